@@ -1,2 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! x
+//! Pure: touches no I/O, no clock, no thread, and holds no unsafe code.
+//!
+//! Units, picture formats and geometry, the arithmetic of the ledger, the path
+//! syntax, statistics and the shape of the lab's summaries.
+#![forbid(unsafe_code)]
+
+pub mod format;
+pub mod ledger;
+pub mod path;
+pub mod stats;
+pub mod stream;
+pub mod summary;

@@ -1,2 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! x
+//! Touches the kernel: all system calls and all unsafe code but the codecs'.
+//!
+//! Clock, memfd pools, rings between threads, thread counters, scheduling,
+//! signals, child processes. Everything above this crate is safe code.
+//! Under `--cfg loom` only the lock-free cores are built, for the model checker.
+
+#[cfg(not(loom))]
+pub mod affinity;
+#[cfg(not(loom))]
+pub mod children;
+#[cfg(not(loom))]
+pub mod clock;
+#[cfg(not(loom))]
+pub mod counters;
+#[cfg(not(loom))]
+pub mod futex;
+#[cfg(not(loom))]
+pub mod machine;
+#[cfg(not(loom))]
+pub mod meter;
+#[cfg(not(loom))]
+pub mod pmu;
+#[cfg(not(loom))]
+pub mod pool;
+#[cfg(not(loom))]
+pub mod queue;
+mod return_stack;
+pub mod ring;
+#[cfg(not(loom))]
+pub mod signal;
+#[cfg(not(loom))]
+pub mod switches;
+mod sync;
+#[cfg(not(loom))]
+pub mod udp;

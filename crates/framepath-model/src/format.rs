@@ -1,0 +1,338 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Pixel formats and how their planes lie in memory.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// A pixel format framepath moves.
+///
+/// The multi-byte formats are little-endian. `Yuv420p10` keeps its ten bits at
+/// the low end of each 16-bit sample, `P010` at the high end; this is why one
+/// cannot pass for the other without touching luma.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PixelFormat {
+    /// One plane of 8-bit luma.
+    Grey,
+    /// Three planes, 8 bits, chroma halved both ways (I420).
+    Yuv420p,
+    /// Two planes, 8 bits: luma, then interleaved U and V.
+    Nv12,
+    /// Three planes, 10 bits at the low end of 16, chroma halved both ways.
+    Yuv420p10,
+    /// Two planes, 10 bits at the high end of 16: luma, then interleaved U, V.
+    P010,
+    /// One plane, 8 bits each of red, green, blue, alpha.
+    Rgba,
+}
+
+impl PixelFormat {
+    /// Every format, in the order of the documentation.
+    pub const ALL: [PixelFormat; 6] = [
+        PixelFormat::Grey,
+        PixelFormat::Yuv420p,
+        PixelFormat::Nv12,
+        PixelFormat::Yuv420p10,
+        PixelFormat::P010,
+        PixelFormat::Rgba,
+    ];
+
+    /// The name used in paths and output.
+    pub fn name(self) -> &'static str {
+        match self {
+            PixelFormat::Grey => "GREY",
+            PixelFormat::Yuv420p => "YUV420P",
+            PixelFormat::Nv12 => "NV12",
+            PixelFormat::Yuv420p10 => "YUV420P10",
+            PixelFormat::P010 => "P010",
+            PixelFormat::Rgba => "RGBA",
+        }
+    }
+
+    /// Bytes of one luma (or grey, or packed RGBA) sample position.
+    pub fn luma_bytes(self) -> usize {
+        match self {
+            PixelFormat::Grey | PixelFormat::Yuv420p | PixelFormat::Nv12 => 1,
+            PixelFormat::Yuv420p10 | PixelFormat::P010 => 2,
+            PixelFormat::Rgba => 4,
+        }
+    }
+
+    /// Significant bits of a sample.
+    pub fn depth(self) -> u32 {
+        match self {
+            PixelFormat::Yuv420p10 | PixelFormat::P010 => 10,
+            _ => 8,
+        }
+    }
+
+    /// Width in bytes and rows of each plane of a `width` x `height` picture;
+    /// odd sizes round chroma up.
+    pub fn plane_sizes(self, width: u32, height: u32) -> Vec<(usize, usize)> {
+        let (w, h) = (width as usize, height as usize);
+        let (cw, ch) = (w.div_ceil(2), h.div_ceil(2));
+        match self {
+            PixelFormat::Grey => vec![(w, h)],
+            PixelFormat::Rgba => vec![(w * 4, h)],
+            PixelFormat::Yuv420p => vec![(w, h), (cw, ch), (cw, ch)],
+            PixelFormat::Nv12 => vec![(w, h), (cw * 2, ch)],
+            PixelFormat::Yuv420p10 => vec![(w * 2, h), (cw * 2, ch), (cw * 2, ch)],
+            PixelFormat::P010 => vec![(w * 2, h), (cw * 4, ch)],
+        }
+    }
+}
+
+impl fmt::Display for PixelFormat {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for PixelFormat {
+    type Err = LayoutError;
+
+    fn from_str(text: &str) -> Result<PixelFormat, LayoutError> {
+        PixelFormat::ALL
+            .into_iter()
+            .find(|f| f.name().eq_ignore_ascii_case(text))
+            .ok_or_else(|| LayoutError::UnknownFormat(text.to_owned()))
+    }
+}
+
+/// Why a picture cannot be laid out.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// No format has this name.
+    #[error("unknown pixel format `{0}`; known: GREY, YUV420P, NV12, YUV420P10, P010, RGBA")]
+    UnknownFormat(String),
+    /// A side is zero or larger than framepath handles.
+    #[error("picture size {width}x{height} is outside 1x1 to {max}x{max}", max = Layout::MAX_SIDE)]
+    Size {
+        /// Width in pixels.
+        width: u32,
+        /// Height in pixels.
+        height: u32,
+    },
+    /// The given planes do not hold a picture of this format and size.
+    #[error("planes do not fit a {width}x{height} {format} picture: {detail}")]
+    Planes {
+        /// The format asked for.
+        format: PixelFormat,
+        /// Width in pixels.
+        width: u32,
+        /// Height in pixels.
+        height: u32,
+        /// What is wrong.
+        detail: &'static str,
+    },
+}
+
+/// One plane inside a frame's memory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Plane {
+    /// Bytes from the start of the frame's slot to the first pixel.
+    pub offset: usize,
+    /// Bytes from one row to the next.
+    pub stride: usize,
+    /// Bytes of a row that are pixels.
+    pub width: usize,
+    /// Rows.
+    pub rows: usize,
+}
+
+impl Plane {
+    /// First byte behind the last pixel, from the start of the slot.
+    pub fn end(&self) -> usize {
+        if self.rows == 0 {
+            self.offset
+        } else {
+            self.offset + (self.rows - 1) * self.stride + self.width
+        }
+    }
+}
+
+/// Format, size and planes of a picture in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// The pixel format.
+    pub format: PixelFormat,
+    /// Width in pixels.
+    pub width: u32,
+    /// Height in pixels.
+    pub height: u32,
+    /// Bytes from the start of the slot to the end of the last plane.
+    pub size: usize,
+    planes: [Plane; 3],
+    count: usize,
+}
+
+impl Layout {
+    /// Largest width or height in pixels.
+    pub const MAX_SIDE: u32 = 16384;
+
+    /// Planes one behind the other with no padding (what raw files hold).
+    pub fn packed(format: PixelFormat, width: u32, height: u32) -> Result<Layout, LayoutError> {
+        Layout::aligned(format, width, height, 1)
+    }
+
+    /// Planes one behind the other, each stride rounded up to a multiple of
+    /// `stride_align` bytes.
+    pub fn aligned(
+        format: PixelFormat,
+        width: u32,
+        height: u32,
+        stride_align: usize,
+    ) -> Result<Layout, LayoutError> {
+        check_side(width, height)?;
+        let mut planes = Vec::with_capacity(3);
+        let mut offset = 0;
+        for (row, rows) in format.plane_sizes(width, height) {
+            let stride = row.next_multiple_of(stride_align.max(1));
+            planes.push(Plane {
+                offset,
+                stride,
+                width: row,
+                rows,
+            });
+            offset += stride * rows;
+        }
+        Layout::from_planes(format, width, height, &planes)
+    }
+
+    /// A picture whose planes lie wherever a decoder put them.
+    pub fn from_planes(
+        format: PixelFormat,
+        width: u32,
+        height: u32,
+        planes: &[Plane],
+    ) -> Result<Layout, LayoutError> {
+        check_side(width, height)?;
+        let wrong = |detail| LayoutError::Planes {
+            format,
+            width,
+            height,
+            detail,
+        };
+        let wanted = format.plane_sizes(width, height);
+        if planes.len() != wanted.len() {
+            return Err(wrong("wrong number of planes"));
+        }
+        let mut held = [Plane::default(); 3];
+        for ((slot, plane), (row, rows)) in held.iter_mut().zip(planes).zip(wanted) {
+            if plane.width != row || plane.rows != rows {
+                return Err(wrong("a plane has another width or height"));
+            }
+            if plane.stride < plane.width {
+                return Err(wrong("a stride is shorter than its row"));
+            }
+            let end = plane
+                .stride
+                .checked_mul(plane.rows)
+                .and_then(|n| n.checked_add(plane.offset));
+            if end.is_none_or(|end| end > isize::MAX as usize) {
+                return Err(wrong("a plane ends beyond the address space"));
+            }
+            *slot = *plane;
+        }
+        let size = planes
+            .iter()
+            .map(|p| p.offset + p.stride * p.rows)
+            .max()
+            .unwrap_or(0);
+        Ok(Layout {
+            format,
+            width,
+            height,
+            size,
+            planes: held,
+            count: planes.len(),
+        })
+    }
+
+    /// `bytes` bytes with no picture in them, one row of GREY: what the queue
+    /// experiment pushes. Not bound by [`Layout::MAX_SIDE`].
+    pub fn opaque(bytes: usize) -> Layout {
+        let plane = Plane {
+            offset: 0,
+            stride: bytes,
+            width: bytes,
+            rows: 1,
+        };
+        Layout {
+            format: PixelFormat::Grey,
+            width: bytes as u32,
+            height: 1,
+            size: bytes,
+            planes: [plane, Plane::default(), Plane::default()],
+            count: 1,
+        }
+    }
+
+    /// The planes, luma first.
+    pub fn planes(&self) -> &[Plane] {
+        &self.planes[..self.count]
+    }
+
+    /// Bytes that are pixels, padding left out.
+    pub fn pixel_bytes(&self) -> usize {
+        self.planes().iter().map(|p| p.width * p.rows).sum()
+    }
+}
+
+fn check_side(width: u32, height: u32) -> Result<(), LayoutError> {
+    let fits = |side| (1..=Layout::MAX_SIDE).contains(&side);
+    if fits(width) && fits(height) {
+        Ok(())
+    } else {
+        Err(LayoutError::Size { width, height })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_sizes_are_those_of_raw_video() {
+        let size = |f, w, h| Layout::packed(f, w, h).unwrap().pixel_bytes();
+        assert_eq!(size(PixelFormat::Grey, 640, 480), 307_200);
+        assert_eq!(size(PixelFormat::Yuv420p, 1920, 1080), 3_110_400);
+        assert_eq!(size(PixelFormat::Nv12, 1920, 1080), 3_110_400);
+        assert_eq!(size(PixelFormat::P010, 1920, 1080), 6_220_800);
+        assert_eq!(size(PixelFormat::Rgba, 3, 3), 36);
+        // Odd sizes round chroma up: 99x57 has 50x29 chroma.
+        assert_eq!(size(PixelFormat::Yuv420p, 99, 57), 99 * 57 + 2 * 50 * 29);
+        assert_eq!(size(PixelFormat::Nv12, 99, 57), 99 * 57 + 100 * 29);
+    }
+
+    #[test]
+    fn strides_are_aligned_and_explicit() {
+        let layout = Layout::aligned(PixelFormat::Yuv420p, 99, 57, 64).unwrap();
+        let strides: Vec<_> = layout.planes().iter().map(|p| p.stride).collect();
+        assert_eq!(strides, [128, 64, 64]);
+        assert_eq!(layout.size, 128 * 57 + 2 * 64 * 29);
+    }
+
+    #[test]
+    fn planes_that_do_not_fit_are_refused() {
+        let mut planes = Layout::packed(PixelFormat::Nv12, 16, 16)
+            .unwrap()
+            .planes()
+            .to_vec();
+        planes[1].stride = 8;
+        assert!(Layout::from_planes(PixelFormat::Nv12, 16, 16, &planes).is_err());
+        assert!(Layout::packed(PixelFormat::Grey, 0, 5).is_err());
+        planes[1].stride = usize::MAX / 2;
+        assert!(Layout::from_planes(PixelFormat::Nv12, 16, 16, &planes).is_err());
+    }
+
+    #[test]
+    fn names_parse_back() {
+        for format in PixelFormat::ALL {
+            assert_eq!(
+                format.name().to_lowercase().parse::<PixelFormat>().unwrap(),
+                format
+            );
+        }
+        assert!("yuv422p".parse::<PixelFormat>().is_err());
+    }
+}

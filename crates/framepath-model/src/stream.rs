@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a stage tells the next about the stream, and what a frame carries.
+
+use crate::format::PixelFormat;
+
+/// A fraction, as containers write time bases and rates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rational {
+    /// Numerator.
+    pub num: i32,
+    /// Denominator; zero means "not known".
+    pub den: i32,
+}
+
+impl Rational {
+    /// `num / den`.
+    pub const fn new(num: i32, den: i32) -> Rational {
+        Rational { num, den }
+    }
+
+    /// The value, or `None` where either part is not positive.
+    pub fn value(self) -> Option<f64> {
+        (self.num > 0 && self.den > 0).then(|| f64::from(self.num) / f64::from(self.den))
+    }
+
+    /// `ticks` of this time base in ticks of `to`, rounded to nearest, halves
+    /// away from zero. `None` where a fraction is not positive or the result
+    /// does not fit.
+    pub fn rescale(self, ticks: i64, to: Rational) -> Option<i64> {
+        if self.value().is_none() || to.value().is_none() {
+            return None;
+        }
+        let num = i128::from(ticks) * i128::from(self.num) * i128::from(to.den);
+        let den = i128::from(self.den) * i128::from(to.num);
+        let half = if num < 0 { -den / 2 } else { den / 2 };
+        i64::try_from((num + half) / den).ok()
+    }
+}
+
+/// The stream between two hops.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamInfo {
+    /// Pixel format of its frames; `None` for packets, and where only the
+    /// first frame will tell.
+    pub format: Option<PixelFormat>,
+    /// Width in pixels; may change with any frame.
+    pub width: u32,
+    /// Height in pixels; may change with any frame.
+    pub height: u32,
+    /// Seconds per tick of `pts` and `duration`.
+    pub time_base: Rational,
+    /// Frames per second, as far as the container tells.
+    pub frame_rate: Rational,
+    /// Width of a pixel over its height; 0/1 where not known.
+    pub sample_aspect: Rational,
+}
+
+/// What travels with a frame or packet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FrameMeta {
+    /// Number given by the source, counted from 0 in the order of birth.
+    pub seq: u64,
+    /// Birth stamp, CLOCK_MONOTONIC nanoseconds.
+    pub birth_ns: u64,
+    /// Presentation time in ticks of the stream's time base.
+    pub pts: Option<i64>,
+    /// Duration in ticks of the stream's time base; 0 where not known.
+    pub duration: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rescale_rounds_to_nearest() {
+        let ms = Rational::new(1, 1000);
+        let frames = Rational::new(1, 30);
+        assert_eq!(ms.rescale(33, frames), Some(1));
+        assert_eq!(ms.rescale(67, frames), Some(2));
+        assert_eq!(ms.rescale(-33, frames), Some(-1));
+        assert_eq!(ms.rescale(i64::MAX, Rational::new(1, 1_000_000)), None);
+        assert_eq!(Rational::new(1, 0).rescale(1, ms), None);
+    }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Waiting for a child process together with what it cost.
+
+use std::io;
+use std::process::Child;
+
+/// What a finished child and every descendant it waited for have used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// User and system CPU time, nanoseconds.
+    pub cpu_ns: u64,
+    /// Largest resident set of a single process, KiB.
+    pub peak_memory_kib: u64,
+    /// Switches, voluntary and not.
+    pub switches: u64,
+    /// The exit code; `None` where a signal ended it.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+}
+
+/// Waits for `child` to end (wait4(2)). Takes the child: its id may be reused.
+pub fn wait(child: Child) -> io::Result<Usage> {
+    let pid = child.id() as libc::pid_t;
+    let mut status = 0;
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    loop {
+        // SAFETY: both pointers are valid for the call, and all-zero is a
+        // valid rusage should the kernel not fill it.
+        let waited = unsafe { libc::wait4(pid, &mut status, 0, usage.as_mut_ptr()) };
+        if waited == pid {
+            break;
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    // SAFETY: wait4 succeeded and filled it.
+    let usage = unsafe { usage.assume_init() };
+    let nanos = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
+    Ok(Usage {
+        cpu_ns: nanos(usage.ru_utime) + nanos(usage.ru_stime),
+        peak_memory_kib: usage.ru_maxrss as u64,
+        switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
+        exit_code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
+        signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
+    })
+}
+
+/// Sends `signal` to `child`, which has not been waited for.
+pub fn signal(child: &Child, signal: i32) -> io::Result<()> {
+    // SAFETY: plain system call; the child is unreaped, so the id is its own.
+    if unsafe { libc::kill(child.id() as libc::pid_t, signal) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn exit_codes_signals_and_cpu_are_told() {
+        let run = |script: &str| wait(Command::new("sh").args(["-c", script]).spawn().unwrap()).unwrap();
+        assert_eq!(run("exit 7").exit_code, Some(7));
+        assert_eq!(run("kill -9 $$").signal, Some(9));
+        let busy = run("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done");
+        assert!(busy.cpu_ns > 0 && busy.peak_memory_kib > 0);
+    }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The clocks: CLOCK_MONOTONIC for every stamp, the thread's CPU clock for work.
+
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// CLOCK_MONOTONIC in nanoseconds; answered by the vDSO, no system call on
+/// common clock sources. Any thread.
+#[inline]
+pub fn now_ns() -> u64 {
+    nanos(clock_gettime(ClockId::Monotonic))
+}
+
+/// CPU time this thread has used, in nanoseconds; one system call.
+pub fn thread_cpu_ns() -> u64 {
+    nanos(clock_gettime(ClockId::ThreadCPUTime))
+}
+
+/// CPU time this process has used on all its threads, in nanoseconds.
+pub fn process_cpu_ns() -> u64 {
+    nanos(clock_gettime(ClockId::ProcessCPUTime))
+}
+
+/// Sleeps until CLOCK_MONOTONIC reads `deadline_ns`, or a signal arrives.
+///
+/// Returns at once where the deadline has passed.
+pub fn sleep_until(deadline_ns: u64) {
+    let deadline = libc::timespec {
+        tv_sec: (deadline_ns / 1_000_000_000) as libc::time_t,
+        tv_nsec: (deadline_ns % 1_000_000_000) as libc::c_long,
+    };
+    // SAFETY: `deadline` outlives the call; a null remainder is allowed with
+    // TIMER_ABSTIME.
+    unsafe {
+        libc::clock_nanosleep(
+            libc::CLOCK_MONOTONIC,
+            libc::TIMER_ABSTIME,
+            &deadline,
+            std::ptr::null_mut(),
+        );
+    }
+}
+
+#[inline]
+fn nanos(time: Timespec) -> u64 {
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}

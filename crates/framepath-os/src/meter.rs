@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What this thread copied and waited for: the one place every copy of pixel
+//! or packet bytes passes, and every wait framepath knows of.
+//!
+//! The meter is thread-local. It counts bytes at every level; it takes stamps
+//! only from [`Level::Times`] on, thread counters only at [`Level::Full`].
+
+use std::cell::{Cell, RefCell};
+
+use crate::clock::{now_ns, thread_cpu_ns};
+use crate::counters::{Counters, Counts};
+
+/// How much the ledger records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Level {
+    /// Nothing; costs nothing.
+    #[default]
+    Off,
+    /// Stamps; no system call.
+    Times,
+    /// Stamps and thread counters.
+    Full,
+}
+
+/// What the meter gathered since it was last taken.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Metered {
+    /// Bytes copied by the CPU.
+    pub copied_bytes: u64,
+    /// Time in copies: wall at `Times`, CPU at `Full`; nanoseconds.
+    pub copy_ns: u64,
+    /// Wall time in known waits, nanoseconds.
+    pub blocked_ns: u64,
+    /// What the thread counters moved inside those waits (level `Full`).
+    pub in_waits: Counts,
+}
+
+struct Meter {
+    level: Cell<Level>,
+    copied_bytes: Cell<u64>,
+    copy_ns: Cell<u64>,
+    blocked_ns: Cell<u64>,
+    in_waits: Cell<Counts>,
+    counters: RefCell<Option<Counters>>,
+}
+
+thread_local! {
+    static METER: Meter = const {
+        Meter {
+            level: Cell::new(Level::Off),
+            copied_bytes: Cell::new(0),
+            copy_ns: Cell::new(0),
+            blocked_ns: Cell::new(0),
+            in_waits: Cell::new(Counts::ZERO),
+            counters: RefCell::new(None),
+        }
+    };
+}
+
+/// Sets this thread's level and opens its counters where the level wants them.
+pub fn set_level(level: Level) {
+    METER.with(|m| {
+        m.level.set(level);
+        *m.counters.borrow_mut() = (level == Level::Full).then(Counters::open);
+    });
+    take();
+}
+
+/// This thread's level.
+pub fn level() -> Level {
+    METER.with(|m| m.level.get())
+}
+
+/// Reads this thread's counters; zeros below [`Level::Full`].
+pub fn counts() -> Counts {
+    METER.with(|m| m.counters.borrow_mut().as_mut().map_or(Counts::ZERO, Counters::read))
+}
+
+/// Returns what was gathered since the last call, and starts again from zero.
+#[inline]
+pub fn take() -> Metered {
+    METER.with(|m| Metered {
+        copied_bytes: m.copied_bytes.take(),
+        copy_ns: m.copy_ns.take(),
+        blocked_ns: m.blocked_ns.take(),
+        in_waits: m.in_waits.replace(Counts::ZERO),
+    })
+}
+
+/// Runs `f`, which copies `bytes` bytes of pixels or packets by the CPU. Every
+/// such copy in framepath happens in here.
+#[inline]
+pub fn copy<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
+    METER.with(|m| {
+        m.copied_bytes.set(m.copied_bytes.get() + bytes as u64);
+        let clock = match m.level.get() {
+            Level::Off => return f(),
+            Level::Times => now_ns,
+            Level::Full => thread_cpu_ns,
+        };
+        let start = clock();
+        let result = f();
+        m.copy_ns.set(m.copy_ns.get() + clock().saturating_sub(start));
+        result
+    })
+}
+
+/// Copies `src` over `dst`, counted. The lengths must be equal.
+#[inline]
+pub fn copy_bytes(dst: &mut [u8], src: &[u8]) {
+    copy(src.len(), || dst.copy_from_slice(src));
+}
+
+/// Runs `f`, a wait we know of (I/O, a futex of ours, an empty pool).
+pub fn blocked<R>(f: impl FnOnce() -> R) -> R {
+    METER.with(|m| {
+        if m.level.get() == Level::Off {
+            return f();
+        }
+        let before = counts();
+        let start = now_ns();
+        let result = f();
+        m.blocked_ns.set(m.blocked_ns.get() + (now_ns() - start));
+        m.in_waits.set(m.in_waits.get() + (counts() - before));
+        result
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_bytes_at_every_level_and_resets() {
+        for level in [Level::Off, Level::Times, Level::Full] {
+            set_level(level);
+            let mut dst = [0u8; 100];
+            copy_bytes(&mut dst, &[7; 100]);
+            copy(11, || ());
+            assert_eq!(dst, [7; 100]);
+            let taken = take();
+            assert_eq!(taken.copied_bytes, 111);
+            assert_eq!(taken.copy_ns > 0, level == Level::Times || taken.copy_ns > 0);
+            assert_eq!(take(), Metered::default());
+        }
+        set_level(Level::Off);
+    }
+
+    #[test]
+    fn nothing_is_stamped_at_level_off() {
+        set_level(Level::Off);
+        blocked(|| std::thread::sleep(std::time::Duration::from_millis(1)));
+        copy(1, || ());
+        let taken = take();
+        assert_eq!((taken.blocked_ns, taken.copy_ns), (0, 0));
+    }
+}

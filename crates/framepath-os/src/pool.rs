@@ -1,0 +1,513 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frames and the pools they live in: equal slots of one sealed memfd, mapped
+//! once and handed out again and again.
+//!
+//! A slot is owned by three kinds of handle: one [`FrameMut`] (writable), any
+//! number of [`Frame`]s (readers downstream), any number of [`Hold`]s (a
+//! decoder that keeps the picture as a reference). It goes back to the pool
+//! when the last of them is dropped, on whatever thread that happens, and the
+//! pool's memory goes when the pool and its last slot are gone.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use framepath_model::format::{Layout, LayoutError};
+use framepath_model::stream::FrameMeta;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+use crate::return_stack::{ReturnStack, Returned};
+use crate::{futex, meter};
+
+const PAGE: usize = 4096;
+/// One reader downstream, in [`Slot::refs`].
+const FRAME: u32 = 1;
+/// One decoder's reference, in [`Slot::refs`].
+const HOLD: u32 = 1 << 16;
+/// The part of [`Slot::refs`] that counts readers.
+const FRAMES: u32 = HOLD - 1;
+
+/// Why a pool cannot be made or give a slot.
+#[derive(Debug, thiserror::Error)]
+pub enum PoolError {
+    /// Zero slots, zero bytes, or more than the address space holds.
+    #[error("a pool of {slots} slots of {slot_bytes} bytes is not possible")]
+    Size {
+        /// Bytes asked for per slot.
+        slot_bytes: usize,
+        /// Slots asked for.
+        slots: u32,
+    },
+    /// A system call failed.
+    #[error("{call} for a pool of {bytes} bytes: {errno}")]
+    Os {
+        /// The system call.
+        call: &'static str,
+        /// Bytes of the whole pool.
+        bytes: usize,
+        /// What the kernel said.
+        errno: rustix::io::Errno,
+    },
+    /// All slots are kept by the decoder itself: waiting would never end.
+    #[error("the pool's {slots} slots are all held as references by the decoder, none by a later stage")]
+    Starved {
+        /// Slots the pool has.
+        slots: u32,
+    },
+}
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Slot {
+    /// Readers in the low half, holds in the high half; 0 = free.
+    refs: AtomicU32,
+}
+
+#[derive(Debug)]
+struct Inner {
+    base: NonNull<u8>,
+    slot_bytes: usize,
+    map_bytes: usize,
+    slots: Box<[Slot]>,
+    returned: ReturnStack,
+    /// 1 while the owner sleeps for a slot.
+    owner_waits: AtomicU32,
+    /// Every layout ever given to a frame of this pool. Boxed, so that frames
+    /// can point at them; kept until the pool goes.
+    #[expect(clippy::vec_box, reason = "frames point at the boxed layouts while the vector grows")]
+    layouts: Mutex<Vec<Box<Layout>>>,
+    fd: OwnedFd,
+}
+
+impl Inner {
+    /// First byte of slot `index`.
+    fn slot_ptr(&self, index: u32) -> NonNull<u8> {
+        debug_assert!((index as usize) < self.slots.len());
+        // SAFETY: index < slots and slots * slot_bytes == map_bytes.
+        unsafe { self.base.add(index as usize * self.slot_bytes) }
+    }
+
+    fn intern(&self, layout: &Layout) -> NonNull<Layout> {
+        let mut layouts = self.layouts.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(known) = layouts.iter().rev().find(|l| ***l == *layout) {
+            return NonNull::from(&**known);
+        }
+        layouts.push(Box::new(*layout));
+        NonNull::from(&**layouts.last().expect("just pushed"))
+    }
+
+    /// Drops `unit` references of slot `index`.
+    ///
+    /// # Safety
+    /// `this` is live, the caller owns `unit` of the slot's count, and uses
+    /// neither again.
+    #[inline]
+    unsafe fn release(this: NonNull<Inner>, index: u32, unit: u32) {
+        // SAFETY: the caller's reference keeps Inner alive until it is counted
+        // out below.
+        let inner = unsafe { this.as_ref() };
+        let refs = &inner.slots[index as usize].refs;
+        // Acquire: pairs with the Release half of other holders' fetch_sub, so
+        // that their last reads happen before the slot is written again. When
+        // the count is exactly ours nobody else can raise it, and the atomic
+        // read-modify-write can be saved.
+        if refs.load(Ordering::Acquire) != unit {
+            let before = refs.fetch_sub(unit, Ordering::AcqRel);
+            if before != unit {
+                // The decoder still holds it. An owner that waits must learn
+                // that one reader less is out (see `Pool::wait`).
+                if before & FRAMES == FRAME && unit == FRAME {
+                    inner.wake_owner();
+                }
+                return;
+            }
+        } else {
+            refs.store(0, Ordering::Relaxed);
+        }
+        match inner.returned.push(index) {
+            Returned::ToOwner => inner.wake_owner(),
+            Returned::Closed => {}
+            Returned::LastOfClosed => {
+                // SAFETY: the pool handle is gone and every slot is accounted
+                // for, so this is the last pointer to Inner; it came from
+                // Box::leak in `Pool::new`.
+                drop(unsafe { Box::from_raw(this.as_ptr()) });
+            }
+        }
+    }
+
+    #[inline]
+    fn wake_owner(&self) {
+        // SeqCst: after the push in the single order; see `Pool::wait`.
+        if self.owner_waits.load(Ordering::SeqCst) != 0 {
+            self.owner_waits.store(0, Ordering::SeqCst);
+            futex::wake_one(&self.owner_waits);
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `Pool::new` mapped; all slots are back, so no
+        // pointer into it is left.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.map_bytes) };
+    }
+}
+
+/// A pool of equal slots, and the only handle that takes slots out of it.
+#[derive(Debug)]
+pub struct Pool {
+    inner: NonNull<Inner>,
+    opaque: NonNull<Layout>,
+    /// Free slots known to the owner; the last one was used latest and is the
+    /// warmest in the caches.
+    free: Vec<u32>,
+}
+
+// SAFETY: Inner is shared through atomics and a mutex; `free` belongs to the
+// handle. Nothing is tied to a thread.
+unsafe impl Send for Pool {}
+
+impl Pool {
+    /// Makes a pool of `slots` slots of at least `slot_bytes` bytes each,
+    /// rounded up to pages. Memory is taken when a slot is first written.
+    pub fn new(slot_bytes: usize, slots: u32) -> Result<Pool, PoolError> {
+        let size_error = PoolError::Size { slot_bytes, slots };
+        let padded = slot_bytes.checked_next_multiple_of(PAGE).filter(|n| *n > 0);
+        let map_bytes = padded.and_then(|n| n.checked_mul(slots as usize));
+        let (Some(padded), Some(map_bytes)) = (padded, map_bytes) else { return Err(size_error) };
+        if slots == 0 || slots >= HOLD || map_bytes > isize::MAX as usize {
+            return Err(size_error);
+        }
+        let os = |call| move |errno| PoolError::Os { call, bytes: map_bytes, errno };
+        let fd = memfd_create("framepath-pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+            .map_err(os("memfd_create"))?;
+        ftruncate(&fd, map_bytes as u64).map_err(os("ftruncate"))?;
+        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+            .map_err(os("fcntl(F_ADD_SEALS)"))?;
+        // SAFETY: a new mapping at an address the kernel chooses.
+        let base = unsafe {
+            mmap(ptr::null_mut(), map_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &fd, 0)
+        }
+        .map_err(os("mmap"))?;
+        if map_bytes >= 2 << 20 {
+            // Fewer TLB misses and faults where the kernel allows it; a
+            // refusal changes nothing else.
+            // SAFETY: the range is the mapping just made.
+            let _ = unsafe { madvise(base, map_bytes, Advice::LinuxHugepage) };
+        }
+        let inner = Inner {
+            base: NonNull::new(base.cast()).ok_or(size_error)?,
+            slot_bytes: padded,
+            map_bytes,
+            slots: (0..slots).map(|_| Slot { refs: AtomicU32::new(0) }).collect(),
+            returned: ReturnStack::new(slots),
+            owner_waits: AtomicU32::new(0),
+            layouts: Mutex::new(Vec::new()),
+            fd,
+        };
+        let opaque = inner.intern(&Layout::opaque(slot_bytes));
+        let inner = NonNull::from(Box::leak(Box::new(inner)));
+        Ok(Pool { inner, opaque, free: (0..slots).rev().collect() })
+    }
+
+    fn inner(&self) -> &Inner {
+        // SAFETY: Inner lives at least until this handle closes it in `drop`.
+        unsafe { self.inner.as_ref() }
+    }
+
+    /// Slots of this pool.
+    pub fn slots(&self) -> u32 {
+        self.inner().slots.len() as u32
+    }
+
+    /// Bytes of a slot.
+    pub fn slot_bytes(&self) -> usize {
+        self.inner().slot_bytes
+    }
+
+    /// The sealed memfd behind the pool.
+    pub fn memfd(&self) -> BorrowedFd<'_> {
+        self.inner().fd.as_fd()
+    }
+
+    /// Takes a slot to write a frame into. An empty pool is back-pressure: the
+    /// call sleeps, stamped as blocked, until a frame comes back.
+    ///
+    /// # Errors
+    /// [`PoolError::Starved`] where no reader holds a frame, so that waiting
+    /// could not end.
+    #[inline]
+    pub fn acquire(&mut self) -> Result<FrameMut, PoolError> {
+        let slot = self.take_slot()?;
+        self.inner().slots[slot as usize].refs.store(FRAME, Ordering::Relaxed);
+        Ok(FrameMut { inner: self.inner, layout: self.opaque, slot })
+    }
+
+    /// Takes a slot for a decoder to write into and keep as a reference.
+    /// Waits and fails as [`Pool::acquire`] does.
+    pub fn acquire_hold(&mut self) -> Result<Hold, PoolError> {
+        let slot = self.take_slot()?;
+        self.inner().slots[slot as usize].refs.store(HOLD, Ordering::Relaxed);
+        Ok(Hold { inner: self.inner, slot })
+    }
+
+    #[inline]
+    fn take_slot(&mut self) -> Result<u32, PoolError> {
+        if let Some(slot) = self.free.pop() {
+            return Ok(slot);
+        }
+        self.refill();
+        match self.free.pop() {
+            Some(slot) => Ok(slot),
+            None => meter::blocked(|| self.wait()),
+        }
+    }
+
+    fn refill(&mut self) {
+        // SAFETY: as in `inner`; spelled out because `free` is borrowed too.
+        let inner = unsafe { self.inner.as_ref() };
+        inner.returned.take(&mut self.free);
+    }
+
+    #[cold]
+    fn wait(&mut self) -> Result<u32, PoolError> {
+        loop {
+            // SeqCst: raised before the look at the stack and the counts, so
+            // that whoever returns a slot after that look sees the flag.
+            self.inner().owner_waits.store(1, Ordering::SeqCst);
+            let readers = self.inner().slots.iter().any(|s| s.refs.load(Ordering::SeqCst) & FRAMES != 0);
+            self.refill();
+            if let Some(slot) = self.free.pop() {
+                self.inner().owner_waits.store(0, Ordering::Relaxed);
+                return Ok(slot);
+            }
+            if !readers {
+                self.inner().owner_waits.store(0, Ordering::Relaxed);
+                return Err(PoolError::Starved { slots: self.slots() });
+            }
+            futex::wait(&self.inner().owner_waits, 1);
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        if self.inner().returned.close(self.free.len()) == Returned::LastOfClosed {
+            // SAFETY: every slot is accounted for and this handle is going, so
+            // nobody else points at Inner; it came from Box::leak.
+            drop(unsafe { Box::from_raw(self.inner.as_ptr()) });
+        }
+    }
+}
+
+/// A slot being written: the only handle to it.
+#[derive(Debug)]
+pub struct FrameMut {
+    inner: NonNull<Inner>,
+    layout: NonNull<Layout>,
+    slot: u32,
+}
+
+// SAFETY: the handle is the only one to its slot; Inner is Sync by its atomics.
+unsafe impl Send for FrameMut {}
+
+impl FrameMut {
+    /// Format, size and planes; opaque bytes until [`FrameMut::set_layout`].
+    pub fn layout(&self) -> &Layout {
+        // SAFETY: interned layouts live as long as Inner, which this handle
+        // keeps alive.
+        unsafe { self.layout.as_ref() }
+    }
+
+    /// Says how the picture lies in the slot.
+    ///
+    /// # Errors
+    /// Where the layout is larger than the slot.
+    pub fn set_layout(&mut self, layout: &Layout) -> Result<(), LayoutError> {
+        if layout == self.layout() {
+            return Ok(());
+        }
+        // SAFETY: Inner is alive while this handle is.
+        let inner = unsafe { self.inner.as_ref() };
+        self.layout = inner.intern(checked(layout, inner.slot_bytes)?);
+        Ok(())
+    }
+
+    /// The bytes of plane `index`, padding included, to write.
+    ///
+    /// # Panics
+    /// Where the layout has no such plane.
+    pub fn plane_mut(&mut self, index: usize) -> &mut [u8] {
+        let plane = self.layout().planes()[index];
+        // SAFETY: the layout was checked against the slot, this is the only
+        // handle to the slot, and the borrow is exclusive.
+        unsafe {
+            let first = self.inner.as_ref().slot_ptr(self.slot).add(plane.offset);
+            std::slice::from_raw_parts_mut(first.as_ptr(), plane.end() - plane.offset)
+        }
+    }
+
+    /// Ends writing.
+    #[inline]
+    pub fn freeze(self, meta: FrameMeta) -> Frame {
+        let frame = Frame { inner: self.inner, layout: self.layout, slot: self.slot, meta };
+        std::mem::forget(self);
+        frame
+    }
+}
+
+impl Drop for FrameMut {
+    fn drop(&mut self) {
+        // SAFETY: this handle owns one reader's share of the slot.
+        unsafe { Inner::release(self.inner, self.slot, FRAME) }
+    }
+}
+
+/// A frame: pixels nobody writes as long as it lives.
+#[derive(Debug)]
+pub struct Frame {
+    inner: NonNull<Inner>,
+    layout: NonNull<Layout>,
+    slot: u32,
+    /// Sequence number, birth and presentation time.
+    pub meta: FrameMeta,
+}
+
+// SAFETY: a frame only reads its slot, and Inner is Sync by its atomics.
+unsafe impl Send for Frame {}
+// SAFETY: as for Send: no method writes through a shared reference.
+unsafe impl Sync for Frame {}
+
+impl Frame {
+    /// Format, size and planes.
+    pub fn layout(&self) -> &Layout {
+        // SAFETY: interned layouts live as long as Inner, which this handle
+        // keeps alive.
+        unsafe { self.layout.as_ref() }
+    }
+
+    /// The bytes of plane `index`, from its first pixel to its last, the
+    /// padding of all rows but the last included.
+    ///
+    /// # Panics
+    /// Where the layout has no such plane.
+    pub fn plane(&self, index: usize) -> &[u8] {
+        let plane = self.layout().planes()[index];
+        // SAFETY: the layout was checked against the slot; the slot is not
+        // written while a Frame of it exists (FrameMut is unique, decoders
+        // write a picture only before they give it out).
+        unsafe {
+            let first = self.inner.as_ref().slot_ptr(self.slot).add(plane.offset);
+            std::slice::from_raw_parts(first.as_ptr(), plane.end() - plane.offset)
+        }
+    }
+
+    /// Row `y` of plane `index`, pixels only.
+    ///
+    /// # Panics
+    /// Where the layout has no such plane or row.
+    pub fn row(&self, index: usize, y: usize) -> &[u8] {
+        let plane = self.layout().planes()[index];
+        assert!(y < plane.rows, "row {y} of {}", plane.rows);
+        &self.plane(index)[y * plane.stride..y * plane.stride + plane.width]
+    }
+
+    /// The frame as its only owner, to write in place; the frame itself where
+    /// another reader or a decoder still uses it.
+    pub fn try_unique(self) -> Result<FrameMut, Frame> {
+        // SAFETY: Inner is alive while this handle is.
+        let refs = &unsafe { self.inner.as_ref() }.slots[self.slot as usize].refs;
+        // Acquire: pairs with the release of other handles' drops, so that
+        // their reads come before our writes.
+        if refs.load(Ordering::Acquire) != FRAME {
+            return Err(self);
+        }
+        let unique = FrameMut { inner: self.inner, layout: self.layout, slot: self.slot };
+        std::mem::forget(self);
+        Ok(unique)
+    }
+
+    /// Another handle to the same pixels.
+    pub fn share(&self) -> Frame {
+        // SAFETY: Inner is alive while this handle is.
+        let refs = &unsafe { self.inner.as_ref() }.slots[self.slot as usize].refs;
+        let before = refs.fetch_add(FRAME, Ordering::Relaxed);
+        assert!(before & FRAMES != FRAMES, "too many handles to one frame");
+        Frame { inner: self.inner, layout: self.layout, slot: self.slot, meta: self.meta }
+    }
+}
+
+impl Drop for Frame {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: this handle owns one reader's share of the slot.
+        unsafe { Inner::release(self.inner, self.slot, FRAME) }
+    }
+}
+
+/// A decoder's own reference to a slot it writes, and reads as a reference
+/// picture afterwards.
+#[derive(Debug)]
+pub struct Hold {
+    inner: NonNull<Inner>,
+    slot: u32,
+}
+
+// SAFETY: a hold only hands out a raw pointer; its users answer for it.
+unsafe impl Send for Hold {}
+// SAFETY: as above; `frame` touches only atomics and the layout mutex.
+unsafe impl Sync for Hold {}
+
+impl Hold {
+    /// First byte of the slot, page-aligned. The decoder may write until it
+    /// has given the picture out by [`Hold::frame`], and only read after.
+    pub fn as_ptr(&self) -> *mut u8 {
+        // SAFETY: Inner is alive while this handle is.
+        unsafe { self.inner.as_ref() }.slot_ptr(self.slot).as_ptr()
+    }
+
+    /// Bytes of the slot.
+    pub fn len(&self) -> usize {
+        // SAFETY: Inner is alive while this handle is.
+        unsafe { self.inner.as_ref() }.slot_bytes
+    }
+
+    /// Never: a slot has at least a page.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Gives the picture out as a frame.
+    ///
+    /// # Errors
+    /// Where the layout is larger than the slot.
+    pub fn frame(&self, layout: &Layout, meta: FrameMeta) -> Result<Frame, LayoutError> {
+        // SAFETY: Inner is alive while this handle is.
+        let inner = unsafe { self.inner.as_ref() };
+        let layout = inner.intern(checked(layout, inner.slot_bytes)?);
+        let before = inner.slots[self.slot as usize].refs.fetch_add(FRAME, Ordering::Relaxed);
+        assert!(before & FRAMES != FRAMES, "too many handles to one frame");
+        Ok(Frame { inner: self.inner, layout, slot: self.slot, meta })
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // SAFETY: this handle owns one hold's share of the slot.
+        unsafe { Inner::release(self.inner, self.slot, HOLD) }
+    }
+}
+
+fn checked(layout: &Layout, slot_bytes: usize) -> Result<&Layout, LayoutError> {
+    if layout.planes().iter().all(|p| p.end() <= slot_bytes) {
+        return Ok(layout);
+    }
+    let (format, width, height) = (layout.format, layout.width, layout.height);
+    Err(LayoutError::Planes { format, width, height, detail: "larger than the pool's slots" })
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Counts of slots, and who may write when.
+
+use super::*;
+use framepath_model::format::PixelFormat;
+
+#[test]
+fn a_dropped_frame_goes_back_and_is_used_first() {
+    let mut pool = Pool::new(100, 3).unwrap();
+    let first = pool.acquire().unwrap();
+    let address = first.inner_ptr();
+    drop(first);
+    let mut out: Vec<_> = (0..3).map(|_| pool.acquire().unwrap()).collect();
+    let addresses: std::collections::HashSet<_> = out.iter().map(FrameMut::inner_ptr).collect();
+    assert_eq!(addresses.len(), 3);
+    assert!(addresses.contains(&address));
+    out[0].plane_mut(0).fill(9);
+    drop(out.remove(1));
+    assert!(pool.acquire().is_ok());
+}
+
+impl FrameMut {
+    fn inner_ptr(&self) -> *mut u8 {
+        // SAFETY: Inner is alive while this handle is.
+        unsafe { self.inner.as_ref() }.slot_ptr(self.slot).as_ptr()
+    }
+}
+
+#[test]
+fn a_slot_is_reused_only_when_hold_and_frame_let_go() {
+    let mut pool = Pool::new(4096, 1).unwrap();
+    let layout = Layout::packed(PixelFormat::Grey, 64, 64).unwrap();
+    let hold = pool.acquire_hold().unwrap();
+    let frame = hold.frame(&layout, FrameMeta::default()).unwrap();
+    drop(hold);
+    let twin = frame.share();
+    let frame = frame.try_unique().expect_err("two readers");
+    drop(twin);
+    let unique = frame.try_unique().expect("the only reader");
+    drop(unique);
+    let hold = pool.acquire_hold().unwrap();
+    let frame = hold.frame(&layout, FrameMeta::default()).unwrap();
+    let frame = frame.try_unique().expect_err("the decoder still reads it");
+    drop(frame);
+    assert!(matches!(pool.acquire(), Err(PoolError::Starved { slots: 1 })));
+    drop(hold);
+    assert!(pool.acquire().is_ok());
+}
+
+#[test]
+fn an_empty_pool_waits_for_a_reader_on_another_thread() {
+    let mut pool = Pool::new(64, 2).unwrap();
+    for round in 0..200 {
+        let frames = [pool.acquire().unwrap(), pool.acquire().unwrap()];
+        let reader = std::thread::spawn(move || {
+            if round % 2 == 0 {
+                std::thread::yield_now();
+            }
+            drop(frames);
+        });
+        let again = pool.acquire().unwrap();
+        let and_again = pool.acquire().unwrap();
+        drop((again, and_again));
+        reader.join().unwrap();
+    }
+}
+
+#[test]
+fn a_waiting_owner_learns_that_the_last_reader_left_only_holds() {
+    let mut pool = Pool::new(64, 1).unwrap();
+    let hold = pool.acquire_hold().unwrap();
+    let frame = hold.frame(&Layout::opaque(64), FrameMeta::default()).unwrap();
+    let reader = std::thread::spawn(move || {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+        drop(frame);
+    });
+    assert!(matches!(pool.acquire(), Err(PoolError::Starved { slots: 1 })));
+    reader.join().unwrap();
+    drop(hold);
+}
+
+#[test]
+fn frames_outlive_their_pool() {
+    let mut pool = Pool::new(8192, 2).unwrap();
+    let mut writable = pool.acquire().unwrap();
+    writable.plane_mut(0)[8191] = 5;
+    let frame = writable.freeze(FrameMeta { seq: 7, ..Default::default() });
+    let other = pool.acquire().unwrap();
+    drop(pool);
+    assert_eq!((frame.meta.seq, frame.plane(0)[8191]), (7, 5));
+    drop(other);
+    assert_eq!(frame.row(0, 0).len(), 8192);
+}
+
+#[test]
+fn layouts_larger_than_the_slot_are_refused() {
+    let mut pool = Pool::new(4096, 1).unwrap();
+    let mut frame = pool.acquire().unwrap();
+    assert!(frame.set_layout(&Layout::packed(PixelFormat::Rgba, 64, 64).unwrap()).is_err());
+    frame.set_layout(&Layout::packed(PixelFormat::Nv12, 32, 32).unwrap()).unwrap();
+    assert_eq!(frame.plane_mut(1).len(), 32 * 16);
+}
+
+#[test]
+fn the_memory_is_sealed() {
+    let pool = Pool::new(4096, 2).unwrap();
+    let seals = rustix::fs::fcntl_get_seals(pool.memfd()).unwrap();
+    assert!(seals.contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL));
+    assert!(rustix::fs::ftruncate(pool.memfd(), 0).is_err());
+}
+
+#[test]
+fn impossible_pools_are_refused() {
+    assert!(matches!(Pool::new(0, 4), Err(PoolError::Size { .. })));
+    assert!(matches!(Pool::new(10, 0), Err(PoolError::Size { .. })));
+    assert!(matches!(Pool::new(usize::MAX, 2), Err(PoolError::Size { .. })));
+}

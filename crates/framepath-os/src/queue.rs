@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A bounded queue between two threads: the ring, and sleeping when it is
+//! empty or full.
+//!
+//! No system call is made while the other side is awake. Each side says that
+//! it sleeps in a word of the ring, and the other wakes it only then:
+//!
+//! ```text
+//! sleeper: flag = 1; full barrier; look at the ring again; futex wait
+//! waker:   change the ring; full barrier; look at flag; futex wake
+//! ```
+//!
+//! One of the two always sees the other's write. A full queue lets its
+//! producer sleep until half of it is free, so that a slow consumer costs one
+//! wake-up per half queue and not one per frame.
+
+use crate::clock::now_ns;
+use crate::ring::{self, Consumer, Producer, Reason, Ring, SendError};
+use crate::sync::{AtomicU32, Ordering};
+use crate::{futex, meter};
+
+/// What a full queue does with frames; GStreamer's words and meanings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaky {
+    /// Lets the producer wait.
+    No,
+    /// Drops the new frame.
+    Upstream,
+    /// Drops the oldest frame.
+    Downstream,
+}
+
+/// What became of a sent value.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Sent<T> {
+    /// It is in the queue.
+    Queued,
+    /// The queue was full and the new value was not taken (`Upstream`).
+    DroppedNew(T),
+    /// It is in the queue, for which the oldest had to leave (`Downstream`).
+    DroppedOldest(T),
+}
+
+/// When the consumer last had nothing to do, CLOCK_MONOTONIC nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Idle {
+    /// It found the queue empty.
+    pub since_ns: u64,
+    /// It found a value, and ran.
+    pub until_ns: u64,
+}
+
+/// Rounds of polling before a thread sleeps, each twice as long as the one
+/// before up to 64 pauses: 3 to 15 µs in all, about what a futex wake-up costs.
+const SPIN_ROUNDS: u32 = 10;
+/// A sleep shorter than this would have been cheaper awake.
+const WORTH_SPINNING_NS: u64 = 50_000;
+
+/// Makes a queue of `depth` values, at least 1.
+pub fn queue<T: Send>(depth: usize, leaky: Leaky) -> (Sender<T>, Receiver<T>) {
+    let (producer, consumer) = ring::ring(depth, leaky == Leaky::Downstream);
+    (
+        Sender { producer, leaky, patience: Patience::default() },
+        Receiver { consumer, patience: Patience::default(), timed: false, idle: Idle::default() },
+    )
+}
+
+/// The writing end; one thread at a time.
+pub struct Sender<T: Send> {
+    producer: Producer<T>,
+    leaky: Leaky,
+    patience: Patience,
+}
+
+impl<T: Send> Sender<T> {
+    /// Puts `value` in. Where the queue is full, does what its [`Leaky`] says.
+    ///
+    /// # Errors
+    /// The value comes back where the receiver is gone.
+    #[inline]
+    pub fn send(&mut self, value: T) -> Result<Sent<T>, SendError<T>> {
+        match self.producer.push(value) {
+            Ok(()) => {
+                self.wake_consumer();
+                Ok(Sent::Queued)
+            }
+            Err(SendError { value, reason: Reason::Full }) => self.send_full(value),
+            Err(closed) => Err(closed),
+        }
+    }
+
+    #[cold]
+    fn send_full(&mut self, mut value: T) -> Result<Sent<T>, SendError<T>> {
+        let mut oldest = None;
+        loop {
+            match self.leaky {
+                Leaky::Upstream => return Ok(Sent::DroppedNew(value)),
+                // An empty hand means that the consumer just took one.
+                Leaky::Downstream => oldest = oldest.or_else(|| self.producer.drop_oldest()),
+                Leaky::No => self.wait_for_space(),
+            }
+            match self.producer.push(value) {
+                Ok(()) => {
+                    self.wake_consumer();
+                    return Ok(oldest.map_or(Sent::Queued, Sent::DroppedOldest));
+                }
+                Err(SendError { value: back, reason: Reason::Full }) => value = back,
+                Err(closed) => return Err(closed),
+            }
+        }
+    }
+
+    fn wait_for_space(&mut self) {
+        let ring = &self.producer.ring;
+        let low = ring.depth() / 2;
+        let producer = &self.producer;
+        let has_room = || producer.len() <= low || producer.consumer_gone();
+        if self.patience.spin(has_room) {
+            return;
+        }
+        self.patience.sleep(|| {
+            ring.producer_sleeps.0.store(1, Ordering::Relaxed);
+            ring.handshake();
+            if producer.len() >= ring.depth() && !producer.consumer_gone() {
+                futex::wait(&ring.producer_sleeps.0, 1);
+            }
+            ring.producer_sleeps.0.store(0, Ordering::Relaxed);
+        });
+    }
+
+    /// Values inside.
+    pub fn len(&self) -> usize {
+        self.producer.len()
+    }
+
+    /// Whether nothing is inside.
+    pub fn is_empty(&self) -> bool {
+        self.producer.is_empty()
+    }
+
+    #[inline]
+    fn wake_consumer(&self) {
+        self.producer.ring.handshake();
+        wake(&self.producer.ring.consumer_sleeps.0);
+    }
+}
+
+impl<T: Send> Drop for Sender<T> {
+    fn drop(&mut self) {
+        self.producer.close();
+        self.wake_consumer();
+    }
+}
+
+/// The reading end; one thread at a time.
+pub struct Receiver<T: Send> {
+    consumer: Consumer<T>,
+    patience: Patience,
+    timed: bool,
+    idle: Idle,
+}
+
+impl<T: Send> Receiver<T> {
+    /// Lets [`Receiver::idle`] be stamped.
+    pub fn set_timed(&mut self, timed: bool) {
+        self.timed = timed;
+    }
+
+    /// When the consumer was last idle; zeros until it was, or untimed.
+    pub fn idle(&self) -> Idle {
+        self.idle
+    }
+
+    /// Takes the oldest value; sleeps while there is none. `None` when the
+    /// sender is gone and everything was taken.
+    #[inline]
+    pub fn recv(&mut self) -> Option<T> {
+        match self.consumer.pop() {
+            Some(value) => {
+                // The producer may sleep since the queue was full: half of it
+                // is free now. (It looks again after raising its flag, so it
+                // cannot miss both this and the look when the queue is empty.)
+                if self.consumer.known() == self.consumer.ring.depth() / 2 {
+                    self.wake_producer();
+                }
+                Some(value)
+            }
+            None => self.recv_empty(),
+        }
+    }
+
+    #[cold]
+    fn recv_empty(&mut self) -> Option<T> {
+        let since_ns = if self.timed { now_ns() } else { 0 };
+        loop {
+            self.wake_producer();
+            let gone = self.consumer.producer_gone();
+            if let Some(value) = self.consumer.pop() {
+                if self.timed {
+                    self.idle = Idle { since_ns, until_ns: now_ns() };
+                }
+                return Some(value);
+            }
+            if gone {
+                return None;
+            }
+            self.wait_for_value();
+        }
+    }
+
+    fn wait_for_value(&mut self) {
+        let consumer = &self.consumer;
+        let ready = || !consumer.is_empty() || consumer.producer_gone();
+        if self.patience.spin(ready) {
+            return;
+        }
+        let ring = &consumer.ring;
+        self.patience.sleep(|| {
+            ring.consumer_sleeps.0.store(1, Ordering::Relaxed);
+            ring.handshake();
+            if !ready() {
+                futex::wait(&ring.consumer_sleeps.0, 1);
+            }
+            ring.consumer_sleeps.0.store(0, Ordering::Relaxed);
+        });
+    }
+
+    fn wake_producer(&self) {
+        self.consumer.ring.handshake();
+        wake(&self.consumer.ring.producer_sleeps.0);
+    }
+}
+
+impl<T: Send> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        self.consumer.close();
+        self.wake_producer();
+    }
+}
+
+#[inline]
+fn wake(sleeps: &AtomicU32) {
+    if sleeps.load(Ordering::Relaxed) != 0 {
+        sleeps.store(0, Ordering::Relaxed);
+        futex::wake_one(sleeps);
+    }
+}
+
+/// Whether polling pays on this side: it does after a sleep that turned out
+/// short, and stops paying with the first long one. A paced path never polls.
+#[derive(Debug, Default)]
+struct Patience {
+    polls: bool,
+}
+
+impl Patience {
+    /// Polls for a while, if that pays; whether `ready` came true.
+    fn spin(&self, ready: impl Fn() -> bool) -> bool {
+        if !self.polls {
+            return false;
+        }
+        for round in 0..SPIN_ROUNDS {
+            for _ in 0..1u32 << round.min(6) {
+                std::hint::spin_loop();
+            }
+            if ready() {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn sleep(&mut self, f: impl FnOnce()) {
+        let start = now_ns();
+        meter::blocked(f);
+        self.polls = now_ns() - start < WORTH_SPINNING_NS;
+    }
+}
+
+const _: () = {
+    // The ring behind both ends must cross threads with its values.
+    const fn crosses_threads<T: Send + Sync>() {}
+    crosses_threads::<Ring<u8>>();
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_arrives_in_order_for_every_depth() {
+        for depth in [1, 2, 3, 16, 200] {
+            let (mut tx, mut rx) = queue(depth, Leaky::No);
+            let sender = std::thread::spawn(move || {
+                for n in 0..20_000u32 {
+                    assert_eq!(tx.send(n), Ok(Sent::Queued));
+                }
+            });
+            for n in 0..20_000 {
+                assert_eq!(rx.recv(), Some(n));
+            }
+            assert_eq!(rx.recv(), None);
+            sender.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn slow_ends_wake_each_other() {
+        let pause = || std::thread::sleep(std::time::Duration::from_micros(300));
+        for slow_sender in [true, false] {
+            let (mut tx, mut rx) = queue(4, Leaky::No);
+            let sender = std::thread::spawn(move || {
+                for n in 0..100u32 {
+                    if slow_sender {
+                        pause();
+                    }
+                    tx.send(n).unwrap();
+                }
+            });
+            let mut got = Vec::new();
+            while let Some(n) = rx.recv() {
+                got.push(n);
+                if !slow_sender {
+                    pause();
+                }
+            }
+            sender.join().unwrap();
+            assert_eq!(got, (0..100).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn leaky_upstream_keeps_the_old() {
+        let (mut tx, mut rx) = queue(2, Leaky::Upstream);
+        let outcomes: Vec<_> = (0..4).map(|n| tx.send(n).unwrap()).collect();
+        assert_eq!(
+            outcomes,
+            [Sent::Queued, Sent::Queued, Sent::DroppedNew(2), Sent::DroppedNew(3)]
+        );
+        drop(tx);
+        assert_eq!((rx.recv(), rx.recv(), rx.recv()), (Some(0), Some(1), None));
+    }
+
+    #[test]
+    fn leaky_downstream_keeps_the_new() {
+        let (mut tx, mut rx) = queue(2, Leaky::Downstream);
+        let outcomes: Vec<_> = (0..4).map(|n| tx.send(n).unwrap()).collect();
+        assert_eq!(
+            outcomes,
+            [Sent::Queued, Sent::Queued, Sent::DroppedOldest(0), Sent::DroppedOldest(1)]
+        );
+        drop(tx);
+        assert_eq!((rx.recv(), rx.recv(), rx.recv()), (Some(2), Some(3), None));
+    }
+
+    #[test]
+    fn leaking_loses_nothing_twice_and_keeps_order() {
+        let (mut tx, mut rx) = queue(3, Leaky::Downstream);
+        let sender = std::thread::spawn(move || {
+            let mut dropped = 0;
+            for n in 0..50_000u32 {
+                dropped += u32::from(matches!(tx.send(n).unwrap(), Sent::DroppedOldest(_)));
+            }
+            dropped
+        });
+        let got: Vec<_> = std::iter::from_fn(|| rx.recv()).collect();
+        assert!(got.windows(2).all(|w| w[0] < w[1]));
+        assert_eq!(got.len() as u32 + sender.join().unwrap(), 50_000);
+    }
+
+    #[test]
+    fn a_gone_receiver_gives_the_value_back_and_frees_the_sleeper() {
+        let (mut tx, rx) = queue(1, Leaky::No);
+        tx.send(1).unwrap();
+        let sender = std::thread::spawn(move || tx.send(2));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        drop(rx);
+        let refused = sender.join().unwrap().unwrap_err();
+        assert_eq!(refused, SendError { value: 2, reason: Reason::Closed });
+    }
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The way back of pool slots: any thread pushes, one owner takes all at once.
+//!
+//! Because nothing is ever popped singly there is no ABA problem: a push only
+//! compares the head it read with the head that is there.
+
+use crate::sync::{AtomicU32, AtomicUsize, CacheAligned, Ordering};
+
+const EMPTY: u32 = u32::MAX;
+const CLOSED: u32 = u32::MAX - 1;
+
+/// A stack of slot numbers, 0 to `CLOSED` exclusive.
+#[derive(Debug)]
+pub(crate) struct ReturnStack {
+    /// Top slot, `EMPTY`, or `CLOSED` once the owner is gone.
+    head: CacheAligned<AtomicU32>,
+    /// `next[n]` is the slot below `n`; written by the one thread that
+    /// returns `n`, before `n` becomes the head.
+    next: Box<[AtomicU32]>,
+    /// Slots not yet accounted for after closing; starts at the slot count.
+    unaccounted: AtomicUsize,
+}
+
+/// What a push found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Returned {
+    /// The owner will find the slot.
+    ToOwner,
+    /// The owner is gone; other slots are still out.
+    Closed,
+    /// The owner is gone and this was the last slot: the caller frees the pool.
+    LastOfClosed,
+}
+
+impl ReturnStack {
+    pub(crate) fn new(slots: u32) -> ReturnStack {
+        debug_assert!(slots < CLOSED);
+        ReturnStack {
+            head: CacheAligned(AtomicU32::new(EMPTY)),
+            next: (0..slots).map(|_| AtomicU32::new(EMPTY)).collect(),
+            unaccounted: AtomicUsize::new(slots as usize),
+        }
+    }
+
+    /// Gives slot `slot` back. Any thread; the caller owns the slot until now.
+    #[inline]
+    pub(crate) fn push(&self, slot: u32) -> Returned {
+        let mut head = self.head.0.load(Ordering::Relaxed);
+        loop {
+            if head == CLOSED {
+                return self.account(1);
+            }
+            self.next[slot as usize].store(head, Ordering::Relaxed);
+            // SeqCst: releases the slot's contents and `next` to `take`'s
+            // acquire, and orders this push before the caller's look at the
+            // owner's waiting flag (the owner raises it, then takes).
+            match self.head.0.compare_exchange_weak(head, slot, Ordering::SeqCst, Ordering::Relaxed) {
+                Ok(_) => return Returned::ToOwner,
+                Err(seen) => head = seen,
+            }
+        }
+    }
+
+    /// Moves all returned slots to `into`, latest last. Owner only.
+    pub(crate) fn take(&self, into: &mut Vec<u32>) {
+        // SeqCst: acquires every push (above), and comes after the owner's
+        // store to its waiting flag in the single order.
+        let head = self.head.0.swap(EMPTY, Ordering::SeqCst);
+        self.unchain(head, into);
+    }
+
+    /// The owner leaves, holding `free` slots of its own.
+    pub(crate) fn close(&self, free: usize) -> Returned {
+        let head = self.head.0.swap(CLOSED, Ordering::SeqCst);
+        let mut returned = Vec::new();
+        self.unchain(head, &mut returned);
+        self.account(free + returned.len())
+    }
+
+    fn unchain(&self, mut head: u32, into: &mut Vec<u32>) {
+        let start = into.len();
+        while head != EMPTY {
+            debug_assert!((head as usize) < self.next.len());
+            into.push(head);
+            head = self.next[head as usize].load(Ordering::Relaxed);
+        }
+        into[start..].reverse();
+    }
+
+    fn account(&self, slots: usize) -> Returned {
+        // AcqRel: whoever counts the last slot sees all others' last uses.
+        let before = self.unaccounted.fetch_sub(slots, Ordering::AcqRel);
+        debug_assert!(before >= slots);
+        if before == slots { Returned::LastOfClosed } else { Returned::Closed }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn takes_all_latest_last() {
+        let stack = ReturnStack::new(4);
+        for slot in [2, 0, 3] {
+            assert_eq!(stack.push(slot), Returned::ToOwner);
+        }
+        let mut free = vec![1];
+        stack.take(&mut free);
+        assert_eq!(free, [1, 2, 0, 3]);
+        stack.take(&mut free);
+        assert_eq!(free.len(), 4);
+    }
+
+    #[test]
+    fn the_last_slot_after_closing_is_told_so() {
+        let stack = ReturnStack::new(4);
+        assert_eq!(stack.push(1), Returned::ToOwner);
+        assert_eq!(stack.close(1), Returned::Closed);
+        assert_eq!(stack.push(0), Returned::Closed);
+        assert_eq!(stack.push(2), Returned::LastOfClosed);
+        let idle = ReturnStack::new(2);
+        assert_eq!(idle.close(2), Returned::LastOfClosed);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use loom::sync::Arc;
+
+    /// Two threads return while the owner takes, then closes: no slot is lost
+    /// or doubled, and exactly one party is told to free the pool.
+    #[test]
+    fn no_slot_is_lost_and_one_frees() {
+        loom::model(|| {
+            let stack = Arc::new(ReturnStack::new(2));
+            let returners: Vec<_> = (0..2)
+                .map(|slot| {
+                    let stack = stack.clone();
+                    loom::thread::spawn(move || stack.push(slot))
+                })
+                .collect();
+            let mut free = Vec::new();
+            stack.take(&mut free);
+            let mut outcomes = vec![stack.close(free.len())];
+            outcomes.extend(returners.into_iter().map(|r| r.join().unwrap()));
+            let last = outcomes.iter().filter(|o| **o == Returned::LastOfClosed).count();
+            assert_eq!(last, 1, "{outcomes:?}");
+        });
+    }
+}

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A bounded ring between one producer and one consumer, without locks and
+//! without sleeping; `queue` adds the sleeping.
+
+use std::mem::MaybeUninit;
+
+use crate::sync::{AtomicU32, AtomicUsize, CacheAligned, Ordering, UnsafeCell, fence};
+
+#[cfg(loom)]
+use loom::sync::Arc;
+#[cfg(not(loom))]
+use std::sync::Arc;
+
+/// Why a value was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The ring holds `depth` values.
+    Full,
+    /// The other end is gone.
+    Closed,
+}
+
+/// A failed send; the value comes back.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SendError<T> {
+    /// What could not be sent.
+    pub value: T,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Ring state. Positions count up without wrapping to the buffer's size
+/// (`position & mask` is the cell), and `head <= tail <= head + depth`.
+pub(crate) struct Ring<T> {
+    /// Cells `head..tail` hold values; the others are uninitialised.
+    cells: Box<[UnsafeCell<MaybeUninit<T>>]>,
+    mask: usize,
+    depth: usize,
+    /// Next position to read; written by the consumer, or under `pop_lock`.
+    head: CacheAligned<AtomicUsize>,
+    /// Next position to write; written by the producer only.
+    tail: CacheAligned<AtomicUsize>,
+    /// Taken around each pop in rings whose producer may drop the oldest.
+    pop_lock: CacheAligned<AtomicU32>,
+    leaks_oldest: bool,
+    /// One bit per end that is gone.
+    pub(crate) closed: AtomicU32,
+    /// 1 while the consumer sleeps on it.
+    pub(crate) consumer_sleeps: CacheAligned<AtomicU32>,
+    /// 1 while the producer sleeps on it.
+    pub(crate) producer_sleeps: CacheAligned<AtomicU32>,
+}
+
+const PRODUCER_GONE: u32 = 1;
+const CONSUMER_GONE: u32 = 2;
+
+// SAFETY: values move through the ring from one thread to another, each read
+// by exactly one side (see `Producer` and `Consumer`), so T: Send suffices.
+unsafe impl<T: Send> Sync for Ring<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Send for Ring<T> {}
+
+impl<T> Drop for Ring<T> {
+    fn drop(&mut self) {
+        let tail = self.tail.0.load(Ordering::Relaxed);
+        let mut head = self.head.0.load(Ordering::Relaxed);
+        while head != tail {
+            // SAFETY: cells head..tail hold values and nobody else is left.
+            self.cells[head & self.mask].with_mut(|cell| unsafe { (*cell).assume_init_drop() });
+            head = head.wrapping_add(1);
+        }
+    }
+}
+
+/// Makes a ring of `depth` values, at least 1. With `leaks_oldest` the
+/// producer may [`Producer::drop_oldest`].
+pub fn ring<T: Send>(depth: usize, leaks_oldest: bool) -> (Producer<T>, Consumer<T>) {
+    let depth = depth.max(1);
+    let size = depth.next_power_of_two();
+    let ring = Arc::new(Ring {
+        cells: (0..size).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect(),
+        mask: size - 1,
+        depth,
+        head: CacheAligned(AtomicUsize::new(0)),
+        tail: CacheAligned(AtomicUsize::new(0)),
+        pop_lock: CacheAligned(AtomicU32::new(0)),
+        leaks_oldest,
+        closed: AtomicU32::new(0),
+        consumer_sleeps: CacheAligned(AtomicU32::new(0)),
+        producer_sleeps: CacheAligned(AtomicU32::new(0)),
+    });
+    (
+        Producer { ring: ring.clone(), tail: 0, seen_head: 0 },
+        Consumer { ring, head: 0, seen_tail: 0 },
+    )
+}
+
+/// The writing end.
+pub struct Producer<T> {
+    pub(crate) ring: Arc<Ring<T>>,
+    /// Equal to `ring.tail`.
+    tail: usize,
+    /// A head seen earlier: at most the real head.
+    seen_head: usize,
+}
+
+impl<T: Send> Producer<T> {
+    /// Puts `value` in, or gives it back.
+    #[inline]
+    pub fn push(&mut self, value: T) -> Result<(), SendError<T>> {
+        if self.tail.wrapping_sub(self.seen_head) >= self.ring.depth {
+            // Acquire: pairs with the consumer's Release of head, so that it
+            // has moved the value out before the cell is written again.
+            self.seen_head = self.ring.head.0.load(Ordering::Acquire);
+        }
+        if self.consumer_gone() {
+            return Err(SendError { value, reason: Reason::Closed });
+        }
+        if self.tail.wrapping_sub(self.seen_head) >= self.ring.depth {
+            return Err(SendError { value, reason: Reason::Full });
+        }
+        debug_assert!(self.tail.wrapping_sub(self.seen_head) < self.ring.depth);
+        self.ring.cells[self.tail & self.ring.mask].with_mut(|cell| {
+            // SAFETY: the cell lies outside head..tail, so the consumer does
+            // not touch it until tail moves past it below.
+            unsafe { (*cell).write(value) };
+        });
+        self.tail = self.tail.wrapping_add(1);
+        // Release: pairs with the consumer's Acquire of tail.
+        self.ring.tail.0.store(self.tail, Ordering::Release);
+        Ok(())
+    }
+
+    /// Takes the oldest value out, where the consumer has not just done so.
+    /// Only in rings made with `leaks_oldest`.
+    pub fn drop_oldest(&mut self) -> Option<T> {
+        debug_assert!(self.ring.leaks_oldest);
+        self.ring.locked_pop(self.tail)
+    }
+
+    /// Values inside, as far as this end can tell: at least the real number.
+    pub fn len(&self) -> usize {
+        self.tail.wrapping_sub(self.ring.head.0.load(Ordering::Acquire))
+    }
+
+    /// Whether the consumer has taken all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the consumer is gone.
+    pub fn consumer_gone(&self) -> bool {
+        self.ring.closed.load(Ordering::Relaxed) & CONSUMER_GONE != 0
+    }
+}
+
+impl<T> Producer<T> {
+    /// Says that nothing more will come.
+    pub fn close(&self) {
+        // Release: what was pushed before is seen by who sees the bit.
+        self.ring.closed.fetch_or(PRODUCER_GONE, Ordering::Release);
+    }
+}
+
+impl<T> Drop for Producer<T> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The reading end.
+pub struct Consumer<T> {
+    pub(crate) ring: Arc<Ring<T>>,
+    /// Equal to `ring.head`, except in rings that leak.
+    head: usize,
+    /// A tail seen earlier: at most the real tail.
+    seen_tail: usize,
+}
+
+impl<T: Send> Consumer<T> {
+    /// Takes the oldest value, if there is one.
+    #[inline]
+    pub fn pop(&mut self) -> Option<T> {
+        if self.ring.leaks_oldest {
+            let tail = self.ring.tail.0.load(Ordering::Acquire);
+            return self.ring.locked_pop(tail);
+        }
+        if self.head == self.seen_tail {
+            // Acquire: pairs with the producer's Release of tail, so that the
+            // value is there.
+            self.seen_tail = self.ring.tail.0.load(Ordering::Acquire);
+            if self.head == self.seen_tail {
+                return None;
+            }
+        }
+        debug_assert!(self.seen_tail.wrapping_sub(self.head) <= self.ring.depth);
+        let value = self.ring.cells[self.head & self.ring.mask].with_mut(|cell| {
+            // SAFETY: head..tail holds values, and the producer writes this
+            // cell again only after head has moved past it.
+            unsafe { (*cell).assume_init_read() }
+        });
+        self.head = self.head.wrapping_add(1);
+        // Release: pairs with the producer's Acquire of head.
+        self.ring.head.0.store(self.head, Ordering::Release);
+        Some(value)
+    }
+
+    /// Values this end knows of without looking again.
+    #[inline]
+    pub(crate) fn known(&self) -> usize {
+        self.seen_tail.wrapping_sub(self.head)
+    }
+
+    /// Whether a pop would find something.
+    pub fn is_empty(&self) -> bool {
+        // Acquire: as in `pop`.
+        self.ring.tail.0.load(Ordering::Acquire) == self.ring.head.0.load(Ordering::Acquire)
+    }
+
+    /// Whether the producer is gone. When true, look once more for values:
+    /// some may have come before it left.
+    pub fn producer_gone(&self) -> bool {
+        self.ring.closed.load(Ordering::Acquire) & PRODUCER_GONE != 0
+    }
+}
+
+impl<T> Consumer<T> {
+    /// Says that nothing more will be taken.
+    pub fn close(&self) {
+        self.ring.closed.fetch_or(CONSUMER_GONE, Ordering::Release);
+    }
+}
+
+impl<T> Drop for Consumer<T> {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl<T> Ring<T> {
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    /// Full barrier of the sleeping handshake: between this side's store (a
+    /// position, or its own sleep flag) and its look at the other side's.
+    #[inline]
+    pub(crate) fn handshake(&self) {
+        fence(Ordering::SeqCst);
+    }
+
+    /// A pop by either side, in rings whose producer may drop the oldest.
+    fn locked_pop(&self, tail: usize) -> Option<T> {
+        // Acquire/Release: the lock orders one side's pop before the other's.
+        while self.pop_lock.0.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            #[cfg(loom)]
+            loom::thread::yield_now();
+            std::hint::spin_loop();
+        }
+        let head = self.head.0.load(Ordering::Relaxed);
+        let value = (head != tail).then(|| {
+            // SAFETY: under the lock head..tail holds values that nobody else
+            // reads, and the producer's own pushes stay outside it.
+            let value =
+                self.cells[head & self.mask].with_mut(|cell| unsafe { (*cell).assume_init_read() });
+            self.head.0.store(head.wrapping_add(1), Ordering::Release);
+            value
+        });
+        self.pop_lock.0.store(0, Ordering::Release);
+        value
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_full_ring_gives_the_value_back() {
+        let (mut tx, mut rx) = ring(3, false);
+        for n in 0..3 {
+            tx.push(n).unwrap();
+        }
+        assert_eq!(tx.push(9), Err(SendError { value: 9, reason: Reason::Full }));
+        assert_eq!(rx.pop(), Some(0));
+        tx.push(3).unwrap();
+        assert_eq!(std::iter::from_fn(|| rx.pop()).collect::<Vec<_>>(), [1, 2, 3]);
+        drop(rx);
+        assert_eq!(tx.push(4).unwrap_err().reason, Reason::Closed);
+    }
+
+    #[test]
+    fn values_left_inside_are_dropped_once() {
+        let value = std::sync::Arc::new(());
+        let (mut tx, rx) = ring(4, false);
+        for _ in 0..3 {
+            tx.push(value.clone()).unwrap();
+        }
+        drop((tx, rx));
+        assert_eq!(std::sync::Arc::strong_count(&value), 1);
+    }
+
+    proptest! {
+        /// Any order of pushes and pops behaves like a bounded queue.
+        #[test]
+        fn behaves_like_a_bounded_queue(depth in 1usize..9, leaks: bool, steps: Vec<bool>) {
+            let (mut tx, mut rx) = ring(depth, leaks);
+            let mut model = std::collections::VecDeque::new();
+            for (n, push) in steps.into_iter().enumerate() {
+                if push {
+                    let mut sent = tx.push(n);
+                    if sent.is_err() && leaks {
+                        prop_assert_eq!(tx.drop_oldest(), model.pop_front());
+                        sent = tx.push(n);
+                    }
+                    prop_assert_eq!(sent.is_ok(), model.len() < depth);
+                    if sent.is_ok() {
+                        model.push_back(n);
+                    }
+                } else {
+                    prop_assert_eq!(rx.pop(), model.pop_front());
+                }
+                prop_assert_eq!(tx.len(), model.len());
+            }
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+
+    #[test]
+    fn values_arrive_once_and_in_order() {
+        loom::model(|| {
+            let (mut tx, mut rx) = ring(1, false);
+            let sender = loom::thread::spawn(move || {
+                let mut sent = 0;
+                for n in 0..2u32 {
+                    sent += u32::from(tx.push(n).is_ok());
+                }
+                sent
+            });
+            let mut got = Vec::new();
+            for _ in 0..2 {
+                got.extend(rx.pop());
+                loom::thread::yield_now();
+            }
+            let sent = sender.join().unwrap();
+            got.extend(std::iter::from_fn(|| rx.pop()));
+            assert_eq!(got.len() as u32, sent);
+            assert!(got.windows(2).all(|w| w[0] < w[1]));
+        });
+    }
+
+    #[test]
+    fn the_oldest_is_taken_by_one_side_only() {
+        loom::model(|| {
+            let (mut tx, mut rx) = ring(2, true);
+            tx.push(0u32).unwrap();
+            tx.push(1).unwrap();
+            let dropper = loom::thread::spawn(move || tx.drop_oldest());
+            let popped = rx.pop();
+            let dropped = dropper.join().unwrap();
+            assert_ne!(popped, dropped);
+        });
+    }
+}

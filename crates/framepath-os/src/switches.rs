@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The kernel's own record of when the calling thread left the CPU and came
+//! back: perf's context-switch records on a dummy software event.
+//!
+//! They need no PMU and, at the usual `perf_event_paranoid` of 2 or less, no
+//! privilege. Format: perf_event_open(2), PERF_RECORD_SWITCH.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use perf_event_open_sys as sys;
+use sys::bindings as perf;
+
+/// Data pages of the ring; 16 bytes a record, so 4096 switches between reads.
+const DATA_PAGES: usize = 16;
+const PAGE: usize = 4096;
+const DATA_BYTES: usize = DATA_PAGES * PAGE;
+
+/// Time this thread spent off the CPU since the log was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OffCpu {
+    /// Switched out while it still wanted to run, nanoseconds.
+    pub preempted_ns: u64,
+    /// Switched out because it waited, until it ran again, nanoseconds.
+    pub slept_ns: u64,
+}
+
+/// The switch records of the thread that opened it; read by that thread only.
+#[derive(Debug)]
+pub struct SwitchLog {
+    _fd: OwnedFd,
+    map: NonNull<u8>,
+    tally: Tally,
+}
+
+impl SwitchLog {
+    /// Opens the log for the calling thread; fails where the kernel refuses
+    /// (`perf_event_paranoid` above 2, a sandbox, a kernel without perf).
+    pub fn open() -> io::Result<SwitchLog> {
+        let mut attr = perf::perf_event_attr {
+            type_: perf::PERF_TYPE_SOFTWARE,
+            size: size_of::<perf::perf_event_attr>() as u32,
+            config: u64::from(perf::PERF_COUNT_SW_DUMMY),
+            sample_type: u64::from(perf::PERF_SAMPLE_TIME),
+            clockid: libc::CLOCK_MONOTONIC,
+            ..Default::default()
+        };
+        attr.set_context_switch(1);
+        attr.set_sample_id_all(1);
+        attr.set_use_clockid(1);
+        attr.set_exclude_kernel(1);
+        attr.set_exclude_hv(1);
+        // SAFETY: `attr` is a valid, sized attribute block; pid 0 and cpu -1
+        // mean this thread on any CPU.
+        let raw = unsafe {
+            sys::perf_event_open(&mut attr, 0, -1, -1, perf::PERF_FLAG_FD_CLOEXEC.into())
+        };
+        if raw < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the call returned a new descriptor that nobody else owns.
+        let fd = unsafe { OwnedFd::from_raw_fd(raw) };
+        // SAFETY: a fresh shared mapping of the event's ring: one control page
+        // and a power of two of data pages.
+        let map = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                PAGE + DATA_BYTES,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                fd.as_raw_fd(),
+                0,
+            )
+        };
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let map = NonNull::new(map.cast()).ok_or_else(io::Error::last_os_error)?;
+        Ok(SwitchLog { _fd: fd, map, tally: Tally::default() })
+    }
+
+    /// Reads the records that came since the last call and returns the totals.
+    /// No system call.
+    pub fn read(&mut self) -> OffCpu {
+        let control = self.map.as_ptr().cast::<perf::perf_event_mmap_page>();
+        // SAFETY: the control page is mapped for as long as `self` lives and
+        // both fields are aligned u64s that only the kernel (head) and this
+        // thread (tail) write.
+        let (head, tail) = unsafe {
+            (
+                AtomicU64::from_ptr(&raw mut (*control).data_head),
+                AtomicU64::from_ptr(&raw mut (*control).data_tail),
+            )
+        };
+        // Acquire: pairs with the kernel's store of data_head after it wrote
+        // the records.
+        let end = head.load(Ordering::Acquire);
+        let mut at = tail.load(Ordering::Relaxed);
+        while at < end {
+            let header = self.word(at);
+            let size = header >> 48;
+            if size < 8 {
+                at = end;
+                break;
+            }
+            let time = if size >= 16 { self.word(at + size - 8) } else { 0 };
+            self.tally.record(header as u32, (header >> 32) as u16, time);
+            at += size;
+        }
+        // The kernel may overwrite what lies before data_tail once it sees
+        // the store: all reads above come first.
+        fence(Ordering::SeqCst);
+        tail.store(at, Ordering::Release);
+        self.tally.off_cpu
+    }
+
+    /// Eight bytes at ring position `at`; records are 8-byte aligned.
+    fn word(&self, at: u64) -> u64 {
+        let offset = PAGE + (at as usize & (DATA_BYTES - 1));
+        // SAFETY: the masked offset stays inside the data pages, and all
+        // record sizes are multiples of 8, so eight bytes fit before the end.
+        unsafe { self.map.as_ptr().add(offset).cast::<u64>().read_volatile() }
+    }
+}
+
+impl Drop for SwitchLog {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `open` mapped; nothing refers to it any more.
+        unsafe {
+            libc::munmap(self.map.as_ptr().cast(), PAGE + DATA_BYTES);
+        }
+    }
+}
+
+/// Adds up switch records: pure, so that it is tested without a kernel.
+#[derive(Debug, Default)]
+struct Tally {
+    left_at: Option<(u64, bool)>,
+    off_cpu: OffCpu,
+}
+
+impl Tally {
+    fn record(&mut self, kind: u32, misc: u16, time: u64) {
+        if kind != perf::PERF_RECORD_SWITCH {
+            // Lost records leave a half pair behind: forget it.
+            self.left_at = None;
+            return;
+        }
+        if u32::from(misc) & perf::PERF_RECORD_MISC_SWITCH_OUT != 0 {
+            let preempted = u32::from(misc) & perf::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT != 0;
+            self.left_at = Some((time, preempted));
+        } else if let Some((left, preempted)) = self.left_at.take() {
+            let away = time.saturating_sub(left);
+            if preempted {
+                self.off_cpu.preempted_ns += away;
+            } else {
+                self.off_cpu.slept_ns += away;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUT: u16 = perf::PERF_RECORD_MISC_SWITCH_OUT as u16;
+    const PREEMPT: u16 = perf::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT as u16;
+
+    #[test]
+    fn pairs_of_records_add_up_by_kind() {
+        let mut tally = Tally::default();
+        for (misc, time) in [(OUT, 100), (0, 150), (OUT | PREEMPT, 200), (0, 207), (0, 900)] {
+            tally.record(perf::PERF_RECORD_SWITCH, misc, time);
+        }
+        assert_eq!(tally.off_cpu, OffCpu { preempted_ns: 7, slept_ns: 50 });
+    }
+
+    #[test]
+    fn a_lost_record_breaks_the_pair() {
+        let mut tally = Tally::default();
+        tally.record(perf::PERF_RECORD_SWITCH, OUT, 100);
+        tally.record(perf::PERF_RECORD_LOST, 0, 120);
+        tally.record(perf::PERF_RECORD_SWITCH, 0, 150);
+        assert_eq!(tally.off_cpu, OffCpu::default());
+    }
+}

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sending many UDP datagrams with one system call (UDP_SEGMENT, udp(7)).
+
+use std::io;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+
+/// Most bytes one segmented send may carry.
+pub const MAX_SEND: usize = 65_000;
+
+/// Lets the kernel cut each send on `socket` into datagrams of
+/// `segment_bytes`; fails where the kernel (before 4.18) does not offer it.
+pub fn set_segment_size(socket: &UdpSocket, segment_bytes: u16) -> io::Result<()> {
+    set_option(socket, libc::SOL_UDP, libc::UDP_SEGMENT, i32::from(segment_bytes))
+}
+
+/// Asks for a receive buffer of `bytes`; the kernel caps it at its limit.
+pub fn set_receive_buffer(socket: &UdpSocket, bytes: i32) -> io::Result<()> {
+    set_option(socket, libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)
+}
+
+fn set_option(socket: &UdpSocket, level: i32, name: i32, value: i32) -> io::Result<()> {
+    // SAFETY: the value pointer and its length describe one live i32.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    };
+    if set == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
