@@ -1,2 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! x
+//! Touches files and the codec libraries: the only crate that knows libavformat, libavcodec and dav1d.
+//!
+//! A [`Demuxer`] turns a file into [`Packet`]s, a [`Decoder`] turns packets
+//! into frames that lie where the decoder wrote them: in the slots of a
+//! `framepath-os` pool. Nothing is copied on the way for [`Output::Native`];
+//! the other outputs say what they convert. [`bare`] is the same work without
+//! any of this, as a floor to compare with.
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+
+pub mod bare;
+pub mod chroma;
+mod dav1d;
+mod decoder;
+mod demux;
+mod error;
+mod input;
+mod libav;
+mod numbers;
+mod packet;
+mod slots;
+mod surface;
+
+pub use decoder::{Decoder, DecoderOptions, Output, Received, Threads};
+pub use demux::{Codec, Demuxer, TrackInfo};
+pub use error::CodecError;
+pub use packet::Packet;

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Binds the installed dav1d header, and tells the crate which FFmpeg it has.
+//!
+//! dav1d's ABI changed between Debian 12 (1.0) and Debian 13 (1.5), so the
+//! bindings come from the header that is there, never from a stored copy.
+
+use std::env;
+use std::path::PathBuf;
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    ffmpeg_flags();
+    bind_dav1d();
+}
+
+/// `ffmpeg-sys-next` passes on which FFmpeg its headers belong to.
+fn ffmpeg_flags() {
+    println!("cargo::rustc-check-cfg=cfg(callbacks_need_flag)");
+    // FFmpeg 5 calls get_buffer2 from its frame threads only when told that
+    // it may (thread_safe_callbacks); from 6 on it always does, and the field
+    // is gone.
+    if env::var("DEP_FFMPEG_FFMPEG_6_0").as_deref() != Ok("true") {
+        println!("cargo::rustc-cfg=callbacks_need_flag");
+    }
+}
+
+fn bind_dav1d() {
+    let library = pkg_config::Config::new()
+        .atleast_version("1.0")
+        .probe("dav1d")
+        .unwrap_or_else(|error| panic!("dav1d 1.0 or newer is needed (apt install libdav1d-dev): {error}"));
+    let include_args = library.include_paths.iter().map(|path| format!("-I{}", path.display()));
+    let bindings = bindgen::Builder::default()
+        .header_contents("framepath_dav1d.h", "#include <dav1d/dav1d.h>\n")
+        .clang_args(include_args)
+        .allowlist_function("dav1d_(default_settings|open|close|send_data|get_picture|picture_unref)")
+        .allowlist_function("dav1d_(data_wrap|data_unref|get_decode_error_data_props|data_props_unref)")
+        .allowlist_function("dav1d_version")
+        .allowlist_type("Dav1d(Settings|Context|Picture|Data|DataProps|PicAllocator|PixelLayout)")
+        .allowlist_var("DAV1D_PICTURE_ALIGNMENT")
+        // Plain integers: a value that a newer library adds must not be
+        // undefined behaviour here.
+        .default_enum_style(bindgen::EnumVariation::Consts)
+        .prepend_enum_name(false)
+        .generate_comments(false)
+        .generate()
+        .unwrap_or_else(|error| panic!("bindgen could not read dav1d/dav1d.h: {error}"));
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("dav1d.rs");
+    bindings.write_to_file(&out).unwrap_or_else(|error| panic!("{}: {error}", out.display()));
+}

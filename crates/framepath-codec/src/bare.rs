@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The floor: libavcodec decoding a file with its own buffers, and nothing
+//! else. No pool, no conversion, no frame given out. AV1 goes through
+//! FFmpeg's wrapper of dav1d, as with the `ffmpeg` tool.
+
+use std::ffi::c_int;
+use std::path::Path;
+use std::ptr;
+
+use ffmpeg_sys_next as ff;
+
+use crate::error::libav_message;
+use crate::libav::{Context, PictureRef};
+use crate::{Codec, CodecError, Demuxer, Threads, TrackInfo};
+
+/// Decodes the video of `path` to nowhere; returns how many pictures came out.
+///
+/// # Errors
+/// The file cannot be read, or a packet of it cannot be decoded.
+pub fn decode(path: &Path, threads: Threads) -> Result<u64, CodecError> {
+    let mut demuxer = Demuxer::open(path)?;
+    let track = demuxer.info().clone();
+    let codec = find(&track)?;
+    let mut context = Context::new(&track, codec, threads)?;
+    context.open(track.codec.name(), codec)?;
+    let picture = PictureRef::new(track.codec.name())?;
+    let mut run = Run { context, picture, codec: track.codec, packets: 0, pictures: 0 };
+    while let Some(packet) = demuxer.read()? {
+        run.send(packet.as_ptr())?;
+        run.packets += 1;
+        run.receive()?;
+    }
+    run.send(ptr::null())?;
+    run.receive()?;
+    Ok(run.pictures)
+}
+
+fn find(track: &TrackInfo) -> Result<*const ff::AVCodec, CodecError> {
+    // SAFETY: both look into static tables; the name is a C string.
+    let found = unsafe {
+        match track.codec {
+            Codec::Av1 => ff::avcodec_find_decoder_by_name(c"libdav1d".as_ptr()),
+            codec => ff::avcodec_find_decoder(codec.id()),
+        }
+    };
+    if found.is_null() { Err(CodecError::NoDecoder { codec: track.codec.name() }) } else { Ok(found) }
+}
+
+struct Run {
+    context: Context,
+    picture: PictureRef,
+    codec: Codec,
+    packets: u64,
+    pictures: u64,
+}
+
+impl Run {
+    fn send(&mut self, packet: *const ff::AVPacket) -> Result<(), CodecError> {
+        // SAFETY: an open context, and a packet or the null that ends.
+        self.check(unsafe { ff::avcodec_send_packet(self.context.as_ptr(), packet) })
+    }
+
+    fn receive(&mut self) -> Result<(), CodecError> {
+        loop {
+            // SAFETY: an open context and an allocated frame.
+            let code = unsafe { ff::avcodec_receive_frame(self.context.as_ptr(), self.picture.as_ptr()) };
+            if code == ff::AVERROR(libc::EAGAIN) || code == ff::AVERROR_EOF {
+                return Ok(());
+            }
+            self.check(code)?;
+            self.pictures += 1;
+        }
+    }
+
+    fn check(&self, code: c_int) -> Result<(), CodecError> {
+        if code >= 0 {
+            return Ok(());
+        }
+        Err(CodecError::Rejected {
+            codec: self.codec.name(),
+            packet: self.packets,
+            in_flight: 0,
+            message: libav_message(code),
+        })
+    }
+}

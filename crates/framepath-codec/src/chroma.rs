@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Rows of planar samples made interleaved, and 10-bit samples moved from the
+//! low to the high end of 16.
+//!
+//! Each function has a scalar twin that says what it does; the vector ones do
+//! the same for as many whole vectors as a row has and leave the rest to it.
+//! Samples are bytes here, 16-bit ones little-endian, so that rows may start
+//! at any address.
+
+/// `dst` = u0 v0 u1 v1 ... of 8-bit samples.
+///
+/// # Panics
+/// Unless `u` and `v` are equally long and `dst` twice as long.
+pub fn interleave8(u: &[u8], v: &[u8], dst: &mut [u8]) {
+    check(u, v, dst);
+    let done = vector::interleave8(u, v, dst);
+    scalar::interleave8(&u[done..], &v[done..], &mut dst[2 * done..]);
+}
+
+/// `dst` = u0 v0 u1 v1 ... of 16-bit samples, each moved up by six bits: what
+/// P010 holds of 10-bit chroma.
+///
+/// # Panics
+/// Unless `u` and `v` are equally long, whole samples, and `dst` twice as long.
+pub fn interleave10(u: &[u8], v: &[u8], dst: &mut [u8]) {
+    check(u, v, dst);
+    assert!(u.len() % 2 == 0, "{} bytes are not whole samples", u.len());
+    let done = vector::interleave10(u, v, dst);
+    scalar::interleave10(&u[done..], &v[done..], &mut dst[2 * done..]);
+}
+
+/// `dst` = 16-bit samples of `src`, each moved up by six bits: what P010 holds
+/// of 10-bit luma.
+///
+/// # Panics
+/// Unless both are equally long, whole samples.
+pub fn raise10(src: &[u8], dst: &mut [u8]) {
+    assert!(src.len() == dst.len() && src.len() % 2 == 0, "{} bytes into {}", src.len(), dst.len());
+    let done = vector::raise10(src, dst);
+    scalar::raise10(&src[done..], &mut dst[done..]);
+}
+
+fn check(u: &[u8], v: &[u8], dst: &[u8]) {
+    assert!(
+        u.len() == v.len() && dst.len() == 2 * u.len(),
+        "{} and {} bytes into {}",
+        u.len(),
+        v.len(),
+        dst.len()
+    );
+}
+
+/// What the functions do, plainly.
+mod scalar {
+    pub(super) fn interleave8(u: &[u8], v: &[u8], dst: &mut [u8]) {
+        for ((pair, u), v) in dst.chunks_exact_mut(2).zip(u).zip(v) {
+            pair[0] = *u;
+            pair[1] = *v;
+        }
+    }
+
+    pub(super) fn interleave10(u: &[u8], v: &[u8], dst: &mut [u8]) {
+        for ((four, u), v) in dst.chunks_exact_mut(4).zip(u.chunks_exact(2)).zip(v.chunks_exact(2)) {
+            four[..2].copy_from_slice(&raised(u));
+            four[2..].copy_from_slice(&raised(v));
+        }
+    }
+
+    pub(super) fn raise10(src: &[u8], dst: &mut [u8]) {
+        for (dst, src) in dst.chunks_exact_mut(2).zip(src.chunks_exact(2)) {
+            dst.copy_from_slice(&raised(src));
+        }
+    }
+
+    fn raised(sample: &[u8]) -> [u8; 2] {
+        (u16::from_le_bytes([sample[0], sample[1]]) << 6).to_le_bytes()
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+mod vector {
+    //! Each returns how many bytes of `u` (or `src`) it did.
+
+    use std::arch::is_x86_feature_detected;
+    use std::arch::x86_64::*;
+
+    pub(super) fn interleave8(u: &[u8], v: &[u8], dst: &mut [u8]) -> usize {
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: AVX2 is there.
+            unsafe { interleave8_avx2(u, v, dst) }
+        } else {
+            interleave8_sse2(u, v, dst)
+        }
+    }
+
+    pub(super) fn interleave10(u: &[u8], v: &[u8], dst: &mut [u8]) -> usize {
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: AVX2 is there.
+            unsafe { interleave10_avx2(u, v, dst) }
+        } else {
+            interleave10_sse2(u, v, dst)
+        }
+    }
+
+    pub(super) fn raise10(src: &[u8], dst: &mut [u8]) -> usize {
+        if is_x86_feature_detected!("avx2") {
+            // SAFETY: AVX2 is there.
+            unsafe { raise10_avx2(src, dst) }
+        } else {
+            raise10_sse2(src, dst)
+        }
+    }
+
+    /// # Safety
+    /// The CPU has AVX2.
+    #[target_feature(enable = "avx2")]
+    unsafe fn interleave8_avx2(u: &[u8], v: &[u8], dst: &mut [u8]) -> usize {
+        let whole = u.len().min(v.len()).min(dst.len() / 2) / 32 * 32;
+        for at in (0..whole).step_by(32) {
+            // SAFETY: at + 32 <= whole, so 32 bytes are readable in both
+            // sources and 64 writable at 2 * at; no access needs alignment.
+            unsafe {
+                let u = _mm256_loadu_si256(u.as_ptr().add(at).cast());
+                let v = _mm256_loadu_si256(v.as_ptr().add(at).cast());
+                store_pairs(_mm256_unpacklo_epi8(u, v), _mm256_unpackhi_epi8(u, v), dst.as_mut_ptr().add(2 * at));
+            }
+        }
+        whole
+    }
+
+    /// # Safety
+    /// The CPU has AVX2.
+    #[target_feature(enable = "avx2")]
+    unsafe fn interleave10_avx2(u: &[u8], v: &[u8], dst: &mut [u8]) -> usize {
+        let whole = u.len().min(v.len()).min(dst.len() / 2) / 32 * 32;
+        for at in (0..whole).step_by(32) {
+            // SAFETY: as in `interleave8_avx2`.
+            unsafe {
+                let u = _mm256_slli_epi16::<6>(_mm256_loadu_si256(u.as_ptr().add(at).cast()));
+                let v = _mm256_slli_epi16::<6>(_mm256_loadu_si256(v.as_ptr().add(at).cast()));
+                store_pairs(_mm256_unpacklo_epi16(u, v), _mm256_unpackhi_epi16(u, v), dst.as_mut_ptr().add(2 * at));
+            }
+        }
+        whole
+    }
+
+    /// Stores what unpacking left in 128-bit halves, in the order of memory.
+    ///
+    /// # Safety
+    /// The CPU has AVX2, and 64 bytes are writable at `dst`.
+    #[target_feature(enable = "avx2")]
+    unsafe fn store_pairs(low: __m256i, high: __m256i, dst: *mut u8) {
+        // SAFETY: the caller's word; no access needs alignment.
+        unsafe {
+            _mm256_storeu_si256(dst.cast(), _mm256_permute2x128_si256::<0x20>(low, high));
+            _mm256_storeu_si256(dst.add(32).cast(), _mm256_permute2x128_si256::<0x31>(low, high));
+        }
+    }
+
+    /// # Safety
+    /// The CPU has AVX2.
+    #[target_feature(enable = "avx2")]
+    unsafe fn raise10_avx2(src: &[u8], dst: &mut [u8]) -> usize {
+        let whole = src.len().min(dst.len()) / 32 * 32;
+        for at in (0..whole).step_by(32) {
+            // SAFETY: at + 32 <= whole, within both; no access needs alignment.
+            unsafe {
+                let samples = _mm256_loadu_si256(src.as_ptr().add(at).cast());
+                _mm256_storeu_si256(dst.as_mut_ptr().add(at).cast(), _mm256_slli_epi16::<6>(samples));
+            }
+        }
+        whole
+    }
+
+    pub(super) fn interleave8_sse2(u: &[u8], v: &[u8], dst: &mut [u8]) -> usize {
+        let whole = u.len().min(v.len()).min(dst.len() / 2) / 16 * 16;
+        for at in (0..whole).step_by(16) {
+            // SAFETY: at + 16 <= whole, so 16 bytes are readable in both
+            // sources and 32 writable at 2 * at; no access needs alignment.
+            // Every x86_64 has SSE2.
+            unsafe {
+                let u = _mm_loadu_si128(u.as_ptr().add(at).cast());
+                let v = _mm_loadu_si128(v.as_ptr().add(at).cast());
+                let dst = dst.as_mut_ptr().add(2 * at);
+                _mm_storeu_si128(dst.cast(), _mm_unpacklo_epi8(u, v));
+                _mm_storeu_si128(dst.add(16).cast(), _mm_unpackhi_epi8(u, v));
+            }
+        }
+        whole
+    }
+
+    pub(super) fn interleave10_sse2(u: &[u8], v: &[u8], dst: &mut [u8]) -> usize {
+        let whole = u.len().min(v.len()).min(dst.len() / 2) / 16 * 16;
+        for at in (0..whole).step_by(16) {
+            // SAFETY: as in `interleave8_sse2`.
+            unsafe {
+                let u = _mm_slli_epi16::<6>(_mm_loadu_si128(u.as_ptr().add(at).cast()));
+                let v = _mm_slli_epi16::<6>(_mm_loadu_si128(v.as_ptr().add(at).cast()));
+                let dst = dst.as_mut_ptr().add(2 * at);
+                _mm_storeu_si128(dst.cast(), _mm_unpacklo_epi16(u, v));
+                _mm_storeu_si128(dst.add(16).cast(), _mm_unpackhi_epi16(u, v));
+            }
+        }
+        whole
+    }
+
+    pub(super) fn raise10_sse2(src: &[u8], dst: &mut [u8]) -> usize {
+        let whole = src.len().min(dst.len()) / 16 * 16;
+        for at in (0..whole).step_by(16) {
+            // SAFETY: at + 16 <= whole, within both; no access needs
+            // alignment. Every x86_64 has SSE2.
+            unsafe {
+                let samples = _mm_loadu_si128(src.as_ptr().add(at).cast());
+                _mm_storeu_si128(dst.as_mut_ptr().add(at).cast(), _mm_slli_epi16::<6>(samples));
+            }
+        }
+        whole
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+mod vector {
+    //! Each returns how many bytes of `u` (or `src`) it did. Every aarch64 has
+    //! NEON.
+
+    use std::arch::aarch64::*;
+
+    pub(super) fn interleave8(u: &[u8], v: &[u8], dst: &mut [u8]) -> usize {
+        let whole = u.len().min(v.len()).min(dst.len() / 2) / 16 * 16;
+        for at in (0..whole).step_by(16) {
+            // SAFETY: at + 16 <= whole, so 16 bytes are readable in both
+            // sources and 32 writable at 2 * at; NEON needs no alignment.
+            unsafe {
+                let pair = uint8x16x2_t(vld1q_u8(u.as_ptr().add(at)), vld1q_u8(v.as_ptr().add(at)));
+                vst2q_u8(dst.as_mut_ptr().add(2 * at), pair);
+            }
+        }
+        whole
+    }
+
+    pub(super) fn interleave10(u: &[u8], v: &[u8], dst: &mut [u8]) -> usize {
+        let whole = u.len().min(v.len()).min(dst.len() / 2) / 16 * 16;
+        for at in (0..whole).step_by(16) {
+            // SAFETY: as in `interleave8`; loads and stores go by bytes, so
+            // rows may start at odd addresses.
+            unsafe {
+                let u = vshlq_n_u16::<6>(vreinterpretq_u16_u8(vld1q_u8(u.as_ptr().add(at))));
+                let v = vshlq_n_u16::<6>(vreinterpretq_u16_u8(vld1q_u8(v.as_ptr().add(at))));
+                let dst = dst.as_mut_ptr().add(2 * at);
+                vst1q_u8(dst, vreinterpretq_u8_u16(vzip1q_u16(u, v)));
+                vst1q_u8(dst.add(16), vreinterpretq_u8_u16(vzip2q_u16(u, v)));
+            }
+        }
+        whole
+    }
+
+    pub(super) fn raise10(src: &[u8], dst: &mut [u8]) -> usize {
+        let whole = src.len().min(dst.len()) / 16 * 16;
+        for at in (0..whole).step_by(16) {
+            // SAFETY: at + 16 <= whole, within both; bytewise access.
+            unsafe {
+                let samples = vreinterpretq_u16_u8(vld1q_u8(src.as_ptr().add(at)));
+                vst1q_u8(dst.as_mut_ptr().add(at), vreinterpretq_u8_u16(vshlq_n_u16::<6>(samples)));
+            }
+        }
+        whole
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod vector {
+    //! No vectors known here: nothing done, all left to the scalar twin.
+
+    pub(super) fn interleave8(_: &[u8], _: &[u8], _: &mut [u8]) -> usize {
+        0
+    }
+
+    pub(super) fn interleave10(_: &[u8], _: &[u8], _: &mut [u8]) -> usize {
+        0
+    }
+
+    pub(super) fn raise10(_: &[u8], _: &mut [u8]) -> usize {
+        0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Interleave = fn(&[u8], &[u8], &mut [u8]) -> usize;
+    type Raise = fn(&[u8], &mut [u8]) -> usize;
+
+    /// Every vector version this machine can run, the chosen one first.
+    fn versions() -> Vec<(Interleave, Interleave, Raise)> {
+        let mut all: Vec<(Interleave, Interleave, Raise)> =
+            vec![(vector::interleave8, vector::interleave10, vector::raise10)];
+        #[cfg(target_arch = "x86_64")]
+        all.push((vector::interleave8_sse2, vector::interleave10_sse2, vector::raise10_sse2));
+        all
+    }
+
+    fn noise(length: usize, mut state: u32) -> Vec<u8> {
+        let mut next = || {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 24) as u8
+        };
+        (0..length).map(|_| next()).collect()
+    }
+
+    /// Compares with the scalar twin at every width and at starts that are
+    /// aligned to nothing; bytes around the row must stay.
+    fn compare(
+        sample: usize,
+        factor: usize,
+        twin: fn(&[u8], &[u8], &mut [u8]),
+        vector: &dyn Fn(&[u8], &[u8], &mut [u8]) -> usize,
+    ) {
+        const GUARD: u8 = 0xa5;
+        for width in 0..=200 {
+            for start in [0, 1, 2, 3, 7, 15, 16, 31] {
+                let bytes = width * sample;
+                let (u, v) = (noise(start + bytes, 1 + width as u32), noise(start / 2 + bytes, 77));
+                let (u, v) = (&u[start..], &v[start / 2..]);
+                let mut wanted = vec![GUARD; 64 + factor * bytes + 64];
+                let mut got = wanted.clone();
+                let range = start..start + factor * bytes;
+                twin(u, v, &mut wanted[range.clone()]);
+                let done = vector(u, v, &mut got[range.clone()]);
+                assert!(done <= bytes && done % sample == 0);
+                twin(&u[done..], &v[done..], &mut got[range][factor * done..]);
+                assert!(got == wanted, "width {width}, start {start}");
+            }
+        }
+    }
+
+    #[test]
+    fn vectors_equal_their_scalar_twins_at_every_width() {
+        for (interleave8, interleave10, raise10) in versions() {
+            compare(1, 2, scalar::interleave8, &interleave8);
+            compare(2, 2, scalar::interleave10, &interleave10);
+            compare(2, 1, |src, _, dst| scalar::raise10(src, dst), &|src, _, dst| raise10(src, dst));
+        }
+    }
+
+    #[test]
+    fn the_public_functions_finish_the_row() {
+        let (u, v) = (noise(37, 5), noise(37, 6));
+        let mut dst = [0; 74];
+        interleave8(&u, &v, &mut dst);
+        for index in 0..37 {
+            assert_eq!(dst[2 * index..2 * index + 2], [u[index], v[index]]);
+        }
+        let mut dst = [0; 4];
+        interleave10(&[0xff, 0x03], &[0x01, 0x00], &mut dst);
+        assert_eq!(dst, [0xc0, 0xff, 0x40, 0x00]);
+        let mut dst = [0; 2];
+        raise10(&[0x00, 0x02], &mut dst);
+        assert_eq!(dst, [0x00, 0x80]);
+    }
+
+    #[test]
+    #[should_panic(expected = "3 and 2 bytes into 6")]
+    fn unequal_rows_are_refused() {
+        interleave8(&[1, 2, 3], &[1, 2], &mut [0; 6]);
+    }
+}

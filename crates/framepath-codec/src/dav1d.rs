@@ -1,0 +1,416 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! AV1 by dav1d, straight into the pool.
+//!
+//! FFmpeg's wrapper of dav1d has no direct rendering, so dav1d is driven here:
+//! its picture allocator is given slots. Settings are those of the wrapper, so
+//! that pictures are the same.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::mem::{self, MaybeUninit};
+use std::ptr::{self, NonNull};
+
+use framepath_model::format::PixelFormat;
+use framepath_os::pool::Frame;
+
+use crate::numbers::Numbers;
+use crate::slots::{Padded, Request, Slot, Slots};
+use crate::{CodecError, Packet, Received, Threads};
+
+#[allow(non_camel_case_types, non_snake_case, non_upper_case_globals, dead_code, missing_docs)]
+#[allow(unsafe_op_in_unsafe_fn, clippy::all, clippy::undocumented_unsafe_blocks)]
+mod ffi {
+    //! Of the installed header, by the build script.
+    include!(concat!(env!("OUT_DIR"), "/dav1d.rs"));
+}
+
+/// What dav1d returns for "not now".
+const AGAIN: c_int = -libc::EAGAIN;
+
+/// dav1d's own limit.
+const MAX_THREADS: u32 = 256;
+
+/// Pixels that dav1d's pictures are padded to a multiple of.
+const PAD: usize = 128;
+
+/// A decoder instance, closed on drop.
+struct Context(NonNull<ffi::Dav1dContext>);
+
+// SAFETY: owned by one decoder; dav1d binds nothing to the calling thread.
+unsafe impl Send for Context {}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let mut raw = self.0.as_ptr();
+        // SAFETY: from dav1d_open, closed only here. Ends its threads.
+        unsafe { ffi::dav1d_close(&mut raw) };
+    }
+}
+
+/// Bytes on their way into dav1d, given back on drop where it did not take
+/// them.
+struct Data(ffi::Dav1dData);
+
+// SAFETY: refers to a packet, which may move between threads.
+unsafe impl Send for Data {}
+
+impl Data {
+    /// Wraps the packet's bytes; the packet lives until dav1d lets go of them.
+    fn of(packet: Packet, number: i64) -> Option<Data> {
+        // SAFETY: all-zero is the empty value dav1d documents.
+        let mut data = Data(unsafe { mem::zeroed() });
+        let packet = Box::new(packet);
+        let (bytes, length) = (packet.bytes().as_ptr(), packet.bytes().len());
+        let cookie = Box::into_raw(packet);
+        // SAFETY: the bytes are those of the packet, which `free_packet` ends.
+        let code =
+            unsafe { ffi::dav1d_data_wrap(&mut data.0, bytes, length, Some(free_packet), cookie.cast()) };
+        if code < 0 {
+            // SAFETY: dav1d did not take it.
+            drop(unsafe { Box::from_raw(cookie) });
+            return None;
+        }
+        data.0.m.timestamp = number;
+        Some(data)
+    }
+}
+
+impl Drop for Data {
+    fn drop(&mut self) {
+        if !self.0.data.is_null() {
+            // SAFETY: a reference dav1d did not take.
+            unsafe { ffi::dav1d_data_unref(&mut self.0) };
+        }
+    }
+}
+
+/// dav1d has read the packet. Called on any thread.
+unsafe extern "C" fn free_packet(_bytes: *const u8, cookie: *mut c_void) {
+    // SAFETY: the box given to dav1d_data_wrap, ended once.
+    drop(unsafe { Box::from_raw(cookie.cast::<Packet>()) });
+}
+
+/// A picture dav1d gave out, let go of on drop.
+struct PictureRef(ffi::Dav1dPicture);
+
+impl Drop for PictureRef {
+    fn drop(&mut self) {
+        // SAFETY: a reference from dav1d_get_picture, ended once.
+        unsafe { ffi::dav1d_picture_unref(&mut self.0) };
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// A look at the output is due: something was sent since the last.
+    Sent,
+    /// Looked; asking again before the next packet would make dav1d wait for
+    /// its threads.
+    Idle,
+    Draining,
+    Ended,
+}
+
+pub(crate) struct Dav1dDecoder {
+    // Dropped before `slots`, which its threads call into.
+    context: Context,
+    /// What dav1d had no room for yet.
+    pending: Option<Data>,
+    /// Boxed: the callbacks have its address.
+    slots: Box<Slots>,
+    numbers: Numbers,
+    threads: u32,
+    state: State,
+    failure: Option<CodecError>,
+}
+
+impl Dav1dDecoder {
+    pub(crate) fn open(threads: Threads, slots: impl FnOnce(u32) -> Slots) -> Result<Dav1dDecoder, CodecError> {
+        let count = match threads {
+            Threads::Count(count) => count.clamp(1, MAX_THREADS),
+            Threads::Auto => {
+                let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+                processors.min(MAX_THREADS)
+            }
+        };
+        let slots = Box::new(slots(count));
+        let mut settings = MaybeUninit::uninit();
+        // SAFETY: dav1d fills all fields.
+        let mut settings = unsafe {
+            ffi::dav1d_default_settings(settings.as_mut_ptr());
+            settings.assume_init()
+        };
+        settings.n_threads = count as c_int;
+        // One thread means one picture at a time too.
+        settings.max_frame_delay = c_int::from(count == 1);
+        // FFmpeg's wrapper gives out the highest layer only.
+        settings.all_layers = 0;
+        settings.logger.callback = None;
+        settings.allocator = ffi::Dav1dPicAllocator {
+            cookie: (&raw const *slots).cast_mut().cast(),
+            alloc_picture_callback: Some(allocate),
+            release_picture_callback: Some(release),
+        };
+        let mut raw = ptr::null_mut();
+        // SAFETY: valid settings. The slots outlive the context (field order)
+        // and are used by the callbacks through a shared reference only.
+        let code = unsafe { ffi::dav1d_open(&mut raw, &settings) };
+        match NonNull::new(raw) {
+            Some(raw) if code >= 0 => Ok(Dav1dDecoder {
+                context: Context(raw),
+                pending: None,
+                numbers: Numbers::new(count),
+                threads: count,
+                state: State::Idle,
+                failure: None,
+                slots,
+            }),
+            _ => Err(CodecError::Decoder {
+                codec: slots.codec(),
+                operation: "open the decoder",
+                message: message(code),
+            }),
+        }
+    }
+
+    pub(crate) fn threads(&self) -> u32 {
+        self.threads
+    }
+
+    pub(crate) fn send(&mut self, packet: Packet) -> Result<(), CodecError> {
+        let codec = self.slots.codec();
+        if self.pending.is_some() {
+            return Err(CodecError::NotDrained { codec });
+        }
+        if matches!(self.state, State::Draining | State::Ended) || packet.bytes().is_empty() {
+            return Ok(());
+        }
+        let number = self.numbers.insert(packet.meta);
+        match Data::of(packet, number) {
+            Some(data) => {
+                self.pending = Some(data);
+                self.push();
+            }
+            None => self.reject(-libc::ENOMEM),
+        }
+        Ok(())
+    }
+
+    /// Offers dav1d what is pending.
+    fn push(&mut self) {
+        let Some(mut data) = self.pending.take() else { return };
+        // SAFETY: an open context and bytes that stay until dav1d lets go.
+        let code = unsafe { ffi::dav1d_send_data(self.context.0.as_ptr(), &mut data.0) };
+        if self.state == State::Idle {
+            self.state = State::Sent;
+        }
+        if code == AGAIN {
+            self.pending = Some(data);
+        } else if code < 0 {
+            self.reject(code);
+        }
+    }
+
+    pub(crate) fn drain(&mut self) {
+        if self.state != State::Ended {
+            self.state = State::Draining;
+        }
+    }
+
+    pub(crate) fn receive(&mut self) -> Result<Received, CodecError> {
+        // The first empty answer after a packet only says that dav1d's threads
+        // are at work; from the second on it waits for them.
+        let mut asked_in_vain = 0;
+        loop {
+            match self.state {
+                State::Ended => return self.failure.take().map_or(Ok(Received::End), Err),
+                State::Idle if self.pending.is_none() => return Ok(Received::NeedsPacket),
+                State::Idle | State::Draining => self.push(),
+                State::Sent => {}
+            }
+            match self.get() {
+                Ok(Some(picture)) => {
+                    if self.state == State::Sent {
+                        self.state = State::Idle;
+                    }
+                    return self.give(&picture).map(Received::Frame);
+                }
+                Ok(None) if self.state == State::Draining => {
+                    asked_in_vain += 1;
+                    if asked_in_vain > 1 && self.pending.is_none() {
+                        self.state = State::Ended;
+                    }
+                }
+                Ok(None) => self.state = State::Idle,
+                Err(code) => self.reject(code),
+            }
+        }
+    }
+
+    fn get(&mut self) -> Result<Option<PictureRef>, c_int> {
+        // SAFETY: all-zero is the empty value dav1d wants; the context is open.
+        let (picture, code) = unsafe {
+            let mut picture = mem::zeroed();
+            let code = ffi::dav1d_get_picture(self.context.0.as_ptr(), &mut picture);
+            (picture, code)
+        };
+        match code {
+            AGAIN => Ok(None),
+            code if code < 0 => Err(code),
+            _ => Ok(Some(PictureRef(picture))),
+        }
+    }
+
+    fn give(&mut self, picture: &PictureRef) -> Result<Frame, CodecError> {
+        let picture = &picture.0;
+        let outside = CodecError::OutsideSlot { codec: self.slots.codec() };
+        let side = |length: c_int| u32::try_from(length).unwrap_or(0);
+        let [Ok(luma), Ok(chroma)] = picture.stride.map(usize::try_from) else { return Err(outside) };
+        if picture.allocator_data.is_null() {
+            return Err(outside);
+        }
+        // SAFETY: set by `allocate`, and alive while the picture is.
+        let slot = unsafe { &*picture.allocator_data.cast::<Slot>() };
+        let meta = self.numbers.find(picture.m.timestamp);
+        let starts = picture.data.map(|start| start.cast::<u8>().cast_const());
+        let size = (side(picture.p.w), side(picture.p.h));
+        // SAFETY: dav1d gives out finished pictures only.
+        unsafe { slot.frame(size, starts, [luma, chroma, chroma], meta) }
+    }
+
+    /// Keeps the first failure until the pictures before it are out.
+    fn reject(&mut self, code: c_int) {
+        let failure = match self.slots.take_failure() {
+            Some((_, failure)) => failure,
+            None => {
+                let (packet, in_flight) = match self.rejected_packet() {
+                    Some(packet) => (packet, 0),
+                    None => (self.numbers.sent().saturating_sub(1), self.threads - 1),
+                };
+                CodecError::Rejected { codec: self.slots.codec(), packet, in_flight, message: message(code) }
+            }
+        };
+        self.pending = None;
+        // What was in work when memory ran out cannot be finished.
+        let finished = self.failure.is_none() && !matches!(failure, CodecError::PoolTooSmall { .. });
+        self.failure.get_or_insert(failure);
+        self.state = if finished { State::Draining } else { State::Ended };
+    }
+
+    /// The packet dav1d's last error is about.
+    fn rejected_packet(&mut self) -> Option<u64> {
+        // SAFETY: all-zero is an empty value; the context is open. The
+        // properties given out are ours to let go of.
+        let timestamp = unsafe {
+            let mut props = mem::zeroed();
+            if ffi::dav1d_get_decode_error_data_props(self.context.0.as_ptr(), &mut props) < 0 {
+                return None;
+            }
+            let timestamp = props.timestamp;
+            ffi::dav1d_data_props_unref(&mut props);
+            timestamp
+        };
+        u64::try_from(timestamp).ok().filter(|number| *number < self.numbers.sent())
+    }
+}
+
+/// Gives dav1d a slot to decode into. Called in calls of ours, or on dav1d's
+/// threads; no path in it panics, so nothing unwinds into C.
+unsafe extern "C" fn allocate(picture: *mut ffi::Dav1dPicture, cookie: *mut c_void) -> c_int {
+    // SAFETY: dav1d passes a picture that this call alone uses, and the
+    // decoder's `Slots`, which outlive it.
+    let (picture, slots) = unsafe { (&mut *picture, &*cookie.cast::<Slots>()) };
+    let parameters = &picture.p;
+    let number = picture.m.timestamp;
+    let (width, height) = (usize::try_from(parameters.w), usize::try_from(parameters.h));
+    let (Ok(width), Ok(height)) = (width, height) else { return -libc::EINVAL };
+    let decoded = match (parameters.layout, parameters.bpc) {
+        (ffi::DAV1D_PIXEL_LAYOUT_I400, 8) => PixelFormat::Grey,
+        (ffi::DAV1D_PIXEL_LAYOUT_I420, 8) => PixelFormat::Yuv420p,
+        (ffi::DAV1D_PIXEL_LAYOUT_I420, 10) => PixelFormat::Yuv420p10,
+        (layout, depth) => {
+            let format = format_name(layout, depth);
+            slots.fail(number, CodecError::UnsupportedPixelFormat { codec: slots.codec(), format });
+            return -libc::ENOMEM;
+        }
+    };
+    let request = Request { decoded, width, height };
+    let Some(slot) = slots.take(number, request, || padded(request)) else { return -libc::ENOMEM };
+    let [luma, u, v] = slot.surface.areas;
+    picture.stride = [luma.stride as isize, u.stride as isize];
+    picture.data = [ptr::null_mut(); 3];
+    for (data, area) in picture.data.iter_mut().zip([luma, u, v]).filter(|(_, area)| area.rows > 0) {
+        // SAFETY: areas lie inside the slot.
+        *data = unsafe { slot.base().add(area.offset) }.cast();
+    }
+    picture.allocator_data = Box::into_raw(slot).cast();
+    0
+}
+
+/// dav1d let go of a picture. Called on any thread.
+unsafe extern "C" fn release(picture: *mut ffi::Dav1dPicture, _cookie: *mut c_void) {
+    // SAFETY: the box that `allocate` gave to this picture, ended once.
+    drop(unsafe { Box::from_raw((*picture).allocator_data.cast::<Slot>()) });
+}
+
+/// Strides and rows as dav1d's own allocator chooses them: whole blocks of 128
+/// pixels, and no multiple of 1024 bytes, where the rows of one block would
+/// compete for the same cache lines.
+fn padded(request: Request) -> Padded {
+    let align = ffi::DAV1D_PICTURE_ALIGNMENT as usize;
+    let spread = |stride: usize| if stride % 1024 == 0 { stride + align } else { stride };
+    let width = request.width.next_multiple_of(PAD) * request.decoded.luma_bytes();
+    Padded {
+        stride: spread(width),
+        chroma_stride: spread(width / 2),
+        rows: request.height.next_multiple_of(PAD),
+    }
+}
+
+/// libav's name for what dav1d would make.
+fn format_name(layout: ffi::Dav1dPixelLayout, depth: c_int) -> String {
+    let name = match layout {
+        ffi::DAV1D_PIXEL_LAYOUT_I400 => "gray",
+        ffi::DAV1D_PIXEL_LAYOUT_I420 => "yuv420p",
+        ffi::DAV1D_PIXEL_LAYOUT_I422 => "yuv422p",
+        _ => "yuv444p",
+    };
+    if depth == 8 { name.to_owned() } else { format!("{name}{depth}le") }
+}
+
+/// The system's text for dav1d's error, which is a negative errno.
+fn message(code: c_int) -> String {
+    if code == -libc::EINVAL {
+        return "invalid data found in the stream".to_owned();
+    }
+    let mut text = [0; 128];
+    // SAFETY: the buffer is as long as stated, and ended with a zero.
+    unsafe {
+        libc::strerror_r(-code, text.as_mut_ptr(), text.len());
+        CStr::from_ptr(text.as_ptr()).to_string_lossy().into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn padding_is_what_dav1d_demands() {
+        for (width, height) in [(1, 1), (99, 57), (1920, 1080), (4096, 2160)] {
+            for decoded in [PixelFormat::Yuv420p, PixelFormat::Yuv420p10] {
+                let padded = padded(Request { decoded, width, height });
+                let sample = decoded.luma_bytes();
+                assert!(padded.stride >= width.next_multiple_of(PAD) * sample);
+                assert!(padded.chroma_stride * 2 >= width.next_multiple_of(PAD) * sample);
+                assert_eq!((padded.stride % 64, padded.chroma_stride % 64, padded.rows % PAD), (0, 0, 0));
+                assert!(padded.stride % 1024 != 0 && padded.chroma_stride % 1024 != 0);
+            }
+        }
+    }
+
+    #[test]
+    fn unsupported_formats_have_names() {
+        assert_eq!(format_name(ffi::DAV1D_PIXEL_LAYOUT_I444, 12), "yuv444p12le");
+        assert_eq!(format_name(ffi::DAV1D_PIXEL_LAYOUT_I422, 8), "yuv422p");
+    }
+}

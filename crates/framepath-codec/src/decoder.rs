@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Packets in, frames out, whichever library does the work.
+
+use std::fmt;
+
+use framepath_os::pool::Frame;
+
+use crate::dav1d::Dav1dDecoder;
+use crate::libav::LibavDecoder;
+use crate::slots::Slots;
+use crate::surface::output_format;
+use crate::{Codec, CodecError, Packet, TrackInfo};
+
+/// How many threads a decoder uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Threads {
+    /// As many as the library thinks right for this machine.
+    #[default]
+    Auto,
+    /// This many; 1 decodes in the caller's thread.
+    Count(u32),
+}
+
+/// The pixel format of the frames given out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Output {
+    /// What the decoder makes; nothing is copied.
+    #[default]
+    Native,
+    /// NV12 of 8-bit 4:2:0: luma where the decoder wrote it, chroma copied
+    /// into interleaved order.
+    Nv12,
+    /// P010 of 10-bit 4:2:0: luma and chroma copied, since P010 has its ten
+    /// bits at the other end and the decoder still reads its own.
+    P010,
+}
+
+impl fmt::Display for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Output::Native => "native",
+            Output::Nv12 => "nv12",
+            Output::P010 => "p010",
+        })
+    }
+}
+
+/// How a [`Decoder`] is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecoderOptions {
+    /// Threads of the library.
+    pub threads: Threads,
+    /// Pixel format of the frames.
+    pub output: Output,
+    /// Slots of the pool; `None` takes as many as any stream of the codec can
+    /// need. Memory is taken only by slots that are used.
+    pub pool_slots: Option<u32>,
+    /// Frames that later stages hold at a time, queues included. The pool gets
+    /// that many slots more.
+    pub downstream_frames: u32,
+}
+
+impl Default for DecoderOptions {
+    fn default() -> DecoderOptions {
+        DecoderOptions {
+            threads: Threads::Auto,
+            output: Output::Native,
+            pool_slots: None,
+            downstream_frames: 2,
+        }
+    }
+}
+
+/// What [`Decoder::receive`] found.
+#[derive(Debug)]
+pub enum Received {
+    /// A picture, in the order of presentation.
+    Frame(Frame),
+    /// No picture before the next packet.
+    NeedsPacket,
+    /// The last picture was given out.
+    End,
+}
+
+enum Backend {
+    Libav(LibavDecoder),
+    Dav1d(Dav1dDecoder),
+}
+
+/// A decoder that writes into a pool of its own. May move between threads.
+///
+/// Send a packet, then receive until [`Received::NeedsPacket`]; at the end of
+/// the stream drain, then receive until [`Received::End`]. A frame carries the
+/// `meta` of the packet it came from. Its pixels stay as they are for as long
+/// as it lives, whatever the decoder does.
+///
+/// After a failure the frames the decoder finished before it are still given
+/// out; then `receive` returns the error, once, and afterwards the end.
+pub struct Decoder {
+    backend: Backend,
+}
+
+impl Decoder {
+    /// Makes a decoder for `track`.
+    ///
+    /// # Errors
+    /// The libraries here cannot decode it, or not into what is asked.
+    pub fn open(track: &TrackInfo, options: &DecoderOptions) -> Result<Decoder, CodecError> {
+        let codec = track.codec.name();
+        if let Some(decoded) = track.stream.format {
+            output_format(codec, decoded, options.output)?;
+        }
+        let slots = |threads| {
+            let advised = default_slots(track.codec, threads, options.downstream_frames);
+            Slots::new(codec, options.output, options.pool_slots.unwrap_or(advised), advised)
+        };
+        let backend = match track.codec {
+            Codec::Av1 => Backend::Dav1d(Dav1dDecoder::open(options.threads, slots)?),
+            _ => Backend::Libav(LibavDecoder::open(track, options.threads, slots)?),
+        };
+        Ok(Decoder { backend })
+    }
+
+    /// Gives the decoder the next packet. With more than one thread this may
+    /// wait for the library's threads, and for a later stage to let go of a
+    /// frame.
+    ///
+    /// # Errors
+    /// [`CodecError::NotDrained`] where frames of the last packet were not
+    /// received. A packet the decoder rejects shows in `receive`.
+    pub fn send(&mut self, packet: Packet) -> Result<(), CodecError> {
+        match &mut self.backend {
+            Backend::Libav(decoder) => decoder.send(packet),
+            Backend::Dav1d(decoder) => decoder.send(packet),
+        }
+    }
+
+    /// Says that no packet follows.
+    pub fn drain(&mut self) -> Result<(), CodecError> {
+        match &mut self.backend {
+            Backend::Libav(decoder) => decoder.drain(),
+            Backend::Dav1d(decoder) => decoder.drain(),
+        }
+        Ok(())
+    }
+
+    /// The next finished picture, if there is one.
+    ///
+    /// # Errors
+    /// The decoder rejected a packet, or the pool is too small for it. Frames
+    /// from before that were given out.
+    pub fn receive(&mut self) -> Result<Received, CodecError> {
+        match &mut self.backend {
+            Backend::Libav(decoder) => decoder.receive(),
+            Backend::Dav1d(decoder) => decoder.receive(),
+        }
+    }
+
+    /// Threads the library decodes with.
+    pub fn threads(&self) -> u32 {
+        match &self.backend {
+            Backend::Libav(decoder) => decoder.threads(),
+            Backend::Dav1d(decoder) => decoder.threads(),
+        }
+    }
+}
+
+impl fmt::Debug for Decoder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let library = match self.backend {
+            Backend::Libav(_) => "libavcodec",
+            Backend::Dav1d(_) => "dav1d",
+        };
+        f.debug_struct("Decoder").field("library", &library).field("threads", &self.threads()).finish()
+    }
+}
+
+/// Slots that are enough for any stream of `codec`: its reference pictures,
+/// the pictures it may keep back for reordering, two for each thread (the one
+/// it writes, and one it has not yet let go of), two for the calling thread,
+/// those held downstream, the picture being given out, and the one a film
+/// grain is applied into.
+fn default_slots(codec: Codec, threads: u32, downstream_frames: u32) -> u32 {
+    let (references, reordered) = match codec {
+        Codec::H264 | Codec::Hevc => (16, 16),
+        Codec::Vp8 => (4, 0),
+        // Eight references and three that the decoder keeps beside them.
+        Codec::Vp9 => (11, 0),
+        // Eight references and the one chosen for output.
+        Codec::Av1 => (9, 0),
+    };
+    references + reordered + 2 * threads.saturating_add(1).min(256) + downstream_frames.min(4096) + 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pools_grow_with_references_threads_and_what_is_held() {
+        assert_eq!(default_slots(Codec::Vp8, 1, 2), 12);
+        assert_eq!(default_slots(Codec::H264, 1, 2), 40);
+        assert!(default_slots(Codec::Av1, 8, 2) > default_slots(Codec::Av1, 2, 2));
+        assert!(default_slots(Codec::Av1, 2, 9) == default_slots(Codec::Av1, 2, 2) + 7);
+        assert!(default_slots(Codec::Hevc, u32::MAX, u32::MAX) < 1 << 14);
+    }
+}

@@ -1,0 +1,375 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Packets of the video in a file.
+
+use std::ffi::{CStr, CString, c_int};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, Once};
+
+use ffmpeg_sys_next as ff;
+use framepath_model::stream::{Rational, StreamInfo};
+
+use crate::error::libav_message;
+use crate::input::Input;
+use crate::surface::pixel_format;
+use crate::{CodecError, Packet};
+
+/// A codec framepath decodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Codec {
+    /// H.264, ITU-T H.264.
+    H264,
+    /// HEVC, ITU-T H.265.
+    Hevc,
+    /// VP8, RFC 6386.
+    Vp8,
+    /// VP9.
+    Vp9,
+    /// AV1.
+    Av1,
+}
+
+impl Codec {
+    /// The name used in errors and output, which is libavcodec's.
+    pub fn name(self) -> &'static str {
+        match self {
+            Codec::H264 => "h264",
+            Codec::Hevc => "hevc",
+            Codec::Vp8 => "vp8",
+            Codec::Vp9 => "vp9",
+            Codec::Av1 => "av1",
+        }
+    }
+
+    pub(crate) fn id(self) -> ff::AVCodecID {
+        match self {
+            Codec::H264 => ff::AVCodecID::AV_CODEC_ID_H264,
+            Codec::Hevc => ff::AVCodecID::AV_CODEC_ID_HEVC,
+            Codec::Vp8 => ff::AVCodecID::AV_CODEC_ID_VP8,
+            Codec::Vp9 => ff::AVCodecID::AV_CODEC_ID_VP9,
+            Codec::Av1 => ff::AVCodecID::AV_CODEC_ID_AV1,
+        }
+    }
+
+    fn from_id(id: u32) -> Option<Codec> {
+        [Codec::H264, Codec::Hevc, Codec::Vp8, Codec::Vp9, Codec::Av1]
+            .into_iter()
+            .find(|codec| codec.id() as u32 == id)
+    }
+}
+
+impl fmt::Display for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// libav's description of a stream, owned.
+pub(crate) struct Parameters(NonNull<ff::AVCodecParameters>);
+
+// SAFETY: written once when copied, only read afterwards.
+unsafe impl Send for Parameters {}
+// SAFETY: as above; every later access reads.
+unsafe impl Sync for Parameters {}
+
+impl Parameters {
+    /// # Safety
+    /// `source` is a valid, initialised parameter set.
+    unsafe fn copy_of(source: *const ff::AVCodecParameters) -> Option<Parameters> {
+        // SAFETY: the new set is owned by the result; the caller vouches for
+        // `source`. On failure the drop frees what was made.
+        unsafe {
+            let copy = Parameters(NonNull::new(ff::avcodec_parameters_alloc())?);
+            (ff::avcodec_parameters_copy(copy.0.as_ptr(), source) >= 0).then_some(copy)
+        }
+    }
+
+    /// For reading by libav; valid while `self` lives.
+    pub(crate) fn as_ptr(&self) -> *const ff::AVCodecParameters {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for Parameters {
+    fn drop(&mut self) {
+        let mut raw = self.0.as_ptr();
+        // SAFETY: from avcodec_parameters_alloc, freed only here.
+        unsafe { ff::avcodec_parameters_free(&mut raw) };
+    }
+}
+
+impl fmt::Debug for Parameters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Parameters")
+    }
+}
+
+/// What is known of the video before the first packet. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct TrackInfo {
+    /// The codec of its packets.
+    pub codec: Codec,
+    /// Geometry, time base and rate as the container tells them. `format` is
+    /// what the decoder is expected to make, where framepath moves it.
+    pub stream: StreamInfo,
+    pub(crate) parameters: Arc<Parameters>,
+}
+
+/// Reads the packets of the best video stream of a file. May move between
+/// threads.
+pub struct Demuxer {
+    // Dropped before `input`, which it reads through.
+    context: Context,
+    input: Input,
+    path: PathBuf,
+    info: TrackInfo,
+    stream: c_int,
+    packets: u64,
+}
+
+impl Demuxer {
+    /// Opens `path` and looks into its first packets.
+    ///
+    /// # Errors
+    /// The file cannot be read, is no medium libavformat knows, or holds no
+    /// video of a known [`Codec`].
+    pub fn open(path: &Path) -> Result<Demuxer, CodecError> {
+        silence();
+        let mut input = Input::open(path)?;
+        let (context, stream) = Context::open(path, &mut input)?;
+        let info = context.track(path, stream)?;
+        Ok(Demuxer { context, input, path: path.to_owned(), info, stream, packets: 0 })
+    }
+
+    /// The video this reads.
+    pub fn info(&self) -> &TrackInfo {
+        &self.info
+    }
+
+    /// The next packet of the video; `None` at the end. Waits for the disk are
+    /// stamped as blocked.
+    ///
+    /// # Errors
+    /// The file cannot be read further, or ends inside a packet. The packets
+    /// before that were handed out.
+    pub fn read(&mut self) -> Result<Option<Packet>, CodecError> {
+        let mut packet = Packet::new().ok_or_else(|| self.demux_error("read", ff::AVERROR(libc::ENOMEM)))?;
+        loop {
+            // SAFETY: both are valid; av_read_frame fills the empty packet.
+            let code = unsafe { ff::av_read_frame(self.context.0.as_ptr(), packet.as_ptr()) };
+            if let Some(source) = self.input.take_error() {
+                return Err(CodecError::Io { file: self.name(), operation: "read", source });
+            }
+            if code == ff::AVERROR_EOF {
+                return Ok(None);
+            }
+            if code < 0 {
+                return Err(self.demux_error("read", code));
+            }
+            // SAFETY: av_read_frame succeeded, so the packet is filled.
+            let raw = unsafe { &mut *packet.as_ptr() };
+            if raw.stream_index != self.stream {
+                // SAFETY: gives the foreign packet's buffer back; the packet
+                // stays valid and empty.
+                unsafe { ff::av_packet_unref(raw) };
+                continue;
+            }
+            if raw.flags & ff::AV_PKT_FLAG_CORRUPT as c_int != 0 {
+                return Err(CodecError::DamagedPacket { file: self.name(), packet: self.packets });
+            }
+            packet.meta.pts = (raw.pts != ff::AV_NOPTS_VALUE).then_some(raw.pts);
+            packet.meta.duration = raw.duration;
+            self.packets += 1;
+            return Ok(Some(packet));
+        }
+    }
+
+    /// Starts over: the next [`read`](Demuxer::read) gives the first packet,
+    /// with the timestamps it had the first time.
+    ///
+    /// # Errors
+    /// The file is a pipe, or can no longer be read.
+    pub fn rewind(&mut self) -> Result<(), CodecError> {
+        let io_error = |file: String, source| CodecError::Io { file, operation: "rewind", source };
+        if !self.input.seekable {
+            return Err(io_error(self.name(), std::io::Error::from_raw_os_error(libc::ESPIPE)));
+        }
+        self.packets = 0;
+        if self.context.seek_to_start(self.stream) {
+            return Ok(());
+        }
+        // Raw streams have no index: read them anew.
+        self.input.rewind().map_err(|source| io_error(self.name(), source))?;
+        (self.context, self.stream) = Context::open(&self.path, &mut self.input)?;
+        Ok(())
+    }
+
+    fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    fn demux_error(&self, operation: &'static str, code: c_int) -> CodecError {
+        CodecError::Demux { file: self.name(), operation, message: libav_message(code) }
+    }
+}
+
+/// An open `AVFormatContext`, closed on drop.
+struct Context(NonNull<ff::AVFormatContext>);
+
+// SAFETY: owned by one demuxer, and libavformat binds nothing to a thread.
+unsafe impl Send for Context {}
+
+impl Context {
+    /// Opens the container and picks the stream; the others are skipped.
+    fn open(path: &Path, input: &mut Input) -> Result<(Context, c_int), CodecError> {
+        let file = || path.display().to_string();
+        let failed = |operation, code| CodecError::Demux { file: file(), operation, message: libav_message(code) };
+        // libav looks at the name's ending only; a zero byte in it cannot have
+        // been opened.
+        let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap_or_default();
+
+        // SAFETY: the context is freshly made and reads through `input`, which
+        // the caller keeps longer. avformat_open_input frees it on failure.
+        // The options dictionary is freed in any case. Streams are read within
+        // `nb_streams`.
+        unsafe {
+            let mut raw = ff::avformat_alloc_context();
+            if raw.is_null() {
+                return Err(failed("open", ff::AVERROR(libc::ENOMEM)));
+            }
+            (*raw).pb = input.as_ptr();
+            let mut options = ptr::null_mut();
+            // A playlist must not make a local open reach for the network.
+            ff::av_dict_set(&mut options, c"protocol_whitelist".as_ptr(), c"file".as_ptr(), 0);
+            let code = ff::avformat_open_input(&mut raw, name.as_ptr(), ptr::null(), &mut options);
+            ff::av_dict_free(&mut options);
+            let context = match NonNull::new(raw) {
+                Some(raw) if code >= 0 => Context(raw),
+                _ => return Err(io_or(input, path, failed("open", code))),
+            };
+            let code = ff::avformat_find_stream_info(raw, ptr::null_mut());
+            if code < 0 {
+                return Err(io_or(input, path, failed("read the stream's head", code)));
+            }
+            let stream =
+                ff::av_find_best_stream(raw, ff::AVMediaType::AVMEDIA_TYPE_VIDEO, -1, -1, ptr::null_mut(), 0);
+            if stream < 0 {
+                return Err(io_or(input, path, CodecError::NoVideo { file: file() }));
+            }
+            for index in 0..(*raw).nb_streams as usize {
+                if index != stream as usize {
+                    (**(*raw).streams.add(index)).discard = ff::AVDiscard::AVDISCARD_ALL;
+                }
+            }
+            Ok((context, stream))
+        }
+    }
+
+    fn track(&self, path: &Path, stream: c_int) -> Result<TrackInfo, CodecError> {
+        let file = || path.display().to_string();
+        // SAFETY: `stream` came from av_find_best_stream on this context, so
+        // the stream and its parameters exist. Enum fields are read as the
+        // integers they are in C, since a newer library may hold new values.
+        unsafe {
+            let raw = self.0.as_ptr();
+            let stream = *(*raw).streams.add(stream as usize);
+            let parameters = (*stream).codecpar;
+            let id = (&raw const (*parameters).codec_id).cast::<u32>().read();
+            let Some(codec) = Codec::from_id(id) else {
+                let name = CStr::from_ptr(ff::avcodec_get_name((*parameters).codec_id));
+                return Err(CodecError::UnsupportedCodec {
+                    file: file(),
+                    codec: name.to_string_lossy().into_owned(),
+                });
+            };
+            let side = |length: c_int| u32::try_from(length).unwrap_or(0);
+            let info = StreamInfo {
+                format: pixel_format((*parameters).format),
+                width: side((*parameters).width),
+                height: side((*parameters).height),
+                time_base: rational((*stream).time_base),
+                frame_rate: rational(ff::av_guess_frame_rate(raw, stream, ptr::null_mut())),
+                sample_aspect: rational(ff::av_guess_sample_aspect_ratio(raw, stream, ptr::null_mut())),
+            };
+            let parameters = Parameters::copy_of(parameters).ok_or_else(|| CodecError::Demux {
+                file: file(),
+                operation: "copy the stream's parameters",
+                message: libav_message(ff::AVERROR(libc::ENOMEM)),
+            })?;
+            Ok(TrackInfo { codec, stream: info, parameters: Arc::new(parameters) })
+        }
+    }
+
+    /// Seeks to the first packet where the container has timestamps to seek
+    /// by; says whether it did.
+    fn seek_to_start(&mut self, stream: c_int) -> bool {
+        // SAFETY: the context is valid and has this stream; `iformat` is set
+        // by the successful open.
+        unsafe {
+            let raw = self.0.as_ptr();
+            if (*(*raw).iformat).flags & ff::AVFMT_NOTIMESTAMPS as c_int != 0 {
+                return false;
+            }
+            let start = (**(*raw).streams.add(stream as usize)).start_time;
+            let start = if start == ff::AV_NOPTS_VALUE { 0 } else { start };
+            ff::av_seek_frame(raw, stream, start, ff::AVSEEK_FLAG_BACKWARD as c_int) >= 0
+        }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let mut raw = self.0.as_ptr();
+        // SAFETY: opened by avformat_open_input, closed only here. The reading
+        // context under it is not its own and stays.
+        unsafe { ff::avformat_close_input(&mut raw) };
+    }
+}
+
+/// The system's error where there was one, else `error`.
+fn io_or(input: &mut Input, path: &Path, error: CodecError) -> CodecError {
+    match input.take_error() {
+        Some(source) => CodecError::Io { file: path.display().to_string(), operation: "read", source },
+        None => error,
+    }
+}
+
+fn rational(value: ff::AVRational) -> Rational {
+    Rational::new(value.num, value.den)
+}
+
+/// libav's own messages would mix with the program's output; errors carry
+/// what is needed.
+pub(crate) fn silence() {
+    static ONCE: Once = Once::new();
+    // SAFETY: sets one global integer of libavutil.
+    ONCE.call_once(|| unsafe { ff::av_log_set_level(ff::AV_LOG_QUIET as c_int) });
+}
+
+impl fmt::Debug for Demuxer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Demuxer").field("path", &self.path).field("info", &self.info).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use framepath_model::format::PixelFormat;
+
+    use super::*;
+
+    #[test]
+    fn codecs_are_known_by_their_id() {
+        for codec in [Codec::H264, Codec::Hevc, Codec::Vp8, Codec::Vp9, Codec::Av1] {
+            assert_eq!(Codec::from_id(codec.id() as u32), Some(codec));
+        }
+        assert_eq!(Codec::from_id(ff::AVCodecID::AV_CODEC_ID_MJPEG as u32), None);
+    }
+
+    #[test]
+    fn formats_are_those_framepath_moves() {
+        assert_eq!(pixel_format(ff::AVPixelFormat::AV_PIX_FMT_YUVJ420P as c_int), Some(PixelFormat::Yuv420p));
+        assert_eq!(pixel_format(ff::AVPixelFormat::AV_PIX_FMT_YUV444P as c_int), None);
+    }
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What can go wrong between a file and a frame.
+
+use std::ffi::{CStr, c_int};
+use std::io;
+
+use ffmpeg_sys_next as ff;
+use framepath_model::format::{LayoutError, PixelFormat};
+use framepath_os::pool::PoolError;
+
+use crate::Output;
+
+/// Any failure of this crate. Each names the operation and its object, and
+/// ends with what the library underneath said.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CodecError {
+    /// The operating system refused an operation on the file.
+    #[error("{file}: cannot {operation}: {source}")]
+    Io {
+        /// The file, as it was given.
+        file: String,
+        /// What was tried: `open`, `read`, ...
+        operation: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The path names a directory.
+    #[error("{file}: is a directory, not a video file")]
+    IsDirectory {
+        /// The path, as it was given.
+        file: String,
+    },
+    /// The file has no bytes.
+    #[error("{file}: empty file")]
+    Empty {
+        /// The file, as it was given.
+        file: String,
+    },
+    /// libavformat refused the file or a part of it.
+    #[error("{file}: cannot {operation}: {message}")]
+    Demux {
+        /// The file, as it was given.
+        file: String,
+        /// What was tried.
+        operation: &'static str,
+        /// libavformat's own words.
+        message: String,
+    },
+    /// The file opened, and holds no video.
+    #[error("{file}: no video stream")]
+    NoVideo {
+        /// The file, as it was given.
+        file: String,
+    },
+    /// The container ends, or is damaged, inside a packet.
+    #[error("{file}: packet {packet} is damaged or cut short")]
+    DamagedPacket {
+        /// The file, as it was given.
+        file: String,
+        /// The packet's number, counted from 0 since the last start.
+        packet: u64,
+    },
+    /// The video is of a codec framepath does not decode.
+    #[error("{file}: unsupported codec `{codec}`; known: h264, hevc, vp8, vp9, av1")]
+    UnsupportedCodec {
+        /// The file, as it was given.
+        file: String,
+        /// libavcodec's name of the codec.
+        codec: String,
+    },
+    /// The decoder makes pictures in a format framepath does not move.
+    #[error("{codec}: unsupported pixel format `{format}`; known: gray, yuv420p, yuvj420p, yuv420p10le")]
+    UnsupportedPixelFormat {
+        /// The codec.
+        codec: &'static str,
+        /// The name of the format.
+        format: String,
+    },
+    /// The asked output cannot be made of what the stream holds.
+    #[error("{codec}: the stream is {stream}, which does not become {asked}; use format={instead}")]
+    WrongOutput {
+        /// The codec.
+        codec: &'static str,
+        /// What was asked for.
+        asked: Output,
+        /// What the decoder makes.
+        stream: PixelFormat,
+        /// An output that fits.
+        instead: Output,
+    },
+    /// The installed FFmpeg was built without this decoder.
+    #[error("{codec}: the installed libavcodec has no decoder for it")]
+    NoDecoder {
+        /// The codec.
+        codec: &'static str,
+    },
+    /// The decoder cannot write into memory it is given.
+    #[error("{codec}: decoder `{decoder}` has no direct rendering and cannot write into the pool")]
+    NoDirectRendering {
+        /// The codec.
+        codec: &'static str,
+        /// libavcodec's name of the decoder.
+        decoder: String,
+    },
+    /// A call into a decoder library failed.
+    #[error("{codec}: cannot {operation}: {message}")]
+    Decoder {
+        /// The codec.
+        codec: &'static str,
+        /// What was tried.
+        operation: &'static str,
+        /// The library's own words.
+        message: String,
+    },
+    /// The decoder rejected a packet.
+    #[error("{codec}: packet {packet}{earlier} rejected: {message}", earlier = or_earlier(*.in_flight))]
+    Rejected {
+        /// The codec.
+        codec: &'static str,
+        /// Number of the packet in the order of sending, from 0.
+        packet: u64,
+        /// How many packets before it may be the culprit as well: with frame
+        /// threads a rejection shows only when later packets were sent.
+        in_flight: u32,
+        /// The library's own words.
+        message: String,
+    },
+    /// The decoder made a picture although the packet was damaged; it is
+    /// withheld, since what it shows is invented.
+    #[error("{codec}: the picture of packet {packet} is damaged")]
+    DamagedPicture {
+        /// The codec.
+        codec: &'static str,
+        /// Number of the packet in the order of sending, from 0.
+        packet: u64,
+    },
+    /// A packet was sent while frames were still waiting to be received.
+    #[error("{codec}: packet sent before the frames of the last one were received")]
+    NotDrained {
+        /// The codec.
+        codec: &'static str,
+    },
+    /// The pool has fewer slots than the decoder keeps at a time.
+    #[error("{codec}: a pool of {slots} slots is too small, the decoder holds them all; use {advised} or more")]
+    PoolTooSmall {
+        /// The codec.
+        codec: &'static str,
+        /// Slots the pool has.
+        slots: u32,
+        /// Slots that are enough for any stream of this codec.
+        advised: u32,
+    },
+    /// The pool could not be made or used.
+    #[error("{codec}: frame pool: {source}")]
+    Pool {
+        /// The codec.
+        codec: &'static str,
+        /// The pool's answer.
+        source: PoolError,
+    },
+    /// A picture does not lie in its slot as it should.
+    #[error("{codec}: decoded picture: {source}")]
+    Layout {
+        /// The codec.
+        codec: &'static str,
+        /// What does not fit.
+        source: LayoutError,
+    },
+    /// A picture lies outside the memory the decoder was given.
+    #[error("{codec}: decoded picture lies outside its slot")]
+    OutsideSlot {
+        /// The codec.
+        codec: &'static str,
+    },
+}
+
+fn or_earlier(in_flight: u32) -> String {
+    if in_flight == 0 { String::new() } else { format!(" (or one of the {in_flight} before it)") }
+}
+
+/// libav's text for an error code.
+pub(crate) fn libav_message(code: c_int) -> String {
+    let mut text = [0; 256];
+    // SAFETY: the buffer is as long as stated; av_strerror always ends it
+    // with a zero, for unknown codes too.
+    let text = unsafe {
+        ff::av_strerror(code, text.as_mut_ptr(), text.len());
+        CStr::from_ptr(text.as_ptr())
+    };
+    text.to_string_lossy().into_owned()
+}

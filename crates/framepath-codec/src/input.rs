@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A file as libavformat reads it, with every wait for the disk stamped.
+
+use std::ffi::{c_int, c_void};
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::slice;
+
+use ffmpeg_sys_next as ff;
+use framepath_os::meter;
+
+use crate::CodecError;
+
+/// Bytes asked of the system at a time: few calls for a 1080p stream, small
+/// beside one decoded picture.
+const BUFFER_BYTES: usize = 256 * 1024;
+
+/// What the callbacks work on. Boxed, so that its address stays.
+struct Reader {
+    file: File,
+    /// The last error of a read or seek, kept because libav would only pass
+    /// on its number, or nothing.
+    error: Option<io::Error>,
+}
+
+/// An open file and the `AVIOContext` that reads it.
+pub(crate) struct Input {
+    context: NonNull<ff::AVIOContext>,
+    reader: NonNull<Reader>,
+    /// Whether the file can start over; pipes cannot.
+    pub(crate) seekable: bool,
+}
+
+// SAFETY: the context and the reader are owned by this value alone, and
+// neither is bound to the thread that made it.
+unsafe impl Send for Input {}
+
+impl Input {
+    /// Opens `path`; a directory and an empty file are refused here, where it
+    /// is still known why.
+    pub(crate) fn open(path: &Path) -> Result<Input, CodecError> {
+        let name = || path.display().to_string();
+        let failed = |operation| {
+            move |source| CodecError::Io { file: path.display().to_string(), operation, source }
+        };
+        let file = meter::blocked(|| File::open(path)).map_err(failed("open"))?;
+        let metadata = file.metadata().map_err(failed("stat"))?;
+        if metadata.is_dir() {
+            return Err(CodecError::IsDirectory { file: name() });
+        }
+        if metadata.is_file() && metadata.len() == 0 {
+            return Err(CodecError::Empty { file: name() });
+        }
+        let seekable = metadata.is_file();
+        let no_memory = || failed("open")(io::ErrorKind::OutOfMemory.into());
+
+        let reader = Box::into_raw(Box::new(Reader { file, error: None }));
+        // SAFETY: the buffer is from av_malloc as avio_alloc_context wants it
+        // and belongs to the context afterwards; on failure it, and the reader,
+        // are still ours to free. The callbacks get `reader`, which `Input`
+        // keeps alive longer than the context.
+        unsafe {
+            let buffer = ff::av_malloc(BUFFER_BYTES).cast::<u8>();
+            let context = if buffer.is_null() {
+                std::ptr::null_mut()
+            } else {
+                ff::avio_alloc_context(
+                    buffer,
+                    BUFFER_BYTES as c_int,
+                    0,
+                    reader.cast(),
+                    Some(read),
+                    None,
+                    seekable.then_some(seek as SeekCallback),
+                )
+            };
+            match NonNull::new(context) {
+                Some(context) => {
+                    Ok(Input { context, reader: NonNull::new_unchecked(reader), seekable })
+                }
+                None => {
+                    ff::av_free(buffer.cast());
+                    drop(Box::from_raw(reader));
+                    Err(no_memory())
+                }
+            }
+        }
+    }
+
+    /// The context for `AVFormatContext::pb`; valid while `self` lives.
+    pub(crate) fn as_ptr(&self) -> *mut ff::AVIOContext {
+        self.context.as_ptr()
+    }
+
+    /// Back to the first byte, with nothing buffered and no error held.
+    pub(crate) fn rewind(&mut self) -> io::Result<()> {
+        // SAFETY: the reader lives as long as `self`, and its callbacks run
+        // only inside calls that borrow `self` mutably.
+        let reader = unsafe { self.reader.as_mut() };
+        reader.error = None;
+        reader.file.rewind()?;
+        let context = self.context.as_ptr();
+        // SAFETY: the context is valid. Its buffer is emptied by hand, because
+        // avio_seek would keep a position inside it.
+        unsafe {
+            (*context).buf_ptr = (*context).buffer;
+            (*context).buf_end = (*context).buffer;
+            (*context).pos = 0;
+            (*context).eof_reached = 0;
+            (*context).error = 0;
+        }
+        Ok(())
+    }
+
+    /// The system's error behind libav's last failure, if there was one.
+    pub(crate) fn take_error(&mut self) -> Option<io::Error> {
+        // SAFETY: as in `rewind`.
+        unsafe { self.reader.as_mut() }.error.take()
+    }
+}
+
+impl Drop for Input {
+    fn drop(&mut self) {
+        let mut context = self.context.as_ptr();
+        // SAFETY: nothing uses the context any more (the demuxer is closed
+        // first). libav may have replaced the buffer, so the current one is
+        // freed; then the context, then the reader it called into.
+        unsafe {
+            ff::av_freep((&raw mut (*context).buffer).cast());
+            ff::avio_context_free(&mut context);
+            drop(Box::from_raw(self.reader.as_ptr()));
+        }
+    }
+}
+
+type SeekCallback = unsafe extern "C" fn(*mut c_void, i64, c_int) -> i64;
+
+fn errno(error: &io::Error) -> c_int {
+    error.raw_os_error().unwrap_or(libc::EIO)
+}
+
+/// Reads the next bytes. No path in it panics, so nothing unwinds into C.
+unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: c_int) -> c_int {
+    // SAFETY: `opaque` is the reader given to avio_alloc_context; libav calls
+    // back only within a call of ours, which holds the input exclusively.
+    let reader = unsafe { &mut *opaque.cast::<Reader>() };
+    let Ok(length) = usize::try_from(size) else { return ff::AVERROR(libc::EINVAL) };
+    // SAFETY: libav owns `size` writable bytes at `buffer`. They may be
+    // uninitialised; `File::read` only writes them.
+    let buffer = unsafe { slice::from_raw_parts_mut(buffer, length) };
+    loop {
+        match meter::blocked(|| reader.file.read(buffer)) {
+            Ok(0) => return ff::AVERROR_EOF,
+            Ok(count) => return count as c_int,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                let code = ff::AVERROR(errno(&error));
+                reader.error = Some(error);
+                return code;
+            }
+        }
+    }
+}
+
+/// Moves the position, or tells the size. No path in it panics.
+unsafe extern "C" fn seek(opaque: *mut c_void, offset: i64, whence: c_int) -> i64 {
+    // SAFETY: as in `read`.
+    let reader = unsafe { &mut *opaque.cast::<Reader>() };
+    let whence = whence & !(ff::AVSEEK_FORCE as c_int);
+    let result = if whence == ff::AVSEEK_SIZE as c_int {
+        reader.file.metadata().map(|metadata| metadata.len())
+    } else {
+        match (whence, u64::try_from(offset)) {
+            (libc::SEEK_SET, Ok(offset)) => reader.file.seek(SeekFrom::Start(offset)),
+            (libc::SEEK_CUR, _) => reader.file.seek(SeekFrom::Current(offset)),
+            (libc::SEEK_END, _) => reader.file.seek(SeekFrom::End(offset)),
+            _ => return i64::from(ff::AVERROR(libc::EINVAL)),
+        }
+    };
+    match result {
+        Ok(position) => i64::try_from(position).unwrap_or(i64::MAX),
+        Err(error) => i64::from(ff::AVERROR(errno(&error))),
+    }
+}

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Decoding by libavcodec, straight into the pool.
+//!
+//! libavcodec asks `get_buffer2` for the memory of each picture; the answer is
+//! a slot, wrapped in an `AVBufferRef` whose end lets go of it. Packets travel
+//! under a number in `pts`, which every decoder hands on to the picture.
+
+use std::ffi::{CStr, c_int, c_void};
+use std::ptr::{self, NonNull};
+
+use ffmpeg_sys_next as ff;
+use framepath_model::format::PixelFormat;
+use framepath_os::pool::Frame;
+
+use crate::demux::silence;
+use crate::error::libav_message;
+use crate::numbers::Numbers;
+use crate::slots::{Padded, Request, Slot, Slots};
+use crate::surface::pixel_format;
+use crate::{Codec, CodecError, Packet, Received, Threads, TrackInfo};
+
+/// Most threads asked for; libavcodec itself takes no more for some codecs.
+const MAX_THREADS: u32 = 64;
+
+/// What libavcodec says of a picture it had to invent parts of. A missing
+/// reference alone is not among them: streams cut at a recovery point have it.
+const DAMAGED: c_int = ff::FF_DECODE_ERROR_INVALID_BITSTREAM as c_int
+    | ff::FF_DECODE_ERROR_CONCEALMENT_ACTIVE as c_int
+    | ff::FF_DECODE_ERROR_DECODE_SLICES as c_int;
+
+/// An `AVCodecContext`, freed on drop.
+pub(crate) struct Context(NonNull<ff::AVCodecContext>);
+
+// SAFETY: owned by one decoder; libavcodec binds nothing to a thread.
+unsafe impl Send for Context {}
+
+impl Context {
+    /// A context for `track`, filled but not opened.
+    pub(crate) fn new(track: &TrackInfo, codec: *const ff::AVCodec, threads: Threads) -> Result<Context, CodecError> {
+        silence();
+        let failed = |code| CodecError::Decoder {
+            codec: track.codec.name(),
+            operation: "set up the decoder",
+            message: libav_message(code),
+        };
+        // SAFETY: `codec` is one of libavcodec's own descriptions, which live
+        // for ever; the context is owned by the result from here on.
+        let raw = unsafe { ff::avcodec_alloc_context3(codec) };
+        let context = Context(NonNull::new(raw).ok_or_else(|| failed(ff::AVERROR(libc::ENOMEM)))?);
+        // SAFETY: both are valid.
+        let code = unsafe { ff::avcodec_parameters_to_context(raw, track.parameters.as_ptr()) };
+        if code < 0 {
+            return Err(failed(code));
+        }
+        // SAFETY: valid, and not opened yet, so that fields may be set.
+        unsafe {
+            // 0 is libavcodec's "as many as suit the machine".
+            (*raw).thread_count = match threads {
+                Threads::Auto => 0,
+                Threads::Count(count) => count.clamp(1, MAX_THREADS) as c_int,
+            };
+            (*raw).pkt_timebase = ff::AVRational {
+                num: track.stream.time_base.num,
+                den: track.stream.time_base.den,
+            };
+            #[cfg(callbacks_need_flag)]
+            {
+                // `get_buffer` below may be called from any thread.
+                (*raw).thread_safe_callbacks = 1;
+            }
+        }
+        Ok(context)
+    }
+
+    /// Opens the decoder.
+    pub(crate) fn open(&mut self, name: &'static str, codec: *const ff::AVCodec) -> Result<(), CodecError> {
+        // SAFETY: a valid context that is not open.
+        let code = unsafe { ff::avcodec_open2(self.as_ptr(), codec, ptr::null_mut()) };
+        if code < 0 {
+            let operation = "open the decoder";
+            return Err(CodecError::Decoder { codec: name, operation, message: libav_message(code) });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut ff::AVCodecContext {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        let mut raw = self.0.as_ptr();
+        // SAFETY: from avcodec_alloc_context3, freed only here. Ends the
+        // library's threads first.
+        unsafe { ff::avcodec_free_context(&mut raw) };
+    }
+}
+
+/// An `AVFrame`, freed on drop.
+pub(crate) struct PictureRef(NonNull<ff::AVFrame>);
+
+// SAFETY: owned by one decoder; buffers are counted atomically.
+unsafe impl Send for PictureRef {}
+
+impl PictureRef {
+    pub(crate) fn new(codec: &'static str) -> Result<PictureRef, CodecError> {
+        // SAFETY: no arguments; the result is owned by the new value.
+        let raw = NonNull::new(unsafe { ff::av_frame_alloc() });
+        raw.map(PictureRef).ok_or_else(|| CodecError::Decoder {
+            codec,
+            operation: "set up the decoder",
+            message: libav_message(ff::AVERROR(libc::ENOMEM)),
+        })
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut ff::AVFrame {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for PictureRef {
+    fn drop(&mut self) {
+        let mut raw = self.0.as_ptr();
+        // SAFETY: from av_frame_alloc, freed only here.
+        unsafe { ff::av_frame_free(&mut raw) };
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Running,
+    Draining,
+    Ended,
+}
+
+pub(crate) struct LibavDecoder {
+    // Dropped before `slots`, which its threads call into.
+    context: Context,
+    picture: PictureRef,
+    /// Boxed: the callback has its address.
+    slots: Box<Slots>,
+    numbers: Numbers,
+    state: State,
+    /// What goes out when the pictures before it are out.
+    failure: Option<CodecError>,
+    /// Pictures of this packet and later ones are not given out any more.
+    stop_at: i64,
+}
+
+impl LibavDecoder {
+    pub(crate) fn open(
+        track: &TrackInfo,
+        threads: Threads,
+        slots: impl FnOnce(u32) -> Slots,
+    ) -> Result<LibavDecoder, CodecError> {
+        let name = track.codec.name();
+        let codec = find_decoder(track.codec)?;
+        // SAFETY: a valid description.
+        if unsafe { (*codec).capabilities } as u32 & ff::AV_CODEC_CAP_DR1 as u32 == 0 {
+            // SAFETY: its name is a static string.
+            let decoder = unsafe { CStr::from_ptr((*codec).name) }.to_string_lossy().into_owned();
+            return Err(CodecError::NoDirectRendering { codec: name, decoder });
+        }
+        let mut context = Context::new(track, codec, threads)?;
+        let picture = PictureRef::new(name)?;
+        // How many threads there will be is known only after opening, and the
+        // callback must be in place before: frame threads copy it.
+        let mut slots = Box::new(slots(expected_threads(threads)));
+        // SAFETY: valid, not open. The slots outlive the context (field order)
+        // and are used by the callback through a shared reference only.
+        unsafe {
+            (*context.as_ptr()).opaque = (&raw mut *slots).cast();
+            (*context.as_ptr()).get_buffer2 = Some(get_buffer);
+        }
+        context.open(name, codec)?;
+        let threads = active_threads(&context);
+        Ok(LibavDecoder {
+            context,
+            picture,
+            slots,
+            numbers: Numbers::new(threads),
+            state: State::Running,
+            failure: None,
+            stop_at: i64::MAX,
+        })
+    }
+
+    pub(crate) fn threads(&self) -> u32 {
+        active_threads(&self.context)
+    }
+
+    pub(crate) fn send(&mut self, packet: Packet) -> Result<(), CodecError> {
+        // After a failure, and after the end, nothing more is decoded. An
+        // empty packet would mean the end to libavcodec.
+        if self.state != State::Running || packet.bytes().is_empty() {
+            return Ok(());
+        }
+        let number = self.numbers.insert(packet.meta);
+        // SAFETY: the packet is ours alone, the context is open.
+        let code = unsafe {
+            (*packet.as_ptr()).pts = number;
+            ff::avcodec_send_packet(self.context.as_ptr(), packet.as_ptr())
+        };
+        if code == ff::AVERROR(libc::EAGAIN) {
+            return Err(CodecError::NotDrained { codec: self.slots.codec() });
+        }
+        if code < 0 {
+            self.reject(code);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn drain(&mut self) {
+        if self.state == State::Running {
+            self.state = State::Draining;
+            // SAFETY: an open context; a null packet means the end. It cannot
+            // fail while the decoder is running.
+            unsafe { ff::avcodec_send_packet(self.context.as_ptr(), ptr::null()) };
+        }
+    }
+
+    pub(crate) fn receive(&mut self) -> Result<Received, CodecError> {
+        loop {
+            if self.state == State::Ended {
+                return self.failure.take().map_or(Ok(Received::End), Err);
+            }
+            // SAFETY: both are valid; the picture is emptied first.
+            let code = unsafe { ff::avcodec_receive_frame(self.context.as_ptr(), self.picture.as_ptr()) };
+            if let Some((number, failure)) = self.slots.take_failure() {
+                // H.264 carries on without the picture it got no memory for.
+                self.stop_at = number;
+                self.fail(failure);
+            }
+            match code {
+                0 => {
+                    if let Some(frame) = self.take_picture()? {
+                        return Ok(Received::Frame(frame));
+                    }
+                }
+                _ if code == ff::AVERROR(libc::EAGAIN) && self.state == State::Running => {
+                    return Ok(Received::NeedsPacket);
+                }
+                _ if code == ff::AVERROR_EOF || code == ff::AVERROR(libc::EAGAIN) => {
+                    self.state = State::Ended;
+                }
+                _ => self.reject(code),
+            }
+        }
+    }
+
+    /// The picture just received as a frame; `None` where it is withheld.
+    fn take_picture(&mut self) -> Result<Option<Frame>, CodecError> {
+        let codec = self.slots.codec();
+        // SAFETY: a filled frame, ours until the next receive.
+        let picture = unsafe { &*self.picture.as_ptr() };
+        let number = picture.pts;
+        if self.failure.is_some() && number >= self.stop_at {
+            return Ok(None);
+        }
+        if picture.decode_error_flags & DAMAGED != 0 {
+            self.state = State::Ended;
+            self.failure.get_or_insert(CodecError::DamagedPicture { codec, packet: number.max(0) as u64 });
+            return Ok(None);
+        }
+        let side = |length: c_int| u32::try_from(length).unwrap_or(0);
+        let outside = CodecError::OutsideSlot { codec };
+        let mut strides = [0; 3];
+        for (stride, linesize) in strides.iter_mut().zip(picture.linesize) {
+            let Ok(linesize) = usize::try_from(linesize) else { return Err(outside) };
+            *stride = linesize;
+        }
+        let starts = [picture.data[0], picture.data[1], picture.data[2]].map(<*mut u8>::cast_const);
+        if picture.buf[0].is_null() {
+            return Err(outside);
+        }
+        // SAFETY: a decoder with direct rendering takes all picture memory
+        // from get_buffer2 (AV_CODEC_CAP_DR1), so the buffer's opaque is a
+        // slot of ours, alive while the picture refers to the buffer.
+        let slot = unsafe { &*ff::av_buffer_get_opaque(picture.buf[0]).cast::<Slot>() };
+        let meta = self.numbers.find(number);
+        // SAFETY: libavcodec gives out finished pictures only.
+        let frame = unsafe { slot.frame((side(picture.width), side(picture.height)), starts, strides, meta) }?;
+        // SAFETY: the frame keeps the slot; the decoder's part of it is no
+        // longer needed here.
+        unsafe { ff::av_frame_unref(self.picture.as_ptr()) };
+        Ok(Some(frame))
+    }
+
+    fn reject(&mut self, code: c_int) {
+        let failure = match self.slots.take_failure() {
+            Some((number, failure)) => {
+                self.stop_at = number;
+                failure
+            }
+            None => CodecError::Rejected {
+                codec: self.slots.codec(),
+                packet: self.numbers.sent().saturating_sub(1),
+                in_flight: self.frame_threads().saturating_sub(1),
+                message: libav_message(code),
+            },
+        };
+        self.fail(failure);
+    }
+
+    /// Keeps the first failure until the pictures before it are out.
+    fn fail(&mut self, failure: CodecError) {
+        self.failure.get_or_insert(failure);
+        self.drain();
+    }
+
+    /// Threads that decode a picture each; 1 where none do.
+    fn frame_threads(&self) -> u32 {
+        // SAFETY: an open context.
+        let kind = unsafe { (*self.context.as_ptr()).active_thread_type };
+        if kind & ff::FF_THREAD_FRAME as c_int != 0 { self.threads() } else { 1 }
+    }
+}
+
+fn find_decoder(codec: Codec) -> Result<*const ff::AVCodec, CodecError> {
+    // SAFETY: looks into a static table.
+    let found = unsafe { ff::avcodec_find_decoder(codec.id()) };
+    if found.is_null() { Err(CodecError::NoDecoder { codec: codec.name() }) } else { Ok(found) }
+}
+
+/// Threads the open decoder has.
+fn active_threads(context: &Context) -> u32 {
+    // SAFETY: a valid context.
+    u32::try_from(unsafe { (*context.as_ptr()).thread_count }).unwrap_or(1).max(1)
+}
+
+/// Threads libavcodec will have at most: for `Auto` one more than processors,
+/// up to 16.
+fn expected_threads(threads: Threads) -> u32 {
+    match threads {
+        Threads::Count(count) => count.clamp(1, MAX_THREADS),
+        Threads::Auto => {
+            let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
+            processors.saturating_add(1).min(16)
+        }
+    }
+}
+
+/// Gives libavcodec a slot to decode into. Called on its threads; no path in
+/// it panics, so nothing unwinds into C.
+unsafe extern "C" fn get_buffer(
+    context: *mut ff::AVCodecContext,
+    frame: *mut ff::AVFrame,
+    _flags: c_int,
+) -> c_int {
+    // SAFETY: libavcodec passes a valid context and a frame that this call
+    // alone uses; `opaque` is the decoder's `Slots`, which outlives it.
+    let (slots, frame) = unsafe { (&*(*context).opaque.cast::<Slots>(), &mut *frame) };
+    let (width, height) = (usize::try_from(frame.width), usize::try_from(frame.height));
+    let (Ok(width), Ok(height)) = (width, height) else { return ff::AVERROR(libc::EINVAL) };
+    let Some(decoded) = pixel_format(frame.format) else {
+        slots.fail(frame.pts, unsupported(slots.codec(), frame.format));
+        return ff::AVERROR(libc::ENOSYS);
+    };
+    let request = Request { decoded, width, height };
+    // SAFETY: a valid context of a decoder with direct rendering.
+    let pad = || unsafe { padded(context, request) };
+    let Some(slot) = slots.take(frame.pts, request, pad) else { return ff::AVERROR(libc::ENOMEM) };
+
+    let (base, len, areas) = (slot.base(), slot.len(), slot.surface.areas);
+    let slot = Box::into_raw(slot);
+    // SAFETY: the buffer is the slot, which `slot` keeps until `release`.
+    let buffer = unsafe { ff::av_buffer_create(base, len, Some(release), slot.cast(), 0) };
+    if buffer.is_null() {
+        // SAFETY: libav did not take it.
+        drop(unsafe { Box::from_raw(slot) });
+        return ff::AVERROR(libc::ENOMEM);
+    }
+    frame.buf[0] = buffer;
+    for (index, area) in areas.iter().enumerate().filter(|(_, area)| area.rows > 0) {
+        // SAFETY: areas lie inside the slot.
+        frame.data[index] = unsafe { base.add(area.offset) };
+        frame.linesize[index] = area.stride as c_int;
+    }
+    frame.extended_data = frame.data.as_mut_ptr();
+    0
+}
+
+/// The decoder let go of a picture. Called on any thread.
+unsafe extern "C" fn release(slot: *mut c_void, _data: *mut u8) {
+    // SAFETY: the box that `get_buffer` gave to this buffer, ended once.
+    drop(unsafe { Box::from_raw(slot.cast::<Slot>()) });
+}
+
+/// Strides and rows as libavcodec's own allocator chooses them.
+///
+/// # Safety
+/// `context` is a valid context of an opened decoder with direct rendering.
+unsafe fn padded(context: *mut ff::AVCodecContext, request: Request) -> Padded {
+    let mut width = c_int::try_from(request.width).unwrap_or(c_int::MAX);
+    let mut height = c_int::try_from(request.height).unwrap_or(c_int::MAX);
+    let mut aligns = [1; 8];
+    // SAFETY: the caller's word; the array has AV_NUM_DATA_POINTERS places.
+    unsafe { ff::avcodec_align_dimensions2(context, &mut width, &mut height, aligns.as_mut_ptr()) };
+    let [luma_align, chroma_align, ..] = aligns.map(|align| usize::try_from(align).unwrap_or(1).max(1));
+    let sample = request.decoded.luma_bytes();
+    let grey = request.decoded == PixelFormat::Grey;
+    let (mut width, rows) = (width.max(2) as usize, height.max(2) as usize);
+    // Some decoders rely on chroma rows being half as long as luma rows, so
+    // the width grows until both are aligned, in steps of its lowest bit.
+    loop {
+        let (stride, chroma_stride) = (width * sample, width.div_ceil(2) * sample);
+        if stride % luma_align == 0 && (grey || chroma_stride % chroma_align == 0) {
+            return Padded { stride, chroma_stride, rows };
+        }
+        width += width & width.wrapping_neg();
+    }
+}
+
+fn unsupported(codec: &'static str, format: c_int) -> CodecError {
+    // SAFETY: any number may be asked for; the answer is a static string, or
+    // null.
+    let name = unsafe { pixel_format_name(format) };
+    let format = match NonNull::new(name.cast_mut()) {
+        // SAFETY: a static string.
+        Some(name) => unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned(),
+        None => format!("number {format}"),
+    };
+    CodecError::UnsupportedPixelFormat { codec, format }
+}
+
+unsafe extern "C" {
+    /// Declared here with the plain integer that C has, since a number out of
+    /// a frame must not become a Rust enum unchecked.
+    #[link_name = "av_get_pix_fmt_name"]
+    fn pixel_format_name(format: c_int) -> *const std::ffi::c_char;
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Pool slots as decoders take, fill and let go of them.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use framepath_model::format::PixelFormat;
+use framepath_model::stream::FrameMeta;
+use framepath_os::meter;
+use framepath_os::pool::{Frame, Hold, Pool, PoolError};
+
+use crate::surface::{Picture, Surface, output_format};
+use crate::{CodecError, Output};
+
+/// What a decoder asks memory for. Pictures with equal requests lie alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Request {
+    /// What the decoder makes.
+    pub(crate) decoded: PixelFormat,
+    /// Width in pixels as the decoder codes it.
+    pub(crate) width: usize,
+    /// Height in pixels as the decoder codes it.
+    pub(crate) height: usize,
+}
+
+/// Strides and rows that suit a decoder for a request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Padded {
+    /// Bytes from row to row of luma.
+    pub(crate) stride: usize,
+    /// Bytes from row to row of each chroma plane.
+    pub(crate) chroma_stride: usize,
+    /// Rows of luma.
+    pub(crate) rows: usize,
+}
+
+struct State {
+    pool: Option<Pool>,
+    /// The division made for the last request.
+    surface: Option<(Request, Surface)>,
+}
+
+/// The pool behind one decoder. Shared with its callbacks, which may run on
+/// any of the library's threads.
+pub(crate) struct Slots {
+    codec: &'static str,
+    output: Output,
+    slots: u32,
+    advised: u32,
+    state: Mutex<State>,
+    /// Set with `failure`; a look at it costs no lock.
+    failed: AtomicBool,
+    /// Why a slot could not be given: libraries pass on a number at best.
+    failure: Mutex<Option<(i64, CodecError)>>,
+}
+
+impl Slots {
+    pub(crate) fn new(codec: &'static str, output: Output, slots: u32, advised: u32) -> Slots {
+        Slots {
+            codec,
+            output,
+            slots,
+            advised,
+            state: Mutex::new(State { pool: None, surface: None }),
+            failed: AtomicBool::new(false),
+            failure: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn codec(&self) -> &'static str {
+        self.codec
+    }
+
+    /// A slot for a picture; `pad` says what the decoder wants, and is asked
+    /// only when the request differs from the last one. Sleeps while later
+    /// stages hold all slots. `None` after a failure, which is kept for
+    /// [`take_failure`](Slots::take_failure) with the `number` of the packet.
+    pub(crate) fn take(
+        &self,
+        number: i64,
+        request: Request,
+        pad: impl FnOnce() -> Padded,
+    ) -> Option<Box<Slot>> {
+        if self.has_failed() {
+            return None;
+        }
+        match self.try_take(request, pad) {
+            Ok(slot) => Some(Box::new(slot)),
+            Err(error) => {
+                self.fail(number, error);
+                None
+            }
+        }
+    }
+
+    fn try_take(&self, request: Request, pad: impl FnOnce() -> Padded) -> Result<Slot, CodecError> {
+        let mut state = unpoisoned(&self.state);
+        let surface = match state.surface {
+            Some((last, surface)) if last == request => surface,
+            _ => {
+                let surface = self.divide(request, pad())?;
+                state.surface = Some((request, surface));
+                surface
+            }
+        };
+        // A pool whose slots are large enough stays: streams that switch
+        // between sizes would otherwise map a new one at every switch. The
+        // slots of the one that goes come back to it as their frames end.
+        let pool = match &mut state.pool {
+            Some(pool) if pool.slot_bytes() >= surface.bytes => pool,
+            place => {
+                let pool = Pool::new(surface.bytes, self.slots).map_err(|source| self.pool_error(source))?;
+                place.insert(pool)
+            }
+        };
+        let hold = pool.acquire_hold().map_err(|source| self.pool_error(source))?;
+        Ok(Slot { hold, surface, codec: self.codec, converted: OnceLock::new() })
+    }
+
+    fn divide(&self, request: Request, padded: Padded) -> Result<Surface, CodecError> {
+        let given = output_format(self.codec, request.decoded, self.output)?;
+        let Padded { stride, chroma_stride, rows } = padded;
+        Surface::new(request.decoded, given, stride, chroma_stride, rows).ok_or_else(|| {
+            self.pool_error(PoolError::Size { slot_bytes: usize::MAX, slots: self.slots })
+        })
+    }
+
+    fn pool_error(&self, source: PoolError) -> CodecError {
+        match source {
+            PoolError::Starved { slots } => {
+                // Never advise what did not suffice.
+                let advised = self.advised.max(slots.saturating_add(1));
+                CodecError::PoolTooSmall { codec: self.codec, slots, advised }
+            }
+            source => CodecError::Pool { codec: self.codec, source },
+        }
+    }
+
+    /// Records why the picture of packet `number` cannot be made; the first
+    /// failure counts.
+    pub(crate) fn fail(&self, number: i64, error: CodecError) {
+        unpoisoned(&self.failure).get_or_insert((number, error));
+        // Release: pairs with the Acquire in `has_failed`.
+        self.failed.store(true, Ordering::Release);
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Acquire)
+    }
+
+    /// The first failure, once.
+    pub(crate) fn take_failure(&self) -> Option<(i64, CodecError)> {
+        if self.has_failed() { unpoisoned(&self.failure).take() } else { None }
+    }
+}
+
+/// Nothing under these locks is left half done by a panic.
+fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A slot while the decoder keeps it.
+pub(crate) struct Slot {
+    hold: Hold,
+    pub(crate) surface: Surface,
+    codec: &'static str,
+    /// The conversion done here already: a picture shown twice is converted
+    /// once, and never while its first frame is being read.
+    converted: OnceLock<Picture>,
+}
+
+impl Slot {
+    /// First byte, page-aligned.
+    pub(crate) fn base(&self) -> *mut u8 {
+        self.hold.as_ptr()
+    }
+
+    /// Bytes.
+    pub(crate) fn len(&self) -> usize {
+        self.hold.len()
+    }
+
+    /// The decoded picture as a frame, converted where that is asked.
+    /// `starts` are the addresses of the first visible pixel of each plane.
+    ///
+    /// # Safety
+    /// The decoder has finished the picture.
+    pub(crate) unsafe fn frame(
+        &self,
+        (width, height): (u32, u32),
+        starts: [*const u8; 3],
+        strides: [usize; 3],
+        meta: FrameMeta,
+    ) -> Result<Frame, CodecError> {
+        let codec = self.codec;
+        let mut offsets = [0; 3];
+        let count = if self.surface.decoded == PixelFormat::Grey { 1 } else { 3 };
+        for (offset, start) in offsets.iter_mut().zip(starts).take(count) {
+            *offset = (start as usize)
+                .checked_sub(self.base() as usize)
+                .filter(|offset| *offset < self.len())
+                .ok_or(CodecError::OutsideSlot { codec })?;
+        }
+        let layout_error = |source| CodecError::Layout { codec, source };
+        let picture = self.surface.layouts(width, height, offsets, strides).map_err(layout_error)?;
+        if !picture.fits(self.len()) {
+            return Err(CodecError::OutsideSlot { codec });
+        }
+        if picture.needs_conversion() {
+            match self.converted.get() {
+                Some(done) if *done == picture => {}
+                Some(_) => {
+                    return Err(CodecError::Decoder {
+                        codec,
+                        operation: "give a picture out again",
+                        message: "its size changed in between".into(),
+                    });
+                }
+                None => {
+                    meter::copy(picture.converted_bytes(), || {
+                        // SAFETY: the layouts fit the slot. The picture is
+                        // finished by the caller's word. The areas written are
+                        // read only through frames, and none exists before
+                        // `converted` is set; frames are made on one thread.
+                        unsafe { picture.convert(self.base()) }
+                    });
+                    let _ = self.converted.set(picture);
+                }
+            }
+        }
+        self.hold.frame(&picture.to, meta).map_err(layout_error)
+    }
+}

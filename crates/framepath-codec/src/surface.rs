@@ -1,0 +1,282 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How a decoder's picture lies in a slot of the pool.
+//!
+//! A slot holds the planes as the decoder wants them (padded, aligned) and,
+//! where an output is asked that needs other planes, room for those behind
+//! them: the decoder's own planes stay as they are, because it goes on reading
+//! them as a reference.
+
+use std::ffi::c_int;
+
+use ffmpeg_sys_next::AVPixelFormat;
+use framepath_model::format::{Layout, LayoutError, PixelFormat, Plane};
+
+use crate::chroma;
+use crate::{CodecError, Output};
+
+/// Alignment of each plane's first byte: the widest vector load of today's
+/// decoders, and a cache line.
+const PLANE_ALIGN: usize = 64;
+
+/// Bytes behind each plane that decoders may read (and dav1d write) past the
+/// last pixel.
+const PLANE_SLACK: usize = 128;
+
+/// The format of pictures that libav calls `format`, where framepath moves it.
+/// Full-range 4:2:0 differs from the limited in meaning only, not in bytes.
+pub(crate) fn pixel_format(format: c_int) -> Option<PixelFormat> {
+    const GREY: c_int = AVPixelFormat::AV_PIX_FMT_GRAY8 as c_int;
+    const YUV420P: c_int = AVPixelFormat::AV_PIX_FMT_YUV420P as c_int;
+    const YUVJ420P: c_int = AVPixelFormat::AV_PIX_FMT_YUVJ420P as c_int;
+    const YUV420P10: c_int = AVPixelFormat::AV_PIX_FMT_YUV420P10LE as c_int;
+    match format {
+        GREY => Some(PixelFormat::Grey),
+        YUV420P | YUVJ420P => Some(PixelFormat::Yuv420p),
+        YUV420P10 => Some(PixelFormat::Yuv420p10),
+        _ => None,
+    }
+}
+
+/// What frames become of pictures in `decoded`, or why they cannot.
+pub(crate) fn output_format(
+    codec: &'static str,
+    decoded: PixelFormat,
+    output: Output,
+) -> Result<PixelFormat, CodecError> {
+    match (output, decoded) {
+        (Output::Native, _) => Ok(decoded),
+        (Output::Nv12, PixelFormat::Yuv420p) => Ok(PixelFormat::Nv12),
+        (Output::P010, PixelFormat::Yuv420p10) => Ok(PixelFormat::P010),
+        (asked, stream) => {
+            let instead = match stream {
+                PixelFormat::Yuv420p => Output::Nv12,
+                PixelFormat::Yuv420p10 => Output::P010,
+                _ => Output::Native,
+            };
+            Err(CodecError::WrongOutput { codec, asked, stream, instead })
+        }
+    }
+}
+
+/// Where one plane of the decoder lies in a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Area {
+    /// Bytes from the start of the slot.
+    pub(crate) offset: usize,
+    /// Bytes from row to row.
+    pub(crate) stride: usize,
+    /// Rows, padding included.
+    pub(crate) rows: usize,
+}
+
+/// A slot's division into planes, for one padded size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Surface {
+    /// What the decoder makes.
+    pub(crate) decoded: PixelFormat,
+    /// What frames of it are.
+    pub(crate) given: PixelFormat,
+    /// The decoder's planes; three for the 4:2:0 formats, one for GREY.
+    pub(crate) areas: [Area; 3],
+    /// Luma to convert into, for P010.
+    luma: Area,
+    /// Interleaved chroma, for NV12 and P010.
+    chroma: Area,
+    /// Bytes a slot needs.
+    pub(crate) bytes: usize,
+}
+
+impl Surface {
+    /// Divides a slot for pictures whose luma plane has `rows` rows of
+    /// `stride` bytes and whose chroma planes have half the rows, of
+    /// `chroma_stride` bytes. `None` where that exceeds the address space.
+    pub(crate) fn new(
+        decoded: PixelFormat,
+        given: PixelFormat,
+        stride: usize,
+        chroma_stride: usize,
+        rows: usize,
+    ) -> Option<Surface> {
+        let mut end = 0usize;
+        let mut place = |stride: usize, rows: usize| {
+            let offset = end.checked_next_multiple_of(PLANE_ALIGN)?;
+            // One row more than the plane has: a crop that starts inside a row
+            // makes the last row end inside the next.
+            let bytes = stride.checked_mul(rows.checked_add(1)?)?;
+            end = offset.checked_add(bytes)?.checked_add(PLANE_SLACK)?;
+            Some(Area { offset, stride, rows })
+        };
+        let chroma_rows = rows.div_ceil(2);
+        let mut surface = Surface {
+            decoded,
+            given,
+            areas: [place(stride, rows)?, Area::default(), Area::default()],
+            luma: Area::default(),
+            chroma: Area::default(),
+            bytes: 0,
+        };
+        if decoded != PixelFormat::Grey {
+            surface.areas[1] = place(chroma_stride, chroma_rows)?;
+            surface.areas[2] = place(chroma_stride, chroma_rows)?;
+        }
+        if given == PixelFormat::P010 {
+            surface.luma = place(stride, rows)?;
+        }
+        if given != decoded {
+            surface.chroma = place(chroma_stride.checked_mul(2)?, chroma_rows)?;
+        }
+        surface.bytes = end;
+        Some(surface)
+    }
+
+    /// The layout of frames made of a picture whose visible planes start at
+    /// `starts`, with the strides `strides`, all in bytes from the start of
+    /// the slot. `from` is that picture in the decoder's own format.
+    pub(crate) fn layouts(
+        &self,
+        width: u32,
+        height: u32,
+        starts: [usize; 3],
+        strides: [usize; 3],
+    ) -> Result<Picture, LayoutError> {
+        let sizes = |format: PixelFormat| format.plane_sizes(width, height);
+        let plane = |offset, stride, (width, rows)| Plane { offset, stride, width, rows };
+        let count = if self.decoded == PixelFormat::Grey { 1 } else { 3 };
+        let mut planes = [Plane::default(); 3];
+        for (index, size) in sizes(self.decoded).into_iter().enumerate() {
+            planes[index] = plane(starts[index], strides[index], size);
+        }
+        let from = Layout::from_planes(self.decoded, width, height, &planes[..count])?;
+        if self.given == self.decoded {
+            return Ok(Picture { from, to: from });
+        }
+        let sizes = sizes(self.given);
+        let luma = match self.given {
+            PixelFormat::P010 => plane(self.luma.offset, self.luma.stride, sizes[0]),
+            _ => planes[0],
+        };
+        let chroma = plane(self.chroma.offset, self.chroma.stride, sizes[1]);
+        let to = Layout::from_planes(self.given, width, height, &[luma, chroma])?;
+        Ok(Picture { from, to })
+    }
+}
+
+/// A decoded picture in a slot, and the frame to be made of it there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Picture {
+    /// As the decoder made it.
+    pub(crate) from: Layout,
+    /// As it is given out.
+    pub(crate) to: Layout,
+}
+
+impl Picture {
+    /// Whether both lie inside a slot of `bytes` bytes, rows of padding
+    /// included.
+    pub(crate) fn fits(&self, bytes: usize) -> bool {
+        self.from.size <= bytes && self.to.size <= bytes
+    }
+
+    /// Bytes [`convert`](Picture::convert) writes.
+    pub(crate) fn converted_bytes(&self) -> usize {
+        let planes = self.to.planes().iter();
+        let skip = if self.to.format == PixelFormat::Nv12 { 1 } else { 0 };
+        planes.skip(skip).map(|plane| plane.width * plane.rows).sum()
+    }
+
+    /// Whether frames lie elsewhere than the decoder's picture.
+    pub(crate) fn needs_conversion(&self) -> bool {
+        self.from.format != self.to.format
+    }
+
+    /// Writes the planes that the given format has and the decoder's has not.
+    ///
+    /// # Safety
+    /// `base` is the first byte of a slot that both layouts
+    /// [fit](Picture::fits), laid out by the surface they came from. The
+    /// decoder has finished the picture, and nothing else touches the areas
+    /// written.
+    pub(crate) unsafe fn convert(&self, base: *mut u8) {
+        let (from, to) = (self.from.planes(), self.to.planes());
+        // SAFETY: rows lie inside the slot by the caller's word; the areas
+        // written are apart from the decoder's planes, by `Surface::new`.
+        let row = |plane: &Plane, y: usize| unsafe {
+            std::slice::from_raw_parts(base.add(plane.offset + y * plane.stride), plane.width)
+        };
+        // SAFETY: as above, and nothing else touches what is written.
+        let row_mut = |plane: &Plane, y: usize| unsafe {
+            std::slice::from_raw_parts_mut(base.add(plane.offset + y * plane.stride), plane.width)
+        };
+        match self.to.format {
+            PixelFormat::Nv12 => {
+                for y in 0..to[1].rows {
+                    chroma::interleave8(row(&from[1], y), row(&from[2], y), row_mut(&to[1], y));
+                }
+            }
+            PixelFormat::P010 => {
+                for y in 0..to[0].rows {
+                    chroma::raise10(row(&from[0], y), row_mut(&to[0], y));
+                }
+                for y in 0..to[1].rows {
+                    chroma::interleave10(row(&from[1], y), row(&from[2], y), row_mut(&to[1], y));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ends(surface: &Surface) -> Vec<(usize, usize)> {
+        let all = surface.areas.iter().chain([&surface.luma, &surface.chroma]);
+        all.filter(|area| area.rows > 0).map(|a| (a.offset, a.offset + a.stride * a.rows)).collect()
+    }
+
+    #[test]
+    fn planes_are_aligned_apart_and_inside() {
+        use PixelFormat::{Grey, Nv12, P010, Yuv420p, Yuv420p10};
+        for (decoded, given, planes) in
+            [(Grey, Grey, 1), (Yuv420p, Yuv420p, 3), (Yuv420p, Nv12, 4), (Yuv420p10, P010, 5)]
+        {
+            let surface = Surface::new(decoded, given, 256, 128, 57).unwrap();
+            let areas = ends(&surface);
+            assert_eq!(areas.len(), planes);
+            for pair in areas.windows(2) {
+                assert!(pair[0].1 + PLANE_SLACK <= pair[1].0);
+            }
+            assert!(areas.iter().all(|(start, end)| start % PLANE_ALIGN == 0 && *end < surface.bytes));
+        }
+    }
+
+    #[test]
+    fn a_crop_moves_the_starts_and_stays_inside() {
+        let surface = Surface::new(PixelFormat::Yuv420p, PixelFormat::Nv12, 256, 128, 64).unwrap();
+        let [y, u, v] = surface.areas;
+        let starts = [y.offset + 7 * 256 + 255, u.offset + 3 * 128 + 127, v.offset + 3 * 128 + 127];
+        let picture = surface.layouts(99, 57, starts, [256, 128, 128]).unwrap();
+        assert!(picture.fits(surface.bytes));
+        assert!(picture.needs_conversion());
+        assert_eq!(picture.converted_bytes(), 100 * 29);
+        assert_eq!(picture.to.planes()[0], picture.from.planes()[0]);
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused() {
+        let huge = usize::MAX / 4;
+        assert!(Surface::new(PixelFormat::Yuv420p, PixelFormat::Nv12, huge, huge, 8).is_none());
+    }
+
+    #[test]
+    fn a_wrong_output_names_the_right_one() {
+        let error = output_format("vp9", PixelFormat::Yuv420p10, Output::Nv12).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "vp9: the stream is YUV420P10, which does not become nv12; use format=p010"
+        );
+        assert!(output_format("h264", PixelFormat::Grey, Output::P010).is_err());
+        assert!(output_format("h264", PixelFormat::Grey, Output::Native).is_ok());
+    }
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Small clips made by the `ffmpeg` tool, and what it and this crate make of
+//! them.
+#![allow(dead_code)]
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use framepath_codec::{CodecError, Decoder, DecoderOptions, Demuxer, Output, Received, Threads};
+use framepath_os::pool::Frame;
+use tempfile::TempDir;
+
+pub const FRAMES: usize = 20;
+
+/// A folder of clips, gone with the test.
+pub struct Clips {
+    folder: TempDir,
+}
+
+impl Clips {
+    pub fn new() -> Clips {
+        Clips { folder: TempDir::new().expect("a temporary folder") }
+    }
+
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// `name`, encoded from the moving test pattern with `options`.
+    pub fn make(&self, name: &str, size: &str, options: &str) -> PathBuf {
+        let path = self.path(name);
+        let source = format!("testsrc2=size={size}:rate=25,noise=alls=6:allf=t");
+        let mut words = vec!["-f", "lavfi", "-i", &source];
+        let frames = FRAMES.to_string();
+        words.extend(["-frames:v", &frames]);
+        words.extend(options.split_whitespace());
+        let path_word = path.to_str().expect("a plain path");
+        words.push(path_word);
+        ffmpeg(&words);
+        path
+    }
+}
+
+/// Runs the tool; returns what it wrote to stdout.
+pub fn ffmpeg(words: &[&str]) -> Vec<u8> {
+    let output = Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "error", "-y"])
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("these tests need the `ffmpeg` tool (apt install ffmpeg): {error}"));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ffmpeg {words:?}: {text}");
+    output.stdout
+}
+
+/// The hashes of the pictures as the tool decodes them.
+pub fn reference(path: &Path, format: &str) -> Vec<String> {
+    let path = path.to_str().expect("a plain path");
+    let words = ["-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-pix_fmt", format, "-f", "framemd5", "-"];
+    let text = String::from_utf8(ffmpeg(&words)).expect("framemd5 is text");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.rsplit(',').next().expect("a hash").trim().to_owned()).collect()
+}
+
+/// The presentation times of the pictures as the tool reads them.
+pub fn reference_times(path: &Path) -> Vec<i64> {
+    let path = path.to_str().expect("a plain path");
+    let words = ["-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-copyts", "-enc_time_base", "-1", "-f", "framemd5", "-"];
+    let text = String::from_utf8(ffmpeg(&words)).expect("framemd5 is text");
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    lines.map(|line| line.split(',').nth(2).expect("a time").trim().parse().expect("a number")).collect()
+}
+
+/// The hash of a frame's visible pixels, in the order raw files have them.
+pub fn hash(frame: &Frame) -> String {
+    let mut context = md5::Context::new();
+    for (index, plane) in frame.layout().planes().iter().enumerate() {
+        for y in 0..plane.rows {
+            context.consume(frame.row(index, y));
+        }
+    }
+    format!("{:x}", context.finalize())
+}
+
+pub fn options(threads: u32, output: Output) -> DecoderOptions {
+    DecoderOptions { threads: Threads::Count(threads), output, ..DecoderOptions::default() }
+}
+
+/// Decodes all of `path`, giving each frame to `sink` as it comes. Packets get
+/// 100, 101, ... as their `seq`.
+pub fn decode(path: &Path, options: &DecoderOptions, mut sink: impl FnMut(Frame)) -> Result<(), CodecError> {
+    let mut demuxer = Demuxer::open(path)?;
+    let mut decoder = Decoder::open(demuxer.info(), options)?;
+    let mut seq = 100;
+    loop {
+        // What was read before a fault of the file is decoded and given out
+        // first.
+        let end = match demuxer.read() {
+            Ok(Some(mut packet)) => {
+                packet.meta.seq = seq;
+                packet.meta.birth_ns = seq * 7;
+                seq += 1;
+                decoder.send(packet)?;
+                Ok(())
+            }
+            Ok(None) => decoder.drain(),
+            Err(error) => decoder.drain().and(Err(error)),
+        };
+        loop {
+            match decoder.receive()? {
+                Received::Frame(frame) => sink(frame),
+                Received::NeedsPacket => break,
+                Received::End => return end,
+            }
+        }
+    }
+}
+
+pub fn hashes(path: &Path, options: &DecoderOptions) -> Vec<String> {
+    let mut all = Vec::new();
+    decode(path, options, |frame| all.push(hash(&frame))).unwrap_or_else(|error| panic!("{error}"));
+    all
+}

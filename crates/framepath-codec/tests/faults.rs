@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Bad input: an error that names the thing, never a panic.
+
+mod common;
+
+use std::fs;
+use std::path::Path;
+
+use common::{Clips, FRAMES, decode, hash, options, reference};
+use framepath_codec::{Decoder, DecoderOptions, Demuxer, Output, Threads};
+
+fn open_error(path: &Path) -> String {
+    Demuxer::open(path).expect_err("must not open").to_string()
+}
+
+#[test]
+fn what_cannot_be_opened_is_named() {
+    let clips = Clips::new();
+    let folder = clips.path("folder");
+    fs::create_dir(&folder).unwrap();
+    assert_eq!(open_error(&folder), format!("{}: is a directory, not a video file", folder.display()));
+
+    let missing = clips.path("missing.mp4");
+    let text = open_error(&missing);
+    assert!(text.starts_with(&format!("{}: cannot open: No such file", missing.display())), "{text}");
+
+    let empty = clips.path("empty.mp4");
+    fs::write(&empty, "").unwrap();
+    assert_eq!(open_error(&empty), format!("{}: empty file", empty.display()));
+
+    let text_file = clips.path("notes.txt");
+    fs::write(&text_file, "these are words, not pictures\n".repeat(100)).unwrap();
+    let text = open_error(&text_file);
+    assert!(text.starts_with(&text_file.display().to_string()), "{text}");
+
+    let sound = clips.path("sound.wav");
+    common::ffmpeg(&["-f", "lavfi", "-i", "sine=duration=0.2", sound.to_str().unwrap()]);
+    assert_eq!(open_error(&sound), format!("{}: no video stream", sound.display()));
+
+    let other = clips.make("other.avi", "64x64", "-c:v mjpeg");
+    assert_eq!(
+        open_error(&other),
+        format!("{}: unsupported codec `mjpeg`; known: h264, hevc, vp8, vp9, av1", other.display())
+    );
+}
+
+#[test]
+fn unsupported_pictures_are_named() {
+    let clips = Clips::new();
+    for (name, options_text, format) in [
+        ("a.mp4", "-c:v libx264 -pix_fmt yuv422p", "yuv422p"),
+        ("b.webm", "-c:v libvpx-vp9 -pix_fmt yuv444p -deadline realtime", "yuv444p"),
+        ("c.mp4", "-c:v libx265 -x265-params log-level=none -pix_fmt yuv420p12le", "yuv420p12le"),
+        ("d.ivf", "-c:v libaom-av1 -cpu-used 8 -crf 50 -b:v 0 -pix_fmt yuv444p -frames:v 2", "yuv444p"),
+    ] {
+        let path = clips.make(name, "64x64", options_text);
+        for threads in [1, 2] {
+            let error = decode(&path, &options(threads, Output::Native), |_| panic!("{name}: a frame")).unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains(&format!("unsupported pixel format `{format}`")), "{name}: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_output_is_named_with_the_right_one() {
+    let clips = Clips::new();
+    let eight = clips.make("8.mp4", "64x64", "-c:v libx264 -pix_fmt yuv420p");
+    let ten = clips.make("10.webm", "64x64", "-c:v libvpx-vp9 -pix_fmt yuv420p10le -deadline realtime");
+    for (path, output, wanted) in [
+        (&eight, Output::P010, "h264: the stream is YUV420P, which does not become p010; use format=nv12"),
+        (&ten, Output::Nv12, "vp9: the stream is YUV420P10, which does not become nv12; use format=p010"),
+    ] {
+        let demuxer = Demuxer::open(path).unwrap();
+        let error = Decoder::open(demuxer.info(), &options(1, output)).unwrap_err();
+        assert_eq!(error.to_string(), wanted);
+    }
+}
+
+const CLIPS: [(&str, &str); 7] = [
+    ("a.mp4", "-c:v libx264 -bf 2 -pix_fmt yuv420p -movflags faststart"),
+    ("b.mkv", "-c:v libx264 -bf 2 -pix_fmt yuv420p"),
+    ("c.h264", "-c:v libx264 -bf 2 -pix_fmt yuv420p"),
+    ("d.ivf", "-c:v libvpx -b:v 200k"),
+    ("e.webm", "-c:v libvpx-vp9 -b:v 200k -deadline realtime"),
+    ("f.ivf", "-c:v libsvtav1 -preset 10 -crf 40 -pix_fmt yuv420p"),
+    ("g.hevc", "-c:v libx265 -x265-params log-level=none -pix_fmt yuv420p"),
+];
+
+/// Cut anywhere: the frames before the cut are right, and it ends.
+#[test]
+fn truncated_files_give_the_frames_before_the_cut() {
+    let clips = Clips::new();
+    for (name, encoder) in CLIPS {
+        let whole = clips.make(name, "160x90", encoder);
+        let bytes = fs::read(&whole).unwrap();
+        let wanted = reference(&whole, "yuv420p");
+        for share in [1, 10, 35, 60, 85, 99] {
+            let path = clips.path(&format!("cut-{share}-{name}"));
+            fs::write(&path, &bytes[..bytes.len() * share / 100]).unwrap();
+            for threads in [1, 2] {
+                let mut got = Vec::new();
+                let result = decode(&path, &options(threads, Output::Native), |frame| got.push(hash(&frame)));
+                assert!(got.len() <= FRAMES);
+                assert!(share < 50 || !got.is_empty(), "{name} {share}%: {result:?}");
+                // The last picture may be cut where a raw stream cannot tell.
+                let sure = got.len().saturating_sub(1);
+                assert_eq!(got[..sure], wanted[..sure], "{name} {share}%, {threads} threads: {result:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_cut_container_is_an_error() {
+    let clips = Clips::new();
+    for (name, encoder) in [CLIPS[0], CLIPS[3], CLIPS[5]] {
+        let whole = clips.make(name, "160x90", encoder);
+        let bytes = fs::read(&whole).unwrap();
+        let path = clips.path(&format!("cut-{name}"));
+        fs::write(&path, &bytes[..bytes.len() - 20]).unwrap();
+        let error = decode(&path, &options(1, Output::Native), |_| ()).expect_err(name);
+        assert!(error.to_string().starts_with(&path.display().to_string()), "{error}");
+    }
+}
+
+/// Bytes overwritten at random: whatever comes of it, it ends, with an error
+/// or without, and no frame is outside its memory.
+#[test]
+fn damaged_files_do_no_harm() {
+    let clips = Clips::new();
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let mut errors = 0;
+    for (name, encoder) in CLIPS {
+        let whole = clips.make(name, "160x90", encoder);
+        let bytes = fs::read(&whole).unwrap();
+        for round in 0..8 {
+            let mut damaged = bytes.clone();
+            for _ in 0..1 + round * 4 {
+                let at = 40 + random() as usize % (damaged.len() - 40);
+                damaged[at] = random() as u8;
+            }
+            let path = clips.path(&format!("damaged-{round}-{name}"));
+            fs::write(&path, damaged).unwrap();
+            for threads in [1, 2] {
+                let mut frames = 0;
+                let result = decode(&path, &options(threads, Output::Nv12), |frame| {
+                    hash(&frame);
+                    frames += 1;
+                });
+                if let Err(error) = result {
+                    errors += 1;
+                    assert!(!error.to_string().is_empty());
+                }
+                assert!(frames <= 4 * FRAMES);
+            }
+        }
+        let noise: Vec<u8> = (0..20_000).map(|_| random() as u8).collect();
+        let path = clips.path(&format!("noise-{name}"));
+        fs::write(&path, noise).unwrap();
+        let _ = decode(&path, &options(2, Output::Native), |frame| {
+            hash(&frame);
+        });
+    }
+    assert!(errors > 0, "no damage was noticed at all");
+}
+
+#[test]
+fn a_rejected_packet_is_told_once_and_after_the_frames_before_it() {
+    let clips = Clips::new();
+    for (name, encoder) in [CLIPS[1], CLIPS[3], CLIPS[4], CLIPS[5]] {
+        let path = clips.make(name, "160x90", encoder);
+        let wanted = reference(&path, "yuv420p");
+        // The eighth packet is of a stream of another codec.
+        let foreign = if name == "b.mkv" { CLIPS[3] } else { CLIPS[1] };
+        let foreign = clips.make(&format!("foreign-{}", foreign.0), "64x64", foreign.1);
+        let mut demuxer = Demuxer::open(&path).unwrap();
+        let mut other = Demuxer::open(&foreign).unwrap();
+        let options = DecoderOptions { threads: Threads::Count(1), ..DecoderOptions::default() };
+        let mut decoder = Decoder::open(demuxer.info(), &options).unwrap();
+        let (mut got, mut errors) = (Vec::new(), 0);
+        let mut sent = 0;
+        loop {
+            let packet = if sent == 8 { other.read() } else { demuxer.read() };
+            sent += 1;
+            match packet.unwrap() {
+                Some(packet) => decoder.send(packet).unwrap(),
+                None => decoder.drain().unwrap(),
+            }
+            let mut ended = false;
+            loop {
+                match decoder.receive() {
+                    Ok(framepath_codec::Received::Frame(frame)) => got.push(hash(&frame)),
+                    Ok(framepath_codec::Received::NeedsPacket) => break,
+                    Ok(framepath_codec::Received::End) => {
+                        ended = true;
+                        break;
+                    }
+                    Err(error) => {
+                        errors += 1;
+                        assert_eq!(got, wanted[..got.len()], "{name}");
+                        assert!(got.len() >= 5, "{name}: {} frames before {error}", got.len());
+                        assert!(error.to_string().contains("packet 8 "), "{name}: {error}");
+                    }
+                }
+            }
+            if ended {
+                break;
+            }
+        }
+        assert_eq!(errors, 1, "{name}");
+    }
+}

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every codec, depth and output: the pictures, times and copied bytes.
+
+mod common;
+
+use std::path::Path;
+
+use common::{Clips, FRAMES, decode, hash, hashes, options, reference, reference_times};
+use framepath_codec::{Codec, Demuxer, Output, Threads, bare};
+use framepath_model::format::PixelFormat;
+use framepath_os::meter;
+
+/// Decodes natively and converted, by one thread, two, and as many as the
+/// library likes, and compares with the tool.
+fn check(path: &Path, codec: Codec, (width, height): (usize, usize), ten_bits: bool) {
+    let demuxer = Demuxer::open(path).unwrap();
+    assert_eq!(demuxer.info().codec, codec);
+    assert_eq!((demuxer.info().stream.width as usize, demuxer.info().stream.height as usize), (width, height));
+    let (native, converted, output) = if ten_bits {
+        (PixelFormat::Yuv420p10, PixelFormat::P010, Output::P010)
+    } else {
+        (PixelFormat::Yuv420p, PixelFormat::Nv12, Output::Nv12)
+    };
+    let chroma = 2 * width.div_ceil(2) * height.div_ceil(2);
+    let copied = if ten_bits { 2 * (width * height + chroma) } else { chroma };
+    let times = reference_times(path);
+    let outputs = [
+        (Output::Native, native, if ten_bits { "yuv420p10le" } else { "yuv420p" }, 0),
+        (output, converted, if ten_bits { "p010le" } else { "nv12" }, copied),
+    ];
+    for (output, format, name, copied) in outputs {
+        let wanted = reference(path, name);
+        assert_eq!(wanted.len(), FRAMES);
+        for threads in [Threads::Count(1), Threads::Count(2), Threads::Auto] {
+            let mut options = options(1, output);
+            options.threads = threads;
+            let (mut got, mut pts, mut seqs) = (Vec::new(), Vec::new(), Vec::new());
+            meter::take();
+            decode(path, &options, |frame| {
+                assert_eq!(frame.layout().format, format);
+                assert_eq!(meter::take().copied_bytes, copied as u64, "{name}");
+                assert_eq!(frame.meta.birth_ns, frame.meta.seq * 7);
+                got.push(hash(&frame));
+                pts.extend(frame.meta.pts);
+                seqs.push(frame.meta.seq);
+            })
+            .unwrap_or_else(|error| panic!("{error}"));
+            assert_eq!(got, wanted, "{name}, {threads:?}");
+            if pts.len() == FRAMES {
+                assert_eq!(pts, times, "{name}, {threads:?}");
+            }
+            seqs.sort_unstable();
+            seqs.dedup();
+            assert_eq!(seqs.len(), FRAMES, "each frame has the number of a packet of its own");
+        }
+    }
+    for threads in [Threads::Count(1), Threads::Auto] {
+        assert_eq!(bare::decode(path, threads).unwrap(), FRAMES as u64);
+    }
+}
+
+#[test]
+fn h264_baseline() {
+    let clips = Clips::new();
+    let path = clips.make("a.mp4", "160x90", "-c:v libx264 -profile:v baseline -pix_fmt yuv420p");
+    check(&path, Codec::H264, (160, 90), false);
+}
+
+#[test]
+fn h264_with_reordering() {
+    let clips = Clips::new();
+    let path = clips.make(
+        "a.mkv",
+        "176x98",
+        "-c:v libx264 -bf 4 -b_strategy 0 -refs 5 -x264-params b-pyramid=normal -pix_fmt yuv420p",
+    );
+    check(&path, Codec::H264, (176, 98), false);
+}
+
+#[test]
+fn h264_as_a_raw_stream() {
+    let clips = Clips::new();
+    let path = clips.make("a.h264", "160x90", "-c:v libx264 -bf 2 -g 7 -pix_fmt yuv420p");
+    check(&path, Codec::H264, (160, 90), false);
+}
+
+#[test]
+fn hevc() {
+    let clips = Clips::new();
+    let path = clips.make("a.mkv", "160x90", "-c:v libx265 -x265-params log-level=none:bframes=3 -pix_fmt yuv420p");
+    check(&path, Codec::Hevc, (160, 90), false);
+}
+
+#[test]
+fn hevc_main10() {
+    let clips = Clips::new();
+    let path = clips.make("a.mp4", "160x90", "-c:v libx265 -x265-params log-level=none:bframes=3 -pix_fmt yuv420p10le");
+    check(&path, Codec::Hevc, (160, 90), true);
+}
+
+#[test]
+fn vp8_with_hidden_frames() {
+    let clips = Clips::new();
+    let path = clips.make("a.webm", "160x90", "-c:v libvpx -auto-alt-ref 1 -lag-in-frames 10 -b:v 200k");
+    check(&path, Codec::Vp8, (160, 90), false);
+}
+
+#[test]
+fn vp9_with_hidden_frames() {
+    let clips = Clips::new();
+    let path = clips.make("a.webm", "160x90", "-c:v libvpx-vp9 -auto-alt-ref 1 -lag-in-frames 10 -b:v 200k -deadline good -cpu-used 4");
+    check(&path, Codec::Vp9, (160, 90), false);
+}
+
+#[test]
+fn vp9_ten_bits() {
+    let clips = Clips::new();
+    let path = clips.make("a.ivf", "160x90", "-c:v libvpx-vp9 -pix_fmt yuv420p10le -b:v 200k -deadline good -cpu-used 4");
+    check(&path, Codec::Vp9, (160, 90), true);
+}
+
+#[test]
+fn av1() {
+    let clips = Clips::new();
+    let path = clips.make("a.ivf", "160x90", "-c:v libsvtav1 -preset 10 -crf 40 -pix_fmt yuv420p");
+    check(&path, Codec::Av1, (160, 90), false);
+}
+
+#[test]
+fn av1_ten_bits() {
+    let clips = Clips::new();
+    let path = clips.make("a.mp4", "160x90", "-c:v libsvtav1 -preset 10 -crf 40 -pix_fmt yuv420p10le");
+    check(&path, Codec::Av1, (160, 90), true);
+}
+
+#[test]
+fn av1_with_film_grain() {
+    let clips = Clips::new();
+    let path = clips.make("a.mkv", "160x90", "-c:v libsvtav1 -preset 10 -crf 40 -pix_fmt yuv420p -svtav1-params film-grain=30");
+    check(&path, Codec::Av1, (160, 90), false);
+}
+
+#[test]
+fn odd_sizes() {
+    let clips = Clips::new();
+    let path = clips.make("a.webm", "99x57", "-c:v libvpx -b:v 200k");
+    check(&path, Codec::Vp8, (99, 57), false);
+    let path = clips.make("b.webm", "99x57", "-c:v libvpx-vp9 -b:v 200k -deadline good -cpu-used 4");
+    check(&path, Codec::Vp9, (99, 57), false);
+    let path = clips.make("c.ivf", "99x57", "-c:v libaom-av1 -cpu-used 8 -crf 40 -b:v 0 -pix_fmt yuv420p");
+    check(&path, Codec::Av1, (99, 57), false);
+}
+
+#[test]
+fn cropped_on_all_sides() {
+    let clips = Clips::new();
+    let whole = clips.make("whole.h264", "160x96", "-c:v libx264 -pix_fmt yuv420p");
+    let path = clips.path("cropped.mp4");
+    common::ffmpeg(&[
+        "-i",
+        whole.to_str().unwrap(),
+        "-c",
+        "copy",
+        "-bsf:v",
+        "h264_metadata=crop_left=32:crop_right=6:crop_top=4:crop_bottom=10",
+        path.to_str().unwrap(),
+    ]);
+    check(&path, Codec::H264, (122, 82), false);
+}
+
+#[test]
+fn full_range_keeps_its_bytes() {
+    let clips = Clips::new();
+    let path = clips.make("a.mp4", "160x90", "-c:v libx264 -pix_fmt yuvj420p");
+    assert_eq!(hashes(&path, &options(1, Output::Native)), reference(&path, "yuvj420p"));
+}
+
+#[test]
+fn grey() {
+    let clips = Clips::new();
+    let path = clips.make("a.mp4", "160x90", "-c:v libx264 -pix_fmt gray");
+    let mut formats = Vec::new();
+    decode(&path, &options(2, Output::Native), |frame| formats.push(frame.layout().format)).unwrap();
+    assert_eq!(formats, [PixelFormat::Grey; FRAMES]);
+    assert_eq!(hashes(&path, &options(2, Output::Native)), reference(&path, "gray"));
+}
+
+#[test]
+fn a_size_change_in_mid_stream() {
+    let clips = Clips::new();
+    for (encoder, ending) in [("libx264 -bf 2 -pix_fmt yuv420p", "h264"), ("libx265 -x265-params log-level=none", "hevc"), ("libsvtav1 -preset 10 -pix_fmt yuv420p", "obu")] {
+        let sizes = ["160x90", "320x180", "96x64"];
+        let mut stream = Vec::new();
+        let (mut native, mut converted) = (Vec::new(), Vec::new());
+        for size in sizes {
+            let part = clips.make(&format!("{size}.{ending}"), size, &format!("-c:v {encoder}"));
+            stream.extend(std::fs::read(&part).unwrap());
+            native.extend(reference(&part, "yuv420p"));
+            converted.extend(reference(&part, "nv12"));
+        }
+        let path = clips.path(&format!("all.{ending}"));
+        std::fs::write(&path, stream).unwrap();
+        for threads in [1, 2, 5] {
+            assert_eq!(hashes(&path, &options(threads, Output::Native)), native, "{ending}, {threads}");
+            assert_eq!(hashes(&path, &options(threads, Output::Nv12)), converted, "{ending}, {threads}");
+        }
+    }
+}

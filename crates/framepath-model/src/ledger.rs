@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The arithmetic of the ledger: rows, causes, and how they add up to a
+//! frame's latency.
+
+mod cause;
+mod digest;
+mod frames;
+mod row;
+
+pub use cause::{CAUSES, Cause, Causes};
+pub use digest::{Digest, HopDigest, Latency, digest};
+pub use frames::{FrameTotal, frame_totals};
+pub use row::{Row, flag};

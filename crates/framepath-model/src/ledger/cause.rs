@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a piece of latency was spent on.
+
+use std::ops::{AddAssign, Index, IndexMut};
+
+/// A cause; DESIGN's names, also used in every output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Cause {
+    /// CPU time in a stage, copies left out.
+    Compute,
+    /// Pixel or packet bytes moved by the CPU.
+    Copy,
+    /// Waiting for a consumer that was busy.
+    Queue,
+    /// From hand-off until an idle consumer ran.
+    Wakeup,
+    /// Runnable inside a stage, but another thread had the CPU.
+    Preempted,
+    /// Waits: an empty pool, I/O, a lock or a futex.
+    Blocked,
+    /// Inside a V4L2 device.
+    Device,
+    /// On the wire.
+    Network,
+    /// What is left; the only figure got by subtraction.
+    Unexplained,
+}
+
+/// All causes, in the order of every table.
+pub const CAUSES: [Cause; 9] = [
+    Cause::Compute,
+    Cause::Copy,
+    Cause::Queue,
+    Cause::Wakeup,
+    Cause::Preempted,
+    Cause::Blocked,
+    Cause::Device,
+    Cause::Network,
+    Cause::Unexplained,
+];
+
+impl Cause {
+    /// The name used in tables and summaries.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::Compute => "compute",
+            Cause::Copy => "copy",
+            Cause::Queue => "queue",
+            Cause::Wakeup => "wakeup",
+            Cause::Preempted => "preempted",
+            Cause::Blocked => "blocked",
+            Cause::Device => "device",
+            Cause::Network => "network",
+            Cause::Unexplained => "unexplained",
+        }
+    }
+
+    /// How the figure is known.
+    pub fn known_by(self) -> &'static str {
+        match self {
+            Cause::Compute => "measured: thread CPU clock",
+            Cause::Copy => "measured: CPU clock around each copy",
+            Cause::Queue => "measured: enqueue and dequeue stamps, consumer busy",
+            Cause::Wakeup => "measured: enqueue and dequeue stamps, consumer idle",
+            Cause::Preempted => "measured: the kernel's switch records or run delay",
+            Cause::Blocked => "measured: stamps at the wait, the kernel's switch records",
+            Cause::Device => "measured: stamps at both ends",
+            Cause::Network => "measured: stamps at both ends",
+            Cause::Unexplained => "derived: latency less all rows above",
+        }
+    }
+}
+
+/// Nanoseconds by cause; `None` where it was not measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Causes([Option<f64>; CAUSES.len()]);
+
+impl Causes {
+    /// Sum of all that are known.
+    pub fn total(&self) -> f64 {
+        self.0.iter().flatten().sum()
+    }
+
+    /// Each cause with its figure, in table order.
+    pub fn iter(&self) -> impl Iterator<Item = (Cause, Option<f64>)> + '_ {
+        CAUSES.into_iter().map(|cause| (cause, self[cause]))
+    }
+
+    /// Every known figure times `factor`.
+    pub fn scaled(mut self, factor: f64) -> Causes {
+        for figure in self.0.iter_mut().flatten() {
+            *figure *= factor;
+        }
+        self
+    }
+}
+
+impl Index<Cause> for Causes {
+    type Output = Option<f64>;
+    fn index(&self, cause: Cause) -> &Option<f64> {
+        &self.0[cause as usize]
+    }
+}
+
+impl IndexMut<Cause> for Causes {
+    fn index_mut(&mut self, cause: Cause) -> &mut Option<f64> {
+        &mut self.0[cause as usize]
+    }
+}
+
+impl AddAssign for Causes {
+    /// A sum is known where either part is: a hop that cannot have a cause
+    /// leaves it `None`.
+    fn add_assign(&mut self, other: Causes) {
+        for (mine, theirs) in self.0.iter_mut().zip(other.0) {
+            if let Some(theirs) = theirs {
+                *mine = Some(mine.unwrap_or(0.0) + theirs);
+            }
+        }
+    }
+}

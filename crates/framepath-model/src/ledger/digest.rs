@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From frames to the few figures a summary shows.
+
+use super::{Cause, Causes, FrameTotal, Row, flag, frame_totals};
+
+/// Percentiles of latency, nanoseconds (nearest rank).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latency {
+    /// Half of the frames are at most this late.
+    pub p50: u64,
+    /// 95 of 100.
+    pub p95: u64,
+    /// 99 of 100.
+    pub p99: u64,
+    /// All.
+    pub max: u64,
+}
+
+impl Latency {
+    /// Percentiles of `sorted`, ascending; `None` where it is empty.
+    pub fn of_sorted(sorted: &[u64]) -> Option<Latency> {
+        let max = *sorted.last()?;
+        let rank = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1];
+        Some(Latency { p50: rank(50), p95: rank(95), p99: rank(99), max })
+    }
+}
+
+/// One hop over all frames.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HopDigest {
+    /// Frames that passed.
+    pub frames: u64,
+    /// Frames dropped here.
+    pub dropped: u64,
+    /// From entering to leaving, waits included: percentiles, nanoseconds.
+    pub wall: Latency,
+    /// Mean by cause, nanoseconds per frame.
+    pub causes: Causes,
+    /// Bytes copied per frame, mean.
+    pub copied_bytes: f64,
+    /// Switches per frame, mean; `None` below level `full`.
+    pub switches: Option<f64>,
+}
+
+/// A run's ledger in a few figures.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Digest {
+    /// Frames that reached the sink and have rows.
+    pub frames: u64,
+    /// Latency, birth to end of the sink; `None` without frames.
+    pub latency: Option<Latency>,
+    /// The median frame by cause: the mean over the tenth of the frames whose
+    /// latency is nearest the median, so that the causes add up to it.
+    pub causes: Causes,
+    /// Latency of that median frame, nanoseconds.
+    pub median_ns: f64,
+    /// Bytes copied per frame, mean.
+    pub copied_bytes: f64,
+    /// Switches per frame, mean; `None` below level `full`.
+    pub switches: Option<f64>,
+    /// By hop, in path order.
+    pub hops: Vec<HopDigest>,
+    /// The frames, in order of `seq`.
+    pub totals: Vec<FrameTotal>,
+}
+
+impl Digest {
+    /// Unexplained time of the median frame as a share of its latency, 0 to 1.
+    pub fn unexplained_share(&self) -> Option<f64> {
+        let left = self.causes[Cause::Unexplained]?;
+        (self.median_ns > 0.0).then(|| left.abs() / self.median_ns)
+    }
+}
+
+/// Digests `rows` of a path of `hops` hops. The rows are sorted by frame.
+pub fn digest(rows: &mut [Row], hops: usize) -> Digest {
+    let totals = frame_totals(rows);
+    let mut by_latency: Vec<&FrameTotal> = totals.iter().collect();
+    by_latency.sort_unstable_by_key(|t| t.latency_ns());
+    let latencies: Vec<u64> = by_latency.iter().map(|t| t.latency_ns()).collect();
+    let middle = middle_tenth(&by_latency);
+    let share = 1.0 / middle.len().max(1) as f64;
+    let mut causes = Causes::default();
+    for total in middle {
+        causes += total.causes.scaled(share);
+    }
+    let median_ns = middle.iter().map(|t| t.latency_ns() as f64 * share).sum();
+    let count = totals.len() as f64;
+    let switches: Option<u64> = totals.iter().map(|t| t.switches).sum();
+    Digest {
+        frames: totals.len() as u64,
+        latency: Latency::of_sorted(&latencies),
+        causes,
+        median_ns,
+        copied_bytes: totals.iter().map(|t| t.copied_bytes as f64).sum::<f64>() / count.max(1.0),
+        switches: switches.filter(|_| !totals.is_empty()).map(|n| n as f64 / count),
+        hops: (0..hops).map(|hop| hop_digest(rows, hop)).collect(),
+        totals,
+    }
+}
+
+fn middle_tenth<'a, 'b>(sorted: &'a [&'b FrameTotal]) -> &'a [&'b FrameTotal] {
+    let count = sorted.len();
+    let half = count / 20;
+    let middle = count.saturating_sub(1) / 2;
+    &sorted[middle.saturating_sub(half)..(middle + half + 1).min(count)]
+}
+
+fn hop_digest(rows: &[Row], hop: usize) -> HopDigest {
+    let mine: Vec<&Row> = rows.iter().filter(|r| usize::from(r.hop) == hop).collect();
+    let passed: Vec<&Row> = mine.iter().copied().filter(|r| !r.has(flag::DROPPED)).collect();
+    let mut walls: Vec<u64> = passed.iter().map(|r| r.wall_ns()).collect();
+    walls.sort_unstable();
+    let count = passed.len().max(1) as f64;
+    let mut causes = Causes::default();
+    for row in &passed {
+        causes += row.causes();
+    }
+    let counted = !passed.is_empty() && passed.iter().all(|r| r.has(flag::COUNTED));
+    let switches = |r: &&Row| f64::from(r.voluntary_switches) + f64::from(r.involuntary_switches);
+    HopDigest {
+        frames: passed.len() as u64,
+        dropped: (mine.len() - passed.len()) as u64,
+        wall: Latency::of_sorted(&walls).unwrap_or_default(),
+        causes: causes.scaled(1.0 / count),
+        copied_bytes: passed.iter().map(|r| r.copied_bytes as f64).sum::<f64>() / count,
+        switches: counted.then(|| passed.iter().map(switches).sum::<f64>() / count),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(seq: u64, hop: u16, enter_ns: u64, leave_ns: u64, flags: u32) -> Row {
+        Row { seq, hop, enter_ns, leave_ns, birth_ns: 0, flags, ..Row::default() }
+    }
+
+    #[test]
+    fn a_ledger_that_tiles_closes() {
+        let mut rows = vec![
+            Row { compute_ns: 90, preempted_ns: 10, ..row(0, 0, 0, 100, flag::COUNTED) },
+            Row { queue_ns: 30, wakeup_ns: 20, ..row(0, 1, 100, 150, flag::LINK) },
+            Row { copy_ns: 40, compute_ns: 5, ..row(0, 2, 150, 200, flag::COUNTED | flag::LAST) },
+        ];
+        let d = digest(&mut rows, 3);
+        assert_eq!(d.latency, Some(Latency { p50: 200, p95: 200, p99: 200, max: 200 }));
+        assert_eq!(d.causes[Cause::Compute], Some(95.0));
+        assert_eq!(d.causes[Cause::Unexplained], Some(5.0));
+        assert_eq!(d.causes.total(), 200.0);
+        assert_eq!(d.unexplained_share(), Some(0.025));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_empty_not_zero() {
+        let mut rows = vec![row(0, 0, 0, 100, 0), row(0, 1, 100, 150, flag::LAST)];
+        let d = digest(&mut rows, 2);
+        assert_eq!(d.causes[Cause::Compute], None);
+        assert_eq!(d.causes[Cause::Unexplained], None);
+        assert_eq!(d.causes[Cause::Copy], Some(0.0));
+        assert_eq!(d.switches, None);
+    }
+
+    #[test]
+    fn a_gap_between_rows_is_unexplained() {
+        let mut rows = vec![
+            Row { compute_ns: 100, ..row(0, 0, 0, 100, flag::COUNTED) },
+            Row { compute_ns: 50, ..row(0, 1, 130, 180, flag::COUNTED | flag::LAST) },
+        ];
+        assert_eq!(digest(&mut rows, 2).causes[Cause::Unexplained], Some(30.0));
+    }
+
+    #[test]
+    fn frames_that_never_ended_count_as_nothing_but_drops() {
+        let mut rows = vec![
+            row(0, 0, 0, 10, 0),
+            row(1, 0, 10, 20, 0),
+            row(1, 1, 20, 30, flag::DROPPED | flag::LINK),
+            row(2, 0, 20, 30, 0),
+            row(2, 1, 30, 40, flag::LAST),
+        ];
+        let d = digest(&mut rows, 2);
+        assert_eq!((d.frames, d.hops[1].dropped, d.hops[1].frames), (1, 1, 1));
+        assert_eq!(digest(&mut [], 1).latency, None);
+    }
+
+    #[test]
+    fn percentiles_are_nearest_rank() {
+        let sorted: Vec<u64> = (1..=100).collect();
+        assert_eq!(Latency::of_sorted(&sorted), Some(Latency { p50: 50, p95: 95, p99: 99, max: 100 }));
+        assert_eq!(Latency::of_sorted(&[7]).unwrap().p99, 7);
+    }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From rows to frames: the totals of each frame over its hops.
+
+use super::{Cause, Causes, Row, flag};
+
+/// One frame's way through the whole path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FrameTotal {
+    /// The frame's number.
+    pub seq: u64,
+    /// Birth stamp, nanoseconds.
+    pub birth_ns: u64,
+    /// End of its sink, nanoseconds.
+    pub end_ns: u64,
+    /// Where the latency went.
+    pub causes: Causes,
+    /// Bytes copied by the CPU.
+    pub copied_bytes: u64,
+    /// Switches, voluntary and not; `None` below level `full`.
+    pub switches: Option<u64>,
+}
+
+impl FrameTotal {
+    /// Birth to the end of the sink, nanoseconds.
+    pub fn latency_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.birth_ns)
+    }
+
+    /// What no cause accounts for, as a share of the latency (0 to 1);
+    /// `None` where compute was not measured.
+    pub fn unexplained_share(&self) -> Option<f64> {
+        let latency = self.latency_ns();
+        let left = self.causes[Cause::Unexplained]?;
+        (latency > 0).then(|| left.abs() / latency as f64)
+    }
+}
+
+/// Totals of every frame that reached its sink, in order of `seq`. Rows may
+/// come in any order; they are sorted here.
+pub fn frame_totals(rows: &mut [Row]) -> Vec<FrameTotal> {
+    rows.sort_unstable_by_key(|r| (r.seq, r.enter_ns, r.hop));
+    rows.chunk_by(|a, b| a.seq == b.seq).filter_map(total).collect()
+}
+
+fn total(rows: &[Row]) -> Option<FrameTotal> {
+    let last = rows.iter().find(|r| r.has(flag::LAST))?;
+    let mut causes = Causes::default();
+    let counted = rows.iter().all(|r| r.has(flag::COUNTED) || r.has(flag::LINK));
+    let mut known_ns = 0.0;
+    for row in rows {
+        let mut of_row = row.causes();
+        of_row[Cause::Unexplained] = None;
+        known_ns += of_row.total();
+        causes += of_row;
+    }
+    if counted {
+        // The subtraction is made once, from the whole latency: what lies
+        // between the rows counts as unexplained too.
+        let latency = last.leave_ns.saturating_sub(last.birth_ns) as f64;
+        causes[Cause::Unexplained] = Some(latency - known_ns);
+    } else {
+        causes[Cause::Compute] = None;
+        causes[Cause::Preempted] = None;
+    }
+    let switches = rows.iter().map(|r| u64::from(r.voluntary_switches) + u64::from(r.involuntary_switches));
+    Some(FrameTotal {
+        seq: last.seq,
+        birth_ns: last.birth_ns,
+        end_ns: last.leave_ns,
+        causes,
+        copied_bytes: rows.iter().map(|r| r.copied_bytes).sum(),
+        switches: counted.then(|| switches.sum()),
+    })
+}

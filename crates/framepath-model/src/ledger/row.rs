@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One row: one frame on one hop.
+
+use super::{Cause, Causes};
+
+/// Bits of [`Row::flags`].
+pub mod flag {
+    /// The frame's path ended here: the sink is done with it.
+    pub const LAST: u32 = 1;
+    /// The frame was dropped here.
+    pub const DROPPED: u32 = 2;
+    /// The thread counters are filled in (level `full`).
+    pub const COUNTED: u32 = 4;
+    /// The hop is a link.
+    pub const LINK: u32 = 8;
+}
+
+/// A fixed-size record of one frame on one hop. Times are CLOCK_MONOTONIC
+/// nanoseconds; durations are nanoseconds. The rows of a frame tile its
+/// latency: each `enter_ns` is the `leave_ns` of the hop before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Row {
+    /// The frame's number.
+    pub seq: u64,
+    /// When the frame was born.
+    pub birth_ns: u64,
+    /// When the hop got it.
+    pub enter_ns: u64,
+    /// When the hop handed it on.
+    pub leave_ns: u64,
+    /// Bytes copied by the CPU for it.
+    pub copied_bytes: u64,
+    /// Time in those copies.
+    pub copy_ns: u64,
+    /// Waits: stamped by us, and at level `full` by the kernel too.
+    pub blocked_ns: u64,
+    /// Waiting for a busy consumer, or inside a decoder for its turn.
+    pub queue_ns: u64,
+    /// Waiting for an idle consumer to run.
+    pub wakeup_ns: u64,
+    /// CPU time, copies and waits left out. Level `full`.
+    pub compute_ns: u64,
+    /// Runnable, not running. Level `full`.
+    pub preempted_ns: u64,
+    /// Cycles, where the machine counts them. Level `full`.
+    pub cycles: u64,
+    /// Instructions, where the machine counts them. Level `full`.
+    pub instructions: u64,
+    /// Last-level cache misses, where the machine counts them. Level `full`.
+    pub cache_misses: u64,
+    /// Voluntary switches. Level `full`.
+    pub voluntary_switches: u32,
+    /// Involuntary switches. Level `full`.
+    pub involuntary_switches: u32,
+    /// Page faults without I/O. Level `full`.
+    pub minor_faults: u32,
+    /// See [`flag`].
+    pub flags: u32,
+    /// Index of the hop in the path.
+    pub hop: u16,
+    /// Index of the thread that wrote the row.
+    pub thread: u16,
+}
+
+impl Row {
+    /// Whether all bits of `flags` are set.
+    pub fn has(&self, flags: u32) -> bool {
+        self.flags & flags == flags
+    }
+
+    /// From entering to leaving.
+    pub fn wall_ns(&self) -> u64 {
+        self.leave_ns.saturating_sub(self.enter_ns)
+    }
+
+    /// The hop's time by cause. Compute, preempted and unexplained are known
+    /// only where the thread was counted, or where no stage ran (links).
+    pub fn causes(&self) -> Causes {
+        let mut causes = Causes::default();
+        causes[Cause::Copy] = Some(self.copy_ns as f64);
+        causes[Cause::Queue] = Some(self.queue_ns as f64);
+        causes[Cause::Wakeup] = Some(self.wakeup_ns as f64);
+        causes[Cause::Blocked] = Some(self.blocked_ns as f64);
+        if self.has(flag::COUNTED) {
+            causes[Cause::Compute] = Some(self.compute_ns as f64);
+            causes[Cause::Preempted] = Some(self.preempted_ns as f64);
+        }
+        if self.has(flag::COUNTED) || self.has(flag::LINK) {
+            causes[Cause::Unexplained] = Some(self.wall_ns() as f64 - causes.total());
+        }
+        causes
+    }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The path syntax: `file clip.ivf ! decode ! queue depth=4 ! null`.
+//!
+//! Words are split on blanks; a `!` that stands alone ends a hop. Quotes and
+//! backslashes work as in a shell, so a file name may hold blanks, `!` or `=`.
+//! `key=value` is an option; every other word is positional. [`table`] is the
+//! one list of what is known; parsing, errors, help and the canonical form all
+//! read it.
+//!
+//! Parsing touches nothing outside its text, never panics, and does work that
+//! is bounded by [`MAX_TEXT`].
+
+mod ast;
+mod error;
+mod nearest;
+mod parser;
+pub mod table;
+mod value;
+mod words;
+
+pub use ast::{Hop, Path};
+pub use error::PathError;
+pub use nearest::nearest;
+pub use table::{Arg, Default, Kind, StageDef};
+pub use value::{Value, ValueKind};
+pub use words::{join, quote};
+
+/// The longest path text that is read, in bytes.
+pub const MAX_TEXT: usize = 64 * 1024;
+
+/// What [`Hop::count`] gives for `auto` (`threads=auto`, `pool=auto`).
+pub const AUTO: u64 = 0;
+
+/// What [`Hop::count`] gives for `inf` (`loop=inf`).
+pub const INFINITE: u64 = u64::MAX;
+
+/// Reads a path.
+///
+/// # Errors
+///
+/// The first thing that is wrong, with the place of the word and what would
+/// be right there; [`PathError::render`] prints it under the text.
+pub fn parse(text: &str) -> Result<Path, PathError> {
+    parser::parse(text)
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A path that was read: its hops, and their arguments by name.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::table::{Default, StageDef};
+use super::value::Value;
+use super::words::quote;
+
+/// A path: a source, stages and links, a sink. Two paths are equal when they
+/// say the same, however they were written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Path {
+    /// In order; the first is a source and the last a sink.
+    pub hops: Vec<Hop>,
+}
+
+/// One stage or link of a path, with its arguments.
+///
+/// The getters take a name from the table ([`StageDef::args`]) and give the
+/// default where the argument was not given. A name or a type that is not in
+/// the table is an error in the program: a debug build panics, a release
+/// build gives zero or nothing.
+#[derive(Debug, Clone)]
+pub struct Hop {
+    /// What it is.
+    pub def: &'static StageDef,
+    /// Where it stands in the text that was read, arguments included, in bytes.
+    pub span: Range<usize>,
+    /// In the order of [`StageDef::args`]; `None` where not given.
+    pub(super) given: Vec<Option<Given>>,
+}
+
+/// A value and the place of its word.
+#[derive(Debug, Clone)]
+pub(super) struct Given {
+    pub value: Value,
+    pub span: Range<usize>,
+}
+
+impl PartialEq for Hop {
+    fn eq(&self, other: &Hop) -> bool {
+        let values = |hop: &Hop| -> Vec<Option<Value>> {
+            hop.given
+                .iter()
+                .map(|given| given.as_ref().map(|g| g.value.clone()))
+                .collect()
+        };
+        self.def.name == other.def.name && values(self) == values(other)
+    }
+}
+
+impl Hop {
+    /// The word that names it.
+    pub fn name(&self) -> &'static str {
+        self.def.name
+    }
+
+    /// Whether the argument was given.
+    pub fn is_set(&self, name: &str) -> bool {
+        self.place(name)
+            .is_some_and(|place| self.given[place].is_some())
+    }
+
+    /// Where the argument's value stands in the text, in bytes; where it was
+    /// not given, the place of the hop.
+    pub fn span_of(&self, name: &str) -> Range<usize> {
+        match self
+            .place(name)
+            .and_then(|place| self.given[place].as_ref())
+        {
+            Some(given) => given.span.clone(),
+            None => self.span.clone(),
+        }
+    }
+
+    /// A count or a level. `auto` is [`AUTO`](super::AUTO), `inf` is
+    /// [`INFINITE`](super::INFINITE).
+    pub fn count(&self, name: &str) -> u64 {
+        match self.value(name) {
+            Some(Value::Count(n)) => n,
+            other => mistyped(self.def, name, other.as_ref(), 0),
+        }
+    }
+
+    /// A grey level.
+    pub fn level(&self, name: &str) -> u8 {
+        u8::try_from(self.count(name)).unwrap_or(u8::MAX)
+    }
+
+    /// Width and height in pixels.
+    pub fn size(&self, name: &str) -> (u32, u32) {
+        match self.value(name) {
+            Some(Value::Size(w, h)) => (w, h),
+            other => mistyped(self.def, name, other.as_ref(), (0, 0)),
+        }
+    }
+
+    /// A rate in Hz.
+    pub fn rate(&self, name: &str) -> f64 {
+        match self.value(name) {
+            Some(Value::Rate(hz)) => hz,
+            other => mistyped(self.def, name, other.as_ref(), 0.0),
+        }
+    }
+
+    /// A time in nanoseconds.
+    pub fn duration_ns(&self, name: &str) -> u64 {
+        match self.value(name) {
+            Some(Value::Duration(ns)) => ns,
+            other => mistyped(self.def, name, other.as_ref(), 0),
+        }
+    }
+
+    /// A number of bytes; `None` where it was not given and has no default.
+    pub fn bytes(&self, name: &str) -> Option<u64> {
+        match self.value(name) {
+            Some(Value::Bytes(bytes)) => Some(bytes),
+            None if self.place(name).is_some() => None,
+            other => mistyped(self.def, name, other.as_ref(), None),
+        }
+    }
+
+    /// A region, x, y, width and height in pixels, as it was written (not
+    /// clamped); `None` is the whole frame.
+    pub fn roi(&self, name: &str) -> Option<(u32, u32, u32, u32)> {
+        match self.value(name) {
+            Some(Value::Roi(x, y, w, h)) => Some((x, y, w, h)),
+            None if self.place(name).is_some() => None,
+            other => mistyped(self.def, name, other.as_ref(), None),
+        }
+    }
+
+    /// One of the words of a choice.
+    pub fn choice(&self, name: &str) -> &'static str {
+        match self.value(name) {
+            Some(Value::Choice(word)) => word,
+            other => mistyped(self.def, name, other.as_ref(), ""),
+        }
+    }
+
+    /// Yes or no.
+    pub fn flag(&self, name: &str) -> bool {
+        match self.value(name) {
+            Some(Value::Flag(yes)) => yes,
+            other => mistyped(self.def, name, other.as_ref(), false),
+        }
+    }
+
+    /// A text, such as a file's name.
+    pub fn text(&self, name: &str) -> &str {
+        let given = self
+            .place(name)
+            .and_then(|place| self.given[place].as_ref());
+        match given.map(|given| &given.value) {
+            Some(Value::Text(text)) => text,
+            other => mistyped(self.def, name, other, ""),
+        }
+    }
+
+    fn place(&self, name: &str) -> Option<usize> {
+        let place = self.def.arg(name).map(|(place, _)| place);
+        debug_assert!(
+            place.is_some(),
+            "`{}` has no argument `{name}`",
+            self.def.name
+        );
+        place
+    }
+
+    fn value(&self, name: &str) -> Option<Value> {
+        let place = self.place(name)?;
+        if let Some(given) = &self.given[place] {
+            return Some(given.value.clone());
+        }
+        match self.def.args[place].default {
+            Default::Is(text) => self.def.args[place].kind.read(text).ok(),
+            Default::Required | Default::Unset(_) => None,
+        }
+    }
+}
+
+/// An argument asked for by the wrong getter.
+fn mistyped<T>(def: &StageDef, name: &str, value: Option<&Value>, instead: T) -> T {
+    debug_assert!(
+        false,
+        "`{}` of `{}` is {value:?}, asked for as another type",
+        name, def.name
+    );
+    instead
+}
+
+/// The canonical form: positional arguments, then the options that were given
+/// in the table's order. It is read back as an equal path.
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, hop) in self.hops.iter().enumerate() {
+            if i > 0 {
+                f.write_str(" ! ")?;
+            }
+            write!(f, "{hop}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Hop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.def.name)?;
+        for (arg, given) in self.def.args.iter().zip(&self.given) {
+            let Some(given) = given else { continue };
+            let text = quote(&arg.kind.print(&given.value));
+            if arg.positional {
+                write!(f, " {text}")?;
+            } else {
+                write!(f, " {}={text}", arg.name)?;
+            }
+        }
+        Ok(())
+    }
+}

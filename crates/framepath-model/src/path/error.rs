@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is wrong with a path, where, and what would be right there.
+
+use std::ops::Range;
+
+/// The first thing that is wrong with a path.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct PathError {
+    /// The word that is wrong, in bytes of the text that was read. Empty at
+    /// the end of the text where something is missing.
+    pub span: Range<usize>,
+    /// What is wrong, naming the word.
+    pub message: String,
+    /// What would be right there.
+    pub help: String,
+}
+
+/// How many characters of a long path are shown on either side of the word.
+const AROUND: usize = 60;
+
+/// How many characters of a long word are shown.
+const WIDEST: usize = 80;
+
+impl PathError {
+    pub(super) fn new(
+        span: Range<usize>,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> PathError {
+        PathError {
+            span,
+            message: message.into(),
+            help: help.into(),
+        }
+    }
+
+    /// The path on one line, `^` under the wrong word, the message and the
+    /// help; `text` is the text that was read. Ends without a line break.
+    pub fn render(&self, text: &str) -> String {
+        let start = floor_boundary(text, self.span.start);
+        let end = floor_boundary(text, self.span.end).max(start);
+        let before: Vec<char> = text[..start].chars().map(shown).collect();
+        let word: Vec<char> = text[start..end].chars().map(shown).collect();
+        let after = text[end..].chars().map(shown);
+
+        let mut line = String::from("  ");
+        let mut skipped = before.len().saturating_sub(AROUND);
+        if skipped > 0 {
+            // The sign for "cut" takes the place of one character.
+            skipped += 1;
+            line.push('…');
+        }
+        line.extend(&before[skipped..]);
+        let column = line.chars().count();
+        let width = word.len().min(WIDEST);
+        line.extend(&word[..width]);
+        if width < word.len() {
+            line.push('…');
+        } else {
+            let rest: Vec<char> = after.take(AROUND + 1).collect();
+            line.extend(&rest[..rest.len().min(AROUND)]);
+            if rest.len() > AROUND {
+                line.push('…');
+            }
+        }
+        format!(
+            "{}\n{}{}\n{}\n{}",
+            line.trim_end(),
+            " ".repeat(column),
+            "^".repeat(width.max(1)),
+            self.message,
+            self.help
+        )
+    }
+}
+
+/// A character as it is shown: one for one, so that columns stay true.
+fn shown(c: char) -> char {
+    match c {
+        '\t' | '\n' | '\r' => ' ',
+        c if c.is_control() => '\u{fffd}',
+        c => c,
+    }
+}
+
+/// The last boundary of a character at or before `at`; a caller may render
+/// with another text than the one that was read.
+fn floor_boundary(text: &str, at: usize) -> usize {
+    let mut at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+/// A word as a message quotes it, cut where it is long.
+pub(super) fn quoted(word: &str) -> String {
+    let mut text: String = word.chars().take(WIDEST).map(shown).collect();
+    if text.len() < word.len() && word.chars().count() > WIDEST {
+        text.push('…');
+    }
+    format!("`{text}`")
+}

@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The known stages and links: the one list that parsing, errors and help read.
+
+use std::fmt::Write;
+
+use super::value::{ValueKind, listed};
+use super::{AUTO, INFINITE};
+
+/// What a hop may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Only gives: the first hop of every path.
+    Source,
+    /// Takes and gives.
+    Stage,
+    /// Only takes: the last hop of every path.
+    Sink,
+    /// How a frame passes on; `!` alone is a direct call.
+    Link,
+}
+
+impl Kind {
+    /// The kind as a noun with its article.
+    pub fn noun(self) -> &'static str {
+        match self {
+            Kind::Source => "a source",
+            Kind::Stage => "a stage",
+            Kind::Sink => "a sink",
+            Kind::Link => "a link",
+        }
+    }
+}
+
+/// What an argument is when it is not given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Default {
+    /// It must be given.
+    Required,
+    /// This text, read as if it had been given.
+    Is(&'static str),
+    /// No value; in words, what that means.
+    Unset(&'static str),
+}
+
+/// One argument of a stage: an option `name=value`, or a word by its place.
+#[derive(Debug)]
+pub struct Arg {
+    /// Its name, lower case.
+    pub name: &'static str,
+    /// Given by its place and not by its name.
+    pub positional: bool,
+    /// Type and range.
+    pub kind: ValueKind,
+    /// When it is not given.
+    pub default: Default,
+    /// Names of options that cannot be given together with this one.
+    pub excludes: &'static [&'static str],
+    /// One line.
+    pub help: &'static str,
+}
+
+impl Arg {
+    /// The argument as help writes it: `depth=N`, or `PATH` for a positional.
+    pub fn usage(&self) -> String {
+        match self.positional {
+            true => match self.kind {
+                ValueKind::Choice { now, .. } => now.join("|"),
+                _ => self.name.to_uppercase(),
+            },
+            false => format!("{}={}", self.name, self.kind.shape()),
+        }
+    }
+
+    /// Type, range and default in words, for help and errors.
+    pub fn wants(&self) -> String {
+        let default = match self.default {
+            Default::Required => String::new(),
+            Default::Is(text) => format!("; default {text}"),
+            Default::Unset(meaning) => format!("; default {meaning}"),
+        };
+        format!("{}{default}", self.kind.wants())
+    }
+}
+
+/// One known stage, source, sink or link.
+#[derive(Debug)]
+pub struct StageDef {
+    /// The word that names it.
+    pub name: &'static str,
+    /// Where it may stand.
+    pub kind: Kind,
+    /// One line.
+    pub help: &'static str,
+    /// Positional arguments first, in their order; then options.
+    pub args: &'static [Arg],
+}
+
+impl StageDef {
+    /// The argument of that name, with its place in [`StageDef::args`].
+    pub fn arg(&self, name: &str) -> Option<(usize, &'static Arg)> {
+        self.args
+            .iter()
+            .enumerate()
+            .find(|(_, arg)| arg.name == name)
+    }
+
+    /// The stage as help writes it: `file PATH [loop=N|inf]`.
+    pub fn usage(&self) -> String {
+        let mut usage = self.name.to_owned();
+        for arg in self.args {
+            let _ = match arg.default {
+                Default::Required => write!(usage, " {}", arg.usage()),
+                _ => write!(usage, " [{}]", arg.usage()),
+            };
+        }
+        usage
+    }
+}
+
+const fn arg(name: &'static str, kind: ValueKind, default: Default, help: &'static str) -> Arg {
+    Arg {
+        name,
+        positional: false,
+        kind,
+        default,
+        excludes: &[],
+        help,
+    }
+}
+
+const fn word(name: &'static str, kind: ValueKind, help: &'static str) -> Arg {
+    Arg {
+        name,
+        positional: true,
+        kind,
+        default: Default::Required,
+        excludes: &[],
+        help,
+    }
+}
+
+const fn count(min: u64, max: u64) -> ValueKind {
+    ValueKind::Count {
+        min,
+        max,
+        word: None,
+    }
+}
+
+const fn count_or(min: u64, max: u64, word: &'static str, stands_for: u64) -> ValueKind {
+    ValueKind::Count {
+        min,
+        max,
+        word: Some((word, stands_for)),
+    }
+}
+
+const fn choice(now: &'static [&'static str]) -> ValueKind {
+    ValueKind::Choice { now, later: &[] }
+}
+
+/// Every known stage, source, sink and link.
+pub static STAGES: &[StageDef] = &[
+    StageDef {
+        name: "file",
+        kind: Kind::Source,
+        help: "packets of the first video track of a file",
+        args: &[
+            word(
+                "path",
+                ValueKind::Text("the name of a media file"),
+                "the file to read",
+            ),
+            arg(
+                "loop",
+                count_or(1, 1_000_000_000, "inf", INFINITE),
+                Default::Is("1"),
+                "how often the file is played",
+            ),
+        ],
+    },
+    StageDef {
+        name: "test",
+        kind: Kind::Source,
+        help: "frames with a moving pattern",
+        args: &[
+            arg(
+                "size",
+                ValueKind::Size,
+                Default::Is("1280x720"),
+                "size of the picture in pixels",
+            ),
+            arg(
+                "format",
+                choice(&["grey", "yuv420p", "nv12", "yuv420p10", "p010", "rgba"]),
+                Default::Is("nv12"),
+                "pixel format",
+            ),
+            arg(
+                "rate",
+                ValueKind::Rate,
+                Default::Is("0"),
+                "frames per second; 0 is flat out",
+            ),
+            arg(
+                "frames",
+                count(0, 1_000_000_000_000),
+                Default::Is("300"),
+                "how many frames; 0 is without end",
+            ),
+            arg(
+                "pool",
+                count(1, 4096),
+                Default::Is("8"),
+                "frames in the source's pool",
+            ),
+            Arg {
+                name: "bytes",
+                positional: false,
+                kind: ValueKind::Bytes {
+                    min: 1,
+                    max: 1 << 30,
+                },
+                default: Default::Unset("a picture of `size` and `format`"),
+                excludes: &["size", "format"],
+                help: "give buffers of so many bytes with no picture in them",
+            },
+        ],
+    },
+    StageDef {
+        name: "decode",
+        kind: Kind::Stage,
+        help: "packets of H.264, HEVC, VP8, VP9 or AV1 into frames",
+        args: &[
+            arg(
+                "format",
+                choice(&["native", "nv12", "p010"]),
+                Default::Is("native"),
+                "pixel format given; native copies nothing",
+            ),
+            arg(
+                "threads",
+                count_or(1, 256, "auto", AUTO),
+                Default::Is("auto"),
+                "threads of the decoder",
+            ),
+            arg(
+                "pool",
+                count_or(1, 4096, "auto", AUTO),
+                Default::Is("auto"),
+                "frames in the decoder's pool",
+            ),
+            arg(
+                "host",
+                ValueKind::Choice {
+                    now: &["inline"],
+                    later: &["process", "service", "device:"],
+                },
+                Default::Is("inline"),
+                "where the decoder runs",
+            ),
+        ],
+    },
+    StageDef {
+        name: "threshold",
+        kind: Kind::Stage,
+        help: "counts the pixels of luma at or above a level",
+        args: &[
+            arg("level", ValueKind::Level, Default::Is("128"), "the level"),
+            arg(
+                "roi",
+                ValueKind::Roi,
+                Default::Unset("the whole frame"),
+                "the region looked at, clamped to the frame",
+            ),
+        ],
+    },
+    StageDef {
+        name: "encode",
+        kind: Kind::Stage,
+        help: "frames into packets",
+        args: &[
+            word("codec", choice(&["raw"]), "raw: the pixels as they are"),
+            arg(
+                "copy",
+                ValueKind::Flag,
+                Default::Is("0"),
+                "copy the pixels, as a naive encoder does",
+            ),
+        ],
+    },
+    StageDef {
+        name: "burn",
+        kind: Kind::Stage,
+        help: "injects CPU time into every frame",
+        args: &[arg(
+            "time",
+            ValueKind::Duration,
+            Default::Required,
+            "CPU time per frame",
+        )],
+    },
+    StageDef {
+        name: "copy",
+        kind: Kind::Stage,
+        help: "injects a copy into every frame",
+        args: &[arg(
+            "bytes",
+            ValueKind::Bytes {
+                min: 0,
+                max: 1 << 30,
+            },
+            Default::Required,
+            "bytes copied per frame",
+        )],
+    },
+    StageDef {
+        name: "block",
+        kind: Kind::Stage,
+        help: "injects a blocked wait into every frame",
+        args: &[arg(
+            "time",
+            ValueKind::Duration,
+            Default::Required,
+            "time waited per frame",
+        )],
+    },
+    StageDef {
+        name: "null",
+        kind: Kind::Sink,
+        help: "throws everything away",
+        args: &[],
+    },
+    StageDef {
+        name: "framemd5",
+        kind: Kind::Sink,
+        help: "writes the MD5 of every frame, as `ffmpeg -f framemd5` does",
+        args: &[word(
+            "file",
+            ValueKind::Text("a file's name, or `-`"),
+            "`-` is standard output",
+        )],
+    },
+    StageDef {
+        name: "y4m",
+        kind: Kind::Sink,
+        help: "writes a YUV4MPEG2 stream",
+        args: &[word(
+            "file",
+            ValueKind::Text("a file's name, or `-`"),
+            "`-` is standard output",
+        )],
+    },
+    StageDef {
+        name: "pgm",
+        kind: Kind::Sink,
+        help: "writes the luma of every frame as a PGM picture",
+        args: &[word(
+            "dir",
+            ValueKind::Text("a folder's name"),
+            "made when it is missing",
+        )],
+    },
+    StageDef {
+        name: "queue",
+        kind: Kind::Link,
+        help: "a thread boundary: what follows runs in a thread of its own",
+        args: &[
+            arg(
+                "depth",
+                count(1, 65_536),
+                Default::Is("16"),
+                "frames it holds",
+            ),
+            arg(
+                "leaky",
+                choice(&["no", "upstream", "downstream"]),
+                Default::Is("no"),
+                "when full: wait, drop what comes, or drop the oldest",
+            ),
+        ],
+    },
+];
+
+/// Names other programs have for what is known here.
+pub(super) const FOREIGN: &[(&str, &str)] = &[
+    ("filesrc", "file"),
+    ("uridecodebin", "file"),
+    ("videotestsrc", "test"),
+    ("decodebin", "decode"),
+    ("avdec_h264", "decode"),
+    ("dav1ddec", "decode"),
+    ("queue2", "queue"),
+    ("fakesink", "null"),
+    ("filesink", "y4m"),
+    ("max-size-buffers", "depth"),
+    ("num-buffers", "frames"),
+    ("location", "path"),
+    ("cpu", "time"),
+];
+
+/// The definition of that name.
+pub fn find(name: &str) -> Option<&'static StageDef> {
+    STAGES.iter().find(|def| def.name == name)
+}
+
+/// The names of one or more kinds, in the table's order.
+pub fn names(kinds: &[Kind]) -> Vec<&'static str> {
+    STAGES
+        .iter()
+        .filter(|def| kinds.contains(&def.kind))
+        .map(|def| def.name)
+        .collect()
+}
+
+/// The names of some kinds as a list in a sentence.
+pub(super) fn known(kinds: &[Kind]) -> String {
+    listed(&names(kinds))
+}
+
+/// Everything that is known, as the text of a help page.
+pub fn listing() -> String {
+    let mut text = String::new();
+    for (kind, heading) in [
+        (Kind::Source, "Sources, the first word of a path:"),
+        (Kind::Stage, "Stages, between:"),
+        (Kind::Link, "Links, between (a bare ! is a direct call):"),
+        (Kind::Sink, "Sinks, at the end:"),
+    ] {
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        let _ = writeln!(text, "{heading}");
+        for def in STAGES.iter().filter(|def| def.kind == kind) {
+            let _ = writeln!(text, "  {}", def.usage());
+            let _ = writeln!(text, "      {}", def.help);
+            for arg in def.args {
+                let _ = writeln!(text, "      {}: {} ({})", arg.name, arg.help, arg.wants());
+            }
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_defaults_are_read() {
+        for (i, def) in STAGES.iter().enumerate() {
+            assert!(
+                STAGES[..i].iter().all(|other| other.name != def.name),
+                "{}",
+                def.name
+            );
+            let options = def.args.iter().skip_while(|arg| arg.positional);
+            assert!(options.clone().all(|arg| !arg.positional), "{}", def.name);
+            for (j, arg) in def.args.iter().enumerate() {
+                assert!(def.args[..j].iter().all(|other| other.name != arg.name));
+                assert!(arg.excludes.iter().all(|name| def.arg(name).is_some()));
+                if let Default::Is(text) = arg.default {
+                    assert!(arg.kind.read(text).is_ok(), "{} {}", def.name, arg.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn foreign_names_stand_for_known_ones() {
+        for (_, ours) in FOREIGN {
+            let is_arg = STAGES.iter().any(|def| def.arg(ours).is_some());
+            assert!(find(ours).is_some() || is_arg, "{ours}");
+        }
+    }
+
+    #[test]
+    fn the_listing_names_everything() {
+        let listing = listing();
+        for def in STAGES {
+            assert!(listing.contains(&def.usage()), "{}", def.name);
+        }
+        assert!(listing.contains("file PATH [loop=N|inf]"));
+        assert!(listing.contains("queue [depth=N] [leaky=no|upstream|downstream]"));
+        assert!(listing.contains("encode raw [copy=0|1]"));
+    }
+}

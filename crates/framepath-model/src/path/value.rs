@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The types of arguments: what is read, its range, and how it is printed.
+
+use super::nearest;
+
+/// The type of an argument, with its range.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ValueKind {
+    /// A whole number from `min` to `max`, or a word that stands for a number.
+    Count {
+        /// The least number taken.
+        min: u64,
+        /// The greatest number taken.
+        max: u64,
+        /// A word and the number it stands for, such as `auto` for
+        /// [`AUTO`](super::AUTO).
+        word: Option<(&'static str, u64)>,
+    },
+    /// A grey level, 0 to 255.
+    Level,
+    /// A picture's size in pixels: `1920x1080`.
+    Size,
+    /// Events per second: `25`, `29.97` or `30000/1001`.
+    Rate,
+    /// A time with its unit, up to [`MAX_DURATION_NS`].
+    Duration,
+    /// A number of bytes, with or without a unit (powers of 1024), at most
+    /// `max`, at least `min`.
+    Bytes {
+        /// The least number of bytes taken.
+        min: u64,
+        /// The greatest number of bytes taken.
+        max: u64,
+    },
+    /// A region of a picture in pixels: `x,y,w,h`.
+    Roi,
+    /// One of some words.
+    Choice {
+        /// The words that are taken.
+        now: &'static [&'static str],
+        /// Words this version knows of but cannot do yet. One that ends in
+        /// `:` stands for itself and anything after it.
+        later: &'static [&'static str],
+    },
+    /// `1`, `0`, `yes` or `no`.
+    Flag,
+    /// Any text, such as a file's name; in words, what it is.
+    Text(&'static str),
+}
+
+/// The longest duration an argument takes: one minute.
+pub const MAX_DURATION_NS: u64 = 60_000_000_000;
+
+/// The widest and highest picture an argument takes, in pixels.
+pub const MAX_SIDE: u32 = 16_384;
+
+/// The highest rate an argument takes, in Hz.
+pub const MAX_RATE: f64 = 1_000_000.0;
+
+/// An argument's value.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    /// Of [`ValueKind::Count`] and [`ValueKind::Level`].
+    Count(u64),
+    /// Width and height in pixels.
+    Size(u32, u32),
+    /// In Hz.
+    Rate(f64),
+    /// In nanoseconds.
+    Duration(u64),
+    /// In bytes.
+    Bytes(u64),
+    /// x, y, width and height in pixels.
+    Roi(u32, u32, u32, u32),
+    /// One of the kind's words.
+    Choice(&'static str),
+    /// Yes or no.
+    Flag(bool),
+    /// The text, unquoted.
+    Text(String),
+}
+
+/// Why a value is refused: the end of a sentence that starts with the word.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Refused {
+    /// Such as `is out of range`.
+    pub why: String,
+    /// What was perhaps meant.
+    pub meant: Option<String>,
+}
+
+fn refused(why: &str) -> Refused {
+    Refused {
+        why: why.to_owned(),
+        meant: None,
+    }
+}
+
+impl ValueKind {
+    /// What is taken, in words: type, unit and range.
+    pub fn wants(&self) -> String {
+        match *self {
+            ValueKind::Count { min, max, word } => {
+                let word = word.map_or(String::new(), |(w, _)| format!(", or `{w}`"));
+                format!("a count from {min} to {max}{word}")
+            }
+            ValueKind::Level => "a grey level from 0 to 255".to_owned(),
+            ValueKind::Size => {
+                format!("a size in pixels, WIDTHxHEIGHT, each 1 to {MAX_SIDE}, such as `1920x1080`")
+            }
+            ValueKind::Rate => {
+                format!("a rate in Hz from 0 to {MAX_RATE}, such as `60`, `29.97` or `30000/1001`")
+            }
+            ValueKind::Duration => {
+                "a time from 0 to 60s with its unit (ns, us, ms, s), such as `2ms`".to_owned()
+            }
+            ValueKind::Bytes { min, max } => format!(
+                "a number of bytes from {min} to {}, plain or in KiB, MiB or GiB, such as `64KiB`",
+                print_bytes(max)
+            ),
+            ValueKind::Roi => {
+                "a region in pixels, X,Y,WIDTH,HEIGHT, such as `0,0,320,240`".to_owned()
+            }
+            ValueKind::Choice { now, .. } => match now {
+                [only] => format!("`{only}`"),
+                _ => format!("one of {}", listed(now)),
+            },
+            ValueKind::Flag => "`1` or `yes`, `0` or `no`".to_owned(),
+            ValueKind::Text(what) => what.to_owned(),
+        }
+    }
+
+    /// A short form for help: `N|auto`, `WxH`, `no|upstream|downstream`.
+    pub fn shape(&self) -> String {
+        match *self {
+            ValueKind::Count {
+                word: Some((word, _)),
+                ..
+            } => format!("N|{word}"),
+            ValueKind::Count { word: None, .. } => "N".to_owned(),
+            ValueKind::Level => "0..255".to_owned(),
+            ValueKind::Size => "WxH".to_owned(),
+            ValueKind::Rate => "HZ".to_owned(),
+            ValueKind::Duration => "TIME".to_owned(),
+            ValueKind::Bytes { .. } => "BYTES".to_owned(),
+            ValueKind::Roi => "X,Y,W,H".to_owned(),
+            ValueKind::Choice { now, .. } => now.join("|"),
+            ValueKind::Flag => "0|1".to_owned(),
+            ValueKind::Text(_) => "TEXT".to_owned(),
+        }
+    }
+
+    /// Reads a value.
+    pub(super) fn read(&self, text: &str) -> Result<Value, Refused> {
+        match *self {
+            ValueKind::Count { min, max, word } => {
+                if let Some((_, stands_for)) = word.filter(|(w, _)| *w == text) {
+                    return Ok(Value::Count(stands_for));
+                }
+                read_count(text, min, max)
+                    .map(Value::Count)
+                    .map_err(|mut r| {
+                        r.meant = word
+                            .and_then(|(w, _)| nearest(text, [w]))
+                            .map(str::to_owned);
+                        r
+                    })
+            }
+            ValueKind::Level => read_count(text, 0, 255).map(Value::Count),
+            ValueKind::Size => read_size(text),
+            ValueKind::Rate => read_rate(text),
+            ValueKind::Duration => read_duration(text).map(Value::Duration),
+            ValueKind::Bytes { min, max } => read_bytes(text, min, max).map(Value::Bytes),
+            ValueKind::Roi => read_roi(text),
+            ValueKind::Choice { now, later } => match now.iter().find(|w| **w == text) {
+                Some(word) => Ok(Value::Choice(word)),
+                None if later
+                    .iter()
+                    .any(|l| *l == text || (l.ends_with(':') && text.starts_with(l))) =>
+                {
+                    Err(refused("is not in this version of framepath"))
+                }
+                None => Err(Refused {
+                    why: "is not known".to_owned(),
+                    meant: nearest(text, now.iter().copied()).map(str::to_owned),
+                }),
+            },
+            ValueKind::Flag => match text {
+                "1" | "yes" => Ok(Value::Flag(true)),
+                "0" | "no" => Ok(Value::Flag(false)),
+                "true" | "on" => Err(Refused {
+                    why: "is not known".to_owned(),
+                    meant: Some("yes".to_owned()),
+                }),
+                "false" | "off" => Err(Refused {
+                    why: "is not known".to_owned(),
+                    meant: Some("no".to_owned()),
+                }),
+                _ => Err(refused("is neither yes nor no")),
+            },
+            ValueKind::Text(_) if text.is_empty() => Err(refused("is empty")),
+            ValueKind::Text(_) if text.contains('\0') => Err(refused("holds a zero byte")),
+            ValueKind::Text(_) => Ok(Value::Text(text.to_owned())),
+        }
+    }
+
+    /// Writes a value of this kind so that [`ValueKind::read`] gives it back.
+    pub(super) fn print(&self, value: &Value) -> String {
+        match (self, value) {
+            (
+                ValueKind::Count {
+                    word: Some((word, stands_for)),
+                    ..
+                },
+                Value::Count(n),
+            ) if n == stands_for => (*word).to_owned(),
+            (_, Value::Count(n)) => n.to_string(),
+            (_, Value::Size(w, h)) => format!("{w}x{h}"),
+            (_, Value::Rate(hz)) => hz.to_string(),
+            (_, Value::Duration(ns)) => print_duration(*ns),
+            (_, Value::Bytes(bytes)) => print_bytes(*bytes),
+            (_, Value::Roi(x, y, w, h)) => format!("{x},{y},{w},{h}"),
+            (_, Value::Choice(word)) => (*word).to_owned(),
+            (_, Value::Flag(yes)) => if *yes { "yes" } else { "no" }.to_owned(),
+            (_, Value::Text(text)) => text.clone(),
+        }
+    }
+}
+
+/// Words as a list in a sentence: `` `a`, `b` or `c` ``.
+pub(super) fn listed(words: &[&str]) -> String {
+    let mut list = String::new();
+    for (i, word) in words.iter().enumerate() {
+        list.push_str(match i {
+            0 => "",
+            _ if i + 1 == words.len() => " or ",
+            _ => ", ",
+        });
+        list.push('`');
+        list.push_str(word);
+        list.push('`');
+    }
+    list
+}
+
+/// Digits alone: no sign, no blank, nothing that `str::parse` would let pass.
+fn digits(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn read_count(text: &str, min: u64, max: u64) -> Result<u64, Refused> {
+    if !digits(text) {
+        return Err(refused("is not a whole number"));
+    }
+    match text.parse::<u64>() {
+        Ok(n) if (min..=max).contains(&n) => Ok(n),
+        _ => Err(refused("is out of range")),
+    }
+}
+
+fn read_side(text: &str) -> Result<u32, Refused> {
+    read_count(text, 1, MAX_SIDE.into()).map(|n| u32::try_from(n).unwrap_or(MAX_SIDE))
+}
+
+fn read_size(text: &str) -> Result<Value, Refused> {
+    let (w, h) = text
+        .split_once('x')
+        .ok_or_else(|| refused("is not a size"))?;
+    if !digits(w) || !digits(h) {
+        return Err(refused("is not a size"));
+    }
+    Ok(Value::Size(read_side(w)?, read_side(h)?))
+}
+
+fn read_rate(text: &str) -> Result<Value, Refused> {
+    let number = |part: &str| {
+        let plain = part.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+        part.parse::<f64>().ok().filter(|n| plain && n.is_finite())
+    };
+    let hz = match text.split_once('/') {
+        Some((over, under)) => number(over).zip(number(under)).map(|(o, u)| o / u),
+        None => number(text),
+    };
+    match hz {
+        Some(hz) if (0.0..=MAX_RATE).contains(&hz) => Ok(Value::Rate(hz)),
+        Some(_) => Err(refused("is out of range")),
+        None => Err(refused("is not a rate")),
+    }
+}
+
+const DURATION_UNITS: [(&str, u64); 5] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000),
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+];
+
+fn read_duration(text: &str) -> Result<u64, Refused> {
+    let split = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    if !digits(whole) || !digits(fraction) {
+        return Err(refused("is not a time"));
+    }
+    if unit.is_empty() {
+        return Err(Refused {
+            why: "has no unit".to_owned(),
+            meant: (number.len() <= 12).then(|| format!("{number}ms")),
+        });
+    }
+    let unit_ns = DURATION_UNITS
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .map(|(_, ns)| *ns)
+        .ok_or_else(|| refused("has an unknown unit"))?;
+    // Exact to the nanosecond: 9 digits of a second are all there are.
+    if whole.len() > 12 || fraction.len() > 9 {
+        return Err(refused("is out of range"));
+    }
+    let scale = 10_u64.pow(u32::try_from(fraction.len()).unwrap_or(0));
+    let parse = |part: &str| part.parse::<u64>().unwrap_or(u64::MAX);
+    let total = u128::from(parse(whole)) * u128::from(unit_ns)
+        + u128::from(parse(fraction)) * u128::from(unit_ns) / u128::from(scale);
+    u64::try_from(total)
+        .ok()
+        .filter(|ns| *ns <= MAX_DURATION_NS)
+        .ok_or_else(|| refused("is out of range"))
+}
+
+fn print_duration(ns: u64) -> String {
+    let (unit, unit_ns) = match ns {
+        0 => ("ns", 1),
+        _ if ns % 1_000_000_000 == 0 => ("s", 1_000_000_000),
+        _ if ns % 1_000_000 == 0 => ("ms", 1_000_000),
+        _ if ns % 1_000 == 0 => ("us", 1_000),
+        _ => ("ns", 1),
+    };
+    format!("{}{unit}", ns / unit_ns)
+}
+
+const BYTE_UNITS: [(&str, u64); 5] = [
+    ("", 1),
+    ("B", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+];
+
+fn read_bytes(text: &str, min: u64, max: u64) -> Result<u64, Refused> {
+    let split = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    if !digits(number) {
+        return Err(refused("is not a number of bytes"));
+    }
+    let unit_bytes = BYTE_UNITS
+        .iter()
+        .find(|(name, _)| *name == unit)
+        .map(|(_, n)| *n);
+    let Some(unit_bytes) = unit_bytes else {
+        let mut names = BYTE_UNITS
+            .iter()
+            .map(|(name, _)| *name)
+            .filter(|name| name.len() > 1);
+        let initial = unit.chars().next().map(|c| c.to_ascii_uppercase());
+        return Err(Refused {
+            why: "has an unknown unit".to_owned(),
+            meant: names
+                .find(|name| name.chars().next() == initial && number.len() <= 12)
+                .map(|name| format!("{number}{name}")),
+        });
+    };
+    number
+        .parse::<u64>()
+        .ok()
+        .and_then(|n| n.checked_mul(unit_bytes))
+        .filter(|n| (min..=max).contains(n))
+        .ok_or_else(|| refused("is out of range"))
+}
+
+fn print_bytes(bytes: u64) -> String {
+    let (unit, unit_bytes) = BYTE_UNITS[2..]
+        .iter()
+        .rev()
+        .find(|(_, n)| bytes != 0 && bytes % n == 0)
+        .unwrap_or(&BYTE_UNITS[0]);
+    format!("{}{unit}", bytes / unit_bytes)
+}
+
+fn read_roi(text: &str) -> Result<Value, Refused> {
+    let parts: Vec<&str> = text.split(',').take(5).collect();
+    let [x, y, w, h] = parts[..] else {
+        return Err(refused("is not a region: it needs four numbers"));
+    };
+    let place = |part| read_count(part, 0, MAX_SIDE.into()).map(|n| n as u32);
+    Ok(Value::Roi(
+        place(x)?,
+        place(y)?,
+        read_side(w)?,
+        read_side(h)?,
+    ))
+}

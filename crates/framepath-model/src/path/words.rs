@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Splits a path's text into words, with quotes and backslashes as in a shell.
+
+use std::ops::Range;
+
+use super::PathError;
+
+/// One word of the text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Word {
+    /// The word with its quoting taken off.
+    pub text: String,
+    /// Where it stands in the path's text, quotes included, in bytes.
+    pub span: Range<usize>,
+    /// The `=` of `key=value`, where the key is a plain identifier.
+    pub equals: Option<Equals>,
+    /// A `!` that stands alone and unquoted.
+    pub is_separator: bool,
+}
+
+/// Where the `=` of an option stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Equals {
+    /// In [`Word::text`], in bytes.
+    pub in_word: usize,
+    /// In the path's text, in bytes.
+    pub in_text: usize,
+}
+
+/// Blanks are ASCII alone: a file name may hold the others without quotes.
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\n' | '\r')
+}
+
+/// Whether a key can be an option's name: `a-z`, then `a-z 0-9 _ -`.
+fn is_identifier(key: &str) -> bool {
+    key.starts_with(|c: char| c.is_ascii_alphabetic())
+        && key
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+}
+
+/// Splits `text` into its words.
+pub(super) fn split(text: &str) -> Result<Vec<Word>, PathError> {
+    let mut words = Vec::new();
+    let mut chars = text.char_indices().peekable();
+    while let Some(&(start, c)) = chars.peek() {
+        if is_blank(c) {
+            chars.next();
+            continue;
+        }
+        let mut word = Word {
+            text: String::new(),
+            span: start..start,
+            equals: None,
+            is_separator: false,
+        };
+        let mut quoted = false;
+        while let Some(&(at, c)) = chars.peek() {
+            if is_blank(c) {
+                break;
+            }
+            chars.next();
+            match c {
+                '\'' | '"' => {
+                    quoted = true;
+                    read_quoted(&mut chars, c, at, &mut word.text)?;
+                }
+                '\\' => match chars.next() {
+                    // A backslash at the end of a line joins the lines.
+                    Some((_, '\n')) => {}
+                    Some((_, escaped)) => {
+                        quoted = true;
+                        word.text.push(escaped);
+                    }
+                    None => {
+                        return Err(PathError::new(
+                            at..at + 1,
+                            "a backslash with nothing after it",
+                            "a backslash takes the next character as it is; write `\\\\` for a \
+                             backslash itself",
+                        ));
+                    }
+                },
+                '=' if !quoted && word.equals.is_none() && is_identifier(&word.text) => {
+                    word.equals = Some(Equals {
+                        in_word: word.text.len(),
+                        in_text: at,
+                    });
+                    word.text.push('=');
+                }
+                _ => word.text.push(c),
+            }
+        }
+        word.span.end = chars.peek().map_or(text.len(), |&(at, _)| at);
+        word.is_separator = !quoted && word.text == "!";
+        // Only an escaped line end: no word at all.
+        if quoted || !word.text.is_empty() {
+            words.push(word);
+        }
+    }
+    Ok(words)
+}
+
+/// Reads up to the closing `quote`; the opening one, at `open`, is taken.
+fn read_quoted(
+    chars: &mut std::iter::Peekable<std::str::CharIndices<'_>>,
+    quote: char,
+    open: usize,
+    into: &mut String,
+) -> Result<(), PathError> {
+    while let Some((_, c)) = chars.next() {
+        if c == quote {
+            return Ok(());
+        }
+        if c == '\\' && quote == '"' {
+            match chars.peek() {
+                Some(&(_, escaped @ ('"' | '\\'))) => {
+                    chars.next();
+                    into.push(escaped);
+                    continue;
+                }
+                Some(&(_, '\n')) => {
+                    chars.next();
+                    continue;
+                }
+                _ => {}
+            }
+        }
+        into.push(c);
+    }
+    Err(PathError::new(
+        open..open + 1,
+        format!("this {quote} is never closed"),
+        format!("close it with another {quote}, or write \\{quote} for the character itself"),
+    ))
+}
+
+/// Writes `word` so that it is read back as one positional word.
+pub fn quote(word: &str) -> String {
+    let plain = !word.is_empty()
+        && word != "!"
+        && !word
+            .chars()
+            .any(|c| is_blank(c) || matches!(c, '\'' | '"' | '\\' | '='));
+    if plain {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
+
+/// Makes one path text of words that a shell has split already, such as a
+/// program's arguments: blanks, quotes and backslashes inside a word are kept
+/// as they are, and `!` and `key=value` keep their meaning.
+pub fn join<S: AsRef<str>>(words: &[S]) -> String {
+    let mut text = String::new();
+    for word in words {
+        if !text.is_empty() {
+            text.push(' ');
+        }
+        let word = word.as_ref();
+        match word.split_once('=') {
+            _ if word == "!" => text.push('!'),
+            Some((key, value)) if is_identifier(key) => {
+                text.push_str(key);
+                text.push('=');
+                if !value.is_empty() {
+                    text.push_str(&quote(value));
+                }
+            }
+            _ => text.push_str(&quote(word)),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(text: &str) -> Vec<String> {
+        split(text).unwrap().into_iter().map(|w| w.text).collect()
+    }
+
+    #[test]
+    fn words_are_split_as_a_shell_would() {
+        for (text, expected) in [
+            ("", vec![]),
+            (" \t\n ", vec![]),
+            ("file a.ivf ! null", vec!["file", "a.ivf", "!", "null"]),
+            ("file 'my clip!.mp4'", vec!["file", "my clip!.mp4"]),
+            (r#"file "a \"b\" c" x"#, vec!["file", r#"a "b" c"#, "x"]),
+            (r"file a\ b\!c", vec!["file", "a b!c"]),
+            (r#"a"b c"'d e'f"#, vec!["ab cd ef"]),
+            ("file ''", vec!["file", ""]),
+            ("test ! \\\n  null", vec!["test", "!", "null"]),
+            (r#""a\n""#, vec![r"a\n"]),
+        ] {
+            assert_eq!(texts(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn only_a_bare_exclamation_mark_separates() {
+        let separators = |text| {
+            split(text)
+                .unwrap()
+                .iter()
+                .filter(|w| w.is_separator)
+                .count()
+        };
+        assert_eq!(separators("a ! b"), 1);
+        assert_eq!(separators(r#"a '!' "!" \! b!c"#), 0);
+    }
+
+    #[test]
+    fn an_option_has_a_plain_key() {
+        let word = |text| split(text).unwrap().remove(0);
+        assert_eq!(
+            word("depth=4").equals,
+            Some(Equals {
+                in_word: 5,
+                in_text: 5
+            })
+        );
+        assert_eq!(
+            word("x='a=b c'").equals,
+            Some(Equals {
+                in_word: 1,
+                in_text: 1
+            })
+        );
+        for text in ["'a=b'", "a\\=b", "./a=b", "=b", "9=b"] {
+            assert_eq!(word(text).equals, None, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_open_quote_is_pointed_at() {
+        assert_eq!(split("file 'abc").unwrap_err().span, 5..6);
+        assert_eq!(split("file \"abc'").unwrap_err().span, 5..6);
+        assert_eq!(split("file abc\\").unwrap_err().span, 8..9);
+    }
+
+    #[test]
+    fn joined_words_come_back() {
+        let words = [
+            "file",
+            "my clip='x'.mp4",
+            "loop=2",
+            "!",
+            "x=",
+            "a\\b",
+            "",
+            "\u{a0}",
+        ];
+        assert_eq!(texts(&join(&words)), words);
+        assert_eq!(split(&join(&["!"])).unwrap().len(), 1);
+        assert!(split(&join(&["!"])).unwrap()[0].is_separator);
+    }
+}

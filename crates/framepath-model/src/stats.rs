@@ -1,0 +1,426 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Statistics of noisy runs: spreads, percentiles, and ratios of paired runs.
+//!
+//! Runs of two contenders come in pairs, taken next to each other in time, so
+//! that what the machine does meanwhile falls on both. The figure compared is
+//! the ratio within a pair; a verdict is given only where the interval of the
+//! median ratio excludes 1. `docs/decisions/0005-statistics.md` has the
+//! reasons and the simulation behind the interval.
+
+use serde::{Deserialize, Serialize};
+
+/// How often a set of pairs is drawn anew for its interval.
+pub const RESAMPLES: usize = 10_000;
+
+/// The fewest pairs whose order alone can carry a 95 % interval: with n pairs
+/// the range from the least to the greatest holds the median with probability
+/// 1 − 2·0.5ⁿ, which is 0.938 for five and 0.969 for six.
+pub const ENOUGH_PAIRS: usize = 6;
+
+/// Median, least and greatest of some figures.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The middle one, or the mean of the two in the middle.
+    pub median: f64,
+    /// The least.
+    pub min: f64,
+    /// The greatest.
+    pub max: f64,
+}
+
+impl Spread {
+    /// The spread of `values` in any order; `None` where there are none or
+    /// one is not a number.
+    pub fn of(values: &[f64]) -> Option<Spread> {
+        let sorted = sorted(values)?;
+        Some(Spread {
+            median: middle(&sorted)?,
+            min: *sorted.first()?,
+            max: *sorted.last()?,
+        })
+    }
+}
+
+/// The median of `values` in any order: the middle one, or the mean of the two
+/// in the middle. `None` where there are none or one is not a number.
+pub fn median(values: &[f64]) -> Option<f64> {
+    middle(&sorted(values)?)
+}
+
+/// The `percent`-th percentile of values in rising order by nearest rank: the
+/// least value that at least `percent` % of the values do not exceed. It is
+/// always one of the values, never between two. `None` where there are none.
+pub fn percentile<T: Copy>(sorted: &[T], percent: f64) -> Option<T> {
+    let rank = (percent / 100.0 * sorted.len() as f64).ceil();
+    let place = (rank.max(1.0) as usize).min(sorted.len());
+    sorted.get(place.wrapping_sub(1)).copied()
+}
+
+/// Rising order; `None` where a value is not finite.
+fn sorted(values: &[f64]) -> Option<Vec<f64>> {
+    if values.iter().any(|v| !v.is_finite()) {
+        return None;
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    Some(sorted)
+}
+
+fn middle(sorted: &[f64]) -> Option<f64> {
+    let upper = *sorted.get(sorted.len() / 2)?;
+    if sorted.len() % 2 == 1 {
+        return Some(upper);
+    }
+    Some((sorted[sorted.len() / 2 - 1] + upper) / 2.0)
+}
+
+/// What the interval of a ratio a/b allows to say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The interval includes 1, or there is none.
+    NoDifference,
+    /// The whole interval is below 1: a takes less than b.
+    ALess,
+    /// The whole interval is above 1: a takes more than b.
+    AMore,
+}
+
+impl Verdict {
+    /// The verdict an interval of a ratio a/b allows.
+    pub fn of(ci95: Option<[f64; 2]>) -> Verdict {
+        match ci95 {
+            Some([_, high]) if high < 1.0 => Verdict::ALess,
+            Some([low, _]) if low > 1.0 => Verdict::AMore,
+            _ => Verdict::NoDifference,
+        }
+    }
+}
+
+/// The ratio a/b of paired runs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PairedRatio {
+    /// The median of the ratios within the pairs; between two, their
+    /// geometric mean, so that b/a is exactly 1 over a/b.
+    pub median: f64,
+    /// Holds the true median ratio with at least 95 %; `None` for one pair.
+    pub ci95: Option<[f64; 2]>,
+    /// How many pairs.
+    pub pairs: usize,
+    /// What the interval allows to say.
+    pub verdict: Verdict,
+}
+
+/// Why pairs give no ratio.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum StatsError {
+    /// No pair at all.
+    #[error("a ratio needs at least one pair")]
+    NoPairs,
+    /// Runs without a partner.
+    #[error("{a} runs of a and {b} of b do not make pairs")]
+    Unpaired {
+        /// Runs of a.
+        a: usize,
+        /// Runs of b.
+        b: usize,
+    },
+    /// A figure without a ratio.
+    #[error("pair {pair} has no ratio: {a} to {b}")]
+    NoRatio {
+        /// Which pair, from 0.
+        pair: usize,
+        /// Its figure of a.
+        a: f64,
+        /// Its figure of b.
+        b: f64,
+    },
+}
+
+/// The median ratio a/b over pairs (`a[i]` ran next to `b[i]`), with an
+/// interval.
+///
+/// The interval is the wider of two: the percentile bootstrap of the median
+/// ([`RESAMPLES`] resamples of the pairs, drawn from `seed`, so that the same
+/// pairs give the same interval), and one that is right on few pairs, where
+/// the bootstrap promises too much:
+/// - from [`ENOUGH_PAIRS`] on, the order statistics between which the median
+///   lies with 95 % whatever the noise is (the sign test's interval);
+/// - below, where no such pair of order statistics exists, the range of all
+///   ratios joined with Student's interval of their logarithms. It is wide, it
+///   assumes noise that is roughly lognormal, and it should be read as a hint:
+///   run six pairs or more for a verdict worth quoting;
+/// - one pair has no interval and no verdict.
+///
+/// # Errors
+///
+/// No pairs, runs without a partner, or a figure that is not positive.
+pub fn paired_ratio(a: &[f64], b: &[f64], seed: u64) -> Result<PairedRatio, StatsError> {
+    ratio_by(a, b, seed, RESAMPLES)
+}
+
+fn ratio_by(a: &[f64], b: &[f64], seed: u64, draws: usize) -> Result<PairedRatio, StatsError> {
+    if a.len() != b.len() {
+        return Err(StatsError::Unpaired {
+            a: a.len(),
+            b: b.len(),
+        });
+    }
+    // Logarithms make a/b and b/a mirror images.
+    let mut logs = Vec::with_capacity(a.len());
+    for (pair, (&a, &b)) in a.iter().zip(b).enumerate() {
+        let log = a.ln() - b.ln();
+        if !log.is_finite() {
+            return Err(StatsError::NoRatio { pair, a, b });
+        }
+        logs.push(log);
+    }
+    logs.sort_by(f64::total_cmp);
+    let median = middle(&logs).ok_or(StatsError::NoPairs)?;
+    let ci95 = (logs.len() > 1).then(|| {
+        let drawn = bootstrap_interval(&logs, seed, draws);
+        let sure = if logs.len() < ENOUGH_PAIRS {
+            student_interval(&logs)
+        } else {
+            order_interval(&logs)
+        };
+        [drawn[0].min(sure[0]).exp(), drawn[1].max(sure[1]).exp()]
+    });
+    Ok(PairedRatio {
+        median: median.exp(),
+        ci95,
+        pairs: logs.len(),
+        verdict: Verdict::of(ci95),
+    })
+}
+
+/// The percentile bootstrap of the median of `sorted`: 2.5 % to 97.5 %.
+fn bootstrap_interval(sorted: &[f64], seed: u64, draws: usize) -> [f64; 2] {
+    let mut random = SplitMix64(seed);
+    let mut places = vec![0_usize; sorted.len()];
+    let mut medians = Vec::with_capacity(draws);
+    for _ in 0..draws {
+        for place in &mut places {
+            *place = random.below(sorted.len());
+        }
+        places.sort_unstable();
+        let upper = sorted[places[places.len() / 2]];
+        let lower = sorted[places[(places.len() - 1) / 2]];
+        medians.push((lower + upper) / 2.0);
+    }
+    medians.sort_by(f64::total_cmp);
+    [medians[draws / 40], medians[draws - 1 - draws / 40]]
+}
+
+/// The innermost pair of order statistics, equally far from both ends, between
+/// which the median lies with at least 95 %: the k-th from either end misses it
+/// with probability 2·P(Binomial(n, ½) < k).
+fn order_interval(sorted: &[f64]) -> [f64; 2] {
+    let n = sorted.len();
+    let mut outside = 0.0_f64;
+    // P(Binomial(n, ½) = i), by logarithms: 0.5ⁿ is zero for a large n.
+    let mut log_term = -(n as f64) * std::f64::consts::LN_2;
+    let mut from_end = 0;
+    for i in 0..n / 2 {
+        outside += 2.0 * log_term.exp();
+        if outside > 0.05 {
+            break;
+        }
+        from_end = i;
+        log_term += ((n - i) as f64 / (i + 1) as f64).ln();
+    }
+    [sorted[from_end], sorted[n - 1 - from_end]]
+}
+
+/// Student's 95 % interval of the mean for two to five values, joined with
+/// their range.
+fn student_interval(sorted: &[f64]) -> [f64; 2] {
+    // The 97.5 % point of Student's t for 1 to 4 degrees of freedom.
+    const T: [f64; ENOUGH_PAIRS - 2] = [12.706, 4.303, 3.182, 2.776];
+    let n = sorted.len() as f64;
+    let mean = sorted.iter().sum::<f64>() / n;
+    let variance = sorted.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    let half = T[sorted.len() - 2] * (variance / n).sqrt();
+    [
+        (mean - half).min(sorted[0]),
+        (mean + half).max(sorted[sorted.len() - 1]),
+    ]
+}
+
+/// The SplitMix64 generator: small, and good enough to draw pairs with.
+struct SplitMix64(u64);
+
+impl SplitMix64 {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// A number below `n`, each as likely but for one part in 2⁶⁴.
+    fn below(&mut self, n: usize) -> usize {
+        ((u128::from(self.next()) * n as u128) >> 64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn spreads_are_of_values_in_any_order() {
+        let spread = Spread::of(&[3.0, 1.0, 2.0]).unwrap();
+        assert_eq!(
+            spread,
+            Spread {
+                median: 2.0,
+                min: 1.0,
+                max: 3.0
+            }
+        );
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
+        assert_eq!(median(&[]), None);
+        assert_eq!(Spread::of(&[1.0, f64::NAN]), None);
+    }
+
+    #[test]
+    fn a_percentile_is_one_of_the_values() {
+        let values: Vec<u64> = (1..=100).collect();
+        assert_eq!(percentile(&values, 50.0), Some(50));
+        assert_eq!(percentile(&values, 99.0), Some(99));
+        assert_eq!(percentile(&values, 99.1), Some(100));
+        assert_eq!(percentile(&values, 100.0), Some(100));
+        assert_eq!(percentile(&values, 0.0), Some(1));
+        assert_eq!(percentile(&[7], 95.0), Some(7));
+        assert_eq!(percentile::<u64>(&[], 50.0), None);
+    }
+
+    #[test]
+    fn the_order_interval_is_the_sign_tests() {
+        // n and the k-th from either end, from tables of the sign test.
+        for (n, k) in [
+            (6, 1),
+            (8, 1),
+            (9, 2),
+            (10, 2),
+            (12, 3),
+            (15, 4),
+            (20, 6),
+            (30, 10),
+        ] {
+            let sorted: Vec<f64> = (1..=n).map(f64::from).collect();
+            let expected = [f64::from(k), f64::from(n + 1 - k)];
+            assert_eq!(order_interval(&sorted), expected, "{n}");
+        }
+        // 0.5ⁿ is below the least number; the interval is still there.
+        let sorted: Vec<f64> = (0..5000).map(f64::from).collect();
+        let [low, high] = order_interval(&sorted);
+        assert!(low > 2400.0 && high < 2600.0 && low < 2500.0);
+    }
+
+    #[test]
+    fn a_ratio_mirrors_when_the_sides_swap() {
+        let a = [1.0, 1.2, 0.9, 1.1, 1.05, 0.95, 1.0, 1.3];
+        let b = [2.0, 2.1, 2.2, 1.9, 2.0, 2.05, 1.95, 2.3];
+        let ab = paired_ratio(&a, &b, 1).unwrap();
+        let ba = paired_ratio(&b, &a, 1).unwrap();
+        assert!((ab.median * ba.median - 1.0).abs() < 1e-12);
+        assert_eq!((ab.verdict, ba.verdict), (Verdict::ALess, Verdict::AMore));
+        assert_eq!(ab.pairs, 8);
+        assert_eq!(
+            paired_ratio(&a, &b, 1).unwrap(),
+            ab,
+            "the same seed, the same interval"
+        );
+    }
+
+    #[test]
+    fn one_pair_has_no_interval_and_five_have_a_wide_one() {
+        let one = paired_ratio(&[1.0], &[2.0], 1).unwrap();
+        assert_eq!((one.ci95, one.verdict), (None, Verdict::NoDifference));
+        let a = [0.98, 0.99, 0.97, 0.96, 0.95];
+        let five = paired_ratio(&a, &[1.0; 5], 1).unwrap();
+        let [low, high] = five.ci95.unwrap();
+        assert!(low <= 0.95 && high >= 0.99);
+    }
+
+    #[test]
+    fn what_has_no_ratio_is_refused() {
+        assert_eq!(paired_ratio(&[], &[], 1), Err(StatsError::NoPairs));
+        assert_eq!(
+            paired_ratio(&[1.0], &[], 1),
+            Err(StatsError::Unpaired { a: 1, b: 0 })
+        );
+        for (a, b) in [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0), (f64::INFINITY, 1.0)] {
+            let error = paired_ratio(&[1.0, a], &[1.0, b], 1).unwrap_err();
+            assert_eq!(error, StatsError::NoRatio { pair: 1, a, b });
+        }
+    }
+
+    /// Standard normal numbers by Box and Muller.
+    fn normal(random: &mut SplitMix64) -> f64 {
+        let unit = |n: u64| ((n >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+        let (u, v) = (unit(random.next()), unit(random.next()));
+        (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
+    }
+
+    /// Fewer than [`RESAMPLES`]: a simulation runs thousands of comparisons.
+    const DRAWS: usize = 100;
+
+    /// Wrong verdicts among `trials` comparisons of a contender with itself:
+    /// by [`paired_ratio`], and by the bootstrap alone.
+    fn wrong_verdicts(pairs: usize, trials: usize, tail: f64) -> (usize, usize) {
+        let mut random = SplitMix64(42 + pairs as u64);
+        // Lognormal noise of 5 %; now and then a run that something disturbed.
+        let mut run = || {
+            let disturbed = if normal(&mut random) > 1.6 { tail } else { 0.0 };
+            (0.05 * normal(&mut random) + disturbed).exp()
+        };
+        let (mut ours, mut bare) = (0, 0);
+        for trial in 0..trials {
+            let a: Vec<f64> = (0..pairs).map(|_| run()).collect();
+            let b: Vec<f64> = (0..pairs).map(|_| run()).collect();
+            let ratio = ratio_by(&a, &b, trial as u64, DRAWS).unwrap();
+            ours += usize::from(ratio.verdict != Verdict::NoDifference);
+            let logs: Vec<f64> = a.iter().zip(&b).map(|(a, b)| (a / b).ln()).collect();
+            let [low, high] = bootstrap_interval(&sorted(&logs).unwrap(), trial as u64, DRAWS);
+            bare += usize::from(low > 0.0 || high < 0.0);
+        }
+        (ours, bare)
+    }
+
+    #[test]
+    fn a_contender_against_itself_is_no_difference() {
+        const TRIALS: usize = 400;
+        for pairs in [2, 3, 5, 6, 10, 20] {
+            for tail in [0.0, 0.5] {
+                let (ours, _) = wrong_verdicts(pairs, TRIALS, tail);
+                assert!(
+                    ours <= TRIALS / 20,
+                    "{pairs} pairs: {ours} of {TRIALS} wrong"
+                );
+            }
+        }
+    }
+
+    /// The figures in the decision: `cargo test --release -p framepath-model
+    /// wrong_verdict_table -- --ignored --nocapture`.
+    #[test]
+    #[ignore = "prints a table; takes a minute"]
+    fn wrong_verdict_table() {
+        const TRIALS: usize = 20_000;
+        for pairs in [2, 3, 4, 5, 6, 7, 8, 10, 15, 20] {
+            for tail in [0.0, 0.5] {
+                let (ours, bare) = wrong_verdicts(pairs, TRIALS, tail);
+                let percent = |n: usize| 100.0 * n as f64 / TRIALS as f64;
+                println!(
+                    "{pairs} pairs, disturbance {tail}: {:.2} % wrong, bootstrap alone {:.2} %",
+                    percent(ours),
+                    percent(bare)
+                );
+            }
+        }
+    }
+}

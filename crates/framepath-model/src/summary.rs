@@ -1,0 +1,326 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The shape of the lab's summaries. It is stable: keys are added, never
+//! renamed. What is not known is `null`, never zero.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::stats::{PairedRatio, Spread, Verdict, percentile};
+
+/// What one experiment found.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    /// The experiment's name, such as `decode`.
+    pub experiment: String,
+    /// What it ran on.
+    pub machine: Machine,
+    /// When it was started, in seconds since 1970-01-01 UTC.
+    #[serde(default)]
+    pub started_unix_s: Option<u64>,
+    /// One row per case and contender.
+    #[serde(default)]
+    pub rows: Vec<Row>,
+    /// Comparisons of two contenders over paired runs.
+    #[serde(default)]
+    pub ratios: Vec<Ratio>,
+    /// What did not run, and why.
+    #[serde(default)]
+    pub skipped: Vec<Skipped>,
+    /// What a reader must know besides, a sentence each.
+    #[serde(default)]
+    pub notes: Vec<String>,
+}
+
+/// What a machine is.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Machine {
+    /// The processor's name.
+    pub cpu: String,
+    /// Processors that the process may run on.
+    pub cores: u32,
+    /// The kernel's release.
+    pub kernel: String,
+    /// Whether hardware counters (cycles, instructions) can be read.
+    pub pmu: bool,
+    /// The distribution, such as `Debian GNU/Linux 13 (trixie)`.
+    #[serde(default)]
+    pub os: Option<String>,
+    /// Memory in MiB.
+    #[serde(default)]
+    pub memory_mib: Option<u64>,
+    /// The hypervisor or container it is under, where that is known.
+    #[serde(default)]
+    pub virtualisation: Option<String>,
+    /// The processor's frequency governor.
+    #[serde(default)]
+    pub governor: Option<String>,
+    /// Versions of the programs and libraries that took part.
+    #[serde(default)]
+    pub versions: BTreeMap<String, String>,
+}
+
+/// One contender over one case: medians over its runs.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// What was run over, such as a clip's or a buffer size's name.
+    pub case: String,
+    /// Who ran.
+    pub contender: String,
+    /// How often it ran.
+    pub runs: u32,
+    /// Frames, or pushes, in one run.
+    pub frames: u64,
+    /// Wall time of a run in milliseconds.
+    #[serde(default)]
+    pub wall_ms: Option<Spread>,
+    /// CPU time of a run, of everything the contender started, in milliseconds.
+    #[serde(default)]
+    pub cpu_ms: Option<Spread>,
+    /// CPU time over wall time: 1 is one core, busy throughout.
+    #[serde(default)]
+    pub load: Option<f64>,
+    /// A frame's latency in microseconds.
+    #[serde(default)]
+    pub latency_us: Option<LatencyUs>,
+    /// Pixel and packet bytes the CPU moved, per frame.
+    #[serde(default)]
+    pub copied_bytes_per_frame: Option<f64>,
+    /// Context switches per frame.
+    #[serde(default)]
+    pub switches_per_frame: Option<f64>,
+    /// System calls per frame.
+    #[serde(default)]
+    pub syscalls_per_frame: Option<f64>,
+    /// What the median frame's latency was spent on.
+    #[serde(default)]
+    pub causes_us: Option<CausesUs>,
+    /// The greatest resident memory in KiB.
+    #[serde(default)]
+    pub peak_memory_kib: Option<u64>,
+    /// What this experiment alone has to say, such as `cpu_us_per_push`.
+    /// Written as keys of the row; other keys of a row that is read are
+    /// dropped where they are not numbers.
+    #[serde(flatten, deserialize_with = "numbers_only")]
+    pub extra: BTreeMap<String, f64>,
+}
+
+/// Percentiles of latency in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct LatencyUs {
+    /// Half of the frames took no longer.
+    pub p50: f64,
+    /// 95 % took no longer.
+    pub p95: f64,
+    /// 99 % took no longer.
+    pub p99: f64,
+    /// None took longer.
+    pub max: f64,
+}
+
+impl LatencyUs {
+    /// Of latencies in nanoseconds, in rising order; `None` where there are none.
+    pub fn of_sorted_ns(sorted: &[u64]) -> Option<LatencyUs> {
+        let at = |percent| Some(percentile(sorted, percent)? as f64 / 1000.0);
+        Some(LatencyUs {
+            p50: at(50.0)?,
+            p95: at(95.0)?,
+            p99: at(99.0)?,
+            max: at(100.0)?,
+        })
+    }
+}
+
+/// A frame's latency divided among its causes, in microseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CausesUs {
+    /// CPU time in a stage, copies left out.
+    pub compute: Option<f64>,
+    /// Bytes moved by the CPU.
+    pub copy: Option<f64>,
+    /// Waiting for a consumer that was busy.
+    pub queue: Option<f64>,
+    /// From hand-off until an idle consumer ran.
+    pub wakeup: Option<f64>,
+    /// Runnable and not running, inside a stage.
+    pub preempted: Option<f64>,
+    /// Waits that are known.
+    pub blocked: Option<f64>,
+    /// Inside a V4L2 device.
+    pub device: Option<f64>,
+    /// On the wire.
+    pub network: Option<f64>,
+    /// What is left.
+    pub unexplained: Option<f64>,
+}
+
+impl CausesUs {
+    /// The causes in their order, with their names.
+    pub fn named(&self) -> [(&'static str, Option<f64>); 9] {
+        [
+            ("compute", self.compute),
+            ("copy", self.copy),
+            ("queue", self.queue),
+            ("wakeup", self.wakeup),
+            ("preempted", self.preempted),
+            ("blocked", self.blocked),
+            ("device", self.device),
+            ("network", self.network),
+            ("unexplained", self.unexplained),
+        ]
+    }
+
+    /// The sum of what is known, unexplained included; `None` where nothing is.
+    pub fn total(&self) -> Option<f64> {
+        let known: Vec<f64> = self.named().iter().filter_map(|(_, us)| *us).collect();
+        (!known.is_empty()).then(|| known.iter().sum())
+    }
+
+    /// Unexplained as a share of the whole, 0 to 1 for a ledger that closes.
+    pub fn unexplained_share(&self) -> Option<f64> {
+        let total = self.total().filter(|total| *total > 0.0)?;
+        Some(self.unexplained?.abs() / total)
+    }
+}
+
+impl Row {
+    /// A figure by the name metrics have in ratios and budgets: a key of the
+    /// row (a spread gives its median), `latency_p50_us` and its likes,
+    /// `cause_compute_us` and its likes, `unexplained_share`, or a key of
+    /// [`Row::extra`]. `None` is not known.
+    pub fn figure(&self, metric: &str) -> Option<f64> {
+        if let Some(figure) = self.extra.get(metric) {
+            return Some(*figure);
+        }
+        let latency = |of: fn(&LatencyUs) -> f64| self.latency_us.as_ref().map(of);
+        match metric {
+            "runs" => Some(f64::from(self.runs)),
+            "frames" => Some(self.frames as f64),
+            "wall_ms" => self.wall_ms.map(|spread| spread.median),
+            "cpu_ms" => self.cpu_ms.map(|spread| spread.median),
+            "load" => self.load,
+            "latency_p50_us" => latency(|us| us.p50),
+            "latency_p95_us" => latency(|us| us.p95),
+            "latency_p99_us" => latency(|us| us.p99),
+            "latency_max_us" => latency(|us| us.max),
+            "copied_bytes_per_frame" => self.copied_bytes_per_frame,
+            "switches_per_frame" => self.switches_per_frame,
+            "syscalls_per_frame" => self.syscalls_per_frame,
+            "peak_memory_kib" => self.peak_memory_kib.map(|kib| kib as f64),
+            "unexplained_share" => self.causes_us.and_then(|causes| causes.unexplained_share()),
+            _ => {
+                let cause = metric.strip_prefix("cause_")?.strip_suffix("_us")?;
+                let causes = self.causes_us?.named();
+                causes
+                    .iter()
+                    .find(|(name, _)| *name == cause)
+                    .and_then(|(_, us)| *us)
+            }
+        }
+    }
+}
+
+/// Keys of a row that a later version added: its numbers are kept, the rest
+/// is dropped, so that a summary of a later version can still be read.
+fn numbers_only<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, f64>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Figure {
+        Number(f64),
+        Other(serde::de::IgnoredAny),
+    }
+    let all = BTreeMap::<String, Figure>::deserialize(from)?;
+    Ok(all
+        .into_iter()
+        .filter_map(|(key, figure)| match figure {
+            Figure::Number(number) => Some((key, number)),
+            Figure::Other(_) => None,
+        })
+        .collect())
+}
+
+/// The ratio a/b of two contenders over paired runs of one case.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ratio {
+    /// What was run over.
+    pub case: String,
+    /// The figure compared, such as `cpu_ms`.
+    pub metric: String,
+    /// The contender above the line.
+    pub a: String,
+    /// The contender below the line.
+    pub b: String,
+    /// The median of the ratios within the pairs.
+    pub median: f64,
+    /// Its 95 % interval; `null` where one pair alone was run.
+    pub ci95: Option<[f64; 2]>,
+    /// How many pairs.
+    pub pairs: usize,
+    /// What the interval allows to say; read from the interval where the
+    /// summary does not have it.
+    #[serde(default)]
+    pub verdict: Option<Verdict>,
+}
+
+impl Ratio {
+    /// A ratio with its names.
+    pub fn new(case: &str, metric: &str, a: &str, b: &str, ratio: &PairedRatio) -> Ratio {
+        Ratio {
+            case: case.to_owned(),
+            metric: metric.to_owned(),
+            a: a.to_owned(),
+            b: b.to_owned(),
+            median: ratio.median,
+            ci95: ratio.ci95,
+            pairs: ratio.pairs,
+            verdict: Some(ratio.verdict),
+        }
+    }
+
+    /// What the interval allows to say.
+    pub fn verdict(&self) -> Verdict {
+        self.verdict.unwrap_or_else(|| Verdict::of(self.ci95))
+    }
+}
+
+/// Something that did not run. It is not a pass.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// Who did not run.
+    pub contender: String,
+    /// Over what, where it was not every case.
+    #[serde(default)]
+    pub case: Option<String>,
+    /// Why, and what would make it run.
+    pub reason: String,
+}
+
+impl Summary {
+    /// The row of a case and a contender.
+    pub fn row(&self, case: &str, contender: &str) -> Option<&Row> {
+        self.rows
+            .iter()
+            .find(|row| row.case == case && row.contender == contender)
+    }
+
+    /// The cases in the order they first appear in.
+    pub fn cases(&self) -> Vec<&str> {
+        in_order(self.rows.iter().map(|row| row.case.as_str()))
+    }
+
+    /// The contenders in the order they first appear in.
+    pub fn contenders(&self) -> Vec<&str> {
+        in_order(self.rows.iter().map(|row| row.contender.as_str()))
+    }
+}
+
+fn in_order<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = Vec::new();
+    for name in names {
+        if !seen.contains(&name) {
+            seen.push(name);
+        }
+    }
+    seen
+}

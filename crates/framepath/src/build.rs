@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From the text of a path, or stage by stage, to something that can run.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use framepath_codec::{DecoderOptions, Output, Threads, TrackInfo};
+use framepath_model::format::PixelFormat;
+use framepath_model::path::{self, AUTO, Kind};
+use framepath_os::queue::{Leaky, Receiver, queue};
+
+use crate::error::{RunError, StageError};
+use crate::link::{QueueEnd, Queued};
+use crate::out::Hop;
+use crate::report::HopInfo;
+use crate::sink::{framemd5::FrameMd5, null::Null, pgm::Pgm, y4m::Y4m};
+use crate::source::Source;
+use crate::source::file::File;
+use crate::source::test::{Test, TestOptions};
+use crate::stage::{Role, Stage, block::Block, burn::Burn, copy::Copy};
+use crate::stage::{decode::Decode, encode::RawEncode, threshold::Threshold};
+
+/// The hops that one thread runs.
+pub(crate) struct Segment {
+    /// The queue it reads, with the link's index; the first has the source.
+    pub(crate) input: Option<(u16, Receiver<Queued>)>,
+    pub(crate) chain: Vec<Hop>,
+    /// Index of its first hop.
+    pub(crate) first: u16,
+}
+
+/// A path ready to run: a source, segments joined by queues, a sink.
+///
+/// ```
+/// use framepath::{Built, Options};
+///
+/// let path = framepath::path::parse("test frames=3 ! null").unwrap();
+/// assert_eq!(Built::from_path(&path).unwrap().run(&Options::default()).unwrap().frames, 3);
+/// ```
+pub struct Built {
+    pub(crate) source: Box<dyn Source>,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) hops: Vec<HopInfo>,
+    pub(crate) dropped: Arc<AtomicU64>,
+    /// What the source gives, where that is compressed.
+    track: Option<TrackInfo>,
+}
+
+impl Built {
+    /// Begins a path with a source of your own.
+    pub fn from_source(text: &str, source: Box<dyn Source>) -> Built {
+        let first = Segment { input: None, chain: Vec::new(), first: 0 };
+        let hops = vec![HopInfo { text: text.to_owned(), link: false }];
+        Built { source, segments: vec![first], hops, dropped: Arc::default(), track: None }
+    }
+
+    /// Adds a stage by a direct link.
+    pub fn stage(self, text: &str, stage: Box<dyn Stage>) -> Built {
+        self.add(text, stage, Role::Through)
+    }
+
+    /// Ends the path.
+    pub fn sink(self, text: &str, sink: Box<dyn Stage>) -> Built {
+        self.add(text, sink, Role::Sink)
+    }
+
+    /// Adds a queue of `depth` frames: what follows runs in another thread.
+    pub fn queue(self, text: &str, depth: usize, leaky: Leaky) -> Built {
+        let index = self.hops.len() as u16;
+        let (sender, receiver) = queue(depth, leaky);
+        let end = QueueEnd { index, sender: Some(sender), dropped: self.dropped.clone() };
+        let mut built = self.add(text, Box::new(end), Role::Link);
+        built.segments.push(Segment { input: Some((index, receiver)), chain: Vec::new(), first: index + 1 });
+        built
+    }
+
+    fn add(mut self, text: &str, stage: Box<dyn Stage>, role: Role) -> Built {
+        let index = self.hops.len() as u16;
+        if let Some(segment) = self.segments.last_mut() {
+            segment.chain.push(Hop { stage, index, role });
+        }
+        self.hops.push(HopInfo { text: text.to_owned(), link: role == Role::Link });
+        self
+    }
+
+    /// Builds what `path` says: opens its files, makes its pools.
+    ///
+    /// # Errors
+    /// The hop that could not be made, and why.
+    pub fn from_path(path: &path::Path) -> Result<Built, RunError> {
+        let (source, rest) = path.hops.split_first().expect("a path that was read has hops");
+        let mut built = Built::source_of(source).map_err(|error| of_hop(source, error))?;
+        for (at, hop) in rest.iter().enumerate() {
+            let text = hop.to_string();
+            built = match hop.def.kind {
+                Kind::Link => {
+                    let leaky = match hop.choice("leaky") {
+                        "upstream" => Leaky::Upstream,
+                        "downstream" => Leaky::Downstream,
+                        _ => Leaky::No,
+                    };
+                    built.queue(&text, hop.count("depth") as usize, leaky)
+                }
+                kind => {
+                    let behind = frames_behind(&rest[at + 1..]);
+                    let stage = built.stage_of(hop, behind).map_err(|error| of_hop(hop, error))?;
+                    let role = if kind == Kind::Sink { Role::Sink } else { Role::Through };
+                    built.add(&text, stage, role)
+                }
+            };
+        }
+        Ok(built)
+    }
+
+    fn source_of(hop: &path::Hop) -> Result<Built, StageError> {
+        let text = hop.to_string();
+        if hop.name() == "file" {
+            let file = File::open(hop.text("path"), hop.count("loop"))?;
+            let track = file.track().clone();
+            let mut built = Built::from_source(&text, Box::new(file));
+            built.track = Some(track);
+            return Ok(built);
+        }
+        let (width, height) = hop.size("size");
+        let test = Test::new(&TestOptions {
+            width,
+            height,
+            format: hop.choice("format").parse::<PixelFormat>()?,
+            bytes: hop.bytes("bytes"),
+            rate: hop.rate("rate"),
+            frames: hop.count("frames"),
+            pool: hop.count("pool") as u32,
+        })?;
+        Ok(Built::from_source(&text, Box::new(test)))
+    }
+
+    fn stage_of(&self, hop: &path::Hop, frames_behind: u32) -> Result<Box<dyn Stage>, StageError> {
+        Ok(match hop.name() {
+            "decode" => {
+                let track = self.track.clone().ok_or(StageError::WrongInput {
+                    takes: "packets",
+                    gets: "frames",
+                    advice: "the source is not compressed: leave `decode` out",
+                })?;
+                Box::new(Decode::new(track, decoder_options(hop, frames_behind)))
+            }
+            "threshold" => {
+                Box::new(Threshold { level: hop.level("level"), region: hop.roi("roi"), pool: None })
+            }
+            "encode" => Box::new(RawEncode::new(hop.flag("copy"))),
+            "burn" => Box::new(Burn { cpu_ns: hop.duration_ns("time") }),
+            "copy" => Box::new(Copy::new(hop.bytes("bytes").unwrap_or(0) as usize)),
+            "block" => Box::new(Block { ns: hop.duration_ns("time") }),
+            "framemd5" => Box::new(FrameMd5::new(hop.text("file"))),
+            "y4m" => Box::new(Y4m::new(hop.text("file"))),
+            "pgm" => Box::new(Pgm::new(hop.text("dir"))),
+            // The table has no other sink.
+            _ => Box::new(Null),
+        })
+    }
+}
+
+fn of_hop(hop: &path::Hop, error: StageError) -> RunError {
+    RunError::Stage { hop: hop.to_string(), error }
+}
+
+/// Frames that the hops behind a decoder may keep from it: what its queues
+/// hold, and one in the hands of each thread.
+fn frames_behind(rest: &[path::Hop]) -> u32 {
+    let links = rest.iter().filter(|hop| hop.def.kind == Kind::Link);
+    1 + links.map(|hop| hop.count("depth") as u32 + 1).sum::<u32>()
+}
+
+fn decoder_options(hop: &path::Hop, downstream_frames: u32) -> DecoderOptions {
+    DecoderOptions {
+        threads: match hop.count("threads") {
+            AUTO => Threads::Auto,
+            n => Threads::Count(n as u32),
+        },
+        output: match hop.choice("format") {
+            "nv12" => Output::Nv12,
+            "p010" => Output::P010,
+            _ => Output::Native,
+        },
+        pool_slots: match hop.count("pool") {
+            AUTO => None,
+            n => Some(n as u32),
+        },
+        downstream_frames,
+    }
+}
+

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What goes wrong in a stage, and how a run reports it.
+
+use std::io;
+
+use framepath_codec::CodecError;
+use framepath_model::format::{LayoutError, PixelFormat};
+use framepath_os::pool::PoolError;
+
+/// Why a stage stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum StageError {
+    /// A file or stream could not be read or written.
+    #[error("{what}: {error}")]
+    Io {
+        /// The file or stream.
+        what: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// The codec libraries refused.
+    #[error(transparent)]
+    Codec(#[from] CodecError),
+    /// The pool gave no slot.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// A picture cannot be laid out.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// The stage takes frames and got packets, or the reverse.
+    #[error("takes {takes}, but {gets} arrive: {advice}")]
+    WrongInput {
+        /// What it takes.
+        takes: &'static str,
+        /// What comes.
+        gets: &'static str,
+        /// What would be right.
+        advice: &'static str,
+    },
+    /// The stage does not work on this pixel format.
+    #[error("does not work on {format} frames; it takes {takes}")]
+    Format {
+        /// The format that arrived.
+        format: PixelFormat,
+        /// The formats it takes.
+        takes: &'static str,
+    },
+    /// The frames change size where the output cannot.
+    #[error("{what}: frames change from {from} to {to}, which a {kind} file cannot hold")]
+    SizeChange {
+        /// The output.
+        what: String,
+        /// Size and format so far.
+        from: String,
+        /// Size and format now.
+        to: String,
+        /// Kind of file.
+        kind: &'static str,
+    },
+    /// The next stage is gone: not an error of this one, and never reported.
+    #[error("the next stage has ended")]
+    Downstream,
+}
+
+impl StageError {
+    /// An I/O error on `what`.
+    pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> StageError {
+        let what = what.into();
+        move |error| StageError::Io { what, error }
+    }
+}
+
+/// Why a run failed. The frames before the failure were delivered, and the
+/// report that comes with it has their ledger.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// A stage stopped.
+    #[error("{hop}: {error}")]
+    Stage {
+        /// The hop as it stands in the path.
+        hop: String,
+        /// Why.
+        #[source]
+        error: StageError,
+    },
+    /// A thread could not be started, or ended in a panic.
+    #[error("thread of `{hop}`: {detail}")]
+    Thread {
+        /// First hop of the thread.
+        hop: String,
+        /// What happened.
+        detail: String,
+    },
+}

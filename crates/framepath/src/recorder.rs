@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Writes the ledger: one recorder per thread, one row per frame and hop, into
+//! memory taken before the run.
+
+use std::collections::HashMap;
+
+use framepath_model::ledger::{Row, flag};
+use framepath_model::stream::FrameMeta;
+use framepath_os::clock::now_ns;
+use framepath_os::counters::Counts;
+use framepath_os::meter::{self, Level};
+use framepath_os::queue::Idle;
+
+/// More frames than any decoder holds back at once.
+const MOST_INSIDE: usize = 1024;
+
+/// A stretch of this thread's time spent on one frame.
+#[derive(Clone, Copy, Debug, Default)]
+struct Stretch {
+    start_ns: u64,
+    end_ns: u64,
+    copied_bytes: u64,
+    copy_ns: u64,
+    blocked_ns: u64,
+    compute_ns: u64,
+    preempted_ns: u64,
+    counts: Counts,
+}
+
+/// One thread's ledger. All calls come from that thread.
+#[derive(Debug)]
+pub struct Recorder {
+    level: Level,
+    thread: u16,
+    rows: Box<[Row]>,
+    written: u64,
+    last_ns: u64,
+    last_counts: Counts,
+    /// Stretches of frames that wait inside a stage, by hop and number.
+    inside: HashMap<(u16, u64), Stretch>,
+    /// The stretch of a frame that now leaves such a stage.
+    resumed: Option<Stretch>,
+    copied_bytes: u64,
+}
+
+impl Recorder {
+    /// A recorder for the calling thread with room for `rows` rows; when they
+    /// are full the oldest are overwritten.
+    pub(crate) fn new(level: Level, thread: u16, rows: usize) -> Recorder {
+        let rows = if level == Level::Off { 0 } else { rows.max(1) };
+        meter::set_level(level);
+        Recorder {
+            level,
+            thread,
+            // Written, not only reserved, so that no page fault falls into a
+            // frame's time.
+            rows: vec![Row { thread, ..Row::default() }; rows].into_boxed_slice(),
+            written: 0,
+            last_ns: now_ns(),
+            last_counts: meter::counts(),
+            inside: HashMap::new(),
+            resumed: None,
+            copied_bytes: 0,
+        }
+    }
+
+    /// The level of this run.
+    #[inline]
+    pub fn level(&self) -> Level {
+        self.level
+    }
+
+    /// The birth of a frame, now. Zero at level `off`.
+    #[inline]
+    pub fn birth(&mut self) -> u64 {
+        if self.level == Level::Off {
+            return 0;
+        }
+        self.mark();
+        self.last_ns
+    }
+
+    /// The birth of a frame whose making began when the one before was done.
+    #[inline]
+    pub fn birth_at_last(&self) -> u64 {
+        if self.level == Level::Off { 0 } else { self.last_ns }
+    }
+
+    /// What follows belongs to another frame than what came before.
+    #[inline]
+    pub fn mark(&mut self) {
+        if self.level != Level::Off {
+            self.stretch();
+        }
+    }
+
+    /// Frame `seq` stays inside hop `hop` for now; its time so far is kept.
+    pub fn hold(&mut self, hop: u16, seq: u64) {
+        if self.level != Level::Off {
+            let stretch = self.stretch();
+            self.inside.insert((hop, seq), stretch);
+            if self.inside.len() > MOST_INSIDE {
+                // Packets that never become a frame (hidden ones) stay behind.
+                let oldest = seq.saturating_sub(MOST_INSIDE as u64 / 2);
+                self.inside.retain(|(_, seq), _| *seq >= oldest);
+            }
+        }
+    }
+
+    /// Frame `seq`, held in hop `hop`, is what the thread works on since the
+    /// last mark.
+    pub fn resume(&mut self, hop: u16, seq: u64) {
+        if self.level != Level::Off {
+            self.resumed = self.inside.remove(&(hop, seq));
+        }
+    }
+
+    /// Hop `hop` hands the frame on, or ends it.
+    #[inline]
+    pub(crate) fn close(&mut self, hop: u16, meta: &FrameMeta, flags: u32) {
+        if self.level == Level::Off {
+            return;
+        }
+        let now = self.stretch();
+        let before = self.resumed.take();
+        let counted = if self.level == Level::Full { flag::COUNTED } else { 0 };
+        let mut row = Row {
+            seq: meta.seq,
+            birth_ns: meta.birth_ns,
+            enter_ns: now.start_ns,
+            leave_ns: now.end_ns,
+            flags: flags | counted,
+            hop,
+            thread: self.thread,
+            ..Row::default()
+        };
+        if let Some(before) = before {
+            row.enter_ns = before.start_ns;
+            row.queue_ns = now.start_ns - before.end_ns;
+            add(&mut row, &before);
+        }
+        add(&mut row, &now);
+        self.write(row);
+    }
+
+    /// A frame came out of the queue that is hop `hop`: its wait ends now.
+    #[inline]
+    pub(crate) fn dequeued(&mut self, hop: u16, meta: &FrameMeta, enqueued_ns: u64, idle: Idle) {
+        if self.level == Level::Off {
+            return;
+        }
+        self.mark();
+        // Handed over while the consumer was idle: until it ran, it woke up.
+        let was_idle = (idle.since_ns..=idle.until_ns).contains(&enqueued_ns);
+        let ran_ns = if was_idle { idle.until_ns.min(self.last_ns) } else { enqueued_ns };
+        self.write(Row {
+            seq: meta.seq,
+            birth_ns: meta.birth_ns,
+            enter_ns: enqueued_ns,
+            leave_ns: self.last_ns,
+            wakeup_ns: ran_ns - enqueued_ns,
+            queue_ns: self.last_ns.saturating_sub(ran_ns),
+            flags: flag::LINK,
+            hop,
+            thread: self.thread,
+            ..Row::default()
+        });
+    }
+
+    /// A full queue, hop `hop`, dropped a frame.
+    pub(crate) fn dropped(&mut self, hop: u16, meta: &FrameMeta, enqueued_ns: u64) {
+        if self.level == Level::Off {
+            return;
+        }
+        self.mark();
+        self.write(Row {
+            seq: meta.seq,
+            birth_ns: meta.birth_ns,
+            enter_ns: enqueued_ns,
+            leave_ns: self.last_ns,
+            flags: flag::LINK | flag::DROPPED,
+            hop,
+            thread: self.thread,
+            ..Row::default()
+        });
+    }
+
+    /// Stamp of the last boundary: when the frame now being handed on was.
+    #[inline]
+    pub(crate) fn last_ns(&self) -> u64 {
+        self.last_ns
+    }
+
+    /// Ends recording: the rows that are left, oldest first, how many were
+    /// overwritten, and all bytes this thread copied.
+    pub(crate) fn finish(mut self) -> (Vec<Row>, u64, u64) {
+        self.copied_bytes += meter::take().copied_bytes;
+        meter::set_level(Level::Off);
+        let capacity = self.rows.len() as u64;
+        let kept = self.written.min(capacity);
+        let mut rows = self.rows.into_vec();
+        if self.written > capacity {
+            rows.rotate_left((self.written % capacity) as usize);
+        }
+        rows.truncate(kept as usize);
+        (rows, self.written - kept, self.copied_bytes)
+    }
+
+    #[inline]
+    fn write(&mut self, row: Row) {
+        let capacity = self.rows.len() as u64;
+        self.rows[(self.written % capacity) as usize] = row;
+        self.written += 1;
+    }
+
+    /// The time since the last boundary, and a boundary now.
+    #[inline]
+    fn stretch(&mut self) -> Stretch {
+        let metered = meter::take();
+        self.copied_bytes += metered.copied_bytes;
+        let mut stretch = Stretch {
+            start_ns: self.last_ns,
+            copied_bytes: metered.copied_bytes,
+            copy_ns: metered.copy_ns,
+            blocked_ns: metered.blocked_ns,
+            ..Stretch::default()
+        };
+        if self.level == Level::Full {
+            let counts = meter::counts();
+            let passed = counts - self.last_counts;
+            let outside = passed - metered.in_waits;
+            stretch.compute_ns = outside.cpu_ns.saturating_sub(metered.copy_ns);
+            stretch.preempted_ns = outside.preempted_ns;
+            // Waits nobody stamped, by the kernel's switch records.
+            stretch.blocked_ns += outside.slept_ns;
+            stretch.counts = passed;
+            self.last_counts = counts;
+        }
+        self.last_ns = now_ns();
+        stretch.end_ns = self.last_ns;
+        stretch
+    }
+}
+
+#[inline]
+fn add(row: &mut Row, stretch: &Stretch) {
+    row.copied_bytes += stretch.copied_bytes;
+    row.copy_ns += stretch.copy_ns;
+    row.blocked_ns += stretch.blocked_ns;
+    row.compute_ns += stretch.compute_ns;
+    row.preempted_ns += stretch.preempted_ns;
+    let counts = &stretch.counts;
+    row.voluntary_switches += counts.voluntary_switches as u32;
+    row.involuntary_switches += counts.involuntary_switches as u32;
+    row.minor_faults += counts.minor_faults as u32;
+    row.cycles += counts.events.cycles;
+    row.instructions += counts.events.instructions;
+    row.cache_misses += counts.events.cache_misses;
+}

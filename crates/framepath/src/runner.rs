@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs a built path: one thread per segment, the source in the caller's.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use framepath_model::ledger::Row;
+use framepath_model::path::Path;
+use framepath_os::clock::{now_ns, process_cpu_ns};
+use framepath_os::meter::Level;
+use framepath_os::{affinity, signal};
+
+use crate::build::{Built, Segment};
+use crate::error::{RunError, StageError};
+use crate::out::{Failure, Hop, Out};
+use crate::recorder::Recorder;
+use crate::report::{HopInfo, Report};
+use crate::source::Source;
+
+/// Frames that reached the sink so far; any thread may look while it runs.
+pub type Progress = Arc<AtomicU64>;
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How much the ledger records.
+    pub level: Level,
+    /// Ledger rows kept per thread; the oldest are overwritten beyond.
+    pub rows: usize,
+    /// CPU for each thread in path order; threads beyond are not tied.
+    pub cpus: Vec<usize>,
+    /// Counts delivered frames while the run goes on.
+    pub progress: Progress,
+}
+
+impl Default for Options {
+    /// Ledger at `full`, 65,536 rows (9 MB) a thread.
+    fn default() -> Options {
+        Options { level: Level::Full, rows: 1 << 16, cpus: Vec::new(), progress: Progress::default() }
+    }
+}
+
+/// Builds and runs `path`.
+///
+/// # Errors
+/// Where the path could not be built. A failure while it ran is in
+/// [`Report::error`], beside what was done until then.
+pub fn run(path: &Path, options: &Options) -> Result<Report, RunError> {
+    Built::from_path(path)?.run(options)
+}
+
+/// What a thread brings home.
+struct Ended {
+    rows: Vec<Row>,
+    overwritten: u64,
+    copied_bytes: u64,
+    failure: Option<Failure>,
+}
+
+impl Built {
+    /// Runs the path in this thread and one more for each queue.
+    ///
+    /// # Errors
+    /// As [`run`].
+    pub fn run(mut self, options: &Options) -> Result<Report, RunError> {
+        self.start()?;
+        let Built { mut source, segments, hops, dropped, .. } = self;
+        options.progress.store(0, Ordering::Relaxed);
+        let threads: Vec<String> = segments.iter().map(|s| thread_name(s, &hops)).collect();
+        let (start_ns, start_cpu) = (now_ns(), process_cpu_ns());
+        let ended = thread::scope(|scope| {
+            let mut segments = segments.into_iter().enumerate();
+            let first = segments.next().map(|(_, segment)| segment);
+            let handles: Vec<_> = segments
+                .map(|(number, segment)| {
+                    let name = threads[number].clone();
+                    let builder = thread::Builder::new().name(name);
+                    builder.spawn_scoped(scope, move || consume(segment, number, options))
+                })
+                .collect();
+            let mut ended = vec![Ok(produce(source.as_mut(), first, options))];
+            ended.extend(handles.into_iter().enumerate().map(|(n, handle)| {
+                let problem = |detail: String| RunError::Thread { hop: threads[n + 1].clone(), detail };
+                let handle = handle.map_err(|e| problem(format!("cannot start: {e}")))?;
+                handle.join().map_err(|_| problem("ended in a panic, which is a bug".to_owned()))
+            }));
+            ended
+        });
+        let mut report = Report {
+            frames: options.progress.load(Ordering::Relaxed),
+            dropped: dropped.load(Ordering::Relaxed),
+            copied_bytes: 0,
+            wall_ns: now_ns() - start_ns,
+            cpu_ns: process_cpu_ns() - start_cpu,
+            level: options.level,
+            hops,
+            threads,
+            rows: Vec::new(),
+            overwritten: 0,
+            interrupted: signal::interrupted(),
+            error: None,
+        };
+        for ended in ended {
+            report.add(ended);
+        }
+        Ok(report)
+    }
+
+    fn start(&mut self) -> Result<(), RunError> {
+        let mut info = self.source.info();
+        for hop in self.segments.iter_mut().flat_map(|s| &mut s.chain) {
+            info = hop.stage.start(&info).map_err(|error| RunError::Stage {
+                hop: self.hops[usize::from(hop.index)].text.clone(),
+                error,
+            })?;
+        }
+        Ok(())
+    }
+}
+
+impl Report {
+    /// Takes in one thread's end; the first real failure in path order is the
+    /// run's. (That a neighbour has ended is only its echo.)
+    fn add(&mut self, ended: Result<Ended, RunError>) {
+        let error = match ended {
+            Ok(mut ended) => {
+                self.rows.append(&mut ended.rows);
+                self.overwritten += ended.overwritten;
+                self.copied_bytes += ended.copied_bytes;
+                match ended.failure {
+                    None | Some(Failure { error: StageError::Downstream, .. }) => return,
+                    Some(Failure { hop, error }) => {
+                        RunError::Stage { hop: self.hops[usize::from(hop)].text.clone(), error }
+                    }
+                }
+            }
+            Err(error) => error,
+        };
+        self.error.get_or_insert(error);
+    }
+}
+
+fn thread_name(segment: &Segment, hops: &[HopInfo]) -> String {
+    hops[usize::from(segment.first)].text.split(' ').next().unwrap_or_default().to_owned()
+}
+
+/// Runs the source and the chain up to the first queue.
+fn produce(source: &mut dyn Source, segment: Option<Segment>, options: &Options) -> Ended {
+    let Some(mut segment) = segment else {
+        return Ended { rows: Vec::new(), overwritten: 0, copied_bytes: 0, failure: None };
+    };
+    let mut recorder = recorder(0, options);
+    let chain = &mut segment.chain;
+    let delivered = &options.progress;
+    let mut failure = None;
+    while !signal::interrupted() {
+        match source.next(&mut recorder) {
+            Ok(Some(item)) => {
+                if let Err(failed) = Out::new(0, chain, &mut recorder, delivered).push(item) {
+                    failure = Some(failed);
+                    break;
+                }
+            }
+            Ok(None) => break,
+            Err(error) => {
+                failure = Some(Failure { hop: 0, error });
+                break;
+            }
+        }
+    }
+    // After a failure of the source what it gave is still delivered.
+    if failure.as_ref().is_none_or(|f| f.hop == 0) {
+        let drained = drain(chain, &mut recorder, delivered);
+        failure = failure.or(drained.err());
+    }
+    end(recorder, failure)
+}
+
+/// Runs the chain behind a queue.
+fn consume(segment: Segment, number: usize, options: &Options) -> Ended {
+    let Segment { input, mut chain, .. } = segment;
+    let mut recorder = recorder(number, options);
+    let delivered = &options.progress;
+    let Some((link, mut receiver)) = input else {
+        return end(recorder, None);
+    };
+    receiver.set_timed(options.level != Level::Off);
+    while let Some(queued) = receiver.recv() {
+        recorder.dequeued(link, &queued.item.meta(), queued.enqueued_ns, receiver.idle());
+        let mut out = Out::new(link, &mut chain, &mut recorder, delivered);
+        if let Err(failure) = out.forward(queued.item) {
+            // Dropping the receiver tells the thread before; dropping the
+            // chain, with its queue's end, tells the one behind.
+            return end(recorder, Some(failure));
+        }
+    }
+    let drained = drain(&mut chain, &mut recorder, delivered);
+    end(recorder, drained.err())
+}
+
+fn drain(chain: &mut [Hop], recorder: &mut Recorder, delivered: &AtomicU64) -> Result<(), Failure> {
+    for at in 0..chain.len() {
+        let (done, rest) = chain.split_at_mut(at + 1);
+        let hop = &mut done[at];
+        hop.stage.drain(&mut Out::new(hop.index, rest, recorder, delivered))?;
+    }
+    Ok(())
+}
+
+fn recorder(number: usize, options: &Options) -> Recorder {
+    if let Some(cpu) = options.cpus.get(number) {
+        // A machine may have fewer CPUs than the caller thought; the run is
+        // still right, only not tied.
+        let _ = affinity::pin_to(*cpu);
+    }
+    Recorder::new(options.level, number as u16, options.rows)
+}
+
+fn end(recorder: Recorder, failure: Option<Failure>) -> Ended {
+    let (rows, overwritten, copied_bytes) = recorder.finish();
+    Ended { rows, overwritten, copied_bytes, failure }
+}

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The ends of a path: stages that only take.
+
+pub(crate) mod framemd5;
+pub(crate) mod null;
+pub(crate) mod output;
+pub(crate) mod pgm;
+pub(crate) mod y4m;

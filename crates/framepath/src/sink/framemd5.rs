@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framemd5`: one line per frame, as `ffmpeg -f framemd5` writes it.
+//!
+//! Times are in ticks of one frame, as ffmpeg's are for a stream of constant
+//! rate; the header's `software` line is ours.
+
+use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
+use framepath_os::pool::Frame;
+
+use crate::error::StageError;
+use crate::item::Item;
+use crate::out::{Failure, Out};
+use crate::sink::output::Output;
+use crate::stage::{Stage, frame_of};
+
+pub(crate) struct FrameMd5 {
+    target: String,
+    output: Option<Output>,
+    from: Rational,
+    tick: Rational,
+    sample_aspect: Rational,
+    header_written: bool,
+    next: i64,
+}
+
+impl FrameMd5 {
+    pub(crate) fn new(target: &str) -> FrameMd5 {
+        let unknown = Rational::new(0, 1);
+        FrameMd5 {
+            target: target.to_owned(),
+            output: None,
+            from: unknown,
+            tick: unknown,
+            sample_aspect: unknown,
+            header_written: false,
+            next: 0,
+        }
+    }
+
+    fn header(&self, frame: &Frame) -> String {
+        let layout = frame.layout();
+        format!(
+            "#format: frame checksums\n#version: 2\n#hash: MD5\n#software: framepath {}\n#tb 0: {}/{}\n\
+             #media_type 0: video\n#codec_id 0: rawvideo\n#dimensions 0: {}x{}\n#sar 0: {}/{}\n\
+             #stream#, dts,        pts, duration,     size, hash\n",
+            env!("CARGO_PKG_VERSION"),
+            self.tick.num,
+            self.tick.den,
+            layout.width,
+            layout.height,
+            self.sample_aspect.num,
+            self.sample_aspect.den,
+        )
+    }
+
+    /// Number of the frame in ticks; counted where the stream has no times.
+    fn tick_of(&mut self, meta: &FrameMeta) -> i64 {
+        let told = meta.pts.and_then(|pts| self.from.rescale(pts, self.tick));
+        let tick = told.unwrap_or(self.next);
+        self.next = tick + 1;
+        tick
+    }
+
+    fn write(&mut self, frame: &Frame) -> Result<(), StageError> {
+        let header = (!self.header_written).then(|| self.header(frame));
+        self.header_written = true;
+        let tick = self.tick_of(&frame.meta);
+        let size = frame.layout().pixel_bytes();
+        let line = format!("0, {tick:>10}, {tick:>10}, {:>8}, {size:>8}, {:x}\n", 1, digest(frame));
+        let Some(output) = &mut self.output else { return Ok(()) };
+        if let Some(header) = header {
+            output.text(&header)?;
+        }
+        output.text(&line)
+    }
+}
+
+/// MD5 of the pixels, plane by plane, padding left out.
+fn digest(frame: &Frame) -> md5::Digest {
+    let mut context = md5::Context::new();
+    for (index, plane) in frame.layout().planes().iter().enumerate() {
+        if plane.stride == plane.width {
+            context.consume(frame.plane(index));
+        } else {
+            for y in 0..plane.rows {
+                context.consume(frame.row(index, y));
+            }
+        }
+    }
+    context.finalize()
+}
+
+impl Stage for FrameMd5 {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        self.output = Some(Output::create(&self.target)?);
+        self.from = info.time_base;
+        self.sample_aspect = info.sample_aspect;
+        self.tick = Rational::new(info.frame_rate.den, info.frame_rate.num);
+        if self.tick.value().is_none() {
+            self.tick = info.time_base;
+        }
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        let frame = frame_of(item).map_err(|e| out.fail(e))?;
+        self.write(&frame).map_err(|e| out.fail(e))
+    }
+
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        self.output.as_mut().map_or(Ok(()), Output::flush).map_err(|e| out.fail(e))
+    }
+}

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where sinks write: a file, or standard output for `-`.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+
+use framepath_os::meter;
+
+use crate::error::StageError;
+
+/// A file or standard output, with the name that errors show.
+pub(crate) struct Output {
+    name: String,
+    writer: BufWriter<Box<dyn Write + Send>>,
+}
+
+impl Output {
+    /// Creates `target`, or takes standard output for `-`.
+    pub(crate) fn create(target: &str) -> Result<Output, StageError> {
+        let (name, writer): (_, Box<dyn Write + Send>) = if target == "-" {
+            ("standard output".to_owned(), Box::new(io::stdout()))
+        } else {
+            let file = File::create(target).map_err(StageError::io(target))?;
+            (target.to_owned(), Box::new(file))
+        };
+        Ok(Output { name, writer: BufWriter::with_capacity(64 << 10, writer) })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Writes text.
+    pub(crate) fn text(&mut self, text: &str) -> Result<(), StageError> {
+        self.writer.write_all(text.as_bytes()).map_err(StageError::io(&self.name))
+    }
+
+    /// Writes pixels: the kernel copies them, so they are counted.
+    pub(crate) fn pixels(&mut self, bytes: &[u8]) -> Result<(), StageError> {
+        meter::copy(bytes.len(), || self.writer.write_all(bytes)).map_err(StageError::io(&self.name))
+    }
+
+    pub(crate) fn flush(&mut self) -> Result<(), StageError> {
+        self.writer.flush().map_err(StageError::io(&self.name))
+    }
+}

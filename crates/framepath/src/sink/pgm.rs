@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `pgm`: luma of each frame as a picture file `frame-000000.pgm`.
+//!
+//! Format: pgm(5), binary (P5); 10-bit luma has a maximum of 1023 and samples
+//! of two bytes, high byte first.
+
+use std::fs;
+use std::path::PathBuf;
+
+use framepath_model::format::PixelFormat;
+use framepath_model::stream::StreamInfo;
+use framepath_os::pool::Frame;
+
+use crate::error::StageError;
+use crate::item::Item;
+use crate::out::{Failure, Out};
+use crate::sink::output::Output;
+use crate::stage::{Stage, frame_of};
+
+pub(crate) struct Pgm {
+    folder: PathBuf,
+    next: u64,
+}
+
+impl Pgm {
+    pub(crate) fn new(folder: &str) -> Pgm {
+        Pgm { folder: folder.into(), next: 0 }
+    }
+
+    fn write(&mut self, frame: &Frame) -> Result<(), StageError> {
+        let layout = frame.layout();
+        if layout.format == PixelFormat::Rgba {
+            let takes = "GREY and the YUV formats";
+            return Err(StageError::Format { format: layout.format, takes });
+        }
+        let name = self.folder.join(format!("frame-{:06}.pgm", self.next));
+        self.next += 1;
+        let mut output = Output::create(&name.to_string_lossy())?;
+        let wide = layout.format.luma_bytes() == 2;
+        let max = if wide { 1023 } else { 255 };
+        output.text(&format!("P5\n{} {}\n{max}\n", layout.width, layout.height))?;
+        let shift = if layout.format == PixelFormat::P010 { 6 } else { 0 };
+        for y in 0..layout.height as usize {
+            let row = frame.row(0, y);
+            if wide {
+                let swapped: Vec<u8> = row
+                    .chunks_exact(2)
+                    .flat_map(|p| (u16::from_le_bytes([p[0], p[1]]) >> shift).to_be_bytes())
+                    .collect();
+                output.pixels(&swapped)?;
+            } else {
+                output.pixels(row)?;
+            }
+        }
+        output.flush()
+    }
+}
+
+impl Stage for Pgm {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        let name = self.folder.to_string_lossy().into_owned();
+        fs::create_dir_all(&self.folder).map_err(StageError::io(name))?;
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        let frame = frame_of(item).map_err(|e| out.fail(e))?;
+        self.write(&frame).map_err(|e| out.fail(e))
+    }
+}

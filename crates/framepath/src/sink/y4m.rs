@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `y4m`: YUV4MPEG2, which most video tools read.
+//!
+//! Format: yuv4mpeg(5) of mjpegtools; `C420p10` and `Cmono` are the extensions
+//! that FFmpeg and others share. Planar formats only: NV12 and P010 would have
+//! to be taken apart.
+
+use framepath_model::format::{Layout, PixelFormat};
+use framepath_model::stream::StreamInfo;
+use framepath_os::pool::Frame;
+
+use crate::error::StageError;
+use crate::item::Item;
+use crate::out::{Failure, Out};
+use crate::sink::output::Output;
+use crate::stage::{Stage, frame_of};
+
+pub(crate) struct Y4m {
+    target: String,
+    output: Option<Output>,
+    info: Option<StreamInfo>,
+    first: Option<Layout>,
+}
+
+impl Y4m {
+    pub(crate) fn new(target: &str) -> Y4m {
+        Y4m { target: target.to_owned(), output: None, info: None, first: None }
+    }
+
+    fn write(&mut self, frame: &Frame) -> Result<(), StageError> {
+        let (Some(output), Some(info)) = (&mut self.output, &self.info) else { return Ok(()) };
+        let layout = frame.layout();
+        let described = |l: &Layout| format!("{}x{} {}", l.width, l.height, l.format);
+        match &self.first {
+            None => {
+                output.text(&header(layout, info)?)?;
+                self.first = Some(*layout);
+            }
+            Some(first) if described(first) != described(layout) => {
+                return Err(StageError::SizeChange {
+                    what: output.name().to_owned(),
+                    from: described(first),
+                    to: described(layout),
+                    kind: "y4m",
+                });
+            }
+            Some(_) => {}
+        }
+        output.text("FRAME\n")?;
+        for (index, plane) in layout.planes().iter().enumerate() {
+            for y in 0..plane.rows {
+                output.pixels(frame.row(index, y))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn header(layout: &Layout, info: &StreamInfo) -> Result<String, StageError> {
+    let colour = match layout.format {
+        PixelFormat::Grey => "mono",
+        PixelFormat::Yuv420p => "420jpeg",
+        PixelFormat::Yuv420p10 => "420p10",
+        format => {
+            let takes = "GREY, YUV420P and YUV420P10 (decode with format=native)";
+            return Err(StageError::Format { format, takes });
+        }
+    };
+    let rate = if info.frame_rate.value().is_some() { info.frame_rate } else { info.time_base };
+    Ok(format!(
+        "YUV4MPEG2 W{} H{} F{}:{} Ip A{}:{} C{colour}\n",
+        layout.width,
+        layout.height,
+        rate.num,
+        rate.den,
+        info.sample_aspect.num.max(0),
+        info.sample_aspect.den.max(0),
+    ))
+}
+
+impl Stage for Y4m {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        self.output = Some(Output::create(&self.target)?);
+        self.info = Some(*info);
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        let frame = frame_of(item).map_err(|e| out.fail(e))?;
+        self.write(&frame).map_err(|e| out.fail(e))
+    }
+
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        self.output.as_mut().map_or(Ok(()), Output::flush).map_err(|e| out.fail(e))
+    }
+}

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `file`: packets of the first video track of whatever libavformat opens.
+
+use framepath_codec::{Demuxer, TrackInfo};
+use framepath_model::stream::StreamInfo;
+
+use crate::error::StageError;
+use crate::item::Item;
+use crate::recorder::Recorder;
+use crate::source::Source;
+
+/// A packet is born when the reader begins to read it.
+pub(crate) struct File {
+    demuxer: Demuxer,
+    /// Times the file is still to be played after this one.
+    loops_left: u64,
+    next_seq: u64,
+    packets_of_this_loop: u64,
+}
+
+impl File {
+    pub(crate) fn open(path: &str, loops: u64) -> Result<File, StageError> {
+        let demuxer = Demuxer::open(path.as_ref())?;
+        let loops_left = loops.saturating_sub(1);
+        Ok(File { demuxer, loops_left, next_seq: 0, packets_of_this_loop: 0 })
+    }
+
+    pub(crate) fn track(&self) -> &TrackInfo {
+        self.demuxer.info()
+    }
+}
+
+impl Source for File {
+    fn info(&self) -> StreamInfo {
+        self.demuxer.info().stream
+    }
+
+    fn next(&mut self, recorder: &mut Recorder) -> Result<Option<Item>, StageError> {
+        let birth_ns = recorder.birth();
+        loop {
+            if let Some(mut packet) = self.demuxer.read()? {
+                packet.meta.seq = self.next_seq;
+                packet.meta.birth_ns = birth_ns;
+                self.next_seq += 1;
+                self.packets_of_this_loop += 1;
+                return Ok(Some(Item::Packet(packet)));
+            }
+            // A file without packets would loop for ever.
+            if self.loops_left == 0 || self.packets_of_this_loop == 0 {
+                return Ok(None);
+            }
+            self.loops_left -= 1;
+            self.packets_of_this_loop = 0;
+            self.demuxer.rewind()?;
+        }
+    }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `test`: a moving pattern, or buffers of so many bytes, paced or flat out.
+
+use framepath_model::format::{Layout, PixelFormat};
+use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
+use framepath_os::clock::{now_ns, sleep_until};
+use framepath_os::pool::Pool;
+use framepath_os::signal;
+
+use crate::error::StageError;
+use crate::item::Item;
+use crate::recorder::Recorder;
+use crate::source::{Source, pattern};
+
+/// What the source makes.
+pub(crate) struct TestOptions {
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    pub(crate) format: PixelFormat,
+    /// Buffers of so many bytes instead of pictures.
+    pub(crate) bytes: Option<u64>,
+    /// Frames per second; 0 is flat out.
+    pub(crate) rate: f64,
+    /// How many; 0 is without end.
+    pub(crate) frames: u64,
+    /// Slots of the pool.
+    pub(crate) pool: u32,
+}
+
+/// A frame is born when its drawing begins; paced, that is its due time or
+/// when the source got to it.
+pub(crate) struct Test {
+    layout: Layout,
+    draws: bool,
+    pool: Pool,
+    info: StreamInfo,
+    period_ns: f64,
+    start_ns: Option<u64>,
+    frames: u64,
+    next_seq: u64,
+}
+
+impl Test {
+    pub(crate) fn new(options: &TestOptions) -> Result<Test, StageError> {
+        let layout = match options.bytes {
+            Some(bytes) => Layout::opaque(bytes as usize),
+            None => Layout::aligned(options.format, options.width, options.height, 64)?,
+        };
+        let paced = options.rate > 0.0;
+        let frame_rate = if paced { rate_of(options.rate) } else { Rational::new(30, 1) };
+        Ok(Test {
+            layout,
+            draws: options.bytes.is_none(),
+            pool: Pool::new(layout.size, options.pool)?,
+            info: StreamInfo {
+                format: Some(layout.format),
+                width: layout.width,
+                height: layout.height,
+                time_base: Rational::new(frame_rate.den, frame_rate.num),
+                frame_rate,
+                sample_aspect: Rational::new(1, 1),
+            },
+            period_ns: if paced { 1e9 / options.rate } else { 0.0 },
+            start_ns: None,
+            frames: if options.frames == 0 { u64::MAX } else { options.frames },
+            next_seq: 0,
+        })
+    }
+
+    /// Sleeps until frame `next_seq` is due.
+    fn pace(&mut self) {
+        let start = *self.start_ns.get_or_insert_with(now_ns);
+        let due = start + (self.next_seq as f64 * self.period_ns) as u64;
+        while now_ns() < due && !signal::interrupted() {
+            sleep_until(due);
+        }
+    }
+}
+
+impl Source for Test {
+    fn info(&self) -> StreamInfo {
+        self.info
+    }
+
+    #[inline]
+    fn next(&mut self, recorder: &mut Recorder) -> Result<Option<Item>, StageError> {
+        if self.next_seq >= self.frames {
+            return Ok(None);
+        }
+        let birth_ns = if self.period_ns > 0.0 {
+            self.pace();
+            recorder.birth()
+        } else {
+            recorder.birth_at_last()
+        };
+        let mut frame = self.pool.acquire()?;
+        if self.draws {
+            frame.set_layout(&self.layout)?;
+            pattern::draw(&mut frame, self.next_seq);
+        }
+        let meta =
+            FrameMeta { seq: self.next_seq, birth_ns, pts: Some(self.next_seq as i64), duration: 1 };
+        self.next_seq += 1;
+        Ok(Some(Item::Frame(frame.freeze(meta))))
+    }
+}
+
+/// A rate as a fraction: whole where it is, thousandths otherwise.
+fn rate_of(hz: f64) -> Rational {
+    if hz.fract() == 0.0 && hz < f64::from(i32::MAX) {
+        Rational::new(hz as i32, 1)
+    } else {
+        Rational::new((hz * 1000.0).round().clamp(1.0, f64::from(i32::MAX)) as i32, 1000)
+    }
+}

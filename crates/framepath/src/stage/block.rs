@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `block`: a known wait in every frame.
+
+use framepath_model::stream::StreamInfo;
+use framepath_os::clock::{now_ns, sleep_until};
+use framepath_os::{meter, signal};
+
+use crate::error::StageError;
+use crate::item::Item;
+use crate::out::{Failure, Out};
+use crate::stage::Stage;
+
+/// Sleeps `ns` per frame, stamped as blocked.
+pub(crate) struct Block {
+    pub(crate) ns: u64,
+}
+
+impl Stage for Block {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        meter::blocked(|| {
+            let until = now_ns() + self.ns;
+            while now_ns() < until && !signal::interrupted() {
+                sleep_until(until);
+            }
+        });
+        out.push(item)
+    }
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `burn`: a known CPU cost in every frame.
+
+use framepath_model::stream::StreamInfo;
+use framepath_os::clock::{now_ns, thread_cpu_ns};
+
+use crate::error::StageError;
+use crate::item::Item;
+use crate::out::{Failure, Out};
+use crate::stage::Stage;
+
+/// Uses `cpu_ns` of CPU time per frame, by the thread's own CPU clock, so that
+/// a preempted burn still burns what it should.
+pub(crate) struct Burn {
+    pub(crate) cpu_ns: u64,
+}
+
+impl Stage for Burn {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        burn(self.cpu_ns);
+        out.push(item)
+    }
+}
+
+/// Uses at least `cpu_ns` of this thread's CPU time.
+pub(crate) fn burn(cpu_ns: u64) {
+    let until = thread_cpu_ns() + cpu_ns;
+    while thread_cpu_ns() < until {
+        // The CPU clock is a system call; the wall clock is not. Between two
+        // looks spend 2 µs in user space.
+        let pause = now_ns() + 2_000;
+        while now_ns() < pause {
+            std::hint::spin_loop();
+        }
+    }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `copy`: a known number of copied bytes in every frame.
+
+use framepath_model::stream::StreamInfo;
+use framepath_os::meter;
+
+use crate::error::StageError;
+use crate::item::Item;
+use crate::out::{Failure, Out};
+use crate::stage::Stage;
+
+/// Copies as many bytes per frame as its two buffers hold.
+pub(crate) struct Copy {
+    from: Vec<u8>,
+    to: Vec<u8>,
+}
+
+impl Copy {
+    pub(crate) fn new(bytes: usize) -> Copy {
+        // Both are written here, so that no page fault falls into a copy.
+        Copy { from: vec![1; bytes], to: vec![2; bytes] }
+    }
+}
+
+impl Stage for Copy {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        meter::copy_bytes(&mut self.to, std::hint::black_box(&self.from));
+        std::hint::black_box(&self.to);
+        out.push(item)
+    }
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `threshold`: luma to black and white inside a region.
+
+use framepath_model::format::PixelFormat;
+use framepath_model::stream::StreamInfo;
+use framepath_os::pool::{FrameMut, Pool};
+
+use crate::error::StageError;
+use crate::item::Item;
+use crate::out::{Failure, Out};
+use crate::stage::encode::copied;
+use crate::stage::{Stage, frame_of};
+
+/// Sets luma at or above `level` to the largest value and the rest to 0,
+/// inside the region; the rest of the picture stays as it is.
+///
+/// Works in place where nobody else uses the frame, on a counted copy where a
+/// decoder or another reader still does.
+pub(crate) struct Threshold {
+    /// 0 to 255; scaled to the depth of the format.
+    pub(crate) level: u8,
+    /// x, y, width, height in pixels; clamped to the frame.
+    pub(crate) region: Option<(u32, u32, u32, u32)>,
+    pub(crate) pool: Option<Pool>,
+}
+
+impl Stage for Threshold {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        let frame = frame_of(item).map_err(|e| out.fail(e))?;
+        let meta = frame.meta;
+        let format = frame.layout().format;
+        if format == PixelFormat::Rgba {
+            let takes = "GREY and the YUV formats";
+            return Err(out.fail(StageError::Format { format, takes }));
+        }
+        let mut frame = match frame.try_unique() {
+            Ok(unique) => unique,
+            Err(shared) => copied(&shared, &mut self.pool).map_err(|e| out.fail(e))?,
+        };
+        self.apply(&mut frame);
+        out.push(Item::Frame(frame.freeze(meta)))
+    }
+}
+
+impl Threshold {
+    fn apply(&self, frame: &mut FrameMut) {
+        let layout = *frame.layout();
+        let (x, y, width, height) = self.region.unwrap_or((0, 0, layout.width, layout.height));
+        let left = x.min(layout.width) as usize;
+        let right = x.saturating_add(width).min(layout.width) as usize;
+        let top = y.min(layout.height) as usize;
+        let bottom = y.saturating_add(height).min(layout.height) as usize;
+        let sample = layout.format.luma_bytes();
+        let stride = layout.planes()[0].stride;
+        let luma = frame.plane_mut(0);
+        for row in top..bottom {
+            let pixels = &mut luma[row * stride + left * sample..row * stride + right * sample];
+            match layout.format {
+                PixelFormat::Yuv420p10 => self.wide(pixels, 2, 0x03ff),
+                PixelFormat::P010 => self.wide(pixels, 8, 0xffc0),
+                _ => {
+                    for pixel in pixels {
+                        *pixel = if *pixel >= self.level { 0xff } else { 0 };
+                    }
+                }
+            }
+        }
+    }
+
+    /// Samples of 16 bits whose 8-bit level is shifted left by `shift`.
+    fn wide(&self, pixels: &mut [u8], shift: u32, white: u16) {
+        let level = u16::from(self.level) << shift;
+        for pixel in pixels.chunks_exact_mut(2) {
+            let value = u16::from_le_bytes([pixel[0], pixel[1]]);
+            let new = if value >= level { white } else { 0 };
+            pixel.copy_from_slice(&new.to_le_bytes());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use framepath_model::format::Layout;
+    use framepath_model::stream::FrameMeta;
+
+    fn run(format: PixelFormat, region: Option<(u32, u32, u32, u32)>, fill: &[u8]) -> Vec<u8> {
+        let layout = Layout::packed(format, 4, 2).unwrap();
+        let mut pool = Pool::new(layout.size, 1).unwrap();
+        let mut frame = pool.acquire().unwrap();
+        frame.set_layout(&layout).unwrap();
+        frame.plane_mut(0).copy_from_slice(fill);
+        Threshold { level: 128, region, pool: None }.apply(&mut frame);
+        frame.freeze(FrameMeta::default()).plane(0).to_vec()
+    }
+
+    #[test]
+    fn the_level_itself_is_white() {
+        let grey = run(PixelFormat::Grey, None, &[0, 127, 128, 255, 1, 2, 200, 129]);
+        assert_eq!(grey, [0, 0, 255, 255, 0, 0, 255, 255]);
+    }
+
+    #[test]
+    fn the_region_is_clamped_and_the_rest_untouched() {
+        let fill = [10, 200, 10, 200, 10, 200, 10, 200];
+        assert_eq!(run(PixelFormat::Grey, Some((2, 1, 99, 99)), &fill), [10, 200, 10, 200, 10, 200, 0, 255]);
+        assert_eq!(run(PixelFormat::Grey, Some((9, 9, 1, 1)), &fill), fill);
+        assert_eq!(run(PixelFormat::Grey, Some((0, 0, u32::MAX, 1)), &fill)[..4], [0, 255, 0, 255]);
+    }
+
+    #[test]
+    fn ten_bits_sit_where_the_format_has_them() {
+        let words = |values: [u16; 8]| values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<_>>();
+        let low = run(PixelFormat::Yuv420p10, None, &words([511, 512, 0, 1023, 0, 0, 0, 0]));
+        assert_eq!(low[..8], words([0, 1023, 0, 1023, 0, 0, 0, 0])[..8]);
+        let high = run(PixelFormat::P010, None, &words([511 << 6, 512 << 6, 0, 1023 << 6, 0, 0, 0, 0]));
+        assert_eq!(high[..8], words([0, 1023 << 6, 0, 1023 << 6, 0, 0, 0, 0])[..8]);
+    }
+}
