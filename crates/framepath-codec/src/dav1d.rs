@@ -32,6 +32,12 @@ const MAX_THREADS: u32 = 256;
 /// Pixels that dav1d's pictures are padded to a multiple of.
 const PAD: usize = 128;
 
+/// dav1d's version; a static string.
+pub(crate) fn version() -> *const std::ffi::c_char {
+    // SAFETY: takes nothing and may be called at any time.
+    unsafe { ffi::dav1d_version() }
+}
+
 /// A decoder instance, closed on drop.
 struct Context(NonNull<ffi::Dav1dContext>);
 

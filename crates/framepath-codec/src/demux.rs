@@ -126,6 +126,26 @@ pub struct Demuxer {
     info: TrackInfo,
     stream: c_int,
     packets: u64,
+    /// By what the first packet is known again.
+    first: Option<Mark>,
+    /// The first packet, already read to see whether a seek found it.
+    read_ahead: Option<Packet>,
+}
+
+/// What tells a packet from the others of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark {
+    position: i64,
+    pts: Option<i64>,
+    length: usize,
+}
+
+impl Mark {
+    fn of(packet: &Packet) -> Mark {
+        // SAFETY: a valid packet.
+        let position = unsafe { (*packet.as_ptr()).pos };
+        Mark { position, pts: packet.meta.pts, length: packet.bytes().len() }
+    }
 }
 
 impl Demuxer {
@@ -139,7 +159,7 @@ impl Demuxer {
         let mut input = Input::open(path)?;
         let (context, stream) = Context::open(path, &mut input)?;
         let info = context.track(path, stream)?;
-        Ok(Demuxer { context, input, path: path.to_owned(), info, stream, packets: 0 })
+        Ok(Demuxer { context, input, path: path.to_owned(), info, stream, packets: 0, first: None, read_ahead: None })
     }
 
     /// The video this reads.
@@ -154,6 +174,17 @@ impl Demuxer {
     /// The file cannot be read further, or ends inside a packet. The packets
     /// before that were handed out.
     pub fn read(&mut self) -> Result<Option<Packet>, CodecError> {
+        if let Some(packet) = self.read_ahead.take() {
+            return Ok(Some(packet));
+        }
+        let packet = self.read_next()?;
+        if self.first.is_none() {
+            self.first = packet.as_ref().map(Mark::of);
+        }
+        Ok(packet)
+    }
+
+    fn read_next(&mut self) -> Result<Option<Packet>, CodecError> {
         let mut packet = Packet::new().ok_or_else(|| self.demux_error("read", ff::AVERROR(libc::ENOMEM)))?;
         loop {
             // SAFETY: both are valid; av_read_frame fills the empty packet.
@@ -195,11 +226,18 @@ impl Demuxer {
         if !self.input.seekable {
             return Err(io_error(self.name(), std::io::Error::from_raw_os_error(libc::ESPIPE)));
         }
+        self.read_ahead = None;
         self.packets = 0;
-        if self.context.seek_to_start(self.stream) {
-            return Ok(());
+        // Seeking is cheap, and in some containers it misses the first packet.
+        if self.first.is_some() && self.context.seek_to_start(self.stream) {
+            if let Ok(Some(packet)) = self.read_next() {
+                if self.first == Some(Mark::of(&packet)) {
+                    self.read_ahead = Some(packet);
+                    return Ok(());
+                }
+            }
         }
-        // Raw streams have no index: read them anew.
+        self.packets = 0;
         self.input.rewind().map_err(|source| io_error(self.name(), source))?;
         (self.context, self.stream) = Context::open(&self.path, &mut self.input)?;
         Ok(())

@@ -20,8 +20,10 @@ mod numbers;
 mod packet;
 mod slots;
 mod surface;
+mod versions;
 
 pub use decoder::{Decoder, DecoderOptions, Output, Received, Threads};
 pub use demux::{Codec, Demuxer, TrackInfo};
 pub use error::CodecError;
 pub use packet::Packet;
+pub use versions::versions;

@@ -10,6 +10,7 @@ use std::ptr::{self, NonNull};
 
 use ffmpeg_sys_next as ff;
 use framepath_model::format::PixelFormat;
+use framepath_model::stream::FrameMeta;
 use framepath_os::pool::Frame;
 
 use crate::demux::silence;
@@ -143,9 +144,17 @@ pub(crate) struct LibavDecoder {
     numbers: Numbers,
     state: State,
     /// What goes out when the pictures before it are out.
-    failure: Option<CodecError>,
-    /// Pictures of this packet and later ones are not given out any more.
-    stop_at: i64,
+    failure: Option<Failure>,
+}
+
+/// A failure that waits for the pictures before it.
+struct Failure {
+    error: CodecError,
+    /// The first packet that may be concerned.
+    packet: i64,
+    /// Pictures from here on would be shown after a missing one; `None` where
+    /// packets have no times.
+    shown_from: Option<i64>,
 }
 
 impl LibavDecoder {
@@ -182,7 +191,6 @@ impl LibavDecoder {
             numbers: Numbers::new(threads),
             state: State::Running,
             failure: None,
-            stop_at: i64::MAX,
         })
     }
 
@@ -223,14 +231,13 @@ impl LibavDecoder {
     pub(crate) fn receive(&mut self) -> Result<Received, CodecError> {
         loop {
             if self.state == State::Ended {
-                return self.failure.take().map_or(Ok(Received::End), Err);
+                return self.failure.take().map_or(Ok(Received::End), |failure| Err(failure.error));
             }
             // SAFETY: both are valid; the picture is emptied first.
             let code = unsafe { ff::avcodec_receive_frame(self.context.as_ptr(), self.picture.as_ptr()) };
             if let Some((number, failure)) = self.slots.take_failure() {
                 // H.264 carries on without the picture it got no memory for.
-                self.stop_at = number;
-                self.fail(failure);
+                self.fail(number, failure);
             }
             match code {
                 0 => {
@@ -255,12 +262,15 @@ impl LibavDecoder {
         // SAFETY: a filled frame, ours until the next receive.
         let picture = unsafe { &*self.picture.as_ptr() };
         let number = picture.pts;
-        if self.failure.is_some() && number >= self.stop_at {
+        let meta = self.numbers.find(number);
+        if self.failure.as_ref().is_some_and(|failure| !self.comes_before(failure, number, meta)) {
             return Ok(None);
         }
         if picture.decode_error_flags & DAMAGED != 0 {
+            // The pictures before it are out, in the order they are shown.
             self.state = State::Ended;
-            self.failure.get_or_insert(CodecError::DamagedPicture { codec, packet: number.max(0) as u64 });
+            let error = CodecError::DamagedPicture { codec, packet: number.max(0) as u64 };
+            self.failure.get_or_insert(Failure { error, packet: number, shown_from: None });
             return Ok(None);
         }
         let side = |length: c_int| u32::try_from(length).unwrap_or(0);
@@ -278,7 +288,6 @@ impl LibavDecoder {
         // from get_buffer2 (AV_CODEC_CAP_DR1), so the buffer's opaque is a
         // slot of ours, alive while the picture refers to the buffer.
         let slot = unsafe { &*ff::av_buffer_get_opaque(picture.buf[0]).cast::<Slot>() };
-        let meta = self.numbers.find(number);
         // SAFETY: libavcodec gives out finished pictures only.
         let frame = unsafe { slot.frame((side(picture.width), side(picture.height)), starts, strides, meta) }?;
         // SAFETY: the frame keeps the slot; the decoder's part of it is no
@@ -288,25 +297,39 @@ impl LibavDecoder {
     }
 
     fn reject(&mut self, code: c_int) {
-        let failure = match self.slots.take_failure() {
-            Some((number, failure)) => {
-                self.stop_at = number;
-                failure
-            }
-            None => CodecError::Rejected {
-                codec: self.slots.codec(),
-                packet: self.numbers.sent().saturating_sub(1),
-                in_flight: self.frame_threads().saturating_sub(1),
-                message: libav_message(code),
-            },
+        if let Some((number, failure)) = self.slots.take_failure() {
+            return self.fail(number, failure);
+        }
+        let packet = self.numbers.sent().saturating_sub(1);
+        let in_flight = (self.frame_threads() - 1).min(packet as u32);
+        let error = CodecError::Rejected {
+            codec: self.slots.codec(),
+            packet,
+            in_flight,
+            message: libav_message(code),
         };
-        self.fail(failure);
+        self.fail(packet as i64 - i64::from(in_flight), error);
     }
 
     /// Keeps the first failure until the pictures before it are out.
-    fn fail(&mut self, failure: CodecError) {
-        self.failure.get_or_insert(failure);
+    fn fail(&mut self, packet: i64, error: CodecError) {
+        if self.failure.is_none() {
+            let shown_from = self.numbers.earliest_from(packet);
+            self.failure = Some(Failure { error, packet, shown_from });
+        }
         self.drain();
+    }
+
+    /// Whether a picture was decoded, and is to be shown, before anything that
+    /// is missing since the failure.
+    fn comes_before(&self, failure: &Failure, number: i64, meta: FrameMeta) -> bool {
+        // SAFETY: an open context.
+        let reorders = unsafe { (*self.context.as_ptr()).has_b_frames } > 0;
+        let shown_before = match (meta.pts, failure.shown_from) {
+            (Some(pts), Some(from)) => pts < from,
+            _ => !reorders,
+        };
+        number < failure.packet && shown_before
     }
 
     /// Threads that decode a picture each; 1 where none do.

@@ -46,6 +46,14 @@ impl Numbers {
         self.next as u64
     }
 
+    /// The earliest presentation time among the packets from `number` on;
+    /// `None` where one of them has none, or there are none.
+    pub(crate) fn earliest_from(&self, number: i64) -> Option<i64> {
+        let from = number.max(self.next - self.entries.len() as i64).max(0);
+        let times = (from..self.next).map(|number| self.entries[self.place(number)]?.meta.pts);
+        times.collect::<Option<Vec<_>>>()?.into_iter().min()
+    }
+
     /// What belongs to `number`. A number nobody gave out stands for the
     /// oldest packet that was not shown yet.
     pub(crate) fn find(&mut self, number: i64) -> FrameMeta {
@@ -100,6 +108,19 @@ mod tests {
         assert_eq!(numbers.find(0).seq, 0);
         assert_eq!(numbers.find(i64::MIN).seq, 1);
         assert_eq!(numbers.find(77).seq, 2);
+    }
+
+    #[test]
+    fn the_earliest_time_needs_all_times() {
+        let mut numbers = Numbers::new(1);
+        for pts in [0, 40, 10, 20, 30] {
+            numbers.insert(FrameMeta { pts: Some(pts), ..FrameMeta::default() });
+        }
+        assert_eq!(numbers.earliest_from(1), Some(10));
+        assert_eq!(numbers.earliest_from(4), Some(30));
+        assert_eq!(numbers.earliest_from(5), None);
+        numbers.insert(meta(5));
+        assert_eq!(numbers.earliest_from(1), None);
     }
 
     #[test]

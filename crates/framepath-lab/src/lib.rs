@@ -1,2 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! x
+//! Touches other people's programs, run folders and the screen's progress bar:
+//! experiments that compare video paths in interleaved pairs.
+#![forbid(unsafe_code)]
+
+pub mod compare;
+pub mod doctor;
+mod error;
+pub mod experiment;
+pub mod gate;
+mod machine;
+pub mod measure;
+pub mod pairs;
+pub mod plain;
+pub mod process;
+pub mod report;
+pub mod watch;
+
+pub use error::LabError;
+pub use machine::machine;

@@ -31,12 +31,7 @@ pub fn sleep_until(deadline_ns: u64) {
     // SAFETY: `deadline` outlives the call; a null remainder is allowed with
     // TIMER_ABSTIME.
     unsafe {
-        libc::clock_nanosleep(
-            libc::CLOCK_MONOTONIC,
-            libc::TIMER_ABSTIME,
-            &deadline,
-            std::ptr::null_mut(),
-        );
+        libc::clock_nanosleep(libc::CLOCK_MONOTONIC, libc::TIMER_ABSTIME, &deadline, std::ptr::null_mut());
     }
 }
 

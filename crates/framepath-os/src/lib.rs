@@ -34,3 +34,10 @@ pub mod switches;
 mod sync;
 #[cfg(not(loom))]
 pub mod udp;
+
+/// A nameless file in memory, readable and writable, closed on exec.
+#[cfg(not(loom))]
+pub fn memory_file(name: &str) -> std::io::Result<std::fs::File> {
+    let fd = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?;
+    Ok(std::fs::File::from(fd))
+}

@@ -333,10 +333,7 @@ mod tests {
     fn leaky_upstream_keeps_the_old() {
         let (mut tx, mut rx) = queue(2, Leaky::Upstream);
         let outcomes: Vec<_> = (0..4).map(|n| tx.send(n).unwrap()).collect();
-        assert_eq!(
-            outcomes,
-            [Sent::Queued, Sent::Queued, Sent::DroppedNew(2), Sent::DroppedNew(3)]
-        );
+        assert_eq!(outcomes, [Sent::Queued, Sent::Queued, Sent::DroppedNew(2), Sent::DroppedNew(3)]);
         drop(tx);
         assert_eq!((rx.recv(), rx.recv(), rx.recv()), (Some(0), Some(1), None));
     }
@@ -345,10 +342,7 @@ mod tests {
     fn leaky_downstream_keeps_the_new() {
         let (mut tx, mut rx) = queue(2, Leaky::Downstream);
         let outcomes: Vec<_> = (0..4).map(|n| tx.send(n).unwrap()).collect();
-        assert_eq!(
-            outcomes,
-            [Sent::Queued, Sent::Queued, Sent::DroppedOldest(0), Sent::DroppedOldest(1)]
-        );
+        assert_eq!(outcomes, [Sent::Queued, Sent::Queued, Sent::DroppedOldest(0), Sent::DroppedOldest(1)]);
         drop(tx);
         assert_eq!((rx.recv(), rx.recv(), rx.recv()), (Some(2), Some(3), None));
     }

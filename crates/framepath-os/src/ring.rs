@@ -89,10 +89,7 @@ pub fn ring<T: Send>(depth: usize, leaks_oldest: bool) -> (Producer<T>, Consumer
         consumer_sleeps: CacheAligned(AtomicU32::new(0)),
         producer_sleeps: CacheAligned(AtomicU32::new(0)),
     });
-    (
-        Producer { ring: ring.clone(), tail: 0, seen_head: 0 },
-        Consumer { ring, head: 0, seen_tail: 0 },
-    )
+    (Producer { ring: ring.clone(), tail: 0, seen_head: 0 }, Consumer { ring, head: 0, seen_tail: 0 })
 }
 
 /// The writing end.
@@ -261,8 +258,7 @@ impl<T> Ring<T> {
         let value = (head != tail).then(|| {
             // SAFETY: under the lock head..tail holds values that nobody else
             // reads, and the producer's own pushes stay outside it.
-            let value =
-                self.cells[head & self.mask].with_mut(|cell| unsafe { (*cell).assume_init_read() });
+            let value = self.cells[head & self.mask].with_mut(|cell| unsafe { (*cell).assume_init_read() });
             self.head.0.store(head.wrapping_add(1), Ordering::Release);
             value
         });

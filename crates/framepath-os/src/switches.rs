@@ -54,9 +54,7 @@ impl SwitchLog {
         attr.set_exclude_hv(1);
         // SAFETY: `attr` is a valid, sized attribute block; pid 0 and cpu -1
         // mean this thread on any CPU.
-        let raw = unsafe {
-            sys::perf_event_open(&mut attr, 0, -1, -1, perf::PERF_FLAG_FD_CLOEXEC.into())
-        };
+        let raw = unsafe { sys::perf_event_open(&mut attr, 0, -1, -1, perf::PERF_FLAG_FD_CLOEXEC.into()) };
         if raw < 0 {
             return Err(io::Error::last_os_error());
         }

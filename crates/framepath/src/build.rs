@@ -189,4 +189,3 @@ fn decoder_options(hop: &path::Hop, downstream_frames: u32) -> DecoderOptions {
         downstream_frames,
     }
 }
-

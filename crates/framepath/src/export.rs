@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ledger in files other programs read.
+//! The ledger for people and for other programs.
 
 pub mod csv;
 pub mod text;

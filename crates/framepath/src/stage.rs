@@ -44,10 +44,8 @@ pub trait Stage: Send {
 pub(crate) fn frame_of(item: Item) -> Result<framepath_os::pool::Frame, StageError> {
     match item {
         Item::Frame(frame) => Ok(frame),
-        Item::Packet(_) => Err(StageError::WrongInput {
-            takes: "frames",
-            gets: "packets",
-            advice: "put `decode` before it",
-        }),
+        Item::Packet(_) => {
+            Err(StageError::WrongInput { takes: "frames", gets: "packets", advice: "put `decode` before it" })
+        }
     }
 }

@@ -4,13 +4,15 @@
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
-use framepath_codec::{CodecError, Decoder, DecoderOptions, Demuxer, Output, Received, Threads};
+use framepath_codec::{CodecError, Decoder, DecoderOptions, Demuxer, Output as Format, Received, Threads};
 use framepath_os::pool::Frame;
 use tempfile::TempDir;
 
 pub const FRAMES: usize = 20;
+
+const NEEDS_FFMPEG: &str = "these tests need the `ffmpeg` tool (apt install ffmpeg)";
 
 /// A folder of clips, gone with the test.
 pub struct Clips {
@@ -48,7 +50,7 @@ pub fn ffmpeg(words: &[&str]) -> Vec<u8> {
         .args(words)
         .stdin(Stdio::null())
         .output()
-        .unwrap_or_else(|error| panic!("these tests need the `ffmpeg` tool (apt install ffmpeg): {error}"));
+        .unwrap_or_else(|error| panic!("{NEEDS_FFMPEG}: {error}"));
     let text = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "ffmpeg {words:?}: {text}");
     output.stdout
@@ -56,9 +58,29 @@ pub fn ffmpeg(words: &[&str]) -> Vec<u8> {
 
 /// The hashes of the pictures as the tool decodes them.
 pub fn reference(path: &Path, format: &str) -> Vec<String> {
-    let path = path.to_str().expect("a plain path");
-    let words = ["-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-pix_fmt", format, "-f", "framemd5", "-"];
-    let text = String::from_utf8(ffmpeg(&words)).expect("framemd5 is text");
+    let output = ffmpeg_framemd5(path, format);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ffmpeg on {}: {text}", path.display());
+    framemd5_hashes(output)
+}
+
+/// The same of a file with faults, which the tool shows as well as it can.
+pub fn reference_of_damaged(path: &Path, format: &str) -> Vec<String> {
+    framemd5_hashes(ffmpeg_framemd5(path, format))
+}
+
+fn ffmpeg_framemd5(path: &Path, format: &str) -> Output {
+    Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "error", "-i"])
+        .arg(path)
+        .args(["-map", "0:v:0", "-fps_mode", "passthrough", "-pix_fmt", format, "-f", "framemd5", "-"])
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("{NEEDS_FFMPEG}: {error}"))
+}
+
+fn framemd5_hashes(output: Output) -> Vec<String> {
+    let text = String::from_utf8(output.stdout).expect("framemd5 is text");
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.map(|line| line.rsplit(',').next().expect("a hash").trim().to_owned()).collect()
 }
@@ -83,7 +105,7 @@ pub fn hash(frame: &Frame) -> String {
     format!("{:x}", context.finalize())
 }
 
-pub fn options(threads: u32, output: Output) -> DecoderOptions {
+pub fn options(threads: u32, output: Format) -> DecoderOptions {
     DecoderOptions { threads: Threads::Count(threads), output, ..DecoderOptions::default() }
 }
 

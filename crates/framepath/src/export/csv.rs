@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The ledger as CSV: one line per row, stable column names. A cell that was
+//! not measured is empty.
+
+use std::io::{self, Write};
+
+use framepath_model::ledger::{Row, flag};
+
+use crate::report::Report;
+
+const HEADER: &str = "seq,hop,stage,thread,birth_ns,enter_ns,leave_ns,wall_ns,copied_bytes,copy_ns,queue_ns,\
+                      wakeup_ns,blocked_ns,compute_ns,preempted_ns,unexplained_ns,voluntary_switches,\
+                      involuntary_switches,minor_faults,cycles,instructions,cache_misses,last,dropped";
+
+/// Writes all rows of `report`.
+///
+/// # Errors
+/// What `to` says.
+pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
+    let has_pmu = report.rows.iter().any(|r| r.cycles > 0);
+    writeln!(to, "{HEADER}")?;
+    for row in &report.rows {
+        line(report, row, has_pmu, to)?;
+    }
+    to.flush()
+}
+
+fn line(report: &Report, row: &Row, has_pmu: bool, to: &mut dyn Write) -> io::Result<()> {
+    let counted = row.has(flag::COUNTED);
+    let unexplained = row.causes()[framepath_model::ledger::Cause::Unexplained];
+    write!(
+        to,
+        "{},{},{},{},{},{},{},{},{},{},{},{},{},",
+        row.seq,
+        row.hop,
+        quoted(report.hops.get(usize::from(row.hop)).map_or("", |h| &h.text)),
+        quoted(report.threads.get(usize::from(row.thread)).map_or("", |t| t)),
+        row.birth_ns,
+        row.enter_ns,
+        row.leave_ns,
+        row.wall_ns(),
+        row.copied_bytes,
+        row.copy_ns,
+        row.queue_ns,
+        row.wakeup_ns,
+        row.blocked_ns,
+    )?;
+    cell(to, counted.then_some(row.compute_ns))?;
+    cell(to, counted.then_some(row.preempted_ns))?;
+    cell(to, unexplained)?;
+    cell(to, counted.then_some(row.voluntary_switches))?;
+    cell(to, counted.then_some(row.involuntary_switches))?;
+    cell(to, counted.then_some(row.minor_faults))?;
+    for events in [row.cycles, row.instructions, row.cache_misses] {
+        cell(to, (counted && has_pmu).then_some(events))?;
+    }
+    writeln!(to, "{},{}", u8::from(row.has(flag::LAST)), u8::from(row.has(flag::DROPPED)))
+}
+
+fn cell(to: &mut dyn Write, value: Option<impl std::fmt::Display>) -> io::Result<()> {
+    match value {
+        Some(value) => write!(to, "{value},"),
+        None => write!(to, ","),
+    }
+}
+
+/// RFC 4180: quotes where the text holds a comma, a quote or a line end.
+fn quoted(text: &str) -> String {
+    if text.contains(['"', ',', '\n', '\r']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
+    }
+}

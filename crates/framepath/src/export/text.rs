@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The summary a run ends with, as text for a terminal.
+
+use std::fmt::Write;
+
+use framepath_model::ledger::{Cause, Digest, HopDigest};
+use framepath_os::meter::Level;
+
+use crate::report::Report;
+
+const BAR_WIDTH: usize = 30;
+
+/// Frames, latency, hops, causes with a bar each, copies and switches.
+pub fn summary(report: &mut Report) -> String {
+    let mut text = headline(report);
+    if report.level == Level::Off {
+        return text;
+    }
+    let digest = report.digest();
+    // Writing to a string cannot fail.
+    let _ = ledger(&mut text, report, &digest);
+    text
+}
+
+fn headline(report: &Report) -> String {
+    let seconds = report.wall_ns as f64 / 1e9;
+    let mut text = format!(
+        "{} frames in {}, {:.1} per second; CPU {}, load {:.2}; {}",
+        report.frames,
+        time(report.wall_ns as f64),
+        report.frames as f64 / seconds.max(1e-9),
+        time(report.cpu_ns as f64),
+        report.cpu_ns as f64 / report.wall_ns.max(1) as f64,
+        dropped(report.dropped),
+    );
+    if report.interrupted {
+        text.push_str("; interrupted");
+    }
+    text.push('\n');
+    text
+}
+
+fn dropped(frames: u64) -> String {
+    match frames {
+        0 => "none dropped".to_owned(),
+        1 => "1 dropped".to_owned(),
+        n => format!("{n} dropped"),
+    }
+}
+
+fn ledger(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result {
+    let Some(latency) = digest.latency else {
+        return writeln!(text, "no frame reached the sink: no latency");
+    };
+    if report.overwritten > 0 {
+        let rows = report.overwritten;
+        writeln!(
+            text,
+            "ledger: the first {rows} rows were overwritten; figures are of the last {} frames",
+            digest.frames
+        )?;
+    }
+    let [p50, p95, p99, max] = [latency.p50, latency.p95, latency.p99, latency.max].map(|ns| time(ns as f64));
+    writeln!(text, "latency: p50 {p50}  p95 {p95}  p99 {p99}  max {max}  (birth to end of sink)")?;
+    hops(text, report, digest)?;
+    causes(text, report, digest)?;
+    writeln!(text, "copied: {} per frame{}", bytes(digest.copied_bytes), counted_by(digest.copied_bytes))?;
+    if let Some(switches) = digest.switches {
+        writeln!(text, "switches: {switches:.1} per frame")?;
+    }
+    Ok(())
+}
+
+fn counted_by(copied: f64) -> &'static str {
+    if copied == 0.0 { " (counted: no hop copied)" } else { " (counted)" }
+}
+
+fn hops(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result {
+    let width = report.hops.iter().map(|h| h.text.chars().count()).max().unwrap_or(0).clamp(4, 48);
+    writeln!(
+        text,
+        "\n{:<width$}  {:>9} {:>9} {:>9} {:>9}  {:>11}  {:>8}",
+        "hop", "p50", "p95", "p99", "max", "copied", "dropped"
+    )?;
+    for (hop, figures) in report.hops.iter().zip(&digest.hops) {
+        let name = shortened(&hop.text, width);
+        if figures.frames == 0 && figures.dropped == 0 {
+            writeln!(text, "{name:<width$}  {:>9}", "-")?;
+            continue;
+        }
+        let wall = figures.wall;
+        let [p50, p95, p99, max] = [wall.p50, wall.p95, wall.p99, wall.max].map(|ns| time(ns as f64));
+        let dropped = if hop.link { figures.dropped.to_string() } else { String::new() };
+        let row = format!(
+            "{name:<width$}  {p50:>9} {p95:>9} {p99:>9} {max:>9}  {:>11}  {dropped:>8}",
+            copied(figures)
+        );
+        writeln!(text, "{}", row.trim_end())?;
+    }
+    Ok(())
+}
+
+fn copied(figures: &HopDigest) -> String {
+    if figures.copied_bytes == 0.0 { "0 B".to_owned() } else { bytes(figures.copied_bytes) }
+}
+
+fn shortened(name: &str, width: usize) -> String {
+    if name.chars().count() <= width {
+        return name.to_owned();
+    }
+    let kept: String = name.chars().take(width - 1).collect();
+    format!("{kept}…")
+}
+
+fn causes(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result {
+    writeln!(text, "\nthe median frame's {} by cause", time(digest.median_ns))?;
+    for (cause, figure) in digest.causes.iter() {
+        // No V4L2 device and no wire is in a path yet unless a row says so.
+        if figure.is_none() && matches!(cause, Cause::Device | Cause::Network) {
+            continue;
+        }
+        match figure {
+            Some(ns) => {
+                let share = ns / digest.median_ns.max(1.0);
+                let filled = ((share * BAR_WIDTH as f64).round().max(0.0) as usize).min(BAR_WIDTH);
+                let bar = "█".repeat(filled) + &"·".repeat(BAR_WIDTH - filled);
+                let percent = share * 100.0;
+                writeln!(
+                    text,
+                    "  {:<11}  {:>9}  {percent:>5.1} %  {bar}  {}",
+                    cause.name(),
+                    time(ns),
+                    cause.known_by()
+                )?;
+            }
+            None => writeln!(
+                text,
+                "  {:<11}  {:>9}           {:BAR_WIDTH$}  not measured at this level",
+                cause.name(),
+                "",
+                ""
+            )?,
+        }
+    }
+    if report.level == Level::Times {
+        writeln!(
+            text,
+            "  (level `times` stamps hops but does not ask the kernel for CPU time; `full` does)"
+        )?;
+    }
+    Ok(())
+}
+
+/// A time in the unit that gives it one to three digits before the point.
+pub fn time(ns: f64) -> String {
+    match ns.abs() {
+        n if n < 1e3 => format!("{ns:.0} ns"),
+        n if n < 1e6 => format!("{:.1} µs", ns / 1e3),
+        n if n < 1e9 => format!("{:.2} ms", ns / 1e6),
+        _ => format!("{:.2} s", ns / 1e9),
+    }
+}
+
+/// Bytes in the unit that gives them one to four digits.
+pub fn bytes(count: f64) -> String {
+    match count {
+        n if n < 1024.0 => format!("{n:.0} B"),
+        n if n < 1024.0 * 1024.0 => format!("{:.1} KiB", n / 1024.0),
+        n => format!("{:.2} MiB", n / 1024.0 / 1024.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_pick_their_unit() {
+        assert_eq!(time(999.0), "999 ns");
+        assert_eq!(time(1500.0), "1.5 µs");
+        assert_eq!(time(2_500_000.0), "2.50 ms");
+        assert_eq!(time(-3_000.0), "-3.0 µs");
+        assert_eq!(bytes(1_555_200.0), "1.48 MiB");
+    }
+}

@@ -98,8 +98,7 @@ impl Source for Test {
             frame.set_layout(&self.layout)?;
             pattern::draw(&mut frame, self.next_seq);
         }
-        let meta =
-            FrameMeta { seq: self.next_seq, birth_ns, pts: Some(self.next_seq as i64), duration: 1 };
+        let meta = FrameMeta { seq: self.next_seq, birth_ns, pts: Some(self.next_seq as i64), duration: 1 };
         self.next_seq += 1;
         Ok(Some(Item::Frame(frame.freeze(meta))))
     }

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+
+# Optimised like a release, with the assertions of a debug build: the tests
+# decode and hash gigabytes of pixels, which an unoptimised build takes minutes
+# for. Its own folder under target/, so that `make demo` and `make test` do not
+# build each other's crates again.
+CHECKED := --config 'profile.checked.inherits="release"' \
+	--config 'profile.checked.debug-assertions=true' \
+	--config 'profile.checked.overflow-checks=true' --profile checked
+
+CARGO ?= cargo
+TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
+FUZZ_SECONDS ?= 60
+
+# setup finds a toolchain that rustup put where the login shell looks for it.
+export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
+export CARGO_TERM_PROGRESS_WHEN ?= auto
+
+.PHONY: help build demo test shell-check fresh clips fuzz
+
+help:
+	@echo "make demo     installs what is missing, builds, runs the lab's quick set (90 s), ends with report.html"
+	@echo "make test     installs what is missing, builds, runs every test"
+	@echo "make build    builds the framepath command and the peers, installs nothing"
+	@echo "make fuzz     runs every fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) each; needs cargo-fuzz and nightly Rust"
+	@echo "make fresh    proves make demo and make test in a minimal Debian 13 (root)"
+	@echo "make clips    makes the committed clips again (clips/README.md)"
+
+build:
+	$(CARGO) build --release --locked
+	@$(MAKE) -s -C peers TARGET=$(TARGET)
+
+demo:
+	@scripts/setup demo
+	@$(MAKE) -s build
+	@$(TARGET)/release/framepath lab --quick
+
+test:
+	@scripts/setup test
+	@$(MAKE) -s shell-check
+	@$(MAKE) -s -C peers TARGET=$(TARGET) all check
+	$(CARGO) test --workspace --locked $(CHECKED)
+
+SHELL_SCRIPTS = scripts/setup scripts/fresh scripts/fuzz .ci/run clips/make.sh peers/gst-push/check
+
+shell-check:
+	@for script in $(SHELL_SCRIPTS); do bash -n $$script || exit 1; done
+	@if command -v shellcheck >/dev/null; then shellcheck $(SHELL_SCRIPTS); \
+	else echo "shell-check: skipped, not installed: apt install shellcheck"; fi
+
+fresh:
+	@scripts/fresh
+
+clips:
+	@clips/make.sh
+
+fuzz:
+	@scripts/fuzz $(FUZZ_SECONDS)

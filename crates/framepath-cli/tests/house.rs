@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The rules of the house that a compiler does not check: which crate may know
+//! which, where `unsafe` may be, licences, and the length of a file.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+/// Every crate of the workspace, lowest first, and the crates of the workspace
+/// that it may name in any of its dependency tables. A new crate comes with a
+/// line here and a page in docs/decisions/.
+const MAY_KNOW: &[(&str, &[&str])] = &[
+    ("framepath-model", &[]),
+    ("framepath-os", &["framepath-model"]),
+    ("framepath-codec", &["framepath-model", "framepath-os"]),
+    ("framepath", &["framepath-model", "framepath-os", "framepath-codec"]),
+    ("framepath-lab", &["framepath-model", "framepath-os", "framepath-codec", "framepath"]),
+    ("framepath-cli", &["framepath-model", "framepath-os", "framepath-codec", "framepath", "framepath-lab"]),
+];
+
+/// The one crate that knows FFmpeg and dav1d, and the names it knows them by.
+const CODEC_CRATE: &str = "framepath-codec";
+const CODEC_NAMES: &[&str] = &["ffmpeg", "libav", "dav1d", "bindgen"];
+
+/// Crate roots in which `unsafe` is forbidden.
+const FORBIDS_UNSAFE: &[&str] = &[
+    "crates/framepath-model/src/lib.rs",
+    "crates/framepath/src/lib.rs",
+    "crates/framepath-lab/src/lib.rs",
+    "crates/framepath-cli/src/main.rs",
+];
+
+/// Packages in Cargo.lock, our own left out.
+const MOST_DEPENDENCIES: usize = 150;
+
+const MOST_LINES: usize = 600;
+const LONGER_BECAUSE: &str = "// over 600 lines because";
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the workspace is two folders above the crate")
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+fn output(command: &mut Command) -> String {
+    let output = command.current_dir(root()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
+}
+
+/// Crate name to the names of all it depends on: normal, build and dev.
+fn dependencies() -> BTreeMap<String, Vec<String>> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let metadata = output(Command::new(cargo).args([
+        "metadata",
+        "--format-version",
+        "1",
+        "--no-deps",
+        "--offline",
+        "--locked",
+    ]));
+    let metadata: Value = serde_json::from_str(&metadata).expect("cargo metadata prints JSON");
+    let text = |value: &Value| value.as_str().expect("a name is a string").to_owned();
+    metadata["packages"]
+        .as_array()
+        .expect("packages")
+        .iter()
+        .map(|package| {
+            let names = package["dependencies"].as_array().expect("dependencies");
+            let names = names.iter().map(|one| text(&one["name"])).collect();
+            (text(&package["name"]), names)
+        })
+        .collect()
+}
+
+/// Files that git tracks or would add, as paths below the root. None where
+/// there is no git repository, as in an unpacked archive.
+fn files() -> Option<Vec<String>> {
+    if !root().join(".git").exists() {
+        eprintln!("skipped: no git repository here to list files from: run it in a clone");
+        return None;
+    }
+    // A clone that another user owns is listed too: only names are read.
+    let listed = output(Command::new("git").args([
+        "-c",
+        "safe.directory=*",
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]));
+    let mut files: Vec<String> =
+        listed.split_terminator('\0').filter(|path| root().join(path).is_file()).map(str::to_owned).collect();
+    files.sort();
+    assert!(files.len() > 20, "git lists only {} files: {files:?}", files.len());
+    Some(files)
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let found = dependencies();
+    let known: BTreeMap<&str, &[&str]> = MAY_KNOW.iter().copied().collect();
+    for (name, dependencies) in &found {
+        let allowed = known
+            .get(name.as_str())
+            .unwrap_or_else(|| panic!("{name} is new: say in MAY_KNOW what it may know"));
+        for dependency in dependencies {
+            if found.contains_key(dependency) {
+                assert!(
+                    allowed.contains(&dependency.as_str()),
+                    "{name} may not depend on {dependency}: allowed are {allowed:?}"
+                );
+            }
+        }
+    }
+    for (name, _) in MAY_KNOW {
+        assert!(found.contains_key(*name), "{name} is gone");
+    }
+}
+
+#[test]
+fn only_one_crate_knows_the_codecs() {
+    for (name, dependencies) in dependencies() {
+        if name == CODEC_CRATE {
+            continue;
+        }
+        for dependency in dependencies {
+            assert!(
+                !CODEC_NAMES.iter().any(|word| dependency.starts_with(word)),
+                "{name} depends on {dependency}: that belongs in {CODEC_CRATE}"
+            );
+        }
+    }
+}
+
+#[test]
+fn dependencies_stay_few() {
+    let lock = read("Cargo.lock");
+    let packages = lock.lines().filter(|line| *line == "[[package]]").count();
+    let outside = packages - MAY_KNOW.len();
+    assert!(outside <= MOST_DEPENDENCIES, "{outside} packages in Cargo.lock, {MOST_DEPENDENCIES} allowed");
+}
+
+#[test]
+fn unsafe_is_forbidden_above_the_system() {
+    for path in FORBIDS_UNSAFE {
+        assert!(
+            read(path).lines().any(|line| line == "#![forbid(unsafe_code)]"),
+            "{path} has no #![forbid(unsafe_code)]"
+        );
+    }
+}
+
+#[test]
+fn every_crate_takes_the_lints_of_the_workspace() {
+    for (name, _) in MAY_KNOW {
+        let path = format!("crates/{name}/Cargo.toml");
+        assert!(
+            read(&path).contains("[lints]\nworkspace = true\n"),
+            "{path} does not take the workspace's lints"
+        );
+    }
+}
+
+/// Whether a file is source: by its name, or because it runs by itself.
+fn is_source(path: &str, text: &str) -> bool {
+    const ENDINGS: &[&str] = &[".rs", ".c", ".h", ".sh", ".py", ".toml", ".mk"];
+    const NAMES: &[&str] = &["Makefile", "Kbuild", "Kconfig"];
+    let name = path.rsplit('/').next().unwrap_or(path);
+    NAMES.contains(&name) || ENDINGS.iter().any(|ending| name.ends_with(ending)) || text.starts_with("#!")
+}
+
+/// Licences that a file may carry, by the folder it is in.
+fn licences(path: &str) -> &'static [&'static str] {
+    const OURS: &str = "MIT OR Apache-2.0";
+    const KERNEL: &str = "GPL-2.0-only";
+    if path.starts_with("kernel/") {
+        &[KERNEL]
+    } else if path.starts_with("bpf/") {
+        &[KERNEL, OURS]
+    } else {
+        &[OURS]
+    }
+}
+
+#[test]
+fn every_source_file_says_its_licence() {
+    let Some(files) = files() else { return };
+    let mut wrong = Vec::new();
+    for path in &files {
+        // A clip or a picture is not text, and not source.
+        let Ok(text) = fs::read_to_string(root().join(path)) else {
+            continue;
+        };
+        if !is_source(path, &text) {
+            continue;
+        }
+        let said = text.lines().take(2).find_map(|line| {
+            let line = line.trim_end_matches("*/").trim_end();
+            line.split_once("SPDX-License-Identifier: ").map(|(_, licence)| licence.to_owned())
+        });
+        match said {
+            Some(licence) if licences(path).contains(&licence.as_str()) => {}
+            said => wrong.push(format!("{path}: {said:?}, wanted {:?}", licences(path))),
+        }
+    }
+    assert!(wrong.is_empty(), "no or another SPDX line on line 1 or 2:\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn files_are_short_or_say_why() {
+    let Some(files) = files() else { return };
+    let tests = |path: &str| path.split('/').any(|part| part == "tests" || part == "tests.rs");
+    let mut long = Vec::new();
+    for path in files.iter().filter(|path| path.ends_with(".rs") && !tests(path)) {
+        let text = read(path);
+        let lines = text.lines().count();
+        if lines > MOST_LINES && !text.lines().any(|line| line.trim_start().starts_with(LONGER_BECAUSE)) {
+            long.push(format!("{path}: {lines} lines"));
+        }
+    }
+    assert!(
+        long.is_empty(),
+        "longer than {MOST_LINES} lines, without a line `{LONGER_BECAUSE} ...`:\n{}",
+        long.join("\n")
+    );
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Versions of the codec libraries this process is linked with.
+
+use std::ffi::{CStr, c_char};
+
+use ffmpeg_sys_next as ff;
+
+/// Name and version of each library, as the library itself says at run time.
+pub fn versions() -> Vec<(&'static str, String)> {
+    // SAFETY: these functions take nothing and may be called at any time.
+    let (codec, format) = unsafe { (ff::avcodec_version(), ff::avformat_version()) };
+    // SAFETY: both return static NUL-terminated strings.
+    let (ffmpeg, dav1d) = unsafe { (text(ff::av_version_info()), text(crate::dav1d::version())) };
+    vec![
+        ("FFmpeg libraries", ffmpeg),
+        ("libavcodec", triple(codec)),
+        ("libavformat", triple(format)),
+        ("dav1d", dav1d),
+    ]
+}
+
+/// `AV_VERSION_INT` taken apart (libavutil/version.h).
+fn triple(version: u32) -> String {
+    format!("{}.{}.{}", version >> 16, version >> 8 & 0xff, version & 0xff)
+}
+
+/// # Safety
+/// `pointer` is null or a NUL-terminated string that is never freed.
+unsafe fn text(pointer: *const c_char) -> String {
+    if pointer.is_null() {
+        return String::new();
+    }
+    // SAFETY: as the caller promises.
+    unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What goes wrong in the lab.
+
+use std::io;
+
+use framepath::{PathError, RunError};
+
+/// Why an experiment stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum LabError {
+    /// A contender cannot take part on this machine; the others go on.
+    #[error("{0}")]
+    Missing(String),
+    /// A path did not run.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// A path could not be read.
+    #[error("{0}")]
+    Path(#[from] PathError),
+    /// A program failed.
+    #[error("`{command}` {outcome}{}", detail(stderr))]
+    Command {
+        /// What was run.
+        command: String,
+        /// `exited with 1`, `was ended by signal 9`.
+        outcome: String,
+        /// The last lines it wrote to standard error.
+        stderr: String,
+    },
+    /// A system call or a file failed.
+    #[error("{what}: {error}")]
+    Io {
+        /// What was being done, to what.
+        what: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// No experiment, case or contender has this name.
+    #[error("{0}")]
+    Unknown(String),
+    /// Ctrl-C.
+    #[error("interrupted")]
+    Interrupted,
+}
+
+impl LabError {
+    /// An I/O error while doing `what`.
+    pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
+        let what = what.into();
+        move |error| LabError::Io { what, error }
+    }
+}
+
+fn detail(stderr: &str) -> String {
+    if stderr.is_empty() { String::new() } else { format!(": {stderr}") }
+}

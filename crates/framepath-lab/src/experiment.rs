@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What an experiment is, and the list of them.
+
+mod aa;
+mod decode;
+mod encode;
+mod inject;
+mod loopback;
+mod queue;
+
+use std::path::PathBuf;
+
+use framepath_model::summary::Summary;
+
+use crate::error::LabError;
+use crate::machine::machine;
+use crate::watch::Watch;
+
+/// How much to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// What `make demo` has time for.
+    Quick,
+    /// What the figures in the documents come from.
+    Full,
+}
+
+/// How to run an experiment.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// How much to run.
+    pub size: Size,
+    /// Rounds, where the experiment's own number will not do.
+    pub pairs: Option<usize>,
+    /// Cases to run; all where empty.
+    pub cases: Vec<String>,
+    /// The `framepath` binary, for contenders that are processes.
+    pub framepath: PathBuf,
+    /// The folder of the committed clips.
+    pub clips: PathBuf,
+    /// The folder of the built peers.
+    pub peers: PathBuf,
+}
+
+impl Settings {
+    /// Rounds to run: the caller's number, or the experiment's for this size.
+    pub fn rounds(&self, quick: usize, full: usize) -> usize {
+        self.pairs.unwrap_or(if self.size == Size::Quick { quick } else { full }).max(1)
+    }
+
+    /// Whether `case` is wanted.
+    pub fn wants(&self, case: &str) -> bool {
+        self.cases.is_empty() || self.cases.iter().any(|c| c == case)
+    }
+}
+
+/// One experiment of the lab.
+pub struct Experiment {
+    /// Its name, as in `framepath lab NAME`.
+    pub name: &'static str,
+    /// The question it answers, one line.
+    pub question: &'static str,
+    /// Whether `make demo` runs it.
+    pub quick: bool,
+    run: fn(&Settings, &dyn Watch, &mut Summary) -> Result<(), LabError>,
+}
+
+/// Every experiment, in the order they run.
+pub static EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "queue",
+        question: "what a push costs, direct and through a queue, by buffer size (Contreras)",
+        quick: true,
+        run: queue::run,
+    },
+    Experiment {
+        name: "decode",
+        question: "what decoding a clip to NV12 or P010 costs beside the ffmpeg tool (daedalus-v4l2)",
+        quick: true,
+        run: decode::run,
+    },
+    Experiment {
+        name: "encode",
+        question: "what a raw encoder costs when it does not copy (RootStream)",
+        quick: true,
+        run: encode::run,
+    },
+    Experiment {
+        name: "loopback",
+        question: "what the loopback network gives: throughput, first chunk (RootStream)",
+        quick: true,
+        run: loopback::run,
+    },
+    Experiment {
+        name: "inject",
+        question: "whether the ledger puts a known cost on the right row",
+        quick: true,
+        run: inject::run,
+    },
+    Experiment {
+        name: "aa",
+        question: "how often the lab sees a difference where there is none",
+        quick: false,
+        run: aa::run,
+    },
+];
+
+/// The experiment of that name.
+///
+/// # Errors
+/// [`LabError::Unknown`], with the nearest name.
+pub fn find(name: &str) -> Result<&'static Experiment, LabError> {
+    let names: Vec<&str> = EXPERIMENTS.iter().map(|e| e.name).collect();
+    EXPERIMENTS.iter().find(|e| e.name == name).ok_or_else(|| {
+        let near = framepath_model::path::nearest(name, names.iter().copied());
+        let hint = near.map_or_else(String::new, |n| format!(" did you mean `{n}`?"));
+        LabError::Unknown(format!("no experiment `{name}`;{hint} there are {}", names.join(", ")))
+    })
+}
+
+impl Experiment {
+    /// Runs it. What was done before an interruption comes back with a note.
+    ///
+    /// # Errors
+    /// A contender that failed, by its command and what it said.
+    pub fn run(&self, settings: &Settings, watch: &dyn Watch) -> Result<Summary, LabError> {
+        let mut summary = Summary {
+            experiment: self.name.to_owned(),
+            machine: machine(),
+            started_unix_s: std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .ok()
+                .map(|t| t.as_secs()),
+            rows: Vec::new(),
+            ratios: Vec::new(),
+            skipped: Vec::new(),
+            notes: Vec::new(),
+        };
+        let outcome = (self.run)(settings, watch, &mut summary);
+        watch.end();
+        match outcome {
+            Err(LabError::Interrupted) => {
+                summary.notes.push("interrupted: what follows is missing".to_owned());
+                Ok(summary)
+            }
+            Err(error) => Err(error),
+            Ok(()) => Ok(summary),
+        }
+    }
+}

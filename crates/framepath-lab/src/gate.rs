@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Budgets: limits on the figures of lab summaries, as ratios or counts.
+//!
+//! ```toml
+//! [[budget]]
+//! name = "a queue costs a twentieth of GStreamer's"
+//! experiment = "queue"
+//! case = "64B"                  # "*" stands for any characters, here and below
+//! metric = "cpu_us_per_push"
+//! a = "queue"
+//! b = "gst-queue"
+//! max = 0.05                    # of the ratio a/b
+//!
+//! [[budget]]
+//! name = "native decode copies nothing"
+//! experiment = "decode"
+//! case = "*"
+//! contender = "inline-native"
+//! metric = "copied_bytes_per_frame"
+//! max_count = 0                 # of the figure itself
+//! optional = true               # missing is no failure
+//! ```
+//!
+//! A ratio fails only when its whole interval lies beyond the limit: noise
+//! fails nothing. A figure that is missing fails its budget and says what is
+//! missing, unless the budget is optional.
+
+mod budget;
+mod verdict;
+
+pub use budget::{Budget, BudgetError, Limit, parse};
+pub use verdict::{Line, Outcome, evaluate, passed};

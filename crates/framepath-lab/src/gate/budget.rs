@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reads a budget file.
+
+use framepath_model::path::nearest;
+use toml::{Table, Value};
+
+/// A limit on one figure over one or more cases.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Budget {
+    /// What a line of the gate calls it.
+    pub name: String,
+    /// The experiment; `*` stands for any characters.
+    pub experiment: String,
+    /// The case; `*` stands for any characters.
+    pub case: String,
+    /// What is limited.
+    pub limit: Limit,
+    /// Whether a missing figure is a skip and not a failure.
+    pub optional: bool,
+}
+
+/// What a budget limits.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Limit {
+    /// The ratio a/b of a metric over paired runs.
+    Ratio {
+        /// The metric compared.
+        metric: String,
+        /// The contender above the line.
+        a: String,
+        /// The contender below the line.
+        b: String,
+        /// The interval must not lie wholly above this.
+        max: f64,
+    },
+    /// A figure of one contender.
+    Count {
+        /// The figure's name, as [`Row::figure`](framepath_model::summary::Row::figure) knows it.
+        metric: String,
+        /// The contender; `*` stands for any characters, and then rows that
+        /// do not have the figure are left out.
+        contender: String,
+        /// The figure must not be above this.
+        max_count: f64,
+    },
+}
+
+/// Why a budget file cannot be used.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum BudgetError {
+    /// Not TOML; the parser's words, with line and column.
+    #[error("{0}")]
+    Syntax(String),
+    /// A key that is not known.
+    #[error("{place}: unknown key `{key}`{guess}; known are {known}")]
+    UnknownKey {
+        /// Which budget, or the file as a whole.
+        place: String,
+        /// The key.
+        key: String,
+        /// `, did you mean ...?`, or nothing.
+        guess: String,
+        /// The keys that are known there.
+        known: String,
+    },
+    /// A key that must be there.
+    #[error("{place}: `{key}` is missing: {what}")]
+    MissingKey {
+        /// Which budget.
+        place: String,
+        /// The key.
+        key: &'static str,
+        /// What it is.
+        what: &'static str,
+    },
+    /// A key that does not go with another.
+    #[error("{place}: `{key}` does not go with `{other}`: {why}")]
+    Conflict {
+        /// Which budget.
+        place: String,
+        /// The one.
+        key: &'static str,
+        /// The other.
+        other: &'static str,
+        /// Why not.
+        why: &'static str,
+    },
+    /// A value of the wrong type or out of range.
+    #[error("{place}: `{key}` must be {must}, not {found}")]
+    WrongValue {
+        /// Which budget, or the file as a whole.
+        place: String,
+        /// The key.
+        key: &'static str,
+        /// What it must be.
+        must: &'static str,
+        /// What it is.
+        found: String,
+    },
+    /// A file that limits nothing would pass whatever happens.
+    #[error("the file has no [[budget]]")]
+    Empty,
+}
+
+const KEYS: [&str; 10] =
+    ["name", "experiment", "case", "metric", "a", "b", "max", "contender", "max_count", "optional"];
+
+/// Reads the text of a budget file.
+///
+/// # Errors
+///
+/// The first thing that is wrong, with the budget it is in.
+pub fn parse(text: &str) -> Result<Vec<Budget>, BudgetError> {
+    let file: Table = text.parse().map_err(|e: toml::de::Error| BudgetError::Syntax(e.to_string()))?;
+    for key in file.keys() {
+        known_key("the file", key, &["budget"])?;
+    }
+    let budgets = match file.get("budget") {
+        Some(Value::Array(budgets)) if !budgets.is_empty() => budgets,
+        Some(Value::Array(_)) | None => return Err(BudgetError::Empty),
+        Some(other) => {
+            return Err(wrong("the file", "budget", "tables, each under [[budget]]", other));
+        }
+    };
+    budgets
+        .iter()
+        .enumerate()
+        .map(|(i, budget)| match budget {
+            Value::Table(table) => read_budget(i + 1, table),
+            other => Err(wrong("the file", "budget", "tables, each under [[budget]]", other)),
+        })
+        .collect()
+}
+
+fn read_budget(number: usize, table: &Table) -> Result<Budget, BudgetError> {
+    let place = match table.get("name") {
+        Some(Value::String(name)) => format!("budget {number} ({})", shortened(name)),
+        _ => format!("budget {number}"),
+    };
+    for key in table.keys() {
+        known_key(&place, key, &KEYS)?;
+    }
+    let reader = Reader { place: &place, table };
+    let name = reader.text("name", "what the gate calls the budget")?;
+    let experiment = reader.text("experiment", "the experiment's name, such as \"decode\"")?;
+    let case = reader.text("case", "the case's name, or \"*\" for every case")?;
+    let metric = reader.text("metric", "the figure's name, such as \"cpu_ms\"")?;
+    let limit = if table.contains_key("max_count") || table.contains_key("contender") {
+        for key in ["a", "b", "max"] {
+            if table.contains_key(key) {
+                return Err(BudgetError::Conflict {
+                    place,
+                    key,
+                    other: if table.contains_key("max_count") { "max_count" } else { "contender" },
+                    why: "a ratio has a, b and max; a count has contender and max_count",
+                });
+            }
+        }
+        Limit::Count {
+            metric,
+            contender: reader.text("contender", "whose figure is limited")?,
+            max_count: reader.limit("max_count", "the greatest count that passes")?,
+        }
+    } else {
+        Limit::Ratio {
+            metric,
+            a: reader.text("a", "the contender above the line (or give contender and max_count)")?,
+            b: reader.text("b", "the contender below the line")?,
+            max: reader.limit("max", "the greatest ratio a/b that passes")?,
+        }
+    };
+    let optional = match table.get("optional") {
+        None => false,
+        Some(Value::Boolean(optional)) => *optional,
+        Some(other) => return Err(wrong(&place, "optional", "true or false", other)),
+    };
+    Ok(Budget { name, experiment, case, limit, optional })
+}
+
+struct Reader<'a> {
+    place: &'a str,
+    table: &'a Table,
+}
+
+impl Reader<'_> {
+    fn get(&self, key: &'static str, what: &'static str) -> Result<&Value, BudgetError> {
+        self.table.get(key).ok_or_else(|| BudgetError::MissingKey { place: self.place.to_owned(), key, what })
+    }
+
+    fn text(&self, key: &'static str, what: &'static str) -> Result<String, BudgetError> {
+        match self.get(key, what)? {
+            Value::String(text) if !text.trim().is_empty() => Ok(text.clone()),
+            other => Err(wrong(self.place, key, "a text that is not empty", other)),
+        }
+    }
+
+    fn limit(&self, key: &'static str, what: &'static str) -> Result<f64, BudgetError> {
+        let value = self.get(key, what)?;
+        let number = match value {
+            Value::Integer(number) => *number as f64,
+            Value::Float(number) => *number,
+            _ => f64::NAN,
+        };
+        if number.is_finite() && number >= 0.0 {
+            Ok(number)
+        } else {
+            Err(wrong(self.place, key, "a number from 0 up", value))
+        }
+    }
+}
+
+fn known_key(place: &str, key: &str, known: &[&str]) -> Result<(), BudgetError> {
+    if known.contains(&key) {
+        return Ok(());
+    }
+    let guess = nearest(key, known.iter().copied());
+    Err(BudgetError::UnknownKey {
+        place: place.to_owned(),
+        key: shortened(key),
+        guess: guess.map_or(String::new(), |guess| format!(", did you mean `{guess}`?")),
+        known: known.join(", "),
+    })
+}
+
+fn wrong(place: &str, key: &'static str, must: &'static str, found: &Value) -> BudgetError {
+    let found = match found {
+        Value::String(text) => format!("{:?}", shortened(text)),
+        Value::Integer(number) => number.to_string(),
+        Value::Float(number) => number.to_string(),
+        Value::Boolean(yes) => yes.to_string(),
+        other => format!("a TOML {}", other.type_str()),
+    };
+    BudgetError::WrongValue { place: place.to_owned(), key, must, found }
+}
+
+/// A text of the file as an error quotes it.
+fn shortened(text: &str) -> String {
+    const WIDEST: usize = 60;
+    let mut short: String = text.chars().take(WIDEST).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
+}

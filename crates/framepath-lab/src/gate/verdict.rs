@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Holds summaries against budgets.
+
+use std::fmt;
+
+use framepath_model::summary::{Ratio, Summary};
+
+use super::{Budget, Limit};
+use crate::plain::number::figure;
+
+/// How a budget came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// Within the limit, or not provably beyond it.
+    Pass,
+    /// Beyond the limit.
+    Fail,
+    /// A figure is not there, so the limit cannot be held against it.
+    Missing,
+    /// The same, of an optional budget: neither passed nor failed.
+    Skipped,
+}
+
+/// What the gate says of one budget, on one line.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Line {
+    /// The budget's name.
+    pub name: String,
+    /// How it came out.
+    pub outcome: Outcome,
+    /// The figures, or what is missing.
+    pub details: String,
+}
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let outcome = match self.outcome {
+            Outcome::Pass => "pass",
+            Outcome::Fail => "FAIL",
+            Outcome::Missing => "MISSING",
+            Outcome::Skipped => "skipped",
+        };
+        write!(f, "{outcome:<7}  {}: {}", self.name, self.details)
+    }
+}
+
+/// Whether every budget passed or was skipped as an optional one may be.
+pub fn passed(lines: &[Line]) -> bool {
+    lines.iter().all(|line| matches!(line.outcome, Outcome::Pass | Outcome::Skipped))
+}
+
+/// Holds the summaries against each budget; one line each, in order.
+pub fn evaluate(budgets: &[Budget], summaries: &[Summary]) -> Vec<Line> {
+    budgets.iter().map(|budget| judge(budget, summaries)).collect()
+}
+
+/// One case of a budget.
+struct Finding {
+    outcome: Outcome,
+    /// How much of the limit is used: the greatest is the one worth showing.
+    used: f64,
+    text: String,
+}
+
+fn judge(budget: &Budget, summaries: &[Summary]) -> Line {
+    let mut findings = Vec::new();
+    for summary in summaries.iter().filter(|s| matches(&budget.experiment, &s.experiment)) {
+        match &budget.limit {
+            Limit::Ratio { metric, a, b, max } => {
+                ratio_findings(budget, summary, [metric, a, b], *max, &mut findings);
+            }
+            Limit::Count { metric, contender, max_count } => {
+                count_findings(budget, summary, [metric, contender], *max_count, &mut findings);
+            }
+        }
+    }
+    if findings.is_empty() {
+        findings.push(Finding {
+            outcome: Outcome::Missing,
+            used: 0.0,
+            text: nothing_found(budget, summaries),
+        });
+    }
+    let texts = |outcome: Outcome| -> Vec<&str> {
+        findings.iter().filter(|f| f.outcome == outcome).map(|f| f.text.as_str()).collect()
+    };
+    let (failed, missing) = (texts(Outcome::Fail), texts(Outcome::Missing));
+    let (outcome, mut details) = if !failed.is_empty() {
+        (Outcome::Fail, failed.join("; "))
+    } else if !missing.is_empty() {
+        let outcome = if budget.optional { Outcome::Skipped } else { Outcome::Missing };
+        (outcome, missing.join("; "))
+    } else {
+        let worst = findings.iter().max_by(|a, b| a.used.total_cmp(&b.used));
+        let mut text = worst.map_or(String::new(), |f| f.text.clone());
+        if findings.len() > 1 {
+            text.push_str(&format!(" (the worst of {} rows)", findings.len()));
+        }
+        (Outcome::Pass, text)
+    };
+    if outcome == Outcome::Fail && !missing.is_empty() {
+        details = format!("{details}; {}", missing.join("; "));
+    }
+    Line { name: budget.name.clone(), outcome, details }
+}
+
+/// The cases in which the contender above the line ran, or the ratio is there.
+fn ratio_findings(
+    budget: &Budget,
+    summary: &Summary,
+    [metric, a, b]: [&str; 3],
+    max: f64,
+    findings: &mut Vec<Finding>,
+) {
+    let mut cases: Vec<&str> = Vec::new();
+    let ran = summary.rows.iter().filter(|row| row.contender == a).map(|row| row.case.as_str());
+    let compared = summary
+        .ratios
+        .iter()
+        .filter(|r| r.metric == metric && ((r.a == a && r.b == b) || (r.a == b && r.b == a)))
+        .map(|r| r.case.as_str());
+    for case in ran.chain(compared).filter(|case| matches(&budget.case, case)) {
+        if !cases.contains(&case) {
+            cases.push(case);
+        }
+    }
+    for case in cases {
+        let what = format!("{case}: {a}/{b} {metric}");
+        let Some((median, ci95)) = find_ratio(&summary.ratios, case, metric, a, b) else {
+            let why = why_skipped(summary, case, &[b, a]);
+            findings.push(Finding {
+                outcome: Outcome::Missing,
+                used: 0.0,
+                text: format!("no ratio {what}{why}"),
+            });
+            continue;
+        };
+        let limit = figure(max);
+        findings.push(match ci95 {
+            None => Finding {
+                outcome: Outcome::Missing,
+                used: 0.0,
+                text: format!(
+                    "{what} is {} from one pair, which has no interval; limit {limit}",
+                    figure(median)
+                ),
+            },
+            Some([low, high]) => {
+                let outcome = if low > max { Outcome::Fail } else { Outcome::Pass };
+                let shown = format!("{} ({} to {})", figure(median), figure(low), figure(high));
+                // Not provably beyond the limit is not the same as within it.
+                let note = match outcome {
+                    Outcome::Pass if median > max => ", within noise",
+                    _ => "",
+                };
+                Finding {
+                    outcome,
+                    used: if max > 0.0 { median / max } else { median },
+                    text: format!("{what} {shown}, limit {limit}{note}"),
+                }
+            }
+        });
+    }
+}
+
+/// The ratio a/b, also where the summary has it the other way round.
+fn find_ratio(
+    ratios: &[Ratio],
+    case: &str,
+    metric: &str,
+    a: &str,
+    b: &str,
+) -> Option<(f64, Option<[f64; 2]>)> {
+    let of = |a: &str, b: &str| {
+        ratios.iter().find(|r| r.case == case && r.metric == metric && r.a == a && r.b == b)
+    };
+    if let Some(ratio) = of(a, b) {
+        return Some((ratio.median, ratio.ci95));
+    }
+    let ratio = of(b, a)?;
+    Some((1.0 / ratio.median, ratio.ci95.map(|[low, high]| [1.0 / high, 1.0 / low])))
+}
+
+fn count_findings(
+    budget: &Budget,
+    summary: &Summary,
+    [metric, contender]: [&str; 2],
+    max_count: f64,
+    findings: &mut Vec<Finding>,
+) {
+    let any_contender = contender.contains('*');
+    for row in &summary.rows {
+        if !matches(contender, &row.contender) || !matches(&budget.case, &row.case) {
+            continue;
+        }
+        let what = format!("{}: {} {metric}", row.case, row.contender);
+        match row.figure(metric) {
+            Some(count) => findings.push(Finding {
+                outcome: if count > max_count { Outcome::Fail } else { Outcome::Pass },
+                used: if max_count > 0.0 { count / max_count } else { count },
+                text: format!("{what} {}, limit {}", figure(count), figure(max_count)),
+            }),
+            None if any_contender => {}
+            None => findings.push(Finding {
+                outcome: Outcome::Missing,
+                used: 0.0,
+                text: format!("{what} is not known"),
+            }),
+        }
+    }
+}
+
+/// Why a summary has nothing for a budget.
+fn nothing_found(budget: &Budget, summaries: &[Summary]) -> String {
+    let of_experiment: Vec<&Summary> =
+        summaries.iter().filter(|s| matches(&budget.experiment, &s.experiment)).collect();
+    if of_experiment.is_empty() {
+        return format!("no experiment `{}` in the summary", budget.experiment);
+    }
+    let (what, contenders) = match &budget.limit {
+        Limit::Ratio { metric, a, b, .. } => (format!("{a}/{b} {metric}"), vec![a.as_str(), b]),
+        Limit::Count { metric, contender, .. } => (format!("{contender} {metric}"), vec![contender.as_str()]),
+    };
+    let why = of_experiment
+        .iter()
+        .map(|summary| why_skipped(summary, &budget.case, &contenders))
+        .find(|why| !why.is_empty())
+        .unwrap_or_default();
+    format!("no {what} in `{}`, case `{}`{why}", budget.experiment, budget.case)
+}
+
+/// The reason the summary gives for a contender that did not run.
+fn why_skipped(summary: &Summary, case: &str, contenders: &[&str]) -> String {
+    let skipped = summary.skipped.iter().find(|skipped| {
+        let for_case = skipped.case.as_ref().is_none_or(|c| c == case || matches(case, c));
+        for_case && contenders.iter().any(|name| matches(name, &skipped.contender))
+    });
+    skipped.map_or(String::new(), |s| format!(" ({} skipped: {})", s.contender, s.reason))
+}
+
+/// Whether a name fits a pattern in which `*` stands for any characters.
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = name.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = parts.collect();
+    let Some(last) = parts.pop() else { return rest.is_empty() };
+    for part in parts {
+        match rest.find(part) {
+            Some(at) => rest = &rest[at + part.len()..],
+            None => return false,
+        }
+    }
+    rest.ends_with(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn a_star_stands_for_any_characters() {
+        for (pattern, name, fits) in [
+            ("64B", "64B", true),
+            ("64B", "64B0", false),
+            ("*", "", true),
+            ("*", "anything", true),
+            ("paced-*", "paced-60", true),
+            ("*p8", "vp9-1080p8", true),
+            ("*p8", "vp9-1080p10", false),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-c-b", false),
+            ("ab*ba", "aba", false),
+            ("**", "x", true),
+        ] {
+            assert_eq!(matches(pattern, name), fits, "{pattern} {name}");
+        }
+    }
+}

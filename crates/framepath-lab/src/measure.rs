@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Contenders, and what one run of one of them cost.
+
+use std::collections::BTreeMap;
+
+use framepath::Report;
+use framepath_model::ledger::{Cause, Causes, Digest, Latency};
+use framepath_model::summary::{CausesUs, LatencyUs};
+
+use crate::error::LabError;
+
+/// One run's figures. What is not known is `None`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// Frames, or pushes.
+    pub frames: u64,
+    /// Wall time, nanoseconds.
+    pub wall_ns: u64,
+    /// CPU time of everything the contender started, nanoseconds.
+    pub cpu_ns: u64,
+    /// Largest resident set, KiB.
+    pub peak_memory_kib: Option<u64>,
+    /// Latency of its frames.
+    pub latency: Option<LatencyUs>,
+    /// Bytes the CPU copied per frame.
+    pub copied_bytes_per_frame: Option<f64>,
+    /// Switches per frame.
+    pub switches_per_frame: Option<f64>,
+    /// The median frame by cause.
+    pub causes: Option<CausesUs>,
+    /// Figures only this experiment has.
+    pub extra: BTreeMap<String, f64>,
+}
+
+impl Measured {
+    /// The figure of one run that ratios are made of: `wall_ms`, `cpu_ms`,
+    /// `cpu_us_per_push`, `cpu_us_per_frame`, `latency_p50_us`,
+    /// `latency_p99_us`, or a key of `extra`.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        let per_frame = |ns: u64| (self.frames > 0).then(|| ns as f64 / 1e3 / self.frames as f64);
+        match name {
+            "wall_ms" => Some(self.wall_ns as f64 / 1e6),
+            "cpu_ms" => Some(self.cpu_ns as f64 / 1e6),
+            "cpu_us_per_push" | "cpu_us_per_frame" => per_frame(self.cpu_ns),
+            "wall_us_per_push" => per_frame(self.wall_ns),
+            "latency_p50_us" => self.latency.map(|l| l.p50),
+            "latency_p99_us" => self.latency.map(|l| l.p99),
+            _ => self.extra.get(name).copied(),
+        }
+    }
+
+    /// Figures of a path run in this process.
+    pub fn of_report(report: &mut Report) -> Measured {
+        let digest = (report.level != framepath::Level::Off).then(|| report.digest());
+        let frames = report.frames;
+        Measured {
+            frames,
+            wall_ns: report.wall_ns,
+            cpu_ns: report.cpu_ns,
+            copied_bytes_per_frame: (frames > 0).then(|| report.copied_bytes as f64 / frames as f64),
+            latency: digest.as_ref().and_then(|d| d.latency).map(latency_us),
+            switches_per_frame: digest.as_ref().and_then(|d| d.switches),
+            causes: digest.as_ref().map(median_frame),
+            ..Measured::default()
+        }
+    }
+}
+
+/// Percentiles in microseconds.
+pub fn latency_us(latency: Latency) -> LatencyUs {
+    let us = |ns: u64| ns as f64 / 1e3;
+    LatencyUs { p50: us(latency.p50), p95: us(latency.p95), p99: us(latency.p99), max: us(latency.max) }
+}
+
+/// The median frame's causes in microseconds.
+pub fn median_frame(digest: &Digest) -> CausesUs {
+    causes_us(&digest.causes)
+}
+
+/// Causes in microseconds.
+pub fn causes_us(causes: &Causes) -> CausesUs {
+    let us = |cause| causes[cause].map(|ns: f64| ns / 1e3);
+    CausesUs {
+        compute: us(Cause::Compute),
+        copy: us(Cause::Copy),
+        queue: us(Cause::Queue),
+        wakeup: us(Cause::Wakeup),
+        preempted: us(Cause::Preempted),
+        blocked: us(Cause::Blocked),
+        device: us(Cause::Device),
+        network: us(Cause::Network),
+        unexplained: us(Cause::Unexplained),
+    }
+}
+
+/// Someone who takes part in a comparison.
+pub struct Contender<'a> {
+    /// Stable name, DESIGN section 8.
+    pub name: String,
+    /// Runs once, from start to end.
+    pub run: Box<dyn FnMut() -> Result<Measured, LabError> + 'a>,
+}
+
+impl<'a> Contender<'a> {
+    /// A contender of that name.
+    pub fn new(name: &str, run: impl FnMut() -> Result<Measured, LabError> + 'a) -> Contender<'a> {
+        Contender { name: name.to_owned(), run: Box::new(run) }
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs contenders interleaved, never in blocks, and compares them pair by
+//! pair: in round 1 A B C, in round 2 C B A, and so on, so that a machine that
+//! drifts drifts for all.
+
+use framepath_model::stats::{Spread, median, paired_ratio};
+use framepath_model::summary::{CausesUs, LatencyUs, Ratio, Row, Skipped, Summary};
+use framepath_os::signal;
+
+use crate::error::LabError;
+use crate::measure::{Contender, Measured};
+use crate::watch::Watch;
+
+/// One comparison to make: metric, contender above the line, below it.
+pub type Comparison<'a> = (&'a str, &'a str, &'a str);
+
+/// Seed of every bootstrap, so that a summary can be computed again.
+const SEED: u64 = 0x6672_616d_6570_6174;
+
+/// Runs every contender once per round over `case` and adds rows, ratios and
+/// skips to `summary`.
+///
+/// # Errors
+/// A contender's failure, but [`LabError::Missing`], which only skips it.
+pub fn run(
+    case: &str,
+    mut contenders: Vec<Contender<'_>>,
+    comparisons: &[Comparison<'_>],
+    rounds: usize,
+    watch: &dyn Watch,
+    summary: &mut Summary,
+) -> Result<Vec<Vec<Measured>>, LabError> {
+    let mut runs: Vec<Vec<Measured>> = contenders.iter().map(|_| Vec::with_capacity(rounds)).collect();
+    let mut missing: Vec<Option<String>> = vec![None; contenders.len()];
+    for round in 0..rounds {
+        let mut order: Vec<usize> = (0..contenders.len()).collect();
+        if round % 2 == 1 {
+            order.reverse();
+        }
+        for at in order {
+            if signal::interrupted() {
+                return Err(LabError::Interrupted);
+            }
+            let contender = &mut contenders[at];
+            watch.step(&format!("{case} {}", contender.name));
+            if missing[at].is_some() {
+                continue;
+            }
+            match (contender.run)() {
+                Ok(measured) => runs[at].push(measured),
+                Err(LabError::Missing(reason)) => missing[at] = Some(reason),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    for ((contender, runs), missing) in contenders.iter().zip(&runs).zip(missing) {
+        match missing {
+            Some(reason) => summary.skipped.push(Skipped {
+                contender: contender.name.clone(),
+                case: Some(case.to_owned()),
+                reason,
+            }),
+            None => summary.rows.push(row(case, &contender.name, runs)),
+        }
+    }
+    for (metric, a, b) in comparisons {
+        let of = |name: &str| contenders.iter().position(|c| c.name == name).map(|at| &runs[at]);
+        if let (Some(a_runs), Some(b_runs)) = (of(a), of(b)) {
+            summary.ratios.extend(ratio(case, metric, (a, a_runs), (b, b_runs)));
+        }
+    }
+    Ok(runs)
+}
+
+/// The paired ratio of `metric`; `None` where either side lacks it.
+pub fn ratio(case: &str, metric: &str, a: (&str, &[Measured]), b: (&str, &[Measured])) -> Option<Ratio> {
+    let figures = |runs: &[Measured]| runs.iter().map(|m| m.metric(metric)).collect::<Option<Vec<_>>>();
+    let (a_figures, b_figures) = (figures(a.1)?, figures(b.1)?);
+    let paired = paired_ratio(&a_figures, &b_figures, SEED).ok()?;
+    Some(Ratio::new(case, metric, a.0, b.0, &paired))
+}
+
+/// A row of medians over `runs`.
+pub fn row(case: &str, contender: &str, runs: &[Measured]) -> Row {
+    let spread = |f: fn(&Measured) -> f64| Spread::of(&runs.iter().map(f).collect::<Vec<_>>());
+    let middle = |f: &dyn Fn(&Measured) -> Option<f64>| {
+        let known: Vec<f64> = runs.iter().filter_map(f).collect();
+        median(&known)
+    };
+    let latency = |f: fn(&LatencyUs) -> f64| middle(&|m| m.latency.as_ref().map(f));
+    let latency_us = latency(|l| l.p50).and_then(|p50| {
+        Some(LatencyUs {
+            p50,
+            p95: latency(|l| l.p95)?,
+            p99: latency(|l| l.p99)?,
+            max: latency(|l| l.max)?,
+        })
+    });
+    let keys = runs.iter().flat_map(|m| m.extra.keys().cloned());
+    let extra = keys.filter_map(|key| Some((key.clone(), middle(&|m| m.extra.get(&key).copied())?)));
+    let cpu_ms = spread(|m| m.cpu_ns as f64 / 1e6);
+    Row {
+        case: case.to_owned(),
+        contender: contender.to_owned(),
+        runs: runs.len() as u32,
+        frames: runs.last().map_or(0, |m| m.frames),
+        wall_ms: spread(|m| m.wall_ns as f64 / 1e6),
+        cpu_ms,
+        load: middle(&|m| (m.wall_ns > 0).then(|| m.cpu_ns as f64 / m.wall_ns as f64)),
+        latency_us,
+        copied_bytes_per_frame: middle(&|m| m.copied_bytes_per_frame),
+        switches_per_frame: middle(&|m| m.switches_per_frame),
+        syscalls_per_frame: None,
+        causes_us: typical_causes(runs),
+        peak_memory_kib: runs.iter().filter_map(|m| m.peak_memory_kib).max(),
+        extra: extra.collect(),
+    }
+}
+
+/// The causes of the run whose total is the median, so that they still add up.
+fn typical_causes(runs: &[Measured]) -> Option<CausesUs> {
+    let mut known: Vec<CausesUs> = runs.iter().filter_map(|m| m.causes).collect();
+    known.sort_by(|a, b| a.total().unwrap_or(0.0).total_cmp(&b.total().unwrap_or(0.0)));
+    known.get(known.len().saturating_sub(1) / 2).copied()
+}

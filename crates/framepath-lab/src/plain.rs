@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Summaries for people: what they mean in words, and tables for a terminal.
+
+mod findings;
+pub(crate) mod number;
+pub(crate) mod tables;
+
+pub use findings::{contender_in_words, findings, metric_in_words};
+pub use tables::tables;

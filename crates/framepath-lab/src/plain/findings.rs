@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What summaries mean, a sentence each.
+//!
+//! A difference is stated only where the interval excludes 1; everything else
+//! is "no difference", with the figures.
+
+use framepath_model::stats::Verdict;
+use framepath_model::summary::{Ratio, Row, Summary};
+
+use super::number::{bare_ratio, bytes, case_bytes, figure, percent, time_us, times};
+
+/// The share of unexplained time up to which a ledger closes.
+const CLOSES: f64 = 0.05;
+
+/// How far an injected cost may be off: this share of it, or [`NEAR_US`].
+const NEAR_SHARE: f64 = 0.10;
+
+/// How far an injected cost may be off in microseconds.
+const NEAR_US: f64 = 20.0;
+
+/// What the summaries mean, in their order.
+pub fn findings(summaries: &[Summary]) -> Vec<String> {
+    let mut found = Vec::new();
+    for summary in summaries {
+        match summary.experiment.as_str() {
+            "queue" => queue(summary, &mut found),
+            "decode" => decode(summary, &mut found),
+            "inject" => inject(summary, &mut found),
+            "aa" => aa(summary, &mut found),
+            _ => other(summary, &mut found),
+        }
+        ledger(summary, &mut found);
+        for skipped in &summary.skipped {
+            let case = skipped.case.as_ref().map_or(String::new(), |case| format!(" over {case}"));
+            found.push(format!(
+                "{}: `{}`{case} did not run: {}.",
+                summary.experiment,
+                skipped.contender,
+                skipped.reason.trim_end_matches('.')
+            ));
+        }
+    }
+    found
+}
+
+/// A contender as a sentence names it.
+pub fn contender_in_words(name: &str) -> String {
+    match name {
+        "direct" => "a direct push (`!`)".to_owned(),
+        "direct-times" => "a direct push with the ledger at `times`".to_owned(),
+        "queue" => "`queue`".to_owned(),
+        "queue-times" => "`queue` with the ledger at `times`".to_owned(),
+        "gst-direct" => "GStreamer's direct push".to_owned(),
+        "ffmpeg" => "the ffmpeg tool's default".to_owned(),
+        "ffmpeg-t1" => "the ffmpeg tool with one thread".to_owned(),
+        "inline" => "`decode`".to_owned(),
+        "inline-t1" => "`decode threads=1`".to_owned(),
+        "bare" => "bare libavcodec".to_owned(),
+        "bare-t1" => "bare libavcodec with one thread".to_owned(),
+        _ => match name.strip_prefix("gst-") {
+            Some(element) => format!("GStreamer's `{element}`"),
+            None => format!("`{name}`"),
+        },
+    }
+}
+
+/// A metric as a sentence names it.
+pub fn metric_in_words(metric: &str) -> String {
+    match metric {
+        "wall_ms" => "wall time".to_owned(),
+        "cpu_ms" => "CPU time".to_owned(),
+        "cpu_us_per_push" => "CPU time per push".to_owned(),
+        "wall_us_per_push" => "wall time per push".to_owned(),
+        "cpu_us_per_frame" => "CPU time per frame".to_owned(),
+        "latency_p50_us" => "median latency".to_owned(),
+        "latency_p95_us" => "95th percentile latency".to_owned(),
+        "latency_p99_us" => "99th percentile latency".to_owned(),
+        "peak_memory_kib" => "peak memory".to_owned(),
+        _ => metric.replace('_', " "),
+    }
+}
+
+/// The ratio of a case, a metric and two contenders, if it was taken.
+fn ratio<'a>(summary: &'a Summary, case: &str, metric: &str, a: &str, b: &str) -> Option<&'a Ratio> {
+    summary.ratios.iter().find(|r| r.case == case && r.metric == metric && r.a == a && r.b == b)
+}
+
+/// `95 % interval 0.04 to 0.06`.
+fn interval(ratio: &Ratio) -> String {
+    match ratio.ci95 {
+        Some([low, high]) => {
+            format!("95 % interval {} to {}", bare_ratio(low), bare_ratio(high))
+        }
+        None => "one pair, no interval".to_owned(),
+    }
+}
+
+/// `0.05×, 95 % interval 0.04 to 0.06`, with "no difference" where it is so.
+fn compared(ratio: &Ratio) -> String {
+    let figures = format!("{}, {}", times(ratio.median), interval(ratio));
+    match ratio.verdict() {
+        Verdict::NoDifference => format!("no difference: {figures}"),
+        Verdict::ALess | Verdict::AMore => figures,
+    }
+}
+
+/// A ratio as a whole sentence, without its case.
+fn sentence(ratio: &Ratio) -> String {
+    let (a, b) = (contender_in_words(&ratio.a), contender_in_words(&ratio.b));
+    let metric = metric_in_words(&ratio.metric);
+    let figures = format!("{}, {}", times(ratio.median), interval(ratio));
+    match ratio.verdict() {
+        Verdict::NoDifference => format!("no difference in {metric} between {a} and {b} ({figures})"),
+        Verdict::ALess | Verdict::AMore => {
+            format!("{a} takes {} the {metric} of {b} ({})", times(ratio.median), interval(ratio))
+        }
+    }
+}
+
+/// The first letter as a capital, for a sentence.
+fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
+}
+
+fn queue(summary: &Summary, found: &mut Vec<String>) {
+    const METRIC: &str = "cpu_us_per_push";
+    let cost = |case: &str, contender: &str| summary.row(case, contender)?.figure(METRIC);
+    // 64 bytes is the origin's small buffer; without it, the smallest there is.
+    let sizes = summary.cases().into_iter().filter_map(|case| Some((case_bytes(case)?, case)));
+    let Some((size, case)) = sizes.min_by_key(|(size, _)| (*size != 64, *size)) else {
+        return queue_paced(summary, found);
+    };
+    let pushed = bytes(size);
+    for (ours, theirs, at) in [
+        ("queue", "gst-queue", "`queue` here costs"),
+        ("direct", "gst-direct", "A direct push (`!`) here costs"),
+        ("direct-times", "gst-direct", "With the ledger at `times` a direct push here costs"),
+    ] {
+        let Some(us) = cost(case, ours) else { continue };
+        let mut text = format!("{at} {} of CPU per push of {pushed}", time_us(us));
+        if let (Some(their_us), Some(r)) = (cost(case, theirs), ratio(summary, case, METRIC, ours, theirs)) {
+            let whose = contender_in_words(theirs);
+            text.push_str(&format!(", {whose} {} ({})", time_us(their_us), compared(r)));
+        }
+        found.push(text + ".");
+    }
+    if let (Some(queue), Some(direct)) = (cost(case, "queue"), cost(case, "direct")) {
+        let ours = queue / direct;
+        let theirs = cost(case, "gst-queue").zip(cost(case, "gst-direct")).map(|(q, d)| q / d);
+        let theirs = theirs.map_or(String::new(), |ratio| format!("; in GStreamer {}", times(ratio)));
+        found.push(format!("A thread boundary costs {} a direct push here{theirs}.", times(ours)));
+    }
+    queue_paced(summary, found);
+}
+
+fn queue_paced(summary: &Summary, found: &mut Vec<String>) {
+    for case in summary.cases() {
+        let Some(rate) = case.strip_prefix("paced-") else { continue };
+        let mut parts = Vec::new();
+        for metric in ["cpu_us_per_push", "latency_p50_us", "latency_p99_us"] {
+            let Some(r) = ratio(summary, case, metric, "queue", "gst-queue") else { continue };
+            let ours = summary.row(case, "queue").and_then(|row| row.figure(metric));
+            let theirs = summary.row(case, "gst-queue").and_then(|row| row.figure(metric));
+            let figures = ours.zip(theirs).map_or(String::new(), |(ours, theirs)| {
+                format!("{} against {}, ", time_us(ours), time_us(theirs))
+            });
+            parts.push(format!("{} {figures}{}", metric_in_words(metric), compared(r)));
+        }
+        if !parts.is_empty() {
+            found.push(format!(
+                "At {rate} pushes a second, `queue` beside GStreamer's `queue`: {}.",
+                parts.join("; ")
+            ));
+        }
+    }
+}
+
+fn decode(summary: &Summary, found: &mut Vec<String>) {
+    for case in summary.cases() {
+        let output = if case.ends_with("p10") { "P010" } else { "NV12" };
+        let of = |metric, a, b| ratio(summary, case, metric, a, b);
+        let mut parts = Vec::new();
+        if let Some(cpu) = of("cpu_ms", "inline", "ffmpeg") {
+            parts.push(match cpu.verdict() {
+                Verdict::NoDifference => {
+                    format!(
+                        "is no different in CPU from the ffmpeg tool's default ({}, {})",
+                        times(cpu.median),
+                        interval(cpu)
+                    )
+                }
+                _ => format!(
+                    "costs {} the CPU of the ffmpeg tool's default ({})",
+                    times(cpu.median),
+                    interval(cpu)
+                ),
+            });
+        }
+        if let Some(wall) = of("wall_ms", "inline", "ffmpeg") {
+            parts.push(match wall.verdict() {
+                Verdict::NoDifference => {
+                    format!("is no different in time ({}, {})", times(wall.median), interval(wall))
+                }
+                _ => format!("takes {} its time ({})", times(wall.median), interval(wall)),
+            });
+        }
+        if let Some(one) = of("cpu_ms", "inline-t1", "ffmpeg") {
+            parts.push(format!("with `threads=1` {} that CPU ({})", times(one.median), interval(one)));
+        }
+        for (a, b, threads) in [("inline", "bare", "`threads=auto`"), ("inline-t1", "bare-t1", "`threads=1`")]
+        {
+            if let Some(floor) = of("cpu_ms", a, b) {
+                parts.push(format!("beside the floor, bare libavcodec, at {threads} {}", compared(floor)));
+            }
+        }
+        if !parts.is_empty() {
+            found.push(format!("Decode of {case} to {output} {}.", parts.join("; ")));
+        }
+    }
+}
+
+fn inject(summary: &Summary, found: &mut Vec<String>) {
+    let mut near = 0;
+    let mut off = Vec::new();
+    let mut worst: f64 = 0.0;
+    for row in &summary.rows {
+        let (Some(injected), Some(attributed)) = (row.figure("injected_us"), row.figure("attributed_us"))
+        else {
+            continue;
+        };
+        let error = (attributed - injected).abs();
+        if error <= (injected * NEAR_SHARE).max(NEAR_US) {
+            near += 1;
+            worst = worst.max(error);
+        } else {
+            off.push(format!(
+                "{} injected as `{}` came out as {}",
+                time_us(injected),
+                row.case,
+                time_us(attributed)
+            ));
+        }
+    }
+    if off.is_empty() && near > 0 {
+        found.push(format!(
+            "The ledger tells the truth: each of {near} injected causes came out on its own row, \
+             within 10 % or 20 µs (at most {} off).",
+            time_us(worst)
+        ));
+    } else if !off.is_empty() {
+        found.push(format!(
+            "{} of {} injected causes came out more than 10 % and 20 µs off: {}.",
+            off.len(),
+            off.len() + near,
+            off.join("; ")
+        ));
+    }
+}
+
+fn aa(summary: &Summary, found: &mut Vec<String>) {
+    let sum = |metric: &str| -> Option<f64> {
+        let figures: Vec<f64> = summary.rows.iter().filter_map(|row| row.figure(metric)).collect();
+        (!figures.is_empty()).then(|| figures.iter().sum())
+    };
+    // Without the experiment's own count, its ratios tell.
+    let differ = summary.ratios.iter().filter(|r| r.verdict() != Verdict::NoDifference).count();
+    let comparisons = sum("comparisons").unwrap_or(summary.ratios.len() as f64);
+    let wrong = sum("wrong_verdicts").unwrap_or(differ as f64);
+    if comparisons > 0.0 {
+        found.push(format!(
+            "A contender compared with itself was called different {} of {} times.",
+            figure(wrong),
+            figure(comparisons)
+        ));
+    }
+}
+
+fn other(summary: &Summary, found: &mut Vec<String>) {
+    for r in &summary.ratios {
+        found.push(format!("{}, {}: {}.", capital(&summary.experiment), r.case, sentence(r)));
+    }
+    if !summary.ratios.is_empty() {
+        return;
+    }
+    for row in &summary.rows {
+        if let Some(text) = figures_of(row) {
+            found.push(format!(
+                "{}, {}: {} {text}.",
+                capital(&summary.experiment),
+                row.case,
+                contender_in_words(&row.contender)
+            ));
+        }
+    }
+}
+
+/// The figures that matter most of a row that nothing is compared with.
+fn figures_of(row: &Row) -> Option<String> {
+    if let Some(us) = row.latency_us {
+        return Some(format!(
+            "takes {} at the median, {} at the 99th percentile",
+            time_us(us.p50),
+            time_us(us.p99)
+        ));
+    }
+    let cpu = row.cpu_ms?;
+    Some(format!("takes {} of CPU per run", time_us(cpu.median * 1000.0)))
+}
+
+/// Whether the ledger closes, over all rows that have one.
+fn ledger(summary: &Summary, found: &mut Vec<String>) {
+    let mut worst: Option<(f64, &Row)> = None;
+    let mut closed = 0;
+    let mut rows = 0;
+    for row in &summary.rows {
+        let Some(share) = row.figure("unexplained_share") else { continue };
+        rows += 1;
+        closed += usize::from(share <= CLOSES);
+        if worst.is_none_or(|(most, _)| share > most) {
+            worst = Some((share, row));
+        }
+    }
+    let Some((share, row)) = worst else { return };
+    let place = format!("{}, {}", row.case, row.contender);
+    found.push(if closed == rows {
+        format!(
+            "The ledger of `{}` closes: at most {} of a frame's latency is unexplained ({place}).",
+            summary.experiment,
+            percent(share)
+        )
+    } else {
+        format!(
+            "The ledger of `{}` does not close on {} of {rows} paths: {} is unexplained on {place}.",
+            summary.experiment,
+            rows - closed,
+            percent(share)
+        )
+    });
+}

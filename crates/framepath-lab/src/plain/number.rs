@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Numbers as people read them.
+
+/// A number with three significant digits; thousands are set apart.
+pub fn figure(value: f64) -> String {
+    if value == 0.0 {
+        return "0".to_owned();
+    }
+    if !value.is_finite() {
+        return "not a number".to_owned();
+    }
+    let magnitude = value.abs().log10().floor();
+    if magnitude >= 2.0 {
+        return grouped(value.round());
+    }
+    // 0.0996 and 9.996 round up into the next magnitude: one digit less there.
+    let mut decimals = (2.0 - magnitude).clamp(0.0, 12.0) as usize;
+    let scale = 10_f64.powi(decimals as i32);
+    let rounded = (value * scale).round() / scale;
+    if rounded.abs() >= 10_f64.powf(magnitude + 1.0) {
+        decimals = decimals.saturating_sub(1);
+    }
+    let text = format!("{value:.decimals$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// A whole number with commas between the thousands, from five digits on.
+fn grouped(value: f64) -> String {
+    let digits = format!("{:.0}", value.abs());
+    let sign = if value < 0.0 { "-" } else { "" };
+    if digits.len() < 5 {
+        return format!("{sign}{digits}");
+    }
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    format!("{sign}{text}")
+}
+
+/// A ratio: `0.05×`. From 0.9 to 1.1 its distance from 1 keeps its digits.
+pub fn times(ratio: f64) -> String {
+    format!("{}×", bare_ratio(ratio))
+}
+
+/// A ratio without its sign.
+pub fn bare_ratio(ratio: f64) -> String {
+    if (0.1..10.0).contains(&ratio) { format!("{ratio:.2}") } else { figure(ratio) }
+}
+
+/// A time given in microseconds, with the unit that suits it.
+pub fn time_us(us: f64) -> String {
+    match us.abs() {
+        0.0 => "0 µs".to_owned(),
+        x if x < 10_000.0 => format!("{} µs", figure(us)),
+        x if x < 10_000_000.0 => format!("{} ms", figure(us / 1000.0)),
+        _ => format!("{} s", figure(us / 1_000_000.0)),
+    }
+}
+
+/// A share: 0.0213 is `2.1 %`.
+pub fn percent(share: f64) -> String {
+    let percent = share * 100.0;
+    if percent.abs() >= 10.0 || percent == 0.0 {
+        format!("{percent:.0} %")
+    } else if percent.abs() >= 0.05 {
+        format!("{percent:.1} %")
+    } else {
+        "under 0.1 %".to_owned()
+    }
+}
+
+/// The bytes a case such as `64B`, `1KiB` or `16MiB` names.
+pub fn case_bytes(case: &str) -> Option<u64> {
+    let split = case.find(|c: char| !c.is_ascii_digit())?;
+    let (number, unit) = case.split_at(split);
+    let unit = match unit {
+        "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// Bytes in the largest unit that divides them: the reverse of [`case_bytes`].
+pub fn bytes(bytes: u64) -> String {
+    match bytes {
+        b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),
+        b if b >= 1 << 10 && b % (1 << 10) == 0 => format!("{} KiB", b >> 10),
+        b => format!("{b} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_have_three_digits() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.110_4, "0.11"),
+            (0.001_234_5, "0.00123"),
+            (2.0, "2"),
+            (2.345, "2.35"),
+            (9.996, "10"),
+            (99.96, "100"),
+            (123.4, "123"),
+            (1234.4, "1234"),
+            (1_036_800.0, "1,036,800"),
+            (-12_345.0, "-12,345"),
+            (f64::NAN, "not a number"),
+        ] {
+            assert_eq!(figure(value), text);
+        }
+        assert_eq!(times(0.047), "0.047×");
+        assert_eq!(times(1.0), "1.00×");
+        assert_eq!(time_us(0.11), "0.11 µs");
+        assert_eq!(time_us(16_700.0), "16.7 ms");
+        assert_eq!(percent(0.021), "2.1 %");
+    }
+
+    #[test]
+    fn cases_name_bytes() {
+        assert_eq!(case_bytes("64B"), Some(64));
+        assert_eq!(case_bytes("16MiB"), Some(16 << 20));
+        assert_eq!(case_bytes("paced-60"), None);
+        assert_eq!(bytes(1024), "1 KiB");
+        assert_eq!(bytes(8), "8 B");
+    }
+}

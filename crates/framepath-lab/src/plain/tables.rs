@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A summary as tables for a terminal.
+
+use std::collections::BTreeSet;
+
+use framepath_model::stats::{Spread, Verdict};
+use framepath_model::summary::{Row, Summary};
+
+use super::number::{bare_ratio, figure};
+
+/// A summary as aligned tables with units in the headings. A column without
+/// any figure is left out; a figure that is not known is an empty cell.
+pub fn tables(summary: &Summary) -> String {
+    let mut parts = Vec::new();
+    let times = grid(&summary.rows, &time_columns());
+    parts.extend(times);
+    parts.extend(grid(&summary.rows, &count_columns(&summary.rows)));
+    parts.extend(grid(&summary.rows, &cause_columns()));
+    parts.extend(ratios(summary));
+    let mut text = parts.join("\n");
+    for skipped in &summary.skipped {
+        let case = skipped.case.as_ref().map_or(String::new(), |case| format!(" ({case})"));
+        text.push_str(&format!("skipped: {}{case}: {}\n", skipped.contender, skipped.reason));
+    }
+    for note in &summary.notes {
+        text.push_str(&format!("note: {note}\n"));
+    }
+    text
+}
+
+/// A column: its heading, and its cell of a row; `None` is not known.
+pub(crate) struct Column {
+    pub heading: String,
+    pub cell: Box<dyn Fn(&Row) -> Option<String>>,
+}
+
+fn column(heading: &str, cell: impl Fn(&Row) -> Option<String> + 'static) -> Column {
+    Column { heading: heading.to_owned(), cell: Box::new(cell) }
+}
+
+fn of_metric(heading: &str, metric: &'static str) -> Column {
+    column(heading, move |row| row.figure(metric).map(figure))
+}
+
+fn spread(spread: &Spread) -> String {
+    let Spread { median, min, max } = *spread;
+    format!("{} [{} to {}]", figure(median), figure(min), figure(max))
+}
+
+/// Times and latencies.
+pub(crate) fn time_columns() -> Vec<Column> {
+    vec![
+        column("runs", |row| Some(row.runs.to_string())),
+        column("frames", |row| Some(figure(row.frames as f64))),
+        column("wall ms", |row| row.wall_ms.as_ref().map(spread)),
+        column("CPU ms", |row| row.cpu_ms.as_ref().map(spread)),
+        of_metric("load", "load"),
+        of_metric("p50 µs", "latency_p50_us"),
+        of_metric("p95 µs", "latency_p95_us"),
+        of_metric("p99 µs", "latency_p99_us"),
+        of_metric("max µs", "latency_max_us"),
+    ]
+}
+
+/// Counts, memory, and what the experiment alone has to say.
+pub(crate) fn count_columns(rows: &[Row]) -> Vec<Column> {
+    let mut columns = vec![
+        of_metric("copied B/frame", "copied_bytes_per_frame"),
+        of_metric("switches/frame", "switches_per_frame"),
+        of_metric("syscalls/frame", "syscalls_per_frame"),
+        of_metric("peak KiB", "peak_memory_kib"),
+    ];
+    let keys: BTreeSet<String> = rows.iter().flat_map(|row| row.extra.keys().cloned()).collect();
+    for key in keys {
+        let heading = heading_of(&key);
+        columns.push(column(&heading, move |row| row.extra.get(&key).copied().map(figure)));
+    }
+    columns
+}
+
+/// `cpu_us_per_push` is `cpu µs/push`.
+fn heading_of(key: &str) -> String {
+    let words: Vec<&str> = key.split('_').map(|word| if word == "us" { "µs" } else { word }).collect();
+    words.join(" ").replace(" per ", "/")
+}
+
+/// What a frame's latency was spent on.
+pub(crate) fn cause_columns() -> Vec<Column> {
+    let names: Vec<&str> = framepath_model::summary::CausesUs::default().named().map(|(n, _)| n).into();
+    names
+        .into_iter()
+        .enumerate()
+        .map(|(i, name)| {
+            column(&format!("{name} µs"), move |row| {
+                row.causes_us.as_ref().and_then(|causes| causes.named()[i].1).map(figure)
+            })
+        })
+        .collect()
+}
+
+/// The cells of the columns that have any figure, headings first; `None`
+/// where no column has.
+pub(crate) fn cells(rows: &[Row], columns: &[Column]) -> Option<Vec<Vec<String>>> {
+    let mut known = Vec::new();
+    for column in columns {
+        let cells: Vec<Option<String>> = rows.iter().map(|row| (column.cell)(row)).collect();
+        if cells.iter().any(Option::is_some) {
+            known.push((column, cells));
+        }
+    }
+    if known.is_empty() {
+        return None;
+    }
+    let mut lines = Vec::new();
+    let headings = known.iter().map(|(column, _)| column.heading.clone());
+    lines.push(["case".to_owned(), "contender".to_owned()].into_iter().chain(headings).collect());
+    for (i, row) in rows.iter().enumerate() {
+        let mut cells = known.iter().map(|(_, cells)| cells[i].clone()).peekable();
+        let any = known.iter().any(|(_, cells)| cells[i].is_some());
+        if any && cells.peek().is_some() {
+            let names = [row.case.clone(), row.contender.clone()];
+            lines.push(names.into_iter().chain(cells.map(Option::unwrap_or_default)).collect());
+        }
+    }
+    Some(lines)
+}
+
+fn grid(rows: &[Row], columns: &[Column]) -> Option<String> {
+    cells(rows, columns).map(|lines| aligned(&lines, 2))
+}
+
+/// What a verdict says of the contender above the line.
+pub(crate) fn verdict_in_words(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::NoDifference => "no difference",
+        Verdict::ALess => "less",
+        Verdict::AMore => "more",
+    }
+}
+
+fn ratios(summary: &Summary) -> Option<String> {
+    if summary.ratios.is_empty() {
+        return None;
+    }
+    let mut lines = vec![
+        ["case", "metric", "a / b", "verdict", "ratio", "95 % interval", "pairs"].map(str::to_owned).to_vec(),
+    ];
+    for ratio in &summary.ratios {
+        let interval = ratio
+            .ci95
+            .map_or(String::new(), |[low, high]| format!("{} to {}", bare_ratio(low), bare_ratio(high)));
+        lines.push(vec![
+            ratio.case.clone(),
+            ratio.metric.clone(),
+            format!("{} / {}", ratio.a, ratio.b),
+            verdict_in_words(ratio.verdict()).to_owned(),
+            bare_ratio(ratio.median),
+            interval,
+            ratio.pairs.to_string(),
+        ]);
+    }
+    Some(aligned(&lines, 4))
+}
+
+/// Lines of cells as text: the first `left` columns to the left, the rest to
+/// the right, a rule under the headings.
+fn aligned(lines: &[Vec<String>], left: usize) -> String {
+    let columns = lines.first().map_or(0, Vec::len);
+    let width =
+        |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default();
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for (i, line) in lines.iter().enumerate() {
+        let mut row = String::new();
+        for (column, cell) in line.iter().enumerate() {
+            let blanks = " ".repeat(widths[column] - cell.chars().count());
+            if column > 0 {
+                row.push_str("  ");
+            }
+            if column < left {
+                row.push_str(cell);
+                row.push_str(&blanks);
+            } else {
+                row.push_str(&blanks);
+                row.push_str(cell);
+            }
+        }
+        text.push_str(row.trim_end());
+        text.push('\n');
+        if i == 0 {
+            let rule: usize = widths.iter().sum::<usize>() + 2 * columns.saturating_sub(1);
+            text.push_str(&"─".repeat(rule));
+            text.push('\n');
+        }
+    }
+    text
+}

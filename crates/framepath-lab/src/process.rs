@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Contenders that are programs: run, waited for, and charged with the CPU of
+//! every child they waited for themselves.
+
+use std::ffi::OsString;
+use std::io::{Read, Seek};
+use std::process::{Command, Stdio};
+
+use framepath_os::children::{self, Usage};
+use framepath_os::clock::now_ns;
+
+use crate::error::LabError;
+use crate::measure::Measured;
+
+/// A program and its arguments.
+#[derive(Clone, Debug)]
+pub struct Program {
+    /// Name or path.
+    pub program: OsString,
+    /// Arguments.
+    pub args: Vec<OsString>,
+}
+
+/// How a program ended.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// Wall time from start to reaping, nanoseconds.
+    pub wall_ns: u64,
+    /// What it used.
+    pub usage: Usage,
+    /// What it wrote to standard output, where that was kept.
+    pub stdout: String,
+}
+
+impl Program {
+    /// A program with its arguments.
+    pub fn new<A: Into<OsString>>(
+        program: impl Into<OsString>,
+        args: impl IntoIterator<Item = A>,
+    ) -> Program {
+        Program { program: program.into(), args: args.into_iter().map(Into::into).collect() }
+    }
+
+    /// The command as one would type it, for messages.
+    pub fn text(&self) -> String {
+        let words = std::iter::once(&self.program).chain(&self.args);
+        words.map(|w| framepath_model::path::quote(&w.to_string_lossy())).collect::<Vec<_>>().join(" ")
+    }
+
+    /// Runs it to its end. With `keep_output` its standard output comes back;
+    /// otherwise it goes nowhere. Standard error is kept for messages.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] where the program is not there,
+    /// [`LabError::Command`] where it does not exit with 0.
+    pub fn run(&self, keep_output: bool) -> Result<Finished, LabError> {
+        let file = || tempfile().map_err(LabError::io("making a temporary file"));
+        let (mut stdout, mut stderr) = (file()?, file()?);
+        let clone = |f: &std::fs::File| f.try_clone().map_err(LabError::io("temporary file"));
+        let output = if keep_output { Stdio::from(clone(&stdout)?) } else { Stdio::null() };
+        let start = now_ns();
+        let child = Command::new(&self.program)
+            .args(&self.args)
+            .stdin(Stdio::null())
+            .stdout(output)
+            .stderr(Stdio::from(clone(&stderr)?))
+            .spawn()
+            .map_err(|error| self.not_started(error))?;
+        let usage = children::wait(child).map_err(LabError::io(self.text()))?;
+        let wall_ns = now_ns() - start;
+        if usage.exit_code == Some(0) {
+            let stdout = text_of(&mut stdout).unwrap_or_default();
+            return Ok(Finished { wall_ns, usage, stdout });
+        }
+        if framepath_os::signal::interrupted() {
+            return Err(LabError::Interrupted);
+        }
+        let outcome = match (usage.exit_code, usage.signal) {
+            (Some(code), _) => format!("exited with {code}"),
+            (_, Some(signal)) => format!("was ended by signal {signal}"),
+            _ => "did not end normally".to_owned(),
+        };
+        let stderr = last_lines(&text_of(&mut stderr).unwrap_or_default());
+        Err(LabError::Command { command: self.text(), outcome, stderr })
+    }
+
+    fn not_started(&self, error: std::io::Error) -> LabError {
+        let name = self.program.to_string_lossy().into_owned();
+        if error.kind() == std::io::ErrorKind::NotFound {
+            LabError::Missing(format!("`{name}` is not installed"))
+        } else {
+            LabError::Io { what: format!("starting `{name}`"), error }
+        }
+    }
+}
+
+impl Finished {
+    /// The figures of a run over `frames` frames.
+    pub fn measured(&self, frames: u64) -> Measured {
+        Measured {
+            frames,
+            wall_ns: self.wall_ns,
+            cpu_ns: self.usage.cpu_ns,
+            peak_memory_kib: Some(self.usage.peak_memory_kib),
+            switches_per_frame: (frames > 0).then(|| self.usage.switches as f64 / frames as f64),
+            ..Measured::default()
+        }
+    }
+}
+
+/// A nameless file; a pipe would make the program wait for its reader.
+fn tempfile() -> std::io::Result<std::fs::File> {
+    framepath_os::memory_file("framepath-output")
+}
+
+fn text_of(file: &mut std::fs::File) -> std::io::Result<String> {
+    file.rewind()?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+    lines[lines.len().saturating_sub(3)..].join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_cost_and_exit_code_come_back() {
+        let finished = Program::new("sh", ["-c", "echo hello"]).run(true).unwrap();
+        assert_eq!(finished.stdout, "hello\n");
+        assert!(finished.wall_ns > 0 && finished.usage.peak_memory_kib > 0);
+        let failed = Program::new("sh", ["-c", "echo no such thing >&2; exit 3"]).run(false).unwrap_err();
+        assert_eq!(failed.to_string(), "`sh -c 'echo no such thing >&2; exit 3'` exited with 3: no such thing");
+        let missing = Program::new("no-such-program-here", ["x"]).run(false).unwrap_err();
+        assert!(matches!(missing, LabError::Missing(_)), "{missing}");
+    }
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The report: one HTML file that works offline, pictures first.
+//!
+//! Pictures are inline SVG, drawn here; nothing is loaded and no script runs.
+//! Light and dark follow the reader's setting, and print is light. Several
+//! runs, also of several machines, stand side by side.
+
+mod chart_causes;
+mod chart_decode;
+mod chart_latency;
+mod chart_queue;
+mod chart_timeline;
+mod page;
+mod scale;
+mod style;
+mod svg;
+mod table;
+
+use framepath_model::summary::Summary;
+use serde::{Deserialize, Serialize};
+
+/// One run of the lab: what a run folder holds.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct LabRun {
+    /// What the report calls it, such as the folder's or the machine's name.
+    pub label: String,
+    /// The experiments that were run.
+    pub summaries: Vec<Summary>,
+    /// The slowest frames of some paths, in any order; may be empty.
+    #[serde(default)]
+    pub slow_frames: Vec<FrameTimeline>,
+}
+
+/// One frame's way along its path.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct FrameTimeline {
+    /// The path, as it was written.
+    pub path: String,
+    /// The frame's sequence number.
+    pub seq: u64,
+    /// What it was spent on, in order of time and without overlaps; a gap
+    /// between two segments is unexplained.
+    pub segments: Vec<Segment>,
+}
+
+/// A piece of a frame's time.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Segment {
+    /// The stage or link.
+    pub hop: String,
+    /// The cause, by the name it has in
+    /// [`CausesUs`](framepath_model::summary::CausesUs).
+    pub cause: String,
+    /// From the frame's birth, in microseconds.
+    pub start_us: f64,
+    /// From the frame's birth, in microseconds.
+    pub end_us: f64,
+}
+
+impl FrameTimeline {
+    /// From the frame's birth to the end of its sink, in microseconds.
+    pub fn latency_us(&self) -> f64 {
+        self.segments.iter().map(|segment| segment.end_us).fold(0.0, f64::max)
+    }
+}
+
+/// The report of one or more runs as a whole HTML page.
+pub fn html(runs: &[LabRun]) -> String {
+    page::page(runs)
+}
+
+/// A picture with its words.
+struct Picture {
+    /// The finding, as a heading.
+    title: String,
+    /// The `svg` element.
+    svg: String,
+    /// How to read it.
+    caption: String,
+}

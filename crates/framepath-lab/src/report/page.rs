@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The page: pictures, findings in words, tables, machine, method.
+
+use std::fmt::Write;
+
+use framepath_model::summary::Machine;
+
+use super::svg::escape;
+use super::{
+    LabRun, Picture, chart_causes, chart_decode, chart_latency, chart_queue, chart_timeline, style, table,
+};
+use crate::plain::findings;
+
+/// How wide the page's column is, in CSS pixels.
+const WIDTH: f64 = 1112.0;
+
+/// Between runs that stand side by side.
+const GAP: f64 = 28.0;
+
+/// Draws one run's picture with an id and a width; `None` without figures.
+type Draw = fn(&LabRun, &str, f64) -> Option<Picture>;
+
+/// The pictures: id, draw, and what is said where no run has the figures.
+const PICTURES: [(&str, Draw, &str); 5] = [
+    ("queue-sweep", chart_queue::draw, "the queue sweep (lab `queue`)"),
+    ("decode-bars", chart_decode::draw, "decode (lab `decode`)"),
+    ("causes", chart_causes::draw, "causes (a ledger at `full`)"),
+    ("latency", chart_latency::draw, "latency (a ledger)"),
+    ("slow-frames", chart_timeline::draw, "the slowest frames (a ledger's rows)"),
+];
+
+pub fn page(runs: &[LabRun]) -> String {
+    let mut body = String::new();
+    header(&mut body, runs);
+    pictures(&mut body, runs);
+    words(&mut body, runs);
+    tables(&mut body, runs);
+    machines(&mut body, runs);
+    method(&mut body);
+    let columns = runs.len().clamp(1, 3);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
+         <meta name=\"generator\" content=\"framepath\"><title>{}</title><style>{}</style></head>\
+         <body><main style=\"--runs:{columns}\">{body}</main></body></html>\n",
+        escape(&heading(runs)),
+        style::SHEET
+    )
+}
+
+fn heading(runs: &[LabRun]) -> String {
+    match runs {
+        [run] => format!("framepath lab: {}", run.label),
+        _ => format!("framepath lab: {} runs side by side", runs.len()),
+    }
+}
+
+fn header(body: &mut String, runs: &[LabRun]) {
+    let _ = write!(body, "<header><h1>{}</h1>", escape(&heading(runs)));
+    for run in runs {
+        let label = if runs.len() > 1 { format!("{}: ", run.label) } else { String::new() };
+        let _ = write!(body, "<p class=\"lead\">{}{}</p>", escape(&label), escape(&about(run)));
+    }
+    body.push_str("</header>");
+}
+
+/// A run in a line: when, what, on what.
+fn about(run: &LabRun) -> String {
+    let Some(first) = run.summaries.first() else { return "no experiment was run".to_owned() };
+    let names: Vec<&str> = run.summaries.iter().map(|s| s.experiment.as_str()).collect();
+    let started = run.summaries.iter().filter_map(|s| s.started_unix_s).min();
+    let started = started.map_or(String::new(), |at| format!("{}. ", date(at)));
+    let Machine { cpu, cores, kernel, .. } = &first.machine;
+    let cores = if *cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") };
+    format!("{started}{} on {cpu}, {cores}, Linux {kernel}", names.join(", "))
+}
+
+/// Seconds since 1970 as a date and a time in UTC.
+fn date(unix_s: u64) -> String {
+    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
+    // Years of 400 have 146,097 days each; the year is counted from March, so
+    // that the leap day is its last.
+    let shifted = days + 719_468;
+    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = era * 400 + year_of_era + u64::from(month <= 2);
+    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", second / 3600, second / 60 % 60)
+}
+
+fn pictures(body: &mut String, runs: &[LabRun]) {
+    let columns = runs.len().clamp(1, 3) as f64;
+    let width = ((WIDTH - GAP * (columns - 1.0)) / columns).floor();
+    let mut absent = Vec::new();
+    for (id, draw, what) in PICTURES {
+        let drawn: Vec<Option<Picture>> = runs
+            .iter()
+            .enumerate()
+            .map(|(i, run)| {
+                let id = if i == 0 { id.to_owned() } else { format!("{id}-{}", i + 1) };
+                draw(run, &id, width)
+            })
+            .collect();
+        if drawn.iter().all(Option::is_none) {
+            absent.push(what);
+            continue;
+        }
+        body.push_str("<div class=\"runs\">");
+        for (run, picture) in runs.iter().zip(drawn) {
+            body.push_str("<figure>");
+            if runs.len() > 1 {
+                let _ = write!(body, "<p class=\"of\">{}</p>", escape(&run.label));
+            }
+            match picture {
+                Some(Picture { title, svg, caption }) => {
+                    let _ = write!(
+                        body,
+                        "<h3>{}</h3>{svg}<figcaption>{}</figcaption>",
+                        marked_up(&title),
+                        marked_up(&caption)
+                    );
+                }
+                None => {
+                    let _ =
+                        write!(body, "<p class=\"of\">This run has no figures of {}.</p>", marked_up(what));
+                }
+            }
+            body.push_str("</figure>");
+        }
+        body.push_str("</div>");
+    }
+    if !absent.is_empty() {
+        let _ = write!(
+            body,
+            "<p class=\"of\">Not drawn, for want of figures: {}.</p>",
+            marked_up(&absent.join("; "))
+        );
+    }
+}
+
+/// Escaped, with `words` in back quotes as code.
+fn marked_up(text: &str) -> String {
+    let mut html = String::new();
+    for (i, part) in text.split('`').enumerate() {
+        let part = escape(part);
+        if i % 2 == 1 {
+            let _ = write!(html, "<code>{part}</code>");
+        } else {
+            html.push_str(&part);
+        }
+    }
+    html
+}
+
+fn words(body: &mut String, runs: &[LabRun]) {
+    body.push_str("<h2>In words</h2><div class=\"runs\">");
+    for run in runs {
+        body.push_str("<div>");
+        if runs.len() > 1 {
+            let _ = write!(body, "<p class=\"of\">{}</p>", escape(&run.label));
+        }
+        body.push_str("<ul>");
+        for finding in findings(&run.summaries) {
+            let _ = write!(body, "<li>{}</li>", marked_up(&finding));
+        }
+        body.push_str("</ul>");
+        for note in run.summaries.iter().flat_map(|summary| &summary.notes) {
+            let _ = write!(body, "<p class=\"of\">{}</p>", marked_up(note));
+        }
+        body.push_str("</div>");
+    }
+    body.push_str("</div>");
+}
+
+fn tables(body: &mut String, runs: &[LabRun]) {
+    let ratios = table::ratios(runs);
+    if !ratios.is_empty() {
+        let _ = write!(body, "<h2>Comparisons</h2>{ratios}");
+    }
+    body.push_str("<h2>Rows</h2>");
+    for run in runs {
+        if runs.len() > 1 {
+            let _ = write!(body, "<h4>{}</h4>", escape(&run.label));
+        }
+        for summary in &run.summaries {
+            body.push_str(&table::rows(summary));
+        }
+    }
+    let skipped: Vec<String> = runs.iter().map(table::skipped).collect();
+    if skipped.iter().any(|html| !html.is_empty()) {
+        body.push_str("<h2>Skipped</h2><p>What could not run here. None of it counts as passed.</p>");
+        for (run, html) in runs.iter().zip(skipped) {
+            if runs.len() > 1 && !html.is_empty() {
+                let _ = write!(body, "<h4>{}</h4>", escape(&run.label));
+            }
+            body.push_str(&html);
+        }
+    }
+}
+
+fn machines(body: &mut String, runs: &[LabRun]) {
+    body.push_str("<h2>Machine</h2><div class=\"runs\">");
+    for run in runs {
+        body.push_str("<div>");
+        if runs.len() > 1 {
+            let _ = write!(body, "<h4>{}</h4>", escape(&run.label));
+        }
+        // Summaries of one run share their machine; another one is shown too.
+        let mut shown: Vec<&Machine> = Vec::new();
+        for summary in &run.summaries {
+            if !shown.contains(&&summary.machine) {
+                shown.push(&summary.machine);
+                body.push_str(&table::machine(&summary.machine));
+            }
+        }
+        body.push_str("</div>");
+    }
+    body.push_str("</div>");
+}
+
+fn method(body: &mut String) {
+    body.push_str(
+        "<h2>Method</h2>\
+         <p>Contenders run in interleaved pairs (A B, then B A), never in blocks, so that what the \
+         machine does meanwhile falls on both. Figures are medians with the least and the greatest \
+         run. A comparison is the median of the ratios within the pairs, with a 95 % interval: the \
+         percentile bootstrap of that median (10,000 resamples), widened to the order statistics \
+         that hold it whatever the noise is. With fewer than six pairs no order statistics reach \
+         95 %, and Student&#39;s interval of the logarithms takes their place: wide, and to be read \
+         as a hint. A verdict is given only where the interval excludes 1; everything else is \
+         &ldquo;no difference&rdquo;.</p>\
+         <h4>How each figure is known</h4><div class=\"scroll\"><table>\
+         <tr><th>figure</th><th>known by</th><th></th></tr>\
+         <tr><td>wall, latency</td><td>measured</td><td class=\"wrap\">CLOCK_MONOTONIC at the start and the \
+         end; percentiles by nearest rank</td></tr>\
+         <tr><td>CPU</td><td>measured</td><td class=\"wrap\">thread and process CPU clocks; children by wait4, so \
+         everything a contender starts is in it</td></tr>\
+         <tr><td>load</td><td>derived</td><td class=\"wrap\">CPU time over wall time</td></tr>\
+         <tr><td>compute, copy, blocked</td><td>measured</td><td class=\"wrap\">the thread&#39;s CPU clock; the one \
+         function that copies; stamps at each wait that is known</td></tr>\
+         <tr><td>queue, wakeup</td><td>measured</td><td class=\"wrap\">stamps at enqueue and dequeue, and whether \
+         the consumer was idle</td></tr>\
+         <tr><td>preempted</td><td>measured</td><td class=\"wrap\">the scheduler&#39;s run delay within a \
+         stage</td></tr>\
+         <tr><td>unexplained</td><td>derived</td><td class=\"wrap\">what is left of the latency; the only cause \
+         got by subtraction</td></tr>\
+         <tr><td>bytes copied, switches, system calls, frames</td><td>counted</td>\
+         <td class=\"wrap\">exact</td></tr></table></div>\
+         <p>What is not known is an empty cell, never zero.</p>",
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_of_the_calendar() {
+        assert_eq!(date(0), "1970-01-01 00:00 UTC");
+        assert_eq!(date(951_782_399), "2000-02-28 23:59 UTC");
+        assert_eq!(date(951_782_400), "2000-02-29 00:00 UTC");
+        assert_eq!(date(1_763_756_220), "2025-11-21 20:17 UTC");
+    }
+
+    #[test]
+    fn back_quotes_are_code_and_the_rest_is_escaped() {
+        assert_eq!(marked_up("`<a>` & b"), "<code>&lt;a&gt;</code> &amp; b");
+    }
+
+    #[test]
+    fn no_run_is_still_a_page() {
+        let html = page(&[]);
+        assert!(html.starts_with("<!DOCTYPE html>") && html.ends_with("</html>\n"));
+        assert!(page(&[LabRun::default()]).contains("no experiment was run"));
+    }
+}

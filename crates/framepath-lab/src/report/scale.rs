@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Figures to pixels, and where the ticks go.
+
+/// A straight or a logarithmic scale.
+#[derive(Debug, Clone, Copy)]
+pub struct Scale {
+    from: f64,
+    to: f64,
+    start: f64,
+    end: f64,
+    logarithmic: bool,
+}
+
+impl Scale {
+    /// From 0 to at least `most`, drawn from `start` to `end`.
+    pub fn linear(most: f64, start: f64, end: f64) -> Scale {
+        let most = if most > 0.0 && most.is_finite() { most } else { 1.0 };
+        Scale { from: 0.0, to: most, start, end, logarithmic: false }
+    }
+
+    /// From at most `least` to at least `most`, both above 0.
+    pub fn logarithmic(least: f64, most: f64, start: f64, end: f64) -> Scale {
+        let least = if least > 0.0 && least.is_finite() { least } else { 1.0 };
+        let most = if most > least && most.is_finite() { most } else { least * 10.0 };
+        Scale { from: least, to: most, start, end, logarithmic: true }
+    }
+
+    /// The same to whole decades.
+    pub fn decades(least: f64, most: f64, start: f64, end: f64) -> Scale {
+        let plain = Scale::logarithmic(least, most, start, end);
+        let from = 10_f64.powf(plain.from.log10().floor());
+        let to = 10_f64.powf((plain.to.log10() - 1e-9).ceil()).max(from * 10.0);
+        Scale { from, to, ..plain }
+    }
+
+    /// Where a figure is drawn; beyond the ends, at the end.
+    pub fn at(&self, value: f64) -> f64 {
+        let share = if self.logarithmic {
+            (value.max(self.from) / self.from).ln() / (self.to / self.from).ln()
+        } else {
+            (value - self.from) / (self.to - self.from)
+        };
+        self.start + share.clamp(0.0, 1.0) * (self.end - self.start)
+    }
+
+    /// Round figures along a linear scale, about `wanted` of them, or every
+    /// decade of a logarithmic one.
+    pub fn ticks(&self, wanted: usize) -> Vec<f64> {
+        if self.logarithmic {
+            let first = (self.from.log10() - 1e-9).ceil() as i32;
+            let last = (self.to.log10() + 1e-9).floor() as i32;
+            return (first..=last).map(|power| 10_f64.powi(power)).collect();
+        }
+        let rough = (self.to - self.from) / wanted.max(1) as f64;
+        let decade = 10_f64.powf(rough.log10().floor());
+        let steps = [1.0, 2.0, 5.0, 10.0].map(|step| step * decade);
+        let step = steps.into_iter().find(|step| *step >= rough * 0.999).unwrap_or(decade * 10.0);
+        let count = ((self.to - self.from) / step + 1e-9).floor() as usize;
+        (0..=count).map(|i| self.from + i as f64 * step).collect()
+    }
+
+    /// Between the decades of a logarithmic scale: 2 to 9 times each.
+    pub fn minor_ticks(&self) -> Vec<f64> {
+        let decades = self.ticks(0);
+        decades
+            .iter()
+            .flat_map(|decade| (2..=9).map(move |i| decade * f64::from(i)))
+            .filter(|value| *value < self.to)
+            .collect()
+    }
+}
+
+/// Moves places apart so that neighbours are at least `gap` from each other,
+/// each as near to where it was as that allows, none beyond `least` or `most`
+/// where there is room. The order given is kept in the answer.
+pub fn spread_out(places: &[f64], gap: f64, least: f64, most: f64) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..places.len()).collect();
+    order.sort_by(|a, b| places[*a].total_cmp(&places[*b]));
+    let mut moved: Vec<f64> = order.iter().map(|i| places[*i]).collect();
+    // Neighbours push each other apart by halves until nobody is pushed.
+    for _ in 0..200 {
+        let mut still = true;
+        for i in 1..moved.len() {
+            let lacking = gap - (moved[i] - moved[i - 1]);
+            if lacking > 0.01 {
+                moved[i - 1] -= lacking / 2.0;
+                moved[i] += lacking / 2.0;
+                still = false;
+            }
+        }
+        if let Some(first) = moved.first_mut() {
+            *first = first.max(least);
+        }
+        if let Some(last) = moved.last_mut() {
+            *last = last.min(most);
+        }
+        if still {
+            break;
+        }
+    }
+    let mut answer = vec![0.0; places.len()];
+    for (place, i) in moved.into_iter().zip(order) {
+        answer[i] = place;
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_end_where_they_should() {
+        let linear = Scale::linear(50.0, 100.0, 200.0);
+        assert_eq!((linear.at(0.0), linear.at(25.0), linear.at(99.0)), (100.0, 150.0, 200.0));
+        assert_eq!(linear.ticks(5), [0.0, 10.0, 20.0, 30.0, 40.0, 50.0]);
+        let log = Scale::decades(0.03, 42.0, 400.0, 0.0);
+        assert_eq!(log.ticks(0), [0.01, 0.1, 1.0, 10.0, 100.0]);
+        assert!((log.at(1.0) - 200.0).abs() < 1e-9);
+        assert_eq!(log.at(0.0), 400.0);
+    }
+
+    #[test]
+    fn odd_ranges_still_have_a_scale() {
+        for (least, most) in [(0.0, 0.0), (f64::NAN, f64::NAN), (5.0, 5.0), (-1.0, f64::INFINITY)] {
+            assert!(Scale::linear(most, 0.0, 9.0).ticks(5).len() < 20);
+            assert!(Scale::decades(least, most, 0.0, 9.0).at(1.0).is_finite());
+        }
+    }
+
+    #[test]
+    fn labels_are_kept_apart() {
+        let moved = spread_out(&[10.0, 90.0, 11.0, 12.0], 14.0, 0.0, 100.0);
+        let mut sorted = moved.clone();
+        sorted.sort_by(f64::total_cmp);
+        assert!(sorted.windows(2).all(|w| w[1] - w[0] > 13.9), "{sorted:?}");
+        assert!(moved[0] < moved[2] && moved[2] < moved[3] && moved[3] < moved[1]);
+    }
+}

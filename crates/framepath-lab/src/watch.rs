@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Progress of a long experiment, for whoever is looking.
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Hears how far an experiment is. Called from the lab's thread only.
+pub trait Watch {
+    /// `experiment` begins and will take about `steps` steps.
+    fn begin(&self, experiment: &str, steps: u64);
+    /// The next step, named by what it runs, begins.
+    fn step(&self, what: &str);
+    /// The experiment has ended.
+    fn end(&self);
+}
+
+/// Hears nothing.
+pub struct Silent;
+
+impl Watch for Silent {
+    fn begin(&self, _: &str, _: u64) {}
+    fn step(&self, _: &str) {}
+    fn end(&self) {}
+}
+
+/// A bar on standard error; invisible where that is not a terminal.
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    /// A bar that shows nothing until an experiment begins.
+    pub fn new() -> Bar {
+        let bar = ProgressBar::new(0);
+        let style = ProgressStyle::with_template("{prefix:>10} {wide_bar} {pos}/{len} {elapsed}  {msg:36}");
+        if let Ok(style) = style {
+            bar.set_style(style);
+        }
+        Bar(bar)
+    }
+}
+
+impl Default for Bar {
+    fn default() -> Bar {
+        Bar::new()
+    }
+}
+
+impl Watch for Bar {
+    fn begin(&self, experiment: &str, steps: u64) {
+        self.0.reset();
+        self.0.set_length(steps);
+        self.0.set_prefix(experiment.to_owned());
+        self.0.set_message(String::new());
+        // No steady tick: a thread that wakes up would be in the figures.
+        self.0.disable_steady_tick();
+    }
+
+    fn step(&self, what: &str) {
+        self.0.set_message(what.to_owned());
+        self.0.inc(1);
+    }
+
+    fn end(&self) {
+        self.0.finish_and_clear();
+    }
+}
+

@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The gate: budget files that are read or refused, and what it says of summaries.
+
+use framepath_lab::gate::{Limit, Outcome, evaluate, parse, passed};
+use framepath_model::stats::{Spread, Verdict};
+use framepath_model::summary::{CausesUs, Machine, Ratio, Row, Skipped, Summary};
+
+const BUDGETS: &str = include_str!("../../../budgets.toml");
+
+fn row(case: &str, contender: &str) -> Row {
+    Row { case: case.into(), contender: contender.into(), runs: 10, frames: 150, ..Row::default() }
+}
+
+fn ratio(case: &str, metric: &str, a: &str, b: &str, ci95: Option<[f64; 2]>) -> Ratio {
+    let median = ci95.map_or(1.0, |[low, high]| (low + high) / 2.0);
+    Ratio {
+        case: case.into(),
+        metric: metric.into(),
+        a: a.into(),
+        b: b.into(),
+        median,
+        ci95,
+        pairs: 10,
+        verdict: Some(Verdict::of(ci95)),
+    }
+}
+
+fn summary(experiment: &str) -> Summary {
+    Summary {
+        experiment: experiment.into(),
+        machine: Machine::default(),
+        started_unix_s: None,
+        rows: vec![],
+        ratios: vec![],
+        skipped: vec![],
+        notes: vec![],
+    }
+}
+
+/// A budget on the ratio of CPU of `inline` and `ffmpeg`, at most 0.75.
+fn ratio_budget(case: &str) -> String {
+    format!(
+        "[[budget]]\nname = \"cpu\"\nexperiment = \"decode\"\ncase = \"{case}\"\n\
+         metric = \"cpu_ms\"\na = \"inline\"\nb = \"ffmpeg\"\nmax = 0.75\n"
+    )
+}
+
+fn verdict(budget: &str, summaries: &[Summary]) -> (Outcome, String) {
+    let lines = evaluate(&parse(budget).unwrap(), summaries);
+    assert_eq!(lines.len(), 1);
+    (lines[0].outcome, lines[0].details.clone())
+}
+
+#[test]
+fn the_goals_file_is_read() {
+    let budgets = parse(BUDGETS).unwrap();
+    assert_eq!(budgets.len(), 18);
+    let first = &budgets[0];
+    assert_eq!((first.experiment.as_str(), first.case.as_str()), ("queue", "64B"));
+    assert_eq!(
+        first.limit,
+        Limit::Ratio {
+            metric: "cpu_us_per_push".into(),
+            a: "queue".into(),
+            b: "gst-queue".into(),
+            max: 0.05
+        }
+    );
+    let names: std::collections::BTreeSet<&str> = budgets.iter().map(|b| b.name.as_str()).collect();
+    assert_eq!(names.len(), budgets.len(), "names are unique");
+}
+
+#[test]
+fn a_ratio_fails_only_when_its_interval_lies_beyond() {
+    let mut decode = summary("decode");
+    for (ci95, expected) in [
+        ([0.60, 0.70], Outcome::Pass),
+        ([0.70, 0.80], Outcome::Pass),
+        ([0.74, 0.90], Outcome::Pass),
+        ([0.75, 0.90], Outcome::Pass),
+        ([0.76, 0.90], Outcome::Fail),
+    ] {
+        decode.ratios = vec![ratio("clip", "cpu_ms", "inline", "ffmpeg", Some(ci95))];
+        let (outcome, details) = verdict(&ratio_budget("clip"), &[decode.clone()]);
+        assert_eq!(outcome, expected, "{details}");
+        assert!(details.contains("clip: inline/ffmpeg cpu_ms"), "{details}");
+        assert!(details.contains("limit 0.75"), "{details}");
+    }
+    // 0.82 is above the limit, but not provably.
+    decode.ratios = vec![ratio("clip", "cpu_ms", "inline", "ffmpeg", Some([0.74, 0.90]))];
+    assert!(verdict(&ratio_budget("clip"), &[decode]).1.ends_with("within noise"));
+}
+
+#[test]
+fn a_ratio_may_be_written_the_other_way_round() {
+    let mut decode = summary("decode");
+    decode.ratios = vec![ratio("clip", "cpu_ms", "ffmpeg", "inline", Some([1.9, 2.1]))];
+    let (outcome, details) = verdict(&ratio_budget("*"), &[decode]);
+    assert_eq!(outcome, Outcome::Pass);
+    assert!(details.contains("0.5 (0.476 to 0.526)"), "{details}");
+}
+
+#[test]
+fn every_case_that_ran_needs_its_ratio() {
+    let mut decode = summary("decode");
+    decode.rows = vec![row("one", "inline"), row("two", "inline"), row("two", "bare")];
+    decode.ratios = vec![ratio("one", "cpu_ms", "inline", "ffmpeg", Some([0.5, 0.6]))];
+    let (outcome, details) = verdict(&ratio_budget("*"), &[decode.clone()]);
+    assert_eq!((outcome, details.as_str()), (Outcome::Missing, "no ratio two: inline/ffmpeg cpu_ms"));
+
+    decode.ratios.push(ratio("two", "cpu_ms", "inline", "ffmpeg", Some([0.6, 0.7])));
+    let (outcome, details) = verdict(&ratio_budget("*"), &[decode.clone()]);
+    assert_eq!(outcome, Outcome::Pass);
+    assert!(details.starts_with("two:") && details.ends_with("(the worst of 2 rows)"), "{details}");
+
+    decode.ratios[0].ci95 = Some([0.9, 1.0]);
+    decode.ratios[1].ci95 = Some([0.8, 0.9]);
+    let (outcome, details) = verdict(&ratio_budget("*"), &[decode]);
+    assert_eq!(outcome, Outcome::Fail);
+    assert!(details.contains("one:") && details.contains("; two:"), "{details}");
+}
+
+#[test]
+fn what_is_missing_is_named_and_is_no_pass() {
+    let budget = ratio_budget("clip");
+    let (outcome, details) = verdict(&budget, &[]);
+    assert_eq!((outcome, details.as_str()), (Outcome::Missing, "no experiment `decode` in the summary"));
+
+    let mut decode = summary("decode");
+    decode.rows = vec![row("clip", "inline")];
+    decode.skipped = vec![Skipped {
+        contender: "ffmpeg".into(),
+        case: None,
+        reason: "not installed: apt install ffmpeg".into(),
+    }];
+    let (outcome, details) = verdict(&budget, &[decode.clone()]);
+    assert_eq!(outcome, Outcome::Missing);
+    assert_eq!(
+        details,
+        "no ratio clip: inline/ffmpeg cpu_ms (ffmpeg skipped: not installed: apt install ffmpeg)"
+    );
+
+    let optional = format!("{budget}optional = true\n");
+    let lines = evaluate(&parse(&optional).unwrap(), &[decode.clone()]);
+    assert_eq!(lines[0].outcome, Outcome::Skipped);
+    assert!(passed(&lines));
+    assert!(lines[0].to_string().starts_with("skipped  cpu: no ratio clip"));
+
+    // One pair has no interval: nothing is known of it.
+    decode.ratios = vec![ratio("clip", "cpu_ms", "inline", "ffmpeg", None)];
+    let (outcome, details) = verdict(&budget, &[decode]);
+    assert_eq!(outcome, Outcome::Missing);
+    assert!(details.contains("one pair"), "{details}");
+}
+
+fn count_budget(contender: &str, metric: &str, max_count: &str) -> String {
+    format!(
+        "[[budget]]\nname = \"n\"\nexperiment = \"*\"\ncase = \"*\"\ncontender = \"{contender}\"\n\
+         metric = \"{metric}\"\nmax_count = {max_count}\n"
+    )
+}
+
+#[test]
+fn counts_are_held_against_their_limit() {
+    let mut decode = summary("decode");
+    decode.rows = vec![row("clip", "native"), row("clip", "ffmpeg")];
+    let budget = count_budget("native", "copied_bytes_per_frame", "0");
+    let (outcome, details) = verdict(&budget, &[decode.clone()]);
+    assert_eq!(
+        (outcome, details.as_str()),
+        (Outcome::Missing, "clip: native copied_bytes_per_frame is not known")
+    );
+    decode.rows[0].copied_bytes_per_frame = Some(0.0);
+    assert_eq!(verdict(&budget, &[decode.clone()]).0, Outcome::Pass);
+    decode.rows[0].copied_bytes_per_frame = Some(1.0);
+    let (outcome, details) = verdict(&budget, &[decode.clone()]);
+    assert_eq!(
+        (outcome, details.as_str()),
+        (Outcome::Fail, "clip: native copied_bytes_per_frame 1, limit 0")
+    );
+}
+
+#[test]
+fn a_star_for_the_contender_takes_the_rows_that_have_the_figure() {
+    let mut decode = summary("decode");
+    decode.rows = vec![row("clip", "inline"), row("clip", "ffmpeg")];
+    let budget = count_budget("*", "unexplained_share", "0.05");
+    assert_eq!(verdict(&budget, &[decode.clone()]).0, Outcome::Missing);
+    let causes = |unexplained| CausesUs {
+        compute: Some(100.0 - unexplained),
+        unexplained: Some(unexplained),
+        ..CausesUs::default()
+    };
+    decode.rows[0].causes_us = Some(causes(4.0));
+    assert_eq!(verdict(&budget, &[decode.clone()]).0, Outcome::Pass);
+    decode.rows[0].causes_us = Some(causes(6.0));
+    assert_eq!(verdict(&budget, &[decode.clone()]).0, Outcome::Fail);
+    // Causes that explain more than there was do not close either.
+    decode.rows[0].causes_us = Some(causes(-9.0));
+    assert_eq!(verdict(&budget, &[decode]).0, Outcome::Fail);
+}
+
+#[test]
+fn what_is_wrong_in_the_file_is_named() {
+    let good = ratio_budget("clip");
+    for (text, expected) in [
+        (String::new(), "the file has no [[budget]]"),
+        ("budget = 3".into(), "the file: `budget` must be tables, each under [[budget]], not 3"),
+        ("budget = [3]".into(), "the file: `budget` must be tables"),
+        ("[[budgets]]\n".into(), "the file: unknown key `budgets`, did you mean `budget`?"),
+        (good.replace("metric", "metrik"), "budget 1 (cpu): unknown key `metrik`, did you mean `metric`?"),
+        (good.replace("name = \"cpu\"\n", ""), "budget 1: `name` is missing: what the gate calls"),
+        (good.replace("a = \"inline\"\n", ""), "budget 1 (cpu): `a` is missing: the contender above"),
+        (good.replace("max = 0.75\n", ""), "budget 1 (cpu): `max` is missing"),
+        (good.replace("0.75", "\"0.75\""), "`max` must be a number from 0 up, not \"0.75\""),
+        (good.replace("0.75", "-1"), "`max` must be a number from 0 up, not -1"),
+        (good.replace("0.75", "nan"), "`max` must be a number from 0 up, not NaN"),
+        (good.replace("\"cpu_ms\"", "\"\""), "`metric` must be a text that is not empty"),
+        (good.replace("max = 0.75", "max_count = 3"), "`a` does not go with `max_count`"),
+        (good.clone() + "optional = 1\n", "`optional` must be true or false, not 1"),
+        (good.clone() + &good.replace("case", "cases"), "budget 2 (cpu): unknown key `cases`"),
+        ("[[budget]\n".into(), "line 1"),
+        (count_budget("x", "y", "1").replace("contender = \"x\"\n", ""), "`contender` is missing"),
+    ] {
+        let error = parse(&text).expect_err(&text).to_string();
+        assert!(error.contains(expected), "{text}\n{error}");
+    }
+}
+
+#[test]
+fn lines_say_how_it_came_out() {
+    let mut decode = summary("decode");
+    decode.rows = vec![Row { cpu_ms: Spread::of(&[1.0, 2.0, 3.0]), ..row("clip", "inline") }];
+    let budgets = [count_budget("inline", "cpu_ms", "2"), count_budget("inline", "cpu_ms", "1")].concat();
+    let lines = evaluate(&parse(&budgets).unwrap(), &[decode]);
+    assert_eq!(lines[0].to_string(), "pass     n: clip: inline cpu_ms 2, limit 2");
+    assert_eq!(lines[1].to_string(), "FAIL     n: clip: inline cpu_ms 2, limit 1");
+    assert!(!passed(&lines));
+}
+
+/// Broken files must be refused, not panic; the fuzz target goes further.
+#[test]
+fn any_mutation_is_read_or_refused() {
+    let mut state = 1_u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let pieces =
+        ["[[budget]]", "[", "]]", "\"", "=", "\n", "max", "1e999", "nan", "ä", "\0", "'''", "{", ","];
+    let summaries = [summary("decode"), summary("queue")];
+    let mut read = 0;
+    for _ in 0..2000 {
+        let mut text: Vec<char> = BUDGETS.chars().collect();
+        for _ in 0..=random(6) {
+            let at = random(text.len());
+            let piece = pieces[random(pieces.len())].chars();
+            let cut = (at + random(40)).min(text.len());
+            if random(2) == 0 {
+                text.splice(at..at, piece);
+            } else {
+                text.splice(at..cut, piece);
+            }
+        }
+        let text: String = text.into_iter().collect();
+        match parse(&text) {
+            Ok(budgets) => {
+                read += 1;
+                assert_eq!(evaluate(&budgets, &summaries).len(), budgets.len());
+            }
+            Err(error) => assert!(!error.to_string().is_empty()),
+        }
+    }
+    assert!(read > 0, "some mutations fall into comments and names");
+}

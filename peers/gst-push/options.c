@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "options.h"
+
+const char *const alloc_names[ALLOC_KINDS] = { "reuse", "new", "pool" };
+
+static void usage(FILE *to)
+{
+	fputs("usage: gst-push MODE SIZE TOTAL_BYTES [OPTION...]\n"
+	      "       gst-push MODE SIZE --count N [OPTION...]\n"
+	      "  MODE                    direct, queue or queue2\n"
+	      "  SIZE                    bytes in a buffer\n"
+	      "  --rate HZ               pace the pushes and stamp the hand-off latency\n"
+	      "  --alloc reuse|new|pool  reference buffers made before (default), allocate\n"
+	      "                          one per push, or take it from a GstBufferPool\n"
+	      "  --reuse                 the same as --alloc reuse\n"
+	      "  --sink pad|fakesink     a bare pad (default), or the element fakesink\n",
+	      to);
+}
+
+static void refuse(const char *what, const char *word)
+{
+	fprintf(stderr, "gst-push: %s: %s\n", what, word);
+	usage(stderr);
+	exit(2);
+}
+
+static uint64_t parse_number(const char *what, const char *word)
+{
+	char *end;
+	unsigned long long value;
+
+	errno = 0;
+	value = strtoull(word, &end, 10);
+	if (errno || end == word || *end || *word == '-' || value == 0)
+		refuse(what, word);
+	return value;
+}
+
+void parse_options(struct options *options, int argc, char **argv)
+{
+	const char *words[3] = { NULL, NULL, NULL };
+	int count = 0;
+
+	memset(options, 0, sizeof(*options));
+	for (int i = 1; i < argc; i++) {
+		const char *word = argv[i];
+		const char *value = i + 1 < argc ? argv[i + 1] : NULL;
+
+		if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+			usage(stdout);
+			exit(0);
+		} else if (strcmp(word, "--reuse") == 0) {
+			options->alloc = ALLOC_REUSE;
+		} else if (strncmp(word, "--", 2) != 0) {
+			if (count == 3)
+				refuse("one word too many", word);
+			words[count++] = word;
+		} else if (!value) {
+			refuse("unknown option, or no value after it", word);
+		} else if (strcmp(word, "--count") == 0) {
+			options->pushes = parse_number("--count wants a number of buffers", argv[++i]);
+		} else if (strcmp(word, "--rate") == 0) {
+			options->rate = parse_number("--rate wants buffers per second", argv[++i]);
+		} else if (strcmp(word, "--sink") == 0) {
+			options->fakesink = strcmp(argv[++i], "fakesink") == 0;
+			if (!options->fakesink && strcmp(value, "pad") != 0)
+				refuse("--sink wants pad or fakesink", value);
+		} else if (strcmp(word, "--alloc") == 0) {
+			size_t alloc = 0;
+
+			while (alloc < ALLOC_KINDS &&
+			       strcmp(alloc_names[alloc], value) != 0)
+				alloc++;
+			if (alloc == ALLOC_KINDS)
+				refuse("--alloc wants reuse, new or pool", value);
+			options->alloc = (enum alloc)alloc;
+			i++;
+		} else {
+			refuse("unknown option", word);
+		}
+	}
+
+	options->mode = words[0];
+	if (!words[0] || !words[1])
+		refuse("wanted", "MODE and SIZE");
+	if (strcmp(words[0], "direct") != 0 && strcmp(words[0], "queue") != 0 &&
+	    strcmp(words[0], "queue2") != 0)
+		refuse("MODE is direct, queue or queue2, not", words[0]);
+	options->size = parse_number("SIZE wants a number of bytes", words[1]);
+	if (!words[2] == !options->pushes)
+		refuse("wanted one of", "TOTAL_BYTES and --count N");
+	if (words[2]) {
+		uint64_t total = parse_number("TOTAL_BYTES wants a number of bytes", words[2]);
+
+		options->pushes = total / options->size;
+		if (options->pushes == 0)
+			refuse("TOTAL_BYTES is less than one buffer", words[2]);
+	}
+	if (options->size > 64u << 20)
+		refuse("SIZE is at most 64 MiB", words[1]);
+	if (options->rate && options->fakesink)
+		refuse("--rate needs its own pad to stamp on, not", "--sink fakesink");
+}
