@@ -1,2 +1,232 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! x
+//! `framepath compare`: two paths, or any two commands, run in interleaved
+//! pairs and charged with the CPU of every process they start.
+//!
+//! A path is run by a `framepath run` of its own, so that both sides are
+//! counted the same way.
+
+mod side;
+mod words;
+
+use std::path::Path;
+
+use framepath_model::stats::{Spread, Verdict};
+use framepath_model::summary::{Ratio, Row, Summary};
+
+use crate::error::LabError;
+use crate::measure::{Contender, Measured};
+use crate::pairs;
+use crate::plain::metric_in_words;
+use crate::plain::number::{bare_ratio, figure, times};
+use crate::watch::Watch;
+
+pub use side::{Side, SideError, sides, takes_stdout};
+
+/// Figures that are compared pair by pair.
+const METRICS: [&str; 2] = ["wall_ms", "cpu_ms"];
+
+/// The one case of a comparison.
+const CASE: &str = "all";
+
+/// Runs both sides once to warm up and `rounds` times for the figures.
+/// `framepath` is the binary that runs paths.
+///
+/// # Errors
+/// A side that does not start or does not exit with 0, or Ctrl-C.
+pub fn run(
+    sides: &[Side; 2],
+    rounds: usize,
+    framepath: &Path,
+    watch: &dyn Watch,
+) -> Result<Summary, LabError> {
+    let mut summary = Summary {
+        experiment: "compare".to_owned(),
+        machine: crate::machine(),
+        started_unix_s: None,
+        rows: Vec::new(),
+        ratios: Vec::new(),
+        skipped: Vec::new(),
+        notes: vec![format!("a: {}", sides[0]), format!("b: {}", sides[1])],
+    };
+    watch.begin("compare", 2 * (rounds as u64 + 1));
+    let outcome = measure(sides, rounds, framepath, watch, &mut summary);
+    watch.end();
+    outcome.map(|()| summary)
+}
+
+fn measure(
+    sides: &[Side; 2],
+    rounds: usize,
+    framepath: &Path,
+    watch: &dyn Watch,
+    summary: &mut Summary,
+) -> Result<(), LabError> {
+    let [a, b] = sides;
+    let run = |side: &Side| -> Result<Measured, LabError> { side.run(framepath) };
+    // The first run reads files and libraries from disk for all that follow,
+    // and tells of a mistake at once.
+    for side in sides {
+        watch.step(&format!("warming up {side}"));
+        run(side)?;
+    }
+    let contenders = vec![Contender::new("a", || run(a)), Contender::new("b", || run(b))];
+    let comparisons = METRICS.map(|metric| (metric, "a", "b"));
+    pairs::run(CASE, contenders, &comparisons, rounds, watch, summary)?;
+    Ok(())
+}
+
+/// The comparison as text for a terminal: figures side by side, then a
+/// verdict on each in plain words.
+pub fn text(summary: &Summary) -> String {
+    let mut text = String::new();
+    for note in &summary.notes {
+        text.push_str(&format!("{note}\n"));
+    }
+    let (Some(a), Some(b)) = (summary.row(CASE, "a"), summary.row(CASE, "b")) else { return text };
+    text.push('\n');
+    let ratio = |metric: &str| summary.ratios.iter().find(|ratio| ratio.metric == metric);
+    let mut lines = vec![["", "a", "b", "a / b", "95 % interval"].map(str::to_owned)];
+    for (heading, metric, spread) in [
+        ("wall ms", "wall_ms", (|row: &Row| row.wall_ms) as fn(&Row) -> Option<Spread>),
+        ("CPU ms", "cpu_ms", |row| row.cpu_ms),
+    ] {
+        let cell = |row| spread(row).map_or_else(String::new, in_words);
+        let (middle, interval) = ratio(metric).map_or_else(Default::default, ratio_cells);
+        lines.push([heading.to_owned(), cell(a), cell(b), middle, interval]);
+    }
+    for (heading, metric) in [("load", "load"), ("peak KiB", "peak_memory_kib")] {
+        let cell = |row: &Row| row.figure(metric).map_or_else(String::new, figure);
+        let quotient = a.figure(metric).zip(b.figure(metric)).filter(|(_, b)| *b > 0.0);
+        let quotient = quotient.map_or_else(String::new, |(a, b)| times(a / b));
+        lines.push([heading.to_owned(), cell(a), cell(b), quotient, String::new()]);
+    }
+    text.push_str(&aligned(&lines));
+    text.push('\n');
+    for metric in METRICS {
+        if let Some(ratio) = ratio(metric) {
+            text.push_str(&verdict(ratio));
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// `312 [300 to 340]`: the median, the least and the greatest.
+fn in_words(spread: Spread) -> String {
+    format!("{} [{} to {}]", figure(spread.median), figure(spread.min), figure(spread.max))
+}
+
+fn ratio_cells(ratio: &Ratio) -> (String, String) {
+    let interval = ratio
+        .ci95
+        .map_or_else(String::new, |[low, high]| format!("{} to {}", bare_ratio(low), bare_ratio(high)));
+    (times(ratio.median), interval)
+}
+
+/// A verdict is given only where the interval excludes 1.
+fn verdict(ratio: &Ratio) -> String {
+    let metric = metric_in_words(&ratio.metric);
+    let pairs = if ratio.pairs == 1 { "1 pair".to_owned() } else { format!("{} pairs", ratio.pairs) };
+    let interval = match ratio.ci95 {
+        Some([low, high]) => {
+            format!("95 % interval {} to {}, {pairs}", bare_ratio(low), bare_ratio(high))
+        }
+        None => format!("{pairs}, which gives no interval and so no verdict"),
+    };
+    match ratio.verdict() {
+        Verdict::NoDifference if ratio.ci95.is_none() => {
+            format!("{metric}: {} ({interval})", times(ratio.median))
+        }
+        Verdict::NoDifference => {
+            format!("{metric}: no difference ({}, {interval})", times(ratio.median))
+        }
+        Verdict::ALess | Verdict::AMore => {
+            let word = if ratio.verdict() == Verdict::ALess { "less" } else { "more" };
+            format!("{metric}: a takes {word}, {} that of b ({interval})", times(ratio.median))
+        }
+    }
+}
+
+/// Columns under their headings: names to the left, figures to the right.
+fn aligned(lines: &[[String; 5]]) -> String {
+    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
+    let widths: [usize; 5] = std::array::from_fn(width);
+    let mut text = String::new();
+    for line in lines {
+        let mut row = format!("{:<1$}", line[0], widths[0]);
+        for column in 1..line.len() {
+            row.push_str(&format!("   {:>1$}", line[column], widths[column]));
+        }
+        text.push_str(row.trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watch::Silent;
+
+    fn command(text: &str) -> Vec<String> {
+        vec!["sh".to_owned(), "-c".to_owned(), text.to_owned()]
+    }
+
+    fn two(a: &str, b: &str) -> [Side; 2] {
+        let mut words = command(a);
+        words.push("--".to_owned());
+        words.extend(command(b));
+        sides(&[], &words).unwrap()
+    }
+
+    #[test]
+    fn two_commands_are_run_in_pairs() {
+        let summary = run(&two("exit 0", ":"), 2, Path::new("framepath"), &Silent).unwrap();
+        assert_eq!(summary.contenders(), ["a", "b"]);
+        assert!(summary.rows.iter().all(|row| row.runs == 2));
+        assert!(summary.ratios.iter().all(|ratio| ratio.pairs == 2));
+        let text = text(&summary);
+        for part in ["a: sh -c 'exit 0'", "b: sh -c :", "wall ms", "peak KiB", "wall time: "] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_fails_ends_it_with_its_words() {
+        let error =
+            run(&two(":", "echo broken >&2; exit 3"), 2, Path::new("framepath"), &Silent).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("exited with 3") && text.contains("broken"), "{text}");
+    }
+
+    #[test]
+    fn verdicts_need_an_interval_without_1() {
+        let ratio = |median, ci95| Ratio {
+            case: CASE.into(),
+            metric: "cpu_ms".into(),
+            a: "a".into(),
+            b: "b".into(),
+            median,
+            ci95,
+            pairs: if ci95.is_some() { 10 } else { 1 },
+            verdict: None,
+        };
+        for (ratio, text) in [
+            (
+                ratio(0.71, Some([0.68, 0.74])),
+                "CPU time: a takes less, 0.71× that of b (95 % interval 0.68 to 0.74, 10 pairs)",
+            ),
+            (
+                ratio(1.5, Some([1.2, 1.9])),
+                "CPU time: a takes more, 1.50× that of b (95 % interval 1.20 to 1.90, 10 pairs)",
+            ),
+            (
+                ratio(1.01, Some([0.9, 1.1])),
+                "CPU time: no difference (1.01×, 95 % interval 0.90 to 1.10, 10 pairs)",
+            ),
+            (ratio(0.5, None), "CPU time: 0.50× (1 pair, which gives no interval and so no verdict)"),
+        ] {
+            assert_eq!(verdict(&ratio), text);
+        }
+    }
+}

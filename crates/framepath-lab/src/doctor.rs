@@ -1,2 +1,134 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! x
+//! What this machine offers, and what each thing it lacks would unlock.
+//!
+//! Every probe asks the thing itself where that is cheap and changes nothing:
+//! it opens the file, makes the object, runs `--version`. Nothing is
+//! installed, loaded or configured.
+
+mod device;
+mod kernel;
+mod memory;
+mod probe;
+mod sandbox;
+mod software;
+
+use std::fmt::Write;
+use std::path::PathBuf;
+
+use framepath_model::summary::Machine;
+use serde::Serialize;
+
+pub use probe::{Probe, State};
+
+/// Where the parts of framepath that are not in its binary are looked for.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// The folder of the committed clips.
+    pub clips: PathBuf,
+    /// The folder of the built peers.
+    pub peers: PathBuf,
+}
+
+/// A machine and what it offers.
+#[derive(Clone, Debug, Serialize)]
+pub struct Findings {
+    /// The machine, as summaries describe it.
+    pub machine: Machine,
+    /// Everything that was asked for, group by group.
+    pub probes: Vec<Probe>,
+}
+
+/// Looks at this machine.
+pub fn examine(places: &Places) -> Findings {
+    let mut probes = kernel::probes();
+    probes.extend(device::probes());
+    probes.extend(sandbox::probes());
+    probes.extend(memory::probes());
+    probes.extend(software::probes(places));
+    Findings { machine: crate::machine(), probes }
+}
+
+/// The findings as aligned text for a terminal.
+pub fn text(findings: &Findings) -> String {
+    let Findings { machine, probes } = findings;
+    let os = machine.os.as_deref().unwrap_or("Linux");
+    let mut text = format!(
+        "{}, {}; {os}, kernel {}\n",
+        machine.cpu,
+        counted(machine.cores as usize, "CPU", "CPUs"),
+        machine.kernel
+    );
+    let width = probes.iter().map(|probe| probe.name.chars().count()).max().unwrap_or(0);
+    let mut group = "";
+    for probe in probes {
+        if probe.group != group {
+            group = probe.group;
+            text.push_str(&format!("\n{group}\n"));
+        }
+        // Writing to a string cannot fail.
+        let _ = lines(&mut text, probe, width);
+    }
+    let missing = probes.iter().filter(|probe| probe.state != State::Ok).count();
+    let _ = writeln!(text, "\n{} of {} there", probes.len() - missing, probes.len());
+    text
+}
+
+fn lines(text: &mut String, probe: &Probe, width: usize) -> std::fmt::Result {
+    let Probe { name, state, found, unlocks, remedy, .. } = probe;
+    writeln!(text, "  {:<13}  {name:<width$}  {found}", state.word())?;
+    if let Some(remedy) = remedy {
+        writeln!(text, "  {:<13}  {:<width$}  unlocks: {unlocks}", "", "")?;
+        writeln!(text, "  {:<13}  {:<width$}  to get it: {remedy}", "", "")?;
+    }
+    Ok(())
+}
+
+/// `1 CPU`, `2 CPUs`.
+fn counted(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_says_what_it_unlocks_and_how_to_get_it() {
+        let findings = Findings {
+            machine: Machine { cpu: "A".into(), cores: 1, kernel: "6.1".into(), ..Machine::default() },
+            probes: vec![
+                Probe::ok("kernel", "schedstat", "run delay", "/proc/self/schedstat"),
+                Probe::lacking(
+                    "devices",
+                    "udmabuf",
+                    "dmabufs",
+                    State::Missing,
+                    "no /dev/udmabuf",
+                    "modprobe it",
+                ),
+            ],
+        };
+        assert_eq!(
+            text(&findings),
+            "A, 1 CPU; Linux, kernel 6.1\n\
+             \nkernel\n  ok             schedstat  /proc/self/schedstat\n\
+             \ndevices\n  missing        udmabuf    no /dev/udmabuf\n\
+             \x20                            unlocks: dmabufs\n\
+             \x20                            to get it: modprobe it\n\
+             \n1 of 2 there\n"
+        );
+    }
+
+    #[test]
+    fn every_probe_has_an_answer() {
+        let nowhere = Places { clips: "/nowhere/clips".into(), peers: "/nowhere/peers".into() };
+        let findings = examine(&nowhere);
+        for probe in &findings.probes {
+            assert!(!probe.found.is_empty() && !probe.unlocks.is_empty(), "{probe:?}");
+            assert_eq!(probe.remedy.is_some(), probe.state != State::Ok, "{probe:?}");
+        }
+        let state = |name| findings.probes.iter().find(|p| p.name == name).map(|p| p.state);
+        assert_eq!(state("committed clips"), Some(State::Missing));
+        assert_eq!(state("sealed memfds"), Some(State::Ok), "pools are made of them");
+    }
+}

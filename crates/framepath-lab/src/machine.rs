@@ -41,7 +41,8 @@ fn hypervisor() -> Option<String> {
     let info = fs::read_to_string("/proc/cpuinfo").ok()?;
     let flags = info.lines().find(|l| l.starts_with("flags"))?;
     let virtual_machine = flags.split_whitespace().any(|f| f == "hypervisor");
-    virtual_machine.then(|| first_line("/sys/class/dmi/id/sys_vendor").unwrap_or_else(|| "virtual machine".into()))
+    virtual_machine
+        .then(|| first_line("/sys/class/dmi/id/sys_vendor").unwrap_or_else(|| "virtual machine".into()))
 }
 
 fn first_line(path: &str) -> Option<String> {

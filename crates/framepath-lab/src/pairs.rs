@@ -89,12 +89,7 @@ pub fn row(case: &str, contender: &str, runs: &[Measured]) -> Row {
     };
     let latency = |f: fn(&LatencyUs) -> f64| middle(&|m| m.latency.as_ref().map(f));
     let latency_us = latency(|l| l.p50).and_then(|p50| {
-        Some(LatencyUs {
-            p50,
-            p95: latency(|l| l.p95)?,
-            p99: latency(|l| l.p99)?,
-            max: latency(|l| l.max)?,
-        })
+        Some(LatencyUs { p50, p95: latency(|l| l.p95)?, p99: latency(|l| l.p99)?, max: latency(|l| l.max)? })
     });
     let keys = runs.iter().flat_map(|m| m.extra.keys().cloned());
     let extra = keys.filter_map(|key| Some((key.clone(), middle(&|m| m.extra.get(&key).copied())?)));

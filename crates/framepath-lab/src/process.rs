@@ -135,7 +135,10 @@ mod tests {
         assert_eq!(finished.stdout, "hello\n");
         assert!(finished.wall_ns > 0 && finished.usage.peak_memory_kib > 0);
         let failed = Program::new("sh", ["-c", "echo no such thing >&2; exit 3"]).run(false).unwrap_err();
-        assert_eq!(failed.to_string(), "`sh -c 'echo no such thing >&2; exit 3'` exited with 3: no such thing");
+        assert_eq!(
+            failed.to_string(),
+            "`sh -c 'echo no such thing >&2; exit 3'` exited with 3: no such thing"
+        );
         let missing = Program::new("no-such-program-here", ["x"]).run(false).unwrap_err();
         assert!(matches!(missing, LabError::Missing(_)), "{missing}");
     }

@@ -62,4 +62,3 @@ impl Watch for Bar {
         self.0.finish_and_clear();
     }
 }
-

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The report and the words: made of a realistic set of summaries, read back
+//! as text, and opened in Chromium where that is installed.
+//!
+//! `FRAMEPATH_KEEP_REPORT=FILE` keeps the page for a look at it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use framepath_lab::plain;
+use framepath_lab::report::{FrameTimeline, LabRun, Segment, html};
+use framepath_model::stats::{Spread, paired_ratio};
+use framepath_model::summary::{CausesUs, LatencyUs, Machine, Ratio, Row, Skipped, Summary};
+
+const PICTURES: [&str; 5] = ["queue-sweep", "decode-bars", "causes", "latency", "slow-frames"];
+
+/// Pairs around a ratio with a little noise, so that intervals are real.
+fn ratio(case: &str, metric: &str, a: &str, b: &str, around: f64) -> Ratio {
+    let noise = [0.97, 1.01, 1.0, 1.03, 0.99, 1.02, 0.98, 1.0, 1.01, 0.995];
+    let of_a: Vec<f64> = noise.iter().map(|n| n * around).collect();
+    Ratio::new(case, metric, a, b, &paired_ratio(&of_a, &[1.0; 10], 1).unwrap())
+}
+
+fn machine() -> Machine {
+    Machine {
+        cpu: "Example CPU <4> @ 2.1 GHz".into(),
+        cores: 2,
+        kernel: "6.12.48".into(),
+        os: Some("Debian GNU/Linux 13 (trixie)".into()),
+        memory_mib: Some(3935),
+        versions: BTreeMap::from([("ffmpeg".into(), "7.1.2".into())]),
+        ..Machine::default()
+    }
+}
+
+fn summary(experiment: &str, rows: Vec<Row>, ratios: Vec<Ratio>) -> Summary {
+    Summary {
+        experiment: experiment.into(),
+        machine: machine(),
+        started_unix_s: Some(1_763_756_220),
+        rows,
+        ratios,
+        skipped: vec![],
+        notes: vec![],
+    }
+}
+
+fn row(case: &str, contender: &str, frames: u64) -> Row {
+    Row { case: case.into(), contender: contender.into(), runs: 10, frames, ..Row::default() }
+}
+
+fn around(median: f64) -> Option<Spread> {
+    Some(Spread { median, min: median * 0.94, max: median * 1.11 })
+}
+
+fn latency(p50: f64, tail: f64) -> Option<LatencyUs> {
+    Some(LatencyUs { p50, p95: p50 * tail.sqrt(), p99: p50 * tail, max: p50 * tail * 2.5 })
+}
+
+fn queue() -> Summary {
+    let costs = [
+        ("direct", 0.012),
+        ("direct-times", 0.055),
+        ("queue", 0.11),
+        ("queue-times", 0.19),
+        ("gst-direct", 0.28),
+        ("gst-queue", 2.4),
+        ("gst-queue2", 2.9),
+    ];
+    let mut rows = Vec::new();
+    for power in 3..=20_u32 {
+        let size = 1_u64 << power;
+        let case = if size < 1024 {
+            format!("{size}B")
+        } else if size < 1 << 20 {
+            format!("{}KiB", size >> 10)
+        } else {
+            format!("{}MiB", size >> 20)
+        };
+        for (i, (contender, us)) in costs.iter().enumerate() {
+            let us = us * (1.0 + 0.03 * f64::from((power * 7 + i as u32 * 5) % 4));
+            let pushes = (16 << 20) / size;
+            let mut row = row(&case, contender, pushes);
+            row.cpu_ms = around(us * pushes as f64 / 1000.0);
+            row.wall_ms = around(us * pushes as f64 / 1400.0);
+            row.extra.insert("cpu_us_per_push".into(), us);
+            rows.push(row);
+        }
+    }
+    let mut ratios = vec![
+        ratio("64B", "cpu_us_per_push", "queue", "gst-queue", 0.11 / 2.4),
+        ratio("64B", "cpu_us_per_push", "direct", "gst-direct", 0.012 / 0.28),
+    ];
+    for (hz, factor) in [(60, 0.8), (250, 0.9), (1000, 1.0)] {
+        let case = format!("paced-{hz}");
+        for (contender, us, p50) in [("queue", 6.0 * factor, 9.0), ("gst-queue", 14.0, 21.0)] {
+            let mut row = row(&case, contender, 300);
+            row.extra.insert("cpu_us_per_push".into(), us);
+            row.latency_us = latency(p50, 4.0);
+            if contender == "queue" {
+                row.causes_us = Some(CausesUs {
+                    compute: Some(1.2),
+                    wakeup: Some(7.1),
+                    queue: Some(0.4),
+                    unexplained: Some(0.3),
+                    ..CausesUs::default()
+                });
+                row.switches_per_frame = Some(1.02);
+            }
+            rows.push(row);
+        }
+        ratios.push(ratio(&case, "cpu_us_per_push", "queue", "gst-queue", 0.43 * factor));
+        ratios.push(ratio(&case, "latency_p50_us", "queue", "gst-queue", 0.43));
+        ratios.push(ratio(&case, "latency_p99_us", "queue", "gst-queue", 1.0));
+    }
+    let mut queue = summary("queue", rows, ratios);
+    queue.skipped.push(Skipped {
+        contender: "gst-queue2".into(),
+        case: Some("paced-60".into()),
+        reason: "the peer has no <queue2> pacing".into(),
+    });
+    queue
+}
+
+fn decode() -> Summary {
+    let mut rows = Vec::new();
+    let mut ratios = Vec::new();
+    for (case, ms) in [
+        ("vp9-1080p8", 640.0),
+        ("av1-1080p8", 910.0),
+        ("h264-1080p8", 560.0),
+        ("vp9-1080p10", 230.0),
+        ("hard-h264-1080p8", 4300.0),
+    ] {
+        for (contender, factor) in [
+            ("ffmpeg", 1.0),
+            ("ffmpeg-t1", 0.81),
+            ("inline", 0.66),
+            ("inline-t1", 0.58),
+            ("bare", 0.64),
+            ("bare-t1", 0.57),
+        ] {
+            let mut row = row(case, contender, 150);
+            row.cpu_ms = around(ms * factor);
+            row.wall_ms = around(ms * if contender.ends_with("-t1") { factor } else { factor * 0.6 });
+            row.load = Some(if contender.ends_with("-t1") { 1.0 } else { 1.7 });
+            row.peak_memory_kib = Some(61_000);
+            if contender.starts_with("inline") {
+                row.copied_bytes_per_frame = Some(1_036_800.0);
+                row.latency_us = latency(ms * factor * 1000.0 / 150.0, 1.9);
+                let us = ms * factor * 1000.0 / 150.0;
+                row.causes_us = Some(CausesUs {
+                    compute: Some(us * 0.86),
+                    copy: Some(us * 0.06),
+                    preempted: Some(us * 0.03),
+                    blocked: Some(us * 0.035),
+                    unexplained: Some(us * 0.015),
+                    ..CausesUs::default()
+                });
+            }
+            rows.push(row);
+        }
+        ratios.push(ratio(case, "cpu_ms", "inline", "ffmpeg", 0.66));
+        ratios.push(ratio(case, "cpu_ms", "inline-t1", "ffmpeg", 0.58));
+        ratios.push(ratio(case, "wall_ms", "inline", "ffmpeg", 0.66));
+        ratios.push(ratio(case, "cpu_ms", "inline", "bare", 1.0));
+    }
+    summary("decode", rows, ratios)
+}
+
+fn inject(off_by: f64) -> Summary {
+    let rows = ["compute", "copy", "queue", "wakeup", "preempted", "blocked"].map(|cause| {
+        let mut row = row(cause, "inject", 200);
+        row.extra.insert("injected_us".into(), 2000.0);
+        row.extra.insert("attributed_us".into(), 2000.0 + if cause == "wakeup" { off_by } else { 4.0 });
+        row
+    });
+    summary("inject", rows.into(), vec![])
+}
+
+fn run(label: &str) -> LabRun {
+    let frame = |seq: u64, factor: f64| {
+        let pieces = [
+            ("file", "blocked", 120.0),
+            ("decode", "compute", 4100.0 * factor),
+            ("decode", "copy", 310.0),
+            ("queue", "queue", 2400.0 * factor),
+            ("threshold", "preempted", 1900.0 * (factor - 1.0)),
+            ("threshold", "compute", 240.0),
+            ("null", "no such cause", 15.0),
+        ];
+        let mut at = 0.0;
+        let mut segments = Vec::new();
+        for (hop, cause, us) in pieces {
+            segments.push(Segment { hop: hop.into(), cause: cause.into(), start_us: at, end_us: at + us });
+            at += us;
+        }
+        FrameTimeline {
+            path: "file hard-h264-1080p8.h264 ! decode format=nv12 ! queue ! threshold ! null".into(),
+            seq,
+            segments,
+        }
+    };
+    LabRun {
+        label: label.into(),
+        summaries: vec![queue(), decode(), inject(6.0)],
+        slow_frames: vec![frame(12, 1.4), frame(97, 2.1), frame(140, 1.1), frame(33, 1.7)],
+    }
+}
+
+#[test]
+fn the_page_has_every_picture_and_loads_nothing() {
+    let page = html(&[run("this machine")]);
+    for id in PICTURES {
+        assert!(page.contains(&format!("<svg id=\"{id}\" role=\"img\"")), "{id}");
+        assert!(page.contains(&format!("<title id=\"{id}-title\">")), "{id}");
+        assert!(page.contains(&format!("<desc id=\"{id}-desc\">")), "{id}");
+    }
+    for loads in ["<script", "src=", "href=", "url(", "@import", "<link", "<img"] {
+        assert!(!page.contains(loads), "{loads}");
+    }
+    assert!(page.contains("prefers-color-scheme:dark"));
+    assert!(page.contains("2025-11-21 20:17 UTC"));
+}
+
+#[test]
+fn titles_state_the_finding() {
+    let page = html(&[run("this machine")]);
+    for title in [
+        "costs 0.11 µs of CPU, through GStreamer&#39;s 2.62 µs: 0.046×",
+        "costs 0.66× the CPU of the ffmpeg tool&#39;s default: less on every clip",
+        "The ledger closes: at most 3.3 % of a frame is unexplained, over 13 paths",
+        "The slowest frame took 16.4 ms, 54 % of it compute",
+    ] {
+        assert!(page.contains(title), "{title}");
+    }
+}
+
+#[test]
+fn text_of_a_run_is_escaped() {
+    let mut run = run("<b>&\"label\"");
+    run.summaries[0].rows[0].contender = "<script>alert(1)</script>".into();
+    run.slow_frames[0].path = "file '<x>' ! null".into();
+    let page = html(&[run]);
+    assert!(!page.contains("<b>") && !page.contains("<script") && !page.contains("<x>"));
+    assert!(page.contains("&lt;b&gt;&amp;&quot;label&quot;"));
+    assert!(page.contains("Example CPU &lt;4&gt;"));
+}
+
+#[test]
+fn several_runs_stand_side_by_side() {
+    let mut other = run("board");
+    other.summaries.truncate(1);
+    other.slow_frames.clear();
+    let page = html(&[run("desk"), other]);
+    assert!(page.contains("--runs:2"));
+    assert!(page.contains("id=\"queue-sweep\"") && page.contains("id=\"queue-sweep-2\""));
+    assert!(page.contains("id=\"decode-bars\"") && !page.contains("id=\"decode-bars-2\""));
+    assert!(page.contains("This run has no figures of decode"));
+    assert!(page.contains("desk: a / b") && page.contains("board: a / b"));
+}
+
+#[test]
+fn what_is_not_known_is_an_empty_cell() {
+    let mut summary = summary("decode", vec![row("clip", "inline", 1), row("clip", "bare", 1)], vec![]);
+    summary.rows[0].copied_bytes_per_frame = Some(0.0);
+    let text = plain::tables(&summary);
+    let line = |needle: &str| text.lines().find(|l| l.contains(needle)).unwrap().to_owned();
+    let copied: Vec<&str> = text.lines().skip_while(|l| !l.contains("copied B/frame")).collect();
+    assert!(copied[2].ends_with('0') && copied[2].contains("inline"));
+    assert!(!copied.iter().any(|l| l.contains("bare")), "a row without a figure is left out");
+    assert!(!line("copied B/frame").contains("switches"), "a column without a figure is left out");
+}
+
+#[test]
+fn tables_are_aligned() {
+    let text = plain::tables(&decode());
+    let table: Vec<&str> = text.lines().take_while(|line| !line.is_empty()).collect();
+    let heading = table[0];
+    assert!(heading.starts_with("case") && heading.contains("wall ms") && heading.contains("CPU ms"));
+    let rule = table[1].chars().count();
+    assert!(table.iter().all(|line| line.chars().count() <= rule));
+    let ratios = text.lines().position(|line| line.contains("95 % interval")).unwrap();
+    let first = text.lines().nth(ratios + 2).unwrap();
+    assert!(first.contains("inline / ffmpeg") && first.contains("less") && first.contains("0.66"));
+}
+
+#[test]
+fn findings_say_what_it_means() {
+    let run = run("x");
+    let found = plain::findings(&run.summaries).join("\n");
+    for sentence in [
+        "`queue` here costs 0.11 µs of CPU per push of 64 B, GStreamer's `queue` 2.62 µs (0.046×, 95 % interval 0.045 to 0.047)",
+        "A direct push (`!`) here costs 0.0127 µs of CPU per push of 64 B",
+        "At 60 pushes a second, `queue` beside GStreamer's `queue`: CPU time per push 4.8 µs against 14 µs, 0.34×",
+        "99th percentile latency 36 µs against 84 µs, no difference: 1.00×",
+        "Decode of vp9-1080p8 to NV12 costs 0.66× the CPU of the ffmpeg tool's default (95 % interval 0.65 to 0.67)",
+        "Decode of vp9-1080p10 to P010",
+        "bare libavcodec, at `threads=auto` no difference: 1.00×",
+        "each of 6 injected causes came out on its own row, within 10 % or 20 µs (at most 6 µs off)",
+        "The ledger of `decode` closes: at most 1.5 %",
+        "queue: `gst-queue2` over paced-60 did not run: the peer has no <queue2> pacing.",
+    ] {
+        assert!(found.contains(sentence), "{sentence}\n\n{found}");
+    }
+    let wrong = plain::findings(&[inject(700.0)]).join("\n");
+    assert!(wrong.contains("1 of 6 injected causes came out more than 10 % and 20 µs off: 2 ms injected as `wakeup` came out as 2.7 ms"), "{wrong}");
+}
+
+#[test]
+fn summaries_survive_json() {
+    // Figures that binary fractions hold exactly: serde_json may otherwise
+    // read one back as its neighbour.
+    let mut run = LabRun {
+        label: "x".into(),
+        summaries: vec![summary("decode", vec![row("clip", "inline", 150)], vec![])],
+        slow_frames: run("x").slow_frames,
+    };
+    run.slow_frames[0].segments.truncate(1);
+    run.slow_frames.truncate(1);
+    let first = &mut run.summaries[0].rows[0];
+    first.cpu_ms = Some(Spread { median: 2.5, min: 2.25, max: 3.0 });
+    first.latency_us = Some(LatencyUs { p50: 0.5, p95: 1.0, p99: 1.5, max: 2.0 });
+    first.causes_us = Some(CausesUs { compute: Some(0.25), ..CausesUs::default() });
+    first.extra.insert("cpu_us_per_push".into(), 0.125);
+    let json = serde_json::to_string(&run).unwrap();
+    assert_eq!(serde_json::from_str::<LabRun>(&json).unwrap(), run);
+
+    // The shape of the design page, with a key of a later version.
+    let text = r#"{ "experiment": "decode",
+      "machine": { "cpu": "x", "cores": 2, "kernel": "6", "pmu": false, "later": [1] },
+      "rows": [ { "case": "vp9-1080p8", "contender": "ffmpeg", "runs": 10, "frames": 150,
+        "wall_ms": {"median":1.0,"min":0.5,"max":2}, "cpu_ms": null, "load": 1.58,
+        "latency_us": {"p50":1,"p95":2,"p99":3,"max":4},
+        "copied_bytes_per_frame": 0, "switches_per_frame": 1.9, "syscalls_per_frame": null,
+        "causes_us": {"compute":1,"copy":2,"queue":null},
+        "cpu_us_per_push": 3, "later": {"a": 1}, "later_text": "x", "later_null": null } ],
+      "ratios": [ { "case": "vp9-1080p8", "metric": "cpu_ms", "a": "process", "b": "ffmpeg",
+        "median": 0.71, "ci95": [0.68, 0.74], "pairs": 10 } ],
+      "skipped": [ { "contender": "mpv", "reason": "not installed: apt install mpv" } ] }"#;
+    let summary: Summary = serde_json::from_str(text).unwrap();
+    let row = &summary.rows[0];
+    assert_eq!(row.extra, BTreeMap::from([("cpu_us_per_push".to_owned(), 3.0)]));
+    assert_eq!(row.figure("cpu_us_per_push"), Some(3.0));
+    assert_eq!(row.figure("latency_p99_us"), Some(3.0));
+    assert_eq!(row.figure("wall_ms"), Some(1.0));
+    assert_eq!((row.figure("cpu_ms"), row.figure("syscalls_per_frame")), (None, None));
+    assert_eq!((row.figure("cause_copy_us"), row.figure("cause_queue_us")), (Some(2.0), None));
+    assert_eq!(summary.ratios[0].verdict(), framepath_model::stats::Verdict::ALess);
+
+    // What is not known is written as null, under the design's names.
+    let value = serde_json::to_value(&summary).unwrap();
+    let row = &value["rows"][0];
+    assert!(row["cpu_ms"].is_null() && row.get("cpu_ms").is_some());
+    assert!(row["causes_us"]["network"].is_null());
+    assert_eq!(row["cpu_us_per_push"], 3.0);
+    assert_eq!(value["ratios"][0]["ci95"][1], 0.74);
+}
+
+/// Opens the page as a reader would. Without Chromium this is a skip, and the
+/// line that says so goes to standard error.
+#[test]
+fn chromium_shows_the_pictures_without_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("report.html");
+    std::fs::write(&page, html(&[run("this machine")])).unwrap();
+    if let Some(keep) = std::env::var_os("FRAMEPATH_KEEP_REPORT") {
+        std::fs::copy(&page, &keep).unwrap();
+        let two = html(&[run("desk"), run("board")]);
+        std::fs::write(Path::new(&keep).with_extension("two.html"), two).unwrap();
+    }
+    let Some(output) = open_in_chromium(&page, dir.path()) else {
+        eprintln!("skipped: chromium is not installed (apt install chromium)");
+        return;
+    };
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let log = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{log}");
+    for id in PICTURES {
+        assert!(dom.contains(&format!("<svg id=\"{id}\"")), "{id} is not in the page\n{log}");
+    }
+    let console: Vec<&str> = log.lines().filter(|line| line.contains("CONSOLE")).collect();
+    assert!(console.is_empty(), "{console:?}");
+}
+
+fn open_in_chromium(page: &Path, dir: &Path) -> Option<std::process::Output> {
+    let output = Command::new("chromium")
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--enable-logging=stderr",
+            "--v=0",
+            "--virtual-time-budget=2000",
+            "--dump-dom",
+        ])
+        .arg(format!("--user-data-dir={}", dir.join("profile").display()))
+        .arg(format!("file://{}", page.display()))
+        .output();
+    match output {
+        Ok(output) => Some(output),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Err(error) => panic!("chromium: {error}"),
+    }
+}

@@ -1,9 +1,51 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! x
+//! `aa`: the same contender twice. Every verdict but "no difference" is wrong.
+
+use framepath::{Level, Options};
+use framepath_model::stats::Verdict;
+use framepath_model::summary::Summary;
+
 use crate::error::LabError;
 use crate::experiment::Settings;
+use crate::measure::{Contender, Measured};
+use crate::pairs;
 use crate::watch::Watch;
-use framepath_model::summary::Summary;
-pub(super) fn run(_: &Settings, _: &dyn Watch, _: &mut Summary) -> Result<(), LabError> {
+
+const COMPARISONS: usize = 20;
+const CLIP: &str = "h264-180p8-high.h264";
+/// What is compared; each is judged on its own.
+const METRICS: [&str; 2] = ["cpu_ms", "wall_ms"];
+
+pub(super) fn run(settings: &Settings, watch: &dyn Watch, summary: &mut Summary) -> Result<(), LabError> {
+    let rounds = settings.rounds(6, 12);
+    watch.begin("aa", (COMPARISONS * 2 * rounds) as u64);
+    let file = settings.clips.join(CLIP);
+    let file = framepath_model::path::quote(&file.to_string_lossy());
+    let text = format!("file {file} loop=8 ! decode threads=1 format=nv12 ! null");
+    for number in 1..=COMPARISONS {
+        let case = format!("aa-{number:02}");
+        if !settings.wants(&case) {
+            continue;
+        }
+        let contenders = vec![Contender::new("a", || decode(&text)), Contender::new("b", || decode(&text))];
+        let comparisons = METRICS.map(|metric| (metric, "a", "b"));
+        pairs::run(&case, contenders, &comparisons, rounds, watch, summary)?;
+    }
+    for metric in METRICS {
+        let of_metric = summary.ratios.iter().filter(|r| r.metric == metric);
+        let (all, wrong) = of_metric.fold((0, 0), |(all, wrong), ratio| {
+            (all + 1, wrong + usize::from(ratio.verdict() != Verdict::NoDifference))
+        });
+        summary.notes.push(format!("{metric}: {wrong} of {all} verdicts were wrong, {rounds} pairs each"));
+    }
     Ok(())
+}
+
+fn decode(text: &str) -> Result<Measured, LabError> {
+    let path = framepath::path::parse(text)?;
+    let mut report = framepath::run(&path, &Options { level: Level::Off, ..Options::default() })?;
+    match report.error.take() {
+        Some(error) => Err(error.into()),
+        None => Ok(Measured::of_report(&mut report)),
+    }
 }

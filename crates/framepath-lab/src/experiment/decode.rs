@@ -1,9 +1,158 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! x
-use crate::error::LabError;
-use crate::experiment::Settings;
-use crate::watch::Watch;
+//! `decode`: daedalus' comparison. Each clip is decoded as fast as it goes, to
+//! NV12 (P010 for 10 bits), to nowhere; every contender is a process of its
+//! own and is charged with all its CPU, start-up included.
+
+use std::path::PathBuf;
+
+use framepath::{Level, Options};
 use framepath_model::summary::Summary;
-pub(super) fn run(_: &Settings, _: &dyn Watch, _: &mut Summary) -> Result<(), LabError> {
+
+use crate::error::LabError;
+use crate::experiment::{Settings, Size};
+use crate::measure::{Contender, Measured};
+use crate::pairs;
+use crate::process::Program;
+use crate::watch::Watch;
+
+/// Frames of every clip here.
+const FRAMES: u64 = 150;
+
+/// A clip of the set.
+struct Clip {
+    file: &'static str,
+    ten_bits: bool,
+    hard: bool,
+}
+
+const fn clip(file: &'static str, ten_bits: bool, hard: bool) -> Clip {
+    Clip { file, ten_bits, hard }
+}
+
+const CLIPS: &[Clip] = &[
+    clip("vp9-1080p8.ivf", false, false),
+    clip("av1-1080p8.ivf", false, false),
+    clip("h264-1080p8.h264", false, false),
+    clip("vp9-1080p10.ivf", true, false),
+    clip("hard-vp9-1080p8.ivf", false, true),
+    clip("hard-av1-1080p8.ivf", false, true),
+    clip("hard-h264-1080p8.h264", false, true),
+    clip("hard-hevc-1080p10.hevc", true, true),
+];
+
+impl Clip {
+    /// `vp9-1080p8`.
+    fn case(&self) -> &'static str {
+        self.file.rsplit_once('.').map_or(self.file, |(stem, _)| stem)
+    }
+}
+
+pub(super) fn run(settings: &Settings, watch: &dyn Watch, summary: &mut Summary) -> Result<(), LabError> {
+    let quick = settings.size == Size::Quick;
+    let named = !settings.cases.is_empty();
+    let clips: Vec<&Clip> =
+        CLIPS.iter().filter(|c| settings.wants(c.case()) && (named || !quick || !c.hard)).collect();
+    let rounds = settings.rounds(6, 10);
+    let contenders = if quick { 4 } else { 6 };
+    watch.begin("decode", (clips.len() * (contenders * rounds + 2)) as u64);
+    for clip in clips {
+        let file = settings.clips.join(clip.file);
+        if !file.exists() {
+            return Err(LabError::Unknown(format!(
+                "no clip {}: give its folder with --clips",
+                file.display()
+            )));
+        }
+        compare(settings, clip, &file, rounds, watch, summary)?;
+        for (contender, threads) in [("inline", "auto"), ("inline-t1", "1")] {
+            watch.step(&format!("{} ledger of {contender}", clip.case()));
+            add_ledger(clip, &file, contender, threads, summary)?;
+        }
+    }
+    summary.notes.push(
+        "wall, CPU and memory are of whole processes; latency, causes and copies of `inline` come from one \
+         more run with the ledger at `full`, which is in no ratio"
+            .to_owned(),
+    );
+    Ok(())
+}
+
+fn compare(
+    settings: &Settings,
+    clip: &Clip,
+    file: &PathBuf,
+    rounds: usize,
+    watch: &dyn Watch,
+    summary: &mut Summary,
+) -> Result<(), LabError> {
+    let ffmpeg = |threads: Option<&str>| {
+        let pixels = if clip.ten_bits { "p010le" } else { "nv12" };
+        let mut args = vec!["-nostdin".into(), "-v".into(), "error".into()];
+        args.extend(threads.into_iter().flat_map(|t| ["-threads".into(), t.into()]));
+        args.extend(["-i".into(), file.clone().into_os_string()]);
+        args.extend(["-pix_fmt", pixels, "-f", "rawvideo", "-y", "/dev/null"].map(Into::into));
+        timed(Program::new("ffmpeg", args))
+    };
+    let inline = |threads: &str| {
+        let path = path_text(clip, file, threads);
+        timed(Program::new(&settings.framepath, ["run", "--ledger", "off", "--quiet", &path]))
+    };
+    let bare = |threads: &str| {
+        let args = ["bare".into(), file.clone().into_os_string(), "--threads".into(), threads.into()];
+        timed(Program::new(&settings.framepath, args))
+    };
+    let mut contenders = vec![
+        Contender::new("ffmpeg", ffmpeg(None)),
+        Contender::new("inline", inline("auto")),
+        Contender::new("inline-t1", inline("1")),
+        Contender::new("bare-t1", bare("1")),
+    ];
+    if settings.size == Size::Full {
+        contenders.push(Contender::new("ffmpeg-t1", ffmpeg(Some("1"))));
+        contenders.push(Contender::new("bare", bare("auto")));
+    }
+    let comparisons = [
+        ("cpu_ms", "inline", "ffmpeg"),
+        ("wall_ms", "inline", "ffmpeg"),
+        ("cpu_ms", "inline-t1", "ffmpeg"),
+        ("wall_ms", "inline-t1", "ffmpeg"),
+        ("cpu_ms", "inline-t1", "bare-t1"),
+        ("cpu_ms", "inline", "bare"),
+        ("cpu_ms", "inline-t1", "ffmpeg-t1"),
+    ];
+    pairs::run(clip.case(), contenders, &comparisons, rounds, watch, summary)?;
+    Ok(())
+}
+
+fn timed(program: Program) -> impl FnMut() -> Result<Measured, LabError> {
+    move || Ok(program.run(false)?.measured(FRAMES))
+}
+
+fn path_text(clip: &Clip, file: &std::path::Path, threads: &str) -> String {
+    let format = if clip.ten_bits { "p010" } else { "nv12" };
+    let file = framepath_model::path::quote(&file.to_string_lossy());
+    format!("file {file} ! decode format={format} threads={threads} ! null")
+}
+
+/// Runs the path once more in this process, for what only the ledger knows.
+fn add_ledger(
+    clip: &Clip,
+    file: &std::path::Path,
+    contender: &str,
+    threads: &str,
+    summary: &mut Summary,
+) -> Result<(), LabError> {
+    let path = framepath::path::parse(&path_text(clip, file, threads))?;
+    let mut report = framepath::run(&path, &Options { level: Level::Full, ..Options::default() })?;
+    if let Some(error) = report.error.take() {
+        return Err(error.into());
+    }
+    let measured = Measured::of_report(&mut report);
+    let row = summary.rows.iter_mut().find(|r| r.case == clip.case() && r.contender == contender);
+    if let Some(row) = row {
+        row.latency_us = measured.latency;
+        row.causes_us = measured.causes;
+        row.copied_bytes_per_frame = measured.copied_bytes_per_frame;
+    }
     Ok(())
 }

@@ -1,9 +1,94 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! x
+//! `encode`: RootStream's raw encoder bench. 1000 frames of 1280x720 NV12; how
+//! long each spends in the encoder.
+
+use framepath::{Level, Options};
+use framepath_model::format::{Layout, PixelFormat};
+use framepath_model::ledger::Latency;
+use framepath_model::summary::Summary;
+use framepath_os::clock::{now_ns, process_cpu_ns};
+
 use crate::error::LabError;
 use crate::experiment::Settings;
+use crate::measure::{Contender, Measured};
+use crate::pairs;
 use crate::watch::Watch;
-use framepath_model::summary::Summary;
-pub(super) fn run(_: &Settings, _: &dyn Watch, _: &mut Summary) -> Result<(), LabError> {
+
+const CASE: &str = "720p-nv12";
+const FRAMES: usize = 1000;
+const SIZE: (u32, u32) = (1280, 720);
+/// Index of the encoder in its path.
+const ENCODER: u16 = 1;
+
+pub(super) fn run(settings: &Settings, watch: &dyn Watch, summary: &mut Summary) -> Result<(), LabError> {
+    if !settings.wants(CASE) {
+        return Ok(());
+    }
+    let rounds = settings.rounds(6, 20);
+    watch.begin("encode", 3 * rounds as u64);
+    let contenders = vec![
+        Contender::new("raw", || encoder("raw")),
+        Contender::new("raw-copy", || encoder("raw copy=1")),
+        Contender::new("memcpy", memcpy),
+    ];
+    let comparisons = [("encode_p50_us", "raw", "memcpy"), ("encode_p50_us", "raw-copy", "memcpy")];
+    pairs::run(CASE, contenders, &comparisons, rounds, watch, summary)?;
+    summary.notes.push(format!(
+        "{FRAMES} frames of {}x{} NV12; encode_* is the time of one frame in the encoder alone; wall and CPU \
+         include drawing the frames, but for memcpy",
+        SIZE.0, SIZE.1
+    ));
     Ok(())
+}
+
+fn encoder(arguments: &str) -> Result<Measured, LabError> {
+    let (width, height) = SIZE;
+    let text = format!("test size={width}x{height} frames={FRAMES} ! encode {arguments} ! null");
+    let path = framepath::path::parse(&text)?;
+    let mut report = framepath::run(&path, &Options { level: Level::Times, ..Options::default() })?;
+    if let Some(error) = report.error.take() {
+        return Err(error.into());
+    }
+    let times = report.rows.iter().filter(|r| r.hop == ENCODER).map(|r| r.wall_ns()).collect();
+    let mut measured = Measured::of_report(&mut report);
+    add_times(&mut measured, times);
+    Ok(measured)
+}
+
+/// What a naive encoder's copy costs at least: the same bytes, one call.
+fn memcpy() -> Result<Measured, LabError> {
+    let bytes = Layout::packed(PixelFormat::Nv12, SIZE.0, SIZE.1).map_or(0, |l| l.size);
+    let from = vec![1u8; bytes];
+    let mut to = vec![2u8; bytes];
+    let (start_ns, start_cpu) = (now_ns(), process_cpu_ns());
+    let times = (0..FRAMES)
+        .map(|_| {
+            let start = now_ns();
+            framepath_os::meter::copy_bytes(std::hint::black_box(&mut to), std::hint::black_box(&from));
+            now_ns() - start
+        })
+        .collect();
+    let mut measured = Measured {
+        frames: FRAMES as u64,
+        wall_ns: now_ns() - start_ns,
+        cpu_ns: process_cpu_ns() - start_cpu,
+        copied_bytes_per_frame: Some(bytes as f64),
+        ..Measured::default()
+    };
+    add_times(&mut measured, times);
+    Ok(measured)
+}
+
+fn add_times(measured: &mut Measured, mut times: Vec<u64>) {
+    times.sort_unstable();
+    let Some(latency) = Latency::of_sorted(&times) else { return };
+    let us = |ns: u64| ns as f64 / 1e3;
+    let average = times.iter().sum::<u64>() / times.len() as u64;
+    measured.extra.extend([
+        ("encode_min_us".to_owned(), us(times[0])),
+        ("encode_avg_us".to_owned(), us(average)),
+        ("encode_p50_us".to_owned(), us(latency.p50)),
+        ("encode_p99_us".to_owned(), us(latency.p99)),
+        ("encode_max_us".to_owned(), us(latency.max)),
+    ]);
 }

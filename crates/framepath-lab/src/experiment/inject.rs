@@ -1,9 +1,205 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! x
+//! `inject`: the ledger's proof. Each cause in turn gets a cost that is known
+//! from elsewhere (stamps of the injecting stage, not of the ledger), and must
+//! come out on its own row of its own hop.
+
+mod preempter;
+mod probe;
+
+use std::sync::Arc;
+
+use framepath::{Built, Leaky, Level, Options, Report, Test, TestOptions};
+use framepath_model::ledger::Row;
+use framepath_model::stats::median;
+use framepath_model::summary::{Row as SummaryRow, Skipped, Summary};
+use framepath_os::affinity;
+
 use crate::error::LabError;
-use crate::experiment::Settings;
+use crate::experiment::{Settings, Size};
+use crate::measure::Measured;
 use crate::watch::Watch;
-use framepath_model::summary::Summary;
-pub(super) fn run(_: &Settings, _: &dyn Watch, _: &mut Summary) -> Result<(), LabError> {
+use preempter::Preempter;
+use probe::{Probe, Trigger, Work};
+
+/// CPU time a stage burns, and how long the CPU is taken away.
+const BURN_NS: u64 = 2_000_000;
+/// Bytes of the injected copy.
+const COPY_BYTES: usize = 4 << 20;
+
+/// What one case injected and what the ledger said, frame by frame.
+struct Outcome {
+    injected_ns: Vec<f64>,
+    attributed_ns: Vec<f64>,
+    measured: Measured,
+    /// What was injected and what was counted, where bytes are the cost.
+    bytes: Option<(f64, f64)>,
+}
+
+type Case = (&'static str, fn(u64) -> Result<Outcome, LabError>);
+
+/// By cause; `wakeup` and `preempted` need real-time priority and two CPUs.
+const CASES: &[Case] = &[
+    ("compute", compute),
+    ("copy", copy),
+    ("queue", queue),
+    ("wakeup", wakeup),
+    ("preempted", preempted),
+    ("blocked", blocked),
+];
+
+pub(super) fn run(settings: &Settings, watch: &dyn Watch, summary: &mut Summary) -> Result<(), LabError> {
+    let frames = if settings.size == Size::Quick { 40 } else { 200 };
+    let cases: Vec<_> = CASES.iter().filter(|(name, _)| settings.wants(name)).collect();
+    watch.begin("inject", cases.len() as u64);
+    for (name, inject) in cases {
+        watch.step(name);
+        // A thread of its own: a run may tie its threads to CPUs, and this
+        // one goes on to other things.
+        let outcome = std::thread::scope(|scope| scope.spawn(|| inject(frames)).join());
+        match outcome {
+            Ok(Ok(outcome)) => summary.rows.push(outcome.row(name)),
+            Ok(Err(LabError::Missing(reason))) => summary.skipped.push(Skipped {
+                contender: "ledger".to_owned(),
+                case: Some((*name).to_owned()),
+                reason,
+            }),
+            Ok(Err(error)) => return Err(error),
+            Err(_) => return Err(LabError::Unknown(format!("inject {name} panicked, which is a bug"))),
+        }
+    }
+    summary.notes.push(
+        "injected: by the injecting stage's own stamps; attributed: the ledger's row for that cause on the hop \
+         it was injected into; medians over the frames; error: attributed less injected, median over the frames"
+            .to_owned(),
+    );
     Ok(())
+}
+
+impl Outcome {
+    fn row(self, case: &str) -> SummaryRow {
+        let errors: Vec<f64> =
+            self.attributed_ns.iter().zip(&self.injected_ns).map(|(a, i)| (a - i) / 1e3).collect();
+        let us = |ns: &[f64]| median(ns).map(|ns| ns / 1e3);
+        let mut measured = self.measured;
+        let figures = [
+            ("injected_us", us(&self.injected_ns)),
+            ("attributed_us", us(&self.attributed_ns)),
+            ("error_us", median(&errors)),
+            ("injected_bytes", self.bytes.map(|b| b.0)),
+            ("attributed_bytes", self.bytes.map(|b| b.1)),
+        ];
+        measured.extra.extend(figures.into_iter().filter_map(|(k, v)| Some((k.to_owned(), v?))));
+        crate::pairs::row(case, "ledger", &[measured])
+    }
+}
+
+/// Runs `built` at level full and pairs what was injected into each frame with
+/// the field of its row on hop `hop`.
+fn collect(
+    built: Built,
+    cpus: Vec<usize>,
+    hop: u16,
+    injected: impl Fn(u64, &[Row]) -> Option<f64>,
+    attributed: fn(&Row) -> u64,
+) -> Result<(Outcome, Report), LabError> {
+    let mut report = built.run(&Options { level: Level::Full, cpus, ..Options::default() })?;
+    if let Some(error) = report.error.take() {
+        return Err(error.into());
+    }
+    let mut outcome = Outcome {
+        injected_ns: Vec::new(),
+        attributed_ns: Vec::new(),
+        measured: Measured::of_report(&mut report),
+        bytes: None,
+    };
+    for row in report.rows.iter().filter(|r| r.hop == hop) {
+        if let Some(cost) = injected(row.seq, &report.rows) {
+            outcome.injected_ns.push(cost);
+            outcome.attributed_ns.push(attributed(row) as f64);
+        }
+    }
+    Ok((outcome, report))
+}
+
+/// A path that begins with `frames` small frames, `rate` a second.
+fn source(rate: f64, frames: u64) -> Result<Built, LabError> {
+    let options = TestOptions { bytes: Some(64), rate, frames, pool: 64, ..TestOptions::default() };
+    let source =
+        Test::new(&options).map_err(|error| framepath::RunError::Stage { hop: "test".to_owned(), error })?;
+    Ok(Built::from_source("test", Box::new(source)))
+}
+
+/// The stage measures its burn by the thread's CPU clock.
+fn compute(frames: u64) -> Result<Outcome, LabError> {
+    let (probe, log) = Probe::new(Work::Burn(BURN_NS));
+    let built = source(250.0, frames)?.sink("burn", Box::new(probe));
+    let (outcome, _) = collect(built, Vec::new(), 1, |seq, _| log.cpu_ns(seq), |r| r.compute_ns)?;
+    Ok(outcome)
+}
+
+/// The same bytes are copied; the stage measures the copy by the thread's CPU
+/// clock from outside.
+fn copy(frames: u64) -> Result<Outcome, LabError> {
+    let (probe, log) = Probe::new(Work::copy(COPY_BYTES));
+    let built = source(250.0, frames)?.sink("copy", Box::new(probe));
+    let (mut outcome, report) = collect(built, Vec::new(), 1, |seq, _| log.cpu_ns(seq), |r| r.copy_ns)?;
+    let counted: u64 = report.rows.iter().filter(|r| r.hop == 1).map(|r| r.copied_bytes).sum();
+    outcome.bytes = Some((COPY_BYTES as f64, counted as f64 / frames as f64));
+    Ok(outcome)
+}
+
+/// Frames come faster than the consumer takes them: each waits from its
+/// hand-off until the consumer is done with the one before.
+fn queue(frames: u64) -> Result<Outcome, LabError> {
+    let frames = frames.min(60);
+    let (probe, log) = Probe::new(Work::Burn(BURN_NS));
+    let built = source(800.0, frames)?.queue("queue", 64, Leaky::No).sink("burn", Box::new(probe));
+    let done_before = |seq: u64, rows: &[Row]| {
+        let handed_over = rows.iter().find(|r| r.seq == seq && r.hop == 0)?.leave_ns;
+        let wait = log.end_ns(seq.checked_sub(1)?)?.checked_sub(handed_over)?;
+        Some(wait as f64)
+    };
+    let (outcome, _) = collect(built, Vec::new(), 1, done_before, |r| r.queue_ns)?;
+    Ok(outcome)
+}
+
+/// The consumer sleeps; just before the hand-off a real-time thread takes its
+/// CPU, so that it can run only when that thread stops.
+fn wakeup(frames: u64) -> Result<Outcome, LabError> {
+    let cpus = two_cpus()?;
+    let preempter = Arc::new(Preempter::start(cpus[1], BURN_NS)?);
+    let (trigger, log) = Trigger::new(preempter.clone());
+    let built = source(100.0, frames)?
+        .stage("take-cpu", Box::new(trigger))
+        .queue("queue", 4, Leaky::No)
+        .sink("null", Box::new(probe::Nothing));
+    let cost = |seq, _: &[Row]| log.until_released_ns(seq);
+    let (outcome, _) = collect(built, cpus, 2, cost, |r| r.wakeup_ns)?;
+    Ok(outcome)
+}
+
+/// A real-time thread takes the CPU while the stage burns.
+fn preempted(frames: u64) -> Result<Outcome, LabError> {
+    let cpus = two_cpus()?;
+    let preempter = Arc::new(Preempter::start(cpus[1], BURN_NS)?);
+    let (probe, log) = Probe::new(Work::BurnUnder(BURN_NS, preempter));
+    let built = source(100.0, frames)?.queue("queue", 4, Leaky::No).sink("burn", Box::new(probe));
+    let (outcome, _) = collect(built, cpus, 2, |seq, _| log.taken_ns(seq), |r| r.preempted_ns)?;
+    Ok(outcome)
+}
+
+/// The stage sleeps and measures how long.
+fn blocked(frames: u64) -> Result<Outcome, LabError> {
+    let (probe, log) = Probe::new(Work::Sleep(BURN_NS));
+    let built = source(250.0, frames)?.sink("block", Box::new(probe));
+    let (outcome, _) = collect(built, Vec::new(), 1, |seq, _| log.wall_ns(seq), |r| r.blocked_ns)?;
+    Ok(outcome)
+}
+
+fn two_cpus() -> Result<Vec<usize>, LabError> {
+    let cpus = affinity::allowed_cpus().map_err(LabError::io("sched_getaffinity"))?;
+    match cpus.as_slice() {
+        [first, second, ..] => Ok(vec![*first, *second]),
+        _ => Err(LabError::Missing("needs two CPUs".to_owned())),
+    }
 }

@@ -1,9 +1,175 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! x
+//! `loopback`: RootStream's network bench. 10 MB over loopback TCP: throughput,
+//! and how long the first chunk takes; then the same bytes as UDP datagrams,
+//! one send each and in segmented sends (GSO).
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use framepath_model::summary::Summary;
+use framepath_os::clock::{now_ns, process_cpu_ns};
+use framepath_os::{meter, udp};
+
 use crate::error::LabError;
 use crate::experiment::Settings;
+use crate::measure::{Contender, Measured};
+use crate::pairs;
 use crate::watch::Watch;
-use framepath_model::summary::Summary;
-pub(super) fn run(_: &Settings, _: &dyn Watch, _: &mut Summary) -> Result<(), LabError> {
+
+const CASE: &str = "10MB";
+const BYTES: usize = 10 * 1024 * 1024;
+/// One TCP write, and the "first chunk".
+const CHUNK: usize = 64 * 1024;
+/// What fits an Ethernet frame with its headers, in round numbers.
+const DATAGRAM: usize = 1400;
+/// Datagrams the sender may be ahead of the receiver: what the kernel's
+/// default receive buffer (212,992 bytes, each datagram charged with its
+/// overhead) takes without loss.
+const WINDOW: u64 = 64;
+/// How long a receiver waits for a datagram that may be lost.
+const PATIENCE: Duration = Duration::from_millis(200);
+
+pub(super) fn run(settings: &Settings, watch: &dyn Watch, summary: &mut Summary) -> Result<(), LabError> {
+    if !settings.wants(CASE) {
+        return Ok(());
+    }
+    let rounds = settings.rounds(10, 30);
+    watch.begin("loopback", 3 * rounds as u64);
+    let contenders = vec![
+        Contender::new("tcp", tcp),
+        Contender::new("udp", || datagrams(1)),
+        Contender::new("udp-gso", || datagrams(udp::MAX_SEND / DATAGRAM)),
+    ];
+    let comparisons =
+        [("cpu_ms", "udp-gso", "udp"), ("cpu_ms", "udp-gso", "tcp"), ("throughput_mb_s", "udp-gso", "udp")];
+    pairs::run(CASE, contenders, &comparisons, rounds, watch, summary)?;
+    summary.notes.push(format!(
+        "{} MiB between two threads; TCP in writes of {} KiB, UDP in datagrams of {DATAGRAM} bytes, at most \
+         {WINDOW} ahead of the receiver; first chunk: from the first write to the receiver holding it",
+        BYTES >> 20,
+        CHUNK >> 10
+    ));
     Ok(())
+}
+
+/// Stamps and counts of one transfer.
+struct Transfer {
+    start_ns: u64,
+    first_chunk_ns: u64,
+    end_ns: u64,
+    received: u64,
+    lost_datagrams: u64,
+}
+
+fn tcp() -> Result<Measured, LabError> {
+    let io = |what: &str| LabError::io(format!("loopback TCP: {what}"));
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io("listen"))?;
+    let address = listener.local_addr().map_err(io("address"))?;
+    let mut sender = TcpStream::connect(address).map_err(io("connect"))?;
+    sender.set_nodelay(true).map_err(io("TCP_NODELAY"))?;
+    let (mut receiver, _) = listener.accept().map_err(io("accept"))?;
+    receiver.set_read_timeout(Some(Duration::from_secs(10))).map_err(io("timeout"))?;
+    let chunk = vec![0x5a; CHUNK];
+    let cpu = process_cpu_ns();
+    let transfer = std::thread::scope(|scope| {
+        let reading = scope.spawn(move || -> std::io::Result<(u64, u64, u64)> {
+            let mut buffer = vec![0; CHUNK];
+            let (mut received, mut first_ns) = (0, 0);
+            while received < BYTES {
+                let count = meter::copy(0, || receiver.read(&mut buffer))?;
+                if count == 0 {
+                    break;
+                }
+                received += count;
+                if first_ns == 0 && received >= CHUNK {
+                    first_ns = now_ns();
+                }
+            }
+            Ok((received as u64, first_ns, now_ns()))
+        });
+        let start_ns = now_ns();
+        for _ in 0..BYTES / CHUNK {
+            meter::copy(CHUNK, || sender.write_all(&chunk))?;
+        }
+        let (received, first_chunk_ns, end_ns) = reading.join().unwrap_or(Ok((0, 0, start_ns)))?;
+        Ok(Transfer { start_ns, first_chunk_ns, end_ns, received, lost_datagrams: 0 })
+    });
+    Ok(transfer.map_err(io("transfer"))?.measured(process_cpu_ns() - cpu))
+}
+
+/// `per_send` datagrams a system call; above 1 the kernel cuts them.
+fn datagrams(per_send: usize) -> Result<Measured, LabError> {
+    let io = |what: &str| LabError::io(format!("loopback UDP: {what}"));
+    let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io("bind"))?;
+    let sender = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io("bind"))?;
+    sender.connect(receiver.local_addr().map_err(io("address"))?).map_err(io("connect"))?;
+    receiver.set_read_timeout(Some(PATIENCE)).map_err(io("timeout"))?;
+    if per_send > 1 {
+        udp::set_segment_size(&sender, DATAGRAM as u16).map_err(|e| {
+            LabError::Missing(format!("the kernel has no UDP segmentation (4.18 has it): {e}"))
+        })?;
+    }
+    let total = (BYTES / DATAGRAM) as u64;
+    let arrived = AtomicU64::new(0);
+    let gone = AtomicU64::new(0);
+    let payload = vec![0x5a; DATAGRAM * per_send];
+    let cpu = process_cpu_ns();
+    let transfer = std::thread::scope(|scope| {
+        let (arrived, gone) = (&arrived, &gone);
+        let reading = scope.spawn(move || {
+            let mut buffer = vec![0; DATAGRAM];
+            let (mut first_ns, mut last_ns) = (0, now_ns());
+            let mut count = 0;
+            // A datagram that does not come within our patience is lost.
+            while count < total && receiver.recv(&mut buffer).is_ok() {
+                count += 1;
+                last_ns = now_ns();
+                if count == (CHUNK / DATAGRAM) as u64 {
+                    first_ns = last_ns;
+                }
+                arrived.store(count, Ordering::Release);
+            }
+            gone.store(1, Ordering::Release);
+            (count, first_ns, last_ns)
+        });
+        let start_ns = now_ns();
+        let mut sent = 0;
+        while sent < total && gone.load(Ordering::Acquire) == 0 {
+            let batch = (per_send as u64).min(total - sent);
+            if sent + batch > arrived.load(Ordering::Acquire) + WINDOW {
+                std::thread::yield_now();
+                continue;
+            }
+            let bytes = batch as usize * DATAGRAM;
+            meter::copy(bytes, || sender.send(&payload[..bytes]))?;
+            sent += batch;
+        }
+        let (count, first_chunk_ns, end_ns) = reading.join().unwrap_or((0, 0, start_ns));
+        Ok(Transfer {
+            start_ns,
+            first_chunk_ns,
+            end_ns,
+            received: count * DATAGRAM as u64,
+            lost_datagrams: total - count,
+        })
+    });
+    Ok(transfer.map_err(io("send"))?.measured(process_cpu_ns() - cpu))
+}
+
+impl Transfer {
+    fn measured(&self, cpu_ns: u64) -> Measured {
+        let wall_ns = self.end_ns.saturating_sub(self.start_ns);
+        let mut measured = Measured { frames: 1, wall_ns, cpu_ns, ..Measured::default() };
+        let megabytes = self.received as f64 / 1e6;
+        let extra = &mut measured.extra;
+        extra.insert("throughput_mb_s".to_owned(), megabytes / (wall_ns.max(1) as f64 / 1e9));
+        extra.insert("lost_datagrams".to_owned(), self.lost_datagrams as f64);
+        if self.first_chunk_ns > 0 {
+            let first = self.first_chunk_ns.saturating_sub(self.start_ns);
+            extra.insert("first_chunk_us".to_owned(), first as f64 / 1e3);
+        }
+        measured
+    }
 }

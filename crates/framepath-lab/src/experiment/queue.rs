@@ -1,9 +1,215 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! x
+//! `queue`: Contreras' test. 16 MiB pushed in buffers of 2^3 to 2^20 bytes,
+//! direct and through a queue, ours beside GStreamer's; then paced, where the
+//! hand-off latency counts.
+//!
+//! Nobody touches the bytes: all that is measured is passing buffers on. Our
+//! contenders run in this process, GStreamer's in the `gst-push` peer; both
+//! count the CPU of both threads over the pushing alone, start-up left out.
+
+use framepath::{Level, Options};
+use framepath_model::summary::{LatencyUs, Summary};
+use serde::Deserialize;
+
 use crate::error::LabError;
-use crate::experiment::Settings;
+use crate::experiment::{Settings, Size};
+use crate::measure::{Contender, Measured};
+use crate::pairs;
+use crate::process::Program;
 use crate::watch::Watch;
-use framepath_model::summary::Summary;
-pub(super) fn run(_: &Settings, _: &dyn Watch, _: &mut Summary) -> Result<(), LabError> {
+
+/// Bytes of all buffers of a run together, as in the original.
+const TOTAL: u64 = 16 << 20;
+/// Fewest and most pushes of a run: enough for the clock, not for the patience.
+const PUSHES: std::ops::RangeInclusive<u64> = 4096..=(TOTAL / 8);
+/// Depth of our queue: GStreamer's default, 200 buffers.
+const DEPTH: u32 = 200;
+/// Slots: what the queue holds, and some in hands.
+const POOL: u32 = 256;
+
+pub(super) fn run(settings: &Settings, watch: &dyn Watch, summary: &mut Summary) -> Result<(), LabError> {
+    let sizes = sizes(settings);
+    let rates: Vec<u64> = [60, 250, 1000].into_iter().filter(|r| settings.wants(&paced_case(*r))).collect();
+    let rounds = settings.rounds(6, 12);
+    let steps = (sizes.len() * 7 + rates.len() * 3) * rounds;
+    watch.begin("queue", steps as u64);
+    for size in sizes {
+        flat_out(settings, size, rounds, watch, summary)?;
+    }
+    for rate in rates {
+        paced(settings, rate, rounds, watch, summary)?;
+    }
+    summary.notes.push(format!(
+        "flat out: {} MiB in buffers of the case's size, at least {} and at most {} pushes; CPU of both threads, \
+         start-up left out; our queue is {DEPTH} deep, GStreamer's has its default limits (200 buffers, 10 MiB)",
+        TOTAL >> 20,
+        PUSHES.start(),
+        most_pushes(settings),
+    ));
     Ok(())
+}
+
+fn sizes(settings: &Settings) -> Vec<u64> {
+    let exponents: Vec<u32> = match settings.size {
+        Size::Quick => vec![3, 6, 10, 16, 20],
+        Size::Full => (3..=20).collect(),
+    };
+    // A case that was asked for by name runs whatever the size of the set.
+    let exponents = if settings.cases.is_empty() { exponents } else { (3..=20).collect() };
+    exponents.into_iter().map(|e| 1 << e).filter(|s| settings.wants(&case_of(*s))).collect()
+}
+
+/// `64B`, `1KiB`, `1MiB`.
+fn case_of(bytes: u64) -> String {
+    match bytes {
+        b if b < 1 << 10 => format!("{b}B"),
+        b if b < 1 << 20 => format!("{}KiB", b >> 10),
+        b => format!("{}MiB", b >> 20),
+    }
+}
+
+fn paced_case(rate: u64) -> String {
+    format!("paced-{rate}")
+}
+
+fn most_pushes(settings: &Settings) -> u64 {
+    if settings.size == Size::Quick { 100_000 } else { *PUSHES.end() }
+}
+
+fn flat_out(
+    settings: &Settings,
+    size: u64,
+    rounds: usize,
+    watch: &dyn Watch,
+    summary: &mut Summary,
+) -> Result<(), LabError> {
+    let pushes = (TOTAL / size).clamp(*PUSHES.start(), most_pushes(settings));
+    let source = format!("test bytes={size} frames={pushes} pool={POOL}");
+    let direct = format!("{source} ! null");
+    let queue = format!("{source} ! queue depth={DEPTH} ! null");
+    let gst = |mode| move || gst_push(settings, mode, size, pushes, None);
+    let contenders = vec![
+        Contender::new("direct", || ours(&direct, Level::Off)),
+        Contender::new("direct-times", || ours(&direct, Level::Times)),
+        Contender::new("queue", || ours(&queue, Level::Off)),
+        Contender::new("queue-times", || ours(&queue, Level::Times)),
+        Contender::new("gst-direct", gst("direct")),
+        Contender::new("gst-queue", gst("queue")),
+        Contender::new("gst-queue2", gst("queue2")),
+    ];
+    let comparisons = [
+        ("cpu_us_per_push", "direct", "gst-direct"),
+        ("cpu_us_per_push", "direct-times", "gst-direct"),
+        ("cpu_us_per_push", "queue", "gst-queue"),
+        ("cpu_us_per_push", "queue-times", "gst-queue"),
+        ("cpu_us_per_push", "queue", "gst-queue2"),
+        ("cpu_us_per_push", "queue", "direct"),
+        ("cpu_us_per_push", "gst-queue", "gst-direct"),
+    ];
+    pairs::run(&case_of(size), contenders, &comparisons, rounds, watch, summary)?;
+    Ok(())
+}
+
+fn paced(
+    settings: &Settings,
+    rate: u64,
+    rounds: usize,
+    watch: &dyn Watch,
+    summary: &mut Summary,
+) -> Result<(), LabError> {
+    let seconds = if settings.size == Size::Quick { 0.35 } else { 2.0 };
+    let pushes = ((rate as f64 * seconds) as u64).max(15);
+    let queue = format!("test bytes=64 frames={pushes} rate={rate} pool={POOL} ! queue depth={DEPTH} ! null");
+    let gst = |mode| move || gst_push(settings, mode, 64, pushes, Some(rate));
+    let contenders = vec![
+        Contender::new("queue-times", || ours(&queue, Level::Times)),
+        Contender::new("gst-queue", gst("queue")),
+        Contender::new("gst-queue2", gst("queue2")),
+    ];
+    let comparisons = [
+        ("cpu_us_per_push", "queue-times", "gst-queue"),
+        ("latency_p50_us", "queue-times", "gst-queue"),
+        ("latency_p99_us", "queue-times", "gst-queue"),
+    ];
+    pairs::run(&paced_case(rate), contenders, &comparisons, rounds, watch, summary)?;
+    Ok(())
+}
+
+/// Our path in this process.
+fn ours(text: &str, level: Level) -> Result<Measured, LabError> {
+    let path = framepath::path::parse(text)?;
+    let mut report = framepath::run(&path, &Options { level, rows: 1 << 14, ..Options::default() })?;
+    if let Some(error) = report.error.take() {
+        return Err(error.into());
+    }
+    let mut measured = Measured::of_report(&mut report);
+    per_push(&mut measured);
+    Ok(measured)
+}
+
+fn per_push(measured: &mut Measured) {
+    for metric in ["cpu_us_per_push", "wall_us_per_push"] {
+        let figure = measured.metric(metric);
+        measured.extra.extend(figure.map(|us| (metric.to_owned(), us)));
+    }
+}
+
+/// The line `gst-push` prints.
+#[derive(Deserialize)]
+struct GstPush {
+    pushes: u64,
+    wall_ns: u64,
+    cpu_ns: u64,
+    voluntary_switches: u64,
+    involuntary_switches: u64,
+    latency_ns: Option<GstLatency>,
+}
+
+#[derive(Deserialize)]
+struct GstLatency {
+    p50: u64,
+    p95: u64,
+    p99: u64,
+    max: u64,
+}
+
+fn gst_push(
+    settings: &Settings,
+    mode: &str,
+    size: u64,
+    pushes: u64,
+    rate: Option<u64>,
+) -> Result<Measured, LabError> {
+    let program = settings.peers.join("gst-push");
+    if !program.exists() {
+        let how = "the GStreamer peer is not built: apt install libgstreamer1.0-dev, then make build";
+        return Err(LabError::Missing(how.to_owned()));
+    }
+    let mut args = vec![mode.to_owned(), size.to_string(), "--count".to_owned(), pushes.to_string()];
+    args.extend(rate.into_iter().flat_map(|r| ["--rate".to_owned(), r.to_string()]));
+    let program = Program::new(program, args);
+    let finished = program.run(true)?;
+    let told: GstPush = serde_json::from_str(&finished.stdout).map_err(|e| LabError::Command {
+        command: program.text(),
+        outcome: "printed something else than its line of JSON".to_owned(),
+        stderr: e.to_string(),
+    })?;
+    let us = |ns: u64| ns as f64 / 1e3;
+    let mut measured = Measured {
+        frames: told.pushes,
+        wall_ns: told.wall_ns,
+        cpu_ns: told.cpu_ns,
+        latency: told.latency_ns.map(|l| LatencyUs {
+            p50: us(l.p50),
+            p95: us(l.p95),
+            p99: us(l.p99),
+            max: us(l.max),
+        }),
+        switches_per_frame: Some(
+            (told.voluntary_switches + told.involuntary_switches) as f64 / told.pushes as f64,
+        ),
+        ..Measured::default()
+    };
+    per_push(&mut measured);
+    Ok(measured)
 }

@@ -3,6 +3,11 @@
 
 /// A number with three significant digits; thousands are set apart.
 pub fn figure(value: f64) -> String {
+    digits(value, 3)
+}
+
+/// A number with so many significant digits, and all of its whole part.
+fn digits(value: f64, significant: u8) -> String {
     if value == 0.0 {
         return "0".to_owned();
     }
@@ -10,11 +15,12 @@ pub fn figure(value: f64) -> String {
         return "not a number".to_owned();
     }
     let magnitude = value.abs().log10().floor();
-    if magnitude >= 2.0 {
+    let wanted = f64::from(significant) - 1.0;
+    if magnitude >= wanted {
         return grouped(value.round());
     }
     // 0.0996 and 9.996 round up into the next magnitude: one digit less there.
-    let mut decimals = (2.0 - magnitude).clamp(0.0, 12.0) as usize;
+    let mut decimals = (wanted - magnitude).clamp(0.0, 12.0) as usize;
     let scale = 10_f64.powi(decimals as i32);
     let rounded = (value * scale).round() / scale;
     if rounded.abs() >= 10_f64.powf(magnitude + 1.0) {
@@ -41,23 +47,35 @@ fn grouped(value: f64) -> String {
     format!("{sign}{text}")
 }
 
-/// A ratio: `0.05×`. From 0.9 to 1.1 its distance from 1 keeps its digits.
+/// A ratio: `0.05×`.
 pub fn times(ratio: f64) -> String {
     format!("{}×", bare_ratio(ratio))
 }
 
-/// A ratio without its sign.
+/// A ratio without its sign: two decimals, or two digits below 0.1.
 pub fn bare_ratio(ratio: f64) -> String {
-    if (0.1..10.0).contains(&ratio) { format!("{ratio:.2}") } else { figure(ratio) }
+    if (0.1..10.0).contains(&ratio) {
+        format!("{ratio:.2}")
+    } else if ratio > 0.0 && ratio < 0.1 {
+        digits(ratio, 2)
+    } else {
+        figure(ratio)
+    }
 }
 
 /// A time given in microseconds, with the unit that suits it.
 pub fn time_us(us: f64) -> String {
+    let (unit, us_of_unit) = time_unit(us);
+    format!("{} {unit}", figure(us / us_of_unit))
+}
+
+/// The unit that suits a time given in microseconds, and its microseconds:
+/// the ticks of an axis share the one of its end.
+pub fn time_unit(us: f64) -> (&'static str, f64) {
     match us.abs() {
-        0.0 => "0 µs".to_owned(),
-        x if x < 10_000.0 => format!("{} µs", figure(us)),
-        x if x < 10_000_000.0 => format!("{} ms", figure(us / 1000.0)),
-        _ => format!("{} s", figure(us / 1_000_000.0)),
+        x if x < 1000.0 => ("µs", 1.0),
+        x if x < 1_000_000.0 => ("ms", 1000.0),
+        _ => ("s", 1_000_000.0),
     }
 }
 
@@ -119,7 +137,9 @@ mod tests {
         }
         assert_eq!(times(0.047), "0.047×");
         assert_eq!(times(1.0), "1.00×");
+        assert_eq!(times(0.0458), "0.046×");
         assert_eq!(time_us(0.11), "0.11 µs");
+        assert_eq!(time_us(0.0), "0 µs");
         assert_eq!(time_us(16_700.0), "16.7 ms");
         assert_eq!(percent(0.021), "2.1 %");
     }

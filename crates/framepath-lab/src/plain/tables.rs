@@ -12,8 +12,7 @@ use super::number::{bare_ratio, figure};
 /// any figure is left out; a figure that is not known is an empty cell.
 pub fn tables(summary: &Summary) -> String {
     let mut parts = Vec::new();
-    let times = grid(&summary.rows, &time_columns());
-    parts.extend(times);
+    parts.extend(grid(&summary.rows, &time_columns()));
     parts.extend(grid(&summary.rows, &count_columns(&summary.rows)));
     parts.extend(grid(&summary.rows, &cause_columns()));
     parts.extend(ratios(summary));
@@ -31,8 +30,11 @@ pub fn tables(summary: &Summary) -> String {
 /// A column: its heading, and its cell of a row; `None` is not known.
 pub(crate) struct Column {
     pub heading: String,
-    pub cell: Box<dyn Fn(&Row) -> Option<String>>,
+    pub cell: Box<Cell>,
 }
+
+/// A row's cell in a column.
+type Cell = dyn Fn(&Row) -> Option<String>;
 
 fn column(heading: &str, cell: impl Fn(&Row) -> Option<String> + 'static) -> Column {
     Column { heading: heading.to_owned(), cell: Box::new(cell) }
@@ -115,11 +117,11 @@ pub(crate) fn cells(rows: &[Row], columns: &[Column]) -> Option<Vec<Vec<String>>
     let headings = known.iter().map(|(column, _)| column.heading.clone());
     lines.push(["case".to_owned(), "contender".to_owned()].into_iter().chain(headings).collect());
     for (i, row) in rows.iter().enumerate() {
-        let mut cells = known.iter().map(|(_, cells)| cells[i].clone()).peekable();
-        let any = known.iter().any(|(_, cells)| cells[i].is_some());
-        if any && cells.peek().is_some() {
+        let cells: Vec<&Option<String>> = known.iter().map(|(_, cells)| &cells[i]).collect();
+        if cells.iter().any(|cell| cell.is_some()) {
             let names = [row.case.clone(), row.contender.clone()];
-            lines.push(names.into_iter().chain(cells.map(Option::unwrap_or_default)).collect());
+            let cells = cells.into_iter().map(|cell| cell.clone().unwrap_or_default());
+            lines.push(names.into_iter().chain(cells).collect());
         }
     }
     Some(lines)

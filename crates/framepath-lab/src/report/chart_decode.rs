@@ -8,14 +8,14 @@ use super::scale::Scale;
 use super::style::of_contender;
 use super::svg::{Anchor, Svg, fitted};
 use super::{LabRun, Picture};
-use crate::plain::number::{time_us, times};
+use crate::plain::number::{figure, time_unit, time_us, times};
 
 const BAR: f64 = 17.0;
 const STEP: f64 = 24.0;
 const HEAD: f64 = 26.0;
 const FOOT: f64 = 36.0;
 const NAMES: f64 = 92.0;
-const VALUES: f64 = 112.0;
+const VALUES: f64 = 128.0;
 const BETWEEN: f64 = 28.0;
 
 /// The finding: the range of the ratios to the ffmpeg tool's default.
@@ -117,9 +117,11 @@ fn draw_panel(svg: &mut Svg, case: &str, bars: &[Bar], [left, top, width, height
     let x = Scale::linear(most, left + NAMES, left + width - VALUES);
     let bottom = top + height - FOOT;
     svg.text("bold", Anchor::Start, left, top + 14.0, case);
+    let (unit, us_of_unit) = time_unit(most * 1000.0);
     for ms in x.ticks(4) {
         svg.line("grid", x.at(ms), top + HEAD - 4.0, x.at(ms), bottom);
-        svg.text("soft", Anchor::Middle, x.at(ms), bottom + 15.0, &time_us(ms * 1000.0));
+        let tick = format!("{} {unit}", figure(ms * 1000.0 / us_of_unit));
+        svg.text("soft", Anchor::Middle, x.at(ms), bottom + 15.0, &tick);
     }
     if let Some(ffmpeg) = bars.iter().find(|bar| bar.contender == "ffmpeg") {
         let place = x.at(ffmpeg.cpu_ms.median);
@@ -141,8 +143,11 @@ fn draw_panel(svg: &mut Svg, case: &str, bars: &[Bar], [left, top, width, height
         for end in [min, max] {
             svg.line("whisker", x.at(end), middle - 4.0, x.at(end), middle + 4.0);
         }
-        let ratio = bar.to_ffmpeg.as_ref().map_or(String::new(), |ratio| format!("  {ratio}"));
-        let value = format!("{}{ratio}", words(median));
-        svg.text("", Anchor::Start, x.at(max) + 8.0, middle + 4.0, &value);
+        // In columns of their own, clear of whiskers and the dotted line.
+        let right = left + width;
+        svg.text("", Anchor::End, right - 54.0, middle + 4.0, &words(median));
+        if let Some(ratio) = &bar.to_ffmpeg {
+            svg.text("bold", Anchor::End, right, middle + 4.0, ratio);
+        }
     }
 }

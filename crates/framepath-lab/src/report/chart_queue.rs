@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The queue sweep: CPU time per push over the buffer's size, both by powers.
 
+use framepath_model::stats::Verdict;
+
 use super::scale::{Scale, spread_out};
 use super::style::of_contender;
 use super::svg::{Anchor, Svg};
 use super::{LabRun, Picture};
 use crate::plain::number::{bytes, case_bytes, figure, time_us, times};
 
-const HEIGHT: f64 = 420.0;
+const HEIGHT: f64 = 440.0;
 const LEFT: f64 = 56.0;
 const RIGHT: f64 = 118.0;
-const TOP: f64 = 14.0;
+const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
 
 /// One contender's figures, by buffer size.
@@ -38,22 +40,27 @@ fn lines(run: &LabRun) -> Vec<Line> {
 }
 
 /// The finding at 64 bytes, where the constant cost of a push is all there is.
-fn title(lines: &[Line]) -> String {
+/// A comparison is made only where pairs were run.
+fn title(run: &LabRun, lines: &[Line]) -> String {
     let at = |name: &str| {
         let line = lines.iter().find(|line| line.contender == name)?;
         line.points.iter().find(|(size, _)| *size == 64).map(|(_, us)| *us)
     };
-    match (at("queue"), at("gst-queue")) {
-        (Some(ours), Some(theirs)) => format!(
-            "A 64 B push through `queue` costs {} of CPU, through GStreamer's {}: {}",
-            time_us(ours),
-            time_us(theirs),
-            times(ours / theirs)
-        ),
-        (Some(ours), None) => {
-            format!("A 64 B push through `queue` costs {} of CPU", time_us(ours))
+    let Some(ours) = at("queue") else { return "CPU time per push, by buffer size".to_owned() };
+    let cost = format!("A 64 B push through `queue` costs {} of CPU", time_us(ours));
+    let ratio = run
+        .summaries
+        .iter()
+        .flat_map(|s| &s.ratios)
+        .find(|r| [&r.case, &r.metric, &r.a, &r.b] == ["64B", "cpu_us_per_push", "queue", "gst-queue"]);
+    match (at("gst-queue"), ratio) {
+        (Some(theirs), Some(r)) if r.verdict() == Verdict::NoDifference => {
+            format!("{cost}, through GStreamer's {}: no difference ({})", time_us(theirs), times(r.median))
         }
-        _ => "CPU time per push, by buffer size".to_owned(),
+        (Some(theirs), Some(r)) => {
+            format!("{cost}, through GStreamer's {}: {}", time_us(theirs), times(r.median))
+        }
+        _ => cost,
     }
 }
 
@@ -90,7 +97,7 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
     }
     let middle = (first + last) / 2.0;
     svg.text("soft", Anchor::Middle, middle, HEIGHT - 8.0, "buffer size");
-    svg.text("soft", Anchor::Start, 4.0, TOP - 2.0, "µs of CPU per push");
+    svg.text("soft", Anchor::Start, 4.0, 12.0, "µs of CPU per push");
 
     let ends: Vec<f64> = lines.iter().map(|line| line.points.last().map_or(0.0, |p| y.at(p.1))).collect();
     let labels = spread_out(&ends, 15.0, TOP + 4.0, base - 2.0);
@@ -125,7 +132,7 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
         })
         .collect::<Vec<_>>()
         .join(" ");
-    let title = title(&lines);
+    let title = title(run, &lines);
     Some(Picture {
         svg: svg.finish(id, &title, &desc),
         title,

@@ -6,7 +6,7 @@ use framepath_model::summary::CausesUs;
 use super::scale::Scale;
 use super::svg::{Anchor, Svg, fitted, text_width};
 use super::{FrameTimeline, LabRun, Picture};
-use crate::plain::number::{percent, time_us};
+use crate::plain::number::{figure, percent, time_unit, time_us};
 
 const STEP: f64 = 30.0;
 const BAR: f64 = 22.0;
@@ -92,9 +92,11 @@ fn draw_group(svg: &mut Svg, path: &str, frames: &[&FrameTimeline], top: f64, wi
     let x = Scale::linear(most, NAMES, width - TOTALS);
     let bottom = top + HEAD + frames.len() as f64 * STEP;
     svg.text("bold", Anchor::Start, 0.0, top + 14.0, &fitted(path, 12.0, width));
+    let (unit, us_of_unit) = time_unit(most);
     for us in x.ticks(6) {
         svg.line("grid", x.at(us), top + HEAD - 2.0, x.at(us), bottom);
-        svg.text("soft", Anchor::Middle, x.at(us), bottom + 14.0, &time_us(us));
+        let tick = format!("{} {unit}", figure(us / us_of_unit));
+        svg.text("soft", Anchor::Middle, x.at(us), bottom + 14.0, &tick);
     }
     for (i, frame) in frames.iter().enumerate() {
         let y = top + HEAD + i as f64 * STEP;

@@ -37,7 +37,7 @@ pub fn page(runs: &[LabRun]) -> String {
     tables(&mut body, runs);
     machines(&mut body, runs);
     method(&mut body);
-    let columns = runs.len().clamp(1, 3);
+    let columns = runs.len().clamp(1, 2);
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
@@ -92,7 +92,7 @@ fn date(unix_s: u64) -> String {
 }
 
 fn pictures(body: &mut String, runs: &[LabRun]) {
-    let columns = runs.len().clamp(1, 3) as f64;
+    let columns = runs.len().clamp(1, 2) as f64;
     let width = ((WIDTH - GAP * (columns - 1.0)) / columns).floor();
     let mut absent = Vec::new();
     for (id, draw, what) in PICTURES {

@@ -42,10 +42,7 @@ pub(super) struct Given {
 impl PartialEq for Hop {
     fn eq(&self, other: &Hop) -> bool {
         let values = |hop: &Hop| -> Vec<Option<Value>> {
-            hop.given
-                .iter()
-                .map(|given| given.as_ref().map(|g| g.value.clone()))
-                .collect()
+            hop.given.iter().map(|given| given.as_ref().map(|g| g.value.clone())).collect()
         };
         self.def.name == other.def.name && values(self) == values(other)
     }
@@ -59,17 +56,13 @@ impl Hop {
 
     /// Whether the argument was given.
     pub fn is_set(&self, name: &str) -> bool {
-        self.place(name)
-            .is_some_and(|place| self.given[place].is_some())
+        self.place(name).is_some_and(|place| self.given[place].is_some())
     }
 
     /// Where the argument's value stands in the text, in bytes; where it was
     /// not given, the place of the hop.
     pub fn span_of(&self, name: &str) -> Range<usize> {
-        match self
-            .place(name)
-            .and_then(|place| self.given[place].as_ref())
-        {
+        match self.place(name).and_then(|place| self.given[place].as_ref()) {
             Some(given) => given.span.clone(),
             None => self.span.clone(),
         }
@@ -150,9 +143,7 @@ impl Hop {
 
     /// A text, such as a file's name.
     pub fn text(&self, name: &str) -> &str {
-        let given = self
-            .place(name)
-            .and_then(|place| self.given[place].as_ref());
+        let given = self.place(name).and_then(|place| self.given[place].as_ref());
         match given.map(|given| &given.value) {
             Some(Value::Text(text)) => text,
             other => mistyped(self.def, name, other, ""),
@@ -161,11 +152,7 @@ impl Hop {
 
     fn place(&self, name: &str) -> Option<usize> {
         let place = self.def.arg(name).map(|(place, _)| place);
-        debug_assert!(
-            place.is_some(),
-            "`{}` has no argument `{name}`",
-            self.def.name
-        );
+        debug_assert!(place.is_some(), "`{}` has no argument `{name}`", self.def.name);
         place
     }
 
@@ -183,16 +170,13 @@ impl Hop {
 
 /// An argument asked for by the wrong getter.
 fn mistyped<T>(def: &StageDef, name: &str, value: Option<&Value>, instead: T) -> T {
-    debug_assert!(
-        false,
-        "`{}` of `{}` is {value:?}, asked for as another type",
-        name, def.name
-    );
+    debug_assert!(false, "`{}` of `{}` is {value:?}, asked for as another type", name, def.name);
     instead
 }
 
 /// The canonical form: positional arguments, then the options that were given
-/// in the table's order. It is read back as an equal path.
+/// in the table's order. It is read back as an equal path, unless quoting made it
+/// longer than [`MAX_TEXT`](super::MAX_TEXT).
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, hop) in self.hops.iter().enumerate() {

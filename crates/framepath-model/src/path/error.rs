@@ -23,16 +23,8 @@ const AROUND: usize = 60;
 const WIDEST: usize = 80;
 
 impl PathError {
-    pub(super) fn new(
-        span: Range<usize>,
-        message: impl Into<String>,
-        help: impl Into<String>,
-    ) -> PathError {
-        PathError {
-            span,
-            message: message.into(),
-            help: help.into(),
-        }
+    pub(super) fn new(span: Range<usize>, message: impl Into<String>, help: impl Into<String>) -> PathError {
+        PathError { span, message: message.into(), help: help.into() }
     }
 
     /// The path on one line, `^` under the wrong word, the message and the

@@ -8,11 +8,7 @@ const LONGEST: usize = 40;
 /// The one of `known` nearest to `word`, if any is near enough to be what was
 /// meant: at most a third of the word's characters differ (at least one may).
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let typed: Vec<char> = word
-        .chars()
-        .take(LONGEST + 1)
-        .flat_map(char::to_lowercase)
-        .collect();
+    let typed: Vec<char> = word.chars().take(LONGEST + 1).flat_map(char::to_lowercase).collect();
     if typed.is_empty() || typed.len() > LONGEST {
         return None;
     }
@@ -37,9 +33,7 @@ fn distance(a: &[char], b: &[char]) -> usize {
     for (i, ca) in a.iter().enumerate() {
         let mut row = vec![i + 1; b.len() + 1];
         for (j, cb) in b.iter().enumerate() {
-            let mut cost = (last[j] + usize::from(ca != cb))
-                .min(last[j + 1] + 1)
-                .min(row[j] + 1);
+            let mut cost = (last[j] + usize::from(ca != cb)).min(last[j + 1] + 1).min(row[j] + 1);
             if i > 0 && j > 0 && *ca == b[j - 1] && a[i - 1] == *cb {
                 cost = cost.min(before[j - 1] + 1);
             }

@@ -33,10 +33,7 @@ pub(super) fn parse(text: &str) -> Result<Path, PathError> {
     let mut hops: Vec<Hop> = Vec::new();
     let mut rest = &words[..];
     loop {
-        let end = rest
-            .iter()
-            .position(|word| word.is_separator)
-            .unwrap_or(rest.len());
+        let end = rest.iter().position(|word| word.is_separator).unwrap_or(rest.len());
         let (hop_words, after) = rest.split_at(end);
         hops.push(read_hop(hop_words, after.first(), &hops, text)?);
         match after.split_first() {
@@ -49,12 +46,7 @@ pub(super) fn parse(text: &str) -> Result<Path, PathError> {
 
 /// Reads one hop: the words up to `separator`, or to the end where it is
 /// `None`; `before` are the hops to the left of it.
-fn read_hop(
-    words: &[Word],
-    separator: Option<&Word>,
-    before: &[Hop],
-    text: &str,
-) -> Result<Hop, PathError> {
+fn read_hop(words: &[Word], separator: Option<&Word>, before: &[Hop], text: &str) -> Result<Hop, PathError> {
     let is_first = before.is_empty();
     let is_last = separator.is_none();
     let fitting: &[Kind] = match (is_first, is_last) {
@@ -65,10 +57,7 @@ fn read_hop(
     let Some((first, arguments)) = words.split_first() else {
         let (span, message) = match separator {
             Some(bang) if is_first => (bang.span.clone(), "nothing stands before this `!`"),
-            Some(bang) => (
-                bang.span.clone(),
-                "nothing stands between this `!` and the one before",
-            ),
+            Some(bang) => (bang.span.clone(), "nothing stands between this `!` and the one before"),
             None => (text.len()..text.len(), "nothing stands after the last `!`"),
         };
         return Err(PathError::new(span, message, right_here(fitting)));
@@ -77,11 +66,7 @@ fn read_hop(
     check_place(def, first, fitting, is_first, is_last, before)?;
     let given = read_arguments(def, first, arguments)?;
     let end = words.last().map_or(first.span.end, |word| word.span.end);
-    Ok(Hop {
-        def,
-        span: first.span.start..end,
-        given,
-    })
+    Ok(Hop { def, span: first.span.start..end, given })
 }
 
 /// The help that names what may stand in a place.
@@ -89,16 +74,9 @@ fn right_here(fitting: &[Kind]) -> String {
     match fitting {
         [Kind::Source] => format!("right here: a source, {}", known(fitting)),
         [Kind::Sink] => {
-            format!(
-                "right here: a sink, {}; `null` throws everything away",
-                known(fitting)
-            )
+            format!("right here: a sink, {}; `null` throws everything away", known(fitting))
         }
-        _ => format!(
-            "right here: a stage, {}, or a link, {}",
-            known(&[Kind::Stage]),
-            known(&[Kind::Link])
-        ),
+        _ => format!("right here: a stage, {}, or a link, {}", known(&[Kind::Stage]), known(&[Kind::Link])),
     }
 }
 
@@ -152,52 +130,33 @@ fn check_place(
 ) -> Result<(), PathError> {
     let name = quoted(def.name);
     let noun = def.kind.noun();
-    let wrong =
-        |message: String, help: String| Err(PathError::new(word.span.clone(), message, help));
+    let wrong = |message: String, help: String| Err(PathError::new(word.span.clone(), message, help));
     if is_first && def.kind != Kind::Source {
-        return wrong(
-            format!("a path starts with a source; {name} is {noun}"),
-            right_here(&[Kind::Source]),
-        );
+        return wrong(format!("a path starts with a source; {name} is {noun}"), right_here(&[Kind::Source]));
     }
     if is_first && is_last {
         return Err(PathError::new(
             word.span.clone(),
             format!("a path ends in a sink; {name} is a source"),
-            format!(
-                "add one behind it, such as `! null`; sinks: {}",
-                known(&[Kind::Sink])
-            ),
+            format!("add one behind it, such as `! null`; sinks: {}", known(&[Kind::Sink])),
         ));
     }
     if is_last && def.kind != Kind::Sink {
         return wrong(
             format!("a path ends in a sink; {name} is {noun}"),
-            format!(
-                "add one behind it, such as `! null`; sinks: {}",
-                known(&[Kind::Sink])
-            ),
+            format!("add one behind it, such as `! null`; sinks: {}", known(&[Kind::Sink])),
         );
     }
     if !is_first && def.kind == Kind::Source {
-        return wrong(
-            format!("{name} is a source and stands first alone"),
-            right_here(fitting),
-        );
+        return wrong(format!("{name} is a source and stands first alone"), right_here(fitting));
     }
     if !is_last && def.kind == Kind::Sink {
-        return wrong(
-            format!("{name} is a sink and stands last alone"),
-            right_here(fitting),
-        );
+        return wrong(format!("{name} is a sink and stands last alone"), right_here(fitting));
     }
     if def.kind == Kind::Link && before.last().is_some_and(|hop| hop.def.kind == Kind::Link) {
         return wrong(
             "two links stand next to each other".to_owned(),
-            format!(
-                "one link is enough; between two there must be a stage, {}",
-                known(&[Kind::Stage])
-            ),
+            format!("one link is enough; between two there must be a stage, {}", known(&[Kind::Stage])),
         );
     }
     Ok(())
@@ -219,11 +178,7 @@ fn read_arguments(
                     .ok_or_else(|| unknown_option(def, key, word, equals.in_text))?;
                 let value = equals.in_text + 1..word.span.end;
                 // Nothing after the `=`: the whole word is what can be seen.
-                let span = if value.is_empty() {
-                    word.span.clone()
-                } else {
-                    value
-                };
+                let span = if value.is_empty() { word.span.clone() } else { value };
                 (place, arg, &word.text[equals.in_word + 1..], span)
             }
             None => {
@@ -256,10 +211,7 @@ fn read_arguments(
             PathError::new(
                 span.clone(),
                 format!("{shown} {}", refused.why),
-                with_guess(
-                    meant.as_deref(),
-                    format!("`{}` is {}", arg.name, arg.wants()),
-                ),
+                with_guess(meant.as_deref(), format!("`{}` is {}", arg.name, arg.wants())),
             )
         })?;
         given[place] = Some(Given { value, span });
@@ -282,10 +234,7 @@ fn check_together(def: &StageDef, name: &Word, given: &[Option<Given>]) -> Resul
             continue;
         };
         for other in arg.excludes {
-            if def
-                .arg(other)
-                .is_some_and(|(place, _)| given[place].is_some())
-            {
+            if def.arg(other).is_some_and(|(place, _)| given[place].is_some()) {
                 return Err(PathError::new(
                     given_arg.span.clone(),
                     format!("`{}` and `{other}` exclude each other", arg.name),
@@ -298,21 +247,12 @@ fn check_together(def: &StageDef, name: &Word, given: &[Option<Given>]) -> Resul
 }
 
 fn options_of(def: &StageDef) -> Vec<&'static str> {
-    def.args
-        .iter()
-        .filter(|arg| !arg.positional)
-        .map(|arg| arg.name)
-        .collect()
+    def.args.iter().filter(|arg| !arg.positional).map(|arg| arg.name).collect()
 }
 
 /// The options as a list with their shapes, for help.
 fn options_help(def: &StageDef) -> String {
-    let options: Vec<String> = def
-        .args
-        .iter()
-        .filter(|arg| !arg.positional)
-        .map(Arg::usage)
-        .collect();
+    let options: Vec<String> = def.args.iter().filter(|arg| !arg.positional).map(Arg::usage).collect();
     if options.is_empty() {
         return format!("`{}` has no options", def.name);
     }
@@ -325,10 +265,8 @@ fn unknown_option(def: &StageDef, key: &str, word: &Word, equals: usize) -> Path
         .iter()
         .find(|(theirs, ours)| *theirs == key && def.arg(ours).is_some())
         .map(|(_, ours)| *ours);
-    let positional = def
-        .args
-        .iter()
-        .find(|arg| arg.positional && matches!(arg.kind, super::ValueKind::Text(_)));
+    let positional =
+        def.args.iter().find(|arg| arg.positional && matches!(arg.kind, super::ValueKind::Text(_)));
     let meant = foreign.or_else(|| nearest(key, options_of(def)));
     let help = match positional {
         Some(arg) if Some(arg.name) == meant || arg.name == key => {
@@ -341,37 +279,21 @@ fn unknown_option(def: &StageDef, key: &str, word: &Word, equals: usize) -> Path
         ),
         None => with_guess(meant, options_help(def)),
     };
-    PathError::new(
-        word.span.start..equals,
-        format!("`{}` has no option {}", def.name, quoted(key)),
-        help,
-    )
+    PathError::new(word.span.start..equals, format!("`{}` has no option {}", def.name, quoted(key)), help)
 }
 
 fn one_word_too_many(def: &StageDef, word: &Word) -> PathError {
     let options = options_of(def);
-    let required = def
-        .args
-        .iter()
-        .find(|a| !a.positional && a.default == Default::Required);
+    let required = def.args.iter().find(|a| !a.positional && a.default == Default::Required);
     let help = if let Some(arg) = required {
         match arg.kind.read(&word.text) {
-            Ok(value) => format!(
-                "write it with its name: `{}={}`",
-                arg.name,
-                arg.kind.print(&value)
-            ),
+            Ok(value) => format!("write it with its name: `{}={}`", arg.name, arg.kind.print(&value)),
             Err(_) => format!("`{}` is {}", arg.usage(), arg.wants()),
         }
     } else if table::find(&word.text).is_some() {
-        format!(
-            "put a `!` before {} to start the next hop",
-            quoted(&word.text)
-        )
+        format!("put a `!` before {} to start the next hop", quoted(&word.text))
     } else if let Some(option) = nearest(&word.text, options.iter().copied()) {
-        let usage = def
-            .arg(option)
-            .map_or(String::new(), |(_, arg)| arg.usage());
+        let usage = def.arg(option).map_or(String::new(), |(_, arg)| arg.usage());
         format!("an option has a value: `{usage}`")
     } else {
         match def.args.iter().any(|arg| arg.positional) {
@@ -381,11 +303,7 @@ fn one_word_too_many(def: &StageDef, word: &Word) -> PathError {
     };
     PathError::new(
         word.span.clone(),
-        format!(
-            "`{}` does not take the word {}",
-            def.name,
-            quoted(&word.text)
-        ),
+        format!("`{}` does not take the word {}", def.name, quoted(&word.text)),
         help,
     )
 }

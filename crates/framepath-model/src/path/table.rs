@@ -98,10 +98,7 @@ pub struct StageDef {
 impl StageDef {
     /// The argument of that name, with its place in [`StageDef::args`].
     pub fn arg(&self, name: &str) -> Option<(usize, &'static Arg)> {
-        self.args
-            .iter()
-            .enumerate()
-            .find(|(_, arg)| arg.name == name)
+        self.args.iter().enumerate().find(|(_, arg)| arg.name == name)
     }
 
     /// The stage as help writes it: `file PATH [loop=N|inf]`.
@@ -118,41 +115,19 @@ impl StageDef {
 }
 
 const fn arg(name: &'static str, kind: ValueKind, default: Default, help: &'static str) -> Arg {
-    Arg {
-        name,
-        positional: false,
-        kind,
-        default,
-        excludes: &[],
-        help,
-    }
+    Arg { name, positional: false, kind, default, excludes: &[], help }
 }
 
 const fn word(name: &'static str, kind: ValueKind, help: &'static str) -> Arg {
-    Arg {
-        name,
-        positional: true,
-        kind,
-        default: Default::Required,
-        excludes: &[],
-        help,
-    }
+    Arg { name, positional: true, kind, default: Default::Required, excludes: &[], help }
 }
 
 const fn count(min: u64, max: u64) -> ValueKind {
-    ValueKind::Count {
-        min,
-        max,
-        word: None,
-    }
+    ValueKind::Count { min, max, word: None }
 }
 
 const fn count_or(min: u64, max: u64, word: &'static str, stands_for: u64) -> ValueKind {
-    ValueKind::Count {
-        min,
-        max,
-        word: Some((word, stands_for)),
-    }
+    ValueKind::Count { min, max, word: Some((word, stands_for)) }
 }
 
 const fn choice(now: &'static [&'static str]) -> ValueKind {
@@ -166,11 +141,7 @@ pub static STAGES: &[StageDef] = &[
         kind: Kind::Source,
         help: "packets of the first video track of a file",
         args: &[
-            word(
-                "path",
-                ValueKind::Text("the name of a media file"),
-                "the file to read",
-            ),
+            word("path", ValueKind::Text("the name of a media file"), "the file to read"),
             arg(
                 "loop",
                 count_or(1, 1_000_000_000, "inf", INFINITE),
@@ -184,43 +155,25 @@ pub static STAGES: &[StageDef] = &[
         kind: Kind::Source,
         help: "frames with a moving pattern",
         args: &[
-            arg(
-                "size",
-                ValueKind::Size,
-                Default::Is("1280x720"),
-                "size of the picture in pixels",
-            ),
+            arg("size", ValueKind::Size, Default::Is("1280x720"), "size of the picture in pixels"),
             arg(
                 "format",
                 choice(&["grey", "yuv420p", "nv12", "yuv420p10", "p010", "rgba"]),
                 Default::Is("nv12"),
                 "pixel format",
             ),
-            arg(
-                "rate",
-                ValueKind::Rate,
-                Default::Is("0"),
-                "frames per second; 0 is flat out",
-            ),
+            arg("rate", ValueKind::Rate, Default::Is("0"), "frames per second; 0 is flat out"),
             arg(
                 "frames",
                 count(0, 1_000_000_000_000),
                 Default::Is("300"),
                 "how many frames; 0 is without end",
             ),
-            arg(
-                "pool",
-                count(1, 4096),
-                Default::Is("8"),
-                "frames in the source's pool",
-            ),
+            arg("pool", count(1, 4096), Default::Is("8"), "frames in the source's pool"),
             Arg {
                 name: "bytes",
                 positional: false,
-                kind: ValueKind::Bytes {
-                    min: 1,
-                    max: 1 << 30,
-                },
+                kind: ValueKind::Bytes { min: 1, max: 1 << 30 },
                 default: Default::Unset("a picture of `size` and `format`"),
                 excludes: &["size", "format"],
                 help: "give buffers of so many bytes with no picture in them",
@@ -238,24 +191,11 @@ pub static STAGES: &[StageDef] = &[
                 Default::Is("native"),
                 "pixel format given; native copies nothing",
             ),
-            arg(
-                "threads",
-                count_or(1, 256, "auto", AUTO),
-                Default::Is("auto"),
-                "threads of the decoder",
-            ),
-            arg(
-                "pool",
-                count_or(1, 4096, "auto", AUTO),
-                Default::Is("auto"),
-                "frames in the decoder's pool",
-            ),
+            arg("threads", count_or(1, 256, "auto", AUTO), Default::Is("auto"), "threads of the decoder"),
+            arg("pool", count_or(1, 4096, "auto", AUTO), Default::Is("auto"), "frames in the decoder's pool"),
             arg(
                 "host",
-                ValueKind::Choice {
-                    now: &["inline"],
-                    later: &["process", "service", "device:"],
-                },
+                ValueKind::Choice { now: &["inline"], later: &["process", "service", "device:"] },
                 Default::Is("inline"),
                 "where the decoder runs",
             ),
@@ -281,24 +221,14 @@ pub static STAGES: &[StageDef] = &[
         help: "frames into packets",
         args: &[
             word("codec", choice(&["raw"]), "raw: the pixels as they are"),
-            arg(
-                "copy",
-                ValueKind::Flag,
-                Default::Is("0"),
-                "copy the pixels, as a naive encoder does",
-            ),
+            arg("copy", ValueKind::Flag, Default::Is("0"), "copy the pixels, as a naive encoder does"),
         ],
     },
     StageDef {
         name: "burn",
         kind: Kind::Stage,
         help: "injects CPU time into every frame",
-        args: &[arg(
-            "time",
-            ValueKind::Duration,
-            Default::Required,
-            "CPU time per frame",
-        )],
+        args: &[arg("time", ValueKind::Duration, Default::Required, "CPU time per frame")],
     },
     StageDef {
         name: "copy",
@@ -306,10 +236,7 @@ pub static STAGES: &[StageDef] = &[
         help: "injects a copy into every frame",
         args: &[arg(
             "bytes",
-            ValueKind::Bytes {
-                min: 0,
-                max: 1 << 30,
-            },
+            ValueKind::Bytes { min: 0, max: 1 << 30 },
             Default::Required,
             "bytes copied per frame",
         )],
@@ -318,60 +245,33 @@ pub static STAGES: &[StageDef] = &[
         name: "block",
         kind: Kind::Stage,
         help: "injects a blocked wait into every frame",
-        args: &[arg(
-            "time",
-            ValueKind::Duration,
-            Default::Required,
-            "time waited per frame",
-        )],
+        args: &[arg("time", ValueKind::Duration, Default::Required, "time waited per frame")],
     },
-    StageDef {
-        name: "null",
-        kind: Kind::Sink,
-        help: "throws everything away",
-        args: &[],
-    },
+    StageDef { name: "null", kind: Kind::Sink, help: "throws everything away", args: &[] },
     StageDef {
         name: "framemd5",
         kind: Kind::Sink,
         help: "writes the MD5 of every frame, as `ffmpeg -f framemd5` does",
-        args: &[word(
-            "file",
-            ValueKind::Text("a file's name, or `-`"),
-            "`-` is standard output",
-        )],
+        args: &[word("file", ValueKind::Text("a file's name, or `-`"), "`-` is standard output")],
     },
     StageDef {
         name: "y4m",
         kind: Kind::Sink,
         help: "writes a YUV4MPEG2 stream",
-        args: &[word(
-            "file",
-            ValueKind::Text("a file's name, or `-`"),
-            "`-` is standard output",
-        )],
+        args: &[word("file", ValueKind::Text("a file's name, or `-`"), "`-` is standard output")],
     },
     StageDef {
         name: "pgm",
         kind: Kind::Sink,
         help: "writes the luma of every frame as a PGM picture",
-        args: &[word(
-            "dir",
-            ValueKind::Text("a folder's name"),
-            "made when it is missing",
-        )],
+        args: &[word("dir", ValueKind::Text("a folder's name"), "made when it is missing")],
     },
     StageDef {
         name: "queue",
         kind: Kind::Link,
         help: "a thread boundary: what follows runs in a thread of its own",
         args: &[
-            arg(
-                "depth",
-                count(1, 65_536),
-                Default::Is("16"),
-                "frames it holds",
-            ),
+            arg("depth", count(1, 65_536), Default::Is("16"), "frames it holds"),
             arg(
                 "leaky",
                 choice(&["no", "upstream", "downstream"]),
@@ -406,11 +306,7 @@ pub fn find(name: &str) -> Option<&'static StageDef> {
 
 /// The names of one or more kinds, in the table's order.
 pub fn names(kinds: &[Kind]) -> Vec<&'static str> {
-    STAGES
-        .iter()
-        .filter(|def| kinds.contains(&def.kind))
-        .map(|def| def.name)
-        .collect()
+    STAGES.iter().filter(|def| kinds.contains(&def.kind)).map(|def| def.name).collect()
 }
 
 /// The names of some kinds as a list in a sentence.
@@ -449,11 +345,7 @@ mod tests {
     #[test]
     fn names_are_unique_and_defaults_are_read() {
         for (i, def) in STAGES.iter().enumerate() {
-            assert!(
-                STAGES[..i].iter().all(|other| other.name != def.name),
-                "{}",
-                def.name
-            );
+            assert!(STAGES[..i].iter().all(|other| other.name != def.name), "{}", def.name);
             let options = def.args.iter().skip_while(|arg| arg.positional);
             assert!(options.clone().all(|arg| !arg.positional), "{}", def.name);
             for (j, arg) in def.args.iter().enumerate() {

@@ -90,10 +90,7 @@ pub(super) struct Refused {
 }
 
 fn refused(why: &str) -> Refused {
-    Refused {
-        why: why.to_owned(),
-        meant: None,
-    }
+    Refused { why: why.to_owned(), meant: None }
 }
 
 impl ValueKind {
@@ -118,9 +115,7 @@ impl ValueKind {
                 "a number of bytes from {min} to {}, plain or in KiB, MiB or GiB, such as `64KiB`",
                 print_bytes(max)
             ),
-            ValueKind::Roi => {
-                "a region in pixels, X,Y,WIDTH,HEIGHT, such as `0,0,320,240`".to_owned()
-            }
+            ValueKind::Roi => "a region in pixels, X,Y,WIDTH,HEIGHT, such as `0,0,320,240`".to_owned(),
             ValueKind::Choice { now, .. } => match now {
                 [only] => format!("`{only}`"),
                 _ => format!("one of {}", listed(now)),
@@ -133,10 +128,7 @@ impl ValueKind {
     /// A short form for help: `N|auto`, `WxH`, `no|upstream|downstream`.
     pub fn shape(&self) -> String {
         match *self {
-            ValueKind::Count {
-                word: Some((word, _)),
-                ..
-            } => format!("N|{word}"),
+            ValueKind::Count { word: Some((word, _)), .. } => format!("N|{word}"),
             ValueKind::Count { word: None, .. } => "N".to_owned(),
             ValueKind::Level => "0..255".to_owned(),
             ValueKind::Size => "WxH".to_owned(),
@@ -157,14 +149,10 @@ impl ValueKind {
                 if let Some((_, stands_for)) = word.filter(|(w, _)| *w == text) {
                     return Ok(Value::Count(stands_for));
                 }
-                read_count(text, min, max)
-                    .map(Value::Count)
-                    .map_err(|mut r| {
-                        r.meant = word
-                            .and_then(|(w, _)| nearest(text, [w]))
-                            .map(str::to_owned);
-                        r
-                    })
+                read_count(text, min, max).map(Value::Count).map_err(|mut r| {
+                    r.meant = word.and_then(|(w, _)| nearest(text, [w])).map(str::to_owned);
+                    r
+                })
             }
             ValueKind::Level => read_count(text, 0, 255).map(Value::Count),
             ValueKind::Size => read_size(text),
@@ -174,10 +162,7 @@ impl ValueKind {
             ValueKind::Roi => read_roi(text),
             ValueKind::Choice { now, later } => match now.iter().find(|w| **w == text) {
                 Some(word) => Ok(Value::Choice(word)),
-                None if later
-                    .iter()
-                    .any(|l| *l == text || (l.ends_with(':') && text.starts_with(l))) =>
-                {
+                None if later.iter().any(|l| *l == text || (l.ends_with(':') && text.starts_with(l))) => {
                     Err(refused("is not in this version of framepath"))
                 }
                 None => Err(Refused {
@@ -188,14 +173,12 @@ impl ValueKind {
             ValueKind::Flag => match text {
                 "1" | "yes" => Ok(Value::Flag(true)),
                 "0" | "no" => Ok(Value::Flag(false)),
-                "true" | "on" => Err(Refused {
-                    why: "is not known".to_owned(),
-                    meant: Some("yes".to_owned()),
-                }),
-                "false" | "off" => Err(Refused {
-                    why: "is not known".to_owned(),
-                    meant: Some("no".to_owned()),
-                }),
+                "true" | "on" => {
+                    Err(Refused { why: "is not known".to_owned(), meant: Some("yes".to_owned()) })
+                }
+                "false" | "off" => {
+                    Err(Refused { why: "is not known".to_owned(), meant: Some("no".to_owned()) })
+                }
                 _ => Err(refused("is neither yes nor no")),
             },
             ValueKind::Text(_) if text.is_empty() => Err(refused("is empty")),
@@ -207,13 +190,9 @@ impl ValueKind {
     /// Writes a value of this kind so that [`ValueKind::read`] gives it back.
     pub(super) fn print(&self, value: &Value) -> String {
         match (self, value) {
-            (
-                ValueKind::Count {
-                    word: Some((word, stands_for)),
-                    ..
-                },
-                Value::Count(n),
-            ) if n == stands_for => (*word).to_owned(),
+            (ValueKind::Count { word: Some((word, stands_for)), .. }, Value::Count(n)) if n == stands_for => {
+                (*word).to_owned()
+            }
             (_, Value::Count(n)) => n.to_string(),
             (_, Value::Size(w, h)) => format!("{w}x{h}"),
             (_, Value::Rate(hz)) => hz.to_string(),
@@ -263,9 +242,7 @@ fn read_side(text: &str) -> Result<u32, Refused> {
 }
 
 fn read_size(text: &str) -> Result<Value, Refused> {
-    let (w, h) = text
-        .split_once('x')
-        .ok_or_else(|| refused("is not a size"))?;
+    let (w, h) = text.split_once('x').ok_or_else(|| refused("is not a size"))?;
     if !digits(w) || !digits(h) {
         return Err(refused("is not a size"));
     }
@@ -288,18 +265,11 @@ fn read_rate(text: &str) -> Result<Value, Refused> {
     }
 }
 
-const DURATION_UNITS: [(&str, u64); 5] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("µs", 1_000),
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-];
+const DURATION_UNITS: [(&str, u64); 5] =
+    [("ns", 1), ("us", 1_000), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 
 fn read_duration(text: &str) -> Result<u64, Refused> {
-    let split = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
+    let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     if !digits(whole) || !digits(fraction) {
@@ -324,10 +294,7 @@ fn read_duration(text: &str) -> Result<u64, Refused> {
     let parse = |part: &str| part.parse::<u64>().unwrap_or(u64::MAX);
     let total = u128::from(parse(whole)) * u128::from(unit_ns)
         + u128::from(parse(fraction)) * u128::from(unit_ns) / u128::from(scale);
-    u64::try_from(total)
-        .ok()
-        .filter(|ns| *ns <= MAX_DURATION_NS)
-        .ok_or_else(|| refused("is out of range"))
+    u64::try_from(total).ok().filter(|ns| *ns <= MAX_DURATION_NS).ok_or_else(|| refused("is out of range"))
 }
 
 fn print_duration(ns: u64) -> String {
@@ -341,31 +308,18 @@ fn print_duration(ns: u64) -> String {
     format!("{}{unit}", ns / unit_ns)
 }
 
-const BYTE_UNITS: [(&str, u64); 5] = [
-    ("", 1),
-    ("B", 1),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-];
+const BYTE_UNITS: [(&str, u64); 5] =
+    [("", 1), ("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
 
 fn read_bytes(text: &str, min: u64, max: u64) -> Result<u64, Refused> {
-    let split = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
+    let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     if !digits(number) {
         return Err(refused("is not a number of bytes"));
     }
-    let unit_bytes = BYTE_UNITS
-        .iter()
-        .find(|(name, _)| *name == unit)
-        .map(|(_, n)| *n);
+    let unit_bytes = BYTE_UNITS.iter().find(|(name, _)| *name == unit).map(|(_, n)| *n);
     let Some(unit_bytes) = unit_bytes else {
-        let mut names = BYTE_UNITS
-            .iter()
-            .map(|(name, _)| *name)
-            .filter(|name| name.len() > 1);
+        let mut names = BYTE_UNITS.iter().map(|(name, _)| *name).filter(|name| name.len() > 1);
         let initial = unit.chars().next().map(|c| c.to_ascii_uppercase());
         return Err(Refused {
             why: "has an unknown unit".to_owned(),
@@ -383,11 +337,8 @@ fn read_bytes(text: &str, min: u64, max: u64) -> Result<u64, Refused> {
 }
 
 fn print_bytes(bytes: u64) -> String {
-    let (unit, unit_bytes) = BYTE_UNITS[2..]
-        .iter()
-        .rev()
-        .find(|(_, n)| bytes != 0 && bytes % n == 0)
-        .unwrap_or(&BYTE_UNITS[0]);
+    let (unit, unit_bytes) =
+        BYTE_UNITS[2..].iter().rev().find(|(_, n)| bytes != 0 && bytes % n == 0).unwrap_or(&BYTE_UNITS[0]);
     format!("{}{unit}", bytes / unit_bytes)
 }
 
@@ -397,10 +348,5 @@ fn read_roi(text: &str) -> Result<Value, Refused> {
         return Err(refused("is not a region: it needs four numbers"));
     };
     let place = |part| read_count(part, 0, MAX_SIDE.into()).map(|n| n as u32);
-    Ok(Value::Roi(
-        place(x)?,
-        place(y)?,
-        read_side(w)?,
-        read_side(h)?,
-    ))
+    Ok(Value::Roi(place(x)?, place(y)?, read_side(w)?, read_side(h)?))
 }

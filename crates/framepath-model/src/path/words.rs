@@ -35,9 +35,7 @@ fn is_blank(c: char) -> bool {
 /// Whether a key can be an option's name: `a-z`, then `a-z 0-9 _ -`.
 fn is_identifier(key: &str) -> bool {
     key.starts_with(|c: char| c.is_ascii_alphabetic())
-        && key
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
+        && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
 /// Splits `text` into its words.
@@ -49,12 +47,7 @@ pub(super) fn split(text: &str) -> Result<Vec<Word>, PathError> {
             chars.next();
             continue;
         }
-        let mut word = Word {
-            text: String::new(),
-            span: start..start,
-            equals: None,
-            is_separator: false,
-        };
+        let mut word = Word { text: String::new(), span: start..start, equals: None, is_separator: false };
         let mut quoted = false;
         while let Some(&(at, c)) = chars.peek() {
             if is_blank(c) {
@@ -83,10 +76,7 @@ pub(super) fn split(text: &str) -> Result<Vec<Word>, PathError> {
                     }
                 },
                 '=' if !quoted && word.equals.is_none() && is_identifier(&word.text) => {
-                    word.equals = Some(Equals {
-                        in_word: word.text.len(),
-                        in_text: at,
-                    });
+                    word.equals = Some(Equals { in_word: word.text.len(), in_text: at });
                     word.text.push('=');
                 }
                 _ => word.text.push(c),
@@ -140,14 +130,8 @@ fn read_quoted(
 pub fn quote(word: &str) -> String {
     let plain = !word.is_empty()
         && word != "!"
-        && !word
-            .chars()
-            .any(|c| is_blank(c) || matches!(c, '\'' | '"' | '\\' | '='));
-    if plain {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
+        && !word.chars().any(|c| is_blank(c) || matches!(c, '\'' | '"' | '\\' | '='));
+    if plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 /// Makes one path text of words that a shell has split already, such as a
@@ -203,13 +187,7 @@ mod tests {
 
     #[test]
     fn only_a_bare_exclamation_mark_separates() {
-        let separators = |text| {
-            split(text)
-                .unwrap()
-                .iter()
-                .filter(|w| w.is_separator)
-                .count()
-        };
+        let separators = |text| split(text).unwrap().iter().filter(|w| w.is_separator).count();
         assert_eq!(separators("a ! b"), 1);
         assert_eq!(separators(r#"a '!' "!" \! b!c"#), 0);
     }
@@ -217,20 +195,8 @@ mod tests {
     #[test]
     fn an_option_has_a_plain_key() {
         let word = |text| split(text).unwrap().remove(0);
-        assert_eq!(
-            word("depth=4").equals,
-            Some(Equals {
-                in_word: 5,
-                in_text: 5
-            })
-        );
-        assert_eq!(
-            word("x='a=b c'").equals,
-            Some(Equals {
-                in_word: 1,
-                in_text: 1
-            })
-        );
+        assert_eq!(word("depth=4").equals, Some(Equals { in_word: 5, in_text: 5 }));
+        assert_eq!(word("x='a=b c'").equals, Some(Equals { in_word: 1, in_text: 1 }));
         for text in ["'a=b'", "a\\=b", "./a=b", "=b", "9=b"] {
             assert_eq!(word(text).equals, None, "{text}");
         }
@@ -245,16 +211,7 @@ mod tests {
 
     #[test]
     fn joined_words_come_back() {
-        let words = [
-            "file",
-            "my clip='x'.mp4",
-            "loop=2",
-            "!",
-            "x=",
-            "a\\b",
-            "",
-            "\u{a0}",
-        ];
+        let words = ["file", "my clip='x'.mp4", "loop=2", "!", "x=", "a\\b", "", "\u{a0}"];
         assert_eq!(texts(&join(&words)), words);
         assert_eq!(split(&join(&["!"])).unwrap().len(), 1);
         assert!(split(&join(&["!"])).unwrap()[0].is_separator);

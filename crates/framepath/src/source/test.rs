@@ -12,24 +12,43 @@ use crate::item::Item;
 use crate::recorder::Recorder;
 use crate::source::{Source, pattern};
 
-/// What the source makes.
-pub(crate) struct TestOptions {
-    pub(crate) width: u32,
-    pub(crate) height: u32,
-    pub(crate) format: PixelFormat,
+/// What the `test` source makes.
+#[derive(Clone, Copy, Debug)]
+pub struct TestOptions {
+    /// Pixels.
+    pub width: u32,
+    /// Pixels.
+    pub height: u32,
+    /// Pixel format.
+    pub format: PixelFormat,
     /// Buffers of so many bytes instead of pictures.
-    pub(crate) bytes: Option<u64>,
+    pub bytes: Option<u64>,
     /// Frames per second; 0 is flat out.
-    pub(crate) rate: f64,
+    pub rate: f64,
     /// How many; 0 is without end.
-    pub(crate) frames: u64,
+    pub frames: u64,
     /// Slots of the pool.
-    pub(crate) pool: u32,
+    pub pool: u32,
 }
 
-/// A frame is born when its drawing begins; paced, that is its due time or
-/// when the source got to it.
-pub(crate) struct Test {
+impl Default for TestOptions {
+    /// 300 frames of 1280x720 NV12, flat out.
+    fn default() -> TestOptions {
+        TestOptions {
+            width: 1280,
+            height: 720,
+            format: PixelFormat::Nv12,
+            bytes: None,
+            rate: 0.0,
+            frames: 300,
+            pool: 8,
+        }
+    }
+}
+
+/// The `test` source. A frame is born when its drawing begins; paced, that is
+/// its due time or when the source got to it.
+pub struct Test {
     layout: Layout,
     draws: bool,
     pool: Pool,
@@ -41,7 +60,11 @@ pub(crate) struct Test {
 }
 
 impl Test {
-    pub(crate) fn new(options: &TestOptions) -> Result<Test, StageError> {
+    /// A source with a pool of its own.
+    ///
+    /// # Errors
+    /// A picture or a pool that cannot be made.
+    pub fn new(options: &TestOptions) -> Result<Test, StageError> {
         let layout = match options.bytes {
             Some(bytes) => Layout::opaque(bytes as usize),
             None => Layout::aligned(options.format, options.width, options.height, 64)?,

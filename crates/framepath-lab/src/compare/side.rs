@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One side of a comparison.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::path::Path;
+
+use framepath::PathError;
+use framepath_model::path;
+
+use super::words::{self, OpenQuote};
+use crate::error::LabError;
+use crate::measure::Measured;
+use crate::process::Program;
+
+/// A path or a command.
+#[derive(Clone, Debug)]
+pub enum Side {
+    /// A path, run by framepath without a ledger.
+    Path(path::Path),
+    /// Any command, run without a shell.
+    Command(Program),
+}
+
+/// Why arguments are not two sides.
+#[derive(Debug, thiserror::Error)]
+pub enum SideError {
+    /// A path that cannot be read; [`PathError::render`] shows where.
+    #[error("{error}")]
+    Path {
+        /// The path as it was given.
+        text: String,
+        /// What is wrong with it.
+        error: PathError,
+    },
+    /// Not two.
+    #[error(
+        "takes two sides, not {found}: two paths, each in quotes, or two commands after `--`: \
+         compare 'test ! null' 'test ! queue ! null'; compare -- 'COMMAND A' 'COMMAND B'"
+    )]
+    Count {
+        /// How many there are.
+        found: usize,
+    },
+    /// A command in which a quote is not closed.
+    #[error("{command}: {error}")]
+    Words {
+        /// The command.
+        command: String,
+        /// Which quote.
+        error: OpenQuote,
+    },
+    /// A command without a word.
+    #[error("a command is empty")]
+    Empty,
+}
+
+/// Reads the sides from paths and from the words after `--`.
+///
+/// Those words are two commands, each one word that is split as a shell would
+/// (`'ls -l' 'ls'`), or each several words with a `--` between
+/// (`ls -l -- ls`). Behind one path they are one command.
+///
+/// # Errors
+/// Where that does not make two, or one of them cannot be read.
+pub fn sides(paths: &[String], commands: &[String]) -> Result<[Side; 2], SideError> {
+    let mut sides: Vec<Side> = Vec::new();
+    for text in paths {
+        let path = path::parse(text).map_err(|error| SideError::Path { text: text.clone(), error })?;
+        sides.push(Side::Path(path));
+    }
+    if commands.iter().any(|word| word == "--") || (paths.len() == 1 && commands.len() > 1) {
+        for words in commands.split(|word| word == "--") {
+            sides.push(command(words)?);
+        }
+    } else {
+        for text in commands {
+            let words =
+                words::split(text).map_err(|error| SideError::Words { command: text.clone(), error })?;
+            sides.push(command(&words)?);
+        }
+    }
+    sides.try_into().map_err(|sides: Vec<Side>| SideError::Count { found: sides.len() })
+}
+
+fn command(words: &[String]) -> Result<Side, SideError> {
+    let (program, args) = words.split_first().ok_or(SideError::Empty)?;
+    Ok(Side::Command(Program::new(program, args)))
+}
+
+/// Whether the path's sink writes to standard output.
+pub fn takes_stdout(path: &path::Path) -> bool {
+    path.hops.last().is_some_and(|sink| sink.def.arg("file").is_some() && sink.text("file") == "-")
+}
+
+impl Side {
+    /// Runs it once, in processes of its own.
+    pub(super) fn run(&self, framepath: &Path) -> Result<Measured, LabError> {
+        match self {
+            Side::Command(program) => Ok(program.run(false)?.measured(0)),
+            Side::Path(path) => {
+                let text = path.to_string();
+                let args = ["run", "--ledger", "off", "--quiet", "--count", "--", &text];
+                let program = Program::new(OsString::from(framepath), args);
+                let keep_output = !takes_stdout(path);
+                let finished = program.run(keep_output)?;
+                let frames = finished.stdout.trim().parse().unwrap_or(0);
+                Ok(finished.measured(frames))
+            }
+        }
+    }
+}
+
+/// As one would type it.
+impl fmt::Display for Side {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Side::Path(path) => write!(f, "{path}"),
+            Side::Command(program) => f.write_str(&program.text()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(paths: &[&str], commands: &[&str]) -> Result<Vec<String>, String> {
+        let owned = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
+        sides(&owned(paths), &owned(commands))
+            .map(|sides| sides.iter().map(Side::to_string).collect())
+            .map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn two_sides_are_written_in_several_ways() {
+        for (paths, commands, expected) in [
+            (&["test ! null", "test ! queue ! null"][..], &[][..], ["test ! null", "test ! queue ! null"]),
+            (&[], &["ls -l 'a b'", "ls"], ["ls -l 'a b'", "ls"]),
+            (&[], &["ls", "-l", "--", "ls"], ["ls -l", "ls"]),
+            (&["test ! null"], &["ls", "-l"], ["test ! null", "ls -l"]),
+            (&["test ! null"], &["ls -l"], ["test ! null", "ls -l"]),
+        ] {
+            assert_eq!(texts(paths, commands).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn anything_else_is_refused_in_words() {
+        for (paths, commands, expected) in [
+            (&["test ! null"][..], &[][..], "takes two sides, not 1"),
+            (&[], &["a", "b", "c"], "takes two sides, not 3"),
+            (&[], &["a", "'b"], "'b: this ' is never closed"),
+            (&[], &["a", "--"], "a command is empty"),
+            (&[], &["", "b"], "a command is empty"),
+            (&["test ! nul", "test ! null"], &[], "nul"),
+        ] {
+            let error = texts(paths, commands).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Devices that hold or work on frames.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use super::counted;
+use super::probe::{Probe, State};
+use crate::process::Program;
+
+const GROUP: &str = "devices";
+
+/// Where the kernel's headers for programs are.
+const VIDEODEV2: &str = "/usr/include/linux/videodev2.h";
+
+pub(super) fn probes() -> Vec<Probe> {
+    vec![v4l2(), fence_flags(Path::new(VIDEODEV2)), dma_heap(), udmabuf(), render_node(), vaapi()]
+}
+
+/// The nodes of `folder` whose names begin with `prefix`, in order.
+fn nodes(folder: &str, prefix: &str) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let names =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
+    let mut nodes: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(names).collect();
+    nodes.sort();
+    nodes
+}
+
+/// What opening one of `nodes` says; `described` names them in the report.
+fn opened(
+    name: &'static str,
+    unlocks: &'static str,
+    nodes: &[PathBuf],
+    described: String,
+    group_to_join: &str,
+) -> Probe {
+    let mut refused = None;
+    for node in nodes {
+        match File::open(node) {
+            Ok(_) => return Probe::ok(GROUP, name, unlocks, described),
+            Err(error) => refused = Some((node, error)),
+        }
+    }
+    let (state, found) = match refused {
+        Some((node, error)) => (State::of_error(&error), format!("{}: {error}", node.display())),
+        None => (State::Missing, "none".to_owned()),
+    };
+    let remedy = format!("sudo usermod -aG {group_to_join} $USER, then log in again; or run as root");
+    Probe::lacking(GROUP, name, unlocks, state, found, remedy)
+}
+
+fn v4l2() -> Probe {
+    let (name, unlocks) = ("V4L2 nodes", "`v4l2` sources and `host=device:` (planned)");
+    let nodes = nodes("/dev", "video");
+    if nodes.is_empty() {
+        let remedy = "a camera or a codec device; to try without one: sudo modprobe vivid, vicodec or vim2m";
+        return Probe::lacking(GROUP, name, unlocks, State::Missing, "no /dev/video*", remedy);
+    }
+    let described: Vec<String> = nodes.iter().map(|node| node_name(node)).collect();
+    opened(name, unlocks, &nodes, described.join(", "), "video")
+}
+
+/// `/dev/video0 (vim2m)`.
+fn node_name(node: &Path) -> String {
+    let base = node.file_name().unwrap_or_default().to_string_lossy();
+    let driver = fs::read_to_string(format!("/sys/class/video4linux/{base}/name")).unwrap_or_default();
+    if driver.trim().is_empty() {
+        node.display().to_string()
+    } else {
+        format!("{} ({})", node.display(), driver.trim())
+    }
+}
+
+/// Whether the installed header already has explicit fences on buffers, which
+/// were proposed for V4L2 and not merged when this was written.
+fn fence_flags(header: &Path) -> Probe {
+    let (name, unlocks) =
+        ("V4L2 fence flags", "handing a device a buffer before its frame is finished (planned)");
+    let text = match fs::read_to_string(header) {
+        Ok(text) => text,
+        Err(error) => {
+            let found = format!("{}: {error}", header.display());
+            let remedy = "apt install linux-libc-dev, to look at all";
+            return Probe::lacking(GROUP, name, unlocks, State::of_error(&error), found, remedy);
+        }
+    };
+    let words = ["V4L2_BUF_FLAG_IN_FENCE", "V4L2_BUF_FLAG_OUT_FENCE", "fence_fd"];
+    let present: Vec<&str> = words.into_iter().filter(|word| text.contains(word)).collect();
+    if present.is_empty() {
+        let found = format!("none in {}", header.display());
+        let remedy = "a kernel with explicit V4L2 fences; none was released when this was written";
+        return Probe::lacking(GROUP, name, unlocks, State::Missing, found, remedy);
+    }
+    let found =
+        format!("*** THIS KERNEL'S HEADER HAS THEM: {} *** please tell the project", present.join(", "));
+    Probe::ok(GROUP, name, unlocks, found)
+}
+
+fn dma_heap() -> Probe {
+    let (name, unlocks) = ("dma-heap", "pools in dmabufs that devices read without a copy (planned)");
+    let nodes = nodes("/dev/dma_heap", "");
+    if nodes.is_empty() {
+        let remedy = "a kernel with CONFIG_DMABUF_HEAPS_SYSTEM=y";
+        return Probe::lacking(GROUP, name, unlocks, State::Missing, "no /dev/dma_heap", remedy);
+    }
+    let described: Vec<String> = nodes.iter().map(|node| node.display().to_string()).collect();
+    opened(name, unlocks, &nodes, described.join(", "), "video")
+}
+
+fn udmabuf() -> Probe {
+    let (name, unlocks) =
+        ("udmabuf", "the pool's memfds as dmabufs, so that devices read them in place (planned)");
+    let node = PathBuf::from("/dev/udmabuf");
+    if !node.exists() {
+        let remedy = "sudo modprobe udmabuf; a kernel with CONFIG_UDMABUF";
+        return Probe::lacking(GROUP, name, unlocks, State::Missing, "no /dev/udmabuf", remedy);
+    }
+    opened(name, unlocks, std::slice::from_ref(&node), node.display().to_string(), "kvm")
+}
+
+fn render_node() -> Probe {
+    let (name, unlocks) = ("GPU render node", "VA-API and output without a copy (planned)");
+    let nodes = nodes("/dev/dri", "renderD");
+    if nodes.is_empty() {
+        let remedy = "a GPU with a DRM driver; in a container, pass /dev/dri in";
+        return Probe::lacking(GROUP, name, unlocks, State::Missing, "no /dev/dri/renderD*", remedy);
+    }
+    let described: Vec<String> = nodes.iter().map(|node| node.display().to_string()).collect();
+    opened(name, unlocks, &nodes, described.join(", "), "render")
+}
+
+fn vaapi() -> Probe {
+    let (name, unlocks) = ("VA-API", "hardware decoders as contenders (planned)");
+    if !Path::new("/dev/dri").exists() {
+        let remedy = "a GPU render node first, then: apt install vainfo and the GPU's driver";
+        return Probe::lacking(GROUP, name, unlocks, State::Missing, "no /dev/dri", remedy);
+    }
+    match Program::new("vainfo", ["--display", "drm"]).run(true) {
+        Ok(finished) => {
+            let profiles = finished.stdout.lines().filter(|line| line.contains("VAEntrypointVLD")).count();
+            let found = format!("{} to decode", counted(profiles, "profile", "profiles"));
+            Probe::ok(GROUP, name, unlocks, found)
+        }
+        Err(error) => {
+            let remedy = "apt install vainfo and the GPU's driver (mesa-va-drivers, intel-media-va-driver)";
+            Probe::lacking(GROUP, name, unlocks, State::Missing, error.to_string(), remedy)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fences_in_a_header_are_said_loudly() {
+        let folder = tempfile::tempdir().unwrap();
+        let header = folder.path().join("videodev2.h");
+        fs::write(&header, "#define V4L2_BUF_FLAG_LAST 0x00100000\n").unwrap();
+        assert_eq!(fence_flags(&header).state, State::Missing);
+        fs::write(&header, "#define V4L2_BUF_FLAG_IN_FENCE 0x00200000\n").unwrap();
+        let probe = fence_flags(&header);
+        assert_eq!(probe.state, State::Ok);
+        assert!(probe.found.contains("*** THIS KERNEL'S HEADER HAS THEM: V4L2_BUF_FLAG_IN_FENCE ***"));
+        assert_eq!(fence_flags(&folder.path().join("none.h")).state, State::Missing);
+    }
+}

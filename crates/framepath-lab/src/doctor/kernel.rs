@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the ledger reads from the kernel, and what the lab asks of it.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+use std::thread;
+
+use framepath_os::{affinity, machine};
+
+use super::probe::{Probe, State};
+
+const GROUP: &str = "ledger";
+
+pub(super) fn probes() -> Vec<Probe> {
+    vec![pmu(), switch_records(), run_delay(), tracepoints(), realtime()]
+}
+
+fn pmu() -> Probe {
+    let (name, unlocks) = ("PMU", "cycles, instructions and cache misses of every hop");
+    match machine::pmu() {
+        Ok(()) => Probe::ok(GROUP, name, unlocks, "cycles, instructions and cache misses can be counted"),
+        Err(error) => {
+            let (state, remedy) = match State::of_error(&error) {
+                State::NotPermitted => (State::NotPermitted, paranoid_remedy()),
+                _ => (
+                    State::Missing,
+                    "bare metal, or a hypervisor that gives its guests a PMU (KVM: -cpu host,pmu=on)".into(),
+                ),
+            };
+            Probe::lacking(GROUP, name, unlocks, state, format!("perf_event_open: {error}"), remedy)
+        }
+    }
+}
+
+fn switch_records() -> Probe {
+    let (name, unlocks) =
+        ("switch records", "telling a thread that waits from one that was preempted, exactly");
+    match machine::switch_records() {
+        Ok(()) => Probe::ok(GROUP, name, unlocks, format!("perf_event_paranoid is {}", paranoid())),
+        Err(error) => {
+            let state = State::of_error(&error);
+            Probe::lacking(
+                GROUP,
+                name,
+                unlocks,
+                state,
+                format!("perf_event_open: {error}"),
+                paranoid_remedy(),
+            )
+        }
+    }
+}
+
+fn paranoid() -> String {
+    let text = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+    if text.is_empty() { "unknown".to_owned() } else { text.trim().to_owned() }
+}
+
+fn paranoid_remedy() -> String {
+    format!(
+        "sudo sysctl kernel.perf_event_paranoid=2 (it is {}); in a container, allow perf_event_open as well",
+        paranoid()
+    )
+}
+
+fn run_delay() -> Probe {
+    let (name, unlocks) = ("schedstat", "time a thread was runnable and did not run, without switch records");
+    let file = "/proc/thread-self/schedstat";
+    match fs::read_to_string(file) {
+        Ok(text) if text.split_whitespace().count() == 3 => Probe::ok(GROUP, name, unlocks, file),
+        Ok(_) => kernel_without(name, unlocks, &format!("{file} has no run delay")),
+        Err(error) => kernel_without(name, unlocks, &format!("{file}: {error}")),
+    }
+}
+
+fn kernel_without(name: &'static str, unlocks: &'static str, found: &str) -> Probe {
+    Probe::lacking(GROUP, name, unlocks, State::Missing, found, "a kernel with CONFIG_SCHED_INFO=y")
+}
+
+fn tracepoints() -> Probe {
+    let (name, unlocks) = ("scheduler tracepoints", "who had the CPU while a frame was preempted (planned)");
+    let roots = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
+    let mut refusal = None;
+    for root in roots {
+        let file = Path::new(root).join("events/sched/sched_switch/id");
+        match fs::read_to_string(&file) {
+            Ok(_) => return Probe::ok(GROUP, name, unlocks, root),
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => refusal = Some(root),
+            Err(_) => {}
+        }
+    }
+    match refusal {
+        Some(root) => {
+            let found = format!("{root} may be read by root alone");
+            Probe::lacking(GROUP, name, unlocks, State::NotPermitted, found, "run as root")
+        }
+        None => Probe::lacking(
+            GROUP,
+            name,
+            unlocks,
+            State::Missing,
+            "no sched events under /sys/kernel/tracing",
+            "sudo mount -t tracefs tracefs /sys/kernel/tracing; a kernel with CONFIG_EVENT_TRACING=y",
+        ),
+    }
+}
+
+fn realtime() -> Probe {
+    let name = "real-time scheduling";
+    let unlocks = "lab `inject`: taking a CPU away for a known time";
+    // In a thread of its own: the priority goes when that ends.
+    match thread::spawn(affinity::become_realtime).join() {
+        Ok(Ok(())) => Probe::ok(GROUP, name, unlocks, "SCHED_FIFO can be set"),
+        Ok(Err(error)) => {
+            let found = format!("sched_setscheduler: {error}");
+            let remedy = "run as root, or give this user an rtprio limit in /etc/security/limits.conf";
+            Probe::lacking(GROUP, name, unlocks, State::of_error(&error), found, remedy)
+        }
+        Err(_) => Probe::lacking(
+            GROUP,
+            name,
+            unlocks,
+            State::Missing,
+            "the thread that asked for it ended",
+            "report this as a bug",
+        ),
+    }
+}

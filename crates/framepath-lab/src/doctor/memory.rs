@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory that frames live in, and the network they cross.
+
+use std::fs;
+use std::io;
+use std::net::UdpSocket;
+
+use framepath_os::pool::Pool;
+use framepath_os::udp;
+
+use super::probe::{Probe, State};
+
+const GROUP: &str = "memory and network";
+
+pub(super) fn probes() -> Vec<Probe> {
+    vec![sealed_memfd(), huge_pages(), udp_gso()]
+}
+
+/// A pool is a sealed memfd: making one is the question itself.
+fn sealed_memfd() -> Probe {
+    let (name, unlocks) = ("sealed memfds", "pools: nothing runs without them");
+    match Pool::new(4096, 1) {
+        Ok(_) => Probe::ok(GROUP, name, unlocks, "a pool was made and sealed"),
+        Err(error) => Probe::lacking(
+            GROUP,
+            name,
+            unlocks,
+            State::Missing,
+            error.to_string(),
+            "a kernel from 3.17 on with CONFIG_MEMFD_CREATE=y",
+        ),
+    }
+}
+
+fn huge_pages() -> Probe {
+    let name = "huge pages for memfds";
+    let unlocks = "fewer page faults and TLB misses in large pools (planned)";
+    let file = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+    let found = match fs::read_to_string(file) {
+        Ok(modes) => chosen(&modes).unwrap_or("unknown").to_owned(),
+        Err(error) => format!("{file}: {error}"),
+    };
+    match found.as_str() {
+        "always" | "within_size" | "advise" | "force" => {
+            Probe::ok(GROUP, name, unlocks, format!("shmem_enabled is {found}"))
+        }
+        "never" | "deny" => Probe::lacking(
+            GROUP,
+            name,
+            unlocks,
+            State::Missing,
+            format!("shmem_enabled is {found}"),
+            format!("echo advise | sudo tee {file}"),
+        ),
+        _ => Probe::lacking(
+            GROUP,
+            name,
+            unlocks,
+            State::Missing,
+            found.clone(),
+            "a kernel with CONFIG_TRANSPARENT_HUGEPAGE=y and CONFIG_SHMEM=y",
+        ),
+    }
+}
+
+/// The one in brackets of `always [never] deny`.
+fn chosen(modes: &str) -> Option<&str> {
+    let (_, rest) = modes.split_once('[')?;
+    rest.split_once(']').map(|(mode, _)| mode)
+}
+
+fn udp_gso() -> Probe {
+    let (name, unlocks) = ("UDP GSO", "lab `loopback`: many datagrams with one system call");
+    let asked: io::Result<()> =
+        UdpSocket::bind(("127.0.0.1", 0)).and_then(|socket| udp::set_segment_size(&socket, 1200));
+    match asked {
+        Ok(()) => Probe::ok(GROUP, name, unlocks, "UDP_SEGMENT can be set"),
+        Err(error) => {
+            let found = format!("UDP_SEGMENT: {error}");
+            Probe::lacking(GROUP, name, unlocks, State::of_error(&error), found, "a kernel from 4.18 on")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::chosen;
+
+    #[test]
+    fn the_mode_in_brackets_is_the_one() {
+        assert_eq!(chosen("always within_size advise [never] deny force\n"), Some("never"));
+        assert_eq!(chosen(""), None);
+    }
+}

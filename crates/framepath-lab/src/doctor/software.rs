@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Libraries and programs: the codecs inside, the contenders outside.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::probe::{Probe, State};
+use super::{Places, counted};
+use crate::error::LabError;
+use crate::process::Program;
+
+const GROUP: &str = "software";
+
+pub(super) fn probes(places: &Places) -> Vec<Probe> {
+    let mut probes: Vec<Probe> = framepath_codec::versions()
+        .into_iter()
+        .map(|(name, version)| Probe::ok(GROUP, name, "`decode`", version))
+        .collect();
+    probes.extend([
+        ffmpeg(),
+        gstreamer(),
+        gst_headers(),
+        gst_push(&places.peers),
+        clips(&places.clips),
+        browser(),
+    ]);
+    probes
+}
+
+/// What `program` prints about itself, or why it does not.
+fn said(program: &str, args: &[&str]) -> Result<String, (State, String)> {
+    match Program::new(program, args.iter().copied()).run(true) {
+        Ok(finished) => Ok(finished.stdout.lines().next().unwrap_or_default().trim().to_owned()),
+        Err(LabError::Io { error, .. }) => Err((State::of_error(&error), error.to_string())),
+        Err(error) => Err((State::Missing, error.to_string())),
+    }
+}
+
+fn tool(
+    name: &'static str,
+    unlocks: &'static str,
+    said: Result<String, (State, String)>,
+    remedy: &str,
+) -> Probe {
+    match said {
+        Ok(version) => Probe::ok(GROUP, name, unlocks, version),
+        Err((state, found)) => Probe::lacking(GROUP, name, unlocks, state, found, remedy),
+    }
+}
+
+fn ffmpeg() -> Probe {
+    // "ffmpeg version 7.1 Copyright (c) ...": the rest says nothing here.
+    let version = said("ffmpeg", &["-version"])
+        .map(|line| line.split(" Copyright").next().unwrap_or_default().to_owned());
+    tool("ffmpeg tool", "contenders `ffmpeg` and `ffmpeg-t1` of lab `decode`", version, "apt install ffmpeg")
+}
+
+fn gstreamer() -> Probe {
+    let version = said("gst-launch-1.0", &["--version"]);
+    tool("GStreamer", "`framepath compare` with gst-launch-1.0", version, "apt install gstreamer1.0-tools")
+}
+
+fn gst_headers() -> Probe {
+    let version = said("pkg-config", &["--modversion", "gstreamer-1.0"]);
+    tool("GStreamer headers", "building the peer gst-push", version, "apt install libgstreamer1.0-dev")
+}
+
+fn gst_push(peers: &Path) -> Probe {
+    let (name, unlocks) =
+        ("peer gst-push", "contenders `gst-direct`, `gst-queue` and `gst-queue2` of lab `queue`");
+    let file = peers.join("gst-push");
+    if file.is_file() {
+        return Probe::ok(GROUP, name, unlocks, file.display().to_string());
+    }
+    let found = format!("no {}", file.display());
+    Probe::lacking(GROUP, name, unlocks, State::Missing, found, "`make build` in the checkout")
+}
+
+fn clips(folder: &Path) -> Probe {
+    let (name, unlocks) = ("committed clips", "lab `decode`");
+    let is_clip = |path: &PathBuf| {
+        path.extension()
+            .is_some_and(|e| ["ivf", "h264", "hevc", "mp4", "mkv", "webm"].iter().any(|k| e == *k))
+    };
+    let count = fs::read_dir(folder)
+        .map(|entries| entries.flatten().map(|entry| entry.path()).filter(is_clip).count())
+        .unwrap_or(0);
+    if count > 0 {
+        let found = format!("{} in {}", counted(count, "clip", "clips"), folder.display());
+        return Probe::ok(GROUP, name, unlocks, found);
+    }
+    let found = format!("none in {}", folder.display());
+    let remedy = "run inside the checkout, or say where with --clips DIR";
+    Probe::lacking(GROUP, name, unlocks, State::Missing, found, remedy)
+}
+
+fn browser() -> Probe {
+    let (name, unlocks) = ("Chromium", "the test that opens report.html");
+    let names = ["chromium", "chromium-browser", "google-chrome"];
+    match names.into_iter().find_map(in_path) {
+        Some(file) => Probe::ok(GROUP, name, unlocks, file.display().to_string()),
+        None => Probe::lacking(
+            GROUP,
+            name,
+            unlocks,
+            State::Missing,
+            "not in PATH",
+            "apt install chromium (the report itself opens in any browser)",
+        ),
+    }
+}
+
+fn in_path(program: &str) -> Option<PathBuf> {
+    let folders = env::var_os("PATH")?;
+    env::split_paths(&folders).map(|folder| folder.join(program)).find(|file| file.is_file())
+}

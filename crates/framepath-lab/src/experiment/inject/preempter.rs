@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A real-time thread that takes one CPU away for a known time when asked.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, JoinHandle};
+
+use framepath_os::affinity;
+use framepath_os::clock::now_ns;
+
+use crate::error::LabError;
+
+#[derive(Default)]
+struct Shared {
+    /// Requests made and served, and the stamps of the last one served.
+    asked: AtomicU64,
+    began: AtomicU64,
+    served: AtomicU64,
+    start_ns: AtomicU64,
+    end_ns: AtomicU64,
+    stop: AtomicBool,
+}
+
+/// The thread; ends with this handle.
+pub(super) struct Preempter {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Preempter {
+    /// Starts the thread on `cpu`; each request makes it run for `ns`.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`] without the right to real-time priority.
+    pub(super) fn start(cpu: usize, ns: u64) -> Result<Preempter, LabError> {
+        let shared = Arc::new(Shared::default());
+        let (ready, started) = mpsc::channel();
+        let of_thread = shared.clone();
+        let thread = thread::Builder::new().name("preempter".to_owned()).spawn(move || {
+            let set_up = affinity::pin_to(cpu).and_then(|()| affinity::become_realtime());
+            let go = set_up.is_ok();
+            if ready.send(set_up).is_ok() && go {
+                serve(&of_thread, ns);
+            }
+        });
+        let thread = thread.map_err(LabError::io("starting the real-time thread"))?;
+        let preempter = Preempter { shared, thread: Some(thread) };
+        match started.recv() {
+            Ok(Ok(())) => Ok(preempter),
+            Ok(Err(error)) => Err(LabError::Missing(format!(
+                "no real-time priority ({error}): run as root, or raise RLIMIT_RTPRIO"
+            ))),
+            Err(_) => Err(LabError::Missing("the real-time thread did not start".to_owned())),
+        }
+    }
+
+    /// Asks for the CPU. On that CPU itself the caller is preempted before
+    /// this returns; from another one see [`Preempter::wait_until_running`].
+    pub(super) fn ask(&self) {
+        self.shared.asked.fetch_add(1, Ordering::Release);
+        if let Some(thread) = &self.thread {
+            thread.thread().unpark();
+        }
+    }
+
+    /// Spins until the thread runs for the last request.
+    pub(super) fn wait_until_running(&self) {
+        while self.shared.began.load(Ordering::Acquire) < self.shared.asked.load(Ordering::Relaxed) {
+            std::hint::spin_loop();
+        }
+    }
+
+    /// Start and end stamps of the last request, nanoseconds; waits for its end.
+    pub(super) fn taken(&self) -> (u64, u64) {
+        while self.shared.served.load(Ordering::Acquire) < self.shared.asked.load(Ordering::Relaxed) {
+            thread::yield_now();
+        }
+        (self.shared.start_ns.load(Ordering::Relaxed), self.shared.end_ns.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Preempter {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It never panics; there is nothing to hear from it.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(shared: &Shared, ns: u64) {
+    while !shared.stop.load(Ordering::Acquire) {
+        if shared.served.load(Ordering::Relaxed) == shared.asked.load(Ordering::Acquire) {
+            thread::park();
+            continue;
+        }
+        let start = now_ns();
+        shared.start_ns.store(start, Ordering::Relaxed);
+        shared.began.fetch_add(1, Ordering::Release);
+        while now_ns() - start < ns {
+            std::hint::spin_loop();
+        }
+        shared.end_ns.store(now_ns(), Ordering::Relaxed);
+        shared.served.fetch_add(1, Ordering::Release);
+    }
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Stages that inject a cost and keep their own record of it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use framepath::{Failure, Item, Out, Stage, StageError};
+use framepath_model::stream::StreamInfo;
+use framepath_os::clock::{now_ns, sleep_until, thread_cpu_ns};
+use framepath_os::meter;
+
+use super::preempter::Preempter;
+
+/// What was done to one frame.
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    start_ns: u64,
+    end_ns: u64,
+    cpu_ns: u64,
+    /// When the CPU was taken away, from and to.
+    taken: Option<(u64, u64)>,
+}
+
+/// The record of a probe, by frame; read after the run.
+#[derive(Clone, Default)]
+pub(super) struct Log(Arc<Mutex<HashMap<u64, Entry>>>);
+
+impl Log {
+    fn add(&self, seq: u64, entry: Entry) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(seq, entry);
+    }
+
+    fn get(&self, seq: u64) -> Option<Entry> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&seq).copied()
+    }
+
+    /// CPU time of the injected work.
+    pub(super) fn cpu_ns(&self, seq: u64) -> Option<f64> {
+        self.get(seq).map(|e| e.cpu_ns as f64)
+    }
+
+    /// Wall time of the injected work.
+    pub(super) fn wall_ns(&self, seq: u64) -> Option<f64> {
+        self.get(seq).map(|e| (e.end_ns - e.start_ns) as f64)
+    }
+
+    /// When the stage was done with the frame.
+    pub(super) fn end_ns(&self, seq: u64) -> Option<u64> {
+        self.get(seq).map(|e| e.end_ns)
+    }
+
+    /// How long the CPU was taken away.
+    pub(super) fn taken_ns(&self, seq: u64) -> Option<f64> {
+        self.get(seq)?.taken.map(|(from, to)| (to - from) as f64)
+    }
+
+    /// From the end of the stage's work until the CPU was given back.
+    pub(super) fn until_released_ns(&self, seq: u64) -> Option<f64> {
+        let entry = self.get(seq)?;
+        Some(entry.taken?.1.saturating_sub(entry.end_ns) as f64)
+    }
+}
+
+/// The cost a [`Probe`] injects into every frame.
+pub(super) enum Work {
+    /// CPU time, nanoseconds.
+    Burn(u64),
+    /// CPU time during which a real-time thread takes the CPU.
+    BurnUnder(u64, Arc<Preempter>),
+    /// A counted copy from the first buffer to the second.
+    Copy(Vec<u8>, Vec<u8>),
+    /// A stamped wait, nanoseconds.
+    Sleep(u64),
+}
+
+impl Work {
+    /// A copy of `bytes` bytes between warm buffers.
+    pub(super) fn copy(bytes: usize) -> Work {
+        Work::Copy(vec![1; bytes], vec![2; bytes])
+    }
+}
+
+/// Injects its work, as the last stage or in the middle.
+pub(super) struct Probe {
+    work: Work,
+    log: Log,
+}
+
+impl Probe {
+    pub(super) fn new(work: Work) -> (Probe, Log) {
+        let log = Log::default();
+        (Probe { work, log: log.clone() }, log)
+    }
+
+    fn inject(&mut self) {
+        match &mut self.work {
+            Work::Burn(ns) => burn(*ns),
+            Work::BurnUnder(ns, preempter) => {
+                burn(*ns / 2);
+                preempter.ask();
+                burn(*ns / 2);
+            }
+            Work::Copy(from, to) => {
+                meter::copy_bytes(to, std::hint::black_box(from));
+                std::hint::black_box(to);
+            }
+            Work::Sleep(ns) => meter::blocked(|| sleep_until(now_ns() + *ns)),
+        }
+    }
+}
+
+fn burn(ns: u64) {
+    let until = thread_cpu_ns() + ns;
+    while thread_cpu_ns() < until {
+        std::hint::spin_loop();
+    }
+}
+
+impl Stage for Probe {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, _: &mut Out<'_>) -> Result<(), Failure> {
+        let (cpu, start_ns) = (thread_cpu_ns(), now_ns());
+        self.inject();
+        let (end_ns, cpu_ns) = (now_ns(), thread_cpu_ns() - cpu);
+        let taken = match &self.work {
+            Work::BurnUnder(_, preempter) => Some(preempter.taken()),
+            _ => None,
+        };
+        self.log.add(item.meta().seq, Entry { start_ns, end_ns, cpu_ns, taken });
+        Ok(())
+    }
+}
+
+/// Takes the consumer's CPU away just before it hands each frame on.
+pub(super) struct Trigger {
+    preempter: Arc<Preempter>,
+    log: Log,
+}
+
+impl Trigger {
+    pub(super) fn new(preempter: Arc<Preempter>) -> (Trigger, Log) {
+        let log = Log::default();
+        (Trigger { preempter, log: log.clone() }, log)
+    }
+}
+
+impl Stage for Trigger {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        let start_ns = now_ns();
+        self.preempter.ask();
+        self.preempter.wait_until_running();
+        let seq = item.meta().seq;
+        let end_ns = now_ns();
+        out.push(item)?;
+        let taken = Some(self.preempter.taken());
+        self.log.add(seq, Entry { start_ns, end_ns, cpu_ns: 0, taken });
+        Ok(())
+    }
+}
+
+/// A sink that lets go of the frame.
+pub(super) struct Nothing;
+
+impl Stage for Nothing {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, _: Item, _: &mut Out<'_>) -> Result<(), Failure> {
+        Ok(())
+    }
+}

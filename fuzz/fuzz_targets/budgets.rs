@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Any text is a budget file or an error in words; whatever is read gives one
+//! line per budget.
+#![no_main]
+
+use framepath_lab::gate::{evaluate, parse};
+use framepath_model::summary::{Machine, Row, Summary};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|text: &str| {
+    match parse(text) {
+        Ok(budgets) => {
+            let row = Row { case: "64B".into(), contender: "queue".into(), ..Row::default() };
+            let summary = Summary {
+                experiment: "queue".into(),
+                machine: Machine::default(),
+                started_unix_s: None,
+                rows: vec![row],
+                ratios: vec![],
+                skipped: vec![],
+                notes: vec![],
+            };
+            assert_eq!(evaluate(&budgets, &[summary]).len(), budgets.len());
+        }
+        Err(error) => assert!(!error.to_string().is_empty()),
+    }
+});
