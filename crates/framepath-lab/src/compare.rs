@@ -9,6 +9,7 @@ mod side;
 mod words;
 
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use framepath_model::stats::{Spread, Verdict};
 use framepath_model::summary::{Ratio, Row, Summary};
@@ -42,7 +43,7 @@ pub fn run(
     let mut summary = Summary {
         experiment: "compare".to_owned(),
         machine: crate::machine(),
-        started_unix_s: None,
+        started_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| time.as_secs()),
         rows: Vec::new(),
         ratios: Vec::new(),
         skipped: Vec::new(),

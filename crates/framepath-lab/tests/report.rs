@@ -304,6 +304,32 @@ fn findings_say_what_it_means() {
     ] {
         assert!(found.contains(sentence), "{sentence}\n\n{found}");
     }
+    let aa = summary(
+        "aa",
+        vec![],
+        vec![ratio("aa-01", "cpu_ms", "a", "b", 1.0), ratio("aa-02", "cpu_ms", "a", "b", 1.3)],
+    );
+    let mut encode =
+        summary("encode", vec![row("720p-nv12", "raw", 1), row("720p-nv12", "memcpy", 1)], vec![]);
+    for (row, us) in encode.rows.iter_mut().zip([0.05, 210.0]) {
+        row.extra.insert("encode_p50_us".into(), us);
+    }
+    let mut loopback = summary(
+        "loopback",
+        vec![row("10MB", "tcp", 1)],
+        vec![ratio("10MB", "throughput_mb_s", "udp-gso", "udp", 3.0)],
+    );
+    loopback.rows[0].extra.insert("throughput_mb_s".into(), 2210.0);
+    loopback.rows[0].extra.insert("first_chunk_us".into(), 41.5);
+    assert_eq!(
+        plain::findings(&[aa, encode, loopback]),
+        [
+            "A contender compared with itself was called different 1 of 2 times by CPU time.",
+            "Raw encode of a 720p-nv12 frame takes 0.05 µs at the median, a memcpy of it 210 µs.",
+            "Over loopback, 10MB: `tcp` 2210 MB/s, the first chunk after 41.5 µs.",
+            "Loopback, 10MB: `udp-gso` has 3.00× the throughput of `udp` (95 % interval 2.94 to 3.06).",
+        ]
+    );
     let wrong = plain::findings(&[inject(700.0)]).join("\n");
     assert!(wrong.contains("1 of 6 injected causes came out more than 10 % and 20 µs off: 2 ms injected as `wakeup` came out as 2.7 ms"), "{wrong}");
 }

@@ -122,12 +122,7 @@ impl LatencyUs {
     /// Of latencies in nanoseconds, in rising order; `None` where there are none.
     pub fn of_sorted_ns(sorted: &[u64]) -> Option<LatencyUs> {
         let at = |percent| Some(percentile(sorted, percent)? as f64 / 1000.0);
-        Some(LatencyUs {
-            p50: at(50.0)?,
-            p95: at(95.0)?,
-            p99: at(99.0)?,
-            max: at(100.0)?,
-        })
+        Some(LatencyUs { p50: at(50.0)?, p95: at(95.0)?, p99: at(99.0)?, max: at(100.0)? })
     }
 }
 
@@ -185,10 +180,21 @@ impl CausesUs {
 }
 
 impl Row {
+    /// What was injected and how far off it came out, both in microseconds;
+    /// `None` where the row is of no injection.
+    pub fn injection(&self) -> Option<Injection> {
+        let of = |key: &str| self.extra.get(key).copied();
+        let injected_us = of("injected_us")?;
+        let attributed_us = of("attributed_us")?;
+        let error_us = of("error_us").unwrap_or(attributed_us - injected_us);
+        Some(Injection { injected_us, attributed_us, error_us })
+    }
+
     /// A figure by the name metrics have in ratios and budgets: a key of the
     /// row (a spread gives its median), `latency_p50_us` and its likes,
-    /// `cause_compute_us` and its likes, `unexplained_share`, or a key of
-    /// [`Row::extra`]. `None` is not known.
+    /// `cause_compute_us` and its likes, `unexplained_share`,
+    /// `outside_tolerance` (1 for an injection that is not near, else 0), or a
+    /// key of [`Row::extra`]. `None` is not known.
     pub fn figure(&self, metric: &str) -> Option<f64> {
         if let Some(figure) = self.extra.get(metric) {
             return Some(*figure);
@@ -209,15 +215,33 @@ impl Row {
             "syscalls_per_frame" => self.syscalls_per_frame,
             "peak_memory_kib" => self.peak_memory_kib.map(|kib| kib as f64),
             "unexplained_share" => self.causes_us.and_then(|causes| causes.unexplained_share()),
+            "outside_tolerance" => {
+                self.injection().map(|injection| f64::from(u8::from(!injection.is_near())))
+            }
             _ => {
                 let cause = metric.strip_prefix("cause_")?.strip_suffix("_us")?;
                 let causes = self.causes_us?.named();
-                causes
-                    .iter()
-                    .find(|(name, _)| *name == cause)
-                    .and_then(|(_, us)| *us)
+                causes.iter().find(|(name, _)| *name == cause).and_then(|(_, us)| *us)
             }
         }
+    }
+}
+
+/// A known cost that was put into a path, and what the ledger said of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Injection {
+    /// What was injected, by a clock other than the ledger's.
+    pub injected_us: f64,
+    /// What came out on the cause's own row.
+    pub attributed_us: f64,
+    /// How far off it is; where frames were compared one by one, the median.
+    pub error_us: f64,
+}
+
+impl Injection {
+    /// Within 10 % or 20 µs, whichever is more.
+    pub fn is_near(&self) -> bool {
+        self.error_us.abs() <= (self.injected_us * 0.10).max(20.0)
     }
 }
 
@@ -299,9 +323,7 @@ pub struct Skipped {
 impl Summary {
     /// The row of a case and a contender.
     pub fn row(&self, case: &str, contender: &str) -> Option<&Row> {
-        self.rows
-            .iter()
-            .find(|row| row.case == case && row.contender == contender)
+        self.rows.iter().find(|row| row.case == case && row.contender == contender)
     }
 
     /// The cases in the order they first appear in.

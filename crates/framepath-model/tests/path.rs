@@ -15,30 +15,9 @@ fn arguments_are_read_with_their_types() {
     let names: Vec<&str> = path.hops.iter().map(|hop| hop.name()).collect();
     assert_eq!(
         names,
-        [
-            "file",
-            "decode",
-            "queue",
-            "threshold",
-            "burn",
-            "copy",
-            "block",
-            "encode",
-            "framemd5"
-        ]
+        ["file", "decode", "queue", "threshold", "burn", "copy", "block", "encode", "framemd5"]
     );
-    let [
-        file,
-        decode,
-        queue,
-        threshold,
-        burn,
-        copy,
-        block,
-        encode,
-        md5,
-    ] = &path.hops[..]
-    else {
+    let [file, decode, queue, threshold, burn, copy, block, encode, md5] = &path.hops[..] else {
         unreachable!()
     };
     assert_eq!(file.text("path"), "my clip.mp4");
@@ -47,10 +26,7 @@ fn arguments_are_read_with_their_types() {
     assert_eq!((decode.count("threads"), decode.count("pool")), (2, 12));
     assert_eq!(decode.choice("host"), "inline");
     assert_eq!(queue.def.kind, Kind::Link);
-    assert_eq!(
-        (queue.count("depth"), queue.choice("leaky")),
-        (4, "downstream")
-    );
+    assert_eq!((queue.count("depth"), queue.choice("leaky")), (4, "downstream"));
     assert_eq!(threshold.level("level"), 200);
     assert_eq!(threshold.roi("roi"), Some((1, 2, 30, 40)));
     assert_eq!(burn.duration_ns("time"), 1_500_000);
@@ -64,19 +40,14 @@ fn arguments_are_read_with_their_types() {
 #[test]
 fn what_is_not_given_has_its_default() {
     let path = parse("test ! decode ! threshold ! queue ! encode raw ! null").unwrap();
-    let [test, decode, threshold, queue, encode, _] = &path.hops[..] else {
-        unreachable!()
-    };
+    let [test, decode, threshold, queue, encode, _] = &path.hops[..] else { unreachable!() };
     assert_eq!(test.size("size"), (1280, 720));
     assert_eq!(test.choice("format"), "nv12");
     assert_eq!(test.rate("rate"), 0.0);
     assert_eq!((test.count("frames"), test.count("pool")), (300, 8));
     assert_eq!(test.bytes("bytes"), None);
     assert!(!test.is_set("size"));
-    assert_eq!(
-        (decode.count("threads"), decode.count("pool")),
-        (AUTO, AUTO)
-    );
+    assert_eq!((decode.count("threads"), decode.count("pool")), (AUTO, AUTO));
     assert_eq!(decode.choice("format"), "native");
     assert_eq!(threshold.level("level"), 128);
     assert_eq!(threshold.roi("roi"), None);
@@ -86,12 +57,8 @@ fn what_is_not_given_has_its_default() {
 
 #[test]
 fn values_are_exact() {
-    let ns = |text: &str| {
-        parse(&format!("test ! burn time={text} ! null"))
-            .unwrap()
-            .hops[1]
-            .duration_ns("time")
-    };
+    let ns =
+        |text: &str| parse(&format!("test ! burn time={text} ! null")).unwrap().hops[1].duration_ns("time");
     for (text, expected) in [
         ("0ms", 0),
         ("7ns", 7),
@@ -103,12 +70,10 @@ fn values_are_exact() {
     ] {
         assert_eq!(ns(text), expected, "{text}");
     }
-    let rate =
-        |text: &str| parse(&format!("test rate={text} ! null")).unwrap().hops[0].rate("rate");
+    let rate = |text: &str| parse(&format!("test rate={text} ! null")).unwrap().hops[0].rate("rate");
     assert_eq!(rate("29.97"), 29.97);
     assert_eq!(rate("30000/1001"), 30000.0 / 1001.0);
-    let bytes =
-        |text: &str| parse(&format!("test bytes={text} ! null")).unwrap().hops[0].bytes("bytes");
+    let bytes = |text: &str| parse(&format!("test bytes={text} ! null")).unwrap().hops[0].bytes("bytes");
     assert_eq!(bytes("64"), Some(64));
     assert_eq!(bytes("64B"), Some(64));
     assert_eq!(bytes("1MiB"), Some(1 << 20));
@@ -120,139 +85,34 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     ("", "^", "the path is empty", "`file` or `test`"),
     ("   ", "^", "the path is empty", "`test ! null`"),
     ("!", "!", "nothing stands before", "right here: a source"),
-    (
-        "test ! ! null",
-        "! null",
-        "nothing stands between",
-        "a link, `queue`",
-    ),
-    (
-        "test !",
-        "^",
-        "nothing stands after",
-        "right here: a sink, `null`, `framemd5`",
-    ),
-    (
-        "test",
-        "test",
-        "a path ends in a sink; `test` is a source",
-        "`! null`",
-    ),
-    (
-        "null",
-        "null",
-        "a path starts with a source; `null` is a sink",
-        "`file` or `test`",
-    ),
-    (
-        "decode ! null",
-        "decode",
-        "`decode` is a stage",
-        "a source, `file`",
-    ),
+    ("test ! ! null", "! null", "nothing stands between", "a link, `queue`"),
+    ("test !", "^", "nothing stands after", "right here: a sink, `null`, `framemd5`"),
+    ("test", "test", "a path ends in a sink; `test` is a source", "`! null`"),
+    ("null", "null", "a path starts with a source; `null` is a sink", "`file` or `test`"),
+    ("decode ! null", "decode", "`decode` is a stage", "a source, `file`"),
     ("queue ! null", "queue", "`queue` is a link", "a source"),
-    (
-        "test ! decode",
-        "decode",
-        "a path ends in a sink; `decode` is a stage",
-        "`! null`",
-    ),
-    (
-        "test ! queue",
-        "queue",
-        "a path ends in a sink; `queue` is a link",
-        "`! null`",
-    ),
-    (
-        "test ! test ! null",
-        "test ! null",
-        "stands first alone",
-        "a stage, `decode`",
-    ),
-    (
-        "test ! null ! null",
-        "null ! null",
-        "stands last alone",
-        "a stage, `decode`",
-    ),
-    (
-        "test ! queue ! queue depth=2 ! null",
-        "queue depth",
-        "two links",
-        "there must be a stage",
-    ),
-    (
-        "test ! treshold ! null",
-        "treshold",
-        "`treshold` is not a stage",
-        "did you mean `threshold`?",
-    ),
-    (
-        "filesrc a.mp4 ! null",
-        "filesrc",
-        "not a stage",
-        "did you mean `file`?",
-    ),
-    (
-        "test ! fakesink",
-        "fakesink",
-        "not a stage",
-        "did you mean `null`?",
-    ),
-    (
-        "test ! x264enc ! null",
-        "x264enc",
-        "not a stage",
-        "right here: a stage, `decode`, `threshold`",
-    ),
-    (
-        "test!null",
-        "test!null",
-        "`test!null` is not a stage",
-        "needs a blank on either side",
-    ),
-    (
-        "test ! depth=4 ! null",
-        "depth=4",
-        "is an option without a stage",
-        "right here",
-    ),
+    ("test ! decode", "decode", "a path ends in a sink; `decode` is a stage", "`! null`"),
+    ("test ! queue", "queue", "a path ends in a sink; `queue` is a link", "`! null`"),
+    ("test ! test ! null", "test ! null", "stands first alone", "a stage, `decode`"),
+    ("test ! null ! null", "null ! null", "stands last alone", "a stage, `decode`"),
+    ("test ! queue ! queue depth=2 ! null", "queue depth", "two links", "there must be a stage"),
+    ("test ! treshold ! null", "treshold", "`treshold` is not a stage", "did you mean `threshold`?"),
+    ("filesrc a.mp4 ! null", "filesrc", "not a stage", "did you mean `file`?"),
+    ("test ! fakesink", "fakesink", "not a stage", "did you mean `null`?"),
+    ("test ! x264enc ! null", "x264enc", "not a stage", "right here: a stage, `decode`, `threshold`"),
+    ("test!null", "test!null", "`test!null` is not a stage", "needs a blank on either side"),
+    ("test ! depth=4 ! null", "depth=4", "is an option without a stage", "right here"),
     (
         "test ! queue dept=4 ! null",
         "dept",
         "`queue` has no option `dept`",
         "did you mean `depth`? right here: `depth=N` or `leaky=no|upstream|downstream`",
     ),
-    (
-        "test ! queue max-size-buffers=4 ! null",
-        "max-size-buffers",
-        "no option",
-        "did you mean `depth`?",
-    ),
-    (
-        "test ! null sync=0",
-        "sync",
-        "no option `sync`",
-        "`null` has no options",
-    ),
-    (
-        "file a=b.mp4 ! null",
-        "a",
-        "`file` has no option `a`",
-        "quote the word when it is the path itself",
-    ),
-    (
-        "file path=a.mp4 ! null",
-        "path",
-        "`file` has no option `path`",
-        "without a name: `file PATH",
-    ),
-    (
-        "file location=a.mp4 ! null",
-        "location",
-        "no option",
-        "without a name: `file PATH",
-    ),
+    ("test ! queue max-size-buffers=4 ! null", "max-size-buffers", "no option", "did you mean `depth`?"),
+    ("test ! null sync=0", "sync", "no option `sync`", "`null` has no options"),
+    ("file a=b.mp4 ! null", "a", "`file` has no option `a`", "quote the word when it is the path itself"),
+    ("file path=a.mp4 ! null", "path", "`file` has no option `path`", "without a name: `file PATH"),
+    ("file location=a.mp4 ! null", "location", "no option", "without a name: `file PATH"),
     (
         "test ! queue depth=0 ! null",
         "0",
@@ -265,225 +125,66 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
         "is out of range",
         "from 1 to 65536",
     ),
-    (
-        "test ! queue depth=-1 ! null",
-        "-1",
-        "`depth=-1` is not a whole number",
-        "a count",
-    ),
-    (
-        "test ! queue depth= ! null",
-        "depth=",
-        "the value of `depth` is not a whole number",
-        "a count",
-    ),
+    ("test ! queue depth=-1 ! null", "-1", "`depth=-1` is not a whole number", "a count"),
+    ("test ! queue depth= ! null", "depth=", "the value of `depth` is not a whole number", "a count"),
     (
         "test ! queue leaky=upsteam ! null",
         "upsteam",
         "`leaky=upsteam` is not known",
         "did you mean `leaky=upstream`? `leaky` is one of `no`, `upstream` or `downstream`; default no",
     ),
-    (
-        "test ! queue depth=4 depth=5 ! null",
-        "depth=5",
-        "`depth` is given twice",
-        "once",
-    ),
-    (
-        "test ! queue 4 ! null",
-        "4",
-        "`queue` does not take the word `4`",
-        "`depth=N`",
-    ),
+    ("test ! queue depth=4 depth=5 ! null", "depth=5", "`depth` is given twice", "once"),
+    ("test ! queue 4 ! null", "4", "`queue` does not take the word `4`", "`depth=N`"),
     (
         "test ! queue depth ! null",
         "depth",
         "does not take the word `depth`",
         "an option has a value: `depth=N`",
     ),
-    (
-        "test decode ! null",
-        "decode",
-        "`test` does not take the word `decode`",
-        "put a `!` before `decode`",
-    ),
-    (
-        "file ! null",
-        "file",
-        "`file` needs `PATH`",
-        "the name of a media file",
-    ),
-    (
-        "file a b ! null",
-        "b",
-        "`file` does not take the word `b`",
-        "`file PATH [loop=N|inf]`",
-    ),
-    (
-        "file '' ! null",
-        "''",
-        "the value of `path` is empty",
-        "the name of a media file",
-    ),
+    ("test decode ! null", "decode", "`test` does not take the word `decode`", "put a `!` before `decode`"),
+    ("file ! null", "file", "`file` needs `PATH`", "the name of a media file"),
+    ("file a b ! null", "b", "`file` does not take the word `b`", "`file PATH [loop=N|inf]`"),
+    ("file '' ! null", "''", "the value of `path` is empty", "the name of a media file"),
     ("file 'abc ! null", "'", "is never closed", "close it"),
-    (
-        "test ! null \\",
-        "\\",
-        "a backslash with nothing after it",
-        "`\\\\`",
-    ),
-    (
-        "file a loop=0 ! null",
-        "0",
-        "`loop=0` is out of range",
-        "from 1 to 1000000000, or `inf`; default 1",
-    ),
-    (
-        "file a loop=inv ! null",
-        "inv",
-        "not a whole number",
-        "did you mean `loop=inf`?",
-    ),
+    ("test ! null \\", "\\", "a backslash with nothing after it", "`\\\\`"),
+    ("file a loop=0 ! null", "0", "`loop=0` is out of range", "from 1 to 1000000000, or `inf`; default 1"),
+    ("file a loop=inv ! null", "inv", "not a whole number", "did you mean `loop=inf`?"),
     (
         "test ! decode host=process ! null",
         "process",
         "`host=process` is not in this version of framepath",
         "`host` is `inline`",
     ),
-    (
-        "test ! decode host=device:/dev/video2 ! null",
-        "device:/dev/video2",
-        "not in this version",
-        "`inline`",
-    ),
-    (
-        "test ! decode host=prozess ! null",
-        "prozess",
-        "is not known",
-        "`inline`",
-    ),
-    (
-        "test size=1920 ! null",
-        "1920",
-        "`size=1920` is not a size",
-        "such as `1920x1080`; default 1280x720",
-    ),
-    (
-        "test size=0x5 ! null",
-        "0x5",
-        "is out of range",
-        "each 1 to 16384",
-    ),
+    ("test ! decode host=device:/dev/video2 ! null", "device:/dev/video2", "not in this version", "`inline`"),
+    ("test ! decode host=prozess ! null", "prozess", "is not known", "`inline`"),
+    ("test size=1920 ! null", "1920", "`size=1920` is not a size", "such as `1920x1080`; default 1280x720"),
+    ("test size=0x5 ! null", "0x5", "is out of range", "each 1 to 16384"),
     ("test rate=fast ! null", "fast", "is not a rate", "in Hz"),
     ("test rate=1/0 ! null", "1/0", "is out of range", "in Hz"),
     ("test rate=0/0 ! null", "0/0", "is out of range", "in Hz"),
-    (
-        "test bytes=64KB ! null",
-        "64KB",
-        "has an unknown unit",
-        "did you mean `bytes=64KiB`?",
-    ),
-    (
-        "test bytes=0 ! null",
-        "0",
-        "is out of range",
-        "from 1 to 1GiB",
-    ),
-    (
-        "test size=1x1 bytes=64 ! null",
-        "64",
-        "`bytes` and `size` exclude each other",
-        "leave one out",
-    ),
-    (
-        "test ! burn ! null",
-        "burn",
-        "`burn` needs `time=TIME`",
-        "ns, us, ms, s",
-    ),
-    (
-        "test ! burn 2ms ! null",
-        "2ms",
-        "does not take the word",
-        "`time=2ms`",
-    ),
-    (
-        "test ! burn cpu=2ms ! null",
-        "cpu",
-        "no option `cpu`",
-        "did you mean `time`?",
-    ),
-    (
-        "test ! burn time=2 ! null",
-        "2",
-        "has no unit",
-        "did you mean `time=2ms`?",
-    ),
-    (
-        "test ! burn time=2min ! null",
-        "2min",
-        "has an unknown unit",
-        "ns, us, ms, s",
-    ),
-    (
-        "test ! burn time=61s ! null",
-        "61s",
-        "is out of range",
-        "from 0 to 60s",
-    ),
-    (
-        "test ! threshold level=256 ! null",
-        "256",
-        "is out of range",
-        "0 to 255; default 128",
-    ),
-    (
-        "test ! threshold roi=0,0,320 ! null",
-        "0,0,320",
-        "is not a region",
-        "X,Y,WIDTH,HEIGHT",
-    ),
-    (
-        "test ! threshold roi=0,0,0,1 ! null",
-        "0,0,0,1",
-        "is out of range",
-        "default the whole frame",
-    ),
-    (
-        "test ! encode h264 ! null",
-        "h264",
-        "`h264` is not known",
-        "`codec` is `raw`",
-    ),
-    (
-        "test ! encode raw copy=true ! null",
-        "true",
-        "is not known",
-        "did you mean `copy=yes`?",
-    ),
-    (
-        "test ! framemd5",
-        "framemd5",
-        "`framemd5` needs `FILE`",
-        "a file's name, or `-`",
-    ),
-    (
-        "test ! dröhnen ! null",
-        "dröhnen",
-        "`dröhnen` is not a stage",
-        "right here",
-    ),
+    ("test bytes=64KB ! null", "64KB", "has an unknown unit", "did you mean `bytes=64KiB`?"),
+    ("test bytes=0 ! null", "0", "is out of range", "from 1 to 1GiB"),
+    ("test size=1x1 bytes=64 ! null", "64", "`bytes` and `size` exclude each other", "leave one out"),
+    ("test ! burn ! null", "burn", "`burn` needs `time=TIME`", "ns, us, ms, s"),
+    ("test ! burn 2ms ! null", "2ms", "does not take the word", "`time=2ms`"),
+    ("test ! burn cpu=2ms ! null", "cpu", "no option `cpu`", "did you mean `time`?"),
+    ("test ! burn time=2 ! null", "2", "has no unit", "did you mean `time=2ms`?"),
+    ("test ! burn time=2min ! null", "2min", "has an unknown unit", "ns, us, ms, s"),
+    ("test ! burn time=61s ! null", "61s", "is out of range", "from 0 to 60s"),
+    ("test ! threshold level=256 ! null", "256", "is out of range", "0 to 255; default 128"),
+    ("test ! threshold roi=0,0,320 ! null", "0,0,320", "is not a region", "X,Y,WIDTH,HEIGHT"),
+    ("test ! threshold roi=0,0,0,1 ! null", "0,0,0,1", "is out of range", "default the whole frame"),
+    ("test ! encode h264 ! null", "h264", "`h264` is not known", "`codec` is `raw`"),
+    ("test ! encode raw copy=true ! null", "true", "is not known", "did you mean `copy=yes`?"),
+    ("test ! framemd5", "framemd5", "`framemd5` needs `FILE`", "a file's name, or `-`"),
+    ("test ! dröhnen ! null", "dröhnen", "`dröhnen` is not a stage", "right here"),
 ];
 
 #[test]
 fn what_is_wrong_is_pointed_at_and_explained() {
     for (text, pointed, message, help) in WRONG {
         let error = parse(text).expect_err(text);
-        let expected = if *pointed == "^" {
-            text.len()
-        } else {
-            error.span.start
-        };
+        let expected = if *pointed == "^" { text.len() } else { error.span.start };
         assert_eq!(error.span.start, expected, "{text}: {error:?}");
         if *pointed != "^" {
             let tail = &text[error.span.start..];
@@ -528,10 +229,7 @@ fn a_long_path_is_shown_around_its_word() {
     let under: String = lines[0].chars().skip(column).take(8).collect();
     assert_eq!(under, "treshold");
 
-    let long_word = format!(
-        "file {} ! null",
-        "x y".repeat(20_000).replace(' ', "\\ ") + "' '\""
-    );
+    let long_word = format!("file {} ! null", "x y".repeat(20_000).replace(' ', "\\ ") + "' '\"");
     assert!(parse(&long_word).unwrap_err().render(&long_word).len() < 2000);
 }
 
@@ -551,12 +249,8 @@ fn a_shells_words_make_a_path() {
 
 #[test]
 fn the_canonical_form_has_one_order() {
-    let path = parse("test frames=5 size=16x8 rate=50/2 ! queue leaky='no' depth=4 ! pgm 'a b=c'")
-        .unwrap();
-    assert_eq!(
-        path.to_string(),
-        "test size=16x8 rate=25 frames=5 ! queue depth=4 leaky=no ! pgm 'a b=c'"
-    );
+    let path = parse("test frames=5 size=16x8 rate=50/2 ! queue leaky='no' depth=4 ! pgm 'a b=c'").unwrap();
+    assert_eq!(path.to_string(), "test size=16x8 rate=25 frames=5 ! queue depth=4 leaky=no ! pgm 'a b=c'");
 }
 
 /// Words of the language and pieces that break it, so that arbitrary paths
@@ -565,8 +259,7 @@ fn any_piece() -> impl Strategy<Value = String> {
     let known: Vec<String> = table::STAGES
         .iter()
         .flat_map(|def| {
-            std::iter::once(def.name.to_owned())
-                .chain(def.args.iter().map(|arg| format!("{}=", arg.name)))
+            std::iter::once(def.name.to_owned()).chain(def.args.iter().map(|arg| format!("{}=", arg.name)))
         })
         .collect();
     prop_oneof![
@@ -607,9 +300,7 @@ fn any_value(arg: &'static framepath_model::path::Arg) -> BoxedStrategy<String> 
             }
         }
         ValueKind::Level => (0..=255_u32).prop_map(|n| n.to_string()).boxed(),
-        ValueKind::Size => (1..=16_384_u32, 1..=16_384_u32)
-            .prop_map(|(w, h)| format!("{w}x{h}"))
-            .boxed(),
+        ValueKind::Size => (1..=16_384_u32, 1..=16_384_u32).prop_map(|(w, h)| format!("{w}x{h}")).boxed(),
         ValueKind::Rate => prop_oneof![
             (0.0..=1_000_000.0).prop_map(|hz: f64| hz.to_string()),
             (0..=100_000_u32, 1..=2000_u32).prop_map(|(a, b)| format!("{a}/{b}")),
@@ -621,20 +312,13 @@ fn any_value(arg: &'static framepath_model::path::Arg) -> BoxedStrategy<String> 
         ]
         .boxed(),
         ValueKind::Bytes { min, max } => (min..=max).prop_map(|n| n.to_string()).boxed(),
-        ValueKind::Roi => (
-            0..=16_384_u32,
-            0..=16_384_u32,
-            1..=16_384_u32,
-            1..=16_384_u32,
-        )
+        ValueKind::Roi => (0..=16_384_u32, 0..=16_384_u32, 1..=16_384_u32, 1..=16_384_u32)
             .prop_map(|(x, y, w, h)| format!("{x},{y},{w},{h}"))
             .boxed(),
-        ValueKind::Choice { now, .. } => proptest::sample::select(now)
-            .prop_map(str::to_owned)
-            .boxed(),
-        ValueKind::Flag => proptest::sample::select(vec!["0", "1", "yes", "no"])
-            .prop_map(str::to_owned)
-            .boxed(),
+        ValueKind::Choice { now, .. } => proptest::sample::select(now).prop_map(str::to_owned).boxed(),
+        ValueKind::Flag => {
+            proptest::sample::select(vec!["0", "1", "yes", "no"]).prop_map(str::to_owned).boxed()
+        }
         ValueKind::Text(_) => "[^\0]{1,20}".boxed(),
     }
 }
@@ -650,11 +334,7 @@ fn any_hop(kinds: &'static [Kind]) -> BoxedStrategy<String> {
                 .map(|arg| {
                     let value = any_value(arg).prop_map(move |text| {
                         let text = framepath_model::path::quote(&text);
-                        if arg.positional {
-                            text
-                        } else {
-                            format!("{}={text}", arg.name)
-                        }
+                        if arg.positional { text } else { format!("{}={text}", arg.name) }
                     });
                     // `bytes` excludes others; its turn comes with `copy`.
                     if arg.default == framepath_model::path::Default::Required {

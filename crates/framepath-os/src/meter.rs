@@ -31,8 +31,6 @@ pub struct Metered {
     pub copy_ns: u64,
     /// Wall time in known waits, nanoseconds.
     pub blocked_ns: u64,
-    /// What the thread counters moved inside those waits (level `Full`).
-    pub in_waits: Counts,
 }
 
 struct Meter {
@@ -64,6 +62,7 @@ pub fn set_level(level: Level) {
         *m.counters.borrow_mut() = (level == Level::Full).then(Counters::open);
     });
     take();
+    take_in_waits();
 }
 
 /// This thread's level.
@@ -83,8 +82,13 @@ pub fn take() -> Metered {
         copied_bytes: m.copied_bytes.take(),
         copy_ns: m.copy_ns.take(),
         blocked_ns: m.blocked_ns.take(),
-        in_waits: m.in_waits.replace(Counts::ZERO),
     })
+}
+
+/// What the thread counters moved inside known waits since the last call;
+/// zeros below [`Level::Full`].
+pub fn take_in_waits() -> Counts {
+    METER.with(|m| m.in_waits.replace(Counts::ZERO))
 }
 
 /// Runs `f`, which copies `bytes` bytes of pixels or packets by the CPU. Every

@@ -61,7 +61,11 @@ pub enum PoolError {
 #[derive(Debug)]
 #[repr(align(64))]
 struct Slot {
-    /// Readers in the low half, holds in the high half; 0 = free.
+    /// Readers in the low half, holds in the high half.
+    ///
+    /// A free slot has [`FRAME`] here: it goes out to one reader most often,
+    /// and then neither taking nor returning it writes this word, so that its
+    /// cache line does not travel between producer and consumer.
     refs: AtomicU32,
 }
 
@@ -123,8 +127,9 @@ impl Inner {
                 }
                 return;
             }
-        } else {
-            refs.store(0, Ordering::Relaxed);
+        }
+        if unit != FRAME || refs.load(Ordering::Relaxed) != FRAME {
+            refs.store(FRAME, Ordering::Relaxed);
         }
         match inner.returned.push(index) {
             Returned::ToOwner => inner.wake_owner(),
@@ -202,7 +207,7 @@ impl Pool {
             base: NonNull::new(base.cast()).ok_or(size_error)?,
             slot_bytes: padded,
             map_bytes,
-            slots: (0..slots).map(|_| Slot { refs: AtomicU32::new(0) }).collect(),
+            slots: (0..slots).map(|_| Slot { refs: AtomicU32::new(FRAME) }).collect(),
             returned: ReturnStack::new(slots),
             owner_waits: AtomicU32::new(0),
             layouts: Mutex::new(Vec::new()),
@@ -242,7 +247,7 @@ impl Pool {
     #[inline]
     pub fn acquire(&mut self) -> Result<FrameMut, PoolError> {
         let slot = self.take_slot()?;
-        self.inner().slots[slot as usize].refs.store(FRAME, Ordering::Relaxed);
+        debug_assert_eq!(self.inner().slots[slot as usize].refs.load(Ordering::Relaxed), FRAME);
         Ok(FrameMut { inner: self.inner, layout: self.opaque, slot })
     }
 
@@ -278,6 +283,7 @@ impl Pool {
             // SeqCst: raised before the look at the stack and the counts, so
             // that whoever returns a slot after that look sees the flag.
             self.inner().owner_waits.store(1, Ordering::SeqCst);
+            // Returned slots count as read here, but then the refill finds them.
             let readers = self.inner().slots.iter().any(|s| s.refs.load(Ordering::SeqCst) & FRAMES != 0);
             self.refill();
             if let Some(slot) = self.free.pop() {

@@ -33,7 +33,6 @@ pub use framepath_os::meter::Level;
 pub use framepath_os::queue::Leaky;
 pub use item::Item;
 pub use out::{Failure, Out};
-pub use recorder::Recorder;
 pub use report::{HopInfo, Report};
 pub use runner::{Options, Progress, run};
 pub use source::Source;

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use framepath_model::ledger::flag;
+use framepath_os::meter::Level;
 
 use crate::error::StageError;
 use crate::item::Item;
@@ -49,24 +50,31 @@ impl<'a> Out<'a> {
     ///
     /// # Errors
     /// A failure further down; the caller returns it as it is.
-    #[inline]
+    #[inline(always)]
     pub fn push(&mut self, item: Item) -> Result<(), Failure> {
-        self.recorder.close(self.hop, &item.meta(), 0);
+        if self.recorder.level() != Level::Off {
+            self.recorder.close(self.hop, &item.meta(), 0);
+        }
         self.forward(item)
     }
 
     /// [`Out::push`] for an item whose last hop is already closed.
-    #[inline]
+    // Inlined always: a frame that is built in place is then handed on by
+    // reference, and never moved.
+    #[inline(always)]
     pub(crate) fn forward(&mut self, item: Item) -> Result<(), Failure> {
         let Some((next, rest)) = self.rest.split_first_mut() else {
             // The builder ends every chain in a sink or a link.
             return Err(Failure { hop: self.hop, error: StageError::Downstream });
         };
-        let meta = item.meta();
+        let ends = next.role == Role::Sink;
+        let meta = if ends && self.recorder.level() != Level::Off { Some(item.meta()) } else { None };
         let mut out = Out { rest, recorder: self.recorder, delivered: self.delivered, hop: next.index };
         next.stage.push(item, &mut out)?;
-        if next.role == Role::Sink {
-            self.recorder.close(next.index, &meta, flag::LAST);
+        if ends {
+            if let Some(meta) = meta {
+                self.recorder.close(next.index, &meta, flag::LAST);
+            }
             // One thread counts; the others only look.
             self.delivered.store(self.delivered.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
@@ -76,6 +84,19 @@ impl<'a> Out<'a> {
     /// Wraps this stage's own error.
     pub fn fail(&self, error: impl Into<StageError>) -> Failure {
         Failure { hop: self.hop, error: error.into() }
+    }
+
+    /// The birth of a frame, now; zero at level `off`. For sources.
+    #[inline]
+    pub fn birth(&mut self) -> u64 {
+        self.recorder.birth()
+    }
+
+    /// The birth of a frame whose making began when the one before was done;
+    /// zero at level `off`. For sources.
+    #[inline]
+    pub fn birth_at_last(&self) -> u64 {
+        self.recorder.birth_at_last()
     }
 
     /// Frame `seq` stays inside this stage for now.

@@ -29,7 +29,7 @@ struct Stretch {
 
 /// One thread's ledger. All calls come from that thread.
 #[derive(Debug)]
-pub struct Recorder {
+pub(crate) struct Recorder {
     level: Level,
     thread: u16,
     rows: Box<[Row]>,
@@ -228,7 +228,7 @@ impl Recorder {
         if self.level == Level::Full {
             let counts = meter::counts();
             let passed = counts - self.last_counts;
-            let outside = passed - metered.in_waits;
+            let outside = passed - meter::take_in_waits();
             stretch.compute_ns = outside.cpu_ns.saturating_sub(metered.copy_ns);
             stretch.preempted_ns = outside.preempted_ns;
             // Waits nobody stamped, by the kernel's switch records.

@@ -155,16 +155,11 @@ fn produce(source: &mut dyn Source, segment: Option<Segment>, options: &Options)
     let delivered = &options.progress;
     let mut failure = None;
     while !signal::interrupted() {
-        match source.next(&mut recorder) {
-            Ok(Some(item)) => {
-                if let Err(failed) = Out::new(0, chain, &mut recorder, delivered).push(item) {
-                    failure = Some(failed);
-                    break;
-                }
-            }
-            Ok(None) => break,
-            Err(error) => {
-                failure = Some(Failure { hop: 0, error });
+        match source.give(&mut Out::new(0, chain, &mut recorder, delivered)) {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(failed) => {
+                failure = Some(failed);
                 break;
             }
         }

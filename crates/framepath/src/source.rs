@@ -7,9 +7,7 @@ pub(crate) mod test;
 
 use framepath_model::stream::StreamInfo;
 
-use crate::error::StageError;
-use crate::item::Item;
-use crate::recorder::Recorder;
+use crate::out::{Failure, Out};
 
 /// Gives frames or packets; the thread that runs it asks for the next when the
 /// one before has passed the whole chain.
@@ -17,7 +15,10 @@ pub trait Source: Send {
     /// The stream it gives.
     fn info(&self) -> StreamInfo;
 
-    /// The next item, numbered and with its birth stamp from `recorder`;
-    /// `None` at the end.
-    fn next(&mut self, recorder: &mut Recorder) -> Result<Option<Item>, StageError>;
+    /// Pushes the next item to `out`, numbered and with its birth stamp from
+    /// [`Out::birth`]. `false`, and nothing pushed, at the end.
+    ///
+    /// # Errors
+    /// Its own by [`Out::fail`], or what a push returned, as it is.
+    fn give(&mut self, out: &mut Out<'_>) -> Result<bool, Failure>;
 }

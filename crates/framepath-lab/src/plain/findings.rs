@@ -12,12 +12,6 @@ use super::number::{bare_ratio, bytes, case_bytes, figure, percent, time_us, tim
 /// The share of unexplained time up to which a ledger closes.
 const CLOSES: f64 = 0.05;
 
-/// How far an injected cost may be off: this share of it, or [`NEAR_US`].
-const NEAR_SHARE: f64 = 0.10;
-
-/// How far an injected cost may be off in microseconds.
-const NEAR_US: f64 = 20.0;
-
 /// What the summaries mean, in their order.
 pub fn findings(summaries: &[Summary]) -> Vec<String> {
     let mut found = Vec::new();
@@ -25,6 +19,8 @@ pub fn findings(summaries: &[Summary]) -> Vec<String> {
         match summary.experiment.as_str() {
             "queue" => queue(summary, &mut found),
             "decode" => decode(summary, &mut found),
+            "encode" => encode(summary, &mut found),
+            "loopback" => loopback(summary, &mut found),
             "inject" => inject(summary, &mut found),
             "aa" => aa(summary, &mut found),
             _ => other(summary, &mut found),
@@ -76,6 +72,8 @@ pub fn metric_in_words(metric: &str) -> String {
         "latency_p95_us" => "95th percentile latency".to_owned(),
         "latency_p99_us" => "99th percentile latency".to_owned(),
         "peak_memory_kib" => "peak memory".to_owned(),
+        "throughput_mb_s" => "throughput".to_owned(),
+        "encode_p50_us" => "median time per frame".to_owned(),
         _ => metric.replace('_', " "),
     }
 }
@@ -108,11 +106,13 @@ fn compared(ratio: &Ratio) -> String {
 fn sentence(ratio: &Ratio) -> String {
     let (a, b) = (contender_in_words(&ratio.a), contender_in_words(&ratio.b));
     let metric = metric_in_words(&ratio.metric);
-    let figures = format!("{}, {}", times(ratio.median), interval(ratio));
+    let (times, interval) = (times(ratio.median), interval(ratio));
     match ratio.verdict() {
-        Verdict::NoDifference => format!("no difference in {metric} between {a} and {b} ({figures})"),
+        Verdict::NoDifference => {
+            format!("no difference in {metric} between {a} and {b} ({times}, {interval})")
+        }
         Verdict::ALess | Verdict::AMore => {
-            format!("{a} takes {} the {metric} of {b} ({})", times(ratio.median), interval(ratio))
+            format!("{a} has {times} the {metric} of {b} ({interval})")
         }
     }
 }
@@ -157,13 +157,15 @@ fn queue(summary: &Summary, found: &mut Vec<String>) {
 fn queue_paced(summary: &Summary, found: &mut Vec<String>) {
     for case in summary.cases() {
         let Some(rate) = case.strip_prefix("paced-") else { continue };
+        // Latency is known where the ledger is on.
+        let has = |name: &str| summary.ratios.iter().any(|r| r.case == case && r.a == name);
+        let ours = if has("queue") { "queue" } else { "queue-times" };
         let mut parts = Vec::new();
         for metric in ["cpu_us_per_push", "latency_p50_us", "latency_p99_us"] {
-            let Some(r) = ratio(summary, case, metric, "queue", "gst-queue") else { continue };
-            let ours = summary.row(case, "queue").and_then(|row| row.figure(metric));
-            let theirs = summary.row(case, "gst-queue").and_then(|row| row.figure(metric));
-            let figures = ours.zip(theirs).map_or(String::new(), |(ours, theirs)| {
-                format!("{} against {}, ", time_us(ours), time_us(theirs))
+            let Some(r) = ratio(summary, case, metric, ours, "gst-queue") else { continue };
+            let of = |name: &str| summary.row(case, name).and_then(|row| row.figure(metric));
+            let figures = of(ours).zip(of("gst-queue")).map_or(String::new(), |(us, theirs)| {
+                format!("{} against {}, ", time_us(us), time_us(theirs))
             });
             parts.push(format!("{} {figures}{}", metric_in_words(metric), compared(r)));
         }
@@ -225,20 +227,16 @@ fn inject(summary: &Summary, found: &mut Vec<String>) {
     let mut off = Vec::new();
     let mut worst: f64 = 0.0;
     for row in &summary.rows {
-        let (Some(injected), Some(attributed)) = (row.figure("injected_us"), row.figure("attributed_us"))
-        else {
-            continue;
-        };
-        let error = (attributed - injected).abs();
-        if error <= (injected * NEAR_SHARE).max(NEAR_US) {
+        let Some(injection) = row.injection() else { continue };
+        if injection.is_near() {
             near += 1;
-            worst = worst.max(error);
+            worst = worst.max(injection.error_us.abs());
         } else {
             off.push(format!(
                 "{} injected as `{}` came out as {}",
-                time_us(injected),
+                time_us(injection.injected_us),
                 row.case,
-                time_us(attributed)
+                time_us(injection.attributed_us)
             ));
         }
     }
@@ -258,21 +256,65 @@ fn inject(summary: &Summary, found: &mut Vec<String>) {
     }
 }
 
+fn encode(summary: &Summary, found: &mut Vec<String>) {
+    const METRIC: &str = "encode_p50_us";
+    for case in summary.cases() {
+        let Some(us) = summary.row(case, "raw").and_then(|row| row.figure(METRIC)) else {
+            continue;
+        };
+        let mut text = format!("Raw encode of a {case} frame takes {} at the median", time_us(us));
+        for (contender, words) in [("memcpy", "a memcpy of it"), ("raw-copy", "with `copy=1`")] {
+            let other = summary.row(case, contender).and_then(|row| row.figure(METRIC));
+            if let Some(other) = other {
+                text.push_str(&format!(", {words} {}", time_us(other)));
+            }
+        }
+        if let Some(r) = ratio(summary, case, METRIC, "raw-copy", "memcpy") {
+            text.push_str(&format!("; the copying encoder beside memcpy: {}", compared(r)));
+        }
+        found.push(text + ".");
+    }
+}
+
+fn loopback(summary: &Summary, found: &mut Vec<String>) {
+    for case in summary.cases() {
+        let mut parts = Vec::new();
+        for row in summary.rows.iter().filter(|row| row.case == case) {
+            let Some(throughput) = row.figure("throughput_mb_s") else { continue };
+            let first = row
+                .figure("first_chunk_us")
+                .map_or(String::new(), |us| format!(", the first chunk after {}", time_us(us)));
+            parts.push(format!("`{}` {} MB/s{first}", row.contender, figure(throughput)));
+        }
+        if !parts.is_empty() {
+            found.push(format!("Over loopback, {case}: {}.", parts.join("; ")));
+        }
+    }
+    for r in &summary.ratios {
+        found.push(format!("Loopback, {}: {}.", r.case, sentence(r)));
+    }
+}
+
+/// Every ratio of `aa` is of a contender with itself: each metric on its own.
 fn aa(summary: &Summary, found: &mut Vec<String>) {
-    let sum = |metric: &str| -> Option<f64> {
-        let figures: Vec<f64> = summary.rows.iter().filter_map(|row| row.figure(metric)).collect();
-        (!figures.is_empty()).then(|| figures.iter().sum())
-    };
-    // Without the experiment's own count, its ratios tell.
-    let differ = summary.ratios.iter().filter(|r| r.verdict() != Verdict::NoDifference).count();
-    let comparisons = sum("comparisons").unwrap_or(summary.ratios.len() as f64);
-    let wrong = sum("wrong_verdicts").unwrap_or(differ as f64);
-    if comparisons > 0.0 {
-        found.push(format!(
-            "A contender compared with itself was called different {} of {} times.",
-            figure(wrong),
-            figure(comparisons)
-        ));
+    let mut metrics: Vec<&str> = Vec::new();
+    for r in &summary.ratios {
+        if !metrics.contains(&r.metric.as_str()) {
+            metrics.push(&r.metric);
+        }
+    }
+    let parts: Vec<String> = metrics
+        .into_iter()
+        .map(|metric| {
+            let of_metric = summary.ratios.iter().filter(|r| r.metric == metric);
+            let (all, wrong) = of_metric.fold((0, 0), |(all, wrong), r| {
+                (all + 1, wrong + usize::from(r.verdict() != Verdict::NoDifference))
+            });
+            format!("{wrong} of {all} times by {}", metric_in_words(metric))
+        })
+        .collect();
+    if !parts.is_empty() {
+        found.push(format!("A contender compared with itself was called different {}.", parts.join(", ")));
     }
 }
 

@@ -83,7 +83,7 @@ pub fn ratios(runs: &[LabRun]) -> String {
         let label = if runs.len() > 1 { format!("{}: ", run.label) } else { String::new() };
         let _ = write!(
             html,
-            "<th class=\"n\">{}a / b</th><th class=\"n\">95 % interval</th><th>a takes</th>",
+            "<th class=\"n\">{}a / b</th><th class=\"n\">95 % interval</th><th>verdict on a</th>",
             escape(&label)
         );
     }

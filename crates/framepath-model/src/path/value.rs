@@ -22,7 +22,7 @@ pub enum ValueKind {
     Size,
     /// Events per second: `25`, `29.97` or `30000/1001`.
     Rate,
-    /// A time with its unit, up to [`MAX_DURATION_NS`].
+    /// A time with its unit, up to one minute.
     Duration,
     /// A number of bytes, with or without a unit (powers of 1024), at most
     /// `max`, at least `min`.
@@ -49,13 +49,13 @@ pub enum ValueKind {
 }
 
 /// The longest duration an argument takes: one minute.
-pub const MAX_DURATION_NS: u64 = 60_000_000_000;
+const MAX_DURATION_NS: u64 = 60_000_000_000;
 
 /// The widest and highest picture an argument takes, in pixels.
-pub const MAX_SIDE: u32 = 16_384;
+const MAX_SIDE: u32 = 16_384;
 
 /// The highest rate an argument takes, in Hz.
-pub const MAX_RATE: f64 = 1_000_000.0;
+const MAX_RATE: f64 = 1_000_000.0;
 
 /// An argument's value.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,7 +6,7 @@ use framepath_model::stream::StreamInfo;
 
 use crate::error::StageError;
 use crate::item::Item;
-use crate::recorder::Recorder;
+use crate::out::{Failure, Out};
 use crate::source::Source;
 
 /// A packet is born when the reader begins to read it.
@@ -35,23 +35,24 @@ impl Source for File {
         self.demuxer.info().stream
     }
 
-    fn next(&mut self, recorder: &mut Recorder) -> Result<Option<Item>, StageError> {
-        let birth_ns = recorder.birth();
+    fn give(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+        let birth_ns = out.birth();
         loop {
-            if let Some(mut packet) = self.demuxer.read()? {
+            if let Some(mut packet) = self.demuxer.read().map_err(|e| out.fail(e))? {
                 packet.meta.seq = self.next_seq;
                 packet.meta.birth_ns = birth_ns;
                 self.next_seq += 1;
                 self.packets_of_this_loop += 1;
-                return Ok(Some(Item::Packet(packet)));
+                out.push(Item::Packet(packet))?;
+                return Ok(true);
             }
             // A file without packets would loop for ever.
             if self.loops_left == 0 || self.packets_of_this_loop == 0 {
-                return Ok(None);
+                return Ok(false);
             }
             self.loops_left -= 1;
             self.packets_of_this_loop = 0;
-            self.demuxer.rewind()?;
+            self.demuxer.rewind().map_err(|e| out.fail(e))?;
         }
     }
 }

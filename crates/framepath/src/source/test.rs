@@ -9,7 +9,7 @@ use framepath_os::signal;
 
 use crate::error::StageError;
 use crate::item::Item;
-use crate::recorder::Recorder;
+use crate::out::{Failure, Out};
 use crate::source::{Source, pattern};
 
 /// What the `test` source makes.
@@ -105,25 +105,25 @@ impl Source for Test {
         self.info
     }
 
-    #[inline]
-    fn next(&mut self, recorder: &mut Recorder) -> Result<Option<Item>, StageError> {
+    fn give(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
         if self.next_seq >= self.frames {
-            return Ok(None);
+            return Ok(false);
         }
         let birth_ns = if self.period_ns > 0.0 {
             self.pace();
-            recorder.birth()
+            out.birth()
         } else {
-            recorder.birth_at_last()
+            out.birth_at_last()
         };
-        let mut frame = self.pool.acquire()?;
+        let mut frame = self.pool.acquire().map_err(|e| out.fail(e))?;
         if self.draws {
-            frame.set_layout(&self.layout)?;
+            frame.set_layout(&self.layout).map_err(|e| out.fail(e))?;
             pattern::draw(&mut frame, self.next_seq);
         }
         let meta = FrameMeta { seq: self.next_seq, birth_ns, pts: Some(self.next_seq as i64), duration: 1 };
         self.next_seq += 1;
-        Ok(Some(Item::Frame(frame.freeze(meta))))
+        out.push(Item::Frame(frame.freeze(meta)))?;
+        Ok(true)
     }
 }
 

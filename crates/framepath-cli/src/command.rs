@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The commands, one file each.
+
+mod bare;
+mod compare;
+mod completions;
+mod doctor;
+mod gate;
+mod lab;
+mod report;
+mod run;
+mod stages;
+
+use crate::ending::Ending;
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// Run a path and show where its frames' time went
+    Run(run::Run),
+    /// Run experiments; ends with a report that opens in a browser
+    Lab(lab::Lab),
+    /// Compare two paths, or any two commands, in interleaved pairs
+    Compare(compare::Compare),
+    /// Hold summaries of the lab against budgets
+    Gate(gate::Gate),
+    /// Put runs of the lab, also of several machines, side by side
+    Report(report::Report),
+    /// What this machine offers, and what each missing thing would unlock
+    Doctor(doctor::Doctor),
+    /// What a path can be made of: sources, stages, links, sinks
+    #[command(visible_alias = "path")]
+    Stages(stages::Stages),
+    /// Completions for a shell, to be sourced
+    Completions(completions::Completions),
+    /// Decode a file with the codec library alone: the floor of lab `decode`
+    #[command(hide = true)]
+    Bare(bare::Bare),
+}
+
+impl Command {
+    /// Its name, for messages.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Command::Run(_) => "run",
+            Command::Lab(_) => "lab",
+            Command::Compare(_) => "compare",
+            Command::Gate(_) => "gate",
+            Command::Report(_) => "report",
+            Command::Doctor(_) => "doctor",
+            Command::Stages(_) => "stages",
+            Command::Completions(_) => "completions",
+            Command::Bare(_) => "bare",
+        }
+    }
+
+    /// Does it.
+    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+        match self {
+            Command::Run(run) => run.run(),
+            Command::Lab(lab) => lab.run(),
+            Command::Compare(compare) => compare.run(),
+            Command::Gate(gate) => gate.run(),
+            Command::Report(report) => report.run(),
+            Command::Doctor(doctor) => doctor.run(),
+            Command::Stages(stages) => stages.run(),
+            Command::Completions(completions) => completions.run(),
+            Command::Bare(bare) => bare.run(),
+        }
+    }
+}

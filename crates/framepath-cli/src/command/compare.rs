@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath compare`.
+
+use anyhow::Context;
+use framepath_lab::LabError;
+use framepath_lab::compare::{self, Side, SideError};
+use framepath_lab::watch::Bar;
+use framepath_os::signal;
+
+use super::run::unreadable;
+use crate::ending::{Ending, Usage};
+use crate::files::Output;
+use crate::place;
+use crate::screen::Screen;
+
+const EXAMPLES: &str = "\
+Examples:
+  framepath compare 'test ! null' 'test ! queue ! null'
+  framepath compare 'file a.ivf ! decode ! null' 'file a.ivf ! decode threads=1 ! null'
+  framepath compare 'file a.ivf ! decode ! null' -- ffmpeg -i a.ivf -f null -
+  framepath compare --pairs 20 -- 'sort data' 'sort --parallel=1 data'
+  framepath compare -- gzip -k -f data -- zstd -k -f data
+
+The two are run in turns (a b, b a, ...), after one run of each to warm up. A path
+is run by a process of its own without a ledger; a command is run without a shell.
+CPU is that of all processes it starts. A verdict is given only where the 95 %
+interval of the ratio excludes 1.
+
+Exit code: 0 whatever the verdict; 1 if a side failed, 2 if it cannot be read,
+130 after Ctrl-C.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Compare {
+    /// Two paths, each in quotes; or one, and a command after `--`
+    #[arg(value_name = "PATH")]
+    paths: Vec<String>,
+
+    /// Two commands, each in quotes or with a `--` between them
+    #[arg(last = true, value_name = "COMMAND")]
+    commands: Vec<String>,
+
+    /// How often each side is run
+    #[arg(long, value_name = "N", default_value_t = 10,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pairs: u32,
+
+    /// Write the figures as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<String>,
+}
+
+impl Compare {
+    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+        let sides = self.sides()?;
+        let json = Output::option(self.json.as_deref())?;
+        let screen = Screen::beside_data(json.as_ref().is_some_and(Output::is_stdout));
+        signal::install().context("installing the handler of Ctrl-C")?;
+        let summary = match compare::run(&sides, self.pairs as usize, &place::framepath()?, &Bar::new()) {
+            Err(LabError::Interrupted) => return Ok(Ending::Interrupted),
+            outcome => outcome?,
+        };
+        screen.print(&compare::text(&summary))?;
+        if let Some(json) = json {
+            json.json(serde_json::to_string_pretty(&summary))?;
+        }
+        Ok(Ending::Done)
+    }
+
+    fn sides(&self) -> anyhow::Result<[Side; 2]> {
+        compare::sides(&self.paths, &self.commands).map_err(|error| match error {
+            SideError::Path { text, error } => unreadable(&text, &error).into(),
+            error => Usage(error.to_string()).into(),
+        })
+    }
+}

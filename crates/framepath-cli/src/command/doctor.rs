@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath doctor`.
+
+use std::path::PathBuf;
+
+use framepath_lab::doctor::{self, Places};
+
+use crate::ending::Ending;
+use crate::files::Output;
+use crate::place;
+use crate::screen::Screen;
+
+const EXAMPLES: &str = "\
+Examples:
+  framepath doctor
+  framepath doctor --json - | jq '.probes[] | select(.state != \"ok\") | .name'
+
+`not permitted` is there, but this user may not use it: some lines change under sudo.
+Exit code: 0, whatever is missing.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Doctor {
+    /// Write the findings as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<String>,
+
+    /// The folder of the clips [default: clips here or in the checkout]
+    #[arg(long, value_name = "DIR")]
+    clips: Option<PathBuf>,
+}
+
+impl Doctor {
+    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+        let json = Output::option(self.json.as_deref())?;
+        let places = Places { clips: place::clips(self.clips.as_deref()), peers: place::peers() };
+        let findings = doctor::examine(&places);
+        if !json.as_ref().is_some_and(Output::is_stdout) {
+            Screen::Output.print(&doctor::text(&findings))?;
+        }
+        if let Some(json) = json {
+            json.json(serde_json::to_string_pretty(&findings))?;
+        }
+        Ok(Ending::Done)
+    }
+}

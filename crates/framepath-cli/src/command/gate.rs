@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath gate`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use framepath_lab::gate;
+
+use crate::ending::{Ending, Usage};
+use crate::files;
+use crate::screen::Screen;
+
+const EXAMPLES: &str = "\
+Examples:
+  framepath lab queue decode --json run.json && framepath gate budgets.toml run.json
+  framepath gate budgets.toml runs/2026-03-01T12-00-00Z
+
+A line per budget. A ratio fails only when its whole interval lies beyond the
+limit; a figure that is missing fails, unless its budget is optional.
+
+Exit code: 0 if every budget holds, 1 if one does not, 2 if the budgets cannot be read.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Gate {
+    /// Limits on ratios and counts
+    #[arg(value_name = "BUDGETS.toml")]
+    budgets: PathBuf,
+
+    /// Summaries of the lab: files that `lab --json` wrote, or run folders
+    #[arg(value_name = "SUMMARY.json")]
+    summaries: Vec<PathBuf>,
+}
+
+impl Gate {
+    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+        let name = self.budgets.display();
+        let text = fs::read_to_string(&self.budgets).with_context(|| format!("reading `{name}`"))?;
+        let budgets = gate::parse(&text).map_err(|error| Usage(format!("{name}: {error}")))?;
+        if self.summaries.is_empty() {
+            let hint = "no summary to hold against the budgets; make one with \
+                        `framepath lab --json run.json`, then `framepath gate BUDGETS.toml run.json`";
+            return Err(Usage(hint.to_owned()).into());
+        }
+        let mut summaries = Vec::new();
+        for path in &self.summaries {
+            summaries.extend(files::summaries(path)?);
+        }
+        let lines = gate::evaluate(&budgets, &summaries);
+        let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
+        Screen::Output.print(&text)?;
+        Ok(if gate::passed(&lines) { Ending::Done } else { Ending::Failed })
+    }
+}

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath lab`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use framepath_lab::experiment::{EXPERIMENTS, Experiment, Settings, Size, find};
+use framepath_lab::report::LabRun;
+use framepath_lab::watch::Bar;
+use framepath_lab::{plain, report};
+use framepath_model::summary::Summary;
+use framepath_os::signal;
+
+use crate::ending::{self, Ending, Usage};
+use crate::files::Output;
+use crate::screen::Screen;
+use crate::{folder, place};
+
+const EXAMPLES: &str = "\
+Examples:
+  framepath lab                             the quick set, small: what `make demo` runs
+  framepath lab --list                      the experiments and what each one asks
+  framepath lab queue                       one experiment, small
+  framepath lab decode --full --pairs 20    at the size and the number of pairs of the documents
+  framepath lab decode --case vp9-1080p8    one case of it
+  framepath lab queue --json queue.json     its summary, for `framepath gate`
+
+A run folder holds run.json and report.html; `framepath report` puts several side by side.
+
+Exit code: 0; 1 if an experiment failed, 2 if it is not known, 130 after Ctrl-C.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Lab {
+    /// Experiments to run [default: the quick set; with --full, all]
+    #[arg(value_name = "EXPERIMENT")]
+    experiments: Vec<String>,
+
+    /// Few rounds, small input (the default)
+    #[arg(long, conflicts_with = "full")]
+    quick: bool,
+
+    /// As many rounds as the documents' figures come from
+    #[arg(long)]
+    full: bool,
+
+    /// Rounds of every contender, where the experiment's own number will not do
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pairs: Option<u32>,
+
+    /// Run this case alone; may be given several times
+    #[arg(long = "case", value_name = "CASE")]
+    cases: Vec<String>,
+
+    /// Write the summary: an object, or an array for several; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<String>,
+
+    /// The run folder [default: runs/TIME]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// The folder of the clips [default: clips here or in the checkout]
+    #[arg(long, value_name = "DIR")]
+    clips: Option<PathBuf>,
+
+    /// List the experiments and run nothing
+    #[arg(long)]
+    list: bool,
+}
+
+impl Lab {
+    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+        if self.list {
+            Screen::Output.print(&list())?;
+            return Ok(Ending::Done);
+        }
+        let experiments = self.chosen()?;
+        let json = Output::option(self.json.as_deref())?;
+        let screen = Screen::beside_data(json.as_ref().is_some_and(Output::is_stdout));
+        let folder = folder::create(self.out.as_deref())?;
+        let settings = self.settings()?;
+        signal::install().context("installing the handler of Ctrl-C")?;
+        let outcome = run_all(&experiments, &settings, screen)?;
+        if !outcome.summaries.is_empty() {
+            let summaries = &outcome.summaries;
+            let object = match summaries.as_slice() {
+                [one] => serde_json::to_string_pretty(one),
+                several => serde_json::to_string_pretty(several),
+            };
+            let text = object.context("JSON")?;
+            screen.print(&findings(summaries))?;
+            Output::create(&folder.join("run.json").to_string_lossy())?.json(Ok(text.clone()))?;
+            if let Some(json) = json {
+                json.json(Ok(text))?;
+            }
+            let report = write_report(&folder, &outcome.summaries)?;
+            screen.print(&format!("{}\n", report.display()))?;
+        }
+        if let Some(case) = settings.cases.iter().find(|case| !has_case(&outcome.summaries, case)) {
+            bail!("no case `{case}`; {}", known_cases(&outcome.summaries));
+        }
+        Ok(outcome.ending)
+    }
+
+    fn chosen(&self) -> anyhow::Result<Vec<&'static Experiment>> {
+        if self.experiments.is_empty() {
+            return Ok(EXPERIMENTS.iter().filter(|experiment| self.full || experiment.quick).collect());
+        }
+        let found: Result<Vec<_>, _> = self.experiments.iter().map(|name| find(name)).collect();
+        found.map_err(|error| Usage(error.to_string()).into())
+    }
+
+    fn settings(&self) -> anyhow::Result<Settings> {
+        Ok(Settings {
+            size: if self.full { Size::Full } else { Size::Quick },
+            pairs: self.pairs.map(|pairs| pairs as usize),
+            cases: self.cases.clone(),
+            framepath: place::framepath()?,
+            clips: place::clips(self.clips.as_deref()),
+            peers: place::peers(),
+        })
+    }
+}
+
+fn list() -> String {
+    let width = EXPERIMENTS.iter().map(|experiment| experiment.name.len()).max().unwrap_or(0);
+    EXPERIMENTS
+        .iter()
+        .map(|experiment| {
+            let quick = if experiment.quick { "quick" } else { "" };
+            format!("{:<width$}  {quick:<5}  {}\n", experiment.name, experiment.question)
+        })
+        .collect()
+}
+
+struct Outcome {
+    summaries: Vec<Summary>,
+    ending: Ending,
+}
+
+/// Runs one after the other and prints each one's tables when it has ended.
+/// One that fails is told of, and the next is run.
+fn run_all(experiments: &[&Experiment], settings: &Settings, screen: Screen) -> anyhow::Result<Outcome> {
+    let bar = Bar::new();
+    let mut outcome = Outcome { summaries: Vec::new(), ending: Ending::Done };
+    for experiment in experiments {
+        match experiment.run(settings, &bar) {
+            Ok(summary) => {
+                let heading = format!("{}: {}", experiment.name, experiment.question);
+                screen.print(&format!("{heading}\n\n{}\n", plain::tables(&summary)))?;
+                outcome.summaries.push(summary);
+            }
+            Err(error) => {
+                ending::tell("lab", &anyhow::Error::new(error).context(experiment.name));
+                outcome.ending = Ending::Failed;
+            }
+        }
+        if signal::interrupted() {
+            outcome.ending = Ending::Interrupted;
+            break;
+        }
+    }
+    Ok(outcome)
+}
+
+fn findings(summaries: &[Summary]) -> String {
+    let sentences = plain::findings(summaries);
+    let mut text: String = sentences.iter().map(|sentence| format!("{sentence}\n")).collect();
+    text.push('\n');
+    text
+}
+
+fn write_report(folder: &Path, summaries: &[Summary]) -> anyhow::Result<PathBuf> {
+    let label = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
+    let run = LabRun { label, summaries: summaries.to_vec(), slow_frames: Vec::new() };
+    let file = folder.join("report.html");
+    Output::create(&file.to_string_lossy())?.write(|to| to.write_all(report::html(&[run]).as_bytes()))?;
+    Ok(file)
+}
+
+fn has_case(summaries: &[Summary], case: &str) -> bool {
+    // What stopped before it came to the case cannot tell.
+    signal::interrupted()
+        || summaries.iter().any(|summary| {
+            let skipped = summary.skipped.iter().filter_map(|skipped| skipped.case.as_deref());
+            summary.cases().into_iter().chain(skipped).any(|known| known == case)
+        })
+}
+
+fn known_cases(summaries: &[Summary]) -> String {
+    let names: Vec<&str> = summaries.iter().flat_map(Summary::cases).collect();
+    if names.is_empty() {
+        return "run the experiment without --case to see its cases".to_owned();
+    }
+    format!("there are {}", names.join(", "))
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath report`.
+
+use std::path::{Path, PathBuf};
+
+use framepath_lab::report::{self, LabRun};
+
+use crate::ending::Ending;
+use crate::files::{self, Output};
+use crate::screen::Screen;
+
+const EXAMPLES: &str = "\
+Examples:
+  framepath report runs/2026-03-01T12-00-00Z
+  framepath report laptop/run.json board/run.json --out both.html
+
+The report is one file that opens in any browser, offline.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Report {
+    /// Run folders, or the run.json of some
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+
+    /// The file to write; `-` is standard output
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    out: String,
+}
+
+impl Report {
+    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+        let mut runs = Vec::new();
+        for path in &self.runs {
+            let summaries = files::summaries(path)?;
+            runs.push(LabRun { label: label(path), summaries, slow_frames: Vec::new() });
+        }
+        let output = Output::create(&self.out)?;
+        let screen = Screen::beside_data(output.is_stdout());
+        output.write(|to| to.write_all(report::html(&runs).as_bytes()))?;
+        screen.print(&format!("{}\n", self.out))?;
+        Ok(Ending::Done)
+    }
+}
+
+/// The folder of a `run.json`, the name of any other file.
+fn label(path: &Path) -> String {
+    let named = if path.file_name().is_some_and(|name| name == "run.json") {
+        path.parent().filter(|folder| folder.file_name().is_some()).unwrap_or(path)
+    } else {
+        path
+    };
+    named.file_name().unwrap_or(named.as_os_str()).to_string_lossy().into_owned()
+}

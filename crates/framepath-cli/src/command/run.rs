@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath run`.
+
+use anyhow::Context;
+use clap::ValueEnum;
+use framepath::{Level, Options, Path, PathError, Progress, Report, export, path};
+use framepath_lab::compare::takes_stdout;
+use framepath_lab::measure::Measured;
+use framepath_lab::pairs;
+use framepath_model::summary::Summary;
+use framepath_os::signal;
+
+use crate::ending::{Ending, Usage};
+use crate::files::Output;
+use crate::folder::unix_seconds;
+use crate::progress::Ticker;
+use crate::screen::{self, Screen};
+
+const EXAMPLES: &str = "\
+Examples:
+  framepath run 'file clip.mp4 ! decode ! null'
+  framepath run 'file clip.mp4 ! decode format=nv12 threads=1 ! queue depth=4 ! null'
+  framepath run 'file clip.mp4 ! decode ! framemd5 -' | head
+  framepath run 'test frames=600 rate=60 ! queue ! null' --trace trace.json   (ui.perfetto.dev)
+  framepath run test frames=0 rate=30 ! threshold level=100 ! null            (Ctrl-C ends it)
+
+`framepath stages` lists what a path can be made of. The summary goes to standard
+output, or to standard error where the path's sink or --json takes that.
+
+Exit code: 0; 1 if a stage failed, 2 if the path cannot be read, 130 after Ctrl-C.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Run {
+    /// The path: one text in quotes, or its words where the shell leaves `!` alone
+    #[arg(required = true, value_name = "PATH")]
+    path: Vec<String>,
+
+    /// How much the ledger records: `times` stamps every hop, `full` adds CPU
+    /// time, run delay and switches, `off` costs nothing
+    #[arg(long, value_enum, default_value_t = Ledger::Full)]
+    ledger: Ledger,
+
+    /// Write the ledger, a line per frame and hop
+    #[arg(long, value_name = "FILE")]
+    csv: Option<String>,
+
+    /// Write a trace that opens in Perfetto, a track per thread
+    #[arg(long, value_name = "FILE")]
+    trace: Option<String>,
+
+    /// Write the figures as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<String>,
+
+    /// Ledger rows kept per thread; the oldest are overwritten beyond
+    #[arg(long, value_name = "N", default_value_t = 65_536,
+          value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
+    rows: u32,
+
+    /// No summary and no progress
+    #[arg(long)]
+    quiet: bool,
+
+    /// Print the number of frames that reached the sink, for `compare`
+    #[arg(long, hide = true)]
+    count: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Ledger {
+    Off,
+    Times,
+    Full,
+}
+
+impl Ledger {
+    fn level(self) -> Level {
+        match self {
+            Ledger::Off => Level::Off,
+            Ledger::Times => Level::Times,
+            Ledger::Full => Level::Full,
+        }
+    }
+}
+
+/// The files to write when the path has run.
+struct Outputs {
+    csv: Option<Output>,
+    trace: Option<Output>,
+    json: Option<Output>,
+}
+
+impl Outputs {
+    fn any_on_stdout(&self) -> usize {
+        [&self.csv, &self.trace, &self.json].into_iter().flatten().filter(|o| o.is_stdout()).count()
+    }
+
+    fn write(self, report: &mut Report, path: &Path) -> anyhow::Result<()> {
+        if let Some(csv) = self.csv {
+            csv.write(|to| export::csv::write(report, to))?;
+        }
+        if let Some(trace) = self.trace {
+            trace.write(|to| export::trace::write(report, to))?;
+        }
+        if let Some(json) = self.json {
+            json.json(serde_json::to_string_pretty(&summary_of(report, path)))?;
+        }
+        Ok(())
+    }
+}
+
+impl Run {
+    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+        let text = text_of(&self.path);
+        let path = path::parse(&text).map_err(|error| unreadable(&text, &error))?;
+        let sink_on_stdout = takes_stdout(&path);
+        let outputs = Outputs {
+            csv: Output::option(self.csv.as_deref())?,
+            trace: Output::option(self.trace.as_deref())?,
+            json: Output::option(self.json.as_deref())?,
+        };
+        let on_stdout = outputs.any_on_stdout() + usize::from(sink_on_stdout);
+        if on_stdout > 1 {
+            return Err(Usage(format!("{on_stdout} outputs want standard output: name a file")).into());
+        }
+        signal::install().context("installing the handler of Ctrl-C")?;
+        let options = Options { level: self.ledger.level(), rows: self.rows as usize, ..Options::default() };
+        let mut report = self.watched(&path, &options)?;
+        let data_on_stdout = on_stdout > 0;
+        // The ledger of a failed run is kept, and shown before the failure.
+        let shown = self.show(&mut report, Screen::beside_data(data_on_stdout));
+        let written = outputs.write(&mut report, &path);
+        if let Some(error) = report.error {
+            return Err(error.into());
+        }
+        shown.and(written)?;
+        Ok(if report.interrupted { Ending::Interrupted } else { Ending::Done })
+    }
+
+    fn watched(&self, path: &Path, options: &Options) -> anyhow::Result<Report> {
+        let progress = Progress::clone(&options.progress);
+        let ticker = (!self.quiet).then(|| Ticker::start(progress));
+        let outcome = framepath::run(path, options);
+        drop(ticker);
+        Ok(outcome?)
+    }
+
+    fn show(&self, report: &mut Report, screen: Screen) -> anyhow::Result<()> {
+        if !self.quiet {
+            screen.print(&export::text::summary(report))?;
+        }
+        if self.count && screen == Screen::Output {
+            screen::print(format!("{}\n", report.frames).as_bytes())?;
+        }
+        Ok(())
+    }
+}
+
+/// One word is the text itself; several are words that the shell took apart.
+fn text_of(words: &[String]) -> String {
+    match words {
+        [text] => text.clone(),
+        words => path::join(words),
+    }
+}
+
+/// Points at the word that is wrong.
+pub(super) fn unreadable(text: &str, error: &PathError) -> Usage {
+    Usage(format!("this path cannot be read:\n{}", error.render(text)))
+}
+
+/// The figures in the lab's shape.
+fn summary_of(report: &mut Report, path: &Path) -> Summary {
+    let measured = Measured::of_report(report);
+    let mut row = pairs::row(&path.to_string(), "path", &[measured]);
+    row.extra.insert("dropped".to_owned(), report.dropped as f64);
+    let mut notes = Vec::new();
+    notes.extend(report.interrupted.then(|| "interrupted".to_owned()));
+    notes.extend(report.error.as_ref().map(|error| format!("stopped: {error}")));
+    Summary {
+        experiment: "run".to_owned(),
+        machine: framepath_lab::machine(),
+        started_unix_s: unix_seconds(),
+        rows: vec![row],
+        ratios: Vec::new(),
+        skipped: Vec::new(),
+        notes,
+    }
+}

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath stages`, also `framepath help path`.
+
+use framepath::path::{nearest, table};
+
+use crate::ending::{Ending, Usage};
+use crate::screen::Screen;
+
+/// How a path is written.
+const SYNTAX: &str = "\
+A path is a source, stages and links, and a sink, with ` ! ` between them:
+
+  file clip.ivf ! decode ! null
+  file clip.mp4 ! decode format=nv12 ! queue depth=4 ! framemd5 -
+
+A bare `!` is a direct call; `queue` starts a thread. Options are key=value. Words
+with blanks stand in quotes. Give `run` the whole path in one pair of quotes, since
+shells have their own idea of `!`.";
+
+const EXAMPLES: &str = "\
+Examples:
+  framepath stages           all of them
+  framepath stages decode    one of them";
+
+#[derive(clap::Args)]
+#[command(before_long_help = SYNTAX, after_help = EXAMPLES, after_long_help = after())]
+pub(crate) struct Stages {
+    /// Show this one alone
+    #[arg(value_name = "STAGE")]
+    stage: Option<String>,
+}
+
+/// The list stands in the long help too, so that `help path` has it.
+fn after() -> String {
+    format!("{}\n{EXAMPLES}", table::listing())
+}
+
+impl Stages {
+    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+        let text = match self.stage {
+            None => format!("{SYNTAX}\n\n{}", table::listing()),
+            Some(name) => one(&name)?,
+        };
+        Screen::Output.print(&text)?;
+        Ok(Ending::Done)
+    }
+}
+
+fn one(name: &str) -> Result<String, Usage> {
+    let Some(def) = table::find(name) else {
+        let names: Vec<&str> = table::STAGES.iter().map(|def| def.name).collect();
+        let hint = nearest(name, names.iter().copied())
+            .map_or_else(String::new, |near| format!(" did you mean `{near}`?"));
+        return Err(Usage(format!("no stage `{name}`;{hint} there are {}", names.join(", "))));
+    };
+    let mut text = format!("{}\n    {}: {}\n", def.usage(), def.kind.noun(), def.help);
+    for arg in def.args {
+        text.push_str(&format!("    {}: {} ({})\n", arg.name, arg.help, arg.wants()));
+    }
+    Ok(text)
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How the program ends: an exit code, and at most one line of why.
+
+use std::error::Error;
+use std::fmt;
+use std::process::ExitCode;
+
+use crate::screen;
+
+/// A command that ran to its end, whatever it found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Exit code 0.
+    Done,
+    /// What was asked about does not hold, and was said already. Exit code 1.
+    Failed,
+    /// Ctrl-C; what was done until then was shown. Exit code 130.
+    Interrupted,
+}
+
+/// Words that cannot be acted on. Exit code 2.
+#[derive(Debug)]
+pub(crate) struct Usage(pub String);
+
+impl fmt::Display for Usage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Error for Usage {}
+
+/// The reader of standard output has gone: nobody is left to tell anything.
+#[derive(Debug)]
+pub(crate) struct Closed;
+
+impl fmt::Display for Closed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("standard output was closed")
+    }
+}
+
+impl Error for Closed {}
+
+/// The exit code of `command`, after a line on standard error if it failed.
+pub(crate) fn code(command: &str, outcome: anyhow::Result<Ending>) -> ExitCode {
+    match outcome {
+        Ok(Ending::Done) => ExitCode::SUCCESS,
+        Ok(Ending::Failed) => ExitCode::FAILURE,
+        Ok(Ending::Interrupted) => ExitCode::from(130),
+        Err(error) if error.is::<Closed>() => ExitCode::FAILURE,
+        Err(error) => {
+            tell(command, &error);
+            ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+        }
+    }
+}
+
+/// Prints `error` as `framepath: COMMAND: cause: cause` on standard error.
+pub(crate) fn tell(command: &str, error: &anyhow::Error) {
+    screen::note(&format!("framepath: {command}: {}", one_line(error)));
+}
+
+/// The chain of causes. One whose words are already there is left out: errors
+/// of the libraries name their cause themselves.
+fn one_line(error: &anyhow::Error) -> String {
+    let mut line = error.to_string();
+    for cause in error.chain().skip(1) {
+        let cause = cause.to_string();
+        if !line.contains(&cause) {
+            line = format!("{line}: {cause}");
+        }
+    }
+    line
+}
+
+/// Ends after arguments that were not understood, or after `--help`.
+pub(crate) fn of_arguments(error: &clap::Error) -> ExitCode {
+    // Help goes to standard output, where a closed pipe is no success.
+    let code = if error.print().is_ok() { error.exit_code() } else { 1 };
+    ExitCode::from(u8::try_from(code).unwrap_or(2))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn a_chain_is_one_line_without_echoes() {
+        let inner = io::Error::other("disk is full");
+        let error = anyhow::Error::new(inner).context("writing `a.csv`");
+        assert_eq!(one_line(&error), "writing `a.csv`: disk is full");
+        let echoed = anyhow::anyhow!("disk is full").context("a.csv: disk is full");
+        assert_eq!(one_line(&echoed), "a.csv: disk is full");
+    }
+}

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where the parts that are not in the binary lie.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+/// This binary.
+pub(crate) fn framepath() -> anyhow::Result<PathBuf> {
+    env::current_exe().context("finding this program's own file")
+}
+
+/// The committed clips: `given`, or `clips` here, or that of the checkout
+/// whose `target/PROFILE/` the binary lies in.
+pub(crate) fn clips(given: Option<&Path>) -> PathBuf {
+    if let Some(given) = given {
+        return given.to_owned();
+    }
+    let here = PathBuf::from("clips");
+    if here.is_dir() {
+        return here;
+    }
+    let of_checkout = target().and_then(|target| Some(target.parent()?.join("clips")));
+    of_checkout.filter(|clips| clips.is_dir()).unwrap_or(here)
+}
+
+/// The built peers: `target/peers` beside `target/PROFILE/framepath`.
+pub(crate) fn peers() -> PathBuf {
+    target().unwrap_or_else(|| PathBuf::from("target")).join("peers")
+}
+
+/// The build folder, where the binary lies in one.
+fn target() -> Option<PathBuf> {
+    Some(env::current_exe().ok()?.parent()?.parent()?.to_owned())
+}
