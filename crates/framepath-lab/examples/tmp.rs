@@ -11,6 +11,6 @@ fn main() {
     };
     let t = std::time::Instant::now();
     let sum = find(&a[1]).unwrap().run(&s, &framepath_lab::watch::Silent).unwrap();
-    println!("{}", framepath_lab::plain::tables(&sum));
+    println!("{}", framepath_lab::plain::tables(&sum.summary));
     println!("took {:?}", t.elapsed());
 }

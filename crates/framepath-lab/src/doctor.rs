@@ -77,8 +77,8 @@ fn lines(text: &mut String, probe: &Probe, width: usize) -> std::fmt::Result {
     let Probe { name, state, found, unlocks, remedy, .. } = probe;
     writeln!(text, "  {:<13}  {name:<width$}  {found}", state.word())?;
     if let Some(remedy) = remedy {
-        writeln!(text, "  {:<13}  {:<width$}  unlocks: {unlocks}", "", "")?;
-        writeln!(text, "  {:<13}  {:<width$}  to get it: {remedy}", "", "")?;
+        writeln!(text, "  {:<13}    unlocks: {unlocks}", "")?;
+        writeln!(text, "  {:<13}    to get it: {remedy}", "")?;
     }
     Ok(())
 }
@@ -113,8 +113,8 @@ mod tests {
             "A, 1 CPU; Linux, kernel 6.1\n\
              \nkernel\n  ok             schedstat  /proc/self/schedstat\n\
              \ndevices\n  missing        udmabuf    no /dev/udmabuf\n\
-             \x20                            unlocks: dmabufs\n\
-             \x20                            to get it: modprobe it\n\
+             \x20                  unlocks: dmabufs\n\
+             \x20                  to get it: modprobe it\n\
              \n1 of 2 there\n"
         );
     }

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use framepath_model::summary::Summary;
 
 use crate::error::LabError;
+use crate::kept::KeptLedger;
 use crate::machine::machine;
 use crate::watch::Watch;
 
@@ -54,6 +55,14 @@ impl Settings {
     }
 }
 
+/// What an experiment found.
+pub struct Findings {
+    /// The figures.
+    pub summary: Summary,
+    /// The ledgers of runs worth a closer look.
+    pub ledgers: Vec<KeptLedger>,
+}
+
 /// One experiment of the lab.
 pub struct Experiment {
     /// Its name, as in `framepath lab NAME`.
@@ -62,7 +71,7 @@ pub struct Experiment {
     pub question: &'static str,
     /// Whether `make demo` runs it.
     pub quick: bool,
-    run: fn(&Settings, &dyn Watch, &mut Summary) -> Result<(), LabError>,
+    run: fn(&Settings, &dyn Watch, &mut Findings) -> Result<(), LabError>,
 }
 
 /// Every experiment, in the order they run.
@@ -123,8 +132,8 @@ impl Experiment {
     ///
     /// # Errors
     /// A contender that failed, by its command and what it said.
-    pub fn run(&self, settings: &Settings, watch: &dyn Watch) -> Result<Summary, LabError> {
-        let mut summary = Summary {
+    pub fn run(&self, settings: &Settings, watch: &dyn Watch) -> Result<Findings, LabError> {
+        let summary = Summary {
             experiment: self.name.to_owned(),
             machine: machine(),
             started_unix_s: std::time::SystemTime::now()
@@ -136,15 +145,16 @@ impl Experiment {
             skipped: Vec::new(),
             notes: Vec::new(),
         };
-        let outcome = (self.run)(settings, watch, &mut summary);
+        let mut findings = Findings { summary, ledgers: Vec::new() };
+        let outcome = (self.run)(settings, watch, &mut findings);
         watch.end();
         match outcome {
             Err(LabError::Interrupted) => {
-                summary.notes.push("interrupted: what follows is missing".to_owned());
-                Ok(summary)
+                findings.summary.notes.push("interrupted: what follows is missing".to_owned());
+                Ok(findings)
             }
             Err(error) => Err(error),
-            Ok(()) => Ok(summary),
+            Ok(()) => Ok(findings),
         }
     }
 }

@@ -8,6 +8,7 @@ pub mod doctor;
 mod error;
 pub mod experiment;
 pub mod gate;
+mod kept;
 mod machine;
 pub mod measure;
 pub mod pairs;
@@ -17,4 +18,5 @@ pub mod report;
 pub mod watch;
 
 pub use error::LabError;
+pub use kept::KeptLedger;
 pub use machine::machine;

@@ -45,6 +45,12 @@ pub struct Report {
 }
 
 impl Report {
+    /// The path that ran, as one would type it.
+    pub fn path(&self) -> String {
+        let hops: Vec<&str> = self.hops.iter().map(|h| h.text.as_str()).collect();
+        hops.join(" ! ")
+    }
+
     /// The ledger in a few figures. Rows of frames whose other rows were
     /// overwritten are left out.
     pub fn digest(&mut self) -> Digest {

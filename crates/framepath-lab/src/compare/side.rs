@@ -64,6 +64,11 @@ pub enum SideError {
 /// # Errors
 /// Where that does not make two, or one of them cannot be read.
 pub fn sides(paths: &[String], commands: &[String]) -> Result<[Side; 2], SideError> {
+    // Words of a path that was not quoted, most likely: say that, not that
+    // the first of them is no path.
+    if paths.len() > 2 {
+        return Err(SideError::Count { found: paths.len() });
+    }
     let mut sides: Vec<Side> = Vec::new();
     for text in paths {
         let path = path::parse(text).map_err(|error| SideError::Path { text: text.clone(), error })?;
@@ -154,6 +159,7 @@ mod tests {
             (&[], &["a", "--"], "a command is empty"),
             (&[], &["", "b"], "a command is empty"),
             (&["test ! nul", "test ! null"], &[], "nul"),
+            (&["test", "!", "null", "test", "!", "null"], &[], "takes two sides, not 6"),
         ] {
             let error = texts(paths, commands).unwrap_err();
             assert!(error.contains(expected), "{error}");

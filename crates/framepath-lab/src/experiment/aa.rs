@@ -3,10 +3,9 @@
 
 use framepath::{Level, Options};
 use framepath_model::stats::Verdict;
-use framepath_model::summary::Summary;
 
 use crate::error::LabError;
-use crate::experiment::Settings;
+use crate::experiment::{Findings, Settings};
 use crate::measure::{Contender, Measured};
 use crate::pairs;
 use crate::watch::Watch;
@@ -16,7 +15,8 @@ const CLIP: &str = "h264-180p8-high.h264";
 /// What is compared; each is judged on its own.
 const METRICS: [&str; 2] = ["cpu_ms", "wall_ms"];
 
-pub(super) fn run(settings: &Settings, watch: &dyn Watch, summary: &mut Summary) -> Result<(), LabError> {
+pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+    let summary = &mut findings.summary;
     let rounds = settings.rounds(6, 12);
     watch.begin("aa", (COMPARISONS * 2 * rounds) as u64);
     let file = settings.clips.join(CLIP);

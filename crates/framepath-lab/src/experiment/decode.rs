@@ -9,7 +9,8 @@ use framepath::{Level, Options};
 use framepath_model::summary::Summary;
 
 use crate::error::LabError;
-use crate::experiment::{Settings, Size};
+use crate::experiment::{Findings, Settings, Size};
+use crate::kept::KeptLedger;
 use crate::measure::{Contender, Measured};
 use crate::pairs;
 use crate::process::Program;
@@ -47,7 +48,8 @@ impl Clip {
     }
 }
 
-pub(super) fn run(settings: &Settings, watch: &dyn Watch, summary: &mut Summary) -> Result<(), LabError> {
+pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+    let summary = &mut findings.summary;
     let quick = settings.size == Size::Quick;
     let named = !settings.cases.is_empty();
     let clips: Vec<&Clip> =
@@ -66,7 +68,8 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, summary: &mut Summary)
         compare(settings, clip, &file, rounds, watch, summary)?;
         for (contender, threads) in [("inline", "auto"), ("inline-t1", "1")] {
             watch.step(&format!("{} ledger of {contender}", clip.case()));
-            add_ledger(clip, &file, contender, threads, summary)?;
+            let kept = add_ledger(clip, &file, contender, threads, summary)?;
+            findings.ledgers.push(kept);
         }
     }
     summary.notes.push(
@@ -141,7 +144,7 @@ fn add_ledger(
     contender: &str,
     threads: &str,
     summary: &mut Summary,
-) -> Result<(), LabError> {
+) -> Result<KeptLedger, LabError> {
     let path = framepath::path::parse(&path_text(clip, file, threads))?;
     let mut report = framepath::run(&path, &Options { level: Level::Full, ..Options::default() })?;
     if let Some(error) = report.error.take() {
@@ -154,5 +157,5 @@ fn add_ledger(
         row.causes_us = measured.causes;
         row.copied_bytes_per_frame = measured.copied_bytes_per_frame;
     }
-    Ok(())
+    Ok(KeptLedger { name: format!("decode {} {contender}", clip.case()), report })
 }

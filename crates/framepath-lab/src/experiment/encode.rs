@@ -5,11 +5,10 @@
 use framepath::{Level, Options};
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::ledger::Latency;
-use framepath_model::summary::Summary;
 use framepath_os::clock::{now_ns, process_cpu_ns};
 
 use crate::error::LabError;
-use crate::experiment::Settings;
+use crate::experiment::{Findings, Settings};
 use crate::measure::{Contender, Measured};
 use crate::pairs;
 use crate::watch::Watch;
@@ -20,7 +19,8 @@ const SIZE: (u32, u32) = (1280, 720);
 /// Index of the encoder in its path.
 const ENCODER: u16 = 1;
 
-pub(super) fn run(settings: &Settings, watch: &dyn Watch, summary: &mut Summary) -> Result<(), LabError> {
+pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+    let summary = &mut findings.summary;
     if !settings.wants(CASE) {
         return Ok(());
     }

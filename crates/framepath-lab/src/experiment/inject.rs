@@ -11,11 +11,11 @@ use std::sync::Arc;
 use framepath::{Built, Leaky, Level, Options, Report, Test, TestOptions};
 use framepath_model::ledger::Row;
 use framepath_model::stats::median;
-use framepath_model::summary::{Row as SummaryRow, Skipped, Summary};
+use framepath_model::summary::{Row as SummaryRow, Skipped};
 use framepath_os::affinity;
 
 use crate::error::LabError;
-use crate::experiment::{Settings, Size};
+use crate::experiment::{Findings, Settings, Size};
 use crate::measure::Measured;
 use crate::watch::Watch;
 use preempter::Preempter;
@@ -47,7 +47,8 @@ const CASES: &[Case] = &[
     ("blocked", blocked),
 ];
 
-pub(super) fn run(settings: &Settings, watch: &dyn Watch, summary: &mut Summary) -> Result<(), LabError> {
+pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+    let summary = &mut findings.summary;
     let frames = if settings.size == Size::Quick { 40 } else { 200 };
     let cases: Vec<_> = CASES.iter().filter(|(name, _)| settings.wants(name)).collect();
     watch.begin("inject", cases.len() as u64);

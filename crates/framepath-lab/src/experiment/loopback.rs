@@ -8,12 +8,11 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use framepath_model::summary::Summary;
 use framepath_os::clock::{now_ns, process_cpu_ns};
 use framepath_os::{meter, udp};
 
 use crate::error::LabError;
-use crate::experiment::Settings;
+use crate::experiment::{Findings, Settings};
 use crate::measure::{Contender, Measured};
 use crate::pairs;
 use crate::watch::Watch;
@@ -31,7 +30,8 @@ const WINDOW: u64 = 64;
 /// How long a receiver waits for a datagram that may be lost.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-pub(super) fn run(settings: &Settings, watch: &dyn Watch, summary: &mut Summary) -> Result<(), LabError> {
+pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+    let summary = &mut findings.summary;
     if !settings.wants(CASE) {
         return Ok(());
     }

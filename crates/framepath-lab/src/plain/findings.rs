@@ -171,7 +171,8 @@ fn queue_paced(summary: &Summary, found: &mut Vec<String>) {
         }
         if !parts.is_empty() {
             found.push(format!(
-                "At {rate} pushes a second, `queue` beside GStreamer's `queue`: {}.",
+                "At {rate} pushes a second, {} beside GStreamer's `queue`: {}.",
+                contender_in_words(ours),
                 parts.join("; ")
             ));
         }

@@ -70,7 +70,7 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
         .enumerate()
         .filter(|(i, bar)| *i == 0 || shown[i - 1].experiment != bar.experiment)
         .count();
-    let names = (width * 0.26).clamp(176.0, 260.0);
+    let names = (width * 0.26).clamp(200.0, 260.0);
     let legend_lines = if width > 800.0 { 1.0 } else { 2.0 };
     let legend = LEGEND * legend_lines;
     let mut svg = Svg::new(width, legend + (shown.len() + headings) as f64 * STEP + 4.0);

@@ -57,7 +57,7 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
     let shown = &lines[..lines.len().min(MOST)];
     let is_new = |i: usize| i == 0 || shown[i - 1].experiment != shown[i].experiment;
     let headings = (0..shown.len()).filter(|i| is_new(*i)).count();
-    let names = (width * 0.26).clamp(176.0, 260.0);
+    let names = (width * 0.26).clamp(200.0, 260.0);
     let height = HEAD + (shown.len() + headings) as f64 * STEP + FOOT;
     let least = shown.iter().map(|line| line.us.p50).fold(f64::INFINITY, f64::min);
     let most = shown.iter().map(|line| line.us.max).fold(0.0, f64::max);
@@ -98,8 +98,8 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
         svg: svg.finish(id, &title, desc.trim_end()),
         title,
         caption: format!(
-            "Percentiles by nearest rank over all frames of all runs. The scale goes by powers of \
-             ten.{more}"
+            "Percentiles by nearest rank over the frames of a run, medians over the runs. The scale goes by \
+             powers of ten.{more}"
         ),
     })
 }

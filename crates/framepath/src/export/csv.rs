@@ -8,7 +8,7 @@ use framepath_model::ledger::{Row, flag};
 
 use crate::report::Report;
 
-const HEADER: &str = "seq,hop,stage,thread,birth_ns,enter_ns,leave_ns,wall_ns,copied_bytes,copy_ns,queue_ns,\
+const HEADER: &str = "path,seq,hop,stage,thread,birth_ns,enter_ns,leave_ns,wall_ns,copied_bytes,copy_ns,queue_ns,\
                       wakeup_ns,blocked_ns,compute_ns,preempted_ns,unexplained_ns,voluntary_switches,\
                       involuntary_switches,minor_faults,cycles,instructions,cache_misses,last,dropped";
 
@@ -17,10 +17,24 @@ const HEADER: &str = "seq,hop,stage,thread,birth_ns,enter_ns,leave_ns,wall_ns,co
 /// # Errors
 /// What `to` says.
 pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
-    let has_pmu = report.rows.iter().any(|r| r.cycles > 0);
+    write_all(&[("", report)], to)
+}
+
+/// Writes the rows of several runs into one table, each with its name in the
+/// column `path`; where the name is empty, the path itself stands there.
+///
+/// # Errors
+/// What `to` says.
+pub fn write_all(runs: &[(&str, &Report)], to: &mut dyn Write) -> io::Result<()> {
     writeln!(to, "{HEADER}")?;
-    for row in &report.rows {
-        line(report, row, has_pmu, to)?;
+    for (name, report) in runs {
+        let path = if name.is_empty() { report.path() } else { (*name).to_owned() };
+        let path = quoted(&path);
+        let has_pmu = report.rows.iter().any(|r| r.cycles > 0);
+        for row in &report.rows {
+            write!(to, "{path},")?;
+            line(report, row, has_pmu, to)?;
+        }
     }
     to.flush()
 }

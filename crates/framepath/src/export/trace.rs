@@ -12,20 +12,36 @@ use serde_json::{Value, json};
 
 use crate::report::Report;
 
-/// Process id in the trace: there is one process.
-const PID: u32 = 1;
-
 /// Writes all rows of `report`.
 ///
 /// # Errors
 /// What `to` says.
 pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
-    let origin = report.rows.iter().map(|r| r.enter_ns).min().unwrap_or(0);
+    write_all(&[("framepath", report)], to)
+}
+
+/// Writes several runs into one trace, each as a process of its name.
+///
+/// # Errors
+/// What `to` says.
+pub fn write_all(runs: &[(&str, &Report)], to: &mut dyn Write) -> io::Result<()> {
     write!(to, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
-    write!(to, "{}", json!({"ph": "M", "pid": PID, "name": "process_name", "args": {"name": "framepath"}}))?;
+    for (at, (name, report)) in runs.iter().enumerate() {
+        let separator = if at == 0 { "" } else { ",\n" };
+        write!(to, "{separator}")?;
+        process(at + 1, name, report, to)?;
+    }
+    writeln!(to, "]}}")?;
+    to.flush()
+}
+
+/// One run as process `pid`; its time starts at 0.
+fn process(pid: usize, name: &str, report: &Report, to: &mut dyn Write) -> io::Result<()> {
+    let origin = report.rows.iter().map(|r| r.enter_ns).min().unwrap_or(0);
+    write!(to, "{}", json!({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}))?;
     for (thread, name) in report.threads.iter().enumerate() {
         let args = json!({"name": format!("{thread} {name}")});
-        let event = json!({"ph": "M", "pid": PID, "tid": thread, "name": "thread_name", "args": args});
+        let event = json!({"ph": "M", "pid": pid, "tid": thread, "name": "thread_name", "args": args});
         write!(to, ",\n{event}")?;
     }
     let mut rows: Vec<&Row> = report.rows.iter().filter(|r| !r.has(flag::DROPPED)).collect();
@@ -33,21 +49,15 @@ pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     for frame in rows.chunk_by(|a, b| a.seq == b.seq) {
         for (at, row) in frame.iter().enumerate() {
             let name = report.hops.get(usize::from(row.hop)).map_or("", |h| &h.text);
-            write!(to, ",\n{}", slice(row, name, origin))?;
+            write!(to, ",\n{}", slice(pid, row, name, origin))?;
             if frame.len() > 1 {
-                let step = if at == 0 {
-                    "s"
-                } else if at + 1 == frame.len() {
-                    "f"
-                } else {
-                    "t"
-                };
-                write!(to, ",\n{}", flow(row, step, origin))?;
+                let last = at + 1 == frame.len();
+                let step = if at == 0 { "s" } else if last { "f" } else { "t" };
+                write!(to, ",\n{}", flow(pid, row, step, origin))?;
             }
         }
     }
-    writeln!(to, "]}}")?;
-    to.flush()
+    Ok(())
 }
 
 /// Where the slice stands: a frame's wait in a link or inside a decoder
@@ -65,7 +75,7 @@ fn micros(ns: u64, origin: u64) -> f64 {
     ns.saturating_sub(origin) as f64 / 1e3
 }
 
-fn slice(row: &Row, name: &str, origin: u64) -> Value {
+fn slice(pid: usize, row: &Row, name: &str, origin: u64) -> Value {
     let link = row.has(flag::LINK);
     let from = drawn_from(row);
     let mut args = json!({
@@ -87,7 +97,7 @@ fn slice(row: &Row, name: &str, origin: u64) -> Value {
     let (phase, duration) = if link { ("i", Value::Null) } else { ("X", json!(micros(row.leave_ns, from))) };
     let at = if link { row.leave_ns } else { from };
     let mut event = json!({
-        "ph": phase, "pid": PID, "tid": row.thread, "ts": micros(at, origin),
+        "ph": phase, "pid": pid, "tid": row.thread, "ts": micros(at, origin),
         "name": format!("{name} #{}", row.seq), "cat": if link { "link" } else { "stage" }, "args": args,
     });
     if link {
@@ -98,11 +108,11 @@ fn slice(row: &Row, name: &str, origin: u64) -> Value {
     event
 }
 
-fn flow(row: &Row, step: &str, origin: u64) -> Value {
+fn flow(pid: usize, row: &Row, step: &str, origin: u64) -> Value {
     let link = row.has(flag::LINK);
     let at = if link { row.leave_ns } else { drawn_from(row) };
     json!({
-        "ph": step, "pid": PID, "tid": row.thread, "ts": micros(at, origin),
-        "name": "frame", "cat": "frame", "id": row.seq, "bp": "e",
+        "ph": step, "pid": pid, "tid": row.thread, "ts": micros(at, origin),
+        "name": "frame", "cat": "frame", "id": format!("{pid}.{}", row.seq), "bp": "e",
     })
 }

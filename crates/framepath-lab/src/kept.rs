@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ledgers that an experiment keeps beside its figures, for the run folder and
+//! for the timeline of the slowest frames.
+
+use framepath::Report;
+use framepath_model::ledger::{Cause, Row, flag};
+
+use crate::report::{FrameTimeline, Segment};
+
+/// Frames drawn per ledger.
+const SLOWEST: usize = 3;
+
+/// One run's ledger and its name, `decode vp9-1080p8 inline`.
+pub struct KeptLedger {
+    /// Experiment, case and contender.
+    pub name: String,
+    /// The run.
+    pub report: Report,
+}
+
+impl KeptLedger {
+    /// The slowest frames, slowest first, each as a sequence of causes.
+    pub fn slowest_frames(&mut self) -> Vec<FrameTimeline> {
+        let mut totals = self.report.digest().totals;
+        totals.sort_unstable_by_key(|t| std::cmp::Reverse(t.latency_ns()));
+        totals.iter().take(SLOWEST).map(|total| self.timeline(total.seq, total.birth_ns)).collect()
+    }
+
+    fn timeline(&self, seq: u64, birth_ns: u64) -> FrameTimeline {
+        let mut rows: Vec<&Row> = self.report.rows.iter().filter(|r| r.seq == seq).collect();
+        rows.sort_unstable_by_key(|r| (r.enter_ns, r.hop));
+        let segments = rows.iter().flat_map(|row| self.segments(row, birth_ns)).collect();
+        FrameTimeline { path: self.name.clone(), seq, segments }
+    }
+
+    /// The row's time as one segment per cause. Within a row the ledger knows
+    /// sums, not an order: waits are drawn first.
+    fn segments(&self, row: &Row, birth_ns: u64) -> Vec<Segment> {
+        let hop = self.report.hops.get(usize::from(row.hop)).map_or_else(String::new, |h| h.text.clone());
+        let order = [
+            Cause::Wakeup,
+            Cause::Queue,
+            Cause::Blocked,
+            Cause::Preempted,
+            Cause::Compute,
+            Cause::Copy,
+            Cause::Unexplained,
+        ];
+        let causes = row.causes();
+        let mut at_us = row.enter_ns.saturating_sub(birth_ns) as f64 / 1e3;
+        let mut segments = Vec::new();
+        for cause in order {
+            let us = causes[cause].unwrap_or(0.0).max(0.0) / 1e3;
+            if us > 0.0 && !row.has(flag::DROPPED) {
+                let cause = cause.name().to_owned();
+                segments.push(Segment { hop: hop.clone(), cause, start_us: at_us, end_us: at_us + us });
+                at_us += us;
+            }
+        }
+        segments
+    }
+}
