@@ -38,19 +38,14 @@ impl Output {
     }
 
     /// Writes all that `content` writes.
-    pub(crate) fn write(
-        self,
-        content: impl FnOnce(&mut dyn Write) -> io::Result<()>,
-    ) -> anyhow::Result<()> {
+    pub(crate) fn write(self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
         let Some(file) = self.file else {
             let mut bytes = Vec::new();
             content(&mut bytes).context("standard output")?;
             return screen::print(&bytes);
         };
         let mut writer = BufWriter::new(file);
-        content(&mut writer)
-            .and_then(|()| writer.flush())
-            .with_context(|| format!("writing `{}`", self.name))
+        content(&mut writer).and_then(|()| writer.flush()).with_context(|| format!("writing `{}`", self.name))
     }
 
     /// Writes what `serde_json` made, and a line end.

@@ -4,6 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use framepath::export;
+use framepath_lab::KeptLedger;
 use framepath_lab::experiment::{EXPERIMENTS, Experiment, Settings, Size, find};
 use framepath_lab::report::LabRun;
 use framepath_lab::watch::Bar;
@@ -81,7 +83,7 @@ impl Lab {
         let folder = folder::create(self.out.as_deref())?;
         let settings = self.settings()?;
         signal::install().context("installing the handler of Ctrl-C")?;
-        let outcome = run_all(&experiments, &settings, screen)?;
+        let mut outcome = run_all(&experiments, &settings, screen)?;
         if !outcome.summaries.is_empty() {
             let summaries = &outcome.summaries;
             let object = match summaries.as_slice() {
@@ -94,7 +96,8 @@ impl Lab {
             if let Some(json) = json {
                 json.json(Ok(text))?;
             }
-            let report = write_report(&folder, &outcome.summaries)?;
+            write_ledgers(&folder, &outcome.ledgers)?;
+            let report = write_report(&folder, &mut outcome)?;
             screen.print(&format!("{}\n", report.display()))?;
         }
         if let Some(case) = settings.cases.iter().find(|case| !has_case(&outcome.summaries, case)) {
@@ -136,6 +139,7 @@ fn list() -> String {
 
 struct Outcome {
     summaries: Vec<Summary>,
+    ledgers: Vec<KeptLedger>,
     ending: Ending,
 }
 
@@ -143,13 +147,14 @@ struct Outcome {
 /// One that fails is told of, and the next is run.
 fn run_all(experiments: &[&Experiment], settings: &Settings, screen: Screen) -> anyhow::Result<Outcome> {
     let bar = Bar::new();
-    let mut outcome = Outcome { summaries: Vec::new(), ending: Ending::Done };
+    let mut outcome = Outcome { summaries: Vec::new(), ledgers: Vec::new(), ending: Ending::Done };
     for experiment in experiments {
         match experiment.run(settings, &bar) {
-            Ok(summary) => {
+            Ok(found) => {
                 let heading = format!("{}: {}", experiment.name, experiment.question);
-                screen.print(&format!("{heading}\n\n{}\n", plain::tables(&summary)))?;
-                outcome.summaries.push(summary);
+                screen.print(&format!("{heading}\n\n{}\n", plain::tables(&found.summary)))?;
+                outcome.summaries.push(found.summary);
+                outcome.ledgers.extend(found.ledgers);
             }
             Err(error) => {
                 ending::tell("lab", &anyhow::Error::new(error).context(experiment.name));
@@ -171,9 +176,23 @@ fn findings(summaries: &[Summary]) -> String {
     text
 }
 
-fn write_report(folder: &Path, summaries: &[Summary]) -> anyhow::Result<PathBuf> {
+/// The rows of every kept ledger as one table and one trace.
+fn write_ledgers(folder: &Path, ledgers: &[KeptLedger]) -> anyhow::Result<()> {
+    let runs: Vec<_> = ledgers.iter().map(|kept| (kept.name.as_str(), &kept.report)).collect();
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let file = |name: &str| Output::create(&folder.join(name).to_string_lossy());
+    file("frames.csv")?.write(|to| export::csv::write_all(&runs, to))?;
+    file("trace.json")?.write(|to| export::trace::write_all(&runs, to))
+}
+
+fn write_report(folder: &Path, outcome: &mut Outcome) -> anyhow::Result<PathBuf> {
     let label = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
-    let run = LabRun { label, summaries: summaries.to_vec(), slow_frames: Vec::new() };
+    // The slowest frames of the first path of every experiment: enough to see,
+    // not so many that nobody looks.
+    let slow_frames = outcome.ledgers.first_mut().map(KeptLedger::slowest_frames).unwrap_or_default();
+    let run = LabRun { label, summaries: outcome.summaries.clone(), slow_frames };
     let file = folder.join("report.html");
     Output::create(&file.to_string_lossy())?.write(|to| to.write_all(report::html(&[run]).as_bytes()))?;
     Ok(file)

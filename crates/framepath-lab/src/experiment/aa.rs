@@ -3,6 +3,7 @@
 
 use framepath::{Level, Options};
 use framepath_model::stats::Verdict;
+use framepath_model::summary::Row;
 
 use crate::error::LabError;
 use crate::experiment::{Findings, Settings};
@@ -35,6 +36,14 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
         let of_metric = summary.ratios.iter().filter(|r| r.metric == metric);
         let (all, wrong) = of_metric.fold((0, 0), |(all, wrong), ratio| {
             (all + 1, wrong + usize::from(ratio.verdict() != Verdict::NoDifference))
+        });
+        let extra = [("comparisons", all as f64), ("wrong_verdicts", wrong as f64)];
+        summary.rows.push(Row {
+            case: metric.to_owned(),
+            contender: "a".to_owned(),
+            runs: rounds as u32,
+            extra: extra.map(|(key, figure)| (key.to_owned(), figure)).into(),
+            ..Row::default()
         });
         summary.notes.push(format!("{metric}: {wrong} of {all} verdicts were wrong, {rounds} pairs each"));
     }

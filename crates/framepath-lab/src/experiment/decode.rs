@@ -41,7 +41,16 @@ const CLIPS: &[Clip] = &[
     clip("hard-hevc-1080p10.hevc", true, true),
 ];
 
+/// Paths whose ledger is kept at `full`: contender, format (the clip's NV12 or
+/// P010 where not named), threads.
+const LEDGERS: [(&str, Option<&str>, &str); 3] =
+    [("inline", None, "auto"), ("inline-t1", None, "1"), ("inline-native", Some("native"), "1")];
+
 impl Clip {
+    fn format(&self) -> &'static str {
+        if self.ten_bits { "p010" } else { "nv12" }
+    }
+
     /// `vp9-1080p8`.
     fn case(&self) -> &'static str {
         self.file.rsplit_once('.').map_or(self.file, |(stem, _)| stem)
@@ -56,7 +65,7 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
         CLIPS.iter().filter(|c| settings.wants(c.case()) && (named || !quick || !c.hard)).collect();
     let rounds = settings.rounds(6, 10);
     let contenders = if quick { 4 } else { 6 };
-    watch.begin("decode", (clips.len() * (contenders * rounds + 2)) as u64);
+    watch.begin("decode", (clips.len() * (contenders * rounds + LEDGERS.len())) as u64);
     for clip in clips {
         let file = settings.clips.join(clip.file);
         if !file.exists() {
@@ -66,9 +75,10 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
             )));
         }
         compare(settings, clip, &file, rounds, watch, summary)?;
-        for (contender, threads) in [("inline", "auto"), ("inline-t1", "1")] {
+        for (contender, format, threads) in LEDGERS {
             watch.step(&format!("{} ledger of {contender}", clip.case()));
-            let kept = add_ledger(clip, &file, contender, threads, summary)?;
+            let format = format.unwrap_or(clip.format());
+            let kept = add_ledger(clip, &path_text(&file, format, threads), contender, summary)?;
             findings.ledgers.push(kept);
         }
     }
@@ -97,7 +107,7 @@ fn compare(
         timed(Program::new("ffmpeg", args))
     };
     let inline = |threads: &str| {
-        let path = path_text(clip, file, threads);
+        let path = path_text(file, clip.format(), threads);
         timed(Program::new(&settings.framepath, ["run", "--ledger", "off", "--quiet", &path]))
     };
     let bare = |threads: &str| {
@@ -131,8 +141,7 @@ fn timed(program: Program) -> impl FnMut() -> Result<Measured, LabError> {
     move || Ok(program.run(false)?.measured(FRAMES))
 }
 
-fn path_text(clip: &Clip, file: &std::path::Path, threads: &str) -> String {
-    let format = if clip.ten_bits { "p010" } else { "nv12" };
+fn path_text(file: &std::path::Path, format: &str, threads: &str) -> String {
     let file = framepath_model::path::quote(&file.to_string_lossy());
     format!("file {file} ! decode format={format} threads={threads} ! null")
 }
@@ -140,22 +149,23 @@ fn path_text(clip: &Clip, file: &std::path::Path, threads: &str) -> String {
 /// Runs the path once more in this process, for what only the ledger knows.
 fn add_ledger(
     clip: &Clip,
-    file: &std::path::Path,
+    text: &str,
     contender: &str,
-    threads: &str,
     summary: &mut Summary,
 ) -> Result<KeptLedger, LabError> {
-    let path = framepath::path::parse(&path_text(clip, file, threads))?;
+    let path = framepath::path::parse(text)?;
     let mut report = framepath::run(&path, &Options { level: Level::Full, ..Options::default() })?;
     if let Some(error) = report.error.take() {
         return Err(error.into());
     }
     let measured = Measured::of_report(&mut report);
-    let row = summary.rows.iter_mut().find(|r| r.case == clip.case() && r.contender == contender);
-    if let Some(row) = row {
-        row.latency_us = measured.latency;
-        row.causes_us = measured.causes;
-        row.copied_bytes_per_frame = measured.copied_bytes_per_frame;
+    match summary.rows.iter_mut().find(|r| r.case == clip.case() && r.contender == contender) {
+        Some(row) => {
+            row.latency_us = measured.latency;
+            row.causes_us = measured.causes;
+            row.copied_bytes_per_frame = measured.copied_bytes_per_frame;
+        }
+        None => summary.rows.push(pairs::row(clip.case(), contender, &[measured])),
     }
     Ok(KeptLedger { name: format!("decode {} {contender}", clip.case()), report })
 }

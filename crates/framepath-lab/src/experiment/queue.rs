@@ -8,6 +8,7 @@
 //! count the CPU of both threads over the pushing alone, start-up left out.
 
 use framepath::{Level, Options};
+use framepath_model::stats::median;
 use framepath_model::summary::{LatencyUs, Summary};
 use serde::Deserialize;
 
@@ -118,8 +119,23 @@ fn flat_out(
         ("cpu_us_per_push", "queue", "direct"),
         ("cpu_us_per_push", "gst-queue", "gst-direct"),
     ];
-    pairs::run(&case_of(size), contenders, &comparisons, rounds, watch, summary)?;
+    let case = case_of(size);
+    let runs = pairs::run(&case, contenders, &comparisons, rounds, watch, summary)?;
+    if let ([off, times, ..], Some(row)) =
+        (&runs[..], summary.rows.iter_mut().find(|r| r.case == case && r.contender == "direct-times"))
+    {
+        let per_hop = ledger_ns_per_hop(off, times);
+        row.extra.extend(per_hop.map(|ns| ("ledger_ns_per_hop".to_owned(), ns)));
+    }
     Ok(())
+}
+
+/// What the ledger at `times` adds to each of the direct path's two hops: the
+/// median of the differences within the pairs.
+fn ledger_ns_per_hop(off: &[Measured], times: &[Measured]) -> Option<f64> {
+    let cost = |m: &Measured| m.metric("cpu_us_per_push");
+    let differences = off.iter().zip(times).map(|(off, times)| Some((cost(times)? - cost(off)?) * 1e3 / 2.0));
+    median(&differences.collect::<Option<Vec<_>>>()?)
 }
 
 fn paced(

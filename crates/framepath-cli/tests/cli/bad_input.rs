@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What cannot work says why, names the thing, and ends with a code.
+
+use std::fs;
+use std::io::Read;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::harness::{framepath, in_checkout, run, wait};
+
+#[test]
+fn a_wrong_word_is_pointed_at() {
+    let ran = run(&["run", "test frames=5 ! decdoe ! null"]).ended(2);
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    let at = lines.iter().position(|line| line.contains("test frames=5 ! decdoe ! null")).unwrap();
+    assert_eq!(lines[at].find("decdoe"), lines[at + 1].find("^^^^^^"), "{ran:#?}");
+    assert!(ran.stderr.contains("`decode`") && ran.stderr.starts_with("framepath: run: "), "{ran:#?}");
+    assert_eq!(ran.stdout, "");
+}
+
+#[test]
+fn unknown_words_of_the_command_line_are_usage() {
+    run(&["rnu"]).ended(2).says("'run'");
+    run(&["run"]).ended(2).says("<PATH>");
+    run(&["run", "--ledger", "loud", "test ! null"]).ended(2).says("full");
+    run(&["lab", "quue"]).ended(2).says("did you mean `queue`?");
+    run(&["stages", "decod"]).ended(2).says("did you mean `decode`?");
+}
+
+#[test]
+fn files_that_are_no_video_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let file = folder.path().join(name);
+        fs::write(&file, bytes).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    // A fixed sequence without any meaning.
+    let noise: Vec<u8> = (0_u32..100_000).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    for file in [
+        folder.path().to_str().unwrap().to_owned(),
+        folder.path().join("missing.ivf").to_str().unwrap().to_owned(),
+        write("empty.ivf", b""),
+        write("random.ivf", &noise),
+        write("random.mp4", &noise),
+    ] {
+        let ran = run(&["run", &format!("file '{file}' ! decode ! null")]).ended(1).says(&file);
+        assert_eq!(ran.stderr.lines().count(), 1, "{ran:#?}");
+    }
+}
+
+#[test]
+fn a_truncated_file_delivers_the_frames_before_and_keeps_the_ledger() {
+    let folder = tempfile::tempdir().unwrap();
+    let whole = fs::read(in_checkout("clips/vp9-180p8.ivf")).unwrap();
+    let file = folder.path().join("cut.ivf");
+    fs::write(&file, &whole[..whole.len() * 2 / 3]).unwrap();
+    let csv = folder.path().join("frames.csv");
+    let path = format!("file '{}' ! decode ! null", file.display());
+    let ran = run(&["run", &path, "--csv", csv.to_str().unwrap()]).ended(1).says("cut.ivf");
+    let frames: usize = ran.stdout.split(' ').next().unwrap().parse().unwrap();
+    assert!((10..30).contains(&frames), "{ran:#?}");
+    let last_column_but_one = |line: &&str| line.rsplit(',').nth(1) == Some("1");
+    let text = fs::read_to_string(csv).unwrap();
+    assert_eq!(text.lines().skip(1).filter(last_column_but_one).count(), frames);
+}
+
+#[test]
+fn a_pool_too_small_for_the_decoder_is_an_error_and_no_hang() {
+    let clip = in_checkout("clips/h264-180p8-high.h264");
+    let path = format!("file '{}' ! decode pool=1 ! null", clip.display());
+    run(&["run", &path]).ended(1).says("pool");
+}
+
+#[test]
+fn a_full_disk_under_a_sink_is_named() {
+    for sink in ["framemd5", "y4m"] {
+        let path = format!("test size=64x48 format=grey frames=400 ! queue ! {sink} /dev/full");
+        let ran = run(&["run", &path]).ended(1).says("/dev/full").says("No space left on device");
+        assert!(ran.stdout.contains(" frames in "), "{ran:#?}");
+    }
+}
+
+#[test]
+fn a_full_disk_under_an_export_is_named() {
+    for option in ["--csv", "--trace", "--json"] {
+        run(&["run", "test size=64x48 frames=50 ! null", option, "/dev/full"])
+            .ended(1)
+            .says("/dev/full")
+            .says("No space left on device");
+    }
+    run(&["run", "test ! null", "--csv", "/nowhere/a.csv"]).ended(1).says("/nowhere/a.csv");
+}
+
+#[test]
+fn a_failed_run_still_writes_its_figures() {
+    let folder = tempfile::tempdir().unwrap();
+    let json = folder.path().join("run.json");
+    let path = "test size=64x48 format=grey frames=100 ! framemd5 /dev/full";
+    run(&["run", path, "--json", json.to_str().unwrap()]).ended(1);
+    let summary: Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert!(summary["notes"][0].as_str().unwrap().contains("No space left on device"));
+}
+
+#[test]
+fn a_reader_that_leaves_ends_a_listing_without_words() {
+    // The pipe has no reader from the start.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = framepath(&["stages"]);
+    let child = command.stdout(Stdio::from(writer)).spawn().unwrap();
+    drop(command);
+    let ran = wait(child, "stages").ended(1);
+    assert_eq!(ran.stderr, "");
+}
+
+#[test]
+fn a_reader_that_leaves_stops_a_path_with_its_summary() {
+    let mut child =
+        framepath(&["run", "test size=640x480 format=grey frames=100000 ! queue ! y4m -"]).spawn().unwrap();
+    let mut start = [0; 9];
+    child.stdout.as_mut().unwrap().read_exact(&mut start).unwrap();
+    assert_eq!(&start, b"YUV4MPEG2");
+    drop(child.stdout.take());
+    wait(child, "run").ended(1).says("frames in").says("standard output: Broken pipe");
+}
+
+#[test]
+fn summaries_and_budgets_that_are_none_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let not_json = folder.path().join("not.json");
+    fs::write(&not_json, "{").unwrap();
+    let not_json = not_json.to_str().unwrap();
+    let budgets = in_checkout("budgets.toml");
+    let budgets = budgets.to_str().unwrap();
+    run(&["gate", budgets]).ended(2).says("framepath lab --json");
+    run(&["gate", budgets, not_json]).ended(1).says("is not a summary");
+    run(&["gate", "/nowhere/budgets.toml", not_json]).ended(1).says("/nowhere/budgets.toml");
+    run(&["gate", not_json, not_json]).ended(2).says("not.json");
+    run(&["report", not_json]).ended(1).says("is not a summary");
+    run(&["report", folder.path().to_str().unwrap()]).ended(1).says("run.json");
+}

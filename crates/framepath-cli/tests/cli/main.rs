@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command as people meet it: text, files and exit codes.
+
+mod bad_input;
+mod clips;
+mod comparing;
+mod figures;
+mod harness;
+mod interrupt;
+mod paths;
+mod words;

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Help, completions, and what `doctor` and `stages` list.
+
+use serde_json::Value;
+
+use crate::harness::run;
+
+const COMMANDS: [&str; 8] = ["run", "lab", "compare", "gate", "report", "doctor", "stages", "completions"];
+
+#[test]
+fn help_has_examples_everywhere() {
+    let top = run(&["--help"]).ended(0).shows("Examples:");
+    for command in COMMANDS {
+        assert!(top.stdout.contains(command), "{command}");
+        let help = run(&[command, "--help"]).ended(0).shows("Examples:");
+        assert!(help.stdout.contains(&format!("framepath {command} ")), "{help:#?}");
+    }
+    run(&[]).ended(2).says("Examples:");
+    run(&["--version"]).ended(0).shows(env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn every_stage_is_explained() {
+    let all = run(&["stages"]).ended(0);
+    let help = run(&["help", "path"]).ended(0);
+    for def in framepath::path::table::STAGES {
+        assert!(all.stdout.contains(&def.usage()), "{}", def.name);
+        assert!(help.stdout.contains(def.help), "{}", def.name);
+        run(&["stages", def.name]).ended(0).shows(&def.usage());
+    }
+}
+
+#[test]
+fn completions_know_the_commands() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = run(&["completions", shell]).ended(0).stdout;
+        for command in COMMANDS {
+            assert!(script.contains(command), "{command} in {shell}");
+        }
+    }
+    run(&["completions", "tcsh"]).ended(2).says("bash");
+}
+
+#[test]
+fn the_doctor_says_what_is_missing_and_how_to_get_it() {
+    let ran = run(&["doctor"]).ended(0);
+    let ran = ran
+        .shows("PMU")
+        .shows("V4L2 nodes")
+        .shows("V4L2 fence flags")
+        .shows("dav1d")
+        .shows("committed clips");
+    let json = run(&["doctor", "--json", "-"]).ended(0);
+    let findings: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert!(findings["machine"]["kernel"].is_string());
+    for probe in findings["probes"].as_array().unwrap() {
+        assert!(ran.stdout.contains(probe["name"].as_str().unwrap()), "{probe}");
+        match probe["state"].as_str().unwrap() {
+            "ok" => assert!(probe["remedy"].is_null(), "{probe}"),
+            "missing" | "not-permitted" => assert!(probe["remedy"].is_string(), "{probe}"),
+            other => panic!("state {other}"),
+        }
+    }
+}
