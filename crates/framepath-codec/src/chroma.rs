@@ -6,38 +6,59 @@
 //! the same for as many whole vectors as a row has and leave the rest to it.
 //! Samples are bytes here, 16-bit ones little-endian, so that rows may start
 //! at any address.
+//!
+//! Where the machine has AVX2 and a row is aligned, its stores go past the
+//! caches: a picture is far larger than them, so plain stores would first read
+//! the old contents from memory and push out what the decoder works on.
 
-/// `dst` = u0 v0 u1 v1 ... of 8-bit samples.
-///
-/// # Panics
-/// Unless `u` and `v` are equally long and `dst` twice as long.
-pub fn interleave8(u: &[u8], v: &[u8], dst: &mut [u8]) {
-    check(u, v, dst);
-    let done = vector::interleave8(u, v, dst);
-    scalar::interleave8(&u[done..], &v[done..], &mut dst[2 * done..]);
+/// Writes rows. What it wrote may be read by other threads once it is dropped.
+pub(crate) struct Rows(());
+
+impl Rows {
+    /// Ready to write.
+    pub(crate) fn new() -> Rows {
+        Rows(())
+    }
+
+    /// `dst` = u0 v0 u1 v1 ... of 8-bit samples.
+    ///
+    /// # Panics
+    /// Unless `u` and `v` are equally long and `dst` twice as long.
+    pub(crate) fn interleave8(&mut self, u: &[u8], v: &[u8], dst: &mut [u8]) {
+        check(u, v, dst);
+        let done = vector::interleave8(u, v, dst);
+        scalar::interleave8(&u[done..], &v[done..], &mut dst[2 * done..]);
+    }
+
+    /// `dst` = u0 v0 u1 v1 ... of 16-bit samples, each moved up by six bits:
+    /// what P010 holds of 10-bit chroma.
+    ///
+    /// # Panics
+    /// Unless `u` and `v` are equally long, whole samples, and `dst` twice as
+    /// long.
+    pub(crate) fn interleave10(&mut self, u: &[u8], v: &[u8], dst: &mut [u8]) {
+        check(u, v, dst);
+        assert!(u.len() % 2 == 0, "{} bytes are not whole samples", u.len());
+        let done = vector::interleave10(u, v, dst);
+        scalar::interleave10(&u[done..], &v[done..], &mut dst[2 * done..]);
+    }
+
+    /// `dst` = 16-bit samples of `src`, each moved up by six bits: what P010
+    /// holds of 10-bit luma.
+    ///
+    /// # Panics
+    /// Unless both are equally long, whole samples.
+    pub(crate) fn raise10(&mut self, src: &[u8], dst: &mut [u8]) {
+        assert!(src.len() == dst.len() && src.len() % 2 == 0, "{} bytes into {}", src.len(), dst.len());
+        let done = vector::raise10(src, dst);
+        scalar::raise10(&src[done..], &mut dst[done..]);
+    }
 }
 
-/// `dst` = u0 v0 u1 v1 ... of 16-bit samples, each moved up by six bits: what
-/// P010 holds of 10-bit chroma.
-///
-/// # Panics
-/// Unless `u` and `v` are equally long, whole samples, and `dst` twice as long.
-pub fn interleave10(u: &[u8], v: &[u8], dst: &mut [u8]) {
-    check(u, v, dst);
-    assert!(u.len() % 2 == 0, "{} bytes are not whole samples", u.len());
-    let done = vector::interleave10(u, v, dst);
-    scalar::interleave10(&u[done..], &v[done..], &mut dst[2 * done..]);
-}
-
-/// `dst` = 16-bit samples of `src`, each moved up by six bits: what P010 holds
-/// of 10-bit luma.
-///
-/// # Panics
-/// Unless both are equally long, whole samples.
-pub fn raise10(src: &[u8], dst: &mut [u8]) {
-    assert!(src.len() == dst.len() && src.len() % 2 == 0, "{} bytes into {}", src.len(), dst.len());
-    let done = vector::raise10(src, dst);
-    scalar::raise10(&src[done..], &mut dst[done..]);
+impl Drop for Rows {
+    fn drop(&mut self) {
+        vector::fence();
+    }
 }
 
 fn check(u: &[u8], v: &[u8], dst: &[u8]) {
@@ -111,18 +132,27 @@ mod vector {
         }
     }
 
+    /// Ends stores past the caches: they are in order with others only after.
+    pub(super) fn fence() {
+        // SAFETY: every x86_64 has SSE.
+        unsafe { _mm_sfence() }
+    }
+
     /// # Safety
     /// The CPU has AVX2.
     #[target_feature(enable = "avx2")]
     unsafe fn interleave8_avx2(u: &[u8], v: &[u8], dst: &mut [u8]) -> usize {
         let whole = u.len().min(v.len()).min(dst.len() / 2) / 32 * 32;
+        let dst = dst.as_mut_ptr();
+        let past_caches = dst as usize % 32 == 0;
         for at in (0..whole).step_by(32) {
             // SAFETY: at + 32 <= whole, so 32 bytes are readable in both
-            // sources and 64 writable at 2 * at; no access needs alignment.
+            // sources and 64 writable at 2 * at, aligned where that is said.
             unsafe {
                 let u = _mm256_loadu_si256(u.as_ptr().add(at).cast());
                 let v = _mm256_loadu_si256(v.as_ptr().add(at).cast());
-                store_pairs(_mm256_unpacklo_epi8(u, v), _mm256_unpackhi_epi8(u, v), dst.as_mut_ptr().add(2 * at));
+                let (low, high) = (_mm256_unpacklo_epi8(u, v), _mm256_unpackhi_epi8(u, v));
+                store_pairs(low, high, dst.add(2 * at), past_caches);
             }
         }
         whole
@@ -133,12 +163,15 @@ mod vector {
     #[target_feature(enable = "avx2")]
     unsafe fn interleave10_avx2(u: &[u8], v: &[u8], dst: &mut [u8]) -> usize {
         let whole = u.len().min(v.len()).min(dst.len() / 2) / 32 * 32;
+        let dst = dst.as_mut_ptr();
+        let past_caches = dst as usize % 32 == 0;
         for at in (0..whole).step_by(32) {
             // SAFETY: as in `interleave8_avx2`.
             unsafe {
                 let u = _mm256_slli_epi16::<6>(_mm256_loadu_si256(u.as_ptr().add(at).cast()));
                 let v = _mm256_slli_epi16::<6>(_mm256_loadu_si256(v.as_ptr().add(at).cast()));
-                store_pairs(_mm256_unpacklo_epi16(u, v), _mm256_unpackhi_epi16(u, v), dst.as_mut_ptr().add(2 * at));
+                let (low, high) = (_mm256_unpacklo_epi16(u, v), _mm256_unpackhi_epi16(u, v));
+                store_pairs(low, high, dst.add(2 * at), past_caches);
             }
         }
         whole
@@ -147,13 +180,28 @@ mod vector {
     /// Stores what unpacking left in 128-bit halves, in the order of memory.
     ///
     /// # Safety
-    /// The CPU has AVX2, and 64 bytes are writable at `dst`.
+    /// The CPU has AVX2, and 64 bytes are writable at `dst`, which is a
+    /// multiple of 32 for stores past the caches.
     #[target_feature(enable = "avx2")]
-    unsafe fn store_pairs(low: __m256i, high: __m256i, dst: *mut u8) {
-        // SAFETY: the caller's word; no access needs alignment.
+    unsafe fn store_pairs(low: __m256i, high: __m256i, dst: *mut u8, past_caches: bool) {
+        // SAFETY: the caller's word.
         unsafe {
-            _mm256_storeu_si256(dst.cast(), _mm256_permute2x128_si256::<0x20>(low, high));
-            _mm256_storeu_si256(dst.add(32).cast(), _mm256_permute2x128_si256::<0x31>(low, high));
+            store(_mm256_permute2x128_si256::<0x20>(low, high), dst, past_caches);
+            store(_mm256_permute2x128_si256::<0x31>(low, high), dst.add(32), past_caches);
+        }
+    }
+
+    /// # Safety
+    /// As for `store_pairs`, with 32 bytes.
+    #[target_feature(enable = "avx2")]
+    unsafe fn store(value: __m256i, dst: *mut u8, past_caches: bool) {
+        // SAFETY: the caller's word. Every user ends with `fence`, by `Rows`.
+        unsafe {
+            if past_caches {
+                _mm256_stream_si256(dst.cast(), value);
+            } else {
+                _mm256_storeu_si256(dst.cast(), value);
+            }
         }
     }
 
@@ -162,11 +210,14 @@ mod vector {
     #[target_feature(enable = "avx2")]
     unsafe fn raise10_avx2(src: &[u8], dst: &mut [u8]) -> usize {
         let whole = src.len().min(dst.len()) / 32 * 32;
+        let dst = dst.as_mut_ptr();
+        let past_caches = dst as usize % 32 == 0;
         for at in (0..whole).step_by(32) {
-            // SAFETY: at + 32 <= whole, within both; no access needs alignment.
+            // SAFETY: at + 32 <= whole, within both, aligned where that is
+            // said.
             unsafe {
                 let samples = _mm256_loadu_si256(src.as_ptr().add(at).cast());
-                _mm256_storeu_si256(dst.as_mut_ptr().add(at).cast(), _mm256_slli_epi16::<6>(samples));
+                store(_mm256_slli_epi16::<6>(samples), dst.add(at), past_caches);
             }
         }
         whole
@@ -225,6 +276,9 @@ mod vector {
 
     use std::arch::aarch64::*;
 
+    /// All stores here are plain.
+    pub(super) fn fence() {}
+
     pub(super) fn interleave8(u: &[u8], v: &[u8], dst: &mut [u8]) -> usize {
         let whole = u.len().min(v.len()).min(dst.len() / 2) / 16 * 16;
         for at in (0..whole).step_by(16) {
@@ -271,6 +325,8 @@ mod vector {
 mod vector {
     //! No vectors known here: nothing done, all left to the scalar twin.
 
+    pub(super) fn fence() {}
+
     pub(super) fn interleave8(_: &[u8], _: &[u8], _: &mut [u8]) -> usize {
         0
     }
@@ -314,7 +370,7 @@ mod tests {
         sample: usize,
         factor: usize,
         twin: fn(&[u8], &[u8], &mut [u8]),
-        vector: &dyn Fn(&[u8], &[u8], &mut [u8]) -> usize,
+        vector: impl Fn(&[u8], &[u8], &mut [u8]) -> usize,
     ) {
         const GUARD: u8 = 0xa5;
         for width in 0..=200 {
@@ -322,12 +378,15 @@ mod tests {
                 let bytes = width * sample;
                 let (u, v) = (noise(start + bytes, 1 + width as u32), noise(start / 2 + bytes, 77));
                 let (u, v) = (&u[start..], &v[start / 2..]);
-                let mut wanted = vec![GUARD; 64 + factor * bytes + 64];
+                let mut wanted = vec![GUARD; 96 + factor * bytes + 64];
                 let mut got = wanted.clone();
+                // A start of 0 is aligned, so that both kinds of store run.
+                let start = got.as_ptr().align_offset(32) + start;
                 let range = start..start + factor * bytes;
                 twin(u, v, &mut wanted[range.clone()]);
                 let done = vector(u, v, &mut got[range.clone()]);
                 assert!(done <= bytes && done % sample == 0);
+                vector::fence();
                 twin(&u[done..], &v[done..], &mut got[range][factor * done..]);
                 assert!(got == wanted, "width {width}, start {start}");
             }
@@ -337,31 +396,31 @@ mod tests {
     #[test]
     fn vectors_equal_their_scalar_twins_at_every_width() {
         for (interleave8, interleave10, raise10) in versions() {
-            compare(1, 2, scalar::interleave8, &interleave8);
-            compare(2, 2, scalar::interleave10, &interleave10);
-            compare(2, 1, |src, _, dst| scalar::raise10(src, dst), &|src, _, dst| raise10(src, dst));
+            compare(1, 2, scalar::interleave8, interleave8);
+            compare(2, 2, scalar::interleave10, interleave10);
+            compare(2, 1, |src, _, dst| scalar::raise10(src, dst), |src, _, dst| raise10(src, dst));
         }
     }
 
     #[test]
-    fn the_public_functions_finish_the_row() {
+    fn rows_are_finished_behind_the_last_vector() {
         let (u, v) = (noise(37, 5), noise(37, 6));
         let mut dst = [0; 74];
-        interleave8(&u, &v, &mut dst);
+        Rows::new().interleave8(&u, &v, &mut dst);
         for index in 0..37 {
             assert_eq!(dst[2 * index..2 * index + 2], [u[index], v[index]]);
         }
         let mut dst = [0; 4];
-        interleave10(&[0xff, 0x03], &[0x01, 0x00], &mut dst);
+        Rows::new().interleave10(&[0xff, 0x03], &[0x01, 0x00], &mut dst);
         assert_eq!(dst, [0xc0, 0xff, 0x40, 0x00]);
         let mut dst = [0; 2];
-        raise10(&[0x00, 0x02], &mut dst);
+        Rows::new().raise10(&[0x00, 0x02], &mut dst);
         assert_eq!(dst, [0x00, 0x80]);
     }
 
     #[test]
     #[should_panic(expected = "3 and 2 bytes into 6")]
     fn unequal_rows_are_refused() {
-        interleave8(&[1, 2, 3], &[1, 2], &mut [0; 6]);
+        Rows::new().interleave8(&[1, 2, 3], &[1, 2], &mut [0; 6]);
     }
 }

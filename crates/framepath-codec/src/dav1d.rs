@@ -130,7 +130,10 @@ pub(crate) struct Dav1dDecoder {
 }
 
 impl Dav1dDecoder {
-    pub(crate) fn open(threads: Threads, slots: impl FnOnce(u32) -> Slots) -> Result<Dav1dDecoder, CodecError> {
+    pub(crate) fn open(
+        threads: Threads,
+        slots: impl FnOnce(u32) -> Slots,
+    ) -> Result<Dav1dDecoder, CodecError> {
         let count = match threads {
             Threads::Count(count) => count.clamp(1, MAX_THREADS),
             Threads::Auto => {

@@ -159,7 +159,16 @@ impl Demuxer {
         let mut input = Input::open(path)?;
         let (context, stream) = Context::open(path, &mut input)?;
         let info = context.track(path, stream)?;
-        Ok(Demuxer { context, input, path: path.to_owned(), info, stream, packets: 0, first: None, read_ahead: None })
+        Ok(Demuxer {
+            context,
+            input,
+            path: path.to_owned(),
+            info,
+            stream,
+            packets: 0,
+            first: None,
+            read_ahead: None,
+        })
     }
 
     /// The video this reads.
@@ -262,7 +271,8 @@ impl Context {
     /// Opens the container and picks the stream; the others are skipped.
     fn open(path: &Path, input: &mut Input) -> Result<(Context, c_int), CodecError> {
         let file = || path.display().to_string();
-        let failed = |operation, code| CodecError::Demux { file: file(), operation, message: libav_message(code) };
+        let failed =
+            |operation, code| CodecError::Demux { file: file(), operation, message: libav_message(code) };
         // libav looks at the name's ending only; a zero byte in it cannot have
         // been opened.
         let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap_or_default();

@@ -142,7 +142,9 @@ pub enum CodecError {
         codec: &'static str,
     },
     /// The pool has fewer slots than the decoder keeps at a time.
-    #[error("{codec}: a pool of {slots} slots is too small, the decoder holds them all; use {advised} or more")]
+    #[error(
+        "{codec}: a pool of {slots} slots is too small, the decoder holds them all; use {advised} or more"
+    )]
     PoolTooSmall {
         /// The codec.
         codec: &'static str,

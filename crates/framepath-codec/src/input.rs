@@ -42,9 +42,8 @@ impl Input {
     /// is still known why.
     pub(crate) fn open(path: &Path) -> Result<Input, CodecError> {
         let name = || path.display().to_string();
-        let failed = |operation| {
-            move |source| CodecError::Io { file: path.display().to_string(), operation, source }
-        };
+        let failed =
+            |operation| move |source| CodecError::Io { file: path.display().to_string(), operation, source };
         let file = meter::blocked(|| File::open(path)).map_err(failed("open"))?;
         let metadata = file.metadata().map_err(failed("stat"))?;
         if metadata.is_dir() {
@@ -77,9 +76,7 @@ impl Input {
                 )
             };
             match NonNull::new(context) {
-                Some(context) => {
-                    Ok(Input { context, reader: NonNull::new_unchecked(reader), seekable })
-                }
+                Some(context) => Ok(Input { context, reader: NonNull::new_unchecked(reader), seekable }),
                 None => {
                     ff::av_free(buffer.cast());
                     drop(Box::from_raw(reader));

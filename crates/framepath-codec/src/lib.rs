@@ -9,7 +9,7 @@
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub mod bare;
-pub mod chroma;
+mod chroma;
 mod dav1d;
 mod decoder;
 mod demux;

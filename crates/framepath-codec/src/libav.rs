@@ -37,7 +37,11 @@ unsafe impl Send for Context {}
 
 impl Context {
     /// A context for `track`, filled but not opened.
-    pub(crate) fn new(track: &TrackInfo, codec: *const ff::AVCodec, threads: Threads) -> Result<Context, CodecError> {
+    pub(crate) fn new(
+        track: &TrackInfo,
+        codec: *const ff::AVCodec,
+        threads: Threads,
+    ) -> Result<Context, CodecError> {
         silence();
         let failed = |code| CodecError::Decoder {
             codec: track.codec.name(),
@@ -60,10 +64,8 @@ impl Context {
                 Threads::Auto => 0,
                 Threads::Count(count) => count.clamp(1, MAX_THREADS) as c_int,
             };
-            (*raw).pkt_timebase = ff::AVRational {
-                num: track.stream.time_base.num,
-                den: track.stream.time_base.den,
-            };
+            (*raw).pkt_timebase =
+                ff::AVRational { num: track.stream.time_base.num, den: track.stream.time_base.den };
             #[cfg(callbacks_need_flag)]
             {
                 // `get_buffer` below may be called from any thread.
@@ -166,7 +168,7 @@ impl LibavDecoder {
         let name = track.codec.name();
         let codec = find_decoder(track.codec)?;
         // SAFETY: a valid description.
-        if unsafe { (*codec).capabilities } as u32 & ff::AV_CODEC_CAP_DR1 as u32 == 0 {
+        if unsafe { (*codec).capabilities } as u32 & ff::AV_CODEC_CAP_DR1 == 0 {
             // SAFETY: its name is a static string.
             let decoder = unsafe { CStr::from_ptr((*codec).name) }.to_string_lossy().into_owned();
             return Err(CodecError::NoDirectRendering { codec: name, decoder });
@@ -289,7 +291,8 @@ impl LibavDecoder {
         // slot of ours, alive while the picture refers to the buffer.
         let slot = unsafe { &*ff::av_buffer_get_opaque(picture.buf[0]).cast::<Slot>() };
         // SAFETY: libavcodec gives out finished pictures only.
-        let frame = unsafe { slot.frame((side(picture.width), side(picture.height)), starts, strides, meta) }?;
+        let frame =
+            unsafe { slot.frame((side(picture.width), side(picture.height)), starts, strides, meta) }?;
         // SAFETY: the frame keeps the slot; the decoder's part of it is no
         // longer needed here.
         unsafe { ff::av_frame_unref(self.picture.as_ptr()) };

@@ -120,9 +120,8 @@ impl Slots {
     fn divide(&self, request: Request, padded: Padded) -> Result<Surface, CodecError> {
         let given = output_format(self.codec, request.decoded, self.output)?;
         let Padded { stride, chroma_stride, rows } = padded;
-        Surface::new(request.decoded, given, stride, chroma_stride, rows).ok_or_else(|| {
-            self.pool_error(PoolError::Size { slot_bytes: usize::MAX, slots: self.slots })
-        })
+        Surface::new(request.decoded, given, stride, chroma_stride, rows)
+            .ok_or_else(|| self.pool_error(PoolError::Size { slot_bytes: usize::MAX, slots: self.slots }))
     }
 
     fn pool_error(&self, source: PoolError) -> CodecError {

@@ -11,7 +11,7 @@ use std::ffi::c_int;
 use ffmpeg_sys_next::AVPixelFormat;
 use framepath_model::format::{Layout, LayoutError, PixelFormat, Plane};
 
-use crate::chroma;
+use crate::chroma::Rows;
 use crate::{CodecError, Output};
 
 /// Alignment of each plane's first byte: the widest vector load of today's
@@ -207,18 +207,19 @@ impl Picture {
         let row_mut = |plane: &Plane, y: usize| unsafe {
             std::slice::from_raw_parts_mut(base.add(plane.offset + y * plane.stride), plane.width)
         };
+        let mut rows = Rows::new();
         match self.to.format {
             PixelFormat::Nv12 => {
                 for y in 0..to[1].rows {
-                    chroma::interleave8(row(&from[1], y), row(&from[2], y), row_mut(&to[1], y));
+                    rows.interleave8(row(&from[1], y), row(&from[2], y), row_mut(&to[1], y));
                 }
             }
             PixelFormat::P010 => {
                 for y in 0..to[0].rows {
-                    chroma::raise10(row(&from[0], y), row_mut(&to[0], y));
+                    rows.raise10(row(&from[0], y), row_mut(&to[0], y));
                 }
                 for y in 0..to[1].rows {
-                    chroma::interleave10(row(&from[1], y), row(&from[2], y), row_mut(&to[1], y));
+                    rows.interleave10(row(&from[1], y), row(&from[2], y), row_mut(&to[1], y));
                 }
             }
             _ => {}

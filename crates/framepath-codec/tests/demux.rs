@@ -28,8 +28,23 @@ fn only_the_video_is_read() {
     let clips = Clips::new();
     let path = clips.path("a.mkv");
     common::ffmpeg(&[
-        "-f", "lavfi", "-i", "sine=duration=1", "-f", "lavfi", "-i", "testsrc2=size=64x64:rate=25:duration=0.8",
-        "-map", "0", "-map", "1", "-c:v", "libx264", "-c:a", "flac", path.to_str().unwrap(),
+        "-f",
+        "lavfi",
+        "-i",
+        "sine=duration=1",
+        "-f",
+        "lavfi",
+        "-i",
+        "testsrc2=size=64x64:rate=25:duration=0.8",
+        "-map",
+        "0",
+        "-map",
+        "1",
+        "-c:v",
+        "libx264",
+        "-c:a",
+        "flac",
+        path.to_str().unwrap(),
     ]);
     let mut demuxer = Demuxer::open(&path).unwrap();
     let mut count = 0;

@@ -55,7 +55,8 @@ fn unsupported_pictures_are_named() {
     ] {
         let path = clips.make(name, "64x64", options_text);
         for threads in [1, 2] {
-            let error = decode(&path, &options(threads, Output::Native), |_| panic!("{name}: a frame")).unwrap_err();
+            let error =
+                decode(&path, &options(threads, Output::Native), |_| panic!("{name}: a frame")).unwrap_err();
             let text = error.to_string();
             assert!(text.contains(&format!("unsupported pixel format `{format}`")), "{name}: {text}");
         }
@@ -233,7 +234,8 @@ fn a_damaged_av1_packet_is_named() {
     fs::write(&path, bytes).unwrap();
     for threads in [1, 2] {
         let mut got = Vec::new();
-        let error = decode(&path, &options(threads, Output::Native), |frame| got.push(hash(&frame))).unwrap_err();
+        let error =
+            decode(&path, &options(threads, Output::Native), |frame| got.push(hash(&frame))).unwrap_err();
         assert!(error.to_string().starts_with("av1: packet 8 "), "{error}");
         assert_eq!(got, wanted[..8]);
     }

@@ -15,7 +15,10 @@ use framepath_os::meter;
 fn check(path: &Path, codec: Codec, (width, height): (usize, usize), ten_bits: bool) {
     let demuxer = Demuxer::open(path).unwrap();
     assert_eq!(demuxer.info().codec, codec);
-    assert_eq!((demuxer.info().stream.width as usize, demuxer.info().stream.height as usize), (width, height));
+    assert_eq!(
+        (demuxer.info().stream.width as usize, demuxer.info().stream.height as usize),
+        (width, height)
+    );
     let (native, converted, output) = if ten_bits {
         (PixelFormat::Yuv420p10, PixelFormat::P010, Output::P010)
     } else {
@@ -87,14 +90,19 @@ fn h264_as_a_raw_stream() {
 #[test]
 fn hevc() {
     let clips = Clips::new();
-    let path = clips.make("a.mkv", "160x90", "-c:v libx265 -x265-params log-level=none:bframes=3 -pix_fmt yuv420p");
+    let path =
+        clips.make("a.mkv", "160x90", "-c:v libx265 -x265-params log-level=none:bframes=3 -pix_fmt yuv420p");
     check(&path, Codec::Hevc, (160, 90), false);
 }
 
 #[test]
 fn hevc_main10() {
     let clips = Clips::new();
-    let path = clips.make("a.mp4", "160x90", "-c:v libx265 -x265-params log-level=none:bframes=3 -pix_fmt yuv420p10le");
+    let path = clips.make(
+        "a.mp4",
+        "160x90",
+        "-c:v libx265 -x265-params log-level=none:bframes=3 -pix_fmt yuv420p10le",
+    );
     check(&path, Codec::Hevc, (160, 90), true);
 }
 
@@ -108,14 +116,22 @@ fn vp8_with_hidden_frames() {
 #[test]
 fn vp9_with_hidden_frames() {
     let clips = Clips::new();
-    let path = clips.make("a.webm", "160x90", "-c:v libvpx-vp9 -auto-alt-ref 1 -lag-in-frames 10 -b:v 200k -deadline good -cpu-used 4");
+    let path = clips.make(
+        "a.webm",
+        "160x90",
+        "-c:v libvpx-vp9 -auto-alt-ref 1 -lag-in-frames 10 -b:v 200k -deadline good -cpu-used 4",
+    );
     check(&path, Codec::Vp9, (160, 90), false);
 }
 
 #[test]
 fn vp9_ten_bits() {
     let clips = Clips::new();
-    let path = clips.make("a.ivf", "160x90", "-c:v libvpx-vp9 -pix_fmt yuv420p10le -b:v 200k -deadline good -cpu-used 4");
+    let path = clips.make(
+        "a.ivf",
+        "160x90",
+        "-c:v libvpx-vp9 -pix_fmt yuv420p10le -b:v 200k -deadline good -cpu-used 4",
+    );
     check(&path, Codec::Vp9, (160, 90), true);
 }
 
@@ -136,7 +152,11 @@ fn av1_ten_bits() {
 #[test]
 fn av1_with_film_grain() {
     let clips = Clips::new();
-    let path = clips.make("a.mkv", "160x90", "-c:v libsvtav1 -preset 10 -crf 40 -pix_fmt yuv420p -svtav1-params film-grain=30");
+    let path = clips.make(
+        "a.mkv",
+        "160x90",
+        "-c:v libsvtav1 -preset 10 -crf 40 -pix_fmt yuv420p -svtav1-params film-grain=30",
+    );
     check(&path, Codec::Av1, (160, 90), false);
 }
 
@@ -146,7 +166,11 @@ fn odd_sizes() {
     let odd = "-vf scale=99:57,format=yuv420p";
     let path = clips.make("a.webm", "160x90", &format!("{odd} -c:v libvpx -b:v 200k"));
     check(&path, Codec::Vp8, (99, 57), false);
-    let path = clips.make("b.webm", "160x90", &format!("{odd} -c:v libvpx-vp9 -b:v 200k -deadline good -cpu-used 4"));
+    let path = clips.make(
+        "b.webm",
+        "160x90",
+        &format!("{odd} -c:v libvpx-vp9 -b:v 200k -deadline good -cpu-used 4"),
+    );
     check(&path, Codec::Vp9, (99, 57), false);
     let path = clips.make("c.ivf", "160x90", &format!("{odd} -c:v libaom-av1 -cpu-used 8 -crf 40 -b:v 0"));
     check(&path, Codec::Av1, (99, 57), false);
@@ -197,7 +221,11 @@ fn grey() {
 #[test]
 fn a_size_change_in_mid_stream() {
     let clips = Clips::new();
-    for (encoder, ending) in [("libx264 -bf 2 -pix_fmt yuv420p", "h264"), ("libx265 -x265-params log-level=none", "hevc"), ("libsvtav1 -preset 10 -pix_fmt yuv420p", "obu")] {
+    for (encoder, ending) in [
+        ("libx264 -bf 2 -pix_fmt yuv420p", "h264"),
+        ("libx265 -x265-params log-level=none", "hevc"),
+        ("libsvtav1 -preset 10 -pix_fmt yuv420p", "obu"),
+    ] {
         let sizes = ["160x90", "320x180", "96x64"];
         let mut stream = Vec::new();
         let (mut native, mut converted) = (Vec::new(), Vec::new());

@@ -37,10 +37,7 @@ fn frames_dropped_late_by_another_thread_are_back_pressure() {
     let path = clips.make("a.mp4", "160x90", "-c:v libx264 -profile:v baseline -refs 1 -pix_fmt yuv420p");
     let wanted = reference(&path, "nv12");
     for threads in [1, 2] {
-        let options = DecoderOptions {
-            pool_slots: Some(12),
-            ..options(threads, Output::Nv12)
-        };
+        let options = DecoderOptions { pool_slots: Some(12), ..options(threads, Output::Nv12) };
         let (give, take) = std::sync::mpsc::sync_channel(64);
         let reader = std::thread::spawn(move || {
             let mut hashes = Vec::new();

@@ -13,6 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use framepath_model::stats::{Spread, Verdict};
 use framepath_model::summary::{Ratio, Row, Summary};
+use framepath_os::signal;
 
 use crate::error::LabError;
 use crate::measure::{Contender, Measured};
@@ -67,6 +68,9 @@ fn measure(
     // The first run reads files and libraries from disk for all that follow,
     // and tells of a mistake at once.
     for side in sides {
+        if signal::interrupted() {
+            return Err(LabError::Interrupted);
+        }
         watch.step(&format!("warming up {side}"));
         run(side)?;
     }

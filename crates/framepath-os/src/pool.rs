@@ -22,6 +22,9 @@ use crate::return_stack::{ReturnStack, Returned};
 use crate::{futex, meter};
 
 const PAGE: usize = 4096;
+/// Slots up to this size are handed out for the first time before returned
+/// ones are looked at.
+const SMALL_SLOT: usize = PAGE;
 /// One reader downstream, in [`Slot::refs`].
 const FRAME: u32 = 1;
 /// One decoder's reference, in [`Slot::refs`].
@@ -169,6 +172,8 @@ pub struct Pool {
     /// Free slots known to the owner; the last one was used latest and is the
     /// warmest in the caches.
     free: Vec<u32>,
+    /// Slots from here on have never been used.
+    fresh: u32,
 }
 
 // SAFETY: Inner is shared through atomics and a mutex; `free` belongs to the
@@ -215,7 +220,7 @@ impl Pool {
         };
         let opaque = inner.intern(&Layout::opaque(slot_bytes));
         let inner = NonNull::from(Box::leak(Box::new(inner)));
-        Ok(Pool { inner, opaque, free: (0..slots).rev().collect() })
+        Ok(Pool { inner, opaque, free: Vec::with_capacity(slots as usize), fresh: 0 })
     }
 
     fn inner(&self) -> &Inner {
@@ -264,11 +269,24 @@ impl Pool {
         if let Some(slot) = self.free.pop() {
             return Ok(slot);
         }
+        // A slot nobody has touched yet costs page faults and cold caches; one
+        // that came back costs an atomic swap to get at. For a picture the
+        // first is far more, for a few bytes the second.
+        let fresh_first = self.inner().slot_bytes <= SMALL_SLOT;
+        if fresh_first && self.fresh < self.slots() {
+            return Ok(self.take_fresh());
+        }
         self.refill();
         match self.free.pop() {
             Some(slot) => Ok(slot),
+            None if self.fresh < self.slots() => Ok(self.take_fresh()),
             None => meter::blocked(|| self.wait()),
         }
+    }
+
+    fn take_fresh(&mut self) -> u32 {
+        self.fresh += 1;
+        self.fresh - 1
     }
 
     fn refill(&mut self) {
@@ -301,7 +319,8 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        if self.inner().returned.close(self.free.len()) == Returned::LastOfClosed {
+        let never_used = self.slots() - self.fresh;
+        if self.inner().returned.close(self.free.len() + never_used as usize) == Returned::LastOfClosed {
             // SAFETY: every slot is accounted for and this handle is going, so
             // nobody else points at Inner; it came from Box::leak.
             drop(unsafe { Box::from_raw(self.inner.as_ptr()) });

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use framepath::export;
 use framepath_lab::KeptLedger;
 use framepath_lab::experiment::{EXPERIMENTS, Experiment, Settings, Size, find};
-use framepath_lab::report::LabRun;
+use framepath_lab::report::{FrameTimeline, LabRun};
 use framepath_lab::watch::Bar;
 use framepath_lab::{plain, report};
 use framepath_model::summary::Summary;
@@ -27,7 +27,9 @@ Examples:
   framepath lab decode --case vp9-1080p8    one case of it
   framepath lab queue --json queue.json     its summary, for `framepath gate`
 
-A run folder holds run.json and report.html; `framepath report` puts several side by side.
+A run folder holds run.json (the summaries), report.html, and from experiments that
+keep a ledger frames.csv, trace.json (ui.perfetto.dev) and timeline.json (the slowest
+frames). `framepath report` puts several run folders side by side.
 
 Exit code: 0; 1 if an experiment failed, 2 if it is not known, 130 after Ctrl-C.";
 
@@ -96,8 +98,8 @@ impl Lab {
             if let Some(json) = json {
                 json.json(Ok(text))?;
             }
-            write_ledgers(&folder, &outcome.ledgers)?;
-            let report = write_report(&folder, &mut outcome)?;
+            let slow_frames = write_ledgers(&folder, &mut outcome.ledgers)?;
+            let report = write_report(&folder, outcome.summaries.clone(), slow_frames)?;
             screen.print(&format!("{}\n", report.display()))?;
         }
         if let Some(case) = settings.cases.iter().find(|case| !has_case(&outcome.summaries, case)) {
@@ -176,23 +178,27 @@ fn findings(summaries: &[Summary]) -> String {
     text
 }
 
-/// The rows of every kept ledger as one table and one trace.
-fn write_ledgers(folder: &Path, ledgers: &[KeptLedger]) -> anyhow::Result<()> {
+/// The rows of every kept ledger as one table and one trace, and the slowest
+/// frames as `framepath report` reads them again.
+fn write_ledgers(folder: &Path, ledgers: &mut [KeptLedger]) -> anyhow::Result<Vec<FrameTimeline>> {
+    // Those of the first ledger: enough to see, not so many that nobody looks.
+    let Some(first) = ledgers.first_mut() else { return Ok(Vec::new()) };
+    let slow_frames = first.slowest_frames();
     let runs: Vec<_> = ledgers.iter().map(|kept| (kept.name.as_str(), &kept.report)).collect();
-    if runs.is_empty() {
-        return Ok(());
-    }
     let file = |name: &str| Output::create(&folder.join(name).to_string_lossy());
     file("frames.csv")?.write(|to| export::csv::write_all(&runs, to))?;
-    file("trace.json")?.write(|to| export::trace::write_all(&runs, to))
+    file("trace.json")?.write(|to| export::trace::write_all(&runs, to))?;
+    file("timeline.json")?.json(serde_json::to_string_pretty(&slow_frames))?;
+    Ok(slow_frames)
 }
 
-fn write_report(folder: &Path, outcome: &mut Outcome) -> anyhow::Result<PathBuf> {
+fn write_report(
+    folder: &Path,
+    summaries: Vec<Summary>,
+    slow_frames: Vec<FrameTimeline>,
+) -> anyhow::Result<PathBuf> {
     let label = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
-    // The slowest frames of the first path of every experiment: enough to see,
-    // not so many that nobody looks.
-    let slow_frames = outcome.ledgers.first_mut().map(KeptLedger::slowest_frames).unwrap_or_default();
-    let run = LabRun { label, summaries: outcome.summaries.clone(), slow_frames };
+    let run = LabRun { label, summaries, slow_frames };
     let file = folder.join("report.html");
     Output::create(&file.to_string_lossy())?.write(|to| to.write_all(report::html(&[run]).as_bytes()))?;
     Ok(file)

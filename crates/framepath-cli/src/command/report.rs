@@ -33,7 +33,8 @@ impl Report {
         let mut runs = Vec::new();
         for path in &self.runs {
             let summaries = files::summaries(path)?;
-            runs.push(LabRun { label: label(path), summaries, slow_frames: Vec::new() });
+            let slow_frames = files::slow_frames(path)?;
+            runs.push(LabRun { label: label(path), summaries, slow_frames });
         }
         let output = Output::create(&self.out)?;
         let screen = Screen::beside_data(output.is_stdout());
@@ -45,7 +46,7 @@ impl Report {
 
 /// The folder of a `run.json`, the name of any other file.
 fn label(path: &Path) -> String {
-    let named = if path.file_name().is_some_and(|name| name == "run.json") {
+    let named = if files::is_run_json(path) {
         path.parent().filter(|folder| folder.file_name().is_some()).unwrap_or(path)
     } else {
         path

@@ -3,6 +3,8 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
 use serde_json::Value;
@@ -21,7 +23,7 @@ fn a_wrong_word_is_pointed_at() {
 
 #[test]
 fn unknown_words_of_the_command_line_are_usage() {
-    run(&["rnu"]).ended(2).says("'run'");
+    run(&["comparee"]).ended(2).says("'compare'");
     run(&["run"]).ended(2).says("<PATH>");
     run(&["run", "--ledger", "loud", "test ! null"]).ended(2).says("full");
     run(&["lab", "quue"]).ended(2).says("did you mean `queue`?");
@@ -106,10 +108,10 @@ fn a_failed_run_still_writes_its_figures() {
 #[test]
 fn a_reader_that_leaves_ends_a_listing_without_words() {
     // The pipe has no reader from the start.
-    let (reader, writer) = std::io::pipe().unwrap();
+    let (reader, writer) = UnixStream::pair().unwrap();
     drop(reader);
     let mut command = framepath(&["stages"]);
-    let child = command.stdout(Stdio::from(writer)).spawn().unwrap();
+    let child = command.stdout(Stdio::from(OwnedFd::from(writer))).spawn().unwrap();
     drop(command);
     let ran = wait(child, "stages").ended(1);
     assert_eq!(ran.stderr, "");

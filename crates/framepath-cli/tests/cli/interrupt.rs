@@ -2,6 +2,9 @@
 //! Ctrl-C ends a run with what was done until then.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -15,43 +18,41 @@ const SIGINT: i32 = 2;
 fn an_endless_path_ends_with_its_summary() {
     let folder = tempfile::tempdir().unwrap();
     for path in ["test size=64x48 frames=0 rate=100", "test size=64x48 frames=0 rate=100 ! queue"] {
-        let md5 = folder.path().join("frames.md5");
+        let pictures = folder.path().join("pictures");
         let csv = folder.path().join("frames.csv");
-        let path = format!("{path} ! pgm '{}'", md5.display());
+        let path = format!("{path} ! pgm '{}'", pictures.display());
         let child = framepath(&["run", &path, "--csv", csv.to_str().unwrap()]).spawn().unwrap();
         // Frames on disk tell that it runs.
-        let deadline = Instant::now() + Duration::from_secs(60);
-        while !md5.join("frame-000005.pgm").exists() {
-            assert!(Instant::now() < deadline, "no frame came");
-            thread::sleep(Duration::from_millis(5));
-        }
+        wait_for(&pictures.join("frame-000005.pgm"));
         children::signal(&child, SIGINT).unwrap();
         let ran = wait(child, "run").ended(130).shows("; interrupted");
         let frames: usize = ran.stdout.split(' ').next().unwrap().parse().unwrap();
         assert!(frames >= 5, "{ran:#?}");
-        let pictures = fs::read_dir(&md5).unwrap().count();
-        assert_eq!(pictures, frames, "every frame that was made was delivered");
+        let written = fs::read_dir(&pictures).unwrap().count();
+        assert_eq!(written, frames, "every frame that was made was delivered");
         assert!(fs::read_to_string(&csv).unwrap().lines().count() > frames);
-        fs::remove_dir_all(&md5).unwrap();
+        fs::remove_dir_all(&pictures).unwrap();
     }
 }
 
 #[test]
 fn a_comparison_ends_too() {
-    let child = framepath(&["compare", "--", "sleep 60", "sleep 60"]).spawn().unwrap();
-    // The signal goes to framepath alone, so its sleeper is ended as well:
-    // a terminal would have told both.
-    thread::sleep(Duration::from_millis(300));
-    children::signal(&child, SIGINT).unwrap();
-    let sleeper = child_of(child.id());
-    if let Some(sleeper) = sleeper {
-        assert!(std::process::Command::new("kill").arg(sleeper.to_string()).status().unwrap().success());
-    }
+    let folder = tempfile::tempdir().unwrap();
+    let running = folder.path().join("running");
+    let sleeper = format!("sh -c 'touch {}; sleep 300'", running.display());
+    let mut command = framepath(&["compare", "--", &sleeper, &sleeper]);
+    let child = command.process_group(0).spawn().unwrap();
+    wait_for(&running);
+    // A terminal tells the whole group.
+    let group = format!("kill -s INT -- -{}", child.id());
+    assert!(Command::new("sh").args(["-c", &group]).status().unwrap().success());
     wait(child, "compare").ended(130);
 }
 
-/// The process whose parent is `parent`, as /proc tells.
-fn child_of(parent: u32) -> Option<u32> {
-    let text = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).ok()?;
-    text.split_whitespace().next()?.parse().ok()
+fn wait_for(file: &Path) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !file.exists() {
+        assert!(Instant::now() < deadline, "no {}", file.display());
+        thread::sleep(Duration::from_millis(5));
+    }
 }

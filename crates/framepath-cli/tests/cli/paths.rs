@@ -58,12 +58,12 @@ fn the_csv_has_a_row_per_frame_and_hop() {
     run(&["run", path, "--csv", csv.to_str().unwrap()]).ended(0);
     let text = fs::read_to_string(csv).unwrap();
     let mut lines = text.lines();
-    assert!(lines.next().unwrap().starts_with("seq,hop,stage,thread,birth_ns,enter_ns,leave_ns,"));
+    assert!(lines.next().unwrap().starts_with("path,seq,hop,stage,thread,birth_ns,enter_ns,leave_ns,"));
     let hops = ["test size=64x48 frames=25", "threshold", "queue", "null"];
     assert_eq!(lines.clone().count(), 25 * hops.len());
     for (hop, name) in hops.iter().enumerate() {
         let rows =
-            lines.clone().filter(|line| line.split(',').skip(1).take(2).eq([&*hop.to_string(), *name]));
+            lines.clone().filter(|line| line.split(',').skip(2).take(2).eq([&*hop.to_string(), *name]));
         assert_eq!(rows.count(), 25, "{name}");
     }
 }
@@ -79,7 +79,7 @@ fn the_trace_is_json_with_events() {
 
 #[test]
 fn the_json_has_the_shape_of_a_summary() {
-    let path = "test size=64x48 format=grey frames=12 ! encode raw copy=1 ! null";
+    let path = "test size=64x48 format=grey frames=12 ! encode raw copy=yes ! null";
     let ran = run(&["run", "--json", "-", path]).ended(0).says("12 frames");
     let summary: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(summary["experiment"], "run");

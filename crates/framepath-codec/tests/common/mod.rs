@@ -88,7 +88,20 @@ fn framemd5_hashes(output: Output) -> Vec<String> {
 /// The presentation times of the pictures as the tool reads them.
 pub fn reference_times(path: &Path) -> Vec<i64> {
     let path = path.to_str().expect("a plain path");
-    let words = ["-i", path, "-map", "0:v:0", "-fps_mode", "passthrough", "-copyts", "-enc_time_base", "-1", "-f", "framemd5", "-"];
+    let words = [
+        "-i",
+        path,
+        "-map",
+        "0:v:0",
+        "-fps_mode",
+        "passthrough",
+        "-copyts",
+        "-enc_time_base",
+        "-1",
+        "-f",
+        "framemd5",
+        "-",
+    ];
     let text = String::from_utf8(ffmpeg(&words)).expect("framemd5 is text");
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     lines.map(|line| line.split(',').nth(2).expect("a time").trim().parse().expect("a number")).collect()
