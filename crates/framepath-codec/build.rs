@@ -35,7 +35,6 @@ fn bind_dav1d() {
         .clang_args(include_args)
         .allowlist_function("dav1d_(default_settings|open|close|send_data|get_picture|picture_unref)")
         .allowlist_function("dav1d_(data_wrap|data_unref|get_decode_error_data_props|data_props_unref)")
-        .allowlist_function("dav1d_version")
         .allowlist_type("Dav1d(Settings|Context|Picture|Data|DataProps|PicAllocator|PixelLayout)")
         .allowlist_var("DAV1D_PICTURE_ALIGNMENT")
         // Plain integers: a value that a newer library adds must not be

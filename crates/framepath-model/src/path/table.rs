@@ -204,14 +204,14 @@ pub static STAGES: &[StageDef] = &[
     StageDef {
         name: "threshold",
         kind: Kind::Stage,
-        help: "counts the pixels of luma at or above a level",
+        help: "makes luma at or above a level white, the rest black",
         args: &[
             arg("level", ValueKind::Level, Default::Is("128"), "the level"),
             arg(
                 "roi",
                 ValueKind::Roi,
                 Default::Unset("the whole frame"),
-                "the region looked at, clamped to the frame",
+                "the region it works on, clamped to the frame",
             ),
         ],
     },
