@@ -142,11 +142,7 @@ pub struct Plane {
 impl Plane {
     /// First byte behind the last pixel, from the start of the slot.
     pub fn end(&self) -> usize {
-        if self.rows == 0 {
-            self.offset
-        } else {
-            self.offset + (self.rows - 1) * self.stride + self.width
-        }
+        if self.rows == 0 { self.offset } else { self.offset + (self.rows - 1) * self.stride + self.width }
     }
 }
 
@@ -187,12 +183,7 @@ impl Layout {
         let mut offset = 0;
         for (row, rows) in format.plane_sizes(width, height) {
             let stride = row.next_multiple_of(stride_align.max(1));
-            planes.push(Plane {
-                offset,
-                stride,
-                width: row,
-                rows,
-            });
+            planes.push(Plane { offset, stride, width: row, rows });
             offset += stride * rows;
         }
         Layout::from_planes(format, width, height, &planes)
@@ -206,12 +197,7 @@ impl Layout {
         planes: &[Plane],
     ) -> Result<Layout, LayoutError> {
         check_side(width, height)?;
-        let wrong = |detail| LayoutError::Planes {
-            format,
-            width,
-            height,
-            detail,
-        };
+        let wrong = |detail| LayoutError::Planes { format, width, height, detail };
         let wanted = format.plane_sizes(width, height);
         if planes.len() != wanted.len() {
             return Err(wrong("wrong number of planes"));
@@ -224,39 +210,20 @@ impl Layout {
             if plane.stride < plane.width {
                 return Err(wrong("a stride is shorter than its row"));
             }
-            let end = plane
-                .stride
-                .checked_mul(plane.rows)
-                .and_then(|n| n.checked_add(plane.offset));
+            let end = plane.stride.checked_mul(plane.rows).and_then(|n| n.checked_add(plane.offset));
             if end.is_none_or(|end| end > isize::MAX as usize) {
                 return Err(wrong("a plane ends beyond the address space"));
             }
             *slot = *plane;
         }
-        let size = planes
-            .iter()
-            .map(|p| p.offset + p.stride * p.rows)
-            .max()
-            .unwrap_or(0);
-        Ok(Layout {
-            format,
-            width,
-            height,
-            size,
-            planes: held,
-            count: planes.len(),
-        })
+        let size = planes.iter().map(|p| p.offset + p.stride * p.rows).max().unwrap_or(0);
+        Ok(Layout { format, width, height, size, planes: held, count: planes.len() })
     }
 
     /// `bytes` bytes with no picture in them, one row of GREY: what the queue
     /// experiment pushes. Not bound by [`Layout::MAX_SIDE`].
     pub fn opaque(bytes: usize) -> Layout {
-        let plane = Plane {
-            offset: 0,
-            stride: bytes,
-            width: bytes,
-            rows: 1,
-        };
+        let plane = Plane { offset: 0, stride: bytes, width: bytes, rows: 1 };
         Layout {
             format: PixelFormat::Grey,
             width: bytes as u32,
@@ -280,11 +247,7 @@ impl Layout {
 
 fn check_side(width: u32, height: u32) -> Result<(), LayoutError> {
     let fits = |side| (1..=Layout::MAX_SIDE).contains(&side);
-    if fits(width) && fits(height) {
-        Ok(())
-    } else {
-        Err(LayoutError::Size { width, height })
-    }
+    if fits(width) && fits(height) { Ok(()) } else { Err(LayoutError::Size { width, height }) }
 }
 
 #[cfg(test)]
@@ -314,10 +277,7 @@ mod tests {
 
     #[test]
     fn planes_that_do_not_fit_are_refused() {
-        let mut planes = Layout::packed(PixelFormat::Nv12, 16, 16)
-            .unwrap()
-            .planes()
-            .to_vec();
+        let mut planes = Layout::packed(PixelFormat::Nv12, 16, 16).unwrap().planes().to_vec();
         planes[1].stride = 8;
         assert!(Layout::from_planes(PixelFormat::Nv12, 16, 16, &planes).is_err());
         assert!(Layout::packed(PixelFormat::Grey, 0, 5).is_err());
@@ -328,10 +288,7 @@ mod tests {
     #[test]
     fn names_parse_back() {
         for format in PixelFormat::ALL {
-            assert_eq!(
-                format.name().to_lowercase().parse::<PixelFormat>().unwrap(),
-                format
-            );
+            assert_eq!(format.name().to_lowercase().parse::<PixelFormat>().unwrap(), format);
         }
         assert!("yuv422p".parse::<PixelFormat>().is_err());
     }

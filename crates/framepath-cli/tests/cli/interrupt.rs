@@ -38,11 +38,10 @@ fn an_endless_path_ends_with_its_summary() {
 #[test]
 fn a_comparison_ends_too() {
     let folder = tempfile::tempdir().unwrap();
-    let running = folder.path().join("running");
-    let sleeper = format!("sh -c 'touch {}; sleep 300'", running.display());
-    let mut command = framepath(&["compare", "--", &sleeper, &sleeper]);
-    let child = command.process_group(0).spawn().unwrap();
-    wait_for(&running);
+    let pictures = folder.path().join("pictures");
+    let endless = format!("test size=64x48 frames=0 rate=100 ! pgm '{}'", pictures.display());
+    let child = framepath(&["compare", &endless, &endless]).process_group(0).spawn().unwrap();
+    wait_for(&pictures.join("frame-000005.pgm"));
     // A terminal tells the whole group.
     let group = format!("kill -s INT -- -{}", child.id());
     assert!(Command::new("sh").args(["-c", &group]).status().unwrap().success());

@@ -3,7 +3,7 @@
 //! NV12 (P010 for 10 bits), to nowhere; every contender is a process of its
 //! own and is charged with all its CPU, start-up included.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use framepath::{Level, Options};
 use framepath_model::summary::Summary;
@@ -93,7 +93,7 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
 fn compare(
     settings: &Settings,
     clip: &Clip,
-    file: &PathBuf,
+    file: &Path,
     rounds: usize,
     watch: &dyn Watch,
     summary: &mut Summary,
@@ -102,7 +102,7 @@ fn compare(
         let pixels = if clip.ten_bits { "p010le" } else { "nv12" };
         let mut args = vec!["-nostdin".into(), "-v".into(), "error".into()];
         args.extend(threads.into_iter().flat_map(|t| ["-threads".into(), t.into()]));
-        args.extend(["-i".into(), file.clone().into_os_string()]);
+        args.extend(["-i".into(), file.into()]);
         args.extend(["-pix_fmt", pixels, "-f", "rawvideo", "-y", "/dev/null"].map(Into::into));
         timed(Program::new("ffmpeg", args))
     };
@@ -111,7 +111,7 @@ fn compare(
         timed(Program::new(&settings.framepath, ["run", "--ledger", "off", "--quiet", &path]))
     };
     let bare = |threads: &str| {
-        let args = ["bare".into(), file.clone().into_os_string(), "--threads".into(), threads.into()];
+        let args = ["bare".into(), file.into(), "--threads".into(), threads.into()];
         timed(Program::new(&settings.framepath, args))
     };
     let mut contenders = vec![
@@ -141,7 +141,7 @@ fn timed(program: Program) -> impl FnMut() -> Result<Measured, LabError> {
     move || Ok(program.run(false)?.measured(FRAMES))
 }
 
-fn path_text(file: &std::path::Path, format: &str, threads: &str) -> String {
+fn path_text(file: &Path, format: &str, threads: &str) -> String {
     let file = framepath_model::path::quote(&file.to_string_lossy());
     format!("file {file} ! decode format={format} threads={threads} ! null")
 }

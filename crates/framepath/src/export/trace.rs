@@ -52,7 +52,13 @@ fn process(pid: usize, name: &str, report: &Report, to: &mut dyn Write) -> io::R
             write!(to, ",\n{}", slice(pid, row, name, origin))?;
             if frame.len() > 1 {
                 let last = at + 1 == frame.len();
-                let step = if at == 0 { "s" } else if last { "f" } else { "t" };
+                let step = if at == 0 {
+                    "s"
+                } else if last {
+                    "f"
+                } else {
+                    "t"
+                };
                 write!(to, ",\n{}", flow(pid, row, step, origin))?;
             }
         }

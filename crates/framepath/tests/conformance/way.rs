@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The ways a frame can take from a source to a sink: over which link, through
+//! which host.
+
+use framepath::{Built, Leaky};
+
+use crate::parts::{FailsAt, Pass};
+
+/// What a full link does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// Lets the source wait.
+    Waits,
+    /// Drops what comes.
+    DropsNew,
+    /// Drops what it holds longest.
+    DropsOldest,
+}
+
+/// One link under test.
+pub struct Link {
+    /// Puts it into a path.
+    pub add: Box<dyn Fn(Built) -> Built>,
+    /// Frames it holds; `None` where the sink runs in the source's own call.
+    pub holds: Option<u64>,
+    pub full: Full,
+}
+
+/// Where a stage runs.
+pub struct Host {
+    /// Adds a stage of that name that hands every frame on.
+    pub pass: fn(Built, &str) -> Built,
+    /// Adds one that fails at its frame of that number, counted from 0.
+    pub fails_at: fn(Built, &str, u64) -> Built,
+}
+
+/// A path's inside: a hosted stage, the link, another hosted stage.
+pub struct Way {
+    pub link: Link,
+    pub host: Host,
+}
+
+/// Name of the hosted stage before the link.
+pub const BEFORE: &str = "before";
+/// Name of the hosted stage behind the link, and so of its thread.
+pub const BEHIND: &str = "behind";
+
+impl Way {
+    /// The whole inside of a path.
+    pub fn through(&self, built: Built) -> Built {
+        let built = (self.link.add)((self.host.pass)(built, BEFORE));
+        (self.host.pass)(built, BEHIND)
+    }
+
+    /// Whether every frame arrives.
+    pub fn keeps_all(&self) -> bool {
+        self.link.full == Full::Waits
+    }
+
+    /// Hops of a path with a source and a sink around it.
+    pub fn hops(&self) -> usize {
+        4 + usize::from(self.link.holds.is_some())
+    }
+}
+
+pub fn direct() -> Link {
+    Link { add: Box::new(|built| built), holds: None, full: Full::Waits }
+}
+
+pub fn queue(depth: usize, leaky: Leaky) -> Link {
+    let full = match leaky {
+        Leaky::No => Full::Waits,
+        Leaky::Upstream => Full::DropsNew,
+        Leaky::Downstream => Full::DropsOldest,
+    };
+    Link { add: Box::new(move |built| built.queue("link", depth, leaky)), holds: Some(depth as u64), full }
+}
+
+pub fn inline() -> Host {
+    Host {
+        pass: |built, name| built.stage(name, Box::new(Pass)),
+        fails_at: |built, name, frame| built.stage(name, Box::new(FailsAt::new(frame))),
+    }
+}
