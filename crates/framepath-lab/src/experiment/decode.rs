@@ -3,6 +3,7 @@
 //! NV12 (P010 for 10 bits), to nowhere; every contender is a process of its
 //! own and is charged with all its CPU, start-up included.
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use framepath::{Level, Options};
@@ -100,7 +101,7 @@ fn compare(
 ) -> Result<(), LabError> {
     let ffmpeg = |threads: Option<&str>| {
         let pixels = if clip.ten_bits { "p010le" } else { "nv12" };
-        let mut args = vec!["-nostdin".into(), "-v".into(), "error".into()];
+        let mut args: Vec<OsString> = vec!["-nostdin".into(), "-v".into(), "error".into()];
         args.extend(threads.into_iter().flat_map(|t| ["-threads".into(), t.into()]));
         args.extend(["-i".into(), file.into()]);
         args.extend(["-pix_fmt", pixels, "-f", "rawvideo", "-y", "/dev/null"].map(Into::into));
@@ -111,7 +112,7 @@ fn compare(
         timed(Program::new(&settings.framepath, ["run", "--ledger", "off", "--quiet", &path]))
     };
     let bare = |threads: &str| {
-        let args = ["bare".into(), file.into(), "--threads".into(), threads.into()];
+        let args: [OsString; 4] = ["bare".into(), file.into(), "--threads".into(), threads.into()];
         timed(Program::new(&settings.framepath, args))
     };
     let mut contenders = vec![
