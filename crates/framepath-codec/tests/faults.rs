@@ -88,24 +88,28 @@ const CLIPS: [(&str, &str); 7] = [
     ("g.hevc", "-c:v libx265 -x265-params log-level=none -pix_fmt yuv420p"),
 ];
 
-/// Cut anywhere: the frames before the cut are those the tool finds, and it
-/// ends. (A cut that leaves no trace in the syntax is noticed by neither.)
+/// Cut anywhere: the frames before the cut are right, and it ends. A cut that
+/// leaves no trace in the syntax is noticed by nobody: then the tool shows the
+/// same.
 #[test]
 fn truncated_files_give_the_frames_before_the_cut() {
     let clips = Clips::new();
     for (name, encoder) in CLIPS {
         let whole = clips.make(name, "160x90", encoder);
         let bytes = fs::read(&whole).unwrap();
+        let right = reference(&whole, "yuv420p");
         for share in [1, 10, 35, 60, 85, 99] {
             let path = clips.path(&format!("cut-{share}-{name}"));
             fs::write(&path, &bytes[..bytes.len() * share / 100]).unwrap();
-            let wanted = reference_of_damaged(&path, "yuv420p");
+            let tool = reference_of_damaged(&path, "yuv420p");
             for threads in [1, 2] {
                 let mut got = Vec::new();
                 let result = decode(&path, &options(threads, Output::Native), |frame| got.push(hash(&frame)));
-                assert!(got.len() <= wanted.len(), "{name} {share}%: {result:?}");
                 assert!(share < 50 || got.len() > 2, "{name} {share}%: {result:?}");
-                assert_eq!(got, wanted[..got.len()], "{name} {share}%, {threads} threads: {result:?}");
+                assert!(
+                    right.starts_with(&got) || tool.starts_with(&got),
+                    "{name} {share}%, {threads} threads: {result:?}"
+                );
             }
         }
     }

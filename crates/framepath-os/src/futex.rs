@@ -1,18 +1,72 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sleeping on a word in this process's memory, and waking who sleeps there.
 
-use std::sync::atomic::AtomicU32;
+use std::ops::Deref;
+#[cfg(not(loom))]
+use std::sync::Mutex;
 
+#[cfg(not(loom))]
 use rustix::thread::futex::{self, Flags};
+
+use crate::sync::{AtomicU32, CacheAligned};
 
 /// Sleeps while `word` holds `expected`. May return early (a signal, a
 /// spurious wake-up): callers check their condition again. One system call.
+#[cfg(not(loom))]
 pub fn wait(word: &AtomicU32, expected: u32) {
     // EAGAIN (the word changed) and EINTR both mean: look again.
     let _ = futex::wait(word, Flags::PRIVATE, expected, None);
 }
 
 /// Wakes at most one sleeper on `word`. One system call.
+#[cfg(not(loom))]
 pub fn wake_one(word: &AtomicU32) {
     let _ = futex::wake(word, Flags::PRIVATE, 1);
+}
+
+/// For the model checker: whoever wakes changes the word first, and a word
+/// that never changes ends the model as a livelock.
+#[cfg(loom)]
+pub(crate) fn wait(word: &AtomicU32, expected: u32) {
+    while word.load(crate::sync::Ordering::Relaxed) == expected {
+        loom::thread::yield_now();
+    }
+}
+
+#[cfg(loom)]
+pub(crate) fn wake_one(_: &AtomicU32) {}
+
+/// A word whose memory is never freed, for wakers that may come late: after
+/// what they wake is gone. Words are used again, so there are as many as were
+/// ever in use at once; late wakers set them to 0 and wake for nothing.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LastingWord(&'static CacheAligned<AtomicU32>);
+
+#[cfg(not(loom))]
+static UNUSED: Mutex<Vec<LastingWord>> = Mutex::new(Vec::new());
+
+impl LastingWord {
+    /// A word nobody else sleeps on; 0.
+    pub(crate) fn take() -> LastingWord {
+        #[cfg(not(loom))]
+        if let Some(word) = UNUSED.lock().unwrap_or_else(|e| e.into_inner()).pop() {
+            return word;
+        }
+        LastingWord(Box::leak(Box::new(CacheAligned(AtomicU32::new(0)))))
+    }
+
+    /// Lets others take it. Nobody sleeps on it any more, and it is 0.
+    pub(crate) fn give_back(self) {
+        #[cfg(not(loom))]
+        UNUSED.lock().unwrap_or_else(|e| e.into_inner()).push(self);
+    }
+}
+
+impl Deref for LastingWord {
+    type Target = AtomicU32;
+
+    #[inline]
+    fn deref(&self) -> &AtomicU32 {
+        &self.0.0
+    }
 }

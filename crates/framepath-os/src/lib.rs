@@ -13,15 +13,20 @@ pub mod children;
 pub mod clock;
 #[cfg(not(loom))]
 pub mod counters;
-#[cfg(not(loom))]
 pub mod futex;
 #[cfg(not(loom))]
 pub mod machine;
+mod mapping;
 #[cfg(not(loom))]
 pub mod meter;
+#[cfg(loom)]
+mod meter {
+    pub(crate) fn blocked<R>(f: impl FnOnce() -> R) -> R {
+        f()
+    }
+}
 #[cfg(not(loom))]
 pub mod pmu;
-#[cfg(not(loom))]
 pub mod pool;
 #[cfg(not(loom))]
 pub mod queue;

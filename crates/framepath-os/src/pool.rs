@@ -8,17 +8,18 @@
 //! when the last of them is dropped, on whatever thread that happens, and the
 //! pool's memory goes when the pool and its last slot are gone.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::{self, NonNull};
+#[cfg(not(any(loom, miri)))]
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use framepath_model::format::{Layout, LayoutError};
 use framepath_model::stream::FrameMeta;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
+use crate::futex::LastingWord;
+use crate::mapping::Mapping;
 use crate::return_stack::{ReturnStack, Returned};
+use crate::sync::{AtomicU32, Ordering};
 use crate::{futex, meter};
 
 const PAGE: usize = 4096;
@@ -74,26 +75,25 @@ struct Slot {
 
 #[derive(Debug)]
 struct Inner {
-    base: NonNull<u8>,
+    memory: Mapping,
     slot_bytes: usize,
-    map_bytes: usize,
     slots: Box<[Slot]>,
     returned: ReturnStack,
-    /// 1 while the owner sleeps for a slot.
-    owner_waits: AtomicU32,
+    /// 1 while the owner sleeps for a slot. Not a part of `Inner`, which can be
+    /// gone as soon as a slot is given back, and the word is looked at after.
+    owner_waits: LastingWord,
     /// Every layout ever given to a frame of this pool. Boxed, so that frames
     /// can point at them; kept until the pool goes.
     #[expect(clippy::vec_box, reason = "frames point at the boxed layouts while the vector grows")]
     layouts: Mutex<Vec<Box<Layout>>>,
-    fd: OwnedFd,
 }
 
 impl Inner {
     /// First byte of slot `index`.
     fn slot_ptr(&self, index: u32) -> NonNull<u8> {
         debug_assert!((index as usize) < self.slots.len());
-        // SAFETY: index < slots and slots * slot_bytes == map_bytes.
-        unsafe { self.base.add(index as usize * self.slot_bytes) }
+        // SAFETY: index < slots and the mapping has slots * slot_bytes bytes.
+        unsafe { self.memory.base().add(index as usize * self.slot_bytes) }
     }
 
     fn intern(&self, layout: &Layout) -> NonNull<Layout> {
@@ -116,6 +116,7 @@ impl Inner {
         // out below.
         let inner = unsafe { this.as_ref() };
         let refs = &inner.slots[index as usize].refs;
+        let owner_waits = inner.owner_waits;
         // Acquire: pairs with the Release half of other holders' fetch_sub, so
         // that their last reads happen before the slot is written again. When
         // the count is exactly ours nobody else can raise it, and the atomic
@@ -123,10 +124,11 @@ impl Inner {
         if refs.load(Ordering::Acquire) != unit {
             let before = refs.fetch_sub(unit, Ordering::AcqRel);
             if before != unit {
-                // The decoder still holds it. An owner that waits must learn
-                // that one reader less is out (see `Pool::wait`).
+                // The decoder still holds it, or held it until now: `inner` may
+                // be gone. An owner that waits must learn that one reader less
+                // is out (see `Pool::wait`).
                 if before & FRAMES == FRAME && unit == FRAME {
-                    inner.wake_owner();
+                    wake(owner_waits);
                 }
                 return;
             }
@@ -135,7 +137,9 @@ impl Inner {
             refs.store(FRAME, Ordering::Relaxed);
         }
         match inner.returned.push(index) {
-            Returned::ToOwner => inner.wake_owner(),
+            // The owner may have used the slot and closed the pool since the
+            // push, so that `inner` is gone.
+            Returned::ToOwner => wake(owner_waits),
             Returned::Closed => {}
             Returned::LastOfClosed => {
                 // SAFETY: the pool handle is gone and every slot is accounted
@@ -145,22 +149,24 @@ impl Inner {
             }
         }
     }
+}
 
-    #[inline]
-    fn wake_owner(&self) {
-        // SeqCst: after the push in the single order; see `Pool::wait`.
-        if self.owner_waits.load(Ordering::SeqCst) != 0 {
-            self.owner_waits.store(0, Ordering::SeqCst);
-            futex::wake_one(&self.owner_waits);
-        }
+/// Wakes the owner, where it sleeps. The word may serve another pool by now:
+/// its owner then looks again for nothing.
+#[inline]
+fn wake(owner_waits: LastingWord) {
+    // Relaxed: the read-modify-write before this call has seen the one the
+    // owner did after raising the flag, or the owner's has seen ours; see
+    // `Pool::wait`.
+    if owner_waits.load(Ordering::Relaxed) != 0 {
+        owner_waits.store(0, Ordering::Relaxed);
+        futex::wake_one(&owner_waits);
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // SAFETY: unmaps what `Pool::new` mapped; all slots are back, so no
-        // pointer into it is left.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.map_bytes) };
+        self.owner_waits.give_back();
     }
 }
 
@@ -191,32 +197,15 @@ impl Pool {
         if slots == 0 || slots >= HOLD || map_bytes > isize::MAX as usize {
             return Err(size_error);
         }
-        let os = |call| move |errno| PoolError::Os { call, bytes: map_bytes, errno };
-        let fd = memfd_create("framepath-pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-            .map_err(os("memfd_create"))?;
-        ftruncate(&fd, map_bytes as u64).map_err(os("ftruncate"))?;
-        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
-            .map_err(os("fcntl(F_ADD_SEALS)"))?;
-        // SAFETY: a new mapping at an address the kernel chooses.
-        let base = unsafe {
-            mmap(ptr::null_mut(), map_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &fd, 0)
-        }
-        .map_err(os("mmap"))?;
-        if map_bytes >= 2 << 20 {
-            // Fewer TLB misses and faults where the kernel allows it; a
-            // refusal changes nothing else.
-            // SAFETY: the range is the mapping just made.
-            let _ = unsafe { madvise(base, map_bytes, Advice::LinuxHugepage) };
-        }
+        let memory = Mapping::new(map_bytes)
+            .map_err(|(call, errno)| PoolError::Os { call, bytes: map_bytes, errno })?;
         let inner = Inner {
-            base: NonNull::new(base.cast()).ok_or(size_error)?,
+            memory,
             slot_bytes: padded,
-            map_bytes,
             slots: (0..slots).map(|_| Slot { refs: AtomicU32::new(FRAME) }).collect(),
             returned: ReturnStack::new(slots),
-            owner_waits: AtomicU32::new(0),
+            owner_waits: LastingWord::take(),
             layouts: Mutex::new(Vec::new()),
-            fd,
         };
         let opaque = inner.intern(&Layout::opaque(slot_bytes));
         let inner = NonNull::from(Box::leak(Box::new(inner)));
@@ -239,8 +228,9 @@ impl Pool {
     }
 
     /// The sealed memfd behind the pool.
+    #[cfg(not(any(loom, miri)))]
     pub fn memfd(&self) -> BorrowedFd<'_> {
-        self.inner().fd.as_fd()
+        self.inner().memory.fd()
     }
 
     /// Takes a slot to write a frame into. An empty pool is back-pressure: the
@@ -298,17 +288,25 @@ impl Pool {
     #[cold]
     fn wait(&mut self) -> Result<u32, PoolError> {
         loop {
-            // SeqCst: raised before the look at the stack and the counts, so
-            // that whoever returns a slot after that look sees the flag.
-            self.inner().owner_waits.store(1, Ordering::SeqCst);
-            // Returned slots count as read here, but then the refill finds them.
-            let readers = self.inner().slots.iter().any(|s| s.refs.load(Ordering::SeqCst) & FRAMES != 0);
+            // Raised before the looks at the counts and the stack. These looks
+            // are read-modify-writes, as is every return: of a look and a
+            // return, the later sees the earlier, so that a return which
+            // comes too late for the look finds the flag raised.
+            self.inner().owner_waits.store(1, Ordering::Relaxed);
+            // Only holds: waiting could not end. No reference at all, or the
+            // one of a free slot: on its way to the stack, or there already,
+            // and then the refill finds it.
+            // AcqRel: pairs with the fetch_sub in `Inner::release`.
+            let coming = self.inner().slots.iter().any(|s| {
+                let refs = s.refs.fetch_add(0, Ordering::AcqRel);
+                refs < HOLD || refs & FRAMES != 0
+            });
             self.refill();
             if let Some(slot) = self.free.pop() {
                 self.inner().owner_waits.store(0, Ordering::Relaxed);
                 return Ok(slot);
             }
-            if !readers {
+            if !coming {
                 self.inner().owner_waits.store(0, Ordering::Relaxed);
                 return Err(PoolError::Starved { slots: self.slots() });
             }
@@ -534,5 +532,9 @@ fn checked(layout: &Layout, slot_bytes: usize) -> Result<&Layout, LayoutError> {
     Err(LayoutError::Planes { format, width, height, detail: "larger than the pool's slots" })
 }
 
+#[cfg(all(test, loom))]
+mod model;
+#[cfg(all(test, not(loom)))]
+mod properties;
 #[cfg(all(test, not(loom)))]
 mod tests;

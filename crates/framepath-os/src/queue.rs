@@ -235,6 +235,9 @@ impl<T: Send> Drop for Receiver<T> {
     fn drop(&mut self) {
         self.consumer.close();
         self.wake_producer();
+        // Frames nobody will take go back to their pool now: its owner may
+        // sleep for one of them, and never come to see that this end is gone.
+        while self.consumer.pop().is_some() {}
     }
 }
 

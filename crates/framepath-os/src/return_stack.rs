@@ -17,7 +17,8 @@ pub(crate) struct ReturnStack {
     /// `next[n]` is the slot below `n`; written by the one thread that
     /// returns `n`, before `n` becomes the head.
     next: Box<[AtomicU32]>,
-    /// Slots not yet accounted for after closing; starts at the slot count.
+    /// Slots not yet accounted for after closing, and one for the owner, who
+    /// looks at this stack until it has closed it. Starts at the slot count + 1.
     unaccounted: AtomicUsize,
 }
 
@@ -38,7 +39,7 @@ impl ReturnStack {
         ReturnStack {
             head: CacheAligned(AtomicU32::new(EMPTY)),
             next: (0..slots).map(|_| AtomicU32::new(EMPTY)).collect(),
-            unaccounted: AtomicUsize::new(slots as usize),
+            unaccounted: AtomicUsize::new(slots as usize + 1),
         }
     }
 
@@ -51,10 +52,11 @@ impl ReturnStack {
                 return self.account(1);
             }
             self.next[slot as usize].store(head, Ordering::Relaxed);
-            // SeqCst: releases the slot's contents and `next` to `take`'s
-            // acquire, and orders this push before the caller's look at the
-            // owner's waiting flag (the owner raises it, then takes).
-            match self.head.0.compare_exchange_weak(head, slot, Ordering::SeqCst, Ordering::Relaxed) {
+            // Release: the slot's contents and `next`, to the Acquire of
+            // `take`. Acquire: pairs with the Release of a `take` that came
+            // first, so that the caller sees the waiting flag which the owner
+            // raised before.
+            match self.head.0.compare_exchange_weak(head, slot, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Returned::ToOwner,
                 Err(seen) => head = seen,
             }
@@ -63,18 +65,19 @@ impl ReturnStack {
 
     /// Moves all returned slots to `into`, latest last. Owner only.
     pub(crate) fn take(&self, into: &mut Vec<u32>) {
-        // SeqCst: acquires every push (above), and comes after the owner's
-        // store to its waiting flag in the single order.
-        let head = self.head.0.swap(EMPTY, Ordering::SeqCst);
+        // Acquire: pairs with the Release of every push taken. Release: gives
+        // the owner's waiting flag to every later push.
+        let head = self.head.0.swap(EMPTY, Ordering::AcqRel);
         self.unchain(head, into);
     }
 
     /// The owner leaves, holding `free` slots of its own.
     pub(crate) fn close(&self, free: usize) -> Returned {
-        let head = self.head.0.swap(CLOSED, Ordering::SeqCst);
+        // Acquire: pairs with the Release of every push taken.
+        let head = self.head.0.swap(CLOSED, Ordering::Acquire);
         let mut returned = Vec::new();
         self.unchain(head, &mut returned);
-        self.account(free + returned.len())
+        self.account(free + returned.len() + 1)
     }
 
     fn unchain(&self, mut head: u32, into: &mut Vec<u32>) {
@@ -87,11 +90,11 @@ impl ReturnStack {
         into[start..].reverse();
     }
 
-    fn account(&self, slots: usize) -> Returned {
+    fn account(&self, shares: usize) -> Returned {
         // AcqRel: whoever counts the last slot sees all others' last uses.
-        let before = self.unaccounted.fetch_sub(slots, Ordering::AcqRel);
-        debug_assert!(before >= slots);
-        if before == slots { Returned::LastOfClosed } else { Returned::Closed }
+        let before = self.unaccounted.fetch_sub(shares, Ordering::AcqRel);
+        debug_assert!(before >= shares);
+        if before == shares { Returned::LastOfClosed } else { Returned::Closed }
     }
 }
 

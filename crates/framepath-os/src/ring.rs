@@ -129,14 +129,17 @@ impl<T: Send> Producer<T> {
     }
 
     /// Takes the oldest value out, where the consumer has not just done so.
-    /// Only in rings made with `leaks_oldest`.
+    ///
+    /// # Panics
+    /// In a ring not made with `leaks_oldest`.
     pub fn drop_oldest(&mut self) -> Option<T> {
-        debug_assert!(self.ring.leaks_oldest);
-        self.ring.locked_pop(self.tail)
+        assert!(self.ring.leaks_oldest, "only rings that leak drop their oldest");
+        self.ring.locked_pop()
     }
 
     /// Values inside, as far as this end can tell: at least the real number.
     pub fn len(&self) -> usize {
+        // Acquire: as in `push`.
         self.tail.wrapping_sub(self.ring.head.0.load(Ordering::Acquire))
     }
 
@@ -179,8 +182,7 @@ impl<T: Send> Consumer<T> {
     #[inline]
     pub fn pop(&mut self) -> Option<T> {
         if self.ring.leaks_oldest {
-            let tail = self.ring.tail.0.load(Ordering::Acquire);
-            return self.ring.locked_pop(tail);
+            return self.ring.locked_pop();
         }
         if self.head == self.seen_tail {
             // Acquire: pairs with the producer's Release of tail, so that the
@@ -217,6 +219,7 @@ impl<T: Send> Consumer<T> {
     /// Whether the producer is gone. When true, look once more for values:
     /// some may have come before it left.
     pub fn producer_gone(&self) -> bool {
+        // Acquire: pairs with the Release in `Producer::close`.
         self.ring.closed.load(Ordering::Acquire) & PRODUCER_GONE != 0
     }
 }
@@ -247,7 +250,7 @@ impl<T> Ring<T> {
     }
 
     /// A pop by either side, in rings whose producer may drop the oldest.
-    fn locked_pop(&self, tail: usize) -> Option<T> {
+    fn locked_pop(&self) -> Option<T> {
         // Acquire/Release: the lock orders one side's pop before the other's.
         while self.pop_lock.0.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
             #[cfg(loom)]
@@ -255,10 +258,15 @@ impl<T> Ring<T> {
             std::hint::spin_loop();
         }
         let head = self.head.0.load(Ordering::Relaxed);
+        // Acquire: pairs with the producer's Release of tail. Read under the
+        // lock: a tail from before may lie behind the head by now.
+        let tail = self.tail.0.load(Ordering::Acquire);
+        debug_assert!(tail.wrapping_sub(head) <= self.depth);
         let value = (head != tail).then(|| {
             // SAFETY: under the lock head..tail holds values that nobody else
             // reads, and the producer's own pushes stay outside it.
             let value = self.cells[head & self.mask].with_mut(|cell| unsafe { (*cell).assume_init_read() });
+            // Release: pairs with the Acquire of head in `push`.
             self.head.0.store(head.wrapping_add(1), Ordering::Release);
             value
         });

@@ -25,7 +25,9 @@ fn bars(run: &LabRun) -> Vec<Bar<'_>> {
     let mut bars = Vec::new();
     for summary in &run.summaries {
         for row in &summary.rows {
-            let Some(causes) = row.causes_us.filter(|causes| drawn(causes) > 0.0) else { continue };
+            // Where what is left is not known, the parts are not the whole.
+            let whole = row.causes_us.filter(|causes| causes.unexplained.is_some());
+            let Some(causes) = whole.filter(|causes| drawn(causes) > 0.0) else { continue };
             bars.push(Bar {
                 experiment: &summary.experiment,
                 name: format!("{} · {}", row.case, row.contender),

@@ -11,7 +11,7 @@ use crate::plain::number::{bytes, case_bytes, figure, time_us, times};
 
 const HEIGHT: f64 = 440.0;
 const LEFT: f64 = 56.0;
-const RIGHT: f64 = 118.0;
+const RIGHT: f64 = 148.0;
 const TOP: f64 = 30.0;
 const BOTTOM: f64 = 46.0;
 

@@ -91,6 +91,8 @@ pub fn of_contender(name: &str, place: usize) -> (&'static str, bool) {
         "direct-times" => ("green", true),
         "inline-t1" => ("sky", false),
         "gst-queue" | "ffmpeg" => ("vermilion", false),
+        "gst-queue-reuse" => ("vermilion", true),
+        "gst-direct-reuse" => ("orange", true),
         "gst-queue2" => ("purple", false),
         "gst-direct" | "ffmpeg-t1" => ("orange", false),
         "bare" | "bare-t1" | "memcpy" => ("grey", false),
