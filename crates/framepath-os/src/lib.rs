@@ -9,7 +9,6 @@
 pub mod affinity;
 #[cfg(not(loom))]
 pub mod children;
-#[cfg(not(loom))]
 pub mod clock;
 #[cfg(not(loom))]
 pub mod counters;
@@ -28,7 +27,6 @@ mod meter {
 #[cfg(not(loom))]
 pub mod pmu;
 pub mod pool;
-#[cfg(not(loom))]
 pub mod queue;
 mod return_stack;
 pub mod ring;

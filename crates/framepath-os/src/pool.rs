@@ -197,8 +197,11 @@ impl Pool {
         if slots == 0 || slots >= HOLD || map_bytes > isize::MAX as usize {
             return Err(size_error);
         }
-        let memory = Mapping::new(map_bytes)
-            .map_err(|(call, errno)| PoolError::Os { call, bytes: map_bytes, errno })?;
+        let memory = Mapping::new(map_bytes).map_err(|(call, errno)| PoolError::Os {
+            call,
+            bytes: map_bytes,
+            errno,
+        })?;
         let inner = Inner {
             memory,
             slot_bytes: padded,

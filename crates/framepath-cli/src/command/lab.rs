@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `framepath lab`.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -86,7 +87,7 @@ impl Lab {
         let settings = self.settings()?;
         signal::install().context("installing the handler of Ctrl-C")?;
         let mut outcome = run_all(&experiments, &settings, screen)?;
-        if !outcome.summaries.is_empty() {
+        if outcome.has_anything() {
             let summaries = &outcome.summaries;
             let object = match summaries.as_slice() {
                 [one] => serde_json::to_string_pretty(one),
@@ -101,6 +102,9 @@ impl Lab {
             let slow_frames = write_ledgers(&folder, &mut outcome.ledgers)?;
             let report = write_report(&folder, outcome.summaries.clone(), slow_frames)?;
             screen.print(&format!("{}\n", report.display()))?;
+        } else if self.out.is_none() {
+            // Nothing will ever be in it; that it stays is no reason to fail.
+            let _ = fs::remove_dir(&folder);
         }
         if let Some(case) = settings.cases.iter().find(|case| !has_case(&outcome.summaries, case)) {
             bail!("no case `{case}`; {}", known_cases(&outcome.summaries));
@@ -143,6 +147,13 @@ struct Outcome {
     summaries: Vec<Summary>,
     ledgers: Vec<KeptLedger>,
     ending: Ending,
+}
+
+impl Outcome {
+    /// Whether a contender ran, or there is a reason why none did.
+    fn has_anything(&self) -> bool {
+        self.summaries.iter().any(|summary| !summary.rows.is_empty() || !summary.skipped.is_empty())
+    }
 }
 
 /// Runs one after the other and prints each one's tables when it has ended.

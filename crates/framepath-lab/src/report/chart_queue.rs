@@ -137,8 +137,8 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
         svg: svg.finish(id, &title, &desc),
         title,
         caption: "16 MiB pushed flat out in buffers of each size; medians. Both scales go by \
-                  powers: a flat line is a constant cost per push, whatever the size. Dashed: with \
-                  the ledger at `times`."
+                  powers: a flat line is a constant cost per push, whatever the size. Dashed: ours \
+                  with the ledger at `times`; GStreamer's with buffers that are only referenced."
             .to_owned(),
     })
 }

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The pool under the model checker: an owner that waits while others return.
+//! A wake-up that is lost ends the model as a livelock.
+
+use super::*;
+
+fn check(f: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = model.preemption_bound.or(Some(3));
+    model.check(f);
+}
+
+#[test]
+fn a_waiting_owner_gets_the_slot_that_two_readers_let_go_at_once() {
+    check(|| {
+        let mut pool = Pool::new(64, 1).unwrap();
+        let frame = pool.acquire().unwrap().freeze(FrameMeta::default());
+        let readers = [frame.share(), frame].map(|frame| loom::thread::spawn(move || drop(frame)));
+        drop(pool.acquire().expect("nobody holds a reference"));
+        drop(pool);
+        for reader in readers {
+            reader.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_waiting_owner_learns_that_only_holds_are_left() {
+    check(|| {
+        let mut pool = Pool::new(64, 1).unwrap();
+        let hold = pool.acquire_hold().unwrap();
+        let frame = hold.frame(&Layout::opaque(64), FrameMeta::default()).unwrap();
+        let reader = loom::thread::spawn(move || drop(frame));
+        assert!(matches!(pool.acquire(), Err(PoolError::Starved { slots: 1 })));
+        drop(hold);
+        drop(pool.acquire().unwrap());
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn a_hold_and_a_frame_let_go_at_once_give_the_slot_back() {
+    check(|| {
+        let mut pool = Pool::new(64, 2).unwrap();
+        let hold = pool.acquire_hold().unwrap();
+        let frame = hold.frame(&Layout::opaque(64), FrameMeta::default()).unwrap();
+        let kept = pool.acquire().unwrap();
+        let reader = loom::thread::spawn(move || drop(frame));
+        let decoder = loom::thread::spawn(move || drop(hold));
+        drop(pool.acquire().unwrap());
+        drop((pool, kept));
+        reader.join().unwrap();
+        decoder.join().unwrap();
+    });
+}
