@@ -6,7 +6,6 @@
 //! counted the same way.
 
 mod side;
-mod words;
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -28,6 +28,9 @@ pub struct Finished {
     pub wall_ns: u64,
     /// What it used.
     pub usage: Usage,
+    /// This process's own peak when it was spawned, which the kernel counts as
+    /// the child's too; KiB.
+    spawner_peak_kib: Option<u64>,
     /// What it wrote to standard output, where that was kept.
     pub stdout: String,
 }
@@ -58,6 +61,7 @@ impl Program {
         let (mut stdout, mut stderr) = (file()?, file()?);
         let clone = |f: &std::fs::File| f.try_clone().map_err(LabError::io("temporary file"));
         let output = if keep_output { Stdio::from(clone(&stdout)?) } else { Stdio::null() };
+        let spawner_peak_kib = framepath_os::machine::own_peak_memory_kib();
         let start = now_ns();
         let child = Command::new(&self.program)
             .args(&self.args)
@@ -70,7 +74,7 @@ impl Program {
         let wall_ns = now_ns() - start;
         if usage.exit_code == Some(0) {
             let stdout = text_of(&mut stdout).unwrap_or_default();
-            return Ok(Finished { wall_ns, usage, stdout });
+            return Ok(Finished { wall_ns, usage, spawner_peak_kib, stdout });
         }
         if framepath_os::signal::interrupted() {
             return Err(LabError::Interrupted);
@@ -95,13 +99,19 @@ impl Program {
 }
 
 impl Finished {
+    /// The largest resident set of a process of it; not known where it is not
+    /// above what the spawning process had.
+    fn peak_memory_kib(&self) -> Option<u64> {
+        Some(self.usage.peak_memory_kib).filter(|peak| Some(*peak) > self.spawner_peak_kib)
+    }
+
     /// The figures of a run over `frames` frames.
     pub fn measured(&self, frames: u64) -> Measured {
         Measured {
             frames,
             wall_ns: self.wall_ns,
             cpu_ns: self.usage.cpu_ns,
-            peak_memory_kib: Some(self.usage.peak_memory_kib),
+            peak_memory_kib: self.peak_memory_kib(),
             switches_per_frame: (frames > 0).then(|| self.usage.switches as f64 / frames as f64),
             ..Measured::default()
         }

@@ -23,7 +23,7 @@ pub use error::PathError;
 pub use nearest::nearest;
 pub use table::{Arg, Default, Kind, StageDef};
 pub use value::{Value, ValueKind};
-pub use words::{join, quote};
+pub use words::{join, quote, shell_words};
 
 /// The longest path text that is read, in bytes.
 pub const MAX_TEXT: usize = 64 * 1024;

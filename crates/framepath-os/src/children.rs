@@ -9,7 +9,9 @@ use std::process::Child;
 pub struct Usage {
     /// User and system CPU time, nanoseconds.
     pub cpu_ns: u64,
-    /// Largest resident set of a single process, KiB.
+    /// Largest resident set of a single process, KiB. Never less than that of
+    /// the process which spawned it: the kernel counts the memory it had
+    /// before its exec too.
     pub peak_memory_kib: u64,
     /// Switches, voluntary and not.
     pub switches: u64,
@@ -20,7 +22,9 @@ pub struct Usage {
 }
 
 /// Waits for `child` to end (wait4(2)). Takes the child: its id may be reused.
+/// When this process is asked to end meanwhile, the child is asked too.
 pub fn wait(child: Child) -> io::Result<Usage> {
+    let mut asked_to_end = false;
     let pid = child.id() as libc::pid_t;
     let mut status = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -34,6 +38,10 @@ pub fn wait(child: Child) -> io::Result<Usage> {
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
+        }
+        if crate::signal::interrupted() && !asked_to_end {
+            asked_to_end = true;
+            signal(&child, libc::SIGTERM)?;
         }
     }
     // SAFETY: wait4 succeeded and filled it.

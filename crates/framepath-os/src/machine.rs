@@ -39,3 +39,21 @@ pub fn pmu() -> std::io::Result<()> {
 pub fn switch_records() -> std::io::Result<()> {
     crate::switches::SwitchLog::open().map(drop)
 }
+
+/// This process's largest resident set so far, KiB (`VmHWM`, proc(5)).
+pub fn own_peak_memory_kib() -> Option<u64> {
+    let status = fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// The kernel's Landlock version (landlock_create_ruleset(2)); ENOSYS where it
+/// was not built in, EOPNOTSUPP where it was not enabled at boot.
+pub fn landlock_abi() -> std::io::Result<u32> {
+    const VERSION: libc::c_uint = 1;
+    // SAFETY: with the version flag the kernel reads no attributes: a null
+    // pointer and size 0 are what it asks for.
+    let abi =
+        unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0usize, VERSION) };
+    u32::try_from(abi).map_err(|_| std::io::Error::last_os_error())
+}

@@ -38,6 +38,7 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Rows that were overwritten because the ledger's memory was full.
     pub overwritten: u64,
+    pub(crate) torn_frames_dropped: bool,
     /// Whether Ctrl-C ended the run early.
     pub interrupted: bool,
     /// Why the run stopped early, if it did.
@@ -54,21 +55,22 @@ impl Report {
     /// The ledger in a few figures. Rows of frames whose other rows were
     /// overwritten are left out.
     pub fn digest(&mut self) -> Digest {
-        if self.overwritten > 0 {
-            self.drop_torn_frames();
-        }
+        self.drop_torn_frames();
         digest(&mut self.rows, self.hops.len())
     }
 
-    /// Removes frames that lost a row: those no younger than the youngest
-    /// frame that any full thread has overwritten.
+    /// Removes frames that lost a row, once: those no younger than the oldest
+    /// frame that a full thread has kept.
     fn drop_torn_frames(&mut self) {
-        let threads = self.threads.len();
+        if self.overwritten == 0 || self.torn_frames_dropped {
+            return;
+        }
+        self.torn_frames_dropped = true;
         let first_kept = |thread| {
             let mine = self.rows.iter().filter(move |r| usize::from(r.thread) == thread);
             mine.map(|r| r.seq).min()
         };
-        let whole_from = (0..threads).filter_map(first_kept).max().unwrap_or(0);
+        let whole_from = (0..self.threads.len()).filter_map(first_kept).max().unwrap_or(0);
         self.rows.retain(|r| r.seq > whole_from);
     }
 }

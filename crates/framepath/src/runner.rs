@@ -98,6 +98,7 @@ impl Built {
             threads,
             rows: Vec::new(),
             overwritten: 0,
+            torn_frames_dropped: false,
             interrupted: signal::interrupted(),
             error: None,
         };

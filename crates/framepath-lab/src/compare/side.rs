@@ -8,7 +8,6 @@ use std::path::Path;
 use framepath::PathError;
 use framepath_model::path;
 
-use super::words::{self, OpenQuote};
 use crate::error::LabError;
 use crate::measure::Measured;
 use crate::process::Program;
@@ -48,7 +47,7 @@ pub enum SideError {
         /// The command.
         command: String,
         /// Which quote.
-        error: OpenQuote,
+        error: PathError,
     },
     /// A command without a word.
     #[error("a command is empty")]
@@ -81,7 +80,7 @@ pub fn sides(paths: &[String], commands: &[String]) -> Result<[Side; 2], SideErr
     } else {
         for text in commands {
             let words =
-                words::split(text).map_err(|error| SideError::Words { command: text.clone(), error })?;
+                path::shell_words(text).map_err(|error| SideError::Words { command: text.clone(), error })?;
             sides.push(command(&words)?);
         }
     }

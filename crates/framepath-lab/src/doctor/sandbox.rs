@@ -3,6 +3,8 @@
 
 use std::fs;
 
+use framepath_os::machine::landlock_abi;
+
 use super::probe::{Probe, State};
 use crate::process::Program;
 
@@ -32,21 +34,13 @@ fn seccomp() -> Probe {
 
 fn landlock() -> Probe {
     let (name, unlocks) = ("Landlock", "a worker that can open no file, without root (planned)");
-    let remedy = "a kernel from 5.13 on with CONFIG_SECURITY_LANDLOCK=y, and landlock in the lsm= list";
-    let file = "/sys/kernel/security/lsm";
-    match fs::read_to_string(file) {
-        Ok(modules) if modules.split(',').any(|module| module.trim() == "landlock") => {
-            Probe::ok(GROUP, name, unlocks, format!("in {file}"))
-        }
-        Ok(modules) => {
-            let found = format!("security modules are {}", modules.trim());
-            Probe::lacking(GROUP, name, unlocks, State::Missing, found, remedy)
-        }
+    match landlock_abi() {
+        Ok(abi) => Probe::ok(GROUP, name, unlocks, format!("version {abi} of its interface")),
         Err(error) => {
-            let found = format!("{file}: {error}");
+            let found = format!("landlock_create_ruleset: {error}");
             let remedy =
-                format!("sudo mount -t securityfs securityfs /sys/kernel/security, to see; {remedy}");
-            Probe::lacking(GROUP, name, unlocks, State::of_error(&error), found, remedy)
+                "a kernel from 5.13 on with CONFIG_SECURITY_LANDLOCK=y, and landlock in lsm= at boot";
+            Probe::lacking(GROUP, name, unlocks, State::Missing, found, remedy)
         }
     }
 }

@@ -97,6 +97,8 @@ fn interval(ratio: &Ratio) -> String {
 fn compared(ratio: &Ratio) -> String {
     let figures = format!("{}, {}", times(ratio.median), interval(ratio));
     match ratio.verdict() {
+        // One pair says nothing about noise, so there is no verdict.
+        Verdict::NoDifference if ratio.ci95.is_none() => format!("no verdict: {figures}"),
         Verdict::NoDifference => format!("no difference: {figures}"),
         Verdict::ALess | Verdict::AMore => figures,
     }

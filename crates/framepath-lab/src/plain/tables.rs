@@ -155,7 +155,7 @@ fn ratios(summary: &Summary) -> Option<String> {
             ratio.case.clone(),
             ratio.metric.clone(),
             format!("{} / {}", ratio.a, ratio.b),
-            verdict_in_words(ratio.verdict()).to_owned(),
+            ratio.ci95.map_or("", |_| verdict_in_words(ratio.verdict())).to_owned(),
             bare_ratio(ratio.median),
             interval,
             ratio.pairs.to_string(),

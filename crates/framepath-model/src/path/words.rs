@@ -38,6 +38,15 @@ fn is_identifier(key: &str) -> bool {
         && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
+/// The words of a command or path, quoting taken off, as a shell would split
+/// them: no variables, no patterns, no pipes.
+///
+/// # Errors
+/// A quote that is never closed, or a backslash with nothing after it.
+pub fn shell_words(text: &str) -> Result<Vec<String>, PathError> {
+    Ok(split(text)?.into_iter().map(|word| word.text).collect())
+}
+
 /// Splits `text` into its words.
 pub(super) fn split(text: &str) -> Result<Vec<Word>, PathError> {
     let mut words = Vec::new();
