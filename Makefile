@@ -16,12 +16,13 @@ FUZZ_SECONDS ?= 60
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-.PHONY: help build demo test shell-check fresh clips fuzz
+.PHONY: help build demo test shell-check check-unsafe fresh clips fuzz
 
 help:
 	@echo "make demo     installs what is missing, builds, runs the lab's quick set (90 s), ends with report.html"
 	@echo "make test     installs what is missing, builds, runs every test"
 	@echo "make build    builds the framepath command and the peers, installs nothing"
+	@echo "make check-unsafe  model-checks the lock-free code (loom), and runs it under Miri where that is installed"
 	@echo "make fuzz     runs every fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) each; needs cargo-fuzz and nightly Rust"
 	@echo "make fresh    proves make demo and make test in a minimal Debian 13 (root)"
 	@echo "make clips    makes the committed clips again (clips/README.md)"
@@ -41,7 +42,7 @@ test:
 	@$(MAKE) -s -C peers TARGET=$(TARGET) all check
 	$(CARGO) test --workspace --locked $(CHECKED)
 
-SHELL_SCRIPTS = scripts/setup scripts/fresh scripts/fuzz .ci/run clips/make.sh peers/gst-push/check
+SHELL_SCRIPTS = scripts/setup scripts/fresh scripts/fuzz scripts/check-unsafe .ci/run clips/make.sh peers/gst-push/check
 
 shell-check:
 	@for script in $(SHELL_SCRIPTS); do bash -n $$script || exit 1; done
@@ -53,6 +54,9 @@ fresh:
 
 clips:
 	@clips/make.sh
+
+check-unsafe:
+	@scripts/check-unsafe
 
 fuzz:
 	@scripts/fuzz $(FUZZ_SECONDS)

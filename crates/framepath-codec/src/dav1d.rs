@@ -127,6 +127,9 @@ pub(crate) struct Dav1dDecoder {
     threads: u32,
     state: State,
     failure: Option<CodecError>,
+    /// The first packet a failure may concern: its picture and those after it
+    /// are withheld. AV1 shows in the order of packets.
+    stop_at: i64,
 }
 
 impl Dav1dDecoder {
@@ -171,6 +174,7 @@ impl Dav1dDecoder {
                 threads: count,
                 state: State::Idle,
                 failure: None,
+                stop_at: i64::MAX,
                 slots,
             }),
             _ => Err(CodecError::Decoder {
@@ -237,6 +241,7 @@ impl Dav1dDecoder {
                 State::Sent => {}
             }
             match self.get() {
+                Ok(Some(picture)) if picture.0.m.timestamp >= self.stop_at => {}
                 Ok(Some(picture)) => {
                     if self.state == State::Sent {
                         self.state = State::Idle;
@@ -295,6 +300,7 @@ impl Dav1dDecoder {
                     Some(packet) => (packet, 0),
                     None => (self.numbers.sent().saturating_sub(1), self.threads - 1),
                 };
+                self.stop_at = self.stop_at.min(packet as i64 - i64::from(in_flight));
                 CodecError::Rejected { codec: self.slots.codec(), packet, in_flight, message: message(code) }
             }
         };

@@ -11,8 +11,11 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect())
 }
 
-/// Ties the calling thread to one CPU.
+/// Ties the calling thread to one CPU; EINVAL where there is no such CPU.
 pub fn pin_to(cpu: usize) -> io::Result<()> {
+    if cpu >= CpuSet::MAX_CPU {
+        return Err(rustix::io::Errno::INVAL.into());
+    }
     let mut set = CpuSet::new();
     set.set(cpu);
     Ok(sched_setaffinity(None, &set)?)
@@ -28,5 +31,17 @@ pub fn become_realtime() -> io::Result<()> {
         Ok(())
     } else {
         Err(io::Error::last_os_error())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_beyond_all_sets_is_an_error() {
+        for cpu in [CpuSet::MAX_CPU, usize::MAX] {
+            assert_eq!(pin_to(cpu).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        }
     }
 }

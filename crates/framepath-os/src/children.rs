@@ -29,6 +29,11 @@ pub fn wait(child: Child) -> io::Result<Usage> {
     let mut status = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     loop {
+        if crate::signal::interrupted() && !asked_to_end {
+            asked_to_end = true;
+            // It may have ended by itself: then there is nobody to ask.
+            let _ = signal(&child, libc::SIGTERM);
+        }
         // SAFETY: both pointers are valid for the call, and all-zero is a
         // valid rusage should the kernel not fill it.
         let waited = unsafe { libc::wait4(pid, &mut status, 0, usage.as_mut_ptr()) };
@@ -38,10 +43,6 @@ pub fn wait(child: Child) -> io::Result<Usage> {
         let error = io::Error::last_os_error();
         if error.kind() != io::ErrorKind::Interrupted {
             return Err(error);
-        }
-        if crate::signal::interrupted() && !asked_to_end {
-            asked_to_end = true;
-            signal(&child, libc::SIGTERM)?;
         }
     }
     // SAFETY: wait4 succeeded and filled it.

@@ -136,7 +136,9 @@ impl Inner {
         if unit != FRAME || refs.load(Ordering::Relaxed) != FRAME {
             refs.store(FRAME, Ordering::Relaxed);
         }
-        match inner.returned.push(index) {
+        // SAFETY: the caller's reference keeps Inner alive until the push; what
+        // is left of it afterwards the result says.
+        match unsafe { ReturnStack::push(NonNull::from(&inner.returned), index) } {
             // The owner may have used the slot and closed the pool since the
             // push, so that `inner` is gone.
             Returned::ToOwner => wake(owner_waits),
@@ -230,9 +232,10 @@ impl Pool {
         self.inner().slot_bytes
     }
 
-    /// The sealed memfd behind the pool.
-    #[cfg(not(any(loom, miri)))]
-    pub fn memfd(&self) -> BorrowedFd<'_> {
+    /// The sealed memfd behind the pool. Not public: whoever has it may write
+    /// where a `Frame` promises that nobody does.
+    #[cfg(all(test, not(any(loom, miri))))]
+    fn memfd(&self) -> BorrowedFd<'_> {
         self.inner().memory.fd()
     }
 
@@ -321,7 +324,11 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         let never_used = self.slots() - self.fresh;
-        if self.inner().returned.close(self.free.len() + never_used as usize) == Returned::LastOfClosed {
+        let free = self.free.len() + never_used as usize;
+        // SAFETY: Inner lives until the owner is accounted for here.
+        if unsafe { ReturnStack::close(NonNull::from(&self.inner().returned), free) }
+            == Returned::LastOfClosed
+        {
             // SAFETY: every slot is accounted for and this handle is going, so
             // nobody else points at Inner; it came from Box::leak.
             drop(unsafe { Box::from_raw(self.inner.as_ptr()) });

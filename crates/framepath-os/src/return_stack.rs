@@ -4,6 +4,8 @@
 //! Because nothing is ever popped singly there is no ABA problem: a push only
 //! compares the head it read with the head that is there.
 
+use std::ptr::NonNull;
+
 use crate::sync::{AtomicU32, AtomicUsize, CacheAligned, Ordering};
 
 const EMPTY: u32 = u32::MAX;
@@ -44,19 +46,25 @@ impl ReturnStack {
     }
 
     /// Gives slot `slot` back. Any thread; the caller owns the slot until now.
+    ///
+    /// # Safety
+    /// `this` is live until the slot is given back. It may be freed before the
+    /// call returns, which is why it is no `&self`.
     #[inline]
-    pub(crate) fn push(&self, slot: u32) -> Returned {
-        let mut head = self.head.0.load(Ordering::Relaxed);
+    pub(crate) unsafe fn push(this: NonNull<ReturnStack>, slot: u32) -> Returned {
+        // SAFETY: live by the contract; not used after the slot is given back.
+        let stack = unsafe { this.as_ref() };
+        let mut head = stack.head.0.load(Ordering::Relaxed);
         loop {
             if head == CLOSED {
-                return self.account(1);
+                return account(&stack.unaccounted, 1);
             }
-            self.next[slot as usize].store(head, Ordering::Relaxed);
+            stack.next[slot as usize].store(head, Ordering::Relaxed);
             // Release: the slot's contents and `next`, to the Acquire of
             // `take`. Acquire: pairs with the Release of a `take` that came
             // first, so that the caller sees the waiting flag which the owner
             // raised before.
-            match self.head.0.compare_exchange_weak(head, slot, Ordering::AcqRel, Ordering::Relaxed) {
+            match stack.head.0.compare_exchange_weak(head, slot, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Returned::ToOwner,
                 Err(seen) => head = seen,
             }
@@ -72,12 +80,18 @@ impl ReturnStack {
     }
 
     /// The owner leaves, holding `free` slots of its own.
-    pub(crate) fn close(&self, free: usize) -> Returned {
+    ///
+    /// # Safety
+    /// `this` is live, and not used by the owner again. It may be freed before
+    /// the call returns, as in [`ReturnStack::push`].
+    pub(crate) unsafe fn close(this: NonNull<ReturnStack>, free: usize) -> Returned {
+        // SAFETY: live until the owner's share is accounted for below.
+        let stack = unsafe { this.as_ref() };
         // Acquire: pairs with the Release of every push taken.
-        let head = self.head.0.swap(CLOSED, Ordering::Acquire);
+        let head = stack.head.0.swap(CLOSED, Ordering::Acquire);
         let mut returned = Vec::new();
-        self.unchain(head, &mut returned);
-        self.account(free + returned.len() + 1)
+        stack.unchain(head, &mut returned);
+        account(&stack.unaccounted, free + returned.len() + 1)
     }
 
     fn unchain(&self, mut head: u32, into: &mut Vec<u32>) {
@@ -89,12 +103,25 @@ impl ReturnStack {
         }
         into[start..].reverse();
     }
+}
 
-    fn account(&self, shares: usize) -> Returned {
-        // AcqRel: whoever counts the last slot sees all others' last uses.
-        let before = self.unaccounted.fetch_sub(shares, Ordering::AcqRel);
-        debug_assert!(before >= shares);
-        if before == shares { Returned::LastOfClosed } else { Returned::Closed }
+fn account(unaccounted: &AtomicUsize, shares: usize) -> Returned {
+    // AcqRel: whoever counts the last share sees all others' last uses.
+    let before = unaccounted.fetch_sub(shares, Ordering::AcqRel);
+    debug_assert!(before >= shares);
+    if before == shares { Returned::LastOfClosed } else { Returned::Closed }
+}
+
+#[cfg(test)]
+impl ReturnStack {
+    fn push_live(&self, slot: u32) -> Returned {
+        // SAFETY: the test keeps the stack.
+        unsafe { ReturnStack::push(self.into(), slot) }
+    }
+
+    fn close_live(&self, free: usize) -> Returned {
+        // SAFETY: as above.
+        unsafe { ReturnStack::close(self.into(), free) }
     }
 }
 
@@ -106,7 +133,7 @@ mod tests {
     fn takes_all_latest_last() {
         let stack = ReturnStack::new(4);
         for slot in [2, 0, 3] {
-            assert_eq!(stack.push(slot), Returned::ToOwner);
+            assert_eq!(stack.push_live(slot), Returned::ToOwner);
         }
         let mut free = vec![1];
         stack.take(&mut free);
@@ -118,12 +145,12 @@ mod tests {
     #[test]
     fn the_last_slot_after_closing_is_told_so() {
         let stack = ReturnStack::new(4);
-        assert_eq!(stack.push(1), Returned::ToOwner);
-        assert_eq!(stack.close(1), Returned::Closed);
-        assert_eq!(stack.push(0), Returned::Closed);
-        assert_eq!(stack.push(2), Returned::LastOfClosed);
+        assert_eq!(stack.push_live(1), Returned::ToOwner);
+        assert_eq!(stack.close_live(1), Returned::Closed);
+        assert_eq!(stack.push_live(0), Returned::Closed);
+        assert_eq!(stack.push_live(2), Returned::LastOfClosed);
         let idle = ReturnStack::new(2);
-        assert_eq!(idle.close(2), Returned::LastOfClosed);
+        assert_eq!(idle.close_live(2), Returned::LastOfClosed);
     }
 }
 
@@ -141,12 +168,12 @@ mod model {
             let returners: Vec<_> = (0..2)
                 .map(|slot| {
                     let stack = stack.clone();
-                    loom::thread::spawn(move || stack.push(slot))
+                    loom::thread::spawn(move || stack.push_live(slot))
                 })
                 .collect();
             let mut free = Vec::new();
             stack.take(&mut free);
-            let mut outcomes = vec![stack.close(free.len())];
+            let mut outcomes = vec![stack.close_live(free.len())];
             outcomes.extend(returners.into_iter().map(|r| r.join().unwrap()));
             let last = outcomes.iter().filter(|o| **o == Returned::LastOfClosed).count();
             assert_eq!(last, 1, "{outcomes:?}");

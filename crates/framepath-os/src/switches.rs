@@ -11,12 +11,12 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use perf_event_open_sys as sys;
+use rustix::param::page_size;
 use sys::bindings as perf;
 
-/// Data pages of the ring; 16 bytes a record, so 4096 switches between reads.
-const DATA_PAGES: usize = 16;
-const PAGE: usize = 4096;
-const DATA_BYTES: usize = DATA_PAGES * PAGE;
+/// Data of the ring; 16 bytes a record, so 4096 switches between reads. A
+/// power of two of pages on every machine whose pages are not larger.
+const DATA_BYTES: usize = 64 << 10;
 
 /// Time this thread spent off the CPU since the log was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -65,7 +65,7 @@ impl SwitchLog {
         let map = unsafe {
             libc::mmap(
                 ptr::null_mut(),
-                PAGE + DATA_BYTES,
+                page_size() + DATA_BYTES,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_SHARED,
                 fd.as_raw_fd(),
@@ -116,7 +116,7 @@ impl SwitchLog {
 
     /// Eight bytes at ring position `at`; records are 8-byte aligned.
     fn word(&self, at: u64) -> u64 {
-        let offset = PAGE + (at as usize & (DATA_BYTES - 1));
+        let offset = page_size() + (at as usize & (DATA_BYTES - 1));
         // SAFETY: the masked offset stays inside the data pages, and all
         // record sizes are multiples of 8, so eight bytes fit before the end.
         unsafe { self.map.as_ptr().add(offset).cast::<u64>().read_volatile() }
@@ -127,7 +127,7 @@ impl Drop for SwitchLog {
     fn drop(&mut self) {
         // SAFETY: unmaps what `open` mapped; nothing refers to it any more.
         unsafe {
-            libc::munmap(self.map.as_ptr().cast(), PAGE + DATA_BYTES);
+            libc::munmap(self.map.as_ptr().cast(), page_size() + DATA_BYTES);
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::source::Source;
 use crate::source::file::File;
 use crate::source::test::{Test, TestOptions};
 use crate::stage::{Role, Stage, block::Block, burn::Burn, copy::Copy};
-use crate::stage::{decode::Decode, encode::RawEncode, threshold::Threshold};
+use crate::stage::{decode::Decode, encode::Copies, encode::RawEncode, threshold::Threshold};
 
 /// The hops that one thread runs.
 pub(crate) struct Segment {
@@ -144,9 +144,11 @@ impl Built {
                 })?;
                 Box::new(Decode::new(track, decoder_options(hop, frames_behind)))
             }
-            "threshold" => {
-                Box::new(Threshold { level: hop.level("level"), region: hop.roi("roi"), pool: None })
-            }
+            "threshold" => Box::new(Threshold {
+                level: hop.level("level"),
+                region: hop.roi("roi"),
+                copies: Copies::default(),
+            }),
             "encode" => Box::new(RawEncode::new(hop.flag("copy"))),
             "burn" => Box::new(Burn { cpu_ns: hop.duration_ns("time") }),
             "copy" => Box::new(Copy::new(hop.bytes("bytes").unwrap_or(0) as usize)),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a run leaves behind.
 
-use framepath_model::ledger::{Digest, Row, digest};
+use framepath_model::ledger::{Digest, Row, digest, flag};
 use framepath_os::meter::Level;
 
 use crate::error::RunError;
@@ -38,7 +38,6 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Rows that were overwritten because the ledger's memory was full.
     pub overwritten: u64,
-    pub(crate) torn_frames_dropped: bool,
     /// Whether Ctrl-C ended the run early.
     pub interrupted: bool,
     /// Why the run stopped early, if it did.
@@ -55,22 +54,26 @@ impl Report {
     /// The ledger in a few figures. Rows of frames whose other rows were
     /// overwritten are left out.
     pub fn digest(&mut self) -> Digest {
-        self.drop_torn_frames();
+        if self.overwritten > 0 {
+            self.drop_torn_frames();
+        }
         digest(&mut self.rows, self.hops.len())
     }
 
-    /// Removes frames that lost a row, once: those no younger than the oldest
-    /// frame that a full thread has kept.
+    /// Removes frames that lost a row: those whose hops, from the source to
+    /// where the frame ended, are not all there. (Threads write different
+    /// numbers of rows, and decoders change the order of frames, so the oldest
+    /// row that is left says nothing of the frames after it.)
     fn drop_torn_frames(&mut self) {
-        if self.overwritten == 0 || self.torn_frames_dropped {
-            return;
+        self.rows.sort_unstable_by_key(|r| (r.seq, r.hop));
+        let mut whole = Vec::with_capacity(self.rows.len());
+        for frame in self.rows.chunk_by(|a, b| a.seq == b.seq) {
+            let ended = frame.iter().any(|r| r.has(flag::LAST) || r.has(flag::DROPPED));
+            let gapless = frame[0].hop == 0 && frame.windows(2).all(|w| w[1].hop <= w[0].hop + 1);
+            if ended && gapless {
+                whole.extend_from_slice(frame);
+            }
         }
-        self.torn_frames_dropped = true;
-        let first_kept = |thread| {
-            let mine = self.rows.iter().filter(move |r| usize::from(r.thread) == thread);
-            mine.map(|r| r.seq).min()
-        };
-        let whole_from = (0..self.threads.len()).filter_map(first_kept).max().unwrap_or(0);
-        self.rows.retain(|r| r.seq > whole_from);
+        self.rows = whole;
     }
 }

@@ -98,7 +98,6 @@ impl Built {
             threads,
             rows: Vec::new(),
             overwritten: 0,
-            torn_frames_dropped: false,
             interrupted: signal::interrupted(),
             error: None,
         };
@@ -165,11 +164,7 @@ fn produce(source: &mut dyn Source, segment: Option<Segment>, options: &Options)
             }
         }
     }
-    // After a failure of the source what it gave is still delivered.
-    if failure.as_ref().is_none_or(|f| f.hop == 0) {
-        let drained = drain(chain, &mut recorder, delivered);
-        failure = failure.or(drained.err());
-    }
+    let failure = drain(chain, &mut recorder, delivered, failure);
     end(recorder, failure)
 }
 
@@ -182,26 +177,43 @@ fn consume(segment: Segment, number: usize, options: &Options) -> Ended {
         return end(recorder, None);
     };
     receiver.set_timed(options.level != Level::Off);
+    let mut failure = None;
     while let Some(queued) = receiver.recv() {
         recorder.dequeued(link, &queued.item.meta(), queued.enqueued_ns, receiver.idle());
         let mut out = Out::new(link, &mut chain, &mut recorder, delivered);
-        if let Err(failure) = out.forward(queued.item) {
-            // Dropping the receiver tells the thread before; dropping the
-            // chain, with its queue's end, tells the one behind.
-            return end(recorder, Some(failure));
+        if let Err(failed) = out.forward(queued.item) {
+            failure = Some(failed);
+            break;
         }
     }
-    let drained = drain(&mut chain, &mut recorder, delivered);
-    end(recorder, drained.err())
+    let failure = drain(&mut chain, &mut recorder, delivered, failure);
+    // Dropping the receiver tells the thread before; dropping the chain, with
+    // its queue's end, tells the one behind.
+    end(recorder, failure)
 }
 
-fn drain(chain: &mut [Hop], recorder: &mut Recorder, delivered: &AtomicU64) -> Result<(), Failure> {
+/// Ends the stream for all stages behind `failure`, for every stage where there
+/// is none: what was handed on before a failure is still delivered. The first
+/// failure counts.
+fn drain(
+    chain: &mut [Hop],
+    recorder: &mut Recorder,
+    delivered: &AtomicU64,
+    mut failure: Option<Failure>,
+) -> Option<Failure> {
+    let mut dead = failure.as_ref().map(|f| f.hop);
     for at in 0..chain.len() {
         let (done, rest) = chain.split_at_mut(at + 1);
         let hop = &mut done[at];
-        hop.stage.drain(&mut Out::new(hop.index, rest, recorder, delivered))?;
+        if dead.is_some_and(|dead| hop.index <= dead) {
+            continue;
+        }
+        if let Err(failed) = hop.stage.drain(&mut Out::new(hop.index, rest, recorder, delivered)) {
+            dead = Some(failed.hop);
+            failure.get_or_insert(failed);
+        }
     }
-    Ok(())
+    failure
 }
 
 fn recorder(number: usize, options: &Options) -> Recorder {

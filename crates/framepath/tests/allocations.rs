@@ -31,8 +31,13 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Allocations of one run.
+/// Allocations of a run: the fewest of some, since the harness's own thread
+/// allocates now and then, and a process sets up some things once.
 fn allocations(path: &str, options: &Options) -> u64 {
+    (0..4).map(|_| allocations_of_one(path, options)).min().expect("four runs")
+}
+
+fn allocations_of_one(path: &str, options: &Options) -> u64 {
     let path = framepath::path::parse(path).unwrap();
     let before = ALLOCATIONS.load(Ordering::Relaxed);
     let report = framepath::run(&path, options).unwrap();
@@ -41,31 +46,56 @@ fn allocations(path: &str, options: &Options) -> u64 {
     after - before
 }
 
+/// Runs `frames` and twice as many. Both must be as long as texts, which are
+/// allocated too.
 fn assert_none_per_frame(source: &str, frames: u64, rest: &str) {
     for level in [Level::Off, Level::Times, Level::Full] {
         let options = at(level);
         let of = |frames: u64| allocations(&format!("{source}{frames}{rest}"), &options);
-        // What the process sets up once is not the path's.
-        of(frames);
-        assert_eq!(of(frames), of(2 * frames), "{source}N{rest} at {level:?}");
+        let (once, twice) = (of(frames), of(2 * frames));
+        if rest.contains("queue") {
+            // How many slots are on their way at once, and so how far the
+            // pool's own list grows, depends on how the threads happen to run.
+            assert!(once.abs_diff(twice) < 16, "{source}N{rest} at {level:?}: {once}, {twice}");
+        } else {
+            assert_eq!(once, twice, "{source}N{rest} at {level:?}");
+        }
     }
 }
 
+/// The one test here: another beside it would be counted too.
 #[test]
-fn frames_are_moved_without_allocating() {
+fn steady_state_allocates_nothing() {
+    pattern_frames();
+    decoded_frames();
+}
+
+fn pattern_frames() {
     for rest in [
-        "! null",
-        "! threshold level=100 ! null",
-        "! encode raw ! encode raw copy=1 ! null",
-        "! copy bytes=100 ! null",
-        "! queue depth=4 ! null",
-        "! queue depth=2 leaky=downstream ! null",
-        "! queue depth=2 ! encode raw copy=1 ! queue depth=200 ! null",
+        " ! null",
+        " ! threshold level=100 ! null",
+        " ! encode raw ! encode raw copy=1 ! null",
+        " ! copy bytes=100 ! null",
+        " ! queue depth=4 ! null",
+        " ! queue depth=2 leaky=downstream ! null",
+        " ! queue depth=2 ! encode raw copy=1 ! queue depth=200 ! null",
     ] {
-        assert_none_per_frame("test size=32x32 format=grey frames=", 500, &format!(" {rest}"));
+        assert_none_per_frame("test size=32x32 format=grey frames=", 400, rest);
     }
-    assert_none_per_frame("test bytes=64 frames=", 500, " ! null");
-    // The libraries under a decoder allocate as they like; framepath does not.
-    let file = common::clip("h264-180p8-high.h264");
-    assert_none_per_frame(&format!("file {file} loop="), 3, " ! decode threads=1 format=nv12 ! null");
+    assert_none_per_frame("test bytes=64 frames=", 400, " ! null");
+}
+
+/// A decoder allocates for each picture, as its library does; the ledger adds
+/// nothing to that, though frames wait inside. (A committed clip is short: the
+/// frames come by playing it several times.)
+fn decoded_frames() {
+    for (name, format) in [("h264-180p8-high.h264", "nv12"), ("vp9-180p8.ivf", "native")] {
+        let stages = format!("decode threads=1 format={format} ! threshold level=9 ! null");
+        let text = |loops: u64| format!("file {} loop={loops} ! {stages}", common::clip(name));
+        let of_three_loops = [Level::Off, Level::Times, Level::Full].map(|level| {
+            let options = at(level);
+            allocations(&text(6), &options) - allocations(&text(3), &options)
+        });
+        assert_eq!(of_three_loops, [of_three_loops[0]; 3], "{name}");
+    }
 }

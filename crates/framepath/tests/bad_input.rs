@@ -6,6 +6,7 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use common::{at, clip, md5_lines, run, try_run};
 use framepath::{Level, Report};
@@ -58,6 +59,19 @@ fn random_bytes(count: usize) -> Vec<u8> {
     (0..count).map(|_| next()).collect()
 }
 
+fn hashes(framemd5: &str) -> Vec<String> {
+    md5_lines(framemd5).iter().map(|line| line.rsplit(' ').next().expect("a hash").to_owned()).collect()
+}
+
+/// What the tool makes of a damaged file, which it need not like.
+fn ffmpeg_hashes(file: &str) -> Vec<String> {
+    let output = Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "quiet", "-i", file, "-fps_mode", "passthrough", "-f", "framemd5", "-"])
+        .output()
+        .unwrap_or_else(|error| panic!("this test needs the `ffmpeg` tool (apt install ffmpeg): {error}"));
+    hashes(&String::from_utf8(output.stdout).expect("framemd5 is text"))
+}
+
 #[test]
 fn files_that_cannot_be_opened_are_named() {
     let folder = tempfile::tempdir().unwrap();
@@ -68,7 +82,7 @@ fn files_that_cannot_be_opened_are_named() {
         (&empty, "empty file"),
         (&missing, "No such file"),
         (&word(folder.path()), "is a directory"),
-        (&text, "cannot open"),
+        (&text, "words.txt"),
     ] {
         let (error, report) = fails(&format!("file {file} ! decode ! null"));
         assert_names(&error, "file", &[file, says]);
@@ -94,8 +108,9 @@ fn random_bytes_end_in_an_error() {
         noisy.extend(&bytes);
         let file = made(&folder, name, &noisy);
         for threads in ["1", "auto"] {
-            let report = try_run(&format!("file {file} ! decode threads={threads} ! null"), &at(Level::Times))
-                .unwrap_or_else(|error| panic!("{name}: {error}"));
+            let report =
+                try_run(&format!("file {file} ! decode threads={threads} ! null"), &at(Level::Times))
+                    .unwrap_or_else(|error| panic!("{name}: {error}"));
             assert!(report.frames > 0, "{name}: {:?}", report.error);
             assert!(report.rows.len() as u64 >= report.frames * 3);
             assert!(report.error.is_none_or(|error| !error.to_string().is_empty()));
@@ -103,7 +118,8 @@ fn random_bytes_end_in_an_error() {
     }
 }
 
-/// The frames before the cut are those of the whole clip.
+/// The frames before the cut, as ffmpeg finds them. (In a raw stream the cut
+/// may leave no trace in the syntax: then neither notices it.)
 #[test]
 fn truncated_clips_give_what_is_before_the_cut() {
     let folder = tempfile::tempdir().unwrap();
@@ -119,17 +135,16 @@ fn truncated_clips_give_what_is_before_the_cut() {
         "av1-180p8.ivf",
         "av1-180p8-grain.ivf",
     ] {
-        run(&format!("file {} ! decode ! framemd5 {out}", clip(name)), &at(Level::Off));
-        let whole = md5_lines(&fs::read_to_string(&out).unwrap());
         let bytes = fs::read(clip(name)).unwrap();
         let cut = made(&folder, name, &bytes[..bytes.len() * 6 / 10]);
+        let wanted = ffmpeg_hashes(&cut);
         for threads in ["1", "auto"] {
             let text = format!("file {cut} ! decode threads={threads} ! framemd5 {out}");
             let report = try_run(&text, &at(Level::Full)).unwrap_or_else(|error| panic!("{name}: {error}"));
-            let got = md5_lines(&fs::read_to_string(&out).unwrap());
+            let got = hashes(&fs::read_to_string(&out).unwrap());
             assert_eq!(got.len() as u64, report.frames, "{name}");
-            assert!(got.len() > 5 && got.len() < whole.len(), "{name}: {} frames", got.len());
-            assert_eq!(got, whole[..got.len()], "{name}: {:?}", report.error);
+            assert!(got.len() > 5 && got.len() < 30, "{name}: {} frames", got.len());
+            assert_eq!(got, wanted[..got.len()], "{name}: {:?}", report.error);
             assert_eq!(report.rows.iter().filter(|r| r.has(flag::LAST)).count(), got.len());
             if let Some(error) = report.error {
                 let error = error.to_string();
@@ -219,7 +234,8 @@ fn a_pool_too_small_for_the_decoder_says_what_is_enough() {
         for threads in ["1", "auto"] {
             let file = clip(name);
             for link in ["", "! queue depth=8 "] {
-                let text = |pool: &str| format!("file {file} ! decode pool={pool} threads={threads} {link}! null");
+                let text =
+                    |pool: &str| format!("file {file} ! decode pool={pool} threads={threads} {link}! null");
                 let (error, report) = fails(&text("1"));
                 assert_names(&error, "decode", &[codec, "pool of 1 slots is too small"]);
                 assert!(report.is_some_and(|r| r.frames < 30), "{name}");
@@ -255,7 +271,9 @@ fn outputs_that_cannot_be_made_are_named() {
     let file = made(&folder, "file", b"in the way");
     let no_folder = word(&folder.path().join("no-folder/out"));
     let inside_a_file = word(&PathBuf::from(&file).join("pictures"));
-    for (sink, name) in [("framemd5", &no_folder), ("y4m", &no_folder), ("pgm", &inside_a_file), ("pgm", &file)] {
+    for (sink, name) in
+        [("framemd5", &no_folder), ("y4m", &no_folder), ("pgm", &inside_a_file), ("pgm", &file)]
+    {
         let (error, report) = fails(&format!("test frames=3 ! {sink} {name}"));
         assert_names(&error, sink, &[name]);
         assert!(report.is_none_or(|r| r.frames == 0));
@@ -265,6 +283,4 @@ fn outputs_that_cannot_be_made_are_named() {
     assert_names(&error, "y4m", &["NV12", "YUV420P"]);
     let (error, _) = fails("test frames=3 format=rgba ! threshold level=3 ! null");
     assert_names(&error, "threshold level=3", &["RGBA", "GREY"]);
-    let (error, _) = fails("test size=16384x16384 format=rgba pool=4096 frames=1 ! null");
-    assert!(error.starts_with("test "), "{error}");
 }

@@ -80,7 +80,8 @@ fn a_full_ledger_keeps_the_last_rows_and_says_how_many_went() {
     let digest = report.digest();
     assert_eq!(digest.totals.iter().map(|t| t.seq).collect::<Vec<_>>(), [95, 96, 97, 98, 99]);
 
-    let mut report = run("test size=16x16 format=grey frames=100 ! queue depth=3 ! encode raw ! null", &options);
+    let mut report =
+        run("test size=16x16 format=grey frames=100 ! queue depth=3 ! encode raw ! null", &options);
     assert_eq!(report.rows.len(), 32);
     // One row a frame in the first thread, three in the second.
     assert_eq!(report.overwritten, (100 - 16) + (300 - 16));
@@ -181,7 +182,8 @@ fn written_pixels_are_counted_where_they_are_written() {
             assert_eq!(report.copied_bytes, 6 * luma, "{source}");
             assert_eq!(files_of(&pictures).len(), 6);
             for picture in files_of(&pictures) {
-                let head = format!("P5\n{width} {height}\n").len() + if format == "yuv420p10" { 5 } else { 4 };
+                let head =
+                    format!("P5\n{width} {height}\n").len() + if format == "yuv420p10" { 5 } else { 4 };
                 assert_eq!(fs::metadata(picture).unwrap().len(), luma + head as u64);
             }
         }

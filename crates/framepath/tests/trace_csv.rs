@@ -17,7 +17,7 @@ fn csv_of(report: &Report) -> Vec<Vec<String>> {
     let mut bytes = Vec::new();
     csv::write(report, &mut bytes).unwrap();
     let text = String::from_utf8(bytes).unwrap();
-    text.lines().map(|line| cells(line)).collect()
+    text.lines().map(cells).collect()
 }
 
 /// The cells of one line; quotes as in RFC 4180.
@@ -75,7 +75,8 @@ fn csv_leaves_empty_what_was_not_measured() {
             assert!(counters.iter().all(|name| is_empty(name) != counted), "{line:?}");
             assert!(events.iter().all(|name| is_empty(name) != (counted && has_pmu)), "{line:?}");
             assert_eq!(is_empty("unexplained_ns"), !counted && !row.has(flag::LINK), "{line:?}");
-            for known in ["enter_ns", "leave_ns", "copy_ns", "queue_ns", "wakeup_ns", "blocked_ns", "dropped"] {
+            for known in ["enter_ns", "leave_ns", "copy_ns", "queue_ns", "wakeup_ns", "blocked_ns", "dropped"]
+            {
                 assert!(!is_empty(known), "{known}: {line:?}");
             }
         }
@@ -84,7 +85,8 @@ fn csv_leaves_empty_what_was_not_measured() {
 
 #[test]
 fn csv_holds_several_runs_and_any_name() {
-    let report = run("test size=16x16 format=grey frames=3 ! threshold level=9 roi=1,1,2,2 ! null", &at(Level::Times));
+    let report =
+        run("test size=16x16 format=grey frames=3 ! threshold level=9 roi=1,1,2,2 ! null", &at(Level::Times));
     let mut bytes = Vec::new();
     csv::write_all(&[("one", &report), ("a \"b\", c", &report)], &mut bytes).unwrap();
     let text = String::from_utf8(bytes).unwrap();
@@ -171,7 +173,8 @@ fn traces_of_frames_open() {
 #[test]
 fn traces_with_drops_open() {
     for leaky in ["upstream", "downstream"] {
-        let text = format!("test size=16x16 frames=100 ! queue depth=2 leaky={leaky} ! block time=200us ! null");
+        let text =
+            format!("test size=16x16 frames=100 ! queue depth=2 leaky={leaky} ! block time=200us ! null");
         let report = run(&text, &at(Level::Full));
         assert!(report.dropped > 0);
         check_trace(&report);

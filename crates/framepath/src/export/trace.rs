@@ -46,31 +46,44 @@ fn process(pid: usize, name: &str, report: &Report, to: &mut dyn Write) -> io::R
     }
     let mut rows: Vec<&Row> = report.rows.iter().filter(|r| !r.has(flag::DROPPED)).collect();
     rows.sort_unstable_by_key(|r| (r.seq, r.enter_ns, r.hop));
-    for frame in rows.chunk_by(|a, b| a.seq == b.seq) {
-        for (at, row) in frame.iter().enumerate() {
-            let name = report.hops.get(usize::from(row.hop)).map_or("", |h| &h.text);
-            write!(to, ",\n{}", slice(pid, row, name, origin))?;
-            if frame.len() > 1 {
-                let last = at + 1 == frame.len();
-                let step = if at == 0 {
-                    "s"
-                } else if last {
-                    "f"
-                } else {
-                    "t"
-                };
-                write!(to, ",\n{}", flow(pid, row, step, origin))?;
-            }
-        }
+    let drawn = drawn_from(&rows);
+    let mut rows = rows.into_iter().zip(drawn).peekable();
+    let mut before = None;
+    while let Some((row, from)) = rows.next() {
+        let name = report.hops.get(usize::from(row.hop)).map_or("", |h| &h.text);
+        write!(to, ",\n{}", slice(pid, row, from, name, origin))?;
+        let first = before.replace(row.seq) != Some(row.seq);
+        let last = rows.peek().is_none_or(|(next, _)| next.seq != row.seq);
+        // An arrow needs two ends.
+        let step = match (first, last) {
+            (true, true) => continue,
+            (true, false) => "s",
+            (false, false) => "t",
+            (false, true) => "f",
+        };
+        write!(to, ",\n{}", flow(pid, row, from, step, origin))?;
     }
     Ok(())
 }
 
-/// Where the slice stands: a frame's wait in a link or inside a decoder
-/// overlaps the thread's work on other frames, so it is drawn from the moment
-/// the thread turned to it.
-fn drawn_from(row: &Row) -> u64 {
-    if row.has(flag::LINK) { row.enter_ns } else { row.enter_ns.max(row.leave_ns - busy_ns(row)) }
+/// Where each row is drawn from. A frame's wait in a link or inside a decoder
+/// overlaps the thread's work on other frames, and so does the work on it
+/// before that wait; a track cannot show slices that cross. A stage's slice
+/// therefore begins when the thread last turned to the frame: not before it
+/// was done with the one before.
+fn drawn_from(rows: &[&Row]) -> Vec<u64> {
+    let mut from: Vec<u64> = rows.iter().map(|row| row.leave_ns).collect();
+    let mut order: Vec<usize> = (0..rows.len()).filter(|at| !rows[*at].has(flag::LINK)).collect();
+    order.sort_unstable_by_key(|at| (rows[*at].thread, rows[*at].leave_ns, rows[*at].enter_ns));
+    for track in order.chunk_by(|a, b| rows[*a].thread == rows[*b].thread) {
+        let mut done = 0;
+        for at in track {
+            let row = rows[*at];
+            from[*at] = (row.leave_ns - busy_ns(row)).max(row.enter_ns).max(done);
+            done = row.leave_ns;
+        }
+    }
+    from
 }
 
 fn busy_ns(row: &Row) -> u64 {
@@ -81,9 +94,8 @@ fn micros(ns: u64, origin: u64) -> f64 {
     ns.saturating_sub(origin) as f64 / 1e3
 }
 
-fn slice(pid: usize, row: &Row, name: &str, origin: u64) -> Value {
+fn slice(pid: usize, row: &Row, from: u64, name: &str, origin: u64) -> Value {
     let link = row.has(flag::LINK);
-    let from = drawn_from(row);
     let mut args = json!({
         "frame": row.seq,
         "copied_bytes": row.copied_bytes,
@@ -101,9 +113,8 @@ fn slice(pid: usize, row: &Row, name: &str, origin: u64) -> Value {
     // Waits in a queue overlap each other: they are drawn as an instant where
     // they end, their length in the arguments and in the flow's arrow.
     let (phase, duration) = if link { ("i", Value::Null) } else { ("X", json!(micros(row.leave_ns, from))) };
-    let at = if link { row.leave_ns } else { from };
     let mut event = json!({
-        "ph": phase, "pid": pid, "tid": row.thread, "ts": micros(at, origin),
+        "ph": phase, "pid": pid, "tid": row.thread, "ts": micros(from, origin),
         "name": format!("{name} #{}", row.seq), "cat": if link { "link" } else { "stage" }, "args": args,
     });
     if link {
@@ -114,11 +125,9 @@ fn slice(pid: usize, row: &Row, name: &str, origin: u64) -> Value {
     event
 }
 
-fn flow(pid: usize, row: &Row, step: &str, origin: u64) -> Value {
-    let link = row.has(flag::LINK);
-    let at = if link { row.leave_ns } else { drawn_from(row) };
+fn flow(pid: usize, row: &Row, from: u64, step: &str, origin: u64) -> Value {
     json!({
-        "ph": step, "pid": pid, "tid": row.thread, "ts": micros(at, origin),
+        "ph": step, "pid": pid, "tid": row.thread, "ts": micros(from, origin),
         "name": "frame", "cat": "frame", "id": format!("{pid}.{}", row.seq), "bp": "e",
     })
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `encode raw`: the pixels as they are.
 
+use framepath_model::format::Layout;
 use framepath_model::stream::StreamInfo;
 use framepath_os::pool::{Frame, FrameMut, Pool};
 
@@ -13,16 +14,15 @@ use crate::stage::{Stage, frame_of};
 /// queue behind it may hold; when that is not enough it waits.
 const COPY_SLOTS: u32 = 8;
 
-/// Hands the frame on, or with `copy` writes it to memory of its own first, as
-/// a naive raw encoder does.
+/// Hands the frame on, or with `copies` writes it to memory of its own first,
+/// as a naive raw encoder does.
 pub(crate) struct RawEncode {
-    copy: bool,
-    pool: Option<Pool>,
+    copies: Option<Copies>,
 }
 
 impl RawEncode {
     pub(crate) fn new(copy: bool) -> RawEncode {
-        RawEncode { copy, pool: None }
+        RawEncode { copies: copy.then(Copies::default) }
     }
 }
 
@@ -33,45 +33,64 @@ impl Stage for RawEncode {
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
         let frame = frame_of(item).map_err(|e| out.fail(e))?;
-        let frame = if self.copy {
-            let meta = frame.meta;
-            copied(&frame, &mut self.pool).map_err(|e| out.fail(e))?.freeze(meta)
-        } else {
-            frame
+        let frame = match &mut self.copies {
+            Some(copies) => {
+                let meta = frame.meta;
+                copies.of(&frame).map_err(|e| out.fail(e))?.freeze(meta)
+            }
+            None => frame,
         };
         out.push(Item::Frame(frame))
     }
 }
 
-/// A writable copy of `frame` in a slot of `pool`, which is made, or made
-/// anew, where the frame does not fit. Every byte goes through the meter.
-pub(crate) fn copied(frame: &Frame, pool: &mut Option<Pool>) -> Result<FrameMut, StageError> {
-    let layout = framepath_model::format::Layout::packed(
-        frame.layout().format,
-        frame.layout().width,
-        frame.layout().height,
-    );
-    // Opaque buffers may be wider than any picture.
-    let layout = layout.unwrap_or(*frame.layout());
-    if pool.as_ref().is_none_or(|p| p.slot_bytes() < layout.size) {
-        *pool = Some(Pool::new(layout.size, COPY_SLOTS)?);
+/// A stage's own copies of frames that others still use.
+#[derive(Default)]
+pub(crate) struct Copies {
+    pool: Option<Pool>,
+    /// How the last frame lay, and how its copy did.
+    layouts: Option<(Layout, Layout)>,
+}
+
+impl Copies {
+    /// A writable copy of `frame`, packed, in a slot of a pool that is made,
+    /// or made anew, where the frame does not fit. Every byte goes through the
+    /// meter.
+    pub(crate) fn of(&mut self, frame: &Frame) -> Result<FrameMut, StageError> {
+        let layout = self.packed(frame.layout());
+        if self.pool.as_ref().is_none_or(|p| p.slot_bytes() < layout.size) {
+            self.pool = Some(Pool::new(layout.size, COPY_SLOTS)?);
+        }
+        let pool = self.pool.as_mut().expect("made above");
+        let mut copy = pool.acquire()?;
+        copy.set_layout(&layout)?;
+        for (index, plane) in layout.planes().iter().enumerate() {
+            let stride = frame.layout().planes()[index].stride;
+            let from = frame.plane(index);
+            let to = copy.plane_mut(index);
+            if stride == plane.stride {
+                framepath_os::meter::copy_bytes(to, &from[..to.len()]);
+            } else {
+                framepath_os::meter::copy(plane.width * plane.rows, || {
+                    for (to, from) in to.chunks_mut(plane.stride).zip(from.chunks(stride)) {
+                        to.copy_from_slice(&from[..plane.width]);
+                    }
+                });
+            }
+        }
+        Ok(copy)
     }
-    let pool = pool.as_mut().expect("made above");
-    let mut copy = pool.acquire()?;
-    copy.set_layout(&layout)?;
-    for (index, plane) in layout.planes().iter().enumerate() {
-        let stride = frame.layout().planes()[index].stride;
-        let from = frame.plane(index);
-        let to = copy.plane_mut(index);
-        if stride == plane.stride {
-            framepath_os::meter::copy_bytes(to, &from[..to.len()]);
-        } else {
-            framepath_os::meter::copy(plane.width * plane.rows, || {
-                for (to, from) in to.chunks_mut(plane.stride).zip(from.chunks(stride)) {
-                    to.copy_from_slice(&from[..plane.width]);
-                }
-            });
+
+    /// `from` without padding; worked out, which allocates, once for all
+    /// frames alike.
+    fn packed(&mut self, from: &Layout) -> Layout {
+        match &self.layouts {
+            Some((last, packed)) if last == from => *packed,
+            _ => {
+                // Opaque buffers may be wider than any picture.
+                let packed = Layout::packed(from.format, from.width, from.height).unwrap_or(*from);
+                self.layouts.insert((*from, packed)).1
+            }
         }
     }
-    Ok(copy)
 }

@@ -3,12 +3,12 @@
 
 use framepath_model::format::PixelFormat;
 use framepath_model::stream::StreamInfo;
-use framepath_os::pool::{FrameMut, Pool};
+use framepath_os::pool::FrameMut;
 
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
-use crate::stage::encode::copied;
+use crate::stage::encode::Copies;
 use crate::stage::{Stage, frame_of};
 
 /// Sets luma at or above `level` to the largest value and the rest to 0,
@@ -21,7 +21,8 @@ pub(crate) struct Threshold {
     pub(crate) level: u8,
     /// x, y, width, height in pixels; clamped to the frame.
     pub(crate) region: Option<(u32, u32, u32, u32)>,
-    pub(crate) pool: Option<Pool>,
+    /// Where it works when it may not in place.
+    pub(crate) copies: Copies,
 }
 
 impl Stage for Threshold {
@@ -39,7 +40,7 @@ impl Stage for Threshold {
         }
         let mut frame = match frame.try_unique() {
             Ok(unique) => unique,
-            Err(shared) => copied(&shared, &mut self.pool).map_err(|e| out.fail(e))?,
+            Err(shared) => self.copies.of(&shared).map_err(|e| out.fail(e))?,
         };
         self.apply(&mut frame);
         out.push(Item::Frame(frame.freeze(meta)))
@@ -87,6 +88,7 @@ mod tests {
     use super::*;
     use framepath_model::format::Layout;
     use framepath_model::stream::FrameMeta;
+    use framepath_os::pool::Pool;
 
     fn run(format: PixelFormat, region: Option<(u32, u32, u32, u32)>, fill: &[u8]) -> Vec<u8> {
         let layout = Layout::packed(format, 4, 2).unwrap();
@@ -94,7 +96,7 @@ mod tests {
         let mut frame = pool.acquire().unwrap();
         frame.set_layout(&layout).unwrap();
         frame.plane_mut(0).copy_from_slice(fill);
-        Threshold { level: 128, region, pool: None }.apply(&mut frame);
+        Threshold { level: 128, region, copies: Copies::default() }.apply(&mut frame);
         frame.freeze(FrameMeta::default()).plane(0).to_vec()
     }
 

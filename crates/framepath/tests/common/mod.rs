@@ -18,9 +18,9 @@ pub fn ends<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
         // Nobody listens any more once the test has failed.
         let _ = sender.send(f());
     });
-    match receiver.recv_timeout(Duration::from_secs(60)) {
+    match receiver.recv_timeout(Duration::from_secs(120)) {
         Ok(result) => result,
-        Err(RecvTimeoutError::Timeout) => panic!("hangs: not done after 60 s"),
+        Err(RecvTimeoutError::Timeout) => panic!("hangs: not done after 120 s"),
         Err(RecvTimeoutError::Disconnected) => match worker.join() {
             Err(panic) => resume_unwind(panic),
             Ok(()) => unreachable!("the result was sent"),

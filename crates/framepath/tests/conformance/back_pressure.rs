@@ -37,8 +37,12 @@ fn waits(way: &Way, slots: u32) {
         sleep(Duration::from_millis(10));
         assert_eq!(watch.given.load(Ordering::SeqCst), alive, "the source ran on");
     });
-    let source = Built::from_source("numbered", Box::new(watch.source(FRAMES)));
-    let report = run(way.through(source).sink("collect", Box::new(sink)), Level::Full);
+    // A link may let a source that found it full sleep until more than one
+    // frame is out of it, so the sink must have the first before that.
+    let mut source = watch.source(FRAMES);
+    source.awaits_first = true;
+    let built = Built::from_source("numbered", Box::new(source));
+    let report = run(way.through(built).sink("collect", Box::new(sink)), Level::Full);
     assert!(report.error.is_none(), "{:?}", report.error);
     assert_eq!((report.frames, report.dropped), (FRAMES, 0));
     assert_eq!(watch.order(), (0..FRAMES).collect::<Vec<_>>());

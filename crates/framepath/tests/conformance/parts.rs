@@ -179,7 +179,7 @@ impl Stage for Pass {
     }
 }
 
-/// Hands on what comes, then fails.
+/// Hands on what comes, then fails, a while after it let go of the frame.
 pub struct FailsAt {
     left: u64,
     panics: bool,
@@ -202,6 +202,9 @@ impl Stage for FailsAt {
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
         if self.left == 0 {
+            // The source gets the slot and goes on before it can know.
+            drop(item);
+            sleep(Duration::from_millis(2));
             assert!(!self.panics, "panics on purpose");
             return Err(out.fail(on_purpose()));
         }

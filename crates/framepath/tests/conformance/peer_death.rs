@@ -61,9 +61,9 @@ pub fn a_stage_before_fails(way: &Way) {
     watch.assert_all_back();
 }
 
-/// The end of the path dies when all that is before it is full.
+/// The end of the path dies when all that is before it is full, or just then.
 pub fn a_sink_fails_while_the_source_waits_for_it(way: &Way) {
-    for slots in [1, 3, 256] {
+    for slots in [1, 2, 3, 256].into_iter().cycle().take(40) {
         let watch = Watch::new(slots);
         let source = Built::from_source("numbered", Box::new(watch.source(ENDLESS)));
         let built = way.through(source);
@@ -93,12 +93,14 @@ pub fn a_stage_behind_panics(way: &Way) {
         // The stage runs in the caller's thread, and the panic is the caller's.
         return;
     }
-    let watch = Watch::new(4);
-    let source = Built::from_source("numbered", Box::new(watch.source(ENDLESS)));
-    let built = way.through(source).stage("panics", Box::new(FailsAt::panicking(GOOD)));
-    let report = run(built.sink("collect", Box::new(watch.sink())), Level::Full);
-    let error = report.error.as_ref().expect("an error");
-    assert!(matches!(error, RunError::Thread { hop, .. } if hop == BEHIND), "{error}");
-    assert_first(&watch, way, GOOD);
-    watch.assert_all_back();
+    for slots in [1, 4] {
+        let watch = Watch::new(slots);
+        let source = Built::from_source("numbered", Box::new(watch.source(ENDLESS)));
+        let built = way.through(source).stage("panics", Box::new(FailsAt::panicking(GOOD)));
+        let report = run(built.sink("collect", Box::new(watch.sink())), Level::Full);
+        let error = report.error.as_ref().expect("an error");
+        assert!(matches!(error, RunError::Thread { hop, .. } if hop == BEHIND), "{error}");
+        assert_first(&watch, way, GOOD);
+        watch.assert_all_back();
+    }
 }
