@@ -232,10 +232,13 @@ impl Pool {
         self.inner().slot_bytes
     }
 
-    /// The sealed memfd behind the pool. Not public: whoever has it may write
-    /// where a `Frame` promises that nobody does.
-    #[cfg(all(test, not(any(loom, miri))))]
-    fn memfd(&self) -> BorrowedFd<'_> {
+    /// The sealed memfd behind the pool.
+    ///
+    /// # Safety
+    /// Nobody writes through it, or through a mapping made of it, to a slot of
+    /// which a [`Frame`] exists: `Frame::plane` promises pixels that stay.
+    #[cfg(not(any(loom, miri)))]
+    pub unsafe fn memfd(&self) -> BorrowedFd<'_> {
         self.inner().memory.fd()
     }
 
