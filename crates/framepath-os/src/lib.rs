@@ -7,6 +7,7 @@
 
 #[cfg(not(loom))]
 pub mod affinity;
+mod barrier;
 #[cfg(not(loom))]
 pub mod children;
 pub mod clock;

@@ -6,14 +6,15 @@
 //! it sleeps in a word of the ring, and the other wakes it only then:
 //!
 //! ```text
-//! sleeper: flag = 1; full barrier; look at the ring again; futex wait
-//! waker:   change the ring; full barrier; look at flag; futex wake
+//! sleeper: flag = 1; barrier; look at the ring again; futex wait
+//! waker:   change the ring; barrier; look at flag; futex wake
 //! ```
 //!
-//! One of the two always sees the other's write. A full queue lets its
+//! One of the two always sees the other's write (see `barrier`). A full queue lets its
 //! producer sleep until half of it is free, so that a slow consumer costs one
 //! wake-up per half queue and not one per frame.
 
+use crate::barrier::Barrier;
 use crate::clock::now_ns;
 use crate::ring::{self, Consumer, Producer, Reason, Ring, SendError};
 use crate::sync::{AtomicU32, Ordering};
@@ -50,18 +51,25 @@ pub struct Idle {
     pub until_ns: u64,
 }
 
-/// Rounds of polling before a thread sleeps, each twice as long as the one
-/// before up to 64 pauses: 3 to 15 µs in all, about what a futex wake-up costs.
-const SPIN_ROUNDS: u32 = 10;
+/// Looks before a thread sleeps, with [`PAUSES`] between: 4 to 20 µs in all,
+/// about what a futex wake-up costs.
+const LOOKS: u32 = 8;
+/// Pauses between two looks. Each look takes the other side's cache line away
+/// from it, so a look waits until a batch can be there.
+const PAUSES: u32 = 32;
 /// A sleep shorter than this would have been cheaper awake.
 const WORTH_SPINNING_NS: u64 = 50_000;
+
+/// Between two looks of a side that cannot be sure to be woken.
+const UNWOKEN_NAP: std::time::Duration = std::time::Duration::from_micros(200);
 
 /// Makes a queue of `depth` values, at least 1.
 pub fn queue<T: Send>(depth: usize, leaky: Leaky) -> (Sender<T>, Receiver<T>) {
     let (producer, consumer) = ring::ring(depth, leaky == Leaky::Downstream);
+    let barrier = Barrier::choose();
     (
-        Sender { producer, leaky, patience: Patience::default() },
-        Receiver { consumer, patience: Patience::default(), timed: false, idle: Idle::default() },
+        Sender { producer, leaky, patience: Patience::default(), barrier },
+        Receiver { consumer, patience: Patience::default(), barrier, timed: false, idle: Idle::default() },
     )
 }
 
@@ -70,6 +78,7 @@ pub struct Sender<T: Send> {
     producer: Producer<T>,
     leaky: Leaky,
     patience: Patience,
+    barrier: Barrier,
 }
 
 impl<T: Send> Sender<T> {
@@ -118,14 +127,8 @@ impl<T: Send> Sender<T> {
         if self.patience.spin(has_room) {
             return;
         }
-        self.patience.sleep(|| {
-            ring.producer_sleeps.0.store(1, Ordering::Relaxed);
-            ring.handshake();
-            if producer.len() >= ring.depth() && !producer.consumer_gone() {
-                futex::wait(&ring.producer_sleeps.0, 1);
-            }
-            ring.producer_sleeps.0.store(0, Ordering::Relaxed);
-        });
+        let full = || producer.len() >= ring.depth() && !producer.consumer_gone();
+        self.patience.sleep(|| sleep_while(full, &ring.producer_sleeps.0, self.barrier));
     }
 
     /// Values inside.
@@ -140,7 +143,7 @@ impl<T: Send> Sender<T> {
 
     #[inline]
     fn wake_consumer(&self) {
-        self.producer.ring.handshake();
+        self.barrier.before_look();
         wake(&self.producer.ring.consumer_sleeps.0);
     }
 }
@@ -156,6 +159,7 @@ impl<T: Send> Drop for Sender<T> {
 pub struct Receiver<T: Send> {
     consumer: Consumer<T>,
     patience: Patience,
+    barrier: Barrier,
     timed: bool,
     idle: Idle,
 }
@@ -215,18 +219,11 @@ impl<T: Send> Receiver<T> {
             return;
         }
         let ring = &consumer.ring;
-        self.patience.sleep(|| {
-            ring.consumer_sleeps.0.store(1, Ordering::Relaxed);
-            ring.handshake();
-            if !ready() {
-                futex::wait(&ring.consumer_sleeps.0, 1);
-            }
-            ring.consumer_sleeps.0.store(0, Ordering::Relaxed);
-        });
+        self.patience.sleep(|| sleep_while(|| !ready(), &ring.consumer_sleeps.0, self.barrier));
     }
 
     fn wake_producer(&self) {
-        self.consumer.ring.handshake();
+        self.barrier.before_look();
         wake(&self.consumer.ring.producer_sleeps.0);
     }
 }
@@ -239,6 +236,21 @@ impl<T: Send> Drop for Receiver<T> {
         // sleep for one of them, and never come to see that this end is gone.
         while self.consumer.pop().is_some() {}
     }
+}
+
+/// Sleeps while `idle` holds, until the other side wakes `flag`; may return
+/// early.
+fn sleep_while(idle: impl Fn() -> bool, flag: &AtomicU32, barrier: Barrier) {
+    flag.store(1, Ordering::Relaxed);
+    let will_be_woken = barrier.before_sleep();
+    if idle() {
+        if will_be_woken {
+            futex::wait(flag, 1);
+        } else {
+            std::thread::sleep(UNWOKEN_NAP);
+        }
+    }
+    flag.store(0, Ordering::Relaxed);
 }
 
 #[inline]
@@ -263,8 +275,8 @@ impl Patience {
         if !self.polls || cfg!(loom) {
             return false;
         }
-        for round in 0..SPIN_ROUNDS {
-            for _ in 0..1u32 << round.min(6) {
+        for _ in 0..LOOKS {
+            for _ in 0..PAUSES {
                 std::hint::spin_loop();
             }
             if ready() {
