@@ -197,7 +197,7 @@ impl Dav1dDecoder {
         if matches!(self.state, State::Draining | State::Ended) || packet.bytes().is_empty() {
             return Ok(());
         }
-        let number = self.numbers.insert(packet.meta);
+        let number = self.numbers.insert(packet.meta());
         match Data::of(packet, number) {
             Some(data) => {
                 self.pending = Some(data);

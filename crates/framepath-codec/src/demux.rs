@@ -144,7 +144,7 @@ impl Mark {
     fn of(packet: &Packet) -> Mark {
         // SAFETY: a valid packet.
         let position = unsafe { (*packet.as_ptr()).pos };
-        Mark { position, pts: packet.meta.pts, length: packet.bytes().len() }
+        Mark { position, pts: packet.meta().pts, length: packet.bytes().len() }
     }
 }
 
@@ -218,8 +218,8 @@ impl Demuxer {
             if raw.flags & ff::AV_PKT_FLAG_CORRUPT as c_int != 0 {
                 return Err(CodecError::DamagedPacket { file: self.name(), packet: self.packets });
             }
-            packet.meta.pts = (raw.pts != ff::AV_NOPTS_VALUE).then_some(raw.pts);
-            packet.meta.duration = raw.duration;
+            packet.meta_mut().pts = (raw.pts != ff::AV_NOPTS_VALUE).then_some(raw.pts);
+            packet.meta_mut().duration = raw.duration;
             self.packets += 1;
             return Ok(Some(packet));
         }

@@ -206,7 +206,7 @@ impl LibavDecoder {
         if self.state != State::Running || packet.bytes().is_empty() {
             return Ok(());
         }
-        let number = self.numbers.insert(packet.meta);
+        let number = self.numbers.insert(packet.meta());
         // SAFETY: the packet is ours alone, the context is open.
         let code = unsafe {
             (*packet.as_ptr()).pts = number;

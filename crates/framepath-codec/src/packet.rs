@@ -9,10 +9,12 @@ use framepath_model::stream::FrameMeta;
 
 /// One packet: usually the bytes of one picture. May move between threads.
 #[derive(Debug)]
-pub struct Packet {
-    /// `pts` and `duration` are filled by the demuxer, the rest by whoever
-    /// gives the packet its birth.
-    pub meta: FrameMeta,
+pub struct Packet(Box<Body>);
+
+/// In a box, so that the handle is one pointer and passes in a register.
+#[derive(Debug)]
+struct Body {
+    meta: FrameMeta,
     raw: NonNull<ff::AVPacket>,
 }
 
@@ -25,12 +27,23 @@ impl Packet {
     pub(crate) fn new() -> Option<Packet> {
         // SAFETY: no arguments; the result is owned by the new value.
         let raw = NonNull::new(unsafe { ff::av_packet_alloc() })?;
-        Some(Packet { meta: FrameMeta::default(), raw })
+        Some(Packet(Box::new(Body { meta: FrameMeta::default(), raw })))
+    }
+
+    /// Sequence number, birth and presentation time.
+    pub fn meta(&self) -> FrameMeta {
+        self.0.meta
+    }
+
+    /// `pts` and `duration` are filled by the demuxer, the rest by whoever
+    /// gives the packet its birth.
+    pub fn meta_mut(&mut self) -> &mut FrameMeta {
+        &mut self.0.meta
     }
 
     /// The packet for calls into libav; valid while `self` lives.
     pub(crate) fn as_ptr(&self) -> *mut ff::AVPacket {
-        self.raw.as_ptr()
+        self.0.raw.as_ptr()
     }
 
     /// The compressed bytes.
@@ -38,7 +51,7 @@ impl Packet {
         // SAFETY: `raw` is a valid packet. Its data, where there is any, is
         // `size` bytes long and changes only through `&mut self` or never.
         unsafe {
-            let packet = self.raw.as_ref();
+            let packet = self.0.raw.as_ref();
             match usize::try_from(packet.size) {
                 Ok(size) if !packet.data.is_null() => slice::from_raw_parts(packet.data, size),
                 _ => &[],
@@ -49,7 +62,7 @@ impl Packet {
 
 impl Drop for Packet {
     fn drop(&mut self) {
-        let mut raw = self.raw.as_ptr();
+        let mut raw = self.0.raw.as_ptr();
         // SAFETY: `raw` came from av_packet_alloc and is freed only here.
         unsafe { ff::av_packet_free(&mut raw) };
     }

@@ -58,7 +58,7 @@ fn only_the_video_is_read() {
 fn read_all(demuxer: &mut Demuxer) -> Vec<(FrameMeta, Vec<u8>)> {
     let mut all = Vec::new();
     while let Some(packet) = demuxer.read().unwrap() {
-        all.push((packet.meta, packet.bytes().to_vec()));
+        all.push((packet.meta(), packet.bytes().to_vec()));
     }
     all
 }

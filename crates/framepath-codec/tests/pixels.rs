@@ -42,10 +42,10 @@ fn check(path: &Path, codec: Codec, (width, height): (usize, usize), ten_bits: b
             decode(path, &options, |frame| {
                 assert_eq!(frame.layout().format, format);
                 assert_eq!(meter::take().copied_bytes, copied as u64, "{name}");
-                assert_eq!(frame.meta.birth_ns, frame.meta.seq * 7);
+                assert_eq!(frame.meta().birth_ns, frame.meta().seq * 7);
                 got.push(hash(&frame));
-                pts.extend(frame.meta.pts);
-                seqs.push(frame.meta.seq);
+                pts.extend(frame.meta().pts);
+                seqs.push(frame.meta().seq);
             })
             .unwrap_or_else(|error| panic!("{error}"));
             assert_eq!(got, wanted, "{name}, {threads:?}");

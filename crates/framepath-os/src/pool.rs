@@ -13,14 +13,18 @@ use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Mutex;
 
-use framepath_model::format::{Layout, LayoutError};
-use framepath_model::stream::FrameMeta;
+use framepath_model::format::Layout;
 
 use crate::futex::LastingWord;
 use crate::mapping::Mapping;
+use frame::Place;
+pub use frame::{Frame, FrameMut, Hold};
+
 use crate::return_stack::{ReturnStack, Returned};
 use crate::sync::{AtomicU32, Ordering};
 use crate::{futex, meter};
+
+mod frame;
 
 const PAGE: usize = 4096;
 /// Slots up to this size are handed out for the first time before returned
@@ -78,6 +82,8 @@ struct Inner {
     memory: Mapping,
     slot_bytes: usize,
     slots: Box<[Slot]>,
+    /// What the frames of [`Pool::acquire`] point at, one for each slot.
+    places: Box<[Place]>,
     returned: ReturnStack,
     /// 1 while the owner sleeps for a slot. Not a part of `Inner`, which can be
     /// gone as soon as a slot is given back, and the word is looked at after.
@@ -208,12 +214,16 @@ impl Pool {
             memory,
             slot_bytes: padded,
             slots: (0..slots).map(|_| Slot { refs: AtomicU32::new(FRAME) }).collect(),
+            places: Box::default(),
             returned: ReturnStack::new(slots),
             owner_waits: LastingWord::take(),
             layouts: Mutex::new(Vec::new()),
         };
         let opaque = inner.intern(&Layout::opaque(slot_bytes));
-        let inner = NonNull::from(Box::leak(Box::new(inner)));
+        let mut inner = NonNull::from(Box::leak(Box::new(inner)));
+        let places = (0..slots).map(|slot| Place::new(inner, slot, opaque)).collect();
+        // SAFETY: just leaked, and nobody else knows it yet.
+        unsafe { inner.as_mut() }.places = places;
         Ok(Pool { inner, opaque, free: Vec::with_capacity(slots as usize), fresh: 0 })
     }
 
@@ -252,7 +262,7 @@ impl Pool {
     pub fn acquire(&mut self) -> Result<FrameMut, PoolError> {
         let slot = self.take_slot()?;
         debug_assert_eq!(self.inner().slots[slot as usize].refs.load(Ordering::Relaxed), FRAME);
-        Ok(FrameMut { inner: self.inner, layout: self.opaque, slot })
+        Ok(FrameMut::new(NonNull::from(&self.inner().places[slot as usize]), self.opaque))
     }
 
     /// Takes a slot for a decoder to write into and keep as a reference.
@@ -260,7 +270,7 @@ impl Pool {
     pub fn acquire_hold(&mut self) -> Result<Hold, PoolError> {
         let slot = self.take_slot()?;
         self.inner().slots[slot as usize].refs.store(HOLD, Ordering::Relaxed);
-        Ok(Hold { inner: self.inner, slot })
+        Ok(Hold::new(self.inner, slot))
     }
 
     #[inline]
@@ -337,212 +347,6 @@ impl Drop for Pool {
             drop(unsafe { Box::from_raw(self.inner.as_ptr()) });
         }
     }
-}
-
-/// A slot being written: the only handle to it.
-#[derive(Debug)]
-pub struct FrameMut {
-    inner: NonNull<Inner>,
-    layout: NonNull<Layout>,
-    slot: u32,
-}
-
-// SAFETY: the handle is the only one to its slot; Inner is Sync by its atomics.
-unsafe impl Send for FrameMut {}
-
-impl FrameMut {
-    /// Format, size and planes; opaque bytes until [`FrameMut::set_layout`].
-    pub fn layout(&self) -> &Layout {
-        // SAFETY: interned layouts live as long as Inner, which this handle
-        // keeps alive.
-        unsafe { self.layout.as_ref() }
-    }
-
-    /// Says how the picture lies in the slot.
-    ///
-    /// # Errors
-    /// Where the layout is larger than the slot.
-    pub fn set_layout(&mut self, layout: &Layout) -> Result<(), LayoutError> {
-        if layout == self.layout() {
-            return Ok(());
-        }
-        // SAFETY: Inner is alive while this handle is.
-        let inner = unsafe { self.inner.as_ref() };
-        self.layout = inner.intern(checked(layout, inner.slot_bytes)?);
-        Ok(())
-    }
-
-    /// The bytes of plane `index`, padding included, to write.
-    ///
-    /// # Panics
-    /// Where the layout has no such plane.
-    pub fn plane_mut(&mut self, index: usize) -> &mut [u8] {
-        let plane = self.layout().planes()[index];
-        // SAFETY: the layout was checked against the slot, this is the only
-        // handle to the slot, and the borrow is exclusive.
-        unsafe {
-            let first = self.inner.as_ref().slot_ptr(self.slot).add(plane.offset);
-            std::slice::from_raw_parts_mut(first.as_ptr(), plane.end() - plane.offset)
-        }
-    }
-
-    /// Ends writing.
-    #[inline]
-    pub fn freeze(self, meta: FrameMeta) -> Frame {
-        let frame = Frame { inner: self.inner, layout: self.layout, slot: self.slot, meta };
-        std::mem::forget(self);
-        frame
-    }
-}
-
-impl Drop for FrameMut {
-    fn drop(&mut self) {
-        // SAFETY: this handle owns one reader's share of the slot.
-        unsafe { Inner::release(self.inner, self.slot, FRAME) }
-    }
-}
-
-/// A frame: pixels nobody writes as long as it lives.
-#[derive(Debug)]
-pub struct Frame {
-    inner: NonNull<Inner>,
-    layout: NonNull<Layout>,
-    slot: u32,
-    /// Sequence number, birth and presentation time.
-    pub meta: FrameMeta,
-}
-
-// SAFETY: a frame only reads its slot, and Inner is Sync by its atomics.
-unsafe impl Send for Frame {}
-// SAFETY: as for Send: no method writes through a shared reference.
-unsafe impl Sync for Frame {}
-
-impl Frame {
-    /// Format, size and planes.
-    pub fn layout(&self) -> &Layout {
-        // SAFETY: interned layouts live as long as Inner, which this handle
-        // keeps alive.
-        unsafe { self.layout.as_ref() }
-    }
-
-    /// The bytes of plane `index`, from its first pixel to its last, the
-    /// padding of all rows but the last included.
-    ///
-    /// # Panics
-    /// Where the layout has no such plane.
-    pub fn plane(&self, index: usize) -> &[u8] {
-        let plane = self.layout().planes()[index];
-        // SAFETY: the layout was checked against the slot; the slot is not
-        // written while a Frame of it exists (FrameMut is unique, decoders
-        // write a picture only before they give it out).
-        unsafe {
-            let first = self.inner.as_ref().slot_ptr(self.slot).add(plane.offset);
-            std::slice::from_raw_parts(first.as_ptr(), plane.end() - plane.offset)
-        }
-    }
-
-    /// Row `y` of plane `index`, pixels only.
-    ///
-    /// # Panics
-    /// Where the layout has no such plane or row.
-    pub fn row(&self, index: usize, y: usize) -> &[u8] {
-        let plane = self.layout().planes()[index];
-        assert!(y < plane.rows, "row {y} of {}", plane.rows);
-        &self.plane(index)[y * plane.stride..y * plane.stride + plane.width]
-    }
-
-    /// The frame as its only owner, to write in place; the frame itself where
-    /// another reader or a decoder still uses it.
-    pub fn try_unique(self) -> Result<FrameMut, Frame> {
-        // SAFETY: Inner is alive while this handle is.
-        let refs = &unsafe { self.inner.as_ref() }.slots[self.slot as usize].refs;
-        // Acquire: pairs with the release of other handles' drops, so that
-        // their reads come before our writes.
-        if refs.load(Ordering::Acquire) != FRAME {
-            return Err(self);
-        }
-        let unique = FrameMut { inner: self.inner, layout: self.layout, slot: self.slot };
-        std::mem::forget(self);
-        Ok(unique)
-    }
-
-    /// Another handle to the same pixels.
-    pub fn share(&self) -> Frame {
-        // SAFETY: Inner is alive while this handle is.
-        let refs = &unsafe { self.inner.as_ref() }.slots[self.slot as usize].refs;
-        let before = refs.fetch_add(FRAME, Ordering::Relaxed);
-        assert!(before & FRAMES != FRAMES, "too many handles to one frame");
-        Frame { inner: self.inner, layout: self.layout, slot: self.slot, meta: self.meta }
-    }
-}
-
-impl Drop for Frame {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: this handle owns one reader's share of the slot.
-        unsafe { Inner::release(self.inner, self.slot, FRAME) }
-    }
-}
-
-/// A decoder's own reference to a slot it writes, and reads as a reference
-/// picture afterwards.
-#[derive(Debug)]
-pub struct Hold {
-    inner: NonNull<Inner>,
-    slot: u32,
-}
-
-// SAFETY: a hold only hands out a raw pointer; its users answer for it.
-unsafe impl Send for Hold {}
-// SAFETY: as above; `frame` touches only atomics and the layout mutex.
-unsafe impl Sync for Hold {}
-
-impl Hold {
-    /// First byte of the slot, page-aligned. The decoder may write until it
-    /// has given the picture out by [`Hold::frame`], and only read after.
-    pub fn as_ptr(&self) -> *mut u8 {
-        // SAFETY: Inner is alive while this handle is.
-        unsafe { self.inner.as_ref() }.slot_ptr(self.slot).as_ptr()
-    }
-
-    /// Bytes of the slot.
-    pub fn len(&self) -> usize {
-        // SAFETY: Inner is alive while this handle is.
-        unsafe { self.inner.as_ref() }.slot_bytes
-    }
-
-    /// Never: a slot has at least a page.
-    pub fn is_empty(&self) -> bool {
-        false
-    }
-
-    /// Gives the picture out as a frame.
-    ///
-    /// # Errors
-    /// Where the layout is larger than the slot.
-    pub fn frame(&self, layout: &Layout, meta: FrameMeta) -> Result<Frame, LayoutError> {
-        // SAFETY: Inner is alive while this handle is.
-        let inner = unsafe { self.inner.as_ref() };
-        let layout = inner.intern(checked(layout, inner.slot_bytes)?);
-        let before = inner.slots[self.slot as usize].refs.fetch_add(FRAME, Ordering::Relaxed);
-        assert!(before & FRAMES != FRAMES, "too many handles to one frame");
-        Ok(Frame { inner: self.inner, layout, slot: self.slot, meta })
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        // SAFETY: this handle owns one hold's share of the slot.
-        unsafe { Inner::release(self.inner, self.slot, HOLD) }
-    }
-}
-
-fn checked(layout: &Layout, slot_bytes: usize) -> Result<&Layout, LayoutError> {
-    if layout.planes().iter().all(|p| p.end() <= slot_bytes) {
-        return Ok(layout);
-    }
-    let (format, width, height) = (layout.format, layout.width, layout.height);
-    Err(LayoutError::Planes { format, width, height, detail: "larger than the pool's slots" })
 }
 
 #[cfg(all(test, loom))]

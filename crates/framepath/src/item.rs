@@ -19,8 +19,8 @@ impl Item {
     #[inline]
     pub fn meta(&self) -> FrameMeta {
         match self {
-            Item::Frame(frame) => frame.meta,
-            Item::Packet(packet) => packet.meta,
+            Item::Frame(frame) => frame.meta(),
+            Item::Packet(packet) => packet.meta(),
         }
     }
 }

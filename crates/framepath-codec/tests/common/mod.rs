@@ -133,8 +133,8 @@ pub fn decode(path: &Path, options: &DecoderOptions, mut sink: impl FnMut(Frame)
         // first.
         let end = match demuxer.read() {
             Ok(Some(mut packet)) => {
-                packet.meta.seq = seq;
-                packet.meta.birth_ns = seq * 7;
+                packet.meta_mut().seq = seq;
+                packet.meta_mut().birth_ns = seq * 7;
                 seq += 1;
                 decoder.send(packet)?;
                 Ok(())

@@ -3,6 +3,7 @@
 //! A wake-up that is lost ends the model as a livelock.
 
 use super::*;
+use framepath_model::stream::FrameMeta;
 
 fn check(f: impl Fn() + Sync + Send + 'static) {
     let mut model = loom::model::Builder::new();

@@ -3,6 +3,7 @@
 //! only counts.
 
 use super::*;
+use framepath_model::stream::FrameMeta;
 use proptest::prelude::*;
 
 enum Handle {
@@ -14,8 +15,8 @@ enum Handle {
 impl Handle {
     fn slot(&self) -> u32 {
         match self {
-            Handle::Writable(frame) => frame.slot,
-            Handle::Readable(frame) => frame.slot,
+            Handle::Writable(frame) => frame.slot(),
+            Handle::Readable(frame) => frame.slot(),
             Handle::Held(hold) => hold.slot,
         }
     }
@@ -87,7 +88,7 @@ impl Run {
 
     fn stamp(&mut self, frame: &mut FrameMut) {
         self.written += 1;
-        self.stamps[frame.slot as usize] = self.written;
+        self.stamps[frame.slot() as usize] = self.written;
         frame.plane_mut(0)[..8].copy_from_slice(&self.written.to_ne_bytes());
     }
 
@@ -110,7 +111,7 @@ impl Run {
                     self.handles.push(Handle::Readable(frame.freeze(FrameMeta::default())));
                 }
                 Handle::Readable(frame) => {
-                    let alone = self.references(frame.slot) == 0;
+                    let alone = self.references(frame.slot()) == 0;
                     let turned = frame.try_unique();
                     assert_eq!(turned.is_ok(), alone);
                     self.handles.push(match turned {
@@ -131,7 +132,7 @@ impl Run {
     fn check(&self) {
         for handle in &self.handles {
             if let Handle::Readable(frame) = handle {
-                assert_eq!(frame_stamp(frame), self.stamps[frame.slot as usize]);
+                assert_eq!(frame_stamp(frame), self.stamps[frame.slot() as usize]);
             }
         }
         let Some(pool) = &self.pool else { return };

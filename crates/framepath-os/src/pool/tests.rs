@@ -3,6 +3,7 @@
 
 use super::*;
 use framepath_model::format::PixelFormat;
+use framepath_model::stream::FrameMeta;
 
 /// Tries at a race; the checker tries each with care.
 const ROUNDS: u32 = if cfg!(miri) { 15 } else { 200 };
@@ -20,13 +21,6 @@ fn a_dropped_frame_goes_back_and_is_used_first() {
     out[0].plane_mut(0).fill(9);
     drop(out.remove(1));
     assert!(pool.acquire().is_ok());
-}
-
-impl FrameMut {
-    fn inner_ptr(&self) -> *mut u8 {
-        // SAFETY: Inner is alive while this handle is.
-        unsafe { self.inner.as_ref() }.slot_ptr(self.slot).as_ptr()
-    }
 }
 
 #[test]
@@ -109,7 +103,7 @@ fn frames_outlive_their_pool() {
     let frame = writable.freeze(FrameMeta { seq: 7, ..Default::default() });
     let other = pool.acquire().unwrap();
     drop(pool);
-    assert_eq!((frame.meta.seq, frame.plane(0)[8191]), (7, 5));
+    assert_eq!((frame.meta().seq, frame.plane(0)[8191]), (7, 5));
     drop(other);
     assert_eq!(frame.row(0, 0).len(), 8192);
 }

@@ -64,7 +64,7 @@ impl FrameMd5 {
     fn write(&mut self, frame: &Frame) -> Result<(), StageError> {
         let header = (!self.header_written).then(|| self.header(frame));
         self.header_written = true;
-        let tick = self.tick_of(&frame.meta);
+        let tick = self.tick_of(&frame.meta());
         let size = frame.layout().pixel_bytes();
         let line = format!("0, {tick:>10}, {tick:>10}, {:>8}, {size:>8}, {:x}\n", 1, digest(frame));
         let Some(output) = &mut self.output else { return Ok(()) };

@@ -39,8 +39,8 @@ impl Source for File {
         let birth_ns = out.birth();
         loop {
             if let Some(mut packet) = self.demuxer.read().map_err(|e| out.fail(e))? {
-                packet.meta.seq = self.next_seq;
-                packet.meta.birth_ns = birth_ns;
+                packet.meta_mut().seq = self.next_seq;
+                packet.meta_mut().birth_ns = birth_ns;
                 self.next_seq += 1;
                 self.packets_of_this_loop += 1;
                 out.push(Item::Packet(packet))?;

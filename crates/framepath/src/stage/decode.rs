@@ -27,7 +27,7 @@ impl Decode {
         loop {
             match decoder.receive().map_err(|e| out.fail(e))? {
                 Received::Frame(frame) => {
-                    out.resume(frame.meta.seq);
+                    out.resume(frame.meta().seq);
                     out.push(Item::Frame(frame))?;
                     out.mark();
                 }
@@ -62,7 +62,7 @@ impl Stage for Decode {
                 advice: "a path decodes once, right behind its `file`",
             }));
         };
-        let seq = packet.meta.seq;
+        let seq = packet.meta().seq;
         let Some(decoder) = &mut self.decoder else {
             return Err(out.fail(StageError::Downstream));
         };

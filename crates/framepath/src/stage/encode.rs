@@ -35,7 +35,7 @@ impl Stage for RawEncode {
         let frame = frame_of(item).map_err(|e| out.fail(e))?;
         let frame = match &mut self.copies {
             Some(copies) => {
-                let meta = frame.meta;
+                let meta = frame.meta();
                 copies.of(&frame).map_err(|e| out.fail(e))?.freeze(meta)
             }
             None => frame,

@@ -32,7 +32,7 @@ impl Stage for Threshold {
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
         let frame = frame_of(item).map_err(|e| out.fail(e))?;
-        let meta = frame.meta;
+        let meta = frame.meta();
         let format = frame.layout().format;
         if format == PixelFormat::Rgba {
             let takes = "GREY and the YUV formats";

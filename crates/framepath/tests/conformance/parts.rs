@@ -281,5 +281,5 @@ impl Stage for Collect {
 fn seen(frame: &Frame) -> Seen {
     let pixels = frame.plane(0);
     let written = u64::from_le_bytes(pixels[..8].try_into().expect("eight bytes"));
-    Seen { seq: frame.meta.seq, written, address: pixels.as_ptr() as usize }
+    Seen { seq: frame.meta().seq, written, address: pixels.as_ptr() as usize }
 }
