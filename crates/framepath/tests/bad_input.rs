@@ -119,7 +119,9 @@ fn random_bytes_end_in_an_error() {
 }
 
 /// The frames before the cut, as ffmpeg finds them. (In a raw stream the cut
-/// may leave no trace in the syntax: then neither notices it.)
+/// may leave no trace in the syntax: then neither notices it.) Versions of the
+/// ffmpeg tool differ in how many of the last frames they withhold; those that
+/// both give are equal.
 #[test]
 fn truncated_clips_give_what_is_before_the_cut() {
     let folder = tempfile::tempdir().unwrap();
@@ -144,7 +146,9 @@ fn truncated_clips_give_what_is_before_the_cut() {
             let got = hashes(&fs::read_to_string(&out).unwrap());
             assert_eq!(got.len() as u64, report.frames, "{name}");
             assert!(got.len() > 5 && got.len() < 30, "{name}: {} frames", got.len());
-            assert_eq!(got, wanted[..got.len()], "{name}: {:?}", report.error);
+            let both = got.len().min(wanted.len());
+            assert!(both > 5, "{name}: ffmpeg gives {} frames", wanted.len());
+            assert_eq!(got[..both], wanted[..both], "{name}: {:?}", report.error);
             assert_eq!(report.rows.iter().filter(|r| r.has(flag::LAST)).count(), got.len());
             if let Some(error) = report.error {
                 let error = error.to_string();
