@@ -32,7 +32,7 @@ fn ours(name: &str, options: &str) -> String {
 
 fn theirs(name: &str, options: &[&str]) -> String {
     let file = clip(name);
-    let mut words = vec!["-i", &file, "-fps_mode", "passthrough", "-autoscale", "0"];
+    let mut words = vec!["-i", &file, "-fps_mode", "passthrough", "-noautoscale"];
     words.extend(options);
     words.extend(["-f", "framemd5", "-"]);
     ffmpeg(&words)

@@ -23,11 +23,11 @@ fn lines(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.starts_with("#software")).collect()
 }
 
-/// `-autoscale 0`: a clip that changes its size stays as it is.
+/// `-noautoscale`, which FFmpeg 5 and 7 both take: a clip that changes its size stays as it is.
 fn of_ffmpeg(clip: &Path) -> String {
     let mut ffmpeg = Command::new("ffmpeg");
     ffmpeg.args(["-nostdin", "-v", "error", "-i"]).arg(clip);
-    ffmpeg.args(["-autoscale", "0", "-f", "framemd5", "-"]);
+    ffmpeg.args(["-noautoscale", "-f", "framemd5", "-"]);
     ffmpeg.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     finish(ffmpeg).ended(0).stdout
 }
