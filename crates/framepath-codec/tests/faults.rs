@@ -89,8 +89,10 @@ const CLIPS: [(&str, &str); 7] = [
 ];
 
 /// Cut anywhere: the frames before the cut are right, and it ends. A cut that
-/// leaves no trace in the syntax is noticed by nobody: then the tool shows the
-/// same.
+/// leaves no trace in the syntax is noticed by nobody (libavcodec 7 shows a
+/// raw HEVC picture whose last slice is cut, and its lower part is whatever the
+/// memory held): that one picture is free, and those decoded before it but
+/// shown after it are right again.
 #[test]
 fn truncated_files_give_the_frames_before_the_cut() {
     let clips = Clips::new();
@@ -107,12 +109,20 @@ fn truncated_files_give_the_frames_before_the_cut() {
                 let result = decode(&path, &options(threads, Output::Native), |frame| got.push(hash(&frame)));
                 assert!(share < 50 || got.len() > 2, "{name} {share}%: {result:?}");
                 assert!(
-                    right.starts_with(&got) || tool.starts_with(&got),
+                    right.starts_with(&got) || tool.starts_with(&got) || right_but_one(&right, &got),
                     "{name} {share}%, {threads} threads: {result:?}"
                 );
             }
         }
     }
+}
+
+/// Whether `got` begins as `right` does, has one picture that is not in it,
+/// and then only pictures of it in their order.
+fn right_but_one(right: &[String], got: &[String]) -> bool {
+    let same = right.iter().zip(got).take_while(|(right, got)| right == got).count();
+    let mut later = right[same..].iter();
+    !right.contains(&got[same]) && got[same + 1..].iter().all(|hash| later.any(|right| right == hash))
 }
 
 #[test]
