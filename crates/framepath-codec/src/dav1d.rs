@@ -65,7 +65,7 @@ impl Data {
         // SAFETY: all-zero is the empty value dav1d documents.
         let mut data = Data(unsafe { mem::zeroed() });
         let packet = Box::new(packet);
-        let (bytes, length) = (packet.bytes().as_ptr(), packet.bytes().len());
+        let (bytes, length) = packet.data();
         let cookie = Box::into_raw(packet);
         // SAFETY: the bytes are those of the packet, which `free_packet` ends.
         let code =
@@ -194,7 +194,7 @@ impl Dav1dDecoder {
         if self.pending.is_some() {
             return Err(CodecError::NotDrained { codec });
         }
-        if matches!(self.state, State::Draining | State::Ended) || packet.bytes().is_empty() {
+        if matches!(self.state, State::Draining | State::Ended) || packet.is_empty() {
             return Ok(());
         }
         let number = self.numbers.insert(packet.meta());

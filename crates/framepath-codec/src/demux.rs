@@ -13,108 +13,8 @@ use framepath_model::stream::{Rational, StreamInfo};
 use crate::error::libav_message;
 use crate::input::Input;
 use crate::surface::pixel_format;
-use crate::{CodecError, Packet};
-
-/// A codec framepath decodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Codec {
-    /// H.264, ITU-T H.264.
-    H264,
-    /// HEVC, ITU-T H.265.
-    Hevc,
-    /// VP8, RFC 6386.
-    Vp8,
-    /// VP9.
-    Vp9,
-    /// AV1.
-    Av1,
-}
-
-impl Codec {
-    /// The name used in errors and output, which is libavcodec's.
-    pub fn name(self) -> &'static str {
-        match self {
-            Codec::H264 => "h264",
-            Codec::Hevc => "hevc",
-            Codec::Vp8 => "vp8",
-            Codec::Vp9 => "vp9",
-            Codec::Av1 => "av1",
-        }
-    }
-
-    pub(crate) fn id(self) -> ff::AVCodecID {
-        match self {
-            Codec::H264 => ff::AVCodecID::AV_CODEC_ID_H264,
-            Codec::Hevc => ff::AVCodecID::AV_CODEC_ID_HEVC,
-            Codec::Vp8 => ff::AVCodecID::AV_CODEC_ID_VP8,
-            Codec::Vp9 => ff::AVCodecID::AV_CODEC_ID_VP9,
-            Codec::Av1 => ff::AVCodecID::AV_CODEC_ID_AV1,
-        }
-    }
-
-    fn from_id(id: u32) -> Option<Codec> {
-        [Codec::H264, Codec::Hevc, Codec::Vp8, Codec::Vp9, Codec::Av1]
-            .into_iter()
-            .find(|codec| codec.id() as u32 == id)
-    }
-}
-
-impl fmt::Display for Codec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-/// libav's description of a stream, owned.
-pub(crate) struct Parameters(NonNull<ff::AVCodecParameters>);
-
-// SAFETY: written once when copied, only read afterwards.
-unsafe impl Send for Parameters {}
-// SAFETY: as above; every later access reads.
-unsafe impl Sync for Parameters {}
-
-impl Parameters {
-    /// # Safety
-    /// `source` is a valid, initialised parameter set.
-    unsafe fn copy_of(source: *const ff::AVCodecParameters) -> Option<Parameters> {
-        // SAFETY: the new set is owned by the result; the caller vouches for
-        // `source`. On failure the drop frees what was made.
-        unsafe {
-            let copy = Parameters(NonNull::new(ff::avcodec_parameters_alloc())?);
-            (ff::avcodec_parameters_copy(copy.0.as_ptr(), source) >= 0).then_some(copy)
-        }
-    }
-
-    /// For reading by libav; valid while `self` lives.
-    pub(crate) fn as_ptr(&self) -> *const ff::AVCodecParameters {
-        self.0.as_ptr()
-    }
-}
-
-impl Drop for Parameters {
-    fn drop(&mut self) {
-        let mut raw = self.0.as_ptr();
-        // SAFETY: from avcodec_parameters_alloc, freed only here.
-        unsafe { ff::avcodec_parameters_free(&mut raw) };
-    }
-}
-
-impl fmt::Debug for Parameters {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Parameters")
-    }
-}
-
-/// What is known of the video before the first packet. Cheap to clone.
-#[derive(Clone, Debug)]
-pub struct TrackInfo {
-    /// The codec of its packets.
-    pub codec: Codec,
-    /// Geometry, time base and rate as the container tells them. `format` is
-    /// what the decoder is expected to make, where framepath moves it.
-    pub stream: StreamInfo,
-    pub(crate) parameters: Arc<Parameters>,
-}
+use crate::track::{Parameters, TrackInfo};
+use crate::{Codec, CodecError, Packet};
 
 /// Reads the packets of the best video stream of a file. May move between
 /// threads.
@@ -144,7 +44,7 @@ impl Mark {
     fn of(packet: &Packet) -> Mark {
         // SAFETY: a valid packet.
         let position = unsafe { (*packet.as_ptr()).pos };
-        Mark { position, pts: packet.meta().pts, length: packet.bytes().len() }
+        Mark { position, pts: packet.meta().pts, length: packet.len() }
     }
 }
 
@@ -406,14 +306,6 @@ mod tests {
     use framepath_model::format::PixelFormat;
 
     use super::*;
-
-    #[test]
-    fn codecs_are_known_by_their_id() {
-        for codec in [Codec::H264, Codec::Hevc, Codec::Vp8, Codec::Vp9, Codec::Av1] {
-            assert_eq!(Codec::from_id(codec.id() as u32), Some(codec));
-        }
-        assert_eq!(Codec::from_id(ff::AVCodecID::AV_CODEC_ID_MJPEG as u32), None);
-    }
 
     #[test]
     fn formats_are_those_framepath_moves() {

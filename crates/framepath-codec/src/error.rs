@@ -37,6 +37,12 @@ pub enum CodecError {
         /// The file, as it was given.
         file: String,
     },
+    /// The description of a video, from another process, cannot be used.
+    #[error("the description of the video cannot be read: {detail}")]
+    Track {
+        /// What is wrong with it.
+        detail: &'static str,
+    },
     /// libavformat refused the file or a part of it.
     #[error("{file}: cannot {operation}: {message}")]
     Demux {

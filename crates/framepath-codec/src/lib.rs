@@ -20,10 +20,12 @@ mod numbers;
 mod packet;
 mod slots;
 mod surface;
+mod track;
 mod versions;
 
 pub use decoder::{Decoder, DecoderOptions, Output, Received, Threads};
-pub use demux::{Codec, Demuxer, TrackInfo};
+pub use demux::Demuxer;
 pub use error::CodecError;
 pub use packet::Packet;
+pub use track::{Codec, TrackInfo};
 pub use versions::versions;

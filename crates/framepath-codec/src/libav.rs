@@ -203,7 +203,7 @@ impl LibavDecoder {
     pub(crate) fn send(&mut self, packet: Packet) -> Result<(), CodecError> {
         // After a failure, and after the end, nothing more is decoded. An
         // empty packet would mean the end to libavcodec.
-        if self.state != State::Running || packet.bytes().is_empty() {
+        if self.state != State::Running || packet.is_empty() {
             return Ok(());
         }
         let number = self.numbers.insert(packet.meta());

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compressed bytes, as libavformat handed them out.
 
-use std::ptr::NonNull;
+use std::ffi::{c_int, c_void};
+use std::ptr::{self, NonNull};
 use std::slice;
 
 use ffmpeg_sys_next as ff;
 use framepath_model::stream::FrameMeta;
+use framepath_os::crossing::SharedBytes;
 
 /// One packet: usually the bytes of one picture. May move between threads.
 #[derive(Debug)]
@@ -16,6 +18,8 @@ pub struct Packet(Box<Body>);
 struct Body {
     meta: FrameMeta,
     raw: NonNull<ff::AVPacket>,
+    /// Whether another process can write the bytes.
+    shared: bool,
 }
 
 // SAFETY: the packet is owned by this value alone, and the buffer it refers to
@@ -27,7 +31,7 @@ impl Packet {
     pub(crate) fn new() -> Option<Packet> {
         // SAFETY: no arguments; the result is owned by the new value.
         let raw = NonNull::new(unsafe { ff::av_packet_alloc() })?;
-        Some(Packet(Box::new(Body { meta: FrameMeta::default(), raw })))
+        Some(Packet(Box::new(Body { meta: FrameMeta::default(), raw, shared: false })))
     }
 
     /// Sequence number, birth and presentation time.
@@ -46,17 +50,72 @@ impl Packet {
         self.0.raw.as_ptr()
     }
 
-    /// The compressed bytes.
-    pub fn bytes(&self) -> &[u8] {
-        // SAFETY: `raw` is a valid packet. Its data, where there is any, is
-        // `size` bytes long and changes only through `&mut self` or never.
-        unsafe {
-            let packet = self.0.raw.as_ref();
-            match usize::try_from(packet.size) {
-                Ok(size) if !packet.data.is_null() => slice::from_raw_parts(packet.data, size),
-                _ => &[],
-            }
+    /// A packet whose bytes lie in memory another process can write; it is
+    /// for decoders only. They are let go of when the decoder has done with
+    /// them, on whatever thread. `None` when memory is short.
+    pub fn shared(bytes: SharedBytes, meta: FrameMeta, key: bool) -> Option<Packet> {
+        let mut packet = Packet::new()?;
+        packet.0.meta = meta;
+        packet.0.shared = true;
+        let (data, len) = (bytes.as_ptr(), bytes.len());
+        let size = c_int::try_from(len).ok()?;
+        let owner = Box::into_raw(Box::new(bytes));
+        // SAFETY: the bytes stay until `release` ends their owner, and have
+        // zeroed padding behind them.
+        let buffer = unsafe {
+            ff::av_buffer_create(data, len, Some(release), owner.cast(), ff::AV_BUFFER_FLAG_READONLY as c_int)
+        };
+        if buffer.is_null() {
+            // SAFETY: libav did not take it.
+            drop(unsafe { Box::from_raw(owner) });
+            return None;
         }
+        // SAFETY: a valid, empty packet of our own.
+        unsafe {
+            let raw = packet.0.raw.as_mut();
+            raw.buf = buffer;
+            raw.data = data;
+            raw.size = size;
+            raw.flags = if key { ff::AV_PKT_FLAG_KEY as c_int } else { 0 };
+        }
+        Some(packet)
+    }
+
+    /// Where the bytes begin, and how many there are.
+    pub(crate) fn data(&self) -> (*const u8, usize) {
+        // SAFETY: `raw` is a valid packet.
+        let packet = unsafe { self.0.raw.as_ref() };
+        match usize::try_from(packet.size) {
+            Ok(size) if !packet.data.is_null() => (packet.data, size),
+            _ => (ptr::null(), 0),
+        }
+    }
+
+    /// Compressed bytes.
+    pub fn len(&self) -> usize {
+        self.data().1
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The compressed bytes; `None` where another process could write them.
+    pub fn bytes(&self) -> Option<&[u8]> {
+        let (data, len) = self.data();
+        if self.0.shared {
+            return None;
+        }
+        // SAFETY: `len` bytes of this process alone, which change only through
+        // `&mut self` or never.
+        Some(if len == 0 { &[] } else { unsafe { slice::from_raw_parts(data, len) } })
+    }
+
+    /// Whether decoding can begin here, as the container says.
+    pub fn is_key(&self) -> bool {
+        // SAFETY: `raw` is a valid packet.
+        unsafe { self.0.raw.as_ref() }.flags & ff::AV_PKT_FLAG_KEY as c_int != 0
     }
 }
 
@@ -66,4 +125,10 @@ impl Drop for Packet {
         // SAFETY: `raw` came from av_packet_alloc and is freed only here.
         unsafe { ff::av_packet_free(&mut raw) };
     }
+}
+
+/// The last reference to a shared packet's bytes is gone. Called on any thread.
+unsafe extern "C" fn release(owner: *mut c_void, _data: *mut u8) {
+    // SAFETY: the box that `Packet::shared` gave to this buffer, ended once.
+    drop(unsafe { Box::from_raw(owner.cast::<SharedBytes>()) });
 }

@@ -49,7 +49,7 @@ fn only_the_video_is_read() {
     let mut demuxer = Demuxer::open(&path).unwrap();
     let mut count = 0;
     while let Some(packet) = demuxer.read().unwrap() {
-        assert!(packet.bytes().len() > 8);
+        assert!(packet.len() > 8);
         count += 1;
     }
     assert_eq!(count, FRAMES);
@@ -58,7 +58,7 @@ fn only_the_video_is_read() {
 fn read_all(demuxer: &mut Demuxer) -> Vec<(FrameMeta, Vec<u8>)> {
     let mut all = Vec::new();
     while let Some(packet) = demuxer.read().unwrap() {
-        all.push((packet.meta(), packet.bytes().to_vec()));
+        all.push((packet.meta(), packet.bytes().unwrap().to_vec()));
     }
     all
 }

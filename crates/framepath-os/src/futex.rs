@@ -6,7 +6,9 @@ use std::ops::Deref;
 use std::sync::Mutex;
 
 #[cfg(not(loom))]
-use rustix::thread::futex::{self, Flags};
+use rustix::io::Errno;
+#[cfg(not(loom))]
+use rustix::thread::futex::{self, Flags, Timespec};
 
 use crate::sync::{AtomicU32, CacheAligned};
 
@@ -24,6 +26,23 @@ pub fn wake_one(word: &AtomicU32) {
     let _ = futex::wake(word, Flags::PRIVATE, 1);
 }
 
+/// [`wait`] on a word that another process may wake, for `limit` at most.
+/// `false` where that has passed.
+#[cfg(not(loom))]
+pub(crate) fn wait_shared(word: &AtomicU32, expected: u32, limit: Option<std::time::Duration>) -> bool {
+    let limit = limit.map(|limit| Timespec {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    });
+    !matches!(futex::wait(word, Flags::empty(), expected, limit.as_ref()), Err(Errno::TIMEDOUT))
+}
+
+/// [`wake_one`] for sleepers of any process.
+#[cfg(not(loom))]
+pub(crate) fn wake_shared(word: &AtomicU32) {
+    let _ = futex::wake(word, Flags::empty(), 1);
+}
+
 /// For the model checker: whoever wakes changes the word first, and a word
 /// that never changes ends the model as a livelock.
 #[cfg(loom)]
@@ -35,6 +54,15 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32) {
 
 #[cfg(loom)]
 pub(crate) fn wake_one(_: &AtomicU32) {}
+
+#[cfg(loom)]
+pub(crate) fn wait_shared(word: &AtomicU32, expected: u32, _: Option<std::time::Duration>) -> bool {
+    wait(word, expected);
+    true
+}
+
+#[cfg(loom)]
+pub(crate) fn wake_shared(_: &AtomicU32) {}
 
 /// A word whose memory is never freed, for wakers that may come late: after
 /// what they wake is gone. Words are used again, so there are as many as were

@@ -13,6 +13,7 @@ pub mod children;
 pub mod clock;
 #[cfg(not(loom))]
 pub mod counters;
+pub mod crossing;
 pub mod futex;
 #[cfg(not(loom))]
 pub mod machine;

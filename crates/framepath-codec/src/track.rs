@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a decoder has to know of a video before its first packet.
+
+use std::ffi::c_int;
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use ffmpeg_sys_next as ff;
+use framepath_model::stream::StreamInfo;
+
+use crate::CodecError;
+use crate::surface::pixel_format;
+
+/// A codec framepath decodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Codec {
+    /// H.264, ITU-T H.264.
+    H264,
+    /// HEVC, ITU-T H.265.
+    Hevc,
+    /// VP8, RFC 6386.
+    Vp8,
+    /// VP9.
+    Vp9,
+    /// AV1.
+    Av1,
+}
+
+impl Codec {
+    /// The name used in errors and output, which is libavcodec's.
+    pub fn name(self) -> &'static str {
+        match self {
+            Codec::H264 => "h264",
+            Codec::Hevc => "hevc",
+            Codec::Vp8 => "vp8",
+            Codec::Vp9 => "vp9",
+            Codec::Av1 => "av1",
+        }
+    }
+
+    pub(crate) fn id(self) -> ff::AVCodecID {
+        match self {
+            Codec::H264 => ff::AVCodecID::AV_CODEC_ID_H264,
+            Codec::Hevc => ff::AVCodecID::AV_CODEC_ID_HEVC,
+            Codec::Vp8 => ff::AVCodecID::AV_CODEC_ID_VP8,
+            Codec::Vp9 => ff::AVCodecID::AV_CODEC_ID_VP9,
+            Codec::Av1 => ff::AVCodecID::AV_CODEC_ID_AV1,
+        }
+    }
+
+    pub(crate) fn from_id(id: u32) -> Option<Codec> {
+        [Codec::H264, Codec::Hevc, Codec::Vp8, Codec::Vp9, Codec::Av1]
+            .into_iter()
+            .find(|codec| codec.id() as u32 == id)
+    }
+}
+
+impl fmt::Display for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// libav's description of a stream, owned.
+pub(crate) struct Parameters(NonNull<ff::AVCodecParameters>);
+
+// SAFETY: written once when copied, only read afterwards.
+unsafe impl Send for Parameters {}
+// SAFETY: as above; every later access reads.
+unsafe impl Sync for Parameters {}
+
+impl Parameters {
+    /// # Safety
+    /// `source` is a valid, initialised parameter set.
+    pub(crate) unsafe fn copy_of(source: *const ff::AVCodecParameters) -> Option<Parameters> {
+        // SAFETY: the new set is owned by the result; the caller vouches for
+        // `source`. On failure the drop frees what was made.
+        unsafe {
+            let copy = Parameters(NonNull::new(ff::avcodec_parameters_alloc())?);
+            (ff::avcodec_parameters_copy(copy.0.as_ptr(), source) >= 0).then_some(copy)
+        }
+    }
+
+    /// For reading by libav; valid while `self` lives.
+    pub(crate) fn as_ptr(&self) -> *const ff::AVCodecParameters {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for Parameters {
+    fn drop(&mut self) {
+        let mut raw = self.0.as_ptr();
+        // SAFETY: from avcodec_parameters_alloc, freed only here.
+        unsafe { ff::avcodec_parameters_free(&mut raw) };
+    }
+}
+
+impl fmt::Debug for Parameters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Parameters")
+    }
+}
+
+/// What is known of the video before the first packet. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct TrackInfo {
+    /// The codec of its packets.
+    pub codec: Codec,
+    /// Geometry, time base and rate as the container tells them. `format` is
+    /// what the decoder is expected to make, where framepath moves it.
+    pub stream: StreamInfo,
+    pub(crate) parameters: Arc<Parameters>,
+}
+
+/// Bytes in front of the codec's own head in [`TrackInfo::to_bytes`].
+const FIXED: usize = 8 * 4;
+
+impl TrackInfo {
+    /// What a decoder in another process needs, as little-endian 32-bit words
+    /// (codec, tag, pixel format, width, height, profile, level, reorder
+    /// delay), then the codec's own head. [`TrackInfo::stream`] is not in it.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // SAFETY: a valid parameter set that nobody writes; enums are read as
+        // the integers they are in C.
+        let (words, head) = unsafe {
+            let raw = self.parameters.as_ptr();
+            let words = [
+                (&raw const (*raw).codec_id).cast::<u32>().read(),
+                (*raw).codec_tag,
+                (*raw).format as u32,
+                (*raw).width as u32,
+                (*raw).height as u32,
+                (*raw).profile as u32,
+                (*raw).level as u32,
+                (*raw).video_delay as u32,
+            ];
+            let head = match usize::try_from((*raw).extradata_size) {
+                Ok(size) if !(*raw).extradata.is_null() => std::slice::from_raw_parts((*raw).extradata, size),
+                _ => &[],
+            };
+            (words, head.to_vec())
+        };
+        words.iter().flat_map(|word| word.to_le_bytes()).chain(head).collect()
+    }
+
+    /// Reads what [`TrackInfo::to_bytes`] wrote, from whoever it came.
+    ///
+    /// # Errors
+    /// Too few bytes, or a codec this crate does not know.
+    pub fn from_bytes(bytes: &[u8], stream: StreamInfo) -> Result<TrackInfo, CodecError> {
+        let (fixed, head) = bytes.split_at_checked(FIXED).ok_or(CodecError::Track { detail: "too short" })?;
+        let word = |index: usize| {
+            let bytes = fixed[index * 4..].first_chunk().expect("inside the fixed part");
+            u32::from_le_bytes(*bytes)
+        };
+        let codec = Codec::from_id(word(0)).ok_or(CodecError::Track { detail: "unknown codec" })?;
+        let memory = CodecError::Track { detail: "no memory" };
+        // SAFETY: a new parameter set, owned by `parameters` at once. The head
+        // is copied into memory of libav's own, zeroed and padded as it wants.
+        unsafe {
+            let raw = ff::avcodec_parameters_alloc();
+            let parameters = Parameters(NonNull::new(raw).ok_or(memory)?);
+            (*raw).codec_type = ff::AVMediaType::AVMEDIA_TYPE_VIDEO;
+            (*raw).codec_id = codec.id();
+            (*raw).codec_tag = word(1);
+            (*raw).format = word(2) as c_int;
+            (*raw).width = word(3) as c_int;
+            (*raw).height = word(4) as c_int;
+            (*raw).profile = word(5) as c_int;
+            (*raw).level = word(6) as c_int;
+            (*raw).video_delay = word(7) as c_int;
+            if !head.is_empty() {
+                let size =
+                    c_int::try_from(head.len()).map_err(|_| CodecError::Track { detail: "too long" })?;
+                let copy =
+                    ff::av_mallocz(head.len() + ff::AV_INPUT_BUFFER_PADDING_SIZE as usize).cast::<u8>();
+                if copy.is_null() {
+                    return Err(CodecError::Track { detail: "no memory" });
+                }
+                ptr::copy_nonoverlapping(head.as_ptr(), copy, head.len());
+                (*raw).extradata = copy;
+                (*raw).extradata_size = size;
+            }
+            let stream = StreamInfo { format: pixel_format((*raw).format), ..stream };
+            Ok(TrackInfo { codec, stream, parameters: Arc::new(parameters) })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codecs_are_known_by_their_id() {
+        for codec in [Codec::H264, Codec::Hevc, Codec::Vp8, Codec::Vp9, Codec::Av1] {
+            assert_eq!(Codec::from_id(codec.id() as u32), Some(codec));
+        }
+        assert_eq!(Codec::from_id(ff::AVCodecID::AV_CODEC_ID_MJPEG as u32), None);
+    }
+
+    #[test]
+    fn foreign_bytes_are_a_track_or_an_error() {
+        use framepath_model::stream::Rational;
+        let none = Rational::new(0, 1);
+        let stream = StreamInfo {
+            format: None,
+            width: 0,
+            height: 0,
+            time_base: none,
+            frame_rate: none,
+            sample_aspect: none,
+        };
+        for bytes in [&[][..], &[0; FIXED - 1], &[0xff; FIXED + 3]] {
+            assert!(matches!(TrackInfo::from_bytes(bytes, stream), Err(CodecError::Track { .. })));
+        }
+        let mut bytes = vec![0; FIXED];
+        bytes[..4].copy_from_slice(&(Codec::Vp9.id() as u32).to_le_bytes());
+        bytes.extend(b"head");
+        let track = TrackInfo::from_bytes(&bytes, stream).unwrap();
+        assert_eq!(track.codec, Codec::Vp9);
+        assert_eq!(track.to_bytes(), bytes);
+    }
+}

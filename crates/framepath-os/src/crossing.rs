@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Between two processes: rings of cells, packet bytes and bells in one shared
+//! memfd, and a socket for what is said once and for file descriptors.
+//!
+//! One side is the *caller* (it has packets, wants frames), the other the
+//! *worker*. Neither believes the other: everything in the shared area is an
+//! atomic word that is read once, checked, and only then used; a peer that
+//! breaks the rules shows as a [`Breach`], never as undefined behaviour. The
+//! frames' pixels are not here but in pools (`pool::foreign`).
+//!
+//! What the words in a cell mean is `framepath_model::wire`'s business.
+
+mod area;
+mod cells;
+#[cfg(not(loom))]
+mod packets;
+#[cfg(not(loom))]
+mod socket;
+
+pub use area::{Area, Sizes};
+pub use cells::{Bell, CellReader, CellWriter, completions, submissions};
+#[cfg(not(loom))]
+pub use packets::{PacketArea, SharedBytes, SharedPackets};
+#[cfg(not(loom))]
+pub use socket::{Socket, Watcher, watch};
+
+/// What a ring passes: the words of one record.
+pub type Cell = [u64; 8];
+
+/// The peer broke the rules of the shared area; nothing it says counts any
+/// more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the other process broke the rules of shared memory: {0}")]
+pub struct Breach(pub &'static str);

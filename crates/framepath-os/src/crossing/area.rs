@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The shared area: where each word lies.
+//!
+//! ```text
+//! lines of 128 bytes   one word each: ring positions, bells, counters
+//! give-back words      as pool::GiveBack has them
+//! submission cells     Sizes::cells x 64 bytes
+//! completion cells     Sizes::cells x 64 bytes
+//! packet bytes         from a page boundary, Sizes::packet_bytes
+//! ```
+
+use rustix::io::Errno;
+
+#[cfg(loom)]
+pub use modelled::Area;
+#[cfg(not(loom))]
+pub use shared::Area;
+
+/// How large the parts of an area are. Constant by contract: both sides hear
+/// them once, and check them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    /// Cells of each ring; a power of two from 2 to 65,536.
+    pub cells: u32,
+    /// Bytes for packets, a multiple of 4096 up to 1 GiB.
+    pub packet_bytes: u64,
+}
+
+/// One word on lines of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(super) enum Line {
+    /// Cells ever submitted.
+    SubmissionTail,
+    /// Cells ever taken by the worker.
+    SubmissionHead,
+    /// Cells ever completed.
+    CompletionTail,
+    /// Cells ever taken by the caller.
+    CompletionHead,
+    /// Rung when there is a submission; see [`super::Bell`].
+    WorkerBell,
+    /// Rung when there is a completion.
+    CallerBell,
+    /// Rung when half the submission ring is free again.
+    RoomBell,
+    /// Rung when the worker has let go of packets.
+    PacketBell,
+    /// Packets the worker is done with, in order of submission.
+    PacketsReleased,
+    /// The bell of a pool whose slots are all out.
+    SlotBell,
+}
+
+const LINE: usize = 128;
+const LINES: usize = 16;
+/// Words of `pool::GiveBack`: a bit per slot, then a counter per slot.
+const GIVE_BACK: usize = LINE * LINES;
+/// Slots an area can give back.
+pub(super) const SLOTS: usize = 4096;
+const SUMMARY_BYTES: usize = SLOTS / 8;
+const CELLS: usize = GIVE_BACK + SUMMARY_BYTES + SLOTS * 4;
+const CELL: usize = 64;
+const PAGE: usize = 4096;
+
+impl Sizes {
+    /// Whether an area of these sizes is possible.
+    pub fn valid(&self) -> bool {
+        self.cells.is_power_of_two()
+            && (2..=1 << 16).contains(&self.cells)
+            && self.packet_bytes <= 1 << 30
+            && self.packet_bytes % PAGE as u64 == 0
+    }
+
+    fn submissions(&self) -> usize {
+        CELLS
+    }
+
+    fn completions(&self) -> usize {
+        CELLS + CELL * self.cells as usize
+    }
+
+    pub(super) fn packets(&self) -> usize {
+        (self.completions() + CELL * self.cells as usize).next_multiple_of(PAGE)
+    }
+
+    /// Bytes of the whole area.
+    pub(super) fn bytes(&self) -> usize {
+        self.packets() + self.packet_bytes as usize
+    }
+}
+
+/// Which of the two rings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ring {
+    Submissions,
+    Completions,
+}
+
+/// Why an area cannot be made or mapped.
+#[derive(Debug, thiserror::Error)]
+pub enum AreaError {
+    /// Sizes out of range, or a memfd that does not fit them.
+    #[error("a shared area of {cells} cells and {packet_bytes} packet bytes is not possible: {reason}")]
+    Sizes {
+        /// Cells of a ring.
+        cells: u32,
+        /// Bytes for packets.
+        packet_bytes: u64,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// A system call failed.
+    #[error("{call} for a shared area: {errno}")]
+    Os {
+        /// The system call.
+        call: &'static str,
+        /// What the kernel said.
+        errno: Errno,
+    },
+}
+
+#[cfg(not(loom))]
+mod shared {
+    use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+    use std::ptr::{self, NonNull};
+    use std::sync::atomic::{AtomicU32, AtomicU64};
+
+    use rustix::fs::{
+        MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
+    };
+    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+    use super::*;
+
+    /// A sealed memfd, mapped in both processes.
+    #[derive(Debug)]
+    pub struct Area {
+        base: NonNull<u8>,
+        sizes: Sizes,
+        fd: OwnedFd,
+    }
+
+    // SAFETY: the memory is reached through atomics, or through raw pointers
+    // whose users answer for them.
+    unsafe impl Send for Area {}
+    // SAFETY: as above.
+    unsafe impl Sync for Area {}
+
+    impl Area {
+        /// Makes an area; its memory is zero, and taken when first touched.
+        ///
+        /// # Errors
+        /// Sizes out of range, or no memory.
+        pub fn new(sizes: Sizes) -> Result<Area, AreaError> {
+            if !sizes.valid() {
+                return Err(refused(sizes, "cells or bytes out of range"));
+            }
+            let fd = memfd_create("framepath-area", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+                .map_err(failed("memfd_create"))?;
+            ftruncate(&fd, sizes.bytes() as u64).map_err(failed("ftruncate"))?;
+            fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+                .map_err(failed("fcntl(F_ADD_SEALS)"))?;
+            Area::map(fd, sizes)
+        }
+
+        /// Maps an area that a peer made.
+        ///
+        /// # Errors
+        /// A memfd that is not sealed against another size, or too small: the
+        /// peer could take the memory away from under us.
+        pub fn open(fd: OwnedFd, sizes: Sizes) -> Result<Area, AreaError> {
+            if !sizes.valid() {
+                return Err(refused(sizes, "cells or bytes out of range"));
+            }
+            let seals = fcntl_get_seals(&fd).map_err(failed("fcntl(F_GET_SEALS)"))?;
+            if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
+                return Err(refused(sizes, "the memfd is not sealed against another size"));
+            }
+            let have = fstat(&fd).map_err(failed("fstat"))?.st_size;
+            if u64::try_from(have).is_ok_and(|have| have < sizes.bytes() as u64) {
+                return Err(refused(sizes, "the memfd is too small"));
+            }
+            Area::map(fd, sizes)
+        }
+
+        fn map(fd: OwnedFd, sizes: Sizes) -> Result<Area, AreaError> {
+            let protection = ProtFlags::READ | ProtFlags::WRITE;
+            // SAFETY: a new mapping at an address the kernel chooses.
+            let base = unsafe { mmap(ptr::null_mut(), sizes.bytes(), protection, MapFlags::SHARED, &fd, 0) }
+                .map_err(failed("mmap"))?;
+            let base =
+                NonNull::new(base.cast()).ok_or(AreaError::Os { call: "mmap", errno: Errno::FAULT })?;
+            Ok(Area { base, sizes, fd })
+        }
+
+        /// The memfd, to be given to the peer.
+        pub fn fd(&self) -> BorrowedFd<'_> {
+            self.fd.as_fd()
+        }
+
+        /// How large its parts are.
+        pub fn sizes(&self) -> Sizes {
+            self.sizes
+        }
+
+        pub(in super::super) fn word(&self, line: Line) -> &AtomicU64 {
+            self.at(line as usize * LINE)
+        }
+
+        pub(in super::super) fn flag(&self, line: Line) -> &AtomicU32 {
+            self.at(line as usize * LINE)
+        }
+
+        /// Word `word` of cell number `cell`, counted from the start of time.
+        pub(in super::super) fn cell(&self, ring: Ring, cell: u64, word: usize) -> &AtomicU64 {
+            debug_assert!(word < CELL / 8);
+            let first = match ring {
+                Ring::Submissions => self.sizes.submissions(),
+                Ring::Completions => self.sizes.completions(),
+            };
+            let index = (cell & u64::from(self.sizes.cells - 1)) as usize;
+            self.at(first + index * CELL + word * 8)
+        }
+
+        /// The bell that the owner of a pool sleeps on.
+        pub fn slot_bell(&self) -> &AtomicU32 {
+            self.flag(Line::SlotBell)
+        }
+
+        /// A bit per slot, set when frames of it came back.
+        pub fn slot_summary(&self) -> &[AtomicU64] {
+            // SAFETY: the range lies inside the mapping, is aligned, and
+            // atomics are valid for all bit patterns.
+            unsafe { std::slice::from_raw_parts(self.base.add(GIVE_BACK).cast().as_ptr(), SLOTS / 64) }
+        }
+
+        /// Frames that came back, per slot.
+        pub fn slot_counts(&self) -> &[AtomicU32] {
+            // SAFETY: as above.
+            unsafe {
+                std::slice::from_raw_parts(self.base.add(GIVE_BACK + SUMMARY_BYTES).cast().as_ptr(), SLOTS)
+            }
+        }
+
+        /// First byte of the packets.
+        pub(in super::super) fn packets(&self) -> NonNull<u8> {
+            // SAFETY: inside the mapping, or one behind it where there are none.
+            unsafe { self.base.add(self.sizes.packets()) }
+        }
+
+        fn at<T: Atomic>(&self, offset: usize) -> &T {
+            debug_assert!(offset + size_of::<T>() <= self.sizes.packets() && offset % align_of::<T>() == 0);
+            // SAFETY: the mapping is that large (checked when it was made, and
+            // sealed), page-aligned, and lives as long as `self`; atomics are
+            // valid for all bit patterns, whoever writes them.
+            unsafe { self.base.add(offset).cast::<T>().as_ref() }
+        }
+    }
+
+    /// What may lie in memory that another process writes.
+    trait Atomic {}
+    impl Atomic for AtomicU32 {}
+    impl Atomic for AtomicU64 {}
+
+    impl Drop for Area {
+        fn drop(&mut self) {
+            // SAFETY: unmaps what `map` mapped; borrows of it have ended.
+            let _ = unsafe { munmap(self.base.as_ptr().cast(), self.sizes.bytes()) };
+        }
+    }
+
+    fn failed(call: &'static str) -> impl Fn(Errno) -> AreaError {
+        move |errno| AreaError::Os { call, errno }
+    }
+
+    fn refused(sizes: Sizes, reason: &'static str) -> AreaError {
+        AreaError::Sizes { cells: sizes.cells, packet_bytes: sizes.packet_bytes, reason }
+    }
+}
+
+/// The rings' words as the model checker's atomics.
+#[cfg(loom)]
+mod modelled {
+    use loom::sync::atomic::{AtomicU32, AtomicU64};
+
+    use super::*;
+
+    #[derive(Debug)]
+    pub struct Area {
+        sizes: Sizes,
+        words: Vec<AtomicU64>,
+        flags: Vec<AtomicU32>,
+        cells: Vec<AtomicU64>,
+    }
+
+    impl Area {
+        pub fn new(sizes: Sizes) -> Result<Area, AreaError> {
+            let words = || (0..LINES).map(|_| AtomicU64::new(0)).collect();
+            let cells = 2 * sizes.cells as usize * CELL / 8;
+            Ok(Area {
+                sizes,
+                words: words(),
+                flags: (0..LINES).map(|_| AtomicU32::new(0)).collect(),
+                cells: (0..cells).map(|_| AtomicU64::new(0)).collect(),
+            })
+        }
+
+        pub fn sizes(&self) -> Sizes {
+            self.sizes
+        }
+
+        pub(in super::super) fn word(&self, line: Line) -> &AtomicU64 {
+            &self.words[line as usize]
+        }
+
+        pub(in super::super) fn flag(&self, line: Line) -> &AtomicU32 {
+            &self.flags[line as usize]
+        }
+
+        pub(in super::super) fn cell(&self, ring: Ring, cell: u64, word: usize) -> &AtomicU64 {
+            let index = (cell & u64::from(self.sizes.cells - 1)) as usize;
+            let first = if ring == Ring::Submissions { 0 } else { self.sizes.cells as usize };
+            &self.cells[(first + index) * CELL / 8 + word]
+        }
+    }
+}

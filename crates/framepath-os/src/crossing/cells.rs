@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The two rings, and the bells that wake who sleeps for them.
+//!
+//! Each side keeps its own position to itself and publishes a copy; of the
+//! other's it believes nothing that its own does not allow.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::area::{Line, Ring};
+use super::{Area, Breach, Cell};
+use crate::futex;
+use crate::sync::{AtomicU32, Ordering, fence};
+
+/// A futex word across processes: 1 while somebody sleeps on it.
+///
+/// ```text
+/// sleeper: bell = 1; fence; look again; futex wait
+/// ringer:  change something; fence; where bell is not 0: bell = 0, futex wake
+/// ```
+///
+/// One of the two always sees the other's write. No system call is made while
+/// nobody sleeps.
+#[derive(Clone, Debug)]
+pub struct Bell {
+    area: Arc<Area>,
+    line: Line,
+}
+
+impl Bell {
+    fn flag(&self) -> &AtomicU32 {
+        self.area.flag(self.line)
+    }
+
+    /// Wakes the sleeper, where there is one. Call it after the change it is
+    /// to see.
+    pub fn ring(&self) {
+        // Pairs with the fence in `sleep_unless`.
+        fence(Ordering::SeqCst);
+        if self.flag().load(Ordering::Relaxed) != 0 {
+            self.flag().store(0, Ordering::Relaxed);
+            futex::wake_shared(self.flag());
+        }
+    }
+
+    /// Sleeps until the bell rings, unless `ready`; may return early, so the
+    /// caller looks again. `false` where `limit` has passed.
+    pub fn sleep_unless(&self, ready: impl Fn() -> bool, limit: Option<Duration>) -> bool {
+        self.flag().store(1, Ordering::Relaxed);
+        // Pairs with the fence in `ring`.
+        fence(Ordering::SeqCst);
+        let in_time = ready() || futex::wait_shared(self.flag(), 1, limit);
+        self.flag().store(0, Ordering::Relaxed);
+        in_time
+    }
+
+    /// The bell of a caller whose submissions find the ring full.
+    pub fn of_room(area: &Arc<Area>) -> Bell {
+        Bell { area: area.clone(), line: Line::RoomBell }
+    }
+
+    /// The bell of a caller that waits until packets are let go of.
+    pub fn of_packets(area: &Arc<Area>) -> Bell {
+        Bell { area: area.clone(), line: Line::PacketBell }
+    }
+
+    /// Wakes the sleeper whatever the word says: a peer that is gone, or
+    /// hostile, may have left anything there.
+    pub fn ring_out(&self) {
+        fence(Ordering::SeqCst);
+        self.flag().store(0, Ordering::Relaxed);
+        futex::wake_shared(self.flag());
+    }
+
+    /// Whether the other side says that it sleeps here.
+    pub fn sleeps(&self) -> bool {
+        self.flag().load(Ordering::Relaxed) != 0
+    }
+}
+
+/// The writing end of a ring; one thread at a time.
+#[derive(Debug)]
+pub struct CellWriter {
+    area: Arc<Area>,
+    ring: Ring,
+    tail_line: Line,
+    head_line: Line,
+    /// Cells ever written.
+    tail: u64,
+    bell: Bell,
+}
+
+/// The reading end of a ring; one thread at a time.
+#[derive(Debug)]
+pub struct CellReader {
+    area: Arc<Area>,
+    ring: Ring,
+    tail_line: Line,
+    head_line: Line,
+    /// Cells ever read.
+    head: u64,
+    bell: Bell,
+    /// Rung when cells are free again, where somebody waits for that.
+    room: Option<Bell>,
+}
+
+/// The ends of the ring from the caller to the worker. Each process uses one.
+pub fn submissions(area: &Arc<Area>) -> (CellWriter, CellReader) {
+    let lines = (Line::SubmissionTail, Line::SubmissionHead);
+    let (writer, mut reader) = ends(area, Ring::Submissions, lines, Line::WorkerBell);
+    reader.room = Some(Bell::of_room(area));
+    (writer, reader)
+}
+
+/// The ends of the ring from the worker to the caller.
+pub fn completions(area: &Arc<Area>) -> (CellWriter, CellReader) {
+    ends(area, Ring::Completions, (Line::CompletionTail, Line::CompletionHead), Line::CallerBell)
+}
+
+fn ends(area: &Arc<Area>, ring: Ring, lines: (Line, Line), bell: Line) -> (CellWriter, CellReader) {
+    let (tail_line, head_line) = lines;
+    let bell = Bell { area: area.clone(), line: bell };
+    let writer = CellWriter { area: area.clone(), ring, tail_line, head_line, tail: 0, bell: bell.clone() };
+    let reader = CellReader { area: area.clone(), ring, tail_line, head_line, head: 0, bell, room: None };
+    (writer, reader)
+}
+
+impl CellWriter {
+    /// Cells written and not yet taken.
+    ///
+    /// # Errors
+    /// The reader claims to have taken what was not written, or gives cells
+    /// back that it took.
+    pub fn len(&self) -> Result<u64, Breach> {
+        // Acquire: pairs with the Release in `CellReader::pop`; the reader's
+        // loads of a cell come before our next stores to it.
+        let head = self.area.word(self.head_line).load(Ordering::Acquire);
+        match self.tail.checked_sub(head) {
+            Some(len) if len <= u64::from(self.area.sizes().cells) => Ok(len),
+            _ => Err(Breach("a ring position that cannot be")),
+        }
+    }
+
+    /// Whether nothing is inside.
+    ///
+    /// # Errors
+    /// As [`CellWriter::len`].
+    pub fn is_empty(&self) -> Result<bool, Breach> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Cells that can be written now.
+    ///
+    /// # Errors
+    /// As [`CellWriter::len`].
+    pub fn room(&self) -> Result<u64, Breach> {
+        Ok(u64::from(self.area.sizes().cells) - self.len()?)
+    }
+
+    /// Writes a cell and wakes a reader that sleeps; `false` where the ring is
+    /// full.
+    ///
+    /// # Errors
+    /// As [`CellWriter::len`].
+    pub fn push(&mut self, cell: &Cell) -> Result<bool, Breach> {
+        if !self.push_quietly(cell)? {
+            return Ok(false);
+        }
+        self.bell.ring();
+        Ok(true)
+    }
+
+    /// [`CellWriter::push`] without waking: more follows at once.
+    ///
+    /// # Errors
+    /// As [`CellWriter::len`].
+    pub fn push_quietly(&mut self, cell: &Cell) -> Result<bool, Breach> {
+        if self.room()? == 0 {
+            return Ok(false);
+        }
+        for (index, word) in cell.iter().enumerate() {
+            self.area.cell(self.ring, self.tail, index).store(*word, Ordering::Relaxed);
+        }
+        self.tail += 1;
+        // Release: pairs with the Acquire in `CellReader::available`; whoever
+        // sees the position sees the cell, and what was written before it.
+        self.area.word(self.tail_line).store(self.tail, Ordering::Release);
+        Ok(true)
+    }
+
+    /// The bell that wakes the reader.
+    pub fn bell(&self) -> &Bell {
+        &self.bell
+    }
+}
+
+impl CellReader {
+    /// Cells to take.
+    ///
+    /// # Errors
+    /// The writer claims more than the ring holds, or takes back what it wrote.
+    pub fn available(&self) -> Result<u64, Breach> {
+        // Acquire: pairs with the Release in `CellWriter::push_quietly`.
+        let tail = self.area.word(self.tail_line).load(Ordering::Acquire);
+        match tail.checked_sub(self.head) {
+            Some(len) if len <= u64::from(self.area.sizes().cells) => Ok(len),
+            _ => Err(Breach("a ring position that cannot be")),
+        }
+    }
+
+    /// Takes the oldest cell: a private copy, each word read once.
+    ///
+    /// # Errors
+    /// As [`CellReader::available`].
+    pub fn pop(&mut self) -> Result<Option<Cell>, Breach> {
+        if self.available()? == 0 {
+            return Ok(None);
+        }
+        let mut cell = Cell::default();
+        for (index, word) in cell.iter_mut().enumerate() {
+            *word = self.area.cell(self.ring, self.head, index).load(Ordering::Relaxed);
+        }
+        self.head += 1;
+        // Release: pairs with the Acquire in `CellWriter::len`.
+        self.area.word(self.head_line).store(self.head, Ordering::Release);
+        if let Some(room) = &self.room {
+            // Half the ring is free: a writer that waited gets a batch.
+            let left = self.available()?;
+            if left == u64::from(self.area.sizes().cells / 2) || left == 0 {
+                room.ring();
+            }
+        }
+        Ok(Some(cell))
+    }
+
+    /// Sleeps until there is a cell, or `gone` holds; may return early. `false`
+    /// where `limit` has passed.
+    pub fn sleep(&self, gone: impl Fn() -> bool, limit: Option<Duration>) -> bool {
+        self.bell.sleep_unless(|| gone() || self.available() != Ok(0), limit)
+    }
+
+    /// The bell this end sleeps on.
+    pub fn bell(&self) -> &Bell {
+        &self.bell
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::Sizes;
+    use super::*;
+
+    fn area(cells: u32) -> Arc<Area> {
+        Arc::new(Area::new(Sizes { cells, packet_bytes: 4096 }).unwrap())
+    }
+
+    #[test]
+    fn cells_pass_once_in_order_and_wake_who_sleeps() {
+        let area = area(4);
+        let (mut writer, mut reader) = completions(&area);
+        let sender = std::thread::spawn(move || {
+            let mut refused = 0;
+            for n in 0..10_000u64 {
+                while !writer.push(&[n; 8]).unwrap() {
+                    refused += 1;
+                    std::thread::yield_now();
+                }
+            }
+            refused
+        });
+        for n in 0..10_000 {
+            let cell = loop {
+                match reader.pop().unwrap() {
+                    Some(cell) => break cell,
+                    None => assert!(reader.sleep(|| false, None)),
+                }
+            };
+            assert_eq!(cell, [n; 8]);
+        }
+        sender.join().unwrap();
+        assert_eq!(reader.pop(), Ok(None));
+    }
+
+    #[test]
+    fn a_sleeper_without_a_writer_wakes_at_its_limit() {
+        let (_, reader) = submissions(&area(2));
+        assert!(!reader.sleep(|| false, Some(Duration::from_millis(1))));
+        assert!(reader.sleep(|| true, None));
+    }
+
+    #[test]
+    fn a_full_ring_refuses_and_its_writer_is_woken_when_half_is_free() {
+        let area = area(4);
+        let (mut writer, mut reader) = submissions(&area);
+        for n in 0..4 {
+            assert_eq!(writer.push(&[n; 8]), Ok(true));
+        }
+        assert_eq!(writer.push(&[9; 8]), Ok(false));
+        let room = Bell::of_room(&area);
+        let waiter = std::thread::spawn(move || {
+            while writer.room() == Ok(0) || writer.room() == Ok(1) {
+                assert!(room.sleep_unless(|| writer.room().is_ok_and(|room| room >= 2), None));
+            }
+            writer.room()
+        });
+        reader.pop().unwrap();
+        reader.pop().unwrap();
+        assert_eq!(waiter.join().unwrap(), Ok(2));
+    }
+
+    proptest! {
+        /// A peer writes anything anywhere: every answer is a cell or a breach.
+        #[test]
+        fn a_hostile_peer_shows_as_a_breach(steps: Vec<(u8, u64)>) {
+            let area = area(8);
+            let (mut writer, _) = submissions(&area);
+            let (_, mut reader) = completions(&area);
+            let (mut written, mut read) = (0u64, 0u64);
+            for (what, value) in steps {
+                match what % 5 {
+                    0 => area.word(Line::SubmissionHead).store(value, Ordering::Relaxed),
+                    1 => area.word(Line::CompletionTail).store(value, Ordering::Relaxed),
+                    2 => area.word(Line::CompletionTail).store(read + value % 9, Ordering::Relaxed),
+                    3 => match writer.push(&[value; 8]) {
+                        Ok(pushed) => written += u64::from(pushed),
+                        Err(Breach(_)) => {
+                            let head = area.word(Line::SubmissionHead).load(Ordering::Relaxed);
+                            prop_assert!(head > written || written - head > 8);
+                        }
+                    },
+                    _ => match reader.pop() {
+                        Ok(cell) => read += u64::from(cell.is_some()),
+                        Err(Breach(_)) => {
+                            let tail = area.word(Line::CompletionTail).load(Ordering::Relaxed);
+                            prop_assert!(tail < read || tail - read > 8);
+                        }
+                    },
+                }
+            }
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use super::super::Sizes;
+    use super::*;
+
+    /// A wake-up that is lost ends the model as a livelock.
+    #[test]
+    fn a_sleeping_reader_is_woken() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = model.preemption_bound.or(Some(3));
+        model.check(|| {
+            let area = Arc::new(Area::new(Sizes { cells: 2, packet_bytes: 0 }).unwrap());
+            let (mut writer, mut reader) = completions(&area);
+            let sender = loom::thread::spawn(move || {
+                for n in 0..2 {
+                    assert_eq!(writer.push(&[n; 8]), Ok(true));
+                }
+            });
+            for n in 0..2 {
+                let cell = loop {
+                    match reader.pop().unwrap() {
+                        Some(cell) => break cell,
+                        None => assert!(reader.sleep(|| false, None)),
+                    }
+                };
+                assert_eq!(cell, [n; 8]);
+            }
+            sender.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,308 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Packet bytes in the shared area: written once by the caller, read where
+//! they lie by the worker's decoder.
+
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::area::Line;
+use super::{Area, Bell, Breach};
+use crate::meter;
+use crate::sync::Ordering;
+
+/// Zeroed bytes behind every packet: bitstream readers look that far ahead
+/// (libavcodec's AV_INPUT_BUFFER_PADDING_SIZE).
+const PADDING: usize = 64;
+/// Packets begin on cache lines.
+const ALIGN: usize = 64;
+
+/// The caller's end: where packets go. One thread at a time.
+#[derive(Debug)]
+pub struct PacketArea {
+    area: Arc<Area>,
+    /// First byte and end of packets the worker may still read, oldest first.
+    live: VecDeque<(usize, usize)>,
+    /// Packets whose memory was taken back.
+    taken_back: u64,
+    /// Bytes at the start that stay (what is said once).
+    kept: usize,
+}
+
+impl PacketArea {
+    /// All of `area`'s packet bytes, free.
+    pub fn new(area: Arc<Area>) -> PacketArea {
+        PacketArea { area, live: VecDeque::new(), taken_back: 0, kept: 0 }
+    }
+
+    /// Puts bytes at the start that stay for good. Before the first packet.
+    pub fn keep(&mut self, bytes: &[u8]) -> bool {
+        let fits = self.live.is_empty() && self.kept == 0 && room(bytes.len()) <= self.capacity();
+        if fits {
+            self.write(0, bytes);
+            self.kept = room(bytes.len());
+        }
+        fits
+    }
+
+    /// The largest packet that ever fits.
+    pub fn largest(&self) -> usize {
+        (self.capacity() - self.kept).saturating_sub(PADDING + ALIGN)
+    }
+
+    /// Copies a packet in, counted; its offset, or `None` where there is no
+    /// room until the worker lets go of some.
+    ///
+    /// # Errors
+    /// The worker claims to have let go of more than it got.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<Option<u64>, Breach> {
+        self.take_back()?;
+        let Some(offset) = self.place(room(bytes.len())) else { return Ok(None) };
+        self.live.push_back((offset, offset + room(bytes.len())));
+        meter::copy(bytes.len(), || self.write(offset, bytes));
+        Ok(Some(offset as u64))
+    }
+
+    /// Whether the worker has let go of packets since the last look.
+    ///
+    /// # Errors
+    /// As [`PacketArea::put`].
+    pub fn has_news(&self) -> Result<bool, Breach> {
+        Ok(self.released()? != self.taken_back)
+    }
+
+    fn released(&self) -> Result<u64, Breach> {
+        // Acquire: pairs with the Release in `SharedPackets::release`; the
+        // decoder's last reads come before our next writes.
+        let released = self.area.word(Line::PacketsReleased).load(Ordering::Acquire);
+        match released.checked_sub(self.taken_back) {
+            Some(news) if news <= self.live.len() as u64 => Ok(released),
+            _ => Err(Breach("packets let go of that were never given")),
+        }
+    }
+
+    fn take_back(&mut self) -> Result<(), Breach> {
+        let released = self.released()?;
+        self.live.drain(..(released - self.taken_back) as usize);
+        self.taken_back = released;
+        Ok(())
+    }
+
+    /// Where `bytes` bytes fit: at the start when nothing is inside, so that a
+    /// path which keeps up uses the same few warm pages; else behind the
+    /// newest packet, or in front of the oldest.
+    fn place(&self, bytes: usize) -> Option<usize> {
+        let (Some(&(oldest, _)), Some(&(_, end))) = (self.live.front(), self.live.back()) else {
+            return (self.kept + bytes <= self.capacity()).then_some(self.kept);
+        };
+        let wrapped = end <= oldest;
+        if wrapped {
+            return (end + bytes <= oldest).then_some(end);
+        }
+        if end + bytes <= self.capacity() {
+            return Some(end);
+        }
+        (self.kept + bytes <= oldest).then_some(self.kept)
+    }
+
+    fn capacity(&self) -> usize {
+        self.area.sizes().packet_bytes as usize
+    }
+
+    fn write(&self, offset: usize, bytes: &[u8]) {
+        assert!(offset + bytes.len() + PADDING <= self.capacity());
+        // SAFETY: inside the mapping (asserted); raw, since the worker may
+        // read or write it at any time.
+        unsafe {
+            let to = self.area.packets().add(offset).as_ptr();
+            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+            std::ptr::write_bytes(to.add(bytes.len()), 0, PADDING);
+        }
+    }
+}
+
+/// Bytes a packet of `len` takes.
+fn room(len: usize) -> usize {
+    (len + PADDING).next_multiple_of(ALIGN)
+}
+
+/// The worker's end: what it still reads.
+#[derive(Debug)]
+pub struct SharedPackets {
+    area: Arc<Area>,
+    held: Mutex<Held>,
+    bell: Bell,
+}
+
+#[derive(Debug, Default)]
+struct Held {
+    /// Packets let go of in order; published.
+    released: u64,
+    /// Of those behind it, which are let go of too.
+    later: VecDeque<bool>,
+}
+
+impl SharedPackets {
+    /// Nothing held.
+    pub fn new(area: Arc<Area>) -> Arc<SharedPackets> {
+        let bell = Bell::of_packets(&area);
+        Arc::new(SharedPackets { area, held: Mutex::default(), bell })
+    }
+
+    /// The next packet, in the order of submission.
+    ///
+    /// # Errors
+    /// It would lie outside the area.
+    pub fn packet(self: &Arc<SharedPackets>, offset: u64, len: u32) -> Result<SharedBytes, Breach> {
+        let bytes = self.checked(offset, len)?;
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.later.push_back(false);
+        let number = held.released + held.later.len() as u64 - 1;
+        Ok(SharedBytes { packets: self.clone(), bytes, len: len as usize, number })
+    }
+
+    /// A private copy of the first `len` bytes, which were put there to stay.
+    ///
+    /// # Errors
+    /// More than the area has.
+    pub fn kept(&self, len: u32) -> Result<Vec<u8>, Breach> {
+        let from = self.checked(0, len)?;
+        let mut bytes = vec![0; len as usize];
+        // SAFETY: `len` bytes inside the mapping; raw, since the caller may
+        // write them at any time.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), bytes.as_mut_ptr(), bytes.len()) };
+        Ok(bytes)
+    }
+
+    fn checked(&self, offset: u64, len: u32) -> Result<NonNull<u8>, Breach> {
+        let inside = u64::from(len)
+            .checked_add(PADDING as u64)
+            .and_then(|len| len.checked_add(offset))
+            .is_some_and(|end| end <= self.area.sizes().packet_bytes);
+        if !inside {
+            return Err(Breach("a packet outside the area"));
+        }
+        // SAFETY: checked to lie inside the mapping.
+        Ok(unsafe { self.area.packets().add(offset as usize) })
+    }
+
+    fn release(&self, number: u64) {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let index = (number - held.released) as usize;
+        held.later[index] = true;
+        while held.later.front() == Some(&true) {
+            held.later.pop_front();
+            held.released += 1;
+        }
+        // Release: pairs with the Acquire in `PacketArea::released`.
+        self.area.word(Line::PacketsReleased).store(held.released, Ordering::Release);
+        drop(held);
+        self.bell.ring();
+    }
+}
+
+/// A packet where it lies in the shared area, with zeroed bytes behind it. The
+/// caller could change them at any time: they are for parsers that expect the
+/// worst, and no slice of them is made. Dropping it gives the memory back.
+#[derive(Debug)]
+pub struct SharedBytes {
+    packets: Arc<SharedPackets>,
+    bytes: NonNull<u8>,
+    len: usize,
+    number: u64,
+}
+
+// SAFETY: only hands out a raw pointer into a mapping that it keeps alive.
+unsafe impl Send for SharedBytes {}
+// SAFETY: as above.
+unsafe impl Sync for SharedBytes {}
+
+impl SharedBytes {
+    /// The first byte; valid while `self` lives.
+    pub fn as_ptr(&self) -> *mut u8 {
+        self.bytes.as_ptr()
+    }
+
+    /// Bytes of the packet, padding not counted.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+}
+
+impl Drop for SharedBytes {
+    fn drop(&mut self) {
+        self.packets.release(self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::Sizes;
+    use super::*;
+
+    fn ends(packet_bytes: u64) -> (PacketArea, Arc<SharedPackets>) {
+        let area = Arc::new(Area::new(Sizes { cells: 2, packet_bytes }).unwrap());
+        (PacketArea::new(area.clone()), SharedPackets::new(area))
+    }
+
+    fn read(bytes: &SharedBytes) -> Vec<u8> {
+        // SAFETY: nobody writes while the test reads.
+        unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len() + PADDING) }.to_vec()
+    }
+
+    #[test]
+    fn a_path_that_keeps_up_uses_the_same_bytes() {
+        let (mut area, packets) = ends(4096);
+        assert!(area.keep(b"headers"));
+        assert_eq!(packets.kept(7).unwrap(), b"headers");
+        for _ in 0..100 {
+            let offset = area.put(b"packet").unwrap().unwrap();
+            assert_eq!(offset, 128);
+            let packet = packets.packet(offset, 6).unwrap();
+            assert_eq!(read(&packet), [b"packet".as_slice(), &[0; PADDING]].concat());
+        }
+    }
+
+    #[test]
+    fn what_lies_outside_is_a_breach() {
+        let (area, packets) = ends(4096);
+        assert!(packets.packet(4096 - 64, 1).is_err());
+        assert!(packets.packet(u64::MAX, u32::MAX).is_err());
+        assert!(packets.kept(4096).is_err());
+        packets.area.word(Line::PacketsReleased).store(1, Ordering::Relaxed);
+        assert!(area.has_news().is_err());
+    }
+
+    proptest! {
+        /// Packets of any size, let go of in any order: what is held stays as
+        /// it was written.
+        #[test]
+        fn held_packets_are_never_overwritten(steps: Vec<(u16, u8, bool)>) {
+            let (mut area, packets) = ends(3 * 4096);
+            let mut held: Vec<(SharedBytes, u8)> = Vec::new();
+            for (len, pick, put) in steps {
+                if put {
+                    let bytes = vec![pick; usize::from(len % 5000)];
+                    match area.put(&bytes).unwrap() {
+                        Some(offset) => held.push((packets.packet(offset, bytes.len() as u32).unwrap(), pick)),
+                        None => prop_assert!(!held.is_empty()),
+                    }
+                } else if !held.is_empty() {
+                    held.remove(usize::from(pick) % held.len());
+                }
+                for (packet, value) in &held {
+                    let (pixels, padding) = (read(packet), [0; PADDING]);
+                    prop_assert!(pixels[..packet.len()].iter().all(|b| b == value));
+                    prop_assert_eq!(&pixels[packet.len()..], padding.as_slice());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The socket beside the shared area: records of fixed size, each with a file
+//! descriptor at most. What is said here is said once per stream, pool or
+//! failure, never per frame.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, recvmsg, sendmsg, shutdown,
+    socketpair,
+};
+
+/// One end of a connection that keeps records apart (SOCK_SEQPACKET). May be
+/// shared between threads.
+#[derive(Debug)]
+pub struct Socket(OwnedFd);
+
+impl Socket {
+    /// Two connected ends, closed on exec.
+    ///
+    /// # Errors
+    /// What socketpair(2) says.
+    pub fn pair() -> Result<(Socket, Socket), Errno> {
+        let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        Ok((Socket(a), Socket(b)))
+    }
+
+    /// Sends a record, with a descriptor where there is one.
+    ///
+    /// # Errors
+    /// `EPIPE` where the peer is gone; others from sendmsg(2).
+    pub fn send(&self, record: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let fds = fd.map(|fd| [fd]);
+        if let Some(fds) = &fds {
+            control.push(SendAncillaryMessage::ScmRights(fds));
+        }
+        loop {
+            match sendmsg(&self.0, &[IoSlice::new(record)], &mut control, SendFlags::NOSIGNAL) {
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno),
+                Ok(_) => return Ok(()),
+            }
+        }
+    }
+
+    /// Receives a record into `buffer`: its length and the descriptor that came
+    /// with it. Sleeps until there is one. Length 0: the peer is gone. What
+    /// does not fit is cut; descriptors beyond the first are closed.
+    ///
+    /// # Errors
+    /// What recvmsg(2) says.
+    pub fn receive(&self, buffer: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        let received = loop {
+            match recvmsg(&self.0, &mut [IoSliceMut::new(buffer)], &mut control, flags) {
+                Err(Errno::INTR) => {}
+                other => break other?,
+            }
+        };
+        let mut fds = control.drain().filter_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+            _ => None,
+        });
+        let fd = fds.next().and_then(|mut fds| fds.next());
+        Ok((received.bytes, fd))
+    }
+
+    /// [`Socket::receive`] that gives up after `limit`: `None`.
+    ///
+    /// # Errors
+    /// As [`Socket::receive`].
+    pub fn receive_within(
+        &self,
+        buffer: &mut [u8],
+        limit: Duration,
+    ) -> Result<Option<(usize, Option<OwnedFd>)>, Errno> {
+        if !readable(self.0.as_fd(), limit)? {
+            return Ok(None);
+        }
+        self.receive(buffer).map(Some)
+    }
+
+    /// Ends the connection for both sides, while others still hold the socket.
+    pub fn shut(&self) {
+        // It fails only where the peer has done so already.
+        let _ = shutdown(&self.0, Shutdown::Both);
+    }
+}
+
+impl From<OwnedFd> for Socket {
+    fn from(fd: OwnedFd) -> Socket {
+        Socket(fd)
+    }
+}
+
+impl From<Socket> for OwnedFd {
+    fn from(socket: Socket) -> OwnedFd {
+        socket.0
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Whether something can be read, or the peer is gone, before `limit` passes.
+fn readable(fd: BorrowedFd<'_>, limit: Duration) -> Result<bool, Errno> {
+    let limit = Timespec {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    };
+    loop {
+        match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&limit)) {
+            Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno),
+            Ok(count) => return Ok(count > 0),
+        }
+    }
+}
+
+/// A thread that waits for the end of a connection.
+#[derive(Debug)]
+pub struct Watcher {
+    socket: Arc<Socket>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+/// Calls `gone` once, from a thread of its own, when the peer of `socket` is
+/// gone or the watcher is dropped. Until then the thread sleeps in one system
+/// call.
+///
+/// # Errors
+/// No thread could be made.
+pub fn watch(socket: Arc<Socket>, gone: impl FnOnce() + Send + 'static) -> std::io::Result<Watcher> {
+    let watched = socket.clone();
+    let thread = std::thread::Builder::new().name("fp-watch".to_owned()).spawn(move || {
+        // No event asked for: only the end, which is always reported.
+        while let Err(Errno::INTR) | Ok(0) = poll(&mut [PollFd::new(&*watched, PollFlags::empty())], None) {}
+        gone();
+    })?;
+    Ok(Watcher { socket, thread: Some(thread) })
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.socket.shut();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn records_keep_their_bounds_and_bring_a_descriptor() {
+        let (a, b) = Socket::pair().unwrap();
+        let file = crate::memory_file("passed").unwrap();
+        file.set_len(77).unwrap();
+        a.send(b"first", Some(file.as_fd())).unwrap();
+        a.send(b"second", None).unwrap();
+        let mut buffer = [0; 16];
+        let (len, fd) = b.receive(&mut buffer).unwrap();
+        assert_eq!(&buffer[..len], b"first");
+        assert_eq!(std::fs::File::from(fd.unwrap()).metadata().unwrap().len(), 77);
+        let (len, fd) = b.receive_within(&mut buffer, Duration::from_secs(9)).unwrap().unwrap();
+        assert_eq!((&buffer[..len], fd.is_none()), (b"second".as_slice(), true));
+        assert!(b.receive_within(&mut buffer, Duration::ZERO).unwrap().is_none());
+        drop(a);
+        assert_eq!(b.receive(&mut buffer).unwrap().0, 0);
+        assert_eq!(b.send(b"late", None), Err(Errno::PIPE));
+    }
+
+    #[test]
+    fn the_end_of_a_peer_is_seen_once() {
+        for closes_itself in [false, true] {
+            let (a, b) = Socket::pair().unwrap();
+            let (sender, gone) = mpsc::channel();
+            let watcher = watch(Arc::new(a), move || sender.send(()).unwrap()).unwrap();
+            assert_eq!(gone.try_recv(), Err(mpsc::TryRecvError::Empty));
+            if closes_itself {
+                drop(watcher);
+            } else {
+                drop(b);
+            }
+            assert_eq!(gone.recv(), Ok(()));
+            assert!(gone.recv().is_err());
+        }
+    }
+}
