@@ -2,7 +2,8 @@
 //! Pure: touches no I/O, no clock, no thread, and holds no unsafe code.
 //!
 //! Units, picture formats and geometry, the arithmetic of the ledger, the path
-//! syntax, statistics and the shape of the lab's summaries.
+//! syntax, the wire format of workers, statistics and the shape of the lab's
+//! summaries.
 #![forbid(unsafe_code)]
 
 pub mod format;
@@ -11,3 +12,4 @@ pub mod path;
 pub mod stats;
 pub mod stream;
 pub mod summary;
+pub mod wire;

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The wire format between a caller and a sandboxed worker, and between a
+//! client and the service. This page is its reference.
+//!
+//! Both sides run on one machine. All numbers are little-endian. A *cell* of a
+//! ring carries what happens per frame; a *message* on the socket what happens
+//! per stream, and accompanies file descriptors. Both have one fixed size, and
+//! every value has exactly one encoding: what is not named below is zero, and
+//! is refused where it is not. Decoding never panics, checks everything that
+//! can be checked without knowing the stream, and leaves to its caller what
+//! cannot: whether a slot, pool, layout or packet of that number exists, and
+//! whether a layout fits the slots it is used with.
+//!
+//! The other side may be hostile. A cell is copied out of shared memory once,
+//! word by word, and the copy is decoded. Texts are valid UTF-8 and nothing
+//! more is promised of them: whoever prints one deals with control characters.
+//!
+//! # Cells: 8 words of 64 bits
+//!
+//! `a:n` is a field of n bits; fields of a word begin at its low end.
+//!
+//! | submission | word 0 | 1 | 2 | 3 | 4..7 |
+//! | --- | --- | --- | --- | --- | --- |
+//! | packet | `1:8`, flags`:8`, `0:16`, len`:32` | seq | pts | offset | 0 |
+//! | frame | `2:8`, layout`:8`, pool`:16`, slot`:32` | seq | pts | flags | 0 |
+//! | layout | see below, kind 3 | | | | |
+//! | drain | `4:8` | 0 | 0 | 0 | 0 |
+//!
+//! Flags: bit 0, the pts is known (where it is not, its word is 0); bit 1, the
+//! container calls the packet a random access point (packets only). `offset`
+//! and `len` are in bytes of the packet area; `slot` is counted in its pool.
+//!
+//! | completion | word 0 | 1 | 2 | 3 | 4..7 |
+//! | --- | --- | --- | --- | --- | --- |
+//! | frame | `129:8`, layout`:8`, pool`:16`, slot`:32` | seq | enter | leave | work |
+//! | layout | see below, kind 130 | | | | |
+//! | pool | `131:8`, `0:8`, pool`:16`, slots`:32` | slot bytes | first slot`:32` | 0 | 0 |
+//! | failed | `132:8` | 0 | 0 | 0 | 0 |
+//! | end | `133:8` | 0 | 0 | 0 | 0 |
+//! | passed | `134:8` | seq | 0 | 0 | 0 |
+//!
+//! Work of a frame: word 4 queue`:32`, wakeup`:32`; word 5 blocked`:32`,
+//! compute`:32`; word 6 preempted`:32`, copy`:32`; word 7 copied bytes`:32`,
+//! voluntary switches`:16`, involuntary switches`:16`. Times are in
+//! nanoseconds, `enter` and `leave` on CLOCK_MONOTONIC with enter <= leave.
+//! What does not fit its field is written as the field's largest value.
+//!
+//! A layout is constant by contract: it is said once, before the first frame
+//! that uses it, and named by its id from then on.
+//!
+//! | word | layout |
+//! | --- | --- |
+//! | 0 | kind`:8`, id`:8`, format`:8` |
+//! | 1 | width`:32`, height`:32`, in pixels |
+//! | 2, 3 | offset and stride of the first plane, in bytes |
+//! | 4, 5 | of the second plane; 0 where the format has none |
+//! | 6, 7 | of the third plane; 0 where the format has none |
+//!
+//! Widths and rows of planes follow from the format and the size. Formats: 1
+//! GREY, 2 YUV420P, 3 NV12, 4 YUV420P10, 5 P010, 6 RGBA.
+//!
+//! # Messages: 1024 bytes
+//!
+//! Bytes 0..4 are the magic `FPWM`, 4..6 the version, 6..8 the kind. Another
+//! version is refused with [`WireError::Version`]; nothing behind it is read.
+//! A text of n bytes at most is a 16-bit length and n bytes, the unused ones
+//! zero; longer texts are cut between two characters when they are written.
+//!
+//! | message | kind | from byte 8 on |
+//! | --- | --- | --- |
+//! | caller to worker | | |
+//! | open | 1 | level`:8`, flags`:8` (bit 0: has a track), codec`:8`, `0:8`, extradata`:32`, cells`:32`, `0:32`, packet bytes`:64`, stream, the track's stream, stage text(512), faults text(64) |
+//! | input pool, with its fd | 2 | pool`:16`, `0:16`, slots`:32`, slot bytes`:64` |
+//! | worker to caller | | |
+//! | ready | 16 | layers`:32` |
+//! | opened | 17 | threads`:32`, flags`:32` (bit 0: replayable, bit 1: takes packets), stream |
+//! | refused | 18 | text(960) |
+//! | failed | 19 | flags`:64` (bit 0: seq is known), seq`:64`, text(960) |
+//! | pool memory, with its fd | 20 | pool`:16` |
+//! | client and service | | |
+//! | hello | 32 | version`:16` |
+//! | grant, with a worker's socket | 33 | stream`:32` |
+//! | replace | 34 | stream`:32`, flags`:32` (bit 0: kill the old worker) |
+//! | release | 35 | stream`:32` |
+//! | denied | 36 | text(960) |
+//!
+//! A stream is 36 bytes: format`:8` (0 where not known), `0:24`, width`:32`,
+//! height`:32`, then time base, frame rate and sample aspect as numerator`:32`
+//! and denominator`:32`, signed. Without a track, codec, extradata and the
+//! track's stream are zero.
+
+mod cell;
+mod error;
+mod layout;
+mod message;
+mod record;
+mod work;
+
+pub use cell::{
+    BYTES_PER_FRAME, CELL_BYTES, CELL_WORDS, Cell, Completion, FRAME_COMPLETION_BYTES,
+    PACKET_SUBMISSION_BYTES, Submission,
+};
+pub use error::WireError;
+pub use message::{
+    FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, Open, STAGE_BYTES, TEXT_BYTES, Track,
+};
+pub use work::Work;
+
+/// The version of this format. Any change of a table above is a new one.
+pub const VERSION: u16 = 1;
+
+/// What every message begins with.
+pub const MAGIC: [u8; 4] = *b"FPWM";

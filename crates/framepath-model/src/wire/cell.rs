@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What one cell of a ring says.
+
+use super::error::check;
+use super::{WireError, Work, layout};
+use crate::format::Layout;
+
+/// Words of a cell.
+pub const CELL_WORDS: usize = 8;
+
+/// Bytes of a cell.
+pub const CELL_BYTES: usize = CELL_WORDS * 8;
+
+/// One cell of a ring, copied out of or into shared memory word by word.
+pub type Cell = [u64; CELL_WORDS];
+
+/// Bytes of a packet submission that are not always zero.
+pub const PACKET_SUBMISSION_BYTES: usize = 4 * 8;
+
+/// Bytes of a frame completion that are not always zero.
+pub const FRAME_COMPLETION_BYTES: usize = CELL_BYTES;
+
+/// Bytes that say something about one decoded frame, both ways together, the
+/// packet itself and the slot's return left out.
+pub const BYTES_PER_FRAME: usize = PACKET_SUBMISSION_BYTES + FRAME_COMPLETION_BYTES;
+
+const PACKET: u8 = 1;
+const FRAME_IN: u8 = 2;
+const LAYOUT_IN: u8 = 3;
+const DRAIN: u8 = 4;
+const FRAME_OUT: u8 = 129;
+const LAYOUT_OUT: u8 = 130;
+const POOL: u8 = 131;
+const FAILED: u8 = 132;
+const END: u8 = 133;
+const PASSED: u8 = 134;
+
+const HAS_PTS: u64 = 1;
+const KEY: u64 = 2;
+
+/// From caller to worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Submission {
+    /// Compressed bytes that lie in the packet area.
+    Packet {
+        /// The packet's number.
+        seq: u64,
+        /// Presentation time in ticks of the track's time base.
+        pts: Option<i64>,
+        /// First byte, from the start of the packet area.
+        offset: u64,
+        /// Bytes; `offset + len` fits 64 bits.
+        len: u32,
+        /// The container calls it a random access point.
+        key: bool,
+    },
+    /// A frame for a stage that takes frames.
+    Frame {
+        /// The frame's number.
+        seq: u64,
+        /// Presentation time in ticks of the stream's time base.
+        pts: Option<i64>,
+        /// An input pool.
+        pool: u16,
+        /// Slot of that pool, from 0.
+        slot: u32,
+        /// Id of a layout that was said before.
+        layout: u8,
+    },
+    /// From here on `id` names `layout`. Needs slots of `layout.size` bytes.
+    Layout {
+        /// The name.
+        id: u8,
+        /// What it names.
+        layout: Layout,
+    },
+    /// Nothing follows: give what is still inside, then [`Completion::End`].
+    Drain,
+}
+
+/// From worker to caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completion {
+    /// A frame is ready.
+    Frame {
+        /// Number of the packet or frame it was made of.
+        seq: u64,
+        /// A pool that was announced before.
+        pool: u16,
+        /// Slot of that pool, from 0.
+        slot: u32,
+        /// Id of a layout that was said before.
+        layout: u8,
+        /// What the worker did for it.
+        work: Work,
+    },
+    /// From here on `id` names `layout`. Needs slots of `layout.size` bytes.
+    Layout {
+        /// The name.
+        id: u8,
+        /// What it names.
+        layout: Layout,
+    },
+    /// A pool whose memory was sent on the socket just before.
+    Pool {
+        /// Its number.
+        pool: u16,
+        /// How many slots it has, at least one.
+        slots: u32,
+        /// Bytes from one slot to the next, at least one; all slots together
+        /// fit the address space.
+        slot_bytes: u64,
+        /// Number of its slot 0 where the slots of all pools are counted as
+        /// one row; `first_slot + slots` fits 32 bits.
+        first_slot: u32,
+    },
+    /// The stage failed; the text is on the socket.
+    Failed,
+    /// All frames of what was submitted before [`Submission::Drain`] are given.
+    End,
+    /// The worker is done with an input frame that gave no output.
+    Passed {
+        /// Number of the input.
+        seq: u64,
+    },
+}
+
+impl Submission {
+    /// As a cell.
+    pub fn encode(&self) -> Cell {
+        match *self {
+            Submission::Packet { seq, pts, offset, len, key } => {
+                let flags = has_pts(pts) | if key { KEY } else { 0 };
+                let word = u64::from(PACKET) | flags << 8 | u64::from(len) << 32;
+                [word, seq, pts.unwrap_or(0) as u64, offset, 0, 0, 0, 0]
+            }
+            Submission::Frame { seq, pts, pool, slot, layout } => {
+                let word = slot_word(FRAME_IN, layout, pool, slot);
+                [word, seq, pts.unwrap_or(0) as u64, has_pts(pts), 0, 0, 0, 0]
+            }
+            Submission::Layout { id, ref layout } => layout::encode(LAYOUT_IN, id, layout),
+            Submission::Drain => alone(DRAIN, 0),
+        }
+    }
+
+    /// What a cell says.
+    ///
+    /// # Errors
+    ///
+    /// The cell is no submission; see [`WireError`].
+    pub fn decode(cell: &Cell) -> Result<Submission, WireError> {
+        let [word, seq, pts, third, ..] = *cell;
+        match word as u8 {
+            PACKET => {
+                const RECORD: &str = "packet submission";
+                zero(cell, 4, RECORD)?;
+                let flags = word >> 8 & 0xff;
+                if flags & !(HAS_PTS | KEY) != 0 || word >> 16 & 0xffff != 0 {
+                    return Err(WireError::Reserved { record: RECORD });
+                }
+                let (offset, len) = (third, (word >> 32) as u32);
+                check(offset.checked_add(len.into()).is_some(), RECORD, "offset", offset)?;
+                let pts = pts_of(flags, pts, RECORD)?;
+                Ok(Submission::Packet { seq, pts, offset, len, key: flags & KEY != 0 })
+            }
+            FRAME_IN => {
+                const RECORD: &str = "frame submission";
+                zero(cell, 4, RECORD)?;
+                if third & !HAS_PTS != 0 {
+                    return Err(WireError::Reserved { record: RECORD });
+                }
+                let (layout, pool, slot) = slot_of(word);
+                Ok(Submission::Frame { seq, pts: pts_of(third, pts, RECORD)?, pool, slot, layout })
+            }
+            LAYOUT_IN => layout::decode(cell).map(|(id, layout)| Submission::Layout { id, layout }),
+            DRAIN => {
+                only_kind(cell, "drain")?;
+                zero(cell, 1, "drain")?;
+                Ok(Submission::Drain)
+            }
+            kind => Err(WireError::Kind { family: "submission", kind: kind.into() }),
+        }
+    }
+}
+
+impl Completion {
+    /// As a cell.
+    pub fn encode(&self) -> Cell {
+        match *self {
+            Completion::Frame { seq, pool, slot, layout, work } => {
+                let [enter, leave, a, b, c, d] = work.encode();
+                [slot_word(FRAME_OUT, layout, pool, slot), seq, enter, leave, a, b, c, d]
+            }
+            Completion::Layout { id, ref layout } => layout::encode(LAYOUT_OUT, id, layout),
+            Completion::Pool { pool, slots, slot_bytes, first_slot } => {
+                [slot_word(POOL, 0, pool, slots), slot_bytes, first_slot.into(), 0, 0, 0, 0, 0]
+            }
+            Completion::Failed => alone(FAILED, 0),
+            Completion::End => alone(END, 0),
+            Completion::Passed { seq } => alone(PASSED, seq),
+        }
+    }
+
+    /// What a cell says.
+    ///
+    /// # Errors
+    ///
+    /// The cell is no completion; see [`WireError`].
+    pub fn decode(cell: &Cell) -> Result<Completion, WireError> {
+        let [word, seq, ..] = *cell;
+        match word as u8 {
+            FRAME_OUT => {
+                let [_, _, enter, leave, a, b, c, d] = *cell;
+                let (layout, pool, slot) = slot_of(word);
+                let work = Work::decode([enter, leave, a, b, c, d])?;
+                Ok(Completion::Frame { seq, pool, slot, layout, work })
+            }
+            LAYOUT_OUT => layout::decode(cell).map(|(id, layout)| Completion::Layout { id, layout }),
+            POOL => {
+                const RECORD: &str = "pool";
+                zero(cell, 3, RECORD)?;
+                let (reserved, pool, slots) = slot_of(word);
+                if reserved != 0 || cell[2] >> 32 != 0 {
+                    return Err(WireError::Reserved { record: RECORD });
+                }
+                let (slot_bytes, first_slot) = (cell[1], cell[2] as u32);
+                check_pool(slots, slot_bytes, RECORD)?;
+                check(first_slot.checked_add(slots).is_some(), RECORD, "first slot", first_slot.into())?;
+                Ok(Completion::Pool { pool, slots, slot_bytes, first_slot })
+            }
+            FAILED => {
+                only_kind(cell, "failed")?;
+                zero(cell, 1, "failed")?;
+                Ok(Completion::Failed)
+            }
+            END => {
+                only_kind(cell, "end")?;
+                zero(cell, 1, "end")?;
+                Ok(Completion::End)
+            }
+            PASSED => {
+                only_kind(cell, "passed")?;
+                zero(cell, 2, "passed")?;
+                Ok(Completion::Passed { seq })
+            }
+            kind => Err(WireError::Kind { family: "completion", kind: kind.into() }),
+        }
+    }
+}
+
+/// A pool has slots, the slots have bytes, and all of them can be mapped.
+pub(super) fn check_pool(slots: u32, slot_bytes: u64, record: &'static str) -> Result<(), WireError> {
+    check(slots > 0, record, "slots", slots.into())?;
+    let all = slot_bytes.checked_mul(slots.into()).and_then(|all| isize::try_from(all).ok());
+    check(slot_bytes > 0 && all.is_some(), record, "slot bytes", slot_bytes)
+}
+
+fn alone(kind: u8, seq: u64) -> Cell {
+    [kind.into(), seq, 0, 0, 0, 0, 0, 0]
+}
+
+fn slot_word(kind: u8, layout: u8, pool: u16, slot: u32) -> u64 {
+    u64::from(kind) | u64::from(layout) << 8 | u64::from(pool) << 16 | u64::from(slot) << 32
+}
+
+fn slot_of(word: u64) -> (u8, u16, u32) {
+    ((word >> 8) as u8, (word >> 16) as u16, (word >> 32) as u32)
+}
+
+fn has_pts(pts: Option<i64>) -> u64 {
+    if pts.is_some() { HAS_PTS } else { 0 }
+}
+
+fn pts_of(flags: u64, word: u64, record: &'static str) -> Result<Option<i64>, WireError> {
+    if flags & HAS_PTS != 0 {
+        return Ok(Some(word as i64));
+    }
+    if word == 0 { Ok(None) } else { Err(WireError::Reserved { record }) }
+}
+
+/// Words from `first` on are zero.
+fn zero(cell: &Cell, first: usize, record: &'static str) -> Result<(), WireError> {
+    if cell[first..].iter().all(|word| *word == 0) { Ok(()) } else { Err(WireError::Reserved { record }) }
+}
+
+/// Word 0 holds the kind and nothing else.
+fn only_kind(cell: &Cell, record: &'static str) -> Result<(), WireError> {
+    if cell[0] >> 8 == 0 { Ok(()) } else { Err(WireError::Reserved { record }) }
+}

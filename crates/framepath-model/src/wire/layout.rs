@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Picture formats and layouts as words.
+
+use super::WireError;
+use super::cell::Cell;
+use super::error::check;
+use crate::format::{Layout, PixelFormat, Plane};
+
+/// The number of a format; 0 is none.
+pub(super) fn format_number(format: PixelFormat) -> u8 {
+    match format {
+        PixelFormat::Grey => 1,
+        PixelFormat::Yuv420p => 2,
+        PixelFormat::Nv12 => 3,
+        PixelFormat::Yuv420p10 => 4,
+        PixelFormat::P010 => 5,
+        PixelFormat::Rgba => 6,
+    }
+}
+
+pub(super) fn format_of(number: u8, record: &'static str) -> Result<PixelFormat, WireError> {
+    PixelFormat::ALL.into_iter().find(|format| format_number(*format) == number).ok_or(WireError::Field {
+        record,
+        field: "format",
+        value: number.into(),
+    })
+}
+
+/// A layout cell of the given kind.
+pub(super) fn encode(kind: u8, id: u8, layout: &Layout) -> Cell {
+    let mut cell = [0; 8];
+    cell[0] = u64::from(kind) | u64::from(id) << 8 | u64::from(format_number(layout.format)) << 16;
+    cell[1] = u64::from(layout.width) | u64::from(layout.height) << 32;
+    for (words, plane) in cell[2..].chunks_exact_mut(2).zip(layout.planes()) {
+        words[0] = plane.offset as u64;
+        words[1] = plane.stride as u64;
+    }
+    cell
+}
+
+/// Id and layout of a layout cell whose kind was looked at already.
+pub(super) fn decode(cell: &Cell) -> Result<(u8, Layout), WireError> {
+    const RECORD: &str = "layout";
+    if cell[0] >> 24 != 0 {
+        return Err(WireError::Reserved { record: RECORD });
+    }
+    let format = format_of((cell[0] >> 16) as u8, RECORD)?;
+    let (width, height) = (cell[1] as u32, (cell[1] >> 32) as u32);
+    // Sides first: they bound the numbers that follow from them.
+    Layout::packed(format, width, height)?;
+    let sizes = format.plane_sizes(width, height);
+    let mut planes = [Plane::default(); 3];
+    let planes = &mut planes[..sizes.len()];
+    for ((plane, (width, rows)), words) in planes.iter_mut().zip(sizes).zip(cell[2..].chunks_exact(2)) {
+        *plane =
+            Plane { offset: bytes(words[0], "offset")?, stride: bytes(words[1], "stride")?, width, rows };
+    }
+    if cell[2 + 2 * planes.len()..].iter().any(|word| *word != 0) {
+        return Err(WireError::Reserved { record: RECORD });
+    }
+    Ok(((cell[0] >> 8) as u8, Layout::from_planes(format, width, height, planes)?))
+}
+
+fn bytes(value: u64, field: &'static str) -> Result<usize, WireError> {
+    let fits = usize::try_from(value).ok().filter(|bytes| *bytes <= isize::MAX as usize);
+    check(fits.is_some(), "layout", field, value)?;
+    Ok(fits.unwrap_or_default())
+}

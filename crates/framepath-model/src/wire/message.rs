@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What one message on a socket says.
+
+use super::cell::check_pool;
+use super::error::check;
+use super::record::{Reader, Writer};
+use super::{MAGIC, VERSION, WireError};
+use crate::stream::StreamInfo;
+
+/// Bytes of a message.
+pub const MESSAGE_BYTES: usize = 1024;
+
+/// Longest [`Open::stage`] in bytes.
+pub const STAGE_BYTES: usize = 512;
+
+/// Longest [`Open::faults`] in bytes.
+pub const FAULTS_BYTES: usize = 64;
+
+/// Longest other text in bytes.
+pub const TEXT_BYTES: usize = 960;
+
+/// Most cells of a ring.
+pub const MAX_CELLS: u32 = 65_536;
+
+/// The last level of the ledger: 0 `off`, 1 `times`, 2 `full`.
+pub const MAX_LEVEL: u8 = 2;
+
+const OPEN: u16 = 1;
+const INPUT_POOL: u16 = 2;
+const READY: u16 = 16;
+const OPENED: u16 = 17;
+const REFUSED: u16 = 18;
+const FAILED: u16 = 19;
+const POOL_MEMORY: u16 = 20;
+const HELLO: u16 = 32;
+const GRANT: u16 = 33;
+const REPLACE: u16 = 34;
+const RELEASE: u16 = 35;
+const DENIED: u16 = 36;
+
+/// Bytes of a [`StreamInfo`].
+const STREAM_BYTES: usize = 36;
+
+/// A track whose packets the worker will get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Track {
+    /// Number of the codec, as `framepath-codec` counts them.
+    pub codec: u8,
+    /// What the container says of it.
+    pub stream: StreamInfo,
+    /// Bytes of extradata; they lie at the start of the packet area.
+    pub extradata_len: u32,
+}
+
+/// What a worker needs to open a stream: all of it, in one message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// The hop as written in a path, at most [`STAGE_BYTES`].
+    pub stage: String,
+    /// Level of the ledger, at most [`MAX_LEVEL`].
+    pub level: u8,
+    /// Where the stage takes packets: of which track.
+    pub track: Option<Track>,
+    /// The stream in front of the stage.
+    pub stream: StreamInfo,
+    /// Cells of each ring, 1 to [`MAX_CELLS`].
+    pub cells: u32,
+    /// Bytes of the packet area, with room for the extradata.
+    pub packet_bytes: u64,
+    /// Faults to inject, for tests; at most [`FAULTS_BYTES`]; mostly empty.
+    pub faults: String,
+}
+
+/// One message. Texts without a note are at most [`TEXT_BYTES`] long.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    /// Caller to worker: open this.
+    Open(Open),
+    /// Caller to worker: a pool of input frames, its memory attached.
+    InputPool {
+        /// Its number.
+        pool: u16,
+        /// How many slots it has, at least one.
+        slots: u32,
+        /// Bytes from one slot to the next, at least one.
+        slot_bytes: u64,
+    },
+    /// Worker to caller: loaded and in the sandbox.
+    Ready {
+        /// Bits of the sandbox's layers that this machine gave.
+        layers: u32,
+    },
+    /// Worker to caller: the stream is open.
+    Opened {
+        /// Threads the stage decodes with.
+        threads: u32,
+        /// The stream behind the stage.
+        stream: StreamInfo,
+        /// Frames can be had again by submitting the same input again.
+        replayable: bool,
+        /// Input is packets, not frames.
+        takes_packets: bool,
+    },
+    /// Worker to caller: the stream cannot be opened.
+    Refused {
+        /// Why.
+        text: String,
+    },
+    /// Worker to caller: the stage failed.
+    Failed {
+        /// Why.
+        text: String,
+        /// Number of the packet or frame it failed at, where it is known.
+        seq: Option<u64>,
+    },
+    /// Worker to caller: memory of a pool attached; numbers follow in the ring.
+    PoolMemory {
+        /// Its number.
+        pool: u16,
+    },
+    /// Client and service: first message, both ways.
+    Hello {
+        /// The newest version the sender speaks.
+        version: u16,
+    },
+    /// Service to client: the socket of a worker attached.
+    Grant {
+        /// The service's number for the stream.
+        stream: u32,
+    },
+    /// Client to service: the stream needs another worker.
+    Replace {
+        /// The service's number for the stream.
+        stream: u32,
+        /// The old worker may still run: end it.
+        kill: bool,
+    },
+    /// Client to service: the stream is over.
+    Release {
+        /// The service's number for the stream.
+        stream: u32,
+    },
+    /// Service to client: no.
+    Denied {
+        /// Why.
+        text: String,
+    },
+}
+
+impl Message {
+    /// Writes all of `bytes`. Texts that are too long are cut between two
+    /// characters.
+    pub fn encode(&self, bytes: &mut [u8; MESSAGE_BYTES]) {
+        let mut w = Writer::new(bytes);
+        w.put(&MAGIC);
+        w.u16(VERSION);
+        w.u16(self.kind());
+        match self {
+            Message::Open(open) => open.encode(&mut w),
+            Message::InputPool { pool, slots, slot_bytes } => {
+                w.u32((*pool).into());
+                w.u32(*slots);
+                w.u64(*slot_bytes);
+            }
+            Message::Ready { layers } => w.u32(*layers),
+            Message::Opened { threads, stream, replayable, takes_packets } => {
+                w.u32(*threads);
+                w.u32(u32::from(*replayable) | u32::from(*takes_packets) << 1);
+                w.stream(stream);
+            }
+            Message::Refused { text } | Message::Denied { text } => w.text(text, TEXT_BYTES),
+            Message::Failed { text, seq } => {
+                w.u64(seq.is_some().into());
+                w.u64(seq.unwrap_or(0));
+                w.text(text, TEXT_BYTES);
+            }
+            Message::PoolMemory { pool } => w.u16(*pool),
+            Message::Hello { version } => w.u16(*version),
+            Message::Grant { stream } | Message::Release { stream } => w.u32(*stream),
+            Message::Replace { stream, kill } => {
+                w.u32(*stream);
+                w.u32((*kill).into());
+            }
+        }
+    }
+
+    /// What the bytes say.
+    ///
+    /// # Errors
+    ///
+    /// [`WireError::Version`] where the other side was built with another
+    /// format; every other error means it is broken or hostile.
+    pub fn decode(bytes: &[u8]) -> Result<Message, WireError> {
+        if bytes.len() != MESSAGE_BYTES {
+            return Err(WireError::Length(bytes.len()));
+        }
+        let mut r = Reader::new(bytes);
+        let magic = r.array()?;
+        if magic != MAGIC {
+            return Err(WireError::Magic(magic));
+        }
+        let theirs = r.u16()?;
+        if theirs != VERSION {
+            return Err(WireError::Version { ours: VERSION, theirs });
+        }
+        let message = Message::body(&mut r)?;
+        r.end()?;
+        Ok(message)
+    }
+
+    fn body(r: &mut Reader<'_>) -> Result<Message, WireError> {
+        let kind = r.u16()?;
+        r.record = Message::name(kind).ok_or(WireError::Kind { family: "message", kind })?;
+        Ok(match kind {
+            OPEN => Message::Open(Open::decode(r)?),
+            INPUT_POOL => {
+                let pool = r.u16()?;
+                r.zeros(2)?;
+                let (slots, slot_bytes) = (r.u32()?, r.u64()?);
+                check_pool(slots, slot_bytes, r.record)?;
+                Message::InputPool { pool, slots, slot_bytes }
+            }
+            READY => Message::Ready { layers: r.u32()? },
+            OPENED => {
+                let threads = r.u32()?;
+                let flags = r.u32()?;
+                let flags = r.flags(flags.into(), 3)?;
+                let stream = r.stream()?;
+                Message::Opened { threads, stream, replayable: flags & 1 != 0, takes_packets: flags & 2 != 0 }
+            }
+            REFUSED => Message::Refused { text: r.text(TEXT_BYTES, "text")? },
+            FAILED => {
+                let flags = r.u64()?;
+                let known = r.flags(flags, 1)? != 0;
+                let seq = if known {
+                    Some(r.u64()?)
+                } else {
+                    r.zeros(8)?;
+                    None
+                };
+                Message::Failed { text: r.text(TEXT_BYTES, "text")?, seq }
+            }
+            POOL_MEMORY => Message::PoolMemory { pool: r.u16()? },
+            HELLO => Message::Hello { version: r.u16()? },
+            GRANT => Message::Grant { stream: r.u32()? },
+            REPLACE => {
+                let stream = r.u32()?;
+                let flags = r.u32()?;
+                Message::Replace { stream, kill: r.flags(flags.into(), 1)? != 0 }
+            }
+            RELEASE => Message::Release { stream: r.u32()? },
+            _ => Message::Denied { text: r.text(TEXT_BYTES, "text")? },
+        })
+    }
+
+    fn kind(&self) -> u16 {
+        match self {
+            Message::Open(_) => OPEN,
+            Message::InputPool { .. } => INPUT_POOL,
+            Message::Ready { .. } => READY,
+            Message::Opened { .. } => OPENED,
+            Message::Refused { .. } => REFUSED,
+            Message::Failed { .. } => FAILED,
+            Message::PoolMemory { .. } => POOL_MEMORY,
+            Message::Hello { .. } => HELLO,
+            Message::Grant { .. } => GRANT,
+            Message::Replace { .. } => REPLACE,
+            Message::Release { .. } => RELEASE,
+            Message::Denied { .. } => DENIED,
+        }
+    }
+
+    fn name(kind: u16) -> Option<&'static str> {
+        Some(match kind {
+            OPEN => "open",
+            INPUT_POOL => "input pool",
+            READY => "ready",
+            OPENED => "opened",
+            REFUSED => "refused",
+            FAILED => "failed",
+            POOL_MEMORY => "pool memory",
+            HELLO => "hello",
+            GRANT => "grant",
+            REPLACE => "replace",
+            RELEASE => "release",
+            DENIED => "denied",
+            _ => return None,
+        })
+    }
+}
+
+impl Open {
+    fn encode(&self, w: &mut Writer<'_>) {
+        w.u8(self.level);
+        w.u8(self.track.is_some().into());
+        w.u16(self.track.map_or(0, |track| track.codec).into());
+        w.u32(self.track.map_or(0, |track| track.extradata_len));
+        w.u32(self.cells);
+        w.u32(0);
+        w.u64(self.packet_bytes);
+        w.stream(&self.stream);
+        match &self.track {
+            Some(track) => w.stream(&track.stream),
+            None => w.put(&[0; STREAM_BYTES]),
+        }
+        w.text(&self.stage, STAGE_BYTES);
+        w.text(&self.faults, FAULTS_BYTES);
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Open, WireError> {
+        let level = r.u8()?;
+        check(level <= MAX_LEVEL, r.record, "level", level.into())?;
+        let flags = r.u8()?;
+        let has_track = r.flags(flags.into(), 1)? != 0;
+        let codec = r.u8()?;
+        r.zeros(1)?;
+        let extradata_len = r.u32()?;
+        if !has_track && (codec != 0 || extradata_len != 0) {
+            return Err(WireError::Reserved { record: r.record });
+        }
+        let cells = r.u32()?;
+        check((1..=MAX_CELLS).contains(&cells), r.record, "cells", cells.into())?;
+        r.zeros(4)?;
+        let packet_bytes = r.u64()?;
+        check(isize::try_from(packet_bytes).is_ok(), r.record, "packet bytes", packet_bytes)?;
+        let fits = u64::from(extradata_len) <= packet_bytes;
+        check(fits, r.record, "extradata", extradata_len.into())?;
+        let stream = r.stream()?;
+        let track = if has_track {
+            Some(Track { codec, stream: r.stream()?, extradata_len })
+        } else {
+            r.zeros(STREAM_BYTES)?;
+            None
+        };
+        let stage = r.text(STAGE_BYTES, "stage")?;
+        let faults = r.text(FAULTS_BYTES, "faults")?;
+        Ok(Open { stage, level, track, stream, cells, packet_bytes, faults })
+    }
+}

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Fields of a message, one behind the other. All offsets are constants of
+//! the format, so neither side can run past the end.
+
+use super::WireError;
+use super::layout::{format_number, format_of};
+use crate::stream::{Rational, StreamInfo};
+
+/// Writes into bytes that are zero already.
+pub(super) struct Writer<'a> {
+    bytes: &'a mut [u8],
+    at: usize,
+}
+
+impl<'a> Writer<'a> {
+    pub(super) fn new(bytes: &'a mut [u8]) -> Writer<'a> {
+        bytes.fill(0);
+        Writer { bytes, at: 0 }
+    }
+
+    pub(super) fn put(&mut self, value: &[u8]) {
+        self.bytes[self.at..self.at + value.len()].copy_from_slice(value);
+        self.at += value.len();
+    }
+
+    pub(super) fn u8(&mut self, value: u8) {
+        self.put(&value.to_le_bytes());
+    }
+
+    pub(super) fn u16(&mut self, value: u16) {
+        self.put(&value.to_le_bytes());
+    }
+
+    pub(super) fn u32(&mut self, value: u32) {
+        self.put(&value.to_le_bytes());
+    }
+
+    pub(super) fn u64(&mut self, value: u64) {
+        self.put(&value.to_le_bytes());
+    }
+
+    /// `text`, cut between two characters to at most `most` bytes.
+    pub(super) fn text(&mut self, text: &str, most: usize) {
+        let mut len = text.len().min(most);
+        while !text.is_char_boundary(len) {
+            len -= 1;
+        }
+        self.u16(len as u16);
+        let end = self.at + most;
+        self.put(&text.as_bytes()[..len]);
+        self.at = end;
+    }
+
+    pub(super) fn stream(&mut self, stream: &StreamInfo) {
+        self.u32(stream.format.map_or(0, format_number).into());
+        self.u32(stream.width);
+        self.u32(stream.height);
+        for fraction in [stream.time_base, stream.frame_rate, stream.sample_aspect] {
+            self.put(&fraction.num.to_le_bytes());
+            self.put(&fraction.den.to_le_bytes());
+        }
+    }
+}
+
+/// Reads a whole message.
+pub(super) struct Reader<'a> {
+    bytes: &'a [u8],
+    /// Name of the message, for errors.
+    pub(super) record: &'static str,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { bytes, record: "message" }
+    }
+
+    fn take(&mut self, count: usize) -> Result<&'a [u8], WireError> {
+        let (taken, rest) = self.bytes.split_at_checked(count).ok_or(WireError::Length(count))?;
+        self.bytes = rest;
+        Ok(taken)
+    }
+
+    pub(super) fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
+        let (taken, rest) = self.bytes.split_first_chunk().ok_or(WireError::Length(self.bytes.len()))?;
+        self.bytes = rest;
+        Ok(*taken)
+    }
+
+    pub(super) fn u8(&mut self) -> Result<u8, WireError> {
+        self.array().map(u8::from_le_bytes)
+    }
+
+    pub(super) fn u16(&mut self) -> Result<u16, WireError> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    pub(super) fn u32(&mut self) -> Result<u32, WireError> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    pub(super) fn u64(&mut self) -> Result<u64, WireError> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    /// `count` bytes that are zero.
+    pub(super) fn zeros(&mut self, count: usize) -> Result<(), WireError> {
+        let zero = self.take(count)?.iter().all(|byte| *byte == 0);
+        if zero { Ok(()) } else { Err(WireError::Reserved { record: self.record }) }
+    }
+
+    /// Everything that is left is zero.
+    pub(super) fn end(mut self) -> Result<(), WireError> {
+        self.zeros(self.bytes.len())
+    }
+
+    /// A set of the bits of `known`.
+    pub(super) fn flags(&mut self, value: u64, known: u64) -> Result<u64, WireError> {
+        if value & !known == 0 { Ok(value) } else { Err(WireError::Reserved { record: self.record }) }
+    }
+
+    pub(super) fn text(&mut self, most: usize, field: &'static str) -> Result<String, WireError> {
+        let len = usize::from(self.u16()?);
+        let wrong = WireError::Text { record: self.record, field, most };
+        if len > most {
+            return Err(wrong);
+        }
+        let text = std::str::from_utf8(self.take(len)?).map_err(|_| wrong)?;
+        self.zeros(most - len)?;
+        Ok(text.to_owned())
+    }
+
+    pub(super) fn stream(&mut self) -> Result<StreamInfo, WireError> {
+        let format = match self.u8()? {
+            0 => None,
+            number => Some(format_of(number, self.record)?),
+        };
+        self.zeros(3)?;
+        Ok(StreamInfo {
+            format,
+            width: self.u32()?,
+            height: self.u32()?,
+            time_base: self.fraction()?,
+            frame_rate: self.fraction()?,
+            sample_aspect: self.fraction()?,
+        })
+    }
+
+    fn fraction(&mut self) -> Result<Rational, WireError> {
+        let num = self.array().map(i32::from_le_bytes)?;
+        Ok(Rational::new(num, self.array().map(i32::from_le_bytes)?))
+    }
+}

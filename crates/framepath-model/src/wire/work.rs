@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a worker did for one frame: the part of a ledger row that crosses.
+
+use super::WireError;
+use super::error::check;
+use crate::ledger::Row;
+
+/// A worker's hop for one frame. Durations are nanoseconds; what does not fit
+/// 32 bits (4.2 s) is the largest value.
+///
+/// Which fields are known follows from the level the stream was opened with,
+/// as in a [`Row`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Work {
+    /// When the stage got the packet or frame, CLOCK_MONOTONIC nanoseconds.
+    pub enter_ns: u64,
+    /// When the frame left the stage, not before `enter_ns`.
+    pub leave_ns: u64,
+    /// Waiting for a busy consumer.
+    pub queue_ns: u32,
+    /// Waiting for an idle consumer to run.
+    pub wakeup_ns: u32,
+    /// Waits.
+    pub blocked_ns: u32,
+    /// CPU time, copies and waits left out.
+    pub compute_ns: u32,
+    /// Runnable, not running.
+    pub preempted_ns: u32,
+    /// Time in copies.
+    pub copy_ns: u32,
+    /// Bytes copied by the CPU.
+    pub copied_bytes: u32,
+    /// Voluntary switches.
+    pub voluntary_switches: u16,
+    /// Involuntary switches.
+    pub involuntary_switches: u16,
+}
+
+impl Work {
+    /// Writes the work into the row of the hop it was done on. Leaves alone
+    /// what does not cross: number, birth, faults, hardware counters, flags,
+    /// hop and thread.
+    pub fn fill(&self, row: &mut Row) {
+        row.enter_ns = self.enter_ns;
+        row.leave_ns = self.leave_ns;
+        row.queue_ns = self.queue_ns.into();
+        row.wakeup_ns = self.wakeup_ns.into();
+        row.blocked_ns = self.blocked_ns.into();
+        row.compute_ns = self.compute_ns.into();
+        row.preempted_ns = self.preempted_ns.into();
+        row.copy_ns = self.copy_ns.into();
+        row.copied_bytes = self.copied_bytes.into();
+        row.voluntary_switches = self.voluntary_switches.into();
+        row.involuntary_switches = self.involuntary_switches.into();
+    }
+
+    /// Words 2 to 7 of a frame completion.
+    pub(super) fn encode(&self) -> [u64; 6] {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        let switches = u32::from(self.voluntary_switches) | u32::from(self.involuntary_switches) << 16;
+        [
+            self.enter_ns,
+            self.leave_ns,
+            pair(self.queue_ns, self.wakeup_ns),
+            pair(self.blocked_ns, self.compute_ns),
+            pair(self.preempted_ns, self.copy_ns),
+            pair(self.copied_bytes, switches),
+        ]
+    }
+
+    pub(super) fn decode(words: [u64; 6]) -> Result<Work, WireError> {
+        let [enter_ns, leave_ns, a, b, c, d] = words;
+        check(enter_ns <= leave_ns, "frame completion", "leave", leave_ns)?;
+        Ok(Work {
+            enter_ns,
+            leave_ns,
+            queue_ns: a as u32,
+            wakeup_ns: (a >> 32) as u32,
+            blocked_ns: b as u32,
+            compute_ns: (b >> 32) as u32,
+            preempted_ns: c as u32,
+            copy_ns: (c >> 32) as u32,
+            copied_bytes: d as u32,
+            voluntary_switches: (d >> 32) as u16,
+            involuntary_switches: (d >> 48) as u16,
+        })
+    }
+}
+
+impl From<&Row> for Work {
+    /// The part of `row` that crosses, each field at most its largest value.
+    fn from(row: &Row) -> Work {
+        let long = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
+        let short = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
+        Work {
+            enter_ns: row.enter_ns,
+            // A row whose ends are the wrong way round counts as taking no time.
+            leave_ns: row.leave_ns.max(row.enter_ns),
+            queue_ns: long(row.queue_ns),
+            wakeup_ns: long(row.wakeup_ns),
+            blocked_ns: long(row.blocked_ns),
+            compute_ns: long(row.compute_ns),
+            preempted_ns: long(row.preempted_ns),
+            copy_ns: long(row.copy_ns),
+            copied_bytes: long(row.copied_bytes),
+            voluntary_switches: short(row.voluntary_switches),
+            involuntary_switches: short(row.involuntary_switches),
+        }
+    }
+}

@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The wire format from outside: what is written is read back, there is one
+//! encoding of every value, and no input does harm.
+
+use framepath_model::format::{Layout, PixelFormat, Plane};
+use framepath_model::ledger::Row;
+use framepath_model::stream::{Rational, StreamInfo};
+use framepath_model::wire::{
+    BYTES_PER_FRAME, Cell, Completion, FAULTS_BYTES, MAGIC, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message,
+    Open, STAGE_BYTES, Submission, TEXT_BYTES, Track, VERSION, WireError, Work,
+};
+use proptest::collection::vec;
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+fn format() -> impl Strategy<Value = PixelFormat> {
+    select(PixelFormat::ALL.to_vec())
+}
+
+fn layout() -> impl Strategy<Value = Layout> {
+    let side = 1..=Layout::MAX_SIDE;
+    let gaps = vec((0..1usize << 40, 0..1usize << 20), 3);
+    (format(), side.clone(), side, gaps).prop_map(|(format, width, height, gaps)| {
+        let planes: Vec<Plane> = format
+            .plane_sizes(width, height)
+            .into_iter()
+            .zip(gaps)
+            .map(|((width, rows), (offset, pad))| Plane { offset, stride: width + pad, width, rows })
+            .collect();
+        Layout::from_planes(format, width, height, &planes).unwrap()
+    })
+}
+
+fn work() -> impl Strategy<Value = Work> {
+    (any::<[u64; 2]>(), any::<[u32; 7]>(), any::<[u16; 2]>()).prop_map(|(ends, n, switches)| Work {
+        enter_ns: ends[0].min(ends[1]),
+        leave_ns: ends[0].max(ends[1]),
+        queue_ns: n[0],
+        wakeup_ns: n[1],
+        blocked_ns: n[2],
+        compute_ns: n[3],
+        preempted_ns: n[4],
+        copy_ns: n[5],
+        copied_bytes: n[6],
+        voluntary_switches: switches[0],
+        involuntary_switches: switches[1],
+    })
+}
+
+fn submission() -> impl Strategy<Value = Submission> {
+    prop_oneof![
+        (any::<u64>(), any::<Option<i64>>(), 0..=u64::MAX - u64::from(u32::MAX), any::<u32>(), any::<bool>())
+            .prop_map(|(seq, pts, offset, len, key)| Submission::Packet { seq, pts, offset, len, key }),
+        (any::<u64>(), any::<Option<i64>>(), any::<u16>(), any::<u32>(), any::<u8>())
+            .prop_map(|(seq, pts, pool, slot, layout)| Submission::Frame { seq, pts, pool, slot, layout }),
+        (any::<u8>(), layout()).prop_map(|(id, layout)| Submission::Layout { id, layout }),
+        Just(Submission::Drain),
+    ]
+}
+
+fn completion() -> impl Strategy<Value = Completion> {
+    prop_oneof![
+        (any::<u64>(), any::<u16>(), any::<u32>(), any::<u8>(), work())
+            .prop_map(|(seq, pool, slot, layout, work)| Completion::Frame { seq, pool, slot, layout, work }),
+        (any::<u8>(), layout()).prop_map(|(id, layout)| Completion::Layout { id, layout }),
+        (any::<u16>(), 1..1u32 << 20, 1..1u64 << 40, 0..1u32 << 31).prop_map(
+            |(pool, slots, slot_bytes, first_slot)| Completion::Pool { pool, slots, slot_bytes, first_slot }
+        ),
+        Just(Completion::Failed),
+        Just(Completion::End),
+        any::<u64>().prop_map(|seq| Completion::Passed { seq }),
+    ]
+}
+
+fn stream() -> impl Strategy<Value = StreamInfo> {
+    (option::of(format()), any::<[u32; 2]>(), any::<[i32; 6]>()).prop_map(|(format, size, f)| StreamInfo {
+        format,
+        width: size[0],
+        height: size[1],
+        time_base: Rational::new(f[0], f[1]),
+        frame_rate: Rational::new(f[2], f[3]),
+        sample_aspect: Rational::new(f[4], f[5]),
+    })
+}
+
+/// Any text whose UTF-8 fits `most` bytes.
+fn text(most: usize) -> impl Strategy<Value = String> {
+    vec(any::<char>(), 0..=most / 4).prop_map(String::from_iter)
+}
+
+fn open() -> impl Strategy<Value = Open> {
+    let track = (any::<u8>(), stream(), any::<u32>());
+    (
+        text(STAGE_BYTES),
+        0..=MAX_LEVEL,
+        option::of(track),
+        stream(),
+        1..=MAX_CELLS,
+        u64::from(u32::MAX)..=i64::MAX as u64,
+        text(FAULTS_BYTES),
+    )
+        .prop_map(|(stage, level, track, stream, cells, packet_bytes, faults)| Open {
+            stage,
+            level,
+            track: track.map(|(codec, stream, extradata_len)| Track { codec, stream, extradata_len }),
+            stream,
+            cells,
+            packet_bytes,
+            faults,
+        })
+}
+
+fn message() -> impl Strategy<Value = Message> {
+    prop_oneof![
+        open().prop_map(Message::Open),
+        (any::<u16>(), 1..1u32 << 20, 1..1u64 << 40)
+            .prop_map(|(pool, slots, slot_bytes)| Message::InputPool { pool, slots, slot_bytes }),
+        any::<u32>().prop_map(|layers| Message::Ready { layers }),
+        (any::<u32>(), stream(), any::<bool>(), any::<bool>()).prop_map(
+            |(threads, stream, replayable, takes_packets)| Message::Opened {
+                threads,
+                stream,
+                replayable,
+                takes_packets
+            }
+        ),
+        text(TEXT_BYTES).prop_map(|text| Message::Refused { text }),
+        (text(TEXT_BYTES), any::<Option<u64>>()).prop_map(|(text, seq)| Message::Failed { text, seq }),
+        any::<u16>().prop_map(|pool| Message::PoolMemory { pool }),
+        any::<u16>().prop_map(|version| Message::Hello { version }),
+        any::<u32>().prop_map(|stream| Message::Grant { stream }),
+        (any::<u32>(), any::<bool>()).prop_map(|(stream, kill)| Message::Replace { stream, kill }),
+        any::<u32>().prop_map(|stream| Message::Release { stream }),
+        text(TEXT_BYTES).prop_map(|text| Message::Denied { text }),
+    ]
+}
+
+fn bytes_of(message: &Message) -> [u8; MESSAGE_BYTES] {
+    // What was there before must not shine through.
+    let mut bytes = [0xa5; MESSAGE_BYTES];
+    message.encode(&mut bytes);
+    bytes
+}
+
+/// What is accepted has no other encoding.
+fn canonical_cell(cell: &Cell) {
+    if let Ok(submission) = Submission::decode(cell) {
+        assert_eq!(submission.encode(), *cell);
+    }
+    if let Ok(completion) = Completion::decode(cell) {
+        assert_eq!(completion.encode(), *cell);
+    }
+}
+
+fn canonical_message(bytes: &[u8]) {
+    if let Ok(message) = Message::decode(bytes) {
+        assert_eq!(bytes_of(&message), bytes);
+    }
+}
+
+proptest! {
+    #[test]
+    fn cells_come_back(submission in submission(), completion in completion()) {
+        prop_assert_eq!(Submission::decode(&submission.encode()), Ok(submission));
+        prop_assert_eq!(Completion::decode(&completion.encode()), Ok(completion));
+        // Neither family can be taken for the other.
+        prop_assert!(Completion::decode(&submission.encode()).is_err());
+        prop_assert!(Submission::decode(&completion.encode()).is_err());
+    }
+
+    #[test]
+    fn messages_come_back(message in message()) {
+        prop_assert_eq!(Message::decode(&bytes_of(&message)), Ok(message));
+    }
+
+    #[test]
+    fn any_cell_is_read_or_refused(mut cell in any::<Cell>(), kind in any::<u8>(), kept in 0..=8usize) {
+        canonical_cell(&cell);
+        cell[0] = cell[0] & !0xff | u64::from(kind);
+        canonical_cell(&cell);
+        // Zeros behind `kept` words: the shape of most records.
+        cell[kept..].fill(0);
+        canonical_cell(&cell);
+    }
+
+    #[test]
+    fn a_changed_cell_is_read_or_refused(
+        submission in submission(), completion in completion(), word in 0..8usize, bits in any::<u64>(),
+    ) {
+        for mut cell in [submission.encode(), completion.encode()] {
+            cell[word] ^= bits;
+            canonical_cell(&cell);
+            cell[word] ^= bits ^ (1 << (bits % 64));
+            canonical_cell(&cell);
+        }
+    }
+
+    #[test]
+    fn any_bytes_are_read_or_refused(bytes in vec(any::<u8>(), 0..2 * MESSAGE_BYTES)) {
+        prop_assert!(Message::decode(&bytes).is_err());
+        let mut whole = [0; MESSAGE_BYTES];
+        let kept = bytes.len().min(MESSAGE_BYTES);
+        whole[..kept].copy_from_slice(&bytes[..kept]);
+        whole[..4].copy_from_slice(&MAGIC);
+        whole[4..6].copy_from_slice(&VERSION.to_le_bytes());
+        for kind in 0..64u16 {
+            whole[6..8].copy_from_slice(&kind.to_le_bytes());
+            canonical_message(&whole);
+        }
+    }
+
+    #[test]
+    fn a_changed_message_is_read_or_refused(
+        message in message(), at in 0..MESSAGE_BYTES, value in any::<u8>(), near in 0..128usize,
+    ) {
+        let mut bytes = bytes_of(&message);
+        bytes[at] = value;
+        canonical_message(&bytes);
+        bytes[near] ^= value;
+        canonical_message(&bytes);
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_characters(text in vec(any::<char>(), 0..2000).prop_map(String::from_iter)) {
+        let cut = match Message::decode(&bytes_of(&Message::Refused { text: text.clone() })) {
+            Ok(Message::Refused { text }) => text,
+            other => return Err(TestCaseError::fail(format!("{other:?}"))),
+        };
+        prop_assert!(text.starts_with(&cut));
+        // Nothing was cut that had room: a character has at most four bytes.
+        prop_assert!(cut == text || cut.len() > TEXT_BYTES - 4);
+    }
+}
+
+const PACKET: Submission = Submission::Packet { seq: 7, pts: None, offset: 16, len: 9, key: true };
+
+#[test]
+fn the_words_are_those_of_the_tables() {
+    assert_eq!(PACKET.encode(), [9 << 32 | 2 << 8 | 1, 7, 0, 16, 0, 0, 0, 0]);
+    let work = Work { enter_ns: 5, leave_ns: 6, copied_bytes: 8, involuntary_switches: 3, ..Work::default() };
+    let frame = Completion::Frame { seq: 4, pool: 2, slot: 11, layout: 1, work };
+    assert_eq!(frame.encode(), [11 << 32 | 2 << 16 | 1 << 8 | 129, 4, 5, 6, 0, 0, 0, 3 << 48 | 8]);
+    let layout = Layout::packed(PixelFormat::Nv12, 16, 8).unwrap();
+    let said = Completion::Layout { id: 5, layout };
+    assert_eq!(said.encode(), [3 << 16 | 5 << 8 | 130, 8 << 32 | 16, 0, 16, 128, 16, 0, 0]);
+    let bytes = bytes_of(&Message::Replace { stream: 258, kill: true });
+    assert_eq!(bytes[..16], *b"FPWM\x01\0\x22\0\x02\x01\0\0\x01\0\0\0");
+    assert!(bytes[16..].iter().all(|byte| *byte == 0));
+    const { assert!(BYTES_PER_FRAME <= 128) };
+}
+
+#[test]
+fn another_version_is_named_before_anything_else_is_read() {
+    let mut bytes = [0xff; MESSAGE_BYTES];
+    bytes[..4].copy_from_slice(&MAGIC);
+    bytes[4..6].copy_from_slice(&9u16.to_le_bytes());
+    assert_eq!(Message::decode(&bytes), Err(WireError::Version { ours: VERSION, theirs: 9 }));
+    assert_eq!(Message::decode(&bytes[1..]), Err(WireError::Length(MESSAGE_BYTES - 1)));
+    bytes[0] = b'f';
+    assert_eq!(Message::decode(&bytes), Err(WireError::Magic(*b"fPWM")));
+}
+
+#[test]
+fn wrong_numbers_are_refused_by_name() {
+    let field = |cell: Cell| match Completion::decode(&cell).unwrap_err() {
+        WireError::Field { field, .. } => field,
+        other => panic!("{other:?}"),
+    };
+    let pool = Completion::Pool { pool: 0, slots: 4, slot_bytes: 4096, first_slot: 0 }.encode();
+    let with = |word: usize, value: u64| {
+        let mut cell = pool;
+        cell[word] = value;
+        cell
+    };
+    assert_eq!(field(with(0, 131)), "slots");
+    assert_eq!(field(with(1, 0)), "slot bytes");
+    assert_eq!(field(with(1, 1 << 62)), "slot bytes");
+    assert_eq!(field(with(2, u64::from(u32::MAX) - 1)), "first slot");
+    assert_eq!(field([129, 0, 2, 1, 0, 0, 0, 0]), "leave");
+    assert_eq!(field([130, 1 << 32 | 1, 0, 1, 0, 0, 0, 0]), "format");
+    assert_eq!(field([1 << 16 | 130, 1 << 32 | 1, 1 << 63, 1, 0, 0, 0, 0]), "offset");
+
+    let layout = |words: [u64; 3]| {
+        let cell = [1 << 16 | 130, words[0], words[1], words[2], 0, 0, 0, 0];
+        matches!(Completion::decode(&cell), Err(WireError::Layout(_)))
+    };
+    assert!(layout([1 << 32, 0, 1]), "width 0");
+    assert!(layout([1 << 32 | 16385, 0, 16385]), "width beyond the largest");
+    assert!(layout([1 << 32 | 8, 0, 7]), "stride below width");
+    assert!(layout([2 << 32 | 8, 0, 1 << 62]), "a plane beyond the address space");
+    assert!(!layout([2 << 32 | 8, 0, 8]));
+
+    let mut packet = PACKET.encode();
+    packet[3] = u64::MAX;
+    assert!(matches!(Submission::decode(&packet), Err(WireError::Field { field: "offset", .. })));
+    assert_eq!(Submission::decode(&[0; 8]), Err(WireError::Kind { family: "submission", kind: 0 }));
+}
+
+#[test]
+fn a_row_crosses_as_work() {
+    let row = Row {
+        enter_ns: 10,
+        leave_ns: 20,
+        queue_ns: 1,
+        compute_ns: 1 << 40,
+        copied_bytes: u64::MAX,
+        voluntary_switches: 70_000,
+        involuntary_switches: 2,
+        ..Row::default()
+    };
+    let work = Work::from(&row);
+    assert_eq!((work.compute_ns, work.copied_bytes), (u32::MAX, u32::MAX));
+    assert_eq!((work.voluntary_switches, work.involuntary_switches), (u16::MAX, 2));
+    let mut filled = Row { seq: 3, hop: 1, ..Row::default() };
+    work.fill(&mut filled);
+    assert_eq!((filled.seq, filled.hop, filled.wall_ns(), filled.queue_ns), (3, 1, 10, 1));
+    assert_eq!(Work::from(&filled), work);
+}
