@@ -43,3 +43,13 @@ pub const INFINITE: u64 = u64::MAX;
 pub fn parse(text: &str) -> Result<Path, PathError> {
     parser::parse(text)
 }
+
+/// Reads one stage alone, as [`Hop`] prints it: for a worker that is told what
+/// to run.
+///
+/// # Errors
+///
+/// As [`parse`]; what is no stage is an error too.
+pub fn parse_stage(text: &str) -> Result<Hop, PathError> {
+    parser::parse_stage(text)
+}

@@ -39,7 +39,7 @@
 //! | end | `133:8` | 0 | 0 | 0 | 0 |
 //! | passed | `134:8` | seq | 0 | 0 | 0 |
 //!
-//! Work of a frame: word 4 queue`:32`, wakeup`:32`; word 5 blocked`:32`,
+//! Work of a frame: word 4 queue`:32`, idle`:32`; word 5 blocked`:32`,
 //! compute`:32`; word 6 preempted`:32`, copy`:32`; word 7 copied bytes`:32`,
 //! voluntary switches`:16`, involuntary switches`:16`. Times are in
 //! nanoseconds, `enter` and `leave` on CLOCK_MONOTONIC with enter <= leave.
@@ -69,7 +69,7 @@
 //! | message | kind | from byte 8 on |
 //! | --- | --- | --- |
 //! | caller to worker | | |
-//! | open | 1 | level`:8`, flags`:8` (bit 0: has a track), codec`:8`, `0:8`, extradata`:32`, cells`:32`, `0:32`, packet bytes`:64`, stream, the track's stream, stage text(512), faults text(64) |
+//! | open, with the shared area | 1 | level`:8`, `0:24`, track bytes`:32`, cells`:32`, frames behind`:32`, packet bytes`:64`, stream, stage text(512), faults text(64) |
 //! | input pool, with its fd | 2 | pool`:16`, `0:16`, slots`:32`, slot bytes`:64` |
 //! | worker to caller | | |
 //! | ready | 16 | layers`:32` |
@@ -86,8 +86,7 @@
 //!
 //! A stream is 36 bytes: format`:8` (0 where not known), `0:24`, width`:32`,
 //! height`:32`, then time base, frame rate and sample aspect as numerator`:32`
-//! and denominator`:32`, signed. Without a track, codec, extradata and the
-//! track's stream are zero.
+//! and denominator`:32`, signed.
 
 mod cell;
 mod error;
@@ -102,7 +101,7 @@ pub use cell::{
 };
 pub use error::WireError;
 pub use message::{
-    FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, Open, STAGE_BYTES, TEXT_BYTES, Track,
+    FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, Open, STAGE_BYTES, TEXT_BYTES,
 };
 pub use work::Work;
 

@@ -7,7 +7,7 @@ use framepath_model::ledger::Row;
 use framepath_model::stream::{Rational, StreamInfo};
 use framepath_model::wire::{
     BYTES_PER_FRAME, Cell, Completion, FAULTS_BYTES, MAGIC, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message,
-    Open, STAGE_BYTES, Submission, TEXT_BYTES, Track, VERSION, WireError, Work,
+    Open, STAGE_BYTES, Submission, TEXT_BYTES, VERSION, WireError, Work,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -37,7 +37,7 @@ fn work() -> impl Strategy<Value = Work> {
         enter_ns: ends[0].min(ends[1]),
         leave_ns: ends[0].max(ends[1]),
         queue_ns: n[0],
-        wakeup_ns: n[1],
+        idle_ns: n[1],
         blocked_ns: n[2],
         compute_ns: n[3],
         preempted_ns: n[4],
@@ -90,24 +90,18 @@ fn text(most: usize) -> impl Strategy<Value = String> {
 }
 
 fn open() -> impl Strategy<Value = Open> {
-    let track = (any::<u8>(), stream(), any::<u32>());
     (
         text(STAGE_BYTES),
         0..=MAX_LEVEL,
-        option::of(track),
+        any::<u32>(),
+        any::<u32>(),
         stream(),
         1..=MAX_CELLS,
         u64::from(u32::MAX)..=i64::MAX as u64,
         text(FAULTS_BYTES),
     )
-        .prop_map(|(stage, level, track, stream, cells, packet_bytes, faults)| Open {
-            stage,
-            level,
-            track: track.map(|(codec, stream, extradata_len)| Track { codec, stream, extradata_len }),
-            stream,
-            cells,
-            packet_bytes,
-            faults,
+        .prop_map(|(stage, level, track_bytes, frames_behind, stream, cells, packet_bytes, faults)| {
+            Open { stage, level, track_bytes, frames_behind, stream, cells, packet_bytes, faults }
         })
 }
 
@@ -312,8 +306,5 @@ fn a_row_crosses_as_work() {
     let work = Work::from(&row);
     assert_eq!((work.compute_ns, work.copied_bytes), (u32::MAX, u32::MAX));
     assert_eq!((work.voluntary_switches, work.involuntary_switches), (u16::MAX, 2));
-    let mut filled = Row { seq: 3, hop: 1, ..Row::default() };
-    work.fill(&mut filled);
-    assert_eq!((filled.seq, filled.hop, filled.wall_ns(), filled.queue_ns), (3, 1, 10, 1));
-    assert_eq!(Work::from(&filled), work);
+    assert_eq!((work.enter_ns, work.leave_ns, work.queue_ns, work.idle_ns), (10, 20, 1, 0));
 }

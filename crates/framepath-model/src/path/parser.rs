@@ -44,6 +44,15 @@ pub(super) fn parse(text: &str) -> Result<Path, PathError> {
     Ok(Path { hops })
 }
 
+pub(super) fn parse_stage(text: &str) -> Result<Hop, PathError> {
+    // A path is the one grammar; what surrounds the stage is of no account.
+    let path = parse(&format!("test ! {text} ! null"))?;
+    match <[Hop; 3]>::try_from(path.hops) {
+        Ok([_, hop, _]) if hop.def.kind == Kind::Stage => Ok(hop),
+        _ => Err(PathError::new(0..text.len(), "this is not one stage", right_here(&[Kind::Stage]))),
+    }
+}
+
 /// Reads one hop: the words up to `separator`, or to the end where it is
 /// `None`; `before` are the hops to the left of it.
 fn read_hop(words: &[Word], separator: Option<&Word>, before: &[Hop], text: &str) -> Result<Hop, PathError> {

@@ -38,20 +38,6 @@ const REPLACE: u16 = 34;
 const RELEASE: u16 = 35;
 const DENIED: u16 = 36;
 
-/// Bytes of a [`StreamInfo`].
-const STREAM_BYTES: usize = 36;
-
-/// A track whose packets the worker will get.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Track {
-    /// Number of the codec, as `framepath-codec` counts them.
-    pub codec: u8,
-    /// What the container says of it.
-    pub stream: StreamInfo,
-    /// Bytes of extradata; they lie at the start of the packet area.
-    pub extradata_len: u32,
-}
-
 /// What a worker needs to open a stream: all of it, in one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Open {
@@ -59,13 +45,16 @@ pub struct Open {
     pub stage: String,
     /// Level of the ledger, at most [`MAX_LEVEL`].
     pub level: u8,
-    /// Where the stage takes packets: of which track.
-    pub track: Option<Track>,
+    /// Where the stage takes packets: bytes at the start of the packet area
+    /// that describe the track. 0 where it takes frames.
+    pub track_bytes: u32,
+    /// Frames that the caller's later stages hold at a time.
+    pub frames_behind: u32,
     /// The stream in front of the stage.
     pub stream: StreamInfo,
     /// Cells of each ring, 1 to [`MAX_CELLS`].
     pub cells: u32,
-    /// Bytes of the packet area, with room for the extradata.
+    /// Bytes of the packet area, with room for the track.
     pub packet_bytes: u64,
     /// Faults to inject, for tests; at most [`FAULTS_BYTES`]; mostly empty.
     pub faults: String,
@@ -291,18 +280,12 @@ impl Message {
 
 impl Open {
     fn encode(&self, w: &mut Writer<'_>) {
-        w.u8(self.level);
-        w.u8(self.track.is_some().into());
-        w.u16(self.track.map_or(0, |track| track.codec).into());
-        w.u32(self.track.map_or(0, |track| track.extradata_len));
+        w.u32(self.level.into());
+        w.u32(self.track_bytes);
         w.u32(self.cells);
-        w.u32(0);
+        w.u32(self.frames_behind);
         w.u64(self.packet_bytes);
         w.stream(&self.stream);
-        match &self.track {
-            Some(track) => w.stream(&track.stream),
-            None => w.put(&[0; STREAM_BYTES]),
-        }
         w.text(&self.stage, STAGE_BYTES);
         w.text(&self.faults, FAULTS_BYTES);
     }
@@ -310,30 +293,17 @@ impl Open {
     fn decode(r: &mut Reader<'_>) -> Result<Open, WireError> {
         let level = r.u8()?;
         check(level <= MAX_LEVEL, r.record, "level", level.into())?;
-        let flags = r.u8()?;
-        let has_track = r.flags(flags.into(), 1)? != 0;
-        let codec = r.u8()?;
-        r.zeros(1)?;
-        let extradata_len = r.u32()?;
-        if !has_track && (codec != 0 || extradata_len != 0) {
-            return Err(WireError::Reserved { record: r.record });
-        }
+        r.zeros(3)?;
+        let track_bytes = r.u32()?;
         let cells = r.u32()?;
         check((1..=MAX_CELLS).contains(&cells), r.record, "cells", cells.into())?;
-        r.zeros(4)?;
+        let frames_behind = r.u32()?;
         let packet_bytes = r.u64()?;
         check(isize::try_from(packet_bytes).is_ok(), r.record, "packet bytes", packet_bytes)?;
-        let fits = u64::from(extradata_len) <= packet_bytes;
-        check(fits, r.record, "extradata", extradata_len.into())?;
+        check(u64::from(track_bytes) <= packet_bytes, r.record, "track", track_bytes.into())?;
         let stream = r.stream()?;
-        let track = if has_track {
-            Some(Track { codec, stream: r.stream()?, extradata_len })
-        } else {
-            r.zeros(STREAM_BYTES)?;
-            None
-        };
         let stage = r.text(STAGE_BYTES, "stage")?;
         let faults = r.text(FAULTS_BYTES, "faults")?;
-        Ok(Open { stage, level, track, stream, cells, packet_bytes, faults })
+        Ok(Open { stage, level, track_bytes, frames_behind, stream, cells, packet_bytes, faults })
     }
 }

@@ -23,10 +23,6 @@ impl<'a> Writer<'a> {
         self.at += value.len();
     }
 
-    pub(super) fn u8(&mut self, value: u8) {
-        self.put(&value.to_le_bytes());
-    }
-
     pub(super) fn u16(&mut self, value: u16) {
         self.put(&value.to_le_bytes());
     }

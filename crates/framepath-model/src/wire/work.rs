@@ -18,8 +18,8 @@ pub struct Work {
     pub leave_ns: u64,
     /// Waiting for a busy consumer.
     pub queue_ns: u32,
-    /// Waiting for an idle consumer to run.
-    pub wakeup_ns: u32,
+    /// How long the worker had been idle at `enter_ns`; 0 where it was not.
+    pub idle_ns: u32,
     /// Waits.
     pub blocked_ns: u32,
     /// CPU time, copies and waits left out.
@@ -37,23 +37,6 @@ pub struct Work {
 }
 
 impl Work {
-    /// Writes the work into the row of the hop it was done on. Leaves alone
-    /// what does not cross: number, birth, faults, hardware counters, flags,
-    /// hop and thread.
-    pub fn fill(&self, row: &mut Row) {
-        row.enter_ns = self.enter_ns;
-        row.leave_ns = self.leave_ns;
-        row.queue_ns = self.queue_ns.into();
-        row.wakeup_ns = self.wakeup_ns.into();
-        row.blocked_ns = self.blocked_ns.into();
-        row.compute_ns = self.compute_ns.into();
-        row.preempted_ns = self.preempted_ns.into();
-        row.copy_ns = self.copy_ns.into();
-        row.copied_bytes = self.copied_bytes.into();
-        row.voluntary_switches = self.voluntary_switches.into();
-        row.involuntary_switches = self.involuntary_switches.into();
-    }
-
     /// Words 2 to 7 of a frame completion.
     pub(super) fn encode(&self) -> [u64; 6] {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
@@ -61,7 +44,7 @@ impl Work {
         [
             self.enter_ns,
             self.leave_ns,
-            pair(self.queue_ns, self.wakeup_ns),
+            pair(self.queue_ns, self.idle_ns),
             pair(self.blocked_ns, self.compute_ns),
             pair(self.preempted_ns, self.copy_ns),
             pair(self.copied_bytes, switches),
@@ -75,7 +58,7 @@ impl Work {
             enter_ns,
             leave_ns,
             queue_ns: a as u32,
-            wakeup_ns: (a >> 32) as u32,
+            idle_ns: (a >> 32) as u32,
             blocked_ns: b as u32,
             compute_ns: (b >> 32) as u32,
             preempted_ns: c as u32,
@@ -89,6 +72,7 @@ impl Work {
 
 impl From<&Row> for Work {
     /// The part of `row` that crosses, each field at most its largest value.
+    /// Idle time is not in a row.
     fn from(row: &Row) -> Work {
         let long = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
         let short = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
@@ -97,7 +81,7 @@ impl From<&Row> for Work {
             // A row whose ends are the wrong way round counts as taking no time.
             leave_ns: row.leave_ns.max(row.enter_ns),
             queue_ns: long(row.queue_ns),
-            wakeup_ns: long(row.wakeup_ns),
+            idle_ns: 0,
             blocked_ns: long(row.blocked_ns),
             compute_ns: long(row.compute_ns),
             preempted_ns: long(row.preempted_ns),
