@@ -16,13 +16,17 @@ mod cells;
 mod packets;
 #[cfg(not(loom))]
 mod socket;
+#[cfg(not(loom))]
+mod watch;
 
-pub use area::{Area, Sizes};
+pub use area::{Area, AreaError, Sizes};
 pub use cells::{Bell, CellReader, CellWriter, completions, submissions};
 #[cfg(not(loom))]
 pub use packets::{PacketArea, SharedBytes, SharedPackets};
 #[cfg(not(loom))]
-pub use socket::{Socket, Watcher, watch};
+pub use socket::Socket;
+#[cfg(not(loom))]
+pub use watch::{Look, Watcher, watch};
 
 /// What a ring passes: the words of one record.
 pub type Cell = [u64; 8];

@@ -6,7 +6,6 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -131,42 +130,8 @@ fn readable(fd: BorrowedFd<'_>, limit: Duration) -> Result<bool, Errno> {
     }
 }
 
-/// A thread that waits for the end of a connection.
-#[derive(Debug)]
-pub struct Watcher {
-    socket: Arc<Socket>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-/// Calls `gone` once, from a thread of its own, when the peer of `socket` is
-/// gone or the watcher is dropped. Until then the thread sleeps in one system
-/// call.
-///
-/// # Errors
-/// No thread could be made.
-pub fn watch(socket: Arc<Socket>, gone: impl FnOnce() + Send + 'static) -> std::io::Result<Watcher> {
-    let watched = socket.clone();
-    let thread = std::thread::Builder::new().name("fp-watch".to_owned()).spawn(move || {
-        // No event asked for: only the end, which is always reported.
-        while let Err(Errno::INTR) | Ok(0) = poll(&mut [PollFd::new(&*watched, PollFlags::empty())], None) {}
-        gone();
-    })?;
-    Ok(Watcher { socket, thread: Some(thread) })
-}
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        self.socket.shut();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
-
     use super::*;
 
     #[test]
@@ -186,22 +151,5 @@ mod tests {
         drop(a);
         assert_eq!(b.receive(&mut buffer).unwrap().0, 0);
         assert_eq!(b.send(b"late", None), Err(Errno::PIPE));
-    }
-
-    #[test]
-    fn the_end_of_a_peer_is_seen_once() {
-        for closes_itself in [false, true] {
-            let (a, b) = Socket::pair().unwrap();
-            let (sender, gone) = mpsc::channel();
-            let watcher = watch(Arc::new(a), move || sender.send(()).unwrap()).unwrap();
-            assert_eq!(gone.try_recv(), Err(mpsc::TryRecvError::Empty));
-            if closes_itself {
-                drop(watcher);
-            } else {
-                drop(b);
-            }
-            assert_eq!(gone.recv(), Ok(()));
-            assert!(gone.recv().is_err());
-        }
     }
 }

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A thread that watches a peer: for its end, and for standing still.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::io::Errno;
+
+use super::Socket;
+
+/// What a look at the peer found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Look again after the period.
+    Again,
+    /// Nothing to look at until [`Watcher::stir`].
+    Quiet,
+}
+
+/// A thread that waits for the end of a connection; dropping it ends both.
+#[derive(Debug)]
+pub struct Watcher {
+    socket: Arc<Socket>,
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    /// The thread sleeps without a limit.
+    quiet: AtomicBool,
+    stirred: OwnedFd,
+}
+
+/// Watches the peer of `socket` in a new thread: calls `look` every `period`
+/// while that has something to look at, and `gone` once, when the peer is gone
+/// or the watcher is dropped. A quiet peer costs no system call.
+///
+/// # Errors
+/// No thread or event descriptor could be made.
+pub fn watch(
+    socket: Arc<Socket>,
+    period: Duration,
+    mut look: impl FnMut() -> Look + Send + 'static,
+    gone: impl FnOnce() + Send + 'static,
+) -> io::Result<Watcher> {
+    let stirred = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let shared = Arc::new(Shared { quiet: AtomicBool::new(false), stirred });
+    let (watched, inside) = (socket.clone(), shared.clone());
+    let thread = std::thread::Builder::new().name("fp-watch".to_owned()).spawn(move || {
+        loop {
+            match inside.wait(&watched, period) {
+                Woken::Gone => break,
+                Woken::Stirred => {}
+                Woken::Period => {
+                    let quiet = look() == Look::Quiet;
+                    // SeqCst: pairs with the load in `stir`. A change made
+                    // before a `stir` that found the flag down is seen by the
+                    // look after it went up.
+                    inside.quiet.store(quiet, Ordering::SeqCst);
+                    if quiet && look() == Look::Again {
+                        inside.quiet.store(false, Ordering::SeqCst);
+                    }
+                }
+            }
+        }
+        gone();
+    })?;
+    Ok(Watcher { socket, shared, thread: Some(thread) })
+}
+
+enum Woken {
+    Gone,
+    Stirred,
+    Period,
+}
+
+impl Shared {
+    fn wait(&self, socket: &Socket, period: Duration) -> Woken {
+        let limit = Timespec {
+            tv_sec: i64::try_from(period.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: period.subsec_nanos().into(),
+        };
+        let quiet = self.quiet.load(Ordering::SeqCst);
+        // Of the socket only the end, which is reported unasked.
+        let mut fds = [PollFd::new(socket, PollFlags::empty()), PollFd::new(&self.stirred, PollFlags::IN)];
+        match poll(&mut fds, if quiet { None } else { Some(&limit) }) {
+            Ok(0) => Woken::Period,
+            Err(Errno::INTR) => Woken::Stirred,
+            Ok(_) if fds[0].revents().is_empty() => {
+                let mut count = [0; 8];
+                let _ = rustix::io::read(&self.stirred, &mut count);
+                self.quiet.store(false, Ordering::SeqCst);
+                Woken::Stirred
+            }
+            Ok(_) | Err(_) => Woken::Gone,
+        }
+    }
+}
+
+impl Watcher {
+    /// There is something to look at again. No system call where the thread
+    /// knows already.
+    pub fn stir(&self) {
+        // SeqCst: pairs with the store in `watch`.
+        if self.shared.quiet.load(Ordering::SeqCst) {
+            // It fails only where it was stirred 2^64 times already.
+            let _ = rustix::io::write(self.shared.stirred.as_fd(), &1u64.to_ne_bytes());
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.socket.shut();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(3600);
+
+    #[test]
+    fn the_end_of_a_peer_is_seen_once() {
+        for closes_itself in [false, true] {
+            let (a, b) = Socket::pair().unwrap();
+            let (sender, gone) = mpsc::channel();
+            let watcher = watch(Arc::new(a), LONG, || Look::Again, move || sender.send(()).unwrap()).unwrap();
+            assert_eq!(gone.try_recv(), Err(mpsc::TryRecvError::Empty));
+            if closes_itself {
+                drop(watcher);
+            } else {
+                drop(b);
+            }
+            assert_eq!(gone.recv(), Ok(()));
+            assert!(gone.recv().is_err());
+        }
+    }
+
+    #[test]
+    fn a_quiet_watcher_looks_again_when_stirred() {
+        let (a, _b) = Socket::pair().unwrap();
+        let (sender, looks) = mpsc::channel();
+        let look = move || {
+            sender.send(()).unwrap();
+            Look::Quiet
+        };
+        let watcher = watch(Arc::new(a), Duration::from_millis(1), look, || ()).unwrap();
+        // Two looks: before and after it says that it goes quiet.
+        looks.recv().unwrap();
+        looks.recv().unwrap();
+        assert!(looks.recv_timeout(Duration::from_millis(20)).is_err());
+        watcher.stir();
+        looks.recv().unwrap();
+    }
+}
