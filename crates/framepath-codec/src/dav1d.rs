@@ -328,6 +328,14 @@ impl Dav1dDecoder {
     }
 }
 
+impl Drop for Dav1dDecoder {
+    fn drop(&mut self) {
+        // The library joins its threads, and one may be waiting for a frame
+        // that the caller holds.
+        self.slots.close();
+    }
+}
+
 /// Gives dav1d a slot to decode into. Called in calls of ours, or on dav1d's
 /// threads; no path in it panics, so nothing unwinds into C.
 unsafe extern "C" fn allocate(picture: *mut ffi::Dav1dPicture, cookie: *mut c_void) -> c_int {

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use framepath_os::pool::Frame;
+use framepath_os::pool::{Frame, GiveBack};
 
 use crate::dav1d::Dav1dDecoder;
 use crate::libav::LibavDecoder;
@@ -58,6 +58,9 @@ pub struct DecoderOptions {
     /// Frames that later stages hold at a time, queues included. The pool gets
     /// that many slots more.
     pub downstream_frames: u32,
+    /// Makes the frames fit for [`Frame::export`]: another process gives them
+    /// back here. `None` keeps the pool to this process.
+    pub give_back: Option<&'static GiveBack>,
 }
 
 impl Default for DecoderOptions {
@@ -67,6 +70,7 @@ impl Default for DecoderOptions {
             output: Output::Native,
             pool_slots: None,
             downstream_frames: 2,
+            give_back: None,
         }
     }
 }
@@ -94,6 +98,9 @@ enum Backend {
 /// `meta` of the packet it came from. Its pixels stay as they are for as long
 /// as it lives, whatever the decoder does.
 ///
+/// It may be dropped at any time, also while all of its frames are held and its
+/// threads wait for one of them.
+///
 /// After a failure the frames the decoder finished before it are still given
 /// out; then `receive` returns the error, once, and afterwards the end.
 pub struct Decoder {
@@ -112,7 +119,8 @@ impl Decoder {
         }
         let slots = |threads| {
             let advised = default_slots(track.codec, threads, options.downstream_frames);
-            Slots::new(codec, options.output, options.pool_slots.unwrap_or(advised), advised)
+            let slots = options.pool_slots.unwrap_or(advised);
+            Slots::new(codec, options.output, slots, advised, options.give_back)
         };
         let backend = match track.codec {
             Codec::Av1 => Backend::Dav1d(Dav1dDecoder::open(options.threads, slots)?),

@@ -343,6 +343,14 @@ impl LibavDecoder {
     }
 }
 
+impl Drop for LibavDecoder {
+    fn drop(&mut self) {
+        // The library joins its threads, and one may be waiting for a frame
+        // that the caller holds.
+        self.slots.close();
+    }
+}
+
 fn find_decoder(codec: Codec) -> Result<*const ff::AVCodec, CodecError> {
     // SAFETY: looks into a static table.
     let found = unsafe { ff::avcodec_find_decoder(codec.id()) };

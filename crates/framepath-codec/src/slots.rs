@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use framepath_model::format::PixelFormat;
 use framepath_model::stream::FrameMeta;
 use framepath_os::meter;
-use framepath_os::pool::{Frame, Hold, Pool, PoolError};
+use framepath_os::pool::{Closer, Frame, GiveBack, Hold, Pool, PoolError};
 
 use crate::surface::{Picture, Surface, output_format};
 use crate::{CodecError, Output};
@@ -47,7 +47,13 @@ pub(crate) struct Slots {
     output: Output,
     slots: u32,
     advised: u32,
+    give_back: Option<&'static GiveBack>,
     state: Mutex<State>,
+    /// No slot is waited for any more.
+    closed: AtomicBool,
+    /// Ends the waits of the pool there is. Apart from `state`, which a thread
+    /// keeps locked while it waits.
+    closer: Mutex<Option<Closer>>,
     /// Set with `failure`; a look at it costs no lock.
     failed: AtomicBool,
     /// Why a slot could not be given: libraries pass on a number at best.
@@ -55,13 +61,24 @@ pub(crate) struct Slots {
 }
 
 impl Slots {
-    pub(crate) fn new(codec: &'static str, output: Output, slots: u32, advised: u32) -> Slots {
+    /// Slots of one pool after the other; `give_back` is for pools that
+    /// another process reads.
+    pub(crate) fn new(
+        codec: &'static str,
+        output: Output,
+        slots: u32,
+        advised: u32,
+        give_back: Option<&'static GiveBack>,
+    ) -> Slots {
         Slots {
             codec,
             output,
             slots,
             advised,
+            give_back,
             state: Mutex::new(State { pool: None, surface: None }),
+            closed: AtomicBool::new(false),
+            closer: Mutex::new(None),
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
         }
@@ -109,12 +126,32 @@ impl Slots {
         let pool = match &mut state.pool {
             Some(pool) if pool.slot_bytes() >= surface.bytes => pool,
             place => {
-                let pool = Pool::new(surface.bytes, self.slots).map_err(|source| self.pool_error(source))?;
+                let pool = match self.give_back {
+                    None => Pool::new(surface.bytes, self.slots),
+                    Some(give_back) => Pool::new_shared(surface.bytes, self.slots, give_back),
+                };
+                let pool = pool.map_err(|source| self.pool_error(source))?;
+                *unpoisoned(&self.closer) = Some(pool.closer());
                 place.insert(pool)
             }
         };
+        // Acquire: pairs with the Release in `close`. Behind the lock of the
+        // closer: either `close` found this pool's, or it is seen here.
+        if self.closed.load(Ordering::Acquire) {
+            return Err(self.pool_error(PoolError::Closed));
+        }
         let hold = pool.acquire_hold().map_err(|source| self.pool_error(source))?;
         Ok(Slot { hold, surface, codec: self.codec, converted: OnceLock::new() })
+    }
+
+    /// Ends the wait for a slot that a thread of the decoder may be in, and
+    /// gives none from now on. What is out stays valid.
+    pub(crate) fn close(&self) {
+        // Release: see `try_take`.
+        self.closed.store(true, Ordering::Release);
+        if let Some(closer) = &*unpoisoned(&self.closer) {
+            closer.close();
+        }
     }
 
     fn divide(&self, request: Request, padded: Padded) -> Result<Surface, CodecError> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sleeping on a word in this process's memory, and waking who sleeps there.
+//! Sleeping on a word of memory, and waking who sleeps there. The `_shared`
+//! ones reach other processes that map the same memory.
 
-use std::ops::Deref;
 #[cfg(not(loom))]
 use std::sync::Mutex;
 
@@ -83,18 +83,14 @@ impl LastingWord {
         LastingWord(Box::leak(Box::new(CacheAligned(AtomicU32::new(0)))))
     }
 
+    /// The word itself.
+    pub(crate) fn word(self) -> &'static AtomicU32 {
+        &self.0.0
+    }
+
     /// Lets others take it. Nobody sleeps on it any more, and it is 0.
     pub(crate) fn give_back(self) {
         #[cfg(not(loom))]
         UNUSED.lock().unwrap_or_else(|e| e.into_inner()).push(self);
-    }
-}
-
-impl Deref for LastingWord {
-    type Target = AtomicU32;
-
-    #[inline]
-    fn deref(&self) -> &AtomicU32 {
-        &self.0.0
     }
 }

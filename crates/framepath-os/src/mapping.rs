@@ -1,24 +1,32 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory of a pool: one sealed memfd, mapped once. The model checkers
-//! have no memfd and get zeroed pages of the heap.
+//! The memory of a pool: one sealed memfd, mapped once, or another process's
+//! memfd, mapped to read. The model checkers have no memfd and get zeroed
+//! pages of the heap.
 
 use std::ptr::NonNull;
 
 use rustix::io::Errno;
 
 #[cfg(any(loom, miri))]
-pub(crate) use heap::Mapping;
+pub(crate) use heap::{Mapping, ReadOnly};
 #[cfg(not(any(loom, miri)))]
-pub(crate) use memfd::Mapping;
+pub(crate) use memfd::{Mapping, ReadOnly, Refused};
 
 #[cfg(not(any(loom, miri)))]
 mod memfd {
     use super::*;
-    use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+    use std::io;
+    use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
     use std::ptr;
 
-    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+    use rustix::fs::{
+        MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fcntl_getfl, fstat, fstatfs,
+        ftruncate, memfd_create, open,
+    };
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+    /// linux/magic.h.
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
 
     /// Zeroed bytes, from a page boundary on.
     #[derive(Debug)]
@@ -26,30 +34,39 @@ mod memfd {
         base: NonNull<u8>,
         bytes: usize,
         fd: OwnedFd,
+        /// Sealed so that this mapping is the last that can write.
+        only_writer: bool,
     }
 
     impl Mapping {
         /// Maps `bytes` bytes, at least 1; the error names the call that failed.
-        pub(crate) fn new(bytes: usize) -> Result<Mapping, (&'static str, Errno)> {
+        /// With `only_writer` nobody can write through the memfd, or map it
+        /// writable, from then on.
+        pub(crate) fn new(bytes: usize, only_writer: bool) -> Result<Mapping, (&'static str, Errno)> {
             let failed = |call| move |errno| (call, errno);
             let fd = memfd_create("framepath-pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
                 .map_err(failed("memfd_create"))?;
             ftruncate(&fd, bytes as u64).map_err(failed("ftruncate"))?;
-            fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
-                .map_err(failed("fcntl(F_ADD_SEALS)"))?;
             // SAFETY: a new mapping at an address the kernel chooses.
             let base = unsafe {
                 mmap(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &fd, 0)
             }
             .map_err(failed("mmap"))?;
+            let base = NonNull::new(base.cast()).ok_or(("mmap", Errno::FAULT))?;
+            let mapping = Mapping { base, bytes, fd, only_writer };
+            let mut seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+            if only_writer {
+                // Only now: it forbids the mapping just made too.
+                seals |= SealFlags::FUTURE_WRITE;
+            }
+            fcntl_add_seals(&mapping.fd, seals).map_err(failed("fcntl(F_ADD_SEALS)"))?;
             if bytes >= 2 << 20 {
                 // Fewer TLB misses and faults where the kernel allows it; a
                 // refusal changes nothing else.
                 // SAFETY: the range is the mapping just made.
-                let _ = unsafe { madvise(base, bytes, Advice::LinuxHugepage) };
+                let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
             }
-            let base = NonNull::new(base.cast()).ok_or(("mmap", Errno::FAULT))?;
-            Ok(Mapping { base, bytes, fd })
+            Ok(mapping)
         }
 
         /// The first byte.
@@ -62,9 +79,93 @@ mod memfd {
         pub(crate) fn fd(&self) -> BorrowedFd<'_> {
             self.fd.as_fd()
         }
+
+        /// A descriptor that gives others the memory to read: where the seal
+        /// does not keep them from writing, one opened anew for reading.
+        pub(crate) fn read_only_fd(&self) -> io::Result<OwnedFd> {
+            if self.only_writer {
+                return self.fd.try_clone();
+            }
+            let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+            Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+        }
     }
 
     impl Drop for Mapping {
+        fn drop(&mut self) {
+            // SAFETY: unmaps what `new` mapped; who drops it has no pointer
+            // into it left.
+            let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
+        }
+    }
+
+    /// Why another process's memory is not mapped.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) enum Refused {
+        /// Not a memfd whose pages stay, or not one this process only reads.
+        Kind(&'static str),
+        /// So many bytes, fewer than told.
+        Short(u64),
+        /// A system call failed.
+        Os(&'static str, Errno),
+    }
+
+    /// Another process's memory, mapped to read. It may change at any time.
+    #[derive(Debug)]
+    pub(crate) struct ReadOnly {
+        base: NonNull<u8>,
+        bytes: usize,
+        fd: OwnedFd,
+    }
+
+    // SAFETY: owns a mapping that is not tied to a thread.
+    unsafe impl Send for ReadOnly {}
+    // SAFETY: gives out a raw pointer; its users answer for it.
+    unsafe impl Sync for ReadOnly {}
+
+    impl ReadOnly {
+        /// Maps `bytes` bytes, at least 1, of a memfd that another process made.
+        pub(crate) fn new(fd: OwnedFd, bytes: usize) -> Result<ReadOnly, Refused> {
+            let failed = |call| move |errno| Refused::Os(call, errno);
+            // Only memfds know seals. One that can shrink would end in SIGBUS.
+            let seals = fcntl_get_seals(&fd).map_err(|_| Refused::Kind("not a memfd"))?;
+            if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
+                return Err(Refused::Kind("not sealed against another size"));
+            }
+            let access = fcntl_getfl(&fd).map_err(failed("fcntl(F_GETFL)"))?;
+            if !seals.contains(SealFlags::FUTURE_WRITE) && access & OFlags::RWMODE != OFlags::RDONLY {
+                return Err(Refused::Kind("neither sealed against writing nor opened for reading"));
+            }
+            // Huge pages come from a store that can be empty at a fault, and
+            // that fault too would be SIGBUS.
+            let system = fstatfs(&fd).map_err(failed("fstatfs"))?;
+            if system.f_type as u64 != TMPFS_MAGIC {
+                return Err(Refused::Kind("not of ordinary pages"));
+            }
+            let size = fstat(&fd).map_err(failed("fstat"))?.st_size;
+            let size = u64::try_from(size).unwrap_or(0);
+            if size < bytes as u64 {
+                return Err(Refused::Short(size));
+            }
+            // SAFETY: a new mapping at an address the kernel chooses.
+            let base = unsafe { mmap(ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, &fd, 0) }
+                .map_err(failed("mmap"))?;
+            let base = NonNull::new(base.cast()).ok_or(Refused::Os("mmap", Errno::FAULT))?;
+            Ok(ReadOnly { base, bytes, fd })
+        }
+
+        /// The first byte.
+        pub(crate) fn base(&self) -> NonNull<u8> {
+            self.base
+        }
+
+        /// A descriptor for others, who can do no more than this process.
+        pub(crate) fn read_only_fd(&self) -> io::Result<OwnedFd> {
+            self.fd.try_clone()
+        }
+    }
+
+    impl Drop for ReadOnly {
         fn drop(&mut self) {
             // SAFETY: unmaps what `new` mapped; who drops it has no pointer
             // into it left.
@@ -85,7 +186,7 @@ mod heap {
     }
 
     impl Mapping {
-        pub(crate) fn new(bytes: usize) -> Result<Mapping, (&'static str, Errno)> {
+        pub(crate) fn new(bytes: usize, _only_writer: bool) -> Result<Mapping, (&'static str, Errno)> {
             let no_memory = ("alloc", Errno::NOMEM);
             let layout = Layout::from_size_align(bytes, 4096).map_err(|_| no_memory)?;
             // SAFETY: a pool has at least one byte.
@@ -102,6 +203,26 @@ mod heap {
         fn drop(&mut self) {
             // SAFETY: allocated by `new` with this layout.
             unsafe { dealloc(self.base.as_ptr(), self.layout) }
+        }
+    }
+
+    /// Memory as another process would have made it.
+    #[derive(Debug)]
+    pub(crate) struct ReadOnly(Mapping);
+
+    // SAFETY: owns memory that is not tied to a thread.
+    unsafe impl Send for ReadOnly {}
+    // SAFETY: gives out a raw pointer; its users answer for it.
+    unsafe impl Sync for ReadOnly {}
+
+    impl ReadOnly {
+        #[cfg(test)]
+        pub(crate) fn zeroed(bytes: usize) -> ReadOnly {
+            ReadOnly(Mapping::new(bytes, false).expect("memory"))
+        }
+
+        pub(crate) fn base(&self) -> NonNull<u8> {
+            self.0.base()
         }
     }
 }

@@ -15,16 +15,28 @@ use std::sync::Mutex;
 
 use framepath_model::format::Layout;
 
-use crate::futex::LastingWord;
 use crate::mapping::Mapping;
-use frame::Place;
-pub use frame::{Frame, FrameMut, Hold};
-
+use crate::meter;
 use crate::return_stack::{ReturnStack, Returned};
 use crate::sync::{AtomicU32, Ordering};
-use crate::{futex, meter};
+#[cfg(not(any(loom, miri)))]
+pub use foreign::ForeignError;
+pub use foreign::{ForeignPool, Returns};
+use frame::Place;
+#[cfg(not(any(loom, miri)))]
+pub use frame::PoolMemory;
+pub use frame::{Frame, FrameMut, Hold};
+use give_back::Range;
+pub use give_back::{Exported, GIVE_BACK_SLOTS, GiveBack, GiveBackWords};
+pub use plane::Plane;
+pub use waits::Closer;
+use waits::Waits;
 
+mod foreign;
 mod frame;
+mod give_back;
+mod plane;
+mod waits;
 
 const PAGE: usize = 4096;
 /// Slots up to this size are handed out for the first time before returned
@@ -64,6 +76,15 @@ pub enum PoolError {
         /// Slots the pool has.
         slots: u32,
     },
+    /// A [`Closer`] ended the wait.
+    #[error("the pool was closed while its slots were out")]
+    Closed,
+    /// The frames of other pools take up too much of what can be given back.
+    #[error("no numbers left for {slots} more slots that another process gives back")]
+    NoNumbers {
+        /// Slots asked for.
+        slots: u32,
+    },
 }
 
 #[derive(Debug)]
@@ -79,6 +100,8 @@ struct Slot {
 
 #[derive(Debug)]
 struct Inner {
+    /// See [`Frame::pool_id`].
+    id: u64,
     memory: Mapping,
     slot_bytes: usize,
     slots: Box<[Slot]>,
@@ -87,7 +110,10 @@ struct Inner {
     returned: ReturnStack,
     /// 1 while the owner sleeps for a slot. Not a part of `Inner`, which can be
     /// gone as soon as a slot is given back, and the word is looked at after.
-    owner_waits: LastingWord,
+    owner_waits: Waits,
+    closer: Closer,
+    /// Where another process gives frames back, if one may read them.
+    range: Option<Range>,
     /// Every layout ever given to a frame of this pool. Boxed, so that frames
     /// can point at them; kept until the pool goes.
     #[expect(clippy::vec_box, reason = "frames point at the boxed layouts while the vector grows")]
@@ -100,6 +126,12 @@ impl Inner {
         debug_assert!((index as usize) < self.slots.len());
         // SAFETY: index < slots and the mapping has slots * slot_bytes bytes.
         unsafe { self.memory.base().add(index as usize * self.slot_bytes) }
+    }
+
+    /// Number of slot 0 on the way to another process.
+    #[cfg(not(any(loom, miri)))]
+    fn first_slot(&self) -> u32 {
+        self.range.as_ref().map_or(0, |range| range.first)
     }
 
     fn intern(&self, layout: &Layout) -> NonNull<Layout> {
@@ -134,7 +166,7 @@ impl Inner {
                 // be gone. An owner that waits must learn that one reader less
                 // is out (see `Pool::wait`).
                 if before & FRAMES == FRAME && unit == FRAME {
-                    wake(owner_waits);
+                    owner_waits.wake();
                 }
                 return;
             }
@@ -147,7 +179,7 @@ impl Inner {
         match unsafe { ReturnStack::push(NonNull::from(&inner.returned), index) } {
             // The owner may have used the slot and closed the pool since the
             // push, so that `inner` is gone.
-            Returned::ToOwner => wake(owner_waits),
+            Returned::ToOwner => owner_waits.wake(),
             Returned::Closed => {}
             Returned::LastOfClosed => {
                 // SAFETY: the pool handle is gone and every slot is accounted
@@ -159,23 +191,17 @@ impl Inner {
     }
 }
 
-/// Wakes the owner, where it sleeps. The word may serve another pool by now:
-/// its owner then looks again for nothing.
-#[inline]
-fn wake(owner_waits: LastingWord) {
-    // Relaxed: the read-modify-write before this call has seen the one the
-    // owner did after raising the flag, or the owner's has seen ours; see
-    // `Pool::wait`.
-    if owner_waits.load(Ordering::Relaxed) != 0 {
-        owner_waits.store(0, Ordering::Relaxed);
-        futex::wake_one(&owner_waits);
-    }
-}
-
 impl Drop for Inner {
     fn drop(&mut self) {
         self.owner_waits.give_back();
     }
+}
+
+/// A number no other pool of this process has.
+fn next_id() -> u64 {
+    static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
+    // Relaxed: only that numbers differ matters.
+    NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed)
 }
 
 /// A pool of equal slots, and the only handle that takes slots out of it.
@@ -198,6 +224,27 @@ impl Pool {
     /// Makes a pool of `slots` slots of at least `slot_bytes` bytes each,
     /// rounded up to pages. Memory is taken when a slot is first written.
     pub fn new(slot_bytes: usize, slots: u32) -> Result<Pool, PoolError> {
+        Pool::make(slot_bytes, slots, None)
+    }
+
+    /// A pool whose frames another process may read: see [`Frame::export`] and
+    /// [`Frame::read_only_memory`]. The memory is sealed so that nobody can map
+    /// it writable any more. The process on the other side of `give_back` can
+    /// keep the owner waiting, and can get a slot written again that it still
+    /// reads, but nothing worse.
+    ///
+    /// # Errors
+    /// As [`Pool::new`], where the kernel knows no such seal (before 5.1), and
+    /// where `give_back` has no numbers left for so many slots.
+    pub fn new_shared(
+        slot_bytes: usize,
+        slots: u32,
+        give_back: &'static GiveBack,
+    ) -> Result<Pool, PoolError> {
+        Pool::make(slot_bytes, slots, Some(give_back))
+    }
+
+    fn make(slot_bytes: usize, slots: u32, give_back: Option<&'static GiveBack>) -> Result<Pool, PoolError> {
         let size_error = PoolError::Size { slot_bytes, slots };
         let padded = slot_bytes.checked_next_multiple_of(PAGE).filter(|n| *n > 0);
         let map_bytes = padded.and_then(|n| n.checked_mul(slots as usize));
@@ -205,24 +252,40 @@ impl Pool {
         if slots == 0 || slots >= HOLD || map_bytes > isize::MAX as usize {
             return Err(size_error);
         }
-        let memory = Mapping::new(map_bytes).map_err(|(call, errno)| PoolError::Os {
+        let range = match give_back {
+            None => None,
+            Some(give_back) => {
+                // Frames of older pools may be waiting to be taken back.
+                give_back.collect();
+                Some(give_back.take_range(slots).ok_or(PoolError::NoNumbers { slots })?)
+            }
+        };
+        let memory = Mapping::new(map_bytes, range.is_some()).map_err(|(call, errno)| PoolError::Os {
             call,
             bytes: map_bytes,
             errno,
         })?;
+        let owner_waits = give_back.map_or_else(Waits::own, GiveBack::waits);
         let inner = Inner {
+            id: next_id(),
             memory,
             slot_bytes: padded,
             slots: (0..slots).map(|_| Slot { refs: AtomicU32::new(FRAME) }).collect(),
             places: Box::default(),
             returned: ReturnStack::new(slots),
-            owner_waits: LastingWord::take(),
+            owner_waits,
+            closer: Closer::new(owner_waits),
+            range,
             layouts: Mutex::new(Vec::new()),
         };
         let opaque = inner.intern(&Layout::opaque(slot_bytes));
         let mut inner = NonNull::from(Box::leak(Box::new(inner)));
-        let places = (0..slots).map(|slot| Place::new(inner, slot, opaque)).collect();
         // SAFETY: just leaked, and nobody else knows it yet.
+        let places = {
+            let known = unsafe { inner.as_ref() };
+            (0..slots).map(|slot| Place::new(inner, slot, known.slot_ptr(slot), opaque)).collect()
+        };
+        // SAFETY: as above.
         unsafe { inner.as_mut() }.places = places;
         Ok(Pool { inner, opaque, free: Vec::with_capacity(slots as usize), fresh: 0 })
     }
@@ -242,6 +305,11 @@ impl Pool {
         self.inner().slot_bytes
     }
 
+    /// Ends this pool's waits, from any thread.
+    pub fn closer(&self) -> Closer {
+        self.inner().closer.clone()
+    }
+
     /// The sealed memfd behind the pool.
     ///
     /// # Safety
@@ -257,7 +325,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::Starved`] where no reader holds a frame, so that waiting
-    /// could not end.
+    /// could not end, and [`PoolError::Closed`] where it was ended.
     #[inline]
     pub fn acquire(&mut self) -> Result<FrameMut, PoolError> {
         let slot = self.take_slot()?;
@@ -301,36 +369,65 @@ impl Pool {
     fn refill(&mut self) {
         // SAFETY: as in `inner`; spelled out because `free` is borrowed too.
         let inner = unsafe { self.inner.as_ref() };
+        if let Some(range) = &inner.range {
+            range.give_back.collect();
+        }
         inner.returned.take(&mut self.free);
     }
 
     #[cold]
     fn wait(&mut self) -> Result<u32, PoolError> {
+        let waits = self.inner().owner_waits;
         loop {
-            // Raised before the looks at the counts and the stack. These looks
-            // are read-modify-writes, as is every return: of a look and a
-            // return, the later sees the earlier, so that a return which
-            // comes too late for the look finds the flag raised.
-            self.inner().owner_waits.store(1, Ordering::Relaxed);
-            // Only holds: waiting could not end. No reference at all, or the
-            // one of a free slot: on its way to the stack, or there already,
-            // and then the refill finds it.
-            // AcqRel: pairs with the fetch_sub in `Inner::release`.
-            let coming = self.inner().slots.iter().any(|s| {
-                let refs = s.refs.fetch_add(0, Ordering::AcqRel);
-                refs < HOLD || refs & FRAMES != 0
-            });
+            // Before the flag is raised, so that what another process gave
+            // back does not make this thread wake itself.
             self.refill();
             if let Some(slot) = self.free.pop() {
-                self.inner().owner_waits.store(0, Ordering::Relaxed);
                 return Ok(slot);
             }
-            if !coming {
-                self.inner().owner_waits.store(0, Ordering::Relaxed);
-                return Err(PoolError::Starved { slots: self.slots() });
+            // Raised before the looks at the counts, the stack and the words
+            // of another process. These looks are read-modify-writes, as is
+            // every return: of a look and a return, the later sees the
+            // earlier, so that a return which comes too late for the look
+            // finds the flag raised.
+            waits.raise();
+            let end = self.look();
+            if end.is_some() {
+                waits.lower();
             }
-            futex::wait(&self.inner().owner_waits, 1);
+            match end {
+                Some(Ok(Some(slot))) => return Ok(slot),
+                Some(Ok(None)) => {}
+                Some(Err(error)) => return Err(error),
+                None => waits.sleep(),
+            }
         }
+    }
+
+    /// The owner's last look before it sleeps: a slot, a reason to collect
+    /// first, or one to give up. `None` where it may sleep.
+    fn look(&mut self) -> Option<Result<Option<u32>, PoolError>> {
+        // Only holds: waiting could not end. No reference at all, or the one
+        // of a free slot: on its way to the stack, or there already, and then
+        // the stack has it.
+        // AcqRel: pairs with the fetch_sub in `Inner::release`.
+        let coming = self.inner().slots.iter().any(|s| {
+            let refs = s.refs.fetch_add(0, Ordering::AcqRel);
+            refs < HOLD || refs & FRAMES != 0
+        });
+        // SAFETY: as in `inner`; spelled out because `free` is borrowed too.
+        let inner = unsafe { self.inner.as_ref() };
+        inner.returned.take(&mut self.free);
+        if let Some(slot) = self.free.pop() {
+            return Some(Ok(Some(slot)));
+        }
+        if inner.closer.is_closed() {
+            return Some(Err(PoolError::Closed));
+        }
+        if inner.range.as_ref().is_some_and(|range| range.give_back.has_returns()) {
+            return Some(Ok(None));
+        }
+        (!coming).then_some(Err(PoolError::Starved { slots: self.slots() }))
     }
 }
 

@@ -189,5 +189,6 @@ fn decoder_options(hop: &path::Hop, downstream_frames: u32) -> DecoderOptions {
             n => Some(n as u32),
         },
         downstream_frames,
+        give_back: None,
     }
 }

@@ -112,7 +112,7 @@ pub fn hash(frame: &Frame) -> String {
     let mut context = md5::Context::new();
     for (index, plane) in frame.layout().planes().iter().enumerate() {
         for y in 0..plane.rows {
-            context.consume(frame.row(index, y));
+            frame.row(index, y).visit(|bytes| context.consume(bytes));
         }
     }
     format!("{:x}", context.finalize())

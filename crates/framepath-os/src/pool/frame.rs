@@ -7,8 +7,14 @@ use std::ptr::NonNull;
 use framepath_model::format::{Layout, LayoutError};
 use framepath_model::stream::FrameMeta;
 
+use super::foreign::ForeignPlace;
+use super::give_back::Exported;
+use super::plane::Plane;
 use super::{FRAME, FRAMES, HOLD, Inner};
 use crate::sync::{AtomicU32, Ordering};
+
+/// Handles to one place, at most.
+const MOST_HANDLES: u32 = 1 << 30;
 
 /// What a frame's handle points at. The first cache lines never change while
 /// the pool is in use and so stay in all caches; what a producer writes for
@@ -16,11 +22,17 @@ use crate::sync::{AtomicU32, Ordering};
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Place {
+    /// Dangling where `foreign`.
     inner: NonNull<Inner>,
+    /// First byte of the slot.
+    first: NonNull<u8>,
     slot: u32,
-    /// Handles to a place in a box of its own, made by [`Hold::frame`]; 0 for
-    /// the one that belongs to the slot and lives as long as the pool.
+    /// Handles to a place in a box of its own, made by [`Hold::frame`] or for a
+    /// foreign frame; 0 for the one that belongs to the slot and lives as long
+    /// as the pool.
     handles: AtomicU32,
+    /// The place is the head of a [`ForeignPlace`], and always boxed.
+    foreign: bool,
     written: Written,
 }
 
@@ -35,16 +47,44 @@ struct Written {
 }
 
 impl Place {
-    pub(super) fn new(inner: NonNull<Inner>, slot: u32, layout: NonNull<Layout>) -> Place {
+    /// The place of slot `slot`, whose first byte is `first`.
+    pub(super) fn new(
+        inner: NonNull<Inner>,
+        slot: u32,
+        first: NonNull<u8>,
+        layout: NonNull<Layout>,
+    ) -> Place {
         Place {
             inner,
+            first,
             slot,
             handles: AtomicU32::new(0),
+            foreign: false,
             written: Written { layout: UnsafeCell::new(layout), meta: UnsafeCell::new(FrameMeta::default()) },
         }
     }
 
+    /// A place with one handle, in another process's memory. The layout is
+    /// written when the place lies where it stays.
+    pub(super) fn foreign(slot: u32, first: NonNull<u8>, meta: FrameMeta) -> Place {
+        let mut place = Place::new(NonNull::dangling(), slot, first, NonNull::dangling());
+        place.foreign = true;
+        place.handles = AtomicU32::new(1);
+        place.written.meta = UnsafeCell::new(meta);
+        place
+    }
+
+    pub(super) fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    pub(super) fn set_layout(&mut self, layout: NonNull<Layout>) {
+        *self.written.layout.get_mut() = layout;
+    }
+
+    /// Not for foreign places.
     fn inner(&self) -> &Inner {
+        debug_assert!(!self.foreign);
         // SAFETY: the handle that led here keeps Inner alive.
         unsafe { self.inner.as_ref() }
     }
@@ -63,10 +103,6 @@ impl Place {
         self.handles.load(Ordering::Relaxed) != 0
     }
 
-    fn first_byte(&self) -> NonNull<u8> {
-        self.inner().slot_ptr(self.slot)
-    }
-
     fn layout(&self) -> &Layout {
         // SAFETY: written only by an only handle; interned layouts live as
         // long as Inner.
@@ -83,14 +119,39 @@ impl Place {
         // SAFETY: as the caller promises.
         let place = unsafe { this.as_ref() };
         let (inner, slot) = (place.inner, place.slot);
-        // AcqRel: whoever frees the box sees all other handles' last uses.
-        if place.is_boxed() && place.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
-            // SAFETY: the last handle to a place that Hold::frame leaked.
-            drop(unsafe { Box::from_raw(this.as_ptr()) });
+        if place.is_boxed() {
+            let foreign = place.foreign;
+            // AcqRel: whoever frees the box sees all other handles' last uses.
+            let last = place.handles.fetch_sub(1, Ordering::AcqRel) == 1;
+            match (last, foreign) {
+                // SAFETY: the last handle to a foreign place.
+                (true, true) => return unsafe { ForeignPlace::end(this.cast()) },
+                (false, true) => return,
+                // SAFETY: the last handle to a place that Hold::frame leaked.
+                (true, false) => drop(unsafe { Box::from_raw(this.as_ptr()) }),
+                (false, false) => {}
+            }
         }
         // SAFETY: as the caller promises.
         unsafe { Inner::release(inner, slot, FRAME) }
     }
+}
+
+/// What another process needs to read a pool.
+#[cfg(not(any(loom, miri)))]
+#[derive(Debug)]
+pub struct PoolMemory {
+    /// See [`Frame::pool_id`].
+    pub id: u64,
+    /// The memfd: slot after slot, from its first byte on.
+    pub fd: std::os::fd::OwnedFd,
+    /// Slots.
+    pub slots: u32,
+    /// Bytes from one slot to the next.
+    pub slot_bytes: usize,
+    /// Number of the first slot in an [`Exported`]; 0 where the pool is not
+    /// shared.
+    pub first_slot: u32,
 }
 
 /// A slot being written: the only handle to it.
@@ -146,7 +207,7 @@ impl FrameMut {
         // SAFETY: the layout was checked against the slot, this is the only
         // handle to the slot, and the borrow is exclusive.
         unsafe {
-            let first = self.place().first_byte().add(plane.offset);
+            let first = self.place().first.add(plane.offset);
             std::slice::from_raw_parts_mut(first.as_ptr(), plane.end() - plane.offset)
         }
     }
@@ -203,14 +264,14 @@ impl Frame {
     ///
     /// # Panics
     /// Where the layout has no such plane.
-    pub fn plane(&self, index: usize) -> &[u8] {
+    pub fn plane(&self, index: usize) -> Plane<'_> {
         let plane = self.layout().planes()[index];
         // SAFETY: the layout was checked against the slot; the slot is not
         // written while a Frame of it exists (FrameMut is unique, decoders
-        // write a picture only before they give it out).
+        // write a picture only before they give it out), unless it is foreign.
         unsafe {
-            let first = self.place().first_byte().add(plane.offset);
-            std::slice::from_raw_parts(first.as_ptr(), plane.end() - plane.offset)
+            let first = self.place().first.add(plane.offset);
+            Plane::new(first, plane.end() - plane.offset, self.place().foreign)
         }
     }
 
@@ -218,15 +279,86 @@ impl Frame {
     ///
     /// # Panics
     /// Where the layout has no such plane or row.
-    pub fn row(&self, index: usize, y: usize) -> &[u8] {
+    pub fn row(&self, index: usize, y: usize) -> Plane<'_> {
         let plane = self.layout().planes()[index];
         assert!(y < plane.rows, "row {y} of {}", plane.rows);
-        &self.plane(index)[y * plane.stride..y * plane.stride + plane.width]
+        self.plane(index).sub(y * plane.stride..y * plane.stride + plane.width)
+    }
+
+    /// Number of the slot in its pool, from 0.
+    pub fn slot(&self) -> u32 {
+        self.place().slot
+    }
+
+    /// Whether another process owns the memory, and may write it at any time.
+    pub fn is_foreign(&self) -> bool {
+        self.place().foreign
+    }
+
+    /// Number of the pool, which no other pool of this process ever has.
+    pub fn pool_id(&self) -> u64 {
+        match self.foreign_place() {
+            Some(place) => place.pool_id(),
+            None => self.place().inner().id,
+        }
+    }
+
+    /// The pool's memory, for another process to read. It can only read it
+    /// where the pool is shared; where not, it can make no writable mapping of
+    /// the descriptor, but must not be able to open it again by its path.
+    #[cfg(not(any(loom, miri)))]
+    pub fn read_only_memory(&self) -> std::io::Result<PoolMemory> {
+        if let Some(place) = self.foreign_place() {
+            return place.memory();
+        }
+        let inner = self.place().inner();
+        Ok(PoolMemory {
+            id: inner.id,
+            fd: inner.memory.read_only_fd()?,
+            slots: inner.slots.len() as u32,
+            slot_bytes: inner.slot_bytes,
+            first_slot: inner.first_slot(),
+        })
+    }
+
+    /// Lets another process read the frame, until it gives it back: the handle
+    /// stays with the pool's [`GiveBack`](super::GiveBack). A frame may be
+    /// exported several times; each is given back for itself.
+    ///
+    /// # Errors
+    /// The frame itself, where its pool is not shared.
+    pub fn export(self) -> Result<Exported, Frame> {
+        if self.is_foreign() {
+            return Err(self);
+        }
+        let inner = self.place().inner();
+        let Some(range) = &inner.range else { return Err(self) };
+        let (give_back, slot) = (range.give_back, range.first + self.slot());
+        let exported = Exported { pool: inner.id, slot };
+        give_back.keep(slot, self);
+        Ok(exported)
+    }
+
+    fn foreign_place(&self) -> Option<&ForeignPlace> {
+        // SAFETY: foreign places are heads of a ForeignPlace, and live as long
+        // as their handles.
+        self.is_foreign().then(|| unsafe { self.place.cast().as_ref() })
+    }
+
+    /// The first handle to a foreign place.
+    ///
+    /// # Safety
+    /// The place was made by [`Place::foreign`], is leaked and has no handle.
+    pub(super) unsafe fn of_foreign(place: NonNull<ForeignPlace>) -> Frame {
+        Frame { place: place.cast() }
     }
 
     /// The frame as its only owner, to write in place; the frame itself where
-    /// another reader or a decoder still uses it.
+    /// another reader, a decoder or another process still uses it.
     pub fn try_unique(self) -> Result<FrameMut, Frame> {
+        if self.is_foreign() {
+            return Err(self);
+        }
         let refs = self.place().refs();
         // Acquire: pairs with the release of other handles' drops, so that
         // their reads come before our writes.
@@ -240,9 +372,12 @@ impl Frame {
 
     /// Another handle to the same pixels.
     pub fn share(&self) -> Frame {
-        self.place().add_reader();
+        if !self.is_foreign() {
+            self.place().add_reader();
+        }
         if self.place().is_boxed() {
-            self.place().handles.fetch_add(1, Ordering::Relaxed);
+            let before = self.place().handles.fetch_add(1, Ordering::Relaxed);
+            assert!(before < MOST_HANDLES, "too many handles to one frame");
         }
         Frame { place: self.place }
     }
@@ -303,7 +438,7 @@ impl Hold {
         let layout = inner.intern(checked(layout, inner.slot_bytes)?);
         // A place of its own: a decoder may show one picture several times,
         // under other numbers.
-        let mut place = Place::new(self.inner, self.slot, layout);
+        let mut place = Place::new(self.inner, self.slot, inner.slot_ptr(self.slot), layout);
         place.handles = AtomicU32::new(1);
         place.written.meta = UnsafeCell::new(meta);
         place.add_reader();
@@ -318,7 +453,7 @@ impl Drop for Hold {
     }
 }
 
-fn checked(layout: &Layout, slot_bytes: usize) -> Result<&Layout, LayoutError> {
+pub(super) fn checked(layout: &Layout, slot_bytes: usize) -> Result<&Layout, LayoutError> {
     if layout.planes().iter().all(|p| p.end() <= slot_bytes) {
         return Ok(layout);
     }
@@ -334,13 +469,6 @@ impl FrameMut {
 
     #[cfg(not(loom))]
     pub(super) fn inner_ptr(&self) -> *mut u8 {
-        self.place().first_byte().as_ptr()
-    }
-}
-
-#[cfg(test)]
-impl Frame {
-    pub(super) fn slot(&self) -> u32 {
-        self.place().slot
+        self.place().first.as_ptr()
     }
 }

@@ -147,7 +147,7 @@ impl Run {
 }
 
 fn frame_stamp(frame: &Frame) -> u64 {
-    u64::from_ne_bytes(frame.plane(0)[..8].try_into().unwrap())
+    u64::from_ne_bytes(frame.plane(0).sub(0..8).to_vec().try_into().unwrap())
 }
 
 proptest! {

@@ -80,10 +80,10 @@ fn digest(frame: &Frame) -> md5::Digest {
     let mut context = md5::Context::new();
     for (index, plane) in frame.layout().planes().iter().enumerate() {
         if plane.stride == plane.width {
-            context.consume(frame.plane(index));
+            frame.plane(index).visit(|bytes| context.consume(bytes));
         } else {
             for y in 0..plane.rows {
-                context.consume(frame.row(index, y));
+                frame.row(index, y).visit(|bytes| context.consume(bytes));
             }
         }
     }

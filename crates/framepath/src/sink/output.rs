@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
 use framepath_os::meter;
+use framepath_os::pool::Plane;
 
 use crate::error::StageError;
 
@@ -35,7 +36,13 @@ impl Output {
         self.writer.write_all(text.as_bytes()).map_err(StageError::io(&self.name))
     }
 
-    /// Writes pixels: the kernel copies them, so they are counted.
+    /// Writes pixels of a frame: the kernel copies them, so they are counted.
+    pub(crate) fn plane(&mut self, pixels: Plane<'_>) -> Result<(), StageError> {
+        meter::copy(pixels.len(), || pixels.try_visit(|bytes| self.writer.write_all(bytes)))
+            .map_err(StageError::io(&self.name))
+    }
+
+    /// Writes pixels that a sink has rearranged, counted likewise.
     pub(crate) fn pixels(&mut self, bytes: &[u8]) -> Result<(), StageError> {
         meter::copy(bytes.len(), || self.writer.write_all(bytes)).map_err(StageError::io(&self.name))
     }

@@ -43,13 +43,14 @@ impl Pgm {
         for y in 0..layout.height as usize {
             let row = frame.row(0, y);
             if wide {
-                let swapped: Vec<u8> = row
-                    .chunks_exact(2)
-                    .flat_map(|p| (u16::from_le_bytes([p[0], p[1]]) >> shift).to_be_bytes())
-                    .collect();
+                let mut swapped = Vec::with_capacity(row.len());
+                row.visit(|bytes| {
+                    let samples = bytes.chunks_exact(2).map(|p| u16::from_le_bytes([p[0], p[1]]));
+                    swapped.extend(samples.flat_map(|sample| (sample >> shift).to_be_bytes()));
+                });
                 output.pixels(&swapped)?;
             } else {
-                output.pixels(row)?;
+                output.plane(row)?;
             }
         }
         output.flush()

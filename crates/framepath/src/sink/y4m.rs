@@ -49,7 +49,7 @@ impl Y4m {
         output.text("FRAME\n")?;
         for (index, plane) in layout.planes().iter().enumerate() {
             for y in 0..plane.rows {
-                output.pixels(frame.row(index, y))?;
+                output.plane(frame.row(index, y))?;
             }
         }
         Ok(())

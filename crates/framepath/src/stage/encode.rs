@@ -3,6 +3,7 @@
 
 use framepath_model::format::Layout;
 use framepath_model::stream::StreamInfo;
+use framepath_os::meter;
 use framepath_os::pool::{Frame, FrameMut, Pool};
 
 use crate::error::StageError;
@@ -69,11 +70,11 @@ impl Copies {
             let from = frame.plane(index);
             let to = copy.plane_mut(index);
             if stride == plane.stride {
-                framepath_os::meter::copy_bytes(to, &from[..to.len()]);
+                meter::copy(to.len(), || from.sub(0..to.len()).copy_to(to));
             } else {
-                framepath_os::meter::copy(plane.width * plane.rows, || {
-                    for (to, from) in to.chunks_mut(plane.stride).zip(from.chunks(stride)) {
-                        to.copy_from_slice(&from[..plane.width]);
+                meter::copy(plane.width * plane.rows, || {
+                    for (y, to) in to.chunks_mut(plane.stride).enumerate() {
+                        from.sub(y * stride..y * stride + plane.width).copy_to(to);
                     }
                 });
             }

@@ -280,6 +280,8 @@ impl Stage for Collect {
 
 fn seen(frame: &Frame) -> Seen {
     let pixels = frame.plane(0);
-    let written = u64::from_le_bytes(pixels[..8].try_into().expect("eight bytes"));
+    let mut stamp = [0; 8];
+    pixels.sub(0..8).copy_to(&mut stamp);
+    let written = u64::from_le_bytes(stamp);
     Seen { seq: frame.meta().seq, written, address: pixels.as_ptr() as usize }
 }

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frames in another process's pool: mapped to read, handed on as any frame,
+//! and given back when the last handle goes.
+
+#[cfg(not(any(loom, miri)))]
+use std::os::fd::OwnedFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+
+use framepath_model::format::{Layout, LayoutError};
+use framepath_model::stream::FrameMeta;
+
+#[cfg(not(any(loom, miri)))]
+use super::frame::PoolMemory;
+use super::frame::{Frame, Place, checked};
+use crate::mapping::ReadOnly;
+#[cfg(not(any(loom, miri)))]
+use crate::mapping::Refused;
+
+/// Where foreign frames go back to.
+pub trait Returns: Send + Sync {
+    /// The last handle to the frame delivered under `slot` is gone. Called
+    /// once for each delivery, on whatever thread dropped it; must not panic.
+    fn give_back(&self, slot: u32);
+}
+
+/// Why another process's memory, or a frame in it, is refused.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ForeignError {
+    /// Zero slots, zero bytes, or more than numbers or the address space hold.
+    #[error(
+        "a foreign pool of {slots} slots of {slot_bytes} bytes from number {first_slot} on is not possible"
+    )]
+    Size {
+        /// Bytes told per slot.
+        slot_bytes: usize,
+        /// Slots told.
+        slots: u32,
+        /// Number told of the first slot.
+        first_slot: u32,
+    },
+    /// The descriptor is not of a kind that can be read without danger.
+    #[error("the memory of a foreign pool is {what}")]
+    Memory {
+        /// What it is, or is not.
+        what: &'static str,
+    },
+    /// The memory is smaller than told.
+    #[error("the memory of a foreign pool has {bytes} bytes, {told} were told")]
+    Short {
+        /// Bytes it has.
+        bytes: u64,
+        /// Bytes that the slots need.
+        told: usize,
+    },
+    /// A system call failed.
+    #[error("{call} for a foreign pool of {bytes} bytes: {errno}")]
+    Os {
+        /// The system call.
+        call: &'static str,
+        /// Bytes of the whole pool.
+        bytes: usize,
+        /// What the kernel said.
+        errno: rustix::io::Errno,
+    },
+    /// A frame in a slot that the pool has not.
+    #[error("a foreign frame in slot {slot}, where the pool has {first_slot} to {}", first_slot + (slots - 1))]
+    Slot {
+        /// The number told.
+        slot: u32,
+        /// The pool's first.
+        first_slot: u32,
+        /// Slots the pool has.
+        slots: u32,
+    },
+    /// A frame larger than its slot.
+    #[error("a foreign frame: {0}")]
+    Layout(#[from] LayoutError),
+}
+
+/// Another process's pool. Its frames outlive it.
+pub struct ForeignPool {
+    memory: Arc<Memory>,
+}
+
+struct Memory {
+    id: u64,
+    mapping: ReadOnly,
+    slot_bytes: usize,
+    slots: u32,
+    first_slot: u32,
+    returns: Arc<dyn Returns>,
+}
+
+impl ForeignPool {
+    /// Maps `slots` slots of `slot_bytes` bytes each to read; `fd` is what the
+    /// other side's [`Frame::read_only_memory`] gave, and the numbers are what
+    /// it told of it. Six system calls. Frames go back through `returns`.
+    ///
+    /// # Errors
+    /// Memory that could shrink, or be written through the descriptor, or is
+    /// smaller than told.
+    #[cfg(not(any(loom, miri)))]
+    pub fn new(
+        fd: OwnedFd,
+        slot_bytes: usize,
+        slots: u32,
+        first_slot: u32,
+        returns: Arc<dyn Returns>,
+    ) -> Result<ForeignPool, ForeignError> {
+        let bytes = slot_bytes.checked_mul(slots as usize).filter(|n| (1..=isize::MAX as usize).contains(n));
+        let (Some(bytes), Some(_)) = (bytes, first_slot.checked_add(slots)) else {
+            return Err(ForeignError::Size { slot_bytes, slots, first_slot });
+        };
+        let mapping = ReadOnly::new(fd, bytes).map_err(|refused| match refused {
+            Refused::Kind(what) => ForeignError::Memory { what },
+            Refused::Short(has) => ForeignError::Short { bytes: has, told: bytes },
+            Refused::Os(call, errno) => ForeignError::Os { call, bytes, errno },
+        })?;
+        Ok(ForeignPool::of(mapping, slot_bytes, slots, first_slot, returns))
+    }
+
+    /// A pool in memory that is large enough.
+    #[cfg_attr(any(loom, miri), allow(dead_code, reason = "the checkers' tests make such pools"))]
+    pub(super) fn of(
+        mapping: ReadOnly,
+        slot_bytes: usize,
+        slots: u32,
+        first_slot: u32,
+        returns: Arc<dyn Returns>,
+    ) -> ForeignPool {
+        let id = super::next_id();
+        ForeignPool { memory: Arc::new(Memory { id, mapping, slot_bytes, slots, first_slot, returns }) }
+    }
+
+    /// See [`Frame::pool_id`].
+    pub fn id(&self) -> u64 {
+        self.memory.id
+    }
+
+    /// The frame that the other side says lies in the slot numbered `slot`.
+    /// Every frame made here is given back for itself, once.
+    ///
+    /// # Errors
+    /// A slot the pool has not, or a layout larger than a slot. Nothing is
+    /// given back then.
+    pub fn frame(&self, slot: u32, layout: &Layout, meta: FrameMeta) -> Result<Frame, ForeignError> {
+        let memory = &self.memory;
+        let index = slot.checked_sub(memory.first_slot).filter(|index| *index < memory.slots);
+        let Some(index) = index else {
+            let Memory { first_slot, slots, .. } = **memory;
+            return Err(ForeignError::Slot { slot, first_slot, slots });
+        };
+        let layout = *checked(layout, memory.slot_bytes)?;
+        // SAFETY: index < slots and the mapping has slots * slot_bytes bytes.
+        let first = unsafe { memory.mapping.base().add(index as usize * memory.slot_bytes) };
+        let place = Place::foreign(index, first, meta);
+        let place = Box::new(ForeignPlace { place, layout, memory: memory.clone() });
+        let place = NonNull::from(Box::leak(place));
+        // SAFETY: leaked just now, and nobody else knows it. The layout lies in
+        // the same box as the place that points at it.
+        unsafe {
+            let layout = NonNull::from(&(*place.as_ptr()).layout);
+            (*place.as_ptr()).place.set_layout(layout);
+            Ok(Frame::of_foreign(place))
+        }
+    }
+}
+
+impl std::fmt::Debug for ForeignPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Memory { slots, slot_bytes, first_slot, .. } = *self.memory;
+        let mut pool = f.debug_struct("ForeignPool");
+        pool.field("slots", &slots).field("slot_bytes", &slot_bytes).field("first_slot", &first_slot);
+        pool.finish_non_exhaustive()
+    }
+}
+
+/// What a foreign frame's handle points at: a place first, so that the handle
+/// is the same pointer as for any frame.
+#[repr(C)]
+pub(super) struct ForeignPlace {
+    place: Place,
+    /// Its own: another process may send a new one with every frame, and a
+    /// table of them would grow without end.
+    layout: Layout,
+    memory: Arc<Memory>,
+}
+
+impl ForeignPlace {
+    pub(super) fn pool_id(&self) -> u64 {
+        self.memory.id
+    }
+
+    /// For yet another process.
+    #[cfg(not(any(loom, miri)))]
+    pub(super) fn memory(&self) -> std::io::Result<PoolMemory> {
+        let Memory { id, ref mapping, slots, slot_bytes, first_slot, .. } = *self.memory;
+        Ok(PoolMemory { id, fd: mapping.read_only_fd()?, slots, slot_bytes, first_slot })
+    }
+
+    /// Gives the frame back.
+    ///
+    /// # Safety
+    /// `this` came from [`ForeignPool::frame`], and no handle is left.
+    pub(super) unsafe fn end(this: NonNull<ForeignPlace>) {
+        // SAFETY: leaked by `frame`, ended once.
+        let place = unsafe { Box::from_raw(this.as_ptr()) };
+        let memory = &place.memory;
+        memory.returns.give_back(memory.first_slot + place.place.slot());
+    }
+}
