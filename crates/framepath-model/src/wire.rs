@@ -39,6 +39,7 @@
 //! | end | `133:8` | 0 | 0 | 0 | 0 |
 //! | passed | `134:8` | seq | 0 | 0 | 0 |
 //!
+//! A frame of pool 65,535 is the submitted one, passed on as it is.
 //! Work of a frame: word 4 queue`:32`, idle`:32`; word 5 blocked`:32`,
 //! compute`:32`; word 6 preempted`:32`, copy`:32`; word 7 copied bytes`:32`,
 //! voluntary switches`:16`, involuntary switches`:16`. Times are in
@@ -97,7 +98,7 @@ mod work;
 
 pub use cell::{
     BYTES_PER_FRAME, CELL_BYTES, CELL_WORDS, Cell, Completion, FRAME_COMPLETION_BYTES,
-    PACKET_SUBMISSION_BYTES, Submission,
+    PACKET_SUBMISSION_BYTES, SAME_FRAME, Submission,
 };
 pub use error::WireError;
 pub use message::{

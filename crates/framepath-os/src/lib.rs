@@ -13,6 +13,8 @@ pub mod children;
 pub mod clock;
 #[cfg(not(loom))]
 pub mod counters;
+#[cfg(not(loom))]
+pub mod crash;
 pub mod crossing;
 pub mod futex;
 #[cfg(not(loom))]

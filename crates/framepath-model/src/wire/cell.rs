@@ -24,6 +24,10 @@ pub const FRAME_COMPLETION_BYTES: usize = CELL_BYTES;
 /// packet itself and the slot's return left out.
 pub const BYTES_PER_FRAME: usize = PACKET_SUBMISSION_BYTES + FRAME_COMPLETION_BYTES;
 
+/// The pool of a completed frame that is the submitted one, passed on as it
+/// is: the caller has it already. Slot and layout are 0 then.
+pub const SAME_FRAME: u16 = u16::MAX;
+
 const PACKET: u8 = 1;
 const FRAME_IN: u8 = 2;
 const LAYOUT_IN: u8 = 3;

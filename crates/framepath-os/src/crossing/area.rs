@@ -44,6 +44,8 @@ pub(super) enum Line {
     CallerBell,
     /// Rung when half the submission ring is free again.
     RoomBell,
+    /// Rung when half the completion ring is free again.
+    CompletionRoomBell,
     /// Rung when the worker has let go of packets.
     PacketBell,
     /// Packets the worker is done with, in order of submission.
@@ -124,7 +126,7 @@ pub enum AreaError {
 mod shared {
     use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
     use std::ptr::{self, NonNull};
-    use std::sync::atomic::{AtomicU32, AtomicU64};
+    use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
     use rustix::fs::{
         MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
@@ -221,6 +223,22 @@ mod shared {
             };
             let index = (cell & u64::from(self.sizes.cells - 1)) as usize;
             self.at(first + index * CELL + word * 8)
+        }
+
+        /// Cells the worker says it has taken, ever.
+        pub fn taken(&self) -> u64 {
+            // Relaxed, as in the two below: looked at from outside.
+            self.word(Line::SubmissionHead).load(Ordering::Relaxed)
+        }
+
+        /// Cells the worker says it has completed, ever.
+        pub fn completed(&self) -> u64 {
+            self.word(Line::CompletionTail).load(Ordering::Relaxed)
+        }
+
+        /// Whether the worker says that it sleeps until something is submitted.
+        pub fn worker_sleeps(&self) -> bool {
+            self.flag(Line::WorkerBell).load(Ordering::Relaxed) != 0
         }
 
         /// The bell that the owner of a pool sleeps on.

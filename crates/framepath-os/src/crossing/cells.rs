@@ -59,6 +59,11 @@ impl Bell {
         Bell { area: area.clone(), line: Line::RoomBell }
     }
 
+    /// The bell of a worker whose completions find the ring full.
+    pub fn of_completion_room(area: &Arc<Area>) -> Bell {
+        Bell { area: area.clone(), line: Line::CompletionRoomBell }
+    }
+
     /// The bell of a caller that waits until packets are let go of.
     pub fn of_packets(area: &Arc<Area>) -> Bell {
         Bell { area: area.clone(), line: Line::PacketBell }
@@ -100,28 +105,33 @@ pub struct CellReader {
     /// Cells ever read.
     head: u64,
     bell: Bell,
-    /// Rung when cells are free again, where somebody waits for that.
-    room: Option<Bell>,
+    /// Rung when cells are free again.
+    room: Bell,
 }
 
 /// The ends of the ring from the caller to the worker. Each process uses one.
 pub fn submissions(area: &Arc<Area>) -> (CellWriter, CellReader) {
     let lines = (Line::SubmissionTail, Line::SubmissionHead);
-    let (writer, mut reader) = ends(area, Ring::Submissions, lines, Line::WorkerBell);
-    reader.room = Some(Bell::of_room(area));
-    (writer, reader)
+    ends(area, Ring::Submissions, lines, Line::WorkerBell, Bell::of_room(area))
 }
 
 /// The ends of the ring from the worker to the caller.
 pub fn completions(area: &Arc<Area>) -> (CellWriter, CellReader) {
-    ends(area, Ring::Completions, (Line::CompletionTail, Line::CompletionHead), Line::CallerBell)
+    let lines = (Line::CompletionTail, Line::CompletionHead);
+    ends(area, Ring::Completions, lines, Line::CallerBell, Bell::of_completion_room(area))
 }
 
-fn ends(area: &Arc<Area>, ring: Ring, lines: (Line, Line), bell: Line) -> (CellWriter, CellReader) {
+fn ends(
+    area: &Arc<Area>,
+    ring: Ring,
+    lines: (Line, Line),
+    bell: Line,
+    room: Bell,
+) -> (CellWriter, CellReader) {
     let (tail_line, head_line) = lines;
     let bell = Bell { area: area.clone(), line: bell };
     let writer = CellWriter { area: area.clone(), ring, tail_line, head_line, tail: 0, bell: bell.clone() };
-    let reader = CellReader { area: area.clone(), ring, tail_line, head_line, head: 0, bell, room: None };
+    let reader = CellReader { area: area.clone(), ring, tail_line, head_line, head: 0, bell, room };
     (writer, reader)
 }
 
@@ -223,12 +233,10 @@ impl CellReader {
         self.head += 1;
         // Release: pairs with the Acquire in `CellWriter::len`.
         self.area.word(self.head_line).store(self.head, Ordering::Release);
-        if let Some(room) = &self.room {
-            // Half the ring is free: a writer that waited gets a batch.
-            let left = self.available()?;
-            if left == u64::from(self.area.sizes().cells / 2) || left == 0 {
-                room.ring();
-            }
+        // Half the ring is free: a writer that waited gets a batch.
+        let left = self.available()?;
+        if left == u64::from(self.area.sizes().cells / 2) || left == 0 {
+            self.room.ring();
         }
         Ok(Some(cell))
     }

@@ -3,7 +3,7 @@
 //! descriptor at most. What is said here is said once per stream, pool or
 //! failure, never per frame.
 
-use std::io::{IoSlice, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -26,7 +26,7 @@ impl Socket {
     ///
     /// # Errors
     /// What socketpair(2) says.
-    pub fn pair() -> Result<(Socket, Socket), Errno> {
+    pub fn pair() -> io::Result<(Socket, Socket)> {
         let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Socket(a), Socket(b)))
     }
@@ -34,8 +34,8 @@ impl Socket {
     /// Sends a record, with a descriptor where there is one.
     ///
     /// # Errors
-    /// `EPIPE` where the peer is gone; others from sendmsg(2).
-    pub fn send(&self, record: &[u8], fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+    /// `BrokenPipe` where the peer is gone; others from sendmsg(2).
+    pub fn send(&self, record: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let fds = fd.map(|fd| [fd]);
@@ -45,7 +45,7 @@ impl Socket {
         loop {
             match sendmsg(&self.0, &[IoSlice::new(record)], &mut control, SendFlags::NOSIGNAL) {
                 Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno),
+                Err(errno) => return Err(errno.into()),
                 Ok(_) => return Ok(()),
             }
         }
@@ -57,7 +57,7 @@ impl Socket {
     ///
     /// # Errors
     /// What recvmsg(2) says.
-    pub fn receive(&self, buffer: &mut [u8]) -> Result<(usize, Option<OwnedFd>), Errno> {
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC;
@@ -75,19 +75,22 @@ impl Socket {
         Ok((received.bytes, fd))
     }
 
-    /// [`Socket::receive`] that gives up after `limit`: `None`.
+    /// Whether a record, or the end, comes before `limit` passes.
     ///
     /// # Errors
-    /// As [`Socket::receive`].
-    pub fn receive_within(
-        &self,
-        buffer: &mut [u8],
-        limit: Duration,
-    ) -> Result<Option<(usize, Option<OwnedFd>)>, Errno> {
-        if !readable(self.0.as_fd(), limit)? {
-            return Ok(None);
+    /// What poll(2) says.
+    pub fn readable_within(&self, limit: Duration) -> io::Result<bool> {
+        let limit = Timespec {
+            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+            tv_nsec: limit.subsec_nanos().into(),
+        };
+        loop {
+            match poll(&mut [PollFd::new(self, PollFlags::IN)], Some(&limit)) {
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+                Ok(count) => return Ok(count > 0),
+            }
         }
-        self.receive(buffer).map(Some)
     }
 
     /// Ends the connection for both sides, while others still hold the socket.
@@ -115,21 +118,6 @@ impl AsFd for Socket {
     }
 }
 
-/// Whether something can be read, or the peer is gone, before `limit` passes.
-fn readable(fd: BorrowedFd<'_>, limit: Duration) -> Result<bool, Errno> {
-    let limit = Timespec {
-        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: limit.subsec_nanos().into(),
-    };
-    loop {
-        match poll(&mut [PollFd::from_borrowed_fd(fd, PollFlags::IN)], Some(&limit)) {
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-            Ok(count) => return Ok(count > 0),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,11 +133,12 @@ mod tests {
         let (len, fd) = b.receive(&mut buffer).unwrap();
         assert_eq!(&buffer[..len], b"first");
         assert_eq!(std::fs::File::from(fd.unwrap()).metadata().unwrap().len(), 77);
-        let (len, fd) = b.receive_within(&mut buffer, Duration::from_secs(9)).unwrap().unwrap();
+        assert!(b.readable_within(Duration::from_secs(9)).unwrap());
+        let (len, fd) = b.receive(&mut buffer).unwrap();
         assert_eq!((&buffer[..len], fd.is_none()), (b"second".as_slice(), true));
-        assert!(b.receive_within(&mut buffer, Duration::ZERO).unwrap().is_none());
+        assert!(!b.readable_within(Duration::ZERO).unwrap());
         drop(a);
         assert_eq!(b.receive(&mut buffer).unwrap().0, 0);
-        assert_eq!(b.send(b"late", None), Err(Errno::PIPE));
+        assert_eq!(b.send(b"late", None).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 }

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Stages that run in a sandboxed worker process.
+//!
+//! ```text
+//! caller's thread        worker                      the next thread
+//! Submit ──packets──▶ worker ──▶ stage ──▶ Export ──frames──▶ Collect
+//!            ▲                                                   │
+//!            └───────────── Session: what to replay ◀────────────┘
+//! ```
+//!
+//! Packets are copied once, into shared memory; frames never: the worker
+//! decodes into its own sealed pool, which the caller maps to read. A worker
+//! that dies, stands still or breaks the rules of the shared memory is ended
+//! and replaced, and what had not arrived is decoded again (`session`).
+
+mod collect;
+mod export;
+mod fault;
+mod link;
+mod say;
+mod session;
+mod start;
+mod submit;
+pub mod worker;
+
+use std::io;
+use std::time::Duration;
+
+pub(crate) use collect::Collect;
+pub(crate) use fault::Faults;
+pub(crate) use session::{Session, Spec};
+pub use session::WorkerStats;
+pub(crate) use submit::Submit;
+
+use framepath_model::path::PathError;
+use framepath_model::wire::WireError;
+use framepath_os::crossing::{AreaError, Breach};
+use framepath_os::pool::ForeignError;
+
+/// How a stage's worker is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WorkerOptions {
+    /// A worker that has work and shows no progress for so long is replaced.
+    pub(crate) watchdog: Duration,
+    /// Most memory a worker may take.
+    pub(crate) memory_bytes: u64,
+    /// Faults to inject.
+    pub(crate) faults: Faults,
+}
+
+/// What goes wrong between a caller and its worker.
+#[derive(Debug, thiserror::Error)]
+pub enum HostError {
+    /// The worker's program cannot be started.
+    #[error("the worker {program} cannot be started: {source}")]
+    Start {
+        /// The program.
+        program: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A worker ended, or said nothing, before its stream was open.
+    #[error("the worker {what} before its stream was open")]
+    NotOpened {
+        /// What it did.
+        what: &'static str,
+    },
+    /// The stage could not be opened in the worker.
+    #[error("in the worker: {text}")]
+    Refused {
+        /// The worker's words.
+        text: String,
+    },
+    /// The stage failed in the worker.
+    #[error("in the worker: {text}")]
+    Failed {
+        /// The worker's words.
+        text: String,
+    },
+    /// A packet is larger than the memory for packets.
+    #[error("a packet of {bytes} bytes is more than a worker takes ({most})")]
+    PacketSize {
+        /// Bytes of the packet.
+        bytes: usize,
+        /// Bytes that would fit.
+        most: usize,
+    },
+    /// The socket to the worker failed.
+    #[error("{operation} the worker: {source}")]
+    Socket {
+        /// What was tried.
+        operation: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// No shared memory.
+    #[error(transparent)]
+    Area(#[from] AreaError),
+    /// The other side broke the rules.
+    #[error(transparent)]
+    Breach(#[from] Breach),
+    /// The other side said what has no meaning.
+    #[error("the other process said what has no meaning: {0}")]
+    Wire(#[from] WireError),
+    /// The other side offered memory that is refused.
+    #[error(transparent)]
+    Foreign(#[from] ForeignError),
+    /// A worker was told to run what is no stage.
+    #[error("this is no stage: {0}")]
+    Stage(#[from] PathError),
+}

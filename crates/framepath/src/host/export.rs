@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The last stage of a worker: hands frames to the caller, where they lie.
+
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use framepath_model::format::Layout;
+use framepath_model::stream::StreamInfo;
+use framepath_model::wire::{Completion, Message, SAME_FRAME, Work};
+use framepath_os::crossing::{Bell, CellWriter, Socket};
+use framepath_os::meter;
+use framepath_os::pool::Frame;
+
+use super::HostError;
+use super::say::say;
+use crate::error::StageError;
+use crate::item::Item;
+use crate::out::{Failure, Out};
+use crate::stage::Stage;
+
+/// Layouts that are named at a time; the oldest name is used again.
+const LAYOUTS: usize = 256;
+
+/// The stage's end of an [`Exporter`].
+pub(super) struct Export(pub(super) Arc<Mutex<Exporter>>);
+
+/// Writes completions.
+pub(super) struct Exporter {
+    completions: CellWriter,
+    room: Bell,
+    socket: Arc<Socket>,
+    /// Pools the caller has heard of, by their number.
+    pools: Vec<u64>,
+    layouts: Vec<Layout>,
+    /// Where the next layout goes when all names are used.
+    oldest_layout: usize,
+    /// How long the worker had been idle when it got what it now works on.
+    pub(super) idle_ns: u32,
+    /// Frames given since the last look.
+    given: u64,
+}
+
+/// Nothing is left half done by a panic, which ends the worker anyway.
+pub(super) fn locked(exporter: &Mutex<Exporter>) -> MutexGuard<'_, Exporter> {
+    exporter.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Exporter {
+    pub(super) fn new(completions: CellWriter, room: Bell, socket: Arc<Socket>) -> Exporter {
+        Exporter {
+            completions,
+            room,
+            socket,
+            pools: Vec::new(),
+            layouts: Vec::new(),
+            oldest_layout: 0,
+            idle_ns: 0,
+            given: 0,
+        }
+    }
+
+    /// Frames given since the last call.
+    pub(super) fn take_given(&mut self) -> u64 {
+        std::mem::take(&mut self.given)
+    }
+
+    /// Writes a completion; where the caller takes none for now, waits.
+    pub(super) fn complete(&mut self, completion: &Completion) -> Result<(), HostError> {
+        let cell = completion.encode();
+        while !self.completions.push(&cell)? {
+            let completions = &self.completions;
+            meter::blocked(|| self.room.sleep_unless(|| completions.room() != Ok(0), None));
+        }
+        Ok(())
+    }
+
+    fn give(&mut self, frame: Frame, work: Work) -> Result<(), HostError> {
+        self.given += 1;
+        let seq = frame.meta().seq;
+        if frame.is_foreign() {
+            // The stage passes on what it got: the caller has it already.
+            let (pool, slot, layout) = (SAME_FRAME, 0, 0);
+            return self.complete(&Completion::Frame { seq, pool, slot, layout, work });
+        }
+        let layout = self.layout(frame.layout())?;
+        let pool = self.pool(&frame)?;
+        let Ok(exported) = frame.export() else {
+            return Err(HostError::Failed { text: "a frame of a pool that is not shared".to_owned() });
+        };
+        self.complete(&Completion::Frame { seq, pool, slot: exported.slot, layout, work })
+    }
+
+    /// The name of a layout, said to the caller when it is new.
+    fn layout(&mut self, layout: &Layout) -> Result<u8, HostError> {
+        if let Some(id) = self.layouts.iter().position(|known| known == layout) {
+            return Ok(id as u8);
+        }
+        let id = if self.layouts.len() < LAYOUTS {
+            self.layouts.push(*layout);
+            self.layouts.len() - 1
+        } else {
+            let id = self.oldest_layout;
+            self.oldest_layout = (id + 1) % LAYOUTS;
+            self.layouts[id] = *layout;
+            id
+        };
+        self.complete(&Completion::Layout { id: id as u8, layout: *layout })?;
+        Ok(id as u8)
+    }
+
+    /// The number of the frame's pool, announced to the caller when it is new.
+    fn pool(&mut self, frame: &Frame) -> Result<u16, HostError> {
+        let id = frame.pool_id();
+        if let Some(number) = self.pools.iter().rposition(|known| *known == id) {
+            return Ok(number as u16);
+        }
+        let too_many = || HostError::Failed { text: "more pools than have a number".to_owned() };
+        let number = u16::try_from(self.pools.len()).ok().filter(|n| *n != SAME_FRAME).ok_or_else(too_many)?;
+        let memory = frame
+            .read_only_memory()
+            .map_err(|source| HostError::Socket { operation: "sharing a pool with", source })?;
+        say(&self.socket, &Message::PoolMemory { pool: number }, Some(memory.fd.as_fd()))?;
+        self.complete(&Completion::Pool {
+            pool: number,
+            slots: memory.slots,
+            slot_bytes: memory.slot_bytes as u64,
+            first_slot: memory.first_slot,
+        })?;
+        self.pools.push(id);
+        Ok(number)
+    }
+}
+
+impl Stage for Export {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        let Item::Frame(frame) = item else {
+            let (takes, gets) = ("frames", "packets");
+            return Err(out.fail(StageError::WrongInput { takes, gets, advice: "a worker gives frames" }));
+        };
+        let work = out.recorder().last_row().map_or_else(Work::default, Work::from);
+        let mut exporter = locked(&self.0);
+        let work = Work { idle_ns: exporter.idle_ns, ..work };
+        exporter.give(frame, work).map_err(|e| out.fail(e))
+    }
+}

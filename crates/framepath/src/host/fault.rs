@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Faults put into a worker on purpose, so that anybody can see what becomes of
+//! their path when a decoder crashes: `decode host=process fault=crash@100`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use framepath_os::crash;
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// The worker dies of a segmentation fault, once.
+    Crash,
+    /// It stops answering, once.
+    Hang,
+    /// It takes all memory it can get, once.
+    Bomb,
+    /// It dies every time it meets the packet.
+    Poison,
+}
+
+const KINDS: [(&str, Kind); 4] =
+    [("crash", Kind::Crash), ("hang", Kind::Hang), ("bomb", Kind::Bomb), ("poison", Kind::Poison)];
+
+/// A fault, and the number of the packet or frame that it strikes at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fault {
+    kind: Kind,
+    seq: u64,
+}
+
+/// Faults of one stream: `KIND@N`, several with commas.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Faults(Vec<Fault>);
+
+impl FromStr for Faults {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Faults, String> {
+        let faults = text.split(',').filter(|word| !word.is_empty()).map(|word| {
+            let (name, seq) = word.split_once('@')?;
+            let (_, kind) = KINDS.into_iter().find(|(known, _)| *known == name)?;
+            Some(Fault { kind, seq: seq.parse().ok()? })
+        });
+        faults.collect::<Option<_>>().map(Faults).ok_or_else(|| {
+            format!("`{text}` is no fault: crash@N, hang@N, bomb@N or poison@N, N a packet's number from 0")
+        })
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, fault) in self.0.iter().enumerate() {
+            let (name, _) = KINDS.into_iter().find(|(_, kind)| *kind == fault.kind).unwrap_or(KINDS[0]);
+            write!(f, "{}{name}@{}", if at > 0 { "," } else { "" }, fault.seq)?;
+        }
+        Ok(())
+    }
+}
+
+impl Faults {
+    /// Those that strike a worker that replaces another.
+    pub(super) fn of_replacement(&self) -> Faults {
+        Faults(self.0.iter().filter(|fault| fault.kind == Kind::Poison).copied().collect())
+    }
+
+    /// Before packet or frame `seq` is worked on, in the worker.
+    pub(super) fn strike(&self, seq: u64) {
+        for fault in self.0.iter().filter(|fault| fault.seq == seq) {
+            match fault.kind {
+                Kind::Crash | Kind::Poison => crash::segmentation_fault(),
+                Kind::Hang => crash::hang(),
+                Kind::Bomb => crash::take_all_memory(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_read_and_printed() {
+        let faults: Faults = "crash@3,poison@0,hang@18446744073709551615".parse().unwrap();
+        assert_eq!(faults.to_string(), "crash@3,poison@0,hang@18446744073709551615");
+        assert_eq!(faults.of_replacement().to_string(), "poison@0");
+        assert_eq!("".parse::<Faults>(), Ok(Faults::default()));
+        for wrong in ["crash", "crash@", "crash@-1", "fire@1", "crash@1;hang@2"] {
+            assert!(wrong.parse::<Faults>().unwrap_err().contains(wrong));
+        }
+    }
+}

@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The caller's connection to one worker.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use framepath_model::format::Layout;
+use framepath_model::stream::{FrameMeta, StreamInfo};
+use framepath_model::wire::{Completion, Message, Open, SAME_FRAME, Submission, Work};
+use framepath_os::crossing::{
+    Area, Bell, Breach, CellReader, CellWriter, PacketArea, Sizes, Socket, Watcher, completions, submissions,
+    watch,
+};
+use framepath_os::pool::{ForeignPool, Frame, GiveBackWords, Returns};
+
+use super::HostError;
+use super::say::{hear_within, say};
+use super::session::{Input, Spec, Start, Turn};
+use super::start::Worker;
+use super::vital::Vital;
+
+/// Cells of each ring: more packets than any decoder keeps back, so that one
+/// that was given so many has given a frame.
+const CELLS: u32 = 64;
+/// Room for packets; memory is taken only where they reach.
+const PACKET_BYTES: u64 = 64 << 20;
+/// How long a worker may take to load, and to open a stream.
+const OPENING: Duration = Duration::from_secs(20);
+/// How long a descriptor may take that was said to be on its way.
+const ARRIVING: Duration = Duration::from_secs(5);
+/// Pools a worker may have at a time; the oldest is forgotten beyond.
+const POOLS: u16 = 64;
+
+/// One worker with an open stream.
+pub(super) struct Link {
+    area: Arc<Area>,
+    socket: Arc<Socket>,
+    pub(super) vital: Arc<Vital>,
+    watcher: Watcher,
+    worker: Worker,
+    /// Threads the stage works with.
+    pub(super) threads: u32,
+    /// Whether what it was given can be given again.
+    pub(super) replayable: bool,
+    /// What the stage gives.
+    pub(super) stream: StreamInfo,
+}
+
+/// The end that gives packets or frames to the worker.
+pub(super) struct Sending {
+    writer: CellWriter,
+    packets: PacketArea,
+    /// Numbers of what was submitted and is perhaps not yet taken, by cell.
+    untaken: VecDeque<Option<u64>>,
+    /// The last that was taken.
+    taken: Option<u64>,
+    pub(super) drained: bool,
+    socket: Arc<Socket>,
+    vital: Arc<Vital>,
+    pools: Vec<u64>,
+    layouts: Vec<Layout>,
+}
+
+/// What there is no room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Full {
+    Cells,
+    Bytes,
+}
+
+/// The end that takes frames from the worker.
+pub(super) struct Receiving {
+    reader: CellReader,
+    pools: HashMap<u16, ForeignPool>,
+    layouts: Vec<Option<Layout>>,
+    returns: Arc<SlotReturns>,
+    socket: Arc<Socket>,
+}
+
+/// The worker's slots go back by words of the shared area.
+struct SlotReturns {
+    area: Arc<Area>,
+    vital: Arc<Vital>,
+}
+
+impl Returns for SlotReturns {
+    fn give_back(&self, slot: u32) {
+        let area = &self.area;
+        if let Some(words) = GiveBackWords::new(area.slot_bell(), area.slot_summary(), area.slot_counts()) {
+            words.give_back(slot);
+        }
+        self.vital.frame_back();
+    }
+}
+
+/// What came from a worker.
+pub(super) enum Came {
+    /// A frame in its pool.
+    Frame { frame: Frame, work: Work },
+    /// The frame with this number passed unchanged.
+    Same { seq: u64, work: Work },
+    /// The input with this number gave nothing.
+    Nothing { seq: u64 },
+    /// All that was submitted has been given.
+    End,
+    /// The stage failed.
+    Failed(String),
+    /// What only the link itself has to know.
+    Constant,
+}
+
+impl Link {
+    /// Opens the stream of `spec` in `worker`.
+    pub(super) fn open(
+        worker: Worker,
+        spec: &Spec,
+        start: Start,
+        turn: Turn,
+    ) -> Result<(Arc<Link>, Sending, Receiving), HostError> {
+        let sizes = Sizes { cells: CELLS, packet_bytes: if spec.track.is_some() { PACKET_BYTES } else { 0 } };
+        let area = Arc::new(Area::new(sizes)?);
+        let mut packets = PacketArea::new(area.clone());
+        let track = spec.track.as_ref().map(|track| track.to_bytes()).unwrap_or_default();
+        if !track.is_empty() && !packets.keep(&track) {
+            return Err(HostError::PacketSize { bytes: track.len(), most: packets.largest() });
+        }
+        let faults = if turn == Turn::First { spec.options.faults.clone() } else { spec.options.faults.of_replacement() };
+        let open = Open {
+            stage: spec.stage_text(turn == Turn::Careful),
+            level: start.level as u8,
+            track_bytes: track.len() as u32,
+            frames_behind: spec.frames_behind,
+            stream: start.stream,
+            cells: sizes.cells,
+            packet_bytes: sizes.packet_bytes,
+            faults: faults.to_string(),
+        };
+        let socket = worker.socket.clone();
+        say(&socket, &Message::Open(open), Some(area.fd()))?;
+        let (threads, replayable, stream) = match hear_within(&socket, OPENING)? {
+            Some((Message::Opened { threads, replayable, stream, .. }, _)) => (threads, replayable, stream),
+            Some((Message::Refused { text }, _)) => return Err(HostError::Refused { text }),
+            Some(_) => return Err(HostError::NotOpened { what: "said something else" }),
+            None => return Err(HostError::NotOpened { what: "died" }),
+        };
+        let vital = Arc::new(Vital::new(area.clone(), spec.options.watchdog));
+        let watcher = {
+            let (looked, gone, process) = (vital.clone(), vital.clone(), worker.killer());
+            let look = move || looked.look(|| process.kill());
+            watch(socket.clone(), spec.options.watchdog / 4, look, move || gone.end())
+                .map_err(|source| HostError::Socket { operation: "watching", source })?
+        };
+        let sending = Sending {
+            writer: submissions(&area).0,
+            packets,
+            untaken: VecDeque::new(),
+            taken: None,
+            drained: false,
+            socket: socket.clone(),
+            vital: vital.clone(),
+            pools: Vec::new(),
+            layouts: Vec::new(),
+        };
+        let receiving = Receiving {
+            reader: completions(&area).1,
+            pools: HashMap::new(),
+            layouts: vec![None; 256],
+            returns: Arc::new(SlotReturns { area: area.clone(), vital: vital.clone() }),
+            socket: socket.clone(),
+        };
+        let link = Link { area, socket, vital, watcher, worker, threads, replayable, stream };
+        Ok((Arc::new(link), sending, receiving))
+    }
+
+    /// Sleeps until there is `room`, or the worker is gone; may return early.
+    pub(super) fn wait_for_room(&self, full: Full, has_room: impl Fn() -> bool) {
+        let bell = match full {
+            Full::Cells => Bell::of_room(&self.area),
+            Full::Bytes => Bell::of_packets(&self.area),
+        };
+        bell.sleep_unless(|| self.vital.is_gone() || has_room(), None);
+    }
+
+    /// Wakes a thread that waits for room.
+    pub(super) fn wake_submitter(&self) {
+        Bell::of_room(&self.area).ring_out();
+        Bell::of_packets(&self.area).ring_out();
+    }
+
+    /// Ends the worker, whatever it is doing.
+    pub(super) fn kill(&self) {
+        self.worker.killer().kill();
+        self.socket.shut();
+    }
+
+    /// There is something new to watch over.
+    pub(super) fn stir(&self) {
+        self.watcher.stir();
+    }
+}
+
+impl Sending {
+    /// Gives `input` to the worker; says where there is no room for it.
+    pub(super) fn submit(&mut self, meta: &FrameMeta, input: &Input) -> Result<Result<(), Full>, HostError> {
+        self.note_taken()?;
+        // A frame may need a cell for its layout too.
+        if self.writer.room()? < 2 {
+            return Ok(Err(Full::Cells));
+        }
+        let (seq, pts) = (meta.seq, meta.pts);
+        let submission = match input {
+            Input::Packet(packet) => {
+                let bytes = packet.bytes().unwrap_or_default();
+                if bytes.len() > self.packets.largest() {
+                    return Err(HostError::PacketSize { bytes: bytes.len(), most: self.packets.largest() });
+                }
+                let Some(offset) = self.packets.put(bytes)? else { return Ok(Err(Full::Bytes)) };
+                Submission::Packet { seq, pts, offset, len: bytes.len() as u32, key: packet.is_key() }
+            }
+            Input::Frame(frame) => {
+                let (pool, layout) = (self.pool(frame)?, self.layout(frame.layout())?);
+                Submission::Frame { seq, pts, pool, slot: frame.slot(), layout }
+            }
+        };
+        self.push(&submission, Some(seq))?;
+        Ok(Ok(()))
+    }
+
+    /// Says that nothing follows.
+    pub(super) fn drain(&mut self) -> Result<Result<(), Full>, HostError> {
+        if self.writer.room()? == 0 {
+            return Ok(Err(Full::Cells));
+        }
+        self.drained = true;
+        self.push(&Submission::Drain, None)?;
+        Ok(Ok(()))
+    }
+
+    /// Whether enough room is free again for a batch, so that a full ring
+    /// costs a wake-up per half ring.
+    pub(super) fn has_room(&self, full: Full) -> bool {
+        match full {
+            Full::Cells => self.writer.len().is_ok_and(|len| len <= u64::from(CELLS / 2)),
+            Full::Bytes => self.packets.has_news() != Ok(false),
+        }
+    }
+
+    /// The last input the worker had taken.
+    pub(super) fn last_taken(&mut self) -> Option<u64> {
+        // A worker that lies about it is ended in any case.
+        let _ = self.note_taken();
+        self.taken
+    }
+
+    fn note_taken(&mut self) -> Result<(), Breach> {
+        let left = self.writer.len()? as usize;
+        while self.untaken.len() > left {
+            self.taken = self.untaken.pop_front().flatten().or(self.taken);
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, submission: &Submission, seq: Option<u64>) -> Result<(), Breach> {
+        self.untaken.push_back(seq);
+        self.vital.submitted();
+        // Room was looked for before.
+        self.writer.push(&submission.encode())?;
+        Ok(())
+    }
+
+    fn pool(&mut self, frame: &Frame) -> Result<u16, HostError> {
+        let id = frame.pool_id();
+        if let Some(number) = self.pools.iter().rposition(|known| *known == id) {
+            return Ok(number as u16);
+        }
+        let too_many = || HostError::Failed { text: "more pools than have a number".to_owned() };
+        let number = u16::try_from(self.pools.len()).map_err(|_| too_many())?;
+        let memory = frame
+            .read_only_memory()
+            .map_err(|source| HostError::Socket { operation: "sharing a pool with", source })?;
+        let (slots, slot_bytes) = (memory.slots, memory.slot_bytes as u64);
+        say(&self.socket, &Message::InputPool { pool: number, slots, slot_bytes }, Some(memory.fd.as_fd()))?;
+        self.pools.push(id);
+        Ok(number)
+    }
+
+    fn layout(&mut self, layout: &Layout) -> Result<u8, HostError> {
+        if let Some(id) = self.layouts.iter().position(|known| known == layout) {
+            return Ok(id as u8);
+        }
+        // The last name is used again and again where there are so many.
+        let id = self.layouts.len().min(255);
+        self.layouts.truncate(id);
+        self.layouts.push(*layout);
+        self.push(&Submission::Layout { id: id as u8, layout: *layout }, None)?;
+        Ok(id as u8)
+    }
+}
+
+impl Receiving {
+    /// The next thing that came; `None` where nothing has. `meta` finds what
+    /// belongs to a number.
+    pub(super) fn take(&mut self, meta: impl Fn(u64) -> Option<FrameMeta>) -> Result<Option<Came>, HostError> {
+        let Some(cell) = self.reader.pop()? else { return Ok(None) };
+        self.returns.vital.completed();
+        Ok(Some(match Completion::decode(&cell)? {
+            Completion::Frame { seq, pool: SAME_FRAME, work, .. } => Came::Same { seq, work },
+            Completion::Frame { seq, pool, slot, layout, work } => {
+                let meta = meta(seq).ok_or(Breach("a frame of what was never given"))?;
+                let pool = self.pools.get(&pool).ok_or(Breach("a frame in a pool nobody knows"))?;
+                let layout = self.layouts[usize::from(layout)].ok_or(Breach("a frame of no known layout"))?;
+                let frame = pool.frame(slot, &layout, meta)?;
+                self.returns.vital.frame_out();
+                Came::Frame { frame, work }
+            }
+            Completion::Layout { id, layout } => {
+                self.layouts[usize::from(id)] = Some(layout);
+                Came::Constant
+            }
+            Completion::Pool { pool, slots, slot_bytes, first_slot } => {
+                self.pool(pool, slots, slot_bytes, first_slot)?;
+                Came::Constant
+            }
+            Completion::Passed { seq } => Came::Nothing { seq },
+            Completion::End => Came::End,
+            Completion::Failed => match hear_within(&self.socket, ARRIVING)? {
+                Some((Message::Failed { text, .. }, _)) => Came::Failed(text),
+                _ => return Err(Breach("a failure without a word").into()),
+            },
+        }))
+    }
+
+    fn pool(&mut self, number: u16, slots: u32, slot_bytes: u64, first_slot: u32) -> Result<(), HostError> {
+        let Some((Message::PoolMemory { pool }, Some(fd))) = hear_within(&self.socket, ARRIVING)? else {
+            return Err(Breach("a pool without its memory").into());
+        };
+        if pool != number {
+            return Err(Breach("the memory of another pool").into());
+        }
+        let slot_bytes = usize::try_from(slot_bytes).map_err(|_| Breach("slots beyond the address space"))?;
+        let foreign = ForeignPool::new(fd, slot_bytes, slots, first_slot, self.returns.clone())?;
+        self.pools.insert(number, foreign);
+        // Frames outlive the pool they came from; a worker that goes on making
+        // pools must not make us keep them all.
+        self.pools.remove(&number.wrapping_sub(POOLS));
+        Ok(())
+    }
+
+    /// Sleeps until something comes, or the worker is gone; may return early.
+    pub(super) fn sleep(&self, link: &Link) {
+        self.reader.sleep(|| link.vital.is_gone(), None);
+    }
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages over a socket.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use framepath_model::wire::{MESSAGE_BYTES, Message};
+use framepath_os::crossing::Socket;
+
+use super::HostError;
+
+/// Sends `message`, with a descriptor where there is one.
+pub(super) fn say(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
+    let mut bytes = [0; MESSAGE_BYTES];
+    message.encode(&mut bytes);
+    socket.send(&bytes, fd).map_err(|source| HostError::Socket { operation: "writing to", source })
+}
+
+/// The next message; `None` where the other side is gone.
+pub(super) fn hear(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
+    // One byte more, so that a record that is too long does not pass.
+    let mut bytes = [0; MESSAGE_BYTES + 1];
+    let heard = socket.receive(&mut bytes);
+    let (len, fd) = heard.map_err(|source| HostError::Socket { operation: "reading from", source })?;
+    if len == 0 {
+        return Ok(None);
+    }
+    Ok(Some((Message::decode(&bytes[..len])?, fd)))
+}
+
+/// [`hear`] that gives up after `limit`.
+pub(super) fn hear_within(
+    socket: &Socket,
+    limit: Duration,
+) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
+    let ready = socket.readable_within(limit);
+    match ready.map_err(|source| HostError::Socket { operation: "waiting for", source })? {
+        true => hear(socket),
+        false => Err(HostError::NotOpened { what: "said nothing" }),
+    }
+}

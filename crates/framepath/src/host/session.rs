@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One stream in a worker, for as long as it lasts and whoever the worker is:
+//! what was given, what came, and what to give again to the next worker.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use framepath_codec::{Packet, TrackInfo};
+use framepath_model::path;
+use framepath_model::replay::{Arrived, Book, Plan};
+use framepath_model::stream::{FrameMeta, StreamInfo};
+use framepath_os::crossing::Breach;
+use framepath_os::meter::{self, Level};
+use framepath_os::pool::Frame;
+
+use super::link::{Came, Full, Link, Receiving, Sending};
+use super::{HostError, WorkerOptions, start};
+use crate::recorder::Stretch;
+
+/// Workers that could not even open the stream, in a row, before it fails.
+const OPENING_TRIES: u32 = 3;
+
+/// What a worker is to run.
+pub(crate) struct Spec {
+    /// The hop, to be run inline by the worker.
+    pub(crate) hop: path::Hop,
+    pub(crate) track: Option<TrackInfo>,
+    pub(crate) frames_behind: u32,
+    pub(crate) options: WorkerOptions,
+}
+
+impl Spec {
+    /// The hop without what is the caller's business.
+    pub(super) fn stage_text(&self, single_threaded: bool) -> String {
+        let mut hop = self.hop.without(&["host", "watchdog", "memory", "fault"]);
+        if single_threaded && hop.def.arg("threads").is_some() {
+            hop = hop.without(&["threads"]);
+            return format!("{hop} threads=1");
+        }
+        hop.to_string()
+    }
+}
+
+/// What is known only when the path starts.
+#[derive(Clone, Copy)]
+pub(super) struct Start {
+    pub(super) stream: StreamInfo,
+    pub(super) level: Level,
+}
+
+/// Which of a stream's workers is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    First,
+    Again,
+    /// On one thread, so that the packet that kills it can be told.
+    Careful,
+}
+
+/// What goes into a worker.
+pub(super) enum Input {
+    Packet(Packet),
+    Frame(Frame),
+}
+
+/// An input on its way, with its entry to the ledger.
+pub(super) struct Sent {
+    /// `None` once a frame's output has come: it goes back to its pool.
+    input: Option<Input>,
+    meta: FrameMeta,
+    /// The time until it was submitted.
+    pub(super) stretch: Stretch,
+}
+
+/// What became of a stream's workers; any thread may look.
+#[derive(Debug, Default)]
+pub struct WorkerStats {
+    /// Workers that died, hung or broke the rules.
+    pub deaths: AtomicU64,
+    /// Packets or frames that were given again.
+    pub replayed: AtomicU64,
+    /// Packets given up, because they or what they need kill every worker.
+    pub skipped: AtomicU64,
+    /// Number of the first packet that was given up as poisoned, plus one.
+    pub first_poisoned: AtomicU64,
+    /// Frames that were inside a worker which died and cannot be had again.
+    pub lost: AtomicU64,
+}
+
+/// A stream's session, shared by the two threads at its ends.
+pub(crate) struct Session {
+    spec: Spec,
+    state: Mutex<State>,
+    /// A new worker is there, or none will come.
+    changed: Condvar,
+    stats: Arc<WorkerStats>,
+}
+
+struct State {
+    book: Book<Sent>,
+    /// `None` before the start, and once the reading end is gone.
+    worker: Option<(Arc<Link>, Sending)>,
+    /// Nothing will be appended.
+    ended: bool,
+}
+
+/// Why nothing can be given to a session any more.
+pub(super) enum GiveError {
+    /// The reading end has ended, and says why.
+    Closed,
+    /// What was given cannot be.
+    Host(HostError),
+}
+
+/// The reading end of a session.
+pub(super) struct Reader {
+    session: Arc<Session>,
+    start: Start,
+    link: Arc<Link>,
+    receiving: Receiving,
+}
+
+/// A frame that came, with what the ledger knows of its way.
+pub(super) struct Arrival {
+    pub(super) frame: Frame,
+    pub(super) stretch: Stretch,
+    pub(super) work: framepath_model::wire::Work,
+}
+
+impl Session {
+    pub(crate) fn new(spec: Spec) -> Arc<Session> {
+        let state = State { book: Book::new(), worker: None, ended: false };
+        let stats = Arc::default();
+        Arc::new(Session { spec, state: Mutex::new(state), changed: Condvar::new(), stats })
+    }
+
+    /// What becomes of the stream's workers.
+    pub(crate) fn stats(&self) -> Arc<WorkerStats> {
+        self.stats.clone()
+    }
+
+    /// Opens the stream in a first worker. The stream behind the stage, and the
+    /// reading end.
+    pub(super) fn start(self: &Arc<Session>, start: Start) -> Result<(StreamInfo, Reader), HostError> {
+        let opened = Link::open(start::worker(&self.spec.options)?, &self.spec, start, Turn::First)?;
+        let (link, sending, receiving) = opened;
+        let stream = link.stream;
+        self.locked().worker = Some((link.clone(), sending));
+        Ok((stream, Reader { session: self.clone(), start, link, receiving }))
+    }
+
+    /// Gives the worker something to work on. Waits while it has enough.
+    pub(super) fn give(&self, meta: FrameMeta, input: Input, stretch: Stretch) -> Result<(), GiveError> {
+        let key = match &input {
+            Input::Packet(packet) => packet.is_key(),
+            // Stages that take frames look at one at a time.
+            Input::Frame(_) => true,
+        };
+        let mut state = self.locked();
+        state.book.append(meta.seq, meta.pts, key, Sent { input: Some(input), meta, stretch });
+        loop {
+            let Some(link) = state.link() else { return Err(GiveError::Closed) };
+            match state.feed() {
+                Ok(None) => {
+                    drop(state);
+                    link.stir();
+                    return Ok(());
+                }
+                Ok(Some(full)) => {
+                    drop(state);
+                    let has_room = || self.locked().worker.as_ref().is_none_or(|(_, s)| s.has_room(full));
+                    meter::blocked(|| link.wait_for_room(full, has_room));
+                    state = self.locked();
+                }
+                Err(error @ HostError::PacketSize { .. }) => return Err(GiveError::Host(error)),
+                // The reading end sees it gone, and finds another.
+                Err(_) => link.kill(),
+            }
+            if link.vital.is_gone() {
+                state = meter::blocked(|| self.wait_for_another(state, &link));
+            }
+        }
+    }
+
+    fn wait_for_another<'a>(&'a self, state: MutexGuard<'a, State>, old: &Arc<Link>) -> MutexGuard<'a, State> {
+        let same = |state: &mut State| state.link().is_some_and(|link| Arc::ptr_eq(&link, old));
+        self.changed.wait_while(state, same).unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing follows: what is inside is to be given.
+    pub(super) fn end(&self) {
+        let mut state = self.locked();
+        state.ended = true;
+        // Where there is no room now, the reading end drains when there is.
+        let fed = state.feed();
+        let link = state.link();
+        drop(state);
+        if let Some(link) = link {
+            link.stir();
+            if fed.is_err() {
+                link.kill();
+            }
+        }
+    }
+
+    fn meta(&self, seq: u64) -> Option<FrameMeta> {
+        self.locked().book.get(seq).map(|sent| sent.meta)
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        // Nothing is left half done by a panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn link(&self) -> Option<Arc<Link>> {
+        self.worker.as_ref().map(|(link, _)| link.clone())
+    }
+
+    /// Submits what was not yet, and the end where that is all; says where
+    /// there is no room for more.
+    fn feed(&mut self) -> Result<Option<Full>, HostError> {
+        let Some((link, sending)) = &mut self.worker else { return Ok(None) };
+        while let Some(entry) = self.book.next_unsent() {
+            let sent = entry.packet();
+            if let Some(input) = &sent.input {
+                if let Err(full) = sending.submit(&sent.meta, input)? {
+                    return Ok(Some(full));
+                }
+            }
+            self.book.sent();
+        }
+        if self.ended && !sending.drained {
+            if let Err(full) = sending.drain()? {
+                return Ok(Some(full));
+            }
+            link.vital.awaits_end(true);
+        }
+        Ok(None)
+    }
+}
+
+impl Reader {
+    /// The next frame of the stream, `None` behind the last. Sleeps until there
+    /// is one; calls `idle` when it goes to sleep and when it wakes.
+    pub(super) fn next(&mut self, mut idle: impl FnMut()) -> Result<Option<Arrival>, HostError> {
+        loop {
+            // Looked at before the ring: what a worker completed before its
+            // end is taken first.
+            let gone = self.link.vital.is_gone();
+            let session = &self.session;
+            match self.receiving.take(|seq| session.meta(seq)) {
+                Ok(Some(Came::End)) if self.is_over() => return Ok(None),
+                Ok(Some(came)) => match self.came(came) {
+                    Ok(None) => {}
+                    Err(error @ HostError::Failed { .. }) => return Err(error),
+                    Err(_) => self.replace()?,
+                    arrival => return arrival,
+                },
+                Ok(None) if gone => self.replace()?,
+                Ok(None) => {
+                    idle();
+                    self.receiving.sleep(&self.link);
+                    idle();
+                }
+                Err(_) => self.replace()?,
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let state = self.session.locked();
+        state.ended && state.worker.as_ref().is_some_and(|(_, sending)| sending.drained)
+    }
+
+    fn came(&mut self, came: Came) -> Result<Option<Arrival>, HostError> {
+        let (seq, frame, work) = match came {
+            Came::Frame { frame, work } => (frame.meta().seq, Some(frame), work),
+            Came::Same { seq, work } => (seq, None, work),
+            Came::Nothing { seq } => {
+                let input = self.session.locked().book.get_mut(seq).and_then(|sent| sent.input.take());
+                drop(input);
+                return Ok(None);
+            }
+            Came::Constant => return Ok(None),
+            Came::Failed(text) => return Err(HostError::Failed { text }),
+            Came::End => return Err(Breach("an end before the end").into()),
+        };
+        let mut state = self.session.locked();
+        let Some(sent) = state.book.get_mut(seq) else {
+            return Err(Breach("a frame of what was never given").into());
+        };
+        let stretch = sent.stretch;
+        // A stage lets go of its input before it gives its output.
+        let input = match &sent.input {
+            Some(Input::Frame(_)) => sent.input.take(),
+            _ => None,
+        };
+        let arrived = state.book.arrived(seq);
+        let fed = state.feed();
+        drop(state);
+        fed?;
+        let frame = match (frame, input) {
+            (Some(frame), _) => frame,
+            (None, Some(Input::Frame(frame))) => frame,
+            _ => return Err(Breach("the frame that was given, twice").into()),
+        };
+        match arrived {
+            Arrived::Deliver => Ok(Some(Arrival { frame, stretch, work })),
+            Arrived::AlreadyDelivered => Ok(None),
+            Arrived::Unknown => Err(Breach("a frame of what this worker never had").into()),
+        }
+    }
+
+    /// Ends the worker and goes on with another: replays what had not come.
+    fn replace(&mut self) -> Result<(), HostError> {
+        self.link.kill();
+        self.session.stats.deaths.fetch_add(1, Ordering::Relaxed);
+        let turn = {
+            let mut state = self.session.locked();
+            let taken = state.worker.as_mut().and_then(|(_, sending)| sending.last_taken());
+            self.plan(&mut state, taken)?
+        };
+        let mut tries = 0;
+        let (link, sending, receiving) = loop {
+            let spec = &self.session.spec;
+            let opened = start::worker(&spec.options)
+                .and_then(|worker| Link::open(worker, spec, self.start, turn));
+            match opened {
+                Ok(opened) => break opened,
+                Err(error) if tries == OPENING_TRIES || matches!(error, HostError::Refused { .. }) => {
+                    return Err(error);
+                }
+                Err(_) => tries += 1,
+            }
+        };
+        let mut state = self.session.locked();
+        state.worker = Some((link.clone(), sending));
+        let fed = state.feed();
+        drop(state);
+        self.session.changed.notify_all();
+        self.link.wake_submitter();
+        (self.link, self.receiving) = (link, receiving);
+        if fed.is_err() {
+            // It dies at once, and the next look finds it so.
+            self.link.kill();
+        }
+        Ok(())
+    }
+
+    /// What is to be done after a death.
+    fn plan(&self, state: &mut State, taken: Option<u64>) -> Result<Turn, HostError> {
+        let stats = &self.session.stats;
+        if !self.link.replayable {
+            stats.lost.fetch_add(state.book.abandon(), Ordering::Relaxed);
+            return Ok(Turn::Again);
+        }
+        let plan = state.book.died(taken, self.link.threads == 1);
+        stats.replayed.store(state.book.replayed(), Ordering::Relaxed);
+        stats.skipped.store(state.book.skipped(), Ordering::Relaxed);
+        match plan {
+            Plan::Replay { single_threaded: false } => Ok(Turn::Again),
+            Plan::Replay { single_threaded: true } => Ok(Turn::Careful),
+            Plan::Skip { poisoned, .. } => {
+                let first = &stats.first_poisoned;
+                let _ = first.compare_exchange(0, poisoned + 1, Ordering::Relaxed, Ordering::Relaxed);
+                Ok(Turn::Careful)
+            }
+            Plan::GiveUp => Err(HostError::NotOpened { what: "died again and again" }),
+        }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        let mut state = self.session.locked();
+        let worker = state.worker.take();
+        drop(state);
+        self.session.changed.notify_all();
+        self.link.wake_submitter();
+        drop(worker);
+    }
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a worker process does: one stage of one stream, for one caller.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use framepath_codec::{Packet, TrackInfo};
+use framepath_model::format::Layout;
+use framepath_model::path;
+use framepath_model::stream::FrameMeta;
+use framepath_model::wire::{Completion, Message, Open, Submission};
+use framepath_os::clock::now_ns;
+use framepath_os::crossing::{
+    Area, Bell, Breach, CellReader, Look, SharedPackets, Sizes, Socket, completions, submissions, watch,
+};
+use framepath_os::crash;
+use framepath_os::meter::Level;
+use framepath_os::pool::{ForeignPool, Frame, GiveBack, GiveBackWords, Returns};
+
+use super::HostError;
+use super::export::{Export, Exporter, locked};
+use super::fault::Faults;
+use super::say::{hear, say};
+use crate::build::{Place, stage_of};
+use crate::item::Item;
+use crate::out::{Failure, Hop, Out};
+use crate::recorder::Recorder;
+use crate::runner::drain;
+use crate::stage::Role;
+
+/// Rows of the worker's own ledger: only the last is ever read.
+const ROWS: usize = 4;
+
+/// Serves the caller behind `socket` until it goes away. `layers` says what
+/// the sandbox gave, which has been entered already. Returns only where the
+/// stream was never opened, or the caller broke the rules.
+///
+/// # Errors
+/// The caller broke the rules, or the machine gave no memory. What the stage
+/// says goes to the caller and is no error here.
+pub fn serve(socket: OwnedFd, layers: u32) -> Result<(), HostError> {
+    let socket = Arc::new(Socket::from(socket));
+    say(&socket, &Message::Ready { layers }, None)?;
+    let (open, fd) = match hear(&socket)? {
+        Some((Message::Open(open), Some(fd))) => (open, fd),
+        Some(_) => return Err(HostError::NotOpened { what: "was told something else" }),
+        None => return Ok(()),
+    };
+    // The end of the caller ends the worker, whatever it is doing.
+    let quiet = Duration::from_secs(3600);
+    let _watcher = watch(socket.clone(), quiet, || Look::Quiet, || crash::leave())
+        .map_err(|source| HostError::Socket { operation: "watching", source })?;
+    let mut stream = match Stream::open(&open, fd, &socket) {
+        Ok((stream, opened)) => {
+            say(&socket, &opened, None)?;
+            stream
+        }
+        Err(error) => {
+            say(&socket, &Message::Refused { text: error.to_string() }, None)?;
+            crash::hang()
+        }
+    };
+    if let Err(Stopped::Stage(text)) = stream.run() {
+        // Before the cell, so that who reads the cell finds the text.
+        say(&socket, &Message::Failed { text, seq: None }, None)?;
+        locked(&stream.exporter).complete(&Completion::Failed)?;
+        // What was given is still read: the caller ends its worker.
+        crash::hang()
+    }
+    Ok(())
+}
+
+/// Why a stream stopped.
+enum Stopped {
+    /// The stage failed: news for the caller.
+    Stage(String),
+    /// The caller did what it must not.
+    Caller,
+}
+
+impl From<Breach> for Stopped {
+    fn from(_: Breach) -> Stopped {
+        Stopped::Caller
+    }
+}
+
+/// One stream in its worker.
+struct Stream {
+    socket: Arc<Socket>,
+    submissions: CellReader,
+    packets: Arc<SharedPackets>,
+    inputs: HashMap<u16, ForeignPool>,
+    layouts: Vec<Option<Layout>>,
+    exporter: Arc<Mutex<Exporter>>,
+    chain: Vec<Hop>,
+    recorder: Recorder,
+    faults: Faults,
+}
+
+/// Input frames are the caller's, who takes one back when its output comes.
+struct Nowhere;
+
+impl Returns for Nowhere {
+    fn give_back(&self, _: u32) {}
+}
+
+type Refusal = Box<dyn std::error::Error>;
+
+impl Stream {
+    fn open(open: &Open, fd: OwnedFd, socket: &Arc<Socket>) -> Result<(Stream, Message), Refusal> {
+        let sizes = Sizes { cells: open.cells, packet_bytes: open.packet_bytes };
+        let area = Arc::new(Area::open(fd, sizes)?);
+        let packets = SharedPackets::new(area.clone());
+        let track = match open.track_bytes {
+            0 => None,
+            len => Some(TrackInfo::from_bytes(&packets.kept(len)?, open.stream)?),
+        };
+        let takes_packets = track.is_some();
+        let hop = path::parse_stage(&open.stage)?;
+        let give_back = Some(give_back(&area).ok_or("the words to give frames back do not fit")?);
+        let place = Place { track, frames_behind: open.frames_behind, give_back };
+        let mut stage = stage_of(&hop, &place)?;
+        let stream = stage.start(&open.stream)?;
+        let (threads, replayable) = (stage.threads(), stage.replayable());
+        let exporter = Exporter::new(completions(&area).0, Bell::of_completion_room(&area), socket.clone());
+        let exporter = Arc::new(Mutex::new(exporter));
+        let export = Box::new(Export(exporter.clone()));
+        let level = match open.level {
+            0 => Level::Off,
+            1 => Level::Times,
+            _ => Level::Full,
+        };
+        let stream_in_worker = Stream {
+            socket: socket.clone(),
+            submissions: submissions(&area).1,
+            packets,
+            inputs: HashMap::new(),
+            layouts: vec![None; 256],
+            exporter,
+            chain: vec![
+                Hop { stage, index: 0, role: Role::Through },
+                Hop { stage: export, index: 1, role: Role::Sink },
+            ],
+            recorder: Recorder::new(level, 0, ROWS),
+            faults: open.faults.parse()?,
+        };
+        Ok((stream_in_worker, Message::Opened { threads, stream, replayable, takes_packets }))
+    }
+
+    /// Works until the caller breaks the rules or the stage fails. (The end of
+    /// the caller ends the process.)
+    fn run(&mut self) -> Result<(), Stopped> {
+        // CLOCK_MONOTONIC since when there was nothing to do.
+        let mut idle_since = None;
+        loop {
+            let Some(cell) = self.submissions.pop()? else {
+                idle_since.get_or_insert_with(now_ns);
+                self.submissions.sleep(|| false, None);
+                continue;
+            };
+            let idle_ns = idle_since.take().map_or(0, |since| now_ns() - since);
+            locked(&self.exporter).idle_ns = u32::try_from(idle_ns).unwrap_or(u32::MAX);
+            match Submission::decode(&cell).map_err(|_| Stopped::Caller)? {
+                Submission::Packet { seq, pts, offset, len, key } => {
+                    self.recorder.mark();
+                    self.faults.strike(seq);
+                    let bytes = self.packets.packet(offset, len)?;
+                    let meta = FrameMeta { seq, pts, ..FrameMeta::default() };
+                    let packet = Packet::shared(bytes, meta, key);
+                    let packet = packet.ok_or_else(|| Stopped::Stage("no memory for a packet".to_owned()))?;
+                    self.push(Item::Packet(packet))?;
+                }
+                Submission::Frame { seq, pts, pool, slot, layout } => {
+                    self.recorder.mark();
+                    self.faults.strike(seq);
+                    let meta = FrameMeta { seq, pts, ..FrameMeta::default() };
+                    let frame = self.input(pool, slot, layout, meta)?;
+                    self.push(Item::Frame(frame))?;
+                    let mut exporter = locked(&self.exporter);
+                    if exporter.take_given() == 0 {
+                        complete(&mut exporter, &Completion::Passed { seq })?;
+                    }
+                }
+                Submission::Layout { id, layout } => self.layouts[usize::from(id)] = Some(layout),
+                Submission::Drain => self.drain()?,
+            }
+        }
+    }
+
+    fn push(&mut self, item: Item) -> Result<(), Stopped> {
+        let delivered = AtomicU64::new(0);
+        let (first, rest) = self.chain.split_first_mut().expect("two hops");
+        let mut out = Out::new(0, rest, &mut self.recorder, &delivered);
+        first.stage.push(item, &mut out).map_err(stopped)
+    }
+
+    fn drain(&mut self) -> Result<(), Stopped> {
+        let failure = drain(&mut self.chain, &mut self.recorder, &AtomicU64::new(0), None);
+        failure.map_or(Ok(()), |failure| Err(stopped(failure)))?;
+        complete(&mut locked(&self.exporter), &Completion::End)
+    }
+
+    fn input(&mut self, pool: u16, slot: u32, layout: u8, meta: FrameMeta) -> Result<Frame, Stopped> {
+        while !self.inputs.contains_key(&pool) {
+            self.hear_of_pool()?;
+        }
+        let layout = self.layouts[usize::from(layout)].ok_or(Stopped::Caller)?;
+        self.inputs[&pool].frame(slot, &layout, meta).map_err(|_| Stopped::Caller)
+    }
+
+    fn hear_of_pool(&mut self) -> Result<(), Stopped> {
+        let Ok(Some((Message::InputPool { pool, slots, slot_bytes }, Some(fd)))) = hear(&self.socket) else {
+            return Err(Stopped::Caller);
+        };
+        let slot_bytes = usize::try_from(slot_bytes).map_err(|_| Stopped::Caller)?;
+        let foreign = ForeignPool::new(fd, slot_bytes, slots, 0, Arc::new(Nowhere));
+        self.inputs.insert(pool, foreign.map_err(|_| Stopped::Caller)?);
+        Ok(())
+    }
+}
+
+fn stopped(failure: Failure) -> Stopped {
+    Stopped::Stage(failure.error.to_string())
+}
+
+fn complete(exporter: &mut Exporter, completion: &Completion) -> Result<(), Stopped> {
+    exporter.complete(completion).map_err(|_| Stopped::Caller)
+}
+
+/// The words that frames come back by. They are used until the process ends.
+fn give_back(area: &Arc<Area>) -> Option<&'static GiveBack> {
+    let area: &'static Area = Box::leak(Box::new(area.clone()));
+    let words = GiveBackWords::new(area.slot_bell(), area.slot_summary(), area.slot_counts())?;
+    Some(Box::leak(Box::new(GiveBack::new(words))))
+}
