@@ -2,13 +2,14 @@
 //! Pure: touches no I/O, no clock, no thread, and holds no unsafe code.
 //!
 //! Units, picture formats and geometry, the arithmetic of the ledger, the path
-//! syntax, the wire format of workers, statistics and the shape of the lab's
-//! summaries.
+//! syntax, the wire format and the replay of workers, statistics and the shape of
+//! the lab's summaries.
 #![forbid(unsafe_code)]
 
 pub mod format;
 pub mod ledger;
 pub mod path;
+pub mod replay;
 pub mod stats;
 pub mod stream;
 pub mod summary;

@@ -1,0 +1,412 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a supervisor remembers of a stream, so that a reader sees every frame
+//! once and in order although the worker that decodes it may die.
+//!
+//! A [`Book`] keeps the packets since a random access point from which all
+//! that was not delivered can be had again. After a death they are submitted
+//! once more, to the next worker; frames that were delivered before are
+//! counted off per packet and dropped.
+//!
+//! # Where the history may start
+//!
+//! It may start at the key packet R once nothing is owed any more that a
+//! decoder starting at R could not give: neither a frame of a packet before R,
+//! nor one of R's leading pictures (open GOP: behind R in decode order, shown
+//! before it, made of pictures before it). Frames come in presentation order,
+//! and random access points are shown in the order in which they are decoded,
+//! behind all that is decoded before them. Two rules follow:
+//!
+//! 1. A frame of R was delivered, then one of a packet that is decoded and
+//!    shown after R, and each packet before R and each leading picture of R
+//!    gave a frame. It does not rest on the order alone: decoders exist that
+//!    show a picture too early while they learn how far a stream reorders.
+//! 2. Otherwise (packets that give nothing, packets without pts) a frame of
+//!    the random access point behind R was delivered. What would be shown
+//!    before that one and is missing gives nothing.
+//!
+//! So the history is the packets since the last delivered random access point,
+//! and in streams where rule 1 cannot tell, since the last but one.
+//!
+//! # When a packet is given up
+//!
+//! The first death leads to a plain replay. A second one without a new frame
+//! between leads to a replay on one thread, since with frame threads several
+//! packets are inside and none can be blamed. Two deaths in a row at the same
+//! packet, the second on one thread, with no new frame between: that packet is
+//! poisoned, unless it ever gave a frame, for then it can be decoded. Deaths
+//! at different packets look like somebody killing the worker, and are borne
+//! [`FRUITLESS`] times before the last packet is given up all the same.
+//! A new frame clears all suspicion.
+
+use std::collections::VecDeque;
+use std::mem;
+
+/// Deaths on one thread in a row, without a new frame between, after which a
+/// packet is given up even if each death was at another packet.
+pub const FRUITLESS: u32 = 4;
+
+/// Deaths in a row, without a packet taken between, after which the stream is
+/// given up.
+pub const UNOPENED: u32 = 8;
+
+/// A packet that may have to be submitted again.
+#[derive(Debug)]
+pub struct Entry<P> {
+    seq: u64,
+    pts: Option<i64>,
+    key: bool,
+    packet: P,
+    /// Frames delivered to the reader, from whichever worker.
+    delivered: u32,
+    /// Frames that came from the present worker.
+    given: u32,
+    /// Leading picture of the history's start that is known to give nothing;
+    /// what a replay makes of it lacks its references.
+    closed: bool,
+}
+
+impl<P> Entry<P> {
+    /// The packet's number.
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Presentation time in ticks of the track's time base.
+    pub fn pts(&self) -> Option<i64> {
+        self.pts
+    }
+
+    /// Whether decoding can begin here.
+    pub fn key(&self) -> bool {
+        self.key
+    }
+
+    /// The packet.
+    pub fn packet(&self) -> &P {
+        &self.packet
+    }
+
+    /// Shown before the random access point at `key`; `None` where a pts is
+    /// missing.
+    fn shown_before(&self, key: Option<i64>) -> Option<bool> {
+        Some(self.pts? < key?)
+    }
+}
+
+/// What to do with a frame that came from the worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arrived {
+    /// The reader has not seen it.
+    Deliver,
+    /// It comes from a replay: the reader has seen it. Give the slot back.
+    AlreadyDelivered,
+    /// The present worker was not given that packet: it is lying.
+    Unknown,
+}
+
+/// What to do after a death. Unsent packets begin anew in every case but the
+/// last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// Submit the history again.
+    Replay {
+        /// To a worker that decodes on one thread and takes one packet at a
+        /// time.
+        single_threaded: bool,
+    },
+    /// As [`Plan::Replay`] on one thread, but the book has dropped the
+    /// poisoned packet and all behind it that cannot be decoded without it.
+    Skip {
+        /// The packet that kills.
+        poisoned: u64,
+        /// The random access point where the stream goes on, if it has been
+        /// read yet.
+        next: Option<u64>,
+    },
+    /// Workers die before they take a packet: opening the stream kills.
+    GiveUp,
+}
+
+/// The last death.
+#[derive(Clone, Copy, Debug)]
+struct Death {
+    /// Packet the worker had taken last.
+    popped: Option<u64>,
+    /// Number of the first packet of the history then.
+    start: Option<u64>,
+}
+
+/// The memory of one stream; see the module.
+#[derive(Debug)]
+pub struct Book<P> {
+    /// In decode order, numbers rising. Skipped packets are not in it.
+    history: VecDeque<Entry<P>>,
+    /// `history[..cursor]` was submitted to the present worker.
+    cursor: usize,
+    /// Packets below this number were submitted to some worker.
+    submitted: u64,
+    /// Packets below this number were submitted to a worker that is dead.
+    replayed_below: u64,
+    /// A key whose first frame came, not yet tried as start by rule 1.
+    untried: Option<u64>,
+    /// Appended packets are dropped until a key comes.
+    skipping: bool,
+    /// The pts of a key behind skipped packets, until the next key: what is
+    /// shown before it lacks its references.
+    resumed_at: Option<i64>,
+    /// A frame was delivered since the last death.
+    progressed: bool,
+    last: Option<Death>,
+    /// Deaths since the last progress.
+    in_a_row: u32,
+    /// Of these, on one thread, without the first and since the last skip.
+    fruitless: u32,
+    /// Of these, in a row, without a packet taken.
+    unopened: u32,
+    deaths: u64,
+    replayed: u64,
+    skipped: u64,
+    skipped_leading: u64,
+}
+
+impl<P> Default for Book<P> {
+    fn default() -> Book<P> {
+        Book::new()
+    }
+}
+
+impl<P> Book<P> {
+    /// An empty book for a new stream.
+    pub fn new() -> Book<P> {
+        Book {
+            history: VecDeque::new(),
+            cursor: 0,
+            submitted: 0,
+            replayed_below: 0,
+            untried: None,
+            skipping: false,
+            resumed_at: None,
+            // Nothing is held against a stream before its first death.
+            progressed: true,
+            last: None,
+            in_a_row: 0,
+            fruitless: 0,
+            unopened: 0,
+            deaths: 0,
+            replayed: 0,
+            skipped: 0,
+            skipped_leading: 0,
+        }
+    }
+
+    /// Adds the next packet in decode order; numbers rise, gaps are allowed.
+    /// Behind a poisoned packet it is dropped at once, until a key comes.
+    pub fn append(&mut self, seq: u64, pts: Option<i64>, key: bool, packet: P) {
+        debug_assert!(self.history.back().is_none_or(|last| last.seq < seq), "numbers rise");
+        let entry = Entry { seq, pts, key, packet, delivered: 0, given: 0, closed: false };
+        if self.admits(&entry) {
+            self.history.push_back(entry);
+        }
+    }
+
+    /// The next packet to submit to the present worker.
+    pub fn next_unsent(&self) -> Option<&Entry<P>> {
+        self.history.get(self.cursor)
+    }
+
+    /// The packet of [`Book::next_unsent`] was submitted.
+    pub fn sent(&mut self) {
+        let Some(entry) = self.history.get(self.cursor) else { return };
+        if entry.seq < self.submitted {
+            self.replayed += 1;
+        } else {
+            self.submitted = entry.seq.saturating_add(1);
+        }
+        self.cursor += 1;
+    }
+
+    /// A frame of packet `seq` came from the present worker.
+    pub fn arrived(&mut self, seq: u64) -> Arrived {
+        // Submitted for the first time to this worker: there is no frame of it
+        // that the reader could have seen.
+        let first_time = seq >= self.replayed_below;
+        let Some(at) = self.find(seq) else {
+            let trimmed = seq < self.submitted && self.history.front().is_none_or(|start| seq < start.seq);
+            return match (trimmed, first_time) {
+                (true, true) => {
+                    self.progressed = true;
+                    Arrived::Deliver
+                }
+                (true, false) => Arrived::AlreadyDelivered,
+                (false, _) => Arrived::Unknown,
+            };
+        };
+        if at >= self.cursor {
+            return Arrived::Unknown;
+        }
+        let entry = &mut self.history[at];
+        // Saturating: a worker may say this as often as it likes.
+        entry.given = entry.given.saturating_add(1);
+        if entry.given <= entry.delivered || (entry.closed && !first_time) {
+            return Arrived::AlreadyDelivered;
+        }
+        entry.delivered = entry.given;
+        self.progressed = true;
+        self.trim(at);
+        Arrived::Deliver
+    }
+
+    /// The worker died. `popped` is the last packet it had taken;
+    /// `single_threaded` how it decoded.
+    pub fn died(&mut self, popped: Option<u64>, single_threaded: bool) -> Plan {
+        let popped_at = popped.and_then(|seq| self.find(seq)).filter(|at| *at < self.cursor);
+        let popped = popped_at.map(|at| self.history[at].seq);
+        let start = self.history.front().map(|entry| entry.seq);
+        let before = self.last.replace(Death { popped, start });
+        let progressed = mem::replace(&mut self.progressed, false);
+        self.deaths += 1;
+        self.cursor = 0;
+        self.replayed_below = self.submitted;
+        for entry in &mut self.history {
+            entry.given = 0;
+        }
+
+        if progressed {
+            self.in_a_row = 0;
+            self.fruitless = 0;
+            self.unopened = 0;
+        }
+        self.in_a_row += 1;
+        self.fruitless += u32::from(single_threaded && !progressed);
+        let Some(at) = popped_at else {
+            self.unopened += 1;
+            if self.unopened >= UNOPENED {
+                return Plan::GiveUp;
+            }
+            return Plan::Replay { single_threaded: single_threaded || self.in_a_row >= 2 };
+        };
+        self.unopened = 0;
+
+        if single_threaded && !progressed {
+            let same = before.is_some_and(|death| death.popped == popped);
+            if (same && self.history[at].delivered == 0) || self.fruitless >= FRUITLESS {
+                return self.skip(at);
+            }
+        }
+        // One thread is kept until the place of the trouble has been left
+        // behind, else the same steps would be taken again to the same place.
+        let there_still = before.is_some_and(|death| death.start == start);
+        Plan::Replay { single_threaded: self.in_a_row >= 2 || (single_threaded && there_still) }
+    }
+
+    /// Deaths so far.
+    pub fn deaths(&self) -> u64 {
+        self.deaths
+    }
+
+    /// Packets submitted again so far, each as often as it was.
+    pub fn replayed(&self) -> u64 {
+        self.replayed
+    }
+
+    /// Packets given up so far that had given no frame: the poisoned ones, those
+    /// up to the next random access point, and that point's leading pictures.
+    pub fn skipped(&self) -> u64 {
+        self.skipped
+    }
+
+    /// Of [`Book::skipped`], the leading pictures: they are intact, but made of
+    /// pictures that were skipped.
+    pub fn skipped_leading(&self) -> u64 {
+        self.skipped_leading
+    }
+
+    /// Packets the book keeps now.
+    pub fn kept(&self) -> usize {
+        self.history.len()
+    }
+
+    fn find(&self, seq: u64) -> Option<usize> {
+        self.history.binary_search_by_key(&seq, |entry| entry.seq).ok()
+    }
+
+    /// Whether a packet that follows all others in decode order can be decoded
+    /// after what was skipped; counts it where not. Leading pictures without
+    /// pts cannot be told and are left to the decoder.
+    fn admits(&mut self, entry: &Entry<P>) -> bool {
+        if entry.key {
+            self.resumed_at = if self.skipping { entry.pts } else { None };
+            self.skipping = false;
+            return true;
+        }
+        let leading = !self.skipping && entry.shown_before(self.resumed_at) == Some(true);
+        if self.skipping || leading {
+            self.skipped += u64::from(entry.delivered == 0);
+            self.skipped_leading += u64::from(leading && entry.delivered == 0);
+            return false;
+        }
+        true
+    }
+
+    /// Drops the packet at `poisoned` and what cannot be decoded without it.
+    fn skip(&mut self, poisoned: usize) -> Plan {
+        let mut behind = self.history.split_off(poisoned).into_iter();
+        // The packet is there: the caller found it.
+        let first = behind.next().map_or(0, |entry| {
+            self.skipped += u64::from(entry.delivered == 0);
+            entry.seq
+        });
+        self.skipping = true;
+        let mut next = None;
+        for entry in behind {
+            if self.admits(&entry) {
+                next = next.or(Some(entry.seq));
+                self.history.push_back(entry);
+            }
+        }
+        // What comes next is judged for itself.
+        self.last = None;
+        self.fruitless = 0;
+        Plan::Skip { poisoned: first, next }
+    }
+
+    /// Moves the start of the history where the frame just delivered, of the
+    /// packet at `at`, allows it. Looks through the history a few times per
+    /// random access point, not per frame.
+    fn trim(&mut self, at: usize) {
+        let entry = &self.history[at];
+        if entry.key && entry.delivered == 1 {
+            // Rule 2, for the key before this one.
+            self.untried = Some(entry.seq);
+            if let Some(start) = (1..at).rev().find(|at| self.history[*at].key) {
+                self.start_at(start);
+            }
+            return;
+        }
+        // Rule 1, tried once.
+        let Some(key) = self.untried.and_then(|seq| self.find(seq)) else { return };
+        let start_pts = self.history[key].pts;
+        if at < key || entry.shown_before(start_pts) == Some(true) {
+            return;
+        }
+        self.untried = None;
+        let settled = self.history.iter().enumerate().all(|(at, entry)| {
+            let owed = at < key || (at > key && entry.shown_before(start_pts) != Some(false));
+            !owed || entry.delivered > 0
+        });
+        if settled && key > 0 {
+            self.start_at(key);
+        }
+    }
+
+    fn start_at(&mut self, start: usize) {
+        self.history.drain(..start);
+        // What was delivered had been submitted, and so had all before it.
+        debug_assert!(self.cursor >= start, "the start was submitted");
+        self.cursor -= start;
+        let start_pts = self.history.front().and_then(|entry| entry.pts);
+        for entry in self.history.iter_mut().skip(1) {
+            entry.closed |= entry.delivered == 0 && entry.shown_before(start_pts) == Some(true);
+        }
+    }
+}

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The book against a simulated decoder that dies: what the reader sees is
+//! what it would have seen without the deaths.
+
+use std::collections::VecDeque;
+
+use framepath_model::replay::{Arrived, Book, FRUITLESS, Plan, UNOPENED};
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// One packet of a made-up stream; its number is its place in decode order.
+#[derive(Clone, Copy, Debug)]
+struct Picture {
+    /// Presentation order, and pts where the container tells.
+    shown: i64,
+    key: bool,
+    has_pts: bool,
+    /// Leading picture: needs the random access point before its own.
+    leading: bool,
+    /// Frames it gives.
+    frames: u32,
+}
+
+/// What one group of pictures looks like.
+#[derive(Clone, Debug)]
+struct Group {
+    leading: usize,
+    /// Frames given by each later picture; pairs are swapped in presentation.
+    later: Vec<u32>,
+    swapped: bool,
+    key_frames: u32,
+}
+
+fn group() -> impl Strategy<Value = Group> {
+    let frames = || prop_oneof![8 => Just(1u32), 1 => Just(2), 1 => Just(0)];
+    (0..3usize, vec(frames(), 0..8), any::<bool>(), 1..=2u32)
+        .prop_map(|(leading, later, swapped, key_frames)| Group { leading, later, swapped, key_frames })
+}
+
+/// Longest group the strategy makes.
+const LONGEST: usize = 1 + 2 + 7;
+
+fn pictures(groups: &[Group], has_pts: bool) -> Vec<Picture> {
+    let mut all = Vec::new();
+    let mut shown = 0;
+    for (number, group) in groups.iter().enumerate() {
+        // The first group is closed: there is nothing before it to refer to.
+        let leading = if number == 0 { 0 } else { group.leading };
+        let picture = |shown, key, leading, frames| Picture { shown, key, has_pts, leading, frames };
+        all.push(picture(shown + leading as i64, true, false, group.key_frames));
+        for at in 0..leading {
+            all.push(picture(shown + at as i64, false, true, 1));
+        }
+        shown += leading as i64 + 1;
+        let swaps = if group.swapped { group.later.len() / 2 * 2 } else { 0 };
+        for (at, frames) in group.later.iter().enumerate() {
+            let place = if at < swaps { at ^ 1 } else { at };
+            all.push(picture(shown + place as i64, false, false, *frames));
+        }
+        shown += group.later.len() as i64;
+    }
+    all
+}
+
+/// A frame: packet, which of its frames, whether all references were there.
+type Frame = (usize, u32, bool);
+
+/// What a reader sees when nothing dies and these packets are left out.
+fn expected(pictures: &[Picture], skipped: &[usize]) -> Vec<(usize, u32)> {
+    let mut order: Vec<usize> = (0..pictures.len()).filter(|at| !skipped.contains(at)).collect();
+    order.sort_by_key(|at| pictures[*at].shown);
+    order.into_iter().flat_map(|at| (0..pictures[at].frames).map(move |nth| (at, nth))).collect()
+}
+
+/// Deepest reordering the streams need: a key waits for its leading pictures.
+const REORDER: usize = 3;
+
+/// A decoder with frame threads in front and reordering behind.
+#[derive(Default)]
+struct Decoder {
+    /// Packets inside frame threads.
+    inside: VecDeque<usize>,
+    threads: usize,
+    /// Pictures that wait for their turn to be shown.
+    reorder: Vec<(usize, bool)>,
+    /// The group being decoded: it was intact up to here, and so was the one
+    /// before it.
+    intact: bool,
+    intact_before: bool,
+    last: Option<usize>,
+    /// Damaged pictures are given and not dropped.
+    gives_damaged: bool,
+    /// A packet that kills was decoded.
+    dead: bool,
+}
+
+impl Decoder {
+    fn take(&mut self, pictures: &[Picture], poison: &[usize], at: usize) -> Vec<Frame> {
+        self.inside.push_back(at);
+        let mut out = Vec::new();
+        while self.inside.len() > self.threads {
+            self.decode(pictures, poison, &mut out);
+        }
+        out
+    }
+
+    fn drain(&mut self, pictures: &[Picture], poison: &[usize]) -> Vec<Frame> {
+        let mut out = Vec::new();
+        while !self.inside.is_empty() {
+            self.decode(pictures, poison, &mut out);
+        }
+        self.show(pictures, 0, &mut out);
+        out
+    }
+
+    fn decode(&mut self, pictures: &[Picture], poison: &[usize], out: &mut Vec<Frame>) {
+        let Some(at) = self.inside.pop_front() else { return };
+        self.dead |= poison.contains(&at);
+        let picture = pictures[at];
+        // Between two packets taken, only leading pictures may be missing.
+        let whole = self.last.is_some_and(|last| pictures[last + 1..at].iter().all(|p| p.leading));
+        self.last = Some(at);
+        let good = if picture.key {
+            self.intact_before = self.intact && whole;
+            self.intact = true;
+            true
+        } else if picture.leading {
+            self.intact_before
+        } else {
+            self.intact &= whole;
+            self.intact
+        };
+        if good || self.gives_damaged {
+            self.reorder.push((at, good));
+        }
+        self.show(pictures, REORDER, out);
+    }
+
+    fn show(&mut self, pictures: &[Picture], keep: usize, out: &mut Vec<Frame>) {
+        self.reorder.sort_by_key(|(at, _)| pictures[*at].shown);
+        while self.reorder.len() > keep {
+            let (at, good) = self.reorder.remove(0);
+            out.extend((0..pictures[at].frames).map(|nth| (at, nth, good)));
+        }
+    }
+}
+
+/// How a run is disturbed.
+#[derive(Clone, Debug, Default)]
+struct Trouble {
+    /// Lives of the workers, in packets taken; the last one lives for ever.
+    lives: Vec<usize>,
+    /// Packets that kill whoever decodes them.
+    poison: Vec<usize>,
+    threads: usize,
+    gives_damaged: bool,
+    /// Packets read ahead of what was submitted.
+    ahead: usize,
+}
+
+struct Seen {
+    frames: Vec<(usize, u32)>,
+    damaged: usize,
+    skips: Vec<u64>,
+    most_kept: usize,
+    book: Book<usize>,
+}
+
+fn run(pictures: &[Picture], trouble: &Trouble) -> Seen {
+    let mut seen =
+        Seen { frames: Vec::new(), damaged: 0, skips: Vec::new(), most_kept: 0, book: Book::new() };
+    let mut lives = trouble.lives.iter().copied();
+    let mut unread = pictures.iter().enumerate();
+    let (mut single, mut last_popped, mut futile) = (false, None, 0);
+    let mut furthest = 0;
+    let mut counts = vec![0u32; pictures.len()];
+    'worker: for worker in 0.. {
+        assert!(worker < 40 * (pictures.len() + 1), "deaths without end");
+        let mut life = lives.next();
+        let mut decoder = Decoder {
+            threads: if single { 0 } else { trouble.threads },
+            gives_damaged: trouble.gives_damaged,
+            ..Decoder::default()
+        };
+        let mut popped = None;
+        let mut delivered = 0;
+        let mut drained = false;
+        while !drained {
+            while seen.book.next_unsent().is_none()
+                || unread.len() + furthest + trouble.ahead >= pictures.len()
+            {
+                let Some((at, picture)) = unread.next() else { break };
+                seen.book.append(at as u64, picture.has_pts.then_some(picture.shown), picture.key, at);
+            }
+            seen.most_kept = seen.most_kept.max(seen.book.kept());
+            let out = match seen.book.next_unsent() {
+                Some(entry) => {
+                    let at = *entry.packet();
+                    assert_eq!(entry.seq(), at as u64);
+                    seen.book.sent();
+                    furthest = furthest.max(at);
+                    popped = Some(at as u64);
+                    decoder.take(pictures, &trouble.poison, at)
+                }
+                None => {
+                    drained = true;
+                    decoder.drain(pictures, &trouble.poison)
+                }
+            };
+            // The frames of this step come out, or die with the worker.
+            let killed = match &mut life {
+                Some(0) => {
+                    // Nobody kills at one place over and over: that is poison.
+                    delivered > 0 || (popped != last_popped && futile + 2 < FRUITLESS)
+                }
+                Some(left) => {
+                    *left -= 1;
+                    false
+                }
+                None => false,
+            };
+            if decoder.dead || killed {
+                futile = if delivered > 0 { 0 } else { futile + 1 };
+                last_popped = popped;
+                match seen.book.died(popped, single) {
+                    Plan::Replay { single_threaded } => single = single_threaded,
+                    Plan::Skip { poisoned, .. } => {
+                        single = true;
+                        seen.skips.push(poisoned);
+                    }
+                    Plan::GiveUp => panic!("packets were taken"),
+                }
+                continue 'worker;
+            }
+            for (at, _, good) in out {
+                match seen.book.arrived(at as u64) {
+                    Arrived::Deliver => {
+                        delivered += 1;
+                        seen.frames.push((at, counts[at]));
+                        counts[at] += 1;
+                        seen.damaged += usize::from(!good);
+                    }
+                    Arrived::AlreadyDelivered => {}
+                    Arrived::Unknown => panic!("packet {at} was submitted"),
+                }
+            }
+        }
+        return seen;
+    }
+    unreachable!()
+}
+
+/// Packets that cannot be had where `poison` kills: each one up to the next
+/// random access point, and the leading pictures of that one.
+fn lost(pictures: &[Picture], poison: &[usize]) -> (Vec<usize>, Vec<usize>) {
+    let (mut lost, mut kills) = (Vec::new(), Vec::new());
+    let (mut skipping, mut resumed) = (false, false);
+    for (at, picture) in pictures.iter().enumerate() {
+        if picture.key {
+            resumed = skipping;
+            skipping = false;
+        }
+        if skipping || (resumed && picture.leading) {
+            lost.push(at);
+        } else if poison.contains(&at) {
+            lost.push(at);
+            kills.push(at);
+            skipping = true;
+        }
+    }
+    (lost, kills)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn kills_lose_and_repeat_nothing(
+        groups in vec(group(), 1..10), lives in vec(0..40usize, 0..30), threads in 0..5usize,
+        gives_damaged in any::<bool>(), has_pts in prop::bool::weighted(0.8), ahead in 0..4usize,
+    ) {
+        let pictures = pictures(&groups, has_pts);
+        // Without pts a damaged picture cannot be told from a good one, and
+        // which ones are leading is the decoder's knowledge alone.
+        let gives_damaged = gives_damaged && has_pts;
+        let trouble = Trouble { lives, threads, gives_damaged, ahead, ..Trouble::default() };
+        let seen = run(&pictures, &trouble);
+        prop_assert_eq!(seen.frames, expected(&pictures, &[]));
+        prop_assert_eq!((seen.damaged, seen.skips.len(), seen.book.skipped()), (0, 0, 0));
+        prop_assert!(seen.most_kept <= 3 * LONGEST + REORDER + threads + ahead + 1, "{}", seen.most_kept);
+    }
+
+    #[test]
+    fn poison_costs_what_hangs_on_it_and_no_more(
+        groups in vec(group(), 1..8), picks in vec(any::<prop::sample::Index>(), 1..5),
+        threads in 0..5usize, gives_damaged in any::<bool>(), ahead in 0..4usize,
+    ) {
+        let pictures = pictures(&groups, true);
+        let poison: Vec<usize> = picks.iter().map(|pick| pick.index(pictures.len())).collect();
+        let (lost, kills) = lost(&pictures, &poison);
+        let trouble = Trouble { poison, threads, gives_damaged, ahead, ..Trouble::default() };
+        let seen = run(&pictures, &trouble);
+        prop_assert_eq!(seen.frames, expected(&pictures, &lost));
+        prop_assert_eq!(seen.skips, kills.iter().map(|at| *at as u64).collect::<Vec<_>>());
+        prop_assert_eq!(seen.book.skipped(), lost.len() as u64);
+        prop_assert_eq!(seen.damaged, 0);
+        let leading = lost.iter().filter(|at| pictures[**at].leading).count() as u64;
+        prop_assert!(seen.book.skipped_leading() <= leading);
+    }
+}
+
+#[test]
+fn a_stream_in_which_everything_kills_ends() {
+    let group = Group { leading: 2, later: vec![1; 5], swapped: true, key_frames: 1 };
+    let pictures = pictures(&vec![group; 6], true);
+    let poison: Vec<usize> = (0..pictures.len()).collect();
+    let seen = run(&pictures, &Trouble { poison, threads: 3, ..Trouble::default() });
+    assert_eq!(seen.frames, []);
+    assert_eq!(seen.book.skipped(), pictures.len() as u64);
+    assert_eq!(seen.skips.len(), 6, "one skip per random access point");
+}
+
+#[test]
+fn the_history_is_what_follows_the_last_delivered_random_access_point() {
+    let mut book = Book::new();
+    for seq in 0..30 {
+        book.append(seq, Some(seq as i64), seq % 10 == 0, ());
+        book.sent();
+        assert_eq!(book.arrived(seq), Arrived::Deliver);
+    }
+    assert_eq!(book.kept(), 10);
+    assert_eq!(book.died(Some(29), false), Plan::Replay { single_threaded: false });
+    assert_eq!(book.next_unsent().map(|entry| (entry.seq(), entry.key())), Some((20, true)));
+    assert_eq!(book.arrived(20), Arrived::Unknown, "not submitted to this worker");
+    book.sent();
+    assert_eq!(book.arrived(20), Arrived::AlreadyDelivered);
+    assert_eq!(book.arrived(20), Arrived::Deliver, "one frame more than before");
+    assert_eq!((book.deaths(), book.replayed()), (1, 1));
+}
+
+#[test]
+fn blame_needs_the_same_packet_twice_on_one_thread() {
+    let mut book = Book::new();
+    for seq in 0..8 {
+        book.append(seq, Some(seq as i64), seq == 0 || seq == 6, ());
+    }
+    let submit = |book: &mut Book<()>, count: usize| (0..count).for_each(|_| book.sent());
+    submit(&mut book, 6);
+    assert_eq!(book.died(Some(5), false), Plan::Replay { single_threaded: false });
+    submit(&mut book, 5);
+    assert_eq!(book.died(Some(4), false), Plan::Replay { single_threaded: true });
+    submit(&mut book, 3);
+    assert_eq!(book.died(Some(2), true), Plan::Replay { single_threaded: true });
+    submit(&mut book, 4);
+    assert_eq!(book.died(Some(3), true), Plan::Replay { single_threaded: true });
+    submit(&mut book, 4);
+    assert_eq!(book.died(Some(3), true), Plan::Skip { poisoned: 3, next: Some(6) });
+    assert_eq!((book.skipped(), book.kept()), (3, 5));
+
+    // Elsewhere each time: borne a few times, not for ever.
+    for popped in 0..FRUITLESS as u64 - 1 {
+        submit(&mut book, 3);
+        assert_eq!(book.died(Some(popped), true), Plan::Replay { single_threaded: true });
+    }
+    submit(&mut book, 4);
+    assert_eq!(book.died(Some(6), true), Plan::Skip { poisoned: 6, next: None });
+    book.append(8, Some(8), false, ());
+    book.append(9, Some(9), true, ());
+    assert_eq!((book.skipped(), book.kept()), (6, 4));
+}
+
+#[test]
+fn a_stream_that_cannot_be_opened_is_given_up() {
+    let mut book = Book::new();
+    book.append(0, None, true, ());
+    for death in 1..UNOPENED {
+        assert_eq!(book.died(None, false), Plan::Replay { single_threaded: death > 1 });
+    }
+    // A worker cannot have taken what it was not given.
+    assert_eq!(book.died(Some(0), true), Plan::GiveUp);
+}
