@@ -379,3 +379,57 @@ fn a_stream_that_cannot_be_opened_is_given_up() {
     // A worker cannot have taken what it was not given.
     assert_eq!(book.died(Some(0), true), Plan::GiveUp);
 }
+
+/// Two groups, the second open: packet 2 is shown behind packets 3 and 4.
+fn open_group() -> Book<()> {
+    let mut book = Book::new();
+    for (seq, pts) in [0, 1, 4, 2, 3, 5, 6, 7].into_iter().enumerate() {
+        book.append(seq as u64, Some(pts), [0, 2, 6].contains(&seq), ());
+        book.sent();
+    }
+    book
+}
+
+fn start(book: &mut Book<()>) -> Option<u64> {
+    book.died(None, false);
+    book.next_unsent().map(|entry| entry.seq())
+}
+
+#[test]
+fn leading_pictures_hold_the_start_back_even_where_the_key_was_shown_too_early() {
+    for (shown, from) in [
+        (&[0, 1, 2][..], 0),
+        (&[0, 1, 2, 3], 0),
+        (&[0, 1, 2, 5], 0),
+        (&[0, 1, 3, 4, 2], 0),
+        (&[0, 1, 3, 4, 2, 5], 2),
+        (&[0, 1, 3, 4, 2, 5, 6], 2),
+        (&[0, 1, 3, 4, 2, 5, 6, 7], 6),
+        // Two give nothing: the next key tells so.
+        (&[0, 1, 2, 5, 6], 2),
+    ] {
+        let mut book = open_group();
+        for seq in shown {
+            assert_eq!(book.arrived(*seq), Arrived::Deliver);
+        }
+        assert_eq!(start(&mut book), Some(from), "{shown:?}");
+    }
+}
+
+#[test]
+fn what_gave_nothing_gives_nothing_in_a_replay() {
+    let mut book = open_group();
+    for seq in [0, 1, 2, 5, 6] {
+        book.arrived(seq);
+    }
+    assert_eq!(start(&mut book), Some(2));
+    (0..book.kept()).for_each(|_| book.sent());
+    let answers = [3, 4, 2, 5, 6, 7, 1, 8].map(|seq| book.arrived(seq));
+    use Arrived::{AlreadyDelivered as Old, Deliver as New, Unknown};
+    assert_eq!(answers, [Old, Old, Old, Old, Old, New, Old, Unknown]);
+
+    // To the worker that showed them too late they are new, trimmed or not.
+    let mut book = open_group();
+    let answers = [0, 1, 2, 5, 6, 3, 1].map(|seq| book.arrived(seq));
+    assert_eq!(answers, [New; 7]);
+}
