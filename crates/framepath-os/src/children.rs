@@ -21,6 +21,20 @@ pub struct Usage {
     pub signal: Option<i32>,
 }
 
+impl Usage {
+    /// From what wait4(2) gives.
+    pub(crate) fn of(status: libc::c_int, usage: &libc::rusage) -> Usage {
+        let nanos = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
+        Usage {
+            cpu_ns: nanos(usage.ru_utime) + nanos(usage.ru_stime),
+            peak_memory_kib: usage.ru_maxrss as u64,
+            switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
+            exit_code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
+            signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
+        }
+    }
+}
+
 /// Waits for `child` to end (wait4(2)). Takes the child: its id may be reused.
 /// When this process is asked to end meanwhile, the child is asked too.
 pub fn wait(child: Child) -> io::Result<Usage> {
@@ -47,14 +61,7 @@ pub fn wait(child: Child) -> io::Result<Usage> {
     }
     // SAFETY: wait4 succeeded and filled it.
     let usage = unsafe { usage.assume_init() };
-    let nanos = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
-    Ok(Usage {
-        cpu_ns: nanos(usage.ru_utime) + nanos(usage.ru_stime),
-        peak_memory_kib: usage.ru_maxrss as u64,
-        switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
-        exit_code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
-        signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
-    })
+    Ok(Usage::of(status, &usage))
 }
 
 /// Sends `signal` to `child`, which has not been waited for.

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Locking the calling process in, for good, before it reads a foreign byte.
+//!
+//! What a worker may still do afterwards: compute, on several threads, in
+//! memory up to its limit, and use the file descriptors it has or is sent.
+//! A forbidden call fails with EPERM and is not fatal: libraries that look
+//! into /sys or /proc go on without. `docs/sandbox.md` says what this promises.
+
+use std::io;
+use std::path::Path;
+use std::thread;
+
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+
+mod aarch64;
+mod capabilities;
+mod filter;
+mod landlocked;
+mod layers;
+mod policy;
+mod x86_64;
+
+pub use layers::{Layer, Layers, Standing};
+
+/// What a worker is for: this decides what it may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role<'a> {
+    /// Decodes packets it gets into memory it made.
+    Decode,
+    /// Loads the plug-in `file` with the libraries it needs: may read and map
+    /// `file` and the system's library folders, and no other file. The plug-in's
+    /// constructors run under this. [`Role::Plugin`] is entered next.
+    PluginLoading {
+        /// The shared object.
+        file: &'a Path,
+    },
+    /// Runs a plug-in that is loaded: opens no file, maps no code.
+    Plugin,
+}
+
+/// What a worker may use up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Address space, bytes: code, stacks, heap and everything mapped.
+    pub memory_bytes: u64,
+    /// Largest memfd it can make, bytes. Memory in files that are not mapped
+    /// is not part of its address space, so this times `open_files` comes on
+    /// top of `memory_bytes`.
+    pub file_bytes: u64,
+    /// Open file descriptors.
+    pub open_files: u64,
+}
+
+impl Default for Limits {
+    /// 4 GiB of memory, files of 1 GiB, 64 descriptors.
+    fn default() -> Limits {
+        Limits { memory_bytes: 4 << 30, file_bytes: 1 << 30, open_files: 64 }
+    }
+}
+
+/// Why a process is not locked in. It may be in part: end it.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// A layer that every machine has was refused.
+    #[error("sandbox: {layer}: {call}: {source}", layer = .layer.name())]
+    Refused {
+        /// The layer.
+        layer: Layer,
+        /// The system call.
+        call: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// No filter of system calls; all other layers of `layers` are in force.
+    #[error("sandbox: seccomp: {reason}")]
+    NoSeccomp {
+        /// The layers that were entered.
+        layers: Layers,
+        /// Why there is no filter.
+        reason: String,
+    },
+}
+
+/// Locks the calling process in as `role`, within `limits`; there is no way
+/// back. Says which layers are in force.
+///
+/// Call it from the main thread while it is the only one, with no capability
+/// or file needed any more. Missing Landlock is told in the answer; missing
+/// seccomp is [`SandboxError::NoSeccomp`], and the caller decides. The parent
+/// knows the namespaces ([`Layers::with_namespaces`]).
+///
+/// Afterwards fstat(2) works and stat(2) does not: the C library's `fstat` is
+/// one or the other, rustix's is fstat(2).
+pub fn enter(role: Role<'_>, limits: &Limits) -> Result<Layers, SandboxError> {
+    let refused = |layer, call| {
+        move |errno: rustix::io::Errno| SandboxError::Refused { layer, call, source: errno.into() }
+    };
+    rustix::thread::set_no_new_privs(true)
+        .map_err(refused(Layer::NoNewPrivileges, "prctl(PR_SET_NO_NEW_PRIVS)"))?;
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(refused(Layer::NotDumpable, "prctl(PR_SET_DUMPABLE)"))?;
+    for (resource, value) in [
+        (Resource::As, limits.memory_bytes),
+        (Resource::Fsize, limits.file_bytes),
+        (Resource::Nofile, limits.open_files),
+        (Resource::Core, 0),
+    ] {
+        lower(resource, value).map_err(refused(Layer::Limits, "setrlimit"))?;
+    }
+    let layers = Layers::default()
+        .with(Layer::NoNewPrivileges, Standing::Given)
+        .with(Layer::NotDumpable, Standing::Given)
+        .with(Layer::Limits, Standing::Given);
+    let layers = lock_thread(role, layers)?;
+    install_filter(role, layers, filter::Threads::All)
+}
+
+/// Tries what [`enter`] does for [`Role::Decode`] on a thread that ends right
+/// after, limits and dumpability left out: those hold for the whole process.
+pub fn try_on_a_thread() -> Result<Layers, SandboxError> {
+    let attempt = || {
+        rustix::thread::set_no_new_privs(true).map_err(|errno| SandboxError::Refused {
+            layer: Layer::NoNewPrivileges,
+            call: "prctl(PR_SET_NO_NEW_PRIVS)",
+            source: errno.into(),
+        })?;
+        let layers = Layers::default().with(Layer::NoNewPrivileges, Standing::Given);
+        let layers = lock_thread(Role::Decode, layers)?;
+        install_filter(Role::Decode, layers, filter::Threads::This)
+    };
+    thread::spawn(attempt).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Landlock and capabilities, which are a thread's own.
+fn lock_thread(role: Role<'_>, layers: Layers) -> Result<Layers, SandboxError> {
+    // First Landlock: with capabilities it needs nothing, without it neither,
+    // but a plug-in's file may be readable to root's alone.
+    let layers = landlocked::enter(role, layers);
+    capabilities::drop_all().map_err(|errno| SandboxError::Refused {
+        layer: Layer::Capabilities,
+        call: "capset",
+        source: errno.into(),
+    })?;
+    Ok(layers.with(Layer::Capabilities, Standing::Given))
+}
+
+fn install_filter(role: Role<'_>, layers: Layers, threads: filter::Threads) -> Result<Layers, SandboxError> {
+    match filter::install(role, threads) {
+        Ok(()) => Ok(layers.with(Layer::Seccomp, Standing::Given)),
+        Err(error) => {
+            let layers = layers.with(Layer::Seccomp, error.standing());
+            Err(SandboxError::NoSeccomp { layers, reason: error.to_string() })
+        }
+    }
+}
+
+/// Sets both limits of `resource` to `value`, or leaves what is lower already.
+fn lower(resource: Resource, value: u64) -> rustix::io::Result<()> {
+    let now = rustix::process::getrlimit(resource);
+    let most = now.maximum.map_or(value, |maximum| maximum.min(value));
+    let current = now.current.map_or(most, |current| current.min(most));
+    setrlimit(resource, Rlimit { current: Some(current), maximum: Some(most) })
+}

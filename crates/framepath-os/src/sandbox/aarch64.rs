@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The policies of aarch64, one file per role.
+
+use super::policy::{Policies, Policy};
+
+mod decode;
+mod plugin;
+
+/// What each role may call.
+pub(super) const POLICIES: Policies = Policies {
+    decode: Policy { tables: &[decode::DECODE] },
+    plugin_loading: Policy { tables: &[decode::DECODE, plugin::PLUGIN, plugin::LOADING] },
+    plugin: Policy { tables: &[decode::DECODE, plugin::PLUGIN] },
+};

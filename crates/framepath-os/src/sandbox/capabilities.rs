@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Giving up every capability.
+
+use rustix::io;
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, capability_is_in_bounding_set, clear_ambient_capability_set,
+    remove_capability_from_bounding_set, set_capabilities,
+};
+
+/// Drops the calling thread's capabilities from all of its sets.
+///
+/// The bounding set needs a capability to shrink and is left where there is
+/// none: it only limits what an execve could gain, and no_new_privs gives that
+/// nothing.
+pub(super) fn drop_all() -> io::Result<()> {
+    for capability in CapabilitySet::all().iter() {
+        // An error means that this kernel does not know the capability.
+        if let Ok(true) = capability_is_in_bounding_set(capability) {
+            let _ = remove_capability_from_bounding_set(capability);
+        }
+    }
+    // Empty already where the inheritable set is, which is cleared next.
+    let _ = clear_ambient_capability_set();
+    let none = CapabilitySet::empty();
+    set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
+}

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! From a policy to seccomp filters in force.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+
+use super::policy::{Policies, Policy, Rule, When};
+use super::{Role, Standing, aarch64, x86_64};
+
+/// Why there is no filter.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FilterError {
+    #[error("no policy is written for {}", std::env::consts::ARCH)]
+    Architecture,
+    #[error("the policy cannot be compiled: {0}")]
+    Compile(#[from] BackendError),
+    #[error("{0}")]
+    Install(#[source] seccompiler::Error),
+}
+
+impl FilterError {
+    /// What this says about the machine.
+    pub(super) fn standing(&self) -> Standing {
+        match self {
+            FilterError::Install(seccompiler::Error::Seccomp(error))
+                if !matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL)) =>
+            {
+                Standing::Refused
+            }
+            _ => Standing::NotInKernel,
+        }
+    }
+}
+
+/// Whom a filter binds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Threads {
+    /// All threads of the process, and what they start.
+    All,
+    /// The calling one, and what it starts.
+    This,
+}
+
+/// Puts the policy of `role` into force.
+pub(super) fn install(role: Role<'_>, threads: Threads) -> Result<(), FilterError> {
+    let (arch, policies) = here().ok_or(FilterError::Architecture)?;
+    let policy = match role {
+        Role::Decode => policies.decode,
+        Role::PluginLoading { .. } => policies.plugin_loading,
+        Role::Plugin => policies.plugin,
+    };
+    for program in programs(policy, arch, std::process::id())? {
+        let installed = match threads {
+            Threads::All => seccompiler::apply_filter_all_threads(&program),
+            Threads::This => seccompiler::apply_filter(&program),
+        };
+        installed.map_err(FilterError::Install)?;
+    }
+    Ok(())
+}
+
+fn here() -> Option<(TargetArch, Policies)> {
+    match std::env::consts::ARCH {
+        "x86_64" => Some((TargetArch::x86_64, x86_64::POLICIES)),
+        "aarch64" => Some((TargetArch::aarch64, aarch64::POLICIES)),
+        _ => None,
+    }
+}
+
+/// The filters of `policy`, in the order they are installed in. A call runs
+/// through all of them and the strictest answer counts: the first answers
+/// ENOSYS where the policy says absent, the second EPERM to all it does not
+/// know. Calls of another architecture's numbering end the process.
+fn programs(policy: Policy, arch: TargetArch, own_pid: u32) -> Result<[BpfProgram; 2], BackendError> {
+    let mut absent = BTreeMap::new();
+    let mut allowed = BTreeMap::new();
+    for rule in merged(policy).into_values() {
+        // An empty list of alternatives matches always.
+        let alternatives = match rule.when {
+            When::Always => Vec::new(),
+            When::Absent => {
+                absent.insert(rule.number, Vec::new());
+                Vec::new()
+            }
+            When::OneOf(argument, values) => values
+                .iter()
+                .map(|value| alternative(argument, SeccompCmpOp::Eq, u64::from(*value)))
+                .collect::<Result<_, _>>()?,
+            When::Bits(argument, mask, set) => {
+                vec![alternative(argument, SeccompCmpOp::MaskedEq(u64::from(mask)), u64::from(set))?]
+            }
+            When::OwnPid(argument) => vec![alternative(argument, SeccompCmpOp::Eq, u64::from(own_pid))?],
+            When::Null(argument) => {
+                let null = SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;
+                vec![SeccompRule::new(vec![null])?]
+            }
+        };
+        allowed.insert(rule.number, alternatives);
+    }
+    let compile = |rules, otherwise, matching| {
+        SeccompFilter::new(rules, otherwise, matching, arch).and_then(BpfProgram::try_from)
+    };
+    Ok([
+        compile(absent, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))?,
+        compile(allowed, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)?,
+    ])
+}
+
+fn alternative(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<SeccompRule, BackendError> {
+    SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?])
+}
+
+/// One rule per call: the last table's.
+fn merged(policy: Policy) -> BTreeMap<i64, Rule> {
+    policy.tables.iter().copied().flatten().map(|rule| (rule.number, *rule)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ARCHITECTURES: [(TargetArch, Policies); 2] =
+        [(TargetArch::x86_64, x86_64::POLICIES), (TargetArch::aarch64, aarch64::POLICIES)];
+
+    fn names(policy: Policy) -> Vec<&'static str> {
+        merged(policy).values().map(|rule| rule.name).collect()
+    }
+
+    #[test]
+    fn every_policy_compiles_on_every_architecture() {
+        for (arch, policies) in ARCHITECTURES {
+            for policy in [policies.decode, policies.plugin_loading, policies.plugin] {
+                let [absent, allowed] = programs(policy, arch, 1).unwrap();
+                assert!(absent.len() > 3 && allowed.len() > names(policy).len(), "{arch:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_names_each_call_once() {
+        for (arch, policies) in ARCHITECTURES {
+            for table in policies.plugin_loading.tables {
+                let mut numbers: Vec<_> = table.iter().map(|rule| rule.number).collect();
+                numbers.sort_unstable();
+                numbers.dedup();
+                assert_eq!(numbers.len(), table.len(), "{arch:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_architectures_differ_only_in_calls_that_one_of_them_lacks() {
+        let old = ["SYS_open", "SYS_access", "SYS_poll", "SYS_time"];
+        let of = |policy| {
+            let mut names = names(policy);
+            names.retain(|name| !old.contains(name));
+            names.sort_unstable();
+            names
+        };
+        let (x86, arm) = (x86_64::POLICIES, aarch64::POLICIES);
+        assert_eq!(of(x86.decode), of(arm.decode));
+        assert_eq!(of(x86.plugin), of(arm.plugin));
+        assert_eq!(of(x86.plugin_loading), of(arm.plugin_loading));
+    }
+
+    #[test]
+    fn sealing_a_plugin_allows_nothing_new() {
+        for (arch, policies) in ARCHITECTURES {
+            let loading = merged(policies.plugin_loading);
+            for number in merged(policies.plugin).keys() {
+                assert!(loading.contains_key(number), "{arch:?} {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_sealed_role_opens_executes_or_reaches_out() {
+        let never = [
+            "SYS_open",
+            "SYS_openat",
+            "SYS_openat2",
+            "SYS_execve",
+            "SYS_execveat",
+            "SYS_fork",
+            "SYS_vfork",
+            "SYS_socket",
+            "SYS_connect",
+            "SYS_bind",
+            "SYS_ptrace",
+            "SYS_kill",
+            "SYS_ioctl",
+            "SYS_bpf",
+            "SYS_seccomp",
+            "SYS_unshare",
+            "SYS_mount",
+            "SYS_io_uring_setup",
+            "SYS_userfaultfd",
+        ];
+        for (arch, policies) in ARCHITECTURES {
+            for policy in [policies.decode, policies.plugin] {
+                for name in names(policy) {
+                    assert!(!never.contains(&name), "{arch:?} {name}");
+                }
+            }
+        }
+    }
+}

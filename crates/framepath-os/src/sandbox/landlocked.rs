@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Landlock: the files, ports and processes out of reach.
+
+use std::path::Path;
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, RestrictionStatus, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetError, RulesetStatus, Scope, path_beneath_rules,
+};
+
+use super::{Layer, Layers, Role, Standing};
+use crate::machine::landlock_abi;
+
+/// The newest interface whose rights are asked for; older kernels give those
+/// they know.
+const NEWEST: ABI = ABI::V6;
+
+/// The versions in which the three layers came.
+const SINCE: [(Layer, u32); 3] =
+    [(Layer::LandlockFiles, 1), (Layer::LandlockNet, 4), (Layer::LandlockScope, 6)];
+
+/// What the dynamic loader reads.
+const LIBRARIES: [&str; 6] =
+    ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache"];
+
+/// Restricts the calling thread and those it starts from now on. A second call
+/// can only take more away.
+pub(super) fn enter(role: Role<'_>, layers: Layers) -> Layers {
+    let abi = landlock_abi().unwrap_or(0);
+    let enforced = matches!(
+        restrict(role).map(|status| status.ruleset),
+        Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced)
+    );
+    SINCE.into_iter().fold(layers, |layers, (layer, since)| {
+        let standing = match (abi >= since, enforced) {
+            (false, _) => Standing::NotInKernel,
+            (true, true) => Standing::Given,
+            (true, false) => Standing::Refused,
+        };
+        layers.with(layer, standing)
+    })
+}
+
+fn restrict(role: Role<'_>) -> Result<RestrictionStatus, RulesetError> {
+    let ruleset = Ruleset::default()
+        .handle_access(AccessFs::from_all(NEWEST))?
+        .handle_access(AccessNet::from_all(NEWEST))?
+        .scope(Scope::from_all(NEWEST))?
+        .create()?;
+    let read = AccessFs::ReadFile | AccessFs::Execute;
+    let ruleset = match role {
+        Role::Decode | Role::Plugin => ruleset,
+        Role::PluginLoading { file } => {
+            // Paths that do not exist are left out.
+            let paths = LIBRARIES.into_iter().map(Path::new).chain([file]);
+            ruleset.add_rules(path_beneath_rules(paths, read))?
+        }
+    };
+    ruleset.restrict_self()
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a policy file is made of: system calls and conditions on their
+//! arguments. Tables of every architecture are built and tested on all of them.
+
+/// One system call that a role may make.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Rule {
+    /// As in the C library, `SYS_read`.
+    #[cfg_attr(not(test), expect(dead_code, reason = "tests compare tables by it"))]
+    pub(super) name: &'static str,
+    /// On the table's architecture.
+    pub(super) number: i64,
+    /// With which arguments.
+    pub(super) when: When,
+}
+
+/// A condition on arguments, counted from 0. Arguments are compared as 32-bit
+/// numbers: all that are looked at are flags, commands and ids.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum When {
+    /// Any.
+    Always,
+    /// Argument `.0` is one of `.1`.
+    OneOf(u8, &'static [u32]),
+    /// Of the bits `.1` of argument `.0`, exactly `.2` are set.
+    Bits(u8, u32, u32),
+    /// Argument `.0` is this process's id.
+    OwnPid(u8),
+    /// Argument `.0` is a null pointer (all 64 bits).
+    Null(u8),
+    /// The call is answered with ENOSYS: the C library has another way then.
+    Absent,
+}
+
+/// All rules of one role on one architecture.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Policy {
+    /// Tables; a later one replaces an earlier one's rule for a call.
+    pub(super) tables: &'static [&'static [Rule]],
+}
+
+/// The roles of one architecture.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Policies {
+    pub(super) decode: Policy,
+    pub(super) plugin_loading: Policy,
+    pub(super) plugin: Policy,
+}
+
+/// A table: `SYS_name = number`, then ` if condition` where there is one. On
+/// the table's own architecture the numbers are checked against the C library.
+macro_rules! table {
+    ($(#[$doc:meta])* $name:ident on $arch:tt: $($call:ident = $number:literal $(if $when:expr)?,)+) => {
+        $(#[$doc])*
+        pub(in crate::sandbox) const $name: &[$crate::sandbox::policy::Rule] = &[$(
+            $crate::sandbox::policy::Rule {
+                name: stringify!($call),
+                number: $number,
+                when: $crate::sandbox::policy::table!(@when $($when)?),
+            }
+        ),+];
+        #[cfg(target_arch = $arch)]
+        const _: () = {
+            $(assert!(libc::$call == $number, stringify!($call));)+
+        };
+    };
+    (@when) => { $crate::sandbox::policy::When::Always };
+    (@when $when:expr) => { $when };
+}
+pub(super) use table;
+
+/// Conditions that both architectures share.
+pub(super) mod condition {
+    use super::When;
+
+    const PROT_EXEC: u32 = 4;
+    const CLONE_VM: u32 = 0x0000_0100;
+    const CLONE_SIGHAND: u32 = 0x0000_0800;
+    const CLONE_PTRACE: u32 = 0x0000_2000;
+    const CLONE_VFORK: u32 = 0x0000_4000;
+    const CLONE_PARENT: u32 = 0x0000_8000;
+    const CLONE_THREAD: u32 = 0x0001_0000;
+    /// Every CLONE_NEW* flag: mount, cgroup, uts, ipc, user, pid, net.
+    const CLONE_NEW: u32 = 0x7e02_0000;
+    const THREAD: u32 = CLONE_VM | CLONE_SIGHAND | CLONE_THREAD;
+
+    /// mmap and mprotect: memory that cannot be executed.
+    pub(in crate::sandbox) const NOT_EXECUTABLE: When = When::Bits(2, PROT_EXEC, 0);
+    /// clone: a thread of this process, nothing else.
+    pub(in crate::sandbox) const THREAD_ONLY: When =
+        When::Bits(0, THREAD | CLONE_PTRACE | CLONE_VFORK | CLONE_PARENT | CLONE_NEW, THREAD);
+    /// fcntl: F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC, F_ADD_SEALS,
+    /// F_GET_SEALS.
+    pub(in crate::sandbox) const FD_AND_SEALS: When = When::OneOf(1, &[1, 2, 3, 4, 1030, 1033, 1034]);
+    /// prctl: PR_SET_NAME.
+    pub(in crate::sandbox) const NAME_ONLY: When = When::OneOf(0, &[15]);
+    /// prctl of a process that will enter the next role: also PR_SET_DUMPABLE,
+    /// PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT.
+    /// Without capabilities none of them gives anything but PR_SET_DUMPABLE,
+    /// which is set again.
+    pub(in crate::sandbox) const NAME_AND_LOCKS: When = When::OneOf(0, &[15, 4, 23, 24, 38, 47]);
+    /// sendto: to the socket's peer.
+    pub(in crate::sandbox) const NO_ADDRESS: When = When::Null(4);
+    /// prlimit64: of this process. A limit can only be lowered.
+    pub(in crate::sandbox) const OWN_LIMITS: When = When::OneOf(0, &[0]);
+    /// The mode bits of open(2): reading only (O_WRONLY, O_RDWR, O_CREAT and
+    /// O_TRUNC are unset), its flags being argument `.0`.
+    pub(in crate::sandbox) const fn reading(argument: u8) -> When {
+        When::Bits(argument, 0o1103, 0)
+    }
+}

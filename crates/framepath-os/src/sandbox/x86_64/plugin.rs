@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! x86_64: what a frei0r plug-in does beyond what a decoder does.
+
+use crate::sandbox::policy::{condition, table};
+
+table! {
+    /// Once it is loaded.
+    PLUGIN on "x86_64":
+    // What image libraries ask about the machine.
+    SYS_uname = 63,
+    SYS_sysinfo = 99,
+    SYS_times = 100,
+}
+
+table! {
+    /// While it is loaded, beside [`PLUGIN`].
+    LOADING on "x86_64":
+    // The dynamic loader: reads libraries, maps their code. Which files, Landlock
+    // says.
+    SYS_open = 2 if condition::reading(1),
+    SYS_openat = 257 if condition::reading(2),
+    SYS_newfstatat = 262,
+    SYS_access = 21,
+    SYS_faccessat = 269,
+    SYS_readlinkat = 267,
+    SYS_mmap = 9,
+    SYS_mprotect = 10,
+    // Entering the next role.
+    SYS_prctl = 157 if condition::NAME_AND_LOCKS,
+    SYS_prlimit64 = 302 if condition::OWN_LIMITS,
+    SYS_capget = 125,
+    SYS_capset = 126,
+    SYS_landlock_create_ruleset = 444,
+    SYS_landlock_add_rule = 445,
+    SYS_landlock_restrict_self = 446,
+    SYS_seccomp = 317,
+}

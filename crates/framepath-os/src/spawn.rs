@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Starting a worker: a child in namespaces of its own, with one socket.
+//!
+//! The child has four file descriptors (the socket at [`SOCKET`], /dev/null at
+//! 0, 1 and 2), a session of its own, so that Ctrl-C at the terminal does not
+//! reach it, default signal dispositions, and an environment of `LANG` and
+//! `LD_LIBRARY_PATH`. It dies with the thread that started it.
+
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::{self, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::children::Usage;
+
+mod child;
+mod namespaces;
+
+pub use namespaces::Namespaces;
+
+/// The worker's end of the socket, in the worker.
+pub const SOCKET: RawFd = 3;
+
+/// Set to `1` in the parent's environment, workers keep its standard error.
+pub const KEEP_STDERR: &str = "FRAMEPATH_WORKER_STDERR";
+
+/// Why a worker was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// A path or an argument has a zero byte in it.
+    #[error("cannot start {program}: a zero byte in {what}")]
+    ZeroByte {
+        /// The program.
+        program: PathBuf,
+        /// Where the byte is.
+        what: &'static str,
+    },
+    /// The parent could not prepare or make the child.
+    #[error("cannot start {program}: {call}: {source}")]
+    Parent {
+        /// The program.
+        program: PathBuf,
+        /// The system call.
+        call: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The child was made and could not become the program.
+    #[error("cannot start {program}: {step} in the child: {source}")]
+    Child {
+        /// The program.
+        program: PathBuf,
+        /// What it was doing.
+        step: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+}
+
+/// A started worker. Dropped, it is killed and reaped.
+#[derive(Debug)]
+pub struct WorkerProcess {
+    pid: libc::pid_t,
+    pidfd: OwnedFd,
+    namespaces: Namespaces,
+    /// Set once it was reaped; `pid` is nobody's from then on.
+    ended: Option<Usage>,
+}
+
+/// Starts `program` with `args` (its own name is put before them) and with
+/// `socket` as file descriptor [`SOCKET`]; the parent's copy stays open.
+///
+/// Returns after the child's execve succeeded. The kernel kills the child when
+/// the *thread* that called this ends (PR_SET_PDEATHSIG): call it from one that
+/// lives as long as the worker shall.
+///
+/// The worker gets every namespace the kernel gives this user
+/// ([`WorkerProcess::namespaces`]); one that is refused is not an error. Its
+/// user namespace maps no user, so it has no capability from its execve on,
+/// and opens files as who started it.
+pub fn spawn(program: &Path, args: &[&OsStr], socket: BorrowedFd<'_>) -> Result<WorkerProcess, SpawnError> {
+    let failed = |call| {
+        let program = program.to_owned();
+        move |source: io::Error| SpawnError::Parent { program, call, source }
+    };
+    let text = |what: &'static str, text: &OsStr| {
+        CString::new(text.as_bytes()).map_err(|_| SpawnError::ZeroByte { program: program.to_owned(), what })
+    };
+    let path = text("its path", program.as_os_str())?;
+    let mut argv = vec![path.clone()];
+    for arg in args {
+        argv.push(text("an argument", arg)?);
+    }
+    let mut envp = Vec::new();
+    for name in ["LANG", "LD_LIBRARY_PATH"] {
+        if let Some(value) = std::env::var_os(name) {
+            let mut entry = std::ffi::OsString::from(name);
+            entry.push("=");
+            entry.push(value);
+            envp.push(text("the environment", &entry)?);
+        }
+    }
+    let null = File::options().read(true).write(true).open("/dev/null").map_err(failed("open /dev/null"))?;
+    let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+        .map_err(|errno| failed("pipe2")(errno.into()))?;
+    // Copies above the numbers the child fills, so that none is overwritten
+    // before it was moved.
+    let high = |fd: BorrowedFd<'_>| {
+        rustix::io::fcntl_dupfd_cloexec(fd, child::FIRST_SPARE)
+            .map_err(|errno| failed("fcntl(F_DUPFD_CLOEXEC)")(errno.into()))
+    };
+    let (null, high_tell, socket) = (high(null.as_fd())?, high(tell.as_fd())?, high(socket)?);
+    let plan = child::Plan::new(
+        &path,
+        &argv,
+        &envp,
+        child::Files {
+            null: null.as_raw_fd(),
+            tell: high_tell.as_raw_fd(),
+            socket: socket.as_raw_fd(),
+            keep_stderr: std::env::var_os(KEEP_STDERR).is_some_and(|v| v == "1"),
+        },
+    );
+
+    let made = namespaces::clone_with_most(|| plan.become_worker()).map_err(failed("clone"))?;
+    // The pipe ends when the child's execve closes the last writing end.
+    drop((tell, high_tell));
+    let mut worker =
+        WorkerProcess { pid: made.pid, pidfd: made.pidfd, namespaces: made.namespaces, ended: None };
+    let mut report = Vec::new();
+    File::from(told).read_to_end(&mut report).map_err(failed("read from the child"))?;
+    match child::Failure::decode(&report) {
+        None => Ok(worker),
+        Some(failure) => {
+            // It exits by itself after its report.
+            worker.wait().map_err(failed("wait4"))?;
+            Err(SpawnError::Child { program: program.to_owned(), step: failure.step, source: failure.error })
+        }
+    }
+}
+
+/// The namespaces a worker gets on this machine, found by making a child that
+/// ends at once.
+pub fn namespaces_given() -> io::Result<Namespaces> {
+    let made = namespaces::clone_with_most(|| child::exit(0))?;
+    let mut process =
+        WorkerProcess { pid: made.pid, pidfd: made.pidfd, namespaces: made.namespaces, ended: None };
+    process.wait()?;
+    Ok(process.namespaces)
+}
+
+impl WorkerProcess {
+    /// Its process id, as the parent sees it.
+    pub fn pid(&self) -> u32 {
+        self.pid as u32
+    }
+
+    /// Readable (poll(2)) once it ended.
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// Which namespaces are its own.
+    pub fn namespaces(&self) -> Namespaces {
+        self.namespaces
+    }
+
+    /// Ends it (SIGKILL). One that ended already stays as it is.
+    pub fn kill(&self) -> io::Result<()> {
+        match rustix::process::pidfd_send_signal(&self.pidfd, rustix::process::Signal::KILL) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Waits until it ended; the same answer when asked again.
+    pub fn wait(&mut self) -> io::Result<Usage> {
+        loop {
+            match self.reap(0) {
+                Ok(Some(usage)) => return Ok(usage),
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// What it used, if it ended.
+    pub fn try_wait(&mut self) -> io::Result<Option<Usage>> {
+        self.reap(libc::WNOHANG)
+    }
+
+    fn reap(&mut self, options: libc::c_int) -> io::Result<Option<Usage>> {
+        if self.ended.is_some() {
+            return Ok(self.ended);
+        }
+        let mut status = 0;
+        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: both pointers are valid for the call. The id is this child's:
+        // it was not reaped yet.
+        let waited = unsafe { libc::wait4(self.pid, &mut status, options, usage.as_mut_ptr()) };
+        if waited < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if waited == self.pid {
+            // SAFETY: all-zero is a valid rusage, and wait4 filled it.
+            self.ended = Some(Usage::of(status, unsafe { usage.assume_init_ref() }));
+        }
+        Ok(self.ended)
+    }
+}
+
+impl Drop for WorkerProcess {
+    fn drop(&mut self) {
+        if self.ended.is_none() && self.kill().is_ok() {
+            // Where waiting fails there is no child left to wait for.
+            let _ = self.wait();
+        }
+    }
+}
+
+/// A child just made, which nobody waited for.
+struct Made {
+    pid: libc::pid_t,
+    pidfd: OwnedFd,
+    namespaces: Namespaces,
+}
+
+/// clone(2) without shared memory: like fork, with `flags` and a pidfd. Calls
+/// `run` in the child with all signals blocked; the child ends where it returns.
+///
+/// Not clone3: containers commonly filter that one out.
+fn clone_child(flags: libc::c_int, run: impl FnOnce()) -> io::Result<(libc::pid_t, OwnedFd)> {
+    let mut pidfd: libc::c_int = -1;
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // No handler of the parent may run in the child before its dispositions
+    // are reset.
+    // SAFETY: sigfillset initialises the set it is given; pthread_sigmask
+    // reads it and fills the other.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        let refused = libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        if refused != 0 {
+            return Err(io::Error::from_raw_os_error(refused));
+        }
+    }
+    let flags = (flags | libc::CLONE_PIDFD | libc::SIGCHLD) as libc::c_ulong;
+    let none = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: a null stack and no CLONE_VM make this a fork: the child has its
+    // own copy of all memory. The third argument is where the kernel writes the
+    // pidfd on every architecture; the last two are not used with these flags.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, none, &raw mut pidfd, none, none) };
+    if pid == 0 {
+        run();
+        child::exit(127)
+    }
+    let error = io::Error::last_os_error();
+    // SAFETY: filled by the first call, which succeeded.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    if pid < 0 {
+        return Err(error);
+    }
+    // SAFETY: clone succeeded, so the kernel stored a new descriptor there.
+    Ok((pid as libc::pid_t, unsafe { OwnedFd::from_raw_fd(pidfd) }))
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The child between clone and execve: system calls and its own stack, nothing
+//! else. Other threads of the parent may have held any lock when it was made.
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::RawFd;
+
+use super::SOCKET;
+
+/// Where the report goes; closed by execve.
+const TELL: RawFd = SOCKET + 1;
+/// Files of the parent are brought to this number or above before the clone.
+pub(super) const FIRST_SPARE: RawFd = 10;
+/// The highest signal number and one.
+const SIGNALS: libc::c_int = 65;
+
+const STEPS: [&str; 9] = [
+    "setsid",
+    "prctl(PR_SET_PDEATHSIG)",
+    "asking whether the parent lives",
+    "dup2",
+    "close_range",
+    "fcntl(F_SETFD)",
+    "prctl(PR_SET_NO_NEW_PRIVS)",
+    "sigprocmask",
+    "execve",
+];
+
+/// The numbers, in the parent, of what the child keeps.
+pub(super) struct Files {
+    pub(super) null: RawFd,
+    pub(super) tell: RawFd,
+    pub(super) socket: RawFd,
+    /// Leave standard error as it is.
+    pub(super) keep_stderr: bool,
+}
+
+/// Everything the child needs, allocated before it is made.
+pub(super) struct Plan<'a> {
+    path: &'a CStr,
+    argv: Vec<*const libc::c_char>,
+    envp: Vec<*const libc::c_char>,
+    files: Files,
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn new(path: &'a CStr, argv: &'a [CString], envp: &'a [CString], files: Files) -> Plan<'a> {
+        let pointers = |texts: &[CString]| {
+            texts.iter().map(|t| t.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
+        };
+        Plan { path, argv: pointers(argv), envp: pointers(envp), files }
+    }
+
+    /// Becomes the program, or reports why not and exits.
+    pub(super) fn become_worker(&self) -> ! {
+        let step = self.prepare();
+        // SAFETY: reads the errno of this thread.
+        let errno = unsafe { *libc::__errno_location() };
+        let mut report = [0; 5];
+        report[0] = step;
+        report[1..].copy_from_slice(&errno.to_ne_bytes());
+        // The parent's number first: it is the pipe or, closed later, nothing.
+        // TELL may be any file of the parent's until the pipe was put there.
+        for tell in [self.files.tell, TELL] {
+            // SAFETY: five readable bytes.
+            let written = unsafe { libc::write(tell, report.as_ptr().cast(), report.len()) };
+            if written == report.len() as isize {
+                break;
+            }
+        }
+        exit(127)
+    }
+
+    /// Returns only when a step failed: its index in [`STEPS`].
+    fn prepare(&self) -> u8 {
+        let Files { null, tell, socket, keep_stderr } = self.files;
+        // SAFETY: system calls with numbers, and with pointers into memory that
+        // the clone copied: `path`, `argv` and `envp` end in null, and the
+        // sets and structures live on this stack.
+        unsafe {
+            // The terminal's signals go to its foreground group; this leaves it.
+            if libc::setsid() < 0 {
+                return 0;
+            }
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) != 0 {
+                return 1;
+            }
+            // A parent that died before that call sends nothing any more, but
+            // the pipe has no reader then.
+            let mut pipe = libc::pollfd { fd: tell, events: 0, revents: 0 };
+            if libc::poll(&mut pipe, 1, 0) != 0 {
+                return 2;
+            }
+            if libc::dup2(tell, TELL) < 0 || libc::dup2(socket, SOCKET) < 0 {
+                return 3;
+            }
+            if libc::dup2(null, 0) < 0 || libc::dup2(null, 1) < 0 {
+                return 3;
+            }
+            if !keep_stderr && libc::dup2(null, 2) < 0 {
+                return 3;
+            }
+            let (first, last) = ((TELL + 1) as libc::c_ulong, libc::c_ulong::from(libc::c_uint::MAX));
+            if libc::syscall(libc::SYS_close_range, first, last, 0 as libc::c_ulong) != 0 {
+                return 4;
+            }
+            if libc::fcntl(TELL, libc::F_SETFD, libc::FD_CLOEXEC) != 0 {
+                return 5;
+            }
+            let (yes, unused): (libc::c_ulong, libc::c_ulong) = (1, 0);
+            if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, yes, unused, unused, unused) != 0 {
+                return 6;
+            }
+            for signal in 1..SIGNALS {
+                // Refused for those that cannot be changed.
+                libc::signal(signal, libc::SIG_DFL);
+            }
+            let mut none = std::mem::zeroed::<libc::sigset_t>();
+            libc::sigemptyset(&mut none);
+            if libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut()) != 0 {
+                return 7;
+            }
+            libc::execve(self.path.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr());
+            8
+        }
+    }
+}
+
+/// Ends this process without running what the parent registered for its end.
+pub(super) fn exit(code: libc::c_int) -> ! {
+    // SAFETY: _exit is async-signal-safe and takes any number.
+    unsafe { libc::_exit(code) }
+}
+
+/// Why the child is not the program.
+pub(super) struct Failure {
+    pub(super) step: &'static str,
+    pub(super) error: io::Error,
+}
+
+impl Failure {
+    /// From the bytes of the pipe; none means success.
+    pub(super) fn decode(report: &[u8]) -> Option<Failure> {
+        let (step, errno) = report.split_first()?;
+        let errno = errno.try_into().map_or(libc::EIO, i32::from_ne_bytes);
+        let step = STEPS.get(usize::from(*step)).copied().unwrap_or("an unknown step");
+        Some(Failure { step, error: io::Error::from_raw_os_error(errno) })
+    }
+}

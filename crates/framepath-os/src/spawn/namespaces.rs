@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The namespaces of a child: as many as this user gets.
+
+use std::io;
+
+use super::{Made, clone_child};
+
+/// Which namespaces a process has for itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Namespaces {
+    /// Users and capabilities.
+    pub user: bool,
+    /// Process ids: it sees and can signal only itself.
+    pub pid: bool,
+    /// Network: not even a loopback that is up.
+    pub net: bool,
+    /// System V and POSIX message queues.
+    pub ipc: bool,
+    /// Host name.
+    pub uts: bool,
+}
+
+impl Namespaces {
+    const OTHERS: Namespaces = Namespaces { user: false, pid: true, net: true, ipc: true, uts: true };
+
+    /// What is asked for, most first. Without a user namespace only root gets
+    /// the others; root in a chroot gets all but that one.
+    const WISHES: [Namespaces; 5] = [
+        Namespaces { user: true, ..Namespaces::OTHERS },
+        Namespaces { user: true, net: false, ..Namespaces::OTHERS },
+        Namespaces::OTHERS,
+        Namespaces { user: true, pid: false, net: false, ipc: false, uts: false },
+        Namespaces { user: false, pid: false, net: false, ipc: false, uts: false },
+    ];
+
+    fn flags(self) -> libc::c_int {
+        [
+            (self.user, libc::CLONE_NEWUSER),
+            (self.pid, libc::CLONE_NEWPID),
+            (self.net, libc::CLONE_NEWNET),
+            (self.ipc, libc::CLONE_NEWIPC),
+            (self.uts, libc::CLONE_NEWUTS),
+        ]
+        .into_iter()
+        .fold(0, |flags, (wanted, flag)| if wanted { flags | flag } else { flags })
+    }
+}
+
+/// Makes a child with the first wish that is granted. `child` runs in it.
+pub(super) fn clone_with_most(child: impl Fn()) -> io::Result<Made> {
+    let mut refusal = io::Error::from_raw_os_error(libc::EPERM);
+    for namespaces in Namespaces::WISHES {
+        match clone_child(namespaces.flags(), &child) {
+            Ok((pid, pidfd)) => return Ok(Made { pid, pidfd, namespaces }),
+            // Not this user, not this kernel, too many of them.
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::EPERM | libc::EACCES | libc::EINVAL | libc::ENOSPC | libc::EUSERS)
+                ) =>
+            {
+                refusal = error;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Err(refusal)
+}
