@@ -112,9 +112,13 @@ impl<'a> Plan<'a> {
             if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, yes, unused, unused, unused) != 0 {
                 return 6;
             }
+            // The kernel's own struct sigaction: handler, flags, restorer, mask.
+            // Not the C library's call, which keeps two signals to itself.
+            let default = [libc::SIG_DFL as u64, 0, 0, 0];
+            let unwanted = std::ptr::null_mut::<u64>();
             for signal in 1..SIGNALS {
                 // Refused for those that cannot be changed.
-                libc::signal(signal, libc::SIG_DFL);
+                libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), unwanted, size_of::<u64>());
             }
             let mut none = std::mem::zeroed::<libc::sigset_t>();
             libc::sigemptyset(&mut none);
