@@ -10,6 +10,7 @@ mod lab;
 mod report;
 mod run;
 mod stages;
+mod worker;
 
 use crate::ending::Ending;
 
@@ -35,6 +36,9 @@ pub(crate) enum Command {
     /// Decode a file with the codec library alone: the floor of lab `decode`
     #[command(hide = true)]
     Bare(bare::Bare),
+    /// Run a stage in a sandbox, for a path with host=process
+    #[command(hide = true)]
+    Worker(worker::Worker),
 }
 
 impl Command {
@@ -50,6 +54,7 @@ impl Command {
             Command::Stages(_) => "stages",
             Command::Completions(_) => "completions",
             Command::Bare(_) => "bare",
+            Command::Worker(_) => "worker",
         }
     }
 
@@ -65,6 +70,7 @@ impl Command {
             Command::Stages(stages) => stages.run(),
             Command::Completions(completions) => completions.run(),
             Command::Bare(bare) => bare.run(),
+            Command::Worker(worker) => worker.run(),
         }
     }
 }

@@ -299,6 +299,26 @@ impl<P> Book<P> {
         Plan::Replay { single_threaded: self.in_a_row >= 2 || (single_threaded && there_still) }
     }
 
+    /// What was appended for packet `seq`, while it is kept.
+    pub fn get(&self, seq: u64) -> Option<&P> {
+        Some(&self.history[self.find(seq)?].packet)
+    }
+
+    /// As [`Book::get`], to change it.
+    pub fn get_mut(&mut self, seq: u64) -> Option<&mut P> {
+        let at = self.find(seq)?;
+        Some(&mut self.history[at].packet)
+    }
+
+    /// The worker died, and what it was given cannot be given again: forgets
+    /// all of it. How many packets had given nothing.
+    pub fn abandon(&mut self) -> u64 {
+        let lost = self.history.drain(..self.cursor).filter(|entry| entry.delivered == 0).count();
+        self.cursor = 0;
+        self.deaths += 1;
+        lost as u64
+    }
+
     /// Deaths so far.
     pub fn deaths(&self) -> u64 {
         self.deaths

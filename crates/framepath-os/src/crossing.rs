@@ -26,7 +26,7 @@ pub use packets::{PacketArea, SharedBytes, SharedPackets};
 #[cfg(not(loom))]
 pub use socket::Socket;
 #[cfg(not(loom))]
-pub use watch::{Look, Watcher, watch};
+pub use watch::{Look, Watcher, at_end, watch};
 
 /// What a ring passes: the words of one record.
 pub type Cell = [u64; 8];

@@ -55,11 +55,22 @@ thread_local! {
     };
 }
 
-/// Sets this thread's level and opens its counters where the level wants them.
+/// Opens this thread's counters before they are wanted: for a thread that can
+/// open nothing later.
+pub fn prepare() {
+    METER.with(|m| m.counters.borrow_mut().get_or_insert_with(Counters::open).read());
+}
+
+/// Sets this thread's level and opens its counters where the level wants them
+/// and they are not yet open.
 pub fn set_level(level: Level) {
     METER.with(|m| {
         m.level.set(level);
-        *m.counters.borrow_mut() = (level == Level::Full).then(Counters::open);
+        let mut counters = m.counters.borrow_mut();
+        match level {
+            Level::Full => drop(counters.get_or_insert_with(Counters::open).read()),
+            _ => *counters = None,
+        }
     });
     take();
     take_in_waits();

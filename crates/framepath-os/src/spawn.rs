@@ -13,6 +13,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::children::Usage;
 
@@ -26,6 +27,26 @@ pub const SOCKET: RawFd = 3;
 
 /// Set to `1` in the parent's environment, workers keep its standard error.
 pub const KEEP_STDERR: &str = "FRAMEPATH_WORKER_STDERR";
+
+/// The worker's end of its socket; in a worker, once, before it opens any file.
+///
+/// # Errors
+/// There is no socket: this process was not started as a worker.
+pub fn take_socket() -> io::Result<OwnedFd> {
+    static TAKEN: AtomicBool = AtomicBool::new(false);
+    if TAKEN.swap(true, Ordering::Relaxed) {
+        return Err(io::Error::other("the socket was taken already"));
+    }
+    // SAFETY: fcntl(2) on any number is harmless.
+    if unsafe { libc::fcntl(SOCKET, libc::F_GETFD) } < 0 {
+        return Err(io::Error::other("no socket: only framepath itself starts workers"));
+    }
+    // SAFETY: the number is open (just asked), belongs to nobody else in a
+    // worker (it was there at the start), and is taken once.
+    let socket = unsafe { OwnedFd::from_raw_fd(SOCKET) };
+    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
+    Ok(socket)
+}
 
 /// Why a worker was not started.
 #[derive(Debug, thiserror::Error)]

@@ -3,13 +3,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::time::Duration;
 
 use framepath_codec::{DecoderOptions, Output, Threads, TrackInfo};
 use framepath_model::format::PixelFormat;
 use framepath_model::path::{self, AUTO, Kind};
+use framepath_os::pool::GiveBack;
 use framepath_os::queue::{Leaky, Receiver, queue};
 
 use crate::error::{RunError, StageError};
+use crate::host::{self, Collect, Session, Spec, WorkerOptions, WorkerStats};
 use crate::link::{QueueEnd, Queued};
 use crate::out::Hop;
 use crate::report::HopInfo;
@@ -22,11 +25,29 @@ use crate::stage::{decode::Decode, encode::Copies, encode::RawEncode, threshold:
 
 /// The hops that one thread runs.
 pub(crate) struct Segment {
-    /// The queue it reads, with the link's index; the first has the source.
-    pub(crate) input: Option<(u16, Receiver<Queued>)>,
+    /// What it reads; the first has the source.
+    pub(crate) input: Option<Input>,
     pub(crate) chain: Vec<Hop>,
     /// Index of its first hop.
     pub(crate) first: u16,
+}
+
+/// What a thread behind the first reads.
+pub(crate) enum Input {
+    /// A queue, with the link's index.
+    Queue(u16, Receiver<Queued>),
+    /// A worker's frames.
+    Worker(Collect),
+}
+
+/// What a stage has to know of its place in the path.
+pub(crate) struct Place {
+    /// What the source gives, where that is compressed.
+    pub(crate) track: Option<TrackInfo>,
+    /// Frames that the hops behind may keep.
+    pub(crate) frames_behind: u32,
+    /// In a worker: the way back of frames from the caller.
+    pub(crate) give_back: Option<&'static GiveBack>,
 }
 
 /// A path ready to run: a source, segments joined by queues, a sink.
@@ -42,7 +63,9 @@ pub struct Built {
     pub(crate) segments: Vec<Segment>,
     pub(crate) hops: Vec<HopInfo>,
     pub(crate) dropped: Arc<AtomicU64>,
-    /// What the source gives, where that is compressed.
+    /// What has become of workers, by hop.
+    pub(crate) workers: Vec<(u16, Arc<WorkerStats>)>,
+    /// What the hop before gives, where that is compressed.
     track: Option<TrackInfo>,
 }
 
@@ -51,7 +74,14 @@ impl Built {
     pub fn from_source(text: &str, source: Box<dyn Source>) -> Built {
         let first = Segment { input: None, chain: Vec::new(), first: 0 };
         let hops = vec![HopInfo { text: text.to_owned(), link: false }];
-        Built { source, segments: vec![first], hops, dropped: Arc::default(), track: None }
+        Built {
+            source,
+            segments: vec![first],
+            hops,
+            dropped: Arc::default(),
+            workers: Vec::new(),
+            track: None,
+        }
     }
 
     /// Adds a stage by a direct link.
@@ -70,8 +100,31 @@ impl Built {
         let (sender, receiver) = queue(depth, leaky);
         let end = QueueEnd { index, sender: Some(sender), dropped: self.dropped.clone() };
         let mut built = self.add(text, Box::new(end), Role::Link);
-        built.segments.push(Segment { input: Some((index, receiver)), chain: Vec::new(), first: index + 1 });
+        built.segments.push(Segment {
+            input: Some(Input::Queue(index, receiver)),
+            chain: Vec::new(),
+            first: index + 1,
+        });
         built
+    }
+
+    /// Runs a stage in a worker: what follows runs in another thread.
+    fn hosted(self, hop: &path::Hop, place: Place) -> Result<Built, StageError> {
+        let Place { track, frames_behind, .. } = place;
+        let index = self.hops.len() as u16;
+        let options = WorkerOptions {
+            watchdog: Duration::from_nanos(hop.duration_ns("watchdog")),
+            memory_bytes: hop.bytes("memory").unwrap_or(0),
+            faults: hop.text("fault").parse().map_err(StageError::Option)?,
+        };
+        let text = hop.to_string();
+        let session = Session::new(Spec { hop: hop.clone(), track, frames_behind, options });
+        let (submit, collect) = host::ends(index, session.clone());
+        let mut built = self.add(&text, Box::new(submit), Role::Through);
+        built.workers.push((index, session.stats()));
+        let input = Some(Input::Worker(collect));
+        built.segments.push(Segment { input, chain: Vec::new(), first: index + 1 });
+        Ok(built)
     }
 
     fn add(mut self, text: &str, stage: Box<dyn Stage>, role: Role) -> Built {
@@ -101,12 +154,23 @@ impl Built {
                     };
                     built.queue(&text, hop.count("depth") as usize, leaky)
                 }
-                kind => {
-                    let behind = frames_behind(&rest[at + 1..]);
-                    let stage = built.stage_of(hop, behind).map_err(|error| of_hop(hop, error))?;
-                    let role = if kind == Kind::Sink { Role::Sink } else { Role::Through };
-                    built.add(&text, stage, role)
+                Kind::Stage => {
+                    let place = Place {
+                        track: built.track.clone(),
+                        frames_behind: frames_behind(&rest[at + 1..]),
+                        give_back: None,
+                    };
+                    let added = match hop.is_hosted() {
+                        true => built.hosted(hop, place),
+                        false => stage_of(hop, &place).map(|stage| built.add(&text, stage, Role::Through)),
+                    };
+                    let mut added = added.map_err(|error| of_hop(hop, error))?;
+                    if hop.name() == "decode" {
+                        added.track = None;
+                    }
+                    added
                 }
+                Kind::Sink | Kind::Source => built.add(&text, sink_of(hop), Role::Sink),
             };
         }
         Ok(built)
@@ -133,32 +197,39 @@ impl Built {
         })?;
         Ok(Built::from_source(&text, Box::new(test)))
     }
+}
 
-    fn stage_of(&self, hop: &path::Hop, frames_behind: u32) -> Result<Box<dyn Stage>, StageError> {
-        Ok(match hop.name() {
-            "decode" => {
-                let track = self.track.clone().ok_or(StageError::WrongInput {
-                    takes: "packets",
-                    gets: "frames",
-                    advice: "the source is not compressed: leave `decode` out",
-                })?;
-                Box::new(Decode::new(track, decoder_options(hop, frames_behind)))
-            }
-            "threshold" => Box::new(Threshold {
-                level: hop.level("level"),
-                region: hop.roi("roi"),
-                copies: Copies::default(),
-            }),
-            "encode" => Box::new(RawEncode::new(hop.flag("copy"))),
-            "burn" => Box::new(Burn { cpu_ns: hop.duration_ns("time") }),
-            "copy" => Box::new(Copy::new(hop.bytes("bytes").unwrap_or(0) as usize)),
-            "block" => Box::new(Block { ns: hop.duration_ns("time") }),
-            "framemd5" => Box::new(FrameMd5::new(hop.text("file"))),
-            "y4m" => Box::new(Y4m::new(hop.text("file"))),
-            "pgm" => Box::new(Pgm::new(hop.text("dir"))),
-            // The table has no other sink.
-            _ => Box::new(Null),
-        })
+/// The stage that `hop` names, to run where it is made.
+pub(crate) fn stage_of(hop: &path::Hop, place: &Place) -> Result<Box<dyn Stage>, StageError> {
+    Ok(match hop.name() {
+        "decode" => {
+            let track = place.track.clone().ok_or(StageError::WrongInput {
+                takes: "packets",
+                gets: "frames",
+                advice: "what comes is not compressed: leave `decode` out",
+            })?;
+            Box::new(Decode::new(track, decoder_options(hop, place)))
+        }
+        "threshold" => Box::new(Threshold {
+            level: hop.level("level"),
+            region: hop.roi("roi"),
+            copies: Copies::new(place.give_back),
+        }),
+        "encode" => Box::new(RawEncode::new(hop.flag("copy").then(|| Copies::new(place.give_back)))),
+        "burn" => Box::new(Burn { cpu_ns: hop.duration_ns("time") }),
+        "copy" => Box::new(Copy::new(hop.bytes("bytes").unwrap_or(0) as usize)),
+        // The table has no other stage.
+        _ => Box::new(Block { ns: hop.duration_ns("time") }),
+    })
+}
+
+fn sink_of(hop: &path::Hop) -> Box<dyn Stage> {
+    match hop.name() {
+        "framemd5" => Box::new(FrameMd5::new(hop.text("file"))),
+        "y4m" => Box::new(Y4m::new(hop.text("file"))),
+        "pgm" => Box::new(Pgm::new(hop.text("dir"))),
+        // The table has no other sink.
+        _ => Box::new(Null),
     }
 }
 
@@ -173,7 +244,7 @@ fn frames_behind(rest: &[path::Hop]) -> u32 {
     1 + links.map(|hop| hop.count("depth") as u32 + 1).sum::<u32>()
 }
 
-fn decoder_options(hop: &path::Hop, downstream_frames: u32) -> DecoderOptions {
+fn decoder_options(hop: &path::Hop, place: &Place) -> DecoderOptions {
     DecoderOptions {
         threads: match hop.count("threads") {
             AUTO => Threads::Auto,
@@ -188,7 +259,7 @@ fn decoder_options(hop: &path::Hop, downstream_frames: u32) -> DecoderOptions {
             AUTO => None,
             n => Some(n as u32),
         },
-        downstream_frames,
-        give_back: None,
+        downstream_frames: place.frames_behind,
+        give_back: place.give_back,
     }
 }

@@ -7,6 +7,8 @@ use framepath_codec::CodecError;
 use framepath_model::format::{LayoutError, PixelFormat};
 use framepath_os::pool::PoolError;
 
+use crate::host::HostError;
+
 /// Why a stage stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
@@ -57,6 +59,12 @@ pub enum StageError {
         /// Kind of file.
         kind: &'static str,
     },
+    /// The stage's worker could not do it.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// A plain word about an option.
+    #[error("{0}")]
+    Option(String),
     /// The next stage is gone: not an error of this one, and never reported.
     #[error("the next stage has ended")]
     Downstream,

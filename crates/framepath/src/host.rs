@@ -21,21 +21,22 @@ mod say;
 mod session;
 mod start;
 mod submit;
+mod vital;
 pub mod worker;
 
 use std::io;
 use std::time::Duration;
 
-pub(crate) use collect::Collect;
+pub(crate) use collect::{Collect, ends};
 pub(crate) use fault::Faults;
-pub(crate) use session::{Session, Spec};
 pub use session::WorkerStats;
-pub(crate) use submit::Submit;
+pub(crate) use session::{Session, Spec};
 
 use framepath_model::path::PathError;
 use framepath_model::wire::WireError;
 use framepath_os::crossing::{AreaError, Breach};
 use framepath_os::pool::ForeignError;
+use framepath_os::spawn::SpawnError;
 
 /// How a stage's worker is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +52,9 @@ pub(crate) struct WorkerOptions {
 /// What goes wrong between a caller and its worker.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
+    /// No worker process could be made.
+    #[error(transparent)]
+    Spawn(#[from] SpawnError),
     /// The worker's program cannot be started.
     #[error("the worker {program} cannot be started: {source}")]
     Start {

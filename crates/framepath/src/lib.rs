@@ -16,6 +16,7 @@
 mod build;
 mod error;
 pub mod export;
+pub mod host;
 mod item;
 mod link;
 mod out;

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 
 use framepath_model::ledger::{Row, flag};
 use framepath_model::stream::FrameMeta;
+use framepath_model::wire::Work;
 use framepath_os::clock::now_ns;
 use framepath_os::counters::Counts;
 use framepath_os::meter::{self, Level};
@@ -16,7 +17,7 @@ const MOST_INSIDE: usize = 1024;
 
 /// A stretch of this thread's time spent on one frame.
 #[derive(Clone, Copy, Debug, Default)]
-struct Stretch {
+pub(crate) struct Stretch {
     start_ns: u64,
     end_ns: u64,
     copied_bytes: u64,
@@ -201,6 +202,61 @@ impl Recorder {
             thread: self.thread,
             ..Row::default()
         });
+    }
+
+    /// Takes the time since the last boundary, for a frame whose row another
+    /// thread will write.
+    pub(crate) fn cut(&mut self) -> Stretch {
+        if self.level == Level::Off { Stretch::default() } else { self.stretch() }
+    }
+
+    /// A stretch that begins and ends at the last boundary.
+    pub(crate) fn here(&self) -> Stretch {
+        Stretch { start_ns: self.last_ns, end_ns: self.last_ns, ..Stretch::default() }
+    }
+
+    /// The last row written; `None` where there is none.
+    pub(crate) fn last_row(&self) -> Option<&Row> {
+        let last = self.next.checked_sub(1).unwrap_or(self.rows.len().checked_sub(1)?);
+        (self.written > 0).then(|| &self.rows[last])
+    }
+
+    /// A frame came out of the worker that runs hop `hop`: `before` is what the
+    /// thread in front spent on it, `work` what the worker did.
+    pub(crate) fn arrived(&mut self, hop: u16, meta: &FrameMeta, before: &Stretch, work: &Work, idle: Idle) {
+        if self.level == Level::Off {
+            return;
+        }
+        self.mark();
+        // From the hand-off until the worker had it, and from its hand-off
+        // until we have it: a wake-up where the taker was idle, else a queue.
+        let (sent, enter) = (before.end_ns, work.enter_ns.max(before.end_ns));
+        let worker_was_idle = u64::from(work.idle_ns) >= enter - sent;
+        let leave = work.leave_ns.clamp(enter, self.last_ns);
+        let was_idle = (idle.since_ns..=idle.until_ns).contains(&leave);
+        let ran = if was_idle { idle.until_ns.min(self.last_ns) } else { leave };
+        let mut row = Row {
+            seq: meta.seq,
+            birth_ns: meta.birth_ns,
+            enter_ns: before.start_ns,
+            leave_ns: self.last_ns,
+            queue_ns: u64::from(work.queue_ns) + (self.last_ns - ran),
+            wakeup_ns: ran - leave,
+            blocked_ns: work.blocked_ns.into(),
+            compute_ns: work.compute_ns.into(),
+            preempted_ns: work.preempted_ns.into(),
+            copy_ns: work.copy_ns.into(),
+            copied_bytes: work.copied_bytes.into(),
+            voluntary_switches: work.voluntary_switches.into(),
+            involuntary_switches: work.involuntary_switches.into(),
+            flags: if self.level == Level::Full { flag::COUNTED } else { 0 },
+            hop,
+            thread: self.thread,
+            ..Row::default()
+        };
+        *(if worker_was_idle { &mut row.wakeup_ns } else { &mut row.queue_ns }) += enter - sent;
+        add(&mut row, before);
+        self.write(row);
     }
 
     /// A full queue, hop `hop`, dropped a frame.

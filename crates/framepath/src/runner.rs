@@ -9,10 +9,13 @@ use framepath_model::ledger::Row;
 use framepath_model::path::Path;
 use framepath_os::clock::{now_ns, process_cpu_ns};
 use framepath_os::meter::Level;
+use framepath_os::queue::Receiver;
 use framepath_os::{affinity, signal};
 
-use crate::build::{Built, Segment};
+use crate::build::{Built, Input, Segment};
 use crate::error::{RunError, StageError};
+use crate::host::Collect;
+use crate::link::Queued;
 use crate::out::{Failure, Hop, Out};
 use crate::recorder::Recorder;
 use crate::report::{HopInfo, Report};
@@ -64,7 +67,7 @@ impl Built {
     /// # Errors
     /// As [`run`].
     pub fn run(mut self, options: &Options) -> Result<Report, RunError> {
-        self.start()?;
+        self.start(options.level)?;
         let Built { mut source, segments, hops, dropped, .. } = self;
         options.progress.store(0, Ordering::Relaxed);
         let threads: Vec<String> = segments.iter().map(|s| thread_name(s, &hops)).collect();
@@ -107,7 +110,12 @@ impl Built {
         Ok(report)
     }
 
-    fn start(&mut self) -> Result<(), RunError> {
+    fn start(&mut self, level: Level) -> Result<(), RunError> {
+        for segment in &self.segments {
+            if let Some(Input::Worker(collect)) = &segment.input {
+                collect.set_level(level);
+            }
+        }
         let mut info = self.source.info();
         for hop in self.segments.iter_mut().flat_map(|s| &mut s.chain) {
             info = hop.stage.start(&info).map_err(|error| RunError::Stage {
@@ -173,29 +181,61 @@ fn consume(segment: Segment, number: usize, options: &Options) -> Ended {
     let Segment { input, mut chain, .. } = segment;
     let mut recorder = recorder(number, options);
     let delivered = &options.progress;
-    let Some((link, mut receiver)) = input else {
-        return end(recorder, None);
+    let failure = match input {
+        None => return end(recorder, None),
+        Some(Input::Queue(link, receiver)) => {
+            from_queue(link, receiver, &mut chain, &mut recorder, delivered)
+        }
+        Some(Input::Worker(collect)) => from_worker(collect, &mut chain, &mut recorder, delivered),
     };
-    receiver.set_timed(options.level != Level::Off);
+    // Dropping the input tells the thread before; dropping the chain, with its
+    // queue's end, tells the one behind.
+    end(recorder, failure)
+}
+
+fn from_queue(
+    link: u16,
+    mut receiver: Receiver<Queued>,
+    chain: &mut [Hop],
+    recorder: &mut Recorder,
+    delivered: &AtomicU64,
+) -> Option<Failure> {
+    receiver.set_timed(recorder.level() != Level::Off);
     let mut failure = None;
     while let Some(queued) = receiver.recv() {
         recorder.dequeued(link, &queued.item.meta(), queued.enqueued_ns, receiver.idle());
-        let mut out = Out::new(link, &mut chain, &mut recorder, delivered);
-        if let Err(failed) = out.forward(queued.item) {
+        if let Err(failed) = Out::new(link, chain, recorder, delivered).forward(queued.item) {
             failure = Some(failed);
             break;
         }
     }
-    let failure = drain(&mut chain, &mut recorder, delivered, failure);
-    // Dropping the receiver tells the thread before; dropping the chain, with
-    // its queue's end, tells the one behind.
-    end(recorder, failure)
+    drain(chain, recorder, delivered, failure)
+}
+
+fn from_worker(
+    mut collect: Collect,
+    chain: &mut [Hop],
+    recorder: &mut Recorder,
+    delivered: &AtomicU64,
+) -> Option<Failure> {
+    let hop = collect.hop;
+    loop {
+        let failure = match collect.next(recorder) {
+            Ok(Some(item)) => match Out::new(hop, chain, recorder, delivered).forward(item) {
+                Ok(()) => continue,
+                Err(failed) => Some(failed),
+            },
+            Ok(None) => None,
+            Err(error) => Some(Failure { hop, error }),
+        };
+        return drain(chain, recorder, delivered, failure);
+    }
 }
 
 /// Ends the stream for all stages behind `failure`, for every stage where there
 /// is none: what was handed on before a failure is still delivered. The first
 /// failure counts.
-fn drain(
+pub(crate) fn drain(
     chain: &mut [Hop],
     recorder: &mut Recorder,
     delivered: &AtomicU64,

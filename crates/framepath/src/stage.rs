@@ -33,6 +33,17 @@ pub trait Stage: Send {
     /// now or in a later call.
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure>;
 
+    /// Threads it works with; asked after [`Stage::start`].
+    fn threads(&self) -> u32 {
+        1
+    }
+
+    /// Whether what it gives follows from what it was given since the last
+    /// random access point, so that it can be had again after a crash.
+    fn replayable(&self) -> bool {
+        true
+    }
+
     /// The stream has ended: gives what is still inside.
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
         let _ = out;

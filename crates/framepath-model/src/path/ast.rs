@@ -54,6 +54,22 @@ impl Hop {
         self.def.name
     }
 
+    /// Whether it runs in a process of its own.
+    pub fn is_hosted(&self) -> bool {
+        self.def.arg("host").is_some() && self.choice("host") != "inline"
+    }
+
+    /// The hop as it is without the arguments of these names.
+    pub fn without(&self, names: &[&str]) -> Hop {
+        let mut hop = self.clone();
+        for (arg, given) in self.def.args.iter().zip(&mut hop.given) {
+            if names.contains(&arg.name) {
+                *given = None;
+            }
+        }
+        hop
+    }
+
     /// Whether the argument was given.
     pub fn is_set(&self, name: &str) -> bool {
         self.place(name).is_some_and(|place| self.given[place].is_some())

@@ -134,6 +134,32 @@ const fn choice(now: &'static [&'static str]) -> ValueKind {
     ValueKind::Choice { now, later: &[] }
 }
 
+/// Where a stage runs.
+const HOST: Arg = arg(
+    "host",
+    ValueKind::Choice { now: &["inline", "process"], later: &["service", "device:"] },
+    Default::Is("inline"),
+    "where it runs: in the path's own thread, or in a sandboxed process",
+);
+const WATCHDOG: Arg = arg(
+    "watchdog",
+    ValueKind::Duration,
+    Default::Is("2s"),
+    "host=process: a worker that stands still for so long is replaced",
+);
+const MEMORY: Arg = arg(
+    "memory",
+    ValueKind::Bytes { min: 64 << 20, max: 1 << 40 },
+    Default::Is("4GiB"),
+    "host=process: address space a worker may take",
+);
+const FAULT: Arg = arg(
+    "fault",
+    ValueKind::Text("crash@N, hang@N, bomb@N or poison@N"),
+    Default::Is(""),
+    "host=process: lets the worker fail at packet N, to see what becomes of the path",
+);
+
 /// Every known stage, source, sink and link.
 pub static STAGES: &[StageDef] = &[
     StageDef {
@@ -193,12 +219,10 @@ pub static STAGES: &[StageDef] = &[
             ),
             arg("threads", count_or(1, 256, "auto", AUTO), Default::Is("auto"), "threads of the decoder"),
             arg("pool", count_or(1, 4096, "auto", AUTO), Default::Is("auto"), "frames in the decoder's pool"),
-            arg(
-                "host",
-                ValueKind::Choice { now: &["inline"], later: &["process", "service", "device:"] },
-                Default::Is("inline"),
-                "where the decoder runs",
-            ),
+            HOST,
+            WATCHDOG,
+            MEMORY,
+            FAULT,
         ],
     },
     StageDef {
@@ -213,6 +237,10 @@ pub static STAGES: &[StageDef] = &[
                 Default::Unset("the whole frame"),
                 "the region it works on, clamped to the frame",
             ),
+            HOST,
+            WATCHDOG,
+            MEMORY,
+            FAULT,
         ],
     },
     StageDef {
@@ -222,30 +250,52 @@ pub static STAGES: &[StageDef] = &[
         args: &[
             word("codec", choice(&["raw"]), "raw: the pixels as they are"),
             arg("copy", ValueKind::Flag, Default::Is("0"), "copy the pixels, as a naive encoder does"),
+            HOST,
+            WATCHDOG,
+            MEMORY,
+            FAULT,
         ],
     },
     StageDef {
         name: "burn",
         kind: Kind::Stage,
         help: "injects CPU time into every frame",
-        args: &[arg("time", ValueKind::Duration, Default::Required, "CPU time per frame")],
+        args: &[
+            arg("time", ValueKind::Duration, Default::Required, "CPU time per frame"),
+            HOST,
+            WATCHDOG,
+            MEMORY,
+            FAULT,
+        ],
     },
     StageDef {
         name: "copy",
         kind: Kind::Stage,
         help: "injects a copy into every frame",
-        args: &[arg(
-            "bytes",
-            ValueKind::Bytes { min: 0, max: 1 << 30 },
-            Default::Required,
-            "bytes copied per frame",
-        )],
+        args: &[
+            arg(
+                "bytes",
+                ValueKind::Bytes { min: 0, max: 1 << 30 },
+                Default::Required,
+                "bytes copied per frame",
+            ),
+            HOST,
+            WATCHDOG,
+            MEMORY,
+            FAULT,
+        ],
     },
     StageDef {
         name: "block",
         kind: Kind::Stage,
         help: "injects a blocked wait into every frame",
-        args: &[arg("time", ValueKind::Duration, Default::Required, "time waited per frame")],
+        args: &[
+            arg("time", ValueKind::Duration, Default::Required, "time waited per frame"),
+            HOST,
+            WATCHDOG,
+            MEMORY,
+            FAULT,
+        ],
     },
     StageDef { name: "null", kind: Kind::Sink, help: "throws everything away", args: &[] },
     StageDef {

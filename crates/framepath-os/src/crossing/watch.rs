@@ -74,6 +74,20 @@ pub fn watch(
     Ok(Watcher { socket, shared, thread: Some(thread) })
 }
 
+/// Calls `gone` from a new thread when the peer of `socket` is gone: for a side
+/// that has nothing else to watch, and may make no event descriptor.
+///
+/// # Errors
+/// No thread could be made.
+pub fn at_end(socket: Arc<Socket>, gone: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let thread = std::thread::Builder::new().name("fp-watch".to_owned());
+    thread.spawn(move || {
+        while let Err(Errno::INTR) | Ok(0) = poll(&mut [PollFd::new(&*socket, PollFlags::empty())], None) {}
+        gone();
+    })?;
+    Ok(())
+}
+
 enum Woken {
     Gone,
     Stirred,

@@ -115,7 +115,8 @@ impl Exporter {
             return Ok(number as u16);
         }
         let too_many = || HostError::Failed { text: "more pools than have a number".to_owned() };
-        let number = u16::try_from(self.pools.len()).ok().filter(|n| *n != SAME_FRAME).ok_or_else(too_many)?;
+        let number =
+            u16::try_from(self.pools.len()).ok().filter(|n| *n != SAME_FRAME).ok_or_else(too_many)?;
         let memory = frame
             .read_only_memory()
             .map_err(|source| HostError::Socket { operation: "sharing a pool with", source })?;

@@ -126,10 +126,14 @@ impl Link {
         if !track.is_empty() && !packets.keep(&track) {
             return Err(HostError::PacketSize { bytes: track.len(), most: packets.largest() });
         }
-        let faults = if turn == Turn::First { spec.options.faults.clone() } else { spec.options.faults.of_replacement() };
+        let faults = if turn == Turn::First {
+            spec.options.faults.clone()
+        } else {
+            spec.options.faults.of_replacement()
+        };
         let open = Open {
             stage: spec.stage_text(turn == Turn::Careful),
-            level: start.level as u8,
+            level: start.level,
             track_bytes: track.len() as u32,
             frames_behind: spec.frames_behind,
             stream: start.stream,
@@ -147,7 +151,7 @@ impl Link {
         };
         let vital = Arc::new(Vital::new(area.clone(), spec.options.watchdog));
         let watcher = {
-            let (looked, gone, process) = (vital.clone(), vital.clone(), worker.killer());
+            let (looked, gone, process) = (vital.clone(), vital.clone(), worker.process());
             let look = move || looked.look(|| process.kill());
             watch(socket.clone(), spec.options.watchdog / 4, look, move || gone.end())
                 .map_err(|source| HostError::Socket { operation: "watching", source })?
@@ -191,7 +195,7 @@ impl Link {
 
     /// Ends the worker, whatever it is doing.
     pub(super) fn kill(&self) {
-        self.worker.killer().kill();
+        self.worker.process().kill();
         self.socket.shut();
     }
 
@@ -202,15 +206,20 @@ impl Link {
 }
 
 impl Sending {
-    /// Gives `input` to the worker; says where there is no room for it.
-    pub(super) fn submit(&mut self, meta: &FrameMeta, input: &Input) -> Result<Result<(), Full>, HostError> {
+    /// Puts `input` where the worker will find it; says where there is no room
+    /// for it. [`Sending::submit`] has to follow at once.
+    pub(super) fn prepare(
+        &mut self,
+        meta: &FrameMeta,
+        input: &Input,
+    ) -> Result<Result<Submission, Full>, HostError> {
         self.note_taken()?;
         // A frame may need a cell for its layout too.
         if self.writer.room()? < 2 {
             return Ok(Err(Full::Cells));
         }
         let (seq, pts) = (meta.seq, meta.pts);
-        let submission = match input {
+        Ok(Ok(match input {
             Input::Packet(packet) => {
                 let bytes = packet.bytes().unwrap_or_default();
                 if bytes.len() > self.packets.largest() {
@@ -223,9 +232,12 @@ impl Sending {
                 let (pool, layout) = (self.pool(frame)?, self.layout(frame.layout())?);
                 Submission::Frame { seq, pts, pool, slot: frame.slot(), layout }
             }
-        };
-        self.push(&submission, Some(seq))?;
-        Ok(Ok(()))
+        }))
+    }
+
+    /// Gives what was prepared to the worker.
+    pub(super) fn submit(&mut self, seq: u64, submission: &Submission) -> Result<(), Breach> {
+        self.push(submission, Some(seq))
     }
 
     /// Says that nothing follows.
@@ -302,7 +314,10 @@ impl Sending {
 impl Receiving {
     /// The next thing that came; `None` where nothing has. `meta` finds what
     /// belongs to a number.
-    pub(super) fn take(&mut self, meta: impl Fn(u64) -> Option<FrameMeta>) -> Result<Option<Came>, HostError> {
+    pub(super) fn take(
+        &mut self,
+        meta: impl Fn(u64) -> Option<FrameMeta>,
+    ) -> Result<Option<Came>, HostError> {
         let Some(cell) = self.reader.pop()? else { return Ok(None) };
         self.returns.vital.completed();
         Ok(Some(match Completion::decode(&cell)? {

@@ -2,7 +2,7 @@
 //! One stream in a worker, for as long as it lasts and whoever the worker is:
 //! what was given, what came, and what to give again to the next worker.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use framepath_codec::{Packet, TrackInfo};
@@ -44,8 +44,10 @@ impl Spec {
 /// What is known only when the path starts.
 #[derive(Clone, Copy)]
 pub(super) struct Start {
+    /// The stream in front of the stage.
     pub(super) stream: StreamInfo,
-    pub(super) level: Level,
+    /// The ledger's level, as the wire has it.
+    pub(super) level: u8,
 }
 
 /// Which of a stream's workers is opened.
@@ -90,6 +92,7 @@ pub struct WorkerStats {
 /// A stream's session, shared by the two threads at its ends.
 pub(crate) struct Session {
     spec: Spec,
+    level: AtomicU8,
     state: Mutex<State>,
     /// A new worker is there, or none will come.
     changed: Condvar,
@@ -131,7 +134,18 @@ impl Session {
     pub(crate) fn new(spec: Spec) -> Arc<Session> {
         let state = State { book: Book::new(), worker: None, ended: false };
         let stats = Arc::default();
-        Arc::new(Session { spec, state: Mutex::new(state), changed: Condvar::new(), stats })
+        Arc::new(Session {
+            spec,
+            level: AtomicU8::new(0),
+            state: Mutex::new(state),
+            changed: Condvar::new(),
+            stats,
+        })
+    }
+
+    /// The level of the run that begins.
+    pub(super) fn set_level(&self, level: Level) {
+        self.level.store(level as u8, Ordering::Relaxed);
     }
 
     /// What becomes of the stream's workers.
@@ -141,7 +155,8 @@ impl Session {
 
     /// Opens the stream in a first worker. The stream behind the stage, and the
     /// reading end.
-    pub(super) fn start(self: &Arc<Session>, start: Start) -> Result<(StreamInfo, Reader), HostError> {
+    pub(super) fn start(self: &Arc<Session>, stream: StreamInfo) -> Result<(StreamInfo, Reader), HostError> {
+        let start = Start { stream, level: self.level.load(Ordering::Relaxed) };
         let opened = Link::open(start::worker(&self.spec.options)?, &self.spec, start, Turn::First)?;
         let (link, sending, receiving) = opened;
         let stream = link.stream;
@@ -150,17 +165,27 @@ impl Session {
     }
 
     /// Gives the worker something to work on. Waits while it has enough.
-    pub(super) fn give(&self, meta: FrameMeta, input: Input, stretch: Stretch) -> Result<(), GiveError> {
+    /// `cut` ends the caller's part of the frame's time: called just before the
+    /// worker can see it. Where there is no room the reading end submits it
+    /// later, and the time until then is the queue's; `begun` stands for it.
+    pub(super) fn give(
+        &self,
+        meta: FrameMeta,
+        input: Input,
+        begun: Stretch,
+        mut cut: impl FnMut() -> Stretch,
+    ) -> Result<(), GiveError> {
         let key = match &input {
             Input::Packet(packet) => packet.is_key(),
             // Stages that take frames look at one at a time.
             Input::Frame(_) => true,
         };
         let mut state = self.locked();
+        let stretch = begun;
         state.book.append(meta.seq, meta.pts, key, Sent { input: Some(input), meta, stretch });
         loop {
             let Some(link) = state.link() else { return Err(GiveError::Closed) };
-            match state.feed() {
+            match state.feed(|seq| (seq == meta.seq).then(&mut cut)) {
                 Ok(None) => {
                     drop(state);
                     link.stir();
@@ -182,7 +207,11 @@ impl Session {
         }
     }
 
-    fn wait_for_another<'a>(&'a self, state: MutexGuard<'a, State>, old: &Arc<Link>) -> MutexGuard<'a, State> {
+    fn wait_for_another<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        old: &Arc<Link>,
+    ) -> MutexGuard<'a, State> {
         let same = |state: &mut State| state.link().is_some_and(|link| Arc::ptr_eq(&link, old));
         self.changed.wait_while(state, same).unwrap_or_else(PoisonError::into_inner)
     }
@@ -192,7 +221,7 @@ impl Session {
         let mut state = self.locked();
         state.ended = true;
         // Where there is no room now, the reading end drains when there is.
-        let fed = state.feed();
+        let fed = state.feed(|_| None);
         let link = state.link();
         drop(state);
         if let Some(link) = link {
@@ -219,15 +248,21 @@ impl State {
     }
 
     /// Submits what was not yet, and the end where that is all; says where
-    /// there is no room for more.
-    fn feed(&mut self) -> Result<Option<Full>, HostError> {
+    /// there is no room for more. `cut` gives the time spent on the input with
+    /// that number, where it is the caller's.
+    fn feed(&mut self, mut cut: impl FnMut(u64) -> Option<Stretch>) -> Result<Option<Full>, HostError> {
         let Some((link, sending)) = &mut self.worker else { return Ok(None) };
         while let Some(entry) = self.book.next_unsent() {
-            let sent = entry.packet();
+            let (seq, sent) = (entry.seq(), entry.packet());
             if let Some(input) = &sent.input {
-                if let Err(full) = sending.submit(&sent.meta, input)? {
-                    return Ok(Some(full));
+                let submission = match sending.prepare(&sent.meta, input)? {
+                    Ok(submission) => submission,
+                    Err(full) => return Ok(Some(full)),
+                };
+                if let (Some(stretch), Some(sent)) = (cut(seq), self.book.get_mut(seq)) {
+                    sent.stretch = stretch;
                 }
+                sending.submit(seq, &submission)?;
             }
             self.book.sent();
         }
@@ -298,7 +333,7 @@ impl Reader {
             _ => None,
         };
         let arrived = state.book.arrived(seq);
-        let fed = state.feed();
+        let fed = state.feed(|_| None);
         drop(state);
         fed?;
         let frame = match (frame, input) {
@@ -325,8 +360,8 @@ impl Reader {
         let mut tries = 0;
         let (link, sending, receiving) = loop {
             let spec = &self.session.spec;
-            let opened = start::worker(&spec.options)
-                .and_then(|worker| Link::open(worker, spec, self.start, turn));
+            let opened =
+                start::worker(&spec.options).and_then(|worker| Link::open(worker, spec, self.start, turn));
             match opened {
                 Ok(opened) => break opened,
                 Err(error) if tries == OPENING_TRIES || matches!(error, HostError::Refused { .. }) => {
@@ -337,7 +372,7 @@ impl Reader {
         };
         let mut state = self.session.locked();
         state.worker = Some((link.clone(), sending));
-        let fed = state.feed();
+        let fed = state.feed(|_| None);
         drop(state);
         self.session.changed.notify_all();
         self.link.wake_submitter();

@@ -1,4 +1,134 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Starting workers, and the spare that is kept ready.
+//!
+//! The kernel ends a worker with the thread that started it, so all are
+//! started by one thread that lives as long as the process.
 
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use framepath_model::wire::Message;
+use framepath_os::crossing::Socket;
+use framepath_os::spawn::{WorkerProcess, spawn};
+
+use super::say::hear_within;
 use super::{HostError, WorkerOptions};
+
+/// How long a worker may take to load and lock itself in.
+const LOADING: Duration = Duration::from_secs(20);
+
+/// Names the worker's program; without it `framepath` is looked for.
+const PROGRAM: &str = "FRAMEPATH_WORKER";
+
+/// A worker that is loaded and locked in, and has no stream yet.
+pub(super) struct Worker {
+    pub(super) socket: Arc<Socket>,
+    process: Arc<Process>,
+}
+
+/// Ends a worker, from any thread. The last one reaps it.
+pub(super) struct Process(Mutex<WorkerProcess>);
+
+impl Process {
+    pub(super) fn kill(&self) {
+        let process = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // It fails only where there is no such process any more.
+        let _ = process.kill();
+    }
+}
+
+impl Worker {
+    pub(super) fn process(&self) -> Arc<Process> {
+        self.process.clone()
+    }
+}
+
+/// What distinguishes one worker's start from another's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Kind {
+    memory_bytes: u64,
+}
+
+struct Request {
+    kind: Kind,
+    answer: Sender<Result<Worker, HostError>>,
+}
+
+/// A worker for a stream: the spare, where one is ready, and another spare is
+/// made; else a new one.
+pub(super) fn worker(options: &WorkerOptions) -> Result<Worker, HostError> {
+    static NURSERY: OnceLock<Sender<Request>> = OnceLock::new();
+    let nursery = NURSERY.get_or_init(|| {
+        let (requests, heard) = channel();
+        // Where no thread can be made the request's answer never comes, which
+        // its receiver sees at once.
+        let _ = std::thread::Builder::new().name("fp-nursery".to_owned()).spawn(|| nurse(heard));
+        requests
+    });
+    let (answer, worker) = channel();
+    let kind = Kind { memory_bytes: options.memory_bytes };
+    let unanswered = || HostError::NotOpened { what: "was not started" };
+    nursery.send(Request { kind, answer }).map_err(|_| unanswered())?;
+    worker.recv().map_err(|_| unanswered())?
+}
+
+/// Starts workers on request, and one ahead of each.
+fn nurse(requests: Receiver<Request>) {
+    let mut spares: HashMap<Kind, Worker> = HashMap::new();
+    for Request { kind, answer } in requests {
+        let worker = match spares.remove(&kind) {
+            Some(spare) => Ok(spare),
+            None => start(&kind),
+        };
+        // Who asked is waiting; that it gave up is no harm, the worker goes.
+        let _ = answer.send(worker.and_then(ready));
+        if let Ok(spare) = start(&kind) {
+            spares.insert(kind, spare);
+        }
+    }
+}
+
+fn start(kind: &Kind) -> Result<Worker, HostError> {
+    let program = program();
+    let failed = |source| HostError::Start { program: program.display().to_string(), source };
+    let (ours, theirs) = Socket::pair().map_err(failed)?;
+    let memory = kind.memory_bytes.to_string();
+    let args = [OsStr::new("worker"), OsStr::new("--memory"), OsStr::new(&memory)];
+    let process = spawn(&program, &args, theirs.as_fd()).map_err(|error| HostError::Spawn(error))?;
+    Ok(Worker { socket: Arc::new(ours), process: Arc::new(Process(Mutex::new(process))) })
+}
+
+/// Waits until the worker has locked itself in.
+fn ready(worker: Worker) -> Result<Worker, HostError> {
+    match hear_within(&worker.socket, LOADING)? {
+        Some((Message::Ready { .. }, _)) => Ok(worker),
+        Some((Message::Refused { text }, _)) => Err(HostError::Refused { text }),
+        Some(_) => Err(HostError::NotOpened { what: "said something else" }),
+        None => Err(HostError::NotOpened { what: "died" }),
+    }
+}
+
+/// The worker's program: what the environment names, this program where it is
+/// `framepath` itself, else `framepath` beside it or in PATH.
+fn program() -> PathBuf {
+    if let Some(named) = std::env::var_os(PROGRAM) {
+        return PathBuf::from(named);
+    }
+    let own = std::env::current_exe().unwrap_or_default();
+    if own.file_stem() == Some(OsStr::new("framepath")) {
+        // By its descriptor's name, so that a new build under the old name does
+        // not come between.
+        return PathBuf::from("/proc/self/exe");
+    }
+    let beside = own.ancestors().skip(1).take(2).map(|folder| folder.join("framepath"));
+    let in_path = std::env::var_os("PATH").unwrap_or_default();
+    let in_path: Vec<PathBuf> =
+        std::env::split_paths(&in_path).map(|folder| folder.join("framepath")).collect();
+    let found = beside.chain(in_path).find(|program| Path::is_file(program));
+    found.unwrap_or_else(|| PathBuf::from("framepath"))
+}

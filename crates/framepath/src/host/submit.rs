@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use framepath_model::stream::StreamInfo;
 
-use super::session::{GiveError, Input, Reader, Session, Start};
+use super::session::{GiveError, Input, Reader, Session};
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
@@ -28,7 +28,7 @@ impl Submit {
 
 impl Stage for Submit {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
-        let (stream, reader) = self.session.start(Start { stream: *info, level: self.session.level() })?;
+        let (stream, reader) = self.session.start(*info)?;
         *self.reader.lock().unwrap_or_else(PoisonError::into_inner) = Some(reader);
         Ok(stream)
     }
@@ -39,7 +39,8 @@ impl Stage for Submit {
             Item::Packet(packet) => Input::Packet(packet),
             Item::Frame(frame) => Input::Frame(frame),
         };
-        let given = self.session.give(meta, input, || out.recorder().cut());
+        let begun = out.recorder().here();
+        let given = self.session.give(meta, input, begun, || out.recorder().cut());
         given.map_err(|error| match error {
             GiveError::Closed => out.fail(StageError::Downstream),
             GiveError::Host(error) => out.fail(error),

@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use framepath_codec::{Packet, TrackInfo};
 use framepath_model::format::Layout;
@@ -13,11 +12,11 @@ use framepath_model::path;
 use framepath_model::stream::FrameMeta;
 use framepath_model::wire::{Completion, Message, Open, Submission};
 use framepath_os::clock::now_ns;
-use framepath_os::crossing::{
-    Area, Bell, Breach, CellReader, Look, SharedPackets, Sizes, Socket, completions, submissions, watch,
-};
 use framepath_os::crash;
-use framepath_os::meter::Level;
+use framepath_os::crossing::{
+    Area, Bell, Breach, CellReader, SharedPackets, Sizes, Socket, at_end, completions, submissions,
+};
+use framepath_os::meter::{self, Level};
 use framepath_os::pool::{ForeignPool, Frame, GiveBack, GiveBackWords, Returns};
 
 use super::HostError;
@@ -33,6 +32,11 @@ use crate::stage::Role;
 
 /// Rows of the worker's own ledger: only the last is ever read.
 const ROWS: usize = 4;
+
+/// Opens what cannot be opened in the sandbox: counters of the main thread.
+pub fn prepare() {
+    meter::prepare();
+}
 
 /// Serves the caller behind `socket` until it goes away. `layers` says what
 /// the sandbox gave, which has been entered already. Returns only where the
@@ -50,8 +54,7 @@ pub fn serve(socket: OwnedFd, layers: u32) -> Result<(), HostError> {
         None => return Ok(()),
     };
     // The end of the caller ends the worker, whatever it is doing.
-    let quiet = Duration::from_secs(3600);
-    let _watcher = watch(socket.clone(), quiet, || Look::Quiet, || crash::leave())
+    at_end(socket.clone(), || crash::leave())
         .map_err(|source| HostError::Socket { operation: "watching", source })?;
     let mut stream = match Stream::open(&open, fd, &socket) {
         Ok((stream, opened)) => {

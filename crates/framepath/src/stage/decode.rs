@@ -74,6 +74,10 @@ impl Stage for Decode {
         self.forward_all(out)
     }
 
+    fn threads(&self) -> u32 {
+        self.decoder.as_ref().map_or(1, Decoder::threads)
+    }
+
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
         out.mark();
         if let Some(decoder) = &mut self.decoder {

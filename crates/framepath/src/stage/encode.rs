@@ -4,7 +4,7 @@
 use framepath_model::format::Layout;
 use framepath_model::stream::StreamInfo;
 use framepath_os::meter;
-use framepath_os::pool::{Frame, FrameMut, Pool};
+use framepath_os::pool::{Frame, FrameMut, GiveBack, Pool};
 
 use crate::error::StageError;
 use crate::item::Item;
@@ -22,8 +22,9 @@ pub(crate) struct RawEncode {
 }
 
 impl RawEncode {
-    pub(crate) fn new(copy: bool) -> RawEncode {
-        RawEncode { copies: copy.then(Copies::default) }
+    /// With `copies` it writes there.
+    pub(crate) fn new(copies: Option<Copies>) -> RawEncode {
+        RawEncode { copies }
     }
 }
 
@@ -48,19 +49,28 @@ impl Stage for RawEncode {
 /// A stage's own copies of frames that others still use.
 #[derive(Default)]
 pub(crate) struct Copies {
+    /// In a worker: the way back of frames from the caller.
+    give_back: Option<&'static GiveBack>,
     pool: Option<Pool>,
     /// How the last frame lay, and how its copy did.
     layouts: Option<(Layout, Layout)>,
 }
 
 impl Copies {
+    pub(crate) fn new(give_back: Option<&'static GiveBack>) -> Copies {
+        Copies { give_back, ..Copies::default() }
+    }
+
     /// A writable copy of `frame`, packed, in a slot of a pool that is made,
     /// or made anew, where the frame does not fit. Every byte goes through the
     /// meter.
     pub(crate) fn of(&mut self, frame: &Frame) -> Result<FrameMut, StageError> {
         let layout = self.packed(frame.layout());
         if self.pool.as_ref().is_none_or(|p| p.slot_bytes() < layout.size) {
-            self.pool = Some(Pool::new(layout.size, COPY_SLOTS)?);
+            self.pool = Some(match self.give_back {
+                None => Pool::new(layout.size, COPY_SLOTS)?,
+                Some(give_back) => Pool::new_shared(layout.size, COPY_SLOTS, give_back)?,
+            });
         }
         let pool = self.pool.as_mut().expect("made above");
         let mut copy = pool.acquire()?;
