@@ -281,10 +281,8 @@ impl Pool {
         let opaque = inner.intern(&Layout::opaque(slot_bytes));
         let mut inner = NonNull::from(Box::leak(Box::new(inner)));
         // SAFETY: just leaked, and nobody else knows it yet.
-        let places = {
-            let known = unsafe { inner.as_ref() };
-            (0..slots).map(|slot| Place::new(inner, slot, known.slot_ptr(slot), opaque)).collect()
-        };
+        let known = unsafe { inner.as_ref() };
+        let places = (0..slots).map(|slot| Place::new(inner, slot, known.slot_ptr(slot), opaque)).collect();
         // SAFETY: as above.
         unsafe { inner.as_mut() }.places = places;
         Ok(Pool { inner, opaque, free: Vec::with_capacity(slots as usize), fresh: 0 })
@@ -446,6 +444,10 @@ impl Drop for Pool {
     }
 }
 
+#[cfg(all(test, not(loom)))]
+mod crossing;
+#[cfg(all(test, not(loom)))]
+mod hostile;
 #[cfg(all(test, loom))]
 mod model;
 #[cfg(all(test, not(loom)))]
