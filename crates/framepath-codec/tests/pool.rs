@@ -4,7 +4,11 @@
 mod common;
 
 use common::{Clips, FRAMES, decode, hash, options, reference};
-use framepath_codec::{CodecError, DecoderOptions, Output, Threads};
+use std::sync::mpsc::RecvTimeoutError;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use framepath_codec::{CodecError, Decoder, DecoderOptions, Demuxer, Output, Received, Threads};
 
 const CLIPS: [(&str, &str); 4] = [
     ("a.mp4", "-c:v libx264 -bf 3 -refs 6 -pix_fmt yuv420p"),
@@ -101,4 +105,55 @@ fn a_pool_that_is_a_little_too_small_gives_what_it_can() {
             assert_eq!(got, wanted, "{name}, {advised} slots");
         }
     }
+}
+
+enum Told {
+    Dropping,
+    Dropped,
+}
+
+/// A thread of the library sleeps in the pool because the caller holds all
+/// frames, and the caller drops the decoder instead of a frame.
+#[test]
+fn a_decoder_is_dropped_while_all_its_frames_are_held() {
+    let clips = Clips::new();
+    let path = clips.make("a.mp4", "160x90", "-c:v libx264 -profile:v baseline -refs 1 -pix_fmt yuv420p");
+    let wanted = reference(&path, "yuv420p");
+    let options = DecoderOptions { pool_slots: Some(8), ..options(3, Output::Native) };
+    let mut dropped_with_frames_held = 0;
+    for packets in 1..FRAMES {
+        let held = Arc::new(Mutex::new(Vec::new()));
+        let (tell, told) = std::sync::mpsc::channel();
+        let mut demuxer = Demuxer::open(&path).unwrap();
+        let mut decoder = Decoder::open(demuxer.info(), &options).unwrap();
+        let frames = held.clone();
+        let caller = std::thread::spawn(move || {
+            for _ in 0..packets {
+                decoder.send(demuxer.read().unwrap().unwrap()).unwrap();
+                while let Received::Frame(frame) = decoder.receive().unwrap() {
+                    frames.lock().unwrap().push(frame);
+                }
+            }
+            tell.send(Told::Dropping).unwrap();
+            drop(decoder);
+            tell.send(Told::Dropped).unwrap();
+        });
+        let first = loop {
+            match told.recv_timeout(Duration::from_millis(100)) {
+                Ok(first) => break first,
+                // The caller itself waits for one of the frames: as it should.
+                Err(RecvTimeoutError::Timeout) => held.lock().unwrap().clear(),
+                Err(RecvTimeoutError::Disconnected) => panic!("the caller failed"),
+            }
+        };
+        assert!(matches!(first, Told::Dropping));
+        let end = told.recv_timeout(Duration::from_secs(60));
+        assert!(matches!(end, Ok(Told::Dropped)), "{packets} packets: the decoder's end waits for a frame");
+        caller.join().unwrap();
+        let held = held.lock().unwrap();
+        dropped_with_frames_held += usize::from(held.len() > 3);
+        let hashes: Vec<_> = held.iter().map(hash).collect();
+        assert!(wanted.ends_with(&hashes) || wanted.windows(hashes.len().max(1)).any(|w| w == hashes));
+    }
+    assert!(dropped_with_frames_held > 0, "no round came to the point");
 }
