@@ -216,7 +216,7 @@ mod heap {
     unsafe impl Sync for ReadOnly {}
 
     impl ReadOnly {
-        #[cfg(test)]
+        #[cfg(all(test, not(loom)))]
         pub(crate) fn zeroed(bytes: usize) -> ReadOnly {
             ReadOnly(Mapping::new(bytes, false).expect("memory"))
         }

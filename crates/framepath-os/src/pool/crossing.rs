@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames exported, read through a second mapping, and given back.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::sync::AtomicU64;
@@ -9,6 +9,17 @@ use framepath_model::stream::FrameMeta;
 
 /// Tries at a race; the checker tries each with care.
 const ROUNDS: u32 = if cfg!(miri) { 15 } else { 200 };
+
+/// Words live as long as their process; memory checkers see here that they are
+/// not lost.
+static KEPT: Mutex<Vec<&GiveBack>> = Mutex::new(Vec::new());
+
+/// The owner's side of `words`.
+pub(super) fn owner_of(words: GiveBackWords<'static>) -> &'static GiveBack {
+    let give_back: &GiveBack = Box::leak(Box::new(GiveBack::new(words)));
+    KEPT.lock().unwrap().push(give_back);
+    give_back
+}
 
 /// Words that both sides of a test use.
 pub(super) fn words(slots: u32) -> GiveBackWords<'static> {
@@ -29,7 +40,7 @@ impl Returns for Reader {
 
 fn both_sides(slots: u32) -> (&'static GiveBack, Arc<Reader>) {
     let words = words(slots);
-    (Box::leak(Box::new(GiveBack::new(words))), Arc::new(Reader(words)))
+    (owner_of(words), Arc::new(Reader(words)))
 }
 
 /// The pool that `frame` lies in, mapped again.

@@ -461,13 +461,12 @@ pub(super) fn checked(layout: &Layout, slot_bytes: usize) -> Result<&Layout, Lay
     Err(LayoutError::Planes { format, width, height, detail: "larger than the pool's slots" })
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 impl FrameMut {
     pub(super) fn slot(&self) -> u32 {
         self.place().slot
     }
 
-    #[cfg(not(loom))]
     pub(super) fn inner_ptr(&self) -> *mut u8 {
         self.place().first.as_ptr()
     }

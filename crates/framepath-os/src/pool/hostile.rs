@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A reader in another process that writes what it likes to the shared words.
 
-use super::crossing::words;
+use super::crossing::{owner_of, words};
 use super::*;
 use framepath_model::stream::FrameMeta;
 use proptest::prelude::*;
@@ -51,7 +51,7 @@ proptest! {
         let summary: &'static [_] = (0..2).map(|_| crate::sync::AtomicU64::new(0)).collect::<Vec<_>>().leak();
         let waits = Box::leak(Box::new(AtomicU32::new(0)));
         let shared = GiveBackWords::new(waits, summary, counts).unwrap();
-        let give_back = Box::leak(Box::new(GiveBack::new(shared)));
+        let give_back = owner_of(shared);
         let mut pool = Pool::new_shared(64, SLOTS, give_back).unwrap();
         // So that an owner out of slots says so instead of sleeping for ever.
         pool.closer().close();
@@ -111,7 +111,7 @@ fn an_owner_gets_on_while_its_words_are_overwritten() {
     use std::sync::atomic::AtomicBool;
     let rounds = if cfg!(miri) { 5 } else { 500 };
     let shared = words(64);
-    let give_back = Box::leak(Box::new(GiveBack::new(shared)));
+    let give_back = owner_of(shared);
     let mut pool = Pool::new_shared(64, 2, give_back).unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
