@@ -123,8 +123,9 @@ void handoff_fork(struct handoff_control *control)
 	control->fd = ends[control->child == 0];
 	close(ends[control->child != 0]);
 	if (control->child == 0) {
-		/* Ctrl-C is the producer's affair. */
+		/* Ctrl-C is the producer's affair, and so is a signal to the group. */
 		signal(SIGINT, SIG_IGN);
+		signal(SIGTERM, SIG_IGN);
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (getppid() != producer)
 			_exit(1);
