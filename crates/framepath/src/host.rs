@@ -17,6 +17,7 @@ mod collect;
 mod export;
 mod fault;
 mod link;
+mod nursery;
 mod say;
 mod session;
 mod start;
@@ -29,6 +30,7 @@ use std::time::Duration;
 
 pub(crate) use collect::{Collect, ends};
 pub(crate) use fault::Faults;
+pub use nursery::{Nursery, prepare};
 pub use session::WorkerStats;
 pub(crate) use session::{Session, Spec};
 
@@ -36,6 +38,7 @@ use framepath_model::path::PathError;
 use framepath_model::wire::WireError;
 use framepath_os::crossing::{AreaError, Breach};
 use framepath_os::pool::ForeignError;
+use framepath_os::sandbox::SandboxError;
 use framepath_os::spawn::SpawnError;
 
 /// How a stage's worker is kept.
@@ -55,6 +58,9 @@ pub enum HostError {
     /// No worker process could be made.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
+    /// A worker could not lock itself in.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
     /// The worker's program cannot be started.
     #[error("the worker {program} cannot be started: {source}")]
     Start {

@@ -2,7 +2,6 @@
 //! `framepath worker`: what `host=process` starts; not for people.
 
 use framepath::host::worker;
-use framepath_os::sandbox::{Limits, Role, enter};
 use framepath_os::spawn;
 
 use crate::ending::Ending;
@@ -16,12 +15,7 @@ pub(crate) struct Worker {
 
 impl Worker {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
-        let socket = spawn::take_socket()?;
-        worker::prepare();
-        let limits = Limits { memory_bytes: self.memory, ..Limits::default() };
-        // Refusing to run without a filter of system calls is the default.
-        let layers = enter(Role::Decode, &limits)?;
-        worker::serve(socket, layers.bits())?;
+        worker::lock_in_and_serve(spawn::take_socket()?, self.memory)?;
         Ok(Ending::Done)
     }
 }

@@ -18,6 +18,7 @@ use framepath_os::crossing::{
 };
 use framepath_os::meter::{self, Level};
 use framepath_os::pool::{ForeignPool, Frame, GiveBack, GiveBackWords, Returns};
+use framepath_os::sandbox::{self, Limits, enter};
 
 use super::HostError;
 use super::export::{Export, Exporter, locked};
@@ -33,22 +34,30 @@ use crate::stage::Role;
 /// Rows of the worker's own ledger: only the last is ever read.
 const ROWS: usize = 4;
 
-/// Opens what cannot be opened in the sandbox: counters of the main thread.
-pub fn prepare() {
-    meter::prepare();
-}
-
-/// Serves the caller behind `socket` until it goes away. `layers` says what
-/// the sandbox gave, which has been entered already. Returns only where the
-/// stream was never opened, or the caller broke the rules.
+/// The whole life of a worker: enters the sandbox, then serves the caller
+/// behind `socket` until it goes away. In the main thread of a process that
+/// does nothing else. Returns only where no stream was opened, or the caller
+/// broke the rules.
 ///
 /// # Errors
-/// The caller broke the rules, or the machine gave no memory. What the stage
-/// says goes to the caller and is no error here.
-pub fn serve(socket: OwnedFd, layers: u32) -> Result<(), HostError> {
+/// No sandbox, a caller that broke the rules, or a machine without memory.
+/// What the stage says goes to the caller and is no error here.
+pub fn lock_in_and_serve(socket: OwnedFd, memory_bytes: u64) -> Result<(), HostError> {
     let socket = Arc::new(Socket::from(socket));
-    say(&socket, &Message::Ready { layers }, None)?;
-    let (open, fd) = match hear(&socket)? {
+    // Counters of this thread cannot be opened later.
+    meter::prepare();
+    match enter(sandbox::Role::Decode, &Limits { memory_bytes, ..Limits::default() }) {
+        Ok(layers) => say(&socket, &Message::Ready { layers: layers.bits() }, None)?,
+        Err(error) => {
+            say(&socket, &Message::Refused { text: error.to_string() }, None)?;
+            return Err(error.into());
+        }
+    }
+    serve(&socket)
+}
+
+fn serve(socket: &Arc<Socket>) -> Result<(), HostError> {
+    let (open, fd) = match hear(socket)? {
         Some((Message::Open(open), Some(fd))) => (open, fd),
         Some(_) => return Err(HostError::NotOpened { what: "was told something else" }),
         None => return Ok(()),
@@ -56,19 +65,19 @@ pub fn serve(socket: OwnedFd, layers: u32) -> Result<(), HostError> {
     // The end of the caller ends the worker, whatever it is doing.
     at_end(socket.clone(), || crash::leave())
         .map_err(|source| HostError::Socket { operation: "watching", source })?;
-    let mut stream = match Stream::open(&open, fd, &socket) {
+    let mut stream = match Stream::open(&open, fd, socket) {
         Ok((stream, opened)) => {
-            say(&socket, &opened, None)?;
+            say(socket, &opened, None)?;
             stream
         }
         Err(error) => {
-            say(&socket, &Message::Refused { text: error.to_string() }, None)?;
+            say(socket, &Message::Refused { text: error.to_string() }, None)?;
             crash::hang()
         }
     };
     if let Err(Stopped::Stage(text)) = stream.run() {
         // Before the cell, so that who reads the cell finds the text.
-        say(&socket, &Message::Failed { text, seq: None }, None)?;
+        say(socket, &Message::Failed { text, seq: None }, None)?;
         locked(&stream.exporter).complete(&Completion::Failed)?;
         // What was given is still read: the caller ends its worker.
         crash::hang()
