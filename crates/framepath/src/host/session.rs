@@ -401,8 +401,6 @@ impl Reader {
             return Ok(Turn::Again);
         }
         let plan = state.book.died(taken, self.link.threads == 1);
-        stats.replayed.store(state.book.replayed(), Ordering::Relaxed);
-        stats.skipped.store(state.book.skipped(), Ordering::Relaxed);
         match plan {
             Plan::Replay { single_threaded: false } => Ok(Turn::Again),
             Plan::Replay { single_threaded: true } => Ok(Turn::Careful),
@@ -420,6 +418,9 @@ impl Drop for Reader {
     fn drop(&mut self) {
         self.count_cpu();
         let mut state = self.session.locked();
+        let stats = &self.session.stats;
+        stats.replayed.store(state.book.replayed(), Ordering::Relaxed);
+        stats.skipped.store(state.book.skipped(), Ordering::Relaxed);
         let worker = state.worker.take();
         drop(state);
         self.session.changed.notify_all();
