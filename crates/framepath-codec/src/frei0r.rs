@@ -20,6 +20,6 @@ mod plugin;
 
 pub use error::Frei0rError;
 pub use find::{Found, find, folders, list};
-pub use instance::{Instance, padded};
+pub use instance::{ALIGN, Instance, padded};
 pub use param::{Param, ParamKind, ParamValue};
 pub use plugin::{ColorModel, Info, Plugin, PluginKind};

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use framepath_codec::frei0r;
 use framepath_codec::{DecoderOptions, Output, Threads, TrackInfo};
 use framepath_model::format::PixelFormat;
 use framepath_model::path::{self, AUTO, Kind};
@@ -20,8 +21,8 @@ use crate::sink::{framemd5::FrameMd5, null::Null, pgm::Pgm, y4m::Y4m};
 use crate::source::Source;
 use crate::source::file::File;
 use crate::source::test::{Test, TestOptions};
-use crate::stage::{Role, Stage, block::Block, burn::Burn, copy::Copy};
-use crate::stage::{decode::Decode, encode::Copies, encode::RawEncode, threshold::Threshold};
+use crate::stage::{Role, Stage, block::Block, burn::Burn, convert::Convert, copy::Copy};
+use crate::stage::{decode::Decode, encode::Copies, encode::RawEncode, plugin::Plugin, threshold::Threshold};
 
 /// The hops that one thread runs.
 pub(crate) struct Segment {
@@ -215,6 +216,11 @@ pub(crate) fn stage_of(hop: &path::Hop, place: &Place) -> Result<Box<dyn Stage>,
             region: hop.roi("roi"),
             copies: Copies::new(place.give_back),
         }),
+        "convert" => Box::new(Convert::new(hop.choice("format").parse()?, place.give_back)),
+        // Finding looks at folders alone; the file is opened at the start.
+        "plugin" => {
+            Box::new(Plugin::new(frei0r::find(hop.text("plugin"))?, hop.open(), place.give_back))
+        }
         "encode" => Box::new(RawEncode::new(hop.flag("copy").then(|| Copies::new(place.give_back)))),
         "burn" => Box::new(Burn { cpu_ns: hop.duration_ns("time") }),
         "copy" => Box::new(Copy::new(hop.bytes("bytes").unwrap_or(0) as usize)),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Frei0rError {
     /// No folder has a plug-in of this name.
-    #[error("no frei0r plug-in `{name}`{}: {}", .nearest.as_ref().map_or(String::new(), |near| format!("; did you mean `{near}`?")), where_from(.folders, *.known))]
+    #[error("no frei0r plug-in `{name}`{} {}", .nearest.as_ref().map_or(":".to_owned(), |near| format!(", did you mean `{near}`?")), where_from(.folders, *.known))]
     NotFound {
         /// The name asked for.
         name: String,
@@ -64,7 +64,7 @@ pub enum Frei0rError {
         height: u32,
     },
     /// The plug-in declares no such parameter.
-    #[error("{plugin}: no parameter `{name}`{}; {}", .nearest.as_ref().map_or(String::new(), |near| format!(", did you mean `{near}`?")), known_parameters(.known))]
+    #[error("{plugin}: no parameter `{name}`{} {}", .nearest.as_ref().map_or(":".to_owned(), |near| format!(", did you mean `{near}`?")), known_parameters(.known))]
     NoParam {
         /// The file's name.
         plugin: String,

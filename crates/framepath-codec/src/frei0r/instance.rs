@@ -11,7 +11,7 @@ use super::{Frei0rError, ParamKind, ParamValue, abi};
 const SIDE: u32 = 8;
 
 /// Pictures begin at multiples of this many bytes.
-const ALIGN: usize = 16;
+pub const ALIGN: usize = 16;
 
 /// The least size that a plug-in takes and that holds `width` by `height`
 /// pixels.
