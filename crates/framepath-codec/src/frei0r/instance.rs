@@ -132,12 +132,15 @@ impl Instance {
     }
 
     /// Makes the picture of the time `seconds` into `output`, of as many
-    /// pictures as the plug-in [takes](super::PluginKind::inputs).
+    /// pictures as the plug-in [takes](super::PluginKind::inputs). These are
+    /// lent to write too: no plug-in should, and the cairo ones do. `partik0l`
+    /// writes up to 16 rows behind a low `output`; whoever wants to survive
+    /// that has as much room to spare there.
     ///
     /// # Panics
     /// Where there are more or fewer pictures than that, or one is not of
     /// [`Instance::picture_bytes`] bytes that begin at a multiple of 16.
-    pub fn update(&mut self, seconds: f64, inputs: &[&[u8]], output: &mut [u8]) {
+    pub fn update(&mut self, seconds: f64, inputs: &mut [&mut [u8]], output: &mut [u8]) {
         let wanted = self.plugin.info.kind.inputs();
         assert_eq!(inputs.len(), wanted, "pictures for {}", self.plugin.name);
         let check = |picture: &[u8]| {
@@ -146,18 +149,21 @@ impl Instance {
         };
         inputs.iter().for_each(|input| check(input));
         check(output);
-        let input =
-            |index: usize| inputs.get(index).map_or(ptr::null(), |input| input.as_ptr().cast::<u32>());
+        let mut pointers = [ptr::null::<u32>(); 3];
+        for (pointer, input) in pointers.iter_mut().zip(inputs) {
+            *pointer = input.as_mut_ptr().cast::<u32>();
+        }
+        let [first, second, third] = pointers;
         let output = output.as_mut_ptr().cast::<u32>();
         let functions = &self.plugin.functions;
         let _turn = self.plugin.turn();
         // SAFETY: the handle is live, and the pictures are of the size it was
-        // made for and aligned; plug-ins may not write their input. Mixers
-        // were checked to have `f0r_update2`, the others to have one of both.
+        // made for, aligned and lent to write. Mixers were checked to have
+        // `f0r_update2`, the others to have one of both.
         unsafe {
             match (functions.update, functions.update2) {
-                (Some(update), _) if wanted < 2 => update(self.handle, seconds, input(0), output),
-                (_, Some(update2)) => update2(self.handle, seconds, input(0), input(1), input(2), output),
+                (Some(update), _) if wanted < 2 => update(self.handle, seconds, first, output),
+                (_, Some(update2)) => update2(self.handle, seconds, first, second, third, output),
                 _ => unreachable!("checked when it was loaded"),
             }
         }

@@ -2,10 +2,11 @@
 //! `plugin`: a frei0r filter or source.
 //!
 //! Frames come out RGBA, in the size and with the times of those that came in;
-//! a source takes no more than that from them. Where the plug-in can read a
-//! frame where it lies (RGBA, no padding, sides that are multiples of 8)
-//! nothing is copied; every other frame is converted or copied into the
-//! stage's own picture, its last column and row repeated up to the next
+//! a source takes no more than that from them. Where the plug-in can have a
+//! frame as it lies (RGBA, no padding, sides that are multiples of 8, and
+//! nobody else uses it, since some write what they should only read) nothing
+//! is copied; every other frame is converted or copied into the stage's own
+//! picture, its last column and row repeated up to the next
 //! multiple of 8, and what comes out is cropped by its layout alone.
 
 use framepath_codec::Converter;
@@ -23,6 +24,10 @@ use crate::stage::{Stage, frame_of};
 /// Frames in the stage's own pool: one being written and what a queue behind
 /// it may hold; when that is not enough it waits.
 const SLOTS: u32 = 8;
+
+/// Rows to spare behind a picture, since `partik0l` draws beyond its end.
+/// Their memory is taken only when they are written.
+const SPARE_ROWS: usize = 32;
 
 /// Pictures a second where a stream tells neither times nor a rate.
 const RATE: f64 = 25.0;
@@ -94,14 +99,14 @@ impl Stage for Plugin {
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
         let frame = frame_of(item).map_err(|e| out.fail(e))?;
         let Some(loaded) = &mut self.loaded else { return Err(out.fail(StageError::Downstream)) };
-        let made = loaded.apply(&frame).map_err(|e| out.fail(e))?.freeze(frame.meta());
-        drop(frame);
+        let meta = frame.meta();
+        let made = loaded.apply(frame).map_err(|e| out.fail(e))?.freeze(meta);
         out.push(Item::Frame(made))
     }
 }
 
 impl Loaded {
-    fn apply(&mut self, frame: &Frame) -> Result<FrameMut, StageError> {
+    fn apply(&mut self, frame: Frame) -> Result<FrameMut, StageError> {
         let (width, height) = (frame.layout().width, frame.layout().height);
         let seconds = self.seconds(&frame.meta());
         let sized = match &mut self.sized {
@@ -113,15 +118,20 @@ impl Loaded {
         let mut output = sized.pool.acquire()?;
         output.set_layout(&sized.padded)?;
         if info.kind.inputs() == 0 {
-            sized.instance.update(seconds, &[], output.plane_mut(0));
-        } else if !is_bgra && lies_as(frame, &sized.padded) {
-            sized.instance.update(seconds, &[frame.plane(0)], output.plane_mut(0));
+            sized.instance.update(seconds, &mut [], output.plane_mut(0));
         } else {
-            sized.fill_scratch(frame, &mut self.converter)?;
+            let mut own = if lies_as(&frame, &sized.padded) { frame.try_unique() } else { Err(frame) };
+            let input = match &mut own {
+                Ok(unique) => unique,
+                Err(shared) => {
+                    sized.fill_scratch(shared, &mut self.converter)?;
+                    &mut sized.scratch
+                }
+            };
             if is_bgra {
-                swap_red_and_blue(sized.scratch.plane_mut(0));
+                swap_red_and_blue(input.plane_mut(0));
             }
-            sized.instance.update(seconds, &[sized.scratch.plane_mut(0)], output.plane_mut(0));
+            sized.instance.update(seconds, &mut [input.plane_mut(0)], output.plane_mut(0));
         }
         if is_bgra {
             swap_red_and_blue(output.plane_mut(0));
@@ -161,7 +171,7 @@ impl AtSize {
         for (place, value) in settings {
             instance.set(*place, value);
         }
-        let bytes = Converter::slot_bytes(&padded);
+        let bytes = Converter::slot_bytes(&padded) + SPARE_ROWS * plane.stride;
         let scratch = Pool::new(bytes, 1)?.acquire()?;
         Ok(AtSize { instance, padded, visible, pool: Pool::for_stage(bytes, SLOTS, give_back)?, scratch })
     }
@@ -193,7 +203,7 @@ impl AtSize {
     }
 }
 
-/// Whether a plug-in can read the frame where it is.
+/// Whether the frame's pixels lie as a plug-in wants them.
 fn lies_as(frame: &Frame, padded: &Layout) -> bool {
     let layout = frame.layout();
     let stride = padded.planes()[0].stride;
