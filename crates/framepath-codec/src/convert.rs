@@ -20,8 +20,13 @@ use framepath_os::pool::{Frame, FrameMut};
 /// and an enum in others; their numbers are the same in all.
 const FLAGS: c_int = 0x4 | 0x2000 | 0x4_0000 | 0x8_0000;
 
-/// Bytes behind a picture that libswscale's vector code may touch.
+/// Bytes behind a row that libswscale's vector code may touch: it reads up to
+/// 31 too far, whether they are there or not.
 const SLACK: usize = 256;
+
+/// Most rows of a tail. Dither patterns begin anew with every slice and have 8
+/// rows, in planes of chroma too: cut elsewhere, a picture would change.
+const TAIL: usize = 16;
 
 /// Why a frame cannot be converted.
 #[derive(Debug, thiserror::Error)]
@@ -49,6 +54,8 @@ pub enum ConvertError {
 pub struct Converter {
     to: PixelFormat,
     context: *mut ff::SwsContext,
+    /// The last rows of a picture, with room behind them.
+    tail: Vec<u8>,
 }
 
 // SAFETY: a context belongs to whoever has the pointer, on any thread.
@@ -57,7 +64,7 @@ unsafe impl Send for Converter {}
 impl Converter {
     /// Converts to `to`.
     pub fn new(to: PixelFormat) -> Converter {
-        Converter { to, context: ptr::null_mut() }
+        Converter { to, context: ptr::null_mut(), tail: Vec::new() }
     }
 
     /// Bytes that the slot of a picture laid out so must have.
@@ -66,7 +73,8 @@ impl Converter {
     }
 
     /// Converts `from` into `into`, whose layout says where the picture goes;
-    /// every byte of it is counted as copied.
+    /// every byte of it is counted as copied, and so are the last rows of
+    /// `from`, which are moved to where reading too far does no harm.
     ///
     /// # Errors
     /// Where libswscale cannot, or `from` is no picture (see
@@ -114,21 +122,76 @@ impl Converter {
             into_planes[index] = into.plane_mut(index).as_mut_ptr();
             into_strides[index] = plane.stride as c_int;
         }
-        // SAFETY: the planes are those of a picture of this size and format,
-        // and of another to write, which nobody else has a handle to. Both
-        // lie in slots of a pool.
-        let rows = meter::copy(target.pixel_bytes(), || unsafe {
-            ff::sws_scale(
-                self.context,
-                planes.as_ptr(),
-                strides.as_ptr(),
-                0,
-                height,
-                into_planes.as_ptr(),
-                into_strides.as_ptr(),
-            )
+        let tail = Tail::of(&source);
+        let context = self.context;
+        let scale = |planes: [*const u8; 4], strides: [c_int; 4], first: usize, rows: usize| {
+            if rows == 0 {
+                return 0;
+            }
+            // SAFETY: the planes are those of `rows` rows of a picture of this
+            // size and format, behind which as many bytes are readable as
+            // libswscale reads too far; and of a whole picture to write, in a
+            // slot that nobody else has a handle to.
+            unsafe {
+                ff::sws_scale(
+                    context,
+                    planes.as_ptr(),
+                    strides.as_ptr(),
+                    first as c_int,
+                    rows as c_int,
+                    into_planes.as_ptr(),
+                    into_strides.as_ptr(),
+                )
+            }
+        };
+        let rows = meter::copy(target.pixel_bytes() + tail.bytes, || {
+            let before = scale(planes, strides, 0, tail.first);
+            let (planes, strides) = tail.copy(from, &mut self.tail);
+            before + scale(planes, strides, tail.first, source.height as usize - tail.first)
         });
         if rows == height { Ok(()) } else { Err(no_way()) }
+    }
+}
+
+/// The last rows of a picture: behind them its memory may end.
+struct Tail {
+    layout: Layout,
+    /// The first row of it, a multiple of [`TAIL`].
+    first: usize,
+    /// Bytes of its pixels.
+    bytes: usize,
+}
+
+impl Tail {
+    fn of(layout: &Layout) -> Tail {
+        let mut tail = Tail { layout: *layout, first: (layout.height as usize - 1) / TAIL * TAIL, bytes: 0 };
+        let planes = layout.planes().iter().enumerate();
+        tail.bytes = planes.map(|(index, plane)| plane.width * (plane.rows - tail.first_in(index))).sum();
+        tail
+    }
+
+    /// The first row of it in a plane.
+    fn first_in(&self, plane: usize) -> usize {
+        if plane == 0 { self.first } else { self.first / 2 }
+    }
+
+    /// Copies it to `into`; gives where its planes lie there.
+    fn copy(&self, from: &Frame, into: &mut Vec<u8>) -> ([*const u8; 4], [c_int; 4]) {
+        let (mut starts, mut strides) = ([0; 3], [0; 4]);
+        into.clear();
+        for (index, plane) in self.layout.planes().iter().enumerate() {
+            starts[index] = into.len();
+            strides[index] = (plane.width + SLACK) as c_int;
+            for row in self.first_in(index)..plane.rows {
+                into.extend_from_slice(from.row(index, row));
+                into.resize(into.len() + SLACK, 0);
+            }
+        }
+        let mut planes = [ptr::null(); 4];
+        for (plane, start) in planes.iter_mut().zip(starts).take(self.layout.planes().len()) {
+            *plane = into[start..].as_ptr();
+        }
+        (planes, strides)
     }
 }
 
