@@ -35,6 +35,7 @@ pub use nursery::{Nursery, prepare};
 pub use session::WorkerStats;
 pub(crate) use session::{Session, Spec};
 
+use framepath_codec::frei0r::Frei0rError;
 use framepath_model::path::PathError;
 use framepath_model::wire::WireError;
 use framepath_os::crossing::{AreaError, Breach};
@@ -64,6 +65,9 @@ pub enum HostError {
     /// A worker could not lock itself in.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    /// The plug-in cannot be loaded.
+    #[error(transparent)]
+    Plugin(#[from] Frei0rError),
     /// The worker's program cannot be started.
     #[error("the worker {program} cannot be started: {source}")]
     Start {
@@ -78,6 +82,9 @@ pub enum HostError {
         /// What it did.
         what: &'static str,
     },
+    /// A worker ended by itself, or was ended because it stood still.
+    #[error("the worker ended")]
+    Gone,
     /// The stage could not be opened in the worker.
     #[error("in the worker: {text}")]
     Refused {

@@ -90,6 +90,8 @@ pub struct WorkerStats {
     /// CPU time of the workers that have ended, from their start on,
     /// nanoseconds.
     pub cpu_ns: AtomicU64,
+    /// Why the last of them was replaced.
+    pub last_death: Mutex<String>,
 }
 
 /// A stream's session, shared by the two threads at its ends.
@@ -293,16 +295,16 @@ impl Reader {
                 Ok(Some(came)) => match self.came(came) {
                     Ok(None) => {}
                     Err(error @ HostError::Failed { .. }) => return Err(error),
-                    Err(_) => self.replace()?,
+                    Err(error) => self.replace(&error)?,
                     arrival => return arrival,
                 },
-                Ok(None) if gone => self.replace()?,
+                Ok(None) if gone => self.replace(&HostError::Gone)?,
                 Ok(None) => {
                     idle();
                     self.receiving.sleep(&self.link);
                     idle();
                 }
-                Err(_) => self.replace()?,
+                Err(error) => self.replace(&error)?,
             }
         }
     }
@@ -352,7 +354,8 @@ impl Reader {
     }
 
     /// Ends the worker and goes on with another: replays what had not come.
-    fn replace(&mut self) -> Result<(), HostError> {
+    fn replace(&mut self, why: &HostError) -> Result<(), HostError> {
+        *self.session.stats.last_death.lock().unwrap_or_else(PoisonError::into_inner) = why.to_string();
         self.count_cpu();
         self.link.kill();
         self.session.stats.deaths.fetch_add(1, Ordering::Relaxed);
@@ -422,9 +425,12 @@ impl Drop for Reader {
         stats.replayed.store(state.book.replayed(), Ordering::Relaxed);
         stats.skipped.store(state.book.skipped(), Ordering::Relaxed);
         let worker = state.worker.take();
+        // Frames that will never be given again go back to their pool, whose
+        // owner may wait for one in front of us.
+        let book = std::mem::take(&mut state.book);
         drop(state);
         self.session.changed.notify_all();
         self.link.wake_submitter();
-        drop(worker);
+        drop((worker, book));
     }
 }

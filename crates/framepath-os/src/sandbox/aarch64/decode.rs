@@ -36,6 +36,7 @@ table! {
     SYS_pwrite64 = 68,
     SYS_lseek = 62,
     SYS_fstat = 80,
+    SYS_fstatfs = 44,
     SYS_close = 57,
     SYS_fcntl = 25 if FD_AND_SEALS,
     SYS_memfd_create = 279,

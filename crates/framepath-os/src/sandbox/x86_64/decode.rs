@@ -36,6 +36,7 @@ table! {
     SYS_pwrite64 = 18,
     SYS_lseek = 8,
     SYS_fstat = 5,
+    SYS_fstatfs = 138,
     SYS_close = 3,
     SYS_fcntl = 72 if FD_AND_SEALS,
     SYS_memfd_create = 319,
