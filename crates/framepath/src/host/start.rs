@@ -81,12 +81,11 @@ pub(super) fn worker(options: &WorkerOptions) -> Result<Worker, HostError> {
 fn nurse(requests: Receiver<Request>) {
     let mut spares: HashMap<Kind, Worker> = HashMap::new();
     for Request { kind, answer } in requests {
-        let worker = match spares.remove(&kind) {
-            Some(spare) => Ok(spare),
-            None => start(&kind),
-        };
+        // A spare may have died in the meantime.
+        let spare = spares.remove(&kind).and_then(|spare| ready(spare).ok());
+        let worker = spare.map_or_else(|| start(&kind).and_then(ready), Ok);
         // Who asked is waiting; that it gave up is no harm, the worker goes.
-        let _ = answer.send(worker.and_then(ready));
+        let _ = answer.send(worker);
         if let Ok(spare) = start(&kind) {
             spares.insert(kind, spare);
         }
