@@ -16,12 +16,13 @@ FUZZ_SECONDS ?= 60
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-.PHONY: help build demo test shell-check check-unsafe fresh clips fuzz
+.PHONY: help build peers demo test shell-check check-unsafe fresh clips fuzz
 
 help:
 	@echo "make demo     installs what is missing, builds, runs the lab's quick set (90 s), ends with report.html"
 	@echo "make test     installs what is missing, builds, runs every test"
 	@echo "make build    builds the framepath command and the peers, installs nothing"
+	@echo "make peers    builds the peers, iceoryx2's too, which lab handoff compares with (minutes, the first time)"
 	@echo "make check-unsafe  model-checks the lock-free code (loom), and runs it under Miri where that is installed"
 	@echo "make fuzz     runs every fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) each; needs cargo-fuzz and nightly Rust"
 	@echo "make fresh    proves make demo and make test in a minimal Debian 13 (root)"
@@ -31,6 +32,9 @@ build:
 	$(CARGO) build --release --locked
 	@$(MAKE) -s -C peers TARGET=$(TARGET)
 
+peers:
+	@$(MAKE) -s -C peers TARGET=$(TARGET) CARGO=$(CARGO) all iceoryx2
+
 demo:
 	@scripts/setup demo
 	@$(MAKE) -s build
@@ -39,10 +43,10 @@ demo:
 test:
 	@scripts/setup test
 	@$(MAKE) -s shell-check
-	@$(MAKE) -s -C peers TARGET=$(TARGET) all check
+	@$(MAKE) -s -C peers TARGET=$(TARGET) CARGO=$(CARGO) all check
 	$(CARGO) test --workspace --locked $(CHECKED)
 
-SHELL_SCRIPTS = scripts/setup scripts/fresh scripts/fuzz scripts/check-unsafe .ci/run clips/make.sh peers/gst-push/check
+SHELL_SCRIPTS = scripts/setup scripts/fresh scripts/fuzz scripts/check-unsafe .ci/run clips/make.sh peers/gst-push/check peers/handoff/check
 
 shell-check:
 	@for script in $(SHELL_SCRIPTS); do bash -n $$script || exit 1; done

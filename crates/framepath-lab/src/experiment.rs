@@ -4,6 +4,7 @@
 mod aa;
 mod decode;
 mod encode;
+mod handoff;
 mod inject;
 mod loopback;
 mod queue;
@@ -99,6 +100,12 @@ pub static EXPERIMENTS: &[Experiment] = &[
         question: "what the loopback network gives: throughput, first chunk (RootStream)",
         quick: true,
         run: loopback::run,
+    },
+    Experiment {
+        name: "handoff",
+        question: "what a frame costs from process to process beside iceoryx2, GStreamer and a socket",
+        quick: false,
+        run: handoff::run,
     },
     Experiment {
         name: "inject",

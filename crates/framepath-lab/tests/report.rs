@@ -330,6 +330,17 @@ fn findings_say_what_it_means() {
             "Loopback, 10MB: `udp-gso` has 3.00× the throughput of `udp` (95 % interval 2.94 to 3.06).",
         ]
     );
+    let mut handoff = summary("handoff", vec![row("paced-60", "iceoryx2-wait", 1)], vec![]);
+    handoff.rows[0].latency_us = Some(LatencyUs { p50: 50.0, p95: 70.0, p99: 80.5, max: 90.0 });
+    handoff.ratios.push(ratio("paced-60", "latency_p50_us", "process", "iceoryx2-wait", 0.5));
+    assert_eq!(
+        plain::findings(&[handoff])[..2],
+        [
+            "Handing over a 1080p frame 60 times a second, median latency / 99th percentile latency: \
+             iceoryx2 50 µs / 80.5 µs.",
+            "Hand-off, paced-60: `process` has 0.50× the median latency of iceoryx2 (95 % interval 0.49 to 0.51).",
+        ]
+    );
     let wrong = plain::findings(&[inject(700.0)]).join("\n");
     assert!(wrong.contains("1 of 6 injected causes came out more than 10 % and 20 µs off: 2 ms injected as `wakeup` came out as 2.7 ms"), "{wrong}");
 }

@@ -133,8 +133,8 @@ pub fn try_on_a_thread() -> Result<Layers, SandboxError> {
 
 /// Landlock and capabilities, which are a thread's own.
 fn lock_thread(role: Role<'_>, layers: Layers) -> Result<Layers, SandboxError> {
-    // First Landlock: with capabilities it needs nothing, without it neither,
-    // but a plug-in's file may be readable to root's alone.
+    // Landlock first: its rules open a plug-in's file, which root may reach by
+    // capability alone.
     let layers = landlocked::enter(role, layers);
     capabilities::drop_all().map_err(|errno| SandboxError::Refused {
         layer: Layer::Capabilities,

@@ -74,7 +74,7 @@ fn runs_of_several_machines_become_one_report() {
 #[test]
 fn the_lab_lists_its_experiments() {
     let ran = run(&["lab", "--list"]).ended(0);
-    for experiment in ["queue", "decode", "encode", "loopback", "inject", "aa"] {
+    for experiment in ["queue", "decode", "encode", "loopback", "handoff", "inject", "aa"] {
         assert!(ran.stdout.lines().any(|line| line.split(' ').next() == Some(experiment)), "{experiment}");
     }
 }

@@ -1,65 +1,104 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a decoder in a process of its own can be locked into.
-
-use std::fs;
+//! What a stage in a process of its own is locked into here: each layer is
+//! tried, on a thread and a child that end right after.
 
 use framepath_os::machine::landlock_abi;
+use framepath_os::sandbox::{self, Layer, Layers, SandboxError, Standing};
+use framepath_os::spawn::{Namespaces, namespaces_given};
 
 use super::probe::{Probe, State};
-use crate::process::Program;
 
 const GROUP: &str = "sandbox";
 
 pub(super) fn probes() -> Vec<Probe> {
-    vec![seccomp(), landlock(), user_namespaces()]
+    let (layers, refusal) = match sandbox::try_on_a_thread() {
+        Ok(layers) => (layers, None),
+        Err(SandboxError::NoSeccomp { layers, reason }) => (layers, Some(reason)),
+        Err(error @ SandboxError::Refused { .. }) => (Layers::default(), Some(error.to_string())),
+    };
+    vec![no_new_privileges(layers), seccomp(layers, refusal), landlock(layers), namespaces()]
 }
 
-fn seccomp() -> Probe {
-    let (name, unlocks) =
-        ("seccomp filters", "a worker that may make only the system calls it needs (planned)");
-    match fs::read_to_string("/proc/sys/kernel/seccomp/actions_avail") {
-        Ok(actions) if actions.contains("errno") => {
-            Probe::ok(GROUP, name, unlocks, format!("actions: {}", actions.trim()))
-        }
-        _ => Probe::lacking(
-            GROUP,
-            name,
-            unlocks,
-            State::Missing,
-            "no /proc/sys/kernel/seccomp/actions_avail",
-            "a kernel with CONFIG_SECCOMP_FILTER=y",
-        ),
+fn state(layers: Layers, layer: Layer) -> State {
+    match layers.standing(layer) {
+        Standing::Given => State::Ok,
+        Standing::Refused => State::NotPermitted,
+        Standing::NotInKernel | Standing::Untried => State::Missing,
     }
 }
 
-fn landlock() -> Probe {
-    let (name, unlocks) = ("Landlock", "a worker that can open no file, without root (planned)");
-    match landlock_abi() {
-        Ok(abi) => Probe::ok(GROUP, name, unlocks, format!("version {abi} of its interface")),
-        Err(error) => {
+fn no_new_privileges(layers: Layers) -> Probe {
+    let (name, unlocks) = ("no_new_privs", "a worker that cannot gain rights, and every layer below");
+    match state(layers, Layer::NoNewPrivileges) {
+        State::Ok => {
+            let capabilities = if layers.has(Layer::Capabilities) { "; capabilities dropped" } else { "" };
+            Probe::ok(GROUP, name, unlocks, format!("set on a thread{capabilities}"))
+        }
+        state => Probe::lacking(GROUP, name, unlocks, state, "prctl refuses it", "a kernel from 3.5 on"),
+    }
+}
+
+fn seccomp(layers: Layers, refusal: Option<String>) -> Probe {
+    let (name, unlocks) = ("seccomp filters", "host=process: a worker with only the system calls it needs");
+    match state(layers, Layer::Seccomp) {
+        State::Ok => Probe::ok(GROUP, name, unlocks, "the decoder's policy holds on a thread"),
+        state => {
+            let found = refusal.unwrap_or_else(|| "not tried".to_owned());
+            let remedy = "a kernel with CONFIG_SECCOMP_FILTER=y; in a container, allow seccomp";
+            Probe::lacking(GROUP, name, unlocks, state, found, remedy)
+        }
+    }
+}
+
+fn landlock(layers: Layers) -> Probe {
+    let (name, unlocks) = ("Landlock", "a worker that can open no file, without root");
+    let missing = "a kernel from 5.13 on with CONFIG_SECURITY_LANDLOCK=y, and landlock in lsm= at boot";
+    match (state(layers, Layer::LandlockFiles), landlock_abi()) {
+        (State::Ok, abi) => {
+            let parts: Vec<&str> = [
+                (Layer::LandlockFiles, "files"),
+                (Layer::LandlockNet, "TCP ports"),
+                (Layer::LandlockScope, "signals and abstract sockets"),
+            ]
+            .into_iter()
+            .filter_map(|(layer, part)| layers.has(layer).then_some(part))
+            .collect();
+            let found = format!("version {} of its interface: {}", abi.unwrap_or(0), parts.join(", "));
+            Probe::ok(GROUP, name, unlocks, found)
+        }
+        (state, Err(error)) => {
             let found = format!("landlock_create_ruleset: {error}");
-            let remedy =
-                "a kernel from 5.13 on with CONFIG_SECURITY_LANDLOCK=y, and landlock in lsm= at boot";
-            Probe::lacking(GROUP, name, unlocks, State::Missing, found, remedy)
+            Probe::lacking(GROUP, name, unlocks, state, found, missing)
+        }
+        (state, Ok(abi)) => {
+            let found = format!("version {abi} of its interface, but no thread may restrict itself");
+            Probe::lacking(GROUP, name, unlocks, state, found, "in a container, allow the landlock calls")
         }
     }
 }
 
-fn user_namespaces() -> Probe {
-    let (name, unlocks) =
-        ("user namespaces", "a worker without a network or other processes in sight (planned)");
-    let most = fs::read_to_string("/proc/sys/user/max_user_namespaces").unwrap_or_default();
-    if most.is_empty() {
-        let remedy = "a kernel with CONFIG_USER_NS=y";
-        return Probe::lacking(GROUP, name, unlocks, State::Missing, "not in this kernel", remedy);
-    }
-    match Program::new("unshare", ["--user", "--map-root-user", "true"]).run(false) {
-        Ok(_) => Probe::ok(GROUP, name, unlocks, format!("up to {}", most.trim())),
+fn namespaces() -> Probe {
+    let (name, unlocks) = ("namespaces", "a worker without a network or other processes in sight");
+    let remedy = "sudo sysctl user.max_user_namespaces=10000; on Debian also \
+                  kernel.unprivileged_userns_clone=1, on Ubuntu \
+                  kernel.apparmor_restrict_unprivileged_userns=0";
+    let given = match namespaces_given() {
+        Ok(given) => given,
         Err(error) => {
-            let remedy = "sudo sysctl user.max_user_namespaces=10000; on Debian also \
-                          kernel.unprivileged_userns_clone=1, on Ubuntu \
-                          kernel.apparmor_restrict_unprivileged_userns=0";
-            Probe::lacking(GROUP, name, unlocks, State::NotPermitted, error.to_string(), remedy)
+            let state = State::of_error(&error);
+            return Probe::lacking(GROUP, name, unlocks, state, format!("clone: {error}"), remedy);
         }
+    };
+    let Namespaces { user, pid, net, ipc, uts } = given;
+    let all = [("user", user), ("pid", pid), ("network", net), ("IPC", ipc), ("UTS", uts)];
+    let of = |own: bool| -> Vec<&str> {
+        all.into_iter().filter_map(|(name, has)| (has == own).then_some(name)).collect()
+    };
+    let (own, shared) = (of(true).join(", "), of(false).join(", "));
+    // Root may lack the user namespace alone: it gets the others without.
+    if pid && net {
+        Probe::ok(GROUP, name, unlocks, if shared.is_empty() { own } else { format!("{own}; not {shared}") })
+    } else {
+        Probe::lacking(GROUP, name, unlocks, State::NotPermitted, format!("not given: {shared}"), remedy)
     }
 }

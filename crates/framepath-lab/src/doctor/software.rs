@@ -21,7 +21,30 @@ pub(super) fn probes(places: &Places) -> Vec<Probe> {
         ffmpeg(),
         gstreamer(),
         gst_headers(),
-        gst_push(&places.peers),
+        peer(
+            &places.peers,
+            ("peer gst-push", "gst-push"),
+            "contenders `gst-direct`, `gst-queue` and `gst-queue2` of lab `queue`",
+            "`make build` in the checkout",
+        ),
+        peer(
+            &places.peers,
+            ("peer gst-handoff", "gst-handoff"),
+            "contenders `gst-unixfd` and `gst-shm` of lab `handoff`",
+            "`make build` in the checkout, and apt install gstreamer1.0-plugins-bad",
+        ),
+        peer(
+            &places.peers,
+            ("peer unix-handoff", "unix-handoff"),
+            "contender `unix-socket` of lab `handoff`",
+            "`make build` in the checkout",
+        ),
+        peer(
+            &places.peers,
+            ("peer iceoryx2-handoff", "iceoryx2-handoff"),
+            "contenders `iceoryx2-wait` and `iceoryx2-poll` of lab `handoff`",
+            "`make peers` in the checkout",
+        ),
         clips(&places.clips),
         browser(),
     ]);
@@ -63,18 +86,22 @@ fn gstreamer() -> Probe {
 
 fn gst_headers() -> Probe {
     let version = said("pkg-config", &["--modversion", "gstreamer-1.0"]);
-    tool("GStreamer headers", "building the peer gst-push", version, "apt install libgstreamer1.0-dev")
+    tool(
+        "GStreamer headers",
+        "building the peers gst-push and gst-handoff",
+        version,
+        "apt install libgstreamer1.0-dev",
+    )
 }
 
-fn gst_push(peers: &Path) -> Probe {
-    let (name, unlocks) =
-        ("peer gst-push", "contenders `gst-direct`, `gst-queue` and `gst-queue2` of lab `queue`");
-    let file = peers.join("gst-push");
+/// A built peer: the probe's name and the program's.
+fn peer(peers: &Path, (name, program): (&'static str, &str), unlocks: &'static str, remedy: &str) -> Probe {
+    let file = peers.join(program);
     if file.is_file() {
         return Probe::ok(GROUP, name, unlocks, file.display().to_string());
     }
     let found = format!("no {}", file.display());
-    Probe::lacking(GROUP, name, unlocks, State::Missing, found, "`make build` in the checkout")
+    Probe::lacking(GROUP, name, unlocks, State::Missing, found, remedy)
 }
 
 fn clips(folder: &Path) -> Probe {

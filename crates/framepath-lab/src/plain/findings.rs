@@ -21,6 +21,7 @@ pub fn findings(summaries: &[Summary]) -> Vec<String> {
             "decode" => decode(summary, &mut found),
             "encode" => encode(summary, &mut found),
             "loopback" => loopback(summary, &mut found),
+            "handoff" => handoff(summary, &mut found),
             "inject" => inject(summary, &mut found),
             "aa" => aa(summary, &mut found),
             _ => other(summary, &mut found),
@@ -53,6 +54,10 @@ pub fn contender_in_words(name: &str) -> String {
         "inline-t1" => "`decode threads=1`".to_owned(),
         "bare" => "bare libavcodec".to_owned(),
         "bare-t1" => "bare libavcodec with one thread".to_owned(),
+        "iceoryx2-wait" => "iceoryx2".to_owned(),
+        "iceoryx2-poll" => "iceoryx2 that never sleeps".to_owned(),
+        "unix-socket" => "a plain unix socket".to_owned(),
+        "gst-shm" | "gst-unixfd" => format!("GStreamer's `{}sink`", &name[4..]),
         _ => match name.strip_prefix("gst-") {
             Some(element) => format!("GStreamer's `{element}`"),
             None => format!("`{name}`"),
@@ -68,6 +73,7 @@ pub fn metric_in_words(metric: &str) -> String {
         "cpu_us_per_push" => "CPU time per push".to_owned(),
         "wall_us_per_push" => "wall time per push".to_owned(),
         "cpu_us_per_frame" => "CPU time per frame".to_owned(),
+        "wall_us_per_frame" => "wall time per frame".to_owned(),
         "latency_p50_us" => "median latency".to_owned(),
         "latency_p95_us" => "95th percentile latency".to_owned(),
         "latency_p99_us" => "99th percentile latency".to_owned(),
@@ -295,6 +301,33 @@ fn loopback(summary: &Summary, found: &mut Vec<String>) {
     }
     for r in &summary.ratios {
         found.push(format!("Loopback, {}: {}.", r.case, sentence(r)));
+    }
+}
+
+fn handoff(summary: &Summary, found: &mut Vec<String>) {
+    for case in summary.cases() {
+        let what = if case.ends_with("-4KiB") { "4 KiB" } else { "a 1080p frame" };
+        let (metrics, pace): (&[&str], _) = if case.starts_with("paced-60") {
+            (&["latency_p50_us", "latency_p99_us"], "60 times a second")
+        } else {
+            (&["wall_us_per_frame", "cpu_us_per_frame"], "flat out")
+        };
+        let rows = summary.rows.iter().filter(|row| row.case == case);
+        let parts: Vec<String> = rows
+            .filter_map(|row| {
+                let figures: Option<Vec<String>> =
+                    metrics.iter().map(|m| Some(time_us(row.figure(m)?))).collect();
+                Some(format!("{} {}", contender_in_words(&row.contender), figures?.join(" / ")))
+            })
+            .collect();
+        if !parts.is_empty() {
+            let words: Vec<String> = metrics.iter().map(|m| metric_in_words(m)).collect();
+            let listed = parts.join(", ");
+            found.push(format!("Handing over {what} {pace}, {}: {listed}.", words.join(" / ")));
+        }
+        for r in summary.ratios.iter().filter(|r| r.case == case && metrics.contains(&r.metric.as_str())) {
+            found.push(format!("Hand-off, {case}: {}.", sentence(r)));
+        }
     }
 }
 

@@ -95,6 +95,11 @@ pub fn of_contender(name: &str, place: usize) -> (&'static str, bool) {
         "gst-direct-reuse" => ("orange", true),
         "gst-queue2" => ("purple", false),
         "gst-direct" | "ffmpeg-t1" => ("orange", false),
+        "gst-unixfd" => ("vermilion", false),
+        "gst-shm" => ("orange", false),
+        "iceoryx2-wait" => ("purple", false),
+        "iceoryx2-poll" => ("purple", true),
+        "unix-socket" => ("grey", false),
         "bare" | "bare-t1" | "memcpy" => ("grey", false),
         _ => (OTHERS[place % OTHERS.len()], false),
     }

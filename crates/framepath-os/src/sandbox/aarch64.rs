@@ -9,6 +9,6 @@ mod plugin;
 /// What each role may call.
 pub(super) const POLICIES: Policies = Policies {
     decode: Policy { tables: &[decode::DECODE] },
-    plugin_loading: Policy { tables: &[decode::DECODE, plugin::PLUGIN, plugin::LOADING] },
-    plugin: Policy { tables: &[decode::DECODE, plugin::PLUGIN] },
+    plugin_loading: Policy { tables: &[decode::DECODE, plugin::LOADING] },
+    plugin: Policy { tables: &[decode::DECODE] },
 };

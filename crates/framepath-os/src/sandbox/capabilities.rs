@@ -3,7 +3,7 @@
 
 use rustix::io;
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, capability_is_in_bounding_set, clear_ambient_capability_set,
+    CapabilitySet, CapabilitySets, capabilities, capability_is_in_bounding_set, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities,
 };
 
@@ -13,10 +13,12 @@ use rustix::thread::{
 /// none: it only limits what an execve could gain, and no_new_privs gives that
 /// nothing.
 pub(super) fn drop_all() -> io::Result<()> {
-    for capability in CapabilitySet::all().iter() {
-        // An error means that this kernel does not know the capability.
-        if let Ok(true) = capability_is_in_bounding_set(capability) {
-            let _ = remove_capability_from_bounding_set(capability);
+    if capabilities(None)?.effective.contains(CapabilitySet::SETPCAP) {
+        for capability in CapabilitySet::all().iter() {
+            // An error means that this kernel does not know the capability.
+            if let Ok(true) = capability_is_in_bounding_set(capability) {
+                remove_capability_from_bounding_set(capability)?;
+            }
         }
     }
     // Empty already where the inheritable set is, which is cleared next.

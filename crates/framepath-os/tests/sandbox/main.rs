@@ -38,6 +38,7 @@ const TESTS: &[Test] = &[
     ("a_plugin_is_denied_every_forbidden_act", plugin_is_denied),
     ("a_decoder_can_do_its_work_within_its_limits", decoder_works),
     ("a_plugin_is_loaded_from_its_file_and_then_sealed", plugin_loads),
+    ("a_kernel_without_seccomp_is_an_error_and_one_without_landlock_is_told", old_kernel),
     ("the_layers_can_be_tried_without_locking_this_process", layers_tried),
 ];
 
@@ -298,6 +299,15 @@ fn plugin_loads() {
     drop(socket);
     fs::remove_dir_all(folder).unwrap();
     assert_eq!(answer, "ok", "{:?}", worker.wait().unwrap());
+}
+
+fn old_kernel() {
+    let (_worker, socket) = start(&["old-kernel"]);
+    assert_eq!(
+        hear(&socket),
+        "no new privileges, not dumpable, limits, no capabilities; not in this kernel: Landlock files, \
+         Landlock network, Landlock signals and sockets, seccomp"
+    );
 }
 
 fn layers_tried() {

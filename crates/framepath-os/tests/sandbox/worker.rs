@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
-use framepath_os::sandbox::{self, Layer, Limits, Role};
+use framepath_os::sandbox::{self, Layer, Limits, Role, SandboxError};
 use framepath_os::spawn::SOCKET;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create};
 
@@ -25,6 +25,7 @@ pub fn run(arguments: &[String]) {
         ["idle"] => "ready".to_owned(),
         ["acts", role, file] => acts(socket.as_fd(), role, Path::new(file)),
         ["allowed"] => allowed(socket.as_fd()),
+        ["old-kernel"] => old_kernel(),
         ["plugin", file, other] => plugin(Path::new(file), other),
         other => panic!("no such mode: {other:?}"),
     };
@@ -127,6 +128,25 @@ fn allowed(socket: BorrowedFd<'_>) -> String {
     thread::sleep(std::time::Duration::from_millis(1));
     send(socket, "pool", &[pool.as_fd()]).unwrap();
     "ok".to_owned()
+}
+
+/// What `enter` says where neither seccomp nor Landlock is there: a filter
+/// answers for a kernel that has neither.
+fn old_kernel() -> String {
+    let absent = [libc::SYS_seccomp, libc::SYS_landlock_create_ruleset].map(|number| (number, Vec::new()));
+    let filter = seccompiler::SeccompFilter::new(
+        absent.into_iter().collect(),
+        seccompiler::SeccompAction::Allow,
+        seccompiler::SeccompAction::Errno(libc::ENOSYS as u32),
+        std::env::consts::ARCH.try_into().unwrap(),
+    )
+    .unwrap();
+    let program: seccompiler::BpfProgram = filter.try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+    match sandbox::enter(Role::Decode, &LIMITS) {
+        Err(SandboxError::NoSeccomp { layers, .. }) => layers.to_string(),
+        other => format!("{other:?}"),
+    }
 }
 
 /// `ok` where loading works as far as it should and no further.

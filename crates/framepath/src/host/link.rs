@@ -213,6 +213,11 @@ impl Link {
         self.socket.shut();
     }
 
+    /// CPU time the worker has used, nanoseconds.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        self.worker.process().cpu_ns()
+    }
+
     /// There is something new to watch over.
     pub(super) fn stir(&self) {
         self.watcher.stir();

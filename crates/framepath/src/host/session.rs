@@ -101,6 +101,9 @@ pub struct WorkerStats {
     pub first_poisoned: AtomicU64,
     /// Frames that were inside a worker which died and cannot be had again.
     pub lost: AtomicU64,
+    /// CPU time of the workers that have ended, from their start on,
+    /// nanoseconds.
+    pub cpu_ns: AtomicU64,
 }
 
 /// A stream's session, shared by the two threads at its ends.
@@ -404,6 +407,7 @@ impl Reader {
 
     /// Ends the worker and goes on with another: replays what had not come.
     fn replace(&mut self) -> Result<(), HostError> {
+        self.count_cpu();
         self.link.kill();
         self.session.stats.deaths.fetch_add(1, Ordering::Relaxed);
         self.fruitless += 1;
@@ -439,6 +443,11 @@ impl Reader {
         Ok(())
     }
 
+    /// Before the worker is ended: a dead one that was reaped has no clock.
+    fn count_cpu(&self) {
+        self.session.stats.cpu_ns.fetch_add(self.link.cpu_ns(), Ordering::Relaxed);
+    }
+
     /// What is to be done after a death.
     fn plan(&self, state: &mut State, taken: Option<u64>) -> Result<Turn, HostError> {
         let stats = &self.session.stats;
@@ -450,8 +459,6 @@ impl Reader {
             return Ok(Turn::Again);
         }
         let plan = state.book.died(taken, self.link.threads == 1);
-        stats.replayed.store(state.book.replayed(), Ordering::Relaxed);
-        stats.skipped.store(state.book.skipped(), Ordering::Relaxed);
         match plan {
             Plan::Replay { single_threaded: false } => Ok(Turn::Again),
             Plan::Replay { single_threaded: true } => Ok(Turn::Careful),
@@ -467,7 +474,11 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
+        self.count_cpu();
         let mut state = self.session.locked();
+        let stats = &self.session.stats;
+        stats.replayed.store(state.book.replayed(), Ordering::Relaxed);
+        stats.skipped.store(state.book.skipped(), Ordering::Relaxed);
         let worker = state.worker.take();
         drop(state);
         self.session.changed.notify_all();

@@ -1,26 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! aarch64: what a frei0r plug-in does beyond what a decoder does.
+//! aarch64: what loading a frei0r plug-in takes beyond what a decoder does. Once
+//! loaded it needs no more than a decoder: found by running Debian's.
 
 use crate::sandbox::policy::{condition, table};
 
 table! {
-    /// Once it is loaded.
-    PLUGIN on "aarch64":
-    // What image libraries ask about the machine.
-    SYS_uname = 160,
-    SYS_sysinfo = 179,
-    SYS_times = 153,
-}
-
-table! {
-    /// While it is loaded, beside [`PLUGIN`].
+    /// The dynamic loader's calls, and those of entering the next role.
     LOADING on "aarch64":
     // The dynamic loader: reads libraries, maps their code. Which files, Landlock
     // says.
     SYS_openat = 56 if condition::reading(2),
     SYS_newfstatat = 79,
-    SYS_faccessat = 48,
-    SYS_readlinkat = 78,
     SYS_mmap = 222,
     SYS_mprotect = 226,
     // Entering the next role.

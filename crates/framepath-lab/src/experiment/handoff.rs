@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `handoff`: one frame from a process to another, small and of 1080p NV12,
+//! paced at 60 Hz and flat out.
+//!
+//! A contender is a pair of processes that shares the convention of
+//! `peers/handoff/handoff.h`: the producer writes a sequence number and a
+//! stamp into the frame's first 16 bytes and nothing else, the consumer looks
+//! at nothing else, and both clocks start when both are warm. Figures are
+//! those of the frames; nothing of the start-up is in them.
+
+mod told;
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
+use crate::error::LabError;
+use crate::experiment::{Findings, Settings, Size};
+use crate::measure::{Contender, Measured};
+use crate::pairs::{self, Comparison};
+use crate::process::Program;
+use crate::watch::Watch;
+
+/// One picture of 1920x1080 in NV12.
+const LARGE: u64 = 1920 * 1080 * 3 / 2;
+/// A packet, or a message.
+const SMALL: u64 = 4096;
+/// Frames a second where frames are paced.
+const RATE: u64 = 60;
+
+/// Ours.
+const PROCESS: &str = "process";
+
+/// Another's contender: its stable name, its program, the program's first word
+/// and what to do where the program is not there.
+struct Peer {
+    name: &'static str,
+    program: &'static str,
+    mode: Option<&'static str>,
+    remedy: &'static str,
+}
+
+const GST_REMEDY: &str = "apt install libgstreamer1.0-dev gstreamer1.0-plugins-bad, then make build";
+
+/// Those that sleep first: that is what users run.
+const PEERS: [Peer; 5] = [
+    Peer { name: "iceoryx2-wait", program: "iceoryx2-handoff", mode: Some("wait"), remedy: "make peers" },
+    Peer { name: "gst-unixfd", program: "gst-handoff", mode: Some("unixfd"), remedy: GST_REMEDY },
+    Peer { name: "gst-shm", program: "gst-handoff", mode: Some("shm"), remedy: GST_REMEDY },
+    Peer { name: "unix-socket", program: "unix-handoff", mode: None, remedy: "make build" },
+    Peer { name: "iceoryx2-poll", program: "iceoryx2-handoff", mode: Some("poll"), remedy: "make peers" },
+];
+
+/// What is handed over, and how fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Case {
+    name: &'static str,
+    bytes: u64,
+    /// Frames a second; 0 is flat out.
+    rate: u64,
+    frames_quick: u64,
+    frames_full: u64,
+}
+
+const CASES: [Case; 4] = [
+    Case { name: "paced-60", bytes: LARGE, rate: RATE, frames_quick: 30, frames_full: 240 },
+    Case { name: "paced-60-4KiB", bytes: SMALL, rate: RATE, frames_quick: 30, frames_full: 240 },
+    Case { name: "flat-out", bytes: LARGE, rate: 0, frames_quick: 500, frames_full: 2000 },
+    Case { name: "flat-out-4KiB", bytes: SMALL, rate: 0, frames_quick: 5000, frames_full: 50_000 },
+];
+
+impl Case {
+    fn frames(&self, size: Size) -> u64 {
+        if size == Size::Quick { self.frames_quick } else { self.frames_full }
+    }
+}
+
+pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+    let summary = &mut findings.summary;
+    let cases: Vec<Case> = CASES.into_iter().filter(|c| settings.wants(c.name)).collect();
+    let rounds = settings.rounds(3, 10);
+    watch.begin("handoff", (cases.len() * PEERS.len() * rounds) as u64);
+    let software = RefCell::new(BTreeSet::new());
+    for case in cases {
+        let contenders = PEERS.iter().map(|peer| {
+            let software = &software;
+            Contender::new(peer.name, move || peer.run(settings, &case, software))
+        });
+        pairs::run(case.name, contenders.collect(), &comparisons(&case), rounds, watch, summary)?;
+    }
+    let software: Vec<String> = software.into_inner().into_iter().collect();
+    if !software.is_empty() {
+        summary.notes.push(format!("versions: {}", software.join(", ")));
+    }
+    summary.notes.push(format!(
+        "latency: from the stamp taken when the frame is ready, just before it is sent, to the consumer holding \
+         it; CPU of both processes between the first frame and the last, start-up left out; large frames have \
+         {LARGE} bytes; at most 8 frames are under way, in `unix-socket` what the socket's buffer takes"
+    ));
+    Ok(())
+}
+
+/// Ours beside each of the others. Flat out, a frame waits for those before
+/// it: there the time per frame says more than its latency.
+fn comparisons(case: &Case) -> Vec<Comparison<'static>> {
+    let metrics: &[&str] = if case.rate > 0 {
+        &["latency_p50_us", "latency_p99_us", "cpu_us_per_frame"]
+    } else {
+        &["wall_us_per_frame", "cpu_us_per_frame", "latency_p50_us", "latency_p99_us"]
+    };
+    let of =
+        |metric: &&'static str| PEERS.iter().map(|peer| (*metric, PROCESS, peer.name)).collect::<Vec<_>>();
+    metrics.iter().flat_map(of).collect()
+}
+
+impl Peer {
+    fn run(
+        &self,
+        settings: &Settings,
+        case: &Case,
+        software: &RefCell<BTreeSet<String>>,
+    ) -> Result<Measured, LabError> {
+        let program = settings.peers.join(self.program);
+        if !program.exists() {
+            return Err(LabError::Missing(format!("`{}` is not built: {}", self.program, self.remedy)));
+        }
+        let program = Program::new(program, self.args(case, case.frames(settings.size)));
+        let finished = program.run(true)?;
+        let told = told::parse(&program, &finished.stdout)?;
+        let measured = told.measured(&program)?;
+        software.borrow_mut().insert(told.software);
+        Ok(measured)
+    }
+
+    fn args(&self, case: &Case, frames: u64) -> Vec<String> {
+        let numbers = [("--bytes", case.bytes), ("--frames", frames), ("--rate", case.rate)];
+        let options = numbers.into_iter().flat_map(|(name, n)| [name.to_owned(), n.to_string()]);
+        self.mode.into_iter().map(str::to_owned).chain(options).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contenders_that_sleep_come_first() {
+        assert_eq!(PEERS.last().unwrap().name, "iceoryx2-poll");
+        let paced = comparisons(&CASES[0]);
+        assert_eq!(paced.len(), 3 * PEERS.len());
+        assert_eq!(paced[0], ("latency_p50_us", "process", "iceoryx2-wait"));
+        assert!(comparisons(&CASES[2]).contains(&("wall_us_per_frame", "process", "unix-socket")));
+    }
+
+    #[test]
+    fn words_are_those_of_the_peers() {
+        let words = |peer: &Peer, case: &Case| peer.args(case, 30).join(" ");
+        assert_eq!(words(&PEERS[0], &CASES[0]), "wait --bytes 3110400 --frames 30 --rate 60");
+        assert_eq!(words(&PEERS[3], &CASES[3]), "--bytes 4096 --frames 30 --rate 0");
+    }
+
+    #[test]
+    fn a_peer_that_is_not_built_is_skipped_with_a_remedy() {
+        let settings = Settings {
+            size: Size::Quick,
+            pairs: None,
+            cases: Vec::new(),
+            framepath: "framepath".into(),
+            clips: "clips".into(),
+            peers: "/nowhere".into(),
+        };
+        for peer in &PEERS {
+            let error = peer.run(&settings, &CASES[0], &RefCell::default()).unwrap_err();
+            assert!(matches!(error, LabError::Missing(_)), "{error}");
+            assert!(error.to_string().contains("make "), "{error}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "handoff.h"
+
+struct words {
+	const char *program;
+	const char *const *modes;
+};
+
+static void usage(const struct words *words, FILE *to)
+{
+	fprintf(to, "usage: %s ", words->program);
+	for (size_t i = 0; words->modes && words->modes[i]; i++)
+		fprintf(to, "%s%s", i ? "|" : "", words->modes[i]);
+	fputs(" --bytes N --frames N [--rate HZ]\n"
+	      "  --bytes N   bytes of a frame, 16 or more\n"
+	      "  --frames N  frames to hand over\n"
+	      "  --rate HZ   frames a second; 0 (default): as fast as they are taken\n",
+	      to);
+}
+
+static void refuse(const struct words *words, const char *what, const char *word)
+{
+	fprintf(stderr, "%s: %s: %s\n", words->program, what, word);
+	usage(words, stderr);
+	exit(2);
+}
+
+static uint64_t number(const struct words *words, const char *name, const char *word,
+		       uint64_t least, uint64_t most)
+{
+	char *end;
+	unsigned long long value;
+
+	errno = 0;
+	value = strtoull(word, &end, 10);
+	if (errno || end == word || *end || *word == '-' || value < least || value > most)
+		refuse(words, name, word);
+	return value;
+}
+
+static bool known(const char *const *modes, const char *word)
+{
+	for (size_t i = 0; modes && modes[i]; i++)
+		if (strcmp(modes[i], word) == 0)
+			return true;
+	return false;
+}
+
+void handoff_read_options(struct handoff_options *options, const char *program,
+			  const char *const *modes, int argc, char **argv)
+{
+	const struct words words = { program, modes };
+
+	memset(options, 0, sizeof(*options));
+	for (int i = 1; i < argc; i++) {
+		const char *word = argv[i];
+
+		if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+			usage(&words, stdout);
+			exit(0);
+		} else if (!options->mode && known(modes, word)) {
+			options->mode = word;
+		} else if (i + 1 == argc) {
+			refuse(&words, "unknown word, or no value after it", word);
+		} else if (strcmp(word, "--bytes") == 0) {
+			options->bytes = number(&words, "--bytes wants 16 to 64 MiB", argv[++i],
+						sizeof(struct handoff_header), 64u << 20);
+		} else if (strcmp(word, "--frames") == 0) {
+			options->frames = number(&words, "--frames wants 1 to 10 million",
+						 argv[++i], 1, 10000000);
+		} else if (strcmp(word, "--rate") == 0) {
+			options->rate = number(&words, "--rate wants 0 to 100000 frames per second",
+					       argv[++i], 0, 100000);
+		} else {
+			refuse(&words, "unknown word", word);
+		}
+	}
+	if (modes && !options->mode)
+		refuse(&words, "wanted", "what to measure");
+	if (!options->bytes || !options->frames)
+		refuse(&words, "wanted", "--bytes and --frames");
+}

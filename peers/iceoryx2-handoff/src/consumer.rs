@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The process that takes frames.
+
+use std::io::Read;
+
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::Signal;
+
+use crate::Failure;
+use crate::control::{READY, Report};
+use crate::frame::{MARK, Usage, WARM_UP, now_ns, read_header};
+use crate::interrupt;
+use crate::options::{Mode, Options};
+use crate::service::Services;
+
+/// Warm-up frames wanted: every slot was used twice.
+const WARM_UP_FRAMES: u64 = 16;
+
+pub fn run(options: &Options, service: &str) -> Result<(), Failure> {
+    set_pdeathsig(Signal::SIGKILL)?;
+    interrupt::ignore()?;
+    let services = Services::open(service)?;
+    let subscriber = services.subscriber()?;
+    let listener = if options.mode == Mode::Wait { Some(services.listener()?) } else { None };
+    let mut tally = Tally::new(options.frames);
+    while !tally.done {
+        if let Some(listener) = &listener {
+            listener.blocking_wait_one()?;
+        }
+        while let Some(sample) = subscriber.receive()? {
+            tally.saw(sample.payload())?;
+        }
+        if listener.is_none() {
+            std::hint::spin_loop();
+        }
+    }
+    println!("{}", tally.report().line());
+    // What frames live in may go with this process: the producer goes first.
+    std::io::stdin().read_to_end(&mut Vec::new())?;
+    Ok(())
+}
+
+struct Tally {
+    /// By sequence number; 0: not seen.
+    latency_ns: Vec<u64>,
+    warm_up: u64,
+    marked: bool,
+    done: bool,
+    next: u64,
+    received: u64,
+    duplicated: u64,
+    out_of_order: u64,
+    /// At the mark, then between mark and last frame.
+    usage: Usage,
+    end_ns: u64,
+}
+
+impl Tally {
+    fn new(frames: u64) -> Tally {
+        Tally {
+            latency_ns: vec![0; frames as usize],
+            warm_up: 0,
+            marked: false,
+            done: false,
+            next: 0,
+            received: 0,
+            duplicated: 0,
+            out_of_order: 0,
+            usage: Usage::default(),
+            end_ns: 0,
+        }
+    }
+
+    /// Has this frame, now.
+    fn saw(&mut self, frame: &[u8]) -> Result<(), Failure> {
+        let now = now_ns();
+        let (sequence, stamp_ns) = read_header(frame);
+        match sequence {
+            WARM_UP => {
+                self.warm_up += 1;
+                if self.warm_up == WARM_UP_FRAMES {
+                    println!("{READY}");
+                }
+                return Ok(());
+            }
+            MARK => {
+                self.usage = Usage::now();
+                self.marked = true;
+                return Ok(());
+            }
+            _ if !self.marked || self.done => return Err("a frame that was not sent".into()),
+            _ => {}
+        }
+        let latency = self.latency_ns.get_mut(sequence as usize).ok_or("a frame that was not sent")?;
+        if *latency != 0 {
+            self.duplicated += 1;
+        } else {
+            // A clock step of 0 would look like a frame that was not seen.
+            *latency = (now - stamp_ns).max(1);
+            self.received += 1;
+        }
+        if sequence < self.next {
+            self.out_of_order += 1;
+        } else {
+            self.next = sequence + 1;
+        }
+        if sequence + 1 == self.latency_ns.len() as u64 {
+            self.usage = Usage::now().since(self.usage);
+            self.end_ns = now;
+            self.done = true;
+        }
+        Ok(())
+    }
+
+    fn report(mut self) -> Report {
+        let lost = self.latency_ns.len() as u64 - self.received;
+        self.latency_ns.sort_unstable();
+        // Frames that were lost have latency 0 and come first.
+        let seen = &self.latency_ns[lost as usize..];
+        // Nearest rank: the smallest value that so many percent do not exceed.
+        let at = |percent: usize| seen[(seen.len() * percent).div_ceil(100).max(1) - 1];
+        Report {
+            received: self.received,
+            lost,
+            duplicated: self.duplicated,
+            out_of_order: self.out_of_order,
+            cpu_ns: self.usage.cpu_ns,
+            switches: self.usage.switches,
+            end_ns: self.end_ns,
+            latency_ns: [at(50), at(95), at(99), at(100)],
+        }
+    }
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The two processes' talk beside the frames: lines on the consumer's standard
+//! output. The consumer ends when its standard input does.
+
+use std::io::{BufRead, BufReader};
+use std::process::{ChildStdout, exit};
+use std::sync::mpsc::{Receiver, channel};
+
+use crate::interrupt;
+
+/// What the consumer says when it has seen its warm-up frames.
+pub const READY: &str = "ready";
+
+/// What the consumer saw, one line of numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    pub received: u64,
+    pub lost: u64,
+    pub duplicated: u64,
+    pub out_of_order: u64,
+    pub cpu_ns: u64,
+    pub switches: u64,
+    pub end_ns: u64,
+    /// p50, p95, p99, max.
+    pub latency_ns: [u64; 4],
+}
+
+impl Report {
+    pub fn line(&self) -> String {
+        let [p50, p95, p99, max] = self.latency_ns;
+        let numbers = [
+            self.received,
+            self.lost,
+            self.duplicated,
+            self.out_of_order,
+            self.cpu_ns,
+            self.switches,
+            self.end_ns,
+            p50,
+            p95,
+            p99,
+            max,
+        ];
+        numbers.map(|n| n.to_string()).join(" ")
+    }
+
+    pub fn parse(line: &str) -> Option<Report> {
+        let numbers: Vec<u64> = line.split(' ').map(|word| word.parse().ok()).collect::<Option<_>>()?;
+        let [received, lost, duplicated, out_of_order, cpu_ns, switches, end_ns, p50, p95, p99, max] =
+            numbers.try_into().ok()?;
+        let latency_ns = [p50, p95, p99, max];
+        Some(Report { received, lost, duplicated, out_of_order, cpu_ns, switches, end_ns, latency_ns })
+    }
+}
+
+/// The consumer's lines. A thread waits for them, since a producer whose
+/// consumer has died may never return from its send: it ends the process then.
+pub fn lines(stdout: ChildStdout) -> Receiver<String> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut reported = false;
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            reported |= Report::parse(&line).is_some();
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+        if !reported && !interrupt::came() {
+            eprintln!("iceoryx2-handoff: the consumer ended early");
+            exit(1);
+        }
+    });
+    receiver
+}

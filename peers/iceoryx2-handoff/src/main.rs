@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! iceoryx2-handoff: frames through iceoryx2's publish/subscribe, without a
+//! copy: loaned from shared memory, 16 bytes written, sent.
+//!
+//! `wait` sleeps on iceoryx2's event service as its own event-based examples
+//! do: one notification per frame, and the consumer takes every frame there
+//! is when one arrives. `poll` asks for a frame again and again and never
+//! sleeps.
+//!
+//! Back-pressure: a buffer of 8 frames without overflow. Where it is full the
+//! publisher retries until the frame is delivered, in iceoryx2's own way.
+//!
+//! The convention of `../handoff/handoff.h`, in Rust: the same frame, the same
+//! warm-up, mark and clocks, the same line of JSON.
+
+mod consumer;
+mod control;
+mod frame;
+mod interrupt;
+mod options;
+mod producer;
+mod service;
+
+use std::process::ExitCode;
+
+use options::{Options, Role};
+
+/// What went wrong, for people.
+type Failure = Box<dyn std::error::Error>;
+
+fn main() -> ExitCode {
+    let options = match Options::read(std::env::args().skip(1)) {
+        Ok(Some(options)) => options,
+        Ok(None) => {
+            print!("{}", options::USAGE);
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprint!("iceoryx2-handoff: {error}\n{}", options::USAGE);
+            return ExitCode::from(2);
+        }
+    };
+    // Its warnings would go to standard output, between the words of the two.
+    iceoryx2::prelude::set_log_level(iceoryx2::prelude::LogLevel::Fatal);
+    let ended = match &options.role {
+        Role::Produce => producer::run(&options),
+        Role::Consume { service } => consumer::run(&options, service),
+    };
+    match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("iceoryx2-handoff: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
