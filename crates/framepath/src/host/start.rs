@@ -124,7 +124,9 @@ fn nurse(requests: Receiver<Request>) {
 }
 
 fn start(kind: &Kind) -> Result<Worker, HostError> {
-    if let Some(raised) = nursery::raise(kind) {
+    // A program that was named is the one to start.
+    let named = std::env::var_os(PROGRAM).is_some();
+    if let Some(raised) = (!named).then(|| nursery::raise(kind)).flatten() {
         let (pid, process, socket) = raised?;
         let process = Arc::new(Process { pid, kind: Parent::Nursery(process) });
         return Ok(Worker { socket: Arc::new(socket), process });
