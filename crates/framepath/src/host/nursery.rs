@@ -68,9 +68,13 @@ pub(super) type Raised = (u32, Remote, Socket);
 /// A worker from the nursery; `None` where there is none.
 pub(super) fn raise(kind: &Kind) -> Option<Result<Raised, HostError>> {
     // Held for the whole conversation: answers come in the order of questions.
-    let nursery = open();
-    let socket = nursery.as_ref()?;
-    Some(ask(socket, kind))
+    let mut nursery = open();
+    let raised = ask(nursery.as_ref()?, kind);
+    if !matches!(raised, Ok(_) | Err(HostError::Refused { .. })) {
+        // What it says later would be taken for the answer to another question.
+        *nursery = None;
+    }
+    Some(raised)
 }
 
 fn ask(nursery: &Socket, kind: &Kind) -> Result<Raised, HostError> {

@@ -112,12 +112,11 @@ pub(super) fn worker(options: &WorkerOptions) -> Result<Worker, HostError> {
 fn nurse(requests: Receiver<Request>) {
     let mut spares: HashMap<Kind, Worker> = HashMap::new();
     for Request { kind, answer } in requests {
-        let worker = match spares.remove(&kind) {
-            Some(spare) => Ok(spare),
-            None => start(&kind),
-        };
+        // A spare may have died in the meantime.
+        let spare = spares.remove(&kind).and_then(|spare| ready(spare).ok());
+        let worker = spare.map_or_else(|| start(&kind).and_then(ready), Ok);
         // Who asked is waiting; that it gave up is no harm, the worker goes.
-        let _ = answer.send(worker.and_then(ready));
+        let _ = answer.send(worker);
         if let Ok(spare) = start(&kind) {
             spares.insert(kind, spare);
         }
@@ -125,7 +124,9 @@ fn nurse(requests: Receiver<Request>) {
 }
 
 fn start(kind: &Kind) -> Result<Worker, HostError> {
-    if let Some(raised) = nursery::raise(kind) {
+    // A program that was named is the one to start.
+    let named = std::env::var_os(PROGRAM).is_some();
+    if let Some(raised) = (!named).then(|| nursery::raise(kind)).flatten() {
         let (pid, process, socket) = raised?;
         let process = Arc::new(Process { pid, kind: Parent::Nursery(process) });
         return Ok(Worker { socket: Arc::new(socket), process });

@@ -20,7 +20,7 @@ table! {
     SYS_clone3 = 435 if When::Absent,
     SYS_set_robust_list = 99,
     SYS_rseq = 293,
-    SYS_futex = 98,
+    SYS_futex = 98 if NO_SLEEPER_MOVED,
     SYS_futex_waitv = 449,
     SYS_membarrier = 283,
     SYS_sched_yield = 124,

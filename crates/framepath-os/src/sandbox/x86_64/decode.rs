@@ -20,7 +20,7 @@ table! {
     SYS_clone3 = 435 if When::Absent,
     SYS_set_robust_list = 273,
     SYS_rseq = 334,
-    SYS_futex = 202,
+    SYS_futex = 202 if NO_SLEEPER_MOVED,
     SYS_futex_waitv = 449,
     SYS_membarrier = 324,
     SYS_sched_yield = 24,
