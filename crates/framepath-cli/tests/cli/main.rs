@@ -9,3 +9,4 @@ mod harness;
 mod interrupt;
 mod paths;
 mod words;
+mod workers;

@@ -159,10 +159,11 @@ impl Hop {
 
     /// A text, such as a file's name.
     pub fn text(&self, name: &str) -> &str {
-        let given = self.place(name).and_then(|place| self.given[place].as_ref());
-        match given.map(|given| &given.value) {
-            Some(Value::Text(text)) => text,
-            other => mistyped(self.def, name, other, ""),
+        let Some(place) = self.place(name) else { return "" };
+        match (self.given[place].as_ref().map(|given| &given.value), self.def.args[place].default) {
+            (Some(Value::Text(text)), _) => text,
+            (None, Default::Is(text)) => text,
+            (other, _) => mistyped(self.def, name, other, ""),
         }
     }
 
