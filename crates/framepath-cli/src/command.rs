@@ -7,6 +7,7 @@ mod completions;
 mod doctor;
 mod gate;
 mod lab;
+mod plugins;
 mod report;
 mod run;
 mod stages;
@@ -31,6 +32,8 @@ pub(crate) enum Command {
     /// What a path can be made of: sources, stages, links, sinks
     #[command(visible_alias = "path")]
     Stages(stages::Stages),
+    /// The frei0r plug-ins of this machine, and their parameters
+    Plugins(plugins::Plugins),
     /// Completions for a shell, to be sourced
     Completions(completions::Completions),
     /// Decode a file with the codec library alone: the floor of lab `decode`
@@ -39,6 +42,9 @@ pub(crate) enum Command {
     /// Run a stage in a sandbox, for a path with host=process
     #[command(hide = true)]
     Worker(worker::Worker),
+    /// Load one plug-in and say what it is, for `plugins`
+    #[command(hide = true)]
+    PluginInfo(plugins::PluginInfo),
 }
 
 impl Command {
@@ -53,8 +59,10 @@ impl Command {
             Command::Doctor(_) => "doctor",
             Command::Stages(_) => "stages",
             Command::Completions(_) => "completions",
+            Command::Plugins(_) => "plugins",
             Command::Bare(_) => "bare",
             Command::Worker(_) => "worker",
+            Command::PluginInfo(_) => "plugin-info",
         }
     }
 
@@ -69,8 +77,10 @@ impl Command {
             Command::Doctor(doctor) => doctor.run(),
             Command::Stages(stages) => stages.run(),
             Command::Completions(completions) => completions.run(),
+            Command::Plugins(plugins) => plugins.run(),
             Command::Bare(bare) => bare.run(),
             Command::Worker(worker) => worker.run(),
+            Command::PluginInfo(info) => info.run(),
         }
     }
 }

@@ -85,7 +85,7 @@
 //! | release | 35 | stream`:32` |
 //! | denied | 36 | text(960) |
 //! | caller and nursery (which answers as the service does) | | |
-//! | raise | 48 | memory bytes`:64` |
+//! | raise | 48 | memory bytes`:64`, plug-in text(960) |
 //!
 //! A stream is 36 bytes: format`:8` (0 where not known), `0:24`, width`:32`,
 //! height`:32`, then time base, frame rate and sample aspect as numerator`:32`

@@ -26,6 +26,7 @@ mod vital;
 pub mod worker;
 
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use collect::{Collect, ends};
@@ -34,6 +35,7 @@ pub use nursery::{Nursery, prepare};
 pub use session::WorkerStats;
 pub(crate) use session::{Session, Spec};
 
+use framepath_codec::frei0r::Frei0rError;
 use framepath_model::path::PathError;
 use framepath_model::wire::WireError;
 use framepath_os::crossing::{AreaError, Breach};
@@ -50,6 +52,8 @@ pub(crate) struct WorkerOptions {
     pub(crate) memory_bytes: u64,
     /// Faults to inject.
     pub(crate) faults: Faults,
+    /// The plug-in that the worker loads, by its canonical name.
+    pub(crate) plugin: Option<PathBuf>,
 }
 
 /// What goes wrong between a caller and its worker.
@@ -61,6 +65,9 @@ pub enum HostError {
     /// A worker could not lock itself in.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    /// The plug-in cannot be loaded.
+    #[error(transparent)]
+    Plugin(#[from] Frei0rError),
     /// The worker's program cannot be started.
     #[error("the worker {program} cannot be started: {source}")]
     Start {
@@ -75,6 +82,9 @@ pub enum HostError {
         /// What it did.
         what: &'static str,
     },
+    /// A worker ended by itself, or was ended because it stood still.
+    #[error("the worker ended")]
+    Gone,
     /// The stage could not be opened in the worker.
     #[error("in the worker: {text}")]
     Refused {

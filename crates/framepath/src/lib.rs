@@ -20,6 +20,7 @@ pub mod host;
 mod item;
 mod link;
 mod out;
+pub mod plugins;
 mod recorder;
 mod report;
 mod runner;

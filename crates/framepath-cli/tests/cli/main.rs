@@ -8,5 +8,6 @@ mod figures;
 mod harness;
 mod interrupt;
 mod paths;
+mod plugins;
 mod words;
 mod workers;

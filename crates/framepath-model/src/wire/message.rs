@@ -142,6 +142,9 @@ pub enum Message {
     Raise {
         /// Most address space it may take, bytes.
         memory_bytes: u64,
+        /// File of the plug-in that it loads before it is locked in; empty
+        /// where it needs none.
+        plugin: String,
     },
 }
 
@@ -175,7 +178,10 @@ impl Message {
             Message::PoolMemory { pool } => w.u16(*pool),
             Message::Hello { version } => w.u16(*version),
             Message::Grant { stream } | Message::Release { stream } => w.u32(*stream),
-            Message::Raise { memory_bytes } => w.u64(*memory_bytes),
+            Message::Raise { memory_bytes, plugin } => {
+                w.u64(*memory_bytes);
+                w.text(plugin, TEXT_BYTES);
+            }
             Message::Replace { stream, kill } => {
                 w.u32(*stream);
                 w.u32((*kill).into());
@@ -248,7 +254,7 @@ impl Message {
                 Message::Replace { stream, kill: r.flags(flags.into(), 1)? != 0 }
             }
             RELEASE => Message::Release { stream: r.u32()? },
-            RAISE => Message::Raise { memory_bytes: r.u64()? },
+            RAISE => Message::Raise { memory_bytes: r.u64()?, plugin: r.text(TEXT_BYTES, "plug-in")? },
             _ => Message::Denied { text: r.text(TEXT_BYTES, "text")? },
         })
     }
