@@ -50,6 +50,21 @@ impl Settings {
         self.pairs.unwrap_or(if self.size == Size::Quick { quick } else { full }).max(1)
     }
 
+    /// A committed clip.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn clip(&self, name: &str) -> Result<PathBuf, LabError> {
+        let file = self.clips.join(name);
+        match file.exists() {
+            true => Ok(file),
+            false => {
+                let file = file.display();
+                Err(LabError::Unknown(format!("no clip {file}: give its folder with --clips")))
+            }
+        }
+    }
+
     /// Whether `case` is wanted.
     pub fn wants(&self, case: &str) -> bool {
         self.cases.is_empty() || self.cases.iter().any(|c| c == case)

@@ -188,7 +188,7 @@ impl Built {
     fn source_of(hop: &path::Hop) -> Result<Built, StageError> {
         let text = hop.to_string();
         if hop.name() == "file" {
-            let file = File::open(hop.text("path"), hop.count("loop"))?;
+            let file = File::open(hop.text("path"), hop.count("loop"), hop.rate("rate"))?;
             let track = file.track().clone();
             let mut built = Built::from_source(&text, Box::new(file));
             built.track = Some(track);

@@ -228,6 +228,7 @@ impl Recorder {
             return;
         }
         self.mark();
+        self.copied_bytes += u64::from(work.copied_bytes);
         // From the hand-off until the worker had it, and from its hand-off
         // until we have it: a wake-up where the taker was idle, else a queue.
         // What the worker says of the time may be anything: between the two

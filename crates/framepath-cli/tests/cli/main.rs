@@ -10,3 +10,4 @@ mod interrupt;
 mod paths;
 mod plugins;
 mod words;
+mod workers;

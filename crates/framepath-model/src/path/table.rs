@@ -147,6 +147,12 @@ const HOST: Arg = arg(
     Default::Is("inline"),
     "where it runs: in the path's own thread, or in a sandboxed process",
 );
+const CACHE: Arg = arg(
+    "cache",
+    choice(&["on", "off"]),
+    Default::Is("on"),
+    "host=process: `off` asks the worker again for what is constant with every frame, to see what that costs",
+);
 const WATCHDOG: Arg = arg(
     "watchdog",
     ValueKind::Duration,
@@ -181,6 +187,7 @@ pub static STAGES: &[StageDef] = &[
                 Default::Is("1"),
                 "how often the file is played",
             ),
+            arg("rate", ValueKind::Rate, Default::Is("0"), "packets per second; 0 is flat out"),
         ],
     },
     StageDef {
@@ -232,6 +239,7 @@ pub static STAGES: &[StageDef] = &[
             WATCHDOG,
             MEMORY,
             FAULT,
+            CACHE,
         ],
     },
     StageDef {
@@ -476,7 +484,7 @@ mod tests {
         for def in STAGES {
             assert!(listing.contains(&def.usage()), "{}", def.name);
         }
-        assert!(listing.contains("file PATH [loop=N|inf]"));
+        assert!(listing.contains("file PATH [loop=N|inf] [rate=HZ]"));
         assert!(listing.contains("queue [depth=N] [leaky=no|upstream|downstream]"));
         assert!(listing.contains("encode raw [copy=0|1]"));
         assert!(listing.contains("plugin PLUGIN [PARAM=VALUE...]"));
