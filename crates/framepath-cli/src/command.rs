@@ -6,6 +6,7 @@ mod compare;
 mod completions;
 mod doctor;
 mod gate;
+mod handoff;
 mod lab;
 mod report;
 mod run;
@@ -36,6 +37,9 @@ pub(crate) enum Command {
     /// Decode a file with the codec library alone: the floor of lab `decode`
     #[command(hide = true)]
     Bare(bare::Bare),
+    /// Hand frames over from a worker: contender `process` of lab `handoff`
+    #[command(hide = true)]
+    Handoff(handoff::Handoff),
     /// Run a stage in a sandbox, for a path with host=process
     #[command(hide = true)]
     Worker(worker::Worker),
@@ -54,6 +58,7 @@ impl Command {
             Command::Stages(_) => "stages",
             Command::Completions(_) => "completions",
             Command::Bare(_) => "bare",
+            Command::Handoff(_) => "handoff",
             Command::Worker(_) => "worker",
         }
     }
@@ -70,6 +75,7 @@ impl Command {
             Command::Stages(stages) => stages.run(),
             Command::Completions(completions) => completions.run(),
             Command::Bare(bare) => bare.run(),
+            Command::Handoff(handoff) => handoff.run(),
             Command::Worker(worker) => worker.run(),
         }
     }

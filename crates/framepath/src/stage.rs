@@ -6,6 +6,7 @@ pub(crate) mod burn;
 pub(crate) mod copy;
 pub(crate) mod decode;
 pub(crate) mod encode;
+pub(crate) mod fill;
 pub(crate) mod threshold;
 
 use framepath_model::stream::StreamInfo;

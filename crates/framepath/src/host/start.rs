@@ -35,6 +35,11 @@ pub(super) struct Worker {
 pub(super) struct Process(Mutex<WorkerProcess>);
 
 impl Process {
+    /// Its id, as this process sees it.
+    pub(super) fn pid(&self) -> u32 {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pid()
+    }
+
     pub(super) fn kill(&self) {
         let process = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // It fails only where there is no such process any more.
