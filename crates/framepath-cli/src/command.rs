@@ -8,6 +8,7 @@ mod doctor;
 mod gate;
 mod handoff;
 mod lab;
+mod plugins;
 mod report;
 mod run;
 mod stages;
@@ -32,6 +33,8 @@ pub(crate) enum Command {
     /// What a path can be made of: sources, stages, links, sinks
     #[command(visible_alias = "path")]
     Stages(stages::Stages),
+    /// The frei0r plug-ins of this machine, and their parameters
+    Plugins(plugins::Plugins),
     /// Completions for a shell, to be sourced
     Completions(completions::Completions),
     /// Decode a file with the codec library alone: the floor of lab `decode`
@@ -43,6 +46,9 @@ pub(crate) enum Command {
     /// Run a stage in a sandbox, for a path with host=process
     #[command(hide = true)]
     Worker(worker::Worker),
+    /// Load one plug-in and say what it is, for `plugins`
+    #[command(hide = true)]
+    PluginInfo(plugins::PluginInfo),
 }
 
 impl Command {
@@ -57,9 +63,11 @@ impl Command {
             Command::Doctor(_) => "doctor",
             Command::Stages(_) => "stages",
             Command::Completions(_) => "completions",
+            Command::Plugins(_) => "plugins",
             Command::Bare(_) => "bare",
             Command::Handoff(_) => "handoff",
             Command::Worker(_) => "worker",
+            Command::PluginInfo(_) => "plugin-info",
         }
     }
 
@@ -74,9 +82,11 @@ impl Command {
             Command::Doctor(doctor) => doctor.run(),
             Command::Stages(stages) => stages.run(),
             Command::Completions(completions) => completions.run(),
+            Command::Plugins(plugins) => plugins.run(),
             Command::Bare(bare) => bare.run(),
             Command::Handoff(handoff) => handoff.run(),
             Command::Worker(worker) => worker.run(),
+            Command::PluginInfo(info) => info.run(),
         }
     }
 }

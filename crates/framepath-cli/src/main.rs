@@ -34,6 +34,9 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    // Before anything makes a thread: afterwards it could not be forked. Where
+    // it fails workers are started as programs, which costs more.
+    let _nursery = wants_workers().then(framepath::host::prepare);
     match Arguments::try_parse() {
         Ok(arguments) => {
             let name = arguments.command.name();
@@ -41,6 +44,11 @@ fn main() -> ExitCode {
         }
         Err(error) => ending::of_arguments(&error),
     }
+}
+
+/// Whether a path on the command line may run a stage in a process.
+fn wants_workers() -> bool {
+    std::env::args_os().any(|word| word.to_string_lossy().contains("host="))
 }
 
 /// The whole command line, as completions and `help` need it.

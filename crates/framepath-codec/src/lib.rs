@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Touches files and the codec libraries: the only crate that knows libavformat, libavcodec and dav1d.
+//! Touches files and the codec libraries: the only crate that knows FFmpeg, dav1d and frei0r.
 //!
 //! A [`Demuxer`] turns a file into [`Packet`]s, a [`Decoder`] turns packets
 //! into frames that lie where the decoder wrote them: in the slots of a
 //! `framepath-os` pool. Nothing is copied on the way for [`Output::Native`];
 //! the other outputs say what they convert. [`bare`] is the same work without
-//! any of this, as a floor to compare with.
+//! any of this, as a floor to compare with. A [`Converter`] changes pixel
+//! formats; [`frei0r`] runs other people's filters.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub mod bare;
 mod chroma;
+mod convert;
 mod dav1d;
 mod decoder;
 mod demux;
 mod error;
+pub mod frei0r;
 mod input;
 mod libav;
 mod numbers;
@@ -23,6 +26,7 @@ mod surface;
 mod track;
 mod versions;
 
+pub use convert::{ConvertError, Converter};
 pub use decoder::{Decoder, DecoderOptions, Output, Received, Threads};
 pub use demux::Demuxer;
 pub use error::CodecError;

@@ -8,13 +8,15 @@ use ffmpeg_sys_next as ff;
 /// Name and version of each library, as the library itself says at run time.
 pub fn versions() -> Vec<(&'static str, String)> {
     // SAFETY: these functions take nothing and may be called at any time.
-    let (codec, format) = unsafe { (ff::avcodec_version(), ff::avformat_version()) };
+    let (codec, format, scale) =
+        unsafe { (ff::avcodec_version(), ff::avformat_version(), ff::swscale_version()) };
     // SAFETY: both return static NUL-terminated strings.
     let (ffmpeg, dav1d) = unsafe { (text(ff::av_version_info()), text(crate::dav1d::version())) };
     vec![
         ("FFmpeg libraries", ffmpeg),
         ("libavcodec", triple(codec)),
         ("libavformat", triple(format)),
+        ("libswscale", triple(scale)),
         ("dav1d", dav1d),
     ]
 }

@@ -12,6 +12,7 @@
 
 mod ast;
 mod error;
+mod name;
 mod nearest;
 mod parser;
 pub mod table;
@@ -20,6 +21,7 @@ mod words;
 
 pub use ast::{Hop, Path};
 pub use error::PathError;
+pub use name::plain_name;
 pub use nearest::nearest;
 pub use table::{Arg, Default, Kind, StageDef};
 pub use value::{Value, ValueKind};

@@ -84,6 +84,8 @@
 //! | replace | 34 | stream`:32`, flags`:32` (bit 0: kill the old worker) |
 //! | release | 35 | stream`:32` |
 //! | denied | 36 | text(960) |
+//! | caller and nursery (which answers as the service does) | | |
+//! | raise | 48 | memory bytes`:64`, plug-in text(960) |
 //!
 //! A stream is 36 bytes: format`:8` (0 where not known), `0:24`, width`:32`,
 //! height`:32`, then time base, frame rate and sample aspect as numerator`:32`

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The path syntax from outside: what is read, and what is said of the rest.
 
-use framepath_model::path::{AUTO, INFINITE, Kind, join, parse, table};
+use framepath_model::path::{AUTO, INFINITE, Kind, join, parse, parse_stage, table};
 use proptest::prelude::*;
 
 #[test]
@@ -53,6 +53,25 @@ fn what_is_not_given_has_its_default() {
     assert_eq!(threshold.roi("roi"), None);
     assert_eq!((queue.count("depth"), queue.choice("leaky")), (16, "no"));
     assert!(!encode.flag("copy"));
+}
+
+#[test]
+fn an_open_stage_takes_names_the_table_does_not_have() {
+    let path =
+        parse("test ! plugin frei0r:plasma Keep_RED=yes 1_speed=0.5 'Delta R / A'='a=b c' empty= ! null")
+            .unwrap();
+    let plugin = &path.hops[1];
+    assert_eq!(plugin.text("plugin"), "plasma");
+    let open: Vec<_> = plugin.open().collect();
+    assert_eq!(open, [("keep-red", "yes"), ("1-speed", "0.5"), ("delta-r-a", "a=b c"), ("empty", "")]);
+    assert_eq!(plugin.span_of_open("keep-red"), Some(37..40));
+    assert_eq!(plugin.span_of_open("blur"), None);
+    assert_eq!(
+        plugin.to_string(),
+        "plugin frei0r:plasma keep-red=yes 1-speed=0.5 delta-r-a='a=b c' empty=''"
+    );
+    assert_eq!(parse(&path.to_string()).unwrap(), path);
+    assert_ne!(parse("test ! plugin frei0r:glow ! null"), parse("test ! plugin frei0r:glow blur=1 ! null"));
 }
 
 #[test]
@@ -177,6 +196,16 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     ("test ! encode h264 ! null", "h264", "`h264` is not known", "`codec` is `raw`"),
     ("test ! encode raw copy=true ! null", "true", "is not known", "did you mean `copy=yes`?"),
     ("test ! framemd5", "framemd5", "`framemd5` needs `FILE`", "a file's name, or `-`"),
+    ("test ! plugin ! null", "plugin", "`plugin` needs `PLUGIN`", "such as `frei0r:invert0r`"),
+    ("test ! plugin glow ! null", "glow", "`glow` is not a plug-in", "did you mean `frei0r:glow`?"),
+    ("test ! plugin frei0r: ! null", "frei0r:", "has no plug-in's name", "such as `frei0r:invert0r`"),
+    ("test ! plugin frei0r:../x ! null", "frei0r:../x", "has no plug-in's name", "a plug-in"),
+    ("test ! plugin frei0r:glow Blur=1 blur=2 ! null", "blur=2", "`blur` is given twice", "once"),
+    ("test ! plugin frei0r:glow ''=2 ! null", "''=2", "has no name before its `=`", "`name=value`"),
+    ("test ! plugin frei0r:glow blur ! null", "blur", "does not take the word `blur`", "[PARAM=VALUE...]"),
+    ("test ! convert ! null", "convert", "`convert` needs `format=grey|", "`format` is one of `grey`"),
+    ("test ! convert format=nv21 ! null", "nv21", "is not known", "did you mean `format=nv12`?"),
+    ("test ! videoconvert ! null", "videoconvert", "not a stage", "did you mean `convert`?"),
     ("test ! dröhnen ! null", "dröhnen", "`dröhnen` is not a stage", "right here"),
 ];
 
@@ -320,6 +349,7 @@ fn any_value(arg: &'static framepath_model::path::Arg) -> BoxedStrategy<String> 
             proptest::sample::select(vec!["0", "1", "yes", "no"]).prop_map(str::to_owned).boxed()
         }
         ValueKind::Text(_) => "[^\0]{1,20}".boxed(),
+        ValueKind::Plugin => "frei0r:[^\0/:]{1,20}".boxed(),
     }
 }
 
@@ -346,9 +376,15 @@ fn any_hop(kinds: &'static [Kind]) -> BoxedStrategy<String> {
                     }
                 })
                 .collect();
-            args.prop_map(move |args| {
+            let open = match def.open {
+                Some(_) => proptest::option::of(("[^\0=]{0,9}x", "[^\0]{0,9}")).boxed(),
+                None => Just(None).boxed(),
+            };
+            (args, open).prop_map(move |(args, open)| {
                 let mut words = vec![name.to_owned()];
                 words.extend(args.into_iter().flatten());
+                let quote = framepath_model::path::quote;
+                words.extend(open.map(|(name, value)| format!("{}={}", quote(&name), quote(&value))));
                 words.join(" ")
             })
         })
@@ -384,4 +420,13 @@ proptest! {
         let canonical = path.to_string();
         prop_assert_eq!(parse(&canonical).unwrap(), path);
     }
+}
+
+/// A text that was not given is its default, in debug builds too.
+#[test]
+fn a_text_has_a_default() {
+    let hop = parse_stage("threshold host=process").unwrap();
+    assert_eq!(hop.text("fault"), "");
+    let hop = parse_stage("threshold host=process fault=crash@1").unwrap();
+    assert_eq!(hop.text("fault"), "crash@1");
 }

@@ -227,6 +227,22 @@ impl Pool {
         Pool::make(slot_bytes, slots, None)
     }
 
+    /// [`Pool::new_shared`] where there is a way back from another process,
+    /// [`Pool::new`] where there is none: for stages that may run in a worker.
+    ///
+    /// # Errors
+    /// As those.
+    pub fn for_stage(
+        slot_bytes: usize,
+        slots: u32,
+        give_back: Option<&'static GiveBack>,
+    ) -> Result<Pool, PoolError> {
+        match give_back {
+            Some(give_back) => Pool::new_shared(slot_bytes, slots, give_back),
+            None => Pool::new(slot_bytes, slots),
+        }
+    }
+
     /// A pool whose frames another process may read: see [`Frame::export`] and
     /// [`Frame::read_only_memory`]. The memory is sealed so that nobody can map
     /// it writable any more. The process on the other side of `give_back` can

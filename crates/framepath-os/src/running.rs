@@ -5,6 +5,8 @@ use std::fs;
 use std::io;
 use std::mem::MaybeUninit;
 
+use crate::clock::{cpu_ns_of, process_cpu_ns};
+
 /// What all threads of a process have used since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
@@ -33,7 +35,7 @@ pub fn own() -> Used {
         libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
         usage.assume_init()
     };
-    Used { cpu_ns: crate::clock::process_cpu_ns(), switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64 }
+    Used { cpu_ns: process_cpu_ns(), switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64 }
 }
 
 /// The process with this id: CPU time of all its threads, switches of those
@@ -42,22 +44,8 @@ pub fn own() -> Used {
 /// # Errors
 /// There is no such process, or its /proc is hidden.
 pub fn of(pid: u32) -> io::Result<Used> {
-    Ok(Used { cpu_ns: cpu_ns(pid)?, switches: switches(pid)? })
-}
-
-fn cpu_ns(pid: u32) -> io::Result<u64> {
-    let mut clock: libc::clockid_t = 0;
-    // SAFETY: the pointer is valid for the call.
-    let refused = unsafe { libc::clock_getcpuclockid(pid as libc::pid_t, &raw mut clock) };
-    if refused != 0 {
-        return Err(io::Error::from_raw_os_error(refused));
-    }
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is valid for the call.
-    if unsafe { libc::clock_gettime(clock, &raw mut time) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    let cpu_ns = cpu_ns_of(pid).ok_or(io::ErrorKind::NotFound)?;
+    Ok(Used { cpu_ns, switches: switches(pid)? })
 }
 
 fn switches(pid: u32) -> io::Result<u64> {

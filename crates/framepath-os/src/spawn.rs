@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::children::Usage;
+use crate::crossing::Socket;
 
 mod child;
 mod namespaces;
@@ -124,41 +125,94 @@ pub fn spawn(program: &Path, args: &[&OsStr], socket: BorrowedFd<'_>) -> Result<
             envp.push(text("the environment", &entry)?);
         }
     }
-    let null = File::options().read(true).write(true).open("/dev/null").map_err(failed("open /dev/null"))?;
-    let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-        .map_err(|errno| failed("pipe2")(errno.into()))?;
-    // Copies above the numbers the child fills, so that none is overwritten
-    // before it was moved.
-    let high = |fd: BorrowedFd<'_>| {
-        rustix::io::fcntl_dupfd_cloexec(fd, child::FIRST_SPARE)
-            .map_err(|errno| failed("fcntl(F_DUPFD_CLOEXEC)")(errno.into()))
-    };
-    let (null, high_tell, socket) = (high(null.as_fd())?, high(tell.as_fd())?, high(socket)?);
-    let plan = child::Plan::new(
-        &path,
-        &argv,
-        &envp,
-        child::Files {
-            null: null.as_raw_fd(),
-            tell: high_tell.as_raw_fd(),
-            socket: socket.as_raw_fd(),
-            keep_stderr: std::env::var_os(KEEP_STDERR).is_some_and(|v| v == "1"),
-        },
-    );
-
+    let prepared = Prepared::new(program, socket)?;
+    let plan = child::Plan::new(&path, &argv, &envp, prepared.files());
     let made = namespaces::clone_with_most(|| plan.become_worker()).map_err(failed("clone"))?;
-    // The pipe ends when the child's execve closes the last writing end.
-    drop((tell, high_tell));
-    let mut worker =
-        WorkerProcess { pid: made.pid, pidfd: made.pidfd, namespaces: made.namespaces, ended: None };
-    let mut report = Vec::new();
-    File::from(told).read_to_end(&mut report).map_err(failed("read from the child"))?;
-    match child::Failure::decode(&report) {
-        None => Ok(worker),
-        Some(failure) => {
-            // It exits by itself after its report.
-            worker.wait().map_err(failed("wait4"))?;
-            Err(SpawnError::Child { program: program.to_owned(), step: failure.step, source: failure.error })
+    prepared.outcome(program, made)
+}
+
+/// As [`spawn`], without another program: the child goes on in this one with
+/// `run`, whose answer is its exit code. It costs a tenth of loading a program
+/// that stands on a hundred libraries, and shares its addresses with this
+/// process: a child that learns them knows where things lie here.
+///
+/// # Errors
+/// This process has more than one thread: what another held, a lock of the
+/// allocator say, would stay held in the child for ever.
+pub fn fork(socket: BorrowedFd<'_>, run: impl Fn(OwnedFd) -> i32) -> Result<WorkerProcess, SpawnError> {
+    let program = Path::new("this process");
+    let failed =
+        |call| move |source: io::Error| SpawnError::Parent { program: program.to_owned(), call, source };
+    let threads = std::fs::read_dir("/proc/self/task").map_err(failed("reading /proc/self/task"))?.count();
+    if threads != 1 {
+        return Err(failed("clone")(io::Error::other(format!("it has {threads} threads"))));
+    }
+    let prepared = Prepared::new(program, socket)?;
+    let files = prepared.files();
+    let made = namespaces::clone_with_most(|| {
+        if let Err(step) = files.settle() {
+            files.report(step, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
+        }
+        files.done();
+        // SAFETY: `settle` put the socket there, and closed every other file.
+        let socket = unsafe { OwnedFd::from_raw_fd(SOCKET) };
+        let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(socket)));
+        child::exit(code.unwrap_or(101))
+    });
+    prepared.outcome(program, made.map_err(failed("clone"))?)
+}
+
+/// What a child is given, at numbers above those it fills, so that none is
+/// overwritten before it was moved.
+struct Prepared {
+    told: OwnedFd,
+    null: OwnedFd,
+    tell: OwnedFd,
+    socket: OwnedFd,
+}
+
+impl Prepared {
+    fn new(program: &Path, socket: BorrowedFd<'_>) -> Result<Prepared, SpawnError> {
+        let failed =
+            |call| move |source: io::Error| SpawnError::Parent { program: program.to_owned(), call, source };
+        let null =
+            File::options().read(true).write(true).open("/dev/null").map_err(failed("open /dev/null"))?;
+        let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+            .map_err(|errno| failed("pipe2")(errno.into()))?;
+        let high = |fd: BorrowedFd<'_>| {
+            rustix::io::fcntl_dupfd_cloexec(fd, child::FIRST_SPARE)
+                .map_err(|errno| failed("fcntl(F_DUPFD_CLOEXEC)")(errno.into()))
+        };
+        Ok(Prepared { told, null: high(null.as_fd())?, tell: high(tell.as_fd())?, socket: high(socket)? })
+    }
+
+    fn files(&self) -> child::Files {
+        child::Files {
+            null: self.null.as_raw_fd(),
+            tell: self.tell.as_raw_fd(),
+            socket: self.socket.as_raw_fd(),
+            keep_stderr: std::env::var_os(KEEP_STDERR).is_some_and(|v| v == "1"),
+        }
+    }
+
+    /// Waits until the child is what it was made for, or said why not.
+    fn outcome(self, program: &Path, made: Made) -> Result<WorkerProcess, SpawnError> {
+        let failed =
+            |call| move |source: io::Error| SpawnError::Parent { program: program.to_owned(), call, source };
+        // The pipe ends when the child closes the last writing end.
+        drop(self.tell);
+        let Made { pid, pidfd, namespaces } = made;
+        let mut worker = WorkerProcess { pid, pidfd, namespaces, ended: None };
+        let mut report = Vec::new();
+        File::from(self.told).read_to_end(&mut report).map_err(failed("read from the child"))?;
+        match child::Failure::decode(&report) {
+            None => Ok(worker),
+            Some(failure) => {
+                // It exits by itself after its report.
+                worker.wait().map_err(failed("wait4"))?;
+                let (program, step, source) = (program.to_owned(), failure.step, failure.error);
+                Err(SpawnError::Child { program, step, source })
+            }
         }
     }
 }
@@ -191,10 +245,7 @@ impl WorkerProcess {
 
     /// Ends it (SIGKILL). One that ended already stays as it is.
     pub fn kill(&self) -> io::Result<()> {
-        match rustix::process::pidfd_send_signal(&self.pidfd, rustix::process::Signal::KILL) {
-            Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
-            Err(errno) => Err(errno.into()),
-        }
+        kill(self.pidfd())
     }
 
     /// Waits until it ended; the same answer when asked again.
@@ -239,6 +290,61 @@ impl Drop for WorkerProcess {
         if self.ended.is_none() && self.kill().is_ok() {
             // Where waiting fails there is no child left to wait for.
             let _ = self.wait();
+        }
+    }
+}
+
+/// A worker that another process started and reaps, by its pidfd.
+#[derive(Debug)]
+pub struct Remote(OwnedFd);
+
+impl From<OwnedFd> for Remote {
+    /// Any descriptor may be tried: what is no pidfd fails in use.
+    fn from(pidfd: OwnedFd) -> Remote {
+        Remote(pidfd)
+    }
+}
+
+impl Remote {
+    /// Ends it (SIGKILL). One that ended already stays as it is.
+    pub fn kill(&self) -> io::Result<()> {
+        kill(self.0.as_fd())
+    }
+
+    /// Sleeps until it has ended.
+    pub fn wait(&self) {
+        let mut ended = [rustix::event::PollFd::new(&self.0, rustix::event::PollFlags::IN)];
+        while let Err(rustix::io::Errno::INTR) | Ok(0) = rustix::event::poll(&mut ended, None) {}
+    }
+}
+
+fn kill(pidfd: BorrowedFd<'_>) -> io::Result<()> {
+    match rustix::process::pidfd_send_signal(pidfd, rustix::process::Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Sleeps until `socket` has something to read, or its peer is gone; reaps
+/// those of `children` that end meanwhile. For a process that does nothing but
+/// make workers.
+///
+/// # Errors
+/// What poll(2) says.
+pub fn tend(socket: &Socket, children: &mut Vec<WorkerProcess>) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    loop {
+        let mut fds = vec![PollFd::new(socket, PollFlags::IN)];
+        fds.extend(children.iter().map(|child| PollFd::new(&child.pidfd, PollFlags::IN)));
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let heard = !fds[0].revents().is_empty();
+        // One that cannot be waited for is not ours any more.
+        children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        if heard {
+            return Ok(());
         }
     }
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the text of a path, or stage by stage, to something that can run.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use framepath_codec::frei0r;
 use framepath_codec::{DecoderOptions, Output, Threads, TrackInfo};
 use framepath_model::format::PixelFormat;
 use framepath_model::path::{self, AUTO, Kind};
@@ -20,8 +22,10 @@ use crate::sink::{framemd5::FrameMd5, null::Null, pgm::Pgm, y4m::Y4m};
 use crate::source::Source;
 use crate::source::file::File;
 use crate::source::test::{Test, TestOptions};
-use crate::stage::{Role, Stage, block::Block, burn::Burn, copy::Copy};
-use crate::stage::{decode::Decode, encode::Copies, encode::RawEncode, fill::Fill, threshold::Threshold};
+use crate::stage::{Role, Stage, block::Block, burn::Burn, convert::Convert, copy::Copy};
+use crate::stage::{
+    decode::Decode, encode::Copies, encode::RawEncode, fill::Fill, plugin::Plugin, threshold::Threshold,
+};
 
 /// The hops that one thread runs.
 pub(crate) struct Segment {
@@ -48,6 +52,8 @@ pub(crate) struct Place {
     pub(crate) frames_behind: u32,
     /// In a worker: the way back of frames from the caller.
     pub(crate) give_back: Option<&'static GiveBack>,
+    /// In a worker: the file of the plug-in that is loaded already.
+    pub(crate) plugin: Option<PathBuf>,
 }
 
 /// A path ready to run: a source, segments joined by queues, a sink.
@@ -116,6 +122,10 @@ impl Built {
             watchdog: Duration::from_nanos(hop.duration_ns("watchdog")),
             memory_bytes: hop.bytes("memory").unwrap_or(0),
             faults: hop.text("fault").parse().map_err(StageError::Option)?,
+            plugin: match hop.name() {
+                "plugin" => Some(canonical(frei0r::find(hop.text("plugin"))?.path)?),
+                _ => None,
+            },
         };
         let text = hop.to_string();
         let session = Session::new(Spec { hop: hop.clone(), track, frames_behind, options });
@@ -134,7 +144,7 @@ impl Built {
     /// # Errors
     /// It could not be made.
     pub fn known(self, hop: &path::Hop, frames_behind: u32) -> Result<Built, RunError> {
-        let place = Place { track: self.track.clone(), frames_behind, give_back: None };
+        let place = Place { track: self.track.clone(), frames_behind, give_back: None, plugin: None };
         let added = match hop.is_hosted() {
             true => self.hosted(hop, place),
             false => stage_of(hop, &place).map(|stage| self.add(&hop.to_string(), stage, Role::Through)),
@@ -225,6 +235,15 @@ pub(crate) fn stage_of(hop: &path::Hop, place: &Place) -> Result<Box<dyn Stage>,
             region: hop.roi("roi"),
             copies: Copies::new(place.give_back),
         }),
+        "convert" => Box::new(Convert::new(hop.choice("format").parse()?, place.give_back)),
+        // Finding looks at folders alone; the file is opened at the start.
+        "plugin" => {
+            let file = match &place.plugin {
+                Some(loaded) => loaded.clone(),
+                None => frei0r::find(hop.text("plugin"))?.path,
+            };
+            Box::new(Plugin::new(file, hop.open(), place.give_back))
+        }
         "encode" => Box::new(RawEncode::new(hop.flag("copy").then(|| Copies::new(place.give_back)))),
         "burn" => Box::new(Burn { cpu_ns: hop.duration_ns("time") }),
         "copy" => Box::new(Copy::new(hop.bytes("bytes").unwrap_or(0) as usize)),
@@ -232,6 +251,10 @@ pub(crate) fn stage_of(hop: &path::Hop, place: &Place) -> Result<Box<dyn Stage>,
         // The table has no other stage.
         _ => Box::new(Block { ns: hop.duration_ns("time") }),
     })
+}
+
+fn canonical(file: PathBuf) -> Result<PathBuf, StageError> {
+    file.canonicalize().map_err(StageError::io(file.display().to_string()))
 }
 
 fn sink_of(hop: &path::Hop) -> Box<dyn Stage> {

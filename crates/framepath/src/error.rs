@@ -3,7 +3,8 @@
 
 use std::io;
 
-use framepath_codec::CodecError;
+use framepath_codec::frei0r::Frei0rError;
+use framepath_codec::{CodecError, ConvertError};
 use framepath_model::format::{LayoutError, PixelFormat};
 use framepath_os::pool::PoolError;
 
@@ -23,6 +24,12 @@ pub enum StageError {
     /// The codec libraries refused.
     #[error(transparent)]
     Codec(#[from] CodecError),
+    /// A frame does not become the format asked for.
+    #[error(transparent)]
+    Convert(#[from] ConvertError),
+    /// The plug-in cannot be found, loaded or set.
+    #[error(transparent)]
+    Plugin(#[from] Frei0rError),
     /// The pool gave no slot.
     #[error(transparent)]
     Pool(#[from] PoolError),

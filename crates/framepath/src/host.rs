@@ -17,6 +17,7 @@ mod collect;
 mod export;
 mod fault;
 mod link;
+mod nursery;
 mod say;
 mod session;
 mod start;
@@ -25,17 +26,21 @@ mod vital;
 pub mod worker;
 
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use collect::{Collect, ends};
 pub(crate) use fault::Faults;
+pub use nursery::{Nursery, prepare};
 pub use session::WorkerStats;
 pub(crate) use session::{Session, Spec};
 
+use framepath_codec::frei0r::Frei0rError;
 use framepath_model::path::PathError;
 use framepath_model::wire::WireError;
 use framepath_os::crossing::{AreaError, Breach};
 use framepath_os::pool::ForeignError;
+use framepath_os::sandbox::SandboxError;
 use framepath_os::spawn::SpawnError;
 
 /// How a stage's worker is kept.
@@ -47,6 +52,8 @@ pub(crate) struct WorkerOptions {
     pub(crate) memory_bytes: u64,
     /// Faults to inject.
     pub(crate) faults: Faults,
+    /// The plug-in that the worker loads, by its canonical name.
+    pub(crate) plugin: Option<PathBuf>,
 }
 
 /// What goes wrong between a caller and its worker.
@@ -55,6 +62,12 @@ pub enum HostError {
     /// No worker process could be made.
     #[error(transparent)]
     Spawn(#[from] SpawnError),
+    /// A worker could not lock itself in.
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    /// The plug-in cannot be loaded.
+    #[error(transparent)]
+    Plugin(#[from] Frei0rError),
     /// The worker's program cannot be started.
     #[error("the worker {program} cannot be started: {source}")]
     Start {
@@ -69,6 +82,9 @@ pub enum HostError {
         /// What it did.
         what: &'static str,
     },
+    /// A worker ended by itself, or was ended because it stood still.
+    #[error("the worker ended")]
+    Gone,
     /// The stage could not be opened in the worker.
     #[error("in the worker: {text}")]
     Refused {

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a run leaves behind.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use framepath_model::ledger::{Digest, Row, digest, flag};
 use framepath_os::meter::Level;
 
 use crate::error::RunError;
+use crate::host::WorkerStats;
 
 /// One hop of the path that ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +16,40 @@ pub struct HopInfo {
     pub text: String,
     /// Whether it is a link.
     pub link: bool,
+}
+
+/// What became of one hop's workers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerReport {
+    /// The hop's index.
+    pub hop: u16,
+    /// Workers that died, hung or broke the rules, and were replaced.
+    pub deaths: u64,
+    /// Packets or frames that were given again to a new worker.
+    pub replayed: u64,
+    /// Packets given up because they, or what they need, kill every worker.
+    pub skipped: u64,
+    /// The first packet that was found to kill every worker.
+    pub poisoned: Option<u64>,
+    /// Frames lost because the stage cannot be replayed.
+    pub lost: u64,
+    /// Why the last of them was replaced; empty where none was.
+    pub last_death: String,
+}
+
+impl WorkerReport {
+    pub(crate) fn of(hop: u16, stats: &WorkerStats) -> WorkerReport {
+        let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        WorkerReport {
+            hop,
+            deaths: load(&stats.deaths),
+            replayed: load(&stats.replayed),
+            skipped: load(&stats.skipped),
+            poisoned: load(&stats.first_poisoned).checked_sub(1),
+            lost: load(&stats.lost),
+            last_death: stats.last_death.lock().unwrap_or_else(|e| e.into_inner()).clone(),
+        }
+    }
 }
 
 /// A finished run.
@@ -26,8 +63,11 @@ pub struct Report {
     pub copied_bytes: u64,
     /// From start to end, nanoseconds.
     pub wall_ns: u64,
-    /// CPU time of the whole process meanwhile, nanoseconds.
+    /// CPU time of the whole process meanwhile, and of its workers from their
+    /// start on, nanoseconds.
     pub cpu_ns: u64,
+    /// What became of the workers, for each hop that ran in one.
+    pub workers: Vec<WorkerReport>,
     /// The level the ledger was kept at.
     pub level: Level,
     /// The hops, in path order.

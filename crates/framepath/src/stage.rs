@@ -3,10 +3,12 @@
 
 pub(crate) mod block;
 pub(crate) mod burn;
+pub(crate) mod convert;
 pub(crate) mod copy;
 pub(crate) mod decode;
 pub(crate) mod encode;
 pub(crate) mod fill;
+pub(crate) mod plugin;
 pub(crate) mod threshold;
 
 use framepath_model::stream::StreamInfo;

@@ -57,5 +57,8 @@ fn one(name: &str) -> Result<String, Usage> {
     for arg in def.args {
         text.push_str(&format!("    {}: {} ({})\n", arg.name, arg.help, arg.wants()));
     }
+    if let Some(open) = def.open {
+        text.push_str(&format!("    PARAM: {open}\n"));
+    }
     Ok(text)
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `framepath worker`: what `host=process` starts; not for people.
 
+use std::path::PathBuf;
+
 use framepath::host::worker;
-use framepath_os::sandbox::{Limits, Role, enter};
 use framepath_os::spawn;
 
 use crate::ending::Ending;
@@ -12,16 +13,15 @@ pub(crate) struct Worker {
     /// Most address space, bytes
     #[arg(long)]
     memory: u64,
+
+    /// The plug-in to load before it is locked in
+    #[arg(long)]
+    plugin: Option<PathBuf>,
 }
 
 impl Worker {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
-        let socket = spawn::take_socket()?;
-        worker::prepare();
-        let limits = Limits { memory_bytes: self.memory, ..Limits::default() };
-        // Refusing to run without a filter of system calls is the default.
-        let layers = enter(Role::Decode, &limits)?;
-        worker::serve(socket, layers.bits())?;
+        worker::lock_in_and_serve(spawn::take_socket()?, self.memory, self.plugin)?;
         Ok(Ending::Done)
     }
 }

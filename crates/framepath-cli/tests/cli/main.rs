@@ -8,4 +8,5 @@ mod figures;
 mod harness;
 mod interrupt;
 mod paths;
+mod plugins;
 mod words;

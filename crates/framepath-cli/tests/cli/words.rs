@@ -5,7 +5,8 @@ use serde_json::Value;
 
 use crate::harness::run;
 
-const COMMANDS: [&str; 8] = ["run", "lab", "compare", "gate", "report", "doctor", "stages", "completions"];
+const COMMANDS: [&str; 9] =
+    ["run", "lab", "compare", "gate", "report", "doctor", "stages", "plugins", "completions"];
 
 #[test]
 fn help_has_examples_everywhere() {

@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::table::{Default, StageDef};
-use super::value::Value;
+use super::value::{Value, ValueKind};
 use super::words::quote;
 
 /// A path: a source, stages and links, a sink. Two paths are equal when they
@@ -30,6 +30,17 @@ pub struct Hop {
     pub span: Range<usize>,
     /// In the order of [`StageDef::args`]; `None` where not given.
     pub(super) given: Vec<Option<Given>>,
+    /// Options that only an open stage takes, in the order they were given.
+    pub(super) open: Vec<OpenOption>,
+}
+
+/// An option that is not in the table.
+#[derive(Debug, Clone)]
+pub(super) struct OpenOption {
+    /// As [`plain_name`](super::plain_name) writes it.
+    pub name: String,
+    pub value: String,
+    pub span: Range<usize>,
 }
 
 /// A value and the place of its word.
@@ -44,7 +55,7 @@ impl PartialEq for Hop {
         let values = |hop: &Hop| -> Vec<Option<Value>> {
             hop.given.iter().map(|given| given.as_ref().map(|g| g.value.clone())).collect()
         };
-        self.def.name == other.def.name && values(self) == values(other)
+        self.def.name == other.def.name && values(self) == values(other) && self.open().eq(other.open())
     }
 }
 
@@ -68,6 +79,18 @@ impl Hop {
             }
         }
         hop
+    }
+
+    /// The options that are not in the table, in the order they were given:
+    /// their names as [`plain_name`](super::plain_name) writes them, and their
+    /// texts. Empty but for stages that are [open](StageDef::open).
+    pub fn open(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.open.iter().map(|option| (option.name.as_str(), option.value.as_str()))
+    }
+
+    /// Where the value of such an option stands in the text, in bytes.
+    pub fn span_of_open(&self, name: &str) -> Option<Range<usize>> {
+        self.open.iter().find(|option| option.name == name).map(|option| option.span.clone())
     }
 
     /// Whether the argument was given.
@@ -159,10 +182,12 @@ impl Hop {
 
     /// A text, such as a file's name.
     pub fn text(&self, name: &str) -> &str {
-        let given = self.place(name).and_then(|place| self.given[place].as_ref());
-        match given.map(|given| &given.value) {
-            Some(Value::Text(text)) => text,
-            other => mistyped(self.def, name, other, ""),
+        let Some(place) = self.place(name) else { return "" };
+        let arg = &self.def.args[place];
+        match (self.given[place].as_ref().map(|given| &given.value), arg.default) {
+            (Some(Value::Text(text)), _) => text,
+            (None, Default::Is(text)) if matches!(arg.kind, ValueKind::Text(_)) => text,
+            (other, _) => mistyped(self.def, name, other, ""),
         }
     }
 
@@ -191,7 +216,7 @@ fn mistyped<T>(def: &StageDef, name: &str, value: Option<&Value>, instead: T) ->
 }
 
 /// The canonical form: positional arguments, then the options that were given
-/// in the table's order. It is read back as an equal path, unless quoting made it
+/// in the table's order, then those not in the table. It is read back as an equal path, unless quoting made it
 /// longer than [`MAX_TEXT`](super::MAX_TEXT).
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -216,6 +241,9 @@ impl fmt::Display for Hop {
             } else {
                 write!(f, " {}={text}", arg.name)?;
             }
+        }
+        for option in &self.open {
+            write!(f, " {}={}", option.name, quote(&option.value))?;
         }
         Ok(())
     }

@@ -2,12 +2,12 @@
 //! Words into a path; everything that can be wrong is found here, from left
 //! to right.
 
-use super::ast::{Given, Hop, Path};
+use super::ast::{Given, Hop, OpenOption, Path};
 use super::error::quoted;
 use super::table::{self, Arg, Default, FOREIGN, Kind, StageDef, known};
 use super::value::listed;
 use super::words::{self, Word};
-use super::{MAX_TEXT, PathError, nearest};
+use super::{MAX_TEXT, PathError, nearest, plain_name};
 
 pub(super) fn parse(text: &str) -> Result<Path, PathError> {
     if text.len() > MAX_TEXT {
@@ -73,9 +73,9 @@ fn read_hop(words: &[Word], separator: Option<&Word>, before: &[Hop], text: &str
     };
     let def = table::find(&first.text).ok_or_else(|| unknown_stage(first, fitting))?;
     check_place(def, first, fitting, is_first, is_last, before)?;
-    let given = read_arguments(def, first, arguments)?;
+    let (given, open) = read_arguments(def, first, arguments)?;
     let end = words.last().map_or(first.span.end, |word| word.span.end);
-    Ok(Hop { def, span: first.span.start..end, given })
+    Ok(Hop { def, span: first.span.start..end, given, open })
 }
 
 /// The help that names what may stand in a place.
@@ -175,9 +175,19 @@ fn read_arguments(
     def: &'static StageDef,
     name: &Word,
     words: &[Word],
-) -> Result<Vec<Option<Given>>, PathError> {
+) -> Result<(Vec<Option<Given>>, Vec<OpenOption>), PathError> {
     let mut given: Vec<Option<Given>> = vec![None; def.args.len()];
+    let mut open: Vec<OpenOption> = Vec::new();
     for word in words {
+        let positional_left =
+            def.args.iter().zip(&given).any(|(arg, given)| arg.positional && given.is_none());
+        if let Some(option) = open_option(def, word, positional_left)? {
+            if open.iter().any(|other| other.name == option.name) {
+                return Err(given_twice(word, &option.name));
+            }
+            open.push(option);
+            continue;
+        }
         let (place, arg, text, span) = match word.equals {
             Some(equals) => {
                 let key = &word.text[..equals.in_word];
@@ -201,11 +211,7 @@ fn read_arguments(
             }
         };
         if given[place].is_some() {
-            return Err(PathError::new(
-                word.span.clone(),
-                format!("`{}` is given twice", arg.name),
-                format!("give `{}` once", arg.name),
-            ));
+            return Err(given_twice(word, arg.name));
         }
         let value = arg.kind.read(text).map_err(|refused| {
             let shown = match (text.is_empty(), arg.positional) {
@@ -226,7 +232,36 @@ fn read_arguments(
         given[place] = Some(Given { value, span });
     }
     check_together(def, name, &given)?;
-    Ok(given)
+    Ok((given, open))
+}
+
+fn given_twice(word: &Word, name: &str) -> PathError {
+    PathError::new(word.span.clone(), format!("`{name}` is given twice"), format!("give `{name}` once"))
+}
+
+/// The word as an option of an open stage that is not in its table. Names of
+/// others may begin with a digit or hold letters of any script, so that where
+/// no positional word is due every word with a `=` is one.
+fn open_option(def: &StageDef, word: &Word, positional_left: bool) -> Result<Option<OpenOption>, PathError> {
+    if def.open.is_none() || (word.equals.is_none() && positional_left) {
+        return Ok(None);
+    }
+    let Some((key, value)) = word.text.split_once('=') else { return Ok(None) };
+    if def.arg(key).is_some() {
+        return Ok(None);
+    }
+    let name = plain_name(key);
+    let refuse = |what: String, help: &str| Err(PathError::new(word.span.clone(), what, help));
+    if name.is_empty() {
+        return refuse(format!("{} has no name before its `=`", quoted(&word.text)), "write `name=value`");
+    }
+    if value.contains('\0') {
+        return refuse(format!("the value of `{name}` holds a zero byte"), "leave it out");
+    }
+    // Where the key was quoted its length in the text is not known.
+    let start = word.equals.map_or(word.span.start, |equals| equals.in_text + 1);
+    let span = if start < word.span.end { start..word.span.end } else { word.span.clone() };
+    Ok(Some(OpenOption { name, value: value.to_owned(), span }))
 }
 
 /// What must be there is there, and nothing that excludes another.

@@ -91,6 +91,9 @@ pub struct StageDef {
     pub kind: Kind,
     /// One line.
     pub help: &'static str,
+    /// Options that are not in `args` are taken too, as text: in words, what
+    /// they are. Who runs the stage knows them, this list does not.
+    pub open: Option<&'static str>,
     /// Positional arguments first, in their order; then options.
     pub args: &'static [Arg],
 }
@@ -109,6 +112,9 @@ impl StageDef {
                 Default::Required => write!(usage, " {}", arg.usage()),
                 _ => write!(usage, " [{}]", arg.usage()),
             };
+        }
+        if self.open.is_some() {
+            usage.push_str(" [PARAM=VALUE...]");
         }
         usage
     }
@@ -165,6 +171,7 @@ pub static STAGES: &[StageDef] = &[
     StageDef {
         name: "file",
         kind: Kind::Source,
+        open: None,
         help: "packets of the first video track of a file",
         args: &[
             word("path", ValueKind::Text("the name of a media file"), "the file to read"),
@@ -179,6 +186,7 @@ pub static STAGES: &[StageDef] = &[
     StageDef {
         name: "test",
         kind: Kind::Source,
+        open: None,
         help: "frames with a moving pattern",
         args: &[
             arg("size", ValueKind::Size, Default::Is("1280x720"), "size of the picture in pixels"),
@@ -209,6 +217,7 @@ pub static STAGES: &[StageDef] = &[
     StageDef {
         name: "decode",
         kind: Kind::Stage,
+        open: None,
         help: "packets of H.264, HEVC, VP8, VP9 or AV1 into frames",
         args: &[
             arg(
@@ -228,6 +237,7 @@ pub static STAGES: &[StageDef] = &[
     StageDef {
         name: "threshold",
         kind: Kind::Stage,
+        open: None,
         help: "makes luma at or above a level white, the rest black",
         args: &[
             arg("level", ValueKind::Level, Default::Is("128"), "the level"),
@@ -244,8 +254,40 @@ pub static STAGES: &[StageDef] = &[
         ],
     },
     StageDef {
+        name: "convert",
+        kind: Kind::Stage,
+        open: None,
+        help: "frames of another pixel format, by libswscale; a frame that has it already passes as it is",
+        args: &[
+            arg(
+                "format",
+                choice(&["grey", "yuv420p", "nv12", "yuv420p10", "p010", "rgba"]),
+                Default::Required,
+                "pixel format given",
+            ),
+            HOST,
+            WATCHDOG,
+            MEMORY,
+            FAULT,
+        ],
+    },
+    StageDef {
+        name: "plugin",
+        kind: Kind::Stage,
+        open: Some("a parameter that the plug-in declares, as `framepath plugins NAME` lists it"),
+        help: "a frei0r filter or source: frames into RGBA frames",
+        args: &[
+            word("plugin", ValueKind::Plugin, "the plug-in, by its file's name without `.so`"),
+            HOST,
+            WATCHDOG,
+            MEMORY,
+            FAULT,
+        ],
+    },
+    StageDef {
         name: "encode",
         kind: Kind::Stage,
+        open: None,
         help: "frames into packets",
         args: &[
             word("codec", choice(&["raw"]), "raw: the pixels as they are"),
@@ -259,6 +301,7 @@ pub static STAGES: &[StageDef] = &[
     StageDef {
         name: "burn",
         kind: Kind::Stage,
+        open: None,
         help: "injects CPU time into every frame",
         args: &[
             arg("time", ValueKind::Duration, Default::Required, "CPU time per frame"),
@@ -271,6 +314,7 @@ pub static STAGES: &[StageDef] = &[
     StageDef {
         name: "copy",
         kind: Kind::Stage,
+        open: None,
         help: "injects a copy into every frame",
         args: &[
             arg(
@@ -288,6 +332,7 @@ pub static STAGES: &[StageDef] = &[
     StageDef {
         name: "block",
         kind: Kind::Stage,
+        open: None,
         help: "injects a blocked wait into every frame",
         args: &[
             arg("time", ValueKind::Duration, Default::Required, "time waited per frame"),
@@ -300,6 +345,7 @@ pub static STAGES: &[StageDef] = &[
     StageDef {
         name: "fill",
         kind: Kind::Stage,
+        open: None,
         help: "gives an own frame for every frame: its number and the time in 16 bytes, the rest untouched",
         args: &[
             arg(
@@ -314,28 +360,32 @@ pub static STAGES: &[StageDef] = &[
             FAULT,
         ],
     },
-    StageDef { name: "null", kind: Kind::Sink, help: "throws everything away", args: &[] },
+    StageDef { name: "null", kind: Kind::Sink, open: None, help: "throws everything away", args: &[] },
     StageDef {
         name: "framemd5",
         kind: Kind::Sink,
+        open: None,
         help: "writes the MD5 of every frame, as `ffmpeg -f framemd5` does",
         args: &[word("file", ValueKind::Text("a file's name, or `-`"), "`-` is standard output")],
     },
     StageDef {
         name: "y4m",
         kind: Kind::Sink,
+        open: None,
         help: "writes a YUV4MPEG2 stream",
         args: &[word("file", ValueKind::Text("a file's name, or `-`"), "`-` is standard output")],
     },
     StageDef {
         name: "pgm",
         kind: Kind::Sink,
+        open: None,
         help: "writes the luma of every frame as a PGM picture",
         args: &[word("dir", ValueKind::Text("a folder's name"), "made when it is missing")],
     },
     StageDef {
         name: "queue",
         kind: Kind::Link,
+        open: None,
         help: "a thread boundary: what follows runs in a thread of its own",
         args: &[
             arg("depth", count(1, 65_536), Default::Is("16"), "frames it holds"),
@@ -358,6 +408,8 @@ pub(super) const FOREIGN: &[(&str, &str)] = &[
     ("avdec_h264", "decode"),
     ("dav1ddec", "decode"),
     ("queue2", "queue"),
+    ("videoconvert", "convert"),
+    ("frei0r", "plugin"),
     ("fakesink", "null"),
     ("filesink", "y4m"),
     ("max-size-buffers", "depth"),
@@ -399,6 +451,9 @@ pub fn listing() -> String {
             let _ = writeln!(text, "      {}", def.help);
             for arg in def.args {
                 let _ = writeln!(text, "      {}: {} ({})", arg.name, arg.help, arg.wants());
+            }
+            if let Some(open) = def.open {
+                let _ = writeln!(text, "      PARAM: {open}");
             }
         }
     }
@@ -442,5 +497,6 @@ mod tests {
         assert!(listing.contains("file PATH [loop=N|inf]"));
         assert!(listing.contains("queue [depth=N] [leaky=no|upstream|downstream]"));
         assert!(listing.contains("encode raw [copy=0|1]"));
+        assert!(listing.contains("plugin PLUGIN [PARAM=VALUE...]"));
     }
 }

@@ -46,6 +46,8 @@ pub enum ValueKind {
     Flag,
     /// Any text, such as a file's name; in words, what it is.
     Text(&'static str),
+    /// A plug-in: `frei0r:NAME`, with no `/` in the name.
+    Plugin,
 }
 
 /// The longest duration an argument takes: one minute.
@@ -76,7 +78,7 @@ pub enum Value {
     Choice(&'static str),
     /// Yes or no.
     Flag(bool),
-    /// The text, unquoted.
+    /// The text, unquoted; of [`ValueKind::Plugin`] the name behind `frei0r:`.
     Text(String),
 }
 
@@ -122,6 +124,7 @@ impl ValueKind {
             },
             ValueKind::Flag => "`1` or `yes`, `0` or `no`".to_owned(),
             ValueKind::Text(what) => what.to_owned(),
+            ValueKind::Plugin => "a plug-in, such as `frei0r:invert0r`".to_owned(),
         }
     }
 
@@ -139,6 +142,7 @@ impl ValueKind {
             ValueKind::Choice { now, .. } => now.join("|"),
             ValueKind::Flag => "0|1".to_owned(),
             ValueKind::Text(_) => "TEXT".to_owned(),
+            ValueKind::Plugin => "frei0r:NAME".to_owned(),
         }
     }
 
@@ -184,6 +188,7 @@ impl ValueKind {
             ValueKind::Text(_) if text.is_empty() => Err(refused("is empty")),
             ValueKind::Text(_) if text.contains('\0') => Err(refused("holds a zero byte")),
             ValueKind::Text(_) => Ok(Value::Text(text.to_owned())),
+            ValueKind::Plugin => read_plugin(text),
         }
     }
 
@@ -201,6 +206,7 @@ impl ValueKind {
             (_, Value::Roi(x, y, w, h)) => format!("{x},{y},{w},{h}"),
             (_, Value::Choice(word)) => (*word).to_owned(),
             (_, Value::Flag(yes)) => if *yes { "yes" } else { "no" }.to_owned(),
+            (ValueKind::Plugin, Value::Text(name)) => format!("{PLUGIN_PREFIX}{name}"),
             (_, Value::Text(text)) => text.clone(),
         }
     }
@@ -262,6 +268,21 @@ fn read_rate(text: &str) -> Result<Value, Refused> {
         Some(hz) if (0.0..=MAX_RATE).contains(&hz) => Ok(Value::Rate(hz)),
         Some(_) => Err(refused("is out of range")),
         None => Err(refused("is not a rate")),
+    }
+}
+
+/// The one kind of plug-in there is.
+const PLUGIN_PREFIX: &str = "frei0r:";
+
+fn read_plugin(text: &str) -> Result<Value, Refused> {
+    let is_name = |name: &str| !name.is_empty() && !name.contains(['/', '\0', ':']);
+    match text.strip_prefix(PLUGIN_PREFIX) {
+        Some(name) if is_name(name) => Ok(Value::Text(name.to_owned())),
+        Some(_) => Err(refused("has no plug-in's name behind the colon")),
+        None => Err(Refused {
+            why: "is not a plug-in".to_owned(),
+            meant: is_name(text).then(|| format!("{PLUGIN_PREFIX}{text}")),
+        }),
     }
 }
 

@@ -37,6 +37,7 @@ const GRANT: u16 = 33;
 const REPLACE: u16 = 34;
 const RELEASE: u16 = 35;
 const DENIED: u16 = 36;
+const RAISE: u16 = 48;
 
 /// What a worker needs to open a stream: all of it, in one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,9 +113,11 @@ pub enum Message {
         /// The newest version the sender speaks.
         version: u16,
     },
-    /// Service to client: the socket of a worker attached.
+    /// Service to client: the socket of a worker attached. Nursery to caller:
+    /// that, then the same with its pidfd attached.
     Grant {
-        /// The service's number for the stream.
+        /// The service's number for the stream; the nursery's is the worker's
+        /// process id.
         stream: u32,
     },
     /// Client to service: the stream needs another worker.
@@ -129,10 +132,19 @@ pub enum Message {
         /// The service's number for the stream.
         stream: u32,
     },
-    /// Service to client: no.
+    /// Service to client, nursery to caller: no.
     Denied {
         /// Why.
         text: String,
+    },
+    /// Caller to nursery: make a worker. The answer is [`Message::Grant`] with
+    /// the worker's process id and socket, and once more with its pidfd.
+    Raise {
+        /// Most address space it may take, bytes.
+        memory_bytes: u64,
+        /// File of the plug-in that it loads before it is locked in; empty
+        /// where it needs none.
+        plugin: String,
     },
 }
 
@@ -166,6 +178,10 @@ impl Message {
             Message::PoolMemory { pool } => w.u16(*pool),
             Message::Hello { version } => w.u16(*version),
             Message::Grant { stream } | Message::Release { stream } => w.u32(*stream),
+            Message::Raise { memory_bytes, plugin } => {
+                w.u64(*memory_bytes);
+                w.text(plugin, TEXT_BYTES);
+            }
             Message::Replace { stream, kill } => {
                 w.u32(*stream);
                 w.u32((*kill).into());
@@ -238,6 +254,7 @@ impl Message {
                 Message::Replace { stream, kill: r.flags(flags.into(), 1)? != 0 }
             }
             RELEASE => Message::Release { stream: r.u32()? },
+            RAISE => Message::Raise { memory_bytes: r.u64()?, plugin: r.text(TEXT_BYTES, "plug-in")? },
             _ => Message::Denied { text: r.text(TEXT_BYTES, "text")? },
         })
     }
@@ -256,6 +273,7 @@ impl Message {
             Message::Replace { .. } => REPLACE,
             Message::Release { .. } => RELEASE,
             Message::Denied { .. } => DENIED,
+            Message::Raise { .. } => RAISE,
         }
     }
 
@@ -273,6 +291,7 @@ impl Message {
             REPLACE => "replace",
             RELEASE => "release",
             DENIED => "denied",
+            RAISE => "raise",
             _ => return None,
         })
     }

@@ -57,60 +57,61 @@ impl<'a> Plan<'a> {
         let step = self.prepare();
         // SAFETY: reads the errno of this thread.
         let errno = unsafe { *libc::__errno_location() };
-        let mut report = [0; 5];
-        report[0] = step;
-        report[1..].copy_from_slice(&errno.to_ne_bytes());
-        // The parent's number first: it is the pipe or, closed later, nothing.
-        // TELL may be any file of the parent's until the pipe was put there.
-        for tell in [self.files.tell, TELL] {
-            // SAFETY: five readable bytes.
-            let written = unsafe { libc::write(tell, report.as_ptr().cast(), report.len()) };
-            if written == report.len() as isize {
-                break;
-            }
-        }
-        exit(127)
+        self.files.report(step, errno)
     }
 
     /// Returns only when a step failed: its index in [`STEPS`].
     fn prepare(&self) -> u8 {
-        let Files { null, tell, socket, keep_stderr } = self.files;
-        // SAFETY: system calls with numbers, and with pointers into memory that
-        // the clone copied: `path`, `argv` and `envp` end in null, and the
-        // sets and structures live on this stack.
+        if let Err(step) = self.files.settle() {
+            return step;
+        }
+        // SAFETY: pointers into memory that the clone copied; all three end in
+        // null.
+        unsafe { libc::execve(self.path.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr()) };
+        8
+    }
+}
+
+impl Files {
+    /// Leaves the parent's session, files and signals behind; the step that
+    /// failed, by its index in [`STEPS`].
+    pub(super) fn settle(&self) -> Result<(), u8> {
+        let Files { null, tell, socket, keep_stderr } = *self;
+        // SAFETY: system calls with numbers, and with pointers to sets and
+        // structures on this stack.
         unsafe {
             // The terminal's signals go to its foreground group; this leaves it.
             if libc::setsid() < 0 {
-                return 0;
+                return Err(0);
             }
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) != 0 {
-                return 1;
+                return Err(1);
             }
             // A parent that died before that call sends nothing any more, but
             // the pipe has no reader then.
             let mut pipe = libc::pollfd { fd: tell, events: 0, revents: 0 };
             if libc::poll(&mut pipe, 1, 0) != 0 {
-                return 2;
+                return Err(2);
             }
             if libc::dup2(tell, TELL) < 0 || libc::dup2(socket, SOCKET) < 0 {
-                return 3;
+                return Err(3);
             }
             if libc::dup2(null, 0) < 0 || libc::dup2(null, 1) < 0 {
-                return 3;
+                return Err(3);
             }
             if !keep_stderr && libc::dup2(null, 2) < 0 {
-                return 3;
+                return Err(3);
             }
             let (first, last) = ((TELL + 1) as libc::c_ulong, libc::c_ulong::from(libc::c_uint::MAX));
             if libc::syscall(libc::SYS_close_range, first, last, 0 as libc::c_ulong) != 0 {
-                return 4;
+                return Err(4);
             }
             if libc::fcntl(TELL, libc::F_SETFD, libc::FD_CLOEXEC) != 0 {
-                return 5;
+                return Err(5);
             }
             let (yes, unused): (libc::c_ulong, libc::c_ulong) = (1, 0);
             if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, yes, unused, unused, unused) != 0 {
-                return 6;
+                return Err(6);
             }
             // The kernel's own struct sigaction: handler, flags, restorer, mask.
             // Not the C library's call, which keeps two signals to itself.
@@ -123,11 +124,35 @@ impl<'a> Plan<'a> {
             let mut none = std::mem::zeroed::<libc::sigset_t>();
             libc::sigemptyset(&mut none);
             if libc::sigprocmask(libc::SIG_SETMASK, &none, std::ptr::null_mut()) != 0 {
-                return 7;
+                return Err(7);
             }
-            libc::execve(self.path.as_ptr(), self.argv.as_ptr(), self.envp.as_ptr());
-            8
         }
+        Ok(())
+    }
+}
+
+impl Files {
+    /// Tells the parent which step failed, and ends.
+    pub(super) fn report(&self, step: u8, errno: libc::c_int) -> ! {
+        let mut report = [0; 5];
+        report[0] = step;
+        report[1..].copy_from_slice(&errno.to_ne_bytes());
+        // The parent's number first: it is the pipe or, closed later, nothing.
+        // TELL may be any file of the parent's until the pipe was put there.
+        for tell in [self.tell, TELL] {
+            // SAFETY: five readable bytes.
+            let written = unsafe { libc::write(tell, report.as_ptr().cast(), report.len()) };
+            if written == report.len() as isize {
+                break;
+            }
+        }
+        exit(127)
+    }
+
+    /// Lets the parent go on: the child is settled.
+    pub(super) fn done(&self) {
+        // SAFETY: closes the pipe, which is this process's only by that number.
+        unsafe { libc::close(TELL) };
     }
 }
 

@@ -13,6 +13,7 @@ const BAR_WIDTH: usize = 30;
 /// Frames, latency, hops, causes with a bar each, copies and switches.
 pub fn summary(report: &mut Report) -> String {
     let mut text = headline(report);
+    workers(&mut text, report);
     if report.level == Level::Off {
         return text;
     }
@@ -38,6 +39,28 @@ fn headline(report: &Report) -> String {
     }
     text.push('\n');
     text
+}
+
+/// A line for each hop whose worker had to be replaced.
+fn workers(text: &mut String, report: &Report) {
+    for worker in report.workers.iter().filter(|worker| worker.deaths > 0) {
+        let hop = &report.hops[usize::from(worker.hop)].text;
+        let again = |count: u64| if count == 1 { "once".to_owned() } else { format!("{count} times") };
+        let _ = write!(text, "{hop}: replaced a worker {} ({})", again(worker.deaths), worker.last_death);
+        if worker.lost > 0 {
+            let _ = write!(text, "; {} frames inside were lost", worker.lost);
+        } else {
+            let _ = write!(text, "; {} packets were given again", worker.replayed);
+        }
+        if let Some(poisoned) = worker.poisoned {
+            let _ = write!(
+                text,
+                "; packet {poisoned} kills every worker: {} packets skipped, up to the next random access point",
+                worker.skipped
+            );
+        }
+        text.push('\n');
+    }
 }
 
 fn dropped(frames: u64) -> String {

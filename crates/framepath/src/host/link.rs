@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use framepath_codec::Packet;
 use framepath_model::format::Layout;
 use framepath_model::stream::{FrameMeta, StreamInfo};
 use framepath_model::wire::{Completion, Message, Open, SAME_FRAME, Submission, Work};
@@ -28,10 +29,13 @@ const CELLS: u32 = 64;
 const PACKET_BYTES: u64 = 64 << 20;
 /// How long a worker may take to load, and to open a stream.
 const OPENING: Duration = Duration::from_secs(20);
-/// How long a descriptor may take that was said to be on its way.
-const ARRIVING: Duration = Duration::from_secs(5);
+/// What a cell says to be on the socket was put there before it.
+const THERE: Duration = Duration::ZERO;
 /// Pools a worker may have at a time; the oldest is forgotten beyond.
 const POOLS: u16 = 64;
+/// Layouts and pools that a worker may name before it gives the next frame:
+/// one of each is needed.
+const CONSTANTS: u32 = 8;
 
 /// One worker with an open stream.
 pub(super) struct Link {
@@ -76,7 +80,11 @@ pub(super) enum Full {
 pub(super) struct Receiving {
     reader: CellReader,
     pools: HashMap<u16, ForeignPool>,
+    /// Number of the next pool.
+    next_pool: u16,
     layouts: Vec<Option<Layout>>,
+    /// Layouts and pools named since the last frame.
+    constants: u32,
     returns: Arc<SlotReturns>,
     socket: Arc<Socket>,
 }
@@ -172,7 +180,9 @@ impl Link {
         let receiving = Receiving {
             reader: completions(&area).1,
             pools: HashMap::new(),
+            next_pool: 0,
             layouts: vec![None; 256],
+            constants: 0,
             returns: Arc::new(SlotReturns { area: area.clone(), vital: vital.clone() }),
             socket: socket.clone(),
         };
@@ -187,7 +197,11 @@ impl Link {
             Full::Cells => Bell::of_room(&self.area),
             Full::Bytes => Bell::of_packets(&self.area),
         };
+        // The worker that makes no room is overdue, asleep or not.
+        self.vital.giver_sleeps(true);
+        self.watcher.stir();
         bell.sleep_unless(|| self.vital.is_gone() || has_room(), None);
+        self.vital.giver_sleeps(false);
     }
 
     /// Wakes a thread that waits for room.
@@ -200,6 +214,11 @@ impl Link {
     pub(super) fn kill(&self) {
         self.worker.process().kill();
         self.socket.shut();
+    }
+
+    /// CPU time the worker has used, nanoseconds.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        self.worker.process().cpu_ns()
     }
 
     /// There is something new to watch over.
@@ -224,10 +243,8 @@ impl Sending {
         let (seq, pts) = (meta.seq, meta.pts);
         Ok(Ok(match input {
             Input::Packet(packet) => {
+                self.check_size(packet)?;
                 let bytes = packet.bytes().unwrap_or_default();
-                if bytes.len() > self.packets.largest() {
-                    return Err(HostError::PacketSize { bytes: bytes.len(), most: self.packets.largest() });
-                }
                 let Some(offset) = self.packets.put(bytes)? else { return Ok(Err(Full::Bytes)) };
                 Submission::Packet { seq, pts, offset, len: bytes.len() as u32, key: packet.is_key() }
             }
@@ -238,8 +255,17 @@ impl Sending {
         }))
     }
 
+    /// Whether the memory for packets could hold this one.
+    pub(super) fn check_size(&self, packet: &Packet) -> Result<(), HostError> {
+        let (bytes, most) = (packet.bytes().map_or(0, <[u8]>::len), self.packets.largest());
+        if bytes > most { Err(HostError::PacketSize { bytes, most }) } else { Ok(()) }
+    }
+
     /// Gives what was prepared to the worker.
     pub(super) fn submit(&mut self, seq: u64, submission: &Submission) -> Result<(), Breach> {
+        if let Submission::Frame { .. } = submission {
+            self.vital.asked();
+        }
         self.push(submission, Some(seq))
     }
 
@@ -322,8 +348,23 @@ impl Receiving {
         meta: impl Fn(u64) -> Option<FrameMeta>,
     ) -> Result<Option<Came>, HostError> {
         let Some(cell) = self.reader.pop()? else { return Ok(None) };
-        self.returns.vital.completed();
-        Ok(Some(match Completion::decode(&cell)? {
+        let vital = &self.returns.vital;
+        vital.completed();
+        let completion = Completion::decode(&cell)?;
+        match completion {
+            Completion::Layout { .. } | Completion::Pool { .. } => {
+                self.constants += 1;
+                if self.constants > CONSTANTS {
+                    return Err(Breach("names without end, and no frame").into());
+                }
+            }
+            Completion::Frame { .. } | Completion::Passed { .. } => {
+                self.constants = 0;
+                vital.answered();
+            }
+            Completion::Failed | Completion::End => {}
+        }
+        Ok(Some(match completion {
             Completion::Frame { seq, pool: SAME_FRAME, work, .. } => Came::Same { seq, work },
             Completion::Frame { seq, pool, slot, layout, work } => {
                 let meta = meta(seq).ok_or(Breach("a frame of what was never given"))?;
@@ -343,7 +384,7 @@ impl Receiving {
             }
             Completion::Passed { seq } => Came::Nothing { seq },
             Completion::End => Came::End,
-            Completion::Failed => match hear_within(&self.socket, ARRIVING)? {
+            Completion::Failed => match hear_within(&self.socket, THERE)? {
                 Some((Message::Failed { text, .. }, _)) => Came::Failed(text),
                 _ => return Err(Breach("a failure without a word").into()),
             },
@@ -351,12 +392,14 @@ impl Receiving {
     }
 
     fn pool(&mut self, number: u16, slots: u32, slot_bytes: u64, first_slot: u32) -> Result<(), HostError> {
-        let Some((Message::PoolMemory { pool }, Some(fd))) = hear_within(&self.socket, ARRIVING)? else {
+        let Some((Message::PoolMemory { pool }, Some(fd))) = hear_within(&self.socket, THERE)? else {
             return Err(Breach("a pool without its memory").into());
         };
-        if pool != number {
+        // In order: else old pools would not be met again below.
+        if pool != number || number != self.next_pool {
             return Err(Breach("the memory of another pool").into());
         }
+        self.next_pool = number.wrapping_add(1);
         let slot_bytes = usize::try_from(slot_bytes).map_err(|_| Breach("slots beyond the address space"))?;
         let foreign = ForeignPool::new(fd, slot_bytes, slots, first_slot, self.returns.clone())?;
         self.pools.insert(number, foreign);
@@ -366,8 +409,12 @@ impl Receiving {
         Ok(())
     }
 
-    /// Sleeps until something comes, or the worker is gone; may return early.
-    pub(super) fn sleep(&self, link: &Link) {
-        self.reader.sleep(|| link.vital.is_gone(), None);
+    /// Sleeps until something comes, `limit` passes or the worker is gone; may
+    /// return early.
+    pub(super) fn sleep(&self, link: &Link, limit: Option<Duration>) {
+        link.vital.reader_sleeps(true);
+        let vital = &link.vital;
+        self.reader.sleep(|| vital.is_gone() || (limit.is_none() && vital.is_left_over()), limit);
+        link.vital.reader_sleeps(false);
     }
 }

@@ -4,6 +4,7 @@
 
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use framepath_codec::{Packet, TrackInfo};
 use framepath_model::path;
@@ -19,6 +20,17 @@ use crate::recorder::Stretch;
 
 /// Workers that could not even open the stream, in a row, before it fails.
 const OPENING_TRIES: u32 = 3;
+
+/// Workers that give nothing, in a row, before their stream fails, where what
+/// they were given cannot be given again.
+const FRUITLESS: u32 = 8;
+
+/// Frames that one packet or frame may become.
+const OUTPUTS: u32 = 256;
+
+/// How long the reading end sleeps at most while it is the one who has to give
+/// the worker the rest.
+const GIVING: Duration = Duration::from_millis(5);
 
 /// What a worker is to run.
 pub(crate) struct Spec {
@@ -70,6 +82,8 @@ pub(super) struct Sent {
     /// `None` once a frame's output has come: it goes back to its pool.
     input: Option<Input>,
     meta: FrameMeta,
+    /// Frames that came of it.
+    outputs: u32,
     /// The time until it was submitted.
     pub(super) stretch: Stretch,
 }
@@ -90,6 +104,11 @@ pub struct WorkerStats {
     pub first_poisoned: AtomicU64,
     /// Frames that were inside a worker which died and cannot be had again.
     pub lost: AtomicU64,
+    /// CPU time of the workers that have ended, from their start on,
+    /// nanoseconds.
+    pub cpu_ns: AtomicU64,
+    /// Why the last of them was replaced.
+    pub last_death: Mutex<String>,
 }
 
 /// A stream's session, shared by the two threads at its ends.
@@ -124,6 +143,8 @@ pub(super) struct Reader {
     start: Start,
     link: Arc<Link>,
     receiving: Receiving,
+    /// Deaths since the last frame.
+    fruitless: u32,
 }
 
 /// A frame that came, with what the ledger knows of its way.
@@ -165,7 +186,7 @@ impl Session {
         let stream = link.stream;
         self.stats.pid.store(link.pid, Ordering::Relaxed);
         self.locked().worker = Some((link.clone(), sending));
-        Ok((stream, Reader { session: self.clone(), start, link, receiving }))
+        Ok((stream, Reader { session: self.clone(), start, link, receiving, fruitless: 0 }))
     }
 
     /// Gives the worker something to work on. Waits while it has enough.
@@ -185,8 +206,12 @@ impl Session {
             Input::Frame(_) => true,
         };
         let mut state = self.locked();
+        if let (Input::Packet(packet), Some((_, sending))) = (&input, &state.worker) {
+            // Before it is in the book: no worker could ever be given it.
+            sending.check_size(packet).map_err(GiveError::Host)?;
+        }
         let stretch = begun;
-        state.book.append(meta.seq, meta.pts, key, Sent { input: Some(input), meta, stretch });
+        state.book.append(meta.seq, meta.pts, key, Sent { input: Some(input), meta, outputs: 0, stretch });
         loop {
             let Some(link) = state.link() else { return Err(GiveError::Closed) };
             match state.feed(|seq| (seq == meta.seq).then(&mut cut)) {
@@ -201,7 +226,6 @@ impl Session {
                     meter::blocked(|| link.wait_for_room(full, has_room));
                     state = self.locked();
                 }
-                Err(error @ HostError::PacketSize { .. }) => return Err(GiveError::Host(error)),
                 // The reading end sees it gone, and finds another.
                 Err(_) => link.kill(),
             }
@@ -230,10 +254,29 @@ impl Session {
         drop(state);
         if let Some(link) = link {
             link.stir();
-            if fed.is_err() {
-                link.kill();
+            match fed {
+                Ok(None) => {}
+                Ok(Some(_)) => link.vital.leave_over(),
+                Err(_) => link.kill(),
             }
         }
+    }
+
+    /// Gives what is left where the giving end is done; whether the worker had
+    /// no room for all of it.
+    fn rest_is_ours(&self, link: &Link) -> bool {
+        link.vital.take_over();
+        let mut state = self.locked();
+        if !state.ended || state.worker.as_ref().is_none_or(|(_, sending)| sending.drained) {
+            return false;
+        }
+        let fed = state.feed(|_| None);
+        drop(state);
+        link.stir();
+        if fed.is_err() {
+            link.kill();
+        }
+        matches!(fed, Ok(Some(_)))
     }
 
     fn meta(&self, seq: u64) -> Option<FrameMeta> {
@@ -294,16 +337,17 @@ impl Reader {
                 Ok(Some(came)) => match self.came(came) {
                     Ok(None) => {}
                     Err(error @ HostError::Failed { .. }) => return Err(error),
-                    Err(_) => self.replace()?,
+                    Err(error) => self.replace(&error)?,
                     arrival => return arrival,
                 },
-                Ok(None) if gone => self.replace()?,
+                Ok(None) if gone => self.replace(&HostError::Gone)?,
                 Ok(None) => {
+                    let limit = self.session.rest_is_ours(&self.link).then_some(GIVING);
                     idle();
-                    self.receiving.sleep(&self.link);
+                    self.receiving.sleep(&self.link, limit);
                     idle();
                 }
-                Err(_) => self.replace()?,
+                Err(error) => self.replace(&error)?,
             }
         }
     }
@@ -318,9 +362,14 @@ impl Reader {
             Came::Frame { frame, work } => (frame.meta().seq, Some(frame), work),
             Came::Same { seq, work } => (seq, None, work),
             Came::Nothing { seq } => {
-                let input = self.session.locked().book.get_mut(seq).and_then(|sent| sent.input.take());
-                drop(input);
-                return Ok(None);
+                let mut state = self.session.locked();
+                let sent = state.book.get_mut(seq);
+                let frame = sent.filter(|sent| matches!(sent.input, Some(Input::Frame(_))));
+                let input = frame.and_then(|sent| sent.input.take());
+                drop(state);
+                // Once for each: else it could say so for ever.
+                let unasked = Breach("it is done with what it was not given");
+                return input.map(|_| None).ok_or(unasked.into());
             }
             Came::Constant => return Ok(None),
             Came::Failed(text) => return Err(HostError::Failed { text }),
@@ -330,32 +379,45 @@ impl Reader {
         let Some(sent) = state.book.get_mut(seq) else {
             return Err(Breach("a frame of what was never given").into());
         };
+        sent.outputs += 1;
+        if sent.outputs > OUTPUTS {
+            return Err(Breach("frames without end of one input").into());
+        }
         let stretch = sent.stretch;
         // A stage lets go of its input before it gives its output.
         let input = match &sent.input {
             Some(Input::Frame(_)) => sent.input.take(),
             _ => None,
         };
-        let arrived = state.book.arrived(seq);
-        let fed = state.feed(|_| None);
-        drop(state);
-        fed?;
         let frame = match (frame, input) {
             (Some(frame), _) => frame,
             (None, Some(Input::Frame(frame))) => frame,
             _ => return Err(Breach("the frame that was given, twice").into()),
         };
+        let arrived = state.book.arrived(seq);
+        let fed = state.feed(|_| None);
+        drop(state);
+        if fed.is_err() {
+            // The next look finds it gone. What came is delivered.
+            self.link.kill();
+        }
         match arrived {
-            Arrived::Deliver => Ok(Some(Arrival { frame, stretch, work })),
+            Arrived::Deliver => {
+                self.fruitless = 0;
+                Ok(Some(Arrival { frame, stretch, work }))
+            }
             Arrived::AlreadyDelivered => Ok(None),
             Arrived::Unknown => Err(Breach("a frame of what this worker never had").into()),
         }
     }
 
     /// Ends the worker and goes on with another: replays what had not come.
-    fn replace(&mut self) -> Result<(), HostError> {
+    fn replace(&mut self, why: &HostError) -> Result<(), HostError> {
+        *self.session.stats.last_death.lock().unwrap_or_else(PoisonError::into_inner) = why.to_string();
+        self.count_cpu();
         self.link.kill();
         self.session.stats.deaths.fetch_add(1, Ordering::Relaxed);
+        self.fruitless += 1;
         let turn = {
             let mut state = self.session.locked();
             let taken = state.worker.as_mut().and_then(|(_, sending)| sending.last_taken());
@@ -389,16 +451,22 @@ impl Reader {
         Ok(())
     }
 
+    /// Before the worker is ended: a dead one that was reaped has no clock.
+    fn count_cpu(&self) {
+        self.session.stats.cpu_ns.fetch_add(self.link.cpu_ns(), Ordering::Relaxed);
+    }
+
     /// What is to be done after a death.
     fn plan(&self, state: &mut State, taken: Option<u64>) -> Result<Turn, HostError> {
         let stats = &self.session.stats;
         if !self.link.replayable {
             stats.lost.fetch_add(state.book.abandon(), Ordering::Relaxed);
+            if self.fruitless >= FRUITLESS {
+                return Err(HostError::NotOpened { what: "died again and again" });
+            }
             return Ok(Turn::Again);
         }
         let plan = state.book.died(taken, self.link.threads == 1);
-        stats.replayed.store(state.book.replayed(), Ordering::Relaxed);
-        stats.skipped.store(state.book.skipped(), Ordering::Relaxed);
         match plan {
             Plan::Replay { single_threaded: false } => Ok(Turn::Again),
             Plan::Replay { single_threaded: true } => Ok(Turn::Careful),
@@ -414,11 +482,18 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
+        self.count_cpu();
         let mut state = self.session.locked();
+        let stats = &self.session.stats;
+        stats.replayed.store(state.book.replayed(), Ordering::Relaxed);
+        stats.skipped.store(state.book.skipped(), Ordering::Relaxed);
         let worker = state.worker.take();
+        // Frames that will never be given again go back to their pool, whose
+        // owner may wait for one in front of us.
+        let book = std::mem::take(&mut state.book);
         drop(state);
         self.session.changed.notify_all();
         self.link.wake_submitter();
-        drop(worker);
+        drop((worker, book));
     }
 }

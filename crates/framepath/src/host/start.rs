@@ -13,11 +13,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use framepath_model::wire::Message;
+use framepath_os::clock::cpu_ns_of;
 use framepath_os::crossing::Socket;
-use framepath_os::spawn::{WorkerProcess, spawn};
+use framepath_os::spawn::{Remote, WorkerProcess, spawn};
 
 use super::say::hear_within;
-use super::{HostError, WorkerOptions};
+use super::{HostError, WorkerOptions, nursery};
 
 /// How long a worker may take to load and lock itself in.
 const LOADING: Duration = Duration::from_secs(20);
@@ -31,19 +32,47 @@ pub(super) struct Worker {
     process: Arc<Process>,
 }
 
-/// Ends a worker, from any thread. The last one reaps it.
-pub(super) struct Process(Mutex<WorkerProcess>);
+/// A worker's process, for any thread. Dropping the last one ends it, and
+/// returns when it has ended.
+pub(super) struct Process {
+    pid: u32,
+    kind: Parent,
+}
+
+enum Parent {
+    Us(Mutex<WorkerProcess>),
+    Nursery(Remote),
+}
 
 impl Process {
     /// Its id, as this process sees it.
     pub(super) fn pid(&self) -> u32 {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).pid()
+        self.pid
     }
 
+    /// Ends it, whatever it is doing.
     pub(super) fn kill(&self) {
-        let process = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // It fails only where there is no such process any more.
-        let _ = process.kill();
+        let _ = match &self.kind {
+            Parent::Us(process) => process.lock().unwrap_or_else(PoisonError::into_inner).kill(),
+            Parent::Nursery(process) => process.kill(),
+        };
+    }
+
+    /// CPU time it has used, nanoseconds; 0 once it is gone.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        cpu_ns_of(self.pid).unwrap_or(0)
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One of our own ends with its `WorkerProcess`.
+        if let Parent::Nursery(process) = &self.kind {
+            if process.kill().is_ok() {
+                process.wait();
+            }
+        }
     }
 }
 
@@ -55,8 +84,10 @@ impl Worker {
 
 /// What distinguishes one worker's start from another's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Kind {
-    memory_bytes: u64,
+pub(super) struct Kind {
+    pub(super) memory_bytes: u64,
+    /// The plug-in it loads, by its canonical name.
+    pub(super) plugin: Option<PathBuf>,
 }
 
 struct Request {
@@ -76,7 +107,7 @@ pub(super) fn worker(options: &WorkerOptions) -> Result<Worker, HostError> {
         requests
     });
     let (answer, worker) = channel();
-    let kind = Kind { memory_bytes: options.memory_bytes };
+    let kind = Kind { memory_bytes: options.memory_bytes, plugin: options.plugin.clone() };
     let unanswered = || HostError::NotOpened { what: "was not started" };
     nursery.send(Request { kind, answer }).map_err(|_| unanswered())?;
     worker.recv().map_err(|_| unanswered())?
@@ -86,12 +117,11 @@ pub(super) fn worker(options: &WorkerOptions) -> Result<Worker, HostError> {
 fn nurse(requests: Receiver<Request>) {
     let mut spares: HashMap<Kind, Worker> = HashMap::new();
     for Request { kind, answer } in requests {
-        let worker = match spares.remove(&kind) {
-            Some(spare) => Ok(spare),
-            None => start(&kind),
-        };
+        // A spare may have died in the meantime.
+        let spare = spares.remove(&kind).and_then(|spare| ready(spare).ok());
+        let worker = spare.map_or_else(|| start(&kind).and_then(ready), Ok);
         // Who asked is waiting; that it gave up is no harm, the worker goes.
-        let _ = answer.send(worker.and_then(ready));
+        let _ = answer.send(worker);
         if let Ok(spare) = start(&kind) {
             spares.insert(kind, spare);
         }
@@ -99,13 +129,24 @@ fn nurse(requests: Receiver<Request>) {
 }
 
 fn start(kind: &Kind) -> Result<Worker, HostError> {
+    // A program that was named is the one to start.
+    let named = std::env::var_os(PROGRAM).is_some();
+    if let Some(raised) = (!named).then(|| nursery::raise(kind)).flatten() {
+        let (pid, process, socket) = raised?;
+        let process = Arc::new(Process { pid, kind: Parent::Nursery(process) });
+        return Ok(Worker { socket: Arc::new(socket), process });
+    }
     let program = program();
     let failed = |source| HostError::Start { program: program.display().to_string(), source };
     let (ours, theirs) = Socket::pair().map_err(failed)?;
     let memory = kind.memory_bytes.to_string();
-    let args = [OsStr::new("worker"), OsStr::new("--memory"), OsStr::new(&memory)];
-    let process = spawn(&program, &args, theirs.as_fd()).map_err(|error| HostError::Spawn(error))?;
-    Ok(Worker { socket: Arc::new(ours), process: Arc::new(Process(Mutex::new(process))) })
+    let mut args = vec![OsStr::new("worker"), OsStr::new("--memory"), OsStr::new(&memory)];
+    if let Some(plugin) = &kind.plugin {
+        args.extend([OsStr::new("--plugin"), plugin.as_os_str()]);
+    }
+    let process = spawn(&program, &args, theirs.as_fd())?;
+    let process = Process { pid: process.pid(), kind: Parent::Us(Mutex::new(process)) };
+    Ok(Worker { socket: Arc::new(ours), process: Arc::new(process) })
 }
 
 /// Waits until the worker has locked itself in.

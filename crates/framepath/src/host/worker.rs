@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-use framepath_codec::{Packet, TrackInfo};
+use framepath_codec::{Packet, TrackInfo, frei0r};
 use framepath_model::format::Layout;
 use framepath_model::path;
 use framepath_model::stream::FrameMeta;
@@ -18,6 +19,7 @@ use framepath_os::crossing::{
 };
 use framepath_os::meter::{self, Level};
 use framepath_os::pool::{ForeignPool, Frame, GiveBack, GiveBackWords, Returns};
+use framepath_os::sandbox::{self, Layers, Limits, enter};
 
 use super::HostError;
 use super::export::{Export, Exporter, locked};
@@ -33,22 +35,43 @@ use crate::stage::Role;
 /// Rows of the worker's own ledger: only the last is ever read.
 const ROWS: usize = 4;
 
-/// Opens what cannot be opened in the sandbox: counters of the main thread.
-pub fn prepare() {
-    meter::prepare();
-}
-
-/// Serves the caller behind `socket` until it goes away. `layers` says what
-/// the sandbox gave, which has been entered already. Returns only where the
-/// stream was never opened, or the caller broke the rules.
+/// The whole life of a worker: enters the sandbox, then serves the caller
+/// behind `socket` until it goes away. In the main thread of a process that
+/// does nothing else. Returns only where no stream was opened, or the caller
+/// broke the rules.
 ///
 /// # Errors
-/// The caller broke the rules, or the machine gave no memory. What the stage
-/// says goes to the caller and is no error here.
-pub fn serve(socket: OwnedFd, layers: u32) -> Result<(), HostError> {
+/// No sandbox, a caller that broke the rules, or a machine without memory.
+/// What the stage says goes to the caller and is no error here.
+pub fn lock_in_and_serve(
+    socket: OwnedFd,
+    memory_bytes: u64,
+    plugin: Option<PathBuf>,
+) -> Result<(), HostError> {
     let socket = Arc::new(Socket::from(socket));
-    say(&socket, &Message::Ready { layers }, None)?;
-    let (open, fd) = match hear(&socket)? {
+    // Counters of this thread cannot be opened later.
+    meter::prepare();
+    match lock_in(&Limits { memory_bytes, ..Limits::default() }, plugin.as_deref()) {
+        Ok(layers) => say(&socket, &Message::Ready { layers: layers.bits() }, None)?,
+        Err(error) => {
+            say(&socket, &Message::Refused { text: error.to_string() }, None)?;
+            return Err(error);
+        }
+    }
+    serve(&socket, plugin)
+}
+
+/// A plug-in is loaded half-way: its constructors are foreign code, and they
+/// and what it is linked with have to be read.
+fn lock_in(limits: &Limits, plugin: Option<&Path>) -> Result<Layers, HostError> {
+    let Some(file) = plugin else { return Ok(enter(sandbox::Role::Decode, limits)?) };
+    enter(sandbox::Role::PluginLoading { file }, limits)?;
+    frei0r::Plugin::load(file)?;
+    Ok(enter(sandbox::Role::Plugin, limits)?)
+}
+
+fn serve(socket: &Arc<Socket>, plugin: Option<PathBuf>) -> Result<(), HostError> {
+    let (open, fd) = match hear(socket)? {
         Some((Message::Open(open), Some(fd))) => (open, fd),
         Some(_) => return Err(HostError::NotOpened { what: "was told something else" }),
         None => return Ok(()),
@@ -56,19 +79,19 @@ pub fn serve(socket: OwnedFd, layers: u32) -> Result<(), HostError> {
     // The end of the caller ends the worker, whatever it is doing.
     at_end(socket.clone(), || crash::leave())
         .map_err(|source| HostError::Socket { operation: "watching", source })?;
-    let mut stream = match Stream::open(&open, fd, &socket) {
+    let mut stream = match Stream::open(&open, fd, socket, plugin) {
         Ok((stream, opened)) => {
-            say(&socket, &opened, None)?;
+            say(socket, &opened, None)?;
             stream
         }
         Err(error) => {
-            say(&socket, &Message::Refused { text: error.to_string() }, None)?;
+            say(socket, &Message::Refused { text: error.to_string() }, None)?;
             crash::hang()
         }
     };
     if let Err(Stopped::Stage(text)) = stream.run() {
         // Before the cell, so that who reads the cell finds the text.
-        say(&socket, &Message::Failed { text, seq: None }, None)?;
+        say(socket, &Message::Failed { text, seq: None }, None)?;
         locked(&stream.exporter).complete(&Completion::Failed)?;
         // What was given is still read: the caller ends its worker.
         crash::hang()
@@ -113,7 +136,12 @@ impl Returns for Nowhere {
 type Refusal = Box<dyn std::error::Error>;
 
 impl Stream {
-    fn open(open: &Open, fd: OwnedFd, socket: &Arc<Socket>) -> Result<(Stream, Message), Refusal> {
+    fn open(
+        open: &Open,
+        fd: OwnedFd,
+        socket: &Arc<Socket>,
+        plugin: Option<PathBuf>,
+    ) -> Result<(Stream, Message), Refusal> {
         let sizes = Sizes { cells: open.cells, packet_bytes: open.packet_bytes };
         let area = Arc::new(Area::open(fd, sizes)?);
         let packets = SharedPackets::new(area.clone());
@@ -124,7 +152,7 @@ impl Stream {
         let takes_packets = track.is_some();
         let hop = path::parse_stage(&open.stage)?;
         let give_back = Some(give_back(&area).ok_or("the words to give frames back do not fit")?);
-        let place = Place { track, frames_behind: open.frames_behind, give_back };
+        let place = Place { track, frames_behind: open.frames_behind, give_back, plugin };
         let mut stage = stage_of(&hop, &place)?;
         let stream = stage.start(&open.stream)?;
         let (threads, replayable) = (stage.threads(), stage.replayable());

@@ -67,10 +67,7 @@ impl Copies {
     pub(crate) fn of(&mut self, frame: &Frame) -> Result<FrameMut, StageError> {
         let layout = self.packed(frame.layout());
         if self.pool.as_ref().is_none_or(|p| p.slot_bytes() < layout.size) {
-            self.pool = Some(match self.give_back {
-                None => Pool::new(layout.size, COPY_SLOTS)?,
-                Some(give_back) => Pool::new_shared(layout.size, COPY_SLOTS, give_back)?,
-            });
+            self.pool = Some(Pool::for_stage(layout.size, COPY_SLOTS, self.give_back)?);
         }
         let pool = self.pool.as_mut().expect("made above");
         let mut copy = pool.acquire()?;

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath plugins`, and the hidden command that loads one.
+
+use std::env;
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::process;
+
+use anyhow::Context;
+use framepath::plugins::{self, Description, Entry};
+
+use crate::ending::{Ending, Usage};
+use crate::files::Output;
+use crate::screen::{self, Screen};
+
+const EXAMPLES: &str = "\
+Examples:
+  framepath plugins             the frei0r plug-ins of this machine
+  framepath plugins glow        one, with its parameters
+  framepath run 'test ! plugin frei0r:glow blur=0.3 ! null'
+
+Each is loaded in a process of its own. FREI0R_PATH names other folders to look in,
+with `:` between them.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Plugins {
+    /// Show this one alone, with its parameters
+    name: Option<String>,
+
+    /// Write what they say as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<String>,
+}
+
+impl Plugins {
+    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+        let found = match &self.name {
+            Some(name) => {
+                let name = name.strip_prefix("frei0r:").unwrap_or(name);
+                vec![plugins::find(name).map_err(|error| Usage(error.to_string()))?]
+            }
+            None => plugins::list(),
+        };
+        let json = Output::option(self.json.as_deref())?;
+        let binary = env::current_exe().context("the path of this program")?;
+        let entries: Vec<Entry> = found
+            .iter()
+            .map(|found| {
+                let mut child = process::Command::new(&binary);
+                child.arg("plugin-info").arg("--");
+                plugins::ask(found, child)
+            })
+            .collect();
+        if !json.as_ref().is_some_and(Output::is_stdout) {
+            let text = match (&self.name, &entries[..]) {
+                (Some(_), [entry]) => one(entry),
+                _ => all(&entries),
+            };
+            Screen::Output.print(&text)?;
+        }
+        if let Some(json) = json {
+            json.json(serde_json::to_string_pretty(&entries))?;
+        }
+        let failed = self.name.is_some() && entries.iter().any(|entry| entry.error.is_some());
+        Ok(if failed { Ending::Failed } else { Ending::Done })
+    }
+}
+
+fn all(entries: &[Entry]) -> String {
+    let mut text = String::new();
+    let width = entries.iter().map(|entry| entry.name.chars().count()).max().unwrap_or(0);
+    for entry in entries {
+        let (kind, line) = match (&entry.description, &entry.error) {
+            (Some(said), _) => (said.kind.as_str(), in_a_line(said)),
+            (None, error) => ("-", error.clone().unwrap_or_default()),
+        };
+        let _ = writeln!(text, "{:width$}  {kind:6}  {line}", entry.name);
+    }
+    let folders: Vec<String> = plugins::folders().iter().map(|folder| folder.display().to_string()).collect();
+    let _ = match entries.len() {
+        0 => writeln!(
+            text,
+            "no frei0r plug-in in {} (Debian and Ubuntu: apt install frei0r-plugins)",
+            folders.join(", ")
+        ),
+        count => writeln!(
+            text,
+            "\n{count} frei0r plug-ins; filters and sources run as a stage: `plugin frei0r:NAME`"
+        ),
+    };
+    text
+}
+
+fn in_a_line(said: &Description) -> String {
+    match said.explanation.lines().next() {
+        Some(first) => first.trim().to_owned(),
+        None => said.title.clone(),
+    }
+}
+
+fn one(entry: &Entry) -> String {
+    let Some(said) = &entry.description else {
+        return format!(
+            "{}  {}\n    {}\n",
+            entry.name,
+            entry.file,
+            entry.error.as_deref().unwrap_or_default()
+        );
+    };
+    let mut text = format!("frei0r:{}  {} {}: {}\n", entry.name, said.kind, said.version, said.title);
+    for line in [&said.explanation, &said.author].into_iter().filter(|line| !line.is_empty()) {
+        let _ = writeln!(text, "    {line}");
+    }
+    let _ = writeln!(text, "    {}, {}", said.color_model, entry.file);
+    if said.params.is_empty() {
+        text.push_str("\nno parameters\n");
+    }
+    for param in &said.params {
+        let _ = writeln!(text, "\n{}={}", param.name, param.kind);
+        let _ = writeln!(text, "    {}; default `{}`", param.takes, param.default);
+        let words = match param.explanation.as_str() {
+            "" => param.title.clone(),
+            explanation => format!("{}: {explanation}", param.title),
+        };
+        let _ = writeln!(text, "    {words}");
+    }
+    text
+}
+
+/// Loads one plug-in and says what it is: the child of `plugins`.
+#[derive(clap::Args)]
+pub(crate) struct PluginInfo {
+    /// The plug-in's file
+    file: PathBuf,
+}
+
+impl PluginInfo {
+    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+        screen::print(plugins::answer(plugins::describe(&self.file)).as_bytes())?;
+        Ok(Ending::Done)
+    }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `plugins`, and the stages `plugin` and `convert`. They need Debian's
+//! plug-ins: apt install frei0r-plugins.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::harness::{Ran, finish, framepath, run};
+
+/// The hashes that framemd5 wrote.
+fn hashes(path: &str) -> Vec<String> {
+    let ran = run(&["run", path]).ended(0);
+    let lines = ran.stdout.lines().filter(|line| !line.starts_with('#'));
+    lines.filter_map(|line| Some(line.rsplit_once(", ")?.1.to_owned())).collect()
+}
+
+/// Runs the binary with no plug-ins but those of `folder`.
+fn in_folder(folder: &Path, args: &[&str]) -> Ran {
+    let mut command = framepath(args);
+    command.env("FREI0R_PATH", folder);
+    finish(command)
+}
+
+#[test]
+fn plugins_are_listed_by_type() {
+    run(&["plugins"]).ended(0).shows("invert0r").shows("filters and sources run as a stage").shows("mixer2");
+}
+
+#[test]
+fn one_is_shown_with_its_parameters() {
+    let one = run(&["plugins", "frei0r:glow"]).ended(0).shows("frei0r:glow  filter");
+    one.shows("blur=double").shows("a number from 0 to 1; default `0`");
+    let json = run(&["plugins", "glow", "--json", "-"]).ended(0);
+    let entries: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(entries[0]["type"], "filter");
+    assert_eq!(entries[0]["params"][0]["name"], "blur");
+    run(&["plugins", "glwo"]).ended(2).says("did you mean `glow`?");
+}
+
+#[test]
+fn what_cannot_be_loaded_is_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("noise.so"), "no shared object").unwrap();
+    let ran = in_folder(folder.path(), &["plugins"]);
+    ran.ended(0).shows("noise  -       noise: cannot load: ");
+    let empty = tempfile::tempdir().unwrap();
+    let ran = in_folder(empty.path(), &["run", "test ! plugin frei0r:glow ! null"]);
+    ran.ended(1).says("no frei0r plug-in `glow`: there are none in").says("apt install frei0r-plugins");
+}
+
+#[test]
+fn a_filter_twice_gives_the_picture_back() {
+    for size in ["64x48", "70x50"] {
+        let plain = hashes(&format!("test size={size} format=rgba frames=3 ! framemd5 -"));
+        let once =
+            hashes(&format!("test size={size} format=rgba frames=3 ! plugin frei0r:invert0r ! framemd5 -"));
+        let twice = hashes(&format!(
+            "test size={size} format=rgba frames=3 ! plugin frei0r:invert0r ! queue ! plugin frei0r:invert0r ! framemd5 -"
+        ));
+        assert_eq!((plain.len(), once.len()), (3, 3));
+        assert_ne!(plain, once);
+        assert_eq!(plain, twice);
+        // PACKED32, BGRA8888: as without.
+        let grab = hashes(&format!(
+            "test size={size} format=rgba frames=3 ! plugin frei0r:delay0r delaytime=0 ! framemd5 -"
+        ));
+        assert_eq!(plain, grab);
+    }
+}
+
+#[test]
+fn what_is_not_rgba_is_converted() {
+    let by_stage =
+        hashes("test size=70x50 frames=2 ! convert format=rgba ! plugin frei0r:invert0r ! framemd5 -");
+    assert_eq!(by_stage, hashes("test size=70x50 frames=2 ! plugin frei0r:invert0r ! framemd5 -"));
+    assert_eq!(by_stage.len(), 2);
+    let same = hashes("test size=70x50 frames=2 ! convert format=nv12 ! framemd5 -");
+    assert_eq!(same, hashes("test size=70x50 frames=2 ! framemd5 -"));
+}
+
+#[test]
+fn what_a_plugin_does_not_take_is_said() {
+    let fails =
+        |stage: &str| run(&["run", &format!("test frames=1 ! plugin frei0r:{stage} ! null")]).ended(1);
+    fails("glow blurr=1").says("glow: no parameter `blurr`, did you mean `blur`? it has blur");
+    fails("glow blur=2").says("glow: `blur=2`: blur is a number from 0 to 1");
+    fails("addition").says("a mixer2 takes 2 frames at a time, and a path carries one");
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frames into another pixel format of the same size, by libswscale.
+//!
+//! The same pixels on every machine: libswscale is told to be exact, and
+//! leaves its faster, rougher ways out. YUV is taken as BT.601 of limited
+//! range, as the `ffmpeg` tool takes it where a stream does not say: frames do
+//! not carry their colour space.
+
+use std::ffi::c_int;
+use std::ptr;
+
+use ff::AVPixelFormat;
+use ffmpeg_sys_next as ff;
+use framepath_model::format::{Layout, LayoutError, PixelFormat};
+use framepath_os::meter;
+use framepath_os::pool::{Frame, FrameMut};
+
+/// `SWS_BICUBIC` (of chroma: sizes stay), `SWS_FULL_CHR_H_INT`,
+/// `SWS_ACCURATE_RND`, `SWS_BITEXACT`. Their names are macros in some versions
+/// and an enum in others; their numbers are the same in all.
+const FLAGS: c_int = 0x4 | 0x2000 | 0x4_0000 | 0x8_0000;
+
+/// Bytes behind a row that libswscale's vector code may touch: it reads up to
+/// 31 too far, whether they are there or not.
+const SLACK: usize = 256;
+
+/// Most rows of a tail. Dither patterns begin anew with every slice and have 8
+/// rows, in planes of chroma too: cut elsewhere, a picture would change.
+const TAIL: usize = 16;
+
+/// Why a frame cannot be converted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConvertError {
+    /// libswscale has no way between the two.
+    #[error("libswscale does not convert {width}x{height} {from} to {to}")]
+    NoWay {
+        /// What came.
+        from: PixelFormat,
+        /// What was asked for.
+        to: PixelFormat,
+        /// Width in pixels.
+        width: u32,
+        /// Height in pixels.
+        height: u32,
+    },
+    /// The frame is no picture, or the slot cannot hold what is asked for.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+}
+
+/// Converts frames, whatever comes, to one format.
+#[derive(Debug)]
+pub struct Converter {
+    to: PixelFormat,
+    context: *mut ff::SwsContext,
+    /// The last rows of a picture, with room behind them.
+    tail: Vec<u8>,
+}
+
+// SAFETY: a context belongs to whoever has the pointer, on any thread.
+unsafe impl Send for Converter {}
+
+impl Converter {
+    /// Converts to `to`.
+    pub fn new(to: PixelFormat) -> Converter {
+        Converter { to, context: ptr::null_mut(), tail: Vec::new() }
+    }
+
+    /// Bytes that the slot of a picture laid out so must have.
+    pub fn slot_bytes(layout: &Layout) -> usize {
+        layout.size + SLACK
+    }
+
+    /// Converts `from` into `into`, whose layout says where the picture goes;
+    /// every byte of it is counted as copied, and so are the last rows of
+    /// `from`, which are moved to where reading too far does no harm.
+    ///
+    /// # Errors
+    /// Where libswscale cannot, or `from` is no picture (see
+    /// [`Layout::opaque`]).
+    ///
+    /// # Panics
+    /// Unless `into` is laid out in the format of [`Converter::new`] and in
+    /// the size of `from`.
+    pub fn convert(&mut self, from: &Frame, into: &mut FrameMut) -> Result<(), ConvertError> {
+        let (source, target) = (*from.layout(), *into.layout());
+        assert_eq!(target.format, self.to, "the format to convert to");
+        assert_eq!((target.width, target.height), (source.width, source.height), "the size stays");
+        // Opaque buffers may be wider than any picture.
+        Layout::packed(source.format, source.width, source.height)?;
+        let (width, height) = (source.width as c_int, source.height as c_int);
+        // SAFETY: the context is null or ours; it is freed or given back.
+        self.context = unsafe {
+            ff::sws_getCachedContext(
+                self.context,
+                width,
+                height,
+                libav_format(source.format),
+                width,
+                height,
+                libav_format(self.to),
+                FLAGS,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                ptr::null(),
+            )
+        };
+        let (from_format, to) = (source.format, self.to);
+        let no_way =
+            || ConvertError::NoWay { from: from_format, to, width: source.width, height: source.height };
+        if self.context.is_null() {
+            return Err(no_way());
+        }
+        let (mut planes, mut strides) = ([ptr::null(); 4], [0; 4]);
+        for (index, plane) in source.planes().iter().enumerate() {
+            planes[index] = from.plane(index).as_ptr();
+            strides[index] = plane.stride as c_int;
+        }
+        let (mut into_planes, mut into_strides) = ([ptr::null_mut(); 4], [0; 4]);
+        for (index, plane) in target.planes().iter().enumerate() {
+            into_planes[index] = into.plane_mut(index).as_mut_ptr();
+            into_strides[index] = plane.stride as c_int;
+        }
+        let tail = Tail::of(&source);
+        let context = self.context;
+        let scale = |planes: [*const u8; 4], strides: [c_int; 4], first: usize, rows: usize| {
+            if rows == 0 {
+                return 0;
+            }
+            // SAFETY: the planes are those of `rows` rows of a picture of this
+            // size and format, behind which as many bytes are readable as
+            // libswscale reads too far; and of a whole picture to write, in a
+            // slot that nobody else has a handle to.
+            unsafe {
+                ff::sws_scale(
+                    context,
+                    planes.as_ptr(),
+                    strides.as_ptr(),
+                    first as c_int,
+                    rows as c_int,
+                    into_planes.as_ptr(),
+                    into_strides.as_ptr(),
+                )
+            }
+        };
+        let rows = meter::copy(target.pixel_bytes() + tail.bytes, || {
+            let before = scale(planes, strides, 0, tail.first);
+            let (planes, strides) = tail.copy(from, &mut self.tail);
+            before + scale(planes, strides, tail.first, source.height as usize - tail.first)
+        });
+        if rows == height { Ok(()) } else { Err(no_way()) }
+    }
+}
+
+/// The last rows of a picture: behind them its memory may end.
+struct Tail {
+    layout: Layout,
+    /// The first row of it, a multiple of [`TAIL`].
+    first: usize,
+    /// Bytes of its pixels.
+    bytes: usize,
+}
+
+impl Tail {
+    fn of(layout: &Layout) -> Tail {
+        let mut tail = Tail { layout: *layout, first: (layout.height as usize - 1) / TAIL * TAIL, bytes: 0 };
+        let planes = layout.planes().iter().enumerate();
+        tail.bytes = planes.map(|(index, plane)| plane.width * (plane.rows - tail.first_in(index))).sum();
+        tail
+    }
+
+    /// The first row of it in a plane.
+    fn first_in(&self, plane: usize) -> usize {
+        if plane == 0 { self.first } else { self.first / 2 }
+    }
+
+    /// Copies it to `into`; gives where its planes lie there.
+    fn copy(&self, from: &Frame, into: &mut Vec<u8>) -> ([*const u8; 4], [c_int; 4]) {
+        let (mut starts, mut strides) = ([0; 3], [0; 4]);
+        into.clear();
+        for (index, plane) in self.layout.planes().iter().enumerate() {
+            starts[index] = into.len();
+            strides[index] = (plane.width + SLACK) as c_int;
+            for row in self.first_in(index)..plane.rows {
+                let start = into.len();
+                into.resize(start + plane.width + SLACK, 0);
+                from.row(index, row).copy_to(&mut into[start..start + plane.width]);
+            }
+        }
+        let mut planes = [ptr::null(); 4];
+        for (plane, start) in planes.iter_mut().zip(starts).take(self.layout.planes().len()) {
+            *plane = into[start..].as_ptr();
+        }
+        (planes, strides)
+    }
+}
+
+impl Drop for Converter {
+    fn drop(&mut self) {
+        // SAFETY: null, or ours and not used again.
+        unsafe { ff::sws_freeContext(self.context) }
+    }
+}
+
+fn libav_format(format: PixelFormat) -> AVPixelFormat {
+    match format {
+        PixelFormat::Grey => AVPixelFormat::AV_PIX_FMT_GRAY8,
+        PixelFormat::Yuv420p => AVPixelFormat::AV_PIX_FMT_YUV420P,
+        PixelFormat::Nv12 => AVPixelFormat::AV_PIX_FMT_NV12,
+        PixelFormat::Yuv420p10 => AVPixelFormat::AV_PIX_FMT_YUV420P10LE,
+        PixelFormat::P010 => AVPixelFormat::AV_PIX_FMT_P010LE,
+        PixelFormat::Rgba => AVPixelFormat::AV_PIX_FMT_RGBA,
+    }
+}

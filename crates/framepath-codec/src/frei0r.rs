@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! frei0r plug-ins: filters, sources and mixers of packed 32-bit pictures in
+//! shared objects of other people.
+//!
+//! [`list`] and [`find`] look at folders alone. [`Plugin::load`] is where
+//! foreign code first runs: the constructors of the object and of all it is
+//! linked with, then `f0r_init`. Whoever runs plug-ins in a sandbox enters it
+//! between the two.
+//!
+//! A plug-in is native code and can do all that this process can. What is safe
+//! here is the use of one that keeps to the specification, version 1.2; one
+//! that does not belongs into another process.
+
+mod abi;
+mod error;
+mod find;
+mod instance;
+mod param;
+mod plugin;
+
+pub use error::Frei0rError;
+pub use find::{Found, find, folders, list};
+pub use instance::{ALIGN, Instance, padded};
+pub use param::{Param, ParamKind, ParamValue};
+pub use plugin::{ColorModel, Info, Plugin, PluginKind};

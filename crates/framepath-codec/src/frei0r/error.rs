@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Why a plug-in cannot be found, loaded or run.
+
+use std::path::PathBuf;
+
+/// Any failure of a frei0r plug-in. Each names the plug-in.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Frei0rError {
+    /// No folder has a plug-in of this name.
+    #[error("no frei0r plug-in `{name}`{} {}", .nearest.as_ref().map_or(":".to_owned(), |near| format!(", did you mean `{near}`?")), where_from(.folders, *.known))]
+    NotFound {
+        /// The name asked for.
+        name: String,
+        /// The nearest name there is.
+        nearest: Option<String>,
+        /// Plug-ins there are.
+        known: usize,
+        /// The folders that were looked at.
+        folders: Vec<PathBuf>,
+    },
+    /// The dynamic linker refused the file.
+    #[error("{plugin}: cannot load: {message}")]
+    Open {
+        /// The file's name.
+        plugin: String,
+        /// The linker's words.
+        message: String,
+    },
+    /// The file is a shared object, and not a frei0r plug-in.
+    #[error("{plugin}: not a frei0r plug-in: it has no `{symbol}`")]
+    NoSymbol {
+        /// The file's name.
+        plugin: String,
+        /// The function that is missing.
+        symbol: &'static str,
+    },
+    /// The plug-in said something the specification does not have.
+    #[error("{plugin}: not a plug-in of frei0r 1: its {what} is {value}")]
+    Unknown {
+        /// The file's name.
+        plugin: String,
+        /// What was said.
+        what: &'static str,
+        /// The number it gave.
+        value: i32,
+    },
+    /// `f0r_init` failed.
+    #[error("{plugin}: its f0r_init failed with {code}")]
+    Init {
+        /// The file's name.
+        plugin: String,
+        /// What it returned.
+        code: i32,
+    },
+    /// `f0r_construct` gave nothing.
+    #[error("{plugin}: does not take pictures of {width}x{height}")]
+    Construct {
+        /// The file's name.
+        plugin: String,
+        /// Width in pixels.
+        width: u32,
+        /// Height in pixels.
+        height: u32,
+    },
+    /// The plug-in declares no such parameter.
+    #[error("{plugin}: no parameter `{name}`{} {}", .nearest.as_ref().map_or(":".to_owned(), |near| format!(", did you mean `{near}`?")), known_parameters(.known))]
+    NoParam {
+        /// The file's name.
+        plugin: String,
+        /// The name asked for.
+        name: String,
+        /// The nearest one.
+        nearest: Option<String>,
+        /// Those it declares, as paths write them.
+        known: Vec<String>,
+    },
+    /// A value is not of the parameter's type.
+    #[error("{plugin}: `{name}={value}`: {name} is {wants}")]
+    Value {
+        /// The file's name.
+        plugin: String,
+        /// The parameter, as paths write it.
+        name: String,
+        /// The value given.
+        value: String,
+        /// What it takes.
+        wants: &'static str,
+    },
+    /// The plug-in takes more pictures at a time than its host has.
+    #[error(
+        "{plugin}: a {kind} takes {inputs} frames at a time, and a path carries one; only filters and sources run as a stage"
+    )]
+    Mixer {
+        /// The file's name.
+        plugin: String,
+        /// What it is.
+        kind: super::PluginKind,
+        /// How many pictures it takes.
+        inputs: usize,
+    },
+}
+
+fn where_from(folders: &[PathBuf], known: usize) -> String {
+    let folders: Vec<String> = folders.iter().map(|folder| folder.display().to_string()).collect();
+    match known {
+        0 => format!(
+            "there are none in {} (Debian and Ubuntu: apt install frei0r-plugins)",
+            folders.join(", ")
+        ),
+        _ => format!("`framepath plugins` lists the {known} there are"),
+    }
+}
+
+fn known_parameters(known: &[String]) -> String {
+    match known {
+        [] => "it has none".to_owned(),
+        _ => format!("it has {}", known.join(", ")),
+    }
+}

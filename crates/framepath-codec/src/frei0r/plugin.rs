@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A plug-in in this process.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::ptr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use framepath_model::path::{nearest, plain_name};
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use super::{Frei0rError, Instance, Param, ParamKind, ParamValue, abi};
+
+/// More parameters than any plug-in has; a number beyond is rubbish.
+const MOST_PARAMS: c_int = 4096;
+
+/// What a plug-in does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PluginKind {
+    /// A picture into a picture.
+    Filter,
+    /// A picture out of nothing.
+    Source,
+    /// Two pictures into one.
+    Mixer2,
+    /// Three pictures into one.
+    Mixer3,
+}
+
+impl PluginKind {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            PluginKind::Filter => "filter",
+            PluginKind::Source => "source",
+            PluginKind::Mixer2 => "mixer2",
+            PluginKind::Mixer3 => "mixer3",
+        }
+    }
+
+    /// Pictures it takes at a time.
+    pub fn inputs(self) -> usize {
+        match self {
+            PluginKind::Filter => 1,
+            PluginKind::Source => 0,
+            PluginKind::Mixer2 => 2,
+            PluginKind::Mixer3 => 3,
+        }
+    }
+}
+
+impl fmt::Display for PluginKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The order of the four bytes of a pixel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColorModel {
+    /// Blue, green, red, alpha.
+    Bgra8888,
+    /// Red, green, blue, alpha.
+    Rgba8888,
+    /// Any: the plug-in moves pixels and does not look into them.
+    Packed32,
+}
+
+impl ColorModel {
+    /// The word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ColorModel::Bgra8888 => "BGRA8888",
+            ColorModel::Rgba8888 => "RGBA8888",
+            ColorModel::Packed32 => "PACKED32",
+        }
+    }
+}
+
+/// What a plug-in says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// The plug-in's own name of itself; its file is most often called
+    /// otherwise.
+    pub title: String,
+    /// Who wrote it.
+    pub author: String,
+    /// What it does.
+    pub kind: PluginKind,
+    /// How its pixels lie.
+    pub color_model: ColorModel,
+    /// Its own version, major and minor.
+    pub version: (i32, i32),
+    /// What it does in words, where it says so.
+    pub explanation: String,
+    /// Its parameters, in its own order.
+    pub params: Vec<Param>,
+}
+
+/// The functions of a plug-in; they may be called as long as the process lives.
+pub(super) struct Functions {
+    pub(super) construct: abi::Construct,
+    pub(super) destruct: abi::Destruct,
+    pub(super) set_param: abi::ParamAccess,
+    pub(super) get_param: abi::ParamAccess,
+    /// Mixers have it not always.
+    pub(super) update: Option<abi::Update>,
+    /// Filters and sources have it not always.
+    pub(super) update2: Option<abi::Update2>,
+}
+
+/// A plug-in that was loaded. It stays until the process ends: code of it may
+/// still run in threads it started, and at the end of ours.
+pub(super) struct Loaded {
+    /// Of symlinks none left: two names of one file are one plug-in.
+    path: PathBuf,
+    /// The file's name, for messages.
+    pub(super) name: String,
+    pub(super) info: Info,
+    pub(super) functions: Functions,
+    /// The specification says nothing of threads, and plug-ins have globals:
+    /// one call at a time into each.
+    calls: Mutex<()>,
+}
+
+/// Every plug-in this process has loaded: `f0r_init` is called once.
+static LOADED: Mutex<Vec<&'static Loaded>> = Mutex::new(Vec::new());
+
+impl Loaded {
+    /// The right to call into the plug-in.
+    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A plug-in in this process. Handles are cheap; the plug-in is loaded once
+/// and stays.
+#[derive(Clone, Copy)]
+pub struct Plugin {
+    loaded: &'static Loaded,
+}
+
+impl fmt::Debug for Plugin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Plugin").field("path", &self.loaded.path).finish_non_exhaustive()
+    }
+}
+
+impl Plugin {
+    /// Loads `path` and all it is linked with, initialises it and reads what
+    /// it declares. All of that is foreign code.
+    ///
+    /// # Errors
+    /// What the linker says, what the file lacks, or what it says that the
+    /// specification does not have.
+    pub fn load(path: &Path) -> Result<Plugin, Frei0rError> {
+        let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        // By the same name first: a process that is locked in may not ask the
+        // file system any more.
+        if let Some(plugin) = Plugin::loaded(path) {
+            return Ok(plugin);
+        }
+        // Where it cannot be asked for, the linker says what is wrong.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if let Some(plugin) = Plugin::loaded(&path) {
+            return Ok(plugin);
+        }
+        let mut all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        let loaded: &'static Loaded = Box::leak(Box::new(load(path, name)?));
+        all.push(loaded);
+        Ok(Plugin { loaded })
+    }
+
+    /// The plug-in of that file, where it was loaded before.
+    fn loaded(path: &Path) -> Option<Plugin> {
+        let all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().find(|loaded| loaded.path == path).map(|loaded| Plugin { loaded })
+    }
+
+    /// What it says of itself.
+    pub fn info(&self) -> &'static Info {
+        &self.loaded.info
+    }
+
+    /// The file's name without `.so`.
+    pub fn name(&self) -> &'static str {
+        &self.loaded.name
+    }
+
+    /// Checks that the plug-in has this parameter and that it takes this
+    /// value; gives its place in [`Info::params`] and the value. Case and what
+    /// stands between words do not matter in `name`.
+    ///
+    /// # Errors
+    /// [`Frei0rError::NoParam`] with the nearest one, [`Frei0rError::Value`]
+    /// with what the parameter takes.
+    pub fn check(&self, name: &str, value: &str) -> Result<(usize, ParamValue), Frei0rError> {
+        let params = &self.loaded.info.params;
+        let plain = plain_name(name);
+        let Some(place) = params.iter().position(|param| param.name == plain) else {
+            let known: Vec<String> = params.iter().map(|param| param.name.clone()).collect();
+            return Err(Frei0rError::NoParam {
+                plugin: self.loaded.name.clone(),
+                nearest: nearest(&plain, known.iter().map(String::as_str)).map(str::to_owned),
+                name: plain,
+                known,
+            });
+        };
+        let kind = params[place].kind;
+        match kind.read(value) {
+            Some(value) => Ok((place, value)),
+            None => Err(Frei0rError::Value {
+                plugin: self.loaded.name.clone(),
+                name: plain,
+                value: value.to_owned(),
+                wants: kind.wants(),
+            }),
+        }
+    }
+
+    /// Says no to a mixer.
+    ///
+    /// # Errors
+    /// [`Frei0rError::Mixer`].
+    pub fn refuse_mixer(&self) -> Result<(), Frei0rError> {
+        let kind = self.loaded.info.kind;
+        match kind {
+            PluginKind::Filter | PluginKind::Source => Ok(()),
+            PluginKind::Mixer2 | PluginKind::Mixer3 => {
+                Err(Frei0rError::Mixer { plugin: self.loaded.name.clone(), kind, inputs: kind.inputs() })
+            }
+        }
+    }
+
+    /// An instance for pictures of `width` by `height` pixels, each a multiple
+    /// of 8 (see [`padded`](super::padded)). The specification ends at 2048;
+    /// larger sizes are passed on.
+    ///
+    /// # Errors
+    /// [`Frei0rError::Construct`] where the plug-in refuses, or a side is zero
+    /// or not a multiple of 8.
+    pub fn instance(&self, width: u32, height: u32) -> Result<Instance, Frei0rError> {
+        Instance::new(self.loaded, width, height)
+    }
+}
+
+fn load(path: PathBuf, name: String) -> Result<Loaded, Frei0rError> {
+    // SAFETY: the constructors of the object run here. That they may be run is
+    // what the caller says who asks for the plug-in; see the module's page.
+    let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
+    let library =
+        library.map_err(|error| Frei0rError::Open { plugin: name.clone(), message: error.to_string() })?;
+    let missing = |symbol| Frei0rError::NoSymbol { plugin: name.clone(), symbol };
+    macro_rules! function {
+        ($symbol:literal as $type:ty) => {{
+            // SAFETY: the specification gives the function of this name this
+            // type; the object is never unloaded.
+            let found = unsafe { library.get::<$type>(concat!($symbol, "\0").as_bytes()) };
+            found.map(|symbol| *symbol).map_err(|_| missing($symbol))
+        }};
+    }
+    let init = function!("f0r_init" as abi::Init)?;
+    let get_plugin_info = function!("f0r_get_plugin_info" as abi::GetPluginInfo)?;
+    let get_param_info = function!("f0r_get_param_info" as abi::GetParamInfo)?;
+    let functions = Functions {
+        construct: function!("f0r_construct" as abi::Construct)?,
+        destruct: function!("f0r_destruct" as abi::Destruct)?,
+        set_param: function!("f0r_set_param_value" as abi::ParamAccess)?,
+        get_param: function!("f0r_get_param_value" as abi::ParamAccess)?,
+        update: function!("f0r_update" as abi::Update).ok(),
+        update2: function!("f0r_update2" as abi::Update2).ok(),
+    };
+    std::mem::forget(library);
+
+    // SAFETY: the first call, as the specification has it.
+    let code = unsafe { init() };
+    // What it returns is not specified; all plug-ins known give 1, and 0 can
+    // only mean failure.
+    if code == 0 {
+        return Err(Frei0rError::Init { plugin: name, code });
+    }
+    let mut raw = abi::PluginInfo {
+        name: ptr::null(),
+        author: ptr::null(),
+        plugin_type: -1,
+        color_model: -1,
+        frei0r_version: -1,
+        major_version: 0,
+        minor_version: 0,
+        num_params: 0,
+        explanation: ptr::null(),
+    };
+    // SAFETY: the struct is there to be filled in.
+    unsafe { get_plugin_info(&mut raw) };
+    let unknown = |what, value| Frei0rError::Unknown { plugin: name.clone(), what, value };
+    if !(1..=abi::MAJOR_VERSION).contains(&raw.frei0r_version) {
+        return Err(unknown("version of frei0r", raw.frei0r_version));
+    }
+    if !(0..=MOST_PARAMS).contains(&raw.num_params) {
+        return Err(unknown("number of parameters", raw.num_params));
+    }
+    let kind = kind_of(raw.plugin_type).ok_or_else(|| unknown("type", raw.plugin_type))?;
+    let color_model = model_of(raw.color_model).ok_or_else(|| unknown("colour model", raw.color_model))?;
+    let can_run = match kind.inputs() {
+        0 | 1 => functions.update.is_some() || functions.update2.is_some(),
+        _ => functions.update2.is_some(),
+    };
+    if !can_run {
+        return Err(missing(if kind.inputs() > 1 { "f0r_update2" } else { "f0r_update" }));
+    }
+    let mut params = Vec::new();
+    for index in 0..raw.num_params {
+        let mut raw = abi::ParamInfo { name: ptr::null(), param_type: -1, explanation: ptr::null() };
+        // SAFETY: the struct is there to be filled in, and the index is below
+        // the number of parameters.
+        unsafe { get_param_info(&mut raw, index) };
+        let kind =
+            param_kind_of(raw.param_type).ok_or_else(|| unknown("type of a parameter", raw.param_type))?;
+        // SAFETY: texts of a plug-in end in a zero and are not freed.
+        let (title, explanation) = unsafe { (text(raw.name), text(raw.explanation)) };
+        params.push(Param::new(title, kind, explanation));
+    }
+    // SAFETY: texts of a plug-in end in a zero and are not freed.
+    let (title, author, explanation) = unsafe { (text(raw.name), text(raw.author), text(raw.explanation)) };
+    let version = (raw.major_version, raw.minor_version);
+    let info = Info { title, author, kind, color_model, version, explanation, params };
+    Ok(Loaded { path, name, info, functions, calls: Mutex::new(()) })
+}
+
+fn kind_of(number: c_int) -> Option<PluginKind> {
+    match number {
+        abi::TYPE_FILTER => Some(PluginKind::Filter),
+        abi::TYPE_SOURCE => Some(PluginKind::Source),
+        abi::TYPE_MIXER2 => Some(PluginKind::Mixer2),
+        abi::TYPE_MIXER3 => Some(PluginKind::Mixer3),
+        _ => None,
+    }
+}
+
+fn model_of(number: c_int) -> Option<ColorModel> {
+    match number {
+        abi::MODEL_BGRA8888 => Some(ColorModel::Bgra8888),
+        abi::MODEL_RGBA8888 => Some(ColorModel::Rgba8888),
+        abi::MODEL_PACKED32 => Some(ColorModel::Packed32),
+        _ => None,
+    }
+}
+
+fn param_kind_of(number: c_int) -> Option<ParamKind> {
+    match number {
+        abi::PARAM_BOOL => Some(ParamKind::Bool),
+        abi::PARAM_DOUBLE => Some(ParamKind::Double),
+        abi::PARAM_COLOR => Some(ParamKind::Color),
+        abi::PARAM_POSITION => Some(ParamKind::Position),
+        abi::PARAM_STRING => Some(ParamKind::String),
+        _ => None,
+    }
+}
+
+/// # Safety
+/// `pointer` is null or a text that ends in a zero.
+pub(super) unsafe fn text(pointer: *const c_char) -> String {
+    if pointer.is_null() {
+        return String::new();
+    }
+    // SAFETY: the caller's word.
+    unsafe { CStr::from_ptr(pointer) }.to_string_lossy().trim().to_owned()
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The pixels that the `ffmpeg` tool makes, for every two formats.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use framepath_codec::Converter;
+use framepath_model::format::{Layout, PixelFormat};
+use framepath_model::stream::FrameMeta;
+use framepath_os::meter;
+use framepath_os::pool::{Frame, Pool};
+
+fn tools_name(format: PixelFormat) -> &'static str {
+    match format {
+        PixelFormat::Grey => "gray",
+        PixelFormat::Yuv420p => "yuv420p",
+        PixelFormat::Nv12 => "nv12",
+        PixelFormat::Yuv420p10 => "yuv420p10le",
+        PixelFormat::P010 => "p010le",
+        PixelFormat::Rgba => "rgba",
+    }
+}
+
+fn frame(layout: &Layout, bytes: &[u8]) -> Frame {
+    // Where the slot is full to its last byte, the mapping ends there too.
+    let mut frame = Pool::new(layout.size, 1).unwrap().acquire().unwrap();
+    frame.set_layout(layout).unwrap();
+    let mut rest = bytes;
+    for (index, plane) in layout.planes().iter().enumerate() {
+        for row in frame.plane_mut(index).chunks_mut(plane.stride) {
+            let (here, after) = rest.split_at(plane.width);
+            row[..plane.width].copy_from_slice(here);
+            rest = after;
+        }
+    }
+    frame.freeze(FrameMeta::default())
+}
+
+/// What the tool makes of `bytes`, asked to be as exact as we are.
+fn by_the_tool(folder: &Path, bytes: &[u8], from: PixelFormat, to: PixelFormat, size: &str) -> Vec<u8> {
+    let (input, output) = (folder.join("in"), folder.join("out"));
+    fs::write(&input, bytes).unwrap();
+    let filter =
+        format!("scale=flags=bicubic+full_chroma_int+accurate_rnd+bitexact,format={}", tools_name(to));
+    let ran = Command::new("ffmpeg")
+        .args([
+            "-nostdin",
+            "-v",
+            "error",
+            "-y",
+            "-f",
+            "rawvideo",
+            "-pix_fmt",
+            tools_name(from),
+            "-s",
+            size,
+            "-i",
+        ])
+        .arg(&input)
+        .args(["-vf", &filter, "-f", "rawvideo"])
+        .arg(&output)
+        .output()
+        .expect("these tests need the `ffmpeg` tool (apt install ffmpeg)");
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    fs::read(&output).unwrap()
+}
+
+#[test]
+fn pixels_are_those_of_the_tool() {
+    let folder = tempfile::tempdir().unwrap();
+    for (width, height) in [(64, 48), (70, 50), (99, 57), (1, 1), (5, 2)] {
+        for from in PixelFormat::ALL {
+            let layout = Layout::packed(from, width, height).unwrap();
+            // Smooth, and within the range of ten bits where those are due.
+            let mask = if from.depth() == 10 { 0x03 } else { 0xff };
+            let wide = from == PixelFormat::Yuv420p10;
+            let bytes: Vec<u8> = (0..layout.size)
+                .map(|at| if wide && at % 2 == 1 { (at / 64) as u8 & mask } else { (at / 3) as u8 })
+                .collect();
+            let given = frame(&layout, &bytes);
+            for to in PixelFormat::ALL.into_iter().filter(|to| *to != from) {
+                let wanted = by_the_tool(folder.path(), &bytes, from, to, &format!("{width}x{height}"));
+                let target = Layout::aligned(to, width, height, 64).unwrap();
+                let mut made = Pool::new(Converter::slot_bytes(&target), 1).unwrap().acquire().unwrap();
+                made.set_layout(&target).unwrap();
+                meter::take();
+                Converter::new(to).convert(&given, &mut made).unwrap();
+                let first = (height as usize - 1) / 16 * 16;
+                let last_rows: usize = layout
+                    .planes()
+                    .iter()
+                    .enumerate()
+                    .map(|(index, plane)| {
+                        plane.width * (plane.rows - if index == 0 { first } else { first / 2 })
+                    })
+                    .sum();
+                assert_eq!(meter::take().copied_bytes, (target.pixel_bytes() + last_rows) as u64);
+                let made = made.freeze(FrameMeta::default());
+                let mut got = Vec::new();
+                for (index, plane) in target.planes().iter().enumerate() {
+                    (0..plane.rows).for_each(|y| got.extend(made.row(index, y).to_vec()));
+                }
+                assert!(got == wanted, "{from} to {to}, {width}x{height}");
+            }
+        }
+    }
+}
+
+/// libswscale reads too far; a slot without a byte to spare ends with its
+/// mapping, and so would the test.
+#[test]
+fn nothing_behind_the_slot_is_read() {
+    let layout = Layout::packed(PixelFormat::Rgba, 32, 32).unwrap();
+    assert_eq!(layout.size % 4096, 0);
+    let target = Layout::aligned(PixelFormat::Nv12, 32, 32, 64).unwrap();
+    let mut converter = Converter::new(PixelFormat::Nv12);
+    let frames: Vec<Frame> = (0..64).map(|_| frame(&layout, &vec![9; layout.size])).collect();
+    for frame in &frames {
+        let mut made = Pool::new(Converter::slot_bytes(&target), 1).unwrap().acquire().unwrap();
+        made.set_layout(&target).unwrap();
+        converter.convert(frame, &mut made).unwrap();
+    }
+}
+
+#[test]
+fn what_is_no_picture_is_refused() {
+    let layout = Layout::opaque(100_000);
+    let given = frame(&layout, &[0; 100_000]);
+    let mut made = Pool::new(layout.size, 1).unwrap().acquire().unwrap();
+    made.set_layout(&layout).unwrap();
+    let error = Converter::new(PixelFormat::Grey).convert(&given, &mut made).unwrap_err().to_string();
+    assert!(error.contains("picture size 100000x1 is outside"), "{error}");
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Other people's names, such as a plug-in's parameters, as a path can hold
+//! them.
+
+/// `name` in lower case, with one `-` for all between two letters or digits:
+/// `Center position (X)` is `center-position-x`. Two names that differ in
+/// nothing else are the same name to a path.
+pub fn plain_name(name: &str) -> String {
+    let mut plain = String::with_capacity(name.len());
+    for c in name.chars().flat_map(char::to_lowercase) {
+        if c.is_alphanumeric() {
+            plain.push(c);
+        } else if !plain.is_empty() && !plain.ends_with('-') {
+            plain.push('-');
+        }
+    }
+    plain.truncate(plain.trim_end_matches('-').len());
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_letters_and_digits_tell_names_apart() {
+        for (name, plain) in [
+            ("Keep RED", "keep-red"),
+            ("keep_red", "keep-red"),
+            ("1_speed", "1-speed"),
+            ("Delta R / A / Hue", "delta-r-a-hue"),
+            ("Center position (X)", "center-position-x"),
+            ("B\u{e9}zier spline", "b\u{e9}zier-spline"),
+            (" -_", ""),
+            // Its lower case is a letter and a mark.
+            ("\u{130}a", "i-a"),
+        ] {
+            assert_eq!(plain_name(name), plain);
+            assert_eq!(plain_name(plain), plain);
+        }
+    }
+}

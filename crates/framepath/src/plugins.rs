@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What plug-ins say of themselves, each asked in a process of its own: one
+//! that crashes while it is loaded is a line in the list, and not its end.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use framepath_codec::frei0r::{Found, Plugin};
+use serde::{Deserialize, Serialize};
+
+pub use framepath_codec::frei0r::{Frei0rError, find, folders, list};
+
+/// The size of the instance whose parameters are read.
+const SIZE: (u32, u32) = (64, 48);
+
+/// How long a plug-in may take to say what it is.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What a plug-in says of itself.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Description {
+    /// Its own name of itself.
+    pub title: String,
+    /// Who wrote it.
+    pub author: String,
+    /// `filter`, `source`, `mixer2` or `mixer3`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `RGBA8888`, `BGRA8888` or `PACKED32`.
+    pub color_model: String,
+    /// Its own version.
+    pub version: String,
+    /// What it does, where it says so.
+    pub explanation: String,
+    /// Its parameters, in its own order.
+    pub params: Vec<Param>,
+}
+
+/// A parameter.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Param {
+    /// Its name in a path.
+    pub name: String,
+    /// The plug-in's own name of it.
+    pub title: String,
+    /// `bool`, `double`, `color`, `position` or `string`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What it takes, in words.
+    pub takes: String,
+    /// Its value in a new instance, as a path writes it. Some plug-ins have
+    /// one here that they would not take.
+    pub default: String,
+    /// What it does, where the plug-in says so.
+    pub explanation: String,
+}
+
+/// One line of the list.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Entry {
+    /// Its name in a path, behind `frei0r:`.
+    pub name: String,
+    /// Its file.
+    pub file: String,
+    /// What it says; `None` where it could not be asked.
+    #[serde(flatten)]
+    pub description: Option<Description>,
+    /// Why it could not be asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// Loads the plug-in in `file` into this process and asks it; for the child
+/// that [`ask`] starts.
+///
+/// # Errors
+/// What is wrong with the plug-in.
+pub fn describe(file: &Path) -> Result<Description, Frei0rError> {
+    let plugin = Plugin::load(file)?;
+    let info = plugin.info();
+    let mut instance = plugin.instance(SIZE.0, SIZE.1)?;
+    let param = |(place, param): (usize, &framepath_codec::frei0r::Param)| Param {
+        name: param.name.clone(),
+        title: param.title.clone(),
+        kind: param.kind.name().to_owned(),
+        takes: param.kind.wants().to_owned(),
+        default: instance.get(place).to_string(),
+        explanation: param.explanation.clone(),
+    };
+    Ok(Description {
+        title: info.title.clone(),
+        author: info.author.clone(),
+        kind: info.kind.name().to_owned(),
+        color_model: info.color_model.name().to_owned(),
+        version: format!("{}.{}", info.version.0, info.version.1),
+        explanation: info.explanation.clone(),
+        params: info.params.iter().enumerate().map(param).collect(),
+    })
+}
+
+/// The line with which the child answers, behind whatever the plug-in printed.
+pub fn answer(outcome: Result<Description, Frei0rError>) -> String {
+    let json = serde_json::to_string(&outcome.map_err(|error| error.to_string()));
+    // Texts and numbers alone: there is nothing that JSON could not hold.
+    format!("\n{}\n", json.unwrap_or_default())
+}
+
+/// Asks the plug-in in a process of its own. `child` is a command that prints
+/// [`answer`] of [`describe`] of the file given as its last word.
+pub fn ask(found: &Found, mut child: Command) -> Entry {
+    child.arg(&found.path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    let outcome = child.spawn().map_err(|error| format!("cannot start a process: {error}")).and_then(listen);
+    let (description, error) = match outcome {
+        Ok(description) => (Some(description), None),
+        Err(error) => (None, Some(error)),
+    };
+    Entry { name: found.name.clone(), file: found.path.display().to_string(), description, error }
+}
+
+fn listen(mut child: Child) -> Result<Description, String> {
+    let reader = child.stdout.take().map(|mut pipe| {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            // What was read before a failure is looked at all the same.
+            let _ = pipe.read_to_end(&mut bytes);
+            bytes
+        })
+    });
+    let status = wait(&mut child)?;
+    let bytes = reader.and_then(|reader| reader.join().ok()).unwrap_or_default();
+    let text = String::from_utf8_lossy(&bytes);
+    let last = text.lines().last().unwrap_or_default();
+    match serde_json::from_str::<Result<Description, String>>(last) {
+        Ok(outcome) => outcome,
+        Err(_) => Err(format!("its process ended while it was loaded: {status}")),
+    }
+}
+
+/// Waits for the child to end, and makes it when it takes too long.
+fn wait(child: &mut Child) -> Result<ExitStatus, String> {
+    let failed = |error: std::io::Error| format!("cannot wait for its process: {error}");
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(status) = child.try_wait().map_err(failed)? {
+            return Ok(status);
+        }
+        if Instant::now() > deadline {
+            child.kill().and_then(|()| child.wait()).map_err(failed)?;
+            return Err(format!("did not answer within {} s", PATIENCE.as_secs()));
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}

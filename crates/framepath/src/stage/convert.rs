@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `convert`: frames of another pixel format.
+
+use framepath_codec::Converter;
+use framepath_model::format::{Layout, PixelFormat};
+use framepath_model::stream::StreamInfo;
+use framepath_os::pool::{Frame, FrameMut, GiveBack, Pool};
+
+use crate::error::StageError;
+use crate::item::Item;
+use crate::out::{Failure, Out};
+use crate::stage::{Stage, frame_of};
+
+/// Frames in the stage's own pool: one being written and what a queue behind
+/// it may hold; when that is not enough it waits.
+const SLOTS: u32 = 8;
+
+/// libswscale loads and stores whole vectors.
+const STRIDE_ALIGN: usize = 64;
+
+/// Converts every frame into a slot of its own pool; one that has the format
+/// already passes untouched.
+pub(crate) struct Convert {
+    to: PixelFormat,
+    converter: Converter,
+    /// In a worker: the way back of frames from the caller.
+    give_back: Option<&'static GiveBack>,
+    pool: Option<Pool>,
+    /// What the last frame became.
+    layout: Option<Layout>,
+}
+
+impl Convert {
+    pub(crate) fn new(to: PixelFormat, give_back: Option<&'static GiveBack>) -> Convert {
+        Convert { to, converter: Converter::new(to), give_back, pool: None, layout: None }
+    }
+
+    fn converted(&mut self, frame: &Frame) -> Result<FrameMut, StageError> {
+        let (width, height) = (frame.layout().width, frame.layout().height);
+        let layout = match self.layout {
+            Some(last) if (last.width, last.height) == (width, height) => last,
+            _ => *self.layout.insert(Layout::aligned(self.to, width, height, STRIDE_ALIGN)?),
+        };
+        let bytes = Converter::slot_bytes(&layout);
+        if self.pool.as_ref().is_none_or(|pool| pool.slot_bytes() < bytes) {
+            self.pool = Some(Pool::for_stage(bytes, SLOTS, self.give_back)?);
+        }
+        let pool = self.pool.as_mut().expect("made above");
+        let mut into = pool.acquire()?;
+        into.set_layout(&layout)?;
+        self.converter.convert(frame, &mut into)?;
+        Ok(into)
+    }
+}
+
+impl Stage for Convert {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(StreamInfo { format: Some(self.to), ..*info })
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        let frame = frame_of(item).map_err(|e| out.fail(e))?;
+        if frame.layout().format == self.to {
+            return out.push(Item::Frame(frame));
+        }
+        let converted = self.converted(&frame).map_err(|e| out.fail(e))?.freeze(frame.meta());
+        drop(frame);
+        out.push(Item::Frame(converted))
+    }
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `plugin`: a frei0r filter or source.
+//!
+//! Frames come out RGBA, in the size and with the times of those that came in;
+//! a source takes no more than that from them. Where the plug-in can have a
+//! frame as it lies (RGBA, no padding, sides that are multiples of 8, and
+//! nobody else uses it, since some write what they should only read) nothing
+//! is copied; every other frame is converted or copied into the stage's own
+//! picture, its last column and row repeated up to the next
+//! multiple of 8, and what comes out is cropped by its layout alone.
+
+use std::path::PathBuf;
+
+use framepath_codec::Converter;
+use framepath_codec::frei0r::{self, ColorModel, Instance, ParamValue};
+use framepath_model::format::{Layout, PixelFormat, Plane};
+use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
+use framepath_os::meter;
+use framepath_os::pool::{Frame, FrameMut, GiveBack, Pool};
+
+use crate::error::StageError;
+use crate::item::Item;
+use crate::out::{Failure, Out};
+use crate::stage::{Stage, frame_of};
+
+/// Frames in the stage's own pool: one being written and what a queue behind
+/// it may hold; when that is not enough it waits.
+const SLOTS: u32 = 8;
+
+/// Rows to spare behind a picture, since `partik0l` draws beyond its end.
+/// Their memory is taken only when they are written.
+const SPARE_ROWS: usize = 32;
+
+/// Pictures a second where a stream tells neither times nor a rate.
+const RATE: f64 = 25.0;
+
+/// The plug-in is loaded when the stage starts: before that it is a file's
+/// name, and no foreign code runs.
+pub(crate) struct Plugin {
+    file: PathBuf,
+    /// Names and texts, unchecked.
+    params: Vec<(String, String)>,
+    /// In a worker: the way back of frames from the caller.
+    give_back: Option<&'static GiveBack>,
+    loaded: Option<Loaded>,
+}
+
+/// A plug-in that is loaded, for one stream.
+struct Loaded {
+    plugin: frei0r::Plugin,
+    settings: Vec<(usize, ParamValue)>,
+    time_base: Rational,
+    frame_rate: Rational,
+    converter: Converter,
+    give_back: Option<&'static GiveBack>,
+    /// Made anew where frames change size.
+    sized: Option<AtSize>,
+}
+
+/// What depends on the size of the frames.
+struct AtSize {
+    instance: Instance,
+    /// The picture the plug-in sees.
+    padded: Layout,
+    /// The part of it that is the frame.
+    visible: Layout,
+    pool: Pool,
+    /// Where frames go that the plug-in cannot read where they lie.
+    scratch: FrameMut,
+}
+
+impl Plugin {
+    pub(crate) fn new<'a>(
+        file: PathBuf,
+        params: impl Iterator<Item = (&'a str, &'a str)>,
+        give_back: Option<&'static GiveBack>,
+    ) -> Plugin {
+        let params = params.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        Plugin { file, params, give_back, loaded: None }
+    }
+}
+
+impl Stage for Plugin {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        let plugin = frei0r::Plugin::load(&self.file)?;
+        plugin.refuse_mixer()?;
+        let settings: Result<_, _> =
+            self.params.iter().map(|(name, value)| plugin.check(name, value)).collect();
+        self.loaded = Some(Loaded {
+            plugin,
+            settings: settings?,
+            time_base: info.time_base,
+            frame_rate: info.frame_rate,
+            converter: Converter::new(PixelFormat::Rgba),
+            give_back: self.give_back,
+            sized: None,
+        });
+        Ok(StreamInfo { format: Some(PixelFormat::Rgba), ..*info })
+    }
+
+    /// A plug-in may remember anything of the frames before: what it gave
+    /// cannot be had again from another instance.
+    fn replayable(&self) -> bool {
+        false
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        let frame = frame_of(item).map_err(|e| out.fail(e))?;
+        let Some(loaded) = &mut self.loaded else { return Err(out.fail(StageError::Downstream)) };
+        let meta = frame.meta();
+        let made = loaded.apply(frame).map_err(|e| out.fail(e))?.freeze(meta);
+        out.push(Item::Frame(made))
+    }
+}
+
+impl Loaded {
+    fn apply(&mut self, frame: Frame) -> Result<FrameMut, StageError> {
+        let (width, height) = (frame.layout().width, frame.layout().height);
+        let seconds = self.seconds(&frame.meta());
+        let sized = match &mut self.sized {
+            Some(sized) if (sized.visible.width, sized.visible.height) == (width, height) => sized,
+            _ => {
+                self.sized.insert(AtSize::new(self.plugin, &self.settings, (width, height), self.give_back)?)
+            }
+        };
+        let info = self.plugin.info();
+        let is_bgra = info.color_model == ColorModel::Bgra8888;
+        let mut output = sized.pool.acquire()?;
+        output.set_layout(&sized.padded)?;
+        if info.kind.inputs() == 0 {
+            sized.instance.update(seconds, &mut [], output.plane_mut(0));
+        } else {
+            let mut own = if lies_as(&frame, &sized.padded) { frame.try_unique() } else { Err(frame) };
+            let input = match &mut own {
+                Ok(unique) => unique,
+                Err(shared) => {
+                    sized.fill_scratch(shared, &mut self.converter)?;
+                    &mut sized.scratch
+                }
+            };
+            if is_bgra {
+                swap_red_and_blue(input.plane_mut(0));
+            }
+            sized.instance.update(seconds, &mut [input.plane_mut(0)], output.plane_mut(0));
+        }
+        if is_bgra {
+            swap_red_and_blue(output.plane_mut(0));
+        }
+        output.set_layout(&sized.visible)?;
+        Ok(output)
+    }
+
+    /// The time of a frame, by its timestamp where it has one.
+    fn seconds(&self, meta: &FrameMeta) -> f64 {
+        match (meta.pts, self.time_base.value()) {
+            (Some(pts), Some(tick)) => pts as f64 * tick,
+            _ => meta.seq as f64 / self.frame_rate.value().unwrap_or(RATE),
+        }
+    }
+}
+
+impl AtSize {
+    fn new(
+        plugin: frei0r::Plugin,
+        settings: &[(usize, ParamValue)],
+        (width, height): (u32, u32),
+        give_back: Option<&'static GiveBack>,
+    ) -> Result<AtSize, StageError> {
+        // Opaque buffers may be wider than any picture.
+        Layout::packed(PixelFormat::Rgba, width, height)?;
+        let (padded_width, padded_height) = frei0r::padded(width, height);
+        let padded = Layout::packed(PixelFormat::Rgba, padded_width, padded_height)?;
+        let plane = Plane {
+            offset: 0,
+            stride: padded_width as usize * 4,
+            width: width as usize * 4,
+            rows: height as usize,
+        };
+        let visible = Layout::from_planes(PixelFormat::Rgba, width, height, &[plane])?;
+        let mut instance = plugin.instance(padded_width, padded_height)?;
+        for (place, value) in settings {
+            instance.set(*place, value);
+        }
+        let bytes = Converter::slot_bytes(&padded) + SPARE_ROWS * plane.stride;
+        let scratch = Pool::new(bytes, 1)?.acquire()?;
+        Ok(AtSize { instance, padded, visible, pool: Pool::for_stage(bytes, SLOTS, give_back)?, scratch })
+    }
+
+    /// Writes `frame` into the scratch picture as RGBA, and repeats its edges.
+    fn fill_scratch(&mut self, frame: &Frame, converter: &mut Converter) -> Result<(), StageError> {
+        let scratch = &mut self.scratch;
+        scratch.set_layout(&self.visible)?;
+        let visible = self.visible.planes()[0];
+        if frame.layout().format == PixelFormat::Rgba {
+            let from = frame.plane(0);
+            let from_stride = frame.layout().planes()[0].stride;
+            let to = scratch.plane_mut(0);
+            meter::copy(self.visible.pixel_bytes(), || {
+                for (row, to) in to.chunks_mut(visible.stride).enumerate().take(visible.rows) {
+                    from.sub(row * from_stride..row * from_stride + visible.width)
+                        .copy_to(&mut to[..visible.width]);
+                }
+            });
+        } else {
+            converter.convert(frame, scratch)?;
+        }
+        scratch.set_layout(&self.padded)?;
+        let added = self.padded.pixel_bytes() - self.visible.pixel_bytes();
+        if added > 0 {
+            let pixels = scratch.plane_mut(0);
+            meter::copy(added, || repeat_edges(pixels, visible));
+        }
+        Ok(())
+    }
+}
+
+/// Whether the frame's pixels lie as a plug-in wants them.
+fn lies_as(frame: &Frame, padded: &Layout) -> bool {
+    let layout = frame.layout();
+    let stride = padded.planes()[0].stride;
+    layout.format == PixelFormat::Rgba
+        && (layout.width, layout.height) == (padded.width, padded.height)
+        && layout.planes()[0].stride == stride
+        && frame.plane(0).as_ptr() as usize % frei0r::ALIGN == 0
+}
+
+/// Fills what is right of and below the visible part with its last column and
+/// row.
+fn repeat_edges(pixels: &mut [u8], visible: Plane) {
+    for row in pixels.chunks_exact_mut(visible.stride).take(visible.rows) {
+        let (inside, outside) = row.split_at_mut(visible.width);
+        let last = &inside[visible.width - 4..];
+        for pixel in outside.chunks_exact_mut(4) {
+            pixel.copy_from_slice(last);
+        }
+    }
+    let (inside, outside) = pixels.split_at_mut(visible.rows * visible.stride);
+    let last = &inside[inside.len() - visible.stride..];
+    for row in outside.chunks_exact_mut(visible.stride) {
+        row.copy_from_slice(last);
+    }
+}
+
+/// RGBA to BGRA or back; counted as a copy, since it writes every pixel.
+fn swap_red_and_blue(pixels: &mut [u8]) {
+    meter::copy(pixels.len(), || {
+        for pixel in pixels.chunks_exact_mut(4) {
+            pixel.swap(0, 2);
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges_are_repeated_to_the_right_and_below() {
+        let mut pixels = vec![0; 3 * 4 * 3];
+        // Two by two visible, three by three in all.
+        for (row, values) in [[1, 2], [3, 4]].into_iter().enumerate() {
+            for (column, value) in values.into_iter().enumerate() {
+                pixels[row * 12 + column * 4..][..4].fill(value);
+            }
+        }
+        repeat_edges(&mut pixels, Plane { offset: 0, stride: 12, width: 8, rows: 2 });
+        let firsts: Vec<u8> = pixels.chunks(4).map(|pixel| pixel[0]).collect();
+        assert_eq!(firsts, [1, 2, 2, 3, 4, 4, 3, 4, 4]);
+    }
+
+    #[test]
+    fn red_and_blue_change_places() {
+        let mut pixels = [1, 2, 3, 4, 5, 6, 7, 8];
+        swap_red_and_blue(&mut pixels);
+        assert_eq!(pixels, [3, 2, 1, 4, 7, 6, 5, 8]);
+        assert_eq!(meter::take().copied_bytes, 8);
+    }
+}
