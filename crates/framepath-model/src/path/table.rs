@@ -350,6 +350,24 @@ pub static STAGES: &[StageDef] = &[
             FAULT,
         ],
     },
+    StageDef {
+        name: "fill",
+        kind: Kind::Stage,
+        open: None,
+        help: "gives an own frame for every frame: its number and the time in 16 bytes, the rest untouched",
+        args: &[
+            arg(
+                "bytes",
+                ValueKind::Bytes { min: 16, max: 1 << 30 },
+                Default::Required,
+                "bytes of a frame given",
+            ),
+            HOST,
+            WATCHDOG,
+            MEMORY,
+            FAULT,
+        ],
+    },
     StageDef { name: "null", kind: Kind::Sink, open: None, help: "throws everything away", args: &[] },
     StageDef {
         name: "framemd5",

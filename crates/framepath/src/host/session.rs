@@ -2,7 +2,7 @@
 //! One stream in a worker, for as long as it lasts and whoever the worker is:
 //! what was given, what came, and what to give again to the next worker.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -91,6 +91,9 @@ pub(super) struct Sent {
 /// What became of a stream's workers; any thread may look.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
+    /// Process id of the worker; 0 before the first. A number for people and
+    /// meters: the process may have gone.
+    pub pid: AtomicU32,
     /// Workers that died, hung or broke the rules.
     pub deaths: AtomicU64,
     /// Packets or frames that were given again.
@@ -181,6 +184,7 @@ impl Session {
         let opened = Link::open(start::worker(&self.spec.options)?, &self.spec, start, Turn::First)?;
         let (link, sending, receiving) = opened;
         let stream = link.stream;
+        self.stats.pid.store(link.pid, Ordering::Relaxed);
         self.locked().worker = Some((link.clone(), sending));
         Ok((stream, Reader { session: self.clone(), start, link, receiving, fruitless: 0 }))
     }
@@ -432,6 +436,7 @@ impl Reader {
                 Err(_) => tries += 1,
             }
         };
+        self.session.stats.pid.store(link.pid, Ordering::Relaxed);
         let mut state = self.session.locked();
         state.worker = Some((link.clone(), sending));
         let fed = state.feed(|_| None);

@@ -45,6 +45,11 @@ enum Parent {
 }
 
 impl Process {
+    /// Its id, as this process sees it.
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// Ends it, whatever it is doing.
     pub(super) fn kill(&self) {
         // It fails only where there is no such process any more.
