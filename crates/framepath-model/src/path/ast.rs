@@ -180,11 +180,12 @@ impl Hop {
         }
     }
 
-    /// A text, such as a file's name.
+    /// A text, such as a file's name; empty where it was not given.
     pub fn text(&self, name: &str) -> &str {
         let given = self.place(name).and_then(|place| self.given[place].as_ref());
         match given.map(|given| &given.value) {
             Some(Value::Text(text)) => text,
+            None if self.place(name).is_some() => "",
             other => mistyped(self.def, name, other, ""),
         }
     }

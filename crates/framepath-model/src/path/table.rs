@@ -143,27 +143,33 @@ const fn choice(now: &'static [&'static str]) -> ValueKind {
 /// Where a stage runs.
 const HOST: Arg = arg(
     "host",
-    ValueKind::Choice { now: &["inline", "process"], later: &["service", "device:"] },
+    ValueKind::Choice { now: &["inline", "process", "service"], later: &["device:"] },
     Default::Is("inline"),
-    "where it runs: in the path's own thread, or in a sandboxed process",
+    "where it runs: in the path's own thread, in a sandboxed process, or in one of `framepath serve`",
+);
+const SOCKET: Arg = arg(
+    "socket",
+    ValueKind::Text("the name of a socket"),
+    Default::Unset("where `framepath serve` listens by default"),
+    "host=service: the service's socket",
 );
 const WATCHDOG: Arg = arg(
     "watchdog",
     ValueKind::Duration,
     Default::Is("2s"),
-    "host=process: a worker that stands still for so long is replaced",
+    "not inline: a worker that stands still for so long is replaced",
 );
 const MEMORY: Arg = arg(
     "memory",
     ValueKind::Bytes { min: 64 << 20, max: 1 << 40 },
     Default::Is("4GiB"),
-    "host=process: address space a worker may take",
+    "host=process: address space a worker may take; a service has its own --memory",
 );
 const FAULT: Arg = arg(
     "fault",
     ValueKind::Text("crash@N, hang@N, bomb@N or poison@N"),
-    Default::Is(""),
-    "host=process: lets the worker fail at packet N, to see what becomes of the path",
+    Default::Unset("none"),
+    "not inline: lets the worker fail at packet N, to see what becomes of the path",
 );
 
 /// Every known stage, source, sink and link.
@@ -232,6 +238,7 @@ pub static STAGES: &[StageDef] = &[
             WATCHDOG,
             MEMORY,
             FAULT,
+            SOCKET,
         ],
     },
     StageDef {
@@ -251,6 +258,7 @@ pub static STAGES: &[StageDef] = &[
             WATCHDOG,
             MEMORY,
             FAULT,
+            SOCKET,
         ],
     },
     StageDef {
@@ -284,6 +292,7 @@ pub static STAGES: &[StageDef] = &[
             WATCHDOG,
             MEMORY,
             FAULT,
+            SOCKET,
         ],
     },
     StageDef {
@@ -297,6 +306,7 @@ pub static STAGES: &[StageDef] = &[
             WATCHDOG,
             MEMORY,
             FAULT,
+            SOCKET,
         ],
     },
     StageDef {
@@ -315,6 +325,7 @@ pub static STAGES: &[StageDef] = &[
             WATCHDOG,
             MEMORY,
             FAULT,
+            SOCKET,
         ],
     },
     StageDef {
@@ -328,6 +339,7 @@ pub static STAGES: &[StageDef] = &[
             WATCHDOG,
             MEMORY,
             FAULT,
+            SOCKET,
         ],
     },
     StageDef { name: "null", kind: Kind::Sink, open: None, help: "throws everything away", args: &[] },
