@@ -183,8 +183,9 @@ impl Tail {
             starts[index] = into.len();
             strides[index] = (plane.width + SLACK) as c_int;
             for row in self.first_in(index)..plane.rows {
-                into.extend_from_slice(from.row(index, row));
-                into.resize(into.len() + SLACK, 0);
+                let start = into.len();
+                into.resize(start + plane.width + SLACK, 0);
+                from.row(index, row).copy_to(&mut into[start..start + plane.width]);
             }
         }
         let mut planes = [ptr::null(); 4];

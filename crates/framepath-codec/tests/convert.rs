@@ -99,7 +99,7 @@ fn pixels_are_those_of_the_tool() {
                 let made = made.freeze(FrameMeta::default());
                 let mut got = Vec::new();
                 for (index, plane) in target.planes().iter().enumerate() {
-                    (0..plane.rows).for_each(|y| got.extend_from_slice(made.row(index, y)));
+                    (0..plane.rows).for_each(|y| got.extend(made.row(index, y).to_vec()));
                 }
                 assert!(got == wanted, "{from} to {to}, {width}x{height}");
             }

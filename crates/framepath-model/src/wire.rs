@@ -89,7 +89,7 @@
 //! | status | 38 | stream`:32`, client pid`:32`, uid`:32`, worker pid`:32`, crashes`:64`, CPU`:64`, figures |
 //! | totals | 39 | streams`:32`, connections`:32`, spares`:32`, `0:32`, granted`:64`, denied`:64`, crashes`:64`, frames`:64`, CPU`:64` |
 //! | caller and nursery (which answers as the service does) | | |
-//! | raise | 48 | memory bytes`:64` |
+//! | raise | 48 | memory bytes`:64`, plug-in text(960) |
 //!
 //! A stream is 36 bytes: format`:8` (0 where not known), `0:24`, width`:32`,
 //! height`:32`, then time base, frame rate and sample aspect as numerator`:32`

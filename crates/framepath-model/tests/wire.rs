@@ -148,7 +148,8 @@ fn message() -> impl Strategy<Value = Message> {
         text(TEXT_BYTES).prop_map(|text| Message::Refused { text }),
         (text(TEXT_BYTES), any::<Option<u64>>()).prop_map(|(text, seq)| Message::Failed { text, seq }),
         any::<u16>().prop_map(|pool| Message::PoolMemory { pool }),
-        any::<u64>().prop_map(|memory_bytes| Message::Raise { memory_bytes }),
+        (any::<u64>(), text(TEXT_BYTES))
+            .prop_map(|(memory_bytes, plugin)| Message::Raise { memory_bytes, plugin }),
         any::<u16>().prop_map(|version| Message::Hello { version }),
         any::<u32>().prop_map(|stream| Message::Grant { stream }),
         (any::<u32>(), any::<bool>()).prop_map(|(stream, kill)| Message::Replace { stream, kill }),

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the text of a path, or stage by stage, to something that can run.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -49,6 +50,8 @@ pub(crate) struct Place {
     pub(crate) frames_behind: u32,
     /// In a worker: the way back of frames from the caller.
     pub(crate) give_back: Option<&'static GiveBack>,
+    /// In a worker: the file of the plug-in that is loaded already.
+    pub(crate) plugin: Option<PathBuf>,
 }
 
 /// A path ready to run: a source, segments joined by queues, a sink.
@@ -117,6 +120,10 @@ impl Built {
             watchdog: Duration::from_nanos(hop.duration_ns("watchdog")),
             memory_bytes: hop.bytes("memory").unwrap_or(0),
             faults: hop.text("fault").parse().map_err(StageError::Option)?,
+            plugin: match hop.name() {
+                "plugin" => Some(canonical(frei0r::find(hop.text("plugin"))?.path)?),
+                _ => None,
+            },
         };
         let text = hop.to_string();
         let session = Session::new(Spec { hop: hop.clone(), track, frames_behind, options });
@@ -160,6 +167,7 @@ impl Built {
                         track: built.track.clone(),
                         frames_behind: frames_behind(&rest[at + 1..]),
                         give_back: None,
+                        plugin: None,
                     };
                     let added = match hop.is_hosted() {
                         true => built.hosted(hop, place),
@@ -219,7 +227,11 @@ pub(crate) fn stage_of(hop: &path::Hop, place: &Place) -> Result<Box<dyn Stage>,
         "convert" => Box::new(Convert::new(hop.choice("format").parse()?, place.give_back)),
         // Finding looks at folders alone; the file is opened at the start.
         "plugin" => {
-            Box::new(Plugin::new(frei0r::find(hop.text("plugin"))?, hop.open(), place.give_back))
+            let file = match &place.plugin {
+                Some(loaded) => loaded.clone(),
+                None => frei0r::find(hop.text("plugin"))?.path,
+            };
+            Box::new(Plugin::new(file, hop.open(), place.give_back))
         }
         "encode" => Box::new(RawEncode::new(hop.flag("copy").then(|| Copies::new(place.give_back)))),
         "burn" => Box::new(Burn { cpu_ns: hop.duration_ns("time") }),
@@ -227,6 +239,10 @@ pub(crate) fn stage_of(hop: &path::Hop, place: &Place) -> Result<Box<dyn Stage>,
         // The table has no other stage.
         _ => Box::new(Block { ns: hop.duration_ns("time") }),
     })
+}
+
+fn canonical(file: PathBuf) -> Result<PathBuf, StageError> {
+    file.canonicalize().map_err(StageError::io(file.display().to_string()))
 }
 
 fn sink_of(hop: &path::Hop) -> Box<dyn Stage> {

@@ -26,6 +26,7 @@ mod vital;
 pub mod worker;
 
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 pub(crate) use collect::{Collect, ends};
@@ -50,6 +51,8 @@ pub(crate) struct WorkerOptions {
     pub(crate) memory_bytes: u64,
     /// Faults to inject.
     pub(crate) faults: Faults,
+    /// The plug-in that the worker loads, by its canonical name.
+    pub(crate) plugin: Option<PathBuf>,
 }
 
 /// What goes wrong between a caller and its worker.

@@ -156,17 +156,28 @@ impl Plugin {
     /// specification does not have.
     pub fn load(path: &Path) -> Result<Plugin, Frei0rError> {
         let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
+        // By the same name first: a process that is locked in may not ask the
+        // file system any more.
+        if let Some(plugin) = Plugin::loaded(path) {
+            return Ok(plugin);
+        }
         let path = path.canonicalize().map_err(|error| Frei0rError::Open {
             plugin: name.clone(),
             message: format!("{}: {error}", path.display()),
         })?;
-        let mut all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(loaded) = all.iter().find(|loaded| loaded.path == path) {
-            return Ok(Plugin { loaded });
+        if let Some(plugin) = Plugin::loaded(&path) {
+            return Ok(plugin);
         }
+        let mut all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         let loaded: &'static Loaded = Box::leak(Box::new(load(path, name)?));
         all.push(loaded);
         Ok(Plugin { loaded })
+    }
+
+    /// The plug-in of that file, where it was loaded before.
+    fn loaded(path: &Path) -> Option<Plugin> {
+        let all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().find(|loaded| loaded.path == path).map(|loaded| Plugin { loaded })
     }
 
     /// What it says of itself.

@@ -147,6 +147,8 @@ const HOST: Arg = arg(
     Default::Is("inline"),
     "where it runs: in the path's own thread, in a sandboxed process, or in one of `framepath serve`",
 );
+/// Where a plug-in runs: a service opens no file for its clients.
+const PLUGIN_HOST: Arg = arg("host", choice(&["inline", "process"]), Default::Is("inline"), HOST.help);
 const SOCKET: Arg = arg(
     "socket",
     ValueKind::Text("the name of a socket"),
@@ -266,19 +268,32 @@ pub static STAGES: &[StageDef] = &[
         kind: Kind::Stage,
         open: None,
         help: "frames of another pixel format, by libswscale; a frame that has it already passes as it is",
-        args: &[arg(
-            "format",
-            choice(&["grey", "yuv420p", "nv12", "yuv420p10", "p010", "rgba"]),
-            Default::Required,
-            "pixel format given",
-        )],
+        args: &[
+            arg(
+                "format",
+                choice(&["grey", "yuv420p", "nv12", "yuv420p10", "p010", "rgba"]),
+                Default::Required,
+                "pixel format given",
+            ),
+            HOST,
+            WATCHDOG,
+            MEMORY,
+            FAULT,
+            SOCKET,
+        ],
     },
     StageDef {
         name: "plugin",
         kind: Kind::Stage,
         open: Some("a parameter that the plug-in declares, as `framepath plugins NAME` lists it"),
         help: "a frei0r filter or source: frames into RGBA frames",
-        args: &[word("plugin", ValueKind::Plugin, "the plug-in, by its file's name without `.so`")],
+        args: &[
+            word("plugin", ValueKind::Plugin, "the plug-in, by its file's name without `.so`"),
+            PLUGIN_HOST,
+            WATCHDOG,
+            MEMORY,
+            FAULT,
+        ],
     },
     StageDef {
         name: "encode",

@@ -157,6 +157,9 @@ pub enum Message {
     Raise {
         /// Most address space it may take, bytes.
         memory_bytes: u64,
+        /// File of the plug-in that it loads before it is locked in; empty
+        /// where it needs none.
+        plugin: String,
     },
 }
 
@@ -195,7 +198,10 @@ impl Message {
             }
             Message::Status(status) => status.encode(&mut w),
             Message::Totals(totals) => totals.encode(&mut w),
-            Message::Raise { memory_bytes } => w.u64(*memory_bytes),
+            Message::Raise { memory_bytes, plugin } => {
+                w.u64(*memory_bytes);
+                w.text(plugin, TEXT_BYTES);
+            }
             Message::Replace { stream, kill } => {
                 w.u32(*stream);
                 w.u32((*kill).into());
@@ -268,7 +274,7 @@ impl Message {
                 Message::Replace { stream, kill: r.flags(flags.into(), 1)? != 0 }
             }
             RELEASE => Message::Release { stream: r.u32()? },
-            RAISE => Message::Raise { memory_bytes: r.u64()? },
+            RAISE => Message::Raise { memory_bytes: r.u64()?, plugin: r.text(TEXT_BYTES, "plug-in")? },
             DENIED => Message::Denied { text: r.text(TEXT_BYTES, "text")? },
             WATCH => Message::Watch { from: r.u32()? },
             STATUS => Message::Status(Box::new(StreamStatus::decode(r)?)),

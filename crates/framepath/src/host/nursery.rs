@@ -7,6 +7,7 @@
 //! fork, and a worker costs a millisecond.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +16,7 @@ use framepath_os::crossing::Socket;
 use framepath_os::spawn::{Remote, WorkerProcess, fork, tend};
 
 use super::say::{hear, hear_within, say};
+use super::start::Kind;
 use super::{HostError, worker};
 
 /// How long the nursery may take to make a worker.
@@ -64,15 +66,16 @@ impl Drop for Nursery {
 pub(super) type Raised = (u32, Remote, Socket);
 
 /// A worker from the nursery; `None` where there is none.
-pub(super) fn raise(memory_bytes: u64) -> Option<Result<Raised, HostError>> {
+pub(super) fn raise(kind: &Kind) -> Option<Result<Raised, HostError>> {
     // Held for the whole conversation: answers come in the order of questions.
     let nursery = open();
     let socket = nursery.as_ref()?;
-    Some(ask(socket, memory_bytes))
+    Some(ask(socket, kind))
 }
 
-fn ask(nursery: &Socket, memory_bytes: u64) -> Result<Raised, HostError> {
-    say(nursery, &Message::Raise { memory_bytes }, None)?;
+fn ask(nursery: &Socket, kind: &Kind) -> Result<Raised, HostError> {
+    let plugin = kind.plugin.as_deref().unwrap_or(Path::new("")).display().to_string();
+    say(nursery, &Message::Raise { memory_bytes: kind.memory_bytes, plugin }, None)?;
     let granted = || match hear_within(nursery, RAISING)? {
         Some((Message::Grant { stream }, Some(fd))) => Ok((stream, fd)),
         Some((Message::Denied { text }, _)) => Err(HostError::Refused { text }),
@@ -90,8 +93,9 @@ fn nurse(caller: &Socket) -> Result<(), HostError> {
     loop {
         tend(caller, &mut children).map_err(failed)?;
         let Some((message, _)) = hear(caller)? else { return Ok(()) };
-        let Message::Raise { memory_bytes } = message else { continue };
-        match make(memory_bytes) {
+        let Message::Raise { memory_bytes, plugin } = message else { continue };
+        let plugin = Some(PathBuf::from(plugin)).filter(|file| !file.as_os_str().is_empty());
+        match make(&Kind { memory_bytes, plugin }) {
             Ok((child, socket)) => {
                 let granted = Message::Grant { stream: child.pid() };
                 say(caller, &granted, Some(socket.as_fd()))?;
@@ -103,16 +107,16 @@ fn nurse(caller: &Socket) -> Result<(), HostError> {
     }
 }
 
-fn make(memory_bytes: u64) -> Result<(WorkerProcess, Socket), HostError> {
+fn make(kind: &Kind) -> Result<(WorkerProcess, Socket), HostError> {
     let failed = |source| HostError::Socket { operation: "making a socket for", source };
     let (callers, workers) = Socket::pair().map_err(failed)?;
-    let child = fork(workers.as_fd(), |socket| work(socket, memory_bytes))?;
+    let child = fork(workers.as_fd(), |socket| work(socket, kind))?;
     Ok((child, callers))
 }
 
 /// The whole life of a worker; its exit code.
-pub(super) fn work(socket: OwnedFd, memory_bytes: u64) -> i32 {
-    match worker::lock_in_and_serve(socket, memory_bytes) {
+fn work(socket: OwnedFd, kind: &Kind) -> i32 {
+    match worker::lock_in_and_serve(socket, kind.memory_bytes, kind.plugin.clone()) {
         Ok(()) => 0,
         Err(error) => {
             // Seen only where the caller asked to keep standard error.

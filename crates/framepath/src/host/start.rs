@@ -79,8 +79,10 @@ impl Worker {
 
 /// What distinguishes one worker's start from another's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Kind {
-    memory_bytes: u64,
+pub(super) struct Kind {
+    pub(super) memory_bytes: u64,
+    /// The plug-in it loads, by its canonical name.
+    pub(super) plugin: Option<PathBuf>,
 }
 
 struct Request {
@@ -100,7 +102,7 @@ pub(super) fn worker(options: &WorkerOptions) -> Result<Worker, HostError> {
         requests
     });
     let (answer, worker) = channel();
-    let kind = Kind { memory_bytes: options.memory_bytes };
+    let kind = Kind { memory_bytes: options.memory_bytes, plugin: options.plugin.clone() };
     let unanswered = || HostError::NotOpened { what: "was not started" };
     nursery.send(Request { kind, answer }).map_err(|_| unanswered())?;
     worker.recv().map_err(|_| unanswered())?
@@ -123,7 +125,7 @@ fn nurse(requests: Receiver<Request>) {
 }
 
 fn start(kind: &Kind) -> Result<Worker, HostError> {
-    if let Some(raised) = nursery::raise(kind.memory_bytes) {
+    if let Some(raised) = nursery::raise(kind) {
         let (pid, process, socket) = raised?;
         let process = Arc::new(Process { pid, kind: Parent::Nursery(process) });
         return Ok(Worker { socket: Arc::new(socket), process });
@@ -132,7 +134,10 @@ fn start(kind: &Kind) -> Result<Worker, HostError> {
     let failed = |source| HostError::Start { program: program.display().to_string(), source };
     let (ours, theirs) = Socket::pair().map_err(failed)?;
     let memory = kind.memory_bytes.to_string();
-    let args = [OsStr::new("worker"), OsStr::new("--memory"), OsStr::new(&memory)];
+    let mut args = vec![OsStr::new("worker"), OsStr::new("--memory"), OsStr::new(&memory)];
+    if let Some(plugin) = &kind.plugin {
+        args.extend([OsStr::new("--plugin"), plugin.as_os_str()]);
+    }
     let process = spawn(&program, &args, theirs.as_fd())?;
     let process = Process { pid: process.pid(), kind: Parent::Us(Mutex::new(process)) };
     Ok(Worker { socket: Arc::new(ours), process: Arc::new(process) })

@@ -3,10 +3,11 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-use framepath_codec::{Packet, TrackInfo};
+use framepath_codec::{Packet, TrackInfo, frei0r};
 use framepath_model::format::Layout;
 use framepath_model::path;
 use framepath_model::stream::FrameMeta;
@@ -18,7 +19,7 @@ use framepath_os::crossing::{
 };
 use framepath_os::meter::{self, Level};
 use framepath_os::pool::{ForeignPool, Frame, GiveBack, GiveBackWords, Returns};
-use framepath_os::sandbox::{self, Limits, enter};
+use framepath_os::sandbox::{self, Layers, Limits, enter};
 
 use super::HostError;
 use super::export::{Export, Exporter, locked};
@@ -42,21 +43,34 @@ const ROWS: usize = 4;
 /// # Errors
 /// No sandbox, a caller that broke the rules, or a machine without memory.
 /// What the stage says goes to the caller and is no error here.
-pub fn lock_in_and_serve(socket: OwnedFd, memory_bytes: u64) -> Result<(), HostError> {
+pub fn lock_in_and_serve(
+    socket: OwnedFd,
+    memory_bytes: u64,
+    plugin: Option<PathBuf>,
+) -> Result<(), HostError> {
     let socket = Arc::new(Socket::from(socket));
     // Counters of this thread cannot be opened later.
     meter::prepare();
-    match enter(sandbox::Role::Decode, &Limits { memory_bytes, ..Limits::default() }) {
+    match lock_in(&Limits { memory_bytes, ..Limits::default() }, plugin.as_deref()) {
         Ok(layers) => say(&socket, &Message::Ready { layers: layers.bits() }, None)?,
         Err(error) => {
             say(&socket, &Message::Refused { text: error.to_string() }, None)?;
-            return Err(error.into());
+            return Err(error);
         }
     }
-    serve(&socket)
+    serve(&socket, plugin)
 }
 
-fn serve(socket: &Arc<Socket>) -> Result<(), HostError> {
+/// A plug-in is loaded half-way: its constructors are foreign code, and they
+/// and what it is linked with have to be read.
+fn lock_in(limits: &Limits, plugin: Option<&Path>) -> Result<Layers, HostError> {
+    let Some(file) = plugin else { return Ok(enter(sandbox::Role::Decode, limits)?) };
+    enter(sandbox::Role::PluginLoading { file }, limits)?;
+    frei0r::Plugin::load(file).map_err(|error| HostError::Failed { text: error.to_string() })?;
+    Ok(enter(sandbox::Role::Plugin, limits)?)
+}
+
+fn serve(socket: &Arc<Socket>, plugin: Option<PathBuf>) -> Result<(), HostError> {
     let (open, fd) = match hear(socket)? {
         Some((Message::Open(open), Some(fd))) => (open, fd),
         Some(_) => return Err(HostError::NotOpened { what: "was told something else" }),
@@ -65,7 +79,7 @@ fn serve(socket: &Arc<Socket>) -> Result<(), HostError> {
     // The end of the caller ends the worker, whatever it is doing.
     at_end(socket.clone(), || crash::leave())
         .map_err(|source| HostError::Socket { operation: "watching", source })?;
-    let mut stream = match Stream::open(&open, fd, socket) {
+    let mut stream = match Stream::open(&open, fd, socket, plugin) {
         Ok((stream, opened)) => {
             say(socket, &opened, None)?;
             stream
@@ -122,7 +136,12 @@ impl Returns for Nowhere {
 type Refusal = Box<dyn std::error::Error>;
 
 impl Stream {
-    fn open(open: &Open, fd: OwnedFd, socket: &Arc<Socket>) -> Result<(Stream, Message), Refusal> {
+    fn open(
+        open: &Open,
+        fd: OwnedFd,
+        socket: &Arc<Socket>,
+        plugin: Option<PathBuf>,
+    ) -> Result<(Stream, Message), Refusal> {
         let sizes = Sizes { cells: open.cells, packet_bytes: open.packet_bytes };
         let area = Arc::new(Area::open(fd, sizes)?);
         let packets = SharedPackets::new(area.clone());
@@ -133,7 +152,7 @@ impl Stream {
         let takes_packets = track.is_some();
         let hop = path::parse_stage(&open.stage)?;
         let give_back = Some(give_back(&area).ok_or("the words to give frames back do not fit")?);
-        let place = Place { track, frames_behind: open.frames_behind, give_back };
+        let place = Place { track, frames_behind: open.frames_behind, give_back, plugin };
         let mut stage = stage_of(&hop, &place)?;
         let stream = stage.start(&open.stream)?;
         let (threads, replayable) = (stage.threads(), stage.replayable());

@@ -9,8 +9,10 @@
 //! picture, its last column and row repeated up to the next
 //! multiple of 8, and what comes out is cropped by its layout alone.
 
+use std::path::PathBuf;
+
 use framepath_codec::Converter;
-use framepath_codec::frei0r::{self, ColorModel, Found, Instance, ParamValue};
+use framepath_codec::frei0r::{self, ColorModel, Instance, ParamValue};
 use framepath_model::format::{Layout, PixelFormat, Plane};
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 use framepath_os::meter;
@@ -35,7 +37,7 @@ const RATE: f64 = 25.0;
 /// The plug-in is loaded when the stage starts: before that it is a file's
 /// name, and no foreign code runs.
 pub(crate) struct Plugin {
-    file: Found,
+    file: PathBuf,
     /// Names and texts, unchecked.
     params: Vec<(String, String)>,
     /// In a worker: the way back of frames from the caller.
@@ -69,7 +71,7 @@ struct AtSize {
 
 impl Plugin {
     pub(crate) fn new<'a>(
-        file: Found,
+        file: PathBuf,
         params: impl Iterator<Item = (&'a str, &'a str)>,
         give_back: Option<&'static GiveBack>,
     ) -> Plugin {
@@ -80,7 +82,7 @@ impl Plugin {
 
 impl Stage for Plugin {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
-        let plugin = frei0r::Plugin::load(&self.file.path)?;
+        let plugin = frei0r::Plugin::load(&self.file)?;
         plugin.refuse_mixer()?;
         let settings: Result<_, _> =
             self.params.iter().map(|(name, value)| plugin.check(name, value)).collect();
@@ -94,6 +96,12 @@ impl Stage for Plugin {
             sized: None,
         });
         Ok(StreamInfo { format: Some(PixelFormat::Rgba), ..*info })
+    }
+
+    /// A plug-in may remember anything of the frames before: what it gave
+    /// cannot be had again from another instance.
+    fn replayable(&self) -> bool {
+        false
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
@@ -111,7 +119,9 @@ impl Loaded {
         let seconds = self.seconds(&frame.meta());
         let sized = match &mut self.sized {
             Some(sized) if (sized.visible.width, sized.visible.height) == (width, height) => sized,
-            _ => self.sized.insert(AtSize::new(self.plugin, &self.settings, (width, height), self.give_back)?),
+            _ => {
+                self.sized.insert(AtSize::new(self.plugin, &self.settings, (width, height), self.give_back)?)
+            }
         };
         let info = self.plugin.info();
         let is_bgra = info.color_model == ColorModel::Bgra8888;
@@ -186,8 +196,9 @@ impl AtSize {
             let from_stride = frame.layout().planes()[0].stride;
             let to = scratch.plane_mut(0);
             meter::copy(self.visible.pixel_bytes(), || {
-                for (to, from) in to.chunks_mut(visible.stride).zip(from.chunks(from_stride)) {
-                    to[..visible.width].copy_from_slice(&from[..visible.width]);
+                for (row, to) in to.chunks_mut(visible.stride).enumerate().take(visible.rows) {
+                    from.sub(row * from_stride..row * from_stride + visible.width)
+                        .copy_to(&mut to[..visible.width]);
                 }
             });
         } else {
