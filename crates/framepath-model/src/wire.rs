@@ -81,7 +81,7 @@
 //! | pool memory, with its fd | 20 | pool`:16` |
 //! | client and service | | |
 //! | hello | 32 | version`:16` |
-//! | grant, with a worker's socket | 33 | stream`:32` |
+//! | grant, with a worker's socket | 33 | stream`:32`, worker pid`:32` |
 //! | replace | 34 | stream`:32`, flags`:32` (bit 0: kill the old worker) |
 //! | release | 35 | stream`:32` |
 //! | denied | 36 | text(960) |

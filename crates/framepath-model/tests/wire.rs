@@ -151,7 +151,7 @@ fn message() -> impl Strategy<Value = Message> {
         (any::<u64>(), text(TEXT_BYTES))
             .prop_map(|(memory_bytes, plugin)| Message::Raise { memory_bytes, plugin }),
         any::<u16>().prop_map(|version| Message::Hello { version }),
-        any::<u32>().prop_map(|stream| Message::Grant { stream }),
+        any::<[u32; 2]>().prop_map(|[stream, pid]| Message::Grant { stream, pid }),
         (any::<u32>(), any::<bool>()).prop_map(|(stream, kill)| Message::Replace { stream, kill }),
         any::<u32>().prop_map(|stream| Message::Release { stream }),
         text(TEXT_BYTES).prop_map(|text| Message::Denied { text }),

@@ -21,6 +21,8 @@ mod page;
 #[cfg(not(loom))]
 mod socket;
 #[cfg(not(loom))]
+mod wait;
+#[cfg(not(loom))]
 mod watch;
 
 pub use area::{Area, AreaError, Sizes};
@@ -33,6 +35,8 @@ pub use packets::{PacketArea, SharedBytes, SharedPackets};
 pub use page::{PAGE_WORDS, Page};
 #[cfg(not(loom))]
 pub use socket::Socket;
+#[cfg(not(loom))]
+pub use wait::{Events, Wait, wait};
 #[cfg(not(loom))]
 pub use watch::{Look, Watcher, at_end, watch};
 

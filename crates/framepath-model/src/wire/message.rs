@@ -122,9 +122,10 @@ pub enum Message {
     /// Service to client: the socket of a worker attached. Nursery to caller:
     /// that, then the same with its pidfd attached.
     Grant {
-        /// The service's number for the stream; the nursery's is the worker's
-        /// process id.
+        /// The service's number for the stream; 0 from the nursery.
         stream: u32,
+        /// The worker's process id; 0 where the client cannot see it.
+        pid: u32,
     },
     /// Client to service: the stream needs another worker.
     Replace {
@@ -193,8 +194,10 @@ impl Message {
             Message::PoolMemory { pool } => w.u16(*pool),
             Message::Hello { version } => w.u16(*version),
             Message::Page => {}
-            Message::Grant { stream } | Message::Release { stream } | Message::Watch { from: stream } => {
+            Message::Release { stream } | Message::Watch { from: stream } => w.u32(*stream),
+            Message::Grant { stream, pid } => {
                 w.u32(*stream);
+                w.u32(*pid);
             }
             Message::Status(status) => status.encode(&mut w),
             Message::Totals(totals) => totals.encode(&mut w),
@@ -267,7 +270,7 @@ impl Message {
             }
             POOL_MEMORY => Message::PoolMemory { pool: r.u16()? },
             HELLO => Message::Hello { version: r.u16()? },
-            GRANT => Message::Grant { stream: r.u32()? },
+            GRANT => Message::Grant { stream: r.u32()?, pid: r.u32()? },
             REPLACE => {
                 let stream = r.u32()?;
                 let flags = r.u32()?;

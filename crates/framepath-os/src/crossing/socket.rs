@@ -134,6 +134,18 @@ impl Socket {
         }
     }
 
+    /// Says that nothing follows; what was said before is still read.
+    pub fn finish(&self) {
+        // It fails only where the peer is gone.
+        let _ = shutdown(&self.0, Shutdown::Write);
+    }
+
+    /// Whether both sides have finished, or the peer is gone.
+    pub fn has_ended(&self) -> bool {
+        let mut fds = [PollFd::new(self, PollFlags::empty())];
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ended| ended > 0)
+    }
+
     /// Ends the connection for both sides, while others still hold the socket.
     pub fn shut(&self) {
         // It fails only where the peer has done so already.
