@@ -11,7 +11,9 @@ mod lab;
 mod plugins;
 mod report;
 mod run;
+mod serve;
 mod stages;
+mod top;
 mod worker;
 
 use crate::ending::Ending;
@@ -35,6 +37,10 @@ pub(crate) enum Command {
     Stages(stages::Stages),
     /// The frei0r plug-ins of this machine, and their parameters
     Plugins(plugins::Plugins),
+    /// Give sandboxed workers to every program of this user
+    Serve(serve::Serve),
+    /// Show a service live: streams, frames per second, CPU, latency, crashes
+    Top(top::Top),
     /// Completions for a shell, to be sourced
     Completions(completions::Completions),
     /// Decode a file with the codec library alone: the floor of lab `decode`
@@ -62,6 +68,8 @@ impl Command {
             Command::Report(_) => "report",
             Command::Doctor(_) => "doctor",
             Command::Stages(_) => "stages",
+            Command::Serve(_) => "serve",
+            Command::Top(_) => "top",
             Command::Completions(_) => "completions",
             Command::Plugins(_) => "plugins",
             Command::Bare(_) => "bare",
@@ -81,6 +89,8 @@ impl Command {
             Command::Report(report) => report.run(),
             Command::Doctor(doctor) => doctor.run(),
             Command::Stages(stages) => stages.run(),
+            Command::Serve(serve) => serve.run(),
+            Command::Top(top) => top.run(),
             Command::Completions(completions) => completions.run(),
             Command::Plugins(plugins) => plugins.run(),
             Command::Bare(bare) => bare.run(),

@@ -2,7 +2,7 @@
 //! Touches the kernel: all system calls and all unsafe code but the codecs'.
 //!
 //! Clock, memfd pools, rings between threads, thread counters, scheduling,
-//! signals, child processes, the sandbox of workers. Everything above this crate is safe code.
+//! signals, child processes, the sandbox of workers, the terminal. Everything above this crate is safe code.
 //! Under `--cfg loom` only the lock-free cores are built, for the model checker.
 
 #[cfg(not(loom))]
@@ -45,6 +45,8 @@ pub mod spawn;
 #[cfg(not(loom))]
 pub mod switches;
 mod sync;
+#[cfg(not(loom))]
+pub mod terminal;
 #[cfg(not(loom))]
 pub mod udp;
 

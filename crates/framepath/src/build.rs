@@ -14,7 +14,7 @@ use framepath_os::pool::GiveBack;
 use framepath_os::queue::{Leaky, Receiver, queue};
 
 use crate::error::{RunError, StageError};
-use crate::host::{self, Collect, Session, Spec, WorkerOptions, WorkerStats};
+use crate::host::{self, Collect, Seat, Session, Spec, WorkerOptions, WorkerStats};
 use crate::link::{QueueEnd, Queued};
 use crate::out::Hop;
 use crate::report::HopInfo;
@@ -128,7 +128,11 @@ impl Built {
             },
         };
         let text = hop.to_string();
-        let session = Session::new(Spec { hop: hop.clone(), track, frames_behind, options });
+        let seat = (hop.choice("host") == "service").then(|| {
+            let named = hop.is_set("socket").then(|| hop.text("socket").into());
+            Seat::new(named.unwrap_or_else(host::default_socket))
+        });
+        let session = Session::new(Spec { hop: hop.clone(), track, frames_behind, options, seat });
         let (submit, collect) = host::ends(index, session.clone());
         let mut built = self.add(&text, Box::new(submit), Role::Through);
         built.workers.push((index, session.stats()));

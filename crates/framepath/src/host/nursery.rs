@@ -81,7 +81,7 @@ fn ask(nursery: &Socket, kind: &Kind) -> Result<Raised, HostError> {
     let plugin = kind.plugin.as_deref().unwrap_or(Path::new("")).display().to_string();
     say(nursery, &Message::Raise { memory_bytes: kind.memory_bytes, plugin }, None)?;
     let granted = || match hear_within(nursery, RAISING)? {
-        Some((Message::Grant { stream }, Some(fd))) => Ok((stream, fd)),
+        Some((Message::Grant { pid, .. }, Some(fd))) => Ok((pid, fd)),
         Some((Message::Denied { text }, _)) => Err(HostError::Refused { text }),
         _ => Err(HostError::NotOpened { what: "was not made" }),
     };
@@ -101,7 +101,7 @@ fn nurse(caller: &Socket) -> Result<(), HostError> {
         let plugin = Some(PathBuf::from(plugin)).filter(|file| !file.as_os_str().is_empty());
         match make(&Kind { memory_bytes, plugin }) {
             Ok((child, socket)) => {
-                let granted = Message::Grant { stream: child.pid() };
+                let granted = Message::Grant { stream: 0, pid: child.pid() };
                 say(caller, &granted, Some(socket.as_fd()))?;
                 say(caller, &granted, Some(child.pidfd()))?;
                 children.push(child);

@@ -15,6 +15,7 @@ use framepath_os::meter::{self, Level};
 use framepath_os::pool::Frame;
 
 use super::link::{Came, Full, Link, Receiving, Sending};
+use super::seat::Seat;
 use super::{HostError, WorkerOptions, start};
 use crate::recorder::Stretch;
 
@@ -39,12 +40,14 @@ pub(crate) struct Spec {
     pub(crate) track: Option<TrackInfo>,
     pub(crate) frames_behind: u32,
     pub(crate) options: WorkerOptions,
+    /// Where the workers come from the service, the stream's place there.
+    pub(crate) seat: Option<Arc<Seat>>,
 }
 
 impl Spec {
     /// The hop without what is the caller's business.
     pub(super) fn stage_text(&self, single_threaded: bool) -> String {
-        let mut hop = self.hop.without(&["host", "watchdog", "memory", "fault"]);
+        let mut hop = self.hop.without(&["host", "watchdog", "memory", "fault", "socket"]);
         if single_threaded && hop.def.arg("threads").is_some() {
             hop = hop.without(&["threads"]);
             return format!("{hop} threads=1");
@@ -181,7 +184,7 @@ impl Session {
     /// reading end.
     pub(super) fn start(self: &Arc<Session>, stream: StreamInfo) -> Result<(StreamInfo, Reader), HostError> {
         let start = Start { stream, level: self.level.load(Ordering::Relaxed) };
-        let opened = Link::open(start::worker(&self.spec.options)?, &self.spec, start, Turn::First)?;
+        let opened = Link::open(start::worker(&self.spec)?, &self.spec, start, Turn::First)?;
         let (link, sending, receiving) = opened;
         let stream = link.stream;
         self.stats.pid.store(link.pid, Ordering::Relaxed);
@@ -426,11 +429,10 @@ impl Reader {
         let mut tries = 0;
         let (link, sending, receiving) = loop {
             let spec = &self.session.spec;
-            let opened =
-                start::worker(&spec.options).and_then(|worker| Link::open(worker, spec, self.start, turn));
+            let opened = start::worker(spec).and_then(|worker| Link::open(worker, spec, self.start, turn));
             match opened {
                 Ok(opened) => break opened,
-                Err(error) if tries == OPENING_TRIES || matches!(error, HostError::Refused { .. }) => {
+                Err(error) if tries == OPENING_TRIES || error.is_final() => {
                     return Err(error);
                 }
                 Err(_) => tries += 1,
