@@ -217,6 +217,10 @@ impl Session {
         state.book.append(meta.seq, meta.pts, key, Sent { input: Some(input), meta, outputs: 0, stretch });
         loop {
             let Some(link) = state.link() else { return Err(GiveError::Closed) };
+            if link.vital.is_gone() {
+                state = meter::blocked(|| self.wait_for_another(state, &link));
+                continue;
+            }
             match state.feed(|seq| (seq == meta.seq).then(&mut cut)) {
                 Ok(None) => {
                     drop(state);
@@ -231,9 +235,6 @@ impl Session {
                 }
                 // The reading end sees it gone, and finds another.
                 Err(_) => link.kill(),
-            }
-            if link.vital.is_gone() {
-                state = meter::blocked(|| self.wait_for_another(state, &link));
             }
         }
     }
@@ -302,6 +303,10 @@ impl State {
     /// that number, where it is the caller's.
     fn feed(&mut self, mut cut: impl FnMut(u64) -> Option<Stretch>) -> Result<Option<Full>, HostError> {
         let Some((link, sending)) = &mut self.worker else { return Ok(None) };
+        if link.vital.is_gone() {
+            // What is not yet submitted waits for the next worker.
+            return Ok(None);
+        }
         while let Some(entry) = self.book.next_unsent() {
             let (seq, sent) = (entry.seq(), entry.packet());
             if let Some(input) = &sent.input {
@@ -418,6 +423,8 @@ impl Reader {
     fn replace(&mut self, why: &HostError) -> Result<(), HostError> {
         *self.session.stats.last_death.lock().unwrap_or_else(PoisonError::into_inner) = why.to_string();
         self.count_cpu();
+        // At once: until the next worker is there nothing is given to this one.
+        self.link.vital.end();
         self.link.kill();
         self.session.stats.deaths.fetch_add(1, Ordering::Relaxed);
         self.fruitless += 1;
