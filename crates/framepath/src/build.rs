@@ -135,6 +135,12 @@ impl Built {
         Ok(built)
     }
 
+    /// What becomes of the workers, for each hop that runs in one; may be
+    /// looked at while the path runs.
+    pub fn workers(&self) -> Vec<Arc<WorkerStats>> {
+        self.workers.iter().map(|(_, stats)| stats.clone()).collect()
+    }
+
     fn add(mut self, text: &str, stage: Box<dyn Stage>, role: Role) -> Built {
         let index = self.hops.len() as u16;
         if let Some(segment) = self.segments.last_mut() {

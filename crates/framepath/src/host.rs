@@ -18,6 +18,7 @@ mod export;
 mod fault;
 mod link;
 mod nursery;
+mod recovery;
 mod say;
 mod session;
 mod start;
@@ -32,8 +33,10 @@ use std::time::Duration;
 pub(crate) use collect::{Collect, ends};
 pub(crate) use fault::Faults;
 pub use nursery::{Nursery, prepare};
+pub use recovery::{Recoveries, Recovery};
 pub use session::WorkerStats;
 pub(crate) use session::{Session, Spec};
+pub use start::dismiss_spares;
 
 use framepath_codec::frei0r::Frei0rError;
 use framepath_model::path::PathError;
