@@ -4,6 +4,7 @@
 mod aa;
 mod decode;
 mod encode;
+mod faults;
 mod handoff;
 mod inject;
 mod loopback;
@@ -121,6 +122,12 @@ pub static EXPERIMENTS: &[Experiment] = &[
         question: "what a frame costs from process to process beside iceoryx2, GStreamer and a socket",
         quick: false,
         run: handoff::run,
+    },
+    Experiment {
+        name: "faults",
+        question: "what readers notice of workers that are killed, hang or take all memory (nspluginwrapper)",
+        quick: false,
+        run: faults::run,
     },
     Experiment {
         name: "inject",

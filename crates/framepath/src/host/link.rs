@@ -19,7 +19,7 @@ use framepath_os::pool::{ForeignPool, Frame, GiveBackWords, Returns};
 use super::HostError;
 use super::say::{hear_within, say};
 use super::session::{Input, Spec, Start, Turn};
-use super::start::Worker;
+use super::start::{Process, Worker};
 use super::vital::Vital;
 
 /// Cells of each ring: more packets than any decoder keeps back, so that one
@@ -214,6 +214,11 @@ impl Link {
     pub(super) fn kill(&self) {
         self.worker.process().kill();
         self.socket.shut();
+    }
+
+    /// The worker's process.
+    pub(super) fn process(&self) -> Arc<Process> {
+        self.worker.process()
     }
 
     /// CPU time the worker has used, nanoseconds.

@@ -16,7 +16,7 @@ use framepath_os::pool::Frame;
 
 use super::link::{Came, Full, Link, Receiving, Sending};
 use super::seat::Seat;
-use super::{HostError, WorkerOptions, start};
+use super::{HostError, Recoveries, WorkerOptions, start};
 use crate::recorder::Stretch;
 
 /// Workers that could not even open the stream, in a row, before it fails.
@@ -112,6 +112,8 @@ pub struct WorkerStats {
     pub cpu_ns: AtomicU64,
     /// Why the last of them was replaced.
     pub last_death: Mutex<String>,
+    /// How long each replacement took.
+    pub recoveries: Recoveries,
 }
 
 /// A stream's session, shared by the two threads at its ends.
@@ -148,6 +150,8 @@ pub(super) struct Reader {
     receiving: Receiving,
     /// Deaths since the last frame.
     fruitless: u32,
+    /// No new frame since the last death.
+    recovering: bool,
 }
 
 /// A frame that came, with what the ledger knows of its way.
@@ -188,8 +192,12 @@ impl Session {
         let (link, sending, receiving) = opened;
         let stream = link.stream;
         self.stats.pid.store(link.pid, Ordering::Relaxed);
+        self.stats.recoveries.opened(&link.process());
         self.locked().worker = Some((link.clone(), sending));
-        Ok((stream, Reader { session: self.clone(), start, link, receiving, fruitless: 0 }))
+        Ok((
+            stream,
+            Reader { session: self.clone(), start, link, receiving, fruitless: 0, recovering: false },
+        ))
     }
 
     /// Gives the worker something to work on. Waits while it has enough.
@@ -409,6 +417,11 @@ impl Reader {
             // The next look finds it gone. What came is delivered.
             self.link.kill();
         }
+        if self.recovering {
+            let is_new = arrived == Arrived::Deliver;
+            self.session.stats.recoveries.arrived(&work, is_new);
+            self.recovering = !is_new;
+        }
         match arrived {
             Arrived::Deliver => {
                 self.fruitless = 0;
@@ -426,6 +439,8 @@ impl Reader {
         // At once: until the next worker is there nothing is given to this one.
         self.link.vital.end();
         self.link.kill();
+        self.session.stats.recoveries.ended();
+        self.recovering = true;
         self.session.stats.deaths.fetch_add(1, Ordering::Relaxed);
         self.fruitless += 1;
         let turn = {
@@ -450,6 +465,7 @@ impl Reader {
         state.worker = Some((link.clone(), sending));
         let fed = state.feed(|_| None);
         drop(state);
+        self.session.stats.recoveries.opened(&link.process());
         self.session.changed.notify_all();
         self.link.wake_submitter();
         (self.link, self.receiving) = (link, receiving);
