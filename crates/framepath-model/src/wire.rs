@@ -29,6 +29,8 @@
 //! Flags: bit 0, the pts is known (where it is not, its word is 0); bit 1, the
 //! container calls the packet a random access point (packets only). `offset`
 //! and `len` are in bytes of the packet area; `slot` is counted in its pool.
+//! A completion's slots are counted from their pool's first slot, since all
+//! pools of a worker share the words that give slots back.
 //!
 //! | completion | word 0 | 1 | 2 | 3 | 4..7 |
 //! | --- | --- | --- | --- | --- | --- |
