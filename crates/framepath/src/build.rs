@@ -41,7 +41,7 @@ pub(crate) enum Input {
     /// A queue, with the link's index.
     Queue(u16, Receiver<Queued>),
     /// A worker's frames.
-    Worker(Collect),
+    Worker(Box<Collect>),
 }
 
 /// What a stage has to know of its place in the path.
@@ -136,7 +136,7 @@ impl Built {
         let (submit, collect) = host::ends(index, session.clone());
         let mut built = self.add(&text, Box::new(submit), Role::Through);
         built.workers.push((index, session.stats()));
-        let input = Some(Input::Worker(collect));
+        let input = Some(Input::Worker(Box::new(collect)));
         built.segments.push(Segment { input, chain: Vec::new(), first: index + 1 });
         Ok(built)
     }

@@ -15,7 +15,7 @@ impl Random {
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         // The high half of the product: no number is preferred.
-        (u128::from(mixed ^ mixed >> 31) * u128::from(limit) >> 64) as u64
+        ((u128::from(mixed ^ (mixed >> 31)) * u128::from(limit)) >> 64) as u64
     }
 }
 
