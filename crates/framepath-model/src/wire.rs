@@ -59,9 +59,9 @@
 //! | 4, 5 | of the second plane; 0 where the format has none |
 //! | 6, 7 | of the third plane; 0 where the format has none |
 //!
-//! Bytes with no picture in them have format 0, and in word 1 how many they are
-//! instead of sides. Widths and rows of planes follow from the format and the size. Formats: 1
-//! GREY, 2 YUV420P, 3 NV12, 4 YUV420P10, 5 P010, 6 RGBA.
+//! Widths and rows of planes follow from the format and the size. One row of
+//! GREY without padding is a buffer of so many bytes and may be wider than a
+//! picture. Formats: 1 GREY, 2 YUV420P, 3 NV12, 4 YUV420P10, 5 P010, 6 RGBA.
 //!
 //! # Messages: 1024 bytes
 //!

@@ -5,6 +5,7 @@ mod bad_input;
 mod clips;
 mod comparing;
 mod figures;
+mod handoff;
 mod harness;
 mod interrupt;
 mod paths;

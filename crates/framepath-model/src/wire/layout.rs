@@ -29,11 +29,6 @@ pub(super) fn format_of(number: u8, record: &'static str) -> Result<PixelFormat,
 /// A layout cell of the given kind.
 pub(super) fn encode(kind: u8, id: u8, layout: &Layout) -> Cell {
     let mut cell = [0; 8];
-    if *layout == Layout::opaque(layout.size) {
-        cell[0] = u64::from(kind) | u64::from(id) << 8;
-        cell[1] = layout.size as u64;
-        return cell;
-    }
     cell[0] = u64::from(kind) | u64::from(id) << 8 | u64::from(format_number(layout.format)) << 16;
     cell[1] = u64::from(layout.width) | u64::from(layout.height) << 32;
     for (words, plane) in cell[2..].chunks_exact_mut(2).zip(layout.planes()) {
@@ -49,17 +44,14 @@ pub(super) fn decode(cell: &Cell) -> Result<(u8, Layout), WireError> {
     if cell[0] >> 24 != 0 {
         return Err(WireError::Reserved { record: RECORD });
     }
-    let id = (cell[0] >> 8) as u8;
-    if (cell[0] >> 16) as u8 == 0 {
-        if cell[2..].iter().any(|word| *word != 0) {
-            return Err(WireError::Reserved { record: RECORD });
-        }
-        let fits = u32::try_from(cell[1]).ok().filter(|bytes| *bytes > 0);
-        check(fits.is_some(), RECORD, "bytes", cell[1])?;
-        return Ok((id, Layout::opaque(fits.unwrap_or_default() as usize)));
-    }
     let format = format_of((cell[0] >> 16) as u8, RECORD)?;
     let (width, height) = (cell[1] as u32, (cell[1] >> 32) as u32);
+    // One row of bytes may be longer than any picture is wide. Whether a slot
+    // holds it is seen where a frame has it.
+    let row = u64::from(width);
+    if format == PixelFormat::Grey && height == 1 && width > 0 && cell[2..] == [0, row, 0, 0, 0, 0] {
+        return Ok(((cell[0] >> 8) as u8, Layout::opaque(width as usize)));
+    }
     // Sides first: they bound the numbers that follow from them.
     Layout::packed(format, width, height)?;
     let sizes = format.plane_sizes(width, height);
@@ -72,16 +64,28 @@ pub(super) fn decode(cell: &Cell) -> Result<(u8, Layout), WireError> {
     if cell[2 + 2 * planes.len()..].iter().any(|word| *word != 0) {
         return Err(WireError::Reserved { record: RECORD });
     }
-    let layout = Layout::from_planes(format, width, height, planes)?;
-    if layout == Layout::opaque(layout.size) {
-        // It has another encoding.
-        return Err(WireError::Reserved { record: RECORD });
-    }
-    Ok((id, layout))
+    Ok(((cell[0] >> 8) as u8, Layout::from_planes(format, width, height, planes)?))
 }
 
 fn bytes(value: u64, field: &'static str) -> Result<usize, WireError> {
     let fits = usize::try_from(value).ok().filter(|bytes| *bytes <= isize::MAX as usize);
     check(fits.is_some(), "layout", field, value)?;
     Ok(fits.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_no_picture_pass_however_many() {
+        for bytes in [1, 16_384, 16_385, 3_110_400, u32::MAX as usize] {
+            let layout = Layout::opaque(bytes);
+            assert_eq!(decode(&encode(3, 7, &layout)).unwrap(), (7, layout));
+        }
+        let mut wide = encode(3, 7, &Layout::opaque(16_385));
+        wide[3] += 1;
+        assert!(decode(&wide).is_err(), "a stride makes it a picture");
+        assert!(decode(&encode(3, 7, &Layout::opaque(0))).is_err());
+    }
 }

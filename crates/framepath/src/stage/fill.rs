@@ -56,3 +56,52 @@ impl Stage for Fill {
         out.push(Item::Frame(frame.freeze(meta)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use super::*;
+    use crate::{Built, Level, Options, Test, TestOptions};
+
+    /// Sends on what it reads in the frames.
+    struct Heads(Sender<(u64, [u8; 16], usize)>);
+
+    impl Stage for Heads {
+        fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+            Ok(*info)
+        }
+
+        fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+            let frame = frame_of(item).map_err(|e| out.fail(e))?;
+            let mut head = [0; 16];
+            frame.plane(0).sub(0..16).copy_to(&mut head);
+            self.0.send((frame.meta().seq, head, frame.plane(0).len())).unwrap();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn frames_have_their_number_and_rising_stamps() {
+        let (sender, heads) = channel();
+        let options = TestOptions { bytes: Some(64), frames: 50, ..TestOptions::default() };
+        let hop = crate::path::parse_stage("fill bytes=4097").unwrap();
+        let before = now_ns();
+        let report = Built::from_source("test", Box::new(Test::new(&options).unwrap()))
+            .known(&hop, 1)
+            .unwrap()
+            .sink("heads", Box::new(Heads(sender)))
+            .run(&Options { level: Level::Times, ..Options::default() })
+            .unwrap();
+        assert_eq!((report.frames, report.copied_bytes), (50, 0));
+        let mut last = before;
+        for number in 0..50u64 {
+            let (seq, head, bytes) = heads.recv().unwrap();
+            let words = [0, 8].map(|at| u64::from_ne_bytes(head[at..at + 8].try_into().unwrap()));
+            assert_eq!((seq, words[0], bytes), (number, number, 4097));
+            assert!(words[1] >= last && words[1] <= now_ns());
+            last = words[1];
+        }
+        assert!(heads.recv().is_err());
+    }
+}
