@@ -321,7 +321,7 @@ fn wrong_numbers_are_refused_by_name() {
         matches!(Completion::decode(&cell), Err(WireError::Layout(_)))
     };
     assert!(layout([1 << 32, 0, 1]), "width 0");
-    assert!(layout([1 << 32 | 16385, 0, 16385]), "width beyond the largest");
+    assert!(layout([2 << 32 | 16385, 0, 16385]), "width beyond the largest");
     assert!(layout([1 << 32 | 8, 0, 7]), "stride below width");
     assert!(layout([2 << 32 | 8, 0, 1 << 62]), "a plane beyond the address space");
     assert!(!layout([2 << 32 | 8, 0, 8]));
