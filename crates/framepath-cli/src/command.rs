@@ -6,11 +6,14 @@ mod compare;
 mod completions;
 mod doctor;
 mod gate;
+mod handoff;
 mod lab;
 mod plugins;
 mod report;
 mod run;
+mod serve;
 mod stages;
+mod top;
 mod worker;
 
 use crate::ending::Ending;
@@ -34,11 +37,18 @@ pub(crate) enum Command {
     Stages(stages::Stages),
     /// The frei0r plug-ins of this machine, and their parameters
     Plugins(plugins::Plugins),
+    /// Give sandboxed workers to every program of this user
+    Serve(serve::Serve),
+    /// Show a service live: streams, frames per second, CPU, latency, crashes
+    Top(top::Top),
     /// Completions for a shell, to be sourced
     Completions(completions::Completions),
     /// Decode a file with the codec library alone: the floor of lab `decode`
     #[command(hide = true)]
     Bare(bare::Bare),
+    /// Hand frames over from a worker: contender `process` of lab `handoff`
+    #[command(hide = true)]
+    Handoff(handoff::Handoff),
     /// Run a stage in a sandbox, for a path with host=process
     #[command(hide = true)]
     Worker(worker::Worker),
@@ -58,9 +68,12 @@ impl Command {
             Command::Report(_) => "report",
             Command::Doctor(_) => "doctor",
             Command::Stages(_) => "stages",
+            Command::Serve(_) => "serve",
+            Command::Top(_) => "top",
             Command::Completions(_) => "completions",
             Command::Plugins(_) => "plugins",
             Command::Bare(_) => "bare",
+            Command::Handoff(_) => "handoff",
             Command::Worker(_) => "worker",
             Command::PluginInfo(_) => "plugin-info",
         }
@@ -76,9 +89,12 @@ impl Command {
             Command::Report(report) => report.run(),
             Command::Doctor(doctor) => doctor.run(),
             Command::Stages(stages) => stages.run(),
+            Command::Serve(serve) => serve.run(),
+            Command::Top(top) => top.run(),
             Command::Completions(completions) => completions.run(),
             Command::Plugins(plugins) => plugins.run(),
             Command::Bare(bare) => bare.run(),
+            Command::Handoff(handoff) => handoff.run(),
             Command::Worker(worker) => worker.run(),
             Command::PluginInfo(info) => info.run(),
         }

@@ -20,6 +20,7 @@ Examples:
   framepath run 'file clip.mp4 ! decode ! null'          what decoding costs, cause by cause
   framepath run 'file clip.mp4 ! decode ! framemd5 -'    the MD5 of every frame
   framepath compare 'test ! null' 'test ! queue ! null'  what a thread boundary costs
+  framepath serve & framepath top                        workers for every program, shown live
   framepath lab                                          the quick set of experiments, 90 s
   framepath doctor                                       what this machine offers
   framepath stages                                       what a path can be made of";

@@ -10,6 +10,7 @@ pub mod format;
 pub mod ledger;
 pub mod path;
 pub mod replay;
+pub mod service;
 pub mod stats;
 pub mod stream;
 pub mod summary;

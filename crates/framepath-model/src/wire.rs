@@ -57,7 +57,8 @@
 //! | 4, 5 | of the second plane; 0 where the format has none |
 //! | 6, 7 | of the third plane; 0 where the format has none |
 //!
-//! Widths and rows of planes follow from the format and the size. Formats: 1
+//! Bytes with no picture in them have format 0, and in word 1 how many they are
+//! instead of sides. Widths and rows of planes follow from the format and the size. Formats: 1
 //! GREY, 2 YUV420P, 3 NV12, 4 YUV420P10, 5 P010, 6 RGBA.
 //!
 //! # Messages: 1024 bytes
@@ -72,6 +73,7 @@
 //! | caller to worker | | |
 //! | open, with the shared area | 1 | level`:8`, `0:24`, track bytes`:32`, cells`:32`, frames behind`:32`, packet bytes`:64`, stream, stage text(512), faults text(64) |
 //! | input pool, with its fd | 2 | pool`:16`, `0:16`, slots`:32`, slot bytes`:64` |
+//! | page, with its fd, from the service before the grant | 3 | |
 //! | worker to caller | | |
 //! | ready | 16 | layers`:32` |
 //! | opened | 17 | threads`:32`, flags`:32` (bit 0: replayable, bit 1: takes packets), stream |
@@ -80,19 +82,36 @@
 //! | pool memory, with its fd | 20 | pool`:16` |
 //! | client and service | | |
 //! | hello | 32 | version`:16` |
-//! | grant, with a worker's socket | 33 | stream`:32` |
+//! | grant, with a worker's socket | 33 | stream`:32`, worker pid`:32` |
 //! | replace | 34 | stream`:32`, flags`:32` (bit 0: kill the old worker) |
 //! | release | 35 | stream`:32` |
 //! | denied | 36 | text(960) |
+//! | watch | 37 | first stream of interest`:32` |
+//! | status | 38 | stream`:32`, client pid`:32`, uid`:32`, worker pid`:32`, crashes`:64`, CPU`:64`, figures |
+//! | totals | 39 | streams`:32`, connections`:32`, spares`:32`, `0:32`, granted`:64`, denied`:64`, crashes`:64`, frames`:64`, CPU`:64` |
 //! | caller and nursery (which answers as the service does) | | |
 //! | raise | 48 | memory bytes`:64`, plug-in text(960) |
 //!
 //! A stream is 36 bytes: format`:8` (0 where not known), `0:24`, width`:32`,
 //! height`:32`, then time base, frame rate and sample aspect as numerator`:32`
 //! and denominator`:32`, signed.
+//!
+//! A client says hello for a stream, each time it wants one; the answer is a
+//! grant or a denial, in the order of the requests. It says replace where a
+//! stream's worker is gone or useless; that too is answered by a grant. Release
+//! has no answer. The end of the connection releases all its streams. A watch
+//! is answered by the status of the first stream whose number is not below the
+//! one given, or, where there is none, by the totals; it needs no hello.
+//!
+//! Figures are frames`:64`, inputs`:64`, sum of latencies`:64`, then compute,
+//! copy, queue, preempted and blocked`:64`, width`:32`, height`:32`, stage
+//! text(64), and 80 buckets`:64` of latency; times in nanoseconds. A worker
+//! writes them to its page, a sealed memfd of 4096 bytes: the same words in the
+//! machine's byte order, the text as 64 bytes without its length.
 
 mod cell;
 mod error;
+pub mod figures;
 mod layout;
 mod message;
 mod record;
@@ -103,6 +122,7 @@ pub use cell::{
     PACKET_SUBMISSION_BYTES, SAME_FRAME, Submission,
 };
 pub use error::WireError;
+pub use figures::{Figures, Histogram, StreamStatus, Totals};
 pub use message::{
     FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, Open, STAGE_BYTES, TEXT_BYTES,
 };

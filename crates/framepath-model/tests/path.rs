@@ -168,12 +168,6 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     ("test ! null \\", "\\", "a backslash with nothing after it", "`\\\\`"),
     ("file a loop=0 ! null", "0", "`loop=0` is out of range", "from 1 to 1000000000, or `inf`; default 1"),
     ("file a loop=inv ! null", "inv", "not a whole number", "did you mean `loop=inf`?"),
-    (
-        "test ! decode host=process ! null",
-        "process",
-        "`host=process` is not in this version of framepath",
-        "`host` is `inline`",
-    ),
     ("test ! decode host=device:/dev/video2 ! null", "device:/dev/video2", "not in this version", "`inline`"),
     ("test ! decode host=prozess ! null", "prozess", "is not known", "`inline`"),
     ("test size=1920 ! null", "1920", "`size=1920` is not a size", "such as `1920x1080`; default 1280x720"),

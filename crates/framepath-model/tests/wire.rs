@@ -5,9 +5,11 @@
 use framepath_model::format::{Layout, PixelFormat, Plane};
 use framepath_model::ledger::Row;
 use framepath_model::stream::{Rational, StreamInfo};
+use framepath_model::wire::figures::{BUCKETS, LABEL_BYTES};
 use framepath_model::wire::{
-    BYTES_PER_FRAME, Cell, Completion, FAULTS_BYTES, MAGIC, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message,
-    Open, STAGE_BYTES, Submission, TEXT_BYTES, VERSION, WireError, Work,
+    BYTES_PER_FRAME, Cell, Completion, FAULTS_BYTES, Figures, Histogram, MAGIC, MAX_CELLS, MAX_LEVEL,
+    MESSAGE_BYTES, Message, Open, STAGE_BYTES, StreamStatus, Submission, TEXT_BYTES, Totals, VERSION,
+    WireError, Work,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -105,6 +107,30 @@ fn open() -> impl Strategy<Value = Open> {
         })
 }
 
+fn status() -> impl Strategy<Value = StreamStatus> {
+    let numbers = (any::<[u32; 6]>(), any::<[u64; 5]>(), any::<[u64; 5]>());
+    (numbers, text(LABEL_BYTES), vec(any::<u64>(), BUCKETS)).prop_map(|((n, m, causes_ns), stage, counts)| {
+        StreamStatus {
+            stream: n[0],
+            client_pid: n[1],
+            client_uid: n[2],
+            worker_pid: n[3],
+            crashes: m[0],
+            cpu_ns: m[1],
+            figures: Figures {
+                frames: m[2],
+                inputs: m[3],
+                latency_sum_ns: m[4],
+                causes_ns,
+                width: n[4],
+                height: n[5],
+                stage,
+                latency: Histogram(counts.try_into().unwrap()),
+            },
+        }
+    })
+}
+
 fn message() -> impl Strategy<Value = Message> {
     prop_oneof![
         open().prop_map(Message::Open),
@@ -125,10 +151,23 @@ fn message() -> impl Strategy<Value = Message> {
         (any::<u64>(), text(TEXT_BYTES))
             .prop_map(|(memory_bytes, plugin)| Message::Raise { memory_bytes, plugin }),
         any::<u16>().prop_map(|version| Message::Hello { version }),
-        any::<u32>().prop_map(|stream| Message::Grant { stream }),
+        any::<[u32; 2]>().prop_map(|[stream, pid]| Message::Grant { stream, pid }),
         (any::<u32>(), any::<bool>()).prop_map(|(stream, kill)| Message::Replace { stream, kill }),
         any::<u32>().prop_map(|stream| Message::Release { stream }),
         text(TEXT_BYTES).prop_map(|text| Message::Denied { text }),
+        Just(Message::Page),
+        any::<u32>().prop_map(|from| Message::Watch { from }),
+        status().prop_map(|status| Message::Status(Box::new(status))),
+        (any::<[u32; 3]>(), any::<[u64; 5]>()).prop_map(|(n, m)| Message::Totals(Totals {
+            streams: n[0],
+            connections: n[1],
+            spares: n[2],
+            granted: m[0],
+            denied: m[1],
+            crashes: m[2],
+            frames: m[3],
+            cpu_ns: m[4],
+        })),
     ]
 }
 
@@ -274,7 +313,9 @@ fn wrong_numbers_are_refused_by_name() {
     assert_eq!(field(with(1, 1 << 62)), "slot bytes");
     assert_eq!(field(with(2, u64::from(u32::MAX) - 1)), "first slot");
     assert_eq!(field([129, 0, 2, 1, 0, 0, 0, 0]), "leave");
-    assert_eq!(field([130, 1 << 32 | 1, 0, 1, 0, 0, 0, 0]), "format");
+    assert_eq!(field([7 << 16 | 130, 1 << 32 | 1, 0, 1, 0, 0, 0, 0]), "format");
+    assert_eq!(field([130, 0, 0, 0, 0, 0, 0, 0]), "bytes");
+    assert_eq!(field([130, 1 << 32, 0, 0, 0, 0, 0, 0]), "bytes");
     assert_eq!(field([1 << 16 | 130, 1 << 32 | 1, 1 << 63, 1, 0, 0, 0, 0]), "offset");
 
     let layout = |words: [u64; 3]| {
@@ -291,6 +332,17 @@ fn wrong_numbers_are_refused_by_name() {
     packet[3] = u64::MAX;
     assert!(matches!(Submission::decode(&packet), Err(WireError::Field { field: "offset", .. })));
     assert_eq!(Submission::decode(&[0; 8]), Err(WireError::Kind { family: "submission", kind: 0 }));
+}
+
+#[test]
+fn bytes_without_a_picture_cross_whatever_their_number() {
+    for bytes in [1, 64, 16_384, 16_385, 1 << 20] {
+        let said = Completion::Layout { id: 3, layout: Layout::opaque(bytes) };
+        assert_eq!(Completion::decode(&said.encode()), Ok(said));
+    }
+    // One row of GREY by sides and planes would be a second way to say it.
+    let twice = [1 << 16 | 130, 1 << 32 | 8, 0, 8, 0, 0, 0, 0];
+    assert_eq!(Completion::decode(&twice), Err(WireError::Reserved { record: "layout" }));
 }
 
 #[test]

@@ -13,18 +13,30 @@
 mod area;
 mod cells;
 #[cfg(not(loom))]
+mod listener;
+#[cfg(not(loom))]
 mod packets;
 #[cfg(not(loom))]
+mod page;
+#[cfg(not(loom))]
 mod socket;
+#[cfg(not(loom))]
+mod wait;
 #[cfg(not(loom))]
 mod watch;
 
 pub use area::{Area, AreaError, Sizes};
 pub use cells::{Bell, CellReader, CellWriter, completions, submissions};
 #[cfg(not(loom))]
+pub use listener::{Listener, Peer};
+#[cfg(not(loom))]
 pub use packets::{PacketArea, SharedBytes, SharedPackets};
 #[cfg(not(loom))]
+pub use page::{PAGE_WORDS, Page};
+#[cfg(not(loom))]
 pub use socket::Socket;
+#[cfg(not(loom))]
+pub use wait::{Events, Wait, wait};
 #[cfg(not(loom))]
 pub use watch::{Look, Watcher, at_end, watch};
 

@@ -2,7 +2,7 @@
 //! Touches the kernel: all system calls and all unsafe code but the codecs'.
 //!
 //! Clock, memfd pools, rings between threads, thread counters, scheduling,
-//! signals, child processes, the sandbox of workers. Everything above this crate is safe code.
+//! signals, child processes, the sandbox of workers, the terminal. Everything above this crate is safe code.
 //! Under `--cfg loom` only the lock-free cores are built, for the model checker.
 
 #[cfg(not(loom))]
@@ -35,6 +35,8 @@ pub mod queue;
 mod return_stack;
 pub mod ring;
 #[cfg(not(loom))]
+pub mod running;
+#[cfg(not(loom))]
 pub mod sandbox;
 #[cfg(not(loom))]
 pub mod signal;
@@ -43,6 +45,8 @@ pub mod spawn;
 #[cfg(not(loom))]
 pub mod switches;
 mod sync;
+#[cfg(not(loom))]
+pub mod terminal;
 #[cfg(not(loom))]
 pub mod udp;
 

@@ -16,6 +16,19 @@ pub fn cores() -> usize {
     crate::affinity::allowed_cpus().map_or(1, |cpus| cpus.len().max(1))
 }
 
+/// The user this process acts as.
+pub fn effective_uid() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Allows this process as many open files as it may allow itself.
+pub fn raise_open_files() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    // It goes on with fewer where that is refused.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
 /// Kernel release, as `uname -r`.
 pub fn kernel() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()

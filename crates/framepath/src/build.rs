@@ -14,7 +14,7 @@ use framepath_os::pool::GiveBack;
 use framepath_os::queue::{Leaky, Receiver, queue};
 
 use crate::error::{RunError, StageError};
-use crate::host::{self, Collect, Session, Spec, WorkerOptions, WorkerStats};
+use crate::host::{self, Collect, Seat, Session, Spec, WorkerOptions, WorkerStats};
 use crate::link::{QueueEnd, Queued};
 use crate::out::Hop;
 use crate::report::HopInfo;
@@ -23,7 +23,9 @@ use crate::source::Source;
 use crate::source::file::File;
 use crate::source::test::{Test, TestOptions};
 use crate::stage::{Role, Stage, block::Block, burn::Burn, convert::Convert, copy::Copy};
-use crate::stage::{decode::Decode, encode::Copies, encode::RawEncode, plugin::Plugin, threshold::Threshold};
+use crate::stage::{
+    decode::Decode, encode::Copies, encode::RawEncode, fill::Fill, plugin::Plugin, threshold::Threshold,
+};
 
 /// The hops that one thread runs.
 pub(crate) struct Segment {
@@ -126,7 +128,11 @@ impl Built {
             },
         };
         let text = hop.to_string();
-        let session = Session::new(Spec { hop: hop.clone(), track, frames_behind, options });
+        let seat = (hop.choice("host") == "service").then(|| {
+            let named = hop.is_set("socket").then(|| hop.text("socket").into());
+            Seat::new(named.unwrap_or_else(host::default_socket))
+        });
+        let session = Session::new(Spec { hop: hop.clone(), track, frames_behind, options, seat });
         let (submit, collect) = host::ends(index, session.clone());
         let mut built = self.add(&text, Box::new(submit), Role::Through);
         built.workers.push((index, session.stats()));
@@ -135,10 +141,29 @@ impl Built {
         Ok(built)
     }
 
-    /// What becomes of the workers, for each hop that runs in one; may be
-    /// looked at while the path runs.
-    pub fn workers(&self) -> Vec<Arc<WorkerStats>> {
-        self.workers.iter().map(|(_, stats)| stats.clone()).collect()
+    /// Adds a stage that paths know, inline or in a worker as `hop` says
+    /// ([`path::parse_stage`]). Hops behind it may keep `frames_behind` of its
+    /// frames.
+    ///
+    /// # Errors
+    /// It could not be made.
+    pub fn known(self, hop: &path::Hop, frames_behind: u32) -> Result<Built, RunError> {
+        let place = Place { track: self.track.clone(), frames_behind, give_back: None, plugin: None };
+        let added = match hop.is_hosted() {
+            true => self.hosted(hop, place),
+            false => stage_of(hop, &place).map(|stage| self.add(&hop.to_string(), stage, Role::Through)),
+        };
+        let mut added = added.map_err(|error| of_hop(hop, error))?;
+        if hop.name() == "decode" {
+            added.track = None;
+        }
+        Ok(added)
+    }
+
+    /// What becomes of the workers of its stages, in path order. It can be kept
+    /// while the path runs.
+    pub fn workers(&self) -> impl Iterator<Item = Arc<WorkerStats>> + '_ {
+        self.workers.iter().map(|(_, stats)| stats.clone())
     }
 
     fn add(mut self, text: &str, stage: Box<dyn Stage>, role: Role) -> Built {
@@ -168,23 +193,7 @@ impl Built {
                     };
                     built.queue(&text, hop.count("depth") as usize, leaky)
                 }
-                Kind::Stage => {
-                    let place = Place {
-                        track: built.track.clone(),
-                        frames_behind: frames_behind(&rest[at + 1..]),
-                        give_back: None,
-                        plugin: None,
-                    };
-                    let added = match hop.is_hosted() {
-                        true => built.hosted(hop, place),
-                        false => stage_of(hop, &place).map(|stage| built.add(&text, stage, Role::Through)),
-                    };
-                    let mut added = added.map_err(|error| of_hop(hop, error))?;
-                    if hop.name() == "decode" {
-                        added.track = None;
-                    }
-                    added
-                }
+                Kind::Stage => built.known(hop, frames_behind(&rest[at + 1..]))?,
                 Kind::Sink | Kind::Source => built.add(&text, sink_of(hop), Role::Sink),
             };
         }
@@ -242,6 +251,7 @@ pub(crate) fn stage_of(hop: &path::Hop, place: &Place) -> Result<Box<dyn Stage>,
         "encode" => Box::new(RawEncode::new(hop.flag("copy").then(|| Copies::new(place.give_back)))),
         "burn" => Box::new(Burn { cpu_ns: hop.duration_ns("time") }),
         "copy" => Box::new(Copy::new(hop.bytes("bytes").unwrap_or(0) as usize)),
+        "fill" => Box::new(Fill::new(hop.bytes("bytes").unwrap_or(0) as usize, place.give_back)),
         // The table has no other stage.
         _ => Box::new(Block { ns: hop.duration_ns("time") }),
     })

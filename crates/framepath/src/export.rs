@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ledger for people and for other programs.
+//! The ledger and the service for people and for other programs.
 
 pub mod csv;
+pub mod service;
 pub mod text;
 pub mod trace;

@@ -19,10 +19,12 @@ mod fault;
 mod link;
 mod nursery;
 mod recovery;
-mod say;
+pub(crate) mod say;
+mod seat;
 mod session;
-mod start;
+pub(crate) mod start;
 mod submit;
+mod tally;
 mod vital;
 pub mod worker;
 
@@ -34,6 +36,8 @@ pub(crate) use collect::{Collect, ends};
 pub(crate) use fault::Faults;
 pub use nursery::{Nursery, prepare};
 pub use recovery::{Recoveries, Recovery};
+pub use seat::default_socket;
+pub(crate) use seat::{Seat, connect};
 pub use session::WorkerStats;
 pub(crate) use session::{Session, Spec};
 pub use start::dismiss_spares;
@@ -88,6 +92,29 @@ pub enum HostError {
     /// A worker ended by itself, or was ended because it stood still.
     #[error("the worker ended")]
     Gone,
+    /// There is no service at that socket.
+    #[error(
+        "no service at {path}: {source}; `framepath serve` starts one, socket= names another socket",
+        path = .path.display()
+    )]
+    NoService {
+        /// The socket's name.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The service did not answer as it should.
+    #[error("the service {what}")]
+    Service {
+        /// What it did.
+        what: &'static str,
+    },
+    /// The service said no.
+    #[error("the service denies it: {text}")]
+    Denied {
+        /// Its words.
+        text: String,
+    },
     /// The stage could not be opened in the worker.
     #[error("in the worker: {text}")]
     Refused {
@@ -131,4 +158,11 @@ pub enum HostError {
     /// A worker was told to run what is no stage.
     #[error("this is no stage: {0}")]
     Stage(#[from] PathError),
+}
+
+impl HostError {
+    /// Whether another try, with another worker, would end in the same.
+    fn is_final(&self) -> bool {
+        matches!(self, HostError::Refused { .. } | HostError::Denied { .. } | HostError::NoService { .. })
+    }
 }

@@ -24,6 +24,7 @@ pub mod plugins;
 mod recorder;
 mod report;
 mod runner;
+pub mod serve;
 mod sink;
 mod source;
 mod stage;

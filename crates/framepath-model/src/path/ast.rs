@@ -180,13 +180,14 @@ impl Hop {
         }
     }
 
-    /// A text, such as a file's name.
+    /// A text, such as a file's name; empty where it was not given.
     pub fn text(&self, name: &str) -> &str {
         let Some(place) = self.place(name) else { return "" };
         let arg = &self.def.args[place];
         match (self.given[place].as_ref().map(|given| &given.value), arg.default) {
             (Some(Value::Text(text)), _) => text,
             (None, Default::Is(text)) if matches!(arg.kind, ValueKind::Text(_)) => text,
+            (None, Default::Unset(_)) => "",
             (other, _) => mistyped(self.def, name, other, ""),
         }
     }

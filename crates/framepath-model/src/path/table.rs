@@ -143,9 +143,17 @@ const fn choice(now: &'static [&'static str]) -> ValueKind {
 /// Where a stage runs.
 const HOST: Arg = arg(
     "host",
-    ValueKind::Choice { now: &["inline", "process"], later: &["service", "device:"] },
+    ValueKind::Choice { now: &["inline", "process", "service"], later: &["device:"] },
     Default::Is("inline"),
-    "where it runs: in the path's own thread, or in a sandboxed process",
+    "where it runs: in the path's own thread, in a sandboxed process, or in one of `framepath serve`",
+);
+/// Where a plug-in runs: a service opens no file for its clients.
+const PLUGIN_HOST: Arg = arg("host", choice(&["inline", "process"]), Default::Is("inline"), HOST.help);
+const SOCKET: Arg = arg(
+    "socket",
+    ValueKind::Text("the name of a socket"),
+    Default::Unset("where `framepath serve` listens by default"),
+    "host=service: the service's socket",
 );
 const CACHE: Arg = arg(
     "cache",
@@ -157,19 +165,19 @@ const WATCHDOG: Arg = arg(
     "watchdog",
     ValueKind::Duration,
     Default::Is("2s"),
-    "host=process: a worker that stands still for so long is replaced",
+    "not inline: a worker that stands still for so long is replaced",
 );
 const MEMORY: Arg = arg(
     "memory",
     ValueKind::Bytes { min: 64 << 20, max: 1 << 40 },
     Default::Is("4GiB"),
-    "host=process: address space a worker may take",
+    "host=process: address space a worker may take; a service has its own --memory",
 );
 const FAULT: Arg = arg(
     "fault",
     ValueKind::Text("crash@N, hang@N, bomb@N or poison@N"),
-    Default::Is(""),
-    "host=process: lets the worker fail at packet N, to see what becomes of the path",
+    Default::Unset("none"),
+    "not inline: lets the worker fail at packet N, to see what becomes of the path",
 );
 
 /// Every known stage, source, sink and link.
@@ -240,6 +248,7 @@ pub static STAGES: &[StageDef] = &[
             MEMORY,
             FAULT,
             CACHE,
+            SOCKET,
         ],
     },
     StageDef {
@@ -259,6 +268,7 @@ pub static STAGES: &[StageDef] = &[
             WATCHDOG,
             MEMORY,
             FAULT,
+            SOCKET,
         ],
     },
     StageDef {
@@ -277,6 +287,7 @@ pub static STAGES: &[StageDef] = &[
             WATCHDOG,
             MEMORY,
             FAULT,
+            SOCKET,
         ],
     },
     StageDef {
@@ -286,7 +297,7 @@ pub static STAGES: &[StageDef] = &[
         help: "a frei0r filter or source: frames into RGBA frames",
         args: &[
             word("plugin", ValueKind::Plugin, "the plug-in, by its file's name without `.so`"),
-            HOST,
+            PLUGIN_HOST,
             WATCHDOG,
             MEMORY,
             FAULT,
@@ -304,6 +315,7 @@ pub static STAGES: &[StageDef] = &[
             WATCHDOG,
             MEMORY,
             FAULT,
+            SOCKET,
         ],
     },
     StageDef {
@@ -317,6 +329,7 @@ pub static STAGES: &[StageDef] = &[
             WATCHDOG,
             MEMORY,
             FAULT,
+            SOCKET,
         ],
     },
     StageDef {
@@ -335,6 +348,7 @@ pub static STAGES: &[StageDef] = &[
             WATCHDOG,
             MEMORY,
             FAULT,
+            SOCKET,
         ],
     },
     StageDef {
@@ -348,6 +362,26 @@ pub static STAGES: &[StageDef] = &[
             WATCHDOG,
             MEMORY,
             FAULT,
+            SOCKET,
+        ],
+    },
+    StageDef {
+        name: "fill",
+        kind: Kind::Stage,
+        open: None,
+        help: "gives an own frame for every frame: its number and the time in 16 bytes, the rest untouched",
+        args: &[
+            arg(
+                "bytes",
+                ValueKind::Bytes { min: 16, max: 1 << 30 },
+                Default::Required,
+                "bytes of a frame given",
+            ),
+            HOST,
+            WATCHDOG,
+            MEMORY,
+            FAULT,
+            SOCKET,
         ],
     },
     StageDef { name: "null", kind: Kind::Sink, open: None, help: "throws everything away", args: &[] },

@@ -29,6 +29,11 @@ pub(super) fn format_of(number: u8, record: &'static str) -> Result<PixelFormat,
 /// A layout cell of the given kind.
 pub(super) fn encode(kind: u8, id: u8, layout: &Layout) -> Cell {
     let mut cell = [0; 8];
+    if *layout == Layout::opaque(layout.size) {
+        cell[0] = u64::from(kind) | u64::from(id) << 8;
+        cell[1] = layout.size as u64;
+        return cell;
+    }
     cell[0] = u64::from(kind) | u64::from(id) << 8 | u64::from(format_number(layout.format)) << 16;
     cell[1] = u64::from(layout.width) | u64::from(layout.height) << 32;
     for (words, plane) in cell[2..].chunks_exact_mut(2).zip(layout.planes()) {
@@ -44,6 +49,15 @@ pub(super) fn decode(cell: &Cell) -> Result<(u8, Layout), WireError> {
     if cell[0] >> 24 != 0 {
         return Err(WireError::Reserved { record: RECORD });
     }
+    let id = (cell[0] >> 8) as u8;
+    if (cell[0] >> 16) as u8 == 0 {
+        if cell[2..].iter().any(|word| *word != 0) {
+            return Err(WireError::Reserved { record: RECORD });
+        }
+        let fits = u32::try_from(cell[1]).ok().filter(|bytes| *bytes > 0);
+        check(fits.is_some(), RECORD, "bytes", cell[1])?;
+        return Ok((id, Layout::opaque(fits.unwrap_or_default() as usize)));
+    }
     let format = format_of((cell[0] >> 16) as u8, RECORD)?;
     let (width, height) = (cell[1] as u32, (cell[1] >> 32) as u32);
     // Sides first: they bound the numbers that follow from them.
@@ -58,7 +72,12 @@ pub(super) fn decode(cell: &Cell) -> Result<(u8, Layout), WireError> {
     if cell[2 + 2 * planes.len()..].iter().any(|word| *word != 0) {
         return Err(WireError::Reserved { record: RECORD });
     }
-    Ok(((cell[0] >> 8) as u8, Layout::from_planes(format, width, height, planes)?))
+    let layout = Layout::from_planes(format, width, height, planes)?;
+    if layout == Layout::opaque(layout.size) {
+        // It has another encoding.
+        return Err(WireError::Reserved { record: RECORD });
+    }
+    Ok((id, layout))
 }
 
 fn bytes(value: u64, field: &'static str) -> Result<usize, WireError> {

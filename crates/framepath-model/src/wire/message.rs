@@ -4,7 +4,7 @@
 use super::cell::check_pool;
 use super::error::check;
 use super::record::{Reader, Writer};
-use super::{MAGIC, VERSION, WireError};
+use super::{MAGIC, StreamStatus, Totals, VERSION, WireError};
 use crate::stream::StreamInfo;
 
 /// Bytes of a message.
@@ -27,6 +27,7 @@ pub const MAX_LEVEL: u8 = 2;
 
 const OPEN: u16 = 1;
 const INPUT_POOL: u16 = 2;
+const PAGE: u16 = 3;
 const READY: u16 = 16;
 const OPENED: u16 = 17;
 const REFUSED: u16 = 18;
@@ -37,6 +38,9 @@ const GRANT: u16 = 33;
 const REPLACE: u16 = 34;
 const RELEASE: u16 = 35;
 const DENIED: u16 = 36;
+const WATCH: u16 = 37;
+const STATUS: u16 = 38;
+const TOTALS: u16 = 39;
 const RAISE: u16 = 48;
 
 /// What a worker needs to open a stream: all of it, in one message.
@@ -75,6 +79,8 @@ pub enum Message {
         /// Bytes from one slot to the next, at least one.
         slot_bytes: u64,
     },
+    /// Service to worker: the page for its figures attached.
+    Page,
     /// Worker to caller: loaded and in the sandbox.
     Ready {
         /// Bits of the sandbox's layers that this machine gave.
@@ -108,7 +114,7 @@ pub enum Message {
         /// Its number.
         pool: u16,
     },
-    /// Client and service: first message, both ways.
+    /// Client to service: wants a stream.
     Hello {
         /// The newest version the sender speaks.
         version: u16,
@@ -116,9 +122,10 @@ pub enum Message {
     /// Service to client: the socket of a worker attached. Nursery to caller:
     /// that, then the same with its pidfd attached.
     Grant {
-        /// The service's number for the stream; the nursery's is the worker's
-        /// process id.
+        /// The service's number for the stream; 0 from the nursery.
         stream: u32,
+        /// The worker's process id; 0 where the client cannot see it.
+        pid: u32,
     },
     /// Client to service: the stream needs another worker.
     Replace {
@@ -137,6 +144,15 @@ pub enum Message {
         /// Why.
         text: String,
     },
+    /// Client to service: what is there?
+    Watch {
+        /// Of the streams with this number and above, the first.
+        from: u32,
+    },
+    /// Service to client: a stream.
+    Status(Box<StreamStatus>),
+    /// Service to client: no more streams; the whole.
+    Totals(Totals),
     /// Caller to nursery: make a worker. The answer is [`Message::Grant`] with
     /// the worker's process id and socket, and once more with its pidfd.
     Raise {
@@ -177,7 +193,14 @@ impl Message {
             }
             Message::PoolMemory { pool } => w.u16(*pool),
             Message::Hello { version } => w.u16(*version),
-            Message::Grant { stream } | Message::Release { stream } => w.u32(*stream),
+            Message::Page => {}
+            Message::Release { stream } | Message::Watch { from: stream } => w.u32(*stream),
+            Message::Grant { stream, pid } => {
+                w.u32(*stream);
+                w.u32(*pid);
+            }
+            Message::Status(status) => status.encode(&mut w),
+            Message::Totals(totals) => totals.encode(&mut w),
             Message::Raise { memory_bytes, plugin } => {
                 w.u64(*memory_bytes);
                 w.text(plugin, TEXT_BYTES);
@@ -247,7 +270,7 @@ impl Message {
             }
             POOL_MEMORY => Message::PoolMemory { pool: r.u16()? },
             HELLO => Message::Hello { version: r.u16()? },
-            GRANT => Message::Grant { stream: r.u32()? },
+            GRANT => Message::Grant { stream: r.u32()?, pid: r.u32()? },
             REPLACE => {
                 let stream = r.u32()?;
                 let flags = r.u32()?;
@@ -255,7 +278,12 @@ impl Message {
             }
             RELEASE => Message::Release { stream: r.u32()? },
             RAISE => Message::Raise { memory_bytes: r.u64()?, plugin: r.text(TEXT_BYTES, "plug-in")? },
-            _ => Message::Denied { text: r.text(TEXT_BYTES, "text")? },
+            DENIED => Message::Denied { text: r.text(TEXT_BYTES, "text")? },
+            WATCH => Message::Watch { from: r.u32()? },
+            STATUS => Message::Status(Box::new(StreamStatus::decode(r)?)),
+            TOTALS => Message::Totals(Totals::decode(r)?),
+            // The only kind that is left.
+            _ => Message::Page,
         })
     }
 
@@ -273,6 +301,10 @@ impl Message {
             Message::Replace { .. } => REPLACE,
             Message::Release { .. } => RELEASE,
             Message::Denied { .. } => DENIED,
+            Message::Page => PAGE,
+            Message::Watch { .. } => WATCH,
+            Message::Status(_) => STATUS,
+            Message::Totals(_) => TOTALS,
             Message::Raise { .. } => RAISE,
         }
     }
@@ -291,6 +323,10 @@ impl Message {
             REPLACE => "replace",
             RELEASE => "release",
             DENIED => "denied",
+            PAGE => "page",
+            WATCH => "watch",
+            STATUS => "status",
+            TOTALS => "totals",
             RAISE => "raise",
             _ => return None,
         })

@@ -6,14 +6,15 @@
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, Shutdown, SocketFlags, SocketType, recvmsg, sendmsg, shutdown,
-    socketpair,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
+    recvmsg, sendmsg, shutdown, socket_with, socketpair,
 };
 
 /// One end of a connection that keeps records apart (SOCK_SEQPACKET). May be
@@ -31,11 +32,38 @@ impl Socket {
         Ok((Socket(a), Socket(b)))
     }
 
+    /// Connects to who listens at `path`.
+    ///
+    /// # Errors
+    /// What connect(2) says: `NotFound` where there is no such name,
+    /// `ConnectionRefused` where nobody listens there.
+    pub fn connect(path: &Path) -> io::Result<Socket> {
+        let address = SocketAddrUnix::new(path)?;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+        connect(&socket, &address)?;
+        Ok(Socket(socket))
+    }
+
     /// Sends a record, with a descriptor where there is one.
     ///
     /// # Errors
     /// `BrokenPipe` where the peer is gone; others from sendmsg(2).
     pub fn send(&self, record: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        self.send_with(record, fd, SendFlags::NOSIGNAL)
+    }
+
+    /// As [`Socket::send`], without waiting; whether there was room.
+    ///
+    /// # Errors
+    /// As [`Socket::send`].
+    pub fn try_send(&self, record: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<bool> {
+        match self.send_with(record, fd, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            other => other.map(|()| true),
+        }
+    }
+
+    fn send_with(&self, record: &[u8], fd: Option<BorrowedFd<'_>>, flags: SendFlags) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let fds = fd.map(|fd| [fd]);
@@ -43,7 +71,7 @@ impl Socket {
             control.push(SendAncillaryMessage::ScmRights(fds));
         }
         loop {
-            match sendmsg(&self.0, &[IoSlice::new(record)], &mut control, SendFlags::NOSIGNAL) {
+            match sendmsg(&self.0, &[IoSlice::new(record)], &mut control, flags) {
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
                 Ok(_) => return Ok(()),
@@ -75,6 +103,19 @@ impl Socket {
         Ok((received.bytes, fd))
     }
 
+    /// As [`Socket::receive`], without waiting and without descriptors: what
+    /// came with a record is closed. `None` where there is no record.
+    ///
+    /// # Errors
+    /// What recvfrom(2) says.
+    pub fn try_receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match recv(&self.0, buffer, RecvFlags::DONTWAIT) {
+            Ok((_, len)) => Ok(Some(len)),
+            Err(Errno::AGAIN | Errno::INTR) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
     /// Whether a record, or the end, comes before `limit` passes.
     ///
     /// # Errors
@@ -91,6 +132,18 @@ impl Socket {
                 Ok(count) => return Ok(count > 0),
             }
         }
+    }
+
+    /// Says that nothing follows; what was said before is still read.
+    pub fn finish(&self) {
+        // It fails only where the peer is gone.
+        let _ = shutdown(&self.0, Shutdown::Write);
+    }
+
+    /// Whether both sides have finished, or the peer is gone.
+    pub fn has_ended(&self) -> bool {
+        let mut fds = [PollFd::new(self, PollFlags::empty())];
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ended| ended > 0)
     }
 
     /// Ends the connection for both sides, while others still hold the socket.

@@ -13,6 +13,7 @@ use framepath_os::pool::Frame;
 
 use super::HostError;
 use super::say::say;
+use super::tally::Tally;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
@@ -38,6 +39,8 @@ pub(super) struct Exporter {
     pub(super) idle_ns: u32,
     /// Frames given since the last look.
     given: u64,
+    /// What the service wants counted.
+    tally: Option<Tally>,
 }
 
 /// Nothing is left half done by a panic, which ends the worker anyway.
@@ -46,7 +49,12 @@ pub(super) fn locked(exporter: &Mutex<Exporter>) -> MutexGuard<'_, Exporter> {
 }
 
 impl Exporter {
-    pub(super) fn new(completions: CellWriter, room: Bell, socket: Arc<Socket>) -> Exporter {
+    pub(super) fn new(
+        completions: CellWriter,
+        room: Bell,
+        socket: Arc<Socket>,
+        tally: Option<Tally>,
+    ) -> Exporter {
         Exporter {
             completions,
             room,
@@ -56,6 +64,14 @@ impl Exporter {
             oldest_layout: 0,
             idle_ns: 0,
             given: 0,
+            tally,
+        }
+    }
+
+    /// The stage gets the packet or frame `seq`.
+    pub(super) fn took(&mut self, seq: u64) {
+        if let Some(tally) = &mut self.tally {
+            tally.took(seq);
         }
     }
 
@@ -77,6 +93,9 @@ impl Exporter {
     fn give(&mut self, frame: Frame, work: Work) -> Result<(), HostError> {
         self.given += 1;
         let seq = frame.meta().seq;
+        if let Some(tally) = &mut self.tally {
+            tally.gave(seq, &work, frame.layout());
+        }
         if frame.is_foreign() {
             // The stage passes on what it got: the caller has it already.
             let (pool, slot, layout) = (SAME_FRAME, 0, 0);

@@ -44,6 +44,8 @@ pub(super) struct Link {
     pub(super) vital: Arc<Vital>,
     watcher: Watcher,
     worker: Worker,
+    /// The worker's process id.
+    pub(super) pid: u32,
     /// Threads the stage works with.
     pub(super) threads: u32,
     /// Whether what it was given can be given again.
@@ -184,7 +186,8 @@ impl Link {
             returns: Arc::new(SlotReturns { area: area.clone(), vital: vital.clone() }),
             socket: socket.clone(),
         };
-        let link = Link { area, socket, vital, watcher, worker, threads, replayable, stream };
+        let pid = worker.process().pid();
+        let link = Link { area, socket, vital, watcher, worker, pid, threads, replayable, stream };
         Ok((Arc::new(link), sending, receiving))
     }
 

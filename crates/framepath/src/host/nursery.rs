@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use framepath_model::wire::Message;
 use framepath_os::crossing::Socket;
-use framepath_os::spawn::{Remote, WorkerProcess, fork, tend};
+use framepath_os::spawn::{Remote, Standing, WorkerProcess, fork, tend};
 
 use super::say::{hear, hear_within, say};
 use super::start::Kind;
@@ -44,7 +44,7 @@ pub struct Nursery {
 pub fn prepare() -> Result<Nursery, HostError> {
     let failed = |source| HostError::Socket { operation: "making a socket for", source };
     let (ours, theirs) = Socket::pair().map_err(failed)?;
-    let process = fork(theirs.as_fd(), |socket| match nurse(&Socket::from(socket)) {
+    let process = fork(theirs.as_fd(), Standing::Ours, |socket| match nurse(&Socket::from(socket)) {
         Ok(()) => 0,
         Err(_) => 1,
     })?;
@@ -81,7 +81,7 @@ fn ask(nursery: &Socket, kind: &Kind) -> Result<Raised, HostError> {
     let plugin = kind.plugin.as_deref().unwrap_or(Path::new("")).display().to_string();
     say(nursery, &Message::Raise { memory_bytes: kind.memory_bytes, plugin }, None)?;
     let granted = || match hear_within(nursery, RAISING)? {
-        Some((Message::Grant { stream }, Some(fd))) => Ok((stream, fd)),
+        Some((Message::Grant { pid, .. }, Some(fd))) => Ok((pid, fd)),
         Some((Message::Denied { text }, _)) => Err(HostError::Refused { text }),
         _ => Err(HostError::NotOpened { what: "was not made" }),
     };
@@ -101,7 +101,7 @@ fn nurse(caller: &Socket) -> Result<(), HostError> {
         let plugin = Some(PathBuf::from(plugin)).filter(|file| !file.as_os_str().is_empty());
         match make(&Kind { memory_bytes, plugin }) {
             Ok((child, socket)) => {
-                let granted = Message::Grant { stream: child.pid() };
+                let granted = Message::Grant { stream: 0, pid: child.pid() };
                 say(caller, &granted, Some(socket.as_fd()))?;
                 say(caller, &granted, Some(child.pidfd()))?;
                 children.push(child);
@@ -114,7 +114,7 @@ fn nurse(caller: &Socket) -> Result<(), HostError> {
 fn make(kind: &Kind) -> Result<(WorkerProcess, Socket), HostError> {
     let failed = |source| HostError::Socket { operation: "making a socket for", source };
     let (callers, workers) = Socket::pair().map_err(failed)?;
-    let child = fork(workers.as_fd(), |socket| work(socket, kind))?;
+    let child = fork(workers.as_fd(), Standing::Isolated, |socket| work(socket, kind))?;
     Ok((child, callers))
 }
 

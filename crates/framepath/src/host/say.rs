@@ -10,14 +10,14 @@ use framepath_os::crossing::Socket;
 use super::HostError;
 
 /// Sends `message`, with a descriptor where there is one.
-pub(super) fn say(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
+pub(crate) fn say(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
     let mut bytes = [0; MESSAGE_BYTES];
     message.encode(&mut bytes);
     socket.send(&bytes, fd).map_err(|source| HostError::Socket { operation: "writing to", source })
 }
 
 /// The next message; `None` where the other side is gone.
-pub(super) fn hear(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
+pub(crate) fn hear(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
     // One byte more, so that a record that is too long does not pass.
     let mut bytes = [0; MESSAGE_BYTES + 1];
     let heard = socket.receive(&mut bytes);
@@ -29,7 +29,7 @@ pub(super) fn hear(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>
 }
 
 /// [`hear`] that gives up after `limit`.
-pub(super) fn hear_within(
+pub(crate) fn hear_within(
     socket: &Socket,
     limit: Duration,
 ) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {

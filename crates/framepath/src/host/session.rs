@@ -2,7 +2,7 @@
 //! One stream in a worker, for as long as it lasts and whoever the worker is:
 //! what was given, what came, and what to give again to the next worker.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use framepath_os::meter::{self, Level};
 use framepath_os::pool::Frame;
 
 use super::link::{Came, Full, Link, Receiving, Sending};
+use super::seat::Seat;
 use super::{HostError, Recoveries, WorkerOptions, start};
 use crate::recorder::Stretch;
 
@@ -39,12 +40,14 @@ pub(crate) struct Spec {
     pub(crate) track: Option<TrackInfo>,
     pub(crate) frames_behind: u32,
     pub(crate) options: WorkerOptions,
+    /// Where the workers come from the service, the stream's place there.
+    pub(crate) seat: Option<Arc<Seat>>,
 }
 
 impl Spec {
     /// The hop without what is the caller's business.
     pub(super) fn stage_text(&self, single_threaded: bool) -> String {
-        let mut hop = self.hop.without(&["host", "watchdog", "memory", "fault"]);
+        let mut hop = self.hop.without(&["host", "watchdog", "memory", "fault", "socket"]);
         if single_threaded && hop.def.arg("threads").is_some() {
             hop = hop.without(&["threads"]);
             return format!("{hop} threads=1");
@@ -91,6 +94,9 @@ pub(super) struct Sent {
 /// What became of a stream's workers; any thread may look.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
+    /// Process id of the worker; 0 before the first. A number for people and
+    /// meters: the process may have gone.
+    pub pid: AtomicU32,
     /// Workers that died, hung or broke the rules.
     pub deaths: AtomicU64,
     /// Packets or frames that were given again.
@@ -182,10 +188,11 @@ impl Session {
     /// reading end.
     pub(super) fn start(self: &Arc<Session>, stream: StreamInfo) -> Result<(StreamInfo, Reader), HostError> {
         let start = Start { stream, level: self.level.load(Ordering::Relaxed) };
-        let opened = Link::open(start::worker(&self.spec.options)?, &self.spec, start, Turn::First)?;
+        let opened = Link::open(start::worker(&self.spec)?, &self.spec, start, Turn::First)?;
         let (link, sending, receiving) = opened;
         let stream = link.stream;
         self.stats.recoveries.opened(&link.process());
+        self.stats.pid.store(link.pid, Ordering::Relaxed);
         self.locked().worker = Some((link.clone(), sending));
         Ok((
             stream,
@@ -218,6 +225,10 @@ impl Session {
         state.book.append(meta.seq, meta.pts, key, Sent { input: Some(input), meta, outputs: 0, stretch });
         loop {
             let Some(link) = state.link() else { return Err(GiveError::Closed) };
+            if link.vital.is_gone() {
+                state = meter::blocked(|| self.wait_for_another(state, &link));
+                continue;
+            }
             match state.feed(|seq| (seq == meta.seq).then(&mut cut)) {
                 Ok(None) => {
                     drop(state);
@@ -232,9 +243,6 @@ impl Session {
                 }
                 // The reading end sees it gone, and finds another.
                 Err(_) => link.kill(),
-            }
-            if link.vital.is_gone() {
-                state = meter::blocked(|| self.wait_for_another(state, &link));
             }
         }
     }
@@ -303,6 +311,10 @@ impl State {
     /// that number, where it is the caller's.
     fn feed(&mut self, mut cut: impl FnMut(u64) -> Option<Stretch>) -> Result<Option<Full>, HostError> {
         let Some((link, sending)) = &mut self.worker else { return Ok(None) };
+        if link.vital.is_gone() {
+            // What is not yet submitted waits for the next worker.
+            return Ok(None);
+        }
         while let Some(entry) = self.book.next_unsent() {
             let (seq, sent) = (entry.seq(), entry.packet());
             if let Some(input) = &sent.input {
@@ -424,6 +436,8 @@ impl Reader {
     fn replace(&mut self, why: &HostError) -> Result<(), HostError> {
         *self.session.stats.last_death.lock().unwrap_or_else(PoisonError::into_inner) = why.to_string();
         self.count_cpu();
+        // At once: until the next worker is there nothing is given to this one.
+        self.link.vital.end();
         self.link.kill();
         self.session.stats.recoveries.ended();
         self.recovering = true;
@@ -437,16 +451,16 @@ impl Reader {
         let mut tries = 0;
         let (link, sending, receiving) = loop {
             let spec = &self.session.spec;
-            let opened =
-                start::worker(&spec.options).and_then(|worker| Link::open(worker, spec, self.start, turn));
+            let opened = start::worker(spec).and_then(|worker| Link::open(worker, spec, self.start, turn));
             match opened {
                 Ok(opened) => break opened,
-                Err(error) if tries == OPENING_TRIES || matches!(error, HostError::Refused { .. }) => {
+                Err(error) if tries == OPENING_TRIES || error.is_final() => {
                     return Err(error);
                 }
                 Err(_) => tries += 1,
             }
         };
+        self.session.stats.pid.store(link.pid, Ordering::Relaxed);
         let mut state = self.session.locked();
         state.worker = Some((link.clone(), sending));
         let fed = state.feed(|_| None);

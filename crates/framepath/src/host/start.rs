@@ -18,10 +18,12 @@ use framepath_os::crossing::Socket;
 use framepath_os::spawn::{Remote, WorkerProcess, spawn};
 
 use super::say::hear_within;
-use super::{HostError, WorkerOptions, nursery};
+use super::seat::{Seat, Turn};
+use super::session::Spec;
+use super::{HostError, nursery};
 
 /// How long a worker may take to load and lock itself in.
-const LOADING: Duration = Duration::from_secs(20);
+pub(crate) const LOADING: Duration = Duration::from_secs(20);
 
 /// Names the worker's program; without it `framepath` is looked for.
 const PROGRAM: &str = "FRAMEPATH_WORKER";
@@ -44,27 +46,36 @@ pub(super) struct Process {
 enum Parent {
     Us(Mutex<WorkerProcess>),
     Nursery(Remote),
+    Service(Arc<Seat>, Turn),
 }
 
 impl Process {
+    /// Its id, as this process sees it.
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// Ends it, whatever it is doing.
     pub(super) fn kill(&self) {
         // It fails only where there is no such process any more.
         let _ = match &self.kind {
             Parent::Us(process) => process.lock().unwrap_or_else(PoisonError::into_inner).kill(),
             Parent::Nursery(process) => process.kill(),
+            Parent::Service(seat, turn) => seat.kill(*turn),
         };
     }
 
-    /// CPU time it has used, nanoseconds; 0 once it is gone.
+    /// CPU time it has used, nanoseconds; 0 once it is gone, or out of sight.
     pub(super) fn cpu_ns(&self) -> u64 {
-        cpu_ns_of(self.pid).unwrap_or(0)
+        // 0 would be this process.
+        if self.pid == 0 { 0 } else { cpu_ns_of(self.pid).unwrap_or(0) }
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One of our own ends with its `WorkerProcess`.
+        // One of our own ends with its `WorkerProcess`, one of the service's with
+        // the stream's seat.
         if let Parent::Nursery(process) = &self.kind {
             if process.kill().is_ok() {
                 process.wait();
@@ -74,6 +85,12 @@ impl Drop for Process {
 }
 
 impl Worker {
+    /// A worker that the service granted.
+    pub(super) fn of_service(socket: Socket, pid: u32, seat: Arc<Seat>, turn: Turn) -> Worker {
+        let process = Process { pid, kind: Parent::Service(seat, turn) };
+        Worker { socket: Arc::new(socket), process: Arc::new(process) }
+    }
+
     pub(super) fn process(&self) -> Arc<Process> {
         self.process.clone()
     }
@@ -81,10 +98,10 @@ impl Worker {
 
 /// What distinguishes one worker's start from another's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Kind {
-    pub(super) memory_bytes: u64,
+pub(crate) struct Kind {
+    pub(crate) memory_bytes: u64,
     /// The plug-in it loads, by its canonical name.
-    pub(super) plugin: Option<PathBuf>,
+    pub(crate) plugin: Option<PathBuf>,
 }
 
 enum Request {
@@ -106,9 +123,13 @@ pub fn dismiss_spares() {
     }
 }
 
-/// A worker for a stream: the spare, where one is ready, and another spare is
-/// made; else a new one.
-pub(super) fn worker(options: &WorkerOptions) -> Result<Worker, HostError> {
+/// A worker for a stream: the service's; or the spare, where one is ready, and
+/// another spare is made; else a new one.
+pub(super) fn worker(spec: &Spec) -> Result<Worker, HostError> {
+    if let Some(seat) = &spec.seat {
+        return seat.worker();
+    }
+    let options = &spec.options;
     let nursery = NURSE.get_or_init(|| {
         let (requests, heard) = channel();
         // Where no thread can be made the request's answer never comes, which
@@ -155,6 +176,14 @@ fn start(kind: &Kind) -> Result<Worker, HostError> {
         let process = Arc::new(Process { pid, kind: Parent::Nursery(process) });
         return Ok(Worker { socket: Arc::new(socket), process });
     }
+    let (process, socket) = start_program(kind)?;
+    let process = Process { pid: process.pid(), kind: Parent::Us(Mutex::new(process)) };
+    Ok(Worker { socket: Arc::new(socket), process: Arc::new(process) })
+}
+
+/// A worker as a new program, which shares no address with this process, and
+/// the socket to it.
+pub(crate) fn start_program(kind: &Kind) -> Result<(WorkerProcess, Socket), HostError> {
     let program = program();
     let failed = |source| HostError::Start { program: program.display().to_string(), source };
     let (ours, theirs) = Socket::pair().map_err(failed)?;
@@ -163,9 +192,7 @@ fn start(kind: &Kind) -> Result<Worker, HostError> {
     if let Some(plugin) = &kind.plugin {
         args.extend([OsStr::new("--plugin"), plugin.as_os_str()]);
     }
-    let process = spawn(&program, &args, theirs.as_fd())?;
-    let process = Process { pid: process.pid(), kind: Parent::Us(Mutex::new(process)) };
-    Ok(Worker { socket: Arc::new(ours), process: Arc::new(process) })
+    Ok((spawn(&program, &args, theirs.as_fd())?, ours))
 }
 
 /// Waits until the worker has locked itself in.

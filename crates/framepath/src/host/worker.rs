@@ -15,7 +15,7 @@ use framepath_model::wire::{Completion, Message, Open, Submission};
 use framepath_os::clock::now_ns;
 use framepath_os::crash;
 use framepath_os::crossing::{
-    Area, Bell, Breach, CellReader, SharedPackets, Sizes, Socket, at_end, completions, submissions,
+    Area, Bell, Breach, CellReader, Page, SharedPackets, Sizes, Socket, at_end, completions, submissions,
 };
 use framepath_os::meter::{self, Level};
 use framepath_os::pool::{ForeignPool, Frame, GiveBack, GiveBackWords, Returns};
@@ -25,6 +25,7 @@ use super::HostError;
 use super::export::{Export, Exporter, locked};
 use super::fault::Faults;
 use super::say::{hear, say};
+use super::tally::Tally;
 use crate::build::{Place, stage_of};
 use crate::item::Item;
 use crate::out::{Failure, Hop, Out};
@@ -71,7 +72,17 @@ fn lock_in(limits: &Limits, plugin: Option<&Path>) -> Result<Layers, HostError> 
 }
 
 fn serve(socket: &Arc<Socket>, plugin: Option<PathBuf>) -> Result<(), HostError> {
-    let (open, fd) = match hear(socket)? {
+    let (mut first, mut page) = (hear(socket)?, None);
+    // The service's, which says it before the caller has the other end.
+    if let Some((Message::Page, Some(fd))) = first {
+        page =
+            Some(Page::open(fd).map_err(|errno| HostError::Socket {
+                operation: "mapping the page of",
+                source: errno.into(),
+            })?);
+        first = hear(socket)?;
+    }
+    let (open, fd) = match first {
         Some((Message::Open(open), Some(fd))) => (open, fd),
         Some(_) => return Err(HostError::NotOpened { what: "was told something else" }),
         None => return Ok(()),
@@ -79,7 +90,7 @@ fn serve(socket: &Arc<Socket>, plugin: Option<PathBuf>) -> Result<(), HostError>
     // The end of the caller ends the worker, whatever it is doing.
     at_end(socket.clone(), || crash::leave())
         .map_err(|source| HostError::Socket { operation: "watching", source })?;
-    let mut stream = match Stream::open(&open, fd, socket, plugin) {
+    let mut stream = match Stream::open(&open, fd, socket, plugin, page) {
         Ok((stream, opened)) => {
             say(socket, &opened, None)?;
             stream
@@ -141,6 +152,7 @@ impl Stream {
         fd: OwnedFd,
         socket: &Arc<Socket>,
         plugin: Option<PathBuf>,
+        page: Option<Page>,
     ) -> Result<(Stream, Message), Refusal> {
         let sizes = Sizes { cells: open.cells, packet_bytes: open.packet_bytes };
         let area = Arc::new(Area::open(fd, sizes)?);
@@ -156,7 +168,9 @@ impl Stream {
         let mut stage = stage_of(&hop, &place)?;
         let stream = stage.start(&open.stream)?;
         let (threads, replayable) = (stage.threads(), stage.replayable());
-        let exporter = Exporter::new(completions(&area).0, Bell::of_completion_room(&area), socket.clone());
+        let tally = page.map(|page| Tally::new(page, &open.stage));
+        let room = Bell::of_completion_room(&area);
+        let exporter = Exporter::new(completions(&area).0, room, socket.clone(), tally);
         let exporter = Arc::new(Mutex::new(exporter));
         let export = Box::new(Export(exporter.clone()));
         let level = match open.level {
@@ -197,6 +211,7 @@ impl Stream {
             match Submission::decode(&cell).map_err(|_| Stopped::Caller)? {
                 Submission::Packet { seq, pts, offset, len, key } => {
                     self.recorder.mark();
+                    locked(&self.exporter).took(seq);
                     self.faults.strike(seq);
                     let bytes = self.packets.packet(offset, len)?;
                     let meta = FrameMeta { seq, pts, ..FrameMeta::default() };
@@ -206,6 +221,7 @@ impl Stream {
                 }
                 Submission::Frame { seq, pts, pool, slot, layout } => {
                     self.recorder.mark();
+                    locked(&self.exporter).took(seq);
                     self.faults.strike(seq);
                     let meta = FrameMeta { seq, pts, ..FrameMeta::default() };
                     let frame = self.input(pool, slot, layout, meta)?;

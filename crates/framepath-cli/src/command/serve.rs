@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use framepath::host::default_socket;
+use framepath::serve::{Limits, Service, Settings};
+use framepath_os::crossing::Listener;
+use framepath_os::machine::raise_open_files;
+use framepath_os::signal::Stops;
+
+use crate::ending::{Ending, Usage};
+use crate::screen;
+
+const EXAMPLES: &str = "\
+Examples:
+  framepath serve &
+  framepath run 'file clip.mp4 ! decode host=service ! framemd5 -'
+  framepath serve --socket /tmp/fp.sock --metrics 127.0.0.1:9477
+  framepath run 'file clip.mp4 ! decode host=service socket=/tmp/fp.sock ! null'
+  curl -s http://127.0.0.1:9477/metrics
+  sudo framepath serve --allow-gid 44      (the group `video` on Debian, and root)
+
+Each stream has a sandboxed worker of its own; packets and frames go straight
+between it and its client. Ctrl-C or SIGTERM lets running streams finish for
+--grace seconds; a second one ends them at once. Under systemd the socket can be
+passed in: contrib/systemd has the units.
+
+Exit code: 0 after SIGTERM or Ctrl-C, 1 if it cannot run.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Serve {
+    /// Where clients connect [default: framepath.sock in $XDG_RUNTIME_DIR, else in /run]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+
+    /// Tell Prometheus its figures at this address, which must be the machine's own
+    #[arg(long, value_name = "ADDR", value_parser = address)]
+    metrics: Option<SocketAddr>,
+
+    /// Let in this user besides the service's own; may be given again
+    #[arg(long, value_name = "UID")]
+    allow_uid: Vec<u32>,
+
+    /// Let in the members of this group; may be given again
+    #[arg(long, value_name = "GID")]
+    allow_gid: Vec<u32>,
+
+    /// Workers kept ready, so that a stream or a replacement need not wait for one
+    #[arg(long, value_name = "N", default_value_t = Settings::default().spares,
+          value_parser = clap::value_parser!(u32).range(0..=64))]
+    spares: u32,
+
+    /// Streams that a user may have at a time
+    #[arg(long, value_name = "N", default_value_t = Limits::default().streams,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    streams: u32,
+
+    /// Connections that a user may have at a time
+    #[arg(long, value_name = "N", default_value_t = Limits::default().connections,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    connections: u32,
+
+    /// Streams that a user may open in a minute
+    #[arg(long, value_name = "N", default_value_t = Limits::default().opens_per_minute,
+          value_parser = clap::value_parser!(u32).range(1..))]
+    opens_per_minute: u32,
+
+    /// Crashed or hung workers that a user may have replaced in a minute
+    #[arg(long, value_name = "N", default_value_t = Limits::default().replacements_per_minute,
+          value_parser = clap::value_parser!(u32).range(0..))]
+    replacements_per_minute: u32,
+
+    /// Address space that a worker may take, MiB
+    #[arg(long, value_name = "MIB", default_value_t = Settings::default().memory_bytes >> 20,
+          value_parser = clap::value_parser!(u64).range(64..=1 << 20))]
+    memory: u64,
+
+    /// Seconds that running streams may go on once the service is told to stop
+    #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().grace.as_secs(),
+          value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    grace: u64,
+}
+
+fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| "an address with a port, such as 127.0.0.1:9477 or [::1]:9477".to_owned())
+}
+
+impl Serve {
+    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+        // Before anything is opened: a socket that is passed in has number 3.
+        let passed = Listener::passed()?;
+        let stops = Stops::open().context("waiting for signals")?;
+        raise_open_files();
+        let (listener, place) = match (passed, self.socket) {
+            (Some(_), Some(_)) => {
+                return Err(Usage("a socket was passed in, and --socket names another".to_owned()).into());
+            }
+            (Some(listener), None) => (listener, "the socket that was passed in".to_owned()),
+            (None, named) => {
+                let path = named.unwrap_or_else(default_socket);
+                // Who may come in is decided by who they are, not by the name.
+                let others = !self.allow_uid.is_empty() || !self.allow_gid.is_empty();
+                let listener = Listener::bind(&path, if others { 0o666 } else { 0o600 });
+                let listener = listener.with_context(|| format!("listening at `{}`", path.display()))?;
+                (listener, path.display().to_string())
+            }
+        };
+        let settings = Settings {
+            limits: Limits {
+                connections: self.connections,
+                streams: self.streams,
+                opens_per_minute: self.opens_per_minute,
+                replacements_per_minute: self.replacements_per_minute,
+            },
+            uids: self.allow_uid,
+            gids: self.allow_gid,
+            spares: self.spares,
+            memory_bytes: self.memory << 20,
+            grace: Duration::from_secs(self.grace),
+        };
+        let service = Service::new(listener, self.metrics, settings)?;
+        screen::note(&format!("framepath: serving at {place}"));
+        if let Some(address) = service.metrics() {
+            screen::note(&format!("framepath: figures at http://{address}/metrics"));
+        }
+        service.run(&stops)?;
+        Ok(Ending::Done)
+    }
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath top`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use framepath::export::service;
+use framepath::host::default_socket;
+use framepath::serve::{Snapshot, Viewer};
+use framepath_os::signal;
+use framepath_os::terminal::Terminal;
+
+use crate::ending::Ending;
+use crate::screen::Screen;
+
+const EXAMPLES: &str = "\
+Examples:
+  framepath top
+  framepath top --socket /tmp/fp.sock
+  framepath top --once > streams.txt
+
+Keys: q or Ctrl-C ends it. Latency is a frame's time in its worker, from the packet
+taken to the frame given. Causes need a client whose ledger is on, as that of
+`framepath run` is.
+
+Exit code: 0, also after Ctrl-C; 1 if there is no service.";
+
+/// How long figures are gathered where they are shown once.
+const ONCE: Duration = Duration::from_secs(1);
+const CTRL_C: u8 = 3;
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Top {
+    /// The service's socket [default: framepath.sock in $XDG_RUNTIME_DIR, else in /run]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+
+    /// Print one table over a second and end; so too where this is no terminal
+    #[arg(long)]
+    once: bool,
+
+    /// Seconds between two looks
+    #[arg(long, value_name = "SECONDS", default_value_t = 1,
+          value_parser = clap::value_parser!(u64).range(1..=3600))]
+    every: u64,
+}
+
+impl Top {
+    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+        let viewer = Viewer::connect(&self.socket.unwrap_or_else(default_socket))?;
+        signal::install().context("installing the handler of Ctrl-C")?;
+        let first = viewer.look()?;
+        if self.once || !Terminal::is_there() {
+            std::thread::sleep(ONCE);
+            Screen::Output.print(&service::table(&first, &viewer.look()?, usize::MAX))?;
+            return Ok(Ending::Done);
+        }
+        let terminal = Terminal::open().context("the terminal")?;
+        live(&viewer, &terminal, first, Duration::from_secs(self.every))?;
+        Ok(Ending::Done)
+    }
+}
+
+/// Shows the service until `q`.
+fn live(viewer: &Viewer, terminal: &Terminal, first: Snapshot, every: Duration) -> anyhow::Result<()> {
+    // The first table has no rates yet, and comes at once all the same.
+    let (mut before, mut now) = (first.clone(), first);
+    loop {
+        let (columns, _) = terminal.size();
+        terminal.show(&service::table(&before, &now, columns)).context("the terminal")?;
+        let key = terminal.key_within(every).context("the terminal")?;
+        if signal::interrupted() || matches!(key, Some(b'q' | b'Q' | CTRL_C)) {
+            return Ok(());
+        }
+        let next = viewer.look()?;
+        // A key that means nothing, or a resized window, is no reason to show
+        // the rates of a moment.
+        if key.is_none() {
+            before = now;
+        }
+        now = next;
+    }
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A socket that a service manager passes in.
+
+use std::os::fd::AsFd;
+use std::process::{Command, Stdio};
+
+use framepath::serve::Viewer;
+use framepath_os::children;
+use framepath_os::crossing::Listener;
+
+use crate::harness::wait;
+use crate::service::until;
+
+/// The shell stands for the service manager: it puts the socket at number 3.
+const MANAGER: &str =
+    "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=$1; export LISTEN_PID LISTEN_FDS; shift; exec \"$@\"";
+
+fn manager(stdin: Stdio, count: &str, options: &[&str]) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", MANAGER, "sh", count, env!("CARGO_BIN_EXE_framepath"), "serve"]).args(options);
+    shell.stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped());
+    shell
+}
+
+#[test]
+fn a_passed_socket_is_served_and_its_name_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("passed");
+    let listener = Listener::bind(&path, 0o600).unwrap();
+    let stdin = || Stdio::from(listener.as_fd().try_clone_to_owned().unwrap());
+    let child = manager(stdin(), "1", &[]).spawn().unwrap();
+    // Who comes before it listens waits in the socket.
+    until("the service answers", || Viewer::connect(&path).unwrap().look().is_ok());
+    children::signal(&child, 15).unwrap();
+    wait(child, "the service").ended(0).says("passed in");
+    assert!(path.exists());
+
+    let refused = |count: &str, options: &[&str], code: i32, words: &str| {
+        let child = manager(stdin(), count, options).spawn().unwrap();
+        wait(child, "the service").ended(code).says(words);
+    };
+    refused("2", &[], 1, "2 sockets were passed");
+    refused("1", &["--socket", "/elsewhere"], 2, "--socket names another");
+}
+
+#[test]
+fn what_is_no_listening_socket_of_records_is_refused() {
+    let child = manager(Stdio::null(), "1", &[]).spawn().unwrap();
+    assert_ne!(wait(child, "the service").code, Some(0));
+    let stream = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let stdin = Stdio::from(std::os::fd::OwnedFd::from(stream));
+    let child = manager(stdin, "1", &[]).spawn().unwrap();
+    wait(child, "the service").ended(1).says("ListenSequentialPacket=");
+}

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Clients that say what has no meaning, too much, or nothing.
+
+use framepath_model::wire::{MAGIC, MESSAGE_BYTES, Message, VERSION};
+use framepath_os::crossing::Socket;
+
+use crate::harness::finish;
+use crate::service::{Service, Talker, until};
+
+fn record(message: &Message) -> [u8; MESSAGE_BYTES] {
+    let mut bytes = [0; MESSAGE_BYTES];
+    message.encode(&mut bytes);
+    bytes
+}
+
+#[test]
+fn rubbish_ends_its_own_connection_and_says_why() {
+    let service = Service::start(&[]);
+    let before = service.quiet();
+    let hello = record(&Message::Hello { version: VERSION });
+    let mut old = hello;
+    old[4..6].copy_from_slice(&9u16.to_le_bytes());
+    let mut unknown = [0; MESSAGE_BYTES];
+    unknown[..4].copy_from_slice(&MAGIC);
+    unknown[4..6].copy_from_slice(&VERSION.to_le_bytes());
+    unknown[6] = 0xee;
+    let long = [hello.as_slice(), &[0]].concat();
+    let cases: [(&[u8], &str); 9] = [
+        (&[0xa5; MESSAGE_BYTES], "not a framepath message"),
+        (&hello[..MESSAGE_BYTES / 2], "a message of 512 bytes"),
+        (&hello[..1], "a message of 1 bytes"),
+        (&long, "a message of 1025 bytes"),
+        (&old, "version 9"),
+        (&unknown, "no message has kind"),
+        (&record(&Message::Grant { stream: 1, pid: 1 }), "no message for the service"),
+        (&record(&Message::Release { stream: 1 }), "stream 1 is not one of this connection's"),
+        (&record(&Message::Replace { stream: u32::MAX, kill: true }), "is not one of this connection's"),
+    ];
+    for (bytes, words) in cases {
+        let talker = Talker::connect(&service.socket());
+        talker.0.send(bytes, None).unwrap();
+        let text = talker.denied();
+        assert!(text.contains(words), "{text}");
+        assert!(talker.hear().is_none(), "{words}");
+    }
+    assert_eq!(service.look().totals.denied, cases.len() as u64);
+    assert_eq!(service.quiet(), before);
+    finish(service.client("vp9-180p8.ivf", "! decode", "null")).ended(0);
+}
+
+/// What comes with a message is closed, not kept.
+#[test]
+fn descriptors_that_nobody_asked_for_are_closed() {
+    use std::os::fd::AsFd;
+    let service = Service::start(&[]);
+    let before = service.quiet();
+    let talker = Talker::connect(&service.socket());
+    let file = std::fs::File::open("/dev/null").unwrap();
+    for _ in 0..200 {
+        talker.0.send(&record(&Message::Watch { from: 0 }), Some(file.as_fd())).unwrap();
+        assert!(matches!(talker.hear(), Some((Message::Totals(_), None))));
+    }
+    assert_eq!(service.fds(), before + 1);
+    drop(talker);
+    assert_eq!(service.quiet(), before);
+}
+
+#[test]
+fn a_thousand_that_come_and_go_leave_nothing() {
+    let service = Service::start(&[]);
+    let before = service.quiet();
+    for turn in 0..1000 {
+        let Ok(socket) = Socket::connect(&service.socket()) else { panic!("turn {turn}") };
+        match turn % 3 {
+            0 => {}
+            // Half of one, and gone.
+            1 => socket.send(&[0; 100], None).unwrap_or_default(),
+            // A stream, and gone before it comes.
+            _ if turn % 50 == 2 => {
+                socket.send(&record(&Message::Hello { version: VERSION }), None).unwrap_or_default();
+            }
+            _ => socket.send(&record(&Message::Watch { from: 0 }), None).unwrap_or_default(),
+        }
+    }
+    assert_eq!(service.quiet(), before);
+    assert_eq!(service.look().totals.streams, 0);
+}
+
+#[test]
+fn a_crowd_that_stays_is_turned_away_and_takes_nobody_with_it() {
+    let service = Service::start(&["--connections", "20"]);
+    let before = service.quiet();
+    let mut client = service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
+    let frames = service.stream_of(client.id()).figures.frames;
+    let crowd: Vec<Talker> = (0..1000).map(|_| Talker::connect(&service.socket())).collect();
+    // Those inside are closed for saying nothing, the others were denied.
+    let text = crowd[999].denied();
+    assert!(text.contains("20 connections") && text.contains("--connections"), "{text}");
+    assert!(crowd[999].hear().is_none());
+    assert!(service.fds() < before + 200, "{}", service.fds());
+    drop(crowd);
+    until("the stream went on", || service.stream_of(client.id()).figures.frames > frames + 100);
+    client.kill().unwrap();
+    client.wait().unwrap();
+    assert_eq!(service.quiet(), before);
+}
+
+#[test]
+fn a_flood_ends_and_nobody_else_does() {
+    let service = Service::start(&[]);
+    let before = service.quiet();
+    let mut client = service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
+    let frames = service.stream_of(client.id()).figures.frames;
+
+    // Asks and never listens: it is not heard any more once its answers have
+    // no room.
+    let deaf = Talker::connect(&service.socket());
+    let watch = record(&Message::Watch { from: 0 });
+    let mut sent = 0;
+    while deaf.0.try_send(&watch, None).unwrap() || service.look().totals.connections < 2 {
+        sent += 1;
+        assert!(sent < 100_000, "nothing holds it up");
+    }
+    // Asks and listens, too often.
+    let loud = Talker::connect(&service.socket());
+    let mut answers = 0;
+    let denied = loop {
+        loud.say(&Message::Watch { from: u32::MAX });
+        match loud.hear() {
+            Some((Message::Totals(_), _)) => answers += 1,
+            Some((Message::Denied { text }, _)) => break Some(text),
+            other => panic!("{other:?}"),
+        }
+        if answers == 100_000 {
+            // A machine too slow to flood anything.
+            break None;
+        }
+    };
+    assert!(denied.is_none_or(|text| text.contains("messages in a second")));
+    until("the stream went on", || service.stream_of(client.id()).figures.frames > frames + 100);
+    drop((deaf, loud));
+    client.kill().unwrap();
+    client.wait().unwrap();
+    assert_eq!(service.quiet(), before);
+}
+
+/// A client that has a worker and says rubbish to it harms the worker alone.
+#[test]
+fn rubbish_for_a_worker_ends_that_worker() {
+    let service = Service::start(&[]);
+    let before = service.quiet();
+    let talker = Talker::connect(&service.socket());
+    talker.hello();
+    let (stream, worker) = talker.granted();
+    worker.send(&[0x5a; MESSAGE_BYTES], None).unwrap();
+    let mut bytes = [0; MESSAGE_BYTES];
+    // It ends: what is read is the end, or that the rubbish was never read.
+    assert!(matches!(worker.receive(&mut bytes), Ok((0, _)) | Err(_)));
+    talker.say(&Message::Replace { stream, kill: false });
+    let (again, _worker) = talker.granted();
+    assert_eq!(again, stream);
+    assert_eq!(service.look().streams[0].crashes, 1);
+    drop(talker);
+    assert_eq!(service.quiet(), before);
+}

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every limit holds, and who meets it reads which option sets it.
+
+use framepath_model::wire::Message;
+
+use crate::harness::finish;
+use crate::service::{Service, Talker};
+
+#[test]
+fn streams_of_a_user() {
+    let service = Service::start(&["--streams", "2"]);
+    let before = service.quiet();
+    let (one, other) = (Talker::connect(&service.socket()), Talker::connect(&service.socket()));
+    one.hello();
+    let (first, _worker) = one.granted();
+    other.hello();
+    let (second, _worker) = other.granted();
+    assert_ne!(first, second);
+    // The limit is the user's, whatever the connection.
+    other.hello();
+    let text = other.denied();
+    assert!(text.contains("2 streams already") && text.contains("--streams"), "{text}");
+    let ran = finish(service.client("vp9-180p8.ivf", "! decode", "null")).ended(1);
+    ran.says("the service denies it").says("--streams");
+    one.say(&Message::Release { stream: first });
+    finish(service.client("vp9-180p8.ivf", "! decode", "null")).ended(0);
+    drop((one, other));
+    assert_eq!(service.quiet(), before);
+}
+
+#[test]
+fn replacements_in_a_minute() {
+    let service = Service::start(&["--replacements-per-minute", "1"]);
+    let before = service.quiet();
+    let options = "! decode fault=crash@3";
+    finish(service.client("vp9-180p8.ivf", options, "null")).ended(0);
+    let ran = finish(service.client("vp9-180p8.ivf", options, "null")).ended(1);
+    ran.says("the service denies it")
+        .says("1 workers replaced in a minute")
+        .says("--replacements-per-minute");
+    assert_eq!(service.quiet(), before);
+}
+
+#[test]
+fn streams_in_a_minute() {
+    let service = Service::start(&["--opens-per-minute", "2"]);
+    for _ in 0..2 {
+        finish(service.client("vp9-180p8.ivf", "! decode", "null")).ended(0);
+    }
+    let ran = finish(service.client("vp9-180p8.ivf", "! decode", "null")).ended(1);
+    ran.says("2 streams in a minute").says("--opens-per-minute");
+    assert_eq!(service.look().totals.denied, 1);
+}
+
+#[test]
+fn memory_of_a_worker() {
+    let service = Service::start(&["--memory", "700"]);
+    let before = service.quiet();
+    // The bomb goes off in the worker; its memory ends long before the machine's.
+    let ran = finish(service.client("vp9-180p8.ivf", "! decode fault=bomb@3", "null")).ended(0);
+    ran.shows("the worker died once");
+    assert_eq!(service.quiet(), before);
+}

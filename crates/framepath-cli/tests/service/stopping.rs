@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The service ends as it is told, and leaves nothing.
+
+use crate::harness::{finish, framepath, wait};
+use crate::service::{Service, Talker, lives, until};
+
+#[test]
+fn running_streams_finish_and_no_new_one_is_opened() {
+    let service = Service::start(&["--grace", "3600"]);
+    let talker = Talker::connect(&service.socket());
+    talker.hello();
+    let (_, _worker) = talker.granted();
+    let client = service.client("vp9-180p8.ivf", "loop=30 ! decode", "framemd5 -").spawn().unwrap();
+    let worker = service.stream_of(client.id()).worker_pid;
+    let workers = service.workers();
+    service.terminate();
+    until("its door is closed", || !service.socket().exists());
+    talker.hello();
+    assert!(talker.denied().contains("stopping"));
+    let frames = wait(client, "the client").ended(0).stdout.lines().filter(|l| !l.starts_with('#')).count();
+    assert_eq!(frames, 900);
+    until("the worker is gone", || !lives(worker));
+    drop(talker);
+    assert_eq!(service.ended(), Some(0));
+    assert!(workers.iter().all(|pid| !lives(*pid)));
+}
+
+#[test]
+fn what_runs_longer_than_its_grace_is_ended() {
+    let service = Service::start(&["--grace", "0"]);
+    let client = service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
+    let worker = service.stream_of(client.id()).worker_pid;
+    let socket = service.socket();
+    service.terminate();
+    assert_eq!(service.ended(), Some(0));
+    assert!(!lives(worker));
+    wait(client, "the client").ended(1).says(&format!("no service at {}", socket.display()));
+}
+
+#[test]
+fn a_second_signal_waits_for_nobody() {
+    let service = Service::start(&["--grace", "3600"]);
+    let talker = Talker::connect(&service.socket());
+    talker.hello();
+    let (_, _worker) = talker.granted();
+    let workers = service.workers();
+    service.terminate();
+    until("its door is closed", || !service.socket().exists());
+    service.terminate();
+    assert_eq!(service.ended(), Some(0));
+    assert!(workers.iter().all(|pid| !lives(*pid)));
+    assert!(talker.hear().is_none());
+}
+
+/// Workers cannot outlive the service, and clients find the next one.
+#[test]
+fn a_killed_service_takes_its_workers_along() {
+    let service = Service::start(&[]);
+    let mut client = service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
+    service.stream_of(client.id());
+    let workers = service.workers();
+    let socket = service.socket();
+    let mut other = framepath(&["serve", "--socket", socket.to_str().unwrap()]);
+    other.args(["--spares", "0"]);
+    // While it runs, its name is nobody else's.
+    finish(framepath(&["serve", "--socket", socket.to_str().unwrap()])).ended(1).says("listening at");
+    drop(service);
+    until("all workers are gone", || workers.iter().all(|pid| !lives(*pid)));
+    client.kill().unwrap();
+    client.wait().unwrap();
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Streams through the service are what they are inline.
+
+use std::fs;
+use std::process::Command;
+
+use crate::harness::{Ran, finish, in_checkout, run, wait};
+use crate::service::{Service, lives, until};
+
+fn inline(clip: &str, options: &str) -> String {
+    let clip = in_checkout(&format!("clips/{clip}"));
+    let path = format!("file '{}' {options} ! framemd5 -", clip.display());
+    run(&["run", "--quiet", "--ledger", "off", &path]).ended(0).stdout
+}
+
+/// The small clips, and one of the larger.
+fn clips() -> Vec<String> {
+    let names = fs::read_dir(in_checkout("clips")).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let media = |name: &String| {
+        [".ivf", ".h264", ".hevc", ".mp4", ".mkv", ".webm"].iter().any(|ending| name.ends_with(ending))
+    };
+    let mut clips: Vec<String> =
+        names.filter(|name| media(name) && (!name.contains("1080") || name == "vp9-1080p8.ivf")).collect();
+    clips.sort();
+    clips
+}
+
+fn kill(pid: u32) {
+    let status = Command::new("kill").args(["-9", &pid.to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn every_clip_has_the_frames_it_has_inline() {
+    let service = Service::start(&[]);
+    let before = service.quiet();
+    let clips = clips();
+    assert!(clips.len() >= 20, "{clips:?}");
+    for clip in &clips {
+        let ours = finish(service.client(clip, "! decode", "framemd5 -")).ended(0).stdout;
+        assert_eq!(ours, inline(clip, "! decode"), "{clip}");
+    }
+    assert_eq!(service.quiet(), before);
+    assert_eq!(service.look().totals.granted, clips.len() as u64);
+}
+
+#[test]
+fn a_stage_that_takes_frames_runs_there_too() {
+    let service = Service::start(&[]);
+    let options = "! decode format=nv12 ! threshold level=90";
+    let clip = "h264-180p8-high.h264";
+    let ours = finish(service.client(clip, options, "framemd5 -")).ended(0).stdout;
+    assert_eq!(ours, inline(clip, options));
+}
+
+#[test]
+fn four_clients_at_once_have_their_own_frames() {
+    let service = Service::start(&[]);
+    let before = service.quiet();
+    let clips = ["vp9-180p8.ivf", "av1-180p8.ivf", "h264-180p8-high.h264", "hevc-180p8.hevc"];
+    let running = clips.map(|clip| service.client(clip, "loop=10 ! decode", "framemd5 -").spawn().unwrap());
+    for (clip, client) in clips.iter().zip(running) {
+        assert_eq!(wait(client, clip).ended(0).stdout, inline(clip, "loop=10 ! decode"), "{clip}");
+    }
+    assert_eq!(service.quiet(), before);
+}
+
+#[test]
+fn the_end_of_a_client_is_the_end_of_its_worker_alone() {
+    let service = Service::start(&[]);
+    let before = service.quiet();
+    let endless = || service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
+    let (mut victim, mut other) = (endless(), endless());
+    let (of_victim, of_other) = (service.stream_of(victim.id()), service.stream_of(other.id()));
+    assert!(lives(of_victim.worker_pid) && lives(of_other.worker_pid));
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    until("the victim's worker is gone", || !lives(of_victim.worker_pid));
+    let seen = service.stream_of(other.id());
+    assert_eq!((seen.worker_pid, seen.crashes), (of_other.worker_pid, 0));
+    until("the other goes on", || service.stream_of(other.id()).figures.frames > seen.figures.frames + 100);
+    assert!(other.try_wait().unwrap().is_none());
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert_eq!(service.quiet(), before);
+    assert!(!lives(of_other.worker_pid));
+}
+
+#[test]
+fn a_killed_worker_is_replaced_and_no_frame_is_missed_or_given_twice() {
+    let service = Service::start(&[]);
+    let before = service.quiet();
+    let options = "loop=60 ! decode";
+    let client = service.client("vp9-180p8.ivf", options, "framemd5 -").spawn().unwrap();
+    let mut killed = Vec::new();
+    while killed.len() < 3 {
+        let stream = service.stream_of(client.id());
+        if stream.worker_pid != 0 && !killed.contains(&stream.worker_pid) {
+            kill(stream.worker_pid);
+            killed.push(stream.worker_pid);
+        }
+    }
+    let ran: Ran = wait(client, "the client").ended(0);
+    assert_eq!(ran.stdout, inline("vp9-180p8.ivf", options));
+    assert!(ran.stderr.contains("the worker died 3 times"), "{}", ran.stderr);
+    assert_eq!(service.quiet(), before);
+    assert_eq!(service.look().totals.crashes, 3);
+}
+
+#[test]
+fn a_hung_worker_is_ended_by_the_service() {
+    let service = Service::start(&[]);
+    let before = service.quiet();
+    let options = "! decode watchdog=300ms fault=hang@12";
+    let ran = finish(service.client("h264-180p8-high.h264", options, "framemd5 -")).ended(0);
+    assert_eq!(ran.stdout, inline("h264-180p8-high.h264", "! decode"));
+    assert!(ran.stderr.contains("the worker died once"), "{}", ran.stderr);
+    assert_eq!(service.quiet(), before);
+}
+
+#[test]
+fn a_spare_that_dies_is_made_anew() {
+    let service = Service::start(&[]);
+    let before = service.quiet();
+    let spare = service.workers()[0];
+    kill(spare);
+    until("the spare is gone", || !lives(spare));
+    let clip = "vp9-180p8.ivf";
+    let ours = finish(service.client(clip, "! decode", "framemd5 -")).ended(0).stdout;
+    assert_eq!(ours, inline(clip, "! decode"));
+    assert_eq!(service.quiet(), before);
+}
+
+#[test]
+fn without_a_service_it_is_said_what_to_do() {
+    let clip = in_checkout("clips/vp9-180p8.ivf");
+    let path = format!("file '{}' ! decode host=service socket=/nowhere/fp.sock ! null", clip.display());
+    run(&["run", &path]).ended(1).says("no service at /nowhere/fp.sock").says("`framepath serve` starts one");
+    run(&["top", "--once", "--socket", "/nowhere/fp.sock"]).ended(1).says("no service at /nowhere/fp.sock");
+    let path = "test ! plugin invert0r host=service ! null";
+    run(&["run", path]).ended(2).says("service");
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the service does with what a client says: pure, so that every
+//! conversation can be tried without a socket.
+//!
+//! A *client* is a connection, a *user* everybody with the same uid. Limits
+//! are a user's: who connects once more gets no more of anything.
+
+use crate::wire::{Message, WireError};
+
+/// Messages of one connection in a second, beyond which it is ended. Watching
+/// a thousand streams twice a second stays below.
+pub const MESSAGES_PER_SECOND: u32 = 2500;
+
+const SECOND_NS: u64 = 1_000_000_000;
+const MINUTE_NS: u64 = 60 * SECOND_NS;
+
+/// What one user may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Connections at a time.
+    pub connections: u32,
+    /// Streams at a time.
+    pub streams: u32,
+    /// Workers in a minute, for new streams.
+    pub opens_per_minute: u32,
+    /// Workers in a minute, in place of others.
+    pub replacements_per_minute: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { connections: 64, streams: 32, opens_per_minute: 1200, replacements_per_minute: 600 }
+    }
+}
+
+/// So many in a stretch of time, counted anew when it is over.
+#[derive(Clone, Copy, Debug, Default)]
+struct Window {
+    since_ns: u64,
+    count: u32,
+}
+
+impl Window {
+    /// Counts one; whether there were not more than `most` in `length_ns`.
+    fn allows(&mut self, now_ns: u64, length_ns: u64, most: u32) -> bool {
+        if now_ns.saturating_sub(self.since_ns) >= length_ns {
+            *self = Window { since_ns: now_ns, count: 0 };
+        }
+        self.count = self.count.saturating_add(1);
+        self.count <= most
+    }
+
+    fn is_over(&self, now_ns: u64) -> bool {
+        now_ns.saturating_sub(self.since_ns) >= MINUTE_NS
+    }
+}
+
+/// What one user has.
+#[derive(Clone, Debug, Default)]
+pub struct User {
+    connections: u32,
+    streams: u32,
+    opens: Window,
+    replacements: Window,
+}
+
+/// Why somebody is told no.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Denial {
+    /// Too many connections.
+    #[error("this user has {0} connections already, the most that --connections allows")]
+    Connections(u32),
+    /// Too many streams.
+    #[error("this user has {0} streams already, the most that --streams allows")]
+    Streams(u32),
+    /// Too many new streams in a minute.
+    #[error("this user opened {0} streams in a minute, the most that --opens-per-minute allows")]
+    Opens(u32),
+    /// Too many replacements in a minute.
+    #[error("this user had {0} workers replaced in a minute, the most that --replacements-per-minute allows")]
+    Replacements(u32),
+    /// Not one of the users that are let in.
+    #[error("user {0} may not use this service: --allow-uid or --allow-gid lets others in than its own user")]
+    User(u32),
+    /// The service ends.
+    #[error("the service is stopping and opens no stream")]
+    Stopping,
+    /// A stream that is not this client's.
+    #[error("stream {0} is not one of this connection's")]
+    NotYours(u32),
+    /// A stream that has no worker yet, because it was just asked for.
+    #[error("stream {0} is waiting for a worker already")]
+    Waiting(u32),
+    /// A message that only the service says, or only workers and callers.
+    #[error("this is no message for the service")]
+    NotForUs,
+    /// A flood.
+    #[error("more than {MESSAGES_PER_SECOND} messages in a second")]
+    Flood,
+    /// No message at all.
+    #[error("this has no meaning: {0}")]
+    Meaningless(WireError),
+}
+
+impl Denial {
+    /// Whether the connection ends with it: nobody who means well says such
+    /// things, or goes on after them.
+    pub fn ends(&self) -> bool {
+        !matches!(self, Denial::Streams(_) | Denial::Opens(_) | Denial::Replacements(_) | Denial::Stopping)
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Give this new stream a worker.
+    Open {
+        /// Its number.
+        stream: u32,
+    },
+    /// End the stream's worker, and give it another.
+    Replace {
+        /// Its number.
+        stream: u32,
+    },
+    /// End the stream and its worker.
+    Release {
+        /// Its number.
+        stream: u32,
+    },
+    /// Tell of the first stream from this number on.
+    Report {
+        /// The number.
+        from: u32,
+    },
+    /// Say no; end the connection where [`Denial::ends`].
+    Deny(Denial),
+}
+
+impl User {
+    /// One more connection, where that is allowed; [`User::disconnect`] belongs
+    /// to each.
+    ///
+    /// # Errors
+    /// There are as many as are allowed.
+    pub fn connect(&mut self, limits: &Limits) -> Result<(), Denial> {
+        if self.connections >= limits.connections {
+            return Err(Denial::Connections(limits.connections));
+        }
+        self.connections += 1;
+        Ok(())
+    }
+
+    /// A connection ended, and with it the client's streams.
+    pub fn disconnect(&mut self, client: &Client) {
+        self.connections = self.connections.saturating_sub(1);
+        self.streams = self.streams.saturating_sub(client.streams.len() as u32);
+    }
+
+    /// Whether nothing is to be remembered of this user.
+    pub fn is_forgettable(&self, now_ns: u64) -> bool {
+        self.connections == 0 && self.opens.is_over(now_ns) && self.replacements.is_over(now_ns)
+    }
+}
+
+/// A stream of a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stream {
+    number: u32,
+    /// A worker was asked for and not yet granted.
+    waits: bool,
+}
+
+/// One connection.
+#[derive(Clone, Debug, Default)]
+pub struct Client {
+    streams: Vec<Stream>,
+    messages: Window,
+}
+
+impl Client {
+    /// What is to be done about what the client said, at `now_ns`.
+    /// `next_stream` is the number that a new stream gets. While the service
+    /// is `stopping`, no stream is opened.
+    pub fn hear(
+        &mut self,
+        said: Result<Message, WireError>,
+        user: &mut User,
+        limits: &Limits,
+        next_stream: u32,
+        stopping: bool,
+        now_ns: u64,
+    ) -> Action {
+        if !self.messages.allows(now_ns, SECOND_NS, MESSAGES_PER_SECOND) {
+            return Action::Deny(Denial::Flood);
+        }
+        let action = match said {
+            Ok(Message::Hello { .. }) => self.open(user, limits, next_stream, stopping, now_ns),
+            Ok(Message::Replace { stream, .. }) => self.replace(stream, user, limits, now_ns),
+            Ok(Message::Release { stream }) => self.release(stream, user),
+            Ok(Message::Watch { from }) => Ok(Action::Report { from }),
+            Ok(_) => Err(Denial::NotForUs),
+            Err(error) => Err(Denial::Meaningless(error)),
+        };
+        action.unwrap_or_else(Action::Deny)
+    }
+
+    fn open(
+        &mut self,
+        user: &mut User,
+        limits: &Limits,
+        number: u32,
+        stopping: bool,
+        now_ns: u64,
+    ) -> Result<Action, Denial> {
+        if stopping {
+            return Err(Denial::Stopping);
+        }
+        if user.streams >= limits.streams {
+            return Err(Denial::Streams(limits.streams));
+        }
+        if !user.opens.allows(now_ns, MINUTE_NS, limits.opens_per_minute) {
+            return Err(Denial::Opens(limits.opens_per_minute));
+        }
+        user.streams += 1;
+        self.streams.push(Stream { number, waits: true });
+        Ok(Action::Open { stream: number })
+    }
+
+    fn replace(
+        &mut self,
+        number: u32,
+        user: &mut User,
+        limits: &Limits,
+        now_ns: u64,
+    ) -> Result<Action, Denial> {
+        let stream = self.streams.iter_mut().find(|stream| stream.number == number);
+        let stream = stream.ok_or(Denial::NotYours(number))?;
+        if stream.waits {
+            return Err(Denial::Waiting(number));
+        }
+        if !user.replacements.allows(now_ns, MINUTE_NS, limits.replacements_per_minute) {
+            return Err(Denial::Replacements(limits.replacements_per_minute));
+        }
+        stream.waits = true;
+        Ok(Action::Replace { stream: number })
+    }
+
+    fn release(&mut self, number: u32, user: &mut User) -> Result<Action, Denial> {
+        let place = self.streams.iter().position(|stream| stream.number == number);
+        self.streams.swap_remove(place.ok_or(Denial::NotYours(number))?);
+        user.streams = user.streams.saturating_sub(1);
+        Ok(Action::Release { stream: number })
+    }
+
+    /// Stream `number` has got its worker.
+    pub fn granted(&mut self, number: u32) {
+        if let Some(stream) = self.streams.iter_mut().find(|stream| stream.number == number) {
+            stream.waits = false;
+        }
+    }
+
+    /// No worker could be made for stream `number`: it is over.
+    pub fn failed(&mut self, number: u32, user: &mut User) {
+        // One that was released meanwhile is over already.
+        let _ = self.release(number, user);
+    }
+
+    /// Its streams.
+    pub fn streams(&self) -> impl Iterator<Item = u32> {
+        self.streams.iter().map(|stream| stream.number)
+    }
+
+    /// Whether it is a mere connection, with no stream.
+    pub fn is_idle(&self) -> bool {
+        self.streams.is_empty()
+    }
+}

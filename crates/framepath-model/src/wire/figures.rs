@@ -1,0 +1,341 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a worker counts, for whoever watches the service: words of a shared
+//! page, and of a `status` message.
+
+use std::ops::AddAssign;
+
+use super::WireError;
+use super::record::{Reader, Writer};
+
+/// Buckets of a [`Histogram`].
+pub const BUCKETS: usize = 80;
+/// Longest name of a stage in the figures, in bytes.
+pub const LABEL_BYTES: usize = 64;
+/// 64-bit words of [`Figures`].
+pub const FIGURE_WORDS: usize = LATENCY + BUCKETS;
+
+/// Buckets of an octave, as a power of two.
+const PER_OCTAVE: u32 = 2;
+/// The first bucket's upper end, as a power of two: 4.1 µs.
+const FIRST: u32 = 12;
+
+/// Word of the page: frames given.
+pub const FRAMES: usize = 0;
+/// Word of the page: packets or frames taken.
+pub const INPUTS: usize = 1;
+/// Word of the page: sum of all latencies, nanoseconds.
+pub const LATENCY_SUM: usize = 2;
+/// Word of the page: first of the sums by cause, in the order of [`KNOWN_CAUSES`].
+pub const CAUSE: usize = 3;
+/// Word of the page: width and, in the upper half, height of the last frame.
+pub const SIZE: usize = CAUSE + KNOWN_CAUSES.len();
+/// Word of the page: first of the stage's name, bytes in the machine's order.
+pub const LABEL: usize = SIZE + 1;
+/// Word of the page: first bucket of the latencies.
+pub const LATENCY: usize = LABEL + LABEL_BYTES / 8;
+
+/// The causes that a worker can tell, in the order of their words.
+pub const KNOWN_CAUSES: [&str; 5] = ["compute", "copy", "queue", "preempted", "blocked"];
+
+/// Durations in buckets: four to an octave, from 4 µs to 4 s; what is shorter
+/// or longer is in the first or the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Histogram(pub [u64; BUCKETS]);
+
+impl Default for Histogram {
+    fn default() -> Histogram {
+        Histogram([0; BUCKETS])
+    }
+}
+
+impl Histogram {
+    /// The bucket that `ns` falls into.
+    pub fn bucket(ns: u64) -> usize {
+        let octave = ns.max(1).ilog2();
+        if octave < FIRST {
+            return 0;
+        }
+        let part = (ns >> (octave - PER_OCTAVE)) & ((1 << PER_OCTAVE) - 1);
+        let bucket = (u64::from(octave - FIRST) << PER_OCTAVE) + part;
+        (bucket as usize + 1).min(BUCKETS - 1)
+    }
+
+    /// Where bucket `bucket` ends, nanoseconds; what is longer lies behind it.
+    pub fn end_ns(bucket: usize) -> u64 {
+        let (octave, part) = (bucket as u32 >> PER_OCTAVE, bucket as u64 & ((1 << PER_OCTAVE) - 1));
+        ((1 << PER_OCTAVE) + part) << (FIRST + octave - PER_OCTAVE)
+    }
+
+    /// How many there are. Counts of a hostile worker end at the largest number.
+    pub fn count(&self) -> u64 {
+        self.0.iter().fold(0, |sum, n| sum.saturating_add(*n))
+    }
+
+    /// The duration that a share `q` (0 to 1) does not exceed: the end of its
+    /// bucket, at most a fifth too long. `None` where there is none.
+    pub fn quantile_ns(&self, q: f64) -> Option<u64> {
+        let count = self.count();
+        let wanted = ((count as f64 * q).ceil() as u64).clamp(1, count.max(1));
+        let mut seen: u64 = 0;
+        for (bucket, n) in self.0.iter().enumerate() {
+            seen = seen.saturating_add(*n);
+            if seen >= wanted {
+                return Some(Histogram::end_ns(bucket));
+            }
+        }
+        None
+    }
+
+    /// What came since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Histogram) -> Histogram {
+        Histogram(std::array::from_fn(|at| self.0[at].saturating_sub(before.0[at])))
+    }
+}
+
+/// What a worker counted. All of it is its own word for it: numbers may be
+/// anything, the text is made fit to print.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Frames given.
+    pub frames: u64,
+    /// Packets or frames taken.
+    pub inputs: u64,
+    /// Sum of all latencies, nanoseconds.
+    pub latency_sum_ns: u64,
+    /// Nanoseconds by cause, as [`KNOWN_CAUSES`] names them; zeros where the
+    /// client's ledger is off.
+    pub causes_ns: [u64; KNOWN_CAUSES.len()],
+    /// Width of the last frame, pixels.
+    pub width: u32,
+    /// Height of the last frame, pixels.
+    pub height: u32,
+    /// The stage, printable, at most [`LABEL_BYTES`].
+    pub stage: String,
+    /// From a packet taken to its frame given.
+    pub latency: Histogram,
+}
+
+impl Figures {
+    /// From the words of a page, each read once.
+    pub fn from_words(words: &[u64; FIGURE_WORDS]) -> Figures {
+        let bytes: Vec<u8> = words[LABEL..LATENCY].iter().flat_map(|word| word.to_ne_bytes()).collect();
+        let text: String = bytes.iter().take_while(|byte| **byte != 0).map(|byte| printable(*byte)).collect();
+        Figures {
+            frames: words[FRAMES],
+            inputs: words[INPUTS],
+            latency_sum_ns: words[LATENCY_SUM],
+            causes_ns: std::array::from_fn(|at| words[CAUSE + at]),
+            width: words[SIZE] as u32,
+            height: (words[SIZE] >> 32) as u32,
+            stage: text,
+            latency: Histogram(std::array::from_fn(|at| words[LATENCY + at])),
+        }
+    }
+
+    /// The words that name `stage`, cut to what fits.
+    pub fn label_words(stage: &str) -> [u64; LABEL_BYTES / 8] {
+        let mut bytes = [0; LABEL_BYTES];
+        for (to, from) in bytes.iter_mut().zip(stage.bytes()) {
+            *to = from;
+        }
+        let mut words = [0; LABEL_BYTES / 8];
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = bytes.try_into().map_or(0, u64::from_ne_bytes);
+        }
+        words
+    }
+
+    pub(super) fn encode(&self, w: &mut Writer<'_>) {
+        for number in [self.frames, self.inputs, self.latency_sum_ns] {
+            w.u64(number);
+        }
+        self.causes_ns.iter().for_each(|ns| w.u64(*ns));
+        w.u32(self.width);
+        w.u32(self.height);
+        w.text(&self.stage, LABEL_BYTES);
+        self.latency.0.iter().for_each(|count| w.u64(*count));
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Figures, WireError> {
+        let mut figures =
+            Figures { frames: r.u64()?, inputs: r.u64()?, latency_sum_ns: r.u64()?, ..Figures::default() };
+        for ns in &mut figures.causes_ns {
+            *ns = r.u64()?;
+        }
+        (figures.width, figures.height) = (r.u32()?, r.u32()?);
+        figures.stage = r.text(LABEL_BYTES, "stage")?;
+        for count in &mut figures.latency.0 {
+            *count = r.u64()?;
+        }
+        Ok(figures)
+    }
+}
+
+fn printable(byte: u8) -> char {
+    if (0x20..0x7f).contains(&byte) { char::from(byte) } else { '?' }
+}
+
+/// What another worker of the same stream counted. A stage and a size that are
+/// known stay.
+impl AddAssign<&Figures> for Figures {
+    fn add_assign(&mut self, other: &Figures) {
+        let add = |to: &mut u64, from: u64| *to = to.saturating_add(from);
+        add(&mut self.frames, other.frames);
+        add(&mut self.inputs, other.inputs);
+        add(&mut self.latency_sum_ns, other.latency_sum_ns);
+        for (to, from) in self.causes_ns.iter_mut().zip(other.causes_ns) {
+            add(to, from);
+        }
+        for (to, from) in self.latency.0.iter_mut().zip(other.latency.0) {
+            add(to, from);
+        }
+        if other.width > 0 {
+            (self.width, self.height) = (other.width, other.height);
+        }
+        if !other.stage.is_empty() {
+            self.stage.clone_from(&other.stage);
+        }
+    }
+}
+
+/// One stream of the service, as `status` tells it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StreamStatus {
+    /// The service's number for it.
+    pub stream: u32,
+    /// The client's process; 0 where it lies in another pid namespace.
+    pub client_pid: u32,
+    /// The client's user.
+    pub client_uid: u32,
+    /// The worker's process; 0 where there is none at the moment.
+    pub worker_pid: u32,
+    /// Workers that had to be replaced.
+    pub crashes: u64,
+    /// CPU time of all its workers, nanoseconds; by the kernel's word.
+    pub cpu_ns: u64,
+    /// What its workers counted.
+    pub figures: Figures,
+}
+
+/// The whole service, as `totals` tells it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Streams that are open.
+    pub streams: u32,
+    /// Connections, watchers included.
+    pub connections: u32,
+    /// Workers that wait for a stream.
+    pub spares: u32,
+    /// Streams ever granted.
+    pub granted: u64,
+    /// Requests and connections denied.
+    pub denied: u64,
+    /// Workers that had to be replaced.
+    pub crashes: u64,
+    /// Frames of all streams, ended ones included.
+    pub frames: u64,
+    /// CPU time of all workers, ended ones included, nanoseconds.
+    pub cpu_ns: u64,
+}
+
+impl StreamStatus {
+    pub(super) fn encode(&self, w: &mut Writer<'_>) {
+        for number in [self.stream, self.client_pid, self.client_uid, self.worker_pid] {
+            w.u32(number);
+        }
+        w.u64(self.crashes);
+        w.u64(self.cpu_ns);
+        self.figures.encode(w);
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<StreamStatus, WireError> {
+        Ok(StreamStatus {
+            stream: r.u32()?,
+            client_pid: r.u32()?,
+            client_uid: r.u32()?,
+            worker_pid: r.u32()?,
+            crashes: r.u64()?,
+            cpu_ns: r.u64()?,
+            figures: Figures::decode(r)?,
+        })
+    }
+}
+
+impl Totals {
+    pub(super) fn encode(&self, w: &mut Writer<'_>) {
+        for number in [self.streams, self.connections, self.spares, 0] {
+            w.u32(number);
+        }
+        for number in [self.granted, self.denied, self.crashes, self.frames, self.cpu_ns] {
+            w.u64(number);
+        }
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Totals, WireError> {
+        let (streams, connections, spares) = (r.u32()?, r.u32()?, r.u32()?);
+        r.zeros(4)?;
+        Ok(Totals {
+            streams,
+            connections,
+            spares,
+            granted: r.u64()?,
+            denied: r.u64()?,
+            crashes: r.u64()?,
+            frames: r.u64()?,
+            cpu_ns: r.u64()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_duration_lies_in_the_bucket_that_ends_behind_it() {
+        let mut durations: Vec<u64> =
+            (0..64).flat_map(|bit| [1 << bit, (1 << bit) + 1, 3 << bit >> 1]).collect();
+        durations.extend((0..1000).map(|n| n * 7919));
+        for ns in durations {
+            let bucket = Histogram::bucket(ns);
+            let last = bucket == BUCKETS - 1;
+            assert!(last || ns < Histogram::end_ns(bucket), "{ns} in {bucket}");
+            assert!(bucket == 0 || ns >= Histogram::end_ns(bucket - 1), "{ns} in {bucket}");
+        }
+        assert_eq!(Histogram::end_ns(0), 1 << FIRST);
+        assert!(Histogram::end_ns(BUCKETS - 2) > 3_000_000_000);
+    }
+
+    #[test]
+    fn quantiles_are_ends_of_buckets() {
+        let mut histogram = Histogram::default();
+        assert_eq!(histogram.quantile_ns(0.5), None);
+        for ns in [10_000, 20_000, 1_000_000] {
+            histogram.0[Histogram::bucket(ns)] += 1;
+        }
+        let p50 = histogram.quantile_ns(0.5).unwrap();
+        assert!((20_000..25_000).contains(&p50), "{p50}");
+        let p99 = histogram.quantile_ns(0.99).unwrap();
+        assert!((1_000_000..1_250_000).contains(&p99), "{p99}");
+        histogram.0 = [u64::MAX; BUCKETS];
+        assert_eq!(histogram.count(), u64::MAX);
+        assert!(histogram.quantile_ns(1.0).is_some());
+    }
+
+    #[test]
+    fn words_of_a_page_are_read_whatever_they_are() {
+        let figures = Figures::from_words(&[u64::MAX; FIGURE_WORDS]);
+        assert_eq!(figures.stage, "?".repeat(LABEL_BYTES));
+        let mut sum = figures.clone();
+        sum += &figures;
+        assert_eq!(sum, figures);
+        let mut words = [0; FIGURE_WORDS];
+        words[LABEL..LATENCY].copy_from_slice(&Figures::label_words("decode\x1b[2J\u{fc} threads=1"));
+        words[SIZE] = 1080 << 32 | 1920;
+        let figures = Figures::from_words(&words);
+        assert_eq!(figures.stage, "decode?[2J?? threads=1");
+        assert_eq!((figures.width, figures.height), (1920, 1080));
+        assert_eq!(Figures::from_words(&[0; FIGURE_WORDS]), Figures::default());
+    }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A page of words that one process writes and another looks at, whenever it
+//! likes: what a worker counts, for whoever watches it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+const BYTES: usize = 4096;
+
+/// Words of a page.
+pub const PAGE_WORDS: usize = BYTES / 8;
+
+/// A sealed memfd of one page, mapped. The words are a count each: they order
+/// nothing, and what is read may be a moment old (Relaxed throughout).
+#[derive(Debug)]
+pub struct Page {
+    base: NonNull<u8>,
+    fd: OwnedFd,
+}
+
+// SAFETY: the memory is reached through atomics alone.
+unsafe impl Send for Page {}
+// SAFETY: as above.
+unsafe impl Sync for Page {}
+
+impl Page {
+    /// A page of zeros.
+    ///
+    /// # Errors
+    /// No memory or no descriptor.
+    pub fn new() -> Result<Page, Errno> {
+        let fd = memfd_create("framepath-page", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        ftruncate(&fd, BYTES as u64)?;
+        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Page::map(fd)
+    }
+
+    /// Maps a page that another process made.
+    ///
+    /// # Errors
+    /// `INVAL` where it is no memfd of that size, sealed to stay so: touching
+    /// another could end in SIGBUS.
+    pub fn open(fd: OwnedFd) -> Result<Page, Errno> {
+        let seals = fcntl_get_seals(&fd)?;
+        let size = fstat(&fd)?.st_size;
+        if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) || size != BYTES as i64 {
+            return Err(Errno::INVAL);
+        }
+        Page::map(fd)
+    }
+
+    fn map(fd: OwnedFd) -> Result<Page, Errno> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address the kernel chooses.
+        let base = unsafe { mmap(ptr::null_mut(), BYTES, protection, MapFlags::SHARED, &fd, 0) }?;
+        Ok(Page { base: NonNull::new(base.cast()).ok_or(Errno::FAULT)?, fd })
+    }
+
+    /// The memfd, to be given to the other process.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Word `at`.
+    pub fn get(&self, at: usize) -> u64 {
+        self.word(at).load(Ordering::Relaxed)
+    }
+
+    /// Writes word `at`.
+    pub fn set(&self, at: usize, value: u64) {
+        self.word(at).store(value, Ordering::Relaxed);
+    }
+
+    /// Adds to word `at`. One thread writes: not an atomic addition.
+    pub fn add(&self, at: usize, value: u64) {
+        self.set(at, self.get(at).wrapping_add(value));
+    }
+
+    fn word(&self, at: usize) -> &AtomicU64 {
+        assert!(at < PAGE_WORDS, "word {at} of a page");
+        // SAFETY: inside the mapping, which is sealed to stay that large, is
+        // page-aligned, and lives as long as `self`; atomics are valid for all
+        // bit patterns, whoever writes them.
+        unsafe { self.base.cast::<AtomicU64>().add(at).as_ref() }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `map` mapped; borrows of it have ended.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), BYTES) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_see_the_words() {
+        let page = Page::new().unwrap();
+        let other = Page::open(page.fd().try_clone_to_owned().unwrap()).unwrap();
+        other.add(0, 3);
+        other.add(0, 4);
+        other.set(PAGE_WORDS - 1, u64::MAX);
+        assert_eq!((page.get(0), page.get(1), page.get(PAGE_WORDS - 1)), (7, 0, u64::MAX));
+        other.add(PAGE_WORDS - 1, 2);
+        assert_eq!(page.get(PAGE_WORDS - 1), 1);
+    }
+
+    #[test]
+    fn memory_that_can_shrink_or_has_another_size_is_refused() {
+        let file = crate::memory_file("page").unwrap();
+        file.set_len(BYTES as u64).unwrap();
+        assert!(Page::open(file.into()).is_err());
+        let fd = memfd_create("large", MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&fd, 2 * BYTES as u64).unwrap();
+        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW).unwrap();
+        assert_eq!(Page::open(fd).unwrap_err(), Errno::INVAL);
+        assert!(Page::open(std::fs::File::open("/dev/null").unwrap().into()).is_err());
+    }
+}

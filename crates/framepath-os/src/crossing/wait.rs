@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sleeping until one of many descriptors has something.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+/// What a descriptor is waited for. Its end and its errors always count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Events {
+    /// Something to read.
+    Readable,
+    /// Room to write.
+    Writable,
+    /// Nothing else.
+    End,
+}
+
+/// One descriptor to wait for.
+#[derive(Debug)]
+pub struct Wait<'a>(PollFd<'a>);
+
+impl<'a> Wait<'a> {
+    /// Waits for `events` of `fd`.
+    pub fn new(fd: BorrowedFd<'a>, events: Events) -> Wait<'a> {
+        let flags = match events {
+            Events::Readable => PollFlags::IN,
+            Events::Writable => PollFlags::OUT,
+            Events::End => PollFlags::empty(),
+        };
+        Wait(PollFd::from_borrowed_fd(fd, flags))
+    }
+}
+
+/// Sleeps until one of `waits` has what it waits for, a signal comes or
+/// `limit` passes: one system call. Which have it, in their order.
+///
+/// # Errors
+/// What poll(2) says.
+pub fn wait(waits: Vec<Wait<'_>>, limit: Option<Duration>) -> io::Result<Vec<bool>> {
+    let limit = limit.map(|limit| Timespec {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    });
+    let mut fds: Vec<PollFd<'_>> = waits.into_iter().map(|wait| wait.0).collect();
+    match poll(&mut fds, limit.as_ref()) {
+        Ok(_) => Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect()),
+        Err(Errno::INTR) => Ok(vec![false; fds.len()]),
+        Err(errno) => Err(errno.into()),
+    }
+}

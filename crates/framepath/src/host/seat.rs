@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A stream's place at the service: the connection that asks it for workers.
+//! No packet or frame goes through it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use framepath_model::wire::{Message, VERSION};
+use framepath_os::crossing::Socket;
+
+use super::HostError;
+use super::say::{hear_within, say};
+use super::start::{LOADING, Worker};
+
+/// How long the service may take to grant a worker: it may have to load one.
+const GRANTING: Duration = LOADING.saturating_add(Duration::from_secs(10));
+
+const NAME: &str = "framepath.sock";
+/// Where the service of the whole machine listens.
+const SYSTEM: &str = "/run/framepath.sock";
+
+/// Where a service listens that was told nothing else, and where its clients
+/// look: `framepath.sock` in the folder that XDG_RUNTIME_DIR names; without
+/// one, or where only the machine's own service is there, in `/run`.
+pub fn default_socket() -> PathBuf {
+    let of_user = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+    match of_user.map(|folder| Path::new(&folder).join(NAME)) {
+        Some(of_user) if of_user.exists() || !Path::new(SYSTEM).exists() => of_user,
+        _ => PathBuf::from(SYSTEM),
+    }
+}
+
+/// A connection to the service at `path`.
+pub(crate) fn connect(path: &Path) -> Result<Socket, HostError> {
+    Socket::connect(path).map_err(|source| HostError::NoService { path: path.to_owned(), source })
+}
+
+/// Which of a stream's workers.
+pub(super) type Turn = u64;
+
+/// One stream's connection to the service; dropping it ends the stream and its
+/// worker.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    path: PathBuf,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    connection: Option<Arc<Socket>>,
+    /// The service's number, once a worker was granted.
+    stream: Option<u32>,
+    /// The worker that was granted last.
+    turn: Turn,
+    /// Its successor was asked for already.
+    asked: bool,
+}
+
+impl Seat {
+    /// Connects when the first worker is wanted.
+    pub(crate) fn new(path: PathBuf) -> Arc<Seat> {
+        Arc::new(Seat { path, state: Mutex::default() })
+    }
+
+    /// A worker, in place of the last one where there was one. One thread at a
+    /// time asks.
+    pub(super) fn worker(self: &Arc<Seat>) -> Result<Worker, HostError> {
+        let fresh = self.locked().connection.is_none();
+        match self.ask() {
+            // The service we had went away, perhaps for a newer one.
+            Err(HostError::Socket { .. } | HostError::Service { .. }) if !fresh => {
+                let mut state = self.locked();
+                *state = State { turn: state.turn, ..State::default() };
+                drop(state);
+                self.ask()
+            }
+            other => other,
+        }
+    }
+
+    fn ask(self: &Arc<Seat>) -> Result<Worker, HostError> {
+        let connection = {
+            let mut state = self.locked();
+            let connection = match &state.connection {
+                Some(connection) => connection.clone(),
+                None => {
+                    let connection = Arc::new(connect(&self.path)?);
+                    state.connection = Some(connection.clone());
+                    connection
+                }
+            };
+            if !state.asked {
+                let message = match state.stream {
+                    Some(stream) => Message::Replace { stream, kill: true },
+                    None => Message::Hello { version: VERSION },
+                };
+                state.asked = true;
+                // Where it fails, what was said before the end is still read.
+                let _ = say(&connection, &message, None);
+            }
+            connection
+        };
+        // Not under the lock: who wants to kill the old worker does not wait.
+        match hear_within(&connection, GRANTING)? {
+            Some((Message::Grant { stream, pid }, Some(fd))) => {
+                let mut state = self.locked();
+                let turn = state.turn + 1;
+                *state = State { stream: Some(stream), turn, asked: false, ..std::mem::take(&mut *state) };
+                Ok(Worker::of_service(Socket::from(fd), pid, self.clone(), turn))
+            }
+            Some((Message::Denied { text }, _)) => Err(HostError::Denied { text }),
+            Some(_) => Err(HostError::Service { what: "answered something else" }),
+            None => Err(HostError::Service { what: "went away" }),
+        }
+    }
+
+    /// Ends worker `turn`, where it is still the stream's, by asking for its
+    /// successor: only the service can end it, and another is wanted anyway.
+    pub(super) fn kill(&self, turn: Turn) -> io::Result<()> {
+        let mut state = self.locked();
+        let State { connection: Some(connection), stream: Some(stream), .. } = &*state else { return Ok(()) };
+        if state.turn == turn && !state.asked {
+            // Where the service is gone its workers are too.
+            let _ = say(connection, &Message::Replace { stream: *stream, kill: true }, None);
+            state.asked = true;
+        }
+        Ok(())
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        // Nothing is left half done by a panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a worker of the service counts, for whoever watches the service. It
+//! writes to a page that the service made; nobody is called or woken.
+
+use framepath_model::format::Layout;
+use framepath_model::wire::Work;
+use framepath_model::wire::figures::{self, Figures, Histogram};
+use framepath_os::clock::now_ns;
+use framepath_os::crossing::Page;
+
+/// Inputs whose time is remembered: more than any decoder holds back.
+const REMEMBERED: usize = 1024;
+
+/// The figures of one stream, by its worker.
+pub(super) struct Tally {
+    page: Page,
+    /// Number, plus one, and time of the inputs that were taken last.
+    taken: Box<[(u64, u64); REMEMBERED]>,
+}
+
+impl Tally {
+    pub(super) fn new(page: Page, stage: &str) -> Tally {
+        for (at, word) in Figures::label_words(stage).into_iter().enumerate() {
+            page.set(figures::LABEL + at, word);
+        }
+        Tally { page, taken: Box::new([(0, 0); REMEMBERED]) }
+    }
+
+    /// The stage gets input `seq`.
+    pub(super) fn took(&mut self, seq: u64) {
+        self.page.add(figures::INPUTS, 1);
+        self.taken[seq as usize % REMEMBERED] = (seq.wrapping_add(1), now_ns());
+    }
+
+    /// It gave frame `seq`.
+    pub(super) fn gave(&mut self, seq: u64, work: &Work, layout: &Layout) {
+        let page = &self.page;
+        let (number, since) = self.taken[seq as usize % REMEMBERED];
+        if number == seq.wrapping_add(1) {
+            let latency = now_ns().saturating_sub(since);
+            page.add(figures::LATENCY_SUM, latency);
+            page.add(figures::LATENCY + Histogram::bucket(latency), 1);
+        }
+        let causes = [work.compute_ns, work.copy_ns, work.queue_ns, work.preempted_ns, work.blocked_ns];
+        for (at, ns) in causes.into_iter().enumerate() {
+            page.add(figures::CAUSE + at, ns.into());
+        }
+        page.set(figures::SIZE, u64::from(layout.height) << 32 | u64::from(layout.width));
+        page.add(figures::FRAMES, 1);
+    }
+}

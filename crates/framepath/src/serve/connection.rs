@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One client's connection: what it says, and what it has not yet taken.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use framepath_model::service::Client;
+use framepath_model::wire::{MESSAGE_BYTES, Message, WireError};
+use framepath_os::crossing::{Peer, Socket};
+
+/// How long a connection may say nothing at all after it was made.
+const SILENCE_NS: u64 = 10_000_000_000;
+
+/// A client.
+#[derive(Debug)]
+pub(super) struct Connection {
+    socket: Socket,
+    pub(super) peer: Peer,
+    pub(super) client: Client,
+    /// Messages that found no room. While there are any the client is not
+    /// listened to, so that there are never more than it has streams.
+    waiting: VecDeque<(Message, Option<OwnedFd>)>,
+    /// When it must have said something; `None` once it has.
+    speaks_until_ns: Option<u64>,
+}
+
+/// What a client did.
+#[derive(Debug)]
+pub(super) enum Heard {
+    /// It said this.
+    Word(Result<Message, WireError>),
+    /// Nothing, after all.
+    Nothing,
+    /// It is gone.
+    Gone,
+}
+
+impl Connection {
+    pub(super) fn new(socket: Socket, peer: Peer, now_ns: u64) -> Connection {
+        let speaks_until_ns = Some(now_ns + SILENCE_NS);
+        Connection { socket, peer, client: Client::default(), waiting: VecDeque::new(), speaks_until_ns }
+    }
+
+    /// The next thing it says.
+    pub(super) fn hear(&mut self) -> Heard {
+        // One byte more, so that a record that is too long does not pass.
+        let mut bytes = [0; MESSAGE_BYTES + 1];
+        match self.socket.try_receive(&mut bytes) {
+            // An empty record looks like the end, and is taken for it.
+            Ok(Some(0)) | Err(_) => Heard::Gone,
+            Ok(Some(len)) => {
+                self.speaks_until_ns = None;
+                Heard::Word(Message::decode(&bytes[..len]))
+            }
+            Ok(None) => Heard::Nothing,
+        }
+    }
+
+    /// Says `message`, now or when there is room.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub(super) fn say(&mut self, message: Message, fd: Option<OwnedFd>) -> io::Result<()> {
+        self.waiting.push_back((message, fd));
+        self.flush()
+    }
+
+    /// Says what has been waiting, as far as there is room.
+    ///
+    /// # Errors
+    /// The client is gone.
+    pub(super) fn flush(&mut self) -> io::Result<()> {
+        while let Some((message, fd)) = self.waiting.front() {
+            let mut bytes = [0; MESSAGE_BYTES];
+            message.encode(&mut bytes);
+            if !self.socket.try_send(&bytes, fd.as_ref().map(|fd| fd.as_fd()))? {
+                return Ok(());
+            }
+            self.waiting.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Whether it has yet to take what was said.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// When it must have said something.
+    pub(super) fn deadline_ns(&self) -> Option<u64> {
+        self.speaks_until_ns
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// The socket, for a client that is only to read its last message.
+    pub(super) fn into_socket(self) -> Socket {
+        self.socket
+    }
+}

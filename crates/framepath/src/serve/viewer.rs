@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The other end of watching: what a service tells of itself.
+
+use std::path::Path;
+use std::time::Duration;
+
+use framepath_model::wire::{Message, StreamStatus, Totals};
+use framepath_os::clock::now_ns;
+use framepath_os::crossing::Socket;
+
+use crate::host::say::{hear_within, say};
+use crate::host::{HostError, connect};
+
+/// How long the service may take to answer.
+const ANSWERING: Duration = Duration::from_secs(10);
+/// More streams than a service has.
+const STREAMS: usize = 1 << 16;
+
+/// A connection that asks what there is.
+#[derive(Debug)]
+pub struct Viewer(Socket);
+
+/// A service at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Snapshot {
+    /// When it was taken, CLOCK_MONOTONIC nanoseconds.
+    pub at_ns: u64,
+    /// The whole.
+    pub totals: Totals,
+    /// Its streams, by their number.
+    pub streams: Vec<StreamStatus>,
+}
+
+impl Viewer {
+    /// Connects to the service at `socket`.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn connect(socket: &Path) -> Result<Viewer, HostError> {
+        connect(socket).map(Viewer)
+    }
+
+    /// Asks for everything, a message per stream.
+    ///
+    /// # Errors
+    /// The service denies it, or is gone.
+    pub fn look(&self) -> Result<Snapshot, HostError> {
+        let mut snapshot = Snapshot { at_ns: now_ns(), ..Snapshot::default() };
+        let mut from = 0;
+        while snapshot.streams.len() < STREAMS {
+            // Where it is gone, its last word is still to be read.
+            let _ = say(&self.0, &Message::Watch { from }, None);
+            match hear_within(&self.0, ANSWERING)? {
+                Some((Message::Status(status), _)) => {
+                    let next = status.stream.checked_add(1);
+                    snapshot.streams.push(*status);
+                    // Numbers go round; who is beyond the last is seen next time.
+                    let Some(next) = next else { break };
+                    from = next;
+                }
+                Some((Message::Totals(totals), _)) => {
+                    snapshot.totals = totals;
+                    break;
+                }
+                Some((Message::Denied { text }, _)) => return Err(HostError::Denied { text }),
+                Some(_) => return Err(HostError::Service { what: "answered something else" }),
+                None => return Err(HostError::Service { what: "went away" }),
+            }
+        }
+        Ok(snapshot)
+    }
+}
