@@ -191,8 +191,8 @@ impl Session {
         let opened = Link::open(start::worker(&self.spec)?, &self.spec, start, Turn::First)?;
         let (link, sending, receiving) = opened;
         let stream = link.stream;
-        self.stats.pid.store(link.pid, Ordering::Relaxed);
         self.stats.recoveries.opened(&link.process());
+        self.stats.pid.store(link.pid, Ordering::Relaxed);
         self.locked().worker = Some((link.clone(), sending));
         Ok((
             stream,

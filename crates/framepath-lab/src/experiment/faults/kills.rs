@@ -46,8 +46,8 @@ pub(super) fn run(
     let mut due: Vec<Vec<u64>> = clips.iter().map(|_| Vec::new()).collect();
     for kill in 0..kills as usize {
         let stream = kill % clips.len();
-        // Not behind the last frames: there may be no worker any more.
-        let most = (passes * clips[stream].expected.frames()).saturating_sub(8).max(1);
+        // Not among the last frames: there may be no worker any more.
+        let most = (passes * clips[stream].expected.frames() * 9 / 10).max(1);
         due[stream].push(random.below(most));
     }
     // The next is the last.

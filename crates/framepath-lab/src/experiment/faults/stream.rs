@@ -77,7 +77,8 @@ fn start(text: &str, frames: u64) -> Result<Running, LabError> {
     let path = framepath::path::parse(&format!("{text} ! framemd5 /proc/self/fd/{}", hashes.as_raw_fd()))?;
     let built = Built::from_path(&path)?;
     let stats = built.workers().next();
-    let options = Options { level: Level::Times, rows: frames as usize + 64, ..Options::default() };
+    // A thread writes two rows for a frame at most: the decoder's and the sink's.
+    let options = Options { level: Level::Times, rows: 2 * frames as usize + 64, ..Options::default() };
     let progress = options.progress.clone();
     let of_thread = stats.clone();
     let run = move || -> Result<Ended, LabError> {
