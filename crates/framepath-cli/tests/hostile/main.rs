@@ -39,6 +39,8 @@ fn main() -> ExitCode {
         .flat_map(|act| {
             [false, true].map(|once| (format!("{}{}", if once { "once-" } else { "" }, act.name), act, once))
         })
+        // Where there never was a stream one run shows it all.
+        .filter(|(_, act, once)| act.then != Then::Opening || !once)
         .filter(|(name, ..)| chosen(name))
         .collect();
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -80,7 +82,9 @@ fn play(name: &str, act: &Act, once: bool) {
         }
     };
     let path = |options: &str| format!("{source} ! {stage} {options} ! framemd5 {}", hashes.display());
-    let mut command = harness::framepath(&["run", &path("host=process watchdog=400ms")]);
+    // An honest worker must not be late, however busy the machine is.
+    let options = if once { "host=process watchdog=2s" } else { "host=process watchdog=200ms" };
+    let mut command = harness::framepath(&["run", &path(options)]);
     command.env("FRAMEPATH_WORKER", &worker);
     let ran = harness::finish(command);
     let got = fs::read_to_string(&hashes).unwrap_or_default();
@@ -91,11 +95,8 @@ fn play(name: &str, act: &Act, once: bool) {
         println!("{name}: {:?} {}", ran.code, ran.stderr.lines().last().unwrap_or_default());
     }
     match (act.then, once) {
-        (Then::Anything, _) | (Then::Wrong, true) => {}
+        (Then::Anything, _) | (Then::Wrong | Then::Opening, true) => {}
         (_, false) => assert_eq!(ran.code, Some(1), "{name}: {ran:#?}"),
-        (Then::Opening, true) => {
-            assert_eq!(ran.code, Some(1), "{name}: {ran:#?}");
-        }
         (Then::Broken, true) => {
             assert_eq!(ran.code, Some(0), "{name}: {ran:#?}");
             harness::run(&["run", &path("")]).ended(0);

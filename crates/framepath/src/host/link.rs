@@ -293,6 +293,11 @@ impl Sending {
         }
     }
 
+    /// Whether the worker has taken all that was submitted.
+    pub(super) fn is_taken(&self) -> bool {
+        self.writer.is_empty() == Ok(true)
+    }
+
     /// The last input the worker had taken.
     pub(super) fn last_taken(&mut self) -> Option<u64> {
         // A worker that lies about it is ended in any case.
