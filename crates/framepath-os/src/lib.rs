@@ -28,6 +28,7 @@ mod meter {
         f()
     }
 }
+mod patience;
 #[cfg(not(loom))]
 pub mod pmu;
 pub mod pool;

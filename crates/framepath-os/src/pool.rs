@@ -17,6 +17,7 @@ use framepath_model::format::Layout;
 
 use crate::mapping::Mapping;
 use crate::meter;
+use crate::patience::Patience;
 use crate::return_stack::{ReturnStack, Returned};
 use crate::sync::{AtomicU32, Ordering};
 #[cfg(not(any(loom, miri)))]
@@ -214,6 +215,7 @@ pub struct Pool {
     free: Vec<u32>,
     /// Slots from here on have never been used.
     fresh: u32,
+    patience: Patience,
 }
 
 // SAFETY: Inner is shared through atomics and a mutex; `free` belongs to the
@@ -301,7 +303,13 @@ impl Pool {
         let places = (0..slots).map(|slot| Place::new(inner, slot, known.slot_ptr(slot), opaque)).collect();
         // SAFETY: as above.
         unsafe { inner.as_mut() }.places = places;
-        Ok(Pool { inner, opaque, free: Vec::with_capacity(slots as usize), fresh: 0 })
+        Ok(Pool {
+            inner,
+            opaque,
+            free: Vec::with_capacity(slots as usize),
+            fresh: 0,
+            patience: Patience::default(),
+        })
     }
 
     fn inner(&self) -> &Inner {
@@ -399,6 +407,9 @@ impl Pool {
             if let Some(slot) = self.free.pop() {
                 return Ok(slot);
             }
+            if self.comes_soon() {
+                continue;
+            }
             // Raised before the looks at the counts, the stack and the words
             // of another process. These looks are read-modify-writes, as is
             // every return: of a look and a return, the later sees the
@@ -413,9 +424,16 @@ impl Pool {
                 Some(Ok(Some(slot))) => return Ok(slot),
                 Some(Ok(None)) => {}
                 Some(Err(error)) => return Err(error),
-                None => waits.sleep(),
+                None => self.patience.sleep(|| waits.sleep()),
             }
         }
+    }
+
+    /// Polls for frames of another process, where that pays: they come back by
+    /// words, and whoever finds no sleeper makes no system call.
+    fn comes_soon(&self) -> bool {
+        let range = self.inner().range.as_ref();
+        range.is_some_and(|range| self.patience.spin(|| range.give_back.has_returns()))
     }
 
     /// The owner's last look before it sleeps: a slot, a reason to collect

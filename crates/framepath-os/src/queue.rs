@@ -16,6 +16,7 @@
 
 use crate::barrier::Barrier;
 use crate::clock::now_ns;
+use crate::patience::Patience;
 use crate::ring::{self, Consumer, Producer, Reason, Ring, SendError};
 use crate::sync::{AtomicU32, Ordering};
 use crate::{futex, meter};
@@ -50,15 +51,6 @@ pub struct Idle {
     /// It found a value, and ran.
     pub until_ns: u64,
 }
-
-/// Looks before a thread sleeps, with [`PAUSES`] between: 4 to 20 µs in all,
-/// about what a futex wake-up costs.
-const LOOKS: u32 = 8;
-/// Pauses between two looks. Each look takes the other side's cache line away
-/// from it, so a look waits until a batch can be there.
-const PAUSES: u32 = 32;
-/// A sleep shorter than this would have been cheaper awake.
-const WORTH_SPINNING_NS: u64 = 50_000;
 
 /// Between two looks of a side that cannot be sure to be woken.
 const UNWOKEN_NAP: std::time::Duration = std::time::Duration::from_micros(200);
@@ -128,7 +120,8 @@ impl<T: Send> Sender<T> {
             return;
         }
         let full = || producer.len() >= ring.depth() && !producer.consumer_gone();
-        self.patience.sleep(|| sleep_while(full, &ring.producer_sleeps.0, self.barrier));
+        let barrier = self.barrier;
+        self.patience.sleep(|| meter::blocked(|| sleep_while(full, &ring.producer_sleeps.0, barrier)));
     }
 
     /// Values inside.
@@ -219,7 +212,9 @@ impl<T: Send> Receiver<T> {
             return;
         }
         let ring = &consumer.ring;
-        self.patience.sleep(|| sleep_while(|| !ready(), &ring.consumer_sleeps.0, self.barrier));
+        let barrier = self.barrier;
+        let asleep = || sleep_while(|| !ready(), &ring.consumer_sleeps.0, barrier);
+        self.patience.sleep(|| meter::blocked(asleep));
     }
 
     fn wake_producer(&self) {
@@ -258,38 +253,6 @@ fn wake(sleeps: &AtomicU32) {
     if sleeps.load(Ordering::Relaxed) != 0 {
         sleeps.store(0, Ordering::Relaxed);
         futex::wake_one(sleeps);
-    }
-}
-
-/// Whether polling pays on this side: it does after a sleep that turned out
-/// short, and stops paying with the first long one. A paced path never polls.
-#[derive(Debug, Default)]
-struct Patience {
-    polls: bool,
-}
-
-impl Patience {
-    /// Polls for a while, if that pays; whether `ready` came true.
-    fn spin(&self, ready: impl Fn() -> bool) -> bool {
-        // The model checker polls by itself, and wants no clock in the way.
-        if !self.polls || cfg!(loom) {
-            return false;
-        }
-        for _ in 0..LOOKS {
-            for _ in 0..PAUSES {
-                std::hint::spin_loop();
-            }
-            if ready() {
-                return true;
-            }
-        }
-        false
-    }
-
-    fn sleep(&mut self, f: impl FnOnce()) {
-        let start = now_ns();
-        meter::blocked(f);
-        self.polls = now_ns() - start < WORTH_SPINNING_NS;
     }
 }
 

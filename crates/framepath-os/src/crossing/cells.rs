@@ -10,6 +10,7 @@ use std::time::Duration;
 use super::area::{Line, Ring};
 use super::{Area, Breach, Cell};
 use crate::futex;
+use crate::patience::Patience;
 use crate::sync::{AtomicU32, Ordering, fence};
 
 /// A futex word across processes: 1 while somebody sleeps on it.
@@ -107,6 +108,7 @@ pub struct CellReader {
     bell: Bell,
     /// Rung when cells are free again.
     room: Bell,
+    patience: Patience,
 }
 
 /// The ends of the ring from the caller to the worker. Each process uses one.
@@ -131,7 +133,16 @@ fn ends(
     let (tail_line, head_line) = lines;
     let bell = Bell { area: area.clone(), line: bell };
     let writer = CellWriter { area: area.clone(), ring, tail_line, head_line, tail: 0, bell: bell.clone() };
-    let reader = CellReader { area: area.clone(), ring, tail_line, head_line, head: 0, bell, room };
+    let reader = CellReader {
+        area: area.clone(),
+        ring,
+        tail_line,
+        head_line,
+        head: 0,
+        bell,
+        room,
+        patience: Patience::default(),
+    };
     (writer, reader)
 }
 
@@ -243,8 +254,12 @@ impl CellReader {
 
     /// Sleeps until there is a cell, or `gone` holds; may return early. `false`
     /// where `limit` has passed.
-    pub fn sleep(&self, gone: impl Fn() -> bool, limit: Option<Duration>) -> bool {
-        self.bell.sleep_unless(|| gone() || self.available() != Ok(0), limit)
+    pub fn sleep(&mut self, gone: impl Fn() -> bool, limit: Option<Duration>) -> bool {
+        let mut patience = std::mem::take(&mut self.patience);
+        let ready = || gone() || self.available() != Ok(0);
+        let in_time = patience.spin(ready) || patience.sleep(|| self.bell.sleep_unless(ready, limit));
+        self.patience = patience;
+        in_time
     }
 
     /// The bell this end sleeps on.
@@ -293,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_sleeper_without_a_writer_wakes_at_its_limit() {
-        let (_, reader) = submissions(&area(2));
+        let (_, mut reader) = submissions(&area(2));
         assert!(!reader.sleep(|| false, Some(Duration::from_millis(1))));
         assert!(reader.sleep(|| true, None));
     }

@@ -421,7 +421,7 @@ impl Receiving {
 
     /// Sleeps until something comes, `limit` passes or the worker is gone; may
     /// return early.
-    pub(super) fn sleep(&self, link: &Link, limit: Option<Duration>) {
+    pub(super) fn sleep(&mut self, link: &Link, limit: Option<Duration>) {
         link.vital.reader_sleeps(true);
         let vital = &link.vital;
         self.reader.sleep(|| vital.is_gone() || (limit.is_none() && vital.is_left_over()), limit);
