@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `host=process` gives the frames that `host=inline` gives, copies each packet
+//! once and no frame, and leaves nothing behind in its caller.
+
+use std::fs;
+
+#[path = "../cli/harness.rs"]
+#[allow(dead_code, reason = "the other tests need the rest")]
+mod harness;
+
+use framepath::{Level, Options};
+use harness::in_checkout;
+
+/// The lines of `framemd5` behind `decode` with these options.
+fn hashes(clip: &str, options: &str) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("hashes");
+    let path = format!("file {clip} ! decode {options} ! framemd5 {}", file.display());
+    harness::run(&["run", &path]).ended(0);
+    let text = fs::read_to_string(&file).unwrap();
+    text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+}
+
+fn clips(large: bool) -> Vec<String> {
+    let mut clips: Vec<String> = fs::read_dir(in_checkout("clips"))
+        .unwrap()
+        .map(|entry| entry.unwrap().path().to_str().unwrap().to_owned())
+        .filter(|path| !path.ends_with(".md") && !path.ends_with(".sh"))
+        .filter(|path| path.contains("1080p") == large)
+        .collect();
+    clips.sort_unstable();
+    assert!(clips.len() >= 7, "{clips:?}");
+    clips
+}
+
+#[track_caller]
+fn assert_same(clip: &str, options: &str) {
+    let inline = hashes(clip, options);
+    let process = hashes(clip, &format!("{options} host=process"));
+    assert!(!inline.is_empty(), "{clip}");
+    assert_eq!(process, inline, "{clip} {options}");
+}
+
+#[test]
+fn small_clips_through_a_worker_are_what_they_are_inline() {
+    for clip in clips(false) {
+        for threads in ["threads=1", "threads=2"] {
+            assert_same(&clip, threads);
+        }
+        if !clip.contains("grey") {
+            let format = if clip.contains("p10") { "format=p010" } else { "format=nv12" };
+            assert_same(&clip, &format!("{format} threads=1"));
+        }
+    }
+}
+
+#[test]
+fn large_clips_through_a_worker_are_what_they_are_inline() {
+    for clip in clips(true).iter().filter(|clip| !clip.contains("hard-")) {
+        assert_same(clip, "threads=1");
+    }
+}
+
+/// What this process has open or mapped of paths that ran.
+fn held() -> (usize, usize) {
+    let files = fs::read_dir("/proc/self/fd").unwrap().count();
+    let maps = fs::read_to_string("/proc/self/maps").unwrap();
+    (files, maps.lines().filter(|line| line.contains("memfd:framepath")).count())
+}
+
+#[test]
+fn packets_are_copied_once_and_nothing_is_left_behind() {
+    let clip = in_checkout("clips/h264-180p8-high.h264");
+    let packets = fs::metadata(&clip).unwrap().len();
+    let path = format!("file {} ! decode host=process ! null", clip.display());
+    let path = framepath::path::parse(&path).unwrap();
+    let options = Options { level: Level::Times, ..Options::default() };
+    let run = || {
+        let report = framepath::run(&path, &options).unwrap();
+        assert!(report.error.is_none(), "{:?}", report.error);
+        assert_eq!(report.frames, 30);
+        report
+    };
+    // The first run also makes the spare worker, which stays.
+    run();
+    let before = held();
+    for _ in 0..5 {
+        assert_eq!(run().copied_bytes, packets);
+        assert_eq!(held(), before);
+    }
+}
