@@ -130,9 +130,6 @@ struct State {
     book: Book<Sent>,
     /// `None` before the start, and once the reading end is gone.
     worker: Option<(Arc<Link>, Sending)>,
-    /// The worker there was is dead, and the next one is not there yet: what
-    /// would be submitted now were submitted to nobody.
-    replacing: bool,
     /// Nothing will be appended.
     ended: bool,
 }
@@ -166,7 +163,7 @@ pub(super) struct Arrival {
 
 impl Session {
     pub(crate) fn new(spec: Spec) -> Arc<Session> {
-        let state = State { book: Book::new(), worker: None, replacing: false, ended: false };
+        let state = State { book: Book::new(), worker: None, ended: false };
         let stats = Arc::default();
         Arc::new(Session {
             spec,
@@ -227,9 +224,6 @@ impl Session {
         let stretch = begun;
         state.book.append(meta.seq, meta.pts, key, Sent { input: Some(input), meta, outputs: 0, stretch });
         loop {
-            while state.replacing {
-                state = meter::blocked(|| self.changed.wait(state).unwrap_or_else(PoisonError::into_inner));
-            }
             let Some(link) = state.link() else { return Err(GiveError::Closed) };
             if link.vital.is_gone() {
                 state = meter::blocked(|| self.wait_for_another(state, &link));
@@ -316,9 +310,6 @@ impl State {
     /// there is no room for more. `cut` gives the time spent on the input with
     /// that number, where it is the caller's.
     fn feed(&mut self, mut cut: impl FnMut(u64) -> Option<Stretch>) -> Result<Option<Full>, HostError> {
-        if self.replacing {
-            return Ok(None);
-        }
         let Some((link, sending)) = &mut self.worker else { return Ok(None) };
         if link.vital.is_gone() {
             // What is not yet submitted waits for the next worker.
@@ -455,7 +446,6 @@ impl Reader {
         let turn = {
             let mut state = self.session.locked();
             let taken = state.worker.as_mut().and_then(|(_, sending)| sending.last_taken());
-            state.replacing = true;
             self.plan(&mut state, taken)?
         };
         let mut tries = 0;
@@ -473,7 +463,6 @@ impl Reader {
         self.session.stats.pid.store(link.pid, Ordering::Relaxed);
         let mut state = self.session.locked();
         state.worker = Some((link.clone(), sending));
-        state.replacing = false;
         let fed = state.feed(|_| None);
         drop(state);
         self.session.stats.recoveries.opened(&link.process());
@@ -524,7 +513,6 @@ impl Drop for Reader {
         stats.replayed.store(state.book.replayed(), Ordering::Relaxed);
         stats.skipped.store(state.book.skipped(), Ordering::Relaxed);
         let worker = state.worker.take();
-        state.replacing = false;
         // Frames that will never be given again go back to their pool, whose
         // owner may wait for one in front of us.
         let book = std::mem::take(&mut state.book);
