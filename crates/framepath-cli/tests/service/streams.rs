@@ -49,7 +49,7 @@ fn every_clip_has_the_frames_it_has_inline() {
 fn a_stage_that_takes_frames_runs_there_too() {
     let service = Service::start(&[]);
     let options = "! decode format=nv12 ! threshold level=90";
-    let clip = "h264-180p8-high.h264";
+    let clip = "vp9-180p8.ivf";
     let ours = finish(service.client(clip, options, "framemd5 -")).ended(0).stdout;
     assert_eq!(ours, inline(clip, options));
 }
