@@ -48,10 +48,11 @@ fn every_clip_has_the_frames_it_has_inline() {
 #[test]
 fn a_stage_that_takes_frames_runs_there_too() {
     let service = Service::start(&[]);
-    let options = "! decode format=nv12 ! threshold level=90";
-    let clip = "vp9-180p8.ivf";
-    let ours = finish(service.client(clip, options, "framemd5 -")).ended(0).stdout;
-    assert_eq!(ours, inline(clip, options));
+    let stage = "test frames=60 size=64x36 format=grey ! threshold level=90";
+    let path = |host: &str| format!("{stage} {host} ! framemd5 -");
+    let hosted = path(&format!("host=service socket={}", service.socket().display()));
+    let ours = run(&["run", "--quiet", &hosted]).ended(0).stdout;
+    assert_eq!(ours, run(&["run", "--quiet", &path("host=inline")]).ended(0).stdout);
 }
 
 #[test]
