@@ -6,6 +6,7 @@ mod compare;
 mod completions;
 mod doctor;
 mod gate;
+mod handoff;
 mod lab;
 mod plugins;
 mod report;
@@ -45,6 +46,9 @@ pub(crate) enum Command {
     /// Decode a file with the codec library alone: the floor of lab `decode`
     #[command(hide = true)]
     Bare(bare::Bare),
+    /// Hand frames over from a worker: contender `process` of lab `handoff`
+    #[command(hide = true)]
+    Handoff(handoff::Handoff),
     /// Run a stage in a sandbox, for a path with host=process
     #[command(hide = true)]
     Worker(worker::Worker),
@@ -69,6 +73,7 @@ impl Command {
             Command::Completions(_) => "completions",
             Command::Plugins(_) => "plugins",
             Command::Bare(_) => "bare",
+            Command::Handoff(_) => "handoff",
             Command::Worker(_) => "worker",
             Command::PluginInfo(_) => "plugin-info",
         }
@@ -89,6 +94,7 @@ impl Command {
             Command::Completions(completions) => completions.run(),
             Command::Plugins(plugins) => plugins.run(),
             Command::Bare(bare) => bare.run(),
+            Command::Handoff(handoff) => handoff.run(),
             Command::Worker(worker) => worker.run(),
             Command::PluginInfo(info) => info.run(),
         }

@@ -47,9 +47,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether a path on the command line may run a stage in a process.
+/// Whether a path on the command line, or of the lab, may run a stage in a
+/// process.
 fn wants_workers() -> bool {
-    std::env::args_os().any(|word| word.to_string_lossy().contains("host="))
+    std::env::args_os().skip(1).any(|word| word == "lab" || word.to_string_lossy().contains("host="))
 }
 
 /// The whole command line, as completions and `help` need it.

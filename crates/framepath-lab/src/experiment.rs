@@ -4,6 +4,7 @@
 mod aa;
 mod decode;
 mod encode;
+mod faults;
 mod handoff;
 mod inject;
 mod loopback;
@@ -48,6 +49,21 @@ impl Settings {
     /// Rounds to run: the caller's number, or the experiment's for this size.
     pub fn rounds(&self, quick: usize, full: usize) -> usize {
         self.pairs.unwrap_or(if self.size == Size::Quick { quick } else { full }).max(1)
+    }
+
+    /// A committed clip.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn clip(&self, name: &str) -> Result<PathBuf, LabError> {
+        let file = self.clips.join(name);
+        match file.exists() {
+            true => Ok(file),
+            false => {
+                let file = file.display();
+                Err(LabError::Unknown(format!("no clip {file}: give its folder with --clips")))
+            }
+        }
     }
 
     /// Whether `case` is wanted.
@@ -106,6 +122,12 @@ pub static EXPERIMENTS: &[Experiment] = &[
         question: "what a frame costs from process to process beside iceoryx2, GStreamer and a socket",
         quick: false,
         run: handoff::run,
+    },
+    Experiment {
+        name: "faults",
+        question: "what readers notice of workers that are killed, hang or take all memory (nspluginwrapper)",
+        quick: false,
+        run: faults::run,
     },
     Experiment {
         name: "inject",

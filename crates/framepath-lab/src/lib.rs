@@ -8,6 +8,7 @@ pub mod doctor;
 mod error;
 pub mod experiment;
 pub mod gate;
+pub mod handoff;
 mod kept;
 mod machine;
 pub mod measure;

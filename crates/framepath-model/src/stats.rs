@@ -93,6 +93,40 @@ impl Verdict {
     }
 }
 
+/// The difference a − b of paired runs, in the unit of the figures.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PairedDifference {
+    /// The median of the differences within the pairs.
+    pub median: f64,
+    /// Holds the true median difference with at least 95 %; `None` for one
+    /// pair.
+    pub ci95: Option<[f64; 2]>,
+    /// How many pairs.
+    pub pairs: usize,
+}
+
+/// The median difference a − b over pairs, with an interval made as that of
+/// [`paired_ratio`] is. For figures of which a tells more by what it adds than
+/// by how many times b it is.
+///
+/// # Errors
+///
+/// No pairs, runs without a partner, or a figure that is not finite.
+pub fn paired_difference(a: &[f64], b: &[f64], seed: u64) -> Result<PairedDifference, StatsError> {
+    if a.len() != b.len() {
+        return Err(StatsError::Unpaired { a: a.len(), b: b.len() });
+    }
+    let odd = a.iter().zip(b).position(|(a, b)| !(a - b).is_finite());
+    if let Some(pair) = odd {
+        return Err(StatsError::NoRatio { pair, a: a[pair], b: b[pair] });
+    }
+    let mut differences: Vec<f64> = a.iter().zip(b).map(|(a, b)| a - b).collect();
+    differences.sort_by(f64::total_cmp);
+    let median = middle(&differences).ok_or(StatsError::NoPairs)?;
+    let ci95 = interval_of_median(&differences, seed, RESAMPLES);
+    Ok(PairedDifference { median, ci95, pairs: differences.len() })
+}
+
 /// The ratio a/b of paired runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PairedRatio {
@@ -155,6 +189,17 @@ pub fn paired_ratio(a: &[f64], b: &[f64], seed: u64) -> Result<PairedRatio, Stat
     ratio_by(a, b, seed, RESAMPLES)
 }
 
+/// The interval of the median of values in rising order, as [`paired_ratio`]
+/// says; `None` for one value.
+fn interval_of_median(sorted: &[f64], seed: u64, draws: usize) -> Option<[f64; 2]> {
+    (sorted.len() > 1).then(|| {
+        let drawn = bootstrap_interval(sorted, seed, draws);
+        let sure =
+            if sorted.len() < ENOUGH_PAIRS { student_interval(sorted) } else { order_interval(sorted) };
+        [drawn[0].min(sure[0]), drawn[1].max(sure[1])]
+    })
+}
+
 fn ratio_by(a: &[f64], b: &[f64], seed: u64, draws: usize) -> Result<PairedRatio, StatsError> {
     if a.len() != b.len() {
         return Err(StatsError::Unpaired { a: a.len(), b: b.len() });
@@ -170,11 +215,7 @@ fn ratio_by(a: &[f64], b: &[f64], seed: u64, draws: usize) -> Result<PairedRatio
     }
     logs.sort_by(f64::total_cmp);
     let median = middle(&logs).ok_or(StatsError::NoPairs)?;
-    let ci95 = (logs.len() > 1).then(|| {
-        let drawn = bootstrap_interval(&logs, seed, draws);
-        let sure = if logs.len() < ENOUGH_PAIRS { student_interval(&logs) } else { order_interval(&logs) };
-        [drawn[0].min(sure[0]).exp(), drawn[1].max(sure[1]).exp()]
-    });
+    let ci95 = interval_of_median(&logs, seed, draws).map(|[low, high]| [low.exp(), high.exp()]);
     Ok(PairedRatio { median: median.exp(), ci95, pairs: logs.len(), verdict: Verdict::of(ci95) })
 }
 

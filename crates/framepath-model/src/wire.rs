@@ -29,6 +29,8 @@
 //! Flags: bit 0, the pts is known (where it is not, its word is 0); bit 1, the
 //! container calls the packet a random access point (packets only). `offset`
 //! and `len` are in bytes of the packet area; `slot` is counted in its pool.
+//! A completion's slots are counted from their pool's first slot, since all
+//! pools of a worker share the words that give slots back.
 //!
 //! | completion | word 0 | 1 | 2 | 3 | 4..7 |
 //! | --- | --- | --- | --- | --- | --- |
@@ -57,8 +59,9 @@
 //! | 4, 5 | of the second plane; 0 where the format has none |
 //! | 6, 7 | of the third plane; 0 where the format has none |
 //!
-//! Widths and rows of planes follow from the format and the size. Formats: 1
-//! GREY, 2 YUV420P, 3 NV12, 4 YUV420P10, 5 P010, 6 RGBA.
+//! Widths and rows of planes follow from the format and the size. One row of
+//! GREY without padding is a buffer of so many bytes and may be wider than a
+//! picture. Formats: 1 GREY, 2 YUV420P, 3 NV12, 4 YUV420P10, 5 P010, 6 RGBA.
 //!
 //! # Messages: 1024 bytes
 //!

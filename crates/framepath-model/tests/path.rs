@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The path syntax from outside: what is read, and what is said of the rest.
 
-use framepath_model::path::{AUTO, INFINITE, Kind, join, parse, table};
+use framepath_model::path::{AUTO, INFINITE, Kind, join, parse, parse_stage, table};
 use proptest::prelude::*;
 
 #[test]
@@ -162,7 +162,7 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     ),
     ("test decode ! null", "decode", "`test` does not take the word `decode`", "put a `!` before `decode`"),
     ("file ! null", "file", "`file` needs `PATH`", "the name of a media file"),
-    ("file a b ! null", "b", "`file` does not take the word `b`", "`file PATH [loop=N|inf]`"),
+    ("file a b ! null", "b", "`file` does not take the word `b`", "`file PATH [loop=N|inf] [rate=HZ]`"),
     ("file '' ! null", "''", "the value of `path` is empty", "the name of a media file"),
     ("file 'abc ! null", "'", "is never closed", "close it"),
     ("test ! null \\", "\\", "a backslash with nothing after it", "`\\\\`"),
@@ -414,4 +414,13 @@ proptest! {
         let canonical = path.to_string();
         prop_assert_eq!(parse(&canonical).unwrap(), path);
     }
+}
+
+/// A text that was not given is its default, in debug builds too.
+#[test]
+fn a_text_has_a_default() {
+    let hop = parse_stage("threshold host=process").unwrap();
+    assert_eq!(hop.text("fault"), "");
+    let hop = parse_stage("threshold host=process fault=crash@1").unwrap();
+    assert_eq!(hop.text("fault"), "crash@1");
 }

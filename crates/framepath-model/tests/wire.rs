@@ -321,7 +321,7 @@ fn wrong_numbers_are_refused_by_name() {
         matches!(Completion::decode(&cell), Err(WireError::Layout(_)))
     };
     assert!(layout([1 << 32, 0, 1]), "width 0");
-    assert!(layout([1 << 32 | 16385, 0, 16385]), "width beyond the largest");
+    assert!(layout([2 << 32 | 16385, 0, 16385]), "width beyond the largest");
     assert!(layout([1 << 32 | 8, 0, 7]), "stride below width");
     assert!(layout([2 << 32 | 8, 0, 1 << 62]), "a plane beyond the address space");
     assert!(!layout([2 << 32 | 8, 0, 8]));
@@ -330,6 +330,14 @@ fn wrong_numbers_are_refused_by_name() {
     packet[3] = u64::MAX;
     assert!(matches!(Submission::decode(&packet), Err(WireError::Field { field: "offset", .. })));
     assert_eq!(Submission::decode(&[0; 8]), Err(WireError::Kind { family: "submission", kind: 0 }));
+}
+
+#[test]
+fn bytes_without_a_picture_cross_whatever_their_number() {
+    for bytes in [1, 64, 16_384, 16_385, 1 << 20] {
+        let said = Completion::Layout { id: 3, layout: Layout::opaque(bytes) };
+        assert_eq!(Completion::decode(&said.encode()), Ok(said));
+    }
 }
 
 #[test]

@@ -13,12 +13,24 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
 
 /// Ties the calling thread to one CPU; EINVAL where there is no such CPU.
 pub fn pin_to(cpu: usize) -> io::Result<()> {
+    Ok(sched_setaffinity(None, &only(cpu)?)?)
+}
+
+/// Ties the main thread of process `pid` to one CPU.
+pub fn pin_process_to(pid: u32, cpu: usize) -> io::Result<()> {
+    let pid = i32::try_from(pid).ok().and_then(rustix::thread::Pid::from_raw);
+    // 0 would be the calling thread.
+    let pid = pid.ok_or(rustix::io::Errno::SRCH)?;
+    Ok(sched_setaffinity(Some(pid), &only(cpu)?)?)
+}
+
+fn only(cpu: usize) -> io::Result<CpuSet> {
     if cpu >= CpuSet::MAX_CPU {
         return Err(rustix::io::Errno::INVAL.into());
     }
     let mut set = CpuSet::new();
     set.set(cpu);
-    Ok(sched_setaffinity(None, &set)?)
+    Ok(set)
 }
 
 /// Makes the calling thread SCHED_FIFO at the lowest real-time priority: it

@@ -43,6 +43,13 @@ pub(crate) fn wake_shared(word: &AtomicU32) {
     let _ = futex::wake(word, Flags::empty(), 1);
 }
 
+/// [`wake_shared`] for all sleepers: one that should not be there keeps no wake-up
+/// from the others.
+#[cfg(not(loom))]
+pub(crate) fn wake_all_shared(word: &AtomicU32) {
+    let _ = futex::wake(word, Flags::empty(), i32::MAX as u32);
+}
+
 /// For the model checker: whoever wakes changes the word first, and a word
 /// that never changes ends the model as a livelock.
 #[cfg(loom)]
@@ -63,6 +70,9 @@ pub(crate) fn wait_shared(word: &AtomicU32, expected: u32, _: Option<std::time::
 
 #[cfg(loom)]
 pub(crate) fn wake_shared(_: &AtomicU32) {}
+
+#[cfg(loom)]
+pub(crate) fn wake_all_shared(_: &AtomicU32) {}
 
 /// A word whose memory is never freed, for wakers that may come late: after
 /// what they wake is gone. Words are used again, so there are as many as were

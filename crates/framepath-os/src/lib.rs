@@ -35,6 +35,8 @@ pub mod queue;
 mod return_stack;
 pub mod ring;
 #[cfg(not(loom))]
+pub mod running;
+#[cfg(not(loom))]
 pub mod sandbox;
 #[cfg(not(loom))]
 pub mod signal;

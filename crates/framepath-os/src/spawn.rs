@@ -131,6 +131,15 @@ pub fn spawn(program: &Path, args: &[&OsStr], socket: BorrowedFd<'_>) -> Result<
     prepared.outcome(program, made)
 }
 
+/// Where a forked child stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// In namespaces of its own, as a worker.
+    Isolated,
+    /// In ours: it will make workers that are isolated.
+    Ours,
+}
+
 /// As [`spawn`], without another program: the child goes on in this one with
 /// `run`, whose answer is its exit code. It costs a tenth of loading a program
 /// that stands on a hundred libraries, and shares its addresses with this
@@ -139,7 +148,11 @@ pub fn spawn(program: &Path, args: &[&OsStr], socket: BorrowedFd<'_>) -> Result<
 /// # Errors
 /// This process has more than one thread: what another held, a lock of the
 /// allocator say, would stay held in the child for ever.
-pub fn fork(socket: BorrowedFd<'_>, run: impl Fn(OwnedFd) -> i32) -> Result<WorkerProcess, SpawnError> {
+pub fn fork(
+    socket: BorrowedFd<'_>,
+    standing: Standing,
+    run: impl Fn(OwnedFd) -> i32,
+) -> Result<WorkerProcess, SpawnError> {
     let program = Path::new("this process");
     let failed =
         |call| move |source: io::Error| SpawnError::Parent { program: program.to_owned(), call, source };
@@ -149,7 +162,7 @@ pub fn fork(socket: BorrowedFd<'_>, run: impl Fn(OwnedFd) -> i32) -> Result<Work
     }
     let prepared = Prepared::new(program, socket)?;
     let files = prepared.files();
-    let made = namespaces::clone_with_most(|| {
+    let child = || {
         if let Err(step) = files.settle() {
             files.report(step, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
         }
@@ -158,7 +171,11 @@ pub fn fork(socket: BorrowedFd<'_>, run: impl Fn(OwnedFd) -> i32) -> Result<Work
         let socket = unsafe { OwnedFd::from_raw_fd(SOCKET) };
         let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(socket)));
         child::exit(code.unwrap_or(101))
-    });
+    };
+    let made = match standing {
+        Standing::Isolated => namespaces::clone_with_most(child),
+        Standing::Ours => namespaces::clone_with_none(child),
+    };
     prepared.outcome(program, made.map_err(failed("clone"))?)
 }
 

@@ -23,7 +23,9 @@ use crate::source::Source;
 use crate::source::file::File;
 use crate::source::test::{Test, TestOptions};
 use crate::stage::{Role, Stage, block::Block, burn::Burn, convert::Convert, copy::Copy};
-use crate::stage::{decode::Decode, encode::Copies, encode::RawEncode, plugin::Plugin, threshold::Threshold};
+use crate::stage::{
+    decode::Decode, encode::Copies, encode::RawEncode, fill::Fill, plugin::Plugin, threshold::Threshold,
+};
 
 /// The hops that one thread runs.
 pub(crate) struct Segment {
@@ -39,7 +41,7 @@ pub(crate) enum Input {
     /// A queue, with the link's index.
     Queue(u16, Receiver<Queued>),
     /// A worker's frames.
-    Worker(Collect),
+    Worker(Box<Collect>),
 }
 
 /// What a stage has to know of its place in the path.
@@ -134,9 +136,34 @@ impl Built {
         let (submit, collect) = host::ends(index, session.clone());
         let mut built = self.add(&text, Box::new(submit), Role::Through);
         built.workers.push((index, session.stats()));
-        let input = Some(Input::Worker(collect));
+        let input = Some(Input::Worker(Box::new(collect)));
         built.segments.push(Segment { input, chain: Vec::new(), first: index + 1 });
         Ok(built)
+    }
+
+    /// Adds a stage that paths know, inline or in a worker as `hop` says
+    /// ([`path::parse_stage`]). Hops behind it may keep `frames_behind` of its
+    /// frames.
+    ///
+    /// # Errors
+    /// It could not be made.
+    pub fn known(self, hop: &path::Hop, frames_behind: u32) -> Result<Built, RunError> {
+        let place = Place { track: self.track.clone(), frames_behind, give_back: None, plugin: None };
+        let added = match hop.is_hosted() {
+            true => self.hosted(hop, place),
+            false => stage_of(hop, &place).map(|stage| self.add(&hop.to_string(), stage, Role::Through)),
+        };
+        let mut added = added.map_err(|error| of_hop(hop, error))?;
+        if hop.name() == "decode" {
+            added.track = None;
+        }
+        Ok(added)
+    }
+
+    /// What becomes of the workers of its stages, in path order. It can be kept
+    /// while the path runs.
+    pub fn workers(&self) -> impl Iterator<Item = Arc<WorkerStats>> + '_ {
+        self.workers.iter().map(|(_, stats)| stats.clone())
     }
 
     fn add(mut self, text: &str, stage: Box<dyn Stage>, role: Role) -> Built {
@@ -166,23 +193,7 @@ impl Built {
                     };
                     built.queue(&text, hop.count("depth") as usize, leaky)
                 }
-                Kind::Stage => {
-                    let place = Place {
-                        track: built.track.clone(),
-                        frames_behind: frames_behind(&rest[at + 1..]),
-                        give_back: None,
-                        plugin: None,
-                    };
-                    let added = match hop.is_hosted() {
-                        true => built.hosted(hop, place),
-                        false => stage_of(hop, &place).map(|stage| built.add(&text, stage, Role::Through)),
-                    };
-                    let mut added = added.map_err(|error| of_hop(hop, error))?;
-                    if hop.name() == "decode" {
-                        added.track = None;
-                    }
-                    added
-                }
+                Kind::Stage => built.known(hop, frames_behind(&rest[at + 1..]))?,
                 Kind::Sink | Kind::Source => built.add(&text, sink_of(hop), Role::Sink),
             };
         }
@@ -192,7 +203,7 @@ impl Built {
     fn source_of(hop: &path::Hop) -> Result<Built, StageError> {
         let text = hop.to_string();
         if hop.name() == "file" {
-            let file = File::open(hop.text("path"), hop.count("loop"))?;
+            let file = File::open(hop.text("path"), hop.count("loop"), hop.rate("rate"))?;
             let track = file.track().clone();
             let mut built = Built::from_source(&text, Box::new(file));
             built.track = Some(track);
@@ -240,6 +251,7 @@ pub(crate) fn stage_of(hop: &path::Hop, place: &Place) -> Result<Box<dyn Stage>,
         "encode" => Box::new(RawEncode::new(hop.flag("copy").then(|| Copies::new(place.give_back)))),
         "burn" => Box::new(Burn { cpu_ns: hop.duration_ns("time") }),
         "copy" => Box::new(Copy::new(hop.bytes("bytes").unwrap_or(0) as usize)),
+        "fill" => Box::new(Fill::new(hop.bytes("bytes").unwrap_or(0) as usize, place.give_back)),
         // The table has no other stage.
         _ => Box::new(Block { ns: hop.duration_ns("time") }),
     })

@@ -68,13 +68,20 @@ pub enum StageError {
     },
     /// The stage's worker could not do it.
     #[error(transparent)]
-    Host(#[from] HostError),
+    Host(Box<HostError>),
     /// A plain word about an option.
     #[error("{0}")]
     Option(String),
     /// The next stage is gone: not an error of this one, and never reported.
     #[error("the next stage has ended")]
     Downstream,
+}
+
+impl From<HostError> for StageError {
+    /// Boxed: it is large, and results are returned for every frame.
+    fn from(error: HostError) -> StageError {
+        StageError::Host(Box::new(error))
+    }
 }
 
 impl StageError {

@@ -18,6 +18,7 @@ mod export;
 mod fault;
 mod link;
 mod nursery;
+mod recovery;
 pub(crate) mod say;
 mod seat;
 mod session;
@@ -34,11 +35,14 @@ use std::time::Duration;
 pub(crate) use collect::{Collect, ends};
 pub(crate) use fault::Faults;
 pub use nursery::{Nursery, prepare};
+pub use recovery::{Recoveries, Recovery};
 pub use seat::default_socket;
 pub(crate) use seat::{Seat, connect};
 pub use session::WorkerStats;
 pub(crate) use session::{Session, Spec};
+pub use start::dismiss_spares;
 
+use framepath_codec::frei0r::Frei0rError;
 use framepath_model::path::PathError;
 use framepath_model::wire::WireError;
 use framepath_os::crossing::{AreaError, Breach};
@@ -68,6 +72,9 @@ pub enum HostError {
     /// A worker could not lock itself in.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    /// The plug-in cannot be loaded.
+    #[error(transparent)]
+    Plugin(#[from] Frei0rError),
     /// The worker's program cannot be started.
     #[error("the worker {program} cannot be started: {source}")]
     Start {
@@ -82,6 +89,9 @@ pub enum HostError {
         /// What it did.
         what: &'static str,
     },
+    /// A worker ended by itself, or was ended because it stood still.
+    #[error("the worker ended")]
+    Gone,
     /// There is no service at that socket.
     #[error(
         "no service at {path}: {source}; `framepath serve` starts one, socket= names another socket",

@@ -228,9 +228,13 @@ impl Recorder {
             return;
         }
         self.mark();
+        self.copied_bytes += u64::from(work.copied_bytes);
         // From the hand-off until the worker had it, and from its hand-off
         // until we have it: a wake-up where the taker was idle, else a queue.
-        let (sent, enter) = (before.end_ns, work.enter_ns.max(before.end_ns));
+        // What the worker says of the time may be anything: between the two
+        // stamps of ours, no more is believed.
+        let sent = before.end_ns.min(self.last_ns);
+        let enter = work.enter_ns.clamp(sent, self.last_ns);
         let worker_was_idle = u64::from(work.idle_ns) >= enter - sent;
         let leave = work.leave_ns.clamp(enter, self.last_ns);
         let was_idle = (idle.since_ns..=idle.until_ns).contains(&leave);

@@ -19,7 +19,7 @@ pub struct HopInfo {
 }
 
 /// What became of one hop's workers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerReport {
     /// The hop's index.
     pub hop: u16,
@@ -33,6 +33,8 @@ pub struct WorkerReport {
     pub poisoned: Option<u64>,
     /// Frames lost because the stage cannot be replayed.
     pub lost: u64,
+    /// Why the last of them was replaced; empty where none was.
+    pub last_death: String,
 }
 
 impl WorkerReport {
@@ -45,6 +47,7 @@ impl WorkerReport {
             skipped: load(&stats.skipped),
             poisoned: load(&stats.first_poisoned).checked_sub(1),
             lost: load(&stats.lost),
+            last_death: stats.last_death.lock().unwrap_or_else(|e| e.into_inner()).clone(),
         }
     }
 }

@@ -215,7 +215,7 @@ fn from_queue(
 }
 
 fn from_worker(
-    mut collect: Collect,
+    mut collect: Box<Collect>,
     chain: &mut [Hop],
     recorder: &mut Recorder,
     delivered: &AtomicU64,

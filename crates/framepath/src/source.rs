@@ -2,10 +2,13 @@
 //! What a source is.
 
 pub(crate) mod file;
+mod pace;
 pub(crate) mod pattern;
 pub(crate) mod test;
 
 use framepath_model::stream::StreamInfo;
+
+pub(crate) use pace::Pace;
 
 use crate::out::{Failure, Out};
 

@@ -7,6 +7,7 @@ pub(crate) mod convert;
 pub(crate) mod copy;
 pub(crate) mod decode;
 pub(crate) mod encode;
+pub(crate) mod fill;
 pub(crate) mod plugin;
 pub(crate) mod threshold;
 

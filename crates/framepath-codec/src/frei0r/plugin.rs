@@ -161,10 +161,8 @@ impl Plugin {
         if let Some(plugin) = Plugin::loaded(path) {
             return Ok(plugin);
         }
-        let path = path.canonicalize().map_err(|error| Frei0rError::Open {
-            plugin: name.clone(),
-            message: format!("{}: {error}", path.display()),
-        })?;
+        // Where it cannot be asked for, the linker says what is wrong.
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if let Some(plugin) = Plugin::loaded(&path) {
             return Ok(plugin);
         }

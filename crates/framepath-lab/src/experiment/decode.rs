@@ -3,6 +3,8 @@
 //! NV12 (P010 for 10 bits), to nowhere; every contender is a process of its
 //! own and is charged with all its CPU, start-up included.
 
+mod paced;
+
 use std::ffi::OsString;
 use std::path::Path;
 
@@ -13,7 +15,7 @@ use crate::error::LabError;
 use crate::experiment::{Findings, Settings, Size};
 use crate::kept::KeptLedger;
 use crate::measure::{Contender, Measured};
-use crate::pairs;
+use crate::pairs::{self, Comparison};
 use crate::process::Program;
 use crate::watch::Watch;
 
@@ -42,10 +44,32 @@ const CLIPS: &[Clip] = &[
     clip("hard-hevc-1080p10.hevc", true, true),
 ];
 
-/// Paths whose ledger is kept at `full`: contender, format (the clip's NV12 or
-/// P010 where not named), threads.
-const LEDGERS: [(&str, Option<&str>, &str); 3] =
-    [("inline", None, "auto"), ("inline-t1", None, "1"), ("inline-native", Some("native"), "1")];
+/// Our decoder in one host with one number of threads.
+pub(super) struct Ours {
+    pub(super) contender: &'static str,
+    pub(super) host: &'static str,
+    pub(super) threads: &'static str,
+    /// The same in the caller's process, which it is compared with.
+    inline: &'static str,
+}
+
+/// Our contenders. A further host is a line or two here.
+const OURS: [Ours; 4] = [
+    Ours { contender: "inline", host: "inline", threads: "auto", inline: "inline" },
+    Ours { contender: "inline-t1", host: "inline", threads: "1", inline: "inline-t1" },
+    Ours { contender: "process", host: "process", threads: "auto", inline: "inline" },
+    Ours { contender: "process-t1", host: "process", threads: "1", inline: "inline-t1" },
+];
+
+/// Paths whose ledger is kept at `full`: contender, host, format (the clip's
+/// NV12 or P010 where not named), threads.
+const LEDGERS: [(&str, &str, Option<&str>, &str); 5] = [
+    ("inline", "inline", None, "auto"),
+    ("inline-t1", "inline", None, "1"),
+    ("inline-native", "inline", Some("native"), "1"),
+    ("process", "process", None, "auto"),
+    ("process-t1", "process", None, "1"),
+];
 
 impl Clip {
     fn format(&self) -> &'static str {
@@ -65,27 +89,28 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
     let clips: Vec<&Clip> =
         CLIPS.iter().filter(|c| settings.wants(c.case()) && (named || !quick || !c.hard)).collect();
     let rounds = settings.rounds(6, 10);
-    let contenders = if quick { 4 } else { 6 };
-    watch.begin("decode", (clips.len() * (contenders * rounds + LEDGERS.len())) as u64);
+    let contenders = OURS.len() + if quick { 2 } else { 4 };
+    // Paced, a run takes its clip's time: more than the demo has.
+    let paced = named && settings.wants(paced::CASE) || !named && !quick;
+    let paced_steps = if paced { paced::steps(rounds) } else { 0 };
+    watch.begin("decode", (clips.len() * (contenders * rounds + LEDGERS.len()) + paced_steps) as u64);
     for clip in clips {
-        let file = settings.clips.join(clip.file);
-        if !file.exists() {
-            return Err(LabError::Unknown(format!(
-                "no clip {}: give its folder with --clips",
-                file.display()
-            )));
-        }
+        let file = settings.clip(clip.file)?;
         compare(settings, clip, &file, rounds, watch, summary)?;
-        for (contender, format, threads) in LEDGERS {
+        for (contender, host, format, threads) in LEDGERS {
             watch.step(&format!("{} ledger of {contender}", clip.case()));
             let format = format.unwrap_or(clip.format());
-            let kept = add_ledger(clip, &path_text(&file, format, threads), contender, summary)?;
+            let kept = add_ledger(clip, &path_text(&file, host, format, threads), contender, summary)?;
             findings.ledgers.push(kept);
         }
     }
+    if paced {
+        paced::run(settings, rounds, watch, summary)?;
+    }
     summary.notes.push(
-        "wall, CPU and memory are of whole processes; latency, causes and copies of `inline` come from one \
-         more run with the ledger at `full`, which is in no ratio"
+        "wall and CPU are of all processes together; latency, causes and copies of ours come from one more \
+         run with the ledger at `full`, which is in no ratio; its copies are those of pixels and packets in \
+         either process"
             .to_owned(),
     );
     Ok(())
@@ -107,33 +132,35 @@ fn compare(
         args.extend(["-pix_fmt", pixels, "-f", "rawvideo", "-y", "/dev/null"].map(Into::into));
         timed(Program::new("ffmpeg", args))
     };
-    let inline = |threads: &str| {
-        let path = path_text(file, clip.format(), threads);
+    let ours = |ours: &Ours| {
+        let path = path_text(file, ours.host, clip.format(), ours.threads);
         timed(Program::new(&settings.framepath, ["run", "--ledger", "off", "--quiet", &path]))
     };
     let bare = |threads: &str| {
         let args: [OsString; 4] = ["bare".into(), file.into(), "--threads".into(), threads.into()];
         timed(Program::new(&settings.framepath, args))
     };
-    let mut contenders = vec![
-        Contender::new("ffmpeg", ffmpeg(None)),
-        Contender::new("inline", inline("auto")),
-        Contender::new("inline-t1", inline("1")),
-        Contender::new("bare-t1", bare("1")),
-    ];
+    let mut contenders = vec![Contender::new("ffmpeg", ffmpeg(None))];
+    contenders.extend(OURS.iter().map(|one| Contender::new(one.contender, ours(one))));
+    contenders.push(Contender::new("bare-t1", bare("1")));
     if settings.size == Size::Full {
         contenders.push(Contender::new("ffmpeg-t1", ffmpeg(Some("1"))));
         contenders.push(Contender::new("bare", bare("auto")));
     }
-    let comparisons = [
-        ("cpu_ms", "inline", "ffmpeg"),
-        ("wall_ms", "inline", "ffmpeg"),
-        ("cpu_ms", "inline-t1", "ffmpeg"),
-        ("wall_ms", "inline-t1", "ffmpeg"),
+    let mut comparisons: Vec<Comparison<'_>> = Vec::new();
+    for one in OURS {
+        for metric in ["cpu_ms", "wall_ms"] {
+            comparisons.push((metric, one.contender, "ffmpeg"));
+            if one.contender != one.inline {
+                comparisons.push((metric, one.contender, one.inline));
+            }
+        }
+    }
+    comparisons.extend([
         ("cpu_ms", "inline-t1", "bare-t1"),
         ("cpu_ms", "inline", "bare"),
         ("cpu_ms", "inline-t1", "ffmpeg-t1"),
-    ];
+    ]);
     pairs::run(clip.case(), contenders, &comparisons, rounds, watch, summary)?;
     Ok(())
 }
@@ -142,9 +169,15 @@ fn timed(program: Program) -> impl FnMut() -> Result<Measured, LabError> {
     move || Ok(program.run(false)?.measured(FRAMES))
 }
 
-fn path_text(file: &Path, format: &str, threads: &str) -> String {
+fn path_text(file: &Path, host: &str, format: &str, threads: &str) -> String {
     let file = framepath_model::path::quote(&file.to_string_lossy());
-    format!("file {file} ! decode format={format} threads={threads} ! null")
+    format!("file {file} ! decode format={format} threads={threads}{} ! null", host_text(host))
+}
+
+/// ` host=process`; nothing for `inline`, which is what users type and what
+/// prepares no workers.
+fn host_text(host: &str) -> String {
+    if host == "inline" { String::new() } else { format!(" host={host}") }
 }
 
 /// Runs the path once more in this process, for what only the ledger knows.

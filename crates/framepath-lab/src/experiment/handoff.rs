@@ -8,13 +8,12 @@
 //! at nothing else, and both clocks start when both are warm. Figures are
 //! those of the frames; nothing of the start-up is in them.
 
-mod told;
-
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use crate::error::LabError;
 use crate::experiment::{Findings, Settings, Size};
+use crate::handoff::told;
 use crate::measure::{Contender, Measured};
 use crate::pairs::{self, Comparison};
 use crate::process::Program;
@@ -78,14 +77,17 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
     let summary = &mut findings.summary;
     let cases: Vec<Case> = CASES.into_iter().filter(|c| settings.wants(c.name)).collect();
     let rounds = settings.rounds(3, 10);
-    watch.begin("handoff", (cases.len() * PEERS.len() * rounds) as u64);
+    watch.begin("handoff", (cases.len() * (1 + PEERS.len()) * rounds) as u64);
     let software = RefCell::new(BTreeSet::new());
     for case in cases {
-        let contenders = PEERS.iter().map(|peer| {
-            let software = &software;
-            Contender::new(peer.name, move || peer.run(settings, &case, software))
-        });
-        pairs::run(case.name, contenders.collect(), &comparisons(&case), rounds, watch, summary)?;
+        let software = &software;
+        let ours =
+            Program::new(&settings.framepath, args(Some("handoff"), &case, case.frames(settings.size)));
+        let mut contenders = vec![Contender::new(PROCESS, move || hand_over(&ours, software))];
+        contenders.extend(
+            PEERS.iter().map(|peer| Contender::new(peer.name, move || peer.run(settings, &case, software))),
+        );
+        pairs::run(case.name, contenders, &comparisons(&case), rounds, watch, summary)?;
     }
     let software: Vec<String> = software.into_inner().into_iter().collect();
     if !software.is_empty() {
@@ -123,19 +125,24 @@ impl Peer {
         if !program.exists() {
             return Err(LabError::Missing(format!("`{}` is not built: {}", self.program, self.remedy)));
         }
-        let program = Program::new(program, self.args(case, case.frames(settings.size)));
-        let finished = program.run(true)?;
-        let told = told::parse(&program, &finished.stdout)?;
-        let measured = told.measured(&program)?;
-        software.borrow_mut().insert(told.software);
-        Ok(measured)
+        hand_over(&Program::new(program, args(self.mode, case, case.frames(settings.size))), software)
     }
+}
 
-    fn args(&self, case: &Case, frames: u64) -> Vec<String> {
-        let numbers = [("--bytes", case.bytes), ("--frames", frames), ("--rate", case.rate)];
-        let options = numbers.into_iter().flat_map(|(name, n)| [name.to_owned(), n.to_string()]);
-        self.mode.into_iter().map(str::to_owned).chain(options).collect()
-    }
+/// Runs `program` and reads its line; adds what it measured to `software`.
+fn hand_over(program: &Program, software: &RefCell<BTreeSet<String>>) -> Result<Measured, LabError> {
+    let finished = program.run(true)?;
+    let told = told::parse(program, &finished.stdout)?;
+    let measured = told.measured(program)?;
+    software.borrow_mut().insert(told.software);
+    Ok(measured)
+}
+
+/// The words that all contenders share, behind the first one's.
+fn args(first: Option<&str>, case: &Case, frames: u64) -> Vec<String> {
+    let numbers = [("--bytes", case.bytes), ("--frames", frames), ("--rate", case.rate)];
+    let options = numbers.into_iter().flat_map(|(name, n)| [name.to_owned(), n.to_string()]);
+    first.into_iter().map(str::to_owned).chain(options).collect()
 }
 
 #[cfg(test)]
@@ -153,7 +160,7 @@ mod tests {
 
     #[test]
     fn words_are_those_of_the_peers() {
-        let words = |peer: &Peer, case: &Case| peer.args(case, 30).join(" ");
+        let words = |peer: &Peer, case: &Case| args(peer.mode, case, 30).join(" ");
         assert_eq!(words(&PEERS[0], &CASES[0]), "wait --bytes 3110400 --frames 30 --rate 60");
         assert_eq!(words(&PEERS[3], &CASES[3]), "--bytes 4096 --frames 30 --rate 0");
     }

@@ -3,6 +3,7 @@
 //! from elsewhere (stamps of the injecting stage, not of the ledger), and must
 //! come out on its own row of its own hop.
 
+mod crossing;
 mod preempter;
 mod probe;
 
@@ -37,7 +38,7 @@ struct Outcome {
 
 type Case = (&'static str, fn(u64) -> Result<Outcome, LabError>);
 
-/// By cause; `wakeup` and `preempted` need real-time priority and two CPUs.
+/// By cause, in this process and in a worker; `wakeup` and `preempted` need real-time priority and two CPUs.
 const CASES: &[Case] = &[
     ("compute", compute),
     ("copy", copy),
@@ -45,6 +46,11 @@ const CASES: &[Case] = &[
     ("wakeup", wakeup),
     ("preempted", preempted),
     ("blocked", blocked),
+    ("process-compute", crossing::compute),
+    ("process-copy", crossing::copy),
+    ("process-queue", crossing::queue),
+    ("process-wakeup", crossing::wakeup),
+    ("process-blocked", crossing::blocked),
 ];
 
 pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
@@ -69,7 +75,7 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
         }
     }
     summary.notes.push(
-        "injected: by the injecting stage's own stamps; attributed: the ledger's row for that cause on the hop \
+        "injected: by the injecting stage's own stamps, in a worker what the stage was told to take; attributed: the ledger's row for that cause on the hop \
          it was injected into; medians over the frames; error: attributed less injected, median over the frames"
             .to_owned(),
     );

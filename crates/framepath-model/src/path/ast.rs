@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Range;
 
 use super::table::{Default, StageDef};
-use super::value::Value;
+use super::value::{Value, ValueKind};
 use super::words::quote;
 
 /// A path: a source, stages and links, a sink. Two paths are equal when they
@@ -182,11 +182,13 @@ impl Hop {
 
     /// A text, such as a file's name; empty where it was not given.
     pub fn text(&self, name: &str) -> &str {
-        let given = self.place(name).and_then(|place| self.given[place].as_ref());
-        match given.map(|given| &given.value) {
-            Some(Value::Text(text)) => text,
-            None if self.place(name).is_some() => "",
-            other => mistyped(self.def, name, other, ""),
+        let Some(place) = self.place(name) else { return "" };
+        let arg = &self.def.args[place];
+        match (self.given[place].as_ref().map(|given| &given.value), arg.default) {
+            (Some(Value::Text(text)), _) => text,
+            (None, Default::Is(text)) if matches!(arg.kind, ValueKind::Text(_)) => text,
+            (None, Default::Unset(_)) => "",
+            (other, _) => mistyped(self.def, name, other, ""),
         }
     }
 

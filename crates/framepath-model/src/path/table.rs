@@ -155,6 +155,12 @@ const SOCKET: Arg = arg(
     Default::Unset("where `framepath serve` listens by default"),
     "host=service: the service's socket",
 );
+const CACHE: Arg = arg(
+    "cache",
+    choice(&["on", "off"]),
+    Default::Is("on"),
+    "host=process: `off` asks the worker again for what is constant with every frame, to see what that costs",
+);
 const WATCHDOG: Arg = arg(
     "watchdog",
     ValueKind::Duration,
@@ -189,6 +195,7 @@ pub static STAGES: &[StageDef] = &[
                 Default::Is("1"),
                 "how often the file is played",
             ),
+            arg("rate", ValueKind::Rate, Default::Is("0"), "packets per second; 0 is flat out"),
         ],
     },
     StageDef {
@@ -240,6 +247,7 @@ pub static STAGES: &[StageDef] = &[
             WATCHDOG,
             MEMORY,
             FAULT,
+            CACHE,
             SOCKET,
         ],
     },
@@ -350,6 +358,25 @@ pub static STAGES: &[StageDef] = &[
         help: "injects a blocked wait into every frame",
         args: &[
             arg("time", ValueKind::Duration, Default::Required, "time waited per frame"),
+            HOST,
+            WATCHDOG,
+            MEMORY,
+            FAULT,
+            SOCKET,
+        ],
+    },
+    StageDef {
+        name: "fill",
+        kind: Kind::Stage,
+        open: None,
+        help: "gives an own frame for every frame: its number and the time in 16 bytes, the rest untouched",
+        args: &[
+            arg(
+                "bytes",
+                ValueKind::Bytes { min: 16, max: 1 << 30 },
+                Default::Required,
+                "bytes of a frame given",
+            ),
             HOST,
             WATCHDOG,
             MEMORY,
@@ -491,9 +518,10 @@ mod tests {
         for def in STAGES {
             assert!(listing.contains(&def.usage()), "{}", def.name);
         }
-        assert!(listing.contains("file PATH [loop=N|inf]"));
+        assert!(listing.contains("file PATH [loop=N|inf] [rate=HZ]"));
         assert!(listing.contains("queue [depth=N] [leaky=no|upstream|downstream]"));
         assert!(listing.contains("encode raw [copy=0|1]"));
-        assert!(listing.contains("plugin PLUGIN [PARAM=VALUE...]"));
+        assert!(listing.contains("plugin PLUGIN [host=inline|process]"));
+        assert!(listing.contains("[PARAM=VALUE...]"));
     }
 }

@@ -91,7 +91,7 @@ pub enum Completion {
         seq: u64,
         /// A pool that was announced before.
         pool: u16,
-        /// Slot of that pool, from 0.
+        /// Number of the slot, counted from the pool's `first_slot`.
         slot: u32,
         /// Id of a layout that was said before.
         layout: u8,
@@ -114,8 +114,8 @@ pub enum Completion {
         /// Bytes from one slot to the next, at least one; all slots together
         /// fit the address space.
         slot_bytes: u64,
-        /// Number of its slot 0 where the slots of all pools are counted as
-        /// one row; `first_slot + slots` fits 32 bits.
+        /// Number of its first slot: the slots of all pools of a worker are
+        /// counted as one row. `first_slot + slots` fits 32 bits.
         first_slot: u32,
     },
     /// The stage failed; the text is on the socket.

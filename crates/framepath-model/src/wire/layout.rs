@@ -46,6 +46,12 @@ pub(super) fn decode(cell: &Cell) -> Result<(u8, Layout), WireError> {
     }
     let format = format_of((cell[0] >> 16) as u8, RECORD)?;
     let (width, height) = (cell[1] as u32, (cell[1] >> 32) as u32);
+    // One row of bytes may be longer than any picture is wide. Whether a slot
+    // holds it is seen where a frame has it.
+    let row = u64::from(width);
+    if format == PixelFormat::Grey && height == 1 && width > 0 && cell[2..] == [0, row, 0, 0, 0, 0] {
+        return Ok(((cell[0] >> 8) as u8, Layout::opaque(width as usize)));
+    }
     // Sides first: they bound the numbers that follow from them.
     Layout::packed(format, width, height)?;
     let sizes = format.plane_sizes(width, height);
@@ -65,4 +71,21 @@ fn bytes(value: u64, field: &'static str) -> Result<usize, WireError> {
     let fits = usize::try_from(value).ok().filter(|bytes| *bytes <= isize::MAX as usize);
     check(fits.is_some(), "layout", field, value)?;
     Ok(fits.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_are_no_picture_pass_however_many() {
+        for bytes in [1, 16_384, 16_385, 3_110_400, u32::MAX as usize] {
+            let layout = Layout::opaque(bytes);
+            assert_eq!(decode(&encode(3, 7, &layout)).unwrap(), (7, layout));
+        }
+        let mut wide = encode(3, 7, &Layout::opaque(16_385));
+        wide[3] += 1;
+        assert!(decode(&wide).is_err(), "a stride makes it a picture");
+        assert!(decode(&encode(3, 7, &Layout::opaque(0))).is_err());
+    }
 }

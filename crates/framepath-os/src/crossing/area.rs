@@ -241,6 +241,11 @@ mod shared {
             self.flag(Line::WorkerBell).load(Ordering::Relaxed) != 0
         }
 
+        /// Whether the worker says that it sleeps until a frame is given back.
+        pub fn worker_awaits_slot(&self) -> bool {
+            self.flag(Line::SlotBell).load(Ordering::Relaxed) != 0
+        }
+
         /// The bell that the owner of a pool sleeps on.
         pub fn slot_bell(&self) -> &AtomicU32 {
             self.flag(Line::SlotBell)

@@ -70,11 +70,11 @@ impl Bell {
     }
 
     /// Wakes the sleeper whatever the word says: a peer that is gone, or
-    /// hostile, may have left anything there.
+    /// hostile, may have left anything there, and may sleep there itself.
     pub fn ring_out(&self) {
         fence(Ordering::SeqCst);
         self.flag().store(0, Ordering::Relaxed);
-        futex::wake_shared(self.flag());
+        futex::wake_all_shared(self.flag());
     }
 
     /// Whether the other side says that it sleeps here.

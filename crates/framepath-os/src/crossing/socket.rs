@@ -17,6 +17,9 @@ use rustix::net::{
     recvmsg, sendmsg, shutdown, socket_with, socketpair,
 };
 
+/// Milliseconds that a descriptor waits until others have arrived.
+const CROWDED: u32 = 10_000;
+
 /// One end of a connection that keeps records apart (SOCK_SEQPACKET). May be
 /// shared between threads.
 #[derive(Debug)]
@@ -70,9 +73,16 @@ impl Socket {
         if let Some(fds) = &fds {
             control.push(SendAncillaryMessage::ScmRights(fds));
         }
+        let mut patience = CROWDED;
         loop {
             match sendmsg(&self.0, &[IoSlice::new(record)], &mut control, flags) {
                 Err(Errno::INTR) => {}
+                // The kernel counts descriptors on their way for the user, not
+                // the process: another one may have filled a socket with them.
+                Err(Errno::TOOMANYREFS) if patience > 0 && !flags.contains(SendFlags::DONTWAIT) => {
+                    patience -= 1;
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 Err(errno) => return Err(errno.into()),
                 Ok(_) => return Ok(()),
             }

@@ -93,6 +93,13 @@ fn programs(policy: Policy, arch: TargetArch, own_pid: u32) -> Result<[BpfProgra
             When::Bits(argument, mask, set) => {
                 vec![alternative(argument, SeccompCmpOp::MaskedEq(u64::from(mask)), u64::from(set))?]
             }
+            When::BitOrOneOf(argument, bit, values) => {
+                let masked = SeccompCmpOp::MaskedEq(u64::from(bit));
+                let with_bit = alternative(argument, masked, u64::from(bit));
+                let one_of =
+                    values.iter().map(|value| alternative(argument, SeccompCmpOp::Eq, u64::from(*value)));
+                std::iter::once(with_bit).chain(one_of).collect::<Result<_, _>>()?
+            }
             When::OwnPid(argument) => vec![alternative(argument, SeccompCmpOp::Eq, u64::from(own_pid))?],
             When::Null(argument) => {
                 let null = SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Eq, 0)?;

@@ -26,6 +26,8 @@ pub(super) enum When {
     Bits(u8, u32, u32),
     /// Argument `.0` is this process's id.
     OwnPid(u8),
+    /// Argument `.0` is one of `.2`, or has the bit `.1`.
+    BitOrOneOf(u8, u32, &'static [u32]),
     /// Argument `.0` is a null pointer (all 64 bits).
     Null(u8),
     /// The call is answered with ENOSYS: the C library has another way then.
@@ -99,6 +101,12 @@ pub(super) mod condition {
     /// Without capabilities none of them gives anything but PR_SET_DUMPABLE,
     /// which is set again.
     pub(in crate::sandbox) const NAME_AND_LOCKS: When = When::OneOf(0, &[15, 4, 23, 24, 38, 47]);
+    /// futex: on words that other processes map, only what the rings need:
+    /// FUTEX_WAIT, FUTEX_WAKE, FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET. The others
+    /// could carry a sleeping caller over to a word where nobody wakes it. With
+    /// FUTEX_PRIVATE_FLAG they reach no other process.
+    pub(in crate::sandbox) const NO_SLEEPER_MOVED: When =
+        When::BitOrOneOf(1, 0x80, &[0, 1, 9, 10, 0x109, 0x10a]);
     /// sendto: to the socket's peer.
     pub(in crate::sandbox) const NO_ADDRESS: When = When::Null(4);
     /// prlimit64: of this process. A limit can only be lowered.

@@ -46,6 +46,12 @@ impl Namespaces {
     }
 }
 
+/// Makes a child that shares all of ours. `child` runs in it.
+pub(super) fn clone_with_none(child: impl FnOnce()) -> io::Result<Made> {
+    let (pid, pidfd) = clone_child(0, child)?;
+    Ok(Made { pid, pidfd, namespaces: Namespaces::default() })
+}
+
 /// Makes a child with the first wish that is granted. `child` runs in it.
 pub(super) fn clone_with_most(child: impl Fn()) -> io::Result<Made> {
     let mut refusal = io::Error::from_raw_os_error(libc::EPERM);

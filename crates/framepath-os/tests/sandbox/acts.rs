@@ -136,6 +136,15 @@ const fn free(name: &'static str, attempt: fn(&Scene) -> Outcome) -> Act {
 
 /// All of them.
 pub const ACTS: &[Act] = &[
+    free("move who sleeps on a shared word to another (futex requeue)", |_| {
+        let words = [0u32; 2];
+        let (first, second) = (words.as_ptr(), words[1..].as_ptr());
+        done(call!(SYS_futex, first, libc::FUTEX_CMP_REQUEUE, NO, 1usize, second, NO))
+    }),
+    free("queue for a shared word where no wake-up passes (futex lock)", |_| {
+        let word = 0u32;
+        done(call!(SYS_futex, &raw const word, libc::FUTEX_LOCK_PI, NO, NO, NO, NO))
+    }),
     // Files.
     free("open a file for reading", |_| open(c"/proc/version", libc::O_RDONLY)),
     free("open a file for writing", |_| open(c"/dev/null", libc::O_WRONLY)),

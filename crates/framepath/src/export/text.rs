@@ -46,7 +46,7 @@ fn workers(text: &mut String, report: &Report) {
     for worker in report.workers.iter().filter(|worker| worker.deaths > 0) {
         let hop = &report.hops[usize::from(worker.hop)].text;
         let again = |count: u64| if count == 1 { "once".to_owned() } else { format!("{count} times") };
-        let _ = write!(text, "{hop}: the worker died {}", again(worker.deaths));
+        let _ = write!(text, "{hop}: replaced a worker {} ({})", again(worker.deaths), worker.last_death);
         if worker.lost > 0 {
             let _ = write!(text, "; {} frames inside were lost", worker.lost);
         } else {

@@ -67,12 +67,11 @@ impl Faults {
 
     /// Before packet or frame `seq` is worked on, in the worker.
     pub(super) fn strike(&self, seq: u64) {
-        for fault in self.0.iter().filter(|fault| fault.seq == seq) {
-            match fault.kind {
-                Kind::Crash | Kind::Poison => crash::segmentation_fault(),
-                Kind::Hang => crash::hang(),
-                Kind::Bomb => crash::take_all_memory(),
-            }
+        match self.0.iter().find(|fault| fault.seq == seq).map(|fault| fault.kind) {
+            Some(Kind::Crash | Kind::Poison) => crash::segmentation_fault(),
+            Some(Kind::Hang) => crash::hang(),
+            Some(Kind::Bomb) => crash::take_all_memory(),
+            None => {}
         }
     }
 }

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
+use framepath_codec::Packet;
 use framepath_model::format::Layout;
 use framepath_model::stream::{FrameMeta, StreamInfo};
 use framepath_model::wire::{Completion, Message, Open, SAME_FRAME, Submission, Work};
@@ -18,7 +19,7 @@ use framepath_os::pool::{ForeignPool, Frame, GiveBackWords, Returns};
 use super::HostError;
 use super::say::{hear_within, say};
 use super::session::{Input, Spec, Start, Turn};
-use super::start::Worker;
+use super::start::{Process, Worker};
 use super::vital::Vital;
 
 /// Cells of each ring: more packets than any decoder keeps back, so that one
@@ -28,10 +29,13 @@ const CELLS: u32 = 64;
 const PACKET_BYTES: u64 = 64 << 20;
 /// How long a worker may take to load, and to open a stream.
 const OPENING: Duration = Duration::from_secs(20);
-/// How long a descriptor may take that was said to be on its way.
-const ARRIVING: Duration = Duration::from_secs(5);
+/// What a cell says to be on the socket was put there before it.
+const THERE: Duration = Duration::ZERO;
 /// Pools a worker may have at a time; the oldest is forgotten beyond.
 const POOLS: u16 = 64;
+/// Layouts and pools that a worker may name before it gives the next frame:
+/// one of each is needed.
+const CONSTANTS: u32 = 8;
 
 /// One worker with an open stream.
 pub(super) struct Link {
@@ -40,6 +44,8 @@ pub(super) struct Link {
     pub(super) vital: Arc<Vital>,
     watcher: Watcher,
     worker: Worker,
+    /// The worker's process id.
+    pub(super) pid: u32,
     /// Threads the stage works with.
     pub(super) threads: u32,
     /// Whether what it was given can be given again.
@@ -74,7 +80,11 @@ pub(super) enum Full {
 pub(super) struct Receiving {
     reader: CellReader,
     pools: HashMap<u16, ForeignPool>,
+    /// Number of the next pool.
+    next_pool: u16,
     layouts: Vec<Option<Layout>>,
+    /// Layouts and pools named since the last frame.
+    constants: u32,
     returns: Arc<SlotReturns>,
     socket: Arc<Socket>,
 }
@@ -170,11 +180,14 @@ impl Link {
         let receiving = Receiving {
             reader: completions(&area).1,
             pools: HashMap::new(),
+            next_pool: 0,
             layouts: vec![None; 256],
+            constants: 0,
             returns: Arc::new(SlotReturns { area: area.clone(), vital: vital.clone() }),
             socket: socket.clone(),
         };
-        let link = Link { area, socket, vital, watcher, worker, threads, replayable, stream };
+        let pid = worker.process().pid();
+        let link = Link { area, socket, vital, watcher, worker, pid, threads, replayable, stream };
         Ok((Arc::new(link), sending, receiving))
     }
 
@@ -184,7 +197,11 @@ impl Link {
             Full::Cells => Bell::of_room(&self.area),
             Full::Bytes => Bell::of_packets(&self.area),
         };
+        // The worker that makes no room is overdue, asleep or not.
+        self.vital.giver_sleeps(true);
+        self.watcher.stir();
         bell.sleep_unless(|| self.vital.is_gone() || has_room(), None);
+        self.vital.giver_sleeps(false);
     }
 
     /// Wakes a thread that waits for room.
@@ -197,6 +214,11 @@ impl Link {
     pub(super) fn kill(&self) {
         self.worker.process().kill();
         self.socket.shut();
+    }
+
+    /// The worker's process.
+    pub(super) fn process(&self) -> Arc<Process> {
+        self.worker.process()
     }
 
     /// CPU time the worker has used, nanoseconds.
@@ -226,10 +248,8 @@ impl Sending {
         let (seq, pts) = (meta.seq, meta.pts);
         Ok(Ok(match input {
             Input::Packet(packet) => {
+                self.check_size(packet)?;
                 let bytes = packet.bytes().unwrap_or_default();
-                if bytes.len() > self.packets.largest() {
-                    return Err(HostError::PacketSize { bytes: bytes.len(), most: self.packets.largest() });
-                }
                 let Some(offset) = self.packets.put(bytes)? else { return Ok(Err(Full::Bytes)) };
                 Submission::Packet { seq, pts, offset, len: bytes.len() as u32, key: packet.is_key() }
             }
@@ -240,8 +260,17 @@ impl Sending {
         }))
     }
 
+    /// Whether the memory for packets could hold this one.
+    pub(super) fn check_size(&self, packet: &Packet) -> Result<(), HostError> {
+        let (bytes, most) = (packet.bytes().map_or(0, <[u8]>::len), self.packets.largest());
+        if bytes > most { Err(HostError::PacketSize { bytes, most }) } else { Ok(()) }
+    }
+
     /// Gives what was prepared to the worker.
     pub(super) fn submit(&mut self, seq: u64, submission: &Submission) -> Result<(), Breach> {
+        if let Submission::Frame { .. } = submission {
+            self.vital.asked();
+        }
         self.push(submission, Some(seq))
     }
 
@@ -262,6 +291,11 @@ impl Sending {
             Full::Cells => self.writer.len().is_ok_and(|len| len <= u64::from(CELLS / 2)),
             Full::Bytes => self.packets.has_news() != Ok(false),
         }
+    }
+
+    /// Whether the worker has taken all that was submitted.
+    pub(super) fn is_taken(&self) -> bool {
+        self.writer.is_empty() == Ok(true)
     }
 
     /// The last input the worker had taken.
@@ -324,8 +358,23 @@ impl Receiving {
         meta: impl Fn(u64) -> Option<FrameMeta>,
     ) -> Result<Option<Came>, HostError> {
         let Some(cell) = self.reader.pop()? else { return Ok(None) };
-        self.returns.vital.completed();
-        Ok(Some(match Completion::decode(&cell)? {
+        let vital = &self.returns.vital;
+        vital.completed();
+        let completion = Completion::decode(&cell)?;
+        match completion {
+            Completion::Layout { .. } | Completion::Pool { .. } => {
+                self.constants += 1;
+                if self.constants > CONSTANTS {
+                    return Err(Breach("names without end, and no frame").into());
+                }
+            }
+            Completion::Frame { .. } | Completion::Passed { .. } => {
+                self.constants = 0;
+                vital.answered();
+            }
+            Completion::Failed | Completion::End => {}
+        }
+        Ok(Some(match completion {
             Completion::Frame { seq, pool: SAME_FRAME, work, .. } => Came::Same { seq, work },
             Completion::Frame { seq, pool, slot, layout, work } => {
                 let meta = meta(seq).ok_or(Breach("a frame of what was never given"))?;
@@ -345,7 +394,7 @@ impl Receiving {
             }
             Completion::Passed { seq } => Came::Nothing { seq },
             Completion::End => Came::End,
-            Completion::Failed => match hear_within(&self.socket, ARRIVING)? {
+            Completion::Failed => match hear_within(&self.socket, THERE)? {
                 Some((Message::Failed { text, .. }, _)) => Came::Failed(text),
                 _ => return Err(Breach("a failure without a word").into()),
             },
@@ -353,12 +402,14 @@ impl Receiving {
     }
 
     fn pool(&mut self, number: u16, slots: u32, slot_bytes: u64, first_slot: u32) -> Result<(), HostError> {
-        let Some((Message::PoolMemory { pool }, Some(fd))) = hear_within(&self.socket, ARRIVING)? else {
+        let Some((Message::PoolMemory { pool }, Some(fd))) = hear_within(&self.socket, THERE)? else {
             return Err(Breach("a pool without its memory").into());
         };
-        if pool != number {
+        // In order: else old pools would not be met again below.
+        if pool != number || number != self.next_pool {
             return Err(Breach("the memory of another pool").into());
         }
+        self.next_pool = number.wrapping_add(1);
         let slot_bytes = usize::try_from(slot_bytes).map_err(|_| Breach("slots beyond the address space"))?;
         let foreign = ForeignPool::new(fd, slot_bytes, slots, first_slot, self.returns.clone())?;
         self.pools.insert(number, foreign);
@@ -368,8 +419,12 @@ impl Receiving {
         Ok(())
     }
 
-    /// Sleeps until something comes, or the worker is gone; may return early.
-    pub(super) fn sleep(&self, link: &Link) {
-        self.reader.sleep(|| link.vital.is_gone(), None);
+    /// Sleeps until something comes, `limit` passes or the worker is gone; may
+    /// return early.
+    pub(super) fn sleep(&self, link: &Link, limit: Option<Duration>) {
+        link.vital.reader_sleeps(true);
+        let vital = &link.vital;
+        self.reader.sleep(|| vital.is_gone() || (limit.is_none() && vital.is_left_over()), limit);
+        link.vital.reader_sleeps(false);
     }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use framepath_model::wire::Message;
 use framepath_os::crossing::Socket;
-use framepath_os::spawn::{Remote, WorkerProcess, fork, tend};
+use framepath_os::spawn::{Remote, Standing, WorkerProcess, fork, tend};
 
 use super::say::{hear, hear_within, say};
 use super::start::Kind;
@@ -44,7 +44,7 @@ pub struct Nursery {
 pub fn prepare() -> Result<Nursery, HostError> {
     let failed = |source| HostError::Socket { operation: "making a socket for", source };
     let (ours, theirs) = Socket::pair().map_err(failed)?;
-    let process = fork(theirs.as_fd(), |socket| match nurse(&Socket::from(socket)) {
+    let process = fork(theirs.as_fd(), Standing::Ours, |socket| match nurse(&Socket::from(socket)) {
         Ok(()) => 0,
         Err(_) => 1,
     })?;
@@ -68,9 +68,13 @@ pub(super) type Raised = (u32, Remote, Socket);
 /// A worker from the nursery; `None` where there is none.
 pub(super) fn raise(kind: &Kind) -> Option<Result<Raised, HostError>> {
     // Held for the whole conversation: answers come in the order of questions.
-    let nursery = open();
-    let socket = nursery.as_ref()?;
-    Some(ask(socket, kind))
+    let mut nursery = open();
+    let raised = ask(nursery.as_ref()?, kind);
+    if !matches!(raised, Ok(_) | Err(HostError::Refused { .. })) {
+        // What it says later would be taken for the answer to another question.
+        *nursery = None;
+    }
+    Some(raised)
 }
 
 fn ask(nursery: &Socket, kind: &Kind) -> Result<Raised, HostError> {
@@ -110,7 +114,7 @@ fn nurse(caller: &Socket) -> Result<(), HostError> {
 fn make(kind: &Kind) -> Result<(WorkerProcess, Socket), HostError> {
     let failed = |source| HostError::Socket { operation: "making a socket for", source };
     let (callers, workers) = Socket::pair().map_err(failed)?;
-    let child = fork(workers.as_fd(), |socket| work(socket, kind))?;
+    let child = fork(workers.as_fd(), Standing::Isolated, |socket| work(socket, kind))?;
     Ok((child, callers))
 }
 

@@ -25,7 +25,23 @@ pub(crate) fn hear(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>
     if len == 0 {
         return Ok(None);
     }
-    Ok(Some((Message::decode(&bytes[..len])?, fd)))
+    Ok(Some((shown(Message::decode(&bytes[..len])?), fd)))
+}
+
+/// The message with its text as it may be shown: nothing in it moves a
+/// terminal's cursor or turns the direction of what follows.
+fn shown(message: Message) -> Message {
+    let plain = |text: String| -> String {
+        let moves =
+            |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        text.chars().map(|c| if moves(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    };
+    match message {
+        Message::Refused { text } => Message::Refused { text: plain(text) },
+        Message::Failed { text, seq } => Message::Failed { text: plain(text), seq },
+        Message::Denied { text } => Message::Denied { text: plain(text) },
+        other => other,
+    }
 }
 
 /// [`hear`] that gives up after `limit`.

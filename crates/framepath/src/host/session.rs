@@ -2,8 +2,9 @@
 //! One stream in a worker, for as long as it lasts and whoever the worker is:
 //! what was given, what came, and what to give again to the next worker.
 
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use framepath_codec::{Packet, TrackInfo};
 use framepath_model::path;
@@ -15,11 +16,22 @@ use framepath_os::pool::Frame;
 
 use super::link::{Came, Full, Link, Receiving, Sending};
 use super::seat::Seat;
-use super::{HostError, WorkerOptions, start};
+use super::{HostError, Recoveries, WorkerOptions, start};
 use crate::recorder::Stretch;
 
 /// Workers that could not even open the stream, in a row, before it fails.
 const OPENING_TRIES: u32 = 3;
+
+/// Workers that give nothing, in a row, before their stream fails. Where one
+/// packet after the other is skipped, that is sixteen of them.
+const FRUITLESS: u32 = 32;
+
+/// Frames that one packet or frame may become.
+const OUTPUTS: u32 = 256;
+
+/// How long the reading end sleeps at most while it is the one who has to give
+/// the worker the rest.
+const GIVING: Duration = Duration::from_millis(5);
 
 /// What a worker is to run.
 pub(crate) struct Spec {
@@ -73,6 +85,8 @@ pub(super) struct Sent {
     /// `None` once a frame's output has come: it goes back to its pool.
     input: Option<Input>,
     meta: FrameMeta,
+    /// Frames that came of it.
+    outputs: u32,
     /// The time until it was submitted.
     pub(super) stretch: Stretch,
 }
@@ -80,6 +94,9 @@ pub(super) struct Sent {
 /// What became of a stream's workers; any thread may look.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
+    /// Process id of the worker; 0 before the first. A number for people and
+    /// meters: the process may have gone.
+    pub pid: AtomicU32,
     /// Workers that died, hung or broke the rules.
     pub deaths: AtomicU64,
     /// Packets or frames that were given again.
@@ -93,6 +110,10 @@ pub struct WorkerStats {
     /// CPU time of the workers that have ended, from their start on,
     /// nanoseconds.
     pub cpu_ns: AtomicU64,
+    /// Why the last of them was replaced.
+    pub last_death: Mutex<String>,
+    /// How long each replacement took.
+    pub recoveries: Recoveries,
 }
 
 /// A stream's session, shared by the two threads at its ends.
@@ -109,6 +130,9 @@ struct State {
     book: Book<Sent>,
     /// `None` before the start, and once the reading end is gone.
     worker: Option<(Arc<Link>, Sending)>,
+    /// The worker there was is dead, and the next one is not there yet: what
+    /// would be submitted now were submitted to nobody.
+    replacing: bool,
     /// Nothing will be appended.
     ended: bool,
 }
@@ -127,6 +151,10 @@ pub(super) struct Reader {
     start: Start,
     link: Arc<Link>,
     receiving: Receiving,
+    /// Deaths since the last frame.
+    fruitless: u32,
+    /// No new frame since the last death.
+    recovering: bool,
 }
 
 /// A frame that came, with what the ledger knows of its way.
@@ -138,7 +166,7 @@ pub(super) struct Arrival {
 
 impl Session {
     pub(crate) fn new(spec: Spec) -> Arc<Session> {
-        let state = State { book: Book::new(), worker: None, ended: false };
+        let state = State { book: Book::new(), worker: None, replacing: false, ended: false };
         let stats = Arc::default();
         Arc::new(Session {
             spec,
@@ -166,8 +194,13 @@ impl Session {
         let opened = Link::open(start::worker(&self.spec)?, &self.spec, start, Turn::First)?;
         let (link, sending, receiving) = opened;
         let stream = link.stream;
+        self.stats.recoveries.opened(&link.process());
+        self.stats.pid.store(link.pid, Ordering::Relaxed);
         self.locked().worker = Some((link.clone(), sending));
-        Ok((stream, Reader { session: self.clone(), start, link, receiving }))
+        Ok((
+            stream,
+            Reader { session: self.clone(), start, link, receiving, fruitless: 0, recovering: false },
+        ))
     }
 
     /// Gives the worker something to work on. Waits while it has enough.
@@ -187,10 +220,21 @@ impl Session {
             Input::Frame(_) => true,
         };
         let mut state = self.locked();
+        if let (Input::Packet(packet), Some((_, sending))) = (&input, &state.worker) {
+            // Before it is in the book: no worker could ever be given it.
+            sending.check_size(packet).map_err(GiveError::Host)?;
+        }
         let stretch = begun;
-        state.book.append(meta.seq, meta.pts, key, Sent { input: Some(input), meta, stretch });
+        state.book.append(meta.seq, meta.pts, key, Sent { input: Some(input), meta, outputs: 0, stretch });
         loop {
+            while state.replacing {
+                state = meter::blocked(|| self.changed.wait(state).unwrap_or_else(PoisonError::into_inner));
+            }
             let Some(link) = state.link() else { return Err(GiveError::Closed) };
+            if link.vital.is_gone() {
+                state = meter::blocked(|| self.wait_for_another(state, &link));
+                continue;
+            }
             match state.feed(|seq| (seq == meta.seq).then(&mut cut)) {
                 Ok(None) => {
                     drop(state);
@@ -203,12 +247,8 @@ impl Session {
                     meter::blocked(|| link.wait_for_room(full, has_room));
                     state = self.locked();
                 }
-                Err(error @ HostError::PacketSize { .. }) => return Err(GiveError::Host(error)),
                 // The reading end sees it gone, and finds another.
                 Err(_) => link.kill(),
-            }
-            if link.vital.is_gone() {
-                state = meter::blocked(|| self.wait_for_another(state, &link));
             }
         }
     }
@@ -232,10 +272,29 @@ impl Session {
         drop(state);
         if let Some(link) = link {
             link.stir();
-            if fed.is_err() {
-                link.kill();
+            match fed {
+                Ok(None) => {}
+                Ok(Some(_)) => link.vital.leave_over(),
+                Err(_) => link.kill(),
             }
         }
+    }
+
+    /// Gives what is left where the giving end is done; whether the worker had
+    /// no room for all of it.
+    fn rest_is_ours(&self, link: &Link) -> bool {
+        link.vital.take_over();
+        let mut state = self.locked();
+        if !state.ended || state.worker.as_ref().is_none_or(|(_, sending)| sending.drained) {
+            return false;
+        }
+        let fed = state.feed(|_| None);
+        drop(state);
+        link.stir();
+        if fed.is_err() {
+            link.kill();
+        }
+        matches!(fed, Ok(Some(_)))
     }
 
     fn meta(&self, seq: u64) -> Option<FrameMeta> {
@@ -257,7 +316,14 @@ impl State {
     /// there is no room for more. `cut` gives the time spent on the input with
     /// that number, where it is the caller's.
     fn feed(&mut self, mut cut: impl FnMut(u64) -> Option<Stretch>) -> Result<Option<Full>, HostError> {
+        if self.replacing {
+            return Ok(None);
+        }
         let Some((link, sending)) = &mut self.worker else { return Ok(None) };
+        if link.vital.is_gone() {
+            // What is not yet submitted waits for the next worker.
+            return Ok(None);
+        }
         while let Some(entry) = self.book.next_unsent() {
             let (seq, sent) = (entry.seq(), entry.packet());
             if let Some(input) = &sent.input {
@@ -296,23 +362,24 @@ impl Reader {
                 Ok(Some(came)) => match self.came(came) {
                     Ok(None) => {}
                     Err(error @ HostError::Failed { .. }) => return Err(error),
-                    Err(_) => self.replace()?,
+                    Err(error) => self.replace(&error)?,
                     arrival => return arrival,
                 },
-                Ok(None) if gone => self.replace()?,
+                Ok(None) if gone => self.replace(&HostError::Gone)?,
                 Ok(None) => {
+                    let limit = self.session.rest_is_ours(&self.link).then_some(GIVING);
                     idle();
-                    self.receiving.sleep(&self.link);
+                    self.receiving.sleep(&self.link, limit);
                     idle();
                 }
-                Err(_) => self.replace()?,
+                Err(error) => self.replace(&error)?,
             }
         }
     }
 
     fn is_over(&self) -> bool {
         let state = self.session.locked();
-        state.ended && state.worker.as_ref().is_some_and(|(_, sending)| sending.drained)
+        state.ended && state.worker.as_ref().is_some_and(|(_, sending)| sending.drained && sending.is_taken())
     }
 
     fn came(&mut self, came: Came) -> Result<Option<Arrival>, HostError> {
@@ -320,9 +387,14 @@ impl Reader {
             Came::Frame { frame, work } => (frame.meta().seq, Some(frame), work),
             Came::Same { seq, work } => (seq, None, work),
             Came::Nothing { seq } => {
-                let input = self.session.locked().book.get_mut(seq).and_then(|sent| sent.input.take());
-                drop(input);
-                return Ok(None);
+                let mut state = self.session.locked();
+                let sent = state.book.get_mut(seq);
+                let frame = sent.filter(|sent| matches!(sent.input, Some(Input::Frame(_))));
+                let input = frame.and_then(|sent| sent.input.take());
+                drop(state);
+                // Once for each: else it could say so for ever.
+                let unasked = Breach("it is done with what it was not given");
+                return input.map(|_| None).ok_or(unasked.into());
             }
             Came::Constant => return Ok(None),
             Came::Failed(text) => return Err(HostError::Failed { text }),
@@ -332,36 +404,58 @@ impl Reader {
         let Some(sent) = state.book.get_mut(seq) else {
             return Err(Breach("a frame of what was never given").into());
         };
+        sent.outputs += 1;
+        if sent.outputs > OUTPUTS {
+            return Err(Breach("frames without end of one input").into());
+        }
         let stretch = sent.stretch;
         // A stage lets go of its input before it gives its output.
         let input = match &sent.input {
             Some(Input::Frame(_)) => sent.input.take(),
             _ => None,
         };
-        let arrived = state.book.arrived(seq);
-        let fed = state.feed(|_| None);
-        drop(state);
-        fed?;
         let frame = match (frame, input) {
             (Some(frame), _) => frame,
             (None, Some(Input::Frame(frame))) => frame,
             _ => return Err(Breach("the frame that was given, twice").into()),
         };
+        let arrived = state.book.arrived(seq);
+        let fed = state.feed(|_| None);
+        drop(state);
+        if fed.is_err() {
+            // The next look finds it gone. What came is delivered.
+            self.link.kill();
+        }
+        if self.recovering {
+            let is_new = arrived == Arrived::Deliver;
+            self.session.stats.recoveries.arrived(&work, is_new);
+            self.recovering = !is_new;
+        }
         match arrived {
-            Arrived::Deliver => Ok(Some(Arrival { frame, stretch, work })),
+            Arrived::Deliver => {
+                self.fruitless = 0;
+                Ok(Some(Arrival { frame, stretch, work }))
+            }
             Arrived::AlreadyDelivered => Ok(None),
             Arrived::Unknown => Err(Breach("a frame of what this worker never had").into()),
         }
     }
 
     /// Ends the worker and goes on with another: replays what had not come.
-    fn replace(&mut self) -> Result<(), HostError> {
+    fn replace(&mut self, why: &HostError) -> Result<(), HostError> {
+        *self.session.stats.last_death.lock().unwrap_or_else(PoisonError::into_inner) = why.to_string();
         self.count_cpu();
+        // At once: until the next worker is there nothing is given to this one.
+        self.link.vital.end();
         self.link.kill();
+        self.session.stats.recoveries.ended();
+        self.recovering = true;
         self.session.stats.deaths.fetch_add(1, Ordering::Relaxed);
+        self.fruitless += 1;
         let turn = {
             let mut state = self.session.locked();
             let taken = state.worker.as_mut().and_then(|(_, sending)| sending.last_taken());
+            state.replacing = true;
             self.plan(&mut state, taken)?
         };
         let mut tries = 0;
@@ -376,10 +470,13 @@ impl Reader {
                 Err(_) => tries += 1,
             }
         };
+        self.session.stats.pid.store(link.pid, Ordering::Relaxed);
         let mut state = self.session.locked();
         state.worker = Some((link.clone(), sending));
+        state.replacing = false;
         let fed = state.feed(|_| None);
         drop(state);
+        self.session.stats.recoveries.opened(&link.process());
         self.session.changed.notify_all();
         self.link.wake_submitter();
         (self.link, self.receiving) = (link, receiving);
@@ -398,6 +495,9 @@ impl Reader {
     /// What is to be done after a death.
     fn plan(&self, state: &mut State, taken: Option<u64>) -> Result<Turn, HostError> {
         let stats = &self.session.stats;
+        if self.fruitless >= FRUITLESS {
+            return Err(HostError::NotOpened { what: "died again and again" });
+        }
         if !self.link.replayable {
             stats.lost.fetch_add(state.book.abandon(), Ordering::Relaxed);
             return Ok(Turn::Again);
@@ -424,9 +524,13 @@ impl Drop for Reader {
         stats.replayed.store(state.book.replayed(), Ordering::Relaxed);
         stats.skipped.store(state.book.skipped(), Ordering::Relaxed);
         let worker = state.worker.take();
+        state.replacing = false;
+        // Frames that will never be given again go back to their pool, whose
+        // owner may wait for one in front of us.
+        let book = std::mem::take(&mut state.book);
         drop(state);
         self.session.changed.notify_all();
         self.link.wake_submitter();
-        drop(worker);
+        drop((worker, book));
     }
 }

@@ -36,11 +36,13 @@ pub(super) struct Worker {
 
 /// A worker's process, for any thread. Dropping the last one ends it, and
 /// returns when it has ended.
+#[derive(Debug)]
 pub(super) struct Process {
     pid: u32,
     kind: Parent,
 }
 
+#[derive(Debug)]
 enum Parent {
     Us(Mutex<WorkerProcess>),
     Nursery(Remote),
@@ -48,6 +50,11 @@ enum Parent {
 }
 
 impl Process {
+    /// Its id, as this process sees it.
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
     /// Ends it, whatever it is doing.
     pub(super) fn kill(&self) {
         // It fails only where there is no such process any more.
@@ -97,9 +104,23 @@ pub(crate) struct Kind {
     pub(crate) plugin: Option<PathBuf>,
 }
 
-struct Request {
-    kind: Kind,
-    answer: Sender<Result<Worker, HostError>>,
+enum Request {
+    Worker { kind: Kind, answer: Sender<Result<Worker, HostError>> },
+    DismissSpares { done: Sender<()> },
+}
+
+/// Who starts workers, from the first request on.
+static NURSE: OnceLock<Sender<Request>> = OnceLock::new();
+
+/// Ends the workers that are kept ready, and waits until they have ended. The
+/// next stream has to wait until its worker is made.
+pub fn dismiss_spares() {
+    let Some(nurse) = NURSE.get() else { return };
+    let (done, dismissed) = channel();
+    if nurse.send(Request::DismissSpares { done }).is_ok() {
+        // It fails where the thread is gone, and its spares with it.
+        let _ = dismissed.recv();
+    }
 }
 
 /// A worker for a stream: the service's; or the spare, where one is ready, and
@@ -109,8 +130,7 @@ pub(super) fn worker(spec: &Spec) -> Result<Worker, HostError> {
         return seat.worker();
     }
     let options = &spec.options;
-    static NURSERY: OnceLock<Sender<Request>> = OnceLock::new();
-    let nursery = NURSERY.get_or_init(|| {
+    let nursery = NURSE.get_or_init(|| {
         let (requests, heard) = channel();
         // Where no thread can be made the request's answer never comes, which
         // its receiver sees at once.
@@ -120,20 +140,28 @@ pub(super) fn worker(spec: &Spec) -> Result<Worker, HostError> {
     let (answer, worker) = channel();
     let kind = Kind { memory_bytes: options.memory_bytes, plugin: options.plugin.clone() };
     let unanswered = || HostError::NotOpened { what: "was not started" };
-    nursery.send(Request { kind, answer }).map_err(|_| unanswered())?;
+    nursery.send(Request::Worker { kind, answer }).map_err(|_| unanswered())?;
     worker.recv().map_err(|_| unanswered())?
 }
 
 /// Starts workers on request, and one ahead of each.
 fn nurse(requests: Receiver<Request>) {
     let mut spares: HashMap<Kind, Worker> = HashMap::new();
-    for Request { kind, answer } in requests {
-        let worker = match spares.remove(&kind) {
-            Some(spare) => Ok(spare),
-            None => start(&kind),
+    for request in requests {
+        let (kind, answer) = match request {
+            Request::Worker { kind, answer } => (kind, answer),
+            Request::DismissSpares { done } => {
+                spares.clear();
+                // Who asked may have given up.
+                let _ = done.send(());
+                continue;
+            }
         };
+        // A spare may have died in the meantime.
+        let spare = spares.remove(&kind).and_then(|spare| ready(spare).ok());
+        let worker = spare.map_or_else(|| start(&kind).and_then(ready), Ok);
         // Who asked is waiting; that it gave up is no harm, the worker goes.
-        let _ = answer.send(worker.and_then(ready));
+        let _ = answer.send(worker);
         if let Ok(spare) = start(&kind) {
             spares.insert(kind, spare);
         }
@@ -141,7 +169,9 @@ fn nurse(requests: Receiver<Request>) {
 }
 
 fn start(kind: &Kind) -> Result<Worker, HostError> {
-    if let Some(raised) = nursery::raise(kind) {
+    // A program that was named is the one to start.
+    let named = std::env::var_os(PROGRAM).is_some();
+    if let Some(raised) = (!named).then(|| nursery::raise(kind)).flatten() {
         let (pid, process, socket) = raised?;
         let process = Arc::new(Process { pid, kind: Parent::Nursery(process) });
         return Ok(Worker { socket: Arc::new(socket), process });

@@ -67,7 +67,7 @@ pub fn lock_in_and_serve(
 fn lock_in(limits: &Limits, plugin: Option<&Path>) -> Result<Layers, HostError> {
     let Some(file) = plugin else { return Ok(enter(sandbox::Role::Decode, limits)?) };
     enter(sandbox::Role::PluginLoading { file }, limits)?;
-    frei0r::Plugin::load(file).map_err(|error| HostError::Failed { text: error.to_string() })?;
+    frei0r::Plugin::load(file)?;
     Ok(enter(sandbox::Role::Plugin, limits)?)
 }
 

@@ -7,22 +7,25 @@ use framepath_model::stream::StreamInfo;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
-use crate::source::Source;
+use crate::source::{Pace, Source};
 
-/// A packet is born when the reader begins to read it.
+/// A packet is born when the reader begins to read it; paced, that is its due
+/// time or when the reader got to it.
 pub(crate) struct File {
     demuxer: Demuxer,
     /// Times the file is still to be played after this one.
     loops_left: u64,
     next_seq: u64,
     packets_of_this_loop: u64,
+    pace: Option<Pace>,
 }
 
 impl File {
-    pub(crate) fn open(path: &str, loops: u64) -> Result<File, StageError> {
+    /// `rate` packets a second; 0 is flat out.
+    pub(crate) fn open(path: &str, loops: u64, rate: f64) -> Result<File, StageError> {
         let demuxer = Demuxer::open(path.as_ref())?;
         let loops_left = loops.saturating_sub(1);
-        Ok(File { demuxer, loops_left, next_seq: 0, packets_of_this_loop: 0 })
+        Ok(File { demuxer, loops_left, next_seq: 0, packets_of_this_loop: 0, pace: Pace::of_rate(rate) })
     }
 
     pub(crate) fn track(&self) -> &TrackInfo {
@@ -36,6 +39,9 @@ impl Source for File {
     }
 
     fn give(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+        if let Some(pace) = &mut self.pace {
+            pace.wait_for(self.next_seq);
+        }
         let birth_ns = out.birth();
         loop {
             if let Some(mut packet) = self.demuxer.read().map_err(|e| out.fail(e))? {

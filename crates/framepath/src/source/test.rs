@@ -3,14 +3,12 @@
 
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
-use framepath_os::clock::{now_ns, sleep_until};
 use framepath_os::pool::Pool;
-use framepath_os::signal;
 
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
-use crate::source::{Source, pattern};
+use crate::source::{Pace, Source, pattern};
 
 /// What the `test` source makes.
 #[derive(Clone, Copy, Debug)]
@@ -53,8 +51,7 @@ pub struct Test {
     draws: bool,
     pool: Pool,
     info: StreamInfo,
-    period_ns: f64,
-    start_ns: Option<u64>,
+    pace: Option<Pace>,
     frames: u64,
     next_seq: u64,
 }
@@ -83,20 +80,10 @@ impl Test {
                 frame_rate,
                 sample_aspect: Rational::new(1, 1),
             },
-            period_ns: if paced { 1e9 / options.rate } else { 0.0 },
-            start_ns: None,
+            pace: Pace::of_rate(options.rate),
             frames: if options.frames == 0 { u64::MAX } else { options.frames },
             next_seq: 0,
         })
-    }
-
-    /// Sleeps until frame `next_seq` is due.
-    fn pace(&mut self) {
-        let start = *self.start_ns.get_or_insert_with(now_ns);
-        let due = start + (self.next_seq as f64 * self.period_ns) as u64;
-        while now_ns() < due && !signal::interrupted() {
-            sleep_until(due);
-        }
     }
 }
 
@@ -109,11 +96,12 @@ impl Source for Test {
         if self.next_seq >= self.frames {
             return Ok(false);
         }
-        let birth_ns = if self.period_ns > 0.0 {
-            self.pace();
-            out.birth()
-        } else {
-            out.birth_at_last()
+        let birth_ns = match &mut self.pace {
+            Some(pace) => {
+                pace.wait_for(self.next_seq);
+                out.birth()
+            }
+            None => out.birth_at_last(),
         };
         let mut frame = self.pool.acquire().map_err(|e| out.fail(e))?;
         if self.draws {

@@ -138,12 +138,21 @@ impl Stage for Probe {
 pub(super) struct Trigger {
     preempter: Arc<Preempter>,
     log: Log,
+    before_first: Option<Prepare>,
 }
+
+/// What a [`Trigger`] does before its first frame.
+type Prepare = Box<dyn FnOnce() -> std::io::Result<()> + Send>;
 
 impl Trigger {
     pub(super) fn new(preempter: Arc<Preempter>) -> (Trigger, Log) {
         let log = Log::default();
-        (Trigger { preempter, log: log.clone() }, log)
+        (Trigger { preempter, log: log.clone(), before_first: None }, log)
+    }
+
+    /// Calls `prepare` before the first frame.
+    pub(super) fn before_first(&mut self, prepare: impl FnOnce() -> std::io::Result<()> + Send + 'static) {
+        self.before_first = Some(Box::new(prepare));
     }
 }
 
@@ -153,6 +162,10 @@ impl Stage for Trigger {
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        if let Some(prepare) = self.before_first.take() {
+            let io = |error| StageError::Io { what: "tying the worker to a CPU".to_owned(), error };
+            prepare().map_err(|error| out.fail(io(error)))?;
+        }
         let start_ns = now_ns();
         self.preempter.ask();
         self.preempter.wait_until_running();

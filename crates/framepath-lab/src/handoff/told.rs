@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The line of JSON that a peer of `handoff` prints.
+//! The line of JSON that a contender of `handoff` prints.
 
 use framepath_model::summary::LatencyUs;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::error::LabError;
 use crate::measure::Measured;
@@ -15,33 +15,37 @@ enum Line {
     Ran(Box<Told>),
 }
 
-/// What a run was and gave. All but the versions are of measured frames only.
-#[derive(Debug, Deserialize)]
-pub(super) struct Told {
+/// What a run was and gave, by the keys of `peers/README.md`. All figures are
+/// of measured frames only.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Told {
+    /// Its name in the lab.
+    pub(super) contender: String,
     /// `iceoryx2 0.9.3`.
-    pub software: String,
-    frames: u64,
+    pub(crate) software: String,
+    pub(super) bytes: u64,
+    pub(super) frames: u64,
     /// Frames per second; 0 is flat out.
-    rate: u64,
-    received: u64,
-    lost: u64,
-    duplicated: u64,
-    out_of_order: u64,
-    wall_ns: u64,
-    producer_cpu_ns: u64,
-    consumer_cpu_ns: u64,
-    producer_switches: u64,
-    consumer_switches: u64,
-    copied_bytes: u64,
-    latency_ns: LatencyNs,
+    pub(super) rate: u64,
+    pub(super) received: u64,
+    pub(super) lost: u64,
+    pub(super) duplicated: u64,
+    pub(super) out_of_order: u64,
+    pub(super) wall_ns: u64,
+    pub(super) producer_cpu_ns: u64,
+    pub(super) consumer_cpu_ns: u64,
+    pub(super) producer_switches: u64,
+    pub(super) consumer_switches: u64,
+    pub(super) copied_bytes: u64,
+    pub(super) latency_ns: LatencyNs,
 }
 
-#[derive(Debug, Deserialize)]
-struct LatencyNs {
-    p50: u64,
-    p95: u64,
-    p99: u64,
-    max: u64,
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct LatencyNs {
+    pub(super) p50: u64,
+    pub(super) p95: u64,
+    pub(super) p99: u64,
+    pub(super) max: u64,
 }
 
 /// The line `text`, which `program` printed.
@@ -49,7 +53,7 @@ struct LatencyNs {
 /// # Errors
 /// [`LabError::Missing`] where the peer says that this machine lacks
 /// something, [`LabError::Command`] where it says something else.
-pub(super) fn parse(program: &Program, text: &str) -> Result<Told, LabError> {
+pub(crate) fn parse(program: &Program, text: &str) -> Result<Told, LabError> {
     match serde_json::from_str(text) {
         Ok(Line::Ran(told)) => Ok(*told),
         Ok(Line::Skipped { skipped }) => Err(LabError::Missing(skipped)),
@@ -67,7 +71,7 @@ impl Told {
     /// # Errors
     /// [`LabError::Command`] where a frame was lost, came twice or out of
     /// order: the time of such a run says nothing.
-    pub(super) fn measured(&self, program: &Program) -> Result<Measured, LabError> {
+    pub(crate) fn measured(&self, program: &Program) -> Result<Measured, LabError> {
         let Told { frames, received, lost, duplicated, out_of_order, .. } = *self;
         if received != frames || lost + duplicated + out_of_order > 0 || frames == 0 {
             return Err(LabError::Command {

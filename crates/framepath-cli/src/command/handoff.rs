@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath handoff`: ours in lab `handoff`, with the words of the peers.
+
+use anyhow::Context;
+use clap::value_parser;
+use framepath_lab::{LabError, handoff};
+use framepath_os::signal;
+
+use crate::ending::Ending;
+use crate::screen;
+
+#[derive(clap::Args)]
+pub(crate) struct Handoff {
+    /// Bytes of a frame
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(16..=1 << 30))]
+    bytes: u64,
+
+    /// Frames to measure
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(1..=100_000_000))]
+    frames: u64,
+
+    /// Frames a second; 0 is flat out
+    #[arg(long, value_name = "HZ", default_value = "0", value_parser = value_parser!(u64).range(0..=1_000_000))]
+    rate: u64,
+}
+
+impl Handoff {
+    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+        signal::install().context("installing the handler of Ctrl-C")?;
+        let Handoff { bytes, frames, rate } = self;
+        match (handoff::Handoff { bytes, frames, rate }).line() {
+            Ok(line) => screen::print(format!("{line}\n").as_bytes())?,
+            Err(LabError::Interrupted) => return Ok(Ending::Interrupted),
+            Err(error) => return Err(error.into()),
+        }
+        Ok(Ending::Done)
+    }
+}

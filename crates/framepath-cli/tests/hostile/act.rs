@@ -1,0 +1,392 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What hostile workers do, one act each.
+
+use std::fs::File;
+use std::os::fd::AsFd;
+use std::thread::{sleep, yield_now};
+use std::time::Duration;
+
+use framepath_model::format::{Layout, PixelFormat};
+use framepath_model::stream::{Rational, StreamInfo};
+use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, SAME_FRAME, Work};
+use framepath_os::crossing::Socket;
+use rustix::fs::SealFlags;
+
+use super::peer::*;
+
+/// One act.
+pub struct Act {
+    pub name: &'static str,
+    /// Played by a stage that takes frames; packets else.
+    pub frames: bool,
+    pub then: Then,
+    pub play: fn(Socket),
+}
+
+/// What `framepath` makes of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Then {
+    /// An error; where only the first worker is hostile, nothing is lost.
+    Broken,
+    /// An error: there is no stream yet.
+    Opening,
+    /// An error; where only the first worker is hostile the frames may be wrong
+    /// ones, or fewer.
+    Wrong,
+    /// It ends in time, as it may.
+    Anything,
+}
+
+const fn packets(name: &'static str, then: Then, play: fn(Socket)) -> Act {
+    Act { name, frames: false, then, play }
+}
+
+const fn frames(name: &'static str, then: Then, play: fn(Socket)) -> Act {
+    Act { name, frames: true, then, play }
+}
+
+/// Never stops.
+fn endlessly(mut step: impl FnMut()) -> ! {
+    loop {
+        step();
+    }
+}
+
+fn cell(cell: [u64; 8]) -> impl Fn(Socket) {
+    move |socket| {
+        let mut peer = opened(socket);
+        peer.cell(cell);
+        stay()
+    }
+}
+
+fn offers(memory: impl Fn() -> std::os::fd::OwnedFd, slots: u32, slot_bytes: u64) -> impl Fn(Socket) {
+    move |socket| {
+        let mut peer = opened(socket);
+        peer.pool_of(0, &memory(), slots, slot_bytes);
+        stay()
+    }
+}
+
+fn wild_words(socket: Socket) -> ! {
+    let mut peer = opened(socket);
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    peer.names();
+    endlessly(|| {
+        let word = WORDS[random.next() as usize % WORDS.len()];
+        let value = random.next() >> (random.next() % 64);
+        peer.set(word, value);
+    })
+}
+
+pub const ACTS: &[Act] = &[
+    // Before there is a stream.
+    packets("exits-at-start", Then::Opening, |_| ()),
+    packets("is-never-ready", Then::Opening, |socket| {
+        let _socket = socket;
+        stay()
+    }),
+    packets("says-ready-in-part", Then::Opening, |socket| {
+        socket.send(b"FPWM", None).unwrap();
+        stay()
+    }),
+    packets("says-too-much", Then::Opening, |socket| {
+        socket.send(&[b'F'; 4 * MESSAGE_BYTES], None).unwrap();
+        stay()
+    }),
+    packets("says-nothing-at-length", Then::Opening, |socket| {
+        socket.send(&[], None).unwrap();
+        stay()
+    }),
+    packets("refuses-in-colours", Then::Opening, |socket| {
+        say(&socket, &Message::Refused { text: "\x1b[31mred\x07\n\u{202e}".to_owned() }, None);
+        stay()
+    }),
+    packets("exits-when-ready", Then::Opening, |socket| ready(&socket)),
+    packets("never-opens", Then::Opening, |socket| {
+        ready(&socket);
+        hear_open(&socket);
+        stay()
+    }),
+    packets("exits-at-open", Then::Opening, |socket| {
+        ready(&socket);
+        hear_open(&socket);
+    }),
+    packets("is-ready-twice", Then::Opening, |socket| {
+        ready(&socket);
+        ready(&socket);
+        stay()
+    }),
+    packets("opens-an-impossible-stream", Then::Anything, |socket| {
+        ready(&socket);
+        hear_open(&socket);
+        let nothing = Rational::new(0, 0);
+        let stream = StreamInfo {
+            format: None,
+            width: u32::MAX,
+            height: u32::MAX,
+            time_base: nothing,
+            frame_rate: Rational::new(i32::MIN, -1),
+            sample_aspect: nothing,
+        };
+        let opened = Message::Opened { threads: u32::MAX, stream, replayable: true, takes_packets: true };
+        say(&socket, &opened, None);
+        stay()
+    }),
+    packets("exits-when-open", Then::Broken, |socket| drop(opened_quietly(socket, true))),
+    packets("exits-and-cannot-be-replayed", Then::Anything, |socket| drop(opened_quietly(socket, false))),
+    // Positions and bells.
+    packets("exits-at-a-packet", Then::Broken, |socket| drop(opened(socket))),
+    packets("never-takes", Then::Broken, |socket| {
+        let _peer = opened_quietly(socket, true);
+        stay()
+    }),
+    packets("claims-to-have-taken-all", Then::Broken, |socket| {
+        let peer = opened(socket);
+        peer.set(Word::SubmissionHead, u64::MAX);
+        stay()
+    }),
+    packets("gives-cells-back", Then::Broken, |socket| {
+        let peer = opened(socket);
+        endlessly(|| {
+            peer.set(Word::SubmissionHead, 0);
+            peer.set(Word::SubmissionHead, 1);
+            sleep(Duration::from_micros(50));
+        })
+    }),
+    packets("completes-what-cannot-be", Then::Broken, |socket| {
+        let peer = opened(socket);
+        peer.set(Word::CompletionTail, 1 << 40);
+        stay()
+    }),
+    packets("takes-all-and-lets-the-caller-sleep", Then::Broken, |socket| {
+        let peer = opened_quietly(socket, true);
+        // When the ring is full its giver sleeps.
+        while peer.get(Word::RoomBell) == 0 {
+            sleep(Duration::from_millis(1));
+        }
+        sleep(Duration::from_millis(5));
+        let submitted = u64::from(peer.area.sizes().cells) - 1;
+        peer.set(Word::WorkerBell, 1);
+        peer.set(Word::SubmissionHead, submitted);
+        stay()
+    }),
+    packets("releases-what-it-never-had", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        peer.set(Word::PacketsReleased, 1 << 50);
+        endlessly(|| _ = peer.next())
+    }),
+    packets("takes-and-gives-nothing", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        endlessly(|| _ = peer.next())
+    }),
+    packets("keeps-the-bells-at-odd-values", Then::Broken, |socket| {
+        let peer = opened(socket);
+        endlessly(|| {
+            for word in [Word::WorkerBell, Word::CallerBell, Word::RoomBell, Word::PacketBell, Word::SlotBell]
+            {
+                peer.set(word, 0x8000_0007);
+            }
+        })
+    }),
+    packets("writes-wild-words", Then::Wrong, |socket| wild_words(socket)),
+    packets("hangs-up-and-stays", Then::Broken, |socket| {
+        let peer = opened(socket);
+        peer.socket.shut();
+        stay()
+    }),
+    // Cells.
+    packets("writes-random-cells", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        let mut random = Random(88_172_645_463_325_252);
+        endlessly(|| peer.cell(std::array::from_fn(|_| random.next())))
+    }),
+    packets("writes-an-unknown-kind", Then::Broken, |socket| cell([200, 0, 0, 0, 0, 0, 0, 0])(socket)),
+    packets("gives-a-frame-of-no-pool", Then::Broken, |socket| cell(frame(0, 0).encode())(socket)),
+    packets("gives-a-frame-of-no-layout", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        peer.pool(0, &memory(4 * slot_bytes(), sealed()));
+        peer.frame(0, 0);
+        stay()
+    }),
+    packets("gives-a-slot-out-of-range", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        peer.names();
+        peer.frame(0, 4);
+        stay()
+    }),
+    packets("gives-a-frame-of-the-future", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        peer.names();
+        peer.frame(1 << 40, 0);
+        stay()
+    }),
+    packets("gives-one-frame-for-ever", Then::Wrong, |socket| {
+        let mut peer = opened(socket);
+        peer.names();
+        endlessly(|| peer.frame(0, 1))
+    }),
+    packets("gives-a-frame-and-dies", Then::Wrong, |socket| {
+        let mut peer = opened(socket);
+        peer.names();
+        peer.frame(0, 1);
+        peer.frame(0, 1);
+    }),
+    packets("gives-back-what-was-a-packet", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        peer.complete(&Completion::Frame {
+            seq: 0,
+            pool: SAME_FRAME,
+            slot: 0,
+            layout: 0,
+            work: Work::default(),
+        });
+        stay()
+    }),
+    packets("stamps-the-future", Then::Wrong, |socket| {
+        let mut peer = opened(socket);
+        peer.names();
+        let most = u32::MAX;
+        let work = Work {
+            enter_ns: u64::MAX,
+            leave_ns: u64::MAX,
+            queue_ns: most,
+            idle_ns: most,
+            blocked_ns: most,
+            compute_ns: most,
+            preempted_ns: most,
+            copy_ns: most,
+            copied_bytes: most,
+            voluntary_switches: u16::MAX,
+            involuntary_switches: u16::MAX,
+        };
+        peer.complete(&Completion::Frame { seq: 0, pool: 0, slot: 0, layout: 0, work });
+        stay()
+    }),
+    packets("passes-for-ever", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        endlessly(|| peer.complete(&Completion::Passed { seq: 0 }))
+    }),
+    packets("names-65536-layouts", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        for n in 0..65_536u32 {
+            let layout = Layout::packed(PixelFormat::Grey, 1 + n % 256, 1 + n / 256).unwrap();
+            peer.complete(&Completion::Layout { id: n as u8, layout });
+        }
+        stay()
+    }),
+    packets("says-a-layout-for-ever", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        endlessly(|| peer.layout(layout()))
+    }),
+    packets("gives-a-layout-larger-than-a-slot", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        peer.pool(0, &memory(4 * slot_bytes(), sealed()));
+        peer.layout(Layout::packed(PixelFormat::Yuv420p, 4096, 4096).unwrap());
+        peer.frame(0, 0);
+        stay()
+    }),
+    packets("gives-another-format-in-another-size", Then::Wrong, |socket| {
+        let mut peer = opened(socket);
+        let layout = Layout::packed(PixelFormat::P010, 2, 2).unwrap();
+        peer.pool(0, &memory(4 * slot_bytes(), sealed()));
+        peer.layout(layout);
+        peer.frame(0, 0);
+        stay()
+    }),
+    packets("ends-before-the-end", Then::Anything, |socket| {
+        let mut peer = opened(socket);
+        peer.complete(&Completion::End);
+        stay()
+    }),
+    packets("ends-and-ends", Then::Anything, |socket| {
+        let mut peer = opened(socket);
+        endlessly(|| peer.complete(&Completion::End))
+    }),
+    packets("fails-without-a-word", Then::Broken, |socket| cell(Completion::Failed.encode())(socket)),
+    packets("fails-in-colours", Then::Wrong, |socket| {
+        let mut peer = opened(socket);
+        let text = "\x1b]0;title\x07\x1b[2J".to_owned();
+        say(&peer.socket, &Message::Failed { text, seq: Some(0) }, None);
+        peer.complete(&Completion::Failed);
+        stay()
+    }),
+    // Pools.
+    packets("offers-a-pool-without-memory", Then::Broken, |socket| {
+        cell(Completion::Pool { pool: 0, slots: 4, slot_bytes: 64, first_slot: 0 }.encode())(socket);
+    }),
+    packets("offers-a-pool-without-a-descriptor", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        say(&peer.socket, &Message::PoolMemory { pool: 0 }, None);
+        peer.complete(&Completion::Pool { pool: 0, slots: 4, slot_bytes: 64, first_slot: 0 });
+        stay()
+    }),
+    packets("offers-unsealed-memory", Then::Broken, |socket| {
+        offers(|| memory(4 * slot_bytes(), SealFlags::empty()), 4, slot_bytes())(socket);
+    }),
+    packets("offers-memory-that-can-shrink", Then::Broken, |socket| {
+        let seals = SealFlags::GROW | SealFlags::FUTURE_WRITE;
+        offers(|| memory(4 * slot_bytes(), seals), 4, slot_bytes())(socket);
+    }),
+    packets("offers-memory-to-write", Then::Broken, |socket| {
+        offers(|| memory(4 * slot_bytes(), SealFlags::GROW | SealFlags::SHRINK), 4, slot_bytes())(socket);
+    }),
+    packets("offers-too-little-memory", Then::Broken, |socket| {
+        offers(|| memory(4 * slot_bytes() - 1, sealed()), 4, slot_bytes())(socket);
+    }),
+    packets("offers-the-address-space", Then::Broken, |socket| {
+        offers(|| memory(4096, sealed()), u32::MAX, 1 << 31)(socket);
+    }),
+    packets("offers-a-device", Then::Broken, |socket| {
+        offers(|| File::open("/dev/zero").unwrap().into(), 4, slot_bytes())(socket);
+    }),
+    packets("offers-pools-backwards", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        for number in (0..u16::MAX).rev() {
+            peer.pool(number, &memory(4 * slot_bytes(), sealed()));
+        }
+        stay()
+    }),
+    packets("offers-pools-for-ever", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        let mut number = 0u16;
+        endlessly(|| {
+            peer.pool(number, &memory(4 * slot_bytes(), sealed()));
+            number = number.wrapping_add(1);
+        })
+    }),
+    packets("fills-the-socket", Then::Broken, |socket| {
+        let peer = opened(socket);
+        let memory = memory(4096, sealed());
+        endlessly(|| say(&peer.socket, &Message::PoolMemory { pool: 0 }, Some(memory.as_fd())))
+    }),
+    // A stage that takes frames.
+    frames("takes-frames-and-gives-nothing", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        endlessly(|| _ = peer.next())
+    }),
+    frames("exits-at-a-frame", Then::Broken, |socket| drop(opened(socket))),
+    frames("passes-frames-for-ever", Then::Wrong, |socket| {
+        let mut peer = opened(socket);
+        endlessly(|| peer.complete(&Completion::Passed { seq: 0 }))
+    }),
+    frames("gives-a-frame-back-twice", Then::Wrong, |socket| {
+        let mut peer = opened(socket);
+        let same = Completion::Frame { seq: 0, pool: SAME_FRAME, slot: 0, layout: 0, work: Work::default() };
+        endlessly(|| peer.complete(&same))
+    }),
+    frames("claims-frames-and-sleeps", Then::Broken, |socket| {
+        let peer = opened_quietly(socket, true);
+        endlessly(|| {
+            peer.set(Word::WorkerBell, 1);
+            peer.set(Word::SubmissionHead, peer_tail(&peer));
+            yield_now();
+        })
+    }),
+    frames("writes-wild-words-about-frames", Then::Wrong, |socket| wild_words(socket)),
+];
+
+/// Cells that were submitted.
+fn peer_tail(peer: &Peer) -> u64 {
+    peer.reader.available().unwrap_or(0)
+}

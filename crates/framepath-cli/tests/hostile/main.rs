@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Workers that do all they can against `framepath`. Whatever they do, it ends
+//! in time, by itself, and either says what is wrong or goes on with another
+//! worker as if nothing had been.
+//!
+//! The binary is the worker too: `framepath` starts it under a name that says
+//! what to do. Names as arguments run those acts alone.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+mod act;
+#[path = "../cli/harness.rs"]
+#[allow(dead_code, reason = "the other tests need the rest")]
+mod harness;
+mod peer;
+
+use act::{ACTS, Act, Then};
+
+/// Acts that run at the same time; most of them sleep.
+const AT_ONCE: usize = 6;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args();
+    let own = arguments.next().unwrap_or_default();
+    let arguments: Vec<String> = arguments.collect();
+    if arguments.first().is_some_and(|first| first == "worker") {
+        peer::run(Path::new(&own));
+    }
+    let wanted: Vec<&String> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
+    let chosen = |name: &str| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str()));
+    let tests: Vec<(String, &Act, bool)> = ACTS
+        .iter()
+        .flat_map(|act| {
+            [false, true].map(|once| (format!("{}{}", if once { "once-" } else { "" }, act.name), act, once))
+        })
+        // Where there never was a stream one run shows it all.
+        .filter(|(_, act, once)| act.then != Then::Opening || !once)
+        .filter(|(name, ..)| chosen(name))
+        .collect();
+    let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                while let Some((name, act, once)) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if catch_unwind(AssertUnwindSafe(|| play(name, act, *once))).is_ok() {
+                        println!("test {name} ... ok");
+                    } else {
+                        failed.fetch_add(1, Ordering::Relaxed);
+                        println!("test {name} ... FAILED");
+                    }
+                }
+            });
+        }
+    });
+    let failed = failed.into_inner();
+    println!("\ntest result: {} passed; {failed} failed", tests.len() - failed);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs a path whose workers, or whose first worker, act like that.
+fn play(name: &str, act: &Act, once: bool) {
+    let folder = tempfile::tempdir().unwrap();
+    let own = std::env::current_exe().unwrap();
+    let worker = folder.path().join(act.name);
+    symlink(own, &worker).unwrap();
+    if once {
+        // The first that starts takes the name away from the next.
+        symlink(env!("CARGO_BIN_EXE_framepath"), folder.path().join("honest")).unwrap();
+    }
+    let hashes = folder.path().join("hashes");
+    let (source, stage) = match act.frames {
+        true => ("test frames=300 size=64x36 format=yuv420p pool=4".to_owned(), "threshold level=99"),
+        false => {
+            let clip = harness::in_checkout("clips/h264-180p8-high.h264");
+            (format!("file {} loop=4", clip.display()), "decode threads=1")
+        }
+    };
+    let path = |options: &str| format!("{source} ! {stage} {options} ! framemd5 {}", hashes.display());
+    // An honest worker must not be late, however busy the machine is.
+    let options = if once { "host=process watchdog=2s" } else { "host=process watchdog=200ms" };
+    let mut command = harness::framepath(&["run", &path(options)]);
+    command.env("FRAMEPATH_WORKER", &worker);
+    let ran = harness::finish(command);
+    let got = fs::read_to_string(&hashes).unwrap_or_default();
+    assert!(matches!(ran.code, Some(0 | 1)), "{name}: {ran:#?}");
+    assert!(!ran.stderr.contains("panicked"), "{name}: {ran:#?}");
+    assert!(!ran.stderr.contains('\x1b'), "{name}: {ran:#?}");
+    if std::env::var_os("SHOW").is_some() {
+        println!("{name}: {:?} {}", ran.code, ran.stderr.lines().last().unwrap_or_default());
+    }
+    match (act.then, once) {
+        (Then::Anything, _) | (Then::Wrong | Then::Opening, true) => {}
+        (_, false) => assert_eq!(ran.code, Some(1), "{name}: {ran:#?}"),
+        (Then::Broken, true) => {
+            assert_eq!(ran.code, Some(0), "{name}: {ran:#?}");
+            harness::run(&["run", &path("")]).ended(0);
+            let inline = fs::read_to_string(&hashes).unwrap();
+            assert_eq!(hashes_of(&got), hashes_of(&inline), "{name}");
+        }
+    }
+}
+
+fn hashes_of(text: &str) -> Vec<&str> {
+    text.lines().filter(|line| !line.starts_with('#')).collect()
+}

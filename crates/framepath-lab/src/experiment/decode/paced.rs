@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `decode` at the pace of a camera: what a worker adds to a frame's latency.
+//!
+//! Each run is a process that decodes a clip at 30 frames a second with the
+//! ledger at `times`. The figure is a difference and not a ratio: what the
+//! crossing adds does not depend on how long the frame took to decode.
+
+use std::path::Path;
+
+use framepath_model::stats::{PairedDifference, paired_difference};
+use framepath_model::summary::{Row, Summary};
+
+use crate::error::LabError;
+use crate::experiment::Settings;
+use crate::measure::{Contender, Measured};
+use crate::pairs;
+use crate::process::Program;
+use crate::watch::Watch;
+
+pub(super) const CASE: &str = "paced-30";
+
+/// Shown in the order in which it is decoded: no frame waits for another.
+const CLIP: &str = "vp9-1080p8.ivf";
+const FRAMES: u64 = 150;
+
+/// Contenders and their hosts; those behind the first are compared with it.
+const CONTENDERS: [(&str, &str); 2] = [("inline-t1", "inline"), ("process-t1", "process")];
+
+/// Seed of the bootstrap, so that a summary can be computed again.
+const SEED: u64 = 30;
+
+pub(super) fn steps(rounds: usize) -> usize {
+    rounds * CONTENDERS.len()
+}
+
+pub(super) fn run(
+    settings: &Settings,
+    rounds: usize,
+    watch: &dyn Watch,
+    summary: &mut Summary,
+) -> Result<(), LabError> {
+    let file = settings.clip(CLIP)?;
+    let contenders = CONTENDERS.map(|(name, host)| {
+        let program = program(&settings.framepath, &file, host);
+        Contender::new(name, move || measured(&program))
+    });
+    let inline = CONTENDERS[0].0;
+    let hosted = CONTENDERS.iter().skip(1).map(|(name, _)| *name);
+    let comparisons: Vec<_> = hosted
+        .flat_map(|name| ["latency_p50_us", "latency_p99_us", "cpu_ms"].map(|m| (m, name, inline)))
+        .collect();
+    let runs = pairs::run(CASE, contenders.into(), &comparisons, rounds, watch, summary)?;
+    for ((name, _), their_runs) in CONTENDERS.iter().zip(&runs).skip(1) {
+        let row = summary.rows.iter_mut().find(|row| row.case == CASE && row.contender == *name);
+        if let Some(row) = row {
+            add_differences(row, their_runs, &runs[0]);
+        }
+    }
+    summary.notes.push(format!(
+        "{CASE}: {CLIP} at 30 frames a second, one decoder thread, ledger at `times`; `added` is the difference \
+         of a pair's percentiles, the median over the pairs, `low` and `high` its 95 % interval"
+    ));
+    Ok(())
+}
+
+fn program(framepath: &Path, file: &Path, host: &str) -> Program {
+    let file = framepath_model::path::quote(&file.to_string_lossy());
+    let host = super::host_text(host);
+    let path = format!("file {file} rate=30 ! decode format=nv12 threads=1{host} ! null");
+    Program::new(framepath, ["run", "--ledger", "times", "--quiet", "--json", "-", &path])
+}
+
+fn measured(program: &Program) -> Result<Measured, LabError> {
+    let finished = program.run(true)?;
+    let unreadable = |detail: String| LabError::Unknown(format!("`{}` wrote {detail}", program.text()));
+    let told: Summary =
+        serde_json::from_str(&finished.stdout).map_err(|error| unreadable(format!("no summary: {error}")))?;
+    let latency = told.rows.first().and_then(|row| row.latency_us);
+    let latency = latency.ok_or_else(|| unreadable("a summary without latencies".to_owned()))?;
+    Ok(Measured { latency: Some(latency), ..finished.measured(FRAMES) })
+}
+
+/// `added_p50_us` and its interval, and the same of the 99th percentile.
+fn add_differences(row: &mut Row, hosted: &[Measured], inline: &[Measured]) {
+    for percentile in ["p50", "p99"] {
+        let metric = format!("latency_{percentile}_us");
+        let figures = |runs: &[Measured]| runs.iter().map(|m| m.metric(&metric)).collect::<Option<Vec<_>>>();
+        let (Some(a), Some(b)) = (figures(hosted), figures(inline)) else { continue };
+        let Ok(PairedDifference { median, ci95, .. }) = paired_difference(&a, &b, SEED) else { continue };
+        row.extra.insert(format!("added_{percentile}_us"), median);
+        if let Some([low, high]) = ci95 {
+            row.extra.insert(format!("added_{percentile}_low_us"), low);
+            row.extra.insert(format!("added_{percentile}_high_us"), high);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use framepath_model::summary::LatencyUs;
+
+    use super::*;
+
+    #[test]
+    fn what_is_added_is_a_difference_within_pairs() {
+        let run = |p50: f64| Measured {
+            latency: Some(LatencyUs { p50, p95: p50, p99: 2.0 * p50, max: 2.0 * p50 }),
+            ..Measured::default()
+        };
+        let inline: Vec<Measured> = [1000.0, 2000.0, 1500.0].map(run).into();
+        let hosted: Vec<Measured> = [1050.0, 2040.0, 1560.0].map(run).into();
+        let mut row = Row::default();
+        add_differences(&mut row, &hosted, &inline);
+        assert_eq!(row.extra["added_p50_us"], 50.0);
+        assert_eq!(row.extra["added_p99_us"], 100.0);
+        assert!(row.extra["added_p50_low_us"] <= 40.0 && row.extra["added_p50_high_us"] >= 60.0);
+    }
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `faults`: what readers notice of workers that die.
+//!
+//! Four streams of four codecs run at once in this process, each decoded in a
+//! worker. Workers are killed with SIGKILL at random moments, hang, take all
+//! memory, or meet a packet that kills every one of them; clients are killed
+//! as well. Every frame is compared with an undisturbed run by its MD5.
+
+mod check;
+mod clients;
+mod kills;
+mod left;
+mod random;
+mod stream;
+
+use framepath_model::stats::{median, percentile};
+use framepath_model::summary::{LatencyUs, Row, Summary};
+use framepath_os::signal;
+
+use crate::error::LabError;
+use crate::experiment::{Findings, Settings, Size};
+use crate::watch::Watch;
+use check::Faults;
+use left::Holdings;
+use random::Random;
+use stream::{Clip, Ended};
+
+/// One clip of each codec; every one is a single group of pictures, so that a
+/// replay is as long as it gets, and has a frame for every packet.
+const CLIPS: [&str; 4] = ["h264-180p8-high.h264", "vp9-180p8.ivf", "av1-180p8.ivf", "hevc-180p8.hevc"];
+
+/// Packets a second where streams are paced.
+const RATE: u32 = 60;
+/// Passes over a stream's clip for each kill it gets.
+const PASSES_PER_KILL: f64 = 1.5;
+/// Draws the moments of the kills.
+const SEED: u64 = 1000;
+
+const CONTENDER: &str = "process";
+
+/// Faults that a worker brings upon itself: case, options of the stage, passes.
+const INJECTED: [(&str, &str, u64); 3] = [
+    ("hang", "watchdog=300ms fault=hang@20", 2),
+    ("bomb", "memory=512MiB fault=bomb@20", 2),
+    ("poison", "fault=poison@10", 3),
+];
+
+/// Everything a case needs.
+struct Lab<'a> {
+    settings: &'a Settings,
+    watch: &'a dyn Watch,
+    clips: Vec<Clip>,
+    random: Random,
+    /// What this process had before the first case.
+    before: Holdings,
+}
+
+pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+    let summary = &mut findings.summary;
+    let quick = settings.size == Size::Quick;
+    let kills = settings.rounds(100, 1000) as u64;
+    let (injections, client_rounds) = if quick { (1, 2) } else { (10, 25) };
+    watch.begin("faults", kills + 3 * injections + client_rounds + 1);
+    watch.step("undisturbed");
+    let clips: Vec<Clip> =
+        CLIPS.iter().map(|name| Clip::new(&settings.clip(name)?)).collect::<Result<_, _>>()?;
+    // Once, so that what is made once is there before it is counted.
+    clips[0].start(1, 0, "")?.wait()?;
+    let before = Holdings::now();
+    let mut lab = Lab { settings, watch, clips, random: Random::new(SEED), before };
+    lab.paced(kills - kills / 2, summary)?;
+    lab.flat(kills / 2, summary)?;
+    for (case, options, passes) in INJECTED {
+        lab.injected(case, options, passes, injections, summary)?;
+    }
+    lab.clients(client_rounds, summary)?;
+    summary.notes.push(format!(
+        "four streams at once ({}), each with a worker; recovery: from the kill until the next worker gave its \
+         first frame, without its work on that frame, so without what is decoded again; gap: until the first \
+         frame that the reader had not seen; others: frames of a stream that is not recovering while another is; \
+         left: after each case, beyond what was there before the first",
+        CLIPS.join(", ")
+    ));
+    Ok(())
+}
+
+impl Lab<'_> {
+    fn paced(&mut self, kills: u64, summary: &mut Summary) -> Result<(), LabError> {
+        const CASE: &str = "kill-paced";
+        if !self.settings.wants(CASE) {
+            return Ok(());
+        }
+        let passes = self.passes(kills);
+        let calm = kills::run(&self.clips, passes.min(20), RATE, 0, &mut self.random, self.watch)?;
+        let calm_ns = calm.latencies();
+        let mut row = self.row(CASE, "process-undisturbed", &calm.streams, passes.min(20));
+        row.latency_us = LatencyUs::of_sorted_ns(&calm_ns);
+        summary.rows.push(row);
+        let outcome = kills::run(&self.clips, passes, RATE, kills, &mut self.random, self.watch)?;
+        let mut row = self.killed(CASE, &outcome, passes);
+        let p99_us = |sorted: &[u64]| percentile(sorted, 99.0).map(|ns| ns as f64 / 1e3);
+        let others = p99_us(&outcome.latencies_of_others());
+        let calm = p99_us(&calm_ns);
+        row.extra.extend(others.map(|us| ("others_p99_us".to_owned(), us)));
+        row.extra.extend(calm.map(|us| ("undisturbed_p99_us".to_owned(), us)));
+        let ratio = others.zip(calm).filter(|(_, calm)| *calm > 0.0).map(|(others, calm)| others / calm);
+        row.extra.extend(ratio.map(|ratio| ("others_p99_ratio".to_owned(), ratio)));
+        summary.rows.push(row);
+        Ok(())
+    }
+
+    fn flat(&mut self, kills: u64, summary: &mut Summary) -> Result<(), LabError> {
+        const CASE: &str = "kill-flat-out";
+        if !self.settings.wants(CASE) {
+            return Ok(());
+        }
+        let passes = self.passes(kills);
+        let outcome = kills::run(&self.clips, passes, 0, kills, &mut self.random, self.watch)?;
+        summary.rows.push(self.killed(CASE, &outcome, passes));
+        Ok(())
+    }
+
+    /// Passes over each clip for so many kills.
+    fn passes(&self, kills: u64) -> u64 {
+        (kills as f64 / self.clips.len() as f64 * PASSES_PER_KILL).ceil().max(2.0) as u64
+    }
+
+    fn killed(&self, case: &str, outcome: &kills::Outcome, passes: u64) -> Row {
+        let mut row = self.row(case, CONTENDER, &outcome.streams, passes);
+        row.latency_us = LatencyUs::of_sorted_ns(&outcome.latencies());
+        let times = outcome.times();
+        let figures = [
+            ("kills", Some(outcome.kills.len() as f64)),
+            ("recoveries", Some(times.recovery.len() as f64)),
+            ("recovery_ms", median(&times.recovery)),
+            ("recovery_p99_ms", percentile(&times.recovery, 99.0)),
+            ("gap_ms", median(&times.gap)),
+            ("gap_p99_ms", percentile(&times.gap, 99.0)),
+        ];
+        row.extra.extend(figures.into_iter().filter_map(|(key, figure)| Some((key.to_owned(), figure?))));
+        row
+    }
+
+    /// All streams meet the fault at once.
+    fn injected(
+        &mut self,
+        case: &str,
+        options: &str,
+        passes: u64,
+        rounds: u64,
+        summary: &mut Summary,
+    ) -> Result<(), LabError> {
+        if !self.settings.wants(case) {
+            return Ok(());
+        }
+        let mut streams = Vec::new();
+        for _ in 0..rounds {
+            self.watch.step(case);
+            let started = self.clips.iter().map(|clip| clip.start(passes, 0, options));
+            let started: Vec<_> = started.collect::<Result<_, _>>()?;
+            for running in started {
+                streams.push(running.wait()?);
+            }
+            if signal::interrupted() {
+                return Err(LabError::Interrupted);
+            }
+        }
+        let row = self.row(case, CONTENDER, &streams, passes);
+        summary.rows.push(row);
+        Ok(())
+    }
+
+    fn clients(&mut self, rounds: u64, summary: &mut Summary) -> Result<(), LabError> {
+        const CASE: &str = "client";
+        if !self.settings.wants(CASE) {
+            return Ok(());
+        }
+        let framepath = &self.settings.framepath;
+        let outcome = clients::run(framepath, &self.clips, rounds, &mut self.random, self.watch)?;
+        let mut row = Row { case: CASE.to_owned(), contender: CONTENDER.to_owned(), ..Row::default() };
+        row.runs = rounds as u32;
+        row.extra.extend(Holdings::now().more_than(&self.before).map(|(key, n)| (key.to_owned(), n)));
+        let figures = [
+            ("kills", outcome.kills as f64),
+            ("workers", outcome.workers as f64),
+            ("left_processes", outcome.left as f64),
+            ("ended_ms", outcome.longest_ms),
+        ];
+        row.extra.extend(figures.map(|(key, figure)| (key.to_owned(), figure)));
+        summary.rows.push(row);
+        Ok(())
+    }
+
+    /// The counts of streams that ran `passes` passes each; clip by clip, as
+    /// often as need be.
+    fn row(&self, case: &str, contender: &str, streams: &[Ended], passes: u64) -> Row {
+        let mut faults = Faults::default();
+        for (ended, clip) in streams.iter().zip(self.clips.iter().cycle()) {
+            let mut judged = clip.expected.judge(&ended.seen, passes);
+            // What was given up with a poisoned packet is counted as that.
+            judged.lost = judged.lost.saturating_sub(ended.skipped);
+            faults += judged;
+        }
+        let sum = |of: fn(&Ended) -> u64| streams.iter().map(of).sum::<u64>() as f64;
+        let counts = [
+            ("lost", faults.lost as f64),
+            ("duplicated", faults.duplicated as f64),
+            ("out_of_order", faults.out_of_order as f64),
+            ("wrong", faults.wrong as f64),
+            ("deaths", sum(|ended| ended.deaths)),
+            ("replayed", sum(|ended| ended.replayed)),
+            ("skipped", sum(|ended| ended.skipped)),
+        ];
+        let left = Holdings::now().more_than(&self.before);
+        Row {
+            case: case.to_owned(),
+            contender: contender.to_owned(),
+            runs: (streams.len() / self.clips.len()) as u32,
+            frames: sum(|ended| ended.seen.len() as u64) as u64,
+            extra: counts.into_iter().chain(left).map(|(key, figure)| (key.to_owned(), figure)).collect(),
+            ..Row::default()
+        }
+    }
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether what was delivered is what an undisturbed run delivers: pure.
+
+use std::collections::HashMap;
+
+/// A frame at the sink: the number of its packet, and the MD5 of its pixels.
+pub(super) type Seen = (u64, String);
+
+/// One pass over a clip, undisturbed, in the order of presentation.
+pub(super) struct Expected {
+    /// Place in the pass and hash, by packet.
+    pass: HashMap<u64, (u64, String)>,
+    packets: u64,
+}
+
+/// What was wrong with a stream, in frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Faults {
+    pub(super) lost: u64,
+    pub(super) duplicated: u64,
+    pub(super) out_of_order: u64,
+    /// Pixels that differ, and frames of packets that give none.
+    pub(super) wrong: u64,
+}
+
+impl Expected {
+    /// From an undisturbed run of two passes over a clip: both must be alike,
+    /// so that any number of passes can be foretold. `None` where they are not.
+    pub(super) fn of_two_passes(seen: &[Seen]) -> Option<Expected> {
+        let (first, second) = seen.split_at_checked(seen.len() / 2)?;
+        // Every packet of these clips gives a frame.
+        let packets = first.len() as u64;
+        let alike = |(a, b): (&Seen, &Seen)| a.0 + packets == b.0 && a.1 == b.1;
+        if packets == 0 || first.len() != second.len() || !first.iter().zip(second).all(alike) {
+            return None;
+        }
+        let places = first.iter().zip(0..).map(|((seq, hash), place)| (*seq, (place, hash.clone())));
+        Some(Expected { pass: places.collect(), packets })
+    }
+
+    /// Frames of one pass.
+    pub(super) fn frames(&self) -> u64 {
+        self.pass.len() as u64
+    }
+
+    /// Place in the whole stream and hash of packet `seq`.
+    fn of(&self, seq: u64) -> Option<(u64, &str)> {
+        let (place, hash) = self.pass.get(&(seq % self.packets))?;
+        Some((seq / self.packets * self.frames() + place, hash))
+    }
+
+    /// Judges a stream of `passes` passes.
+    pub(super) fn judge(&self, seen: &[Seen], passes: u64) -> Faults {
+        let mut faults = Faults::default();
+        let mut times: HashMap<u64, u64> = HashMap::new();
+        let mut latest = None;
+        for (seq, hash) in seen {
+            let Some((place, expected)) = self.of(*seq).filter(|_| *seq < passes * self.packets) else {
+                faults.wrong += 1;
+                continue;
+            };
+            faults.wrong += u64::from(hash != expected);
+            faults.out_of_order += u64::from(latest > Some(place));
+            latest = latest.max(Some(place));
+            *times.entry(*seq).or_default() += 1;
+        }
+        faults.duplicated = times.values().map(|times| times - 1).sum();
+        faults.lost = passes * self.frames() - times.len() as u64;
+        faults
+    }
+}
+
+impl std::ops::AddAssign for Faults {
+    fn add_assign(&mut self, other: Faults) {
+        self.lost += other.lost;
+        self.duplicated += other.duplicated;
+        self.out_of_order += other.out_of_order;
+        self.wrong += other.wrong;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(frames: &[(u64, &str)]) -> Vec<Seen> {
+        frames.iter().map(|(seq, hash)| (*seq, (*hash).to_owned())).collect()
+    }
+
+    /// Shown 0, 2, 1 in each pass of three packets.
+    fn expected() -> Expected {
+        let two = seen(&[(0, "a"), (2, "c"), (1, "b"), (3, "a"), (5, "c"), (4, "b")]);
+        Expected::of_two_passes(&two).unwrap()
+    }
+
+    #[test]
+    fn passes_that_differ_foretell_nothing() {
+        assert!(Expected::of_two_passes(&seen(&[(0, "a"), (1, "b")])).is_none());
+        assert!(Expected::of_two_passes(&seen(&[(0, "a"), (2, "a")])).is_none());
+        assert!(Expected::of_two_passes(&[]).is_none());
+        assert!(Expected::of_two_passes(&seen(&[(0, "a"), (1, "a")])).is_some());
+    }
+
+    #[test]
+    fn each_fault_is_counted_on_its_own() {
+        let good = [(0, "a"), (2, "c"), (1, "b"), (3, "a"), (5, "c"), (4, "b")];
+        let judge = |frames: &[(u64, &str)]| expected().judge(&seen(frames), 2);
+        assert_eq!(judge(&good), Faults::default());
+        let mut lost = good.to_vec();
+        lost.remove(2);
+        assert_eq!(judge(&lost), Faults { lost: 1, ..Faults::default() });
+        let mut twice = good.to_vec();
+        twice.insert(1, (0, "a"));
+        assert_eq!(judge(&twice), Faults { duplicated: 1, ..Faults::default() });
+        let mut swapped = good.to_vec();
+        swapped.swap(1, 2);
+        assert_eq!(judge(&swapped), Faults { out_of_order: 1, ..Faults::default() });
+        let mut wrong = good.to_vec();
+        wrong[4].1 = "x";
+        assert_eq!(judge(&wrong), Faults { wrong: 1, ..Faults::default() });
+        let mut more = good.to_vec();
+        more.push((6, "a"));
+        assert_eq!(judge(&more), Faults { wrong: 1, ..Faults::default() });
+        assert_eq!(judge(&[]), Faults { lost: 6, ..Faults::default() });
+    }
+}

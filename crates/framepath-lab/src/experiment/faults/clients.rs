@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Kills clients: the processes that run paths. Their workers must end with
+//! them.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use framepath_os::signal;
+
+use super::left::{Process, descendants};
+use super::random::Random;
+use super::stream::Clip;
+use crate::error::LabError;
+use crate::watch::Watch;
+
+/// How long the workers of a dead client may take to end.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub(super) struct Outcome {
+    pub(super) kills: u64,
+    /// Processes below the clients when these were killed.
+    pub(super) workers: u64,
+    /// Those that did not end.
+    pub(super) left: u64,
+    /// The longest time until the last was gone, milliseconds.
+    pub(super) longest_ms: f64,
+}
+
+/// Starts a client per clip and kills it, `rounds` times.
+pub(super) fn run(
+    framepath: &Path,
+    clips: &[Clip],
+    rounds: u64,
+    random: &mut Random,
+    watch: &dyn Watch,
+) -> Result<Outcome, LabError> {
+    let mut outcome = Outcome::default();
+    for round in 0..rounds {
+        watch.step(&format!("clients, round {}", round + 1));
+        let mut clients: Vec<Child> = Vec::new();
+        for clip in clips {
+            clients.push(start(framepath, clip)?);
+        }
+        for mut client in clients {
+            std::thread::sleep(Duration::from_micros(60_000 + random.below(100_000)));
+            let below = descendants(client.id());
+            client.kill().map_err(LabError::io("killing a client"))?;
+            client.wait().map_err(LabError::io("waiting for a client"))?;
+            outcome.kills += 1;
+            outcome.workers += below.len() as u64;
+            let (left, took) = wait_for(&below);
+            outcome.left += left;
+            outcome.longest_ms = outcome.longest_ms.max(took.as_secs_f64() * 1e3);
+        }
+        if signal::interrupted() {
+            return Err(LabError::Interrupted);
+        }
+    }
+    Ok(outcome)
+}
+
+fn start(framepath: &Path, clip: &Clip) -> Result<Child, LabError> {
+    let path = format!("file {} loop=inf rate=100 ! decode host=process ! null", clip.file);
+    let mut command = Command::new(framepath);
+    command.args(["run", "--quiet", &path]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().map_err(LabError::io("starting a client"))
+}
+
+/// How many still run when our patience ends, and how long the others took.
+fn wait_for(processes: &[Process]) -> (u64, Duration) {
+    let since = Instant::now();
+    loop {
+        let left = processes.iter().filter(|process| process.runs()).count() as u64;
+        if left == 0 || since.elapsed() > PATIENCE {
+            return (left, since.elapsed());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Kills workers at random moments while four streams run.
+
+use std::time::{Duration, Instant};
+
+use framepath_os::signal;
+
+use super::random::Random;
+use super::stream::{Clip, Ended, Running, Timed};
+use crate::error::LabError;
+use crate::watch::Watch;
+
+/// How often the streams are looked at.
+const LOOK: Duration = Duration::from_micros(500);
+/// A kill comes up to so long after its frame, so that it meets a worker in
+/// the middle of something.
+const AFTER_NS: u64 = 8_000_000;
+/// Streams that make no progress for so long hang.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One kill: whom and when.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Kill {
+    pub(super) stream: usize,
+    pub(super) worker: u64,
+    pub(super) at_ns: u64,
+}
+
+/// What came of it.
+pub(super) struct Outcome {
+    pub(super) kills: Vec<Kill>,
+    pub(super) streams: Vec<Ended>,
+}
+
+/// Runs every clip for `passes` passes at once, and kills workers at `kills`
+/// frames drawn from `random`: a stream's kills are spread over its whole
+/// length, so that each meets a stream that got on since the last.
+pub(super) fn run(
+    clips: &[Clip],
+    passes: u64,
+    rate: u32,
+    kills: u64,
+    random: &mut Random,
+    watch: &dyn Watch,
+) -> Result<Outcome, LabError> {
+    let mut due: Vec<Vec<u64>> = clips.iter().map(|_| Vec::new()).collect();
+    for kill in 0..kills as usize {
+        let stream = kill % clips.len();
+        // Not among the last frames: there may be no worker any more.
+        let most = (passes * clips[stream].expected.frames() * 9 / 10).max(1);
+        due[stream].push(random.below(most));
+    }
+    // The next is the last.
+    due.iter_mut().for_each(|frames| frames.sort_unstable_by_key(|frame| std::cmp::Reverse(*frame)));
+    let running: Vec<Running> =
+        clips.iter().map(|clip| clip.start(passes, rate, "")).collect::<Result<_, _>>()?;
+    let kills = kill_when_due(&running, &mut due, random, watch)?;
+    let streams = running.into_iter().map(Running::wait).collect::<Result<Vec<_>, _>>()?;
+    if signal::interrupted() {
+        return Err(LabError::Interrupted);
+    }
+    Ok(Outcome { kills, streams })
+}
+
+fn kill_when_due(
+    running: &[Running],
+    due: &mut [Vec<u64>],
+    random: &mut Random,
+    watch: &dyn Watch,
+) -> Result<Vec<Kill>, LabError> {
+    let mut kills: Vec<Kill> = Vec::new();
+    let mut last = (0, Instant::now());
+    while running.iter().any(|stream| !stream.has_ended()) && !signal::interrupted() {
+        std::thread::sleep(LOOK);
+        let delivered = running.iter().map(Running::frames).sum::<u64>();
+        if delivered != last.0 {
+            last = (delivered, Instant::now());
+        } else if last.1.elapsed() > PATIENCE {
+            let patience = PATIENCE.as_secs();
+            return Err(LabError::Unknown(format!("no frame of any stream for {patience} s: it hangs")));
+        }
+        for (stream, (one, due)) in running.iter().zip(due.iter_mut()).enumerate() {
+            if due.last().is_none_or(|frame| *frame > one.frames()) {
+                continue;
+            }
+            std::thread::sleep(Duration::from_nanos(random.below(AFTER_NS)));
+            let killed = one.stats.as_ref().and_then(|stats| stats.recoveries.kill_present());
+            let Some((worker, at_ns)) = killed else { continue };
+            // The same one twice: its end has not been noticed yet.
+            if !kills.iter().rev().any(|kill| kill.stream == stream && kill.worker == worker) {
+                due.pop();
+                kills.push(Kill { stream, worker, at_ns });
+                watch.step(&format!("kill {}", kills.len()));
+            }
+        }
+    }
+    Ok(kills)
+}
+
+/// Times of the recoveries from kills, milliseconds, in rising order.
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    /// From the kill until the next worker gave its first frame, without the
+    /// time that it worked on that frame.
+    ///
+    /// What lies behind is decoding what had been decoded already, as fast as
+    /// it goes; what lies before is what dying costs beyond that: the death is
+    /// noticed, a worker found, its stream opened, its history submitted, and
+    /// its first frame handed over.
+    pub(super) recovery: Vec<f64>,
+    /// From the kill until the first frame that the reader had not seen.
+    pub(super) gap: Vec<f64>,
+}
+
+impl Outcome {
+    pub(super) fn times(&self) -> Times {
+        let mut times = Times::default();
+        for kill in &self.kills {
+            let recoveries = &self.streams[kill.stream].recoveries;
+            let Some(found) = recoveries.iter().find(|recovery| recovery.worker == kill.worker) else {
+                continue;
+            };
+            let ms = |until: u64| until.saturating_sub(kill.at_ns) as f64 / 1e6;
+            times.recovery.push((ms(found.first_ns) - found.first_work_ns as f64 / 1e6).max(0.0));
+            times.gap.push(ms(found.new_ns));
+        }
+        times.recovery.sort_by(f64::total_cmp);
+        times.gap.sort_by(f64::total_cmp);
+        times
+    }
+
+    /// Latencies of frames that were born while another stream was recovering
+    /// and their own was not, in rising order.
+    pub(super) fn latencies_of_others(&self) -> Vec<u64> {
+        let recovering: Vec<(usize, u64, u64)> = self
+            .kills
+            .iter()
+            .map(|kill| {
+                let recoveries = &self.streams[kill.stream].recoveries;
+                let found = recoveries.iter().find(|recovery| recovery.worker == kill.worker);
+                (kill.stream, kill.at_ns, found.map_or(kill.at_ns, |recovery| recovery.new_ns))
+            })
+            .collect();
+        let mut latencies = Vec::new();
+        for (stream, ended) in self.streams.iter().enumerate() {
+            for Timed { birth_ns, latency_ns } in &ended.timed {
+                let alive = *birth_ns..=birth_ns + latency_ns;
+                let meets = |(_, from, to): &&(usize, u64, u64)| from <= alive.end() && alive.start() <= to;
+                let met: Vec<_> = recovering.iter().filter(meets).collect();
+                if !met.is_empty() && met.iter().all(|(other, ..)| *other != stream) {
+                    latencies.push(*latency_ns);
+                }
+            }
+        }
+        latencies.sort_unstable();
+        latencies
+    }
+
+    /// Latencies of all frames, in rising order.
+    pub(super) fn latencies(&self) -> Vec<u64> {
+        let timed = self.streams.iter().flat_map(|ended| &ended.timed);
+        let mut latencies: Vec<u64> = timed.map(|timed| timed.latency_ns).collect();
+        latencies.sort_unstable();
+        latencies
+    }
+}

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One stream, run in this process with its stage in a worker.
+
+use std::fs::File;
+use std::io::{Read, Seek};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use framepath::host::{Recovery, WorkerStats};
+use framepath::{Built, Level, Options, Progress, Report};
+
+use super::check::{Expected, Seen};
+use crate::error::LabError;
+
+/// Index of the sink: a file, a decoder, the sink.
+const SINK: u16 = 2;
+
+/// A stream and what its undisturbed run gives.
+pub(super) struct Clip {
+    pub(super) file: String,
+    pub(super) expected: Expected,
+}
+
+/// A frame's time at the sink, nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timed {
+    pub(super) birth_ns: u64,
+    pub(super) latency_ns: u64,
+}
+
+/// A stream that ran to its end.
+pub(super) struct Ended {
+    pub(super) seen: Vec<Seen>,
+    pub(super) timed: Vec<Timed>,
+    pub(super) recoveries: Vec<Recovery>,
+    pub(super) deaths: u64,
+    pub(super) replayed: u64,
+    pub(super) skipped: u64,
+}
+
+/// A stream that runs.
+pub(super) struct Running {
+    pub(super) progress: Progress,
+    pub(super) stats: Option<Arc<WorkerStats>>,
+    thread: JoinHandle<Result<Ended, LabError>>,
+}
+
+impl Clip {
+    /// Runs two passes undisturbed, in this process.
+    ///
+    /// # Errors
+    /// The clip does not decode, or the passes differ.
+    pub(super) fn new(file: &Path) -> Result<Clip, LabError> {
+        let file = framepath_model::path::quote(&file.to_string_lossy());
+        let ended = start(&format!("file {file} loop=2 ! decode"), 1024)?.wait()?;
+        let expected = Expected::of_two_passes(&ended.seen).ok_or_else(|| {
+            LabError::Unknown(format!("two passes over {file} differ: no stream can be judged by it"))
+        })?;
+        Ok(Clip { file, expected })
+    }
+
+    /// Starts `passes` passes, `rate` packets a second (0: flat out), decoded in
+    /// a worker with these further options.
+    pub(super) fn start(&self, passes: u64, rate: u32, options: &str) -> Result<Running, LabError> {
+        let text = format!("file {} loop={passes} rate={rate} ! decode host=process {options}", self.file);
+        start(&text, passes * self.expected.frames())
+    }
+}
+
+/// Starts the path with an MD5 sink. `frames` are expected at most.
+fn start(text: &str, frames: u64) -> Result<Running, LabError> {
+    let io = |error| LabError::Io { what: "a file in memory for the hashes".to_owned(), error };
+    let mut hashes = framepath_os::memory_file("faults-hashes").map_err(io)?;
+    let path = framepath::path::parse(&format!("{text} ! framemd5 /proc/self/fd/{}", hashes.as_raw_fd()))?;
+    let built = Built::from_path(&path)?;
+    let stats = built.workers().next();
+    // A thread writes two rows for a frame at most: the decoder's and the sink's.
+    let options = Options { level: Level::Times, rows: 2 * frames as usize + 64, ..Options::default() };
+    let progress = options.progress.clone();
+    let of_thread = stats.clone();
+    let run = move || -> Result<Ended, LabError> {
+        let mut report = built.run(&options)?;
+        match report.error.take() {
+            Some(error) => Err(error.into()),
+            None => Ended::of(&report, of_thread.as_deref(), &mut hashes).map_err(io),
+        }
+    };
+    let thread = std::thread::Builder::new().name("faults-stream".to_owned()).spawn(run);
+    let thread = thread.map_err(LabError::io("starting a stream's thread"))?;
+    Ok(Running { progress, stats, thread })
+}
+
+impl Running {
+    /// Frames that reached the sink.
+    pub(super) fn frames(&self) -> u64 {
+        self.progress.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn has_ended(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Waits for its end.
+    pub(super) fn wait(self) -> Result<Ended, LabError> {
+        let panicked = |_| Err(LabError::Unknown("a stream's thread panicked, which is a bug".to_owned()));
+        self.thread.join().unwrap_or_else(panicked)
+    }
+}
+
+impl Ended {
+    fn of(report: &Report, stats: Option<&WorkerStats>, hashes: &mut File) -> std::io::Result<Ended> {
+        hashes.rewind()?;
+        let mut text = String::new();
+        hashes.read_to_string(&mut text)?;
+        let rows: Vec<_> = report.rows.iter().filter(|row| row.hop == SINK).collect();
+        let hash = |line: &str| line.rsplit(',').next().unwrap_or_default().trim().to_owned();
+        let lines = text.lines().filter(|line| !line.starts_with('#')).map(hash);
+        let load = |of: fn(&WorkerStats) -> u64| stats.map_or(0, of);
+        Ok(Ended {
+            seen: rows.iter().map(|row| row.seq).zip(lines).collect(),
+            timed: rows
+                .iter()
+                .map(|row| Timed { birth_ns: row.birth_ns, latency_ns: row.leave_ns - row.birth_ns })
+                .collect(),
+            recoveries: stats.map(|stats| stats.recoveries.done()).unwrap_or_default(),
+            deaths: load(|stats| stats.deaths.load(Ordering::Relaxed)),
+            replayed: load(|stats| stats.replayed.load(Ordering::Relaxed)),
+            skipped: load(|stats| stats.skipped.load(Ordering::Relaxed)),
+        })
+    }
+}

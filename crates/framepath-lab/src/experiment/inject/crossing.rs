@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Known costs inside a worker, and on the way to it: they must come out on the
+//! same rows as in the caller's own process.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+
+use framepath::host::WorkerStats;
+use framepath::{Built, path};
+use framepath_model::ledger::Row;
+use framepath_os::affinity;
+
+use super::preempter::Preempter;
+use super::probe::{Nothing, Probe, Trigger, Work};
+use super::{BURN_NS, COPY_BYTES, Outcome, collect, source, two_cpus};
+use crate::error::LabError;
+
+/// The hop that runs in the worker, behind the source.
+const HOP: u16 = 1;
+
+/// A path whose second hop is `stage`, in a worker.
+fn hosted(built: Built, stage: &str) -> Result<Built, LabError> {
+    let hop = path::parse_stage(&format!("{stage} host=process"))?;
+    Ok(built.known(&hop, 1)?)
+}
+
+fn burn() -> String {
+    format!("burn time={}us", BURN_NS / 1000)
+}
+
+/// The stage burns by its thread's CPU clock: what it was told is what it took.
+pub(super) fn compute(frames: u64) -> Result<Outcome, LabError> {
+    let built = hosted(source(250.0, frames)?, &burn())?.sink("null", Box::new(Nothing));
+    Ok(collect(built, Vec::new(), HOP, |_, _| Some(BURN_NS as f64), |row| row.compute_ns)?.0)
+}
+
+/// The stage sleeps; a sleep is longer than it was told by the timer's slack.
+pub(super) fn blocked(frames: u64) -> Result<Outcome, LabError> {
+    let stage = format!("block time={}us", BURN_NS / 1000);
+    let built = hosted(source(250.0, frames)?, &stage)?.sink("null", Box::new(Nothing));
+    Ok(collect(built, Vec::new(), HOP, |_, _| Some(BURN_NS as f64), |row| row.blocked_ns)?.0)
+}
+
+/// Of a copy in another process the bytes are known; its time is not.
+pub(super) fn copy(frames: u64) -> Result<Outcome, LabError> {
+    let built = hosted(source(250.0, frames)?, &format!("copy bytes={COPY_BYTES}"))?;
+    let built = built.sink("null", Box::new(Nothing));
+    let (mut outcome, report) = collect(built, Vec::new(), HOP, |_, _| None, |row| row.copy_ns)?;
+    let counted: u64 = report.rows.iter().filter(|row| row.hop == HOP).map(|row| row.copied_bytes).sum();
+    outcome.bytes = Some((COPY_BYTES as f64, counted as f64 / frames as f64));
+    Ok(outcome)
+}
+
+/// Frames come faster than the worker takes them: each waits from its hand-off
+/// until the worker is done with the one before. When that was, the sink here
+/// tells by its own stamps.
+pub(super) fn queue(frames: u64) -> Result<Outcome, LabError> {
+    let frames = frames.min(60);
+    let (probe, log) = Probe::new(Work::Burn(0));
+    let built = hosted(source(800.0, frames)?, &burn())?.sink("probe", Box::new(probe));
+    let done_before = |seq: u64, rows: &[Row]| {
+        let handed_over = rows.iter().find(|row| row.seq == seq && row.hop == 0)?.leave_ns;
+        Some(log.end_ns(seq.checked_sub(1)?)?.checked_sub(handed_over)? as f64)
+    };
+    Ok(collect(built, Vec::new(), HOP, done_before, |row| row.queue_ns)?.0)
+}
+
+/// The worker sleeps; just before the hand-off a real-time thread takes its
+/// CPU, so that it can run only when that thread stops.
+pub(super) fn wakeup(frames: u64) -> Result<Outcome, LabError> {
+    let cpus = two_cpus()?;
+    let preempter = Arc::new(Preempter::start(cpus[1], BURN_NS)?);
+    let (mut trigger, log) = Trigger::new(preempter);
+    let built = source(100.0, frames)?;
+    // The worker is there once the path has started, which is before its first
+    // frame: it is tied to its CPU then.
+    let worker = Arc::new(OnceLock::<Arc<WorkerStats>>::new());
+    let (known, cpu) = (worker.clone(), cpus[1]);
+    trigger.before_first(move || {
+        let pid = known.get().map_or(0, |stats| stats.pid.load(Ordering::Relaxed));
+        affinity::pin_process_to(pid, cpu)
+    });
+    let built = hosted(built.stage("take-cpu", Box::new(trigger)), "burn time=0ns")?;
+    let built = built.sink("null", Box::new(Nothing));
+    // It is set once.
+    let _ = built.workers().next().map(|stats| worker.set(stats));
+    let cost = |seq, _: &[Row]| log.until_released_ns(seq);
+    // The caller's threads stay off the worker's CPU.
+    Ok(collect(built, vec![cpus[0], cpus[0]], HOP + 1, cost, |row| row.wakeup_ns)?.0)
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ours in lab `handoff`: a worker gives one frame after another to this
+//! process, by the convention of `peers/handoff/handoff.h`.
+//!
+//! ```text
+//! this process              worker                       this process
+//! Trigger ──64 bytes──▶ fill bytes=N host=process ──▶ Reader
+//! ```
+//!
+//! A stage gives frames for what it gets. So a small frame goes to the worker
+//! first, and the worker is woken for it: that CPU is counted, though no other
+//! contender needs it. The stamp is taken in the worker, when the large frame
+//! is ready: from there to the reader it is one crossing.
+
+mod reader;
+pub(crate) mod told;
+mod trigger;
+
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+
+use framepath::{Built, Level, Options, path};
+use framepath_model::stats::percentile;
+use framepath_os::running::Used;
+
+use crate::error::LabError;
+use reader::{Reader, Seen};
+use told::{LatencyNs, Told};
+use trigger::{Clocks, Meeting, Trigger};
+
+/// Frames of the second run, which counts copies.
+const COUNTED_FRAMES: u64 = 32;
+
+/// What is handed over, and how fast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Handoff {
+    /// Of a frame; 16 at least.
+    pub bytes: u64,
+    /// Measured; 1 at least.
+    pub frames: u64,
+    /// Frames a second; 0 is flat out.
+    pub rate: u64,
+}
+
+impl Handoff {
+    /// Hands the frames over and says what that cost: one line of JSON, with
+    /// the keys of `peers/README.md`.
+    ///
+    /// # Errors
+    /// The path failed, a worker died on the way, or the run was interrupted.
+    pub fn line(&self) -> Result<String, LabError> {
+        let (seen, clocks) = self.measure()?;
+        let copied_bytes = self.copied_per_frame()? * self.frames;
+        let told = self.told(seen, &clocks, copied_bytes);
+        serde_json::to_string(&told).map_err(|error| LabError::io("the line of JSON")(error.into()))
+    }
+
+    fn measure(&self) -> Result<(Seen, Clocks), LabError> {
+        let meeting = Arc::new(Meeting::default());
+        let (done, is_done) = channel();
+        let (clocks, read_clocks) = channel();
+        let trigger = Trigger::new(self, meeting.clone(), is_done, clocks)?;
+        let worker = trigger.worker();
+        let built =
+            Built::from_source("trigger", Box::new(trigger)).known(&path::parse_stage(&self.stage())?, 1)?;
+        let stats = built.workers().next().expect("a hosted stage has a worker");
+        // Nobody else has it yet.
+        let _ = worker.set(stats);
+        let built = built.sink("reader", Box::new(Reader::new(self.frames, meeting, done)));
+        // No ledger, as with the others. Its rows would go nowhere.
+        let report = built.run(&Options { level: Level::Off, ..Options::default() })?;
+        if report.interrupted {
+            return Err(LabError::Interrupted);
+        }
+        if let Some(error) = report.error {
+            return Err(error.into());
+        }
+        read_clocks.recv().map_err(|_| LabError::Interrupted)
+    }
+
+    fn stage(&self) -> String {
+        format!("fill bytes={} host=process", self.bytes)
+    }
+
+    /// Bytes copied per frame in both processes, by the ledger of a run of its
+    /// own: one that records costs time.
+    fn copied_per_frame(&self) -> Result<u64, LabError> {
+        let path = path::parse(&format!("test bytes=64 frames={COUNTED_FRAMES} ! {} ! null", self.stage()))?;
+        let report = framepath::run(&path, &Options { level: Level::Times, ..Options::default() })?;
+        if report.interrupted {
+            return Err(LabError::Interrupted);
+        }
+        if let Some(error) = report.error {
+            return Err(error.into());
+        }
+        let copied: u64 = report.rows.iter().map(|row| row.copied_bytes).sum();
+        Ok(copied.div_ceil(COUNTED_FRAMES))
+    }
+
+    fn told(&self, seen: Seen, clocks: &Clocks, copied_bytes: u64) -> Told {
+        let Seen { received, duplicated, out_of_order, end_ns, used, mut latency_ns } = seen;
+        // 0 is a frame that was not seen.
+        latency_ns.retain(|latency| *latency > 0);
+        latency_ns.sort_unstable();
+        let at = |percent| percentile(&latency_ns, percent).unwrap_or(0);
+        let consumer: Used = used.since(clocks.own);
+        Told {
+            contender: "process".to_owned(),
+            software: format!("framepath {}", env!("CARGO_PKG_VERSION")),
+            bytes: self.bytes,
+            frames: self.frames,
+            rate: self.rate,
+            received,
+            lost: self.frames - received,
+            duplicated,
+            out_of_order,
+            wall_ns: end_ns - clocks.start_ns,
+            producer_cpu_ns: clocks.worker.cpu_ns,
+            consumer_cpu_ns: consumer.cpu_ns,
+            producer_switches: clocks.worker.switches,
+            consumer_switches: consumer.switches,
+            copied_bytes,
+            latency_ns: LatencyNs { p50: at(50.0), p95: at(95.0), p99: at(99.0), max: at(100.0) },
+        }
+    }
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The sink that takes the worker's frames and counts them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Sender;
+
+use framepath::{Failure, Item, Out, Stage, StageError};
+use framepath_model::stream::StreamInfo;
+use framepath_os::clock::now_ns;
+use framepath_os::running::{self, Used};
+
+use super::trigger::Meeting;
+
+/// What came until the last frame.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    pub(super) received: u64,
+    pub(super) duplicated: u64,
+    pub(super) out_of_order: u64,
+    /// CLOCK_MONOTONIC, when the last frame was here.
+    pub(super) end_ns: u64,
+    /// What this process had used by then.
+    pub(super) used: Used,
+    /// By number; 0: not seen.
+    pub(super) latency_ns: Vec<u64>,
+}
+
+/// Looks at the first 16 bytes of every frame, as `handoff_saw` of the peers.
+pub(super) struct Reader {
+    seen: Seen,
+    /// Number that is due.
+    next: u64,
+    meeting: Arc<Meeting>,
+    done: Sender<Seen>,
+}
+
+impl Reader {
+    pub(super) fn new(frames: u64, meeting: Arc<Meeting>, done: Sender<Seen>) -> Reader {
+        let seen = Seen { latency_ns: vec![0; frames as usize], ..Seen::default() };
+        Reader { seen, next: 0, meeting, done }
+    }
+
+    /// Frame `number` of those that count, stamped `stamp_ns`, is here `now`.
+    fn saw(&mut self, number: u64, stamp_ns: u64, now: u64) -> Result<(), StageError> {
+        let seen = &mut self.seen;
+        let last = number + 1 == seen.latency_ns.len() as u64;
+        let Some(latency) = seen.latency_ns.get_mut(number as usize) else {
+            return Err(StageError::Option(format!("frame {number} was never asked for")));
+        };
+        if *latency > 0 {
+            seen.duplicated += 1;
+        } else {
+            // A clock step of 0 would look like a frame that was not seen.
+            *latency = now.saturating_sub(stamp_ns).max(1);
+            seen.received += 1;
+        }
+        if number < self.next {
+            seen.out_of_order += 1;
+        } else {
+            self.next = number + 1;
+        }
+        if last {
+            seen.used = running::own();
+            seen.end_ns = now;
+            // Where nobody listens any more, the run was given up.
+            let _ = self.done.send(std::mem::take(seen));
+        }
+        Ok(())
+    }
+}
+
+impl Stage for Reader {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        let now = now_ns();
+        let Item::Frame(frame) = item else {
+            let (takes, gets, advice) = ("frames", "packets", "`fill` gives frames");
+            return Err(out.fail(StageError::WrongInput { takes, gets, advice }));
+        };
+        let mut head = [[0; 8]; 2];
+        frame.plane(0).sub(0..16).copy_to(head.as_flattened_mut());
+        let [seq, stamp_ns] = head.map(u64::from_ne_bytes);
+        // Acquire: pairs with the Release of the trigger.
+        match seq.checked_sub(self.meeting.first.load(Ordering::Acquire)) {
+            Some(number) => self.saw(number, stamp_ns, now).map_err(|e| out.fail(e)),
+            None => {
+                // Release: pairs with the Acquire of the trigger.
+                self.meeting.warm.fetch_add(1, Ordering::Release);
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    fn seen(numbers: &[u64]) -> Result<Seen, StageError> {
+        let (done, is_done) = channel();
+        let mut reader = Reader::new(4, Arc::default(), done);
+        numbers.iter().try_for_each(|number| reader.saw(*number, 100, 100 + number))?;
+        Ok(is_done.try_recv().expect("the last frame came"))
+    }
+
+    #[test]
+    fn frames_are_told_by_their_numbers() {
+        let all = seen(&[0, 1, 2, 3]).unwrap();
+        assert_eq!((all.received, all.duplicated, all.out_of_order), (4, 0, 0));
+        assert_eq!((all.latency_ns, all.end_ns), (vec![1, 1, 2, 3], 103));
+        let some = seen(&[0, 2, 2, 1, 3]).unwrap();
+        assert_eq!((some.received, some.duplicated, some.out_of_order), (4, 1, 2));
+        let few = seen(&[0, 3]).unwrap();
+        assert_eq!((few.received, few.latency_ns), (2, vec![1, 0, 0, 3]));
+        assert!(matches!(seen(&[0, 4]), Err(StageError::Option(_))));
+    }
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The source that makes the worker give frames, and reads the clocks.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use framepath::host::WorkerStats;
+use framepath::{Failure, Item, Out, RunError, Source, StageError};
+use framepath_model::format::Layout;
+use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
+use framepath_os::clock::{now_ns, sleep_until};
+use framepath_os::pool::Pool;
+use framepath_os::running::{self, Used};
+use framepath_os::signal;
+
+use super::Handoff;
+use super::reader::Seen;
+
+/// Frames of the warm-up at least: every slot of the worker is used twice.
+const WARM_UP_FRAMES: u64 = 16;
+/// One frame of the warm-up after another.
+const WARM_UP_PERIOD_NS: u64 = 1_000_000;
+/// The warm-up at least: meanwhile the spare worker loads, which the library
+/// starts behind the first.
+const WARM_UP_LEAST_NS: u64 = 250_000_000;
+/// Bytes of a frame that goes to the worker.
+const TRIGGER_BYTES: usize = 64;
+/// More than the ring to the worker holds, so that the worker's own pool of 8
+/// is what limits the frames under way.
+const TRIGGERS: u32 = 128;
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// What trigger and reader know of each other.
+#[derive(Debug)]
+pub(super) struct Meeting {
+    /// Warm-up frames that the reader has seen.
+    pub(super) warm: AtomicU64,
+    /// Number of the first frame that is measured.
+    pub(super) first: AtomicU64,
+}
+
+impl Default for Meeting {
+    fn default() -> Meeting {
+        Meeting { warm: AtomicU64::new(0), first: AtomicU64::new(u64::MAX) }
+    }
+}
+
+/// The clocks of a run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clocks {
+    /// CLOCK_MONOTONIC, when nothing was under way and all were read.
+    pub(super) start_ns: u64,
+    /// What this process had used by then.
+    pub(super) own: Used,
+    /// What the worker used from then on.
+    pub(super) worker: Used,
+}
+
+/// Sends the worker a small frame whenever a large one is due.
+pub(super) struct Trigger {
+    pool: Pool,
+    info: StreamInfo,
+    frames: u64,
+    rate: u64,
+    begun_ns: Option<u64>,
+    clocks: Option<Clocks>,
+    next_seq: u64,
+    meeting: Arc<Meeting>,
+    worker: Arc<OnceLock<Arc<WorkerStats>>>,
+    is_done: Receiver<Seen>,
+    told: Sender<(Seen, Clocks)>,
+}
+
+impl Trigger {
+    /// Reads what the reader has `seen` when all is done, and sends it on to
+    /// `told` with its own part.
+    pub(super) fn new(
+        handoff: &Handoff,
+        meeting: Arc<Meeting>,
+        seen: Receiver<Seen>,
+        told: Sender<(Seen, Clocks)>,
+    ) -> Result<Trigger, RunError> {
+        let layout = Layout::opaque(TRIGGER_BYTES);
+        let frame_rate = Rational::new(i32::try_from(handoff.rate.max(1)).unwrap_or(i32::MAX), 1);
+        let pool = Pool::new(TRIGGER_BYTES, TRIGGERS)
+            .map_err(|error| RunError::Stage { hop: "trigger".to_owned(), error: error.into() })?;
+        Ok(Trigger {
+            pool,
+            info: StreamInfo {
+                format: Some(layout.format),
+                width: layout.width,
+                height: layout.height,
+                time_base: Rational::new(frame_rate.den, frame_rate.num),
+                frame_rate,
+                sample_aspect: Rational::new(1, 1),
+            },
+            frames: handoff.frames,
+            rate: handoff.rate,
+            begun_ns: None,
+            clocks: None,
+            next_seq: 0,
+            meeting,
+            worker: Arc::default(),
+            is_done: seen,
+            told,
+        })
+    }
+
+    /// Where the worker's process id is to be found: set it before the run.
+    pub(super) fn worker(&self) -> Arc<OnceLock<Arc<WorkerStats>>> {
+        self.worker.clone()
+    }
+
+    /// Whether the warm-up is over and nothing is under way.
+    fn is_quiet(&mut self) -> bool {
+        let now = now_ns();
+        let begun = *self.begun_ns.get_or_insert(now);
+        // Acquire: pairs with the Release of the reader.
+        let seen = self.meeting.warm.load(Ordering::Acquire);
+        now - begun >= WARM_UP_LEAST_NS && seen >= WARM_UP_FRAMES && seen == self.next_seq
+    }
+
+    /// What the worker has used; an error where it is not the first one.
+    fn worker_used(&self) -> Result<Used, StageError> {
+        let io = |error| StageError::Io { what: "the worker's CPU".to_owned(), error };
+        let gone = || io(std::io::ErrorKind::NotFound.into());
+        let stats = self.worker.get().ok_or_else(gone)?;
+        if stats.deaths.load(Ordering::Relaxed) > 0 {
+            return Err(StageError::Option("the worker died during the run".to_owned()));
+        }
+        running::of(stats.pid.load(Ordering::Relaxed)).map_err(io)
+    }
+
+    fn start(&mut self) -> Result<Clocks, StageError> {
+        let worker = self.worker_used()?;
+        // Release: pairs with the Acquire of the reader; the ring in between
+        // would do it too.
+        self.meeting.first.store(self.next_seq, Ordering::Release);
+        let clocks = Clocks { worker, own: running::own(), start_ns: now_ns() };
+        self.clocks = Some(clocks);
+        Ok(clocks)
+    }
+
+    /// Waits until the reader has the last frame, and reads the worker's
+    /// clock. A reader that failed ends the wait.
+    fn finish(&self, mut clocks: Clocks) -> Result<(), StageError> {
+        while !signal::interrupted() {
+            match self.is_done.recv_timeout(Duration::from_millis(100)) {
+                Ok(seen) => {
+                    clocks.worker = self.worker_used()?.since(clocks.worker);
+                    // Whoever wanted it may have given up.
+                    let _ = self.told.send((seen, clocks));
+                    break;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn push(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        let frame = self.pool.acquire().map_err(|e| out.fail(e))?;
+        let meta = FrameMeta { seq: self.next_seq, birth_ns: out.birth(), ..FrameMeta::default() };
+        self.next_seq += 1;
+        out.push(Item::Frame(frame.freeze(meta)))
+    }
+}
+
+impl Source for Trigger {
+    fn info(&self) -> StreamInfo {
+        self.info
+    }
+
+    fn give(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+        let clocks = match self.clocks {
+            Some(clocks) => clocks,
+            None => {
+                if !self.is_quiet() {
+                    self.push(out)?;
+                    sleep_until(now_ns() + WARM_UP_PERIOD_NS);
+                    return Ok(true);
+                }
+                self.start().map_err(|e| out.fail(e))?
+            }
+        };
+        let number = self.next_seq - self.meeting.first.load(Ordering::Relaxed);
+        if number == self.frames {
+            self.finish(clocks).map_err(|e| out.fail(e))?;
+            return Ok(false);
+        }
+        if let Some(offset) = ((number + 1) * SECOND_NS).checked_div(self.rate) {
+            let due = clocks.start_ns + offset;
+            while now_ns() < due && !signal::interrupted() {
+                sleep_until(due);
+            }
+        }
+        self.push(out)?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a process has used that still runs: this one, or another by its id.
+
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+
+use crate::clock::{cpu_ns_of, process_cpu_ns};
+
+/// What all threads of a process have used since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// User and system CPU time, nanoseconds.
+    pub cpu_ns: u64,
+    /// Switches, voluntary and not.
+    pub switches: u64,
+}
+
+impl Used {
+    /// What was used since `before`.
+    pub fn since(self, before: Used) -> Used {
+        Used {
+            cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            switches: self.switches.saturating_sub(before.switches),
+        }
+    }
+}
+
+/// This process. Two system calls (getrusage(2) for the switches).
+pub fn own() -> Used {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel fills the struct it is given; all-zero is a valid
+    // value of it should the call fail.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    Used { cpu_ns: process_cpu_ns(), switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64 }
+}
+
+/// The process with this id: CPU time of all its threads, switches of those
+/// that still run. Several system calls.
+///
+/// # Errors
+/// There is no such process, or its /proc is hidden.
+pub fn of(pid: u32) -> io::Result<Used> {
+    let cpu_ns = cpu_ns_of(pid).ok_or(io::ErrorKind::NotFound)?;
+    Ok(Used { cpu_ns, switches: switches(pid)? })
+}
+
+fn switches(pid: u32) -> io::Result<u64> {
+    let mut sum = 0;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        // A thread that ended meanwhile has no file any more.
+        if let Ok(status) = fs::read_to_string(thread?.path().join("status")) {
+            sum += switches_in(&status);
+        }
+    }
+    Ok(sum)
+}
+
+/// Both counts of a thread's `status` (proc(5)).
+fn switches_in(status: &str) -> u64 {
+    let lines = status.lines().filter_map(|line| line.split_once(':'));
+    lines
+        .filter(|(name, _)| matches!(*name, "voluntary_ctxt_switches" | "nonvoluntary_ctxt_switches"))
+        .filter_map(|(_, count)| count.trim().parse::<u64>().ok())
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_switches_count() {
+        let status = "Name:\tx\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
+        assert_eq!(switches_in(status), 695);
+        assert_eq!(switches_in("Name:\tx\n"), 0);
+    }
+
+    #[test]
+    fn this_process_is_the_one_with_its_id() {
+        let before = own();
+        let by_id = of(std::process::id()).unwrap();
+        let after = own();
+        assert!((before.cpu_ns..=after.cpu_ns).contains(&by_id.cpu_ns), "{before:?} {by_id:?} {after:?}");
+        assert_eq!(before.since(after), Used::default());
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_an_error() {
+        let child = std::process::Command::new("true").spawn().unwrap();
+        let id = child.id();
+        crate::children::wait(child).unwrap();
+        assert!(of(id).is_err());
+    }
+}

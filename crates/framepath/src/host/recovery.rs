@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How long a stream was without a worker: a few stamps around each death.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use framepath_model::wire::Work;
+use framepath_os::clock::now_ns;
+
+use super::start::Process;
+
+/// Recoveries that are remembered; the oldest is forgotten beyond.
+const REMEMBERED: usize = 4096;
+
+/// A worker's end and what followed. Stamps are CLOCK_MONOTONIC, nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Recovery {
+    /// Which of the stream's workers ended, from 0.
+    pub worker: u64,
+    /// The reading end found it gone, after all it had completed was taken.
+    pub seen_ns: u64,
+    /// The next worker had the stream open, and was given what to do again.
+    pub opened_ns: u64,
+    /// Its first frame came, one the reader had seen before or not.
+    pub first_ns: u64,
+    /// What it worked on that frame, from taking it up to handing it back; 0
+    /// where the ledger is off.
+    pub first_work_ns: u64,
+    /// The first frame came that the reader had not seen.
+    pub new_ns: u64,
+}
+
+/// A stream's recoveries, and its present worker.
+#[derive(Debug, Default)]
+pub struct Recoveries(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// Workers that were opened.
+    opened: u64,
+    present: Weak<Process>,
+    /// The last, while no new frame has come.
+    begun: Option<Recovery>,
+    done: VecDeque<Recovery>,
+}
+
+impl Recoveries {
+    /// Kills the present worker as anybody could who knows its number
+    /// (SIGKILL): the stream is not told. Which of the stream's workers that
+    /// was, and when; `None` where there is none.
+    pub fn kill_present(&self) -> Option<(u64, u64)> {
+        let state = self.locked();
+        let process = state.present.upgrade()?;
+        let at_ns = now_ns();
+        process.kill();
+        Some((state.opened.checked_sub(1)?, at_ns))
+    }
+
+    /// The last recoveries that came to a new frame, oldest first. A worker
+    /// that was replaced before it gave one shows in the next alone.
+    pub fn done(&self) -> Vec<Recovery> {
+        self.locked().done.iter().copied().collect()
+    }
+
+    pub(super) fn opened(&self, process: &Arc<Process>) {
+        let mut state = self.locked();
+        state.opened += 1;
+        state.present = Arc::downgrade(process);
+        if let Some(recovery) = &mut state.begun {
+            recovery.opened_ns = now_ns();
+        }
+    }
+
+    pub(super) fn ended(&self) {
+        let mut state = self.locked();
+        state.present = Weak::new();
+        let worker = state.opened.saturating_sub(1);
+        state.begun = Some(Recovery { worker, seen_ns: now_ns(), ..Recovery::default() });
+    }
+
+    /// A frame came, while a recovery was under way.
+    pub(super) fn arrived(&self, work: &Work, is_new: bool) {
+        let mut state = self.locked();
+        let Some(recovery) = &mut state.begun else { return };
+        if recovery.first_ns == 0 {
+            recovery.first_ns = now_ns();
+            recovery.first_work_ns = work.leave_ns.saturating_sub(work.enter_ns);
+        }
+        if is_new {
+            let done = Recovery { new_ns: now_ns(), ..*recovery };
+            state.begun = None;
+            if state.done.len() == REMEMBERED {
+                state.done.pop_front();
+            }
+            state.done.push_back(done);
+        }
+    }
+
+    /// Nothing is left half done by a panic.
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recovery_ends_with_the_first_new_frame() {
+        let recoveries = Recoveries::default();
+        assert_eq!(recoveries.kill_present(), None);
+        let frame = |enter_ns, leave_ns| Work { enter_ns, leave_ns, ..Work::default() };
+        recoveries.arrived(&frame(1, 2), true);
+        assert_eq!(recoveries.done(), []);
+        recoveries.ended();
+        recoveries.arrived(&frame(10, 17), false);
+        recoveries.arrived(&frame(20, 29), false);
+        assert_eq!(recoveries.done(), []);
+        recoveries.arrived(&frame(30, 31), true);
+        recoveries.arrived(&frame(40, 41), true);
+        let [one] = recoveries.done()[..] else { panic!("one recovery") };
+        assert_eq!((one.worker, one.first_work_ns), (0, 7));
+        assert!(one.seen_ns <= one.first_ns && one.first_ns <= one.new_ns);
+    }
+}

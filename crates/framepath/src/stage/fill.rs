@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `fill`: a frame of a known size, with little in it, for every frame that
+//! comes. What handing frames over costs is measured with it.
+
+use framepath_model::format::Layout;
+use framepath_model::stream::StreamInfo;
+use framepath_os::clock::now_ns;
+use framepath_os::pool::{GiveBack, Pool};
+
+use crate::error::StageError;
+use crate::item::Item;
+use crate::out::{Failure, Out};
+use crate::stage::{Stage, frame_of};
+
+/// Frames under way at most; beyond it waits.
+const SLOTS: u32 = 8;
+
+/// Gives frames of `bytes` bytes from a pool of its own. The first 8 bytes are
+/// the frame's number, the next 8 CLOCK_MONOTONIC in nanoseconds, both in the
+/// machine's order of bytes: taken when all else is done, as the last thing
+/// before the frame is handed on. The other bytes are what the slot held.
+pub(crate) struct Fill {
+    bytes: usize,
+    /// In a worker: the way back of frames from the caller.
+    give_back: Option<&'static GiveBack>,
+    /// Made at the start, so that no frame waits for it.
+    pool: Option<Pool>,
+}
+
+impl Fill {
+    /// Frames of at least 16 bytes.
+    pub(crate) fn new(bytes: usize, give_back: Option<&'static GiveBack>) -> Fill {
+        Fill { bytes: bytes.max(16), give_back, pool: None }
+    }
+}
+
+impl Stage for Fill {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        self.pool = Some(match self.give_back {
+            None => Pool::new(self.bytes, SLOTS)?,
+            Some(give_back) => Pool::new_shared(self.bytes, SLOTS, give_back)?,
+        });
+        let layout = Layout::opaque(self.bytes);
+        Ok(StreamInfo { format: Some(layout.format), width: layout.width, height: layout.height, ..*info })
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        let frame = frame_of(item).map_err(|e| out.fail(e))?;
+        let meta = frame.meta();
+        drop(frame);
+        let pool = self.pool.as_mut().expect("made at the start");
+        let mut frame = pool.acquire().map_err(|e| out.fail(e))?;
+        let head = &mut frame.plane_mut(0)[..16];
+        head[..8].copy_from_slice(&meta.seq.to_ne_bytes());
+        head[8..].copy_from_slice(&now_ns().to_ne_bytes());
+        out.push(Item::Frame(frame.freeze(meta)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Sender, channel};
+
+    use super::*;
+    use crate::{Built, Level, Options, Test, TestOptions};
+
+    /// Sends on what it reads in the frames.
+    struct Heads(Sender<(u64, [u8; 16], usize)>);
+
+    impl Stage for Heads {
+        fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+            Ok(*info)
+        }
+
+        fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+            let frame = frame_of(item).map_err(|e| out.fail(e))?;
+            let mut head = [0; 16];
+            frame.plane(0).sub(0..16).copy_to(&mut head);
+            self.0.send((frame.meta().seq, head, frame.plane(0).len())).unwrap();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn frames_have_their_number_and_rising_stamps() {
+        let (sender, heads) = channel();
+        let options = TestOptions { bytes: Some(64), frames: 50, ..TestOptions::default() };
+        let hop = crate::path::parse_stage("fill bytes=4097").unwrap();
+        let before = now_ns();
+        let report = Built::from_source("test", Box::new(Test::new(&options).unwrap()))
+            .known(&hop, 1)
+            .unwrap()
+            .sink("heads", Box::new(Heads(sender)))
+            .run(&Options { level: Level::Times, ..Options::default() })
+            .unwrap();
+        assert_eq!((report.frames, report.copied_bytes), (50, 0));
+        let mut last = before;
+        for number in 0..50u64 {
+            let (seq, head, bytes) = heads.recv().unwrap();
+            let words = [0, 8].map(|at| u64::from_ne_bytes(head[at..at + 8].try_into().unwrap()));
+            assert_eq!((seq, words[0], bytes), (number, number, 4097));
+            assert!(words[1] >= last && words[1] <= now_ns());
+            last = words[1];
+        }
+        assert!(heads.recv().is_err());
+    }
+}
