@@ -58,6 +58,6 @@ fn memory_of_a_worker() {
     let before = service.quiet();
     // The bomb goes off in the worker; its memory ends long before the machine's.
     let ran = finish(service.client("vp9-180p8.ivf", "! decode fault=bomb@3", "null")).ended(0);
-    ran.shows("the worker died once");
+    ran.shows("replaced a worker once");
     assert_eq!(service.quiet(), before);
 }

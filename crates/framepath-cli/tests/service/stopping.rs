@@ -52,7 +52,7 @@ fn a_second_signal_waits_for_nobody() {
     assert!(talker.hear().is_none());
 }
 
-/// Workers cannot outlive the service, and clients find the next one.
+/// Workers cannot outlive the service.
 #[test]
 fn a_killed_service_takes_its_workers_along() {
     let service = Service::start(&[]);
@@ -60,8 +60,6 @@ fn a_killed_service_takes_its_workers_along() {
     service.stream_of(client.id());
     let workers = service.workers();
     let socket = service.socket();
-    let mut other = framepath(&["serve", "--socket", socket.to_str().unwrap()]);
-    other.args(["--spares", "0"]);
     // While it runs, its name is nobody else's.
     finish(framepath(&["serve", "--socket", socket.to_str().unwrap()])).ended(1).says("listening at");
     drop(service);

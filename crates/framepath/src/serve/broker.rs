@@ -203,7 +203,6 @@ impl Broker {
         self.stops_at_ns = Some(now_ns().saturating_add(grace_ns));
         // Its name goes too: the next service can have it.
         self.listener = None;
-        self.workers.end_unused();
     }
 
     /// Lets in who waits at the door and may.
@@ -427,6 +426,8 @@ impl Broker {
         }
         let no_spares = self.broken.is_some() || self.stops_at_ns.is_some();
         let spares = if no_spares { 0 } else { self.settings.spares as usize };
+        // Those that were started for clients who are gone again.
+        self.workers.end_unused(self.waiting.len() + spares);
         while self.workers.unused() < self.waiting.len() + spares {
             if let Err(error) = self.workers.start() {
                 let nobody_waits = self.waiting.is_empty();

@@ -136,12 +136,22 @@ impl Workers {
         }
     }
 
-    /// Kills those that have no stream.
-    pub(super) fn end_unused(&mut self) {
-        for worker in self.all.values_mut() {
-            if matches!(worker.state, State::Ready { .. } | State::Loading { .. }) {
-                let _ = worker.process.kill();
-                worker.state = State::Ending;
+    /// Kills workers without a stream until there are `most`; those that are
+    /// not ready yet go first.
+    pub(super) fn end_unused(&mut self, most: usize) {
+        let mut surplus = self.unused().saturating_sub(most);
+        for wants_loading in [true, false] {
+            for worker in self.all.values_mut() {
+                let fits = match worker.state {
+                    State::Loading { .. } => wants_loading,
+                    State::Ready { .. } => !wants_loading,
+                    State::Granted | State::Ending => false,
+                };
+                if fits && surplus > 0 {
+                    let _ = worker.process.kill();
+                    worker.state = State::Ending;
+                    surplus -= 1;
+                }
             }
         }
     }
