@@ -16,7 +16,7 @@ use framepath_os::pool::Frame;
 
 use super::link::{Came, Full, Link, Receiving, Sending};
 use super::seat::Seat;
-use super::{HostError, Recoveries, WorkerOptions, start};
+use super::{HostError, Recoveries, Traffic, WorkerOptions, start};
 use crate::recorder::Stretch;
 
 /// Workers that could not even open the stream, in a row, before it fails.
@@ -47,7 +47,7 @@ pub(crate) struct Spec {
 impl Spec {
     /// The hop without what is the caller's business.
     pub(super) fn stage_text(&self, single_threaded: bool) -> String {
-        let mut hop = self.hop.without(&["host", "watchdog", "memory", "fault", "socket"]);
+        let mut hop = self.hop.without(&["host", "watchdog", "memory", "fault", "cache", "socket"]);
         if single_threaded && hop.def.arg("threads").is_some() {
             hop = hop.without(&["threads"]);
             return format!("{hop} threads=1");
@@ -114,6 +114,8 @@ pub struct WorkerStats {
     pub last_death: Mutex<String>,
     /// How long each replacement took.
     pub recoveries: Recoveries,
+    /// What was said to workers that have ended, and by them.
+    pub traffic: Traffic,
 }
 
 /// A stream's session, shared by the two threads at its ends.
@@ -354,7 +356,13 @@ impl Reader {
                     Ok(None) => {}
                     Err(error @ HostError::Failed { .. }) => return Err(error),
                     Err(error) => self.replace(&error)?,
-                    arrival => return arrival,
+                    arrival => {
+                        if self.session.spec.options.uncached && self.receiving.ask_again().is_err() {
+                            // The next look finds it gone. What came is delivered.
+                            self.link.kill();
+                        }
+                        return arrival;
+                    }
                 },
                 Ok(None) if gone => self.replace(&HostError::Gone)?,
                 Ok(None) => {
@@ -479,6 +487,7 @@ impl Reader {
     /// Before the worker is ended: a dead one that was reaped has no clock.
     fn count_cpu(&self) {
         self.session.stats.cpu_ns.fetch_add(self.link.cpu_ns(), Ordering::Relaxed);
+        self.session.stats.traffic.add(&self.link.vital.traffic);
     }
 
     /// What is to be done after a death.
