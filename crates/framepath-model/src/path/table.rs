@@ -521,6 +521,7 @@ mod tests {
         assert!(listing.contains("file PATH [loop=N|inf] [rate=HZ]"));
         assert!(listing.contains("queue [depth=N] [leaky=no|upstream|downstream]"));
         assert!(listing.contains("encode raw [copy=0|1]"));
-        assert!(listing.contains("plugin PLUGIN [PARAM=VALUE...]"));
+        assert!(listing.contains("plugin PLUGIN [host=inline|process]"));
+        assert!(listing.contains("[PARAM=VALUE...]"));
     }
 }
