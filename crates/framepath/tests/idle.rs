@@ -41,7 +41,8 @@ fn threads_of(process: &str) -> BTreeMap<String, Ran> {
 #[test]
 fn an_idle_stream_makes_no_system_call_on_either_side() {
     // The second packet is due in a hundred seconds; nobody waits for it.
-    let text = format!("file {} rate=0.01 ! decode host=process ! null", common::clip("vp9-180p8.ivf"));
+    let text =
+        format!("file {} rate=0.01 ! decode threads=1 host=process ! null", common::clip("vp9-180p8.ivf"));
     let built = Built::from_path(&framepath::path::parse(&text).unwrap()).unwrap();
     let worker = built.workers().next().unwrap();
     let options = common::at(Level::Off);
