@@ -9,6 +9,7 @@ mod handoff;
 mod inject;
 mod loopback;
 mod queue;
+mod rpc;
 
 use std::path::PathBuf;
 
@@ -128,6 +129,13 @@ pub static EXPERIMENTS: &[Experiment] = &[
         question: "what readers notice of workers that are killed, hang or take all memory (nspluginwrapper)",
         quick: false,
         run: faults::run,
+    },
+    Experiment {
+        name: "rpc",
+        question: "what crossing to a worker costs, with and without asking again for what is constant \
+                   (nspluginwrapper)",
+        quick: false,
+        run: rpc::run,
     },
     Experiment {
         name: "inject",

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod compare;
+mod descendants;
 pub mod doctor;
 mod error;
 pub mod experiment;

@@ -73,15 +73,17 @@
 //! | message | kind | from byte 8 on |
 //! | --- | --- | --- |
 //! | caller to worker | | |
-//! | open, with the shared area | 1 | level`:8`, `0:24`, track bytes`:32`, cells`:32`, frames behind`:32`, packet bytes`:64`, stream, stage text(512), faults text(64) |
+//! | open, with the shared area | 1 | level`:8`, flags`:8` (bit 0: questions follow), `0:16`, track bytes`:32`, cells`:32`, frames behind`:32`, packet bytes`:64`, stream, stage text(512), faults text(64) |
 //! | input pool, with its fd | 2 | pool`:16`, `0:16`, slots`:32`, slot bytes`:64` |
 //! | page, with its fd, from the service before the grant | 3 | |
+//! | query | 4 | number`:32` |
 //! | worker to caller | | |
 //! | ready | 16 | layers`:32` |
 //! | opened | 17 | threads`:32`, flags`:32` (bit 0: replayable, bit 1: takes packets), stream |
 //! | refused | 18 | text(960) |
 //! | failed | 19 | flags`:64` (bit 0: seq is known), seq`:64`, text(960) |
 //! | pool memory, with its fd | 20 | pool`:16` |
+//! | answer | 21 | number`:32`, threads`:32`, stream |
 //! | client and service | | |
 //! | hello | 32 | version`:16` |
 //! | grant, with a worker's socket | 33 | stream`:32`, worker pid`:32` |

@@ -94,7 +94,7 @@ fn text(most: usize) -> impl Strategy<Value = String> {
 fn open() -> impl Strategy<Value = Open> {
     (
         text(STAGE_BYTES),
-        0..=MAX_LEVEL,
+        (0..=MAX_LEVEL, any::<bool>()),
         any::<u32>(),
         any::<u32>(),
         stream(),
@@ -102,9 +102,21 @@ fn open() -> impl Strategy<Value = Open> {
         u64::from(u32::MAX)..=i64::MAX as u64,
         text(FAULTS_BYTES),
     )
-        .prop_map(|(stage, level, track_bytes, frames_behind, stream, cells, packet_bytes, faults)| {
-            Open { stage, level, track_bytes, frames_behind, stream, cells, packet_bytes, faults }
-        })
+        .prop_map(
+            |(stage, (level, questions), track_bytes, frames_behind, stream, cells, packet_bytes, faults)| {
+                Open {
+                    stage,
+                    level,
+                    questions,
+                    track_bytes,
+                    frames_behind,
+                    stream,
+                    cells,
+                    packet_bytes,
+                    faults,
+                }
+            },
+        )
 }
 
 fn status() -> impl Strategy<Value = StreamStatus> {
@@ -148,6 +160,12 @@ fn message() -> impl Strategy<Value = Message> {
         text(TEXT_BYTES).prop_map(|text| Message::Refused { text }),
         (text(TEXT_BYTES), any::<Option<u64>>()).prop_map(|(text, seq)| Message::Failed { text, seq }),
         any::<u16>().prop_map(|pool| Message::PoolMemory { pool }),
+        any::<u32>().prop_map(|number| Message::Query { number }),
+        (any::<[u32; 2]>(), stream()).prop_map(|([number, threads], stream)| Message::Answer {
+            number,
+            threads,
+            stream
+        }),
         (any::<u64>(), text(TEXT_BYTES))
             .prop_map(|(memory_bytes, plugin)| Message::Raise { memory_bytes, plugin }),
         any::<u16>().prop_map(|version| Message::Hello { version }),

@@ -15,6 +15,8 @@ pub struct Usage {
     pub peak_memory_kib: u64,
     /// Switches, voluntary and not.
     pub switches: u64,
+    /// Of these, the voluntary ones: each is a sleep, and so a wake-up.
+    pub voluntary_switches: u64,
     /// The exit code; `None` where a signal ended it.
     pub exit_code: Option<i32>,
     /// The signal that ended it.
@@ -29,6 +31,7 @@ impl Usage {
             cpu_ns: nanos(usage.ru_utime) + nanos(usage.ru_stime),
             peak_memory_kib: usage.ru_maxrss as u64,
             switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
+            voluntary_switches: usage.ru_nvcsw as u64,
             exit_code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
             signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
         }

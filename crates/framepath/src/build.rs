@@ -122,6 +122,7 @@ impl Built {
             watchdog: Duration::from_nanos(hop.duration_ns("watchdog")),
             memory_bytes: hop.bytes("memory").unwrap_or(0),
             faults: hop.text("fault").parse().map_err(StageError::Option)?,
+            uncached: hop.def.arg("cache").is_some() && hop.choice("cache") == "off",
             plugin: match hop.name() {
                 "plugin" => Some(canonical(frei0r::find(hop.text("plugin"))?.path)?),
                 _ => None,

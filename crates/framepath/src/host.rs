@@ -25,6 +25,7 @@ mod session;
 pub(crate) mod start;
 mod submit;
 mod tally;
+mod traffic;
 mod vital;
 pub mod worker;
 
@@ -41,6 +42,7 @@ pub(crate) use seat::{Seat, connect};
 pub use session::WorkerStats;
 pub(crate) use session::{Session, Spec};
 pub use start::dismiss_spares;
+pub use traffic::Traffic;
 
 use framepath_codec::frei0r::Frei0rError;
 use framepath_model::path::PathError;
@@ -59,6 +61,8 @@ pub(crate) struct WorkerOptions {
     pub(crate) memory_bytes: u64,
     /// Faults to inject.
     pub(crate) faults: Faults,
+    /// What is constant is asked again with every frame.
+    pub(crate) uncached: bool,
     /// The plug-in that the worker loads, by its canonical name.
     pub(crate) plugin: Option<PathBuf>,
 }

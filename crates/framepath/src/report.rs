@@ -35,6 +35,10 @@ pub struct WorkerReport {
     pub lost: u64,
     /// Why the last of them was replaced; empty where none was.
     pub last_death: String,
+    /// Messages on sockets to them and from them, from each stream's opening on.
+    pub messages: (u64, u64),
+    /// Cells of the rings to them and from them.
+    pub cells: (u64, u64),
 }
 
 impl WorkerReport {
@@ -48,6 +52,8 @@ impl WorkerReport {
             poisoned: load(&stats.first_poisoned).checked_sub(1),
             lost: load(&stats.lost),
             last_death: stats.last_death.lock().unwrap_or_else(|e| e.into_inner()).clone(),
+            messages: (load(&stats.traffic.messages_out), load(&stats.traffic.messages_in)),
+            cells: (load(&stats.traffic.cells_out), load(&stats.traffic.cells_in)),
         }
     }
 }

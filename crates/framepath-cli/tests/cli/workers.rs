@@ -2,6 +2,9 @@
 //! Stages in workers, seen from outside.
 
 use framepath_lab::process::Program;
+use serde_json::Value;
+
+use crate::harness::{in_checkout, run};
 
 /// Frames of the path, and what each burns in the worker.
 const FRAMES: u64 = 50;
@@ -16,4 +19,35 @@ fn what_workers_use_is_charged_to_who_started_the_path() {
     assert_eq!(finished.stdout.trim(), FRAMES.to_string());
     // The stage burns by its own CPU clock: less would mean that nobody counted.
     assert!(finished.usage.cpu_ns >= FRAMES * BURN_NS, "{:?}", finished.usage);
+}
+
+/// What `framepath lab faults` finds in these cases.
+fn faults(words: &[&str]) -> Vec<Value> {
+    let clips = in_checkout("clips");
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("run");
+    let fixed =
+        ["lab", "faults", "--json", "-", "--clips", clips.to_str().unwrap(), "--out", out.to_str().unwrap()];
+    let ran = run(&[&fixed, words].concat()).ended(0);
+    let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+    found["rows"].as_array().unwrap().clone()
+}
+
+#[test]
+fn no_frame_is_lost_to_killed_workers() {
+    let rows = faults(&["--pairs", "6", "--case", "kill-paced", "--case", "kill-flat-out"]);
+    let kills: f64 = rows.iter().filter_map(|row| row["kills"].as_f64()).sum();
+    assert_eq!(kills, 6.0, "{rows:?}");
+    for key in
+        ["lost", "duplicated", "out_of_order", "wrong", "left_processes", "left_fds", "left_shared_memory"]
+    {
+        assert!(rows.iter().all(|row| row[key] == 0.0), "{key}: {rows:?}");
+    }
+}
+
+#[test]
+fn clients_that_are_killed_leave_no_worker() {
+    let rows = faults(&["--case", "client"]);
+    assert_eq!((rows[0]["kills"].as_f64(), rows[0]["left_processes"].as_f64()), (Some(8.0), Some(0.0)));
+    assert!(rows[0]["workers"].as_f64() >= Some(8.0), "{rows:?}");
 }

@@ -4,6 +4,8 @@
 //! A difference is stated only where the interval excludes 1; everything else
 //! is "no difference", with the figures.
 
+mod workers;
+
 use framepath_model::stats::Verdict;
 use framepath_model::summary::{Ratio, Row, Summary};
 
@@ -23,6 +25,8 @@ pub fn findings(summaries: &[Summary]) -> Vec<String> {
             "loopback" => loopback(summary, &mut found),
             "handoff" => handoff(summary, &mut found),
             "inject" => inject(summary, &mut found),
+            "faults" => workers::faults(summary, &mut found),
+            "rpc" => workers::rpc(summary, &mut found),
             "aa" => aa(summary, &mut found),
             _ => other(summary, &mut found),
         }
@@ -228,6 +232,7 @@ fn decode(summary: &Summary, found: &mut Vec<String>) {
         if !parts.is_empty() {
             found.push(format!("Decode of {case} to {output} {}.", parts.join("; ")));
         }
+        workers::decode(summary, case, found);
     }
 }
 

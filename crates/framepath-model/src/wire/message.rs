@@ -27,12 +27,14 @@ pub const MAX_LEVEL: u8 = 2;
 
 const OPEN: u16 = 1;
 const INPUT_POOL: u16 = 2;
+const QUERY: u16 = 4;
 const PAGE: u16 = 3;
 const READY: u16 = 16;
 const OPENED: u16 = 17;
 const REFUSED: u16 = 18;
 const FAILED: u16 = 19;
 const POOL_MEMORY: u16 = 20;
+const ANSWER: u16 = 21;
 const HELLO: u16 = 32;
 const GRANT: u16 = 33;
 const REPLACE: u16 = 34;
@@ -50,6 +52,8 @@ pub struct Open {
     pub stage: String,
     /// Level of the ledger, at most [`MAX_LEVEL`].
     pub level: u8,
+    /// [`Message::Query`] may follow: somebody has to listen.
+    pub questions: bool,
     /// Where the stage takes packets: bytes at the start of the packet area
     /// that describe the track. 0 where it takes frames.
     pub track_bytes: u32,
@@ -81,6 +85,12 @@ pub enum Message {
     },
     /// Service to worker: the page for its figures attached.
     Page,
+    /// Caller to worker: what the stream is, although that is constant; only to
+    /// see what asking costs.
+    Query {
+        /// Comes back with the answer.
+        number: u32,
+    },
     /// Worker to caller: loaded and in the sandbox.
     Ready {
         /// Bits of the sandbox's layers that this machine gave.
@@ -113,6 +123,15 @@ pub enum Message {
     PoolMemory {
         /// Its number.
         pool: u16,
+    },
+    /// Worker to caller: the stream is still what it was.
+    Answer {
+        /// The question's.
+        number: u32,
+        /// Threads the stage decodes with.
+        threads: u32,
+        /// The stream behind the stage.
+        stream: StreamInfo,
     },
     /// Client to service: wants a stream.
     Hello {
@@ -178,6 +197,12 @@ impl Message {
                 w.u32((*pool).into());
                 w.u32(*slots);
                 w.u64(*slot_bytes);
+            }
+            Message::Query { number } => w.u32(*number),
+            Message::Answer { number, threads, stream } => {
+                w.u32(*number);
+                w.u32(*threads);
+                w.stream(stream);
             }
             Message::Ready { layers } => w.u32(*layers),
             Message::Opened { threads, stream, replayable, takes_packets } => {
@@ -248,6 +273,8 @@ impl Message {
                 check_pool(slots, slot_bytes, r.record)?;
                 Message::InputPool { pool, slots, slot_bytes }
             }
+            QUERY => Message::Query { number: r.u32()? },
+            ANSWER => Message::Answer { number: r.u32()?, threads: r.u32()?, stream: r.stream()? },
             READY => Message::Ready { layers: r.u32()? },
             OPENED => {
                 let threads = r.u32()?;
@@ -291,6 +318,8 @@ impl Message {
         match self {
             Message::Open(_) => OPEN,
             Message::InputPool { .. } => INPUT_POOL,
+            Message::Query { .. } => QUERY,
+            Message::Answer { .. } => ANSWER,
             Message::Ready { .. } => READY,
             Message::Opened { .. } => OPENED,
             Message::Refused { .. } => REFUSED,
@@ -313,6 +342,8 @@ impl Message {
         Some(match kind {
             OPEN => "open",
             INPUT_POOL => "input pool",
+            QUERY => "query",
+            ANSWER => "answer",
             READY => "ready",
             OPENED => "opened",
             REFUSED => "refused",
@@ -335,7 +366,7 @@ impl Message {
 
 impl Open {
     fn encode(&self, w: &mut Writer<'_>) {
-        w.u32(self.level.into());
+        w.u32(u32::from(self.level) | u32::from(self.questions) << 8);
         w.u32(self.track_bytes);
         w.u32(self.cells);
         w.u32(self.frames_behind);
@@ -348,7 +379,9 @@ impl Open {
     fn decode(r: &mut Reader<'_>) -> Result<Open, WireError> {
         let level = r.u8()?;
         check(level <= MAX_LEVEL, r.record, "level", level.into())?;
-        r.zeros(3)?;
+        let flags = r.u8()?;
+        let questions = r.flags(flags.into(), 1)? != 0;
+        r.zeros(2)?;
         let track_bytes = r.u32()?;
         let cells = r.u32()?;
         check((1..=MAX_CELLS).contains(&cells), r.record, "cells", cells.into())?;
@@ -359,6 +392,6 @@ impl Open {
         let stream = r.stream()?;
         let stage = r.text(STAGE_BYTES, "stage")?;
         let faults = r.text(FAULTS_BYTES, "faults")?;
-        Ok(Open { stage, level, track_bytes, frames_behind, stream, cells, packet_bytes, faults })
+        Ok(Open { stage, level, questions, track_bytes, frames_behind, stream, cells, packet_bytes, faults })
     }
 }

@@ -2,7 +2,7 @@
 //! The caller's connection to one worker.
 
 use std::collections::{HashMap, VecDeque};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ const PACKET_BYTES: u64 = 64 << 20;
 const OPENING: Duration = Duration::from_secs(20);
 /// What a cell says to be on the socket was put there before it.
 const THERE: Duration = Duration::ZERO;
+/// How long an answer may take to a question that needs no work.
+const ANSWERING: Duration = Duration::from_secs(5);
 /// Pools a worker may have at a time; the oldest is forgotten beyond.
 const POOLS: u16 = 64;
 /// Layouts and pools that a worker may name before it gives the next frame:
@@ -87,6 +89,9 @@ pub(super) struct Receiving {
     constants: u32,
     returns: Arc<SlotReturns>,
     socket: Arc<Socket>,
+    /// Came while an answer was awaited.
+    early: VecDeque<(Message, Option<OwnedFd>)>,
+    asked: u32,
 }
 
 /// The worker's slots go back by words of the shared area.
@@ -108,7 +113,7 @@ impl Returns for SlotReturns {
 /// What came from a worker.
 pub(super) enum Came {
     /// A frame in its pool.
-    Frame { frame: Frame, work: Work },
+    Frame { seq: u64, frame: Frame, work: Work },
     /// The frame with this number passed unchanged.
     Same { seq: u64, work: Work },
     /// The input with this number gave nothing.
@@ -144,6 +149,7 @@ impl Link {
         let open = Open {
             stage: spec.stage_text(turn == Turn::Careful),
             level: start.level,
+            questions: spec.options.uncached,
             track_bytes: track.len() as u32,
             frames_behind: spec.frames_behind,
             stream: start.stream,
@@ -185,7 +191,12 @@ impl Link {
             constants: 0,
             returns: Arc::new(SlotReturns { area: area.clone(), vital: vital.clone() }),
             socket: socket.clone(),
+            early: VecDeque::new(),
+            asked: 0,
         };
+        // The stream's opening, there and back.
+        vital.traffic.message_out();
+        vital.traffic.message_in();
         let pid = worker.process().pid();
         let link = Link { area, socket, vital, watcher, worker, pid, threads, replayable, stream };
         Ok((Arc::new(link), sending, receiving))
@@ -237,7 +248,8 @@ impl Sending {
     /// for it. [`Sending::submit`] has to follow at once.
     pub(super) fn prepare(
         &mut self,
-        meta: &FrameMeta,
+        seq: u64,
+        pts: Option<i64>,
         input: &Input,
     ) -> Result<Result<Submission, Full>, HostError> {
         self.note_taken()?;
@@ -245,7 +257,6 @@ impl Sending {
         if self.writer.room()? < 2 {
             return Ok(Err(Full::Cells));
         }
-        let (seq, pts) = (meta.seq, meta.pts);
         Ok(Ok(match input {
             Input::Packet(packet) => {
                 self.check_size(packet)?;
@@ -333,6 +344,7 @@ impl Sending {
             .map_err(|source| HostError::Socket { operation: "sharing a pool with", source })?;
         let (slots, slot_bytes) = (memory.slots, memory.slot_bytes as u64);
         say(&self.socket, &Message::InputPool { pool: number, slots, slot_bytes }, Some(memory.fd.as_fd()))?;
+        self.vital.traffic.message_out();
         self.pools.push(id);
         Ok(number)
     }
@@ -382,7 +394,7 @@ impl Receiving {
                 let layout = self.layouts[usize::from(layout)].ok_or(Breach("a frame of no known layout"))?;
                 let frame = pool.frame(slot, &layout, meta)?;
                 self.returns.vital.frame_out();
-                Came::Frame { frame, work }
+                Came::Frame { seq, frame, work }
             }
             Completion::Layout { id, layout } => {
                 self.layouts[usize::from(id)] = Some(layout);
@@ -394,7 +406,7 @@ impl Receiving {
             }
             Completion::Passed { seq } => Came::Nothing { seq },
             Completion::End => Came::End,
-            Completion::Failed => match hear_within(&self.socket, THERE)? {
+            Completion::Failed => match self.hear()? {
                 Some((Message::Failed { text, .. }, _)) => Came::Failed(text),
                 _ => return Err(Breach("a failure without a word").into()),
             },
@@ -402,7 +414,7 @@ impl Receiving {
     }
 
     fn pool(&mut self, number: u16, slots: u32, slot_bytes: u64, first_slot: u32) -> Result<(), HostError> {
-        let Some((Message::PoolMemory { pool }, Some(fd))) = hear_within(&self.socket, THERE)? else {
+        let Some((Message::PoolMemory { pool }, Some(fd))) = self.hear()? else {
             return Err(Breach("a pool without its memory").into());
         };
         // In order: else old pools would not be met again below.
@@ -417,6 +429,41 @@ impl Receiving {
         // pools must not make us keep them all.
         self.pools.remove(&number.wrapping_sub(POOLS));
         Ok(())
+    }
+
+    /// What was said about a cell that came.
+    fn hear(&mut self) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
+        match self.early.pop_front() {
+            Some(early) => Ok(Some(early)),
+            None => self.hear_new(),
+        }
+    }
+
+    fn hear_new(&mut self) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
+        let heard = hear_within(&self.socket, THERE)?;
+        self.returns.vital.traffic.message_in();
+        Ok(heard)
+    }
+
+    /// Asks for what is constant, and waits for the answer.
+    pub(super) fn ask_again(&mut self) -> Result<(), HostError> {
+        self.asked = self.asked.wrapping_add(1);
+        say(&self.socket, &Message::Query { number: self.asked }, None)?;
+        self.returns.vital.traffic.message_out();
+        loop {
+            match hear_within(&self.socket, ANSWERING)? {
+                Some((Message::Answer { number, .. }, _)) if number == self.asked => {
+                    self.returns.vital.traffic.message_in();
+                    return Ok(());
+                }
+                // Pools come without being asked for; not many at a time.
+                Some(early) if self.early.len() < usize::from(POOLS) => {
+                    self.returns.vital.traffic.message_in();
+                    self.early.push_back(early);
+                }
+                _ => return Err(Breach("an answer to another question").into()),
+            }
+        }
     }
 
     /// Sleeps until something comes, `limit` passes or the worker is gone; may

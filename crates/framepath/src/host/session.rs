@@ -16,7 +16,7 @@ use framepath_os::pool::Frame;
 
 use super::link::{Came, Full, Link, Receiving, Sending};
 use super::seat::Seat;
-use super::{HostError, Recoveries, WorkerOptions, start};
+use super::{HostError, Recoveries, Traffic, WorkerOptions, start};
 use crate::recorder::Stretch;
 
 /// Workers that could not even open the stream, in a row, before it fails.
@@ -47,7 +47,7 @@ pub(crate) struct Spec {
 impl Spec {
     /// The hop without what is the caller's business.
     pub(super) fn stage_text(&self, single_threaded: bool) -> String {
-        let mut hop = self.hop.without(&["host", "watchdog", "memory", "fault", "socket"]);
+        let mut hop = self.hop.without(&["host", "watchdog", "memory", "fault", "cache", "socket"]);
         if single_threaded && hop.def.arg("threads").is_some() {
             hop = hop.without(&["threads"]);
             return format!("{hop} threads=1");
@@ -114,6 +114,8 @@ pub struct WorkerStats {
     pub last_death: Mutex<String>,
     /// How long each replacement took.
     pub recoveries: Recoveries,
+    /// What was said to workers that have ended, and by them.
+    pub traffic: Traffic,
 }
 
 /// A stream's session, shared by the two threads at its ends.
@@ -130,6 +132,8 @@ struct State {
     book: Book<Sent>,
     /// `None` before the start, and once the reading end is gone.
     worker: Option<(Arc<Link>, Sending)>,
+    /// Inputs given so far: the number of the next.
+    given: u64,
     /// Nothing will be appended.
     ended: bool,
 }
@@ -163,7 +167,7 @@ pub(super) struct Arrival {
 
 impl Session {
     pub(crate) fn new(spec: Spec) -> Arc<Session> {
-        let state = State { book: Book::new(), worker: None, ended: false };
+        let state = State { book: Book::new(), worker: None, given: 0, ended: false };
         let stats = Arc::default();
         Arc::new(Session {
             spec,
@@ -222,14 +226,17 @@ impl Session {
             sending.check_size(packet).map_err(GiveError::Host)?;
         }
         let stretch = begun;
-        state.book.append(meta.seq, meta.pts, key, Sent { input: Some(input), meta, outputs: 0, stretch });
+        // Numbers of its own: behind a decoder those of frames go up and down.
+        let number = state.given;
+        state.given += 1;
+        state.book.append(number, meta.pts, key, Sent { input: Some(input), meta, outputs: 0, stretch });
         loop {
             let Some(link) = state.link() else { return Err(GiveError::Closed) };
             if link.vital.is_gone() {
                 state = meter::blocked(|| self.wait_for_another(state, &link));
                 continue;
             }
-            match state.feed(|seq| (seq == meta.seq).then(&mut cut)) {
+            match state.feed(|seq| (seq == number).then(&mut cut)) {
                 Ok(None) => {
                     drop(state);
                     link.stir();
@@ -318,7 +325,7 @@ impl State {
         while let Some(entry) = self.book.next_unsent() {
             let (seq, sent) = (entry.seq(), entry.packet());
             if let Some(input) = &sent.input {
-                let submission = match sending.prepare(&sent.meta, input)? {
+                let submission = match sending.prepare(seq, sent.meta.pts, input)? {
                     Ok(submission) => submission,
                     Err(full) => return Ok(Some(full)),
                 };
@@ -354,7 +361,13 @@ impl Reader {
                     Ok(None) => {}
                     Err(error @ HostError::Failed { .. }) => return Err(error),
                     Err(error) => self.replace(&error)?,
-                    arrival => return arrival,
+                    arrival => {
+                        if self.session.spec.options.uncached && self.receiving.ask_again().is_err() {
+                            // The next look finds it gone. What came is delivered.
+                            self.link.kill();
+                        }
+                        return arrival;
+                    }
                 },
                 Ok(None) if gone => self.replace(&HostError::Gone)?,
                 Ok(None) => {
@@ -375,7 +388,7 @@ impl Reader {
 
     fn came(&mut self, came: Came) -> Result<Option<Arrival>, HostError> {
         let (seq, frame, work) = match came {
-            Came::Frame { frame, work } => (frame.meta().seq, Some(frame), work),
+            Came::Frame { seq, frame, work } => (seq, Some(frame), work),
             Came::Same { seq, work } => (seq, None, work),
             Came::Nothing { seq } => {
                 let mut state = self.session.locked();
@@ -479,6 +492,7 @@ impl Reader {
     /// Before the worker is ended: a dead one that was reaped has no clock.
     fn count_cpu(&self) {
         self.session.stats.cpu_ns.fetch_add(self.link.cpu_ns(), Ordering::Relaxed);
+        self.session.stats.traffic.add(&self.link.vital.traffic);
     }
 
     /// What is to be done after a death.

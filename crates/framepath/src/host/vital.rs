@@ -8,15 +8,15 @@ use std::time::Duration;
 use framepath_os::clock::now_ns;
 use framepath_os::crossing::{Area, Bell, Look, completions};
 
+use super::Traffic;
+
 /// What the caller knows of its worker, for any thread. The counts order
 /// nothing: they are looked at from outside (Relaxed).
 pub(super) struct Vital {
     area: Arc<Area>,
     gone: AtomicBool,
-    /// Cells given to the worker.
-    submitted: AtomicU64,
-    /// Cells taken from it.
-    completed: AtomicU64,
+    /// Cells given to the worker and taken from it, and messages.
+    pub(super) traffic: Traffic,
     /// Of the cells given, frames; each is answered by something.
     inputs: AtomicU64,
     /// Cells taken from it that answer a frame.
@@ -43,8 +43,7 @@ impl Vital {
         Vital {
             area,
             gone: AtomicBool::new(false),
-            submitted: AtomicU64::new(0),
-            completed: AtomicU64::new(0),
+            traffic: Traffic::default(),
             inputs: AtomicU64::new(0),
             answers: AtomicU64::new(0),
             frames_out: AtomicU64::new(0),
@@ -59,11 +58,11 @@ impl Vital {
     }
 
     pub(super) fn submitted(&self) {
-        self.submitted.fetch_add(1, Ordering::Relaxed);
+        self.traffic.cells_out.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn completed(&self) {
-        self.completed.fetch_add(1, Ordering::Relaxed);
+        self.traffic.cells_in.fetch_add(1, Ordering::Relaxed);
     }
 
     /// A frame was among what was given.
@@ -140,8 +139,8 @@ impl Vital {
     /// waits for us, only where we could make it wait.
     pub(super) fn look(&self, kill: impl FnOnce()) -> Look {
         let now = now_ns();
-        let submitted = self.submitted.load(Ordering::Relaxed);
-        let done = self.completed.load(Ordering::Relaxed);
+        let submitted = self.traffic.cells_out.load(Ordering::Relaxed);
+        let done = self.traffic.cells_in.load(Ordering::Relaxed);
         let taken = self.area.taken();
         let progress = taken.min(submitted).wrapping_add(done);
         let further = self.seen.fetch_max(progress, Ordering::Relaxed) < progress;

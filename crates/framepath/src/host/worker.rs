@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use framepath_codec::{Packet, TrackInfo, frei0r};
 use framepath_model::format::Layout;
 use framepath_model::path;
-use framepath_model::stream::FrameMeta;
+use framepath_model::stream::{FrameMeta, StreamInfo};
 use framepath_model::wire::{Completion, Message, Open, Submission};
 use framepath_os::clock::now_ns;
 use framepath_os::crash;
@@ -93,6 +93,9 @@ fn serve(socket: &Arc<Socket>, plugin: Option<PathBuf>) -> Result<(), HostError>
     let mut stream = match Stream::open(&open, fd, socket, plugin, page) {
         Ok((stream, opened)) => {
             say(socket, &opened, None)?;
+            if let (true, Message::Opened { threads, stream, .. }) = (open.questions, opened) {
+                answer_questions(socket.clone(), threads, stream)?;
+            }
             stream
         }
         Err(error) => {
@@ -108,6 +111,19 @@ fn serve(socket: &Arc<Socket>, plugin: Option<PathBuf>) -> Result<(), HostError>
         crash::hang()
     }
     Ok(())
+}
+
+/// Answers in a thread of its own, while the stage works.
+fn answer_questions(socket: Arc<Socket>, threads: u32, stream: StreamInfo) -> Result<(), HostError> {
+    let answering = move || {
+        while let Ok(Some((Message::Query { number }, _))) = hear(&socket) {
+            if say(&socket, &Message::Answer { number, threads, stream }, None).is_err() {
+                return;
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().name("fp-answer".to_owned()).spawn(answering);
+    thread.map(|_| ()).map_err(|source| HostError::Socket { operation: "answering", source })
 }
 
 /// Why a stream stopped.

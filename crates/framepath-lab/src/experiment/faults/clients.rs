@@ -8,9 +8,9 @@ use std::time::{Duration, Instant};
 
 use framepath_os::signal;
 
-use super::left::{Process, descendants};
 use super::random::Random;
 use super::stream::Clip;
+use crate::descendants::{Process, descendants};
 use crate::error::LabError;
 use crate::watch::Watch;
 

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The processes below one, as /proc tells of them, and their threads.
+
+use std::fs;
+
+/// A process, told from a later one of the same number by when it began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pid: u32,
+    began: u64,
+}
+
+impl Process {
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether it still runs; one that only nobody has waited for does not.
+    pub(crate) fn runs(&self) -> bool {
+        stat(self.pid).is_some_and(|stat| stat.began == self.began && stat.state != 'Z')
+    }
+}
+
+/// What a process has done so far, all its threads together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Activity {
+    /// Switches away from a CPU, voluntary and not. A thread that was asleep
+    /// and made a system call has one more.
+    pub(crate) switches: u64,
+    pub(crate) threads: u64,
+    /// Threads that do not sleep now.
+    pub(crate) awake: u64,
+}
+
+/// What `pid` has done.
+pub(crate) fn activity(pid: u32) -> Activity {
+    let mut activity = Activity::default();
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return activity };
+    for task in tasks.flatten() {
+        // A thread that ends meanwhile has nothing to tell.
+        let Ok(status) = fs::read_to_string(task.path().join("status")) else { continue };
+        activity.add_thread(&status);
+    }
+    activity
+}
+
+impl Activity {
+    /// proc_pid_status(5).
+    fn add_thread(&mut self, status: &str) {
+        self.threads += 1;
+        for line in status.lines() {
+            let Some((key, value)) = line.split_once(':') else { continue };
+            match key {
+                "State" => self.awake += u64::from(!value.trim_start().starts_with('S')),
+                "voluntary_ctxt_switches" | "nonvoluntary_ctxt_switches" => {
+                    self.switches += value.trim().parse::<u64>().unwrap_or(0);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl std::ops::AddAssign for Activity {
+    fn add_assign(&mut self, other: Activity) {
+        self.switches += other.switches;
+        self.threads += other.threads;
+        self.awake += other.awake;
+    }
+}
+
+/// All running processes below `pid`.
+pub(crate) fn descendants(pid: u32) -> Vec<Process> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let all: Vec<(u32, Stat)> = pids.filter_map(|pid| Some((pid, stat(pid)?))).collect();
+    let mut below = vec![pid];
+    let mut at = 0;
+    while let Some(parent) = below.get(at).copied() {
+        let children = all.iter().filter(|(_, stat)| stat.parent == parent && stat.state != 'Z');
+        below.extend(children.map(|(pid, _)| *pid));
+        at += 1;
+    }
+    let began = |pid: &u32| all.iter().find(|(other, _)| other == pid).map(|(_, stat)| stat.began);
+    below[1..].iter().filter_map(|pid| Some(Process { pid: *pid, began: began(pid)? })).collect()
+}
+
+struct Stat {
+    state: char,
+    parent: u32,
+    began: u64,
+}
+
+fn stat(pid: u32) -> Option<Stat> {
+    parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// proc_pid_stat(5): fields 3, 4 and 22; the name, field 2, may hold anything.
+fn parse(text: &str) -> Option<Stat> {
+    let (_, behind) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = behind.split_whitespace().collect();
+    let state = fields.first()?.chars().next()?;
+    Some(Stat { state, parent: fields.get(1)?.parse().ok()?, began: fields.get(19)?.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_fool_the_reader_of_stat() {
+        let fields: Vec<String> = (4..=52).map(|n| n.to_string()).collect();
+        let stat = parse(&format!("17 (a) Z 1 ) S {}", fields.join(" "))).unwrap();
+        assert_eq!((stat.state, stat.parent, stat.began), ('S', 4, 22));
+        assert!(parse("17 (short) S 1").is_none());
+    }
+
+    #[test]
+    fn threads_add_up() {
+        let mut activity = Activity::default();
+        activity.add_thread(
+            "State:\tS (sleeping)\nvoluntary_ctxt_switches:\t7\nnonvoluntary_ctxt_switches:\t2\n",
+        );
+        activity.add_thread("State:\tR (running)\nvoluntary_ctxt_switches:\t1\n");
+        assert_eq!(activity, Activity { switches: 10, threads: 2, awake: 1 });
+        assert!(super::activity(std::process::id()).threads > 0);
+    }
+
+    #[test]
+    fn children_are_found_until_they_end() {
+        let mut child = std::process::Command::new("sleep").arg("100").spawn().unwrap();
+        let found = descendants(std::process::id());
+        let ours = *found.iter().find(|process| process.pid == child.id()).unwrap();
+        assert!(ours.runs());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!ours.runs());
+    }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What crossing to a worker and back costs, everything included: the CPU time
+//! of both processes with a stage that does nothing, less the same inline.
+//!
+//! A long run less a short one, so that starting is in neither.
+
+use framepath::{Level, Options, Report};
+use framepath_model::stats::paired_difference;
+use framepath_model::summary::{Row, Summary};
+
+use crate::error::LabError;
+use crate::measure::{Contender, Measured};
+use crate::pairs;
+use crate::watch::Watch;
+
+/// Frames of the short run.
+const SHORT: u64 = 15;
+/// Seed of the bootstrap, so that a summary can be computed again.
+const SEED: u64 = 2005;
+const METRIC: &str = "crossing_cpu_us_per_frame";
+
+/// One frame each way at `rate` (0: flat out), `frames` of them.
+pub(super) fn run(
+    case: &str,
+    rate: u32,
+    frames: u64,
+    rounds: usize,
+    watch: &dyn Watch,
+    summary: &mut Summary,
+) -> Result<(), LabError> {
+    let contender = |name, host: &'static str| Contender::new(name, move || difference(host, rate, frames));
+    let contenders = vec![contender("inline", ""), contender("process", " host=process")];
+    let runs = pairs::run(case, contenders, &[], rounds, watch, summary)?;
+    let figures = |runs: &[Measured]| runs.iter().map(|run| run.metric(METRIC)).collect::<Option<Vec<_>>>();
+    let both = figures(&runs[1]).zip(figures(&runs[0]));
+    let Some(Ok(found)) = both.map(|(process, inline)| paired_difference(&process, &inline, SEED)) else {
+        return Ok(());
+    };
+    let row = summary.rows.iter_mut().find(|row| row.case == case && row.contender == "process");
+    if let Some(row) = row {
+        add(row, found.median, found.ci95);
+    }
+    Ok(())
+}
+
+/// `crossing_us` with its interval, and what it is of one CPU at 30 a second.
+fn add(row: &mut Row, median: f64, ci95: Option<[f64; 2]>) {
+    row.extra.insert("crossing_us".to_owned(), median);
+    row.extra.insert("share_at_30_percent".to_owned(), median * 30.0 / 1e6 * 100.0);
+    if let Some([low, high]) = ci95 {
+        row.extra.insert("crossing_low_us".to_owned(), low);
+        row.extra.insert("crossing_high_us".to_owned(), high);
+    }
+}
+
+fn difference(host: &str, rate: u32, frames: u64) -> Result<Measured, LabError> {
+    let short = nothing(host, rate, SHORT)?;
+    let long = nothing(host, rate, SHORT + frames)?;
+    let cpu_ns = long.cpu_ns.saturating_sub(short.cpu_ns);
+    let mut measured = Measured {
+        frames,
+        wall_ns: long.wall_ns.saturating_sub(short.wall_ns),
+        cpu_ns,
+        ..Measured::default()
+    };
+    measured.extra.insert(METRIC.to_owned(), cpu_ns as f64 / 1e3 / frames as f64);
+    Ok(measured)
+}
+
+fn nothing(host: &str, rate: u32, frames: u64) -> Result<Report, LabError> {
+    let text = format!("test bytes=4096 rate={rate} frames={frames} ! burn time=0ns{host} ! null");
+    let path = framepath::path::parse(&text)?;
+    let mut report = framepath::run(&path, &Options { level: Level::Off, ..Options::default() })?;
+    match report.error.take() {
+        Some(error) => Err(error.into()),
+        None => Ok(report),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_share_is_of_one_cpu_at_thirty_frames_a_second() {
+        let mut row = Row::default();
+        add(&mut row, 33.0, Some([30.0, 40.0]));
+        assert!((row.extra["share_at_30_percent"] - 0.099).abs() < 1e-9);
+        assert_eq!((row.extra["crossing_low_us"], row.extra["crossing_high_us"]), (30.0, 40.0));
+    }
+}

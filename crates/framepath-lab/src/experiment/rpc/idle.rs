@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A stream that is open and has nothing to do: neither side may do anything.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use framepath_model::summary::Row;
+
+use crate::descendants::{Activity, activity, descendants};
+use crate::error::LabError;
+
+/// Until the first packet is through and the worker's watch has gone to sleep.
+const SETTLING: Duration = Duration::from_secs(3);
+
+/// Opens a stream whose second packet is not due while we look, and counts how
+/// often a thread of the caller, its workers or the spare ran.
+pub(super) fn run(framepath: &Path, clip: &Path, case: &str, looked: Duration) -> Result<Row, LabError> {
+    let clip = framepath_model::path::quote(&clip.to_string_lossy());
+    let path = format!("file {clip} rate=0.01 ! decode host=process ! null");
+    let mut command = Command::new(framepath);
+    command.args(["run", "--quiet", "--ledger", "off", &path]);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut child = command.spawn().map_err(LabError::io("starting an idle stream"))?;
+    std::thread::sleep(SETTLING);
+    let before = of_tree(child.id());
+    std::thread::sleep(looked);
+    let after = of_tree(child.id());
+    child.kill().map_err(LabError::io("ending an idle stream"))?;
+    child.wait().map_err(LabError::io("waiting for an idle stream"))?;
+    let ran = after.switches.saturating_sub(before.switches) + before.awake + after.awake;
+    let seconds = looked.as_secs_f64();
+    let extra = [
+        ("threads", after.threads as f64),
+        ("looked_s", seconds),
+        ("wakeups", ran as f64),
+        ("wakeups_per_s", ran as f64 / seconds),
+    ];
+    Ok(Row {
+        case: case.to_owned(),
+        contender: "process".to_owned(),
+        runs: 1,
+        // A thread that slept all the time and never ran made no system call;
+        // of one that ran it is not known how many.
+        syscalls_per_frame: None,
+        extra: extra
+            .into_iter()
+            .chain((ran == 0).then_some(("syscalls", 0.0)))
+            .map(|(key, figure)| (key.to_owned(), figure))
+            .collect(),
+        ..Row::default()
+    })
+}
+
+fn of_tree(pid: u32) -> Activity {
+    let mut all = activity(pid);
+    for process in descendants(pid) {
+        all += activity(process.pid());
+    }
+    all
+}

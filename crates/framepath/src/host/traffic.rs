@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How much was said between a caller and its workers.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts; any thread may look. They order nothing (Relaxed).
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// Messages on the socket to the worker.
+    pub messages_out: AtomicU64,
+    /// Messages on the socket from it.
+    pub messages_in: AtomicU64,
+    /// Cells of the ring to the worker.
+    pub cells_out: AtomicU64,
+    /// Cells of the ring from it.
+    pub cells_in: AtomicU64,
+}
+
+impl Traffic {
+    pub(super) fn message_out(&self) {
+        self.messages_out.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn message_in(&self) {
+        self.messages_in.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Adds what another counted.
+    pub(super) fn add(&self, other: &Traffic) {
+        for (to, from) in [
+            (&self.messages_out, &other.messages_out),
+            (&self.messages_in, &other.messages_in),
+            (&self.cells_out, &other.cells_out),
+            (&self.cells_in, &other.cells_in),
+        ] {
+            to.fetch_add(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+}

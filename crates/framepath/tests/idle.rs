@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A stream that is open and has nothing to do makes no system call, on either
+//! side. One test in a process of its own: it counts what every thread does.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::atomic::Ordering;
+use std::thread;
+use std::time::Duration;
+
+use framepath::{Built, Level};
+
+/// Until the first frame is through and the watch over the worker sleeps, too.
+const SETTLING: Duration = Duration::from_secs(3);
+const LOOKED: Duration = Duration::from_secs(3);
+
+/// Whether a thread sleeps, and how often it ran: a thread that makes a system
+/// call has to run, and then leaves its CPU once more, or does not sleep.
+type Ran = (bool, u64);
+
+/// Every thread of `process`, but the one that looks.
+fn threads_of(process: &str) -> BTreeMap<String, Ran> {
+    let own = fs::read_link("/proc/thread-self").unwrap();
+    let own = own.file_name().unwrap().to_str().unwrap().to_owned();
+    let tasks = fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    let names = tasks.map(|task| task.unwrap().file_name().into_string().unwrap());
+    let others = names.filter(|name| process != "self" || *name != own);
+    others
+        .map(|name| {
+            let status = fs::read_to_string(format!("/proc/{process}/task/{name}/status")).unwrap();
+            let of = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).unwrap().trim();
+            let switches = |key: &str| of(key).parse::<u64>().unwrap();
+            let ran = switches("voluntary_ctxt_switches:") + switches("nonvoluntary_ctxt_switches:");
+            (name, (of("State:").starts_with('S'), ran))
+        })
+        .collect()
+}
+
+#[test]
+fn an_idle_stream_makes_no_system_call_on_either_side() {
+    // The second packet is due in a hundred seconds; nobody waits for it.
+    let text =
+        format!("file {} rate=0.01 ! decode threads=1 host=process ! null", common::clip("vp9-180p8.ivf"));
+    let built = Built::from_path(&framepath::path::parse(&text).unwrap()).unwrap();
+    let worker = built.workers().next().unwrap();
+    let options = common::at(Level::Off);
+    let progress = options.progress.clone();
+    let _stream = thread::spawn(move || built.run(&options));
+    thread::sleep(SETTLING);
+    assert_eq!(progress.load(Ordering::Relaxed), 1, "the first frame came");
+    let worker = worker.pid.load(Ordering::Relaxed).to_string();
+    let look = || (threads_of("self"), threads_of(&worker));
+    let before = look();
+    assert!(before.0.len() >= 3 && before.1.len() >= 2, "{before:?}");
+    let asleep = before.0.values().chain(before.1.values()).all(|(sleeps, _)| *sleeps);
+    assert!(asleep, "somebody does not sleep: {before:?}");
+    thread::sleep(LOOKED);
+    assert_eq!(look(), before, "somebody ran");
+}
