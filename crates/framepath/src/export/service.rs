@@ -176,10 +176,10 @@ mod tests {
     #[test]
     fn what_is_not_known_is_not_a_number() {
         let now = snapshot(10, 0);
-        let text = table(&now, &now, 60);
+        let text = table(&now, &now, 64);
         let line = text.lines().find(|line| line.trim_start().starts_with("7 ")).unwrap();
         assert_eq!(line.split_whitespace().collect::<Vec<_>>()[4..7], ["-", "-", "-"], "{text}");
-        assert!(text.lines().all(|line| line.chars().count() <= 60));
+        assert!(text.lines().all(|line| line.chars().count() <= 64));
         assert!(table(&Snapshot::default(), &Snapshot::default(), 200).contains("no streams"));
     }
 }
