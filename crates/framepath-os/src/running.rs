@@ -48,6 +48,27 @@ pub fn of(pid: u32) -> io::Result<Used> {
     Ok(Used { cpu_ns, switches: switches(pid)? })
 }
 
+/// CPU time of the process with this id and of the children it has waited for,
+/// nanoseconds; in steps of the kernel's clock tick, 10 ms mostly.
+///
+/// # Errors
+/// There is no such process, or its /proc is hidden.
+pub fn with_children(pid: u32) -> io::Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    ticks_in(&stat)
+        .map(|ticks| ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second())
+        .ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat is not as proc(5) has it")))
+}
+
+/// Fields 14 to 17 of a process's `stat` (proc(5)): utime, stime and both of
+/// the children. The name, in parentheses, may hold anything.
+fn ticks_in(stat: &str) -> Option<u64> {
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    // The state is field 3.
+    let times = behind_name.split_whitespace().skip(14 - 3).take(4);
+    times.map(|ticks| ticks.parse::<u64>().ok()).sum()
+}
+
 fn switches(pid: u32) -> io::Result<u64> {
     let mut sum = 0;
     for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
@@ -77,6 +98,14 @@ mod tests {
         let status = "Name:\tx\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
         assert_eq!(switches_in(status), 695);
         assert_eq!(switches_in("Name:\tx\n"), 0);
+    }
+
+    #[test]
+    fn times_of_children_count() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 2 3 4 100 20 3 4000 20 0 1 0 5";
+        assert_eq!(ticks_in(stat), Some(4123));
+        assert_eq!(ticks_in("7 (x) S 1"), Some(0));
+        assert!(with_children(std::process::id()).is_ok());
     }
 
     #[test]

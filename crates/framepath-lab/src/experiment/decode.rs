@@ -4,6 +4,7 @@
 //! own and is charged with all its CPU, start-up included.
 
 mod paced;
+mod service;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -18,6 +19,8 @@ use crate::measure::{Contender, Measured};
 use crate::pairs::{self, Comparison};
 use crate::process::Program;
 use crate::watch::Watch;
+
+use service::Served;
 
 /// Frames of every clip here.
 const FRAMES: u64 = 150;
@@ -88,16 +91,22 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
     let named = !settings.cases.is_empty();
     let clips: Vec<&Clip> =
         CLIPS.iter().filter(|c| settings.wants(c.case()) && (named || !quick || !c.hard)).collect();
-    let rounds = settings.rounds(6, 10);
-    let contenders = OURS.len() + if quick { 2 } else { 4 };
+    let rounds = settings.rounds(4, 10);
+    // The demo has time for the first three of ours; the full set has the
+    // service too.
+    let ours = &OURS[..if quick { 3 } else { OURS.len() }];
+    let ledgers = &LEDGERS[..if quick { 4 } else { LEDGERS.len() }];
+    let contenders = ours.len() + if quick { 2 } else { 5 };
+    let served = if quick { None } else { Some(Served::start(settings)?) };
     // Paced, a run takes its clip's time: more than the demo has.
     let paced = named && settings.wants(paced::CASE) || !named && !quick;
     let paced_steps = if paced { paced::steps(rounds) } else { 0 };
-    watch.begin("decode", (clips.len() * (contenders * rounds + LEDGERS.len()) + paced_steps) as u64);
+    watch.begin("decode", (clips.len() * (contenders * rounds + ledgers.len()) + paced_steps) as u64);
     for clip in clips {
         let file = settings.clip(clip.file)?;
-        compare(settings, clip, &file, rounds, watch, summary)?;
-        for (contender, host, format, threads) in LEDGERS {
+        let one = OneClip { settings, clip, file: &file, ours, served: served.as_ref() };
+        one.compare(rounds, watch, summary)?;
+        for &(contender, host, format, threads) in ledgers {
             watch.step(&format!("{} ledger of {contender}", clip.case()));
             let format = format.unwrap_or(clip.format());
             let kept = add_ledger(clip, &path_text(&file, host, format, threads), contender, summary)?;
@@ -116,53 +125,74 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
     Ok(())
 }
 
-fn compare(
-    settings: &Settings,
-    clip: &Clip,
-    file: &Path,
-    rounds: usize,
-    watch: &dyn Watch,
-    summary: &mut Summary,
-) -> Result<(), LabError> {
-    let ffmpeg = |threads: Option<&str>| {
-        let pixels = if clip.ten_bits { "p010le" } else { "nv12" };
-        let mut args: Vec<OsString> = vec!["-nostdin".into(), "-v".into(), "error".into()];
-        args.extend(threads.into_iter().flat_map(|t| ["-threads".into(), t.into()]));
-        args.extend(["-i".into(), file.into()]);
-        args.extend(["-pix_fmt", pixels, "-f", "rawvideo", "-y", "/dev/null"].map(Into::into));
-        timed(Program::new("ffmpeg", args))
-    };
-    let ours = |ours: &Ours| {
-        let path = path_text(file, ours.host, clip.format(), ours.threads);
-        timed(Program::new(&settings.framepath, ["run", "--ledger", "off", "--quiet", &path]))
-    };
-    let bare = |threads: &str| {
-        let args: [OsString; 4] = ["bare".into(), file.into(), "--threads".into(), threads.into()];
-        timed(Program::new(&settings.framepath, args))
-    };
-    let mut contenders = vec![Contender::new("ffmpeg", ffmpeg(None))];
-    contenders.extend(OURS.iter().map(|one| Contender::new(one.contender, ours(one))));
-    contenders.push(Contender::new("bare-t1", bare("1")));
-    if settings.size == Size::Full {
-        contenders.push(Contender::new("ffmpeg-t1", ffmpeg(Some("1"))));
-        contenders.push(Contender::new("bare", bare("auto")));
-    }
-    let mut comparisons: Vec<Comparison<'_>> = Vec::new();
-    for one in OURS {
-        for metric in ["cpu_ms", "wall_ms"] {
-            comparisons.push((metric, one.contender, "ffmpeg"));
-            if one.contender != one.inline {
-                comparisons.push((metric, one.contender, one.inline));
+/// What the contenders of one clip are made from.
+struct OneClip<'a> {
+    settings: &'a Settings,
+    clip: &'a Clip,
+    file: &'a Path,
+    ours: &'a [Ours],
+    served: Option<&'a Served>,
+}
+
+impl OneClip<'_> {
+    fn compare(&self, rounds: usize, watch: &dyn Watch, summary: &mut Summary) -> Result<(), LabError> {
+        let mut contenders = vec![Contender::new("ffmpeg", timed(self.ffmpeg(None)))];
+        let inside = |ours: &Ours| timed(self.framepath(ours.host, ours.threads));
+        contenders.extend(self.ours.iter().map(|one| Contender::new(one.contender, inside(one))));
+        contenders.push(Contender::new("bare-t1", timed(self.bare("1"))));
+        if let Some(served) = self.served {
+            contenders.push(Contender::new("service", self.serviced(served)));
+            contenders.push(Contender::new("ffmpeg-t1", timed(self.ffmpeg(Some("1")))));
+            contenders.push(Contender::new("bare", timed(self.bare("auto"))));
+        }
+        let mut comparisons: Vec<Comparison<'_>> = Vec::new();
+        let service = ("service", "inline");
+        for (ours, inline) in self.ours.iter().map(|one| (one.contender, one.inline)).chain([service]) {
+            for metric in ["cpu_ms", "wall_ms"] {
+                comparisons.push((metric, ours, "ffmpeg"));
+                if ours != inline {
+                    comparisons.push((metric, ours, inline));
+                }
             }
         }
+        comparisons.extend([
+            ("cpu_ms", "inline-t1", "bare-t1"),
+            ("cpu_ms", "inline", "bare"),
+            ("cpu_ms", "inline-t1", "ffmpeg-t1"),
+        ]);
+        pairs::run(self.clip.case(), contenders, &comparisons, rounds, watch, summary)?;
+        Ok(())
     }
-    comparisons.extend([
-        ("cpu_ms", "inline-t1", "bare-t1"),
-        ("cpu_ms", "inline", "bare"),
-        ("cpu_ms", "inline-t1", "ffmpeg-t1"),
-    ]);
-    pairs::run(clip.case(), contenders, &comparisons, rounds, watch, summary)?;
-    Ok(())
+
+    fn ffmpeg(&self, threads: Option<&str>) -> Program {
+        let pixels = if self.clip.ten_bits { "p010le" } else { "nv12" };
+        let mut args: Vec<OsString> = vec!["-nostdin".into(), "-v".into(), "error".into()];
+        args.extend(threads.into_iter().flat_map(|t| ["-threads".into(), t.into()]));
+        args.extend(["-i".into(), self.file.into()]);
+        args.extend(["-pix_fmt", pixels, "-f", "rawvideo", "-y", "/dev/null"].map(Into::into));
+        Program::new("ffmpeg", args)
+    }
+
+    fn framepath(&self, host: &str, threads: &str) -> Program {
+        let path = path_text(self.file, host, self.clip.format(), threads);
+        Program::new(&self.settings.framepath, ["run", "--ledger", "off", "--quiet", &path])
+    }
+
+    fn bare(&self, threads: &str) -> Program {
+        let args: [OsString; 4] = ["bare".into(), self.file.into(), "--threads".into(), threads.into()];
+        Program::new(&self.settings.framepath, args)
+    }
+
+    /// The client, and what its stream cost the service.
+    fn serviced(&self, served: &Served) -> impl FnMut() -> Result<Measured, LabError> {
+        let socket = framepath_model::path::quote(&served.socket.to_string_lossy());
+        let program = self.framepath(&format!("service socket={socket}"), "auto");
+        move || {
+            let (finished, cpu_ns) = served.charged(|| program.run(false))?;
+            let measured = finished.measured(FRAMES);
+            Ok(Measured { cpu_ns: measured.cpu_ns + cpu_ns, ..measured })
+        }
+    }
 }
 
 fn timed(program: Program) -> impl FnMut() -> Result<Measured, LabError> {

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A `framepath serve` for the contenders that use it, and what it costs.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use framepath::serve::Viewer;
+use framepath_os::running::with_children;
+use framepath_os::{children, signal};
+
+use crate::error::LabError;
+use crate::experiment::Settings;
+
+const SIGTERM: i32 = 15;
+
+/// Looks for what comes soon, and the time between two: ten seconds in all.
+const LOOKS: u32 = 1000;
+const BETWEEN: Duration = Duration::from_millis(10);
+
+/// A running service; dropped, it is stopped.
+pub(super) struct Served {
+    child: Option<Child>,
+    pub(super) socket: PathBuf,
+}
+
+impl Served {
+    /// Starts one and waits until its spare is ready.
+    pub(super) fn start(settings: &Settings) -> Result<Served, LabError> {
+        let socket = std::env::temp_dir().join(format!("framepath-lab-{}.socket", std::process::id()));
+        let child = Command::new(&settings.framepath)
+            .arg("serve")
+            .arg("--socket")
+            .arg(&socket)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(LabError::io("starting framepath serve"))?;
+        let served = Served { child: Some(child), socket };
+        served.settle()?;
+        Ok(served)
+    }
+
+    /// Waits until no stream is left and a spare is ready: what a run cost the
+    /// service has been spent by then.
+    fn settle(&self) -> Result<(), LabError> {
+        for _ in 0..LOOKS {
+            let seen = Viewer::connect(&self.socket).ok().and_then(|viewer| viewer.look().ok());
+            if seen.is_some_and(|seen| seen.totals.streams == 0 && seen.totals.spares > 0) {
+                return Ok(());
+            }
+            if signal::interrupted() {
+                return Err(LabError::Interrupted);
+            }
+            sleep(BETWEEN);
+        }
+        Err(LabError::Missing("framepath serve is not ready within 10 s".to_owned()))
+    }
+
+    /// Runs `work`; what it gives, and the CPU time that the service and its
+    /// workers used for it, nanoseconds (known to 10 ms: the kernel tells the
+    /// time of ended children in ticks).
+    pub(super) fn charged<R>(
+        &self,
+        work: impl FnOnce() -> Result<R, LabError>,
+    ) -> Result<(R, u64), LabError> {
+        let pid = self.child.as_ref().map_or(0, Child::id);
+        let used = || with_children(pid).map_err(LabError::io("asking what framepath serve used"));
+        let before = used()?;
+        let done = work()?;
+        self.settle()?;
+        Ok((done, used()?.saturating_sub(before)))
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(child) = self.child.take() {
+            // Where it is gone already there is nothing to stop.
+            let _ = children::signal(&child, SIGTERM);
+            let _ = children::wait(child);
+        }
+    }
+}
