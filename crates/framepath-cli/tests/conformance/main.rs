@@ -30,6 +30,7 @@ mod peer_death;
 mod service;
 #[path = "../../../framepath/tests/conformance/suite.rs"]
 mod suite;
+mod wakeups;
 #[path = "../../../framepath/tests/conformance/way.rs"]
 #[allow(dead_code, reason = "other links drop frames")]
 mod way;
@@ -48,17 +49,29 @@ conformance! {
 
 macro_rules! worker_conformance {
     ($($name:ident: $link:expr;)+) => {$(
-        #[test]
-        fn $name() {
-            let check = || worker_death::nothing_is_lost(&Way { link: $link, host: inline() });
-            leaks::none(|| common::ends(check));
+        mod $name {
+            use super::*;
+
+            fn way() -> Way {
+                Way { link: $link, host: inline() }
+            }
+
+            #[test]
+            fn nothing_is_lost_with_a_worker() {
+                leaks::none(|| common::ends(|| worker_death::nothing_is_lost(&way())));
+            }
+
+            #[test]
+            fn frames_wake_the_worker_once() {
+                leaks::none(|| common::ends(|| wakeups::one_for_each_frame(&way())));
+            }
         }
     )+};
 }
 
 worker_conformance! {
-    process_same_frame_loses_nothing_with_its_worker: process(Gives::Same);
-    process_own_frames_loses_nothing_with_its_worker: process(Gives::Copies);
-    service_same_frame_loses_nothing_with_its_worker: service(Gives::Same);
-    service_own_frames_loses_nothing_with_its_worker: service(Gives::Copies);
+    workers_of_process_same_frame: process(Gives::Same);
+    workers_of_process_own_frames: process(Gives::Copies);
+    workers_of_service_same_frame: service(Gives::Same);
+    workers_of_service_own_frames: service(Gives::Copies);
 }
