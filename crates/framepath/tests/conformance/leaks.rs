@@ -4,21 +4,29 @@
 use std::fs;
 use std::sync::Mutex;
 
+use framepath::host::dismiss_spares;
+
 use crate::parts::{unpoisoned, wait_for};
 use crate::way::BEHIND;
 
 /// Held by the one check that runs: the counts are of the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Runs `check`; afterwards no more files are open than before, and no thread
-/// of a path is left.
+/// Names of the threads that a path makes, and the watchers of its workers.
+const THREADS: [&str; 2] = [BEHIND, "fp-watch"];
+
+/// Runs `check`; afterwards the same files are open as before, there are the
+/// same children, and no thread of a path is left.
 pub fn none(check: impl FnOnce()) {
     let _alone = unpoisoned(&ALONE);
-    let before = open_files();
+    // What is kept ready for the next path is not this one's.
+    dismiss_spares();
+    let before = (open_files(), children());
     check();
+    dismiss_spares();
     // A thread that was joined stays listed for a moment.
     wait_for("the end of the path's threads", || threads_behind() == 0);
-    assert_eq!(open_files(), before, "open files");
+    assert_eq!((open_files(), children()), before, "open files, children");
 }
 
 fn open_files() -> Vec<String> {
@@ -36,5 +44,13 @@ fn open_files() -> Vec<String> {
 fn threads_behind() -> usize {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
-    names.filter(|name| name.trim_end() == BEHIND).count()
+    names.filter(|name| THREADS.contains(&name.trim_end())).count()
+}
+
+/// Processes that any thread of this one has started, the dead included.
+fn children() -> Vec<String> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    // A thread may have ended since.
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
 }

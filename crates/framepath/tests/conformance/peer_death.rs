@@ -63,7 +63,7 @@ pub fn a_stage_before_fails(way: &Way) {
 
 /// The end of the path dies when all that is before it is full, or just then.
 pub fn a_sink_fails_while_the_source_waits_for_it(way: &Way) {
-    for slots in [1, 2, 3, 256].into_iter().cycle().take(40) {
+    for slots in [1, 2, 3, 256].into_iter().cycle().take(way.link.runs) {
         let watch = Watch::new(slots);
         let source = Built::from_source("numbered", Box::new(watch.source(ENDLESS)));
         let built = way.through(source);

@@ -2,7 +2,7 @@
 //! The ways a frame can take from a source to a sink: over which link, through
 //! which host.
 
-use framepath::{Built, Leaky};
+use framepath::Built;
 
 use crate::parts::{FailsAt, Pass};
 
@@ -21,9 +21,24 @@ pub enum Full {
 pub struct Link {
     /// Puts it into a path.
     pub add: Box<dyn Fn(Built) -> Built>,
-    /// Frames it holds; `None` where the sink runs in the source's own call.
+    /// Frames it holds at most; `None` where the sink runs in the source's own
+    /// call.
     pub holds: Option<u64>,
+    /// Frames it holds at least when it lets the source wait.
+    pub holds_least: u64,
     pub full: Full,
+    /// Slots of the frames that come out of it; `None` where those come out
+    /// that went in.
+    pub own_slots: Option<usize>,
+    /// Runs of a check that is repeated to meet many an order of events.
+    pub runs: usize,
+}
+
+impl Link {
+    /// Frames whose source has the slot back when they are in the sink's hands.
+    pub fn copied(&self) -> u64 {
+        u64::from(self.own_slots.is_some())
+    }
 }
 
 /// Where a stage runs.
@@ -61,19 +76,6 @@ impl Way {
     pub fn hops(&self) -> usize {
         4 + usize::from(self.link.holds.is_some())
     }
-}
-
-pub fn direct() -> Link {
-    Link { add: Box::new(|built| built), holds: None, full: Full::Waits }
-}
-
-pub fn queue(depth: usize, leaky: Leaky) -> Link {
-    let full = match leaky {
-        Leaky::No => Full::Waits,
-        Leaky::Upstream => Full::DropsNew,
-        Leaky::Downstream => Full::DropsOldest,
-    };
-    Link { add: Box::new(move |built| built.queue("link", depth, leaky)), holds: Some(depth as u64), full }
 }
 
 pub fn inline() -> Host {

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A frame that comes when all wait costs the worker one wake-up, however it
+//! hands it on.
+
+use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Sender, channel};
+
+use framepath::host::WorkerStats;
+use framepath::{Built, Failure, Item, Level, Out, Stage, StageError, Test, TestOptions};
+use framepath_model::stream::StreamInfo;
+
+use crate::parts::run;
+use crate::way::Way;
+
+const FRAMES: u64 = 100;
+/// So slow that everybody sleeps between two frames.
+const RATE: f64 = 200.0;
+/// Wake-ups that may have another reason.
+const OTHERS: u64 = FRAMES / 5;
+
+/// How often the main thread of process `pid` went to sleep.
+fn sleeps(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    count.and_then(|count| count.trim().parse().ok()).expect("the kernel counts switches")
+}
+
+/// Says how often the worker slept, at the first frame and at the last.
+struct Counts {
+    worker: Arc<WorkerStats>,
+    said: Sender<u64>,
+}
+
+impl Stage for Counts {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, _: &mut Out<'_>) -> Result<(), Failure> {
+        if [0, FRAMES].contains(&item.meta().seq) {
+            self.said.send(sleeps(self.worker.pid.load(Ordering::Relaxed))).unwrap();
+        }
+        Ok(())
+    }
+}
+
+pub fn one_for_each_frame(way: &Way) {
+    let options = TestOptions { rate: RATE, frames: FRAMES + 1, ..TestOptions::default() };
+    let source = Built::from_source("test", Box::new(Test::new(&options).unwrap()));
+    let built = (way.link.add)(source);
+    let worker = built.workers().next().expect("a stage in a worker");
+    let (said, counts) = channel();
+    let report = run(built.sink("counts", Box::new(Counts { worker, said })), Level::Off);
+    assert!(report.error.is_none(), "{:?}", report.error);
+    let [first, last] = [(); 2].map(|()| counts.recv().unwrap());
+    let slept = last - first;
+    assert!(slept <= FRAMES + OTHERS, "the worker slept {slept} times");
+}

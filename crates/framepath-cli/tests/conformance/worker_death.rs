@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A worker is killed while frames are in it: another goes on, and nothing is
+//! lost, doubled or out of order.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use framepath::host::WorkerStats;
+use framepath::{Built, Failure, Item, Level, Out, Stage, StageError};
+use framepath_model::stream::StreamInfo;
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::parts::{Watch, run, unpoisoned};
+use crate::way::Way;
+
+const FRAMES: u64 = 400;
+/// It is killed when the frames with these numbers arrive.
+const KILLS: [u64; 3] = [50, 150, 300];
+
+/// Kills the worker in front of it now and then, as anybody could who knows its
+/// number.
+struct Kills {
+    worker: Arc<WorkerStats>,
+}
+
+impl Stage for Kills {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        if KILLS.contains(&item.meta().seq) {
+            let pid = Pid::from_raw(self.worker.pid.load(Ordering::Relaxed) as i32).expect("a worker");
+            kill_process(pid, Signal::KILL).unwrap();
+        }
+        out.push(item)
+    }
+}
+
+pub fn nothing_is_lost(way: &Way) {
+    for slots in [1, 8, 200] {
+        let watch = Watch::new(slots);
+        let source = Built::from_source("numbered", Box::new(watch.source(FRAMES)));
+        let built = (way.link.add)(source);
+        let worker = built.workers().next().expect("a stage in a worker");
+        let built = built.stage("kills", Box::new(Kills { worker }));
+        let report = run(built.sink("collect", Box::new(watch.sink())), Level::Full);
+        assert!(report.error.is_none(), "{:?}", report.error);
+        assert_eq!((report.frames, report.dropped), (FRAMES, 0));
+        assert_eq!(watch.order(), (0..FRAMES).collect::<Vec<_>>());
+        assert!(unpoisoned(&watch.seen).iter().all(|s| s.written == s.seq));
+        let [worker] = &report.workers[..] else { panic!("one hop has workers") };
+        // With many frames under way the last worker may have done all.
+        assert!((KILLS.len() as u64 - 1..=KILLS.len() as u64).contains(&worker.deaths), "{worker:?}");
+        assert_eq!((worker.lost, worker.skipped), (0, 0));
+        watch.assert_all_back();
+    }
+}
