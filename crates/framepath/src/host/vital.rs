@@ -13,6 +13,8 @@ use framepath_os::crossing::{Area, Bell, Look, completions};
 pub(super) struct Vital {
     area: Arc<Area>,
     gone: AtomicBool,
+    /// Cells were given and the worker's bell was not rung yet.
+    pub(super) unrung: AtomicBool,
     /// Cells given to the worker.
     submitted: AtomicU64,
     /// Cells taken from it.
@@ -43,6 +45,7 @@ impl Vital {
         Vital {
             area,
             gone: AtomicBool::new(false),
+            unrung: AtomicBool::new(false),
             submitted: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             inputs: AtomicU64::new(0),
