@@ -62,8 +62,8 @@ macro_rules! worker_conformance {
             }
 
             #[test]
-            fn frames_wake_the_worker_once() {
-                leaks::none(|| common::ends(|| wakeups::one_for_each_frame(&way())));
+            fn frames_wake_each_side_once() {
+                leaks::none(|| common::ends(|| wakeups::one_each_way(&way())));
             }
         }
     )+};

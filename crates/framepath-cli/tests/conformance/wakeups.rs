@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A frame that comes when all wait costs the worker one wake-up, however it
-//! hands it on.
+//! A frame that comes when all wait costs one wake-up each way: the worker's,
+//! and that of the thread behind it.
 
 use std::fs;
 use std::sync::Arc;
@@ -20,17 +20,18 @@ const RATE: f64 = 200.0;
 /// Wake-ups that may have another reason.
 const OTHERS: u64 = FRAMES / 5;
 
-/// How often the main thread of process `pid` went to sleep.
-fn sleeps(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+/// How often the thread went to sleep whose folder in /proc is `of`.
+fn sleeps(of: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{of}/status")).unwrap();
     let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
     count.and_then(|count| count.trim().parse().ok()).expect("the kernel counts switches")
 }
 
-/// Says how often the worker slept, at the first frame and at the last.
+/// Says how often the worker and its own thread slept, at the first frame and at
+/// the last.
 struct Counts {
     worker: Arc<WorkerStats>,
-    said: Sender<u64>,
+    said: Sender<[u64; 2]>,
 }
 
 impl Stage for Counts {
@@ -40,13 +41,14 @@ impl Stage for Counts {
 
     fn push(&mut self, item: Item, _: &mut Out<'_>) -> Result<(), Failure> {
         if [0, FRAMES].contains(&item.meta().seq) {
-            self.said.send(sleeps(self.worker.pid.load(Ordering::Relaxed))).unwrap();
+            let worker = self.worker.pid.load(Ordering::Relaxed).to_string();
+            self.said.send([&worker, "thread-self"].map(sleeps)).unwrap();
         }
         Ok(())
     }
 }
 
-pub fn one_for_each_frame(way: &Way) {
+pub fn one_each_way(way: &Way) {
     let options = TestOptions { rate: RATE, frames: FRAMES + 1, ..TestOptions::default() };
     let source = Built::from_source("test", Box::new(Test::new(&options).unwrap()));
     let built = (way.link.add)(source);
@@ -55,6 +57,8 @@ pub fn one_for_each_frame(way: &Way) {
     let report = run(built.sink("counts", Box::new(Counts { worker, said })), Level::Off);
     assert!(report.error.is_none(), "{:?}", report.error);
     let [first, last] = [(); 2].map(|()| counts.recv().unwrap());
-    let slept = last - first;
-    assert!(slept <= FRAMES + OTHERS, "the worker slept {slept} times");
+    for (who, (first, last)) in ["worker", "thread behind it"].into_iter().zip(first.into_iter().zip(last)) {
+        let slept = last - first;
+        assert!(slept <= FRAMES + OTHERS, "the {who} slept {slept} times");
+    }
 }

@@ -4,6 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use framepath_codec::Packet;
@@ -45,6 +46,8 @@ pub(super) struct Link {
     socket: Arc<Socket>,
     pub(super) vital: Arc<Vital>,
     watcher: Watcher,
+    /// Wakes the worker.
+    worker_bell: Bell,
     worker: Worker,
     /// The worker's process id.
     pub(super) pid: u32,
@@ -198,7 +201,9 @@ impl Link {
         vital.traffic.message_out();
         vital.traffic.message_in();
         let pid = worker.process().pid();
-        let link = Link { area, socket, vital, watcher, worker, pid, threads, replayable, stream };
+        let worker_bell = sending.writer.bell().clone();
+        let link =
+            Link { worker_bell, area, socket, vital, watcher, worker, pid, threads, replayable, stream };
         Ok((Arc::new(link), sending, receiving))
     }
 
@@ -237,8 +242,20 @@ impl Link {
         self.worker.process().cpu_ns()
     }
 
-    /// There is something new to watch over.
+    /// Wakes the worker where it was given something. Not under the session's
+    /// lock: a worker that answers at once would make the reading end sleep a
+    /// second time, for the lock.
+    pub(super) fn ring(&self) {
+        // Acquire: pairs with the Release in `Sending::push`; the cell is there
+        // before its bell, whichever thread rings.
+        if self.vital.unrung.swap(false, Ordering::Acquire) {
+            self.worker_bell.ring();
+        }
+    }
+
+    /// [`Link::ring`], and there is something new to watch over.
     pub(super) fn stir(&self) {
+        self.ring();
         self.watcher.stir();
     }
 }
@@ -277,7 +294,7 @@ impl Sending {
         if bytes > most { Err(HostError::PacketSize { bytes, most }) } else { Ok(()) }
     }
 
-    /// Gives what was prepared to the worker.
+    /// Gives what was prepared to the worker; [`Link::ring`] wakes it.
     pub(super) fn submit(&mut self, seq: u64, submission: &Submission) -> Result<(), Breach> {
         if let Submission::Frame { .. } = submission {
             self.vital.asked();
@@ -328,7 +345,9 @@ impl Sending {
         self.untaken.push_back(seq);
         self.vital.submitted();
         // Room was looked for before.
-        self.writer.push(&submission.encode())?;
+        self.writer.push_quietly(&submission.encode())?;
+        // Release: pairs with the Acquire in `Link::ring`.
+        self.vital.unrung.store(true, Ordering::Release);
         Ok(())
     }
 

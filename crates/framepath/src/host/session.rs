@@ -244,6 +244,7 @@ impl Session {
                 }
                 Ok(Some(full)) => {
                     drop(state);
+                    link.ring();
                     let has_room = || self.locked().worker.as_ref().is_none_or(|(_, s)| s.has_room(full));
                     meter::blocked(|| link.wait_for_room(full, has_room));
                     state = self.locked();
@@ -426,6 +427,7 @@ impl Reader {
         let arrived = state.book.arrived(seq);
         let fed = state.feed(|_| None);
         drop(state);
+        self.link.ring();
         if fed.is_err() {
             // The next look finds it gone. What came is delivered.
             self.link.kill();
@@ -478,6 +480,7 @@ impl Reader {
         state.worker = Some((link.clone(), sending));
         let fed = state.feed(|_| None);
         drop(state);
+        link.ring();
         self.session.stats.recoveries.opened(&link.process());
         self.session.changed.notify_all();
         self.link.wake_submitter();

@@ -15,6 +15,8 @@ use super::Traffic;
 pub(super) struct Vital {
     area: Arc<Area>,
     gone: AtomicBool,
+    /// Cells were given and the worker's bell was not rung yet.
+    pub(super) unrung: AtomicBool,
     /// Cells given to the worker and taken from it, and messages.
     pub(super) traffic: Traffic,
     /// Of the cells given, frames; each is answered by something.
@@ -43,6 +45,7 @@ impl Vital {
         Vital {
             area,
             gone: AtomicBool::new(false),
+            unrung: AtomicBool::new(false),
             traffic: Traffic::default(),
             inputs: AtomicU64::new(0),
             answers: AtomicU64::new(0),
