@@ -91,7 +91,7 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
     let named = !settings.cases.is_empty();
     let clips: Vec<&Clip> =
         CLIPS.iter().filter(|c| settings.wants(c.case()) && (named || !quick || !c.hard)).collect();
-    let rounds = settings.rounds(4, 10);
+    let rounds = settings.rounds(3, 10);
     // The demo has time for the first three of ours; the full set has the
     // service too.
     let ours = &OURS[..if quick { 3 } else { OURS.len() }];

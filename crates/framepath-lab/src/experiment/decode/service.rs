@@ -48,7 +48,10 @@ impl Served {
     fn settle(&self) -> Result<(), LabError> {
         for _ in 0..LOOKS {
             let seen = Viewer::connect(&self.socket).ok().and_then(|viewer| viewer.look().ok());
-            if seen.is_some_and(|seen| seen.totals.streams == 0 && seen.totals.spares > 0) {
+            // A worker that was let go of counts once it was waited for: until
+            // then the service has more children than spares.
+            let spares = seen.filter(|seen| seen.totals.streams == 0).map_or(0, |seen| seen.totals.spares);
+            if spares > 0 && self.child.as_ref().is_some_and(|child| living(child.id()) == spares as usize) {
                 return Ok(());
             }
             if signal::interrupted() {
@@ -73,6 +76,13 @@ impl Served {
         self.settle()?;
         Ok((done, used()?.saturating_sub(before)))
     }
+}
+
+/// Children of the process that it has not waited for; `usize::MAX` where the
+/// kernel does not tell.
+fn living(pid: u32) -> usize {
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    children.map_or(usize::MAX, |children| children.split_whitespace().count())
 }
 
 impl Drop for Served {
