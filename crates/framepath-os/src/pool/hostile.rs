@@ -98,7 +98,8 @@ proptest! {
                 Step::Waits(value) => waits.store(value, Ordering::Relaxed),
             }
             for (frame, stamp) in &frames {
-                prop_assert_eq!(frame.plane(0).as_stable(), Some(&[*stamp; 64][..]));
+                let written = [*stamp; 64];
+                prop_assert_eq!(frame.plane(0).as_stable(), Some(&written[..]));
             }
         }
     }
