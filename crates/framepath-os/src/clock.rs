@@ -2,6 +2,8 @@
 //! The clocks: CLOCK_MONOTONIC for every stamp, the thread's CPU clock for work.
 
 use std::mem::MaybeUninit;
+#[cfg(not(loom))]
+use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
@@ -50,6 +52,15 @@ pub fn cpu_ns_of(pid: u32) -> Option<u64> {
     // SAFETY: zeroed is a valid timespec.
     let time = unsafe { time.assume_init() };
     (!refused).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// A time limit as system calls take it; the longest there is for longer ones.
+#[cfg(not(loom))]
+pub(crate) fn timespec(limit: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
+        tv_nsec: limit.subsec_nanos().into(),
+    }
 }
 
 fn nanos(time: Timespec) -> u64 {

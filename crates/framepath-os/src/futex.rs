@@ -8,8 +8,10 @@ use std::sync::Mutex;
 #[cfg(not(loom))]
 use rustix::io::Errno;
 #[cfg(not(loom))]
-use rustix::thread::futex::{self, Flags, Timespec};
+use rustix::thread::futex::{self, Flags};
 
+#[cfg(not(loom))]
+use crate::clock::timespec;
 use crate::sync::{AtomicU32, CacheAligned};
 
 /// Sleeps while `word` holds `expected`. May return early (a signal, a
@@ -30,10 +32,7 @@ pub fn wake_one(word: &AtomicU32) {
 /// `false` where that has passed.
 #[cfg(not(loom))]
 pub(crate) fn wait_shared(word: &AtomicU32, expected: u32, limit: Option<std::time::Duration>) -> bool {
-    let limit = limit.map(|limit| Timespec {
-        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: limit.subsec_nanos().into(),
-    });
+    let limit = limit.map(timespec);
     !matches!(futex::wait(word, Flags::empty(), expected, limit.as_ref()), Err(Errno::TIMEDOUT))
 }
 

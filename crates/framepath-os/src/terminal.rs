@@ -5,8 +5,10 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
+
+use crate::clock::timespec;
 
 /// The other screen, without a cursor and without wrapped lines; and back.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[?7l";
@@ -72,7 +74,7 @@ impl Terminal {
     /// # Errors
     /// The terminal is gone.
     pub fn key_within(&self, limit: Duration) -> io::Result<Option<u8>> {
-        let left = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
+        let left = timespec(limit);
         let stdin = io::stdin();
         match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&left)) {
             Err(rustix::io::Errno::INTR) | Ok(0) => Ok(None),

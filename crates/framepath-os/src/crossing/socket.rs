@@ -9,13 +9,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
     recvmsg, sendmsg, shutdown, socket_with, socketpair,
 };
+
+use crate::clock::timespec;
 
 /// Milliseconds that a descriptor waits until others have arrived.
 const CROWDED: u32 = 10_000;
@@ -131,10 +133,7 @@ impl Socket {
     /// # Errors
     /// What poll(2) says.
     pub fn readable_within(&self, limit: Duration) -> io::Result<bool> {
-        let limit = Timespec {
-            tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: limit.subsec_nanos().into(),
-        };
+        let limit = timespec(limit);
         loop {
             match poll(&mut [PollFd::new(self, PollFlags::IN)], Some(&limit)) {
                 Err(Errno::INTR) => {}
@@ -153,7 +152,7 @@ impl Socket {
     /// Whether both sides have finished, or the peer is gone.
     pub fn has_ended(&self) -> bool {
         let mut fds = [PollFd::new(self, PollFlags::empty())];
-        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ended| ended > 0)
+        poll(&mut fds, Some(&timespec(Duration::ZERO))).is_ok_and(|ended| ended > 0)
     }
 
     /// Ends the connection for both sides, while others still hold the socket.

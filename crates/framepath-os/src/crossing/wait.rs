@@ -5,8 +5,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+
+use crate::clock::timespec;
 
 /// What a descriptor is waited for. Its end and its errors always count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,10 +43,7 @@ impl<'a> Wait<'a> {
 /// # Errors
 /// What poll(2) says.
 pub fn wait(waits: Vec<Wait<'_>>, limit: Option<Duration>) -> io::Result<Vec<bool>> {
-    let limit = limit.map(|limit| Timespec {
-        tv_sec: i64::try_from(limit.as_secs()).unwrap_or(i64::MAX),
-        tv_nsec: limit.subsec_nanos().into(),
-    });
+    let limit = limit.map(timespec);
     let mut fds: Vec<PollFd<'_>> = waits.into_iter().map(|wait| wait.0).collect();
     match poll(&mut fds, limit.as_ref()) {
         Ok(_) => Ok(fds.iter().map(|fd| !fd.revents().is_empty()).collect()),

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 
 use super::Socket;
+use crate::clock::timespec;
 
 /// What a look at the peer found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,10 +97,7 @@ enum Woken {
 
 impl Shared {
     fn wait(&self, socket: &Socket, period: Duration) -> Woken {
-        let limit = Timespec {
-            tv_sec: i64::try_from(period.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: period.subsec_nanos().into(),
-        };
+        let limit = timespec(period);
         let quiet = self.quiet.load(Ordering::SeqCst);
         // Of the socket only the end, which is reported unasked.
         let mut fds = [PollFd::new(socket, PollFlags::empty()), PollFd::new(&self.stirred, PollFlags::IN)];
