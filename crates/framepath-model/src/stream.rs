@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a stage tells the next about the stream, and what a frame carries.
 
-use crate::format::PixelFormat;
+use crate::format::{Layout, PixelFormat};
 
 /// A fraction, as containers write time bases and rates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,21 @@ pub struct StreamInfo {
     pub frame_rate: Rational,
     /// Width of a pixel over its height; 0/1 where not known.
     pub sample_aspect: Rational,
+}
+
+impl StreamInfo {
+    /// Frames of `layout` with square pixels, `frame_rate` of them a second,
+    /// whose `pts` counts them.
+    pub fn of_frames(layout: &Layout, frame_rate: Rational) -> StreamInfo {
+        StreamInfo {
+            format: Some(layout.format),
+            width: layout.width,
+            height: layout.height,
+            time_base: Rational::new(frame_rate.den, frame_rate.num),
+            frame_rate,
+            sample_aspect: Rational::new(1, 1),
+        }
+    }
 }
 
 /// What travels with a frame or packet.

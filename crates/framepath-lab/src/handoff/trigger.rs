@@ -88,14 +88,7 @@ impl Trigger {
             .map_err(|error| RunError::Stage { hop: "trigger".to_owned(), error: error.into() })?;
         Ok(Trigger {
             pool,
-            info: StreamInfo {
-                format: Some(layout.format),
-                width: layout.width,
-                height: layout.height,
-                time_base: Rational::new(frame_rate.den, frame_rate.num),
-                frame_rate,
-                sample_aspect: Rational::new(1, 1),
-            },
+            info: StreamInfo::of_frames(&layout, frame_rate),
             frames: handoff.frames,
             rate: handoff.rate,
             begun_ns: None,
