@@ -386,6 +386,8 @@ fn padded(request: Request) -> Padded {
         stride: spread(width),
         chroma_stride: spread(width / 2),
         rows: request.height.next_multiple_of(PAD),
+        visible: (request.width, request.height),
+        references: 0,
     }
 }
 

@@ -9,7 +9,7 @@ use crate::dav1d::Dav1dDecoder;
 use crate::libav::LibavDecoder;
 use crate::slots::Slots;
 use crate::surface::output_format;
-use crate::{Codec, CodecError, Packet, TrackInfo};
+use crate::{Codec, CodecError, Lenders, Packet, TrackInfo};
 
 /// How many threads a decoder uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -61,6 +61,9 @@ pub struct DecoderOptions {
     /// Makes the frames fit for [`Frame::export`]: another process gives them
     /// back here. `None` keeps the pool to this process.
     pub give_back: Option<&'static GiveBack>,
+    /// Whose memory is decoded into, where it is not the decoder's own:
+    /// `output`, `pool_slots` and `give_back` mean nothing then.
+    pub lender: Option<Lenders>,
 }
 
 impl Default for DecoderOptions {
@@ -71,6 +74,7 @@ impl Default for DecoderOptions {
             pool_slots: None,
             downstream_frames: 2,
             give_back: None,
+            lender: None,
         }
     }
 }
@@ -114,13 +118,17 @@ impl Decoder {
     /// The libraries here cannot decode it, or not into what is asked.
     pub fn open(track: &TrackInfo, options: &DecoderOptions) -> Result<Decoder, CodecError> {
         let codec = track.codec.name();
-        if let Some(decoded) = track.stream.format {
+        if let (Some(decoded), None) = (track.stream.format, options.lender) {
             output_format(codec, decoded, options.output)?;
         }
         let slots = |threads| {
             let advised = default_slots(track.codec, threads, options.downstream_frames);
             let slots = options.pool_slots.unwrap_or(advised);
-            Slots::new(codec, options.output, slots, advised, options.give_back)
+            let slots = Slots::new(codec, options.output, slots, advised, options.give_back);
+            match options.lender {
+                Some(lender) => slots.lent_by(lender, lent_slots(track.codec, threads)),
+                None => slots,
+            }
         };
         let backend = match track.codec {
             Codec::Av1 => Backend::Dav1d(Dav1dDecoder::open(options.threads, slots)?),
@@ -198,6 +206,21 @@ fn default_slots(codec: Codec, threads: u32, downstream_frames: u32) -> u32 {
         Codec::Av1 => (9, 0),
     };
     references + reordered + 2 * threads.saturating_add(1).min(256) + downstream_frames.min(4096) + 2
+}
+
+/// Slots that are enough for decoding alone, where memory is dear: without
+/// what `references` in [`Padded`](crate::slots::Padded) says of the stream.
+fn lent_slots(codec: Codec, threads: u32) -> u32 {
+    // libavcodec says of H.264 how many references there are, and of both how
+    // far they are reordered.
+    let references = match codec {
+        Codec::H264 => 2,
+        Codec::Hevc => 16,
+        Codec::Vp8 => 4,
+        Codec::Vp9 => 11,
+        Codec::Av1 => 9,
+    };
+    references + 2 * threads.saturating_sub(1).min(256) + 3
 }
 
 #[cfg(test)]

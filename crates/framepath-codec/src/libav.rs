@@ -428,6 +428,13 @@ unsafe extern "C" fn release(slot: *mut c_void, _data: *mut u8) {
 unsafe fn padded(context: *mut ff::AVCodecContext, request: Request) -> Padded {
     let mut width = c_int::try_from(request.width).unwrap_or(c_int::MAX);
     let mut height = c_int::try_from(request.height).unwrap_or(c_int::MAX);
+    // SAFETY: the caller's word.
+    let (visible, references) = unsafe {
+        let side = |pixels: c_int| usize::try_from(pixels).unwrap_or(0);
+        let count = |pictures: c_int| u32::try_from(pictures).unwrap_or(0);
+        let context = &*context;
+        ((side(context.width), side(context.height)), count(context.refs) + count(context.has_b_frames))
+    };
     let mut aligns = [1; 8];
     // SAFETY: the caller's word; the array has AV_NUM_DATA_POINTERS places.
     unsafe { ff::avcodec_align_dimensions2(context, &mut width, &mut height, aligns.as_mut_ptr()) };
@@ -440,7 +447,7 @@ unsafe fn padded(context: *mut ff::AVCodecContext, request: Request) -> Padded {
     loop {
         let (stride, chroma_stride) = (width * sample, width.div_ceil(2) * sample);
         if stride % luma_align == 0 && (grey || chroma_stride % chroma_align == 0) {
-            return Padded { stride, chroma_stride, rows };
+            return Padded { stride, chroma_stride, rows, visible, references };
         }
         width += width & width.wrapping_neg();
     }

@@ -8,6 +8,7 @@ use std::slice;
 use ffmpeg_sys_next as ff;
 use framepath_model::stream::FrameMeta;
 use framepath_os::crossing::SharedBytes;
+use framepath_os::meter;
 
 /// One packet: usually the bytes of one picture. May move between threads.
 #[derive(Debug)]
@@ -77,6 +78,25 @@ impl Packet {
             raw.data = data;
             raw.size = size;
             raw.flags = if key { ff::AV_PKT_FLAG_KEY as c_int } else { 0 };
+        }
+        Some(packet)
+    }
+
+    /// A packet with a copy of `bytes`, a counted one. `None` when memory is
+    /// short.
+    pub fn copied(bytes: &[u8], meta: FrameMeta, key: bool) -> Option<Packet> {
+        let mut packet = Packet::new()?;
+        packet.0.meta = meta;
+        let size = c_int::try_from(bytes.len()).ok()?;
+        // SAFETY: a valid, empty packet of our own; after success it has `size`
+        // bytes, and padding, at `data`.
+        unsafe {
+            let raw = packet.0.raw.as_ptr();
+            if ff::av_new_packet(raw, size) < 0 {
+                return None;
+            }
+            (*raw).flags = if key { ff::AV_PKT_FLAG_KEY as c_int } else { 0 };
+            meter::copy(bytes.len(), || ptr::copy_nonoverlapping(bytes.as_ptr(), (*raw).data, bytes.len()));
         }
         Some(packet)
     }

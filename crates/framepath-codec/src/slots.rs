@@ -5,12 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use framepath_model::format::PixelFormat;
+use framepath_model::lend::{Lent, MOST_BUFFERS, Want};
 use framepath_model::stream::FrameMeta;
 use framepath_os::meter;
 use framepath_os::pool::{Closer, Frame, GiveBack, Hold, Pool, PoolError};
 
 use crate::surface::{Picture, Surface, output_format};
-use crate::{CodecError, Output};
+use crate::{CodecError, Lenders, Output};
 
 /// What a decoder asks memory for. Pictures with equal requests lie alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,6 +33,10 @@ pub(crate) struct Padded {
     pub(crate) chroma_stride: usize,
     /// Rows of luma.
     pub(crate) rows: usize,
+    /// Pixels of a row and rows that are to be shown.
+    pub(crate) visible: (usize, usize),
+    /// Pictures that this stream keeps, as far as the decoder says so.
+    pub(crate) references: u32,
 }
 
 struct State {
@@ -48,6 +53,8 @@ pub(crate) struct Slots {
     slots: u32,
     advised: u32,
     give_back: Option<&'static GiveBack>,
+    /// Who lends memory, and the slots to ask for beside the references.
+    lender: Option<(Lenders, u32)>,
     state: Mutex<State>,
     /// No slot is waited for any more.
     closed: AtomicBool,
@@ -76,12 +83,19 @@ impl Slots {
             slots,
             advised,
             give_back,
+            lender: None,
             state: Mutex::new(State { pool: None, surface: None }),
             closed: AtomicBool::new(false),
             closer: Mutex::new(None),
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
         }
+    }
+
+    /// Decodes into what `lender` lends. The decoder needs so many slots beside
+    /// the references that the stream tells.
+    pub(crate) fn lent_by(self, lender: Lenders, slots: u32) -> Slots {
+        Slots { lender: Some((lender, slots)), ..self }
     }
 
     pub(crate) fn codec(&self) -> &'static str {
@@ -115,8 +129,15 @@ impl Slots {
         let surface = match state.surface {
             Some((last, surface)) if last == request => surface,
             _ => {
-                let surface = self.divide(request, pad())?;
+                let (surface, pool) = match self.lender {
+                    None => (self.divide(request, pad())?, None),
+                    Some((lender, slots)) => self.borrow(lender, slots, request, pad())?,
+                };
                 state.surface = Some((request, surface));
+                if let Some(pool) = pool {
+                    *unpoisoned(&self.closer) = Some(pool.closer());
+                    state.pool = Some(pool);
+                }
                 surface
             }
         };
@@ -156,9 +177,58 @@ impl Slots {
 
     fn divide(&self, request: Request, padded: Padded) -> Result<Surface, CodecError> {
         let given = output_format(self.codec, request.decoded, self.output)?;
-        let Padded { stride, chroma_stride, rows } = padded;
+        let Padded { stride, chroma_stride, rows, .. } = padded;
         Surface::new(request.decoded, given, stride, chroma_stride, rows)
             .ok_or_else(|| self.pool_error(PoolError::Size { slot_bytes: usize::MAX, slots: self.slots }))
+    }
+
+    /// Memory of others, for pictures of one size from now on.
+    fn borrow(
+        &self,
+        Lenders(lender): Lenders,
+        slots: u32,
+        request: Request,
+        padded: Padded,
+    ) -> Result<(Surface, Option<Pool>), CodecError> {
+        let (codec, decoded) = (self.codec, request.decoded);
+        let packed = output_format(
+            codec,
+            decoded,
+            if decoded == PixelFormat::Yuv420p { Output::Nv12 } else { Output::P010 },
+        )?;
+        let too_large = || self.pool_error(PoolError::Size { slot_bytes: usize::MAX, slots });
+        let surface = |given| {
+            Surface::adjacent(decoded, given, padded.chroma_stride, padded.rows).ok_or_else(too_large)
+        };
+        let (native, packed) = (surface(decoded)?, surface(packed)?);
+        let number = |bytes: usize| u32::try_from(bytes).map_err(|_| too_large());
+        let pages = |surface: &Surface| surface.bytes.next_multiple_of(4096);
+        let want = Want {
+            decoded,
+            width: number(padded.visible.0)?,
+            height: number(padded.visible.1)?,
+            stride: number(native.areas[0].stride)?,
+            rows: number(native.areas[0].rows)?,
+            native_bytes: number(pages(&native))?,
+            packed_bytes: number(pages(&packed))?,
+            buffers: slots.saturating_add(padded.references).min(MOST_BUFFERS),
+        };
+        let lent = meter::blocked(|| lender.lend(&want));
+        let (pool, lent) = lent.map_err(|message| CodecError::Decoder {
+            codec,
+            operation: "decode into the memory that was lent",
+            message: message.into(),
+        })?;
+        let surface = match lent {
+            Lent::Native => native,
+            Lent::Packed => packed,
+        };
+        if pool.slot_bytes() < surface.bytes {
+            return Err(
+                self.pool_error(PoolError::Size { slot_bytes: pool.slot_bytes(), slots: pool.slots() })
+            );
+        }
+        Ok((surface, Some(pool)))
     }
 
     fn pool_error(&self, source: PoolError) -> CodecError {

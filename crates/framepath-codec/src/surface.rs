@@ -129,6 +129,54 @@ impl Surface {
         Some(surface)
     }
 
+    /// Divides a slot that others read as V4L2's single-plane formats: see
+    /// [`framepath_model::lend`]. The planes of frames come first and touch;
+    /// what only the decoder needs lies behind. `None` where that exceeds the
+    /// address space, or for GREY.
+    ///
+    /// The decoder's planes may touch where it reads and writes no further
+    /// than whole blocks: `rows` and the strides are of whole blocks.
+    pub(crate) fn adjacent(
+        decoded: PixelFormat,
+        given: PixelFormat,
+        chroma_stride: usize,
+        rows: usize,
+    ) -> Option<Surface> {
+        if decoded == PixelFormat::Grey {
+            return None;
+        }
+        let stride = chroma_stride.checked_mul(2)?;
+        let rows = rows.checked_next_multiple_of(2)?;
+        let mut end = 0usize;
+        let mut place = |stride: usize, rows: usize| {
+            let offset = end;
+            end = offset.checked_add(stride.checked_mul(rows)?)?;
+            Some(Area { offset, stride, rows })
+        };
+        let mut surface = Surface {
+            decoded,
+            given,
+            areas: [Area::default(); 3],
+            luma: Area::default(),
+            chroma: Area::default(),
+            bytes: 0,
+        };
+        let luma = place(stride, rows)?;
+        if given != decoded {
+            surface.chroma = place(stride, rows / 2)?;
+        }
+        surface.areas[0] = luma;
+        if given == PixelFormat::P010 {
+            surface.luma = luma;
+            surface.areas[0] = place(stride, rows)?;
+        }
+        surface.areas[1] = place(chroma_stride, rows / 2)?;
+        surface.areas[2] = place(chroma_stride, rows / 2)?;
+        // As `new` has it behind each plane.
+        surface.bytes = end.checked_add(stride)?.checked_add(PLANE_SLACK)?;
+        Some(surface)
+    }
+
     /// The layout of frames made of a picture whose visible planes start at
     /// `starts`, with the strides `strides`, all in bytes from the start of
     /// the slot. `from` is that picture in the decoder's own format.
@@ -195,7 +243,8 @@ impl Picture {
     /// `base` is the first byte of a slot that both layouts
     /// [fit](Picture::fits), laid out by the surface they came from. The
     /// decoder has finished the picture, and nothing else touches the areas
-    /// written.
+    /// written. (In a lent slot another process may: bytes are moved and none
+    /// is looked at, so that it can spoil pixels and nothing else.)
     pub(crate) unsafe fn convert(&self, base: *mut u8) {
         let (from, to) = (self.from.planes(), self.to.planes());
         // SAFETY: rows lie inside the slot by the caller's word; the areas
@@ -250,6 +299,33 @@ mod tests {
             }
             assert!(areas.iter().all(|(start, end)| start % PLANE_ALIGN == 0 && *end < surface.bytes));
         }
+    }
+
+    #[test]
+    fn adjacent_planes_lie_as_v4l2_has_them() {
+        use PixelFormat::{Grey, Nv12, P010, Yuv420p, Yuv420p10};
+        let native = Surface::adjacent(Yuv420p, Yuv420p, 128, 57).unwrap();
+        assert_eq!(
+            native.areas.map(|area| (area.offset, area.stride, area.rows)),
+            [(0, 256, 58), (256 * 58, 128, 29), (256 * 58 * 5 / 4, 128, 29)]
+        );
+        for (decoded, given) in [(Yuv420p, Nv12), (Yuv420p10, P010)] {
+            let surface = Surface::adjacent(decoded, given, 128, 64).unwrap();
+            let picture = surface
+                .layouts(120, 64, surface.areas.map(|a| a.offset), surface.areas.map(|a| a.stride))
+                .unwrap();
+            let [luma, chroma] = picture.to.planes() else { panic!("two planes") };
+            assert_eq!((luma.offset, luma.stride, chroma.offset, chroma.stride), (0, 256, 256 * 64, 256));
+            let mut areas = ends(&surface);
+            areas.sort_unstable();
+            areas.dedup();
+            assert!(
+                areas.windows(2).all(|pair| pair[0].1 <= pair[1].0)
+                    && areas.len() == if given == Nv12 { 4 } else { 5 }
+            );
+            assert!(picture.fits(surface.bytes));
+        }
+        assert!(Surface::adjacent(Grey, Grey, 128, 64).is_none());
     }
 
     #[test]

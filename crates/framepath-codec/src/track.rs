@@ -188,6 +188,26 @@ impl TrackInfo {
     }
 }
 
+impl TrackInfo {
+    /// A video of which nothing is known but the codec: its packets say the
+    /// rest, as elementary streams do.
+    ///
+    /// # Errors
+    /// No memory.
+    pub fn of_codec(codec: Codec, stream: StreamInfo) -> Result<TrackInfo, CodecError> {
+        let mut words = [0; FIXED];
+        words[..4].copy_from_slice(&(codec.id() as u32).to_le_bytes());
+        // Pixel format, profile and level are not known: libav writes -1, or
+        // -99 in newer and older versions, and decoders look for neither.
+        for unknown in [2, 5, 6] {
+            words[unknown * 4..][..4].copy_from_slice(&(-1i32).to_le_bytes());
+        }
+        words[12..16].copy_from_slice(&stream.width.to_le_bytes());
+        words[16..20].copy_from_slice(&stream.height.to_le_bytes());
+        TrackInfo::from_bytes(&words, stream)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

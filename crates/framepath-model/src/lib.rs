@@ -8,6 +8,7 @@
 
 pub mod format;
 pub mod ledger;
+pub mod lend;
 pub mod path;
 pub mod replay;
 pub mod service;

@@ -40,6 +40,7 @@
 //! | failed | `132:8` | 0 | 0 | 0 | 0 |
 //! | end | `133:8` | 0 | 0 | 0 | 0 |
 //! | passed | `134:8` | seq | 0 | 0 | 0 |
+//! | want | `135:8` | 0 | 0 | 0 | 0 |
 //!
 //! A frame of pool 65,535 is the submitted one, passed on as it is.
 //! Work of a frame: word 4 queue`:32`, idle`:32`; word 5 blocked`:32`,
@@ -73,10 +74,12 @@
 //! | message | kind | from byte 8 on |
 //! | --- | --- | --- |
 //! | caller to worker | | |
-//! | open, with the shared area | 1 | level`:8`, flags`:8` (bit 0: questions follow), `0:16`, track bytes`:32`, cells`:32`, frames behind`:32`, packet bytes`:64`, stream, stage text(512), faults text(64) |
+//! | open, with the shared area | 1 | level`:8`, flags`:8` (bit 0: questions follow, bit 1: memory is lent), `0:16`, track bytes`:32`, cells`:32`, frames behind`:32`, packet bytes`:64`, stream, stage text(512), faults text(64) |
 //! | input pool, with its fd | 2 | pool`:16`, `0:16`, slots`:32`, slot bytes`:64` |
 //! | page, with its fd, from the service before the grant | 3 | |
 //! | query | 4 | number`:32` |
+//! | lend, or denied | 5 | flags`:32` (bit 0: packed), buffers`:32` |
+//! | buffer, with its fd | 6 | index`:32` |
 //! | worker to caller | | |
 //! | ready | 16 | layers`:32` |
 //! | opened | 17 | threads`:32`, flags`:32` (bit 0: replayable, bit 1: takes packets), stream |
@@ -84,6 +87,7 @@
 //! | failed | 19 | flags`:64` (bit 0: seq is known), seq`:64`, text(960) |
 //! | pool memory, with its fd | 20 | pool`:16` |
 //! | answer | 21 | number`:32`, threads`:32`, stream |
+//! | want | 22 | format`:8`, `0:24`, width`:32`, height`:32`, stride`:32`, rows`:32`, native bytes`:32`, packed bytes`:32`, buffers`:32` |
 //! | client and service | | |
 //! | hello | 32 | version`:16` |
 //! | grant, with a worker's socket | 33 | stream`:32`, worker pid`:32` |
@@ -99,6 +103,10 @@
 //! A stream is 36 bytes: format`:8` (0 where not known), `0:24`, width`:32`,
 //! height`:32`, then time base, frame rate and sample aspect as numerator`:32`
 //! and denominator`:32`, signed.
+//!
+//! A worker that is to decode into lent memory says what it wants before its
+//! first frame; buffers follow the lend in their order, and it announces a pool
+//! of them, one slot each. The slots are the caller's until it gives them back.
 //!
 //! A client says hello for a stream, each time it wants one; the answer is a
 //! grant or a denial, in the order of the requests. It says replace where a
@@ -133,7 +141,7 @@ pub use message::{
 pub use work::Work;
 
 /// The version of this format. Any change of a table above is a new one.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// What every message begins with.
 pub const MAGIC: [u8; 4] = *b"FPWM";

@@ -4,6 +4,7 @@
 
 use framepath_model::format::{Layout, PixelFormat, Plane};
 use framepath_model::ledger::Row;
+use framepath_model::lend::{Lent, MOST_BUFFERS, Want};
 use framepath_model::stream::{Rational, StreamInfo};
 use framepath_model::wire::figures::{BUCKETS, LABEL_BYTES};
 use framepath_model::wire::{
@@ -71,6 +72,7 @@ fn completion() -> impl Strategy<Value = Completion> {
         ),
         Just(Completion::Failed),
         Just(Completion::End),
+        Just(Completion::Want),
         any::<u64>().prop_map(|seq| Completion::Passed { seq }),
     ]
 }
@@ -94,7 +96,7 @@ fn text(most: usize) -> impl Strategy<Value = String> {
 fn open() -> impl Strategy<Value = Open> {
     (
         text(STAGE_BYTES),
-        (0..=MAX_LEVEL, any::<bool>()),
+        (0..=MAX_LEVEL, any::<(bool, bool)>()),
         any::<u32>(),
         any::<u32>(),
         stream(),
@@ -103,11 +105,21 @@ fn open() -> impl Strategy<Value = Open> {
         text(FAULTS_BYTES),
     )
         .prop_map(
-            |(stage, (level, questions), track_bytes, frames_behind, stream, cells, packet_bytes, faults)| {
+            |(
+                stage,
+                (level, (questions, lent)),
+                track_bytes,
+                frames_behind,
+                stream,
+                cells,
+                packet_bytes,
+                faults,
+            )| {
                 Open {
                     stage,
                     level,
                     questions,
+                    lent,
                     track_bytes,
                     frames_behind,
                     stream,
@@ -161,6 +173,26 @@ fn message() -> impl Strategy<Value = Message> {
         (text(TEXT_BYTES), any::<Option<u64>>()).prop_map(|(text, seq)| Message::Failed { text, seq }),
         any::<u16>().prop_map(|pool| Message::PoolMemory { pool }),
         any::<u32>().prop_map(|number| Message::Query { number }),
+        (any::<bool>(), 1..=MOST_BUFFERS).prop_map(|(packed, buffers)| Message::Lend {
+            lent: if packed { Lent::Packed } else { Lent::Native },
+            buffers
+        }),
+        (0..MOST_BUFFERS).prop_map(|index| Message::Buffer { index }),
+        (any::<bool>(), 1..=4096u32, 1..=4096u32, 1..=MOST_BUFFERS, any::<u8>()).prop_map(
+            |(deep, width, height, buffers, more)| {
+                let (stride, rows) = (width.next_multiple_of(64) * 2, height.next_multiple_of(2));
+                Message::Want(Want {
+                    decoded: if deep { PixelFormat::Yuv420p10 } else { PixelFormat::Yuv420p },
+                    width,
+                    height,
+                    stride,
+                    rows,
+                    native_bytes: stride * rows * 3 / 2,
+                    packed_bytes: stride * rows * 3 / 2 + u32::from(more),
+                    buffers,
+                })
+            }
+        ),
         (any::<[u32; 2]>(), stream()).prop_map(|([number, threads], stream)| Message::Answer {
             number,
             threads,

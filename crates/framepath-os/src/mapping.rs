@@ -15,6 +15,7 @@ pub(crate) use memfd::{Mapping, ReadOnly, Refused};
 #[cfg(not(any(loom, miri)))]
 mod memfd {
     use super::*;
+    use std::ffi::c_void;
     use std::io;
     use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
     use std::ptr;
@@ -23,17 +24,52 @@ mod memfd {
         MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fcntl_getfl, fstat, fstatfs,
         ftruncate, memfd_create, open,
     };
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+    const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
     /// linux/magic.h.
     const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-    /// Zeroed bytes, from a page boundary on.
+    /// Addresses that are ours, unmapped at the end.
     #[derive(Debug)]
-    pub(crate) struct Mapping {
+    struct Span {
         base: NonNull<u8>,
         bytes: usize,
-        fd: OwnedFd,
+    }
+
+    impl Span {
+        /// So many bytes that nobody can touch.
+        fn reserved(bytes: usize) -> Result<Span, (&'static str, Errno)> {
+            Span::anonymous(bytes, ProtFlags::empty())
+        }
+
+        fn anonymous(bytes: usize, access: ProtFlags) -> Result<Span, (&'static str, Errno)> {
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            // SAFETY: a new mapping at an address the kernel chooses.
+            let base = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, flags) };
+            Span::of(base.map_err(|errno| ("mmap", errno))?, bytes)
+        }
+
+        fn of(base: *mut c_void, bytes: usize) -> Result<Span, (&'static str, Errno)> {
+            Ok(Span { base: NonNull::new(base.cast()).ok_or(("mmap", Errno::FAULT))?, bytes })
+        }
+    }
+
+    impl Drop for Span {
+        fn drop(&mut self) {
+            // SAFETY: unmaps what was mapped for it; who drops it has no
+            // pointer into it left.
+            let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
+        }
+    }
+
+    /// Bytes to write, from a page boundary on.
+    #[derive(Debug)]
+    pub(crate) struct Mapping {
+        span: Span,
+        /// `None` where the memory is lent.
+        fd: Option<OwnedFd>,
         /// Sealed so that this mapping is the last that can write.
         only_writer: bool,
     }
@@ -48,54 +84,66 @@ mod memfd {
                 .map_err(failed("memfd_create"))?;
             ftruncate(&fd, bytes as u64).map_err(failed("ftruncate"))?;
             // SAFETY: a new mapping at an address the kernel chooses.
-            let base = unsafe {
-                mmap(ptr::null_mut(), bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED, &fd, 0)
-            }
-            .map_err(failed("mmap"))?;
-            let base = NonNull::new(base.cast()).ok_or(("mmap", Errno::FAULT))?;
-            let mapping = Mapping { base, bytes, fd, only_writer };
+            let base = unsafe { mmap(ptr::null_mut(), bytes, READ_WRITE, MapFlags::SHARED, &fd, 0) };
+            let span = Span::of(base.map_err(failed("mmap"))?, bytes)?;
+            let base = span.base;
             let mut seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
             if only_writer {
                 // Only now: it forbids the mapping just made too.
                 seals |= SealFlags::FUTURE_WRITE;
             }
-            fcntl_add_seals(&mapping.fd, seals).map_err(failed("fcntl(F_ADD_SEALS)"))?;
+            fcntl_add_seals(&fd, seals).map_err(failed("fcntl(F_ADD_SEALS)"))?;
             if bytes >= 2 << 20 {
                 // Fewer TLB misses and faults where the kernel allows it; a
                 // refusal changes nothing else.
                 // SAFETY: the range is the mapping just made.
                 let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
             }
-            Ok(mapping)
+            Ok(Mapping { span, fd: Some(fd), only_writer })
+        }
+
+        /// Maps other people's buffers one behind the other, `each` bytes of
+        /// each: whole pages, and one at least. Whoever has them may write
+        /// them too.
+        pub(crate) fn of_buffers(
+            buffers: &[BorrowedFd<'_>],
+            each: usize,
+        ) -> Result<Mapping, (&'static str, Errno)> {
+            let bytes = each.checked_mul(buffers.len()).ok_or(("mmap", Errno::NOMEM))?;
+            let span = Span::reserved(bytes)?;
+            for (index, buffer) in buffers.iter().enumerate() {
+                // SAFETY: inside the span reserved just now, which nobody uses
+                // yet.
+                unsafe {
+                    let at = span.base.as_ptr().add(index * each);
+                    mmap(at.cast(), each, READ_WRITE, MapFlags::SHARED | MapFlags::FIXED, buffer, 0)
+                }
+                .map_err(|errno| ("mmap", errno))?;
+            }
+            Ok(Mapping { span, fd: None, only_writer: false })
         }
 
         /// The first byte.
         #[inline]
         pub(crate) fn base(&self) -> NonNull<u8> {
-            self.base
+            self.span.base
         }
 
-        /// The memfd, sealed against another size.
-        pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-            self.fd.as_fd()
+        /// The memfd, sealed against another size; `None` where the memory is
+        /// lent.
+        pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+            self.fd.as_ref().map(AsFd::as_fd)
         }
 
         /// A descriptor that gives others the memory to read: where the seal
         /// does not keep them from writing, one opened anew for reading.
         pub(crate) fn read_only_fd(&self) -> io::Result<OwnedFd> {
+            let fd = self.fd.as_ref().ok_or(io::ErrorKind::Unsupported)?;
             if self.only_writer {
-                return self.fd.try_clone();
+                return fd.try_clone();
             }
-            let path = format!("/proc/self/fd/{}", self.fd.as_raw_fd());
+            let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
             Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
-        }
-    }
-
-    impl Drop for Mapping {
-        fn drop(&mut self) {
-            // SAFETY: unmaps what `new` mapped; who drops it has no pointer
-            // into it left.
-            let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
         }
     }
 
@@ -113,9 +161,9 @@ mod memfd {
     /// Another process's memory, mapped to read. It may change at any time.
     #[derive(Debug)]
     pub(crate) struct ReadOnly {
-        base: NonNull<u8>,
-        bytes: usize,
-        fd: OwnedFd,
+        span: Span,
+        /// `None` where there is nothing to see.
+        fd: Option<OwnedFd>,
     }
 
     // SAFETY: owns a mapping that is not tied to a thread.
@@ -148,28 +196,25 @@ mod memfd {
                 return Err(Refused::Short(size));
             }
             // SAFETY: a new mapping at an address the kernel chooses.
-            let base = unsafe { mmap(ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, &fd, 0) }
-                .map_err(failed("mmap"))?;
-            let base = NonNull::new(base.cast()).ok_or(Refused::Os("mmap", Errno::FAULT))?;
-            Ok(ReadOnly { base, bytes, fd })
+            let base = unsafe { mmap(ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, &fd, 0) };
+            let span = Span::of(base.map_err(failed("mmap"))?, bytes).map_err(|(c, e)| Refused::Os(c, e))?;
+            Ok(ReadOnly { span, fd: Some(fd) })
+        }
+
+        /// `bytes` bytes that read as 0, for memory this process is not to see.
+        pub(crate) fn blank(bytes: usize) -> Result<ReadOnly, Refused> {
+            let span = Span::anonymous(bytes, ProtFlags::READ).map_err(|(c, e)| Refused::Os(c, e))?;
+            Ok(ReadOnly { span, fd: None })
         }
 
         /// The first byte.
         pub(crate) fn base(&self) -> NonNull<u8> {
-            self.base
+            self.span.base
         }
 
         /// A descriptor for others, who can do no more than this process.
         pub(crate) fn read_only_fd(&self) -> io::Result<OwnedFd> {
-            self.fd.try_clone()
-        }
-    }
-
-    impl Drop for ReadOnly {
-        fn drop(&mut self) {
-            // SAFETY: unmaps what `new` mapped; who drops it has no pointer
-            // into it left.
-            let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
+            self.fd.as_ref().ok_or(io::ErrorKind::Unsupported)?.try_clone()
         }
     }
 }

@@ -14,6 +14,8 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 
 use framepath_model::format::Layout;
+#[cfg(not(any(loom, miri)))]
+use framepath_model::stream::FrameMeta;
 
 use crate::mapping::Mapping;
 use crate::meter;
@@ -113,6 +115,8 @@ struct Inner {
     /// gone as soon as a slot is given back, and the word is looked at after.
     owner_waits: Waits,
     closer: Closer,
+    /// The memory is other people's, who may write it at any time.
+    lent: bool,
     /// Where another process gives frames back, if one may read them.
     range: Option<Range>,
     /// Every layout ever given to a frame of this pool. Boxed, so that frames
@@ -262,7 +266,48 @@ impl Pool {
         Pool::make(slot_bytes, slots, Some(give_back))
     }
 
+    /// A pool whose slots are other people's `buffers`: dmabufs, or memfds, of
+    /// at least `slot_bytes` bytes each, rounded up to pages. All slots are out
+    /// at first: each can be taken when the process on the other side of
+    /// `give_back`, where the buffers come from, has given it.
+    ///
+    /// Whoever has a buffer may write it at any time: the slots are for
+    /// decoders ([`Pool::acquire_hold`]), and [`Pool::acquire`] is not for such
+    /// a pool.
+    ///
+    /// # Errors
+    /// As [`Pool::new_shared`], and where a buffer is too small or cannot be
+    /// mapped.
+    #[cfg(not(any(loom, miri)))]
+    pub fn lent(
+        buffers: &[BorrowedFd<'_>],
+        slot_bytes: usize,
+        give_back: &'static GiveBack,
+    ) -> Result<Pool, PoolError> {
+        let slots = u32::try_from(buffers.len()).unwrap_or(u32::MAX);
+        let map = |each, _| Mapping::of_buffers(buffers, each);
+        let mut pool = Pool::make_of(slot_bytes, slots, Some(give_back), map)?;
+        // SAFETY: nobody else knows the pool yet.
+        unsafe { pool.inner.as_mut() }.lent = true;
+        for _ in 0..slots {
+            let slot = pool.acquire()?;
+            // They have a range to come back by.
+            let _ = slot.freeze(FrameMeta::default()).export();
+        }
+        Ok(pool)
+    }
+
     fn make(slot_bytes: usize, slots: u32, give_back: Option<&'static GiveBack>) -> Result<Pool, PoolError> {
+        Pool::make_of(slot_bytes, slots, give_back, |_, bytes| Mapping::new(bytes, give_back.is_some()))
+    }
+
+    /// `map` gives the memory, of the bytes of a slot and of all.
+    fn make_of(
+        slot_bytes: usize,
+        slots: u32,
+        give_back: Option<&'static GiveBack>,
+        map: impl FnOnce(usize, usize) -> Result<Mapping, (&'static str, rustix::io::Errno)>,
+    ) -> Result<Pool, PoolError> {
         let size_error = PoolError::Size { slot_bytes, slots };
         let padded = slot_bytes.checked_next_multiple_of(PAGE).filter(|n| *n > 0);
         let map_bytes = padded.and_then(|n| n.checked_mul(slots as usize));
@@ -278,11 +323,8 @@ impl Pool {
                 Some(give_back.take_range(slots).ok_or(PoolError::NoNumbers { slots })?)
             }
         };
-        let memory = Mapping::new(map_bytes, range.is_some()).map_err(|(call, errno)| PoolError::Os {
-            call,
-            bytes: map_bytes,
-            errno,
-        })?;
+        let memory = map(padded, map_bytes);
+        let memory = memory.map_err(|(call, errno)| PoolError::Os { call, bytes: map_bytes, errno })?;
         let owner_waits = give_back.map_or_else(Waits::own, GiveBack::waits);
         let inner = Inner {
             id: next_id(),
@@ -293,6 +335,7 @@ impl Pool {
             returned: ReturnStack::new(slots),
             owner_waits,
             closer: Closer::new(owner_waits),
+            lent: false,
             range,
             layouts: Mutex::new(Vec::new()),
         };
@@ -317,6 +360,17 @@ impl Pool {
         unsafe { self.inner.as_ref() }
     }
 
+    /// See [`Frame::pool_id`].
+    pub fn id(&self) -> u64 {
+        self.inner().id
+    }
+
+    /// Number of its first slot in an [`Exported`]; 0 where it is not shared.
+    #[cfg(not(any(loom, miri)))]
+    pub fn first_slot(&self) -> u32 {
+        self.inner().first_slot()
+    }
+
     /// Slots of this pool.
     pub fn slots(&self) -> u32 {
         self.inner().slots.len() as u32
@@ -332,13 +386,13 @@ impl Pool {
         self.inner().closer.clone()
     }
 
-    /// The sealed memfd behind the pool.
+    /// The sealed memfd behind the pool; `None` for one of lent memory.
     ///
     /// # Safety
     /// Nobody writes through it, or through a mapping made of it, to a slot of
     /// which a [`Frame`] exists: `Frame::plane` promises pixels that stay.
     #[cfg(not(any(loom, miri)))]
-    pub unsafe fn memfd(&self) -> BorrowedFd<'_> {
+    pub unsafe fn memfd(&self) -> Option<BorrowedFd<'_>> {
         self.inner().memory.fd()
     }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use framepath_codec::frei0r;
-use framepath_codec::{DecoderOptions, Output, Threads, TrackInfo};
+use framepath_codec::{DecoderOptions, Lenders, Output, Threads, TrackInfo};
 use framepath_model::format::PixelFormat;
 use framepath_model::path::{self, AUTO, Kind};
 use framepath_os::pool::GiveBack;
@@ -52,6 +52,9 @@ pub(crate) struct Place {
     pub(crate) frames_behind: u32,
     /// In a worker: the way back of frames from the caller.
     pub(crate) give_back: Option<&'static GiveBack>,
+    /// In a worker: who lends the memory that is decoded into, where it is not
+    /// the worker's own.
+    pub(crate) lender: Option<Lenders>,
     /// In a worker: the file of the plug-in that is loaded already.
     pub(crate) plugin: Option<PathBuf>,
 }
@@ -133,7 +136,8 @@ impl Built {
             let named = hop.is_set("socket").then(|| hop.text("socket").into());
             Seat::new(named.unwrap_or_else(host::default_socket))
         });
-        let session = Session::new(Spec { hop: hop.clone(), track, frames_behind, options, seat });
+        let session =
+            Session::new(Spec { hop: hop.clone(), track, frames_behind, options, seat, lends: None });
         let (submit, collect) = host::ends(index, session.clone());
         let mut built = self.add(&text, Box::new(submit), Role::Through);
         built.workers.push((index, session.stats()));
@@ -149,7 +153,8 @@ impl Built {
     /// # Errors
     /// It could not be made.
     pub fn known(self, hop: &path::Hop, frames_behind: u32) -> Result<Built, RunError> {
-        let place = Place { track: self.track.clone(), frames_behind, give_back: None, plugin: None };
+        let place =
+            Place { track: self.track.clone(), frames_behind, give_back: None, lender: None, plugin: None };
         let added = match hop.is_hosted() {
             true => self.hosted(hop, place),
             false => stage_of(hop, &place).map(|stage| self.add(&hop.to_string(), stage, Role::Through)),
@@ -300,5 +305,6 @@ fn decoder_options(hop: &path::Hop, place: &Place) -> DecoderOptions {
         },
         downstream_frames: place.frames_behind,
         give_back: place.give_back,
+        lender: place.lender,
     }
 }

@@ -13,6 +13,7 @@
 //! that dies, stands still or breaks the rules of the shared memory is ended
 //! and replaced, and what had not arrived is decoded again (`session`).
 
+mod borrow;
 mod collect;
 mod export;
 mod fault;
@@ -33,6 +34,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub(crate) use borrow::{Lends, LentSlots, Loan};
 pub(crate) use collect::{Collect, ends};
 pub(crate) use fault::Faults;
 pub use nursery::{Nursery, prepare};
@@ -40,7 +42,7 @@ pub use recovery::{Recoveries, Recovery};
 pub use seat::default_socket;
 pub(crate) use seat::{Seat, connect};
 pub use session::WorkerStats;
-pub(crate) use session::{Session, Spec};
+pub(crate) use session::{Arrival, GiveError, Input, Reader, Session, Spec};
 pub use start::dismiss_spares;
 pub use traffic::Traffic;
 

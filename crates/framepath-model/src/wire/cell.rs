@@ -38,6 +38,7 @@ const POOL: u8 = 131;
 const FAILED: u8 = 132;
 const END: u8 = 133;
 const PASSED: u8 = 134;
+const WANT: u8 = 135;
 
 const HAS_PTS: u64 = 1;
 const KEY: u64 = 2;
@@ -105,7 +106,8 @@ pub enum Completion {
         /// What it names.
         layout: Layout,
     },
-    /// A pool whose memory was sent on the socket just before.
+    /// A pool whose memory was sent on the socket just before, or made of the
+    /// memory that was lent.
     Pool {
         /// Its number.
         pool: u16,
@@ -122,6 +124,8 @@ pub enum Completion {
     Failed,
     /// All frames of what was submitted before [`Submission::Drain`] are given.
     End,
+    /// The worker waits for memory; what it wants is on the socket.
+    Want,
     /// The worker is done with an input frame that gave no output.
     Passed {
         /// Number of the input.
@@ -201,6 +205,7 @@ impl Completion {
             }
             Completion::Failed => alone(FAILED, 0),
             Completion::End => alone(END, 0),
+            Completion::Want => alone(WANT, 0),
             Completion::Passed { seq } => alone(PASSED, seq),
         }
     }
@@ -241,6 +246,11 @@ impl Completion {
                 only_kind(cell, "end")?;
                 zero(cell, 1, "end")?;
                 Ok(Completion::End)
+            }
+            WANT => {
+                only_kind(cell, "want")?;
+                zero(cell, 1, "want")?;
+                Ok(Completion::Want)
             }
             PASSED => {
                 only_kind(cell, "passed")?;

@@ -3,8 +3,10 @@
 
 use super::cell::check_pool;
 use super::error::check;
+use super::layout::{format_number, format_of};
 use super::record::{Reader, Writer};
 use super::{MAGIC, StreamStatus, Totals, VERSION, WireError};
+use crate::lend::{Lent, MOST_BUFFERS, Want};
 use crate::stream::StreamInfo;
 
 /// Bytes of a message.
@@ -26,6 +28,8 @@ pub const MAX_CELLS: u32 = 65_536;
 pub const MAX_LEVEL: u8 = 2;
 
 const OPEN: u16 = 1;
+const LEND: u16 = 5;
+const BUFFER: u16 = 6;
 const INPUT_POOL: u16 = 2;
 const QUERY: u16 = 4;
 const PAGE: u16 = 3;
@@ -35,6 +39,7 @@ const REFUSED: u16 = 18;
 const FAILED: u16 = 19;
 const POOL_MEMORY: u16 = 20;
 const ANSWER: u16 = 21;
+const WANT: u16 = 22;
 const HELLO: u16 = 32;
 const GRANT: u16 = 33;
 const REPLACE: u16 = 34;
@@ -54,6 +59,9 @@ pub struct Open {
     pub level: u8,
     /// [`Message::Query`] may follow: somebody has to listen.
     pub questions: bool,
+    /// The stage decodes into memory that the caller lends: it asks by
+    /// [`Message::Want`].
+    pub lent: bool,
     /// Where the stage takes packets: bytes at the start of the packet area
     /// that describe the track. 0 where it takes frames.
     pub track_bytes: u32,
@@ -82,6 +90,19 @@ pub enum Message {
         slots: u32,
         /// Bytes from one slot to the next, at least one.
         slot_bytes: u64,
+    },
+    /// Caller to worker, an answer to [`Message::Want`]: so many buffers, each
+    /// by a [`Message::Buffer`] that follows.
+    Lend {
+        /// Which planes frames are to have.
+        lent: Lent,
+        /// 1 to [`MOST_BUFFERS`].
+        buffers: u32,
+    },
+    /// Caller to worker: a buffer of those lent attached, in their order.
+    Buffer {
+        /// Its number.
+        index: u32,
     },
     /// Service to worker: the page for its figures attached.
     Page,
@@ -124,6 +145,9 @@ pub enum Message {
         /// Its number.
         pool: u16,
     },
+    /// Worker to caller: memory to decode into is wanted. The answer is
+    /// [`Message::Lend`], or [`Message::Denied`].
+    Want(Want),
     /// Worker to caller: the stream is still what it was.
     Answer {
         /// The question's.
@@ -158,7 +182,7 @@ pub enum Message {
         /// The service's number for the stream.
         stream: u32,
     },
-    /// Service to client, nursery to caller: no.
+    /// Service to client, nursery to caller, caller to worker: no.
     Denied {
         /// Why.
         text: String,
@@ -197,6 +221,21 @@ impl Message {
                 w.u32((*pool).into());
                 w.u32(*slots);
                 w.u64(*slot_bytes);
+            }
+            Message::Lend { lent, buffers } => {
+                w.u32(u32::from(*lent == Lent::Packed));
+                w.u32(*buffers);
+            }
+            Message::Buffer { index } => w.u32(*index),
+            Message::Want(want) => {
+                w.u32(format_number(want.decoded).into());
+                w.u32(want.width);
+                w.u32(want.height);
+                w.u32(want.stride);
+                w.u32(want.rows);
+                w.u32(want.native_bytes);
+                w.u32(want.packed_bytes);
+                w.u32(want.buffers);
             }
             Message::Query { number } => w.u32(*number),
             Message::Answer { number, threads, stream } => {
@@ -273,6 +312,34 @@ impl Message {
                 check_pool(slots, slot_bytes, r.record)?;
                 Message::InputPool { pool, slots, slot_bytes }
             }
+            LEND => {
+                let flags = r.u32()?;
+                let lent = if r.flags(flags.into(), 1)? != 0 { Lent::Packed } else { Lent::Native };
+                let buffers = r.u32()?;
+                check((1..=MOST_BUFFERS).contains(&buffers), r.record, "buffers", buffers.into())?;
+                Message::Lend { lent, buffers }
+            }
+            BUFFER => {
+                let index = r.u32()?;
+                check(index < MOST_BUFFERS, r.record, "index", index.into())?;
+                Message::Buffer { index }
+            }
+            WANT => {
+                let decoded = format_of(r.u8()?, r.record)?;
+                r.zeros(3)?;
+                let want = Want {
+                    decoded,
+                    width: r.u32()?,
+                    height: r.u32()?,
+                    stride: r.u32()?,
+                    rows: r.u32()?,
+                    native_bytes: r.u32()?,
+                    packed_bytes: r.u32()?,
+                    buffers: r.u32()?,
+                };
+                check(want.is_sound(), r.record, "numbers", want.buffers.into())?;
+                Message::Want(want)
+            }
             QUERY => Message::Query { number: r.u32()? },
             ANSWER => Message::Answer { number: r.u32()?, threads: r.u32()?, stream: r.stream()? },
             READY => Message::Ready { layers: r.u32()? },
@@ -318,6 +385,9 @@ impl Message {
         match self {
             Message::Open(_) => OPEN,
             Message::InputPool { .. } => INPUT_POOL,
+            Message::Lend { .. } => LEND,
+            Message::Buffer { .. } => BUFFER,
+            Message::Want(_) => WANT,
             Message::Query { .. } => QUERY,
             Message::Answer { .. } => ANSWER,
             Message::Ready { .. } => READY,
@@ -342,6 +412,9 @@ impl Message {
         Some(match kind {
             OPEN => "open",
             INPUT_POOL => "input pool",
+            LEND => "lend",
+            BUFFER => "buffer",
+            WANT => "want",
             QUERY => "query",
             ANSWER => "answer",
             READY => "ready",
@@ -366,7 +439,7 @@ impl Message {
 
 impl Open {
     fn encode(&self, w: &mut Writer<'_>) {
-        w.u32(u32::from(self.level) | u32::from(self.questions) << 8);
+        w.u32(u32::from(self.level) | u32::from(self.questions) << 8 | u32::from(self.lent) << 9);
         w.u32(self.track_bytes);
         w.u32(self.cells);
         w.u32(self.frames_behind);
@@ -380,7 +453,8 @@ impl Open {
         let level = r.u8()?;
         check(level <= MAX_LEVEL, r.record, "level", level.into())?;
         let flags = r.u8()?;
-        let questions = r.flags(flags.into(), 1)? != 0;
+        let flags = r.flags(flags.into(), 3)?;
+        let (questions, lent) = (flags & 1 != 0, flags & 2 != 0);
         r.zeros(2)?;
         let track_bytes = r.u32()?;
         let cells = r.u32()?;
@@ -392,6 +466,17 @@ impl Open {
         let stream = r.stream()?;
         let stage = r.text(STAGE_BYTES, "stage")?;
         let faults = r.text(FAULTS_BYTES, "faults")?;
-        Ok(Open { stage, level, questions, track_bytes, frames_behind, stream, cells, packet_bytes, faults })
+        Ok(Open {
+            stage,
+            level,
+            questions,
+            lent,
+            track_bytes,
+            frames_behind,
+            stream,
+            cells,
+            packet_bytes,
+            faults,
+        })
     }
 }

@@ -321,3 +321,41 @@ mod refusals {
         assert_eq!(frame(6, 2048).unwrap().plane(0).to_vec(), [0; 2048]);
     }
 }
+
+/// Lent memory: what its owner gave is written, and nothing else.
+#[test]
+#[cfg(not(miri))]
+fn lent_slots_are_taken_only_when_given() {
+    use std::os::fd::AsFd;
+    let (give_back, reader) = both_sides(8);
+    let buffers: Vec<_> = (0..3).map(|_| Pool::new(8192, 1).unwrap()).collect();
+    // SAFETY: no frame of these pools exists.
+    let fds: Vec<_> = buffers.iter().map(|pool| unsafe { pool.memfd() }.unwrap()).collect();
+    assert!(matches!(Pool::lent(&fds, 1 << 30, give_back), Err(PoolError::Os { .. })) || cfg!(miri));
+    let mut pool = Pool::lent(&fds, 8000, give_back).unwrap();
+    assert_eq!((pool.slots(), pool.slot_bytes(), give_back.exported()), (3, 8192, 3));
+    reader.give_back(2);
+    let hold = pool.acquire_hold().unwrap();
+    // SAFETY: a slot of 8192 bytes, just taken.
+    unsafe { hold.as_ptr().write_bytes(9, 8192) };
+    let frame = hold.frame(&Layout::opaque(8000), FrameMeta::default()).unwrap();
+    assert!(frame.plane(0).as_stable().is_none() && frame.slot() == 2);
+    assert!(frame.read_only_memory().is_err());
+    let exported = frame.export().unwrap();
+    let unseen = ForeignPool::unseen(8192, 3, 0, reader.clone()).unwrap();
+    let seen = unseen.frame(exported.slot, &Layout::opaque(8000), FrameMeta::default()).unwrap();
+    assert_eq!(seen.plane(0).to_vec(), [0; 8000]);
+    let mapped = rustix::io::dup(fds[2].as_fd()).unwrap();
+    let mut byte = [0];
+    rustix::io::pread(&mapped, &mut byte, 8191).unwrap();
+    assert_eq!(byte, [9], "written where the owner sees it");
+    // Given back, but still a reference: not to be written.
+    drop(seen);
+    reader.give_back(0);
+    assert_eq!(
+        pool.acquire_hold().unwrap().frame(&Layout::opaque(1), FrameMeta::default()).unwrap().slot(),
+        0
+    );
+    drop(hold);
+    assert_eq!(give_back.breaches(), 0);
+}

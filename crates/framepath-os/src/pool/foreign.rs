@@ -109,15 +109,26 @@ impl ForeignPool {
         first_slot: u32,
         returns: Arc<dyn Returns>,
     ) -> Result<ForeignPool, ForeignError> {
-        let bytes = slot_bytes.checked_mul(slots as usize).filter(|n| (1..=isize::MAX as usize).contains(n));
-        let (Some(bytes), Some(_)) = (bytes, first_slot.checked_add(slots)) else {
-            return Err(ForeignError::Size { slot_bytes, slots, first_slot });
-        };
-        let mapping = ReadOnly::new(fd, bytes).map_err(|refused| match refused {
-            Refused::Kind(what) => ForeignError::Memory { what },
-            Refused::Short(has) => ForeignError::Short { bytes: has, told: bytes },
-            Refused::Os(call, errno) => ForeignError::Os { call, bytes, errno },
-        })?;
+        let bytes = checked_bytes(slot_bytes, slots, first_slot)?;
+        let mapping = ReadOnly::new(fd, bytes).map_err(|refused| refused_as(refused, bytes))?;
+        Ok(ForeignPool::of(mapping, slot_bytes, slots, first_slot, returns))
+    }
+
+    /// The other side's pool of memory that this process gave it
+    /// ([`Pool::lent`](super::Pool::lent)) and has no business to look into:
+    /// all pixels of its frames read as 0.
+    ///
+    /// # Errors
+    /// As [`ForeignPool::new`].
+    #[cfg(not(any(loom, miri)))]
+    pub fn unseen(
+        slot_bytes: usize,
+        slots: u32,
+        first_slot: u32,
+        returns: Arc<dyn Returns>,
+    ) -> Result<ForeignPool, ForeignError> {
+        let bytes = checked_bytes(slot_bytes, slots, first_slot)?;
+        let mapping = ReadOnly::blank(bytes).map_err(|refused| refused_as(refused, bytes))?;
         Ok(ForeignPool::of(mapping, slot_bytes, slots, first_slot, returns))
     }
 
@@ -165,6 +176,25 @@ impl ForeignPool {
             (*place.as_ptr()).place.set_layout(layout);
             Ok(Frame::of_foreign(place))
         }
+    }
+}
+
+/// Bytes of all slots.
+#[cfg(not(any(loom, miri)))]
+fn checked_bytes(slot_bytes: usize, slots: u32, first_slot: u32) -> Result<usize, ForeignError> {
+    let bytes = slot_bytes.checked_mul(slots as usize).filter(|n| (1..=isize::MAX as usize).contains(n));
+    match (bytes, first_slot.checked_add(slots)) {
+        (Some(bytes), Some(_)) => Ok(bytes),
+        _ => Err(ForeignError::Size { slot_bytes, slots, first_slot }),
+    }
+}
+
+#[cfg(not(any(loom, miri)))]
+fn refused_as(refused: Refused, told: usize) -> ForeignError {
+    match refused {
+        Refused::Kind(what) => ForeignError::Memory { what },
+        Refused::Short(bytes) => ForeignError::Short { bytes, told },
+        Refused::Os(call, errno) => ForeignError::Os { call, bytes: told, errno },
     }
 }
 

@@ -203,6 +203,7 @@ impl FrameMut {
     /// # Panics
     /// Where the layout has no such plane.
     pub fn plane_mut(&mut self, index: usize) -> &mut [u8] {
+        debug_assert!(!self.place().inner().lent, "others may write it");
         let plane = self.layout().planes()[index];
         // SAFETY: the layout was checked against the slot, this is the only
         // handle to the slot, and the borrow is exclusive.
@@ -268,10 +269,11 @@ impl Frame {
         let plane = self.layout().planes()[index];
         // SAFETY: the layout was checked against the slot; the slot is not
         // written while a Frame of it exists (FrameMut is unique, decoders
-        // write a picture only before they give it out), unless it is foreign.
+        // write a picture only before they give it out), unless it is foreign
+        // or lent.
         unsafe {
             let first = self.place().first.add(plane.offset);
-            Plane::new(first, plane.end() - plane.offset, self.place().foreign)
+            Plane::new(first, plane.end() - plane.offset, self.is_foreign() || self.place().inner().lent)
         }
     }
 
@@ -290,7 +292,8 @@ impl Frame {
         self.place().slot
     }
 
-    /// Whether another process owns the memory, and may write it at any time.
+    /// Whether it lies in another process's pool, whose memory that process may
+    /// write at any time.
     pub fn is_foreign(&self) -> bool {
         self.place().foreign
     }

@@ -123,7 +123,7 @@ fn the_memory_is_sealed() {
     use rustix::fs::SealFlags;
     let pool = Pool::new(4096, 2).unwrap();
     // SAFETY: nothing is written through it.
-    let fd = unsafe { pool.memfd() };
+    let fd = unsafe { pool.memfd() }.unwrap();
     let seals = rustix::fs::fcntl_get_seals(fd).unwrap();
     assert!(seals.contains(SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL));
     assert!(rustix::fs::ftruncate(fd, 0).is_err());

@@ -5,11 +5,12 @@ use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use framepath_model::format::Layout;
+use framepath_model::lend::Want;
 use framepath_model::stream::StreamInfo;
 use framepath_model::wire::{Completion, Message, SAME_FRAME, Work};
 use framepath_os::crossing::{Bell, CellWriter, Socket};
 use framepath_os::meter;
-use framepath_os::pool::Frame;
+use framepath_os::pool::{Frame, Pool};
 
 use super::HostError;
 use super::say::say;
@@ -127,15 +128,37 @@ impl Exporter {
         Ok(id as u8)
     }
 
+    /// Says what memory is wanted; the answer comes on the socket.
+    pub(super) fn want(&mut self, want: &Want) -> Result<(), HostError> {
+        say(&self.socket, &Message::Want(*want), None)?;
+        self.complete(&Completion::Want)
+    }
+
+    /// Announces a pool of memory that the caller has lent.
+    pub(super) fn has_mapped(&mut self, pool: &Pool) -> Result<(), HostError> {
+        let number = self.next_pool()?;
+        self.complete(&Completion::Pool {
+            pool: number,
+            slots: pool.slots(),
+            slot_bytes: pool.slot_bytes() as u64,
+            first_slot: pool.first_slot(),
+        })?;
+        self.pools.push(pool.id());
+        Ok(())
+    }
+
+    fn next_pool(&self) -> Result<u16, HostError> {
+        let number = u16::try_from(self.pools.len()).ok().filter(|n| *n != SAME_FRAME);
+        number.ok_or_else(|| HostError::Failed { text: "more pools than have a number".to_owned() })
+    }
+
     /// The number of the frame's pool, announced to the caller when it is new.
     fn pool(&mut self, frame: &Frame) -> Result<u16, HostError> {
         let id = frame.pool_id();
         if let Some(number) = self.pools.iter().rposition(|known| *known == id) {
             return Ok(number as u16);
         }
-        let too_many = || HostError::Failed { text: "more pools than have a number".to_owned() };
-        let number =
-            u16::try_from(self.pools.len()).ok().filter(|n| *n != SAME_FRAME).ok_or_else(too_many)?;
+        let number = self.next_pool()?;
         let memory = frame
             .read_only_memory()
             .map_err(|source| HostError::Socket { operation: "sharing a pool with", source })?;

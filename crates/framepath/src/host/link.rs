@@ -18,6 +18,7 @@ use framepath_os::crossing::{
 use framepath_os::pool::{ForeignPool, Frame, GiveBackWords, Returns};
 
 use super::HostError;
+use super::borrow::{Lends, LentSlots};
 use super::say::{hear_within, say};
 use super::session::{Input, Spec, Start, Turn};
 use super::start::{Process, Worker};
@@ -95,6 +96,9 @@ pub(super) struct Receiving {
     /// Came while an answer was awaited.
     early: VecDeque<(Message, Option<OwnedFd>)>,
     asked: u32,
+    lends: Option<Arc<dyn Lends>>,
+    /// Slots, and the least bytes of one, of a loan that is not mapped yet.
+    loan: Option<(u32, u32)>,
 }
 
 /// The worker's slots go back by words of the shared area.
@@ -153,6 +157,7 @@ impl Link {
             stage: spec.stage_text(turn == Turn::Careful),
             level: start.level,
             questions: spec.options.uncached,
+            lent: spec.lends.is_some(),
             track_bytes: track.len() as u32,
             frames_behind: spec.frames_behind,
             stream: start.stream,
@@ -196,6 +201,8 @@ impl Link {
             socket: socket.clone(),
             early: VecDeque::new(),
             asked: 0,
+            lends: spec.lends.clone(),
+            loan: None,
         };
         // The stream's opening, there and back.
         vital.traffic.message_out();
@@ -393,7 +400,7 @@ impl Receiving {
         vital.completed();
         let completion = Completion::decode(&cell)?;
         match completion {
-            Completion::Layout { .. } | Completion::Pool { .. } => {
+            Completion::Layout { .. } | Completion::Pool { .. } | Completion::Want => {
                 self.constants += 1;
                 if self.constants > CONSTANTS {
                     return Err(Breach("names without end, and no frame").into());
@@ -423,6 +430,10 @@ impl Receiving {
                 self.pool(pool, slots, slot_bytes, first_slot)?;
                 Came::Constant
             }
+            Completion::Want => {
+                self.lend()?;
+                Came::Constant
+            }
             Completion::Passed { seq } => Came::Nothing { seq },
             Completion::End => Came::End,
             Completion::Failed => match self.hear()? {
@@ -432,17 +443,68 @@ impl Receiving {
         }))
     }
 
-    fn pool(&mut self, number: u16, slots: u32, slot_bytes: u64, first_slot: u32) -> Result<(), HostError> {
-        let Some((Message::PoolMemory { pool }, Some(fd))) = self.hear()? else {
-            return Err(Breach("a pool without its memory").into());
+    /// Asks who lends, and passes the buffers on.
+    fn lend(&mut self) -> Result<(), HostError> {
+        let Some((Message::Want(want), _)) = self.hear()? else {
+            return Err(Breach("a want without a word").into());
         };
+        let Some(lends) = self.lends.clone() else {
+            return Err(Breach("it wants memory, and has its own").into());
+        };
+        // It stands still for as long as we think, and is not to blame.
+        self.returns.vital.lending(true);
+        let loan = lends.lend(&want);
+        self.returns.vital.lending(false);
+        let (socket, traffic) = (&self.socket, &self.returns.vital.traffic);
+        let tell = |message: Message, fd: Option<&OwnedFd>| {
+            traffic.message_out();
+            say(socket, &message, fd.map(AsFd::as_fd))
+        };
+        let loan = match loan {
+            Ok(loan) => loan,
+            Err(text) => {
+                // The worker learns it too, and both fail.
+                tell(Message::Denied { text: text.clone() }, None)?;
+                return Err(HostError::Failed { text });
+            }
+        };
+        let buffers = loan.buffers.len() as u32;
+        tell(Message::Lend { lent: loan.lent, buffers }, None)?;
+        for (index, buffer) in loan.buffers.iter().enumerate() {
+            tell(Message::Buffer { index: index as u32 }, Some(buffer))?;
+        }
+        self.loan = Some((buffers, want.bytes(loan.lent)));
+        Ok(())
+    }
+
+    fn pool(&mut self, number: u16, slots: u32, slot_bytes: u64, first_slot: u32) -> Result<(), HostError> {
         // In order: else old pools would not be met again below.
-        if pool != number || number != self.next_pool {
-            return Err(Breach("the memory of another pool").into());
+        let another = Breach("the memory of another pool");
+        if number != self.next_pool {
+            return Err(another.into());
         }
         self.next_pool = number.wrapping_add(1);
         let slot_bytes = usize::try_from(slot_bytes).map_err(|_| Breach("slots beyond the address space"))?;
-        let foreign = ForeignPool::new(fd, slot_bytes, slots, first_slot, self.returns.clone())?;
+        let returns = self.returns.clone();
+        let foreign = match (self.loan.take(), &self.lends) {
+            (Some((lent, least)), Some(lends)) => {
+                if slots != lent || slot_bytes < least as usize {
+                    return Err(another.into());
+                }
+                let foreign = ForeignPool::unseen(slot_bytes, slots, first_slot, returns)?;
+                // All are with the caller until it gives them.
+                (0..slots).for_each(|_| self.returns.vital.frame_out());
+                lends.mapped(LentSlots { returns: self.returns.clone(), first: first_slot });
+                foreign
+            }
+            (None, Some(_)) => return Err(Breach("a pool of its own").into()),
+            _ => match self.hear()? {
+                Some((Message::PoolMemory { pool }, Some(fd))) if pool == number => {
+                    ForeignPool::new(fd, slot_bytes, slots, first_slot, returns)?
+                }
+                _ => return Err(Breach("a pool without its memory").into()),
+            },
+        };
         self.pools.insert(number, foreign);
         // Frames outlive the pool they came from; a worker that goes on making
         // pools must not make us keep them all.

@@ -14,6 +14,7 @@ use framepath_os::crossing::Breach;
 use framepath_os::meter::{self, Level};
 use framepath_os::pool::Frame;
 
+use super::borrow::Lends;
 use super::link::{Came, Full, Link, Receiving, Sending};
 use super::seat::Seat;
 use super::{HostError, Recoveries, Traffic, WorkerOptions, start};
@@ -42,6 +43,8 @@ pub(crate) struct Spec {
     pub(crate) options: WorkerOptions,
     /// Where the workers come from the service, the stream's place there.
     pub(crate) seat: Option<Arc<Seat>>,
+    /// Who lends the workers the memory for their frames.
+    pub(crate) lends: Option<Arc<dyn Lends>>,
 }
 
 impl Spec {
@@ -75,7 +78,7 @@ pub(super) enum Turn {
 }
 
 /// What goes into a worker.
-pub(super) enum Input {
+pub(crate) enum Input {
     Packet(Packet),
     Frame(Frame),
 }
@@ -139,7 +142,7 @@ struct State {
 }
 
 /// Why nothing can be given to a session any more.
-pub(super) enum GiveError {
+pub(crate) enum GiveError {
     /// The reading end has ended, and says why.
     Closed,
     /// What was given cannot be.
@@ -147,7 +150,7 @@ pub(super) enum GiveError {
 }
 
 /// The reading end of a session.
-pub(super) struct Reader {
+pub(crate) struct Reader {
     session: Arc<Session>,
     start: Start,
     link: Arc<Link>,
@@ -159,10 +162,10 @@ pub(super) struct Reader {
 }
 
 /// A frame that came, with what the ledger knows of its way.
-pub(super) struct Arrival {
-    pub(super) frame: Frame,
+pub(crate) struct Arrival {
+    pub(crate) frame: Frame,
     pub(super) stretch: Stretch,
-    pub(super) work: framepath_model::wire::Work,
+    pub(crate) work: framepath_model::wire::Work,
 }
 
 impl Session {
@@ -190,7 +193,7 @@ impl Session {
 
     /// Opens the stream in a first worker. The stream behind the stage, and the
     /// reading end.
-    pub(super) fn start(self: &Arc<Session>, stream: StreamInfo) -> Result<(StreamInfo, Reader), HostError> {
+    pub(crate) fn start(self: &Arc<Session>, stream: StreamInfo) -> Result<(StreamInfo, Reader), HostError> {
         let start = Start { stream, level: self.level.load(Ordering::Relaxed) };
         let opened = Link::open(start::worker(&self.spec)?, &self.spec, start, Turn::First)?;
         let (link, sending, receiving) = opened;
@@ -208,7 +211,7 @@ impl Session {
     /// `cut` ends the caller's part of the frame's time: called just before the
     /// worker can see it. Where there is no room the reading end submits it
     /// later, and the time until then is the queue's; `begun` stands for it.
-    pub(super) fn give(
+    pub(crate) fn give(
         &self,
         meta: FrameMeta,
         input: Input,
@@ -265,7 +268,7 @@ impl Session {
     }
 
     /// Nothing follows: what is inside is to be given.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         let mut state = self.locked();
         state.ended = true;
         // Where there is no room now, the reading end drains when there is.
@@ -350,7 +353,7 @@ impl State {
 impl Reader {
     /// The next frame of the stream, `None` behind the last. Sleeps until there
     /// is one; calls `idle` when it goes to sleep and when it wakes.
-    pub(super) fn next(&mut self, mut idle: impl FnMut()) -> Result<Option<Arrival>, HostError> {
+    pub(crate) fn next(&mut self, mut idle: impl FnMut()) -> Result<Option<Arrival>, HostError> {
         loop {
             // Looked at before the ring: what a worker completed before its
             // end is taken first.

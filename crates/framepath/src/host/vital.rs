@@ -33,6 +33,8 @@ pub(super) struct Vital {
     reader_sleeps: AtomicBool,
     /// The giving end sleeps until the worker makes room.
     giver_sleeps: AtomicBool,
+    /// The reading end thinks about the memory that the worker waits for.
+    lending: AtomicBool,
     limit_ns: u64,
     /// How far the worker ever was at a look, and since when it is no further.
     /// Only the watcher's thread uses these two.
@@ -54,6 +56,7 @@ impl Vital {
             left_over: AtomicBool::new(false),
             reader_sleeps: AtomicBool::new(false),
             giver_sleeps: AtomicBool::new(false),
+            lending: AtomicBool::new(false),
             limit_ns: u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX),
             seen: AtomicU64::new(0),
             since_ns: AtomicU64::new(now_ns()),
@@ -106,6 +109,11 @@ impl Vital {
         self.giver_sleeps.store(sleeps, Ordering::Relaxed);
     }
 
+    /// The reading end thinks about memory to lend, or has done so.
+    pub(super) fn lending(&self, lending: bool) {
+        self.lending.store(lending, Ordering::Relaxed);
+    }
+
     pub(super) fn frame_out(&self) {
         self.frames_out.fetch_add(1, Ordering::Relaxed);
     }
@@ -149,7 +157,8 @@ impl Vital {
         let further = self.seen.fetch_max(progress, Ordering::Relaxed) < progress;
         // It may have no room for what it completed, or no slot for a frame.
         let reader_sleeps = self.reader_sleeps.load(Ordering::Relaxed);
-        let waits_for_us = (!reader_sleeps && self.area.completed() != done)
+        let waits_for_us = self.lending.load(Ordering::Relaxed)
+            || (!reader_sleeps && self.area.completed() != done)
             || (self.frames_out.load(Ordering::Relaxed) > 0 && self.area.worker_awaits_slot());
         if further || waits_for_us {
             self.since_ns.store(now, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-use framepath_codec::{Packet, TrackInfo, frei0r};
+use framepath_codec::{Lenders, Packet, TrackInfo, frei0r};
 use framepath_model::format::Layout;
 use framepath_model::path;
 use framepath_model::stream::{FrameMeta, StreamInfo};
@@ -22,6 +22,7 @@ use framepath_os::pool::{ForeignPool, Frame, GiveBack, GiveBackWords, Returns};
 use framepath_os::sandbox::{self, Layers, Limits, enter};
 
 use super::HostError;
+use super::borrow::Borrower;
 use super::export::{Export, Exporter, locked};
 use super::fault::Faults;
 use super::say::{hear, say};
@@ -179,15 +180,21 @@ impl Stream {
         };
         let takes_packets = track.is_some();
         let hop = path::parse_stage(&open.stage)?;
-        let give_back = Some(give_back(&area).ok_or("the words to give frames back do not fit")?);
-        let place = Place { track, frames_behind: open.frames_behind, give_back, plugin };
-        let mut stage = stage_of(&hop, &place)?;
-        let stream = stage.start(&open.stream)?;
-        let (threads, replayable) = (stage.threads(), stage.replayable());
+        let give_back = give_back(&area).ok_or("the words to give frames back do not fit")?;
         let tally = page.map(|page| Tally::new(page, &open.stage));
         let room = Bell::of_completion_room(&area);
         let exporter = Exporter::new(completions(&area).0, room, socket.clone(), tally);
         let exporter = Arc::new(Mutex::new(exporter));
+        let lender = open.lent.then(|| {
+            let (socket, exporter) = (socket.clone(), exporter.clone());
+            // For as long as the process lives, which has this stream only.
+            Lenders(Box::leak(Box::new(Borrower { socket, exporter, give_back })))
+        });
+        let give_back = Some(give_back);
+        let place = Place { track, frames_behind: open.frames_behind, give_back, lender, plugin };
+        let mut stage = stage_of(&hop, &place)?;
+        let stream = stage.start(&open.stream)?;
+        let (threads, replayable) = (stage.threads(), stage.replayable());
         let export = Box::new(Export(exporter.clone()));
         let level = match open.level {
             0 => Level::Off,

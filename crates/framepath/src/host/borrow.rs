@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory that the caller lends: the worker's side, which asks and maps, and
+//! what the caller has to know of it.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::{Arc, Mutex};
+
+use framepath_codec::Lender;
+use framepath_model::lend::{Lent, Want};
+use framepath_model::wire::Message;
+use framepath_os::crossing::Socket;
+use framepath_os::pool::{GiveBack, Pool, Returns};
+
+use super::HostError;
+use super::export::{Exporter, locked};
+use super::say::hear;
+
+/// The caller's buffers for one worker.
+pub(crate) struct Loan {
+    /// Dmabufs, or memfds, in the order of their numbers.
+    pub(crate) buffers: Vec<OwnedFd>,
+    /// Which planes frames are to have.
+    pub(crate) lent: Lent,
+}
+
+/// Who lends a stream's workers the memory they decode into.
+pub(crate) trait Lends: Send + Sync {
+    /// Buffers as wanted. May wait for long. Each worker of a stream asks anew,
+    /// in the thread that reads from it.
+    ///
+    /// # Errors
+    /// There are none, and the stream fails with that.
+    fn lend(&self, want: &Want) -> Result<Loan, String>;
+
+    /// The worker has mapped the last loan: its slots can be given.
+    fn mapped(&self, slots: LentSlots);
+}
+
+/// The slots of a loan, by which a worker is given buffers to write.
+pub(crate) struct LentSlots {
+    pub(super) returns: Arc<dyn Returns>,
+    pub(super) first: u32,
+}
+
+impl LentSlots {
+    /// The worker may write buffer `index`, once nobody has a frame in it.
+    /// Once for the first time; after that each frame in it, when dropped, says
+    /// so by itself.
+    pub(crate) fn give(&self, index: u32) {
+        self.returns.give_back(self.first + index);
+    }
+}
+
+/// The worker's side.
+pub(super) struct Borrower {
+    pub(super) socket: Arc<Socket>,
+    pub(super) exporter: Arc<Mutex<Exporter>>,
+    pub(super) give_back: &'static GiveBack,
+}
+
+impl Lender for Borrower {
+    fn lend(&self, want: &Want) -> Result<(Pool, Lent), String> {
+        let failed = |error: HostError| error.to_string();
+        // The lock is not kept while the caller thinks.
+        locked(&self.exporter).want(want).map_err(failed)?;
+        let (lent, count) = match hear(&self.socket).map_err(failed)? {
+            Some((Message::Lend { lent, buffers }, _)) => (lent, buffers),
+            Some((Message::Denied { text }, _)) => return Err(text),
+            _ => return Err("the caller said something else".to_owned()),
+        };
+        let mut buffers = Vec::with_capacity(count as usize);
+        for expected in 0..count {
+            match hear(&self.socket).map_err(failed)? {
+                Some((Message::Buffer { index }, Some(fd))) if index == expected => buffers.push(fd),
+                _ => return Err("a buffer is missing".to_owned()),
+            }
+        }
+        let fds: Vec<_> = buffers.iter().map(AsFd::as_fd).collect();
+        let pool = Pool::lent(&fds, want.bytes(lent) as usize, self.give_back);
+        let pool = pool.map_err(|error| error.to_string())?;
+        locked(&self.exporter).has_mapped(&pool).map_err(failed)?;
+        Ok((pool, lent))
+    }
+}
