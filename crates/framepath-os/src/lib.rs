@@ -7,6 +7,8 @@
 
 #[cfg(not(loom))]
 pub mod affinity;
+#[cfg(not(any(loom, miri)))]
+pub mod attach;
 mod barrier;
 #[cfg(not(loom))]
 pub mod children;

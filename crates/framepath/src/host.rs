@@ -42,7 +42,7 @@ pub use recovery::{Recoveries, Recovery};
 pub use seat::default_socket;
 pub(crate) use seat::{Seat, connect};
 pub use session::WorkerStats;
-pub(crate) use session::{Arrival, GiveError, Input, Reader, Session, Spec};
+pub(crate) use session::{Input, Reader, Session, Spec};
 pub use start::dismiss_spares;
 pub use traffic::Traffic;
 
@@ -98,6 +98,9 @@ pub enum HostError {
     /// A worker ended by itself, or was ended because it stood still.
     #[error("the worker ended")]
     Gone,
+    /// Nobody waits for what it gives any more.
+    #[error("the stream was abandoned")]
+    Abandoned,
     /// There is no service at that socket.
     #[error(
         "no service at {path}: {source}; `framepath serve` starts one, socket= names another socket",
@@ -169,6 +172,12 @@ pub enum HostError {
 impl HostError {
     /// Whether another try, with another worker, would end in the same.
     fn is_final(&self) -> bool {
-        matches!(self, HostError::Refused { .. } | HostError::Denied { .. } | HostError::NoService { .. })
+        matches!(
+            self,
+            HostError::Refused { .. }
+                | HostError::Denied { .. }
+                | HostError::NoService { .. }
+                | HostError::Abandoned
+        )
     }
 }

@@ -14,6 +14,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+pub mod device;
 mod error;
 pub mod export;
 pub mod host;

@@ -2,12 +2,15 @@
 //! `framepath serve`.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{io, thread};
 
 use anyhow::Context;
+use framepath::device;
 use framepath::host::default_socket;
 use framepath::serve::{Limits, Service, Settings};
+use framepath_os::attach::Attached;
 use framepath_os::crossing::Listener;
 use framepath_os::machine::raise_open_files;
 use framepath_os::signal::Stops;
@@ -22,6 +25,7 @@ Examples:
   framepath serve --socket /tmp/fp.sock --metrics 127.0.0.1:9477
   framepath run 'file clip.mp4 ! decode host=service socket=/tmp/fp.sock ! null'
   curl -s http://127.0.0.1:9477/metrics
+  sudo framepath serve --device            (framepath.ko: ffmpeg -c:v h264_v4l2m2m ...)
   sudo framepath serve --allow-gid 44      (the group `video` on Debian, and root)
 
 Each stream has a sandboxed worker of its own; packets and frames go straight
@@ -41,6 +45,15 @@ pub(crate) struct Serve {
     /// Tell Prometheus its figures at this address, which must be the machine's own
     #[arg(long, value_name = "ADDR", value_parser = address)]
     metrics: Option<SocketAddr>,
+
+    /// Also decode for the clients of the kernel module's V4L2 decoder node
+    #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = "/dev/framepath")]
+    device: Option<PathBuf>,
+
+    /// Threads of each decoder behind the device; more take more of the client's buffers
+    #[arg(long, value_name = "N", default_value_t = device::Settings::default().threads, requires = "device",
+          value_parser = clap::value_parser!(u32).range(1..=16))]
+    device_threads: u32,
 
     /// Let in this user besides the service's own; may be given again
     #[arg(long, value_name = "UID")]
@@ -90,6 +103,27 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "an address with a port, such as 127.0.0.1:9477 or [::1]:9477".to_owned())
 }
 
+/// One decoder can be attached; one that was just ended goes in a moment.
+fn attach(path: &Path) -> anyhow::Result<Attached> {
+    let mut tries = 0;
+    loop {
+        match Attached::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy && tries < 20 => {
+                tries += 1;
+                thread::sleep(Duration::from_millis(50));
+            }
+            attached => {
+                return attached.with_context(|| {
+                    format!(
+                        "attaching to `{}` (the kernel module is framepath.ko; docs/device.md)",
+                        path.display()
+                    )
+                });
+            }
+        }
+    }
+}
+
 impl Serve {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
         // Before anything is opened: a socket that is passed in has number 3.
@@ -123,10 +157,24 @@ impl Serve {
             memory_bytes: self.memory << 20,
             grace: Duration::from_secs(self.grace),
         };
+        let attached = self.device.as_deref().map(attach).transpose()?;
+        let decoding = device::Settings {
+            memory_bytes: settings.memory_bytes,
+            threads: self.device_threads,
+            ..Default::default()
+        };
         let service = Service::new(listener, self.metrics, settings)?;
         screen::note(&format!("framepath: serving at {place}"));
         if let Some(address) = service.metrics() {
             screen::note(&format!("framepath: figures at http://{address}/metrics"));
+        }
+        if let (Some(attached), Some(device)) = (attached, &self.device) {
+            screen::note(&format!("framepath: decoding for the clients of {}", device.display()));
+            // Ends with the process.
+            thread::Builder::new().name("fp-device".to_owned()).spawn(move || {
+                let Err(error) = device::serve(&attached, &decoding);
+                screen::note(&format!("framepath: the device takes no more streams: {error}"));
+            })?;
         }
         service.run(&stops)?;
         Ok(Ending::Done)

@@ -2,7 +2,7 @@
 //! One stream in a worker, for as long as it lasts and whoever the worker is:
 //! what was given, what came, and what to give again to the next worker.
 
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -125,6 +125,8 @@ pub struct WorkerStats {
 pub(crate) struct Session {
     spec: Spec,
     level: AtomicU8,
+    /// Nobody wants what it gives any more.
+    abandoned: AtomicBool,
     state: Mutex<State>,
     /// A new worker is there, or none will come.
     changed: Condvar,
@@ -175,6 +177,7 @@ impl Session {
         Arc::new(Session {
             spec,
             level: AtomicU8::new(0),
+            abandoned: AtomicBool::new(false),
             state: Mutex::new(state),
             changed: Condvar::new(),
             stats,
@@ -205,6 +208,17 @@ impl Session {
             stream,
             Reader { session: self.clone(), start, link, receiving, fruitless: 0, recovering: false },
         ))
+    }
+
+    /// Ends it at once, from any thread: the reading end fails, and then the
+    /// giving end.
+    pub(crate) fn abandon(&self) {
+        // Release: pairs with the Acquire in `Reader::replace`.
+        self.abandoned.store(true, Ordering::Release);
+        if let Some(link) = self.locked().link() {
+            link.vital.end();
+            link.kill();
+        }
     }
 
     /// Gives the worker something to work on. Waits while it has enough.
@@ -452,6 +466,9 @@ impl Reader {
 
     /// Ends the worker and goes on with another: replays what had not come.
     fn replace(&mut self, why: &HostError) -> Result<(), HostError> {
+        if self.session.abandoned.load(Ordering::Acquire) {
+            return Err(HostError::Abandoned);
+        }
         *self.session.stats.last_death.lock().unwrap_or_else(PoisonError::into_inner) = why.to_string();
         self.count_cpu();
         // At once: until the next worker is there nothing is given to this one.
@@ -483,6 +500,10 @@ impl Reader {
         state.worker = Some((link.clone(), sending));
         let fed = state.feed(|_| None);
         drop(state);
+        if self.session.abandoned.load(Ordering::Acquire) {
+            // It was, before this worker could be found.
+            link.kill();
+        }
         link.ring();
         self.session.stats.recoveries.opened(&link.process());
         self.session.changed.notify_all();

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What has to be seen of a compressed picture without decoding it: whether
+//! decoding can begin there, and whether another sequence begins.
+//!
+//! Only heads are looked at, by the tables of ITU-T H.264 (7.3.1, 7.4.1),
+//! ITU-T H.265 (7.3.1), RFC 6386 (9.1), the VP9 bitstream specification (6.2)
+//! and the AV1 one (5.3, 5.5, 5.9). The bytes are anybody's: what makes no
+//! sense is an access unit at which nothing begins.
+
+/// How access units are coded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Coding {
+    /// H.264 byte stream (Annex B).
+    H264,
+    /// HEVC byte stream (Annex B).
+    Hevc,
+    /// A VP8 frame.
+    Vp8,
+    /// A VP9 frame or superframe.
+    Vp9,
+    /// An AV1 temporal unit, low-overhead format.
+    Av1,
+}
+
+/// What one access unit is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    /// Decoding can begin here, with `before` put in front.
+    pub key: bool,
+    /// Pictures from here on may have another size or format.
+    pub begins: bool,
+    /// Parameter sets that came earlier and that this unit, at which decoding
+    /// can begin, lacks; mostly empty.
+    pub before: Vec<u8>,
+}
+
+/// Looks at the access units of one stream, in order.
+#[derive(Clone, Debug)]
+pub struct Sequences {
+    coding: Coding,
+    /// The parameter sets in force, as they came.
+    sets: Vec<u8>,
+    /// Of those, what is of the whole sequence.
+    sets_mark: Vec<u8>,
+    /// What tells this sequence from another.
+    mark: Option<Vec<u8>>,
+}
+
+impl Sequences {
+    /// Of a stream that begins.
+    pub fn new(coding: Coding) -> Sequences {
+        Sequences { coding, sets: Vec::new(), sets_mark: Vec::new(), mark: None }
+    }
+
+    /// The next access unit.
+    pub fn look(&mut self, bytes: &[u8]) -> Unit {
+        let (key, mark) = match self.coding {
+            Coding::H264 => return self.byte_stream(bytes, |head| Nal::of_h264(head[0])),
+            Coding::Hevc => return self.byte_stream(bytes, |head| Nal::of_hevc(head[0])),
+            Coding::Vp8 => vp8(bytes),
+            Coding::Vp9 => vp9(bytes).map_or((false, None), |mark| (true, Some(mark))),
+            Coding::Av1 => av1(bytes),
+        };
+        let begins = self.begins(mark.filter(|_| key));
+        Unit { key, begins, before: Vec::new() }
+    }
+
+    fn begins(&mut self, mark: Option<Vec<u8>>) -> bool {
+        if mark.is_none() || mark == self.mark {
+            return false;
+        }
+        self.mark = mark;
+        true
+    }
+
+    fn byte_stream(&mut self, bytes: &[u8], kind: impl Fn(&[u8]) -> Nal) -> Unit {
+        let (mut key, mut sets, mut mark) = (false, Vec::new(), Vec::new());
+        for nal in nals(bytes) {
+            match kind(nal) {
+                Nal::Random => key = true,
+                Nal::Set { sequence } => {
+                    sets.extend_from_slice(&[0, 0, 0, 1]);
+                    sets.extend_from_slice(nal);
+                    if sequence {
+                        mark.extend_from_slice(nal);
+                    }
+                }
+                Nal::Other => {}
+            }
+        }
+        let before = if key && mark.is_empty() { self.sets.clone() } else { Vec::new() };
+        if mark.is_empty() {
+            // A picture parameter set of its own joins those in force.
+            self.add_sets(&sets);
+        } else {
+            (self.sets, self.sets_mark) = (sets, mark);
+        }
+        let begins = key && !self.sets_mark.is_empty() && self.begins(Some(self.sets_mark.clone()));
+        Unit { key, begins, before }
+    }
+
+    /// Streams that repeat a set must not make us keep it every time.
+    fn add_sets(&mut self, sets: &[u8]) {
+        const MOST: usize = 64 << 10;
+        let known = sets.is_empty() || self.sets.windows(sets.len()).any(|known| known == sets);
+        if !known && self.sets.len() + sets.len() <= MOST {
+            self.sets.extend_from_slice(sets);
+        }
+    }
+}
+
+enum Nal {
+    /// A slice at which decoding can begin.
+    Random,
+    /// A parameter set; `sequence`: of the whole sequence.
+    Set {
+        sequence: bool,
+    },
+    Other,
+}
+
+impl Nal {
+    fn of_h264(head: u8) -> Nal {
+        match head & 0x1f {
+            5 => Nal::Random,
+            7 => Nal::Set { sequence: true },
+            8 | 13 | 15 => Nal::Set { sequence: false },
+            _ => Nal::Other,
+        }
+    }
+
+    fn of_hevc(head: u8) -> Nal {
+        match head >> 1 & 0x3f {
+            16..=21 => Nal::Random,
+            33 => Nal::Set { sequence: true },
+            32 | 34 => Nal::Set { sequence: false },
+            _ => Nal::Other,
+        }
+    }
+}
+
+/// The units between start codes, each at least a byte; zeros at their ends
+/// belong to the next start code.
+fn nals(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = start_code(bytes).map_or(&[][..], |(_, behind)| &bytes[behind..]);
+    std::iter::from_fn(move || {
+        while !rest.is_empty() {
+            let (end, next) = start_code(rest).unwrap_or((rest.len(), rest.len()));
+            let zeros = rest[..end].iter().rev().take_while(|byte| **byte == 0).count();
+            let nal = &rest[..end - zeros];
+            rest = &rest[next..];
+            if !nal.is_empty() {
+                return Some(nal);
+            }
+        }
+        None
+    })
+}
+
+/// Where the first start code is, and what lies behind it begins.
+fn start_code(bytes: &[u8]) -> Option<(usize, usize)> {
+    let at = bytes.windows(3).position(|three| three == [0, 0, 1])?;
+    Some((at, at + 3))
+}
+
+fn vp8(bytes: &[u8]) -> (bool, Option<Vec<u8>>) {
+    match bytes {
+        [head, _, _, 0x9d, 0x01, 0x2a, size @ ..] if head & 1 == 0 && size.len() >= 4 => {
+            // The upper two bits of each are how it is shown.
+            let mark = vec![size[0], size[1] & 0x3f, size[2], size[3] & 0x3f];
+            (true, Some(mark))
+        }
+        _ => (false, None),
+    }
+}
+
+/// Bits from the highest of each byte down.
+struct Bits<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Bits<'_> {
+    fn take(&mut self, count: usize) -> Option<u32> {
+        (0..count).try_fold(0, |value, _| {
+            let bit = self.bytes.get(self.at / 8)? >> (7 - self.at % 8) & 1;
+            self.at += 1;
+            Some(value << 1 | u32::from(bit))
+        })
+    }
+}
+
+/// What tells the sequence of a key frame; `None` for other frames.
+fn vp9(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut bits = Bits { bytes, at: 0 };
+    if bits.take(2)? != 2 {
+        return None;
+    }
+    let profile = bits.take(1)? | bits.take(1)? << 1;
+    if profile == 3 {
+        bits.take(1)?;
+    }
+    let (shows_existing, not_key) = (bits.take(1)?, bits.take(1)?);
+    if shows_existing != 0 || not_key != 0 {
+        return None;
+    }
+    bits.take(2)?;
+    if bits.take(24)? != 0x49_83_42 {
+        return None;
+    }
+    let depth = if profile >= 2 { bits.take(1)? } else { 0 };
+    const RGB: u32 = 7;
+    let space = bits.take(3)?;
+    let subsampling = match (space, profile & 1) {
+        (RGB, 0) => return None,
+        (RGB, _) => bits.take(1)?,
+        (_, 0) => bits.take(1)? & 0,
+        (_, _) => bits.take(4)? >> 1 & 3,
+    };
+    let (width, height) = (bits.take(16)?, bits.take(16)?);
+    let numbers = [profile, depth, subsampling, width, height];
+    Some(numbers.iter().flat_map(|number| number.to_le_bytes()).collect())
+}
+
+fn av1(bytes: &[u8]) -> (bool, Option<Vec<u8>>) {
+    const SEQUENCE_HEADER: u8 = 1;
+    const FRAME_HEADER: u8 = 3;
+    const FRAME: u8 = 6;
+    let (mut key, mut mark) = (false, None);
+    let mut rest = bytes;
+    while let Some((kind, body, next)) = obu(rest) {
+        match kind {
+            SEQUENCE_HEADER => mark = Some(body.to_vec()),
+            // Neither shown again, nor anything but a key frame. (Still
+            // pictures have no such bits, and one picture only.)
+            FRAME_HEADER | FRAME => key |= body.first().is_some_and(|first| first >> 5 == 0),
+            _ => {}
+        }
+        rest = next;
+    }
+    (key && mark.is_some(), mark)
+}
+
+/// Kind and body of the first unit, and what follows it.
+fn obu(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (head, mut rest) = bytes.split_first()?;
+    if head & 0x80 != 0 {
+        return None;
+    }
+    if head & 4 != 0 {
+        rest = rest.get(1..)?;
+    }
+    let mut size = rest.len();
+    if head & 2 != 0 {
+        let mut value = 0u64;
+        let mut length = 0;
+        for byte in rest.iter().take(8) {
+            value |= u64::from(byte & 0x7f) << (7 * length);
+            length += 1;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        rest = rest.get(length..)?;
+        size = usize::try_from(value).ok()?;
+    }
+    let (body, next) = rest.split_at_checked(size)?;
+    Some((head >> 3 & 15, body, next))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn unit(key: bool, begins: bool, before: &[u8]) -> Unit {
+        Unit { key, begins, before: before.to_vec() }
+    }
+
+    #[test]
+    fn h264_begins_at_idr_and_gets_its_sets_back() {
+        let mut stream = Sequences::new(Coding::H264);
+        let first = [0, 0, 0, 1, 0x67, 1, 2, 0, 0, 1, 0x68, 3, 0, 0, 0, 1, 0x65, 9];
+        assert_eq!(stream.look(&[0, 0, 1, 0x41, 7]), unit(false, false, &[]));
+        assert_eq!(stream.look(&first), unit(true, true, &[]));
+        assert_eq!(stream.look(&first), unit(true, false, &[]));
+        let sets = [0, 0, 0, 1, 0x67, 1, 2, 0, 0, 0, 1, 0x68, 3];
+        assert_eq!(stream.look(&[0, 0, 1, 0x65, 8]), unit(true, false, &sets));
+        let other = [0, 0, 1, 0x67, 1, 3, 0, 0, 1, 0x68, 3, 0, 0, 1, 0x65, 9];
+        assert_eq!(stream.look(&other), unit(true, true, &[]));
+    }
+
+    #[test]
+    fn sets_that_come_alone_are_in_force_for_the_next_key() {
+        let mut stream = Sequences::new(Coding::Hevc);
+        let sets = [0, 0, 0, 1, 64, 1, 5, 0, 0, 0, 1, 66, 1, 6, 0, 0, 0, 1, 68, 1, 7];
+        assert_eq!(stream.look(&sets), unit(false, false, &[]));
+        assert_eq!(stream.look(&[0, 0, 1, 40, 1, 9]), unit(true, true, &sets));
+        for _ in 0..9 {
+            stream.look(&[0, 0, 0, 1, 68, 1, 7]);
+        }
+        assert_eq!(stream.look(&[0, 0, 1, 42, 1, 9]).before, sets);
+    }
+
+    #[test]
+    fn vp8_and_vp9_keys_tell_their_size() {
+        let mut stream = Sequences::new(Coding::Vp8);
+        let mut key = [0x10, 0, 0, 0x9d, 1, 0x2a, 64, 0, 48, 0, 5];
+        assert_eq!(stream.look(&key), unit(true, true, &[]));
+        assert_eq!(stream.look(&[0x11, 0, 0]), unit(false, false, &[]));
+        key[6] = 80;
+        assert_eq!(stream.look(&key), unit(true, true, &[]));
+        let mut stream = Sequences::new(Coding::Vp9);
+        // Profile 0, key, shown; sync code; BT.709; 352x288.
+        let key = [0x82, 0x49, 0x83, 0x42, 0x20, 0x15, 0xf0, 0x11, 0xf0, 0];
+        assert_eq!(stream.look(&key), unit(true, true, &[]));
+        assert_eq!(stream.look(&key), unit(true, false, &[]));
+        assert_eq!(stream.look(&[0x86, 0, 0]), unit(false, false, &[]));
+        assert_eq!(stream.look(&[0x88, 0, 0]), unit(false, false, &[]));
+    }
+
+    #[test]
+    fn av1_keys_come_with_their_sequence() {
+        let mut stream = Sequences::new(Coding::Av1);
+        let key = [0x12, 0, 0x0a, 2, 7, 8, 0x32, 1, 0x10];
+        assert_eq!(stream.look(&key), unit(true, true, &[]));
+        assert_eq!(stream.look(&[0x12, 0, 0x32, 1, 0x30]), unit(false, false, &[]));
+        assert_eq!(stream.look(&[0x12, 0, 0x0a, 2, 7, 8, 0x32, 1, 0x30]), unit(false, false, &[]));
+        assert_eq!(stream.look(&key), unit(true, false, &[]));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_do_no_harm(units in proptest::collection::vec(proptest::collection::vec(0..8u8, 0..64), 0..8)) {
+            for coding in [Coding::H264, Coding::Hevc, Coding::Vp8, Coding::Vp9, Coding::Av1] {
+                let mut stream = Sequences::new(coding);
+                for bytes in &units {
+                    let unit = stream.look(bytes);
+                    prop_assert!(unit.key || !unit.begins && unit.before.is_empty());
+                }
+            }
+        }
+    }
+}

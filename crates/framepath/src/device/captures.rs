@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The client's CAPTURE buffers: lent to the worker that decodes into them,
+//! and given to the client when they are finished.
+
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use framepath_model::format::PixelFormat;
+use framepath_model::lend::{Lent, Want};
+use framepath_os::attach::{self, CAPTURE, Drained, Format, FrameInfo, NextCapture, Stream};
+use framepath_os::pool::Frame;
+
+use crate::host::{Lends, LentSlots, Loan};
+
+/// V4L2_PIX_FMT_YUV420.
+const YU12: u32 = u32::from_le_bytes(*b"YU12");
+
+/// errno values of the interface that say something about a buffer.
+const EBUSY: i32 = 16;
+const ESTALE: i32 = 116;
+
+/// How long the word of a buffer's return can be on its way.
+const SOON: Duration = Duration::from_millis(5);
+
+/// All that is known of a stream's CAPTURE queue.
+pub(super) struct Captures {
+    stream: Arc<Stream>,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    on: Option<On>,
+    buffers: Vec<Buffer>,
+    loan: Option<Current>,
+    loans: u64,
+    /// The format that was said last, and in which epoch.
+    said: Option<(u32, Want)>,
+    /// Sessions of older epochs are over.
+    epoch: u32,
+    /// Nothing will come any more.
+    closed: bool,
+}
+
+#[derive(Clone, Copy)]
+struct On {
+    count: u32,
+    pixelformat: u32,
+    length: u32,
+}
+
+/// A loan that a worker has, or will have mapped soon.
+struct Current {
+    number: u64,
+    generations: Vec<u32>,
+    /// `None` until the worker has mapped it.
+    slots: Option<LentSlots>,
+    wanted: u32,
+}
+
+#[derive(Default)]
+struct Buffer {
+    generation: u32,
+    /// The client has queued it, and has not got it back.
+    queued: bool,
+    /// It was given to the worker of the current loan.
+    at_worker: bool,
+    /// The frame that the client has, and the loan it came by.
+    frame: Option<(u64, Frame)>,
+}
+
+/// What a CAPTURE event means for the session that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// Nothing.
+    Nothing,
+    /// Sessions of epochs before this are over.
+    Flushed(u32),
+    /// The worker's loan is of memory that is no longer used.
+    Stale,
+}
+
+/// Whether a finished buffer reached the client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Delivery {
+    /// It did.
+    Done,
+    /// What it belongs to is over.
+    Over,
+}
+
+impl Captures {
+    pub(super) fn new(stream: Arc<Stream>, epoch: u32) -> Captures {
+        let state = State { epoch, ..State::default() };
+        Captures { stream, state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        // Nothing is left half done by a panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the next event from the kernel.
+    pub(super) fn next(&self) -> io::Result<News> {
+        let event = self.stream.next_capture()?;
+        let mut state = self.locked();
+        let news = match event {
+            NextCapture::On { count, pixelformat, length } => {
+                state.on = Some(On { count, pixelformat, length });
+                state.buffers.resize_with(count as usize, Buffer::default);
+                News::Nothing
+            }
+            NextCapture::Off => {
+                state.on = None;
+                state.buffers.iter_mut().for_each(|buffer| buffer.queued = false);
+                News::Nothing
+            }
+            NextCapture::Queued { index, generation } => state.queued(index as usize, generation),
+            NextCapture::Flush { epoch } => {
+                state.epoch = epoch;
+                News::Flushed(epoch)
+            }
+        };
+        drop(state);
+        self.changed.notify_all();
+        Ok(news)
+    }
+
+    /// Sessions of epochs before `epoch` are over.
+    pub(super) fn flush(&self, epoch: u32) {
+        self.locked().epoch = epoch;
+        self.changed.notify_all();
+    }
+
+    /// Nothing will come any more.
+    pub(super) fn close(&self) {
+        self.locked().closed = true;
+        self.changed.notify_all();
+    }
+
+    /// Gives a finished buffer to the client; waits where CAPTURE is stopped.
+    pub(super) fn deliver(&self, frame: Frame, info: &FrameInfo) -> io::Result<Delivery> {
+        let index = frame.slot();
+        let mut state = self.locked();
+        loop {
+            let Some(loan) = &state.loan else { return Ok(Delivery::Over) };
+            let (number, generation) = (loan.number, loan.generations.get(index as usize).copied());
+            let Some(generation) = generation else { return Ok(Delivery::Over) };
+            if state.closed || info.epoch < state.epoch {
+                return Ok(Delivery::Over);
+            }
+            // Under the lock: that it is queued again must not be seen before
+            // it is known to be with the client.
+            match self.stream.frame(&FrameInfo { index, generation, ..*info }) {
+                Ok(()) => {
+                    let Some(buffer) = state.buffers.get_mut(index as usize) else {
+                        return Ok(Delivery::Over);
+                    };
+                    (buffer.queued, buffer.at_worker) = (false, false);
+                    buffer.frame = Some((number, frame));
+                    return Ok(Delivery::Done);
+                }
+                Err(error) if error.raw_os_error() == Some(EBUSY) => {
+                    let waited = self.changed.wait_timeout(state, SOON);
+                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
+                Err(error) if error.raw_os_error() == Some(ESTALE) => return Ok(Delivery::Over),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Says what the stream is from here on. Where the client has buffers for
+    /// something else, it is told to make others.
+    fn say_format(&self, want: &Want, epoch: u32) -> io::Result<()> {
+        let sample = want.decoded.luma_bytes() as u32;
+        let format = Format {
+            epoch,
+            depth: if want.decoded == PixelFormat::Yuv420p10 { 10 } else { 8 },
+            width: want.width.next_multiple_of(2).min(want.stride / sample),
+            height: want.rows,
+            bytesperline: want.stride,
+            visible_width: want.width,
+            visible_height: want.height,
+            sizeimage_native: want.native_bytes,
+            sizeimage_packed: want.packed_bytes,
+            min_buffers: want.buffers,
+            ..Format::default()
+        };
+        let mut state = self.locked();
+        match state.said {
+            // Another worker, or another sequence of the same format.
+            Some((said, known)) if said == epoch && known == *want => return Ok(()),
+            Some((said, _)) if said == epoch => {
+                state.on = None;
+                drop(state);
+                self.drained(epoch, Drained::Change)?;
+            }
+            _ => drop(state),
+        }
+        self.stream.format(&format)?;
+        self.locked().said = Some((epoch, *want));
+        Ok(())
+    }
+
+    /// Says that no frame is left.
+    pub(super) fn drained(&self, epoch: u32, why: Drained) -> io::Result<()> {
+        let mut state = self.locked();
+        if let Some(index) = self.stream.drained(epoch, why)? {
+            if let Some(buffer) = state.buffers.get_mut(index as usize) {
+                (buffer.queued, buffer.at_worker) = (false, false);
+            }
+        }
+        Ok(())
+    }
+
+    fn lend(&self, want: &Want, epoch: u32) -> Result<Loan, String> {
+        self.say_format(want, epoch).map_err(|error| format!("the device refuses the format: {error}"))?;
+        let over = || "the stream is over".to_owned();
+        let mut state = self.locked();
+        loop {
+            if state.closed || epoch < state.epoch {
+                return Err(over());
+            }
+            if let Some(On { count, pixelformat, length }) = state.on {
+                let lent = if pixelformat == YU12 { Lent::Native } else { Lent::Packed };
+                if length >= want.bytes(lent) {
+                    match self.exported(count) {
+                        Ok((generations, buffers)) => {
+                            state.loans += 1;
+                            let (number, wanted) = (state.loans, want.buffers.min(count));
+                            state.loan = Some(Current { number, generations, slots: None, wanted });
+                            state.buffers.iter_mut().for_each(|buffer| buffer.at_worker = false);
+                            return Ok(Loan { buffers, lent });
+                        }
+                        // A buffer that is imported has no memory before it is
+                        // queued.
+                        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                        Err(error) => return Err(format!("a CAPTURE buffer cannot be had: {error}")),
+                    }
+                }
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn exported(&self, count: u32) -> io::Result<(Vec<u32>, Vec<std::os::fd::OwnedFd>)> {
+        let exported: io::Result<Vec<_>> =
+            (0..count).map(|index| self.stream.export(CAPTURE, index)).collect();
+        Ok(exported?.into_iter().unzip())
+    }
+
+    fn mapped(&self, slots: LentSlots) {
+        let mut state = self.locked();
+        let State { loan, buffers, .. } = &mut *state;
+        let Some(loan) = loan else { return };
+        for (index, (buffer, generation)) in buffers.iter_mut().zip(&loan.generations).enumerate() {
+            if buffer.queued && buffer.generation == *generation {
+                buffer.at_worker = true;
+                slots.give(index as u32);
+            }
+        }
+        loan.slots = Some(slots);
+    }
+}
+
+impl State {
+    fn queued(&mut self, index: usize, generation: u32) -> News {
+        let Some(buffer) = self.buffers.get_mut(index) else { return News::Nothing };
+        (buffer.queued, buffer.generation) = (true, generation);
+        let Some(loan) = &self.loan else { return News::Nothing };
+        if loan.generations.get(index) != Some(&generation) {
+            // Of other memory. It lies idle as long as there are enough of the
+            // loan's.
+            let usable = self.buffers.iter().zip(&loan.generations);
+            let usable = usable.filter(|(buffer, known)| buffer.generation == **known).count();
+            return if usable < loan.wanted as usize { News::Stale } else { News::Nothing };
+        }
+        let Some(slots) = &loan.slots else { return News::Nothing };
+        if !buffer.at_worker {
+            buffer.at_worker = true;
+            match buffer.frame.take() {
+                // Its going says so.
+                Some((number, frame)) if number == loan.number => drop(frame),
+                _ => slots.give(index as u32),
+            }
+        }
+        News::Nothing
+    }
+}
+
+/// Lends for one session.
+pub(super) struct SessionLender {
+    pub(super) captures: Arc<Captures>,
+    pub(super) epoch: u32,
+}
+
+impl Lends for SessionLender {
+    fn lend(&self, want: &Want) -> Result<Loan, String> {
+        self.captures.lend(want, self.epoch)
+    }
+
+    fn mapped(&self, slots: LentSlots) {
+        self.captures.mapped(slots);
+    }
+}
+
+/// The frame's part of what the kernel is told.
+pub(super) fn frame_info(seq: u64, epoch: u32, mark: attach::Mark, copied: u32) -> FrameInfo {
+    FrameInfo { seq, epoch, mark, copied, ..FrameInfo::default() }
+}

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One stream of the device: its packets go to a session, its frames to the
+//! client.
+//!
+//! Three threads: one takes packets from the kernel and gives them to the
+//! worker, one takes the worker's frames and gives them to the client, one
+//! watches over the client's buffers. A session lasts for one sequence of one
+//! epoch; it begins at a packet where decoding can.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use framepath_codec::{Packet, TrackInfo};
+use framepath_model::access_unit::Sequences;
+use framepath_model::path;
+use framepath_model::stream::FrameMeta;
+use framepath_os::attach::{DELIVERED, Drained, Mark, NextPacket, Offered, PacketInfo, Stream};
+
+use super::captures::{Captures, Delivery, News, SessionLender, frame_info};
+use super::stash::{Entry, Stash};
+use super::{Settings, coding_of, say};
+use crate::host::{Faults, HostError, Input, Reader, Session, Spec, WorkerOptions};
+use crate::recorder::Stretch;
+
+/// Marks kept for frames that may still come: as many as the kernel remembers
+/// packets.
+const MARKS: usize = 8192;
+/// errno of a stream that cannot go on.
+const EIO: i32 = 5;
+
+/// A stream, as its threads share it.
+pub(super) struct Serving {
+    id: u64,
+    stream: Arc<Stream>,
+    track: TrackInfo,
+    settings: Settings,
+    captures: Arc<Captures>,
+    /// Who holds it gives packets to the session, and begins and ends sessions.
+    feeder: Mutex<Feeder>,
+    state: Mutex<State>,
+    changed: Condvar,
+    jobs: Sender<Job>,
+}
+
+struct Feeder {
+    sequences: Sequences,
+    stash: Stash,
+    epoch: u32,
+    /// Packets before this have been taken.
+    next_seq: u64,
+}
+
+#[derive(Default)]
+struct State {
+    session: Option<(u32, Arc<Session>)>,
+    /// The worker's frames are still being read.
+    reading: bool,
+    /// The session's memory is no longer used.
+    stale: bool,
+    marks: BTreeMap<u64, Mark>,
+    /// Packets whose frames the client had before this decoder came.
+    had: BTreeSet<u64>,
+    /// The highest number of a frame that the client has.
+    delivered: Option<u64>,
+}
+
+/// A session's frames, to be delivered.
+struct Job {
+    reader: Reader,
+    session: Arc<Session>,
+    epoch: u32,
+}
+
+impl Serving {
+    /// Serves a stream until its client closes. Blocks.
+    pub(super) fn run(offered: Offered, settings: Settings) -> Result<(), HostError> {
+        let Offered { id, codec, width, height, epoch, stream, stash } = offered;
+        let stream = Arc::new(stream);
+        let failed = |operation| move |source| HostError::Socket { operation, source };
+        let Some((codec, coding)) = coding_of(codec) else {
+            return stream.fail(EIO).map_err(failed("refusing"));
+        };
+        let track = super::track_of(codec, width, height)?;
+        let (stash, entries) = Stash::open(stash, epoch).map_err(failed("the stash of"))?;
+        let feeder = Feeder { sequences: Sequences::new(coding), stash, epoch, next_seq: 0 };
+        let (jobs, jobs_to_do) = channel();
+        let serving = Arc::new(Serving {
+            id,
+            captures: Arc::new(Captures::new(stream.clone(), epoch)),
+            stream,
+            track,
+            settings,
+            feeder: Mutex::new(feeder),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            jobs,
+        });
+        let thread = |name: &str| thread::Builder::new().name(name.to_owned());
+        let (watching, delivering) = (serving.clone(), serving.clone());
+        thread("fp-captures").spawn(move || watching.watch()).map_err(failed("watching"))?;
+        thread("fp-deliver").spawn(move || delivering.deliver_all(&jobs_to_do)).map_err(failed("reading"))?;
+        if let Err(error) = serving.resume(&entries).and_then(|()| serving.feed()) {
+            // ENODEV is the client's way to say that it is done.
+            if error.raw_os_error() != Some(19) {
+                say(&format!("stream {id}: {error}"));
+                let _ = serving.stream.fail(EIO);
+            }
+        }
+        serving.captures.close();
+        let _ = serving.stream.stop();
+        serving.abandon();
+        Ok(())
+    }
+
+    fn feeder(&self) -> MutexGuard<'_, Feeder> {
+        self.feeder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // ---- packets
+
+    fn feed(&self) -> io::Result<()> {
+        loop {
+            match self.stream.next_packet()? {
+                NextPacket::Packet(info) => {
+                    let taken = self.stream.payload(&info);
+                    let failed = taken.is_err();
+                    if let Ok(bytes) = taken {
+                        self.take(&mut self.feeder(), &info, bytes)?;
+                    }
+                    ignore_flushed(self.stream.packet_done(&info, failed))?;
+                }
+                NextPacket::Drain { epoch } => {
+                    let mut feeder = self.feeder();
+                    self.finish(&mut feeder)?;
+                    feeder.stash.begin(epoch)?;
+                    ignore_flushed(self.captures.drained(epoch, Drained::End))?;
+                }
+                NextPacket::Flush { epoch } => {
+                    let mut feeder = self.feeder();
+                    self.captures.flush(epoch);
+                    self.abandon();
+                    feeder.epoch = epoch;
+                    feeder.stash.begin(epoch)?;
+                }
+            }
+        }
+    }
+
+    fn take(&self, feeder: &mut Feeder, info: &PacketInfo, bytes: Vec<u8>) -> io::Result<()> {
+        if info.seq < feeder.next_seq {
+            // The decoder before had it, and had not said so.
+            return Ok(());
+        }
+        feeder.next_seq = info.seq + 1;
+        let unit = feeder.sequences.look(&bytes);
+        if unit.begins {
+            self.finish(feeder)?;
+        }
+        if self.state().session.is_none() {
+            if !unit.key {
+                return Ok(());
+            }
+            feeder.stash.begin(feeder.epoch)?;
+        }
+        let bytes = match unit.before.is_empty() {
+            true => bytes,
+            false => [unit.before, bytes].concat(),
+        };
+        let entry = Entry { seq: info.seq, key: unit.key, mark: info.mark, bytes };
+        let delivered = self.state().delivered;
+        if let Some(seq) = delivered {
+            feeder.stash.delivered(seq)?;
+        }
+        feeder.stash.append(&entry)?;
+        self.give(feeder.epoch, &entry)?;
+        self.mend(feeder)
+    }
+
+    /// Goes on where the decoder before has left off.
+    fn resume(&self, entries: &[Entry]) -> io::Result<()> {
+        let mut feeder = self.feeder();
+        self.replay(&mut feeder, entries)
+    }
+
+    fn replay(&self, feeder: &mut Feeder, entries: &[Entry]) -> io::Result<()> {
+        let Some(first) = entries.first() else { return Ok(()) };
+        let mut had = BTreeSet::new();
+        for from in (first.seq..=entries[entries.len() - 1].seq).step_by(DELIVERED as usize) {
+            let words = self.stream.delivered(from)?;
+            let bits = (0..DELIVERED).filter(|bit| words[*bit as usize / 64] >> (bit % 64) & 1 != 0);
+            had.extend(bits.map(|bit| from + bit));
+        }
+        self.state().had = had;
+        for entry in entries {
+            feeder.sequences.look(&entry.bytes);
+            feeder.next_seq = feeder.next_seq.max(entry.seq + 1);
+            self.give(feeder.epoch, entry)?;
+        }
+        Ok(())
+    }
+
+    /// Where the client has made other buffers in the middle of a sequence:
+    /// decodes into those from the last point on where that is possible.
+    fn mend(&self, feeder: &mut Feeder) -> io::Result<()> {
+        while std::mem::take(&mut self.state().stale) {
+            self.abandon();
+            let entries = feeder.stash.entries()?;
+            self.replay(feeder, &entries)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a packet to the session there is, or to a new one.
+    fn give(&self, epoch: u32, entry: &Entry) -> io::Result<()> {
+        let running = self.state().session.as_ref().map(|(_, session)| session.clone());
+        let session = match running {
+            Some(session) => session,
+            None => self.begin(epoch)?,
+        };
+        let mut state = self.state();
+        state.marks.insert(entry.seq, entry.mark);
+        if state.marks.len() > MARKS {
+            state.marks.pop_first();
+        }
+        drop(state);
+        let pts = i64::try_from(entry.mark.timestamp).ok();
+        let meta = FrameMeta { seq: entry.seq, pts, ..FrameMeta::default() };
+        let packet = Packet::copied(&entry.bytes, meta, entry.key).ok_or(io::ErrorKind::OutOfMemory)?;
+        // Where the session is over, so are its packets: whoever ended it knows
+        // what is to be done.
+        let _ = session.give(meta, Input::Packet(packet), Stretch::default(), Stretch::default);
+        Ok(())
+    }
+
+    // ---- sessions
+
+    fn begin(&self, epoch: u32) -> io::Result<Arc<Session>> {
+        let options = WorkerOptions {
+            watchdog: self.settings.watchdog,
+            memory_bytes: self.settings.memory_bytes,
+            faults: Faults::default(),
+            uncached: false,
+            plugin: None,
+        };
+        let hop = path::parse_stage(&format!("decode threads={}", self.settings.threads));
+        let hop = hop.map_err(io::Error::other)?;
+        let lends = Arc::new(SessionLender { captures: self.captures.clone(), epoch });
+        let spec = Spec {
+            hop,
+            track: Some(self.track.clone()),
+            frames_behind: 0,
+            options,
+            seat: None,
+            lends: Some(lends),
+        };
+        let session = Session::new(spec);
+        let (_, reader) = session.start(self.track.stream).map_err(io::Error::other)?;
+        let mut state = self.state();
+        state.session = Some((epoch, session.clone()));
+        state.reading = true;
+        drop(state);
+        let job = Job { reader, session: session.clone(), epoch };
+        self.jobs.send(job).map_err(io::Error::other)?;
+        Ok(session)
+    }
+
+    /// Lets the session give what is inside, and waits until it has.
+    fn finish(&self, feeder: &mut Feeder) -> io::Result<()> {
+        loop {
+            if let Some((_, session)) = &self.state().session {
+                session.end();
+            }
+            let waits = |state: &mut State| state.reading && !state.stale;
+            let state = self.changed.wait_while(self.state(), waits);
+            let stale = state.unwrap_or_else(PoisonError::into_inner).stale;
+            if !stale {
+                return Ok(());
+            }
+            self.mend(feeder)?;
+        }
+    }
+
+    /// Ends the session, and waits until nothing of it is left.
+    fn abandon(&self) {
+        let mut state = self.state();
+        while state.reading {
+            if let Some((_, session)) = &state.session {
+                session.abandon();
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    // ---- frames
+
+    fn deliver_all(&self, jobs: &Receiver<Job>) {
+        while let Ok(Job { mut reader, session, epoch }) = jobs.recv() {
+            let ended = self.deliver(&mut reader, epoch);
+            drop(reader);
+            if let Err(error) = ended {
+                say(&format!("stream {}: {error}", self.id));
+            }
+            let mut state = self.state();
+            state.session.take_if(|(_, running)| Arc::ptr_eq(running, &session));
+            state.reading = false;
+            drop(state);
+            self.changed.notify_all();
+        }
+    }
+
+    /// Delivers a session's frames. Where it fails, the next packet at which
+    /// decoding can begin begins another.
+    fn deliver(&self, reader: &mut Reader, epoch: u32) -> Result<(), HostError> {
+        loop {
+            let arrival = match reader.next(|| {}) {
+                Ok(Some(arrival)) => arrival,
+                Ok(None) | Err(HostError::Abandoned) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let seq = arrival.frame.meta().seq;
+            let mut state = self.state();
+            let (had, mark) = (state.had.contains(&seq), state.marks.get(&seq).copied());
+            state.delivered = state.delivered.max(Some(seq));
+            drop(state);
+            if had {
+                continue;
+            }
+            let info = frame_info(seq, epoch, mark.unwrap_or_default(), arrival.work.copied_bytes);
+            let delivery = self.captures.deliver(arrival.frame, &info);
+            match delivery {
+                Ok(Delivery::Done) => {}
+                Ok(Delivery::Over) => return Ok(()),
+                Err(source) => return Err(HostError::Socket { operation: "delivering a frame of", source }),
+            }
+        }
+    }
+
+    // ---- buffers
+
+    fn watch(self: &Arc<Serving>) {
+        while let Ok(news) = self.captures.next() {
+            match news {
+                News::Nothing => {}
+                News::Flushed(epoch) => {
+                    let state = self.state();
+                    if let Some((_, session)) = state.session.as_ref().filter(|(of, _)| *of < epoch) {
+                        session.abandon();
+                    }
+                }
+                News::Stale => {
+                    let mut state = self.state();
+                    state.stale = true;
+                    if let Some((_, session)) = &state.session {
+                        session.abandon();
+                    }
+                    drop(state);
+                    self.changed.notify_all();
+                    // Who feeds may be asleep until the next packet.
+                    let serving = self.clone();
+                    let mend = move || serving.mend(&mut serving.feeder());
+                    // Without a thread the next packet does it.
+                    let _ = thread::Builder::new().name("fp-mend".to_owned()).spawn(mend);
+                }
+            }
+        }
+        // The client has closed: whoever waits is to see it.
+        self.captures.close();
+        if let Some((_, session)) = &self.state().session {
+            session.abandon();
+        }
+    }
+}
+
+/// What an answer of an old epoch says is known already.
+fn ignore_flushed(answer: io::Result<()>) -> io::Result<()> {
+    const ESTALE: i32 = 116;
+    const ECANCELED: i32 = 125;
+    const EINVAL: i32 = 22;
+    match answer {
+        Err(error) if matches!(error.raw_os_error(), Some(ESTALE | ECANCELED | EINVAL)) => Ok(()),
+        other => other,
+    }
+}

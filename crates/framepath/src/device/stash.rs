@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a decoder leaves for the next one: the packets from which it could go
+//! on, in a file that the kernel keeps with the stream.
+//!
+//! ```text
+//! 0        magic, epoch, head, tail        (64 bits each)
+//! 4096     a ring of entries, from head to tail; both only grow
+//! entry    seq, length|key<<32, mark (32 bytes), bytes
+//! ```
+//!
+//! A decoder can be killed between any two writes: an entry is written before
+//! the tail that covers it, and a word in one piece.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use framepath_os::attach::Mark;
+
+const MAGIC: u64 = 0x3168_7361_7473_7066;
+const RING: u64 = 4096;
+const EPOCH_AT: u64 = 8;
+const HEAD_AT: u64 = 16;
+const TAIL_AT: u64 = 24;
+/// In front of an entry's bytes.
+const ENTRY: u64 = 48;
+
+/// One packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    /// Its number in the stream.
+    pub(super) seq: u64,
+    /// Decoding can begin here.
+    pub(super) key: bool,
+    /// For its frame.
+    pub(super) mark: Mark,
+    pub(super) bytes: Vec<u8>,
+}
+
+/// The packets of one epoch that may be wanted again.
+pub(super) struct Stash {
+    file: File,
+    /// Bytes of the ring.
+    size: u64,
+    head: u64,
+    tail: u64,
+    /// Where entries begin at which decoding can, with their numbers.
+    keys: Vec<(u64, u64)>,
+}
+
+impl Stash {
+    /// The stash in `file` and what it holds for `epoch`, oldest first; another
+    /// epoch's is forgotten.
+    pub(super) fn open(file: File, epoch: u32) -> io::Result<(Stash, Vec<Entry>)> {
+        let size = file.metadata()?.len().checked_sub(RING).filter(|size| *size > ENTRY);
+        let size = size.ok_or(io::ErrorKind::InvalidData)?;
+        let mut stash = Stash { file, size, head: 0, tail: 0, keys: Vec::new() };
+        let known = stash.word(0)? == MAGIC && stash.word(EPOCH_AT)? == u64::from(epoch);
+        let (head, tail) = (stash.word(HEAD_AT)?, stash.word(TAIL_AT)?);
+        if !known || tail < head || tail - head > size {
+            stash.begin(epoch)?;
+            return Ok((stash, Vec::new()));
+        }
+        (stash.head, stash.tail) = (head, tail);
+        let entries = match stash.entries() {
+            Ok(entries) => entries,
+            // Not ours: nothing can be gone on from.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                stash.begin(epoch)?;
+                Vec::new()
+            }
+            Err(error) => return Err(error),
+        };
+        Ok((stash, entries))
+    }
+
+    /// All packets that are kept, oldest first.
+    pub(super) fn entries(&mut self) -> io::Result<Vec<Entry>> {
+        self.keys.clear();
+        let mut entries = Vec::new();
+        let mut at = self.head;
+        while at < self.tail {
+            let (entry, next) = self.entry(at, self.tail)?.ok_or(io::ErrorKind::InvalidData)?;
+            if entry.key {
+                self.keys.push((at, entry.seq));
+            }
+            entries.push(entry);
+            at = next;
+        }
+        Ok(entries)
+    }
+
+    /// Forgets all, for a new epoch or sequence.
+    pub(super) fn begin(&mut self, epoch: u32) -> io::Result<()> {
+        // Empty first: a kill in between leaves an old epoch without packets.
+        self.set_word(HEAD_AT, self.tail)?;
+        self.head = self.tail;
+        self.keys.clear();
+        self.set_word(TAIL_AT, self.tail)?;
+        self.set_word(EPOCH_AT, epoch.into())?;
+        self.set_word(0, MAGIC)
+    }
+
+    /// Adds a packet; where there is no room for it, nothing can be gone on
+    /// from until the next key.
+    pub(super) fn append(&mut self, entry: &Entry) -> io::Result<()> {
+        let length = entry.bytes.len() as u64;
+        if self.tail - self.head + ENTRY + length > self.size {
+            self.head = self.tail;
+            self.keys.clear();
+            self.set_word(HEAD_AT, self.head)?;
+        }
+        let begins = self.head == self.tail;
+        if (begins && !entry.key) || ENTRY + length > self.size {
+            return Ok(());
+        }
+        let mut head = [0; ENTRY as usize];
+        head[..8].copy_from_slice(&entry.seq.to_le_bytes());
+        head[8..16].copy_from_slice(&(length | u64::from(entry.key) << 32).to_le_bytes());
+        head[16..].copy_from_slice(&entry.mark.to_bytes());
+        self.write(self.tail, &head)?;
+        framepath_os::meter::copy(entry.bytes.len(), || self.write(self.tail + ENTRY, &entry.bytes))?;
+        if entry.key {
+            self.keys.push((self.tail, entry.seq));
+        }
+        self.tail += ENTRY + length;
+        self.set_word(TAIL_AT, self.tail)
+    }
+
+    /// Frames up to the packet `seq` have been given to the client: what lies
+    /// before the key in front of the last such key is not needed again.
+    /// (Pictures behind a key can be shown before it, and need the one before.)
+    pub(super) fn delivered(&mut self, seq: u64) -> io::Result<()> {
+        let passed = self.keys.iter().take_while(|(_, key)| *key <= seq).count();
+        if passed >= 3 {
+            self.keys.drain(..passed - 2);
+            self.head = self.keys[0].0;
+            self.set_word(HEAD_AT, self.head)?;
+        }
+        Ok(())
+    }
+
+    fn entry(&self, at: u64, tail: u64) -> io::Result<Option<(Entry, u64)>> {
+        let mut head = [0; ENTRY as usize];
+        if tail - at < ENTRY {
+            return Ok(None);
+        }
+        self.read(at, &mut head)?;
+        let word = |at: usize| u64::from_le_bytes(*head[at..].first_chunk().expect("inside"));
+        let (seq, length, key) = (word(0), word(8) & 0xffff_ffff, word(8) >> 32);
+        if key > 1 || length > tail - at - ENTRY {
+            return Ok(None);
+        }
+        let mark = Mark::from_bytes(head[16..].first_chunk().expect("inside"));
+        let mut bytes = vec![0; length as usize];
+        self.read(at + ENTRY, &mut bytes)?;
+        Ok(Some((Entry { seq, key: key != 0, mark, bytes }, at + ENTRY + length)))
+    }
+
+    fn read(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+        let first = self.until_wrap(at, bytes.len());
+        let (before, behind) = bytes.split_at_mut(first);
+        self.file.read_exact_at(before, RING + at % self.size)?;
+        self.file.read_exact_at(behind, RING)
+    }
+
+    fn write(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let (before, behind) = bytes.split_at(self.until_wrap(at, bytes.len()));
+        self.file.write_all_at(before, RING + at % self.size)?;
+        self.file.write_all_at(behind, RING)
+    }
+
+    fn until_wrap(&self, at: u64, length: usize) -> usize {
+        usize::try_from(self.size - at % self.size).map_or(length, |left| left.min(length))
+    }
+
+    fn word(&self, at: u64) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        self.file.read_exact_at(&mut bytes, at)?;
+        Ok(u64::from_le_bytes(bytes))
+    }
+
+    fn set_word(&self, at: u64, value: u64) -> io::Result<()> {
+        self.file.write_all_at(&value.to_le_bytes(), at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(seq: u64, key: bool, length: usize) -> Entry {
+        let mark = Mark { timestamp: seq * 7, ..Mark::default() };
+        Entry { seq, key, mark, bytes: vec![seq as u8; length] }
+    }
+
+    fn file(bytes: u64) -> File {
+        let file = framepath_os::memory_file("stash").unwrap();
+        file.set_len(bytes).unwrap();
+        file
+    }
+
+    #[test]
+    fn the_next_decoder_finds_what_is_needed_and_no_more() {
+        let file = file(RING + 4000);
+        let (mut stash, entries) = Stash::open(file.try_clone().unwrap(), 0).unwrap();
+        assert_eq!(entries, []);
+        let all: Vec<_> = (0..200).map(|seq| entry(seq, seq % 5 == 0, 100 + seq as usize)).collect();
+        for entry in &all {
+            stash.append(entry).unwrap();
+            stash.delivered(entry.seq.saturating_sub(2)).unwrap();
+            let (_, left) = Stash::open(file.try_clone().unwrap(), 0).unwrap();
+            let first = left[0].seq as usize;
+            assert!(left[0].key && left == all[first..=entry.seq as usize], "a row that begins at a key");
+            assert!(entry.seq < 15 || entry.seq - left[0].seq <= 15);
+        }
+        let (_, other) = Stash::open(file, 1).unwrap();
+        assert_eq!(other, [], "another epoch's");
+    }
+
+    #[test]
+    fn without_room_nothing_is_kept_until_the_next_key() {
+        let (mut stash, _) = Stash::open(file(RING + 1000), 0).unwrap();
+        stash.append(&entry(0, true, 500)).unwrap();
+        stash.append(&entry(1, false, 500)).unwrap();
+        stash.append(&entry(2, false, 5)).unwrap();
+        stash.append(&entry(3, true, 2000)).unwrap();
+        assert_eq!(stash.head, stash.tail);
+        stash.append(&entry(4, true, 800)).unwrap();
+        let (_, left) = Stash::open(stash.file, 0).unwrap();
+        assert_eq!(left, [entry(4, true, 800)]);
+    }
+
+    #[test]
+    fn a_file_of_any_bytes_is_an_empty_stash() {
+        let bad = file(RING + 1000);
+        bad.write_all_at(&MAGIC.to_le_bytes(), 0).unwrap();
+        bad.write_all_at(&u64::MAX.to_le_bytes(), TAIL_AT).unwrap();
+        assert_eq!(Stash::open(bad, 0).unwrap().1, []);
+        let bad = file(RING + 1000);
+        for (at, word) in [(0, MAGIC), (TAIL_AT, 900), (RING + 8, 5 << 32)] {
+            bad.write_all_at(&word.to_le_bytes(), at).unwrap();
+        }
+        assert_eq!(Stash::open(bad, 0).unwrap().1, []);
+        assert!(Stash::open(file(10), 0).is_err());
+    }
+}
