@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_next_decoder_finds_what_is_needed_and_no_more() {
-        let file = file(RING + 4000);
+        let file = file(RING + 8000);
         let (mut stash, entries) = Stash::open(file.try_clone().unwrap(), 0).unwrap();
         assert_eq!(entries, []);
         let all: Vec<_> = (0..200).map(|seq| entry(seq, seq % 5 == 0, 100 + seq as usize)).collect();
