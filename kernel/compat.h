@@ -12,6 +12,7 @@
 #include <linux/version.h>
 #include <linux/videodev2.h>
 #include <media/v4l2-fh.h>
+#include <media/v4l2-mem2mem.h>
 #include <media/videobuf2-v4l2.h>
 
 #ifndef V4L2_PIX_FMT_AV1
@@ -20,13 +21,23 @@
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
 #define FP_IMPORT_NS_DMA_BUF MODULE_IMPORT_NS("DMA_BUF")
+#else
+#define FP_IMPORT_NS_DMA_BUF MODULE_IMPORT_NS(DMA_BUF)
+#endif
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 14, 0)
 /* vb2 lets go of the queue's lock while it waits, of itself. */
 #define FP_VB2_WAIT_OPS
 #else
-#define FP_IMPORT_NS_DMA_BUF MODULE_IMPORT_NS(DMA_BUF)
 #define FP_VB2_WAIT_OPS				\
 	.wait_prepare = vb2_ops_wait_prepare,	\
 	.wait_finish = vb2_ops_wait_finish,
+#endif
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 10, 0)
+#define FP_IOCTL_REMOVE_BUFS .vidioc_remove_bufs = v4l2_m2m_ioctl_remove_bufs,
+#else
+#define FP_IOCTL_REMOVE_BUFS
 #endif
 
 static inline struct v4l2_fh *fp_file_fh(struct file *file)

@@ -245,6 +245,7 @@ static const struct v4l2_ioctl_ops fp_ioctl_ops = {
 
 	.vidioc_reqbufs = fp_reqbufs,
 	.vidioc_create_bufs = fp_create_bufs,
+	FP_IOCTL_REMOVE_BUFS
 	.vidioc_querybuf = v4l2_m2m_ioctl_querybuf,
 	.vidioc_prepare_buf = v4l2_m2m_ioctl_prepare_buf,
 	.vidioc_qbuf = v4l2_m2m_ioctl_qbuf,
