@@ -205,7 +205,7 @@ struct fp_delivered {
  * V4L2_CID_USER_BASE + 0x1e00.
  */
 #define FP_CID_BASE		(0x00980900 + 0x1e00)
-#define FP_CID_SRC_SEQUENCE	(FP_CID_BASE + 0)	/* int64: the number of the frame at its source */
+#define FP_CID_SRC_SEQUENCE	(FP_CID_BASE + 0)	/* int64: the frame's number at its source */
 #define FP_CID_ALGO		(FP_CID_BASE + 1)	/* menu: enum fp_algo */
 #define FP_CID_THRESHOLD	(FP_CID_BASE + 2)	/* 0 to 255 */
 #define FP_CID_ROI_LEFT		(FP_CID_BASE + 3)
@@ -227,7 +227,7 @@ enum fp_status {
 	FP_STATUS_FAILED = 2,
 };
 
-#define FP_META_IN_PLACE (1 << 0)	/* OUTPUT and CAPTURE were the same memory */
+#define FP_META_IN_PLACE 0x01	/* OUTPUT and CAPTURE were the same memory */
 
 /* All times are CLOCK_MONOTONIC, ns. */
 struct fp_meta_record {
