@@ -224,9 +224,10 @@ struct fp_meta_record {
 
 /*
  * A reader sees the records made after it was opened. The record of a frame is
- * there before its CAPTURE buffer can be dequeued, none is made for a buffer
+ * there before its CAPTURE buffer can be dequeued; none is made for a buffer
  * that STREAMOFF gives back. read() gives whole records, at least one, and
- * waits for it unless O_NONBLOCK; EINVAL where there is no room for one. A reader that falls behind goes on with the oldest there is;
+ * waits for it unless O_NONBLOCK; EINVAL where there is no room for one. A
+ * reader that falls behind goes on with the oldest there is;
  * FP_IOC_META_MISSED says how many records it has missed, since it was opened.
  */
 #define FP_IOC_META_MISSED	_IOR(0xFB, 0x20, __u64)
