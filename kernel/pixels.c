@@ -34,6 +34,20 @@ bool fp_region_clamp(struct fp_region *region, u32 width, u32 height)
 	return right > width || bottom > height || asked.left >= width || asked.top >= height;
 }
 
+/* Of any address. Builtins by name: not every architecture lets memcpy() be one. */
+static __always_inline u64 fp_load(const u8 *from)
+{
+	u64 word;
+
+	__builtin_memcpy(&word, from, sizeof(word));
+	return word;
+}
+
+static __always_inline void fp_store(u8 *to, u64 word)
+{
+	__builtin_memcpy(to, &word, sizeof(word));
+}
+
 /*
  * Eight pixels. The sum of a pixel's low seven bits and 128 minus those of the
  * level has its top bit set where the pixel's are not less; no carry leaves the
@@ -72,12 +86,13 @@ static __always_inline u32 fp_threshold_span(u8 *to, const u8 *from, u32 count, 
 
 		count -= pairs * 16;
 		for (; pairs; pairs--, from += 16, to += 16) {
-			u64 words[2];
+			u64 first = fp_load(from);
+			u64 second = fp_load(from + 8);
 
-			memcpy(words, from, 16);
-			sums += fp_threshold_word(&words[0], addend, upper);
-			sums += fp_threshold_word(&words[1], addend, upper);
-			memcpy(to, words, 16);
+			sums += fp_threshold_word(&first, addend, upper);
+			sums += fp_threshold_word(&second, addend, upper);
+			fp_store(to, first);
+			fp_store(to + 8, second);
 		}
 		set += fp_sum_bytes(sums);
 	}

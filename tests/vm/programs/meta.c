@@ -178,6 +178,7 @@ static void alone(const char *path)
 	struct fp_meta_record r[3];
 	struct pollfd p;
 	pthread_t thread;
+	volatile unsigned long nowhere = 16;
 	int meta = open_or_fail(META, O_RDONLY), early = open_or_fail(META, O_RDONLY | O_NONBLOCK), late;
 
 	p = (struct pollfd){ .fd = early, .events = POLLIN };
@@ -191,7 +192,7 @@ static void alone(const char *path)
 	source_frame(&s, 2);
 	late = open_or_fail(META, O_RDONLY | O_NONBLOCK);
 	check(read(late, r, sizeof(r)) < 0 && errno == EAGAIN, "records of before open");
-	check(read(early, NULL, sizeof(r)) < 0 && errno == EFAULT, "read to nowhere");
+	check(read(early, (void *)nowhere, sizeof(r)) < 0 && errno == EFAULT, "read to nowhere");
 	check(read(early, r, sizeof(r)) == 2 * sizeof(r[0]) && r[0].source_sequence == 1 && r[1].source_sequence == 2,
 	      "two records, after a read that failed");
 
