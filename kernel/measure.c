@@ -69,7 +69,7 @@ enum fp_measure_control {
 };
 
 struct fp_measure_context {
-	struct v4l2_fh fh;		/* first: file->private_data is it */
+	struct v4l2_fh fh;
 	struct v4l2_ctrl_handler handler;
 	struct v4l2_ctrl *controls[FP_CONTROLS];	/* one cluster */
 	struct mutex lock;		/* guards both queues and what follows */
@@ -96,7 +96,7 @@ struct fp_measure_buffer {
 
 static struct fp_measure_context *to_context(struct file *file)
 {
-	return container_of(file->private_data, struct fp_measure_context, fh);
+	return container_of(fp_file_fh(file), struct fp_measure_context, fh);
 }
 
 static struct fp_measure_buffer *to_buffer(struct vb2_v4l2_buffer *vbuf)
@@ -510,7 +510,9 @@ static const struct v4l2_ioctl_ops fp_measure_ioctl_ops = {
 	.vidioc_s_fmt_vid_cap = fp_measure_g_fmt,
 	.vidioc_reqbufs = v4l2_m2m_ioctl_reqbufs,
 	.vidioc_create_bufs = v4l2_m2m_ioctl_create_bufs,
-	FP_IOCTL_REMOVE_BUFS
+#ifdef VIDIOC_REMOVE_BUFS
+	.vidioc_remove_bufs = v4l2_m2m_ioctl_remove_bufs,
+#endif
 	.vidioc_querybuf = v4l2_m2m_ioctl_querybuf,
 	.vidioc_prepare_buf = v4l2_m2m_ioctl_prepare_buf,
 	.vidioc_qbuf = fp_measure_qbuf,
