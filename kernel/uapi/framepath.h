@@ -21,7 +21,12 @@
 /*
  * One process attaches at a time (EBUSY for another). It accepts streams: one
  * for each file that a client has opened and started. A stream's descriptor
- * gives its packets and its CAPTURE buffers, and takes the frames.
+ * gives its packets and its CAPTURE buffers, and takes the frames. When the
+ * descriptor that attached is closed, its streams are taken from it (ENODEV).
+ *
+ * What waits does not with O_NONBLOCK (EAGAIN). poll() of /dev/framepath says
+ * POLLIN for a stream to accept; of a stream, POLLIN for a packet, POLLPRI for
+ * CAPTURE, POLLHUP when it has ended.
  *
  * The kernel keeps what is needed to go on with another decoder when this one
  * dies: packets that were not said to be done are given again, CAPTURE buffers
@@ -42,7 +47,7 @@ struct fp_accept {
 	__s32 stash;		/* out: descriptor of FP_STASH_BYTES, all 0 at first */
 	__u32 width;		/* out: as the client has set them on OUTPUT; */
 	__u32 height;		/*      0 where it has not */
-	__u32 reserved;
+	__u32 epoch;		/* out: flushes so far; none is pending after it */
 };
 
 #define FP_STASH_BYTES (256ULL << 20)	/* memory only where written */
@@ -107,9 +112,13 @@ struct fp_export {
 };
 
 /*
- * The stream's format, once per sequence, before its first frame. The client
- * sees a SOURCE_CHANGE. Planes lie in a buffer as V4L2 has them: chroma
- * directly behind bytesperline * height bytes of luma.
+ * The stream's format, before the first frame: once after FP_IOC_ACCEPT, after
+ * each FP_FLUSH and after each FP_DRAINED_CHANGE; EBUSY at another time. Of a
+ * sequence whose frames were all given by a decoder before this one, nothing
+ * is said. Where it is another than the client knows, the client sees a
+ * SOURCE_CHANGE, and a CAPTURE queue that streams is OFF until the client has
+ * set it up again. Planes lie in a buffer as V4L2 has them: chroma directly
+ * behind bytesperline * height bytes of luma.
  */
 struct fp_format {
 	__u32 epoch;
@@ -135,14 +144,21 @@ struct fp_frame {
 	struct fp_mark mark;
 };
 
+/*
+ * ECANCELED answers an END that nobody waits for: the client has called its
+ * drain off. EBUSY: packets from before the drain are not done. After a CHANGE
+ * the LAST buffer goes with FP_IOC_FORMAT, behind the event: at once, please.
+ */
 enum fp_drained_why {
 	FP_DRAINED_END = 1,	/* answers FP_DRAIN: LAST, and the EOS event */
 	FP_DRAINED_CHANGE = 2,	/* the sequence is over: LAST; FP_IOC_FORMAT follows */
 };
 
 struct fp_drained {
-	__u32 epoch;
+	__u32 epoch;		/* ESTALE where it is an old one */
 	__u32 why;		/* enum fp_drained_why */
+	__s32 index;		/* out: CAPTURE buffer that went to the client with it, */
+	__u32 reserved;		/*      no longer the decoder's; -1: none did */
 };
 
 struct fp_fail {
@@ -159,16 +175,25 @@ struct fp_delivered {
 };
 
 #define FP_IOC_ATTACH		_IOW(0xFB, 0x01, struct fp_attach)
-#define FP_IOC_ACCEPT		_IOR(0xFB, 0x02, struct fp_accept)
+#define FP_IOC_ACCEPT		_IOR(0xFB, 0x02, struct fp_accept)	/* waits */
 
-/* On a stream. ENODEV once the client has closed, ESHUTDOWN after FP_IOC_STOP. */
+/*
+ * pread() on a stream gives the payload of an OUTPUT buffer that was taken by
+ * FP_IOC_NEXT_PACKET and is not done: at (index << 32) + offset in the buffer.
+ * (A copy, so that no mapping of the client's memory can fault the decoder.)
+ */
+
+/*
+ * On a stream. ENODEV once the client has closed, has begun another stream in
+ * the same file, or the stream has failed; ESHUTDOWN after FP_IOC_STOP.
+ */
 #define FP_IOC_NEXT_PACKET	_IOR(0xFB, 0x10, struct fp_packet)	/* waits */
 #define FP_IOC_PACKET_DONE	_IOW(0xFB, 0x11, struct fp_packet_done)
 #define FP_IOC_NEXT_CAPTURE	_IOR(0xFB, 0x12, struct fp_capture)	/* waits */
 #define FP_IOC_EXPORT		_IOWR(0xFB, 0x13, struct fp_export)
 #define FP_IOC_FORMAT		_IOW(0xFB, 0x14, struct fp_format)
 #define FP_IOC_FRAME		_IOW(0xFB, 0x15, struct fp_frame)
-#define FP_IOC_DRAINED		_IOW(0xFB, 0x16, struct fp_drained)
+#define FP_IOC_DRAINED		_IOWR(0xFB, 0x16, struct fp_drained)
 #define FP_IOC_FAIL		_IOW(0xFB, 0x17, struct fp_fail)
 #define FP_IOC_DELIVERED	_IOWR(0xFB, 0x18, struct fp_delivered)
 #define FP_IOC_STOP		_IO(0xFB, 0x19)		/* ends the waits, for good */
