@@ -27,9 +27,9 @@
 #include <media/v4l2-mem2mem.h>
 #include <media/videobuf2-v4l2.h>
 
-#include "framepath.h"
+#include "uapi/framepath.h"
 
-#define FP_CONTEXTS_MAX		64
+#define FP_STREAMS_MAX		64	/* contexts whose OUTPUT streams */
 #define FP_SIZE_MIN		16	/* what a client may set; */
 #define FP_SIZE_MAX		8192	/* streams may be smaller, not larger */
 #define FP_CAPTURE_MAX		32
@@ -129,15 +129,16 @@ struct fp_decoder {
 	/* Taken before a context's lock. */
 	struct mutex lock;
 	struct list_head contexts;
-	unsigned int count;		/* of contexts */
 	unsigned int number;		/* the last one given */
 	u64 id;				/* the last one given */
 	struct fp_control *attached;
 	struct fp_news wanted;		/* for ACCEPT */
+	atomic_t streams;		/* contexts whose OUTPUT streams */
 };
 
 extern struct fp_decoder fp_decoder;
 extern unsigned int fp_patience_ms;
+extern bool fp_av1;
 
 /* decoder.c */
 int fp_decoder_register(struct v4l2_device *v4l2_dev);

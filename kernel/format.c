@@ -29,8 +29,14 @@ static const struct fp_output_format fp_output_formats[] = {
 	{ V4L2_PIX_FMT_HEVC, "HEVC" },
 	{ V4L2_PIX_FMT_VP8, "VP8" },
 	{ V4L2_PIX_FMT_VP9, "VP9" },
+	/* The last: see fp_output_count(). */
 	{ V4L2_PIX_FMT_AV1, "AV1" },
 };
+
+static unsigned int fp_output_count(void)
+{
+	return ARRAY_SIZE(fp_output_formats) - !fp_av1;
+}
 
 struct fp_capture_format {
 	u32 pixelformat;
@@ -74,7 +80,7 @@ static const struct fp_output_format *fp_output_find(u32 pixelformat)
 {
 	unsigned int i;
 
-	for (i = 0; i < ARRAY_SIZE(fp_output_formats); i++)
+	for (i = 0; i < fp_output_count(); i++)
 		if (fp_output_formats[i].pixelformat == pixelformat)
 			return &fp_output_formats[i];
 	return &fp_output_formats[0];
@@ -220,7 +226,7 @@ int fp_enum_output(struct v4l2_fmtdesc *f)
 {
 	const struct fp_output_format *fmt;
 
-	if (f->index >= ARRAY_SIZE(fp_output_formats))
+	if (f->index >= fp_output_count())
 		return -EINVAL;
 	fmt = &fp_output_formats[f->index];
 	f->pixelformat = fmt->pixelformat;

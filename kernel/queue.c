@@ -50,13 +50,6 @@ static void fp_queue_packet(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf)
 	struct fp_buffer *buffer = fp_buffer_of(vbuf);
 	u32 bytes = vb2_get_plane_payload(&vbuf->vb2_buf, 0);
 
-	if (!bytes) {
-		/* Nothing to decode, nothing to number. */
-		vbuf->sequence = ctx->sequence[FP_QUEUE_OUTPUT]++;
-		v4l2_m2m_buf_done(vbuf, VB2_BUF_STATE_DONE);
-		return;
-	}
-
 	buffer->told = false;
 	buffer->seq = ctx->next_seq++;
 	/* Its bit was that of the packet a window before it. */
@@ -151,8 +144,6 @@ int fp_queue_init(void *priv, struct vb2_queue *src, struct vb2_queue *dst)
 	struct fp_ctx *ctx = priv;
 	int ret;
 
-	/* An empty packet is the client's business, not all of its buffer. */
-	src->allow_zero_bytesused = 1;
 	ret = fp_queue_init_one(ctx, src, V4L2_BUF_TYPE_VIDEO_OUTPUT_MPLANE);
 	if (ret)
 		return ret;

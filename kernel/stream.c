@@ -201,6 +201,7 @@ void fp_output_on(struct fp_ctx *ctx)
 void fp_output_off(struct fp_ctx *ctx)
 {
 	ctx->on[FP_QUEUE_OUTPUT] = false;
+	atomic_dec(&fp_decoder.streams);
 	ctx->epoch++;
 	ctx->flush_packet = ctx->stream;
 	ctx->flush_capture = ctx->stream;
