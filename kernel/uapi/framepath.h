@@ -205,7 +205,7 @@ struct fp_delivered {
  * V4L2_CID_USER_BASE + 0x1e00.
  */
 #define FP_CID_BASE		(0x00980900 + 0x1e00)
-#define FP_CID_SRC_SEQUENCE	(FP_CID_BASE + 0)	/* int64: the number of the frame at its source */
+#define FP_CID_SRC_SEQUENCE	(FP_CID_BASE + 0)	/* int64: the frame's number at its source */
 #define FP_CID_ALGO		(FP_CID_BASE + 1)	/* menu: enum fp_algo */
 #define FP_CID_THRESHOLD	(FP_CID_BASE + 2)	/* 0 to 255 */
 #define FP_CID_ROI_LEFT		(FP_CID_BASE + 3)
@@ -227,7 +227,7 @@ enum fp_status {
 	FP_STATUS_FAILED = 2,
 };
 
-#define FP_META_IN_PLACE (1 << 0)	/* OUTPUT and CAPTURE were the same memory */
+#define FP_META_IN_PLACE 0x1	/* worked in place: OUTPUT and CAPTURE are the same memory */
 
 /* All times are CLOCK_MONOTONIC, ns. */
 struct fp_meta_record {
@@ -237,19 +237,22 @@ struct fp_meta_record {
 	__u64 ready_ns;		/* both buffers there: could have started */
 	__u64 start_ns;
 	__u64 end_ns;		/* pixels done */
-	__u64 done_ns;		/* buffers given back */
+	__u64 done_ns;		/* OUTPUT buffer given back; CAPTURE's follows the record */
 	__u32 context;		/* which open file of the node, never used again */
 	__u32 algo;
 	__u32 status;
 	__u32 flags;
-	__u32 roi[4];		/* left, top, width, height, as used */
+	__u32 roi[4];		/* left, top, width, height, as used; 0 without algorithm */
 	__u32 value[2];		/* threshold: level, pixels set */
 	__u64 copied;		/* bytes */
 };
 
 /*
- * read() gives whole records, at least one, and waits for it unless
- * O_NONBLOCK. A reader that falls behind goes on with the oldest there is;
+ * A reader sees the records made after it was opened. The record of a frame is
+ * there before its CAPTURE buffer can be dequeued; none is made for a buffer
+ * that STREAMOFF gives back. read() gives whole records, at least one, and
+ * waits for it unless O_NONBLOCK; EINVAL where there is no room for one. A
+ * reader that falls behind goes on with the oldest there is;
  * FP_IOC_META_MISSED says how many records it has missed, since it was opened.
  */
 #define FP_IOC_META_MISSED	_IOR(0xFB, 0x20, __u64)

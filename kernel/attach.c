@@ -1,0 +1,506 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * /dev/framepath, where a decoder in user space attaches, and the descriptors of
+ * the streams it accepts. Whatever it says is checked in stream.c; here are the
+ * files, their waits, and who may speak.
+ */
+#include <linux/anon_inodes.h>
+#include <linux/dma-buf.h>
+#include <linux/file.h>
+#include <linux/fs.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/poll.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "compat.h"
+#include "core.h"
+#include "decoder.h"
+
+/* An open file of /dev/framepath. */
+struct fp_control {
+	bool attached;			/* under fp_decoder.lock */
+};
+
+/* A stream's descriptor. It speaks while it is ctx->stream. */
+struct fp_stream {
+	struct fp_ctx *ctx;		/* holds a reference */
+	struct fp_control *control;	/* compared, never followed */
+	bool stopped;			/* FP_IOC_STOP was said; under ctx->lock */
+};
+
+void fp_ctx_free(struct kref *ref)
+{
+	struct fp_ctx *ctx = container_of(ref, struct fp_ctx, ref);
+
+	if (ctx->stash)
+		fput(ctx->stash);
+	mutex_destroy(&ctx->lock);
+	kfree(ctx);
+}
+
+/* ---- a stream's descriptor ------------------------------------------------ */
+
+/* With the context's lock. */
+static int fp_stream_ended(struct fp_stream *stream)
+{
+	if (stream->stopped)
+		return -ESHUTDOWN;
+	if (stream->ctx->closed || stream->ctx->stream != stream)
+		return -ENODEV;
+	return 0;
+}
+
+static int fp_ioc_next_packet(struct file *file, struct fp_packet *packet)
+{
+	struct fp_stream *stream = file->private_data;
+	struct fp_ctx *ctx = stream->ctx;
+	int ret;
+
+	for (;;) {
+		ret = fp_stream_ended(stream);
+		if (ret)
+			return ret;
+		if (fp_packet_next(ctx, packet))
+			return 0;
+		if (file->f_flags & O_NONBLOCK)
+			return -EAGAIN;
+		ret = fp_news_wait(ctx, &ctx->packets, MAX_SCHEDULE_TIMEOUT);
+		if (ret < 0)
+			return ret;
+	}
+}
+
+static int fp_ioc_next_capture(struct file *file, struct fp_capture *capture)
+{
+	struct fp_stream *stream = file->private_data;
+	struct fp_ctx *ctx = stream->ctx;
+	int ret;
+
+	for (;;) {
+		ret = fp_stream_ended(stream);
+		if (ret)
+			return ret;
+		if (fp_capture_next(ctx, capture))
+			return 0;
+		if (file->f_flags & O_NONBLOCK)
+			return -EAGAIN;
+		ret = fp_news_wait(ctx, &ctx->captures, MAX_SCHEDULE_TIMEOUT);
+		if (ret < 0)
+			return ret;
+	}
+}
+
+static int fp_ioc_export(struct fp_ctx *ctx, struct fp_export *export)
+{
+	bool capture = export->queue == FP_QUEUE_CAPTURE;
+	struct vb2_queue *q;
+	struct vb2_buffer *vb;
+	int fd;
+
+	if (export->queue > FP_QUEUE_CAPTURE)
+		return -EINVAL;
+	q = capture ? fp_capture_queue(ctx) : fp_output_queue(ctx);
+	vb = vb2_get_buffer(q, export->index);
+	/* An imported buffer has memory since it was first queued. */
+	if (!vb || !vb->planes[0].mem_priv)
+		return -EINVAL;
+
+	if (vb->memory == VB2_MEMORY_MMAP) {
+		int ret = fp_core_expbuf(q, &fd, vb, O_CLOEXEC | (capture ? O_RDWR : O_RDONLY));
+
+		if (ret)
+			return ret;
+	} else {
+		get_dma_buf(vb->planes[0].dbuf);
+		fd = dma_buf_fd(vb->planes[0].dbuf, O_CLOEXEC);
+		if (fd < 0) {
+			dma_buf_put(vb->planes[0].dbuf);
+			return fd;
+		}
+	}
+	export->generation = fp_buffer_of(to_vb2_v4l2_buffer(vb))->generation;
+	export->fd = fd;
+	return 0;
+}
+
+static int fp_ioc_fail(struct fp_ctx *ctx, const struct fp_fail *fail)
+{
+	if (fail->reserved || fail->error < 0 || fail->error > MAX_ERRNO)
+		return -EINVAL;
+	pr_info_ratelimited(FP_NAME ": the decoder gives up stream %llu: error %d\n",
+			    ctx->id, fail->error);
+	fp_stream_fail(ctx, fail->error);
+	return 0;
+}
+
+static int fp_ioc_stop(struct fp_stream *stream)
+{
+	stream->stopped = true;
+	fp_news_add(&stream->ctx->packets);
+	fp_news_add(&stream->ctx->captures);
+	return 0;
+}
+
+union fp_stream_argument {
+	struct fp_packet packet;
+	struct fp_packet_done packet_done;
+	struct fp_capture capture;
+	struct fp_export export;
+	struct fp_format format;
+	struct fp_frame frame;
+	struct fp_drained drained;
+	struct fp_fail fail;
+	struct fp_delivered delivered;
+};
+
+/* With the context's lock. */
+static int fp_stream_do(struct file *file, unsigned int cmd, union fp_stream_argument *arg)
+{
+	struct fp_stream *stream = file->private_data;
+	struct fp_ctx *ctx = stream->ctx;
+	int ret = fp_stream_ended(stream);
+
+	if (ret)
+		return ret;
+	switch (cmd) {
+	case FP_IOC_NEXT_PACKET:
+		return fp_ioc_next_packet(file, &arg->packet);
+	case FP_IOC_PACKET_DONE:
+		return fp_packet_done(ctx, &arg->packet_done);
+	case FP_IOC_NEXT_CAPTURE:
+		return fp_ioc_next_capture(file, &arg->capture);
+	case FP_IOC_EXPORT:
+		return fp_ioc_export(ctx, &arg->export);
+	case FP_IOC_FORMAT:
+		return fp_said_format(ctx, &arg->format);
+	case FP_IOC_FRAME:
+		return fp_said_frame(ctx, &arg->frame);
+	case FP_IOC_DRAINED:
+		return fp_said_drained(ctx, &arg->drained);
+	case FP_IOC_FAIL:
+		return fp_ioc_fail(ctx, &arg->fail);
+	case FP_IOC_DELIVERED:
+		return fp_delivered(ctx, &arg->delivered);
+	case FP_IOC_STOP:
+		return fp_ioc_stop(stream);
+	default:
+		return -ENOTTY;
+	}
+}
+
+static long fp_stream_ioctl(struct file *file, unsigned int cmd, unsigned long user)
+{
+	struct fp_stream *stream = file->private_data;
+	void __user *pointer = (void __user *)user;
+	unsigned int size = _IOC_SIZE(cmd);
+	union fp_stream_argument arg;
+	int ret;
+
+	if (_IOC_TYPE(cmd) != _IOC_TYPE(FP_IOC_ATTACH) || size > sizeof(arg))
+		return -ENOTTY;
+	memset(&arg, 0, sizeof(arg));
+	if ((_IOC_DIR(cmd) & _IOC_WRITE) && copy_from_user(&arg, pointer, size))
+		return -EFAULT;
+
+	if (mutex_lock_interruptible(&stream->ctx->lock))
+		return -ERESTARTSYS;
+	ret = fp_stream_do(file, cmd, &arg);
+	mutex_unlock(&stream->ctx->lock);
+
+	if (!ret && (_IOC_DIR(cmd) & _IOC_READ) && copy_to_user(pointer, &arg, size))
+		return -EFAULT;
+	return ret;
+}
+
+static __poll_t fp_stream_poll(struct file *file, poll_table *wait)
+{
+	struct fp_stream *stream = file->private_data;
+	struct fp_ctx *ctx = stream->ctx;
+	struct fp_buffer *buffer;
+	__poll_t events = 0;
+
+	poll_wait(file, &ctx->packets.wait, wait);
+	poll_wait(file, &ctx->captures.wait, wait);
+	mutex_lock(&ctx->lock);
+	if (fp_stream_ended(stream)) {
+		events = EPOLLHUP;
+	} else {
+		if (fp_packet_pending(ctx, &buffer))
+			events |= EPOLLIN | EPOLLRDNORM;
+		if (fp_capture_pending(ctx, &buffer))
+			events |= EPOLLPRI;
+	}
+	mutex_unlock(&ctx->lock);
+	return events;
+}
+
+static int fp_stream_release(struct inode *inode, struct file *file)
+{
+	struct fp_stream *stream = file->private_data;
+	struct fp_ctx *ctx = stream->ctx;
+
+	mutex_lock(&ctx->lock);
+	if (ctx->stream == stream)
+		fp_stream_orphan(ctx);
+	mutex_unlock(&ctx->lock);
+	kref_put(&ctx->ref, fp_ctx_free);
+	kfree(stream);
+	return 0;
+}
+
+static const struct file_operations fp_stream_fops = {
+	.owner = THIS_MODULE,
+	.release = fp_stream_release,
+	.poll = fp_stream_poll,
+	.unlocked_ioctl = fp_stream_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+};
+
+/* ---- /dev/framepath ------------------------------------------------------- */
+
+static int fp_ioc_attach(struct fp_control *control, const struct fp_attach *attach)
+{
+	int ret = 0;
+
+	if (attach->version != FP_VERSION)
+		return -EPROTO;
+	if (attach->reserved)
+		return -EINVAL;
+	mutex_lock(&fp_decoder.lock);
+	if (fp_decoder.attached) {
+		ret = -EBUSY;
+	} else {
+		fp_decoder.attached = control;
+		control->attached = true;
+	}
+	mutex_unlock(&fp_decoder.lock);
+	return ret;
+}
+
+/* With the list's lock, which keeps what it finds open. */
+static struct fp_ctx *fp_wanted(void)
+{
+	struct fp_ctx *ctx;
+
+	list_for_each_entry(ctx, &fp_decoder.contexts, node)
+		if (READ_ONCE(ctx->wanted))
+			return ctx;
+	return NULL;
+}
+
+/* What an accepted stream is given with. */
+struct fp_given {
+	struct fp_accept accept;
+	struct file *stream;
+	struct file *stash;
+};
+
+/* With both locks: all that can fail, before anything is changed. */
+static int fp_given_make(struct fp_given *given, struct fp_ctx *ctx, struct fp_stream *stream)
+{
+	struct fp_accept *accept = &given->accept;
+	int ret;
+
+	if (!ctx->stash) {
+		struct file *stash = fp_shmem_file(FP_NAME "-stash", FP_STASH_BYTES);
+
+		if (IS_ERR(stash))
+			return PTR_ERR(stash);
+		ctx->stash = stash;
+	}
+	accept->stream = get_unused_fd_flags(O_CLOEXEC);
+	if (accept->stream < 0)
+		return accept->stream;
+	accept->stash = get_unused_fd_flags(O_CLOEXEC);
+	if (accept->stash < 0) {
+		ret = accept->stash;
+		goto no_stash;
+	}
+	given->stream = anon_inode_getfile("[framepath-stream]", &fp_stream_fops, stream, O_RDWR);
+	if (IS_ERR(given->stream)) {
+		ret = PTR_ERR(given->stream);
+		goto no_file;
+	}
+	given->stash = get_file(ctx->stash);
+	return 0;
+
+no_file:
+	put_unused_fd(accept->stash);
+no_stash:
+	put_unused_fd(accept->stream);
+	return ret;
+}
+
+/* With the list's lock. EAGAIN: it is not wanted any more. */
+static int fp_accept_ctx(struct fp_ctx *ctx, struct fp_control *control, struct fp_given *given)
+{
+	struct fp_stream *stream = kzalloc(sizeof(*stream), GFP_KERNEL);
+	int ret = -EAGAIN;
+
+	if (!stream)
+		return -ENOMEM;
+	stream->ctx = ctx;
+	stream->control = control;
+
+	mutex_lock(&ctx->lock);
+	if (ctx->wanted)
+		ret = fp_given_make(given, ctx, stream);
+	if (ret) {
+		mutex_unlock(&ctx->lock);
+		kfree(stream);
+		return ret;
+	}
+	/* The file owns the stream now. */
+	kref_get(&ctx->ref);
+	ctx->stream = stream;
+	if (!ctx->id)
+		ctx->id = ++fp_decoder.id;
+	given->accept.id = ctx->id;
+	given->accept.codec = ctx->coded.pixelformat;
+	if (ctx->coded.sized) {
+		given->accept.width = ctx->coded.width;
+		given->accept.height = ctx->coded.height;
+	}
+	fp_stream_accepted(ctx);
+	mutex_unlock(&ctx->lock);
+	return 0;
+}
+
+/* Without locks: a fault in user memory may take as long as it likes. */
+static int fp_given_install(struct fp_given *given, void __user *user)
+{
+	const struct fp_accept *accept = &given->accept;
+
+	if (copy_to_user(user, accept, sizeof(*accept))) {
+		put_unused_fd(accept->stash);
+		put_unused_fd(accept->stream);
+		fput(given->stash);
+		fput(given->stream);
+		return -EFAULT;
+	}
+	fd_install(accept->stream, given->stream);
+	fd_install(accept->stash, given->stash);
+	return 0;
+}
+
+static int fp_ioc_accept(struct file *file, void __user *user)
+{
+	struct fp_control *control = file->private_data;
+	struct fp_given given = { };
+	int ret;
+
+	for (;;) {
+		int seen = atomic_read(&fp_decoder.wanted.count);
+		struct fp_ctx *ctx;
+
+		ret = -EAGAIN;
+		mutex_lock(&fp_decoder.lock);
+		if (!control->attached) {
+			mutex_unlock(&fp_decoder.lock);
+			return -ENOTCONN;
+		}
+		ctx = fp_wanted();
+		if (ctx)
+			ret = fp_accept_ctx(ctx, control, &given);
+		mutex_unlock(&fp_decoder.lock);
+
+		if (!ret)
+			return fp_given_install(&given, user);
+		if (ret != -EAGAIN || file->f_flags & O_NONBLOCK)
+			return ret;
+		ret = wait_event_interruptible(fp_decoder.wanted.wait,
+					       atomic_read(&fp_decoder.wanted.count) != seen);
+		if (ret)
+			return ret;
+	}
+}
+
+static long fp_control_ioctl(struct file *file, unsigned int cmd, unsigned long user)
+{
+	struct fp_control *control = file->private_data;
+	void __user *pointer = (void __user *)user;
+	struct fp_attach attach;
+
+	switch (cmd) {
+	case FP_IOC_ATTACH:
+		if (copy_from_user(&attach, pointer, sizeof(attach)))
+			return -EFAULT;
+		return fp_ioc_attach(control, &attach);
+	case FP_IOC_ACCEPT:
+		return fp_ioc_accept(file, pointer);
+	default:
+		return -ENOTTY;
+	}
+}
+
+static __poll_t fp_control_poll(struct file *file, poll_table *wait)
+{
+	struct fp_control *control = file->private_data;
+	__poll_t events = 0;
+
+	poll_wait(file, &fp_decoder.wanted.wait, wait);
+	mutex_lock(&fp_decoder.lock);
+	if (control->attached && fp_wanted())
+		events = EPOLLIN | EPOLLRDNORM;
+	mutex_unlock(&fp_decoder.lock);
+	return events;
+}
+
+static int fp_control_open(struct inode *inode, struct file *file)
+{
+	struct fp_control *control = kzalloc(sizeof(*control), GFP_KERNEL);
+
+	if (!control)
+		return -ENOMEM;
+	file->private_data = control;
+	return nonseekable_open(inode, file);
+}
+
+/* A decoder that has gone may have left its streams to a process that hangs. */
+static int fp_control_release(struct inode *inode, struct file *file)
+{
+	struct fp_control *control = file->private_data;
+	struct fp_ctx *ctx;
+
+	mutex_lock(&fp_decoder.lock);
+	if (control->attached) {
+		fp_decoder.attached = NULL;
+		list_for_each_entry(ctx, &fp_decoder.contexts, node) {
+			mutex_lock(&ctx->lock);
+			if (ctx->stream && ctx->stream->control == control)
+				fp_stream_orphan(ctx);
+			mutex_unlock(&ctx->lock);
+		}
+	}
+	mutex_unlock(&fp_decoder.lock);
+	kfree(control);
+	return 0;
+}
+
+static const struct file_operations fp_control_fops = {
+	.owner = THIS_MODULE,
+	.open = fp_control_open,
+	.release = fp_control_release,
+	.poll = fp_control_poll,
+	.unlocked_ioctl = fp_control_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+};
+
+static struct miscdevice fp_control_device = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = FP_NAME,
+	.fops = &fp_control_fops,
+	.mode = 0600,
+};
+
+int fp_attach_register(void)
+{
+	return misc_register(&fp_control_device);
+}
+
+void fp_attach_unregister(void)
+{
+	misc_deregister(&fp_control_device);
+}

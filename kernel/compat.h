@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What differs between the kernels this module builds for, 6.1 to current.
+ * Nothing else in the module asks for a version.
+ */
+#ifndef FP_COMPAT_H
+#define FP_COMPAT_H
+
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/shmem_fs.h>
+#include <linux/version.h>
+#include <linux/videodev2.h>
+#include <media/v4l2-fh.h>
+#include <media/v4l2-mem2mem.h>
+#include <media/videobuf2-v4l2.h>
+
+#ifndef V4L2_PIX_FMT_AV1
+#define V4L2_PIX_FMT_AV1 v4l2_fourcc('A', 'V', '0', '1')
+#endif
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
+#define FP_IMPORT_NS_DMA_BUF MODULE_IMPORT_NS("DMA_BUF")
+#else
+#define FP_IMPORT_NS_DMA_BUF MODULE_IMPORT_NS(DMA_BUF)
+#endif
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 14, 0)
+/* vb2 lets go of the queue's lock while it waits, of itself. */
+#define FP_VB2_WAIT_OPS
+#else
+#define FP_VB2_WAIT_OPS				\
+	.wait_prepare = vb2_ops_wait_prepare,	\
+	.wait_finish = vb2_ops_wait_finish,
+#endif
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 10, 0)
+#define FP_IOCTL_REMOVE_BUFS .vidioc_remove_bufs = v4l2_m2m_ioctl_remove_bufs,
+#else
+#define FP_IOCTL_REMOVE_BUFS
+#endif
+
+static inline struct v4l2_fh *fp_file_fh(struct file *file)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0)
+	return file_to_v4l2_fh(file);
+#else
+	return file->private_data;
+#endif
+}
+
+static inline void fp_fh_add(struct v4l2_fh *fh, struct file *file)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0)
+	v4l2_fh_add(fh, file);
+#else
+	file->private_data = fh;
+	v4l2_fh_add(fh);
+#endif
+}
+
+static inline void fp_fh_del(struct v4l2_fh *fh, struct file *file)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0)
+	v4l2_fh_del(fh, file);
+#else
+	v4l2_fh_del(fh);
+#endif
+}
+
+static inline unsigned int fp_queue_buffers(struct vb2_queue *q)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
+	return vb2_get_num_buffers(q);
+#else
+	return q->num_buffers;
+#endif
+}
+
+/* The indices of a queue's buffers are below this. */
+static inline unsigned int fp_queue_indices(struct vb2_queue *q)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
+	return q->max_num_buffers;
+#else
+	return q->num_buffers;
+#endif
+}
+
+static inline int fp_core_expbuf(struct vb2_queue *q, int *fd,
+				 struct vb2_buffer *vb, unsigned int flags)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
+	return vb2_core_expbuf(q, fd, q->type, vb, 0, flags);
+#else
+	return vb2_core_expbuf(q, fd, q->type, vb->index, 0, flags);
+#endif
+}
+
+static inline struct file *fp_shmem_file(const char *name, loff_t size)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
+	return shmem_file_setup(name, size, mk_vma_flags(VMA_NORESERVE_BIT));
+#else
+	return shmem_file_setup(name, size, VM_NORESERVE);
+#endif
+}
+
+#endif

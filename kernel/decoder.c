@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The decoder node: a V4L2 stateful video decoder, multi-planar with one plane.
+ *
+ * It parses no bitstream and touches no pixel. What a client queues is offered
+ * to the process that has attached to /dev/framepath (attach.c), which decodes
+ * into the client's own CAPTURE buffers. v4l2-mem2mem serves as two queues and
+ * the helpers of their ioctls; no job of it ever runs.
+ */
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <media/v4l2-event.h>
+#include <media/v4l2-ioctl.h>
+
+#include "compat.h"
+#include "core.h"
+#include "decoder.h"
+
+#define CREATE_TRACE_POINTS
+#include "trace_decoder.h"
+
+struct fp_decoder fp_decoder;
+
+unsigned int fp_patience_ms = 5000;
+module_param_named(patience_ms, fp_patience_ms, uint, 0644);
+MODULE_PARM_DESC(patience_ms, "how long a client waits for a decoder, ms");
+
+/* v4l2-compliance 1.30 takes a node with a codec it has not heard of for no decoder. */
+bool fp_av1 = true;
+module_param_named(av1, fp_av1, bool, 0444);
+MODULE_PARM_DESC(av1, "AV1 is among the codecs");
+
+/* ---- ioctls: those of the queues come with the context's lock ------------- */
+
+static struct fp_ctx *fp_file_ctx(struct file *file)
+{
+	return fp_ctx_of(fp_file_fh(file));
+}
+
+static int fp_querycap(struct file *file, void *priv, struct v4l2_capability *cap)
+{
+	strscpy(cap->driver, FP_NAME, sizeof(cap->driver));
+	strscpy(cap->card, FP_NAME "-decoder", sizeof(cap->card));
+	return 0;
+}
+
+static int fp_enum_fmt_output(struct file *file, void *priv, struct v4l2_fmtdesc *f)
+{
+	return fp_enum_output(f);
+}
+
+static int fp_enum_fmt_capture(struct file *file, void *priv, struct v4l2_fmtdesc *f)
+{
+	struct fp_ctx *ctx = fp_file_ctx(file);
+	int ret;
+
+	mutex_lock(&ctx->lock);
+	ret = fp_enum_capture(ctx, f);
+	mutex_unlock(&ctx->lock);
+	return ret;
+}
+
+static int fp_enum_sizes(struct file *file, void *priv, struct v4l2_frmsizeenum *f)
+{
+	return fp_enum_framesizes(f);
+}
+
+static int fp_g_fmt_output(struct file *file, void *priv, struct v4l2_format *f)
+{
+	struct fp_ctx *ctx = fp_file_ctx(file);
+
+	mutex_lock(&ctx->lock);
+	fp_get_output(ctx, f);
+	mutex_unlock(&ctx->lock);
+	return 0;
+}
+
+static int fp_try_fmt_output(struct file *file, void *priv, struct v4l2_format *f)
+{
+	fp_try_output(f);
+	return 0;
+}
+
+static int fp_s_fmt_output(struct file *file, void *priv, struct v4l2_format *f)
+{
+	struct fp_ctx *ctx = fp_file_ctx(file);
+	int ret = 0;
+
+	mutex_lock(&ctx->lock);
+	if (vb2_is_busy(fp_output_queue(ctx)) || vb2_is_busy(fp_capture_queue(ctx))) {
+		ret = -EBUSY;
+	} else {
+		fp_set_output(ctx, f);
+		fp_stream_renew(ctx);
+	}
+	mutex_unlock(&ctx->lock);
+	return ret;
+}
+
+static int fp_g_fmt_capture(struct file *file, void *priv, struct v4l2_format *f)
+{
+	struct fp_ctx *ctx = fp_file_ctx(file);
+	int ret;
+
+	mutex_lock(&ctx->lock);
+	ret = fp_stream_await_format(ctx);
+	if (!ret)
+		fp_get_capture(ctx, f);
+	mutex_unlock(&ctx->lock);
+	return ret;
+}
+
+static int fp_try_fmt_capture(struct file *file, void *priv, struct v4l2_format *f)
+{
+	struct fp_ctx *ctx = fp_file_ctx(file);
+	int ret;
+
+	mutex_lock(&ctx->lock);
+	ret = fp_stream_await_format(ctx);
+	if (!ret)
+		fp_try_capture(ctx, f);
+	mutex_unlock(&ctx->lock);
+	return ret;
+}
+
+static int fp_s_fmt_capture(struct file *file, void *priv, struct v4l2_format *f)
+{
+	struct fp_ctx *ctx = fp_file_ctx(file);
+	int ret;
+
+	mutex_lock(&ctx->lock);
+	ret = fp_stream_await_format(ctx);
+	if (!ret)
+		fp_try_capture(ctx, f);
+	if (!ret && f->fmt.pix_mp.pixelformat != ctx->pixelformat) {
+		if (vb2_is_busy(fp_capture_queue(ctx)))
+			ret = -EBUSY;
+		else
+			ctx->pixelformat = f->fmt.pix_mp.pixelformat;
+	}
+	mutex_unlock(&ctx->lock);
+	return ret;
+}
+
+static int fp_g_selection(struct file *file, void *priv, struct v4l2_selection *s)
+{
+	struct fp_ctx *ctx = fp_file_ctx(file);
+	int ret;
+
+	/* The core has made single-planar types of the multi-planar ones. */
+	if (s->type != V4L2_BUF_TYPE_VIDEO_CAPTURE)
+		return -EINVAL;
+	mutex_lock(&ctx->lock);
+	ret = fp_stream_await_format(ctx);
+	if (!ret)
+		ret = fp_get_selection(ctx, s);
+	mutex_unlock(&ctx->lock);
+	return ret;
+}
+
+static int fp_reqbufs(struct file *file, void *priv, struct v4l2_requestbuffers *rb)
+{
+	struct fp_ctx *ctx = fp_file_ctx(file);
+	int ret;
+
+	if (V4L2_TYPE_IS_CAPTURE(rb->type) && rb->count) {
+		ret = fp_stream_await_format(ctx);
+		if (ret)
+			return ret;
+	}
+	return v4l2_m2m_ioctl_reqbufs(file, priv, rb);
+}
+
+static int fp_create_bufs(struct file *file, void *priv, struct v4l2_create_buffers *create)
+{
+	struct fp_ctx *ctx = fp_file_ctx(file);
+	int ret;
+
+	if (V4L2_TYPE_IS_CAPTURE(create->format.type) && create->count) {
+		ret = fp_stream_await_format(ctx);
+		if (ret)
+			return ret;
+	}
+	return v4l2_m2m_ioctl_create_bufs(file, priv, create);
+}
+
+static int fp_streamon(struct file *file, void *priv, enum v4l2_buf_type type)
+{
+	struct fp_ctx *ctx = fp_file_ctx(file);
+	bool was_on = ctx->on[FP_QUEUE_OUTPUT];
+	int ret;
+
+	if (fp_ctx_failed(ctx))
+		return -EIO;
+	if (type == fp_capture_queue(ctx)->type)
+		return fp_capture_fits(ctx) ? v4l2_m2m_ioctl_streamon(file, priv, type) : -EINVAL;
+
+	/* Files may be open without end; a decoder's work is not. */
+	if (!was_on && atomic_inc_return(&fp_decoder.streams) > FP_STREAMS_MAX)
+		ret = -EBUSY;
+	else
+		ret = v4l2_m2m_ioctl_streamon(file, priv, type);
+	if (ret && !was_on)
+		atomic_dec(&fp_decoder.streams);
+	return ret;
+}
+
+static int fp_streamoff(struct file *file, void *priv, enum v4l2_buf_type type)
+{
+	struct fp_ctx *ctx = fp_file_ctx(file);
+	int ret = v4l2_m2m_ioctl_streamoff(file, priv, type);
+
+	if (!ret)
+		ctx->failed[V4L2_TYPE_IS_OUTPUT(type) ? FP_QUEUE_OUTPUT : FP_QUEUE_CAPTURE] = false;
+	return ret;
+}
+
+static int fp_decoder_cmd(struct file *file, void *priv, struct v4l2_decoder_cmd *cmd)
+{
+	struct fp_ctx *ctx = fp_file_ctx(file);
+	int ret = v4l2_m2m_ioctl_try_decoder_cmd(file, priv, cmd);
+
+	if (ret)
+		return ret;
+	mutex_lock(&ctx->lock);
+	if (fp_ctx_failed(ctx))
+		ret = -EIO;
+	else if (cmd->cmd == V4L2_DEC_CMD_STOP)
+		ret = fp_stop_command(ctx);
+	else
+		ret = fp_start_command(ctx);
+	mutex_unlock(&ctx->lock);
+	return ret;
+}
+
+static int fp_subscribe_event(struct v4l2_fh *fh, const struct v4l2_event_subscription *sub)
+{
+	switch (sub->type) {
+	case V4L2_EVENT_EOS:
+		return v4l2_event_subscribe(fh, sub, 0, NULL);
+	case V4L2_EVENT_SOURCE_CHANGE:
+		return v4l2_src_change_event_subscribe(fh, sub);
+	default:
+		return v4l2_ctrl_subscribe_event(fh, sub);
+	}
+}
+
+static const struct v4l2_ioctl_ops fp_ioctl_ops = {
+	.vidioc_querycap = fp_querycap,
+	.vidioc_enum_fmt_vid_out = fp_enum_fmt_output,
+	.vidioc_enum_fmt_vid_cap = fp_enum_fmt_capture,
+	.vidioc_enum_framesizes = fp_enum_sizes,
+	.vidioc_g_fmt_vid_out_mplane = fp_g_fmt_output,
+	.vidioc_try_fmt_vid_out_mplane = fp_try_fmt_output,
+	.vidioc_s_fmt_vid_out_mplane = fp_s_fmt_output,
+	.vidioc_g_fmt_vid_cap_mplane = fp_g_fmt_capture,
+	.vidioc_try_fmt_vid_cap_mplane = fp_try_fmt_capture,
+	.vidioc_s_fmt_vid_cap_mplane = fp_s_fmt_capture,
+	.vidioc_g_selection = fp_g_selection,
+
+	.vidioc_reqbufs = fp_reqbufs,
+	.vidioc_create_bufs = fp_create_bufs,
+	FP_IOCTL_REMOVE_BUFS
+	.vidioc_querybuf = v4l2_m2m_ioctl_querybuf,
+	.vidioc_prepare_buf = v4l2_m2m_ioctl_prepare_buf,
+	.vidioc_qbuf = v4l2_m2m_ioctl_qbuf,
+	.vidioc_dqbuf = v4l2_m2m_ioctl_dqbuf,
+	.vidioc_expbuf = v4l2_m2m_ioctl_expbuf,
+	.vidioc_streamon = fp_streamon,
+	.vidioc_streamoff = fp_streamoff,
+
+	.vidioc_try_decoder_cmd = v4l2_m2m_ioctl_try_decoder_cmd,
+	.vidioc_decoder_cmd = fp_decoder_cmd,
+	.vidioc_subscribe_event = fp_subscribe_event,
+	.vidioc_unsubscribe_event = v4l2_event_unsubscribe,
+};
+
+/* ---- files --------------------------------------------------------------- */
+
+static int fp_ctx_controls(struct fp_ctx *ctx)
+{
+	v4l2_ctrl_handler_init(&ctx->controls, 1);
+	ctx->min_buffers = v4l2_ctrl_new_std(&ctx->controls, NULL,
+					     V4L2_CID_MIN_BUFFERS_FOR_CAPTURE,
+					     1, FP_CAPTURE_MAX, 1, 1);
+	return ctx->controls.error;
+}
+
+static struct fp_ctx *fp_ctx_new(void)
+{
+	struct fp_ctx *ctx = kzalloc(sizeof(*ctx), GFP_KERNEL);
+	int ret;
+
+	if (!ctx)
+		return ERR_PTR(-ENOMEM);
+	kref_init(&ctx->ref);
+	mutex_init(&ctx->lock);
+	fp_news_init(&ctx->packets);
+	fp_news_init(&ctx->captures);
+	fp_news_init(&ctx->formats);
+	INIT_DELAYED_WORK(&ctx->patience, fp_stream_patience);
+	fp_format_reset(ctx);
+
+	ret = fp_ctx_controls(ctx);
+	if (ret)
+		goto no_controls;
+	ctx->fh.m2m_ctx = v4l2_m2m_ctx_init(fp_decoder.m2m, ctx, fp_queue_init);
+	if (IS_ERR(ctx->fh.m2m_ctx)) {
+		ret = PTR_ERR(ctx->fh.m2m_ctx);
+		goto no_controls;
+	}
+	return ctx;
+
+no_controls:
+	v4l2_ctrl_handler_free(&ctx->controls);
+	mutex_destroy(&ctx->lock);
+	kfree(ctx);
+	return ERR_PTR(ret);
+}
+
+/* The decoder loses the stream. Its descriptors keep what is left of it. */
+static void fp_ctx_close(struct fp_ctx *ctx)
+{
+	mutex_lock(&ctx->lock);
+	v4l2_m2m_ctx_release(ctx->fh.m2m_ctx);
+	ctx->closed = true;
+	fp_news_add(&ctx->packets);
+	fp_news_add(&ctx->captures);
+	mutex_unlock(&ctx->lock);
+	cancel_delayed_work_sync(&ctx->patience);
+}
+
+static int fp_open(struct file *file)
+{
+	struct fp_ctx *ctx = fp_ctx_new();
+
+	if (IS_ERR(ctx))
+		return PTR_ERR(ctx);
+	v4l2_fh_init(&ctx->fh, &fp_decoder.vdev);
+	ctx->fh.ctrl_handler = &ctx->controls;
+	fp_fh_add(&ctx->fh, file);
+	mutex_lock(&fp_decoder.lock);
+	ctx->number = ++fp_decoder.number;
+	list_add_tail(&ctx->node, &fp_decoder.contexts);
+	mutex_unlock(&fp_decoder.lock);
+	return 0;
+}
+
+static int fp_release(struct file *file)
+{
+	struct fp_ctx *ctx = fp_file_ctx(file);
+
+	mutex_lock(&fp_decoder.lock);
+	list_del(&ctx->node);
+	mutex_unlock(&fp_decoder.lock);
+
+	/* No event is sent behind this, so that there is no one to send it to. */
+	fp_ctx_close(ctx);
+	fp_fh_del(&ctx->fh, file);
+	v4l2_fh_exit(&ctx->fh);
+	v4l2_ctrl_handler_free(&ctx->controls);
+	kref_put(&ctx->ref, fp_ctx_free);
+	return 0;
+}
+
+static const struct v4l2_file_operations fp_fops = {
+	.owner = THIS_MODULE,
+	.open = fp_open,
+	.release = fp_release,
+	.poll = v4l2_m2m_fop_poll,
+	.unlocked_ioctl = video_ioctl2,
+	.mmap = v4l2_m2m_fop_mmap,
+};
+
+/* ---- the node ------------------------------------------------------------ */
+
+/* The decoder pulls: there is never a job. */
+static int fp_job_ready(void *priv)
+{
+	return 0;
+}
+
+static void fp_device_run(void *priv)
+{
+}
+
+static const struct v4l2_m2m_ops fp_m2m_ops = {
+	.job_ready = fp_job_ready,
+	.device_run = fp_device_run,
+};
+
+int fp_decoder_register(struct v4l2_device *v4l2_dev)
+{
+	struct video_device *vdev = &fp_decoder.vdev;
+	int ret;
+
+	fp_decoder.v4l2_dev = v4l2_dev;
+	mutex_init(&fp_decoder.lock);
+	INIT_LIST_HEAD(&fp_decoder.contexts);
+	fp_news_init(&fp_decoder.wanted);
+	fp_decoder.m2m = v4l2_m2m_init(&fp_m2m_ops);
+	if (IS_ERR(fp_decoder.m2m))
+		return PTR_ERR(fp_decoder.m2m);
+
+	strscpy(vdev->name, FP_NAME "-decoder", sizeof(vdev->name));
+	vdev->v4l2_dev = v4l2_dev;
+	vdev->fops = &fp_fops;
+	vdev->ioctl_ops = &fp_ioctl_ops;
+	vdev->vfl_dir = VFL_DIR_M2M;
+	vdev->device_caps = V4L2_CAP_VIDEO_M2M_MPLANE | V4L2_CAP_STREAMING;
+	vdev->release = video_device_release_empty;
+
+	ret = fp_attach_register();
+	if (ret)
+		goto no_attach;
+	ret = video_register_device(vdev, VFL_TYPE_VIDEO, -1);
+	if (ret)
+		goto no_device;
+	return 0;
+
+no_device:
+	fp_attach_unregister();
+no_attach:
+	v4l2_m2m_release(fp_decoder.m2m);
+	return ret;
+}
+
+void fp_decoder_unregister(void)
+{
+	video_unregister_device(&fp_decoder.vdev);
+	fp_attach_unregister();
+	v4l2_m2m_release(fp_decoder.m2m);
+}

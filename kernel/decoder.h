@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The decoder node, inside: one context per open file of the node.
+ *
+ *   decoder.c  the node: files and ioctls      format.c  formats and layouts
+ *   queue.c    the two vb2 queues              stream.c  the stream's state
+ *   attach.c   /dev/framepath and the streams' descriptors
+ *
+ * What the decoder has to be told is never stored as a message. It follows from
+ * the state of the buffers and a few flags, and "told" says which of it the
+ * decoder knows. So nothing is allocated per frame, nothing can overflow, and
+ * another decoder is told all of it again by clearing what was told.
+ */
+#ifndef FP_DECODER_H
+#define FP_DECODER_H
+
+#include <linux/atomic.h>
+#include <linux/bitmap.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/mutex.h>
+#include <linux/wait.h>
+#include <linux/workqueue.h>
+#include <media/v4l2-ctrls.h>
+#include <media/v4l2-device.h>
+#include <media/v4l2-fh.h>
+#include <media/v4l2-mem2mem.h>
+#include <media/videobuf2-v4l2.h>
+
+#include "uapi/framepath.h"
+
+#define FP_STREAMS_MAX		64	/* contexts whose OUTPUT streams */
+#define FP_SIZE_MIN		16	/* what a client may set; */
+#define FP_SIZE_MAX		8192	/* streams may be smaller, not larger */
+#define FP_CAPTURE_MAX		32
+
+struct fp_stream;
+struct fp_control;
+
+/* Counts changes, for those who wait without the lock. */
+struct fp_news {
+	wait_queue_head_t wait;
+	atomic_t count;
+};
+
+/* A packet or a CAPTURE buffer. On the context's ready lists while queued. */
+struct fp_buffer {
+	struct v4l2_m2m_buffer m2m;	/* first: vb2 allocates it */
+	u64 seq;			/* OUTPUT: number in the stream */
+	u32 generation;			/* of the memory behind it */
+	bool told;			/* the decoder has it */
+};
+
+/* The client's description of what it sends. */
+struct fp_coded {
+	u32 pixelformat;
+	u32 width, height;
+	u32 sizeimage;
+	u32 colorspace, xfer_func, ycbcr_enc, quantization;
+	bool sized;			/* the client gave width and height */
+};
+
+enum fp_drain {
+	FP_DRAIN_NONE,
+	FP_DRAIN_ASKED,			/* by the client */
+	FP_DRAIN_TOLD,			/* the decoder works on it */
+};
+
+struct fp_ctx {
+	struct kref ref;		/* the file, and each stream descriptor */
+	struct list_head node;		/* of the decoder's, under its lock */
+	unsigned int number;		/* in traces */
+
+	struct v4l2_fh fh;
+	struct v4l2_ctrl_handler controls;
+	struct v4l2_ctrl *min_buffers;
+
+	struct mutex lock;		/* all below, and both queues */
+	bool closed;			/* fh and the queues are gone */
+	bool on[2];			/* per FP_QUEUE_*: streams */
+	bool failed[2];			/* per FP_QUEUE_*: fails until STREAMOFF */
+	bool spent;			/* its decoder gave up: the next one begins anew */
+
+	struct fp_coded coded;
+	u32 pixelformat;		/* of CAPTURE */
+	struct fp_format format;	/* said by a decoder, or a guess until then */
+	bool format_known;		/* said by a decoder */
+	bool format_said;		/* by this decoder, in this sequence */
+	bool changing;			/* the sequence is over, the next one's is to be said */
+	u32 format_run;			/* counts formats */
+
+	u32 epoch;
+	u64 next_seq;
+	u32 sequence[2];		/* per FP_QUEUE_*: V4L2's number of the next buffer */
+	bool flush_packet;		/* NEXT_PACKET has to say the flush */
+	bool flush_capture;		/* NEXT_CAPTURE has to */
+
+	enum fp_drain drain;
+	u64 drain_seq;			/* the first packet behind it */
+	bool drained;			/* packets wait until the client goes on */
+	bool last_due;			/* the next CAPTURE buffer goes back as LAST */
+
+	u32 capture_run;		/* counts what the decoder sees as OFF, ON */
+	u32 capture_told;		/* the run the decoder is in, 0: OFF */
+	u32 capture_format;		/* format_run that CAPTURE is set up for */
+	u32 generation;			/* the last one given to a buffer */
+
+	struct fp_stream *stream;	/* the decoder's side, NULL: none */
+	u64 id;				/* 0: never accepted */
+	struct file *stash;
+	DECLARE_BITMAP(delivered, FP_DELIVERED_WINDOW);
+
+	bool wanted;			/* could be accepted; read without the lock */
+	bool waiting;			/* has work, and no decoder */
+	unsigned long deadline;		/* when it fails, jiffies */
+	struct delayed_work patience;
+
+	struct fp_news packets;		/* for NEXT_PACKET */
+	struct fp_news captures;	/* for NEXT_CAPTURE */
+	struct fp_news formats;		/* for clients who ask for the format */
+};
+
+/* There is one decoder node. */
+struct fp_decoder {
+	struct v4l2_device *v4l2_dev;
+	struct video_device vdev;
+	struct v4l2_m2m_dev *m2m;
+
+	/* Taken before a context's lock. */
+	struct mutex lock;
+	struct list_head contexts;
+	unsigned int number;		/* the last one given */
+	u64 id;				/* the last one given */
+	struct fp_control *attached;
+	struct fp_news wanted;		/* for ACCEPT */
+	atomic_t streams;		/* contexts whose OUTPUT streams */
+};
+
+extern struct fp_decoder fp_decoder;
+extern unsigned int fp_patience_ms;
+extern bool fp_av1;
+
+/* decoder.c */
+int fp_decoder_register(struct v4l2_device *v4l2_dev);
+void fp_decoder_unregister(void);
+
+static inline bool fp_ctx_failed(struct fp_ctx *ctx)
+{
+	return ctx->failed[FP_QUEUE_OUTPUT] || ctx->failed[FP_QUEUE_CAPTURE];
+}
+
+/* CAPTURE streams, but the client has not set it up for the stream's format. */
+static inline bool fp_ctx_changed(struct fp_ctx *ctx)
+{
+	return ctx->on[FP_QUEUE_CAPTURE] && ctx->capture_format != ctx->format_run;
+}
+
+static inline struct fp_ctx *fp_ctx_of(struct v4l2_fh *fh)
+{
+	return container_of(fh, struct fp_ctx, fh);
+}
+
+static inline struct fp_buffer *fp_buffer_of(struct vb2_v4l2_buffer *vbuf)
+{
+	return container_of(vbuf, struct fp_buffer, m2m.vb);
+}
+
+static inline struct vb2_queue *fp_output_queue(struct fp_ctx *ctx)
+{
+	return v4l2_m2m_get_src_vq(ctx->fh.m2m_ctx);
+}
+
+static inline struct vb2_queue *fp_capture_queue(struct fp_ctx *ctx)
+{
+	return v4l2_m2m_get_dst_vq(ctx->fh.m2m_ctx);
+}
+
+/* format.c: all with the context's lock */
+void fp_format_reset(struct fp_ctx *ctx);
+int fp_format_check(const struct fp_format *format);
+bool fp_format_same(const struct fp_format *a, const struct fp_format *b);
+void fp_format_take(struct fp_ctx *ctx, const struct fp_format *format);
+u32 fp_capture_sizeimage(struct fp_ctx *ctx);
+u32 fp_capture_payload(struct fp_ctx *ctx);
+int fp_enum_output(struct v4l2_fmtdesc *f);
+int fp_enum_capture(struct fp_ctx *ctx, struct v4l2_fmtdesc *f);
+int fp_enum_framesizes(struct v4l2_frmsizeenum *f);
+void fp_get_output(struct fp_ctx *ctx, struct v4l2_format *f);
+void fp_get_capture(struct fp_ctx *ctx, struct v4l2_format *f);
+void fp_try_output(struct v4l2_format *f);
+void fp_try_capture(struct fp_ctx *ctx, struct v4l2_format *f);
+void fp_set_output(struct fp_ctx *ctx, struct v4l2_format *f);
+int fp_get_selection(struct fp_ctx *ctx, struct v4l2_selection *s);
+
+/* queue.c */
+int fp_queue_init(void *priv, struct vb2_queue *src, struct vb2_queue *dst);
+
+/* stream.c: all with the context's lock */
+void fp_news_init(struct fp_news *news);
+void fp_news_add(struct fp_news *news);
+int fp_news_wait(struct fp_ctx *ctx, struct fp_news *news, long timeout);
+int fp_stream_await_format(struct fp_ctx *ctx);
+void fp_stream_update(struct fp_ctx *ctx);
+void fp_stream_patience(struct work_struct *work);
+void fp_stream_fail(struct fp_ctx *ctx, int error);
+void fp_stream_renew(struct fp_ctx *ctx);
+void fp_stream_orphan(struct fp_ctx *ctx);
+void fp_stream_accepted(struct fp_ctx *ctx);
+void fp_output_on(struct fp_ctx *ctx);
+void fp_output_off(struct fp_ctx *ctx);
+void fp_capture_on(struct fp_ctx *ctx);
+void fp_capture_off(struct fp_ctx *ctx);
+bool fp_capture_fits(struct fp_ctx *ctx);
+int fp_stop_command(struct fp_ctx *ctx);
+int fp_start_command(struct fp_ctx *ctx);
+void fp_last(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf);
+u32 fp_packet_pending(struct fp_ctx *ctx, struct fp_buffer **buffer);
+bool fp_packet_next(struct fp_ctx *ctx, struct fp_packet *packet);
+u32 fp_capture_pending(struct fp_ctx *ctx, struct fp_buffer **buffer);
+bool fp_capture_next(struct fp_ctx *ctx, struct fp_capture *capture);
+int fp_packet_done(struct fp_ctx *ctx, const struct fp_packet_done *done);
+int fp_said_format(struct fp_ctx *ctx, const struct fp_format *format);
+int fp_said_frame(struct fp_ctx *ctx, const struct fp_frame *frame);
+int fp_said_drained(struct fp_ctx *ctx, struct fp_drained *drained);
+int fp_delivered(struct fp_ctx *ctx, struct fp_delivered *delivered);
+
+/* attach.c */
+int fp_attach_register(void);
+void fp_attach_unregister(void);
+void fp_ctx_free(struct kref *ref);
+
+#endif

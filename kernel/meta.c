@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * /dev/framepath-meta: one ring of records that all readers share, and a
+ * cursor for each. The writer waits for nobody; who falls behind by more than
+ * the ring holds goes on with the oldest record, and its count of missed ones
+ * grows by what is gone.
+ *
+ * ring.lock orders everything: a record is whole and has its number when it
+ * can be seen, and the writer wakes after that. Records leave the ring by a
+ * reader's own few, as nothing may fault while the lock is held.
+ */
+#include <linux/fs.h>
+#include <linux/miscdevice.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/poll.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
+#include <linux/uaccess.h>
+#include <linux/vmalloc.h>
+#include <linux/wait.h>
+
+#include "meta.h"
+
+#define FP_META_RECORDS 4096	/* in the ring: 416 KiB */
+#define FP_META_BATCH 32	/* taken under the lock at once */
+
+static struct {
+	spinlock_t lock;		/* guards records, next, and the readers' cursors */
+	wait_queue_head_t wait;		/* for next to grow */
+	struct fp_meta_record *records;
+	u64 next;			/* number of the record to come */
+} ring;
+
+struct fp_meta_reader {
+	struct mutex lock;		/* one batch at a time: guards the rest */
+	u64 cursor;			/* number of the next record; changes under ring.lock too */
+	u64 missed;
+	struct fp_meta_record batch[FP_META_BATCH];
+};
+
+void fp_meta_push(struct fp_meta_record *record)
+{
+	spin_lock(&ring.lock);
+	record->number = ring.next;
+	ring.records[ring.next % FP_META_RECORDS] = *record;
+	ring.next++;
+	spin_unlock(&ring.lock);
+
+	wake_up_interruptible(&ring.wait);
+}
+
+static bool fp_meta_readable(struct fp_meta_reader *reader)
+{
+	bool readable;
+
+	spin_lock(&ring.lock);
+	readable = reader->cursor != ring.next;
+	spin_unlock(&ring.lock);
+
+	return readable;
+}
+
+/* Under ring.lock: what the ring no longer has is missed. */
+static void fp_meta_catch_up(struct fp_meta_reader *reader)
+{
+	u64 behind = ring.next - reader->cursor;
+
+	if (behind > FP_META_RECORDS) {
+		reader->missed += behind - FP_META_RECORDS;
+		reader->cursor = ring.next - FP_META_RECORDS;
+	}
+}
+
+/*
+ * Fills the batch with up to limit records from the cursor on, which stays;
+ * gives their number.
+ */
+static size_t fp_meta_peek(struct fp_meta_reader *reader, size_t limit)
+{
+	size_t count, i;
+
+	spin_lock(&ring.lock);
+	fp_meta_catch_up(reader);
+	count = min_t(u64, ring.next - reader->cursor, min_t(size_t, limit, FP_META_BATCH));
+	for (i = 0; i < count; i++)
+		reader->batch[i] = ring.records[(reader->cursor + i) % FP_META_RECORDS];
+	spin_unlock(&ring.lock);
+
+	return count;
+}
+
+static void fp_meta_advance(struct fp_meta_reader *reader, size_t count)
+{
+	spin_lock(&ring.lock);
+	reader->cursor += count;
+	spin_unlock(&ring.lock);
+}
+
+static ssize_t fp_meta_read(struct file *file, char __user *buffer, size_t bytes, loff_t *offset)
+{
+	struct fp_meta_reader *reader = file->private_data;
+	size_t want = bytes / sizeof(reader->batch[0]);
+	size_t done = 0;
+	int ret;
+
+	if (!want)
+		return -EINVAL;
+
+	for (;;) {
+		ret = mutex_lock_interruptible(&reader->lock);
+		if (ret)
+			return ret;
+		while (done < want) {
+			size_t count = fp_meta_peek(reader, want - done);
+
+			if (!count)
+				break;
+			if (copy_to_user(buffer + done * sizeof(reader->batch[0]), reader->batch,
+					 count * sizeof(reader->batch[0]))) {
+				ret = -EFAULT;
+				break;
+			}
+			fp_meta_advance(reader, count);
+			done += count;
+		}
+		mutex_unlock(&reader->lock);
+
+		if (done)
+			return done * sizeof(reader->batch[0]);
+		if (ret)
+			return ret;
+		if (file->f_flags & O_NONBLOCK)
+			return -EAGAIN;
+		ret = wait_event_interruptible(ring.wait, fp_meta_readable(reader));
+		if (ret)
+			return ret;
+	}
+}
+
+static __poll_t fp_meta_poll(struct file *file, poll_table *table)
+{
+	struct fp_meta_reader *reader = file->private_data;
+
+	poll_wait(file, &ring.wait, table);
+
+	return fp_meta_readable(reader) ? EPOLLIN | EPOLLRDNORM : 0;
+}
+
+static long fp_meta_ioctl(struct file *file, unsigned int command, unsigned long argument)
+{
+	struct fp_meta_reader *reader = file->private_data;
+	u64 missed;
+	int ret;
+
+	if (command != FP_IOC_META_MISSED)
+		return -ENOTTY;
+
+	ret = mutex_lock_interruptible(&reader->lock);
+	if (ret)
+		return ret;
+	spin_lock(&ring.lock);
+	fp_meta_catch_up(reader);
+	spin_unlock(&ring.lock);
+	missed = reader->missed;
+	mutex_unlock(&reader->lock);
+
+	return copy_to_user((void __user *)argument, &missed, sizeof(missed)) ? -EFAULT : 0;
+}
+
+static int fp_meta_open(struct inode *inode, struct file *file)
+{
+	struct fp_meta_reader *reader = kzalloc(sizeof(*reader), GFP_KERNEL);
+
+	if (!reader)
+		return -ENOMEM;
+
+	mutex_init(&reader->lock);
+	spin_lock(&ring.lock);
+	reader->cursor = ring.next;
+	spin_unlock(&ring.lock);
+	file->private_data = reader;
+
+	return stream_open(inode, file);
+}
+
+static int fp_meta_release(struct inode *inode, struct file *file)
+{
+	kfree(file->private_data);
+	return 0;
+}
+
+static const struct file_operations fp_meta_fops = {
+	.owner = THIS_MODULE,
+	.open = fp_meta_open,
+	.release = fp_meta_release,
+	.read = fp_meta_read,
+	.poll = fp_meta_poll,
+	.unlocked_ioctl = fp_meta_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+};
+
+static struct miscdevice fp_meta_device = {
+	.minor = MISC_DYNAMIC_MINOR,
+	.name = "framepath-meta",
+	.fops = &fp_meta_fops,
+};
+
+int fp_meta_register(void)
+{
+	int ret;
+
+	spin_lock_init(&ring.lock);
+	init_waitqueue_head(&ring.wait);
+	ring.next = 0;
+	ring.records = vzalloc(array_size(FP_META_RECORDS, sizeof(*ring.records)));
+	if (!ring.records)
+		return -ENOMEM;
+
+	ret = misc_register(&fp_meta_device);
+	if (ret)
+		vfree(ring.records);
+
+	return ret;
+}
+
+void fp_meta_unregister(void)
+{
+	misc_deregister(&fp_meta_device);
+	vfree(ring.records);
+}

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * /dev/framepath-meta: meta NODE. Readers of every habit at once, none of
+ * which may lose or repeat a record without being told; nobody sleeps through
+ * one.
+ */
+#include "v4l2.h"
+
+#include <pthread.h>
+#include <signal.h>
+
+#define FRAMES 20000
+#define META "/dev/framepath-meta"
+
+struct source {
+	int fd;
+	struct queue output, capture;
+};
+
+static struct source source_open(const char *path)
+{
+	struct source s = { .fd = open_or_fail(path, O_RDWR) };
+
+	set_format(s.fd, V4L2_PIX_FMT_GREY, 16, 16);
+	queue_make(&s.output, s.fd, OUTPUT, MMAP, 1);
+	queue_make(&s.capture, s.fd, CAPTURE, MMAP, 1);
+	stream(s.fd, true);
+	return s;
+}
+
+static void source_frame(struct source *s, int64_t sequence)
+{
+	order(s->fd, (struct order){ .sequence = sequence });
+	queue_put(&s->capture, 0);
+	queue_put(&s->output, 0);
+	queue_get(&s->output);
+	queue_get(&s->capture);
+}
+
+/* ---- */
+
+enum habit { GREEDY, SINGLE, POLLING, SLOW, HABITS };
+
+struct reader {
+	enum habit habit;
+	int fd;
+	uint64_t read, first_number;
+	pthread_t thread;
+};
+
+/* Reads until the last frame's record, which the ring always has. */
+static void *reader_run(void *argument)
+{
+	struct reader *r = argument;
+	static const size_t sizes[HABITS] = { 1000, 1, 50, 10 };
+	struct fp_meta_record *records = calloc(1000, sizeof(*records));
+	uint64_t next = 0;
+
+	for (;;) {
+		struct pollfd p = { .fd = r->fd, .events = POLLIN };
+		ssize_t bytes;
+
+		if (r->habit == POLLING)
+			check(poll(&p, 1, -1) == 1 && p.revents == POLLIN, "poll gave %#x", p.revents);
+		/* Until the ring has been round twice, then as fast as it can. */
+		if (r->habit == SLOW && next < FRAMES / 2)
+			usleep(50000);
+		/* A byte too many: whole records are given all the same. */
+		bytes = read(r->fd, records, sizes[r->habit] * sizeof(*records) + 1);
+		check(bytes > 0 && bytes % sizeof(*records) == 0, "reader %d: read gave %zd", r->habit, bytes);
+		for (size_t i = 0; i < bytes / sizeof(*records); i++) {
+			if (!r->read)
+				r->first_number = records[i].number - records[i].source_sequence;
+			check(records[i].source_sequence >= next, "reader %d: frame %llu again, after %llu", r->habit,
+			      (unsigned long long)records[i].source_sequence, (unsigned long long)next);
+			check(records[i].number - records[i].source_sequence == r->first_number,
+			      "reader %d: record %llu is of frame %llu", r->habit, (unsigned long long)records[i].number,
+			      (unsigned long long)records[i].source_sequence);
+			next = records[i].source_sequence + 1;
+			r->read++;
+		}
+		if (next == FRAMES) {
+			free(records);
+			return NULL;
+		}
+	}
+}
+
+static void readers(const char *path)
+{
+	static const char *const names[HABITS] = { "greedy", "single", "polling", "slow" };
+	struct source s = source_open(path);
+	struct reader all[HABITS];
+
+	for (int i = 0; i < HABITS; i++) {
+		all[i] = (struct reader){ .habit = i };
+		all[i].fd = open_or_fail(META, O_RDONLY | (i == POLLING ? O_NONBLOCK : 0));
+		check(!pthread_create(&all[i].thread, NULL, reader_run, &all[i]), "pthread_create");
+	}
+	for (int i = 0; i < FRAMES; i++)
+		source_frame(&s, i);
+	for (int i = 0; i < HABITS; i++) {
+		uint64_t missed;
+
+		pthread_join(all[i].thread, NULL);
+		missed = meta_missed(all[i].fd);
+		printf("reader %s: %llu read, %llu missed\n", names[i], (unsigned long long)all[i].read,
+		       (unsigned long long)missed);
+		check(all[i].read + missed == FRAMES, "reader %s: %llu read and %llu missed of %d", names[i],
+		      (unsigned long long)all[i].read, (unsigned long long)missed, FRAMES);
+		check(i != SLOW || missed, "the slow reader missed nothing");
+		close(all[i].fd);
+	}
+	close(s.fd);
+}
+
+/* ---- */
+
+struct echo {
+	int meta, back;
+};
+
+static void *echo_run(void *argument)
+{
+	struct echo *e = argument;
+
+	for (unsigned i = 0; i < 2000; i++) {
+		struct fp_meta_record r = meta_read(e->meta);
+
+		check(r.source_sequence == i, "woken for frame %llu, not %u", (unsigned long long)r.source_sequence, i);
+		check(write(e->back, "", 1) == 1, "write");
+	}
+	return NULL;
+}
+
+/* One record at a time to a reader that waits for it: were a wake lost, this would hang. */
+static void wakeups(const char *path)
+{
+	struct source s = source_open(path);
+	int ends[2];
+	char byte;
+	pthread_t thread;
+	struct echo echo = { .meta = open_or_fail(META, O_RDONLY) };
+
+	check(!pipe(ends), "pipe");
+	echo.back = ends[1];
+	check(!pthread_create(&thread, NULL, echo_run, &echo), "pthread_create");
+	for (unsigned i = 0; i < 2000; i++) {
+		struct pollfd p = { .fd = ends[0], .events = POLLIN };
+
+		source_frame(&s, i);
+		check(poll(&p, 1, 20000) == 1, "the reader slept through frame %u", i);
+		check(read(ends[0], &byte, 1) == 1, "read");
+	}
+	pthread_join(thread, NULL);
+	printf("wakeups: 2000 of 2000\n");
+	close(echo.meta);
+	close(s.fd);
+}
+
+static void on_signal(int number)
+{
+	(void)number;
+}
+
+static void *interrupted_run(void *argument)
+{
+	struct fp_meta_record r;
+
+	check(read(*(int *)argument, &r, sizeof(r)) < 0 && errno == EINTR, "a read that a signal ended");
+	return argument;
+}
+
+static void alone(const char *path)
+{
+	struct sigaction action = { .sa_handler = on_signal };
+	struct source s = source_open(path);
+	struct fp_meta_record r[3];
+	struct pollfd p;
+	pthread_t thread;
+	volatile unsigned long nowhere = 16;
+	int meta = open_or_fail(META, O_RDONLY), early = open_or_fail(META, O_RDONLY | O_NONBLOCK), late;
+
+	p = (struct pollfd){ .fd = early, .events = POLLIN };
+	check(read(early, r, sizeof(r)) < 0 && errno == EAGAIN, "read with nothing there");
+	check(!poll(&p, 1, 0), "poll with nothing there");
+	check(read(early, r, sizeof(r[0]) - 1) < 0 && errno == EINVAL, "read of a part of a record");
+	check(write(early, r, sizeof(r)) < 0, "write");
+	check(ioctl(early, _IO(0xFB, 0x7f)) && errno == ENOTTY, "an unknown ioctl");
+	check(ioctl(early, FP_IOC_META_MISSED, NULL) && errno == EFAULT, "FP_IOC_META_MISSED to nowhere");
+	source_frame(&s, 1);
+	source_frame(&s, 2);
+	late = open_or_fail(META, O_RDONLY | O_NONBLOCK);
+	check(read(late, r, sizeof(r)) < 0 && errno == EAGAIN, "records of before open");
+	check(read(early, (void *)nowhere, sizeof(r)) < 0 && errno == EFAULT, "read to nowhere");
+	check(read(early, r, sizeof(r)) == 2 * sizeof(r[0]) && r[0].source_sequence == 1 && r[1].source_sequence == 2,
+	      "two records, after a read that failed");
+
+	/* 5000 more than anybody reads: the oldest of the ring is next. */
+	for (unsigned i = 3; i < 5003; i++)
+		source_frame(&s, i);
+	check(meta_missed(early) > 0, "nothing missed");
+	check(read(early, r, sizeof(r)) == sizeof(r) && r[0].source_sequence == 3 + meta_missed(early),
+	      "after %llu missed comes frame %llu", (unsigned long long)meta_missed(early),
+	      (unsigned long long)r[0].source_sequence);
+	printf("alone: ring of %llu records\n", 5000 - (unsigned long long)meta_missed(early));
+
+	sigaction(SIGUSR1, &action, NULL);
+	while (poll(&(struct pollfd){ .fd = meta, .events = POLLIN }, 1, 0) == 1)
+		meta_read(meta);
+	check(!pthread_create(&thread, NULL, interrupted_run, &meta), "pthread_create");
+	usleep(200000);
+	pthread_kill(thread, SIGUSR1);
+	pthread_join(thread, NULL);
+	close(meta);
+	close(early);
+	close(late);
+	close(s.fd);
+}
+
+int main(int argc, char **argv)
+{
+	check(argc == 2, "usage: meta NODE");
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	alone(argv[1]);
+	wakeups(argv[1]);
+	readers(argv[1]);
+	printf("meta: passed\n");
+	return 0;
+}
