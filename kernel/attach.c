@@ -23,11 +23,16 @@ struct fp_control {
 	bool attached;			/* under fp_decoder.lock */
 };
 
+/* Of a payload, copied with the context's lock in one go. */
+#define FP_BOUNCE_BYTES 32768
+
 /* A stream's descriptor. It speaks while it is ctx->stream. */
 struct fp_stream {
 	struct fp_ctx *ctx;		/* holds a reference */
 	struct fp_control *control;	/* compared, never followed */
 	bool stopped;			/* FP_IOC_STOP was said; under ctx->lock */
+	struct mutex reading;		/* taken before ctx->lock */
+	u8 bounce[FP_BOUNCE_BYTES];	/* under reading */
 };
 
 void fp_ctx_free(struct kref *ref)
@@ -214,6 +219,60 @@ static long fp_stream_ioctl(struct file *file, unsigned int cmd, unsigned long u
 	return ret;
 }
 
+/* With the context's lock: part of the payload of a packet the decoder has. */
+static ssize_t fp_payload(struct fp_stream *stream, u32 index, u32 offset, size_t bytes)
+{
+	struct v4l2_m2m_buffer *b;
+	ssize_t ret = fp_stream_ended(stream);
+
+	if (ret)
+		return ret;
+	v4l2_m2m_for_each_src_buf(stream->ctx->fh.m2m_ctx, b) {
+		struct vb2_buffer *vb = &b->vb.vb2_buf;
+		size_t length = vb2_plane_size(vb, 0);
+		const u8 *memory = vb2_plane_vaddr(vb, 0);
+
+		if (vb->index != index || !fp_buffer_of(&b->vb)->told)
+			continue;
+		if (!memory)
+			return -EIO;
+		if (offset >= length)
+			return 0;
+		bytes = min(bytes, length - offset);
+		memcpy(stream->bounce, memory + offset, bytes);
+		return bytes;
+	}
+	return -EINVAL;
+}
+
+/* By way of a bounce buffer: no fault in the decoder's memory holds the lock. */
+static ssize_t fp_stream_read(struct file *file, char __user *user, size_t bytes, loff_t *at)
+{
+	struct fp_stream *stream = file->private_data;
+	u32 index = *at >> 32, offset = lower_32_bits(*at);
+	size_t done = 0;
+	ssize_t ret = 0;
+
+	if (mutex_lock_interruptible(&stream->reading))
+		return -ERESTARTSYS;
+	while (done < bytes && offset + done <= U32_MAX) {
+		mutex_lock(&stream->ctx->lock);
+		ret = fp_payload(stream, index, offset + done,
+				 min_t(size_t, bytes - done, FP_BOUNCE_BYTES));
+		mutex_unlock(&stream->ctx->lock);
+		if (ret <= 0)
+			break;
+		if (copy_to_user(user + done, stream->bounce, ret)) {
+			ret = -EFAULT;
+			break;
+		}
+		done += ret;
+	}
+	mutex_unlock(&stream->reading);
+	*at += done;
+	return done ?: ret;
+}
+
 static __poll_t fp_stream_poll(struct file *file, poll_table *wait)
 {
 	struct fp_stream *stream = file->private_data;
@@ -246,12 +305,14 @@ static int fp_stream_release(struct inode *inode, struct file *file)
 		fp_stream_orphan(ctx);
 	mutex_unlock(&ctx->lock);
 	kref_put(&ctx->ref, fp_ctx_free);
-	kfree(stream);
+	mutex_destroy(&stream->reading);
+	kvfree(stream);
 	return 0;
 }
 
 static const struct file_operations fp_stream_fops = {
 	.owner = THIS_MODULE,
+	.read = fp_stream_read,
 	.release = fp_stream_release,
 	.poll = fp_stream_poll,
 	.unlocked_ioctl = fp_stream_ioctl,
@@ -323,6 +384,7 @@ static int fp_given_make(struct fp_given *given, struct fp_ctx *ctx, struct fp_s
 		ret = PTR_ERR(given->stream);
 		goto no_file;
 	}
+	given->stream->f_mode |= FMODE_PREAD;
 	given->stash = get_file(ctx->stash);
 	return 0;
 
@@ -336,11 +398,12 @@ no_stash:
 /* With the list's lock. EAGAIN: it is not wanted any more. */
 static int fp_accept_ctx(struct fp_ctx *ctx, struct fp_control *control, struct fp_given *given)
 {
-	struct fp_stream *stream = kzalloc(sizeof(*stream), GFP_KERNEL);
+	struct fp_stream *stream = kvzalloc(sizeof(*stream), GFP_KERNEL);
 	int ret = -EAGAIN;
 
 	if (!stream)
 		return -ENOMEM;
+	mutex_init(&stream->reading);
 	stream->ctx = ctx;
 	stream->control = control;
 
@@ -349,7 +412,8 @@ static int fp_accept_ctx(struct fp_ctx *ctx, struct fp_control *control, struct 
 		ret = fp_given_make(given, ctx, stream);
 	if (ret) {
 		mutex_unlock(&ctx->lock);
-		kfree(stream);
+		mutex_destroy(&stream->reading);
+		kvfree(stream);
 		return ret;
 	}
 	/* The file owns the stream now. */
@@ -363,6 +427,7 @@ static int fp_accept_ctx(struct fp_ctx *ctx, struct fp_control *control, struct 
 		given->accept.width = ctx->coded.width;
 		given->accept.height = ctx->coded.height;
 	}
+	given->accept.epoch = ctx->epoch;
 	fp_stream_accepted(ctx);
 	mutex_unlock(&ctx->lock);
 	return 0;

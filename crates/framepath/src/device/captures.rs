@@ -205,8 +205,25 @@ impl Captures {
         Ok(())
     }
 
+    /// Answers a drain. Where the client is about to set CAPTURE up for another
+    /// format, the end comes when it has.
+    pub(super) fn drained_at_end(&self, epoch: u32) -> io::Result<()> {
+        loop {
+            match self.drained(epoch, Drained::End) {
+                Err(error) if error.raw_os_error() == Some(EBUSY) => {
+                    let state = self.locked();
+                    if state.closed || epoch < state.epoch {
+                        return Ok(());
+                    }
+                    drop(self.changed.wait_timeout(state, SOON));
+                }
+                answer => return answer,
+            }
+        }
+    }
+
     /// Says that no frame is left.
-    pub(super) fn drained(&self, epoch: u32, why: Drained) -> io::Result<()> {
+    fn drained(&self, epoch: u32, why: Drained) -> io::Result<()> {
         let mut state = self.locked();
         if let Some(index) = self.stream.drained(epoch, why)? {
             if let Some(buffer) = state.buffers.get_mut(index as usize) {

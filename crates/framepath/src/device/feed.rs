@@ -17,7 +17,7 @@ use framepath_codec::{Packet, TrackInfo};
 use framepath_model::access_unit::Sequences;
 use framepath_model::path;
 use framepath_model::stream::FrameMeta;
-use framepath_os::attach::{DELIVERED, Drained, Mark, NextPacket, Offered, PacketInfo, Stream};
+use framepath_os::attach::{DELIVERED, Mark, NextPacket, Offered, PacketInfo, Stream};
 
 use super::captures::{Captures, Delivery, News, SessionLender, frame_info};
 use super::stash::{Entry, Stash};
@@ -140,7 +140,7 @@ impl Serving {
                     let mut feeder = self.feeder();
                     self.finish(&mut feeder)?;
                     feeder.stash.begin(epoch)?;
-                    ignore_flushed(self.captures.drained(epoch, Drained::End))?;
+                    ignore_flushed(self.captures.drained_at_end(epoch))?;
                 }
                 NextPacket::Flush { epoch } => {
                     let mut feeder = self.feeder();
