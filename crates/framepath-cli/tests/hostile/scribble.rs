@@ -45,21 +45,21 @@ fn areas(pid: u32) -> Vec<File> {
 pub fn play(part: &Part) {
     let clip = harness::in_checkout("clips/h264-180p8-high.h264");
     let path = format!(
-        "file {} loop=200 rate=2000 ! decode threads=2 host=process watchdog=200ms ! threshold \
+        "file {} loop=30 rate=600 ! decode threads=2 host=process watchdog=200ms ! threshold \
          host=process watchdog=200ms ! null",
         clip.display()
     );
-    let child = harness::framepath(&["run", &path]).spawn().unwrap();
-    let (pid, since) = (child.id(), Instant::now());
-    let (mut random, mut written) = (Random(0x1234_5678_9abc_def1), 0);
-    while since.elapsed() < A_WHILE {
+    let mut child = harness::framepath(&["run", &path]).spawn().unwrap();
+    let (mut random, mut written, mut first) = (Random(0x1234_5678_9abc_def1), 0, None::<Instant>);
+    while first.is_none_or(|first| first.elapsed() < A_WHILE) && child.try_wait().unwrap().is_none() {
         // Each worker has another.
-        for area in areas(pid) {
+        for area in areas(child.id()) {
             for _ in 0..20 {
                 let at = part.from + random.next() % part.words * part.step;
                 let value = random.next() >> (random.next() % 64);
                 written += u64::from(area.write_all_at(&value.to_le_bytes(), at).is_ok());
             }
+            first.get_or_insert_with(Instant::now);
         }
         sleep(Duration::from_millis(5));
     }
