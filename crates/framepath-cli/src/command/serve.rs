@@ -122,6 +122,7 @@ impl Serve {
             spares: self.spares,
             memory_bytes: self.memory << 20,
             grace: Duration::from_secs(self.grace),
+            ..Settings::default()
         };
         let service = Service::new(listener, self.metrics, settings)?;
         screen::note(&format!("framepath: serving at {place}"));
