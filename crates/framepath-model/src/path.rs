@@ -23,7 +23,7 @@ pub use ast::{Hop, Path};
 pub use error::PathError;
 pub use name::plain_name;
 pub use nearest::nearest;
-pub use table::{Arg, Default, Kind, StageDef};
+pub use table::{Arg, Default, HOSTING, Kind, StageDef};
 pub use value::{Value, ValueKind};
 pub use words::{join, quote, shell_words};
 

@@ -19,6 +19,8 @@ mod packets;
 #[cfg(not(loom))]
 mod page;
 #[cfg(not(loom))]
+mod sealed;
+#[cfg(not(loom))]
 mod socket;
 #[cfg(not(loom))]
 mod wait;

@@ -12,6 +12,15 @@ pub(crate) use heap::{Mapping, ReadOnly};
 #[cfg(not(any(loom, miri)))]
 pub(crate) use memfd::{Mapping, ReadOnly, Refused};
 
+/// Whether the pages of a memfd are there whenever they are touched. Huge pages
+/// come from a store that can be empty at a fault, which would be SIGBUS.
+#[cfg(not(loom))]
+pub(crate) fn has_ordinary_pages(memfd: &std::os::fd::OwnedFd) -> Result<bool, Errno> {
+    /// linux/magic.h.
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+    Ok(rustix::fs::fstatfs(memfd)?.f_type as u64 == TMPFS_MAGIC)
+}
+
 #[cfg(not(any(loom, miri)))]
 mod memfd {
     use super::*;
@@ -21,15 +30,12 @@ mod memfd {
     use std::ptr;
 
     use rustix::fs::{
-        MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fcntl_getfl, fstat, fstatfs,
-        ftruncate, memfd_create, open,
+        MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fcntl_getfl, fstat, ftruncate,
+        memfd_create, open,
     };
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
     const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
-
-    /// linux/magic.h.
-    const TMPFS_MAGIC: u64 = 0x0102_1994;
 
     /// Addresses that are ours, unmapped at the end.
     #[derive(Debug)]
@@ -184,10 +190,7 @@ mod memfd {
             if !seals.contains(SealFlags::FUTURE_WRITE) && access & OFlags::RWMODE != OFlags::RDONLY {
                 return Err(Refused::Kind("neither sealed against writing nor opened for reading"));
             }
-            // Huge pages come from a store that can be empty at a fault, and
-            // that fault too would be SIGBUS.
-            let system = fstatfs(&fd).map_err(failed("fstatfs"))?;
-            if system.f_type as u64 != TMPFS_MAGIC {
+            if !has_ordinary_pages(&fd).map_err(failed("fstatfs"))? {
                 return Err(Refused::Kind("not of ordinary pages"));
             }
             let size = fstat(&fd).map_err(failed("fstat"))?.st_size;
@@ -269,5 +272,17 @@ mod heap {
         pub(crate) fn base(&self) -> NonNull<u8> {
             self.0.base()
         }
+    }
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_in_memory_have_ordinary_pages_and_others_not() {
+        assert_eq!(has_ordinary_pages(&crate::memory_file("pages").unwrap().into()), Ok(true));
+        let other = std::fs::File::open("/proc/self/stat").unwrap();
+        assert_eq!(has_ordinary_pages(&other.into()), Ok(false));
     }
 }

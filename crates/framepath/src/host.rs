@@ -18,6 +18,7 @@ mod collect;
 mod export;
 mod fault;
 mod link;
+mod names;
 mod nursery;
 mod recovery;
 pub(crate) mod say;

@@ -48,6 +48,9 @@ pub struct Settings {
     pub memory_bytes: u64,
     /// How long running streams may go on once the service stops.
     pub grace: Duration,
+    /// How long a client may say nothing after it connected, and how long it
+    /// may leave a full socket unread.
+    pub patience: Duration,
 }
 
 impl Default for Settings {
@@ -59,6 +62,7 @@ impl Default for Settings {
             spares: 1,
             memory_bytes: 4 << 30,
             grace: Duration::from_secs(10),
+            patience: Duration::from_secs(10),
         }
     }
 }

@@ -156,6 +156,7 @@ impl Serve {
             spares: self.spares,
             memory_bytes: self.memory << 20,
             grace: Duration::from_secs(self.grace),
+            ..Settings::default()
         };
         let attached = self.device.as_deref().map(attach).transpose()?;
         let decoding = device::Settings {

@@ -3,6 +3,10 @@
 //! in time, by itself, and either says what is wrong or goes on with another
 //! worker as if nothing had been.
 //!
+//! Then callers that do all they can against a worker of `framepath`, which
+//! ends in time too, and by itself; and somebody who writes into the memory
+//! between the two.
+//!
 //! The binary is the worker too: `framepath` starts it under a name that says
 //! what to do. Names as arguments run those acts alone.
 
@@ -15,15 +19,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 mod act;
+mod caller;
+mod deed;
 #[path = "../cli/harness.rs"]
 #[allow(dead_code, reason = "the other tests need the rest")]
 mod harness;
 mod peer;
+mod scribble;
 
 use act::{ACTS, Act, Then};
+use caller::Caller;
+use deed::{DEEDS, Deed};
+use scribble::PARTS;
 
 /// Acts that run at the same time; most of them sleep.
 const AT_ONCE: usize = 6;
+
+type Test = Box<dyn Fn() + Send + Sync>;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args();
@@ -34,21 +46,29 @@ fn main() -> ExitCode {
     }
     let wanted: Vec<&String> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
     let chosen = |name: &str| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str()));
-    let tests: Vec<(String, &Act, bool)> = ACTS
+    let acts = ACTS
         .iter()
-        .flat_map(|act| {
-            [false, true].map(|once| (format!("{}{}", if once { "once-" } else { "" }, act.name), act, once))
-        })
+        .flat_map(|act| [false, true].map(|once| (act, once)))
         // Where there never was a stream one run shows it all.
-        .filter(|(_, act, once)| act.then != Then::Opening || !once)
-        .filter(|(name, ..)| chosen(name))
-        .collect();
+        .filter(|(act, once)| act.then != Then::Opening || !once)
+        .map(|(act, once)| {
+            let name = format!("{}{}", if once { "once-" } else { "" }, act.name);
+            (name.clone(), Box::new(move || play(&name, act, once)) as Test)
+        });
+    let deeds = DEEDS
+        .iter()
+        .map(|deed| (format!("a-caller-{}", deed.name), Box::new(move || play_deed(deed)) as Test));
+    let parts = PARTS
+        .iter()
+        .map(|part| (format!("wild-{}", part.name), Box::new(move || scribble::play(part)) as Test));
+    let tests: Vec<(String, Test)> =
+        acts.chain(deeds).chain(parts).filter(|(name, _)| chosen(name)).collect();
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..AT_ONCE {
             scope.spawn(|| {
-                while let Some((name, act, once)) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if catch_unwind(AssertUnwindSafe(|| play(name, act, *once))).is_ok() {
+                while let Some((name, test)) = tests.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    if catch_unwind(AssertUnwindSafe(test)).is_ok() {
                         println!("test {name} ... ok");
                     } else {
                         failed.fetch_add(1, Ordering::Relaxed);
@@ -104,6 +124,18 @@ fn play(name: &str, act: &Act, once: bool) {
             assert_eq!(hashes_of(&got), hashes_of(&inline), "{name}");
         }
     }
+}
+
+/// Does it to a worker, which ends by no signal and without a panic.
+fn play_deed(deed: &Deed) {
+    let mut caller = Caller::start();
+    (deed.play)(&mut caller);
+    let by_itself = deed.then == deed::Then::Ends;
+    if !by_itself {
+        caller.leave();
+    }
+    let usage = caller.ended();
+    assert!(matches!(usage.exit_code, Some(0 | 1)), "{}: {usage:?}", deed.name);
 }
 
 fn hashes_of(text: &str) -> Vec<&str> {

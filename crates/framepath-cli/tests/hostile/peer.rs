@@ -23,6 +23,7 @@ use super::act::ACTS;
 /// A word of the shared area, as `crossing::area` numbers its lines.
 #[derive(Clone, Copy)]
 pub enum Word {
+    SubmissionTail = 0,
     SubmissionHead = 1,
     CompletionTail = 2,
     CompletionHead = 3,

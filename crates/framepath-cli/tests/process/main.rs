@@ -7,6 +7,7 @@ use std::fs;
 #[path = "../cli/harness.rs"]
 #[allow(dead_code, reason = "the other tests need the rest")]
 mod harness;
+mod plugins;
 
 use framepath::{Level, Options};
 use harness::in_checkout;

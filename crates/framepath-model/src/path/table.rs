@@ -180,6 +180,17 @@ const FAULT: Arg = arg(
     "not inline: lets the worker fail at packet N, to see what becomes of the path",
 );
 
+/// Names of the options that say how a stage is hosted: its caller's business,
+/// and not that of the worker that runs it.
+pub const HOSTING: [&str; 6] = [HOST.name, WATCHDOG.name, MEMORY.name, FAULT.name, CACHE.name, SOCKET.name];
+
+/// The arguments of a stage that any host may run: its own, then the hosting.
+macro_rules! hosted {
+    ($($own:expr),* $(,)?) => {
+        &[$($own,)* HOST, WATCHDOG, MEMORY, FAULT, SOCKET]
+    };
+}
+
 /// Every known stage, source, sink and link.
 pub static STAGES: &[StageDef] = &[
     StageDef {
@@ -256,7 +267,7 @@ pub static STAGES: &[StageDef] = &[
         kind: Kind::Stage,
         open: None,
         help: "makes luma at or above a level white, the rest black",
-        args: &[
+        args: hosted![
             arg("level", ValueKind::Level, Default::Is("128"), "the level"),
             arg(
                 "roi",
@@ -264,11 +275,6 @@ pub static STAGES: &[StageDef] = &[
                 Default::Unset("the whole frame"),
                 "the region it works on, clamped to the frame",
             ),
-            HOST,
-            WATCHDOG,
-            MEMORY,
-            FAULT,
-            SOCKET,
         ],
     },
     StageDef {
@@ -276,19 +282,12 @@ pub static STAGES: &[StageDef] = &[
         kind: Kind::Stage,
         open: None,
         help: "frames of another pixel format, by libswscale; a frame that has it already passes as it is",
-        args: &[
-            arg(
-                "format",
-                choice(&["grey", "yuv420p", "nv12", "yuv420p10", "p010", "rgba"]),
-                Default::Required,
-                "pixel format given",
-            ),
-            HOST,
-            WATCHDOG,
-            MEMORY,
-            FAULT,
-            SOCKET,
-        ],
+        args: hosted![arg(
+            "format",
+            choice(&["grey", "yuv420p", "nv12", "yuv420p10", "p010", "rgba"]),
+            Default::Required,
+            "pixel format given",
+        )],
     },
     StageDef {
         name: "plugin",
@@ -308,14 +307,9 @@ pub static STAGES: &[StageDef] = &[
         kind: Kind::Stage,
         open: None,
         help: "frames into packets",
-        args: &[
+        args: hosted![
             word("codec", choice(&["raw"]), "raw: the pixels as they are"),
             arg("copy", ValueKind::Flag, Default::Is("0"), "copy the pixels, as a naive encoder does"),
-            HOST,
-            WATCHDOG,
-            MEMORY,
-            FAULT,
-            SOCKET,
         ],
     },
     StageDef {
@@ -323,66 +317,38 @@ pub static STAGES: &[StageDef] = &[
         kind: Kind::Stage,
         open: None,
         help: "injects CPU time into every frame",
-        args: &[
-            arg("time", ValueKind::Duration, Default::Required, "CPU time per frame"),
-            HOST,
-            WATCHDOG,
-            MEMORY,
-            FAULT,
-            SOCKET,
-        ],
+        args: hosted![arg("time", ValueKind::Duration, Default::Required, "CPU time per frame")],
     },
     StageDef {
         name: "copy",
         kind: Kind::Stage,
         open: None,
         help: "injects a copy into every frame",
-        args: &[
-            arg(
-                "bytes",
-                ValueKind::Bytes { min: 0, max: 1 << 30 },
-                Default::Required,
-                "bytes copied per frame",
-            ),
-            HOST,
-            WATCHDOG,
-            MEMORY,
-            FAULT,
-            SOCKET,
-        ],
+        args: hosted![arg(
+            "bytes",
+            ValueKind::Bytes { min: 0, max: 1 << 30 },
+            Default::Required,
+            "bytes copied per frame",
+        )],
     },
     StageDef {
         name: "block",
         kind: Kind::Stage,
         open: None,
         help: "injects a blocked wait into every frame",
-        args: &[
-            arg("time", ValueKind::Duration, Default::Required, "time waited per frame"),
-            HOST,
-            WATCHDOG,
-            MEMORY,
-            FAULT,
-            SOCKET,
-        ],
+        args: hosted![arg("time", ValueKind::Duration, Default::Required, "time waited per frame")],
     },
     StageDef {
         name: "fill",
         kind: Kind::Stage,
         open: None,
         help: "gives an own frame for every frame: its number and the time in 16 bytes, the rest untouched",
-        args: &[
-            arg(
-                "bytes",
-                ValueKind::Bytes { min: 16, max: 1 << 30 },
-                Default::Required,
-                "bytes of a frame given",
-            ),
-            HOST,
-            WATCHDOG,
-            MEMORY,
-            FAULT,
-            SOCKET,
-        ],
+        args: hosted![arg(
+            "bytes",
+            ValueKind::Bytes { min: 16, max: 1 << 30 },
+            Default::Required,
+            "bytes of a frame given",
+        )],
     },
     StageDef { name: "null", kind: Kind::Sink, open: None, help: "throws everything away", args: &[] },
     StageDef {

@@ -124,30 +124,20 @@ pub enum AreaError {
 
 #[cfg(not(loom))]
 mod shared {
-    use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-    use std::ptr::{self, NonNull};
+    use std::os::fd::{BorrowedFd, OwnedFd};
+    use std::ptr::NonNull;
     use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-    use rustix::fs::{
-        MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create,
-    };
-    use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-
+    use super::super::sealed::{Refused, Sealed};
     use super::*;
 
-    /// A sealed memfd, mapped in both processes.
+    /// A sealed memfd, mapped in both processes. The memory is reached through
+    /// atomics, or through raw pointers whose users answer for them.
     #[derive(Debug)]
     pub struct Area {
-        base: NonNull<u8>,
+        memory: Sealed,
         sizes: Sizes,
-        fd: OwnedFd,
     }
-
-    // SAFETY: the memory is reached through atomics, or through raw pointers
-    // whose users answer for them.
-    unsafe impl Send for Area {}
-    // SAFETY: as above.
-    unsafe impl Sync for Area {}
 
     impl Area {
         /// Makes an area; its memory is zero, and taken when first touched.
@@ -158,12 +148,8 @@ mod shared {
             if !sizes.valid() {
                 return Err(refused(sizes, "cells or bytes out of range"));
             }
-            let fd = memfd_create("framepath-area", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-                .map_err(failed("memfd_create"))?;
-            ftruncate(&fd, sizes.bytes() as u64).map_err(failed("ftruncate"))?;
-            fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
-                .map_err(failed("fcntl(F_ADD_SEALS)"))?;
-            Area::map(fd, sizes)
+            let memory = Sealed::new("framepath-area", sizes.bytes()).map_err(|why| failed(sizes, why))?;
+            Ok(Area { memory, sizes })
         }
 
         /// Maps an area that a peer made.
@@ -175,30 +161,13 @@ mod shared {
             if !sizes.valid() {
                 return Err(refused(sizes, "cells or bytes out of range"));
             }
-            let seals = fcntl_get_seals(&fd).map_err(failed("fcntl(F_GET_SEALS)"))?;
-            if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
-                return Err(refused(sizes, "the memfd is not sealed against another size"));
-            }
-            let have = fstat(&fd).map_err(failed("fstat"))?.st_size;
-            if u64::try_from(have).is_ok_and(|have| have < sizes.bytes() as u64) {
-                return Err(refused(sizes, "the memfd is too small"));
-            }
-            Area::map(fd, sizes)
-        }
-
-        fn map(fd: OwnedFd, sizes: Sizes) -> Result<Area, AreaError> {
-            let protection = ProtFlags::READ | ProtFlags::WRITE;
-            // SAFETY: a new mapping at an address the kernel chooses.
-            let base = unsafe { mmap(ptr::null_mut(), sizes.bytes(), protection, MapFlags::SHARED, &fd, 0) }
-                .map_err(failed("mmap"))?;
-            let base =
-                NonNull::new(base.cast()).ok_or(AreaError::Os { call: "mmap", errno: Errno::FAULT })?;
-            Ok(Area { base, sizes, fd })
+            let memory = Sealed::open(fd, sizes.bytes()).map_err(|why| failed(sizes, why))?;
+            Ok(Area { memory, sizes })
         }
 
         /// The memfd, to be given to the peer.
         pub fn fd(&self) -> BorrowedFd<'_> {
-            self.fd.as_fd()
+            self.memory.fd()
         }
 
         /// How large its parts are.
@@ -255,21 +224,26 @@ mod shared {
         pub fn slot_summary(&self) -> &[AtomicU64] {
             // SAFETY: the range lies inside the mapping, is aligned, and
             // atomics are valid for all bit patterns.
-            unsafe { std::slice::from_raw_parts(self.base.add(GIVE_BACK).cast().as_ptr(), SLOTS / 64) }
+            unsafe {
+                std::slice::from_raw_parts(self.memory.base().add(GIVE_BACK).cast().as_ptr(), SLOTS / 64)
+            }
         }
 
         /// Frames that came back, per slot.
         pub fn slot_counts(&self) -> &[AtomicU32] {
             // SAFETY: as above.
             unsafe {
-                std::slice::from_raw_parts(self.base.add(GIVE_BACK + SUMMARY_BYTES).cast().as_ptr(), SLOTS)
+                std::slice::from_raw_parts(
+                    self.memory.base().add(GIVE_BACK + SUMMARY_BYTES).cast().as_ptr(),
+                    SLOTS,
+                )
             }
         }
 
         /// First byte of the packets.
         pub(in super::super) fn packets(&self) -> NonNull<u8> {
             // SAFETY: inside the mapping, or one behind it where there are none.
-            unsafe { self.base.add(self.sizes.packets()) }
+            unsafe { self.memory.base().add(self.sizes.packets()) }
         }
 
         fn at<T: Atomic>(&self, offset: usize) -> &T {
@@ -277,7 +251,7 @@ mod shared {
             // SAFETY: the mapping is that large (checked when it was made, and
             // sealed), page-aligned, and lives as long as `self`; atomics are
             // valid for all bit patterns, whoever writes them.
-            unsafe { self.base.add(offset).cast::<T>().as_ref() }
+            unsafe { self.memory.base().add(offset).cast::<T>().as_ref() }
         }
     }
 
@@ -286,15 +260,11 @@ mod shared {
     impl Atomic for AtomicU32 {}
     impl Atomic for AtomicU64 {}
 
-    impl Drop for Area {
-        fn drop(&mut self) {
-            // SAFETY: unmaps what `map` mapped; borrows of it have ended.
-            let _ = unsafe { munmap(self.base.as_ptr().cast(), self.sizes.bytes()) };
+    fn failed(sizes: Sizes, why: Refused) -> AreaError {
+        match why {
+            Refused::Kind(reason) => refused(sizes, reason),
+            Refused::Os(call, errno) => AreaError::Os { call, errno },
         }
-    }
-
-    fn failed(call: &'static str) -> impl Fn(Errno) -> AreaError {
-        move |errno| AreaError::Os { call, errno }
     }
 
     fn refused(sizes: Sizes, reason: &'static str) -> AreaError {

@@ -2,13 +2,13 @@
 //! A page of words that one process writes and another looks at, whenever it
 //! likes: what a worker counts, for whoever watches it.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::ptr::{self, NonNull};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::fs::fstat;
 use rustix::io::Errno;
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use super::sealed::{Refused, Sealed};
 
 const BYTES: usize = 4096;
 
@@ -18,15 +18,7 @@ pub const PAGE_WORDS: usize = BYTES / 8;
 /// A sealed memfd of one page, mapped. The words are a count each: they order
 /// nothing, and what is read may be a moment old (Relaxed throughout).
 #[derive(Debug)]
-pub struct Page {
-    base: NonNull<u8>,
-    fd: OwnedFd,
-}
-
-// SAFETY: the memory is reached through atomics alone.
-unsafe impl Send for Page {}
-// SAFETY: as above.
-unsafe impl Sync for Page {}
+pub struct Page(Sealed);
 
 impl Page {
     /// A page of zeros.
@@ -34,10 +26,7 @@ impl Page {
     /// # Errors
     /// No memory or no descriptor.
     pub fn new() -> Result<Page, Errno> {
-        let fd = memfd_create("framepath-page", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        ftruncate(&fd, BYTES as u64)?;
-        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        Page::map(fd)
+        Sealed::new("framepath-page", BYTES).map(Page).map_err(errno)
     }
 
     /// Maps a page that another process made.
@@ -46,24 +35,15 @@ impl Page {
     /// `INVAL` where it is no memfd of that size, sealed to stay so: touching
     /// another could end in SIGBUS.
     pub fn open(fd: OwnedFd) -> Result<Page, Errno> {
-        let seals = fcntl_get_seals(&fd)?;
-        let size = fstat(&fd)?.st_size;
-        if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) || size != BYTES as i64 {
+        if fstat(&fd)?.st_size != BYTES as i64 {
             return Err(Errno::INVAL);
         }
-        Page::map(fd)
-    }
-
-    fn map(fd: OwnedFd) -> Result<Page, Errno> {
-        let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new mapping at an address the kernel chooses.
-        let base = unsafe { mmap(ptr::null_mut(), BYTES, protection, MapFlags::SHARED, &fd, 0) }?;
-        Ok(Page { base: NonNull::new(base.cast()).ok_or(Errno::FAULT)?, fd })
+        Sealed::open(fd, BYTES).map(Page).map_err(errno)
     }
 
     /// The memfd, to be given to the other process.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        self.0.fd()
     }
 
     /// Word `at`.
@@ -86,19 +66,21 @@ impl Page {
         // SAFETY: inside the mapping, which is sealed to stay that large, is
         // page-aligned, and lives as long as `self`; atomics are valid for all
         // bit patterns, whoever writes them.
-        unsafe { self.base.cast::<AtomicU64>().add(at).as_ref() }
+        unsafe { self.0.base().cast::<AtomicU64>().add(at).as_ref() }
     }
 }
 
-impl Drop for Page {
-    fn drop(&mut self) {
-        // SAFETY: unmaps what `map` mapped; borrows of it have ended.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), BYTES) };
+fn errno(refused: Refused) -> Errno {
+    match refused {
+        Refused::Kind(_) => Errno::INVAL,
+        Refused::Os(_, errno) => errno,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+
     use super::*;
 
     #[test]

@@ -13,15 +13,13 @@ use framepath_os::meter;
 use framepath_os::pool::{Frame, Pool};
 
 use super::HostError;
+use super::names::{Names, shared_memory};
 use super::say::say;
 use super::tally::Tally;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::stage::Stage;
-
-/// Layouts that are named at a time; the oldest name is used again.
-const LAYOUTS: usize = 256;
 
 /// The stage's end of an [`Exporter`].
 pub(super) struct Export(pub(super) Arc<Mutex<Exporter>>);
@@ -31,11 +29,8 @@ pub(super) struct Exporter {
     completions: CellWriter,
     room: Bell,
     socket: Arc<Socket>,
-    /// Pools the caller has heard of, by their number.
-    pools: Vec<u64>,
-    layouts: Vec<Layout>,
-    /// Where the next layout goes when all names are used.
-    oldest_layout: usize,
+    /// What the caller has heard of.
+    names: Names,
     /// How long the worker had been idle when it got what it now works on.
     pub(super) idle_ns: u32,
     /// Frames given since the last look.
@@ -56,17 +51,7 @@ impl Exporter {
         socket: Arc<Socket>,
         tally: Option<Tally>,
     ) -> Exporter {
-        Exporter {
-            completions,
-            room,
-            socket,
-            pools: Vec::new(),
-            layouts: Vec::new(),
-            oldest_layout: 0,
-            idle_ns: 0,
-            given: 0,
-            tally,
-        }
+        Exporter { completions, room, socket, names: Names::default(), idle_ns: 0, given: 0, tally }
     }
 
     /// The stage gets the packet or frame `seq`.
@@ -112,20 +97,11 @@ impl Exporter {
 
     /// The name of a layout, said to the caller when it is new.
     fn layout(&mut self, layout: &Layout) -> Result<u8, HostError> {
-        if let Some(id) = self.layouts.iter().position(|known| known == layout) {
-            return Ok(id as u8);
+        let (id, is_new) = self.names.layout(layout);
+        if is_new {
+            self.complete(&Completion::Layout { id, layout: *layout })?;
         }
-        let id = if self.layouts.len() < LAYOUTS {
-            self.layouts.push(*layout);
-            self.layouts.len() - 1
-        } else {
-            let id = self.oldest_layout;
-            self.oldest_layout = (id + 1) % LAYOUTS;
-            self.layouts[id] = *layout;
-            id
-        };
-        self.complete(&Completion::Layout { id: id as u8, layout: *layout })?;
-        Ok(id as u8)
+        Ok(id)
     }
 
     /// Says what memory is wanted; the answer comes on the socket.
@@ -136,41 +112,26 @@ impl Exporter {
 
     /// Announces a pool of memory that the caller has lent.
     pub(super) fn has_mapped(&mut self, pool: &Pool) -> Result<(), HostError> {
-        let number = self.next_pool()?;
+        let (number, _) = self.names.pool(pool.id())?;
         self.complete(&Completion::Pool {
             pool: number,
             slots: pool.slots(),
             slot_bytes: pool.slot_bytes() as u64,
             first_slot: pool.first_slot(),
-        })?;
-        self.pools.push(pool.id());
-        Ok(())
-    }
-
-    fn next_pool(&self) -> Result<u16, HostError> {
-        let number = u16::try_from(self.pools.len()).ok().filter(|n| *n != SAME_FRAME);
-        number.ok_or_else(|| HostError::Failed { text: "more pools than have a number".to_owned() })
+        })
     }
 
     /// The number of the frame's pool, announced to the caller when it is new.
     fn pool(&mut self, frame: &Frame) -> Result<u16, HostError> {
-        let id = frame.pool_id();
-        if let Some(number) = self.pools.iter().rposition(|known| *known == id) {
-            return Ok(number as u16);
+        let (pool, is_new) = self.names.pool(frame.pool_id())?;
+        if is_new {
+            let memory = shared_memory(frame)?;
+            say(&self.socket, &Message::PoolMemory { pool }, Some(memory.fd.as_fd()))?;
+            let (slots, slot_bytes) = (memory.slots, memory.slot_bytes as u64);
+            let first_slot = memory.first_slot;
+            self.complete(&Completion::Pool { pool, slots, slot_bytes, first_slot })?;
         }
-        let number = self.next_pool()?;
-        let memory = frame
-            .read_only_memory()
-            .map_err(|source| HostError::Socket { operation: "sharing a pool with", source })?;
-        say(&self.socket, &Message::PoolMemory { pool: number }, Some(memory.fd.as_fd()))?;
-        self.complete(&Completion::Pool {
-            pool: number,
-            slots: memory.slots,
-            slot_bytes: memory.slot_bytes as u64,
-            first_slot: memory.first_slot,
-        })?;
-        self.pools.push(id);
-        Ok(number)
+        Ok(pool)
     }
 }
 

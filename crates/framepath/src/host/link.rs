@@ -19,6 +19,7 @@ use framepath_os::pool::{ForeignPool, Frame, GiveBackWords, Returns};
 
 use super::HostError;
 use super::borrow::{Lends, LentSlots};
+use super::names::{Names, shared_memory};
 use super::say::{hear_within, say};
 use super::session::{Input, Spec, Start, Turn};
 use super::start::{Process, Worker};
@@ -71,8 +72,7 @@ pub(super) struct Sending {
     pub(super) drained: bool,
     socket: Arc<Socket>,
     vital: Arc<Vital>,
-    pools: Vec<u64>,
-    layouts: Vec<Layout>,
+    names: Names,
 }
 
 /// What there is no room for.
@@ -188,8 +188,7 @@ impl Link {
             drained: false,
             socket: socket.clone(),
             vital: vital.clone(),
-            pools: Vec::new(),
-            layouts: Vec::new(),
+            names: Names::default(),
         };
         let receiving = Receiving {
             reader: completions(&area).1,
@@ -225,12 +224,6 @@ impl Link {
         self.watcher.stir();
         bell.sleep_unless(|| self.vital.is_gone() || has_room(), None);
         self.vital.giver_sleeps(false);
-    }
-
-    /// Wakes a thread that waits for room.
-    pub(super) fn wake_submitter(&self) {
-        Bell::of_room(&self.area).ring_out();
-        Bell::of_packets(&self.area).ring_out();
     }
 
     /// Ends the worker, whatever it is doing.
@@ -358,33 +351,25 @@ impl Sending {
         Ok(())
     }
 
+    /// The number of the frame's pool, said to the worker when it is new.
     fn pool(&mut self, frame: &Frame) -> Result<u16, HostError> {
-        let id = frame.pool_id();
-        if let Some(number) = self.pools.iter().rposition(|known| *known == id) {
-            return Ok(number as u16);
+        let (pool, is_new) = self.names.pool(frame.pool_id())?;
+        if is_new {
+            let memory = shared_memory(frame)?;
+            let (slots, slot_bytes) = (memory.slots, memory.slot_bytes as u64);
+            say(&self.socket, &Message::InputPool { pool, slots, slot_bytes }, Some(memory.fd.as_fd()))?;
+            self.vital.traffic.message_out();
         }
-        let too_many = || HostError::Failed { text: "more pools than have a number".to_owned() };
-        let number = u16::try_from(self.pools.len()).map_err(|_| too_many())?;
-        let memory = frame
-            .read_only_memory()
-            .map_err(|source| HostError::Socket { operation: "sharing a pool with", source })?;
-        let (slots, slot_bytes) = (memory.slots, memory.slot_bytes as u64);
-        say(&self.socket, &Message::InputPool { pool: number, slots, slot_bytes }, Some(memory.fd.as_fd()))?;
-        self.vital.traffic.message_out();
-        self.pools.push(id);
-        Ok(number)
+        Ok(pool)
     }
 
+    /// The name of a layout, said to the worker when it is new.
     fn layout(&mut self, layout: &Layout) -> Result<u8, HostError> {
-        if let Some(id) = self.layouts.iter().position(|known| known == layout) {
-            return Ok(id as u8);
+        let (id, is_new) = self.names.layout(layout);
+        if is_new {
+            self.push(&Submission::Layout { id, layout: *layout }, None)?;
         }
-        // The last name is used again and again where there are so many.
-        let id = self.layouts.len().min(255);
-        self.layouts.truncate(id);
-        self.layouts.push(*layout);
-        self.push(&Submission::Layout { id: id as u8, layout: *layout }, None)?;
-        Ok(id as u8)
+        Ok(id)
     }
 }
 

@@ -50,7 +50,7 @@ pub(crate) struct Spec {
 impl Spec {
     /// The hop without what is the caller's business.
     pub(super) fn stage_text(&self, single_threaded: bool) -> String {
-        let mut hop = self.hop.without(&["host", "watchdog", "memory", "fault", "cache", "socket"]);
+        let mut hop = self.hop.without(&path::HOSTING);
         if single_threaded && hop.def.arg("threads").is_some() {
             hop = hop.without(&["threads"]);
             return format!("{hop} threads=1");
@@ -507,7 +507,6 @@ impl Reader {
         link.ring();
         self.session.stats.recoveries.opened(&link.process());
         self.session.changed.notify_all();
-        self.link.wake_submitter();
         (self.link, self.receiving) = (link, receiving);
         if fed.is_err() {
             // It dies at once, and the next look finds it so.
@@ -559,7 +558,8 @@ impl Drop for Reader {
         let book = std::mem::take(&mut state.book);
         drop(state);
         self.session.changed.notify_all();
-        self.link.wake_submitter();
+        // For who waits for room.
+        self.link.vital.end();
         drop((worker, book));
     }
 }

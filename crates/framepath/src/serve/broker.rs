@@ -230,7 +230,7 @@ impl Broker {
         if let Err(denial) = self.users.entry(peer.uid).or_default().connect(&self.settings.limits) {
             return self.turn_away(socket, denial);
         }
-        self.clients.insert(self.next_client, Connection::new(socket, peer, now_ns));
+        self.clients.insert(self.next_client, Connection::new(socket, peer, self.settings.patience));
         self.next_client += 1;
     }
 

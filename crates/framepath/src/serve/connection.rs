@@ -4,13 +4,12 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use framepath_model::service::Client;
 use framepath_model::wire::{MESSAGE_BYTES, Message, WireError};
+use framepath_os::clock::now_ns;
 use framepath_os::crossing::{Peer, Socket};
-
-/// How long a connection may say nothing at all after it was made.
-const SILENCE_NS: u64 = 10_000_000_000;
 
 /// A client.
 #[derive(Debug)]
@@ -21,8 +20,11 @@ pub(super) struct Connection {
     /// Messages that found no room. While there are any the client is not
     /// listened to, so that there are never more than it has streams.
     waiting: VecDeque<(Message, Option<OwnedFd>)>,
-    /// When it must have said something; `None` once it has.
-    speaks_until_ns: Option<u64>,
+    patience_ns: u64,
+    /// When it must have said its first word, or taken one of those that wait.
+    /// Its end of the socket does not show who is behind and gone: it is open
+    /// where the client sent it here itself, in a message that is not read.
+    until_ns: Option<u64>,
 }
 
 /// What a client did.
@@ -37,9 +39,23 @@ pub(super) enum Heard {
 }
 
 impl Connection {
-    pub(super) fn new(socket: Socket, peer: Peer, now_ns: u64) -> Connection {
-        let speaks_until_ns = Some(now_ns + SILENCE_NS);
-        Connection { socket, peer, client: Client::default(), waiting: VecDeque::new(), speaks_until_ns }
+    pub(super) fn new(socket: Socket, peer: Peer, patience: Duration) -> Connection {
+        let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
+        let mut connection = Connection {
+            socket,
+            peer,
+            client: Client::default(),
+            waiting: VecDeque::new(),
+            patience_ns,
+            until_ns: None,
+        };
+        connection.wait_for_it();
+        connection
+    }
+
+    /// It has to do something from now on.
+    fn wait_for_it(&mut self) {
+        self.until_ns = Some(now_ns().saturating_add(self.patience_ns));
     }
 
     /// The next thing it says.
@@ -50,7 +66,7 @@ impl Connection {
             // An empty record looks like the end, and is taken for it.
             Ok(Some(0)) | Err(_) => Heard::Gone,
             Ok(Some(len)) => {
-                self.speaks_until_ns = None;
+                self.until_ns = None;
                 Heard::Word(Message::decode(&bytes[..len]))
             }
             Ok(None) => Heard::Nothing,
@@ -63,6 +79,9 @@ impl Connection {
     /// The client is gone.
     pub(super) fn say(&mut self, message: Message, fd: Option<OwnedFd>) -> io::Result<()> {
         self.waiting.push_back((message, fd));
+        if self.waiting.len() == 1 {
+            self.wait_for_it();
+        }
         self.flush()
     }
 
@@ -78,7 +97,9 @@ impl Connection {
                 return Ok(());
             }
             self.waiting.pop_front();
+            self.wait_for_it();
         }
+        self.until_ns = None;
         Ok(())
     }
 
@@ -87,9 +108,9 @@ impl Connection {
         !self.waiting.is_empty()
     }
 
-    /// When it must have said something.
+    /// When it must have said something, or taken what was said.
     pub(super) fn deadline_ns(&self) -> Option<u64> {
-        self.speaks_until_ns
+        self.until_ns
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {

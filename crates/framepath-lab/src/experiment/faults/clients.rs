@@ -14,7 +14,8 @@ use crate::descendants::{Process, descendants};
 use crate::error::LabError;
 use crate::watch::Watch;
 
-/// How long the workers of a dead client may take to end.
+/// How long a client may take to have a worker, and the workers of a dead one
+/// to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What came of it.
@@ -45,7 +46,8 @@ pub(super) fn run(
             clients.push(start(framepath, clip)?);
         }
         for mut client in clients {
-            std::thread::sleep(Duration::from_micros(60_000 + random.below(100_000)));
+            wait_for_a_worker(&client);
+            std::thread::sleep(Duration::from_micros(random.below(100_000)));
             let below = descendants(client.id());
             client.kill().map_err(LabError::io("killing a client"))?;
             client.wait().map_err(LabError::io("waiting for a client"))?;
@@ -67,6 +69,15 @@ fn start(framepath: &Path, clip: &Clip) -> Result<Child, LabError> {
     let mut command = Command::new(framepath);
     command.args(["run", "--quiet", &path]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().map_err(LabError::io("starting a client"))
+}
+
+/// A client without one leaves nothing to look for; how soon it has one is the
+/// machine's business.
+fn wait_for_a_worker(client: &Child) {
+    let since = Instant::now();
+    while descendants(client.id()).is_empty() && since.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// How many still run when our patience ends, and how long the others took.

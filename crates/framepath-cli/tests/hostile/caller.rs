@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The caller's side of the protocol, played by hand against a real worker.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use framepath_codec::{Demuxer, Packet};
+use framepath_model::format::Layout;
+use framepath_model::stream::{Rational, StreamInfo};
+use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, Open, Submission};
+use framepath_os::children::Usage;
+use framepath_os::crossing::{
+    Area, CellReader, CellWriter, PacketArea, Sizes, Socket, completions, submissions,
+};
+use framepath_os::pool::GiveBackWords;
+use framepath_os::spawn::{WorkerProcess, spawn};
+
+use super::peer::Word;
+
+/// No worker needs this long for anything here; one that does hangs.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Room for every packet of the clip, several times.
+pub const PACKET_BYTES: u64 = 1 << 20;
+
+/// A worker of `framepath`, locked in, and the socket to it.
+pub struct Caller {
+    process: WorkerProcess,
+    /// `None` once this side is gone.
+    socket: Option<Socket>,
+}
+
+/// A stream that is open in it, as far as a worker has to care.
+pub struct Stream {
+    pub area: Arc<Area>,
+    pub writer: CellWriter,
+    pub reader: CellReader,
+    pub packets: PacketArea,
+    /// The shared area as a file.
+    pub words: File,
+    /// The clip.
+    clip: Vec<Packet>,
+    /// Packets submitted.
+    next: u64,
+    /// Frames that came.
+    pub frames: u64,
+}
+
+/// The first message of a stream, its area, and the packets.
+pub struct Opening {
+    pub open: Open,
+    pub area: Arc<Area>,
+    packets: PacketArea,
+    clip: Vec<Packet>,
+}
+
+impl Caller {
+    /// A worker that is ready. It ends with the thread that starts it.
+    pub fn start() -> Caller {
+        let (ours, theirs) = Socket::pair().unwrap();
+        let args = ["worker", "--memory", "1073741824"].map(OsStr::new);
+        let program = Path::new(env!("CARGO_BIN_EXE_framepath"));
+        let process = spawn(program, &args, theirs.as_fd()).unwrap();
+        drop(theirs);
+        let caller = Caller { process, socket: Some(ours) };
+        assert!(matches!(caller.hear(), Some(Message::Ready { .. })));
+        caller
+    }
+
+    pub fn socket(&self) -> &Socket {
+        self.socket.as_ref().expect("this side is there")
+    }
+
+    pub fn say(&self, message: &Message, fd: Option<BorrowedFd<'_>>) {
+        let mut bytes = [0; MESSAGE_BYTES];
+        message.encode(&mut bytes);
+        self.send(&bytes, fd);
+    }
+
+    /// Sends a record. The worker may be gone.
+    pub fn send(&self, record: &[u8], fd: Option<BorrowedFd<'_>>) {
+        let _ = self.socket().send(record, fd);
+    }
+
+    /// The worker's next word; `None` where it is gone.
+    pub fn hear(&self) -> Option<Message> {
+        assert!(self.socket().readable_within(PATIENCE).unwrap(), "the worker says nothing");
+        let mut bytes = [0; MESSAGE_BYTES];
+        match self.socket().receive(&mut bytes) {
+            Ok((MESSAGE_BYTES, _)) => Some(Message::decode(&bytes).unwrap()),
+            _ => None,
+        }
+    }
+
+    /// Opens a stream as an honest caller does, but for what `change` does to
+    /// the message; `None` where the worker refuses it, or goes.
+    pub fn open(&self, stage: &str, change: impl FnOnce(&mut Open)) -> Option<Stream> {
+        let mut opening = Opening::new(stage);
+        change(&mut opening.open);
+        self.say(&Message::Open(opening.open.clone()), Some(opening.area.fd()));
+        match self.hear() {
+            Some(Message::Opened { .. }) => Some(opening.stream()),
+            Some(Message::Refused { .. }) | None => None,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub fn decode(&self) -> Stream {
+        self.open("decode threads=2", |_| ()).expect("it opens")
+    }
+
+    /// A stage that takes frames.
+    pub fn threshold(&self) -> Stream {
+        self.open("threshold level=99", |_| ()).expect("it opens")
+    }
+
+    /// This side goes away.
+    pub fn leave(&mut self) {
+        self.socket = None;
+    }
+
+    /// Whether the worker has ended by itself, at once or after a while.
+    pub fn ended(&mut self) -> Usage {
+        let since = Instant::now();
+        loop {
+            if let Some(usage) = self.process.try_wait().unwrap() {
+                return usage;
+            }
+            assert!(since.elapsed() < PATIENCE, "the worker hangs");
+            sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+impl Opening {
+    pub fn new(stage: &str) -> Opening {
+        let clip = super::harness::in_checkout("clips/h264-180p8-high.h264");
+        let mut demuxer = Demuxer::open(&clip).unwrap();
+        let mut clip = Vec::new();
+        while let Some(packet) = demuxer.read().unwrap() {
+            clip.push(packet);
+        }
+        let takes_packets = stage.starts_with("decode");
+        let sizes = Sizes { cells: 64, packet_bytes: if takes_packets { PACKET_BYTES } else { 0 } };
+        let area = Arc::new(Area::new(sizes).unwrap());
+        let mut packets = PacketArea::new(area.clone());
+        let track = if takes_packets { demuxer.info().to_bytes() } else { Vec::new() };
+        assert!(!takes_packets || packets.keep(&track));
+        let open = Open {
+            stage: stage.to_owned(),
+            level: 1,
+            questions: false,
+            track_bytes: track.len() as u32,
+            frames_behind: 2,
+            stream: if takes_packets { demuxer.info().stream } else { stream_info() },
+            cells: sizes.cells,
+            packet_bytes: sizes.packet_bytes,
+            faults: String::new(),
+        };
+        Opening { open, area, packets, clip }
+    }
+
+    fn stream(self) -> Stream {
+        let Opening { area, packets, clip, .. } = self;
+        let words = File::from(area.fd().try_clone_to_owned().unwrap());
+        let (writer, reader) = (submissions(&area).0, completions(&area).1);
+        Stream { area, writer, reader, packets, words, clip, next: 0, frames: 0 }
+    }
+}
+
+/// Of frames that have the layout of `peer::layout`.
+fn stream_info() -> StreamInfo {
+    StreamInfo {
+        format: Some(framepath_model::format::PixelFormat::Yuv420p),
+        width: 64,
+        height: 36,
+        time_base: Rational::new(1, 30),
+        frame_rate: Rational::new(30, 1),
+        sample_aspect: Rational::new(1, 1),
+    }
+}
+
+impl Stream {
+    /// Writes a cell, where there is room.
+    pub fn cell(&mut self, cell: [u64; 8]) {
+        let _ = self.writer.push(&cell);
+    }
+
+    pub fn submit(&mut self, submission: &Submission) {
+        self.cell(submission.encode());
+    }
+
+    /// A packet where there is none.
+    pub fn packet_at(&mut self, offset: u64, len: u32) {
+        self.submit(&Submission::Packet { seq: 0, pts: None, offset, len, key: true });
+    }
+
+    /// Submits the next packet of the clip, which is played for ever; whether
+    /// there was room.
+    pub fn feed(&mut self) -> bool {
+        let packet = &self.clip[self.next as usize % self.clip.len()];
+        if self.writer.room().unwrap_or(0) == 0 {
+            return false;
+        }
+        let bytes = packet.bytes().unwrap();
+        let Ok(Some(offset)) = self.packets.put(bytes) else { return false };
+        let (seq, len, key) = (self.next, bytes.len() as u32, packet.is_key());
+        self.submit(&Submission::Packet { seq, pts: Some(seq as i64), offset, len, key });
+        self.next += 1;
+        true
+    }
+
+    /// Takes what came; frames go back at once. The last completion.
+    pub fn take(&mut self) -> Option<Completion> {
+        let cell = self.reader.pop().ok().flatten()?;
+        let completion = Completion::decode(&cell).ok()?;
+        if let Completion::Frame { slot, .. } = completion {
+            self.frames += 1;
+            self.give_back(slot);
+        }
+        Some(completion)
+    }
+
+    /// Says that frame `slot` is not needed any more.
+    pub fn give_back(&self, slot: u32) {
+        let area = &self.area;
+        let words = GiveBackWords::new(area.slot_bell(), area.slot_summary(), area.slot_counts());
+        words.unwrap().give_back(slot);
+    }
+
+    /// Lets the worker decode, for `limit` or until it is gone.
+    pub fn work(&mut self, limit: Duration) {
+        let since = Instant::now();
+        while since.elapsed() < limit {
+            if !self.feed() && self.take().is_none() {
+                sleep(Duration::from_micros(100));
+            }
+        }
+    }
+
+    /// Has the clip decoded once.
+    pub fn play(&mut self) {
+        let (since, wanted) = (Instant::now(), self.clip.len() as u64);
+        while self.next < wanted {
+            assert!(since.elapsed() < PATIENCE, "no room");
+            self.feed();
+            self.take();
+        }
+        self.submit(&Submission::Drain);
+        while !matches!(self.take(), Some(Completion::End)) {
+            assert!(since.elapsed() < PATIENCE, "no end");
+        }
+        assert_eq!(self.frames, wanted);
+    }
+
+    pub fn set(&self, word: Word, value: u64) {
+        self.words.write_all_at(&value.to_le_bytes(), word as u64 * 128).unwrap();
+        // It may sleep.
+        self.writer.bell().ring_out();
+    }
+
+    pub fn layout(&mut self, id: u8, layout: Layout) {
+        self.submit(&Submission::Layout { id, layout });
+    }
+
+    pub fn frame(&mut self, pool: u16, slot: u32, layout: u8) {
+        self.submit(&Submission::Frame { seq: 0, pts: None, pool, slot, layout });
+    }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A memfd that two processes map to read and write, sealed to stay as large
+//! as it is: else touching it could end in SIGBUS.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::{self, NonNull};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::mapping::has_ordinary_pages;
+
+/// The mapping. What lies in it may change at any time.
+#[derive(Debug)]
+pub(super) struct Sealed {
+    base: NonNull<u8>,
+    bytes: usize,
+    fd: OwnedFd,
+}
+
+/// Why memory is not mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// What another process gave could be taken away from under this one.
+    Kind(&'static str),
+    /// A system call failed.
+    Os(&'static str, Errno),
+}
+
+// SAFETY: owns a mapping that is not tied to a thread.
+unsafe impl Send for Sealed {}
+// SAFETY: gives out a raw pointer; its users answer for it.
+unsafe impl Sync for Sealed {}
+
+impl Sealed {
+    /// Makes `bytes` zeroed bytes, at least 1, taken when first touched.
+    pub(super) fn new(name: &str, bytes: usize) -> Result<Sealed, Refused> {
+        let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+            .map_err(failed("memfd_create"))?;
+        ftruncate(&fd, bytes as u64).map_err(failed("ftruncate"))?;
+        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+            .map_err(failed("fcntl(F_ADD_SEALS)"))?;
+        Sealed::map(fd, bytes)
+    }
+
+    /// Maps the first `bytes` bytes, at least 1, of what another process made.
+    pub(super) fn open(fd: OwnedFd, bytes: usize) -> Result<Sealed, Refused> {
+        // Only memfds know seals.
+        let seals = fcntl_get_seals(&fd).map_err(failed("fcntl(F_GET_SEALS)"))?;
+        if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
+            return Err(Refused::Kind("the memfd is not sealed against another size"));
+        }
+        if !has_ordinary_pages(&fd).map_err(failed("fstatfs"))? {
+            return Err(Refused::Kind("the memfd is not of ordinary pages"));
+        }
+        let have = fstat(&fd).map_err(failed("fstat"))?.st_size;
+        if u64::try_from(have).unwrap_or(0) < bytes as u64 {
+            return Err(Refused::Kind("the memfd is too small"));
+        }
+        Sealed::map(fd, bytes)
+    }
+
+    fn map(fd: OwnedFd, bytes: usize) -> Result<Sealed, Refused> {
+        let protection = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address the kernel chooses.
+        let base = unsafe { mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, &fd, 0) }
+            .map_err(failed("mmap"))?;
+        let base = NonNull::new(base.cast()).ok_or(Refused::Os("mmap", Errno::FAULT))?;
+        Ok(Sealed { base, bytes, fd })
+    }
+
+    /// The first byte, at a page's start. Valid for as long as `self` lives.
+    pub(super) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// The memfd.
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Sealed {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `map` mapped; who drops it has no pointer into it
+        // left.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
+    }
+}
+
+fn failed(call: &'static str) -> impl Fn(Errno) -> Refused {
+    move |errno| Refused::Os(call, errno)
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The names by which one side tells the other of pools and layouts, so that a
+//! frame costs a cell: who gives frames says each name once, before the first
+//! frame that needs it.
+
+use framepath_model::format::Layout;
+use framepath_model::wire::SAME_FRAME;
+use framepath_os::pool::{Frame, PoolMemory};
+
+use super::HostError;
+
+/// Layouts that are named at a time; the oldest name is used again.
+const LAYOUTS: usize = 256;
+
+/// What was named. A name that is new has to be said at once.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Pools, by their number.
+    pools: Vec<u64>,
+    layouts: Vec<Layout>,
+    /// Where the next layout goes when all names are used.
+    oldest_layout: usize,
+}
+
+impl Names {
+    /// The name of a layout, and whether it is new.
+    pub(super) fn layout(&mut self, layout: &Layout) -> (u8, bool) {
+        if let Some(id) = self.layouts.iter().position(|known| known == layout) {
+            return (id as u8, false);
+        }
+        let id = if self.layouts.len() < LAYOUTS {
+            self.layouts.push(*layout);
+            self.layouts.len() - 1
+        } else {
+            let id = self.oldest_layout;
+            self.oldest_layout = (id + 1) % LAYOUTS;
+            self.layouts[id] = *layout;
+            id
+        };
+        (id as u8, true)
+    }
+
+    /// The number of the pool with that [`Frame::pool_id`], and whether it is
+    /// new.
+    pub(super) fn pool(&mut self, id: u64) -> Result<(u16, bool), HostError> {
+        if let Some(number) = self.pools.iter().rposition(|known| *known == id) {
+            return Ok((number as u16, false));
+        }
+        let too_many = || HostError::Failed { text: "more pools than have a number".to_owned() };
+        let number = u16::try_from(self.pools.len()).ok().filter(|number| *number != SAME_FRAME);
+        let number = number.ok_or_else(too_many)?;
+        self.pools.push(id);
+        Ok((number, true))
+    }
+}
+
+/// The memory of the frame's pool, for the other side to read.
+pub(super) fn shared_memory(frame: &Frame) -> Result<PoolMemory, HostError> {
+    frame.read_only_memory().map_err(|source| HostError::Socket { operation: "sharing a pool with", source })
+}
+
+#[cfg(test)]
+mod tests {
+    use framepath_model::format::PixelFormat;
+
+    use super::*;
+
+    #[test]
+    fn a_layout_keeps_its_name_until_there_are_too_many() {
+        let mut names = Names::default();
+        let layout = |n: u32| Layout::packed(PixelFormat::Grey, 1 + n, 1).unwrap();
+        for n in 0..256 {
+            assert_eq!(names.layout(&layout(n)), (n as u8, true));
+        }
+        for n in 0..256 {
+            assert_eq!(names.layout(&layout(n)), (n as u8, false));
+        }
+        for n in 0..3 {
+            assert_eq!(names.layout(&layout(1000 + n)), (n as u8, true));
+        }
+        assert_eq!(names.layout(&layout(0)), (3, true));
+        assert_eq!(names.layout(&layout(1000)), (0, false));
+    }
+}

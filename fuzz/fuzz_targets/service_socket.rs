@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Clients connect to running services by their sockets, say what the input
+//! says, with file descriptors and without, hear an answer or not, and are gone
+//! at any moment: every answer is a message, and when all are gone nothing of
+//! them is left, no file, no stream, no worker, and the next one is served.
+//!
+//! There is a service for each thing that workers may do at their start. The
+//! workers are this program again; few are started in a minute, because that is
+//! slow, and who comes beyond is told no. Where a worker is awaited the first
+//! answer depends on the time it takes.
+#![no_main]
+
+use std::fs::{File, read_dir, remove_dir_all};
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use framepath::serve::{Limits, Service, Settings, Viewer};
+use framepath_model::wire::{MAGIC, MESSAGE_BYTES, Message, VERSION};
+use framepath_os::crossing::{Listener, Socket};
+use framepath_os::signal::Stops;
+use framepath_os::spawn::take_socket;
+use libfuzzer_sys::fuzz_target;
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+
+/// The fourth client is one too many.
+const CLIENTS: usize = 4;
+const LIMITS: Limits =
+    Limits { connections: 3, streams: 4, opens_per_minute: 60, replacements_per_minute: 30 };
+/// Bytes of a message that the input gives; the rest is zeros.
+const GIVEN: usize = 10;
+/// As many as the kernel takes at once.
+const MOST_FILES: usize = 253;
+/// Of the services.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// For what takes microseconds, or that.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// What the workers of a service do; it is told to them as the number of bytes
+/// they may use.
+const ACTS: [fn(&Socket); 5] = [
+    // Dies.
+    |_| (),
+    // Waits for its stream.
+    |socket| {
+        say(socket, &Message::Ready { layers: 0 });
+        stay(socket);
+    },
+    // Is never ready.
+    stay,
+    // Dies when it may have a stream, or not.
+    |socket| say(socket, &Message::Ready { layers: 0 }),
+    // Has other things to say.
+    |socket| {
+        let _ = socket.send(b"FPWM", None);
+        stay(socket);
+    },
+];
+
+/// Where the services listen.
+static SERVICES: OnceLock<Vec<PathBuf>> = OnceLock::new();
+
+fn say(socket: &Socket, message: &Message) {
+    let mut bytes = [0; MESSAGE_BYTES];
+    message.encode(&mut bytes);
+    let _ = socket.send(&bytes, None);
+}
+
+/// Until the other side is gone.
+fn stay(socket: &Socket) {
+    while socket.receive(&mut [0; 2 * MESSAGE_BYTES]).is_ok_and(|(len, _)| len > 0) {}
+}
+
+/// The program's first act: a worker's whole life, or the services' start.
+fn start() {
+    let arguments: Vec<String> = std::env::args().collect();
+    if let [_, worker, _, act] = arguments.as_slice() {
+        if worker == "worker" {
+            let act = ACTS[act.parse::<usize>().expect("a number")];
+            act(&Socket::from(take_socket().expect("a service's")));
+            std::process::exit(0);
+        }
+    }
+    // SAFETY: there is no other thread yet.
+    unsafe { std::env::set_var("FRAMEPATH_WORKER", "/proc/self/exe") };
+    let folder = folder();
+    let services = (0..ACTS.len()).map(|act| {
+        let path = folder.join(format!("{act}.sock"));
+        let listener = Listener::bind(&path, 0o600).expect("a socket");
+        let settings = Settings {
+            limits: LIMITS,
+            spares: 0,
+            memory_bytes: act as u64,
+            patience: PATIENCE,
+            ..Settings::default()
+        };
+        let service = Service::new(listener, None, settings).expect("no address to listen at");
+        let (sender, open) = channel();
+        thread::spawn(move || {
+            let stops = Stops::open().expect("a descriptor");
+            sender.send(()).expect("it waits");
+            panic!("a service ended: {:?}", service.run(&stops));
+        });
+        open.recv().expect("it opens");
+        path
+    });
+    SERVICES.set(services.collect()).expect("it is called once");
+}
+
+/// A new folder; those of processes that are gone are removed.
+fn folder() -> PathBuf {
+    const NAME: &str = "framepath-fuzz-";
+    let all = std::env::temp_dir();
+    for entry in read_dir(&all).expect("a folder").flatten() {
+        let name = entry.file_name().into_string().unwrap_or_default();
+        if name.strip_prefix(NAME).is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            let _ = remove_dir_all(entry.path());
+        }
+    }
+    let own = all.join(format!("{NAME}{}", std::process::id()));
+    std::fs::create_dir(&own).expect("a folder");
+    own
+}
+
+fn open_files() -> usize {
+    read_dir("/proc/self/fd").expect("/proc").count()
+}
+
+/// Waits until everything of the clients is gone, as they are.
+fn settle(path: &Path, files: usize) {
+    let since = Instant::now();
+    let late = || since.elapsed() > LIMIT;
+    // Those in front of it have come in, at least, when this one has.
+    let look = || Viewer::connect(path).and_then(|viewer| viewer.look());
+    loop {
+        match look() {
+            Ok(it) if (it.totals.streams, it.totals.connections) == (0, 1) => break,
+            other => assert!(!late(), "it still has others: {other:?}"),
+        }
+    }
+    while open_files() != files {
+        assert!(!late(), "{files} files were open, now {}", open_files());
+        thread::sleep(Duration::from_micros(20));
+    }
+}
+
+struct Client {
+    socket: Socket,
+    streams: Vec<u32>,
+    /// Of workers that it was given.
+    workers: Vec<Socket>,
+}
+
+impl Client {
+    fn connect(path: &Path) -> Client {
+        let socket = Socket::connect(path).expect("somebody listens");
+        Client { socket, streams: Vec::new(), workers: Vec::new() }
+    }
+
+    /// Sends what there is room for; the service may have hung up.
+    fn send(&self, record: &[u8], files: usize) {
+        let null = File::open("/dev/null").expect("/dev/null");
+        // Its own end on the way to the other one: only the kernel can end that.
+        let kinds = [null.as_fd(), self.socket.as_fd()];
+        let fds: Vec<BorrowedFd<'_>> =
+            kinds.into_iter().chain(self.workers.iter().map(AsFd::as_fd)).cycle().take(files).collect();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_FILES))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        if !fds.is_empty() {
+            assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        let _ = sendmsg(&self.socket, &[IoSlice::new(record)], &mut control, flags);
+    }
+
+    fn say(&self, message: &Message, files: usize) {
+        let mut record = [0; MESSAGE_BYTES];
+        message.encode(&mut record);
+        self.send(&record, files);
+    }
+
+    /// An answer, where one comes soon.
+    fn hear(&mut self) {
+        if !self.socket.readable_within(Duration::from_millis(1)).expect("poll") {
+            return;
+        }
+        let mut record = [0; 2 * MESSAGE_BYTES];
+        // Gone, with something of ours unread.
+        let Ok((len, fd)) = self.socket.receive(&mut record) else { return };
+        if len == 0 {
+            return;
+        }
+        match Message::decode(&record[..len]).expect("the service says what can be read") {
+            Message::Grant { stream, .. } => {
+                // Another may have had it in between, and died with it.
+                self.workers.push(Socket::from(fd.expect("a worker's socket")));
+                self.streams.push(stream);
+            }
+            Message::Denied { text } => assert!(!text.is_empty()),
+            Message::Totals(totals) => assert!(totals.connections <= LIMITS.connections),
+            Message::Status(status) => assert!(status.stream > 0),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A stream that it has, or a number.
+    fn stream(&self, number: u8) -> u32 {
+        let own = self.streams.get(usize::from(number & 3)).copied();
+        own.unwrap_or(u32::from(number))
+    }
+}
+
+/// A step is one byte of who and one of what, and what that takes.
+fn step(clients: &mut [Option<Client>], path: &Path, who: usize, what: u8, rest: &mut &[u8]) {
+    let mut take = |count: usize| {
+        let (taken, left) = rest.split_at(count.min(rest.len()));
+        *rest = left;
+        taken
+    };
+    let place = &mut clients[who];
+    if what % 16 == 0 {
+        *place = None;
+        return;
+    }
+    let client = place.get_or_insert_with(|| Client::connect(path));
+    let files = match what >> 4 {
+        0..12 => 0,
+        12..15 => usize::from(what >> 4) - 11,
+        _ => MOST_FILES,
+    };
+    let number = |bytes: &[u8]| bytes.first().copied().unwrap_or(0);
+    match what % 16 {
+        1 | 2 => client.say(&Message::Hello { version: VERSION }, files),
+        3 => {
+            let number = number(take(1));
+            client.say(&Message::Replace { stream: client.stream(number), kill: number & 4 == 0 }, files);
+        }
+        4 => {
+            let number = number(take(1));
+            client.say(&Message::Release { stream: client.stream(number) }, files);
+        }
+        5 => client.say(&Message::Watch { from: u32::from(number(take(1))) }, files),
+        6 | 7 => {
+            let mut record = [0; MESSAGE_BYTES];
+            record[..4].copy_from_slice(&MAGIC);
+            record[4..6].copy_from_slice(&VERSION.to_le_bytes());
+            let given = take(GIVEN);
+            record[6..6 + given.len()].copy_from_slice(given);
+            client.send(&record, files);
+        }
+        8 => {
+            let len = usize::from(number(take(1)));
+            client.send(take(len), files);
+        }
+        9 => {
+            // About as long as a message.
+            let mut record = vec![0; MESSAGE_BYTES - 8 + usize::from(number(take(1)) % 16)];
+            let given = take(GIVEN);
+            record[..given.len()].copy_from_slice(given);
+            client.send(&record, files);
+        }
+        10 => {
+            // More answers than find room.
+            for _ in 0..number(take(1)) {
+                client.say(&Message::Watch { from: 0 }, 0);
+            }
+        }
+        11 => client.socket.finish(),
+        12 => client.socket.shut(),
+        13 => {
+            if let Some(worker) = client.workers.pop() {
+                say(&worker, &Message::Ready { layers: 1 });
+            }
+        }
+        _ => client.hear(),
+    }
+}
+
+fuzz_target!(init: start(), |bytes: &[u8]| {
+    let [service, steps @ ..] = bytes else { return };
+    let services = SERVICES.get().expect("started");
+    let path = &services[usize::from(*service) % services.len()];
+    let files = open_files();
+    let mut clients: [Option<Client>; CLIENTS] = Default::default();
+    let mut rest: &[u8] = steps;
+    while let [who, what, behind @ ..] = rest {
+        rest = behind;
+        step(&mut clients, path, usize::from(*who) % CLIENTS, *what, &mut rest);
+    }
+    drop(clients);
+    settle(path, files);
+});
