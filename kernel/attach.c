@@ -369,6 +369,7 @@ static int fp_given_make(struct fp_given *given, struct fp_ctx *ctx, struct fp_s
 
 		if (IS_ERR(stash))
 			return PTR_ERR(stash);
+		stash->f_mode |= FMODE_LSEEK | FMODE_PREAD | FMODE_PWRITE;
 		ctx->stash = stash;
 	}
 	accept->stream = get_unused_fd_flags(O_CLOEXEC);

@@ -214,7 +214,8 @@ fn vp9(bytes: &[u8]) -> Option<Vec<u8>> {
     let subsampling = match (space, profile & 1) {
         (RGB, 0) => return None,
         (RGB, _) => bits.take(1)?,
-        (_, 0) => bits.take(1)? & 0,
+        // One bit, the range.
+        (_, 0) => bits.take(1).map(|_| 0)?,
         (_, _) => bits.take(4)? >> 1 & 3,
     };
     let (width, height) = (bits.take(16)?, bits.take(16)?);

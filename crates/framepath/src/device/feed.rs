@@ -28,8 +28,9 @@ use crate::recorder::Stretch;
 /// Marks kept for frames that may still come: as many as the kernel remembers
 /// packets.
 const MARKS: usize = 8192;
-/// errno of a stream that cannot go on.
+/// errno of a stream that cannot go on, and of one whose client has gone.
 const EIO: i32 = 5;
+const ENODEV: i32 = 19;
 
 /// A stream, as its threads share it.
 pub(super) struct Serving {
@@ -42,7 +43,8 @@ pub(super) struct Serving {
     feeder: Mutex<Feeder>,
     state: Mutex<State>,
     changed: Condvar,
-    jobs: Sender<Job>,
+    /// `None` once no session will begin.
+    jobs: Mutex<Option<Sender<Job>>>,
 }
 
 struct Feeder {
@@ -77,46 +79,71 @@ struct Job {
 impl Serving {
     /// Serves a stream until its client closes. Blocks.
     pub(super) fn run(offered: Offered, settings: Settings) -> Result<(), HostError> {
-        let Offered { id, codec, width, height, epoch, stream, stash } = offered;
-        let stream = Arc::new(stream);
-        let failed = |operation| move |source| HostError::Socket { operation, source };
-        let Some((codec, coding)) = coding_of(codec) else {
-            return stream.fail(EIO).map_err(failed("refusing"));
-        };
+        let id = offered.id;
+        let stream = Arc::new(offered.stream);
+        let stash = Stash::open(offered.stash, offered.epoch)
+            .map_err(|source| HostError::Socket { operation: "the stash of", source });
+        let size = (offered.width, offered.height);
+        let begun = stash.and_then(|(stash, entries)| {
+            let serving = Serving::start(id, offered.codec, size, offered.epoch, &stream, stash, settings)?;
+            Ok((serving, entries))
+        });
+        // Else it would be offered again, at once and for ever.
+        let (serving, entries) = begun.inspect_err(|_| drop(stream.fail(EIO)))?;
+        if let Err(error) = serving.resume(&entries).and_then(|()| serving.feed()) {
+            // ENODEV is the client's way to say that it is done.
+            if error.raw_os_error() != Some(ENODEV) {
+                say(&format!("stream {id}: {error}"));
+                let _ = stream.fail(EIO);
+            }
+        }
+        serving.captures.close();
+        let _ = stream.stop();
+        serving.abandon();
+        serving.jobs().take();
+        Ok(())
+    }
+
+    /// The stream with its threads but the one that feeds.
+    fn start(
+        id: u64,
+        codec: u32,
+        (width, height): (u32, u32),
+        epoch: u32,
+        stream: &Arc<Stream>,
+        stash: Stash,
+        settings: Settings,
+    ) -> Result<Arc<Serving>, HostError> {
+        let unknown = || HostError::Failed { text: "a codec that is not known".to_owned() };
+        let (codec, coding) = coding_of(codec).ok_or_else(unknown)?;
         let track = super::track_of(codec, width, height)?;
-        let (stash, entries) = Stash::open(stash, epoch).map_err(failed("the stash of"))?;
         let feeder = Feeder { sequences: Sequences::new(coding), stash, epoch, next_seq: 0 };
         let (jobs, jobs_to_do) = channel();
         let serving = Arc::new(Serving {
             id,
             captures: Arc::new(Captures::new(stream.clone(), epoch)),
-            stream,
+            stream: stream.clone(),
             track,
             settings,
             feeder: Mutex::new(feeder),
             state: Mutex::default(),
             changed: Condvar::new(),
-            jobs,
+            jobs: Mutex::new(Some(jobs)),
         });
         let thread = |name: &str| thread::Builder::new().name(name.to_owned());
+        let failed = |source| HostError::Socket { operation: "a thread for", source };
         let (watching, delivering) = (serving.clone(), serving.clone());
-        thread("fp-captures").spawn(move || watching.watch()).map_err(failed("watching"))?;
-        thread("fp-deliver").spawn(move || delivering.deliver_all(&jobs_to_do)).map_err(failed("reading"))?;
-        if let Err(error) = serving.resume(&entries).and_then(|()| serving.feed()) {
-            // ENODEV is the client's way to say that it is done.
-            if error.raw_os_error() != Some(19) {
-                say(&format!("stream {id}: {error}"));
-                let _ = serving.stream.fail(EIO);
-            }
-        }
-        serving.captures.close();
-        let _ = serving.stream.stop();
-        serving.abandon();
-        Ok(())
+        thread("fp-captures").spawn(move || watching.watch()).map_err(failed)?;
+        thread("fp-deliver").spawn(move || delivering.deliver_all(&jobs_to_do)).map_err(failed)?;
+        Ok(serving)
     }
 
     fn feeder(&self) -> MutexGuard<'_, Feeder> {
         self.feeder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, Option<Sender<Job>>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -267,8 +294,8 @@ impl Serving {
         state.reading = true;
         drop(state);
         let job = Job { reader, session: session.clone(), epoch };
-        self.jobs.send(job).map_err(io::Error::other)?;
-        Ok(session)
+        let sent = self.jobs().as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
+        if sent { Ok(session) } else { Err(io::ErrorKind::BrokenPipe.into()) }
     }
 
     /// Lets the session give what is inside, and waits until it has.
