@@ -217,7 +217,7 @@ impl Slots {
         let (pool, lent) = lent.map_err(|message| CodecError::Decoder {
             codec,
             operation: "decode into the memory that was lent",
-            message: message.into(),
+            message,
         })?;
         let surface = match lent {
             Lent::Native => native,
