@@ -3,8 +3,8 @@
  * The decoder node, inside: one context per open file of the node.
  *
  *   decoder.c  the node: files and ioctls      format.c  formats and layouts
- *   queue.c    the two vb2 queues              stream.c  the stream's state
- *   attach.c   /dev/framepath and the streams' descriptors
+ *   queue.c    the two vb2 queues              stream.c  the stream and its client
+ *   attach.c   /dev/framepath and its files    protocol.c  the stream and its decoder
  *
  * What the decoder has to be told is never stored as a message. It follows from
  * the state of the buffers and a few flags, and "told" says which of it the
@@ -33,6 +33,10 @@
 #define FP_SIZE_MIN		16	/* what a client may set; */
 #define FP_SIZE_MAX		8192	/* streams may be smaller, not larger */
 #define FP_CAPTURE_MAX		32
+
+/* The flags of a packet that its frame has too. */
+#define FP_MARK_FLAGS	(V4L2_BUF_FLAG_KEYFRAME | V4L2_BUF_FLAG_PFRAME | V4L2_BUF_FLAG_BFRAME | \
+			 V4L2_BUF_FLAG_TIMECODE | V4L2_BUF_FLAG_TSTAMP_SRC_MASK)
 
 struct fp_stream;
 struct fp_control;
@@ -213,7 +217,13 @@ void fp_capture_off(struct fp_ctx *ctx);
 bool fp_capture_fits(struct fp_ctx *ctx);
 int fp_stop_command(struct fp_ctx *ctx);
 int fp_start_command(struct fp_ctx *ctx);
+void fp_capture_done(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf, u32 payload, u32 flags,
+		     enum vb2_buffer_state state);
 void fp_last(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf);
+int fp_send_last(struct fp_ctx *ctx);
+void fp_send_event(struct fp_ctx *ctx, u32 type, u32 changes);
+
+/* protocol.c: all with the context's lock */
 u32 fp_packet_pending(struct fp_ctx *ctx, struct fp_buffer **buffer);
 bool fp_packet_next(struct fp_ctx *ctx, struct fp_packet *packet);
 u32 fp_capture_pending(struct fp_ctx *ctx, struct fp_buffer **buffer);

@@ -10,6 +10,7 @@
  */
 #include "fake.h"
 
+#include <arpa/inet.h>
 #include <signal.h>
 
 #undef OUTPUT
@@ -517,6 +518,22 @@ static void case_close(const char *node, unsigned int rounds)
 	}
 }
 
+/* Packets for v4l2-compliance and v4l2-ctl, as --stream-to-hdr writes them. */
+static void case_file(const char *path, unsigned int frames)
+{
+	FILE *f = fopen(path, "w");
+	uint32_t header[2] = { htonl(v4l2_fourcc('V', 'h', 'd', 'r')), htonl(sizeof(struct fake)) };
+
+	check(f, "%s", path);
+	for (unsigned int i = 0; i < frames; i++) {
+		struct fake fake = plain(i);
+
+		fwrite(header, sizeof(header), 1, f);
+		fwrite(&fake, sizeof(fake), 1, f);
+	}
+	fclose(f);
+}
+
 int main(int count, char **words)
 {
 	unsigned int number = count > 3 ? atoi(words[3]) : 100;
@@ -554,6 +571,8 @@ int main(int count, char **words)
 		case_error(node);
 	else if (!strcmp(name, "close"))
 		case_close(node, number);
+	else if (!strcmp(name, "file"))
+		case_file(node, number);
 	else
 		fail("no case %s", name);
 	printf("decoder-client %s: ok\n", name);

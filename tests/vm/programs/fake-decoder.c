@@ -6,12 +6,12 @@
  * per packet. A packet is done when its frame was given, so that another one of
  * these can go on where this one was killed.
  *
- *   fake-decoder [hold=N] [die=N] [fail=N] [lie] [mute] [depth=10]
+ *   fake-decoder [hold=N] [die=N] [fail=N] [lie] [mute] [depth=10] [slow=US]
  *
  * hold: N frames are given late, the newest first, as with reordering; die: kills
  * itself after N frames; fail: gives streams up after N frames; lie: tries what
  * the kernel has to turn down around each frame, and ends if it does not;
- * mute: accepts streams and says nothing. SIGTERM ends it; its last line says
+ * slow: takes its time over each frame; mute: accepts streams and says nothing. SIGTERM ends it; its last line says
  * how many frames it gave and how many lies were told.
  */
 #include "fake.h"
@@ -51,7 +51,7 @@ struct stream {
 };
 
 static struct stream *streams[STREAMS];
-static unsigned int hold, die, fail_after, depth = 8;
+static unsigned int hold, die, fail_after, slow, depth = 8;
 static bool lie, mute;
 static unsigned long frames, lies;
 static volatile sig_atomic_t ended;
@@ -333,6 +333,8 @@ static bool give(struct stream *s)
 	if (m->length < bytes)
 		return true;
 	memset(m->memory, p->fake.fill, bytes);
+	if (slow)
+		usleep(slow);
 	if (lie) {
 		tell_frames(s, &frame);
 		tell_others(s, &p->packet);
@@ -444,6 +446,7 @@ int main(int count, char **words)
 		sscanf(words[i], "hold=%u", &hold);
 		sscanf(words[i], "die=%u", &die);
 		sscanf(words[i], "fail=%u", &fail_after);
+		sscanf(words[i], "slow=%u", &slow);
 		sscanf(words[i], "depth=%u", &depth);
 	}
 	sigaction(SIGTERM, &(struct sigaction){ .sa_handler = on_term }, NULL);
