@@ -371,6 +371,7 @@ static void case_drain(const char *node, unsigned int frames)
 {
 	struct client *c = begin(node, V4L2_MEMORY_MMAP);
 
+	c->reorders = true;
 	for (unsigned int round = 0; round < 9; round++) {
 		struct v4l2_decoder_cmd stop = { .cmd = V4L2_DEC_CMD_STOP };
 
