@@ -91,6 +91,7 @@ struct fp_ctx {
 	bool format_known;		/* said by a decoder */
 	bool format_said;		/* by this decoder, in this sequence */
 	bool changing;			/* the sequence is over, the next one's is to be said */
+	bool change_sent;		/* the client has not yet followed a SOURCE_CHANGE */
 	u32 format_run;			/* counts formats */
 
 	u32 epoch;

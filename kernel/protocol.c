@@ -182,7 +182,10 @@ static bool fp_format_expected(struct fp_ctx *ctx, const struct fp_format *forma
 	const struct fp_format *known = &ctx->format;
 	u32 native = ctx->pixelformat == V4L2_PIX_FMT_YUV420;
 
-	if (fp_ctx_changed(ctx) || ctx->changing)
+	if (ctx->changing)
+		return false;
+	/* A decoder before this one may have said it. */
+	if (fp_ctx_changed(ctx) && !ctx->change_sent)
 		return false;
 	if (ctx->format_known)
 		return fp_format_same(known, format);
@@ -218,6 +221,7 @@ int fp_said_format(struct fp_ctx *ctx, const struct fp_format *format)
 	if (!expected) {
 		ctx->format_run++;
 		fp_send_event(ctx, V4L2_EVENT_SOURCE_CHANGE, V4L2_EVENT_SRC_CH_RESOLUTION);
+		ctx->change_sent = ctx->on[FP_QUEUE_CAPTURE];
 		if (ctx->on[FP_QUEUE_CAPTURE])
 			fp_send_last(ctx);
 		fp_news_add(&ctx->captures);

@@ -207,12 +207,14 @@ void fp_output_off(struct fp_ctx *ctx)
 	ctx->flush_capture = ctx->stream;
 	ctx->format_said = false;
 	ctx->changing = false;
+	/* The change that a seek aborts is sent again, if it is still one. */
+	ctx->change_sent = false;
 	ctx->drain = FP_DRAIN_NONE;
 	ctx->drained = false;
 	ctx->last_due = false;
+	trace_fp_flush(ctx->number, ctx->epoch);
 	if (ctx->spent)
 		fp_stream_forget(ctx);
-	trace_fp_flush(ctx->number, ctx->epoch);
 	fp_stream_update(ctx);
 	fp_news_all(ctx);
 }
@@ -223,6 +225,7 @@ void fp_capture_on(struct fp_ctx *ctx)
 	ctx->sequence[FP_QUEUE_CAPTURE] = 0;
 	ctx->capture_run++;
 	ctx->capture_format = ctx->format_run;
+	ctx->change_sent = false;
 	ctx->drained = false;
 	fp_news_add(&ctx->captures);
 	fp_news_add(&ctx->packets);
@@ -283,6 +286,7 @@ int fp_start_command(struct fp_ctx *ctx)
 			return -EINVAL;
 		ctx->capture_run++;
 		ctx->capture_format = ctx->format_run;
+		ctx->change_sent = false;
 		fp_news_add(&ctx->captures);
 	}
 	ctx->drained = false;
