@@ -107,6 +107,7 @@ struct fp_ctx {
 
 	u32 capture_run;		/* counts what the decoder sees as OFF, ON */
 	u32 capture_told;		/* the run the decoder is in, 0: OFF */
+	u32 format_asked;		/* format_run that the client has last been told */
 	u32 capture_format;		/* format_run that CAPTURE is set up for */
 	u32 generation;			/* the last one given to a buffer */
 

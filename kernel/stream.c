@@ -224,9 +224,12 @@ void fp_capture_on(struct fp_ctx *ctx)
 	ctx->on[FP_QUEUE_CAPTURE] = true;
 	ctx->sequence[FP_QUEUE_CAPTURE] = 0;
 	ctx->capture_run++;
-	ctx->capture_format = ctx->format_run;
-	ctx->change_sent = false;
+	ctx->capture_format = ctx->format_asked;
+	ctx->change_sent = fp_ctx_changed(ctx);
 	ctx->drained = false;
+	/* Set up for a format that another one has followed since: its event waits. */
+	if (ctx->change_sent)
+		fp_send_last(ctx);
 	fp_news_add(&ctx->captures);
 	fp_news_add(&ctx->packets);
 }
@@ -279,6 +282,9 @@ int fp_start_command(struct fp_ctx *ctx)
 {
 	bool changed = fp_ctx_changed(ctx);
 
+	/* It answers a change that another one has followed: that one has its LAST. */
+	if (changed && ctx->format_asked != ctx->format_run)
+		return 0;
 	if (ctx->last_due || (ctx->drain != FP_DRAIN_NONE && !changed))
 		return -EBUSY;
 	if (changed) {
