@@ -19,6 +19,7 @@
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
+#include <linux/sizes.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 #include <media/v4l2-ctrls.h>
@@ -33,6 +34,8 @@
 #define FP_SIZE_MIN		16	/* what a client may set; */
 #define FP_SIZE_MAX		8192	/* streams may be smaller, not larger */
 #define FP_CAPTURE_MAX		32
+#define FP_OUTPUT_SIZE_MAX	SZ_32M
+#define FP_CAPTURE_SIZE_MAX	SZ_512M	/* the largest frame, and scratch planes behind it */
 
 /* The flags of a packet that its frame has too. */
 #define FP_MARK_FLAGS	(V4L2_BUF_FLAG_KEYFRAME | V4L2_BUF_FLAG_PFRAME | V4L2_BUF_FLAG_BFRAME | \
