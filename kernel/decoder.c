@@ -104,8 +104,10 @@ static int fp_g_fmt_capture(struct file *file, void *priv, struct v4l2_format *f
 
 	mutex_lock(&ctx->lock);
 	ret = fp_stream_await_format(ctx);
-	if (!ret)
+	if (!ret) {
 		fp_get_capture(ctx, f);
+		ctx->format_asked = ctx->format_run;
+	}
 	mutex_unlock(&ctx->lock);
 	return ret;
 }
@@ -130,14 +132,18 @@ static int fp_s_fmt_capture(struct file *file, void *priv, struct v4l2_format *f
 
 	mutex_lock(&ctx->lock);
 	ret = fp_stream_await_format(ctx);
-	if (!ret)
-		fp_try_capture(ctx, f);
-	if (!ret && f->fmt.pix_mp.pixelformat != ctx->pixelformat) {
+	if (ret)
+		goto unlock;
+	fp_try_capture(ctx, f);
+	if (f->fmt.pix_mp.pixelformat != ctx->pixelformat) {
+		ret = -EBUSY;
 		if (vb2_is_busy(fp_capture_queue(ctx)))
-			ret = -EBUSY;
-		else
-			ctx->pixelformat = f->fmt.pix_mp.pixelformat;
+			goto unlock;
+		ctx->pixelformat = f->fmt.pix_mp.pixelformat;
 	}
+	ctx->format_asked = ctx->format_run;
+	ret = 0;
+unlock:
 	mutex_unlock(&ctx->lock);
 	return ret;
 }
@@ -156,6 +162,17 @@ static int fp_g_selection(struct file *file, void *priv, struct v4l2_selection *
 		ret = fp_get_selection(ctx, s);
 	mutex_unlock(&ctx->lock);
 	return ret;
+}
+
+/*
+ * What is to be shown follows from the stream; nothing is scaled. ffmpeg looks at
+ * the selection only where it could set one.
+ */
+static int fp_s_selection(struct file *file, void *priv, struct v4l2_selection *s)
+{
+	if (s->target != V4L2_SEL_TGT_CROP && s->target != V4L2_SEL_TGT_COMPOSE)
+		return -EINVAL;
+	return fp_g_selection(file, priv, s);
 }
 
 static int fp_reqbufs(struct file *file, void *priv, struct v4l2_requestbuffers *rb)
@@ -192,8 +209,12 @@ static int fp_streamon(struct file *file, void *priv, enum v4l2_buf_type type)
 
 	if (fp_ctx_failed(ctx))
 		return -EIO;
-	if (type == fp_capture_queue(ctx)->type)
-		return fp_capture_fits(ctx) ? v4l2_m2m_ioctl_streamon(file, priv, type) : -EINVAL;
+	if (type == fp_capture_queue(ctx)->type) {
+		/* Too small for what the client knows of; see fp_capture_on() otherwise. */
+		if (ctx->format_asked == ctx->format_run && !fp_capture_fits(ctx))
+			return -EINVAL;
+		return v4l2_m2m_ioctl_streamon(file, priv, type);
+	}
 
 	/* Files may be open without end; a decoder's work is not. */
 	if (!was_on && atomic_inc_return(&fp_decoder.streams) > FP_STREAMS_MAX)
@@ -257,6 +278,7 @@ static const struct v4l2_ioctl_ops fp_ioctl_ops = {
 	.vidioc_try_fmt_vid_cap_mplane = fp_try_fmt_capture,
 	.vidioc_s_fmt_vid_cap_mplane = fp_s_fmt_capture,
 	.vidioc_g_selection = fp_g_selection,
+	.vidioc_s_selection = fp_s_selection,
 
 	.vidioc_reqbufs = fp_reqbufs,
 	.vidioc_create_bufs = fp_create_bufs,

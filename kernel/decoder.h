@@ -3,8 +3,8 @@
  * The decoder node, inside: one context per open file of the node.
  *
  *   decoder.c  the node: files and ioctls      format.c  formats and layouts
- *   queue.c    the two vb2 queues              stream.c  the stream's state
- *   attach.c   /dev/framepath and the streams' descriptors
+ *   queue.c    the two vb2 queues              stream.c  the stream and its client
+ *   attach.c   /dev/framepath and its files    protocol.c  the stream and its decoder
  *
  * What the decoder has to be told is never stored as a message. It follows from
  * the state of the buffers and a few flags, and "told" says which of it the
@@ -19,6 +19,7 @@
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/mutex.h>
+#include <linux/sizes.h>
 #include <linux/wait.h>
 #include <linux/workqueue.h>
 #include <media/v4l2-ctrls.h>
@@ -33,6 +34,12 @@
 #define FP_SIZE_MIN		16	/* what a client may set; */
 #define FP_SIZE_MAX		8192	/* streams may be smaller, not larger */
 #define FP_CAPTURE_MAX		32
+#define FP_OUTPUT_SIZE_MAX	SZ_32M
+#define FP_CAPTURE_SIZE_MAX	SZ_512M	/* the largest frame, and scratch planes behind it */
+
+/* The flags of a packet that its frame has too. */
+#define FP_MARK_FLAGS	(V4L2_BUF_FLAG_KEYFRAME | V4L2_BUF_FLAG_PFRAME | V4L2_BUF_FLAG_BFRAME | \
+			 V4L2_BUF_FLAG_TIMECODE | V4L2_BUF_FLAG_TSTAMP_SRC_MASK)
 
 struct fp_stream;
 struct fp_control;
@@ -87,6 +94,7 @@ struct fp_ctx {
 	bool format_known;		/* said by a decoder */
 	bool format_said;		/* by this decoder, in this sequence */
 	bool changing;			/* the sequence is over, the next one's is to be said */
+	bool change_sent;		/* the client has not yet followed a SOURCE_CHANGE */
 	u32 format_run;			/* counts formats */
 
 	u32 epoch;
@@ -102,6 +110,7 @@ struct fp_ctx {
 
 	u32 capture_run;		/* counts what the decoder sees as OFF, ON */
 	u32 capture_told;		/* the run the decoder is in, 0: OFF */
+	u32 format_asked;		/* format_run that the client has last been told */
 	u32 capture_format;		/* format_run that CAPTURE is set up for */
 	u32 generation;			/* the last one given to a buffer */
 
@@ -213,7 +222,13 @@ void fp_capture_off(struct fp_ctx *ctx);
 bool fp_capture_fits(struct fp_ctx *ctx);
 int fp_stop_command(struct fp_ctx *ctx);
 int fp_start_command(struct fp_ctx *ctx);
+void fp_capture_done(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf, u32 payload, u32 flags,
+		     enum vb2_buffer_state state);
 void fp_last(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf);
+int fp_send_last(struct fp_ctx *ctx);
+void fp_send_event(struct fp_ctx *ctx, u32 type, u32 changes);
+
+/* protocol.c: all with the context's lock */
 u32 fp_packet_pending(struct fp_ctx *ctx, struct fp_buffer **buffer);
 bool fp_packet_next(struct fp_ctx *ctx, struct fp_packet *packet);
 u32 fp_capture_pending(struct fp_ctx *ctx, struct fp_buffer **buffer);

@@ -13,11 +13,8 @@
 #include "decoder.h"
 
 #define FP_OUTPUT_SIZE_MIN	SZ_4K
-#define FP_OUTPUT_SIZE_MAX	SZ_32M
 #define FP_STRIDE_MAX		(FP_SIZE_MAX * 2 + SZ_4K)
 #define FP_ROWS_MAX		(FP_SIZE_MAX + SZ_1K)
-/* Pixels of the largest frame, and scratch planes behind them. */
-#define FP_CAPTURE_SIZE_MAX	SZ_512M
 
 struct fp_output_format {
 	u32 pixelformat;

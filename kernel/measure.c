@@ -49,6 +49,7 @@
 #define FP_MEASURE_NAME "framepath-measure"
 #define FP_MEASURE_SMALLEST 16U		/* pixels, either way */
 #define FP_MEASURE_LARGEST 4096U
+#define FP_MEASURE_CONTROLS (FP_CID_IN_PLACE - FP_CID_BASE + 1)
 
 static struct {
 	struct v4l2_m2m_dev *m2m;
@@ -56,22 +57,11 @@ static struct {
 	atomic_t contexts;		/* opened since the module was loaded */
 } node;
 
-enum fp_measure_control {
-	FP_CONTROL_SRC_SEQUENCE,
-	FP_CONTROL_ALGO,
-	FP_CONTROL_THRESHOLD,
-	FP_CONTROL_ROI_LEFT,
-	FP_CONTROL_ROI_TOP,
-	FP_CONTROL_ROI_WIDTH,
-	FP_CONTROL_ROI_HEIGHT,
-	FP_CONTROL_IN_PLACE,
-	FP_CONTROLS
-};
-
 struct fp_measure_context {
 	struct v4l2_fh fh;
 	struct v4l2_ctrl_handler handler;
-	struct v4l2_ctrl *controls[FP_CONTROLS];	/* one cluster */
+	/* One cluster; a control is at its id - FP_CID_BASE. */
+	struct v4l2_ctrl *controls[FP_MEASURE_CONTROLS];
 	struct mutex lock;		/* guards both queues and what follows */
 	struct v4l2_pix_format format;	/* of both queues */
 	u32 sequence;			/* frames since OUTPUT was started */
@@ -243,8 +233,10 @@ static int fp_measure_queue_setup(struct vb2_queue *queue, unsigned int *buffers
 {
 	struct fp_measure_context *ctx = vb2_get_drv_priv(queue);
 
+	/* CREATE_BUFS: vmalloc() warns of a size that no machine has. */
 	if (*planes)
-		return *planes == 1 && sizes[0] >= ctx->format.sizeimage ? 0 : -EINVAL;
+		return *planes == 1 && sizes[0] >= ctx->format.sizeimage &&
+		       sizes[0] <= FP_MEASURE_LARGEST * FP_MEASURE_LARGEST ? 0 : -EINVAL;
 
 	*planes = 1;
 	sizes[0] = ctx->format.sizeimage;
@@ -442,20 +434,24 @@ static int fp_measure_s_fmt_output(struct file *file, void *priv, struct v4l2_fo
 	return ret;
 }
 
+/* Under the controls' lock. */
+static s32 fp_measure_value(struct fp_measure_context *ctx, u32 id)
+{
+	return ctx->controls[id - FP_CID_BASE]->cur.val;
+}
+
 static void fp_measure_snapshot(struct fp_measure_context *ctx, struct fp_measure_order *order)
 {
-	struct v4l2_ctrl **controls = ctx->controls;
-
-	v4l2_ctrl_lock(controls[0]);
-	order->source_sequence = *controls[FP_CONTROL_SRC_SEQUENCE]->p_cur.p_s64;
-	order->algo = controls[FP_CONTROL_ALGO]->cur.val;
-	order->level = controls[FP_CONTROL_THRESHOLD]->cur.val;
-	order->region.left = controls[FP_CONTROL_ROI_LEFT]->cur.val;
-	order->region.top = controls[FP_CONTROL_ROI_TOP]->cur.val;
-	order->region.width = controls[FP_CONTROL_ROI_WIDTH]->cur.val;
-	order->region.height = controls[FP_CONTROL_ROI_HEIGHT]->cur.val;
-	order->in_place = controls[FP_CONTROL_IN_PLACE]->cur.val;
-	v4l2_ctrl_unlock(controls[0]);
+	v4l2_ctrl_lock(ctx->controls[0]);
+	order->source_sequence = *ctx->controls[FP_CID_SRC_SEQUENCE - FP_CID_BASE]->p_cur.p_s64;
+	order->algo = fp_measure_value(ctx, FP_CID_ALGO);
+	order->level = fp_measure_value(ctx, FP_CID_THRESHOLD);
+	order->region.left = fp_measure_value(ctx, FP_CID_ROI_LEFT);
+	order->region.top = fp_measure_value(ctx, FP_CID_ROI_TOP);
+	order->region.width = fp_measure_value(ctx, FP_CID_ROI_WIDTH);
+	order->region.height = fp_measure_value(ctx, FP_CID_ROI_HEIGHT);
+	order->in_place = fp_measure_value(ctx, FP_CID_IN_PLACE);
+	v4l2_ctrl_unlock(ctx->controls[0]);
 }
 
 /*
@@ -532,54 +528,38 @@ static const char * const fp_measure_algos[] = {
 	NULL,
 };
 
-static const struct v4l2_ctrl_config fp_measure_controls[FP_CONTROLS] = {
-	[FP_CONTROL_SRC_SEQUENCE] = {
-		.id = FP_CID_SRC_SEQUENCE, .name = "Source Sequence",
-		.type = V4L2_CTRL_TYPE_INTEGER64, .max = S64_MAX, .step = 1,
-	},
-	[FP_CONTROL_ALGO] = {
-		.id = FP_CID_ALGO, .name = "Algorithm", .type = V4L2_CTRL_TYPE_MENU,
-		.max = FP_ALGO_THRESHOLD, .qmenu = fp_measure_algos,
-	},
-	[FP_CONTROL_THRESHOLD] = {
-		.id = FP_CID_THRESHOLD, .name = "Threshold",
-		.type = V4L2_CTRL_TYPE_INTEGER, .max = 255, .step = 1, .def = 128,
-	},
-	[FP_CONTROL_ROI_LEFT] = {
-		.id = FP_CID_ROI_LEFT, .name = "ROI Left",
-		.type = V4L2_CTRL_TYPE_INTEGER, .max = S32_MAX, .step = 1,
-	},
-	[FP_CONTROL_ROI_TOP] = {
-		.id = FP_CID_ROI_TOP, .name = "ROI Top",
-		.type = V4L2_CTRL_TYPE_INTEGER, .max = S32_MAX, .step = 1,
-	},
-	[FP_CONTROL_ROI_WIDTH] = {
-		.id = FP_CID_ROI_WIDTH, .name = "ROI Width",
-		.type = V4L2_CTRL_TYPE_INTEGER, .max = S32_MAX, .step = 1,
-	},
-	[FP_CONTROL_ROI_HEIGHT] = {
-		.id = FP_CID_ROI_HEIGHT, .name = "ROI Height",
-		.type = V4L2_CTRL_TYPE_INTEGER, .max = S32_MAX, .step = 1,
-	},
-	[FP_CONTROL_IN_PLACE] = {
-		.id = FP_CID_IN_PLACE, .name = "In Place",
-		.type = V4L2_CTRL_TYPE_BOOLEAN, .max = 1, .step = 1,
-	},
+static const struct v4l2_ctrl_config fp_measure_controls[FP_MEASURE_CONTROLS] = {
+	{ .id = FP_CID_SRC_SEQUENCE, .name = "Source Sequence", .type = V4L2_CTRL_TYPE_INTEGER64,
+	  .max = S64_MAX, .step = 1 },
+	{ .id = FP_CID_ALGO, .name = "Algorithm", .type = V4L2_CTRL_TYPE_MENU,
+	  .max = FP_ALGO_THRESHOLD, .qmenu = fp_measure_algos },
+	{ .id = FP_CID_THRESHOLD, .name = "Threshold", .type = V4L2_CTRL_TYPE_INTEGER,
+	  .max = 255, .step = 1, .def = 128 },
+	{ .id = FP_CID_ROI_LEFT, .name = "ROI Left", .type = V4L2_CTRL_TYPE_INTEGER,
+	  .max = S32_MAX, .step = 1 },
+	{ .id = FP_CID_ROI_TOP, .name = "ROI Top", .type = V4L2_CTRL_TYPE_INTEGER,
+	  .max = S32_MAX, .step = 1 },
+	{ .id = FP_CID_ROI_WIDTH, .name = "ROI Width", .type = V4L2_CTRL_TYPE_INTEGER,
+	  .max = S32_MAX, .step = 1 },
+	{ .id = FP_CID_ROI_HEIGHT, .name = "ROI Height", .type = V4L2_CTRL_TYPE_INTEGER,
+	  .max = S32_MAX, .step = 1 },
+	{ .id = FP_CID_IN_PLACE, .name = "In Place", .type = V4L2_CTRL_TYPE_BOOLEAN,
+	  .max = 1, .step = 1 },
 };
 
 static int fp_measure_init_controls(struct fp_measure_context *ctx)
 {
 	int i;
 
-	v4l2_ctrl_handler_init(&ctx->handler, FP_CONTROLS);
-	for (i = 0; i < FP_CONTROLS; i++)
-		ctx->controls[i] = v4l2_ctrl_new_custom(&ctx->handler, &fp_measure_controls[i],
-							NULL);
+	v4l2_ctrl_handler_init(&ctx->handler, FP_MEASURE_CONTROLS);
+	for (i = 0; i < FP_MEASURE_CONTROLS; i++)
+		ctx->controls[i] = v4l2_ctrl_new_custom(&ctx->handler,
+							&fp_measure_controls[i], NULL);
 	if (ctx->handler.error)
 		return ctx->handler.error;
 
 	/* So that one call that sets several sets them at once. */
-	v4l2_ctrl_cluster(FP_CONTROLS, ctx->controls);
+	v4l2_ctrl_cluster(FP_MEASURE_CONTROLS, ctx->controls);
 	return 0;
 }
 

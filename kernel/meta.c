@@ -100,7 +100,8 @@ static void fp_meta_advance(struct fp_meta_reader *reader, size_t count)
 static ssize_t fp_meta_read(struct file *file, char __user *buffer, size_t bytes, loff_t *offset)
 {
 	struct fp_meta_reader *reader = file->private_data;
-	size_t want = bytes / sizeof(reader->batch[0]);
+	/* No more than there can be: a fast writer must not keep us here. */
+	size_t want = min_t(size_t, bytes / sizeof(reader->batch[0]), FP_META_RECORDS);
 	size_t done = 0;
 	int ret;
 

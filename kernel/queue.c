@@ -16,9 +16,10 @@ static int fp_queue_setup(struct vb2_queue *q, unsigned int *buffers, unsigned i
 {
 	struct fp_ctx *ctx = vb2_get_drv_priv(q);
 	u32 size = q->is_output ? ctx->coded.sizeimage : fp_capture_sizeimage(ctx);
+	u32 limit = q->is_output ? FP_OUTPUT_SIZE_MAX : FP_CAPTURE_SIZE_MAX;
 
 	if (*planes)
-		return *planes == 1 && sizes[0] >= size ? 0 : -EINVAL;
+		return *planes == 1 && sizes[0] >= size && sizes[0] <= limit ? 0 : -EINVAL;
 
 	if (!q->is_output)
 		*buffers = max(*buffers, ctx->format.min_buffers);

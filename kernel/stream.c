@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a stream is doing: what the client's calls and the decoder's words do to
- * it, and what each of the two has to be told next. Everything here runs with
- * the context's lock.
+ * What a stream is doing: what becomes of it with and without a decoder, what the
+ * client's calls do to it, and what the client is given. Everything here runs
+ * with the context's lock. The decoder's side of it is in protocol.c.
  */
 #include <linux/file.h>
 #include <linux/jiffies.h>
@@ -207,12 +207,14 @@ void fp_output_off(struct fp_ctx *ctx)
 	ctx->flush_capture = ctx->stream;
 	ctx->format_said = false;
 	ctx->changing = false;
+	/* The change that a seek aborts is sent again, if it is still one. */
+	ctx->change_sent = false;
 	ctx->drain = FP_DRAIN_NONE;
 	ctx->drained = false;
 	ctx->last_due = false;
+	trace_fp_flush(ctx->number, ctx->epoch);
 	if (ctx->spent)
 		fp_stream_forget(ctx);
-	trace_fp_flush(ctx->number, ctx->epoch);
 	fp_stream_update(ctx);
 	fp_news_all(ctx);
 }
@@ -222,8 +224,12 @@ void fp_capture_on(struct fp_ctx *ctx)
 	ctx->on[FP_QUEUE_CAPTURE] = true;
 	ctx->sequence[FP_QUEUE_CAPTURE] = 0;
 	ctx->capture_run++;
-	ctx->capture_format = ctx->format_run;
+	ctx->capture_format = ctx->format_asked;
+	ctx->change_sent = fp_ctx_changed(ctx);
 	ctx->drained = false;
+	/* Set up for a format that another one has followed since: its event waits. */
+	if (ctx->change_sent)
+		fp_send_last(ctx);
 	fp_news_add(&ctx->captures);
 	fp_news_add(&ctx->packets);
 }
@@ -276,6 +282,9 @@ int fp_start_command(struct fp_ctx *ctx)
 {
 	bool changed = fp_ctx_changed(ctx);
 
+	/* It answers a change that another one has followed: that one has its LAST. */
+	if (changed && ctx->format_asked != ctx->format_run)
+		return 0;
 	if (ctx->last_due || (ctx->drain != FP_DRAIN_NONE && !changed))
 		return -EBUSY;
 	if (changed) {
@@ -283,6 +292,7 @@ int fp_start_command(struct fp_ctx *ctx)
 			return -EINVAL;
 		ctx->capture_run++;
 		ctx->capture_format = ctx->format_run;
+		ctx->change_sent = false;
 		fp_news_add(&ctx->captures);
 	}
 	ctx->drained = false;
@@ -294,15 +304,13 @@ int fp_start_command(struct fp_ctx *ctx)
 /* ---- what the client is given -------------------------------------------- */
 
 /* A CAPTURE buffer leaves the ready list for the client. */
-static void fp_capture_done(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf, u32 payload,
-			    u32 flags, enum vb2_buffer_state state)
+void fp_capture_done(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf, u32 payload, u32 flags,
+		     enum vb2_buffer_state state)
 {
-	const u32 mask = V4L2_BUF_FLAG_LAST | V4L2_BUF_FLAG_TIMECODE | V4L2_BUF_FLAG_KEYFRAME |
-			 V4L2_BUF_FLAG_PFRAME | V4L2_BUF_FLAG_BFRAME;
-
 	v4l2_m2m_dst_buf_remove_by_buf(ctx->fh.m2m_ctx, vbuf);
 	vb2_set_plane_payload(&vbuf->vb2_buf, 0, payload);
-	vbuf->flags = (vbuf->flags & ~mask) | flags;
+	vbuf->flags &= ~(FP_MARK_FLAGS | V4L2_BUF_FLAG_LAST);
+	vbuf->flags |= flags;
 	vbuf->sequence = ctx->sequence[FP_QUEUE_CAPTURE]++;
 	v4l2_m2m_buf_done(vbuf, state);
 }
@@ -318,7 +326,7 @@ void fp_last(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf)
 }
 
 /* Index of the buffer that was sent, -1: the next one that the client queues. */
-static int fp_send_last(struct fp_ctx *ctx)
+int fp_send_last(struct fp_ctx *ctx)
 {
 	struct vb2_v4l2_buffer *vbuf = NULL;
 	struct v4l2_m2m_buffer *b;
@@ -340,7 +348,7 @@ static int fp_send_last(struct fp_ctx *ctx)
 	return index;
 }
 
-static void fp_send_event(struct fp_ctx *ctx, u32 type, u32 changes)
+void fp_send_event(struct fp_ctx *ctx, u32 type, u32 changes)
 {
 	struct v4l2_event event = {
 		.type = type,
@@ -348,341 +356,4 @@ static void fp_send_event(struct fp_ctx *ctx, u32 type, u32 changes)
 	};
 
 	v4l2_event_queue_fh(&ctx->fh, &event);
-}
-
-/* ---- what the decoder is told -------------------------------------------- */
-
-/* What NEXT_PACKET has to say: enum fp_packet_kind, or 0. */
-u32 fp_packet_pending(struct fp_ctx *ctx, struct fp_buffer **buffer)
-{
-	struct v4l2_m2m_buffer *b;
-
-	if (ctx->flush_packet)
-		return FP_FLUSH;
-	if (!ctx->on[FP_QUEUE_OUTPUT] || ctx->drained)
-		return 0;
-	v4l2_m2m_for_each_src_buf(ctx->fh.m2m_ctx, b) {
-		*buffer = fp_buffer_of(&b->vb);
-		if (ctx->drain != FP_DRAIN_NONE && (*buffer)->seq >= ctx->drain_seq)
-			break;
-		if (!(*buffer)->told)
-			return FP_PACKET;
-	}
-	return ctx->drain == FP_DRAIN_ASKED ? FP_DRAIN : 0;
-}
-
-static void fp_fill_packet(struct fp_packet *packet, const struct fp_buffer *buffer)
-{
-	const struct vb2_v4l2_buffer *vbuf = &buffer->m2m.vb;
-	const struct vb2_plane *plane = &vbuf->vb2_buf.planes[0];
-
-	packet->seq = buffer->seq;
-	packet->index = vbuf->vb2_buf.index;
-	packet->generation = buffer->generation;
-	packet->offset = plane->data_offset;
-	packet->bytes = plane->bytesused - plane->data_offset;
-	packet->mark.timestamp = vbuf->vb2_buf.timestamp;
-	packet->mark.flags = vbuf->flags & (V4L2_BUF_FLAG_KEYFRAME | V4L2_BUF_FLAG_PFRAME |
-					    V4L2_BUF_FLAG_BFRAME | V4L2_BUF_FLAG_TIMECODE);
-	packet->mark.field = vbuf->field;
-	BUILD_BUG_ON(sizeof(packet->mark.timecode) != sizeof(vbuf->timecode));
-	if (vbuf->flags & V4L2_BUF_FLAG_TIMECODE)
-		memcpy(packet->mark.timecode, &vbuf->timecode, sizeof(packet->mark.timecode));
-}
-
-bool fp_packet_next(struct fp_ctx *ctx, struct fp_packet *packet)
-{
-	struct fp_buffer *buffer;
-	u32 kind = fp_packet_pending(ctx, &buffer);
-
-	if (!kind)
-		return false;
-	memset(packet, 0, sizeof(*packet));
-	packet->kind = kind;
-	packet->epoch = ctx->epoch;
-	switch (kind) {
-	case FP_FLUSH:
-		ctx->flush_packet = false;
-		break;
-	case FP_DRAIN:
-		ctx->drain = FP_DRAIN_TOLD;
-		break;
-	case FP_PACKET:
-		buffer->told = true;
-		fp_fill_packet(packet, buffer);
-		trace_fp_packet_taken(ctx->number, packet->seq, packet->index, packet->bytes);
-		break;
-	}
-	return true;
-}
-
-/* The run of CAPTURE that the decoder should be in, 0: OFF. */
-static u32 fp_capture_current(struct fp_ctx *ctx)
-{
-	if (!ctx->on[FP_QUEUE_CAPTURE] || fp_ctx_changed(ctx))
-		return 0;
-	return ctx->capture_run;
-}
-
-/* What NEXT_CAPTURE has to say: enum fp_capture_kind, or 0. */
-u32 fp_capture_pending(struct fp_ctx *ctx, struct fp_buffer **buffer)
-{
-	u32 current_run = fp_capture_current(ctx);
-	struct v4l2_m2m_buffer *b;
-	u32 size;
-
-	if (ctx->flush_capture)
-		return FP_CAPTURE_FLUSH;
-	if (ctx->capture_told && ctx->capture_told != current_run)
-		return FP_CAPTURE_OFF;
-	if (!current_run)
-		return 0;
-	if (!ctx->capture_told)
-		return FP_CAPTURE_ON;
-	size = fp_capture_sizeimage(ctx);
-	v4l2_m2m_for_each_dst_buf(ctx->fh.m2m_ctx, b) {
-		*buffer = fp_buffer_of(&b->vb);
-		if (!(*buffer)->told && vb2_plane_size(&b->vb.vb2_buf, 0) >= size)
-			return FP_CAPTURE_QUEUED;
-	}
-	return 0;
-}
-
-bool fp_capture_next(struct fp_ctx *ctx, struct fp_capture *capture)
-{
-	struct v4l2_m2m_buffer *b;
-	struct fp_buffer *buffer;
-	u32 kind = fp_capture_pending(ctx, &buffer);
-
-	if (!kind)
-		return false;
-	memset(capture, 0, sizeof(*capture));
-	capture->kind = kind;
-	capture->epoch = ctx->epoch;
-	switch (kind) {
-	case FP_CAPTURE_FLUSH:
-		ctx->flush_capture = false;
-		break;
-	case FP_CAPTURE_OFF:
-		ctx->capture_told = 0;
-		break;
-	case FP_CAPTURE_ON:
-		ctx->capture_told = ctx->capture_run;
-		v4l2_m2m_for_each_dst_buf(ctx->fh.m2m_ctx, b)
-			fp_buffer_of(&b->vb)->told = false;
-		capture->count = fp_queue_buffers(fp_capture_queue(ctx));
-		capture->pixelformat = ctx->pixelformat;
-		capture->length = fp_capture_sizeimage(ctx);
-		break;
-	case FP_CAPTURE_QUEUED:
-		buffer->told = true;
-		capture->index = buffer->m2m.vb.vb2_buf.index;
-		capture->generation = buffer->generation;
-		capture->length = vb2_plane_size(&buffer->m2m.vb.vb2_buf, 0);
-		trace_fp_capture_announced(ctx->number, capture->index, capture->generation);
-		break;
-	}
-	return true;
-}
-
-/* ---- the decoder's words ------------------------------------------------- */
-
-int fp_packet_done(struct fp_ctx *ctx, const struct fp_packet_done *done)
-{
-	struct v4l2_m2m_buffer *b;
-
-	if (done->failed > 1 || done->seq >= ctx->next_seq)
-		return -EINVAL;
-	v4l2_m2m_for_each_src_buf(ctx->fh.m2m_ctx, b) {
-		struct fp_buffer *buffer = fp_buffer_of(&b->vb);
-
-		if (buffer->seq != done->seq)
-			continue;
-		if (b->vb.vb2_buf.index != done->index || !buffer->told)
-			return -EINVAL;
-		trace_fp_packet_done(ctx->number, buffer->seq, done->index,
-				     vb2_get_plane_payload(&b->vb.vb2_buf, 0));
-		v4l2_m2m_src_buf_remove_by_buf(ctx->fh.m2m_ctx, &b->vb);
-		b->vb.sequence = ctx->sequence[FP_QUEUE_OUTPUT]++;
-		v4l2_m2m_buf_done(&b->vb, done->failed ? VB2_BUF_STATE_ERROR :
-							 VB2_BUF_STATE_DONE);
-		fp_stream_update(ctx);
-		fp_news_add(&ctx->formats);
-		return 0;
-	}
-	/* Flushed, or said before. */
-	return -ESTALE;
-}
-
-/*
- * Whether a client that streams on CAPTURE is set up for the format already, by
- * an earlier sequence of the stream or by its own knowledge.
- */
-static bool fp_format_expected(struct fp_ctx *ctx, const struct fp_format *format)
-{
-	const struct fp_format *known = &ctx->format;
-	u32 native = ctx->pixelformat == V4L2_PIX_FMT_YUV420;
-
-	if (fp_ctx_changed(ctx) || ctx->changing)
-		return false;
-	if (ctx->format_known)
-		return fp_format_same(known, format);
-	return ctx->on[FP_QUEUE_CAPTURE] && ctx->pixelformat != V4L2_PIX_FMT_P010 &&
-	       format->depth == 8 &&
-	       format->width == known->width && format->height == known->height &&
-	       format->bytesperline == known->bytesperline &&
-	       !format->left && format->visible_width == known->visible_width &&
-	       !format->top && format->visible_height == known->visible_height &&
-	       fp_capture_sizeimage(ctx) == (native ? format->sizeimage_native :
-						      format->sizeimage_packed) &&
-	       format->min_buffers <= fp_queue_buffers(fp_capture_queue(ctx));
-}
-
-int fp_said_format(struct fp_ctx *ctx, const struct fp_format *format)
-{
-	bool expected;
-	int ret = fp_format_check(format);
-
-	if (ret)
-		return ret;
-	if (format->epoch != ctx->epoch)
-		return -ESTALE;
-	if (ctx->format_said)
-		return -EBUSY;
-
-	expected = fp_format_expected(ctx, format);
-	trace_fp_format(ctx->number, format->width, format->height, format->depth, !expected);
-	fp_format_take(ctx, format);
-	ctx->format_said = true;
-	ctx->changing = false;
-	v4l2_ctrl_s_ctrl(ctx->min_buffers, format->min_buffers);
-	if (!expected) {
-		ctx->format_run++;
-		fp_send_event(ctx, V4L2_EVENT_SOURCE_CHANGE, V4L2_EVENT_SRC_CH_RESOLUTION);
-		if (ctx->on[FP_QUEUE_CAPTURE])
-			fp_send_last(ctx);
-		fp_news_add(&ctx->captures);
-	}
-	fp_news_add(&ctx->formats);
-	return 0;
-}
-
-static int fp_frame_buffer(struct fp_ctx *ctx, const struct fp_frame *frame,
-			   struct vb2_v4l2_buffer **vbuf)
-{
-	struct vb2_buffer *vb = vb2_get_buffer(fp_capture_queue(ctx), frame->index);
-	struct v4l2_m2m_buffer *b;
-
-	if (!vb)
-		return -EINVAL;
-	if (fp_buffer_of(to_vb2_v4l2_buffer(vb))->generation != frame->generation)
-		return -ESTALE;
-	v4l2_m2m_for_each_dst_buf(ctx->fh.m2m_ctx, b) {
-		if (&b->vb.vb2_buf != vb)
-			continue;
-		*vbuf = &b->vb;
-		return fp_buffer_of(&b->vb)->told ? 0 : -EBUSY;
-	}
-	return -EBUSY;
-}
-
-static void fp_take_mark(struct vb2_v4l2_buffer *vbuf, const struct fp_mark *mark)
-{
-	vbuf->vb2_buf.timestamp = mark->timestamp;
-	vbuf->field = V4L2_FIELD_NONE;
-	if (mark->field > V4L2_FIELD_ANY && mark->field <= V4L2_FIELD_INTERLACED_BT)
-		vbuf->field = mark->field;
-	if (mark->flags & V4L2_BUF_FLAG_TIMECODE)
-		memcpy(&vbuf->timecode, mark->timecode, sizeof(vbuf->timecode));
-}
-
-int fp_said_frame(struct fp_ctx *ctx, const struct fp_frame *frame)
-{
-	struct vb2_v4l2_buffer *vbuf;
-	int ret;
-
-	if (frame->failed > 1 || frame->reserved)
-		return -EINVAL;
-	if (frame->epoch != ctx->epoch)
-		return -ESTALE;
-	if (!ctx->format_said)
-		return -EINVAL;
-	if (frame->seq >= ctx->next_seq || ctx->next_seq - frame->seq > FP_DELIVERED_WINDOW)
-		return -ERANGE;
-	/* After LAST, and while CAPTURE is OFF, every buffer is the client's. */
-	if (ctx->drained || !ctx->capture_told || ctx->capture_told != fp_capture_current(ctx))
-		return -EBUSY;
-	ret = fp_frame_buffer(ctx, frame, &vbuf);
-	if (ret)
-		return ret;
-
-	__set_bit(frame->seq % FP_DELIVERED_WINDOW, ctx->delivered);
-	fp_take_mark(vbuf, &frame->mark);
-	trace_fp_frame(ctx->number, frame->seq, frame->index, frame->copied,
-		       frame->mark.timestamp);
-	fp_capture_done(ctx, vbuf, fp_capture_payload(ctx),
-			frame->mark.flags & (V4L2_BUF_FLAG_KEYFRAME | V4L2_BUF_FLAG_PFRAME |
-					     V4L2_BUF_FLAG_BFRAME | V4L2_BUF_FLAG_TIMECODE),
-			frame->failed ? VB2_BUF_STATE_ERROR : VB2_BUF_STATE_DONE);
-	return 0;
-}
-
-static int fp_said_end(struct fp_ctx *ctx, struct fp_drained *drained)
-{
-	struct v4l2_m2m_buffer *b;
-
-	if (ctx->drain != FP_DRAIN_TOLD)
-		return -ECANCELED;
-	/* The frames from behind a change have still to be given. */
-	if (!fp_capture_current(ctx) || ctx->changing)
-		return -EBUSY;
-	v4l2_m2m_for_each_src_buf(ctx->fh.m2m_ctx, b)
-		if (fp_buffer_of(&b->vb)->seq < ctx->drain_seq)
-			return -EBUSY;
-
-	ctx->drain = FP_DRAIN_NONE;
-	ctx->drained = true;
-	fp_send_event(ctx, V4L2_EVENT_EOS, 0);
-	drained->index = fp_send_last(ctx);
-	fp_stream_update(ctx);
-	return 0;
-}
-
-int fp_said_drained(struct fp_ctx *ctx, struct fp_drained *drained)
-{
-	if (drained->reserved)
-		return -EINVAL;
-	if (drained->epoch != ctx->epoch)
-		return -ESTALE;
-	drained->index = -1;
-	switch (drained->why) {
-	case FP_DRAINED_END:
-		trace_fp_drained(ctx->number, drained->why);
-		return fp_said_end(ctx, drained);
-	case FP_DRAINED_CHANGE:
-		if (!ctx->format_said)
-			return -EINVAL;
-		trace_fp_drained(ctx->number, drained->why);
-		ctx->format_said = false;
-		ctx->changing = true;
-		return 0;
-	default:
-		return -EINVAL;
-	}
-}
-
-int fp_delivered(struct fp_ctx *ctx, struct fp_delivered *delivered)
-{
-	const unsigned int bits = sizeof(delivered->bits) * BITS_PER_BYTE;
-	u64 seq = delivered->first;
-	unsigned int i;
-
-	delivered->next = ctx->next_seq;
-	memset(delivered->bits, 0, sizeof(delivered->bits));
-	if (seq > ctx->next_seq || ctx->next_seq - seq > FP_DELIVERED_WINDOW)
-		return -ERANGE;
-	for (i = 0; i < bits && seq < ctx->next_seq; i++, seq++)
-		if (test_bit(seq % FP_DELIVERED_WINDOW, ctx->delivered))
-			delivered->bits[i / 64] |= BIT_ULL(i % 64);
-	return 0;
 }

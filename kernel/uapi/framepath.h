@@ -55,7 +55,7 @@ struct fp_accept {
 /* What travels unchanged from a packet to the frame it becomes. */
 struct fp_mark {
 	__u64 timestamp;	/* ns, the client's */
-	__u32 flags;		/* V4L2_BUF_FLAG_*: key, P, B frame, timecode */
+	__u32 flags;		/* V4L2_BUF_FLAG_*: key, P, B frame and others */
 	__u32 field;		/* enum v4l2_field */
 	__u8 timecode[16];	/* struct v4l2_timecode */
 };
@@ -205,7 +205,7 @@ struct fp_delivered {
  * V4L2_CID_USER_BASE + 0x1e00.
  */
 #define FP_CID_BASE		(0x00980900 + 0x1e00)
-#define FP_CID_SRC_SEQUENCE	(FP_CID_BASE + 0)	/* int64: the frame's number at its source */
+#define FP_CID_SRC_SEQUENCE	(FP_CID_BASE + 0)	/* int64: the source's number of it */
 #define FP_CID_ALGO		(FP_CID_BASE + 1)	/* menu: enum fp_algo */
 #define FP_CID_THRESHOLD	(FP_CID_BASE + 2)	/* 0 to 255 */
 #define FP_CID_ROI_LEFT		(FP_CID_BASE + 3)

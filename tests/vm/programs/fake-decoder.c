@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A decoder of a made-up codec, attached to /dev/framepath: a packet that begins
+ * with a struct fake says size and fill value, any other packet is a frame of
+ * the size the client has set, filled with the packet's first byte. One frame
+ * per packet. A packet is done when its frame was given, so that another one of
+ * these can go on where this one was killed.
+ *
+ *   fake-decoder [hold=N] [die=N] [fail=N] [lie] [mute] [depth=10] [slow=US]
+ *
+ * hold: N frames are given late, the newest first, as with reordering; die: kills
+ * itself after N frames; fail: gives streams up after N frames; lie: tries what
+ * the kernel has to turn down around each frame, and ends if it does not;
+ * slow: takes its time over each frame; mute: accepts streams and says nothing. SIGTERM ends it; its last line says
+ * how many frames it gave and how many lies were told.
+ */
+#include "fake.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#define STREAMS 80
+#define PENDING 64
+
+struct mapping {
+	uint32_t generation;
+	uint8_t *memory;
+	size_t length;
+};
+
+struct pending {
+	struct fp_packet packet;
+	struct fake fake;
+	bool given;			/* by a decoder before this one */
+};
+
+struct stream {
+	int fd, stash;
+	struct fp_accept accept;
+	struct mapping output[32], capture[32];
+	bool on;
+	uint32_t pixelformat;
+	uint32_t ready[32];		/* CAPTURE buffers that may be written */
+	unsigned int readies;
+	struct pending pending[PENDING];
+	unsigned int pendings;
+	bool draining, formatted;
+	uint32_t epoch;
+	struct fake format;
+};
+
+static struct stream *streams[STREAMS];
+static unsigned int hold, die, fail_after, slow, depth = 8;
+static bool lie, mute;
+static unsigned long frames, lies;
+static volatile sig_atomic_t ended;
+
+static int say(struct stream *s, unsigned long request, void *argument)
+{
+	return ioctl(s->fd, request, argument) ? -errno : 0;
+}
+
+static uint8_t *map(struct stream *s, uint32_t queue, uint32_t index, uint32_t generation,
+		    uint32_t length)
+{
+	struct mapping *m = queue == FP_QUEUE_OUTPUT ? &s->output[index] : &s->capture[index];
+	struct fp_export export = { .queue = queue, .index = index };
+
+	if (m->memory && m->generation == generation)
+		return m->memory;
+	if (m->memory)
+		munmap(m->memory, m->length);
+	m->memory = NULL;
+	if (say(s, FP_IOC_EXPORT, &export))
+		return NULL;
+	m->length = length;
+	m->memory = mmap(NULL, length, queue ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
+			 export.fd, 0);
+	close(export.fd);
+	if (m->memory == MAP_FAILED) {
+		m->memory = NULL;
+		return NULL;
+	}
+	m->generation = export.generation;
+	return m->memory;
+}
+
+static uint32_t stride(const struct fake *fake)
+{
+	return (fake->width + 63) / 64 * 64 * (depth == 8 ? 1 : 2);
+}
+
+static uint32_t rows(const struct fake *fake)
+{
+	return (fake->height + 1) / 2 * 2;
+}
+
+static struct fp_format format_of(struct stream *s, const struct fake *fake)
+{
+	uint32_t pixels = stride(fake) * rows(fake) / 2 * 3;
+
+	return (struct fp_format){
+		.epoch = s->epoch, .depth = depth,
+		.width = fake->width, .height = rows(fake), .bytesperline = stride(fake),
+		.visible_width = fake->width, .visible_height = fake->height,
+		.sizeimage_native = pixels, .sizeimage_packed = pixels, .min_buffers = 2,
+	};
+}
+
+/* Has to be turned down, with this error. */
+static void tell(struct stream *s, const char *what, unsigned long request, void *argument,
+		 int error)
+{
+	int ret = say(s, request, argument);
+
+	lies++;
+	/* The client may go on meanwhile: then there is another reason. */
+	if (ret == error || ret == -ENODEV || ret == -ESTALE || ret == -EBUSY)
+		return;
+	printf("FAIL %s: %d, not %d\n", what, ret, error);
+	fflush(stdout);
+	_exit(1);
+}
+
+static void tell_frames(struct stream *s, const struct fp_frame *honest)
+{
+	struct fp_frame f;
+
+	f = *honest, f.index = 33;
+	tell(s, "frame, index", FP_IOC_FRAME, &f, -EINVAL);
+	f = *honest, f.index = UINT32_MAX;
+	tell(s, "frame, index", FP_IOC_FRAME, &f, -EINVAL);
+	f = *honest, f.generation++;
+	tell(s, "frame, generation", FP_IOC_FRAME, &f, -ESTALE);
+	f = *honest, f.epoch--;
+	tell(s, "frame, epoch", FP_IOC_FRAME, &f, -ESTALE);
+	f = *honest, f.seq += 1000000;
+	tell(s, "frame, seq", FP_IOC_FRAME, &f, -ERANGE);
+	f = *honest, f.failed = 2;
+	tell(s, "frame, failed", FP_IOC_FRAME, &f, -EINVAL);
+	f = *honest, f.reserved = 1;
+	tell(s, "frame, reserved", FP_IOC_FRAME, &f, -EINVAL);
+}
+
+static void tell_others(struct stream *s, const struct fp_packet *packet)
+{
+	struct fp_packet_done done = { .seq = packet->seq, .index = packet->index + 1 };
+	struct fp_drained drained = { .epoch = s->epoch, .why = 3 };
+	struct fp_export export = { .queue = 2 };
+	struct fp_delivered delivered = { .first = UINT64_MAX };
+	struct fp_fail fail = { .error = -5 };
+	struct fp_format format = format_of(s, &s->format);
+
+	tell(s, "done, index", FP_IOC_PACKET_DONE, &done, -EINVAL);
+	done.seq += 100000;
+	tell(s, "done, seq", FP_IOC_PACKET_DONE, &done, -EINVAL);
+	tell(s, "drained, why", FP_IOC_DRAINED, &drained, -EINVAL);
+	drained.why = FP_DRAINED_END;
+	if (!s->draining)
+		tell(s, "drained, not asked", FP_IOC_DRAINED, &drained, -ECANCELED);
+	tell(s, "export, queue", FP_IOC_EXPORT, &export, -EINVAL);
+	export = (struct fp_export){ .queue = FP_QUEUE_CAPTURE, .index = 99 };
+	tell(s, "export, index", FP_IOC_EXPORT, &export, -EINVAL);
+	tell(s, "delivered", FP_IOC_DELIVERED, &delivered, -ERANGE);
+	tell(s, "fail", FP_IOC_FAIL, &fail, -EINVAL);
+	tell(s, "format, twice", FP_IOC_FORMAT, &format, -EBUSY);
+	tell(s, "ioctl", _IOW(0xFB, 0x7f, int), &fail, -ENOTTY);
+	for (uint32_t i = 0; i < sizeof(format) / 4; i++) {
+		struct fp_format garbage = format;
+
+		((uint32_t *)&garbage)[i] = 0xfedcba98;
+		tell(s, "format, garbage", FP_IOC_FORMAT, &garbage, -EINVAL);
+	}
+}
+
+static bool delivered(struct stream *s, uint64_t seq)
+{
+	struct fp_delivered d = { .first = seq };
+
+	return !say(s, FP_IOC_DELIVERED, &d) && d.bits[0] & 1;
+}
+
+static bool same(const struct fake *a, const struct fake *b)
+{
+	return a->width == b->width && a->height == b->height;
+}
+
+static void take_packet(struct stream *s, const struct fp_packet *packet)
+{
+	struct pending *p = &s->pending[s->pendings++];
+	uint8_t *memory = map(s, FP_QUEUE_OUTPUT, packet->index, packet->generation,
+			      packet->offset + packet->bytes);
+
+	*p = (struct pending){ .packet = *packet, .given = delivered(s, packet->seq) };
+	/* The mapping may be shorter than a later packet in the same buffer. */
+	if (s->output[packet->index].length < packet->offset + packet->bytes) {
+		s->output[packet->index].generation = 0;
+		memory = map(s, FP_QUEUE_OUTPUT, packet->index, packet->generation,
+			     packet->offset + packet->bytes);
+	}
+	if (memory && packet->bytes >= sizeof(p->fake))
+		memcpy(&p->fake, memory + packet->offset, sizeof(p->fake));
+	if (p->fake.magic == FAKE_MAGIC)
+		return;
+	p->fake = (struct fake){ .width = s->accept.width, .height = s->accept.height,
+				 .fill = memory ? memory[packet->offset] : 0 };
+	if (!p->fake.width || !p->fake.height)
+		p->fake.width = 640, p->fake.height = 480;
+}
+
+/* Both waits say it, in any order. */
+static void flush(struct stream *s, uint32_t epoch)
+{
+	if (s->epoch == epoch)
+		return;
+	s->epoch = epoch;
+	s->pendings = 0;
+	s->draining = false;
+	s->formatted = false;
+}
+
+static void next_packets(struct stream *s)
+{
+	struct fp_packet packet;
+
+	while (!s->draining && s->pendings <= hold && s->pendings < PENDING) {
+		if (say(s, FP_IOC_NEXT_PACKET, &packet))
+			return;
+		switch (packet.kind) {
+		case FP_PACKET:
+			s->epoch = packet.epoch;
+			take_packet(s, &packet);
+			break;
+		case FP_DRAIN:
+			s->epoch = packet.epoch;
+			s->draining = true;
+			break;
+		case FP_FLUSH:
+			flush(s, packet.epoch);
+			break;
+		}
+	}
+}
+
+static void next_captures(struct stream *s)
+{
+	struct fp_capture c;
+
+	while (!say(s, FP_IOC_NEXT_CAPTURE, &c)) {
+		switch (c.kind) {
+		case FP_CAPTURE_ON:
+			s->on = true;
+			s->pixelformat = c.pixelformat;
+			s->readies = 0;
+			break;
+		case FP_CAPTURE_OFF:
+			s->on = false;
+			s->readies = 0;
+			break;
+		case FP_CAPTURE_QUEUED:
+			if (map(s, FP_QUEUE_CAPTURE, c.index, c.generation, c.length))
+				s->ready[s->readies++] = c.index;
+			break;
+		case FP_CAPTURE_FLUSH:
+			flush(s, c.epoch);
+			break;
+		}
+	}
+}
+
+/* The one of highest seq of those that are held, but never past a new size. */
+static unsigned int choose(struct stream *s)
+{
+	unsigned int chosen = 0;
+
+	for (unsigned int i = 1; i < s->pendings; i++) {
+		if (!same(&s->pending[i].fake, &s->pending[0].fake))
+			break;
+		chosen = i;
+	}
+	return chosen;
+}
+
+static void packet_done(struct stream *s, unsigned int i)
+{
+	struct fp_packet_done done = { .seq = s->pending[i].packet.seq,
+				       .index = s->pending[i].packet.index };
+
+	say(s, FP_IOC_PACKET_DONE, &done);
+	memmove(&s->pending[i], &s->pending[i + 1],
+		(--s->pendings - i) * sizeof(s->pending[0]));
+}
+
+static bool say_format(struct stream *s, const struct fake *fake)
+{
+	struct fp_format format = format_of(s, fake);
+
+	s->formatted = !say(s, FP_IOC_FORMAT, &format);
+	s->format = *fake;
+	next_captures(s);
+	return s->formatted;
+}
+
+/* False: nothing can be done now. */
+static bool give(struct stream *s)
+{
+	unsigned int i = choose(s);
+	struct pending *p = &s->pending[i];
+	struct fp_drained change = { .epoch = s->epoch, .why = FP_DRAINED_CHANGE };
+	struct fp_frame frame;
+	struct mapping *m;
+	uint32_t bytes;
+	int ret;
+
+	if (p->given) {
+		packet_done(s, i);
+		return true;
+	}
+	if (!s->formatted || !same(&s->format, &p->fake)) {
+		if (s->formatted && say(s, FP_IOC_DRAINED, &change))
+			return false;
+		return say_format(s, &p->fake);
+	}
+	if (!s->on || !s->readies)
+		return false;
+	m = &s->capture[s->ready[0]];
+	frame = (struct fp_frame){ .seq = p->packet.seq, .epoch = s->epoch,
+				   .index = s->ready[0], .generation = m->generation,
+				   .mark = p->packet.mark };
+	memmove(&s->ready[0], &s->ready[1], --s->readies * sizeof(s->ready[0]));
+	bytes = stride(&p->fake) * rows(&p->fake) / 2 * 3;
+	if (m->length < bytes)
+		return true;
+	memset(m->memory, p->fake.fill, bytes);
+	if (slow)
+		usleep(slow);
+	if (lie) {
+		tell_frames(s, &frame);
+		tell_others(s, &p->packet);
+	}
+	ret = say(s, FP_IOC_FRAME, &frame);
+	if (ret) {
+		/* The client went on. After a flush the buffer is still ours. */
+		if (ret == -ESTALE)
+			s->ready[s->readies++] = frame.index;
+		next_captures(s);
+		return s->epoch == frame.epoch && s->readies;
+	}
+	if (lie)
+		tell(s, "frame, twice", FP_IOC_FRAME, &frame, -EBUSY);
+	frames++;
+	if (die && frames >= die)
+		kill(getpid(), SIGKILL);
+	if (fail_after && frames >= fail_after) {
+		struct fp_fail fail = { .error = EIO };
+
+		say(s, FP_IOC_FAIL, &fail);
+		return false;
+	}
+	packet_done(s, i);
+	return true;
+}
+
+static void work(struct stream *s)
+{
+	bool again;
+
+	do {
+		next_captures(s);
+		next_packets(s);
+		again = false;
+		/* At once: the client sets up CAPTURE, without which it cannot drain. */
+		if (s->pendings && !s->formatted && !s->pending[0].given)
+			say_format(s, &s->pending[0].fake);
+		while (s->pendings && (s->pendings > hold || s->draining) && give(s)) {
+			next_captures(s);
+			again = true;
+		}
+	} while (again);
+
+	if (s->draining && !s->pendings) {
+		struct fp_drained end = { .epoch = s->epoch, .why = FP_DRAINED_END };
+		int ret = say(s, FP_IOC_DRAINED, &end);
+
+		if (ret == -EBUSY)
+			return;
+		s->draining = false;
+		for (unsigned int i = 0; !ret && i < s->readies; i++)
+			if ((int)s->ready[i] == end.index)
+				s->ready[i] = s->ready[--s->readies];
+		work(s);
+	}
+}
+
+static void drop(unsigned int i)
+{
+	struct stream *s = streams[i];
+
+	for (unsigned int j = 0; j < 32; j++) {
+		if (s->output[j].memory)
+			munmap(s->output[j].memory, s->output[j].length);
+		if (s->capture[j].memory)
+			munmap(s->capture[j].memory, s->capture[j].length);
+	}
+	close(s->fd);
+	close(s->stash);
+	free(s);
+	streams[i] = NULL;
+}
+
+static void accept_stream(int control)
+{
+	struct stream *s = calloc(1, sizeof(*s));
+
+	if (ioctl(control, FP_IOC_ACCEPT, &s->accept)) {
+		free(s);
+		return;
+	}
+	s->fd = s->accept.stream;
+	s->stash = s->accept.stash;
+	fcntl(s->fd, F_SETFL, O_NONBLOCK);
+	for (unsigned int i = 0; i < STREAMS; i++) {
+		if (!streams[i]) {
+			streams[i] = s;
+			return;
+		}
+	}
+	fail("more than %d streams", STREAMS);
+}
+
+static void on_term(int signal)
+{
+	(void)signal;
+	ended = 1;
+}
+
+int main(int count, char **words)
+{
+	struct fp_attach attach = { .version = FP_VERSION };
+	int control = open_or_fail("/dev/framepath", O_RDWR | O_NONBLOCK);
+
+	for (int i = 1; i < count; i++) {
+		lie |= !strcmp(words[i], "lie");
+		mute |= !strcmp(words[i], "mute");
+		sscanf(words[i], "hold=%u", &hold);
+		sscanf(words[i], "die=%u", &die);
+		sscanf(words[i], "fail=%u", &fail_after);
+		sscanf(words[i], "slow=%u", &slow);
+		sscanf(words[i], "depth=%u", &depth);
+	}
+	sigaction(SIGTERM, &(struct sigaction){ .sa_handler = on_term }, NULL);
+	/* The one before this may not be gone yet. */
+	while (ioctl(control, FP_IOC_ATTACH, &attach)) {
+		check(errno == EBUSY, "ATTACH");
+		usleep(10000);
+	}
+
+	while (!ended) {
+		struct pollfd fds[STREAMS + 1] = { { .fd = control, .events = POLLIN } };
+
+		for (unsigned int i = 0; i < STREAMS; i++)
+			fds[i + 1] = (struct pollfd){ streams[i] ? streams[i]->fd : -1,
+						      mute ? 0 : POLLPRI };
+		for (unsigned int i = 0; i < STREAMS; i++)
+			if (streams[i] && !mute && !streams[i]->draining &&
+			    streams[i]->pendings <= hold)
+				fds[i + 1].events |= POLLIN;
+		if (poll(fds, STREAMS + 1, 1000) < 0)
+			continue;
+		if (fds[0].revents)
+			accept_stream(control);
+		for (unsigned int i = 0; i < STREAMS; i++) {
+			if (fds[i + 1].revents & POLLHUP)
+				drop(i);
+			else if (fds[i + 1].revents)
+				work(streams[i]);
+		}
+	}
+	printf("fake-decoder: %lu frames, %lu lies\n", frames, lies);
+	return 0;
+}
