@@ -304,7 +304,6 @@ static int fp_said_end(struct fp_ctx *ctx, struct fp_drained *drained)
 
 	ctx->drain = FP_DRAIN_NONE;
 	ctx->drained = true;
-	fp_send_event(ctx, V4L2_EVENT_EOS, 0);
 	drained->index = fp_send_last(ctx);
 	fp_stream_update(ctx);
 	return 0;

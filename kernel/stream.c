@@ -323,6 +323,9 @@ void fp_last(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf)
 	vbuf->vb2_buf.timestamp = 0;
 	ctx->last_due = false;
 	fp_capture_done(ctx, vbuf, 0, V4L2_BUF_FLAG_LAST, VB2_BUF_STATE_DONE);
+	/* Behind the buffer: ffmpeg takes an event alone for a stream that stands still. */
+	if (ctx->drained)
+		fp_send_event(ctx, V4L2_EVENT_EOS, 0);
 }
 
 /* Index of the buffer that was sent, -1: the next one that the client queues. */
