@@ -4,7 +4,7 @@
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use framepath_model::format::PixelFormat;
 use framepath_model::lend::{Lent, Want};
@@ -22,6 +22,10 @@ const ESTALE: i32 = 116;
 
 /// How long the word of a buffer's return can be on its way.
 const SOON: Duration = Duration::from_millis(5);
+
+/// A decoder says after the first picture's head what it wants; one that has
+/// not by then has found no picture.
+const FORMAT_TIME: Duration = Duration::from_millis(500);
 
 /// All that is known of a stream's CAPTURE queue.
 pub(super) struct Captures {
@@ -202,7 +206,22 @@ impl Captures {
         }
         self.stream.format(&format)?;
         self.locked().said = Some((epoch, *want));
+        self.changed.notify_all();
         Ok(())
+    }
+
+    /// Waits until the format of the epoch is said, `over` or [`FORMAT_TIME`]
+    /// has passed: a client that is given its first packet back expects to find
+    /// the format.
+    pub(super) fn wait_for_format(&self, epoch: u32, over: impl Fn() -> bool) {
+        let until = Instant::now() + FORMAT_TIME;
+        let mut state = self.locked();
+        while state.said.is_none_or(|(said, _)| said != epoch) && !state.closed && epoch >= state.epoch {
+            if over() || Instant::now() >= until {
+                return;
+            }
+            state = self.changed.wait_timeout(state, SOON).unwrap_or_else(PoisonError::into_inner).0;
+        }
     }
 
     /// Answers a drain. Where the client is about to set CAPTURE up for another

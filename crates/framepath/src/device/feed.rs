@@ -206,7 +206,11 @@ impl Serving {
             feeder.stash.delivered(seq)?;
         }
         feeder.stash.append(&entry)?;
+        let begins = self.state().session.is_none();
         self.give(feeder.epoch, &entry)?;
+        if begins {
+            self.captures.wait_for_format(feeder.epoch, || !self.state().reading);
+        }
         self.mend(feeder)
     }
 
