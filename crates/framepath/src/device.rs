@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Stages that a V4L2 device does: `host=device:/dev/videoN`.
+//!
+//! ```text
+//! packet ──1 copy──▶ OUTPUT buffer ──▶ decoder ──▶ CAPTURE buffer = frame
+//! frame  ──lent, or 1 copy──▶ OUTPUT ──▶ measuring node ──▶ CAPTURE buffer = frame
+//! ```
+//!
+//! A CAPTURE buffer is handed on as a frame where the device wrote it, mapped
+//! to read. When the last handle goes, the device has it again.
+
+pub(crate) mod decode;
+pub(crate) mod side;
+pub(crate) mod threshold;
+
+use std::time::Duration;
+
+use framepath_model::format::{Layout, PixelFormat, Plane};
+use framepath_os::v4l2::{Fourcc, Picture, Rect};
+
+use crate::error::StageError;
+
+/// A device that shows no progress for so long has failed. The kernel's own
+/// limit for a decoder that is away is half of it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Longest wait at once: between two, a look at whether the run was ended.
+pub(crate) const SLICE: Duration = Duration::from_millis(200);
+
+/// The formats that devices and framepath both have.
+pub(crate) const FORMATS: [(Fourcc, PixelFormat); 4] = [
+    (Fourcc::GREY, PixelFormat::Grey),
+    (Fourcc::YU12, PixelFormat::Yuv420p),
+    (Fourcc::NV12, PixelFormat::Nv12),
+    (Fourcc::P010, PixelFormat::P010),
+];
+
+/// framepath's name of a device's format.
+pub(crate) fn pixel_format(fourcc: Fourcc) -> Option<PixelFormat> {
+    FORMATS.iter().find(|(name, _)| *name == fourcc).map(|(_, format)| *format)
+}
+
+/// A device's name of one of framepath's formats.
+pub(crate) fn fourcc(format: PixelFormat) -> Option<Fourcc> {
+    FORMATS.iter().find(|(_, ours)| *ours == format).map(|(name, _)| *name)
+}
+
+/// How a device's pictures lie in its buffers: planes one behind the other,
+/// `visible` of them seen.
+pub(crate) fn layout_of(picture: &Picture, visible: Option<Rect>) -> Result<Layout, StageError> {
+    let not = |what: String| StageError::Option(format!("the device's frames cannot be used: {what}"));
+    let format = pixel_format(picture.fourcc)
+        .ok_or_else(|| not(format!("{} is not a format framepath moves", picture.fourcc)))?;
+    if picture.memory_planes != 1 {
+        return Err(not(format!("{} planes of memory", picture.memory_planes)));
+    }
+    let whole = Rect { left: 0, top: 0, width: picture.width, height: picture.height };
+    let seen = visible.unwrap_or(whole);
+    let inside =
+        |start: u32, length: u32, most: u32| start.checked_add(length).is_some_and(|end| end <= most);
+    if !inside(seen.left, seen.width, picture.width) || !inside(seen.top, seen.height, picture.height) {
+        return Err(not(format!(
+            "{}x{} visible at {},{} of {}x{}",
+            seen.width, seen.height, seen.left, seen.top, picture.width, picture.height
+        )));
+    }
+    let sample = format.luma_bytes();
+    let luma_stride = match picture.stride as usize {
+        0 => picture.width as usize * sample,
+        stride => stride,
+    };
+    let rows = picture.height as usize;
+    // Rows and strides of chroma, as V4L2 has them for one plane of memory.
+    let chroma_rows = rows.div_ceil(2);
+    let (left, top) = (seen.left as usize, seen.top as usize);
+    let strides: [(usize, usize, usize); 3] = match format {
+        PixelFormat::Yuv420p | PixelFormat::Yuv420p10 => {
+            let chroma = luma_stride.div_ceil(2);
+            [
+                (luma_stride, rows, left * sample),
+                (chroma, chroma_rows, left / 2 * sample),
+                (chroma, chroma_rows, left / 2 * sample),
+            ]
+        }
+        _ => {
+            let both = (luma_stride, chroma_rows, left / 2 * 2 * sample);
+            [(luma_stride, rows, left * sample), both, both]
+        }
+    };
+    let mut base = 0;
+    let mut planes = Vec::with_capacity(3);
+    for (number, (width, height)) in format.plane_sizes(seen.width, seen.height).into_iter().enumerate() {
+        let (stride, rows, inset) = strides[number];
+        let down = if number == 0 { top } else { top / 2 };
+        planes.push(Plane { offset: base + down * stride + inset, stride, width, rows: height });
+        base += stride * rows;
+    }
+    Ok(Layout::from_planes(format, seen.width, seen.height, &planes)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picture(fourcc: Fourcc, width: u32, height: u32, stride: u32) -> Picture {
+        Picture { width, height, fourcc, stride, bytes: 0, memory_planes: 1 }
+    }
+
+    #[test]
+    fn planes_lie_as_v4l2_has_them() {
+        let all = Rect { left: 0, top: 0, width: 1920, height: 1080 };
+        let layout = layout_of(&picture(Fourcc::YU12, 1920, 1088, 2048), Some(all)).unwrap();
+        let offsets: Vec<_> = layout.planes().iter().map(|p| (p.offset, p.stride, p.rows)).collect();
+        let luma = 2048 * 1088;
+        assert_eq!(offsets, [(0, 2048, 1080), (luma, 1024, 540), (luma + 1024 * 544, 1024, 540)]);
+        let layout = layout_of(&picture(Fourcc::P010, 64, 32, 128), None).unwrap();
+        let offsets: Vec<_> = layout.planes().iter().map(|p| (p.offset, p.stride, p.width)).collect();
+        assert_eq!(offsets, [(0, 128, 128), (128 * 32, 128, 128)]);
+        assert_eq!(layout_of(&picture(Fourcc::GREY, 7, 3, 0), None).unwrap().planes()[0].stride, 7);
+    }
+
+    #[test]
+    fn what_is_seen_begins_where_it_is_said() {
+        let seen = Rect { left: 4, top: 2, width: 8, height: 6 };
+        let layout = layout_of(&picture(Fourcc::NV12, 16, 16, 16), Some(seen)).unwrap();
+        let offsets: Vec<_> = layout.planes().iter().map(|p| p.offset).collect();
+        assert_eq!(offsets, [2 * 16 + 4, 256 + 16 + 4]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let outside = Rect { left: 9, top: 0, width: 8, height: 8 };
+        assert!(layout_of(&picture(Fourcc::GREY, 16, 16, 16), Some(outside)).is_err());
+        let error = layout_of(&picture(Fourcc::new(b"YUYV"), 16, 16, 32), None).unwrap_err();
+        assert!(error.to_string().contains("YUYV"), "{error}");
+        let two = Picture { memory_planes: 2, ..picture(Fourcc::NV12, 16, 16, 16) };
+        assert!(layout_of(&two, None).is_err());
+        assert!(layout_of(&picture(Fourcc::GREY, 16, 16, 8), None).is_err());
+    }
+}
