@@ -16,11 +16,14 @@ FUZZ_SECONDS ?= 60
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
-.PHONY: help build peers demo test shell-check check-unsafe fresh clips fuzz
+.PHONY: help build peers demo test test-kernel test-kernel-fast test-kernel-debug shell-check check-unsafe fresh clips fuzz
 
 help:
 	@echo "make demo     installs what is missing, builds, runs the lab's quick set (90 s), ends with report.html"
 	@echo "make test     installs what is missing, builds, runs every test"
+	@echo "make test-kernel        tests the kernel module under Debian's own kernel in QEMU (root; the first time makes a Debian root)"
+	@echo "make test-kernel-fast   the same in User-Mode Linux, the edit loop (the first time builds the kernel)"
+	@echo "make test-kernel-debug  the same in User-Mode Linux with KASAN, lockdep and kmemleak"
 	@echo "make build    builds the framepath command and the peers, installs nothing"
 	@echo "make peers    builds the peers, iceoryx2's too, which lab handoff compares with (minutes, the first time)"
 	@echo "make check-unsafe  model-checks the lock-free code (loom), and runs it under Miri where that is installed"
@@ -46,7 +49,17 @@ test:
 	@$(MAKE) -s -C peers TARGET=$(TARGET) CARGO=$(CARGO) all check
 	$(CARGO) test --workspace --locked $(CHECKED)
 
-SHELL_SCRIPTS = scripts/setup scripts/fresh scripts/fuzz scripts/check-unsafe .ci/run clips/make.sh peers/gst-push/check peers/handoff/check
+test-kernel:
+	@tests/vm/test real
+
+test-kernel-fast:
+	@tests/vm/test fast
+
+test-kernel-debug:
+	@tests/vm/test debug
+
+VM_SCRIPTS = $(addprefix tests/vm/,make run test) $(wildcard tests/vm/lib/* tests/vm/inside/* tests/vm/guest/* tests/vm/jobs/*)
+SHELL_SCRIPTS = scripts/debian-root scripts/setup scripts/fresh scripts/fuzz scripts/check-unsafe .ci/run clips/make.sh peers/gst-push/check peers/handoff/check $(VM_SCRIPTS)
 
 shell-check:
 	@for script in $(SHELL_SCRIPTS); do bash -n $$script || exit 1; done
