@@ -101,13 +101,13 @@ fn values_are_exact() {
 /// Path, the part that is pointed at (`^` at the end of the text), and parts
 /// of the message and of the help.
 const WRONG: &[(&str, &str, &str, &str)] = &[
-    ("", "^", "the path is empty", "`file` or `test`"),
+    ("", "^", "the path is empty", "`file`, `test`, `v4l2` or `fixture`"),
     ("   ", "^", "the path is empty", "`test ! null`"),
     ("!", "!", "nothing stands before", "right here: a source"),
     ("test ! ! null", "! null", "nothing stands between", "a link, `queue`"),
     ("test !", "^", "nothing stands after", "right here: a sink, `null`, `framemd5`"),
     ("test", "test", "a path ends in a sink; `test` is a source", "`! null`"),
-    ("null", "null", "a path starts with a source; `null` is a sink", "`file` or `test`"),
+    ("null", "null", "a path starts with a source; `null` is a sink", "`file`, `test`, `v4l2` or `fixture`"),
     ("decode ! null", "decode", "`decode` is a stage", "a source, `file`"),
     ("queue ! null", "queue", "`queue` is a link", "a source"),
     ("test ! decode", "decode", "a path ends in a sink; `decode` is a stage", "`! null`"),
