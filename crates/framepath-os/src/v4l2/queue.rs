@@ -124,12 +124,13 @@ impl Node {
         let mut buffer = self.buffer(direction, index, Memory::Driver, &mut planes);
         // SAFETY: the structure of the ioctl; its planes are `planes`.
         unsafe { self.call("VIDIOC_QUERYBUF", abi::QUERYBUF, &mut buffer) }?;
-        // SAFETY: for buffers of the driver's memory the offset is written; of
-        // the union any bits are a number.
-        let (offset, bytes) = match self.has_planes() {
-            true => unsafe { (planes[0].m.offset, planes[0].length) },
-            false => unsafe { (buffer.m.offset, buffer.length) },
+        let (place, bytes) = match self.has_planes() {
+            true => (planes[0].m, planes[0].length),
+            false => (buffer.m, buffer.length),
         };
+        // SAFETY: buffers of the driver's memory have an offset, and any bits of
+        // the union are a number.
+        let offset = unsafe { place.offset };
         if bytes == 0 {
             let what = format!("has buffer {index} of 0 bytes");
             return Err(V4l2Error::Driver { node: self.path().to_owned(), what });
