@@ -362,7 +362,7 @@ mod tests {
             (DECODER_CMD, 0xc048_5660),
         ];
         for (ours, kernels) in numbers {
-            assert_eq!(ours as u32, kernels);
+            assert_eq!(ours, kernels);
         }
     }
 }

@@ -284,8 +284,8 @@ mod tests {
 
     #[test]
     fn ioctls_have_the_kernels_numbers() {
-        assert_eq!(HEAP_ALLOC as u32, 0xc018_4800);
-        assert_eq!(UDMABUF_CREATE as u32, 0x4018_7542);
-        assert_eq!(DMA_BUF_SYNC as u32, 0x4008_6200);
+        assert_eq!(HEAP_ALLOC, 0xc018_4800);
+        assert_eq!(UDMABUF_CREATE, 0x4018_7542);
+        assert_eq!(DMA_BUF_SYNC, 0x4008_6200);
     }
 }

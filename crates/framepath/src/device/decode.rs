@@ -123,7 +123,7 @@ impl DeviceDecode {
         let layout = layout_of(&picture, self.node.visible())?;
         let needed = self.node.min_capture_buffers().unwrap_or(4);
         let count = self.pool_slots.unwrap_or(needed.saturating_add(self.spare_buffers));
-        let count = count.clamp(needed.min(MOST_BUFFERS).max(1), MOST_BUFFERS);
+        let count = count.clamp(needed.clamp(1, MOST_BUFFERS), MOST_BUFFERS);
         let buffers = CaptureBuffers::new(&self.node, Io::Mmap, count, &Heap::Pages)?;
         self.node.stream(Direction::Capture, true)?;
         self.frames = Some(Frames { buffers, layout });

@@ -145,19 +145,18 @@ impl V4l2 {
         }
         let Way::Read(pool) = &mut self.way else { return Ok(None) };
         let mut frame = pool.acquire()?;
+        // No stamp and no number come with read: born when the copy begins.
+        let now = now_ns();
+        let birth_ns = out.recorder().captured(now, waited_since_ns);
         // The slot as bytes, the driver's padding included.
-        let bytes = frame.layout().size;
-        let read =
-            framepath_os::meter::copy(self.layout.size, || self.node.read(&mut frame.plane_mut(0)[..bytes]))?;
+        let to = frame.plane_mut(0);
+        let read = framepath_os::meter::copy(self.layout.size, || self.node.read(to))?;
         let Some(read) = read else { return Ok(None) };
         if read < self.layout.size {
             let what = format!("gave {read} bytes of a frame of {}", self.layout.size);
             return Err(V4l2Error::Driver { node: self.node.path().to_owned(), what }.into());
         }
         frame.set_layout(&self.layout)?;
-        let now = now_ns();
-        // No stamp and no number come with read: it was there just now.
-        let birth_ns = out.recorder().captured(now, waited_since_ns);
         let meta = self.meta(self.next as u32, now / 1000, birth_ns);
         Ok(Some(frame.freeze(meta)))
     }
@@ -179,22 +178,14 @@ impl Source for V4l2 {
         out.mark();
         let waited_since_ns = now_ns();
         loop {
-            if !matches!(self.way, Way::Read(_)) && !self.wait().map_err(|e| out.fail(e))? {
+            // A device that is read is started by poll too.
+            if !self.wait().map_err(|e| out.fail(e))? {
                 return Ok(false);
             }
-            match self.take(waited_since_ns, out).map_err(|e| out.fail(e))? {
-                Some(frame) => {
-                    self.left -= 1;
-                    out.push(Item::Frame(frame))?;
-                    return Ok(true);
-                }
-                // A device that is read starts with the first call.
-                None if matches!(self.way, Way::Read(_)) => {
-                    if !self.wait().map_err(|e| out.fail(e))? {
-                        return Ok(false);
-                    }
-                }
-                None => {}
+            if let Some(frame) = self.take(waited_since_ns, out).map_err(|e| out.fail(e))? {
+                self.left -= 1;
+                out.push(Item::Frame(frame))?;
+                return Ok(true);
             }
         }
     }
