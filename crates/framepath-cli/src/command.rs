@@ -4,10 +4,13 @@
 mod bare;
 mod compare;
 mod completions;
+mod diff;
 mod doctor;
+mod fixture;
 mod gate;
 mod handoff;
 mod lab;
+mod meta;
 mod plugins;
 mod report;
 mod run;
@@ -41,6 +44,12 @@ pub(crate) enum Command {
     Serve(serve::Serve),
     /// Show a service live: streams, frames per second, CPU, latency, crashes
     Top(top::Top),
+    /// Send a picture through the kernel's measuring node, or its reference
+    Fixture(fixture::Fixture),
+    /// What differs between two grey pictures
+    Diff(diff::Diff),
+    /// The measuring node's record of each frame, as CSV
+    Meta(meta::Meta),
     /// Completions for a shell, to be sourced
     Completions(completions::Completions),
     /// Decode a file with the codec library alone: the floor of lab `decode`
@@ -70,6 +79,9 @@ impl Command {
             Command::Stages(_) => "stages",
             Command::Serve(_) => "serve",
             Command::Top(_) => "top",
+            Command::Fixture(_) => "fixture",
+            Command::Diff(_) => "diff",
+            Command::Meta(_) => "meta",
             Command::Completions(_) => "completions",
             Command::Plugins(_) => "plugins",
             Command::Bare(_) => "bare",
@@ -91,6 +103,9 @@ impl Command {
             Command::Stages(stages) => stages.run(),
             Command::Serve(serve) => serve.run(),
             Command::Top(top) => top.run(),
+            Command::Fixture(fixture) => fixture.run(),
+            Command::Diff(diff) => diff.run(),
+            Command::Meta(meta) => meta.run(),
             Command::Completions(completions) => completions.run(),
             Command::Plugins(plugins) => plugins.run(),
             Command::Bare(bare) => bare.run(),

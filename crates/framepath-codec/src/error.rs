@@ -43,6 +43,14 @@ pub enum CodecError {
         /// What is wrong with it.
         detail: &'static str,
     },
+    /// A packet whose parts have lengths is damaged.
+    #[error("{codec}: a length in a packet of {bytes} bytes is longer than the packet")]
+    UnitLength {
+        /// The codec.
+        codec: &'static str,
+        /// Bytes of the packet.
+        bytes: usize,
+    },
     /// libavformat refused the file or a part of it.
     #[error("{file}: cannot {operation}: {message}")]
     Demux {

@@ -9,6 +9,7 @@
 //! formats; [`frei0r`] runs other people's filters.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
+mod annexb;
 pub mod bare;
 mod chroma;
 mod convert;
@@ -27,6 +28,7 @@ mod surface;
 mod track;
 mod versions;
 
+pub use annexb::AnnexB;
 pub use convert::{ConvertError, Converter};
 pub use decoder::{Decoder, DecoderOptions, Output, Received, Threads};
 pub use demux::Demuxer;

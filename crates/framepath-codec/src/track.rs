@@ -117,15 +117,27 @@ pub struct TrackInfo {
 const FIXED: usize = 8 * 4;
 
 impl TrackInfo {
+    /// The codec's own head, as the container has it.
+    pub(crate) fn head(&self) -> &[u8] {
+        // SAFETY: a valid parameter set that nobody writes, alive with `self`.
+        unsafe {
+            let raw = self.parameters.as_ptr();
+            match usize::try_from((*raw).extradata_size) {
+                Ok(size) if !(*raw).extradata.is_null() => std::slice::from_raw_parts((*raw).extradata, size),
+                _ => &[],
+            }
+        }
+    }
+
     /// What a decoder in another process needs, as little-endian 32-bit words
     /// (codec, tag, pixel format, width, height, profile, level, reorder
     /// delay), then the codec's own head. [`TrackInfo::stream`] is not in it.
     pub fn to_bytes(&self) -> Vec<u8> {
         // SAFETY: a valid parameter set that nobody writes; enums are read as
         // the integers they are in C.
-        let (words, head) = unsafe {
+        let words = unsafe {
             let raw = self.parameters.as_ptr();
-            let words = [
+            [
                 (&raw const (*raw).codec_id).cast::<u32>().read(),
                 (*raw).codec_tag,
                 (*raw).format as u32,
@@ -134,14 +146,9 @@ impl TrackInfo {
                 (*raw).profile as u32,
                 (*raw).level as u32,
                 (*raw).video_delay as u32,
-            ];
-            let head = match usize::try_from((*raw).extradata_size) {
-                Ok(size) if !(*raw).extradata.is_null() => std::slice::from_raw_parts((*raw).extradata, size),
-                _ => &[],
-            };
-            (words, head.to_vec())
+            ]
         };
-        words.iter().flat_map(|word| word.to_le_bytes()).chain(head).collect()
+        words.iter().flat_map(|word| word.to_le_bytes()).chain(self.head().iter().copied()).collect()
     }
 
     /// Reads what [`TrackInfo::to_bytes`] wrote, from whoever it came.

@@ -101,13 +101,13 @@ fn values_are_exact() {
 /// Path, the part that is pointed at (`^` at the end of the text), and parts
 /// of the message and of the help.
 const WRONG: &[(&str, &str, &str, &str)] = &[
-    ("", "^", "the path is empty", "`file` or `test`"),
+    ("", "^", "the path is empty", "`file`, `test`, `v4l2` or `fixture`"),
     ("   ", "^", "the path is empty", "`test ! null`"),
     ("!", "!", "nothing stands before", "right here: a source"),
     ("test ! ! null", "! null", "nothing stands between", "a link, `queue`"),
     ("test !", "^", "nothing stands after", "right here: a sink, `null`, `framemd5`"),
     ("test", "test", "a path ends in a sink; `test` is a source", "`! null`"),
-    ("null", "null", "a path starts with a source; `null` is a sink", "`file` or `test`"),
+    ("null", "null", "a path starts with a source; `null` is a sink", "`file`, `test`, `v4l2` or `fixture`"),
     ("decode ! null", "decode", "`decode` is a stage", "a source, `file`"),
     ("queue ! null", "queue", "`queue` is a link", "a source"),
     ("test ! decode", "decode", "a path ends in a sink; `decode` is a stage", "`! null`"),
@@ -168,7 +168,22 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     ("test ! null \\", "\\", "a backslash with nothing after it", "`\\\\`"),
     ("file a loop=0 ! null", "0", "`loop=0` is out of range", "from 1 to 1000000000, or `inf`; default 1"),
     ("file a loop=inv ! null", "inv", "not a whole number", "did you mean `loop=inf`?"),
-    ("test ! decode host=device:/dev/video2 ! null", "device:/dev/video2", "not in this version", "`inline`"),
+    ("test ! decode host=device: ! null", "device:", "names no device behind the colon", "`device:PATH`"),
+    ("test ! decode host=device ! null", "device", "names no device", "`host=device:/dev/video0`"),
+    (
+        "test ! decode host=/dev/video2 ! null",
+        "/dev/video2",
+        "is not known",
+        "did you mean `host=device:/dev/video2`?",
+    ),
+    (
+        "test ! convert format=grey host=device:/dev/video2 ! null",
+        "device:/dev/video2",
+        "not known",
+        "`inline`",
+    ),
+    ("v4l2 ! null", "v4l2", "`v4l2` needs `DEVICE`", "the name of a V4L2 node"),
+    ("v4l2 /dev/video0 io=map ! null", "map", "is not known", "did you mean `io=mmap`?"),
     ("test ! decode host=prozess ! null", "prozess", "is not known", "`inline`"),
     ("test size=1920 ! null", "1920", "`size=1920` is not a size", "such as `1920x1080`; default 1280x720"),
     ("test size=0x5 ! null", "0x5", "is out of range", "each 1 to 16384"),
@@ -338,7 +353,10 @@ fn any_value(arg: &'static framepath_model::path::Arg) -> BoxedStrategy<String> 
         ValueKind::Roi => (0..=16_384_u32, 0..=16_384_u32, 1..=16_384_u32, 1..=16_384_u32)
             .prop_map(|(x, y, w, h)| format!("{x},{y},{w},{h}"))
             .boxed(),
-        ValueKind::Choice { now, .. } => proptest::sample::select(now).prop_map(str::to_owned).boxed(),
+        ValueKind::Choice { now } => proptest::sample::select(now).prop_map(str::to_owned).boxed(),
+        ValueKind::Host { now } => {
+            prop_oneof![proptest::sample::select(now).prop_map(str::to_owned), "device:[^\0]{1,20}",].boxed()
+        }
         ValueKind::Flag => {
             proptest::sample::select(vec!["0", "1", "yes", "no"]).prop_map(str::to_owned).boxed()
         }

@@ -52,6 +52,8 @@ mod sync;
 pub mod terminal;
 #[cfg(not(loom))]
 pub mod udp;
+#[cfg(not(any(loom, miri)))]
+pub mod v4l2;
 
 /// A nameless file in memory, readable and writable, closed on exec.
 #[cfg(not(loom))]

@@ -31,6 +31,8 @@ pub struct Metered {
     pub copy_ns: u64,
     /// Wall time in known waits, nanoseconds.
     pub blocked_ns: u64,
+    /// Wall time of waits for a device, nanoseconds; not in `blocked_ns`.
+    pub device_ns: u64,
 }
 
 struct Meter {
@@ -38,6 +40,7 @@ struct Meter {
     copied_bytes: Cell<u64>,
     copy_ns: Cell<u64>,
     blocked_ns: Cell<u64>,
+    device_ns: Cell<u64>,
     in_waits: Cell<Counts>,
     counters: RefCell<Option<Counters>>,
 }
@@ -49,6 +52,7 @@ thread_local! {
             copied_bytes: Cell::new(0),
             copy_ns: Cell::new(0),
             blocked_ns: Cell::new(0),
+            device_ns: Cell::new(0),
             in_waits: Cell::new(Counts::ZERO),
             counters: RefCell::new(None),
         }
@@ -93,6 +97,7 @@ pub fn take() -> Metered {
         copied_bytes: m.copied_bytes.take(),
         copy_ns: m.copy_ns.take(),
         blocked_ns: m.blocked_ns.take(),
+        device_ns: m.device_ns.take(),
     })
 }
 
@@ -128,17 +133,26 @@ pub fn copy_bytes(dst: &mut [u8], src: &[u8]) {
 
 /// Runs `f`, a wait we know of (I/O, a futex of ours, an empty pool).
 pub fn blocked<R>(f: impl FnOnce() -> R) -> R {
-    METER.with(|m| {
-        if m.level.get() == Level::Off {
-            return f();
-        }
-        let before = counts();
-        let start = now_ns();
-        let result = f();
-        m.blocked_ns.set(m.blocked_ns.get() + (now_ns() - start));
-        m.in_waits.set(m.in_waits.get() + (counts() - before));
-        result
-    })
+    METER.with(|m| waited(m, &m.blocked_ns, f))
+}
+
+/// Runs `f`, which hands work to a device, or waits until it is done.
+pub fn in_device<R>(f: impl FnOnce() -> R) -> R {
+    METER.with(|m| waited(m, &m.device_ns, f))
+}
+
+fn waited<R>(m: &Meter, sum: &Cell<u64>, f: impl FnOnce() -> R) -> R {
+    if m.level.get() == Level::Off {
+        return f();
+    }
+    let (sum_before, waits_before) = (sum.get(), m.in_waits.get());
+    let before = counts();
+    let start = now_ns();
+    let result = f();
+    // Set, not added: a wait inside a wait of the same kind counts once.
+    sum.set(sum_before + (now_ns() - start));
+    m.in_waits.set(waits_before + (counts() - before));
+    result
 }
 
 #[cfg(test)]
@@ -165,8 +179,9 @@ mod tests {
     fn nothing_is_stamped_at_level_off() {
         set_level(Level::Off);
         blocked(|| std::thread::sleep(std::time::Duration::from_millis(1)));
+        in_device(|| std::thread::sleep(std::time::Duration::from_millis(1)));
         copy(1, || ());
         let taken = take();
-        assert_eq!((taken.blocked_ns, taken.copy_ns), (0, 0));
+        assert_eq!((taken.blocked_ns, taken.device_ns, taken.copy_ns), (0, 0, 0));
     }
 }

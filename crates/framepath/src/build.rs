@@ -12,7 +12,9 @@ use framepath_model::format::PixelFormat;
 use framepath_model::path::{self, AUTO, Kind};
 use framepath_os::pool::GiveBack;
 use framepath_os::queue::{Leaky, Receiver, queue};
+use framepath_os::v4l2::{Heap, Io};
 
+use crate::device::{decode::DeviceDecode, threshold::DeviceThreshold};
 use crate::error::{RunError, StageError};
 use crate::host::{self, Collect, Seat, Session, Spec, WorkerOptions, WorkerStats};
 use crate::link::{QueueEnd, Queued};
@@ -21,7 +23,9 @@ use crate::report::HopInfo;
 use crate::sink::{framemd5::FrameMd5, null::Null, pgm::Pgm, y4m::Y4m};
 use crate::source::Source;
 use crate::source::file::File;
+use crate::source::fixture::Fixture;
 use crate::source::test::{Test, TestOptions};
+use crate::source::v4l2::{V4l2, V4l2Options};
 use crate::stage::{Role, Stage, block::Block, burn::Burn, convert::Convert, copy::Copy};
 use crate::stage::{
     decode::Decode, encode::Copies, encode::RawEncode, fill::Fill, plugin::Plugin, threshold::Threshold,
@@ -215,6 +219,22 @@ impl Built {
             built.track = Some(track);
             return Ok(built);
         }
+        if hop.name() == "fixture" {
+            let fixture = Fixture::open(
+                hop.text("file"),
+                &heap_of(hop),
+                hop.count("frames"),
+                hop.count("pool") as u32,
+            )?;
+            return Ok(Built::from_source(&text, Box::new(fixture)));
+        }
+        if hop.name() == "v4l2" {
+            let dropped = Arc::new(AtomicU64::new(0));
+            let source = V4l2::open(&v4l2_options(hop)?, dropped.clone())?;
+            let mut built = Built::from_source(&text, Box::new(source));
+            built.dropped = dropped;
+            return Ok(built);
+        }
         let (width, height) = hop.size("size");
         let test = Test::new(&TestOptions {
             width,
@@ -231,6 +251,17 @@ impl Built {
 
 /// The stage that `hop` names, to run where it is made.
 pub(crate) fn stage_of(hop: &path::Hop, place: &Place) -> Result<Box<dyn Stage>, StageError> {
+    let device = hop.device();
+    for only in ["io", "algo", "in_place"] {
+        if device.is_none()
+            && hop.def.arg("host").is_some()
+            && hop.def.arg(only).is_some()
+            && hop.is_set(only)
+        {
+            let what = format!("{only}= is for host=device:PATH; the stage runs host={}", hop.choice("host"));
+            return Err(StageError::Option(what));
+        }
+    }
     Ok(match hop.name() {
         "decode" => {
             let track = place.track.clone().ok_or(StageError::WrongInput {
@@ -238,8 +269,13 @@ pub(crate) fn stage_of(hop: &path::Hop, place: &Place) -> Result<Box<dyn Stage>,
                 gets: "frames",
                 advice: "what comes is not compressed: leave `decode` out",
             })?;
-            Box::new(Decode::new(track, decoder_options(hop, place)))
+            let options = decoder_options(hop, place);
+            match device {
+                Some(node) => Box::new(DeviceDecode::open(node, track, &options)?),
+                None => Box::new(Decode::new(track, options)),
+            }
         }
+        "threshold" if device.is_some() => Box::new(DeviceThreshold::open(hop)?),
         "threshold" => Box::new(Threshold {
             level: hop.level("level"),
             region: hop.roi("roi"),
@@ -261,6 +297,33 @@ pub(crate) fn stage_of(hop: &path::Hop, place: &Place) -> Result<Box<dyn Stage>,
         // The table has no other stage.
         _ => Box::new(Block { ns: hop.duration_ns("time") }),
     })
+}
+
+fn heap_of(hop: &path::Hop) -> Heap {
+    if hop.is_set("heap") { Heap::named(hop.text("heap")) } else { Heap::any() }
+}
+
+fn v4l2_options(hop: &path::Hop) -> Result<V4l2Options, StageError> {
+    Ok(V4l2Options {
+        node: hop.text("device").to_owned(),
+        io: io_of(hop.choice("io")),
+        size: hop.is_set("size").then(|| hop.size("size")),
+        format: if hop.is_set("format") { Some(hop.choice("format").parse()?) } else { None },
+        rate: if hop.is_set("rate") { hop.rate("rate") } else { 0.0 },
+        frames: hop.count("frames"),
+        buffers: hop.count("buffers") as u32,
+        heap: heap_of(hop),
+    })
+}
+
+/// Whose memory; `None` for `read`.
+pub(crate) fn io_of(word: &str) -> Option<Io> {
+    match word {
+        "mmap" => Some(Io::Mmap),
+        "dmabuf" => Some(Io::DmaBuf),
+        "userptr" => Some(Io::UserPtr),
+        _ => None,
+    }
 }
 
 fn canonical(file: PathBuf) -> Result<PathBuf, StageError> {

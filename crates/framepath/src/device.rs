@@ -1,91 +1,140 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The decoder behind the kernel module's decoder node: every stream that a
-//! V4L2 client opens is decoded by a sandboxed worker, into the client's own
-//! CAPTURE buffers.
+//! Stages that a V4L2 device does: `host=device:/dev/videoN`.
 //!
 //! ```text
-//! V4L2 client ──packets──▶ framepath.ko ──▶ feed ──copies──▶ worker
-//!             ◀──frames─── framepath.ko ◀── deliver ◀─────────┘ │
-//!                  └── CAPTURE buffers, lent ───────────────────┘
+//! packet ──1 copy──▶ OUTPUT buffer ──▶ decoder ──▶ CAPTURE buffer = frame
+//! frame  ──lent, or 1 copy──▶ OUTPUT ──▶ measuring node ──▶ CAPTURE buffer = frame
 //! ```
+//!
+//! A CAPTURE buffer is handed on as a frame where the device wrote it, mapped
+//! to read. When the last handle goes, the device has it again.
 
-mod captures;
-mod feed;
-mod stash;
+pub(crate) mod decode;
+pub(crate) mod side;
+pub(crate) mod threshold;
 
-use std::io;
-use std::thread;
 use std::time::Duration;
 
-use framepath_codec::{Codec, TrackInfo};
-use framepath_model::access_unit::Coding;
-use framepath_model::stream::{Rational, StreamInfo};
-use framepath_os::attach::Attached;
+use framepath_model::format::{Layout, PixelFormat, Plane};
+use framepath_os::v4l2::{Fourcc, Picture, Rect};
 
-use crate::host::HostError;
-use feed::Serving;
+use crate::error::StageError;
 
-/// How the device's streams are decoded.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// A worker that has work and shows no progress for so long is replaced.
-    pub watchdog: Duration,
-    /// Most address space a worker may take, bytes.
-    pub memory_bytes: u64,
-    /// Threads of each decoder. More take more CAPTURE buffers.
-    pub threads: u32,
+/// A device that shows no progress for so long has failed. The kernel's own
+/// limit for a decoder that is away is half of it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Longest wait at once: between two, a look at whether the run was ended.
+pub(crate) const SLICE: Duration = Duration::from_millis(200);
+
+/// The formats that devices and framepath both have.
+pub(crate) const FORMATS: [(Fourcc, PixelFormat); 4] = [
+    (Fourcc::GREY, PixelFormat::Grey),
+    (Fourcc::YU12, PixelFormat::Yuv420p),
+    (Fourcc::NV12, PixelFormat::Nv12),
+    (Fourcc::P010, PixelFormat::P010),
+];
+
+/// framepath's name of a device's format.
+pub(crate) fn pixel_format(fourcc: Fourcc) -> Option<PixelFormat> {
+    FORMATS.iter().find(|(name, _)| *name == fourcc).map(|(_, format)| *format)
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings { watchdog: Duration::from_secs(2), memory_bytes: 4 << 30, threads: 1 }
+/// A device's name of one of framepath's formats.
+pub(crate) fn fourcc(format: PixelFormat) -> Option<Fourcc> {
+    FORMATS.iter().find(|(_, ours)| *ours == format).map(|(name, _)| *name)
+}
+
+/// How a device's pictures lie in its buffers: planes one behind the other,
+/// `visible` of them seen.
+pub(crate) fn layout_of(picture: &Picture, visible: Option<Rect>) -> Result<Layout, StageError> {
+    let not = |what: String| StageError::Option(format!("the device's frames cannot be used: {what}"));
+    let format = pixel_format(picture.fourcc)
+        .ok_or_else(|| not(format!("{} is not a format framepath moves", picture.fourcc)))?;
+    if picture.memory_planes != 1 {
+        return Err(not(format!("{} planes of memory", picture.memory_planes)));
     }
-}
-
-/// Decodes whatever clients of the device want decoded, until accepting fails.
-/// Each stream has threads of its own.
-///
-/// # Errors
-/// Of accepting; streams that fail say so on standard error.
-pub fn serve(attached: &Attached, settings: &Settings) -> io::Result<std::convert::Infallible> {
-    loop {
-        let offered = attached.accept()?;
-        let (id, settings) = (offered.id, settings.clone());
-        let serving = move || {
-            if let Err(error) = Serving::run(offered, settings) {
-                say(&format!("stream {id}: {error}"));
-            }
-        };
-        thread::Builder::new().name("fp-feed".to_owned()).spawn(serving)?;
+    let whole = Rect { left: 0, top: 0, width: picture.width, height: picture.height };
+    let seen = visible.unwrap_or(whole);
+    let inside =
+        |start: u32, length: u32, most: u32| start.checked_add(length).is_some_and(|end| end <= most);
+    if !inside(seen.left, seen.width, picture.width) || !inside(seen.top, seen.height, picture.height) {
+        return Err(not(format!(
+            "{}x{} visible at {},{} of {}x{}",
+            seen.width, seen.height, seen.left, seen.top, picture.width, picture.height
+        )));
     }
-}
-
-/// To whoever runs the service.
-fn say(text: &str) {
-    eprintln!("framepath: device: {text}");
-}
-
-/// The codec with V4L2's number for its pictures.
-fn coding_of(fourcc: u32) -> Option<(Codec, Coding)> {
-    Some(match &fourcc.to_le_bytes() {
-        b"H264" => (Codec::H264, Coding::H264),
-        b"HEVC" => (Codec::Hevc, Coding::Hevc),
-        b"VP80" => (Codec::Vp8, Coding::Vp8),
-        b"VP90" => (Codec::Vp9, Coding::Vp9),
-        b"AV01" => (Codec::Av1, Coding::Av1),
-        _ => return None,
-    })
-}
-
-fn track_of(codec: Codec, width: u32, height: u32) -> Result<TrackInfo, HostError> {
-    let stream = StreamInfo {
-        format: None,
-        width,
-        height,
-        // The device's times are nanoseconds.
-        time_base: Rational::new(1, 1_000_000_000),
-        frame_rate: Rational::new(0, 1),
-        sample_aspect: Rational::new(1, 1),
+    let sample = format.luma_bytes();
+    let luma_stride = match picture.stride as usize {
+        0 => picture.width as usize * sample,
+        stride => stride,
     };
-    TrackInfo::of_codec(codec, stream).map_err(|error| HostError::Failed { text: error.to_string() })
+    let rows = picture.height as usize;
+    // Rows and strides of chroma, as V4L2 has them for one plane of memory.
+    let chroma_rows = rows.div_ceil(2);
+    let (left, top) = (seen.left as usize, seen.top as usize);
+    let strides: [(usize, usize, usize); 3] = match format {
+        PixelFormat::Yuv420p | PixelFormat::Yuv420p10 => {
+            let chroma = luma_stride.div_ceil(2);
+            [
+                (luma_stride, rows, left * sample),
+                (chroma, chroma_rows, left / 2 * sample),
+                (chroma, chroma_rows, left / 2 * sample),
+            ]
+        }
+        _ => {
+            let both = (luma_stride, chroma_rows, left / 2 * 2 * sample);
+            [(luma_stride, rows, left * sample), both, both]
+        }
+    };
+    let mut base = 0;
+    let mut planes = Vec::with_capacity(3);
+    for (number, (width, height)) in format.plane_sizes(seen.width, seen.height).into_iter().enumerate() {
+        let (stride, rows, inset) = strides[number];
+        let down = if number == 0 { top } else { top / 2 };
+        planes.push(Plane { offset: base + down * stride + inset, stride, width, rows: height });
+        base += stride * rows;
+    }
+    Ok(Layout::from_planes(format, seen.width, seen.height, &planes)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn picture(fourcc: Fourcc, width: u32, height: u32, stride: u32) -> Picture {
+        Picture { width, height, fourcc, stride, bytes: 0, memory_planes: 1 }
+    }
+
+    #[test]
+    fn planes_lie_as_v4l2_has_them() {
+        let all = Rect { left: 0, top: 0, width: 1920, height: 1080 };
+        let layout = layout_of(&picture(Fourcc::YU12, 1920, 1088, 2048), Some(all)).unwrap();
+        let offsets: Vec<_> = layout.planes().iter().map(|p| (p.offset, p.stride, p.rows)).collect();
+        let luma = 2048 * 1088;
+        assert_eq!(offsets, [(0, 2048, 1080), (luma, 1024, 540), (luma + 1024 * 544, 1024, 540)]);
+        let layout = layout_of(&picture(Fourcc::P010, 64, 32, 128), None).unwrap();
+        let offsets: Vec<_> = layout.planes().iter().map(|p| (p.offset, p.stride, p.width)).collect();
+        assert_eq!(offsets, [(0, 128, 128), (128 * 32, 128, 128)]);
+        assert_eq!(layout_of(&picture(Fourcc::GREY, 7, 3, 0), None).unwrap().planes()[0].stride, 7);
+    }
+
+    #[test]
+    fn what_is_seen_begins_where_it_is_said() {
+        let seen = Rect { left: 4, top: 2, width: 8, height: 6 };
+        let layout = layout_of(&picture(Fourcc::NV12, 16, 16, 16), Some(seen)).unwrap();
+        let offsets: Vec<_> = layout.planes().iter().map(|p| p.offset).collect();
+        assert_eq!(offsets, [2 * 16 + 4, 256 + 16 + 4]);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let outside = Rect { left: 9, top: 0, width: 8, height: 8 };
+        assert!(layout_of(&picture(Fourcc::GREY, 16, 16, 16), Some(outside)).is_err());
+        let error = layout_of(&picture(Fourcc::new(b"YUYV"), 16, 16, 32), None).unwrap_err();
+        assert!(error.to_string().contains("YUYV"), "{error}");
+        let two = Picture { memory_planes: 2, ..picture(Fourcc::NV12, 16, 16, 16) };
+        assert!(layout_of(&two, None).is_err());
+        assert!(layout_of(&picture(Fourcc::GREY, 16, 16, 8), None).is_err());
+    }
 }

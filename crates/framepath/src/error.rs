@@ -6,7 +6,8 @@ use std::io;
 use framepath_codec::frei0r::Frei0rError;
 use framepath_codec::{CodecError, ConvertError};
 use framepath_model::format::{LayoutError, PixelFormat};
-use framepath_os::pool::PoolError;
+use framepath_os::pool::{ForeignError, PoolError};
+use framepath_os::v4l2::V4l2Error;
 
 use crate::host::HostError;
 
@@ -66,6 +67,12 @@ pub enum StageError {
         /// Kind of file.
         kind: &'static str,
     },
+    /// The device did not do it.
+    #[error(transparent)]
+    Device(Box<V4l2Error>),
+    /// A device's buffer holds no such frame.
+    #[error(transparent)]
+    Foreign(#[from] ForeignError),
     /// The stage's worker could not do it.
     #[error(transparent)]
     Host(Box<HostError>),
@@ -81,6 +88,13 @@ impl From<HostError> for StageError {
     /// Boxed: it is large, and results are returned for every frame.
     fn from(error: HostError) -> StageError {
         StageError::Host(Box::new(error))
+    }
+}
+
+impl From<V4l2Error> for StageError {
+    /// Boxed: it is large, and results are returned for every frame.
+    fn from(error: V4l2Error) -> StageError {
+        StageError::Device(Box::new(error))
     }
 }
 

@@ -2,6 +2,7 @@
 //! The ledger and the service for people and for other programs.
 
 pub mod csv;
+pub mod meta;
 pub mod service;
 pub mod text;
 pub mod trace;

@@ -14,13 +14,14 @@
 #![forbid(unsafe_code)]
 
 mod build;
-pub mod device;
+mod device;
 mod error;
 pub mod export;
 pub mod host;
 mod item;
 mod link;
 mod out;
+pub mod pgm;
 pub mod plugins;
 mod recorder;
 mod report;

@@ -115,6 +115,11 @@ impl<'a> Out<'a> {
         self.recorder.resume(self.hop, seq);
     }
 
+    /// [`Out::resume`] for a frame that was in a device meanwhile.
+    pub(crate) fn resume_from_device(&mut self, seq: u64) {
+        self.recorder.resume_from_device(self.hop, seq);
+    }
+
     /// The recorder, for links.
     pub(crate) fn recorder(&mut self) -> &mut Recorder {
         self.recorder

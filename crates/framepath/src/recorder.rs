@@ -23,9 +23,43 @@ pub(crate) struct Stretch {
     copied_bytes: u64,
     copy_ns: u64,
     blocked_ns: u64,
+    device_ns: u64,
+    /// Between its parts, where it was joined from several.
+    apart_ns: u64,
     compute_ns: u64,
     preempted_ns: u64,
     counts: Counts,
+}
+
+impl Stretch {
+    /// Goes on with a later stretch of the same frame.
+    fn join(&mut self, later: &Stretch) {
+        self.apart_ns += later.start_ns.saturating_sub(self.end_ns) + later.apart_ns;
+        self.end_ns = later.end_ns;
+        self.copied_bytes += later.copied_bytes;
+        self.copy_ns += later.copy_ns;
+        self.blocked_ns += later.blocked_ns;
+        self.device_ns += later.device_ns;
+        self.compute_ns += later.compute_ns;
+        self.preempted_ns += later.preempted_ns;
+        self.counts = self.counts + later.counts;
+    }
+}
+
+/// What a frame did before the stretch that ends with its hand-off.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    stretch: Stretch,
+    /// What the time since then was.
+    gap: Gap,
+    /// Of that time, from the frame's arrival until this thread ran.
+    wakeup_ns: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gap {
+    Queue,
+    Device,
 }
 
 /// One thread's ledger. All calls come from that thread.
@@ -43,7 +77,10 @@ pub(crate) struct Recorder {
     /// Stretches of frames that wait inside a stage, by hop and number.
     inside: HashMap<(u16, u64), Stretch>,
     /// The stretch of a frame that now leaves such a stage.
-    resumed: Option<Stretch>,
+    resumed: Option<Before>,
+    /// What a device said of the frame being worked on: its time in the
+    /// device's queue, and being worked on.
+    split: (u32, u32),
     copied_bytes: u64,
 }
 
@@ -65,6 +102,7 @@ impl Recorder {
             last_counts: meter::counts(),
             inside: HashMap::new(),
             resumed: None,
+            split: (0, 0),
             copied_bytes: 0,
         }
     }
@@ -103,7 +141,7 @@ impl Recorder {
     pub fn hold(&mut self, hop: u16, seq: u64) {
         if self.level != Level::Off {
             let stretch = self.stretch();
-            self.inside.insert((hop, seq), stretch);
+            self.inside.entry((hop, seq)).and_modify(|s| s.join(&stretch)).or_insert(stretch);
             if self.inside.len() > MOST_INSIDE {
                 // Packets that never become a frame (hidden ones) stay behind.
                 let oldest = seq.saturating_sub(MOST_INSIDE as u64 / 2);
@@ -115,8 +153,43 @@ impl Recorder {
     /// Frame `seq`, held in hop `hop`, is what the thread works on since the
     /// last mark.
     pub fn resume(&mut self, hop: u16, seq: u64) {
+        self.resume_after(hop, seq, Gap::Queue);
+    }
+
+    /// [`Recorder::resume`] for a frame that was in a device meanwhile.
+    pub fn resume_from_device(&mut self, hop: u16, seq: u64) {
+        self.resume_after(hop, seq, Gap::Device);
+    }
+
+    fn resume_after(&mut self, hop: u16, seq: u64, gap: Gap) {
         if self.level != Level::Off {
-            self.resumed = self.inside.remove(&(hop, seq));
+            let stretch = self.inside.remove(&(hop, seq));
+            self.resumed = stretch.map(|stretch| Before { stretch, gap, wakeup_ns: 0 });
+        }
+    }
+
+    /// A device has given a frame that was born at `birth_ns`, and for which
+    /// this thread had waited since `waited_since_ns`: gives its birth, which
+    /// is no later than now. Until the thread had it, it woke up, or was busy.
+    pub fn captured(&mut self, birth_ns: u64, waited_since_ns: u64) -> u64 {
+        if self.level == Level::Off {
+            return 0;
+        }
+        self.mark();
+        let birth_ns = birth_ns.min(self.last_ns);
+        let was_idle = waited_since_ns <= birth_ns;
+        let stretch = Stretch { start_ns: birth_ns, end_ns: birth_ns, ..Stretch::default() };
+        let wakeup_ns = if was_idle { self.last_ns - birth_ns } else { 0 };
+        self.resumed = Some(Before { stretch, gap: Gap::Queue, wakeup_ns });
+        birth_ns
+    }
+
+    /// Says of the time that the frame being worked on was in a device: how
+    /// long queued, and how long worked on.
+    pub fn split_device(&mut self, queue_ns: u64, run_ns: u64) {
+        if self.level != Level::Off {
+            let short = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
+            self.split = (short(queue_ns), short(run_ns));
         }
     }
 
@@ -133,7 +206,7 @@ impl Recorder {
     /// As [`Recorder::close_counted`], written in place: a third of the row.
     #[inline]
     fn close_timed(&mut self, hop: u16, meta: &FrameMeta, flags: u32) {
-        if self.resumed.is_some() {
+        if self.resumed.is_some() || self.split != (0, 0) {
             return self.close_counted(hop, meta, flags);
         }
         let metered = meter::take();
@@ -149,6 +222,8 @@ impl Recorder {
         row.copied_bytes = metered.copied_bytes;
         row.copy_ns = metered.copy_ns;
         row.blocked_ns = metered.blocked_ns;
+        row.device_ns = metered.device_ns;
+        (row.device_queue_ns, row.device_run_ns) = (0, 0);
         row.queue_ns = 0;
         row.wakeup_ns = 0;
         row.flags = flags;
@@ -171,11 +246,15 @@ impl Recorder {
             thread: self.thread,
             ..Row::default()
         };
-        if let Some(before) = before {
-            row.enter_ns = before.start_ns;
-            row.queue_ns = now.start_ns - before.end_ns;
-            add(&mut row, &before);
+        if let Some(Before { stretch, gap, wakeup_ns }) = before {
+            let gap_ns = now.start_ns.saturating_sub(stretch.end_ns) + stretch.apart_ns;
+            row.enter_ns = stretch.start_ns;
+            row.wakeup_ns = wakeup_ns.min(gap_ns);
+            *(if gap == Gap::Device { &mut row.device_ns } else { &mut row.queue_ns }) =
+                gap_ns - row.wakeup_ns;
+            add(&mut row, &stretch);
         }
+        (row.device_queue_ns, row.device_run_ns) = std::mem::take(&mut self.split);
         add(&mut row, &now);
         self.write(row);
     }
@@ -327,6 +406,7 @@ impl Recorder {
             copied_bytes: metered.copied_bytes,
             copy_ns: metered.copy_ns,
             blocked_ns: metered.blocked_ns,
+            device_ns: metered.device_ns,
             ..Stretch::default()
         };
         if self.level == Level::Full {
@@ -351,6 +431,7 @@ fn add(row: &mut Row, stretch: &Stretch) {
     row.copied_bytes += stretch.copied_bytes;
     row.copy_ns += stretch.copy_ns;
     row.blocked_ns += stretch.blocked_ns;
+    row.device_ns += stretch.device_ns;
     row.compute_ns += stretch.compute_ns;
     row.preempted_ns += stretch.preempted_ns;
     let counts = &stretch.counts;

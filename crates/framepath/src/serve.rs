@@ -16,6 +16,7 @@
 
 mod broker;
 mod connection;
+pub mod device;
 mod exposition;
 mod metrics;
 mod viewer;

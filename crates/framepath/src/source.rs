@@ -2,9 +2,11 @@
 //! What a source is.
 
 pub(crate) mod file;
+pub(crate) mod fixture;
 mod pace;
 pub(crate) mod pattern;
 pub(crate) mod test;
+pub(crate) mod v4l2;
 
 use framepath_model::stream::StreamInfo;
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use std::{io, thread};
 
 use anyhow::Context;
-use framepath::device;
 use framepath::host::default_socket;
+use framepath::serve::device;
 use framepath::serve::{Limits, Service, Settings};
 use framepath_os::attach::Attached;
 use framepath_os::crossing::Listener;

@@ -4,6 +4,7 @@
 mod bad_input;
 mod clips;
 mod comparing;
+mod devices;
 mod figures;
 mod handoff;
 mod harness;

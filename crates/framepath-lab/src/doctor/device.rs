@@ -4,6 +4,8 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use framepath_os::v4l2::Node;
+
 use super::counted;
 use super::probe::{Probe, State};
 use crate::process::Program;
@@ -14,7 +16,15 @@ const GROUP: &str = "devices";
 const VIDEODEV2: &str = "/usr/include/linux/videodev2.h";
 
 pub(super) fn probes() -> Vec<Probe> {
-    vec![v4l2(), fence_flags(Path::new(VIDEODEV2)), dma_heap(), udmabuf(), render_node(), vaapi()]
+    vec![
+        v4l2(),
+        module("/dev"),
+        fence_flags(Path::new(VIDEODEV2)),
+        dma_heap(),
+        udmabuf(),
+        render_node(),
+        vaapi(),
+    ]
 }
 
 /// The nodes of `folder` whose names begin with `prefix`, in order.
@@ -51,14 +61,23 @@ fn opened(
 }
 
 fn v4l2() -> Probe {
-    let (name, unlocks) = ("V4L2 nodes", "`v4l2` sources and `host=device:` (planned)");
+    let (name, unlocks) = ("V4L2 nodes", "`v4l2` sources and `host=device:PATH`");
     let nodes = nodes("/dev", "video");
     if nodes.is_empty() {
         let remedy = "a camera or a codec device; to try without one: sudo modprobe vivid, vicodec or vim2m";
         return Probe::lacking(GROUP, name, unlocks, State::Missing, "no /dev/video*", remedy);
     }
-    let described: Vec<String> = nodes.iter().map(|node| node_name(node)).collect();
+    let described: Vec<String> = nodes.iter().map(|node| described(node)).collect();
     opened(name, unlocks, &nodes, described.join(", "), "video")
+}
+
+/// `/dev/video0 is a stateful decoder (vicodec)`; the name the system has for
+/// it where it cannot be opened.
+fn described(node: &Path) -> String {
+    match Node::open(node) {
+        Ok(opened) => format!("{} is {} ({})", node.display(), opened.role(), opened.card()),
+        Err(_) => node_name(node),
+    }
 }
 
 /// `/dev/video0 (vim2m)`.
@@ -70,6 +89,19 @@ fn node_name(node: &Path) -> String {
     } else {
         format!("{} ({})", node.display(), driver.trim())
     }
+}
+
+/// The kernel's module of ours: its records, or where a decoder attaches.
+fn module(folder: &str) -> Probe {
+    let (name, unlocks) =
+        ("framepath.ko", "decoding for every program of the machine, and the measuring node");
+    let nodes = nodes(folder, "framepath");
+    if !nodes.is_empty() {
+        let described: Vec<String> = nodes.iter().map(|node| node.display().to_string()).collect();
+        return opened(name, unlocks, &nodes, described.join(", "), "video");
+    }
+    let remedy = "build kernel/ and load it: sudo modprobe framepath (docs/device.md)";
+    Probe::lacking(GROUP, name, unlocks, State::Missing, format!("no {folder}/framepath*"), remedy)
 }
 
 /// Whether the installed header already has explicit fences on buffers, which
@@ -98,7 +130,7 @@ fn fence_flags(header: &Path) -> Probe {
 }
 
 fn dma_heap() -> Probe {
-    let (name, unlocks) = ("dma-heap", "pools in dmabufs that devices read without a copy (planned)");
+    let (name, unlocks) = ("dma-heap", "frames in dmabufs that devices read without a copy");
     let nodes = nodes("/dev/dma_heap", "");
     if nodes.is_empty() {
         let remedy = "a kernel with CONFIG_DMABUF_HEAPS_SYSTEM=y";
@@ -109,8 +141,7 @@ fn dma_heap() -> Probe {
 }
 
 fn udmabuf() -> Probe {
-    let (name, unlocks) =
-        ("udmabuf", "the pool's memfds as dmabufs, so that devices read them in place (planned)");
+    let (name, unlocks) = ("udmabuf", "frames in memfds as dmabufs, so that devices read them in place");
     let node = PathBuf::from("/dev/udmabuf");
     if !node.exists() {
         let remedy = "sudo modprobe udmabuf; a kernel with CONFIG_UDMABUF";
@@ -152,6 +183,29 @@ fn vaapi() -> Probe {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The day the kernel's header has fences, this says so: then buffers can be
+    /// handed over before their frames are finished, and the project wants to
+    /// know.
+    #[test]
+    fn the_header_here_has_no_fences_yet() {
+        let probe = fence_flags(Path::new(VIDEODEV2));
+        match probe.state {
+            State::Ok => panic!("{}", probe.found),
+            State::NotPermitted => panic!("{} cannot be read", VIDEODEV2),
+            State::Missing if Path::new(VIDEODEV2).exists() => {}
+            State::Missing => println!("skipped: {}; {}", probe.found, probe.remedy.unwrap_or_default()),
+        }
+    }
+
+    #[test]
+    fn the_module_is_known_by_its_nodes() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().to_str().unwrap();
+        assert_eq!(module(place).state, State::Missing);
+        fs::write(folder.path().join("framepath-meta"), "").unwrap();
+        assert_eq!(module(place).state, State::Ok);
+    }
 
     #[test]
     fn fences_in_a_header_are_said_loudly() {

@@ -38,6 +38,14 @@ pub struct Row {
     pub queue_ns: u64,
     /// Waiting for an idle consumer to run.
     pub wakeup_ns: u64,
+    /// Inside a V4L2 device: from the hand-over to it until the thread has the
+    /// frame back.
+    pub device_ns: u64,
+    /// Of `device_ns`: queued, not worked on yet; 0 where the device does not
+    /// say.
+    pub device_queue_ns: u32,
+    /// Of `device_ns`: being worked on; 0 where the device does not say.
+    pub device_run_ns: u32,
     /// CPU time, copies and waits left out. Level `full`.
     pub compute_ns: u64,
     /// Runnable, not running. Level `full`.
@@ -81,6 +89,9 @@ impl Row {
         causes[Cause::Queue] = Some(self.queue_ns as f64);
         causes[Cause::Wakeup] = Some(self.wakeup_ns as f64);
         causes[Cause::Blocked] = Some(self.blocked_ns as f64);
+        if self.device_ns > 0 {
+            causes[Cause::Device] = Some(self.device_ns as f64);
+        }
         if self.has(flag::COUNTED) {
             causes[Cause::Compute] = Some(self.compute_ns as f64);
             causes[Cause::Preempted] = Some(self.preempted_ns as f64);

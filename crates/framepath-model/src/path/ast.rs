@@ -67,7 +67,16 @@ impl Hop {
 
     /// Whether it runs in a process of its own.
     pub fn is_hosted(&self) -> bool {
-        self.def.arg("host").is_some() && self.choice("host") != "inline"
+        self.def.arg("host").is_some() && !matches!(self.choice("host"), "inline" | "device")
+    }
+
+    /// The V4L2 node it runs in, if it does.
+    pub fn device(&self) -> Option<&str> {
+        let (place, _) = self.def.arg("host")?;
+        match self.given[place].as_ref().map(|given| &given.value) {
+            Some(Value::Device(node)) => Some(node),
+            _ => None,
+        }
     }
 
     /// The hop as it is without the arguments of these names.
@@ -164,10 +173,11 @@ impl Hop {
         }
     }
 
-    /// One of the words of a choice.
+    /// One of the words of a choice; `device` of a host that is one.
     pub fn choice(&self, name: &str) -> &'static str {
         match self.value(name) {
             Some(Value::Choice(word)) => word,
+            Some(Value::Device(_)) => "device",
             other => mistyped(self.def, name, other.as_ref(), ""),
         }
     }

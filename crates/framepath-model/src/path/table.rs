@@ -64,7 +64,7 @@ impl Arg {
     pub fn usage(&self) -> String {
         match self.positional {
             true => match self.kind {
-                ValueKind::Choice { now, .. } => now.join("|"),
+                ValueKind::Choice { now } => now.join("|"),
                 _ => self.name.to_uppercase(),
             },
             false => format!("{}={}", self.name, self.kind.shape()),
@@ -137,15 +137,28 @@ const fn count_or(min: u64, max: u64, word: &'static str, stands_for: u64) -> Va
 }
 
 const fn choice(now: &'static [&'static str]) -> ValueKind {
-    ValueKind::Choice { now, later: &[] }
+    ValueKind::Choice { now }
 }
 
 /// Where a stage runs.
 const HOST: Arg = arg(
     "host",
-    ValueKind::Choice { now: &["inline", "process", "service"], later: &["device:"] },
+    choice(&["inline", "process", "service"]),
     Default::Is("inline"),
     "where it runs: in the path's own thread, in a sandboxed process, or in one of `framepath serve`",
+);
+/// Where a stage runs that a V4L2 device can do.
+const HOST_OR_DEVICE: Arg = arg(
+    "host",
+    ValueKind::Host { now: &["inline", "process", "service"] },
+    Default::Is("inline"),
+    "where it runs: in the path's own thread, in a sandboxed process, in one of `framepath serve`, or in a V4L2 node",
+);
+const HEAP: Arg = arg(
+    "heap",
+    ValueKind::Text("the name of a dma-heap, `udmabuf` or `pages`"),
+    Default::Unset("the system's dma-heap, or udmabuf where there is none"),
+    "where memory comes from that devices share; `pages` is ordinary memory",
 );
 /// Where a plug-in runs: a service opens no file for its clients.
 const PLUGIN_HOST: Arg = arg("host", choice(&["inline", "process"]), Default::Is("inline"), HOST.help);
@@ -241,6 +254,54 @@ pub static STAGES: &[StageDef] = &[
         ],
     },
     StageDef {
+        name: "v4l2",
+        kind: Kind::Source,
+        open: None,
+        help: "frames of a camera or another V4L2 device",
+        args: &[
+            word("device", ValueKind::Text("the name of a V4L2 node"), "the node, such as /dev/video0"),
+            arg(
+                "io",
+                choice(&["mmap", "dmabuf", "userptr", "read"]),
+                Default::Is("mmap"),
+                "whose memory frames come in: the driver's, a heap's, ordinary, or by a copy",
+            ),
+            arg(
+                "size",
+                ValueKind::Size,
+                Default::Unset("as the device has it"),
+                "size of the picture in pixels",
+            ),
+            arg(
+                "format",
+                choice(&["grey", "yuv420p", "nv12"]),
+                Default::Unset("as the device has it, or the first of these that it offers"),
+                "pixel format",
+            ),
+            arg("rate", ValueKind::Rate, Default::Unset("as the device has it"), "frames per second"),
+            arg(
+                "frames",
+                count(0, 1_000_000_000_000),
+                Default::Is("300"),
+                "how many frames; 0 is without end",
+            ),
+            arg("buffers", count(2, 32), Default::Is("8"), "buffers of the device"),
+            HEAP,
+        ],
+    },
+    StageDef {
+        name: "fixture",
+        kind: Kind::Source,
+        open: None,
+        help: "the same GREY picture again and again, in memory that devices share",
+        args: &[
+            word("file", ValueKind::Text("the name of a PGM picture"), "binary PGM of 8 bits"),
+            arg("frames", count(0, 1_000_000_000_000), Default::Is("1"), "how many frames; 0 is without end"),
+            arg("pool", count(1, 64), Default::Is("4"), "frames in the source's pool"),
+            HEAP,
+        ],
+    },
+    StageDef {
         name: "decode",
         kind: Kind::Stage,
         open: None,
@@ -254,7 +315,7 @@ pub static STAGES: &[StageDef] = &[
             ),
             arg("threads", count_or(1, 256, "auto", AUTO), Default::Is("auto"), "threads of the decoder"),
             arg("pool", count_or(1, 4096, "auto", AUTO), Default::Is("auto"), "frames in the decoder's pool"),
-            HOST,
+            HOST_OR_DEVICE,
             WATCHDOG,
             MEMORY,
             FAULT,
@@ -267,7 +328,7 @@ pub static STAGES: &[StageDef] = &[
         kind: Kind::Stage,
         open: None,
         help: "makes luma at or above a level white, the rest black",
-        args: hosted![
+        args: &[
             arg("level", ValueKind::Level, Default::Is("128"), "the level"),
             arg(
                 "roi",
@@ -275,6 +336,29 @@ pub static STAGES: &[StageDef] = &[
                 Default::Unset("the whole frame"),
                 "the region it works on, clamped to the frame",
             ),
+            HOST_OR_DEVICE,
+            arg(
+                "io",
+                choice(&["mmap", "dmabuf", "userptr"]),
+                Default::Unset("dmabuf for frames that are one, else mmap"),
+                "host=device: how frames go in; mmap is a copy, the others none",
+            ),
+            arg(
+                "algo",
+                choice(&["threshold", "none"]),
+                Default::Is("threshold"),
+                "host=device: `none` leaves the pixels as they are, to see what the way costs",
+            ),
+            arg(
+                "in_place",
+                ValueKind::Flag,
+                Default::Is("0"),
+                "host=device: the device writes into the frame itself, which must be a dmabuf",
+            ),
+            WATCHDOG,
+            MEMORY,
+            FAULT,
+            SOCKET,
         ],
     },
     StageDef {

@@ -38,9 +38,11 @@ pub enum ValueKind {
     Choice {
         /// The words that are taken.
         now: &'static [&'static str],
-        /// Words this version knows of but cannot do yet. One that ends in
-        /// `:` stands for itself and anything after it.
-        later: &'static [&'static str],
+    },
+    /// Where a stage runs: one of some words, or a V4L2 node, `device:PATH`.
+    Host {
+        /// The words that are taken.
+        now: &'static [&'static str],
     },
     /// `1`, `0`, `yes` or `no`.
     Flag,
@@ -76,6 +78,8 @@ pub enum Value {
     Roi(u32, u32, u32, u32),
     /// One of the kind's words.
     Choice(&'static str),
+    /// A V4L2 node's path.
+    Device(String),
     /// Yes or no.
     Flag(bool),
     /// The text, unquoted; of [`ValueKind::Plugin`] the name behind `frei0r:`.
@@ -118,10 +122,13 @@ impl ValueKind {
                 print_bytes(max)
             ),
             ValueKind::Roi => "a region in pixels, X,Y,WIDTH,HEIGHT, such as `0,0,320,240`".to_owned(),
-            ValueKind::Choice { now, .. } => match now {
+            ValueKind::Choice { now } => match now {
                 [only] => format!("`{only}`"),
                 _ => format!("one of {}", listed(now)),
             },
+            ValueKind::Host { now } => {
+                format!("one of {}, such as `device:/dev/video0`", listed_with_device(now))
+            }
             ValueKind::Flag => "`1` or `yes`, `0` or `no`".to_owned(),
             ValueKind::Text(what) => what.to_owned(),
             ValueKind::Plugin => "a plug-in, such as `frei0r:invert0r`".to_owned(),
@@ -139,7 +146,8 @@ impl ValueKind {
             ValueKind::Duration => "TIME".to_owned(),
             ValueKind::Bytes { .. } => "BYTES".to_owned(),
             ValueKind::Roi => "X,Y,W,H".to_owned(),
-            ValueKind::Choice { now, .. } => now.join("|"),
+            ValueKind::Choice { now } => now.join("|"),
+            ValueKind::Host { now } => format!("{}|device:PATH", now.join("|")),
             ValueKind::Flag => "0|1".to_owned(),
             ValueKind::Text(_) => "TEXT".to_owned(),
             ValueKind::Plugin => "frei0r:NAME".to_owned(),
@@ -164,16 +172,14 @@ impl ValueKind {
             ValueKind::Duration => read_duration(text).map(Value::Duration),
             ValueKind::Bytes { min, max } => read_bytes(text, min, max).map(Value::Bytes),
             ValueKind::Roi => read_roi(text),
-            ValueKind::Choice { now, later } => match now.iter().find(|w| **w == text) {
+            ValueKind::Choice { now } => match now.iter().find(|w| **w == text) {
                 Some(word) => Ok(Value::Choice(word)),
-                None if later.iter().any(|l| *l == text || (l.ends_with(':') && text.starts_with(l))) => {
-                    Err(refused("is not in this version of framepath"))
-                }
                 None => Err(Refused {
                     why: "is not known".to_owned(),
                     meant: nearest(text, now.iter().copied()).map(str::to_owned),
                 }),
             },
+            ValueKind::Host { now } => read_host(text, now),
             ValueKind::Flag => match text {
                 "1" | "yes" => Ok(Value::Flag(true)),
                 "0" | "no" => Ok(Value::Flag(false)),
@@ -205,6 +211,7 @@ impl ValueKind {
             (_, Value::Bytes(bytes)) => print_bytes(*bytes),
             (_, Value::Roi(x, y, w, h)) => format!("{x},{y},{w},{h}"),
             (_, Value::Choice(word)) => (*word).to_owned(),
+            (_, Value::Device(node)) => format!("{DEVICE_PREFIX}{node}"),
             (_, Value::Flag(yes)) => if *yes { "yes" } else { "no" }.to_owned(),
             (ValueKind::Plugin, Value::Text(name)) => format!("{PLUGIN_PREFIX}{name}"),
             (_, Value::Text(text)) => text.clone(),
@@ -226,6 +233,37 @@ pub(super) fn listed(words: &[&str]) -> String {
         list.push('`');
     }
     list
+}
+
+/// The words of a host, and that a device can be one.
+fn listed_with_device(words: &[&str]) -> String {
+    let mut words = words.to_vec();
+    words.push("device:PATH");
+    listed(&words)
+}
+
+/// What a V4L2 node's path stands behind.
+const DEVICE_PREFIX: &str = "device:";
+
+fn read_host(text: &str, now: &'static [&'static str]) -> Result<Value, Refused> {
+    if let Some(word) = now.iter().find(|word| **word == text) {
+        return Ok(Value::Choice(word));
+    }
+    match text.strip_prefix(DEVICE_PREFIX) {
+        Some("") => Err(refused("names no device behind the colon")),
+        Some(node) if node.contains('\0') => Err(refused("holds a zero byte")),
+        Some(node) => Ok(Value::Device(node.to_owned())),
+        None if text == "device" => {
+            Err(Refused { why: "names no device".to_owned(), meant: Some("device:/dev/video0".to_owned()) })
+        }
+        None if text.starts_with("/dev/") => {
+            Err(Refused { why: "is not known".to_owned(), meant: Some(format!("{DEVICE_PREFIX}{text}")) })
+        }
+        None => Err(Refused {
+            why: "is not known".to_owned(),
+            meant: nearest(text, now.iter().copied()).map(str::to_owned),
+        }),
+    }
 }
 
 /// Digits alone: no sign, no blank, nothing that `str::parse` would let pass.

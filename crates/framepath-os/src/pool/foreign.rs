@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames in another process's pool: mapped to read, handed on as any frame,
-//! and given back when the last handle goes.
+//! Frames in memory that others write, another process or a device: mapped to
+//! read, handed on as any frame, and given back when the last handle goes.
 
 #[cfg(not(any(loom, miri)))]
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -16,6 +16,8 @@ use super::frame::{Frame, Place, checked};
 use crate::mapping::ReadOnly;
 #[cfg(not(any(loom, miri)))]
 use crate::mapping::Refused;
+#[cfg(not(any(loom, miri)))]
+use crate::v4l2::Region;
 
 /// Where foreign frames go back to.
 pub trait Returns: Send + Sync {
@@ -86,14 +88,41 @@ pub struct ForeignPool {
 
 struct Memory {
     id: u64,
-    mapping: ReadOnly,
+    mapping: Mapped,
     slot_bytes: usize,
     slots: u32,
     first_slot: u32,
     returns: Arc<dyn Returns>,
 }
 
+/// What lies behind the slots.
+enum Mapped {
+    /// Another process's pool.
+    Memfd(ReadOnly),
+    /// Buffers of a device.
+    #[cfg(not(any(loom, miri)))]
+    Device(Arc<Region>),
+}
+
+impl Mapped {
+    fn base(&self) -> NonNull<u8> {
+        match self {
+            Mapped::Memfd(mapping) => mapping.base(),
+            #[cfg(not(any(loom, miri)))]
+            Mapped::Device(region) => region.base(),
+        }
+    }
+}
+
 impl ForeignPool {
+    /// Frames in all slots of a device's memory.
+    #[cfg(not(any(loom, miri)))]
+    pub(crate) fn of_region(region: Arc<Region>, returns: Arc<dyn Returns>) -> ForeignPool {
+        let (id, slot_bytes, slots) = (super::next_id(), region.slot_bytes(), region.slots());
+        let mapping = Mapped::Device(region);
+        ForeignPool { memory: Arc::new(Memory { id, mapping, slot_bytes, slots, first_slot: 0, returns }) }
+    }
+
     /// Maps `slots` slots of `slot_bytes` bytes each to read; `fd` is what the
     /// other side's [`Frame::read_only_memory`] gave, and the numbers are what
     /// it told of it. Six system calls. Frames go back through `returns`.
@@ -141,7 +170,7 @@ impl ForeignPool {
         first_slot: u32,
         returns: Arc<dyn Returns>,
     ) -> ForeignPool {
-        let id = super::next_id();
+        let (id, mapping) = (super::next_id(), Mapped::Memfd(mapping));
         ForeignPool { memory: Arc::new(Memory { id, mapping, slot_bytes, slots, first_slot, returns }) }
     }
 
@@ -227,7 +256,21 @@ impl ForeignPlace {
     #[cfg(not(any(loom, miri)))]
     pub(super) fn memory(&self) -> std::io::Result<PoolMemory> {
         let Memory { id, ref mapping, slots, slot_bytes, first_slot, .. } = *self.memory;
-        Ok(PoolMemory { id, fd: mapping.read_only_fd()?, slots, slot_bytes, first_slot })
+        let fd = match mapping {
+            Mapped::Memfd(mapping) => mapping.read_only_fd()?,
+            // Each slot is a file of its own, and no memfd.
+            Mapped::Device(_) => return Err(std::io::ErrorKind::Unsupported.into()),
+        };
+        Ok(PoolMemory { id, fd, slots, slot_bytes, first_slot })
+    }
+
+    /// See [`Frame::dmabuf`].
+    #[cfg(not(any(loom, miri)))]
+    pub(super) fn dmabuf(&self) -> Option<(BorrowedFd<'_>, usize)> {
+        match &self.memory.mapping {
+            Mapped::Memfd(_) => None,
+            Mapped::Device(region) => Some((region.dmabuf(self.place.slot())?, region.slot_bytes())),
+        }
     }
 
     /// Gives the frame back.

@@ -324,6 +324,23 @@ impl Frame {
         })
     }
 
+    /// The slot as a dmabuf, from its first byte on, and its bytes; `None`
+    /// where its memory is none.
+    #[cfg(not(any(loom, miri)))]
+    pub fn dmabuf(&self) -> Option<(std::os::fd::BorrowedFd<'_>, usize)> {
+        self.foreign_place().and_then(ForeignPlace::dmabuf)
+    }
+
+    /// Whether this is the only handle to the pixels.
+    pub fn is_only(&self) -> bool {
+        // Acquire: pairs with the release of other handles' drops, so that
+        // their reads come before what is done to the pixels next.
+        match self.is_foreign() {
+            true => self.place().handles.load(Ordering::Acquire) == 1,
+            false => self.place().refs().load(Ordering::Acquire) == FRAME,
+        }
+    }
+
     /// Lets another process read the frame, until it gives it back: the handle
     /// stays with the pool's [`GiveBack`](super::GiveBack). A frame may be
     /// exported several times; each is given back for itself.

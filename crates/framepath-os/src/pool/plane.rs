@@ -37,6 +37,11 @@ impl<'a> Plane<'a> {
         Plane { first, len, foreign, frame: PhantomData }
     }
 
+    /// Bytes of nobody's frame.
+    pub fn of(bytes: &'a [u8]) -> Plane<'a> {
+        Plane { first: NonNull::from(bytes).cast(), len: bytes.len(), foreign: false, frame: PhantomData }
+    }
+
     /// Bytes.
     #[inline]
     pub fn len(&self) -> usize {

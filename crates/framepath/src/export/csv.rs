@@ -10,7 +10,8 @@ use crate::report::Report;
 
 const HEADER: &str = "path,seq,hop,stage,thread,birth_ns,enter_ns,leave_ns,wall_ns,copied_bytes,copy_ns,queue_ns,\
                       wakeup_ns,blocked_ns,compute_ns,preempted_ns,unexplained_ns,voluntary_switches,\
-                      involuntary_switches,minor_faults,cycles,instructions,cache_misses,last,dropped";
+                      involuntary_switches,minor_faults,cycles,instructions,cache_misses,last,dropped,\
+                      device_ns,device_queue_ns,device_run_ns";
 
 /// Writes all rows of `report`.
 ///
@@ -68,7 +69,15 @@ fn line(report: &Report, row: &Row, has_pmu: bool, to: &mut dyn Write) -> io::Re
     for events in [row.cycles, row.instructions, row.cache_misses] {
         cell(to, (counted && has_pmu).then_some(events))?;
     }
-    writeln!(to, "{},{}", u8::from(row.has(flag::LAST)), u8::from(row.has(flag::DROPPED)))
+    write!(to, "{},{},", u8::from(row.has(flag::LAST)), u8::from(row.has(flag::DROPPED)))?;
+    let in_device = row.device_ns > 0;
+    let split = row.device_queue_ns > 0 || row.device_run_ns > 0;
+    cell(to, in_device.then_some(row.device_ns))?;
+    cell(to, split.then_some(row.device_queue_ns))?;
+    match split {
+        true => writeln!(to, "{}", row.device_run_ns),
+        false => writeln!(to),
+    }
 }
 
 fn cell(to: &mut dyn Write, value: Option<impl std::fmt::Display>) -> io::Result<()> {

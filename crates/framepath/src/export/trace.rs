@@ -104,6 +104,9 @@ fn slice(pid: usize, row: &Row, from: u64, name: &str, origin: u64) -> Value {
         "wakeup_us": row.wakeup_ns as f64 / 1e3,
         "blocked_us": row.blocked_ns as f64 / 1e3,
     });
+    if row.device_ns > 0 {
+        args["device_us"] = json!(row.device_ns as f64 / 1e3);
+    }
     if row.has(flag::COUNTED) {
         args["compute_us"] = json!(row.compute_ns as f64 / 1e3);
         args["preempted_us"] = json!(row.preempted_ns as f64 / 1e3);

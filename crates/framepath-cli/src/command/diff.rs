@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath diff`.
+
+use std::path::PathBuf;
+
+use framepath::pgm::{Picture, PictureError};
+
+use crate::ending::{Ending, Usage};
+use crate::screen;
+
+const EXAMPLES: &str = "\
+Examples:
+  framepath diff reference.pgm kernel.pgm && echo equal
+  framepath diff reference.pgm kernel.pgm difference.pgm
+
+Exit code: 0 if all pixels are equal, 1 if not, 2 if the sizes differ or a file
+cannot be read.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Diff {
+    /// A picture: binary PGM of 8 bits
+    a: PathBuf,
+
+    /// Another
+    b: PathBuf,
+
+    /// Write the absolute difference of each pixel there
+    out: Option<PathBuf>,
+}
+
+impl Diff {
+    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+        // As diff(1): trouble is told apart from a difference.
+        let usage = |error: PictureError| Usage(error.to_string());
+        let a = Picture::open(&self.a).map_err(usage)?;
+        let b = Picture::open(&self.b).map_err(usage)?;
+        let difference = a.difference(&b).map_err(usage)?;
+        if let Some(out) = &self.out {
+            difference.picture.write(out).map_err(usage)?;
+        }
+        let (differing, all) = (difference.differing, a.pixels.len());
+        let text = match differing {
+            0 => format!("equal: {all} pixels\n"),
+            _ => format!("{differing} of {all} pixels differ, by {} at most\n", difference.largest),
+        };
+        screen::print(text.as_bytes())?;
+        Ok(if differing == 0 { Ending::Done } else { Ending::Failed })
+    }
+}

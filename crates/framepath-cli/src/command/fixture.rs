@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath fixture`: one picture through the measuring node, or through the
+//! same stage in user space.
+
+use anyhow::Context;
+use framepath::{Options, export, path};
+use framepath_os::signal;
+
+use super::run::unreadable;
+use crate::ending::Ending;
+use crate::screen::Screen;
+
+const EXAMPLES: &str = "\
+Examples:
+  framepath fixture ramp.pgm --reference --level 100 --out reference
+  framepath fixture ramp.pgm --device /dev/video2 --level 100 --out kernel
+  framepath diff reference/frame-000000.pgm kernel/frame-000000.pgm difference.pgm
+  framepath fixture ramp.pgm --device /dev/video2 --in-place --frames 600
+
+Each frame is one counted copy of the picture into memory that devices share.
+
+Exit code: 0; 1 if a stage failed, 2 if the words cannot be read, 130 after Ctrl-C.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+#[command(group = clap::ArgGroup::new("where").required(true))]
+pub(crate) struct Fixture {
+    /// The picture: binary PGM of 8 bits
+    file: String,
+
+    /// The measuring node of framepath.ko
+    #[arg(long, value_name = "NODE", group = "where")]
+    device: Option<String>,
+
+    /// In user space instead: what the node's result must be equal to
+    #[arg(long, group = "where")]
+    reference: bool,
+
+    /// Where the frames' memory comes from: a dma-heap's file, `udmabuf` or
+    /// `pages` [default: the system's dma-heap, or udmabuf]
+    #[arg(long, value_name = "HEAP")]
+    heap: Option<String>,
+
+    /// How frames go in: mmap, dmabuf or userptr [default: dmabuf where they are]
+    #[arg(long, value_name = "IO", requires = "device")]
+    io: Option<String>,
+
+    /// A pixel at or above this is white, else black: 0 to 255
+    #[arg(long, value_name = "N", default_value = "128")]
+    level: String,
+
+    /// The region, X,Y,WIDTH,HEIGHT [default: the whole picture]
+    #[arg(long, value_name = "X,Y,W,H")]
+    roi: Option<String>,
+
+    /// threshold, or none to leave the pixels as they are
+    #[arg(long, value_name = "NAME", requires = "device")]
+    algo: Option<String>,
+
+    /// The device writes into the frame itself
+    #[arg(long, requires = "device")]
+    in_place: bool,
+
+    /// How many frames
+    #[arg(long, value_name = "N", default_value = "1")]
+    frames: String,
+
+    /// Write the results into this folder, as frame-000000.pgm and on
+    #[arg(long, value_name = "DIR")]
+    out: Option<String>,
+}
+
+impl Fixture {
+    /// The path that does it, as words.
+    fn words(&self) -> Vec<String> {
+        let mut words = vec!["fixture".to_owned(), self.file.clone(), format!("frames={}", self.frames)];
+        match &self.heap {
+            Some(heap) => words.push(format!("heap={heap}")),
+            // Nobody shares the reference's frames.
+            None if self.reference => words.push("heap=pages".to_owned()),
+            None => {}
+        }
+        words.extend(["!".to_owned(), "threshold".to_owned(), format!("level={}", self.level)]);
+        words.extend(self.roi.iter().map(|roi| format!("roi={roi}")));
+        words.extend(self.device.iter().map(|node| format!("host=device:{node}")));
+        words.extend(self.io.iter().map(|io| format!("io={io}")));
+        words.extend(self.algo.iter().map(|algo| format!("algo={algo}")));
+        words.extend(self.in_place.then(|| "in_place=1".to_owned()));
+        words.push("!".to_owned());
+        match &self.out {
+            Some(folder) => words.extend(["pgm".to_owned(), folder.clone()]),
+            None => words.push("null".to_owned()),
+        }
+        words
+    }
+
+    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+        let text = path::join(&self.words());
+        let path = path::parse(&text).map_err(|error| unreadable(&text, &error))?;
+        signal::install().context("installing the handler of Ctrl-C")?;
+        let mut report = framepath::run(&path, &Options::default())?;
+        Screen::Output.print(&export::text::summary(&mut report))?;
+        if let Some(error) = report.error {
+            return Err(error.into());
+        }
+        Ok(if report.interrupted { Ending::Interrupted } else { Ending::Done })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        fixture: Fixture,
+    }
+
+    fn path_of(line: &str) -> String {
+        let words = ["x"].into_iter().chain(line.split(' '));
+        let text = path::join(&Line::try_parse_from(words).unwrap().fixture.words());
+        path::parse(&text).unwrap().to_string()
+    }
+
+    #[test]
+    fn words_become_a_path() {
+        assert_eq!(
+            path_of("a.pgm --device /dev/video2 --level 9 --roi 1,2,3,4 --in-place --out o"),
+            "fixture a.pgm frames=1 ! threshold level=9 roi=1,2,3,4 host=device:/dev/video2 in_place=yes ! pgm o"
+        );
+        assert_eq!(
+            path_of("a.pgm --reference --frames 7"),
+            "fixture a.pgm frames=7 heap=pages ! threshold level=128 ! null"
+        );
+    }
+
+    #[test]
+    fn it_runs_in_one_place() {
+        for line in ["a.pgm", "a.pgm --reference --device /dev/video0", "a.pgm --reference --in-place"] {
+            assert!(Line::try_parse_from(["x"].into_iter().chain(line.split(' '))).is_err(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath meta`.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use framepath::export;
+use framepath_os::signal;
+use framepath_os::v4l2::{META_NODE, MetaReader};
+
+use crate::ending::Ending;
+use crate::screen;
+
+const EXAMPLES: &str = "\
+Examples:
+  framepath meta                            (until Ctrl-C)
+  framepath meta --csv meta.csv --frames 600 &
+  framepath fixture ramp.pgm --device /dev/video2 --frames 600
+
+A reader gets the records made after it began. One that falls behind misses
+some: how many is said at the end.
+
+Exit code: 0; 1 if there are no records, 130 after Ctrl-C.";
+
+#[derive(clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Meta {
+    /// Where the kernel's module gives its records
+    #[arg(long, value_name = "NODE", default_value = META_NODE)]
+    device: PathBuf,
+
+    /// Write them there, a line per frame; `-` is standard output
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    csv: String,
+
+    /// End after so many records [default: Ctrl-C ends it]
+    #[arg(long, value_name = "N")]
+    frames: Option<u64>,
+}
+
+/// Between two looks at whether Ctrl-C was pressed.
+const SLICE: Duration = Duration::from_millis(200);
+
+impl Meta {
+    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+        let reader = MetaReader::open(&self.device)?;
+        let mut file = match self.csv.as_str() {
+            "-" => None,
+            name => Some(File::create(name).with_context(|| format!("writing `{name}`"))?),
+        };
+        let mut print = |bytes: &[u8]| match &mut file {
+            Some(file) => file.write_all(bytes).with_context(|| format!("writing `{}`", self.csv)),
+            None => screen::print(bytes),
+        };
+        signal::install().context("installing the handler of Ctrl-C")?;
+        let mut text = Vec::new();
+        export::meta::header(&mut text)?;
+        print(&text)?;
+        let (mut records, mut count) = (Vec::new(), 0);
+        let wanted = self.frames.unwrap_or(u64::MAX);
+        while count < wanted && !signal::interrupted() {
+            if !reader.wait(SLICE)? {
+                continue;
+            }
+            reader.read(&mut records)?;
+            records.truncate(usize::try_from(wanted - count).unwrap_or(usize::MAX));
+            text.clear();
+            export::meta::write(&records, &mut text)?;
+            print(&text)?;
+            count += records.len() as u64;
+            records.clear();
+        }
+        screen::note(&format!("framepath: meta: {count} records, {} missed", reader.missed()?));
+        Ok(if count < wanted && self.frames.is_some() { Ending::Interrupted } else { Ending::Done })
+    }
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Devices as far as they can be told without one, and the pictures of the
+//! review loop. What a device does is tested in guests: tests/vm.
+
+use std::path::Path;
+
+use super::harness::{in_checkout, run};
+
+#[test]
+fn what_is_no_device_is_named() {
+    let clip = in_checkout("clips/vp9-180p8.ivf");
+    let paths = [
+        ("v4l2 /dev/no-such-video ! null".to_owned(), "/dev/no-such-video: "),
+        ("v4l2 /dev/null ! null".to_owned(), "/dev/null is no V4L2 node"),
+        (
+            format!("file {} ! decode host=device:/dev/null ! null", clip.display()),
+            "decode host=device:/dev/null: /dev/null is no V4L2 node",
+        ),
+        (
+            "test format=grey ! threshold host=device:/dev/null io=mmap ! null".to_owned(),
+            "/dev/null is no V4L2 node",
+        ),
+        ("test format=grey ! threshold io=mmap ! null".to_owned(), "io= is for host=device:PATH"),
+        (
+            "test format=grey ! threshold in_place=1 io=mmap host=device:/dev/null ! null".to_owned(),
+            "in_place=1 goes with io=dmabuf",
+        ),
+        ("test ! decode host=device:/dev/null ! null".to_owned(), "decode"),
+    ];
+    for (path, words) in paths {
+        run(&["run", "--quiet", &path]).ended(1).says(words);
+    }
+    run(&["meta", "--device", "/dev/null"]).ended(1).says("/dev/null is no V4L2 node");
+    run(&["meta", "--device", "/dev/none"]).ended(1).says("/dev/none: ");
+}
+
+/// A ramp of 7 by 5 pixels.
+fn ramp(folder: &Path) -> String {
+    let file = folder.join("ramp.pgm");
+    let pixels: Vec<u8> = (0..35).map(|n| n * 7).collect();
+    std::fs::write(&file, [b"P5\n7 5\n255\n".as_slice(), &pixels].concat()).unwrap();
+    file.to_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_fixture_goes_through_the_reference_and_differs_where_it_should() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let (ramp, out) = (ramp(folder.path()), name("out"));
+    let words = ["fixture", &ramp, "--reference", "--level", "100", "--roi", "1,1,3,100", "--frames", "3"];
+    // One copy into the frame, one for the stage, which must not write it, one
+    // to the file.
+    run(&[&words[..], &["--out", &out]].concat()).ended(0).shows("3 frames").shows("105");
+    let results = ["frame-000000.pgm", "frame-000001.pgm", "frame-000002.pgm"].map(|f| format!("{out}/{f}"));
+    run(&["diff", &results[0], &results[2]]).ended(0).shows("equal: 35 pixels");
+    let difference = name("difference.pgm");
+    // Three columns of four rows, none of which was black or white.
+    run(&["diff", &ramp, &results[1], &difference]).ended(1).shows("12 of 35 pixels differ, by ");
+    let picture = std::fs::read(&difference).unwrap();
+    let pixels = &picture[b"P5\n7 5\n255\n".len()..];
+    assert_eq!(pixels.iter().filter(|pixel| **pixel != 0).count(), 12);
+    // Row 1 from column 1 on: 56, 63 and 70 became black.
+    assert_eq!(pixels[7..14], [0, 56, 63, 70, 0, 0, 0]);
+}
+
+#[test]
+fn what_is_no_picture_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let ramp = ramp(folder.path());
+    let other = folder.path().join("other.pgm");
+    std::fs::write(&other, "P5 1 1 255 a").unwrap();
+    let other = other.to_str().unwrap();
+    run(&["diff", &ramp, other]).ended(2).says("the pictures have 7x5 and 1x1 pixels");
+    run(&["diff", &ramp, "/dev/none"]).ended(2).says("/dev/none: ");
+    std::fs::write(other, "P6 1 1 255 abc").unwrap();
+    run(&["diff", &ramp, other]).ended(2).says("it does not begin with P5");
+    run(&["fixture", other, "--reference"]).ended(1).says("it does not begin with P5");
+    run(&["fixture", &ramp]).ended(2);
+}

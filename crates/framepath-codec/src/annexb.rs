@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Packets of H.264 and HEVC with start codes, as devices want them: files of
+//! the MP4 family have lengths in their place, and the parameter sets apart.
+//!
+//! Formats: ISO/IEC 14496-15 (avcC, hvcC); ITU-T H.264 and H.265, Annex B. The
+//! result is that of libavcodec's filters `h264_mp4toannexb` and
+//! `hevc_mp4toannexb`, but as parts that lie where they are: whoever copies the
+//! packet into a device's buffer puts them together in that one copy.
+
+use crate::{Codec, CodecError, TrackInfo};
+
+const START: &[u8] = &[0, 0, 0, 1];
+
+/// What turns lengths into start codes, for one track.
+#[derive(Clone, Debug)]
+pub struct AnnexB {
+    /// `None` passes packets as they are.
+    lengths: Option<Lengths>,
+}
+
+#[derive(Clone, Debug)]
+struct Lengths {
+    codec: Codec,
+    /// Bytes of a length, 1 to 4.
+    bytes: usize,
+    /// The parameter sets, each with a start code.
+    head: Vec<u8>,
+}
+
+impl AnnexB {
+    /// For the packets of `track`: nothing is done to codecs without start
+    /// codes, and to streams that have them already.
+    ///
+    /// # Errors
+    /// The track's head is damaged.
+    pub fn new(track: &TrackInfo) -> Result<AnnexB, CodecError> {
+        let head = track.head();
+        // What libavcodec goes by: such a head, or none, comes with start codes.
+        if head.is_empty() || head.starts_with(&[0, 0, 1]) || head.starts_with(START) {
+            return Ok(AnnexB { lengths: None });
+        }
+        let read = match track.codec {
+            Codec::H264 => avcc(head),
+            Codec::Hevc => hvcc(head),
+            Codec::Vp8 | Codec::Vp9 | Codec::Av1 => return Ok(AnnexB { lengths: None }),
+        };
+        let (bytes, head) = read.ok_or(CodecError::Track { detail: "its parameter sets are damaged" })?;
+        Ok(AnnexB { lengths: Some(Lengths { codec: track.codec, bytes, head }) })
+    }
+
+    /// The parts that, one behind the other, are the packet with start codes,
+    /// the parameter sets before each random access point that comes without.
+    ///
+    /// # Errors
+    /// A length is longer than what is left of the packet.
+    pub fn parts<'a>(&'a self, packet: &'a [u8]) -> Result<Vec<&'a [u8]>, CodecError> {
+        let Some(lengths) = &self.lengths else { return Ok(vec![packet]) };
+        let mut parts = Vec::with_capacity(8);
+        let (mut rest, mut has_head) = (packet, false);
+        while !rest.is_empty() {
+            let unit = next_unit(&mut rest, lengths.bytes);
+            let unit =
+                unit.ok_or(CodecError::UnitLength { codec: lengths.codec.name(), bytes: packet.len() })?;
+            let Some(first) = unit.first() else { continue };
+            match lengths.codec.kind(*first) {
+                Unit::Head => has_head = true,
+                Unit::Access if !has_head => {
+                    parts.push(lengths.head.as_slice());
+                    has_head = true;
+                }
+                Unit::Access | Unit::Other => {}
+            }
+            parts.extend([START, unit]);
+        }
+        Ok(parts)
+    }
+}
+
+/// What a unit is for decoding to begin.
+enum Unit {
+    /// A parameter set.
+    Head,
+    /// A picture at which decoding can begin.
+    Access,
+    Other,
+}
+
+impl Codec {
+    /// By a unit's first byte.
+    fn kind(self, first: u8) -> Unit {
+        match (self, first & 0x1f, first >> 1 & 0x3f) {
+            (Codec::H264, 7 | 8, _) | (Codec::Hevc, _, 32..=34) => Unit::Head,
+            (Codec::H264, 5, _) | (Codec::Hevc, _, 16..=23) => Unit::Access,
+            _ => Unit::Other,
+        }
+    }
+}
+
+/// Takes a length of `bytes` bytes and what it counts from the front.
+fn next_unit<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
+    let (length, behind) = rest.split_at_checked(bytes)?;
+    let length = length.iter().fold(0usize, |sum, byte| sum << 8 | usize::from(*byte));
+    let (unit, behind) = behind.split_at_checked(length)?;
+    *rest = behind;
+    Some(unit)
+}
+
+/// Takes `count` parameter sets from the front, each behind a length of two
+/// bytes.
+fn take_sets(rest: &mut &[u8], count: usize, head: &mut Vec<u8>) -> Option<()> {
+    for _ in 0..count {
+        let set = next_unit(rest, 2)?;
+        head.extend(START);
+        head.extend(set);
+    }
+    Some(())
+}
+
+fn avcc(bytes: &[u8]) -> Option<(usize, Vec<u8>)> {
+    let length_bytes = usize::from(bytes.get(4)? & 3) + 1;
+    let (count, mut rest) = bytes.get(5..)?.split_first()?;
+    let mut head = Vec::new();
+    take_sets(&mut rest, usize::from(count & 0x1f), &mut head)?;
+    let (count, mut rest) = rest.split_first()?;
+    take_sets(&mut rest, usize::from(*count), &mut head)?;
+    Some((length_bytes, head))
+}
+
+fn hvcc(bytes: &[u8]) -> Option<(usize, Vec<u8>)> {
+    let length_bytes = usize::from(bytes.get(21)? & 3) + 1;
+    let (arrays, mut rest) = bytes.get(22..)?.split_first()?;
+    let mut head = Vec::new();
+    for _ in 0..*arrays {
+        let (array, behind) = rest.split_at_checked(3)?;
+        rest = behind;
+        take_sets(&mut rest, usize::from(array[1]) << 8 | usize::from(array[2]), &mut head)?;
+    }
+    Some((length_bytes, head))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use framepath_model::stream::{Rational, StreamInfo};
+
+    use super::*;
+    use crate::Demuxer;
+
+    fn open(clip: &str) -> (Demuxer, AnnexB) {
+        let clip = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clips").join(clip);
+        let demuxer = Demuxer::open(&clip).unwrap();
+        let annexb = AnnexB::new(demuxer.info()).unwrap();
+        (demuxer, annexb)
+    }
+
+    /// A track whose head is `head`, as another process would tell of it.
+    fn track(codec: Codec, head: &[u8]) -> TrackInfo {
+        let mut bytes = vec![0; 32];
+        bytes[..4].copy_from_slice(&(codec.id() as u32).to_le_bytes());
+        bytes.extend(head);
+        let none = Rational::new(0, 1);
+        let stream = StreamInfo {
+            format: None,
+            width: 0,
+            height: 0,
+            time_base: none,
+            frame_rate: none,
+            sample_aspect: none,
+        };
+        TrackInfo::from_bytes(&bytes, stream).unwrap()
+    }
+
+    #[test]
+    fn lengths_become_start_codes_and_the_head_comes_before_key_frames() {
+        for (clip, codec) in
+            [("h264-180p8-container.mp4", Codec::H264), ("hevc-180p8-container.mkv", Codec::Hevc)]
+        {
+            let (mut demuxer, annexb) = open(clip);
+            let mut count = 0;
+            while let Some(packet) = demuxer.read().unwrap() {
+                let parts = annexb.parts(packet.bytes().unwrap()).unwrap();
+                let bytes = parts.concat();
+                assert!(bytes.starts_with(START), "{clip} {count}");
+                let heads = bytes.windows(5).filter(|w| w.starts_with(START));
+                let has_head = heads.into_iter().any(|w| matches!(codec.kind(w[4]), Unit::Head));
+                assert_eq!(has_head, packet.is_key(), "{clip} {count}");
+                count += 1;
+            }
+            assert!(count > 5, "{clip}");
+        }
+    }
+
+    #[test]
+    fn what_has_start_codes_passes_as_it_is() {
+        for clip in ["h264-180p8-high.h264", "hevc-180p8.hevc", "vp9-180p8.ivf", "av1-180p8-container.mp4"] {
+            let (mut demuxer, annexb) = open(clip);
+            let packet = demuxer.read().unwrap().unwrap();
+            let bytes = packet.bytes().unwrap();
+            let parts = annexb.parts(bytes).unwrap();
+            assert!(parts.len() == 1 && std::ptr::eq(parts[0], bytes), "{clip}");
+        }
+    }
+
+    #[test]
+    fn a_head_in_the_packet_is_not_doubled() {
+        // Lengths of two bytes; one SPS `67 aa`, one PPS `68 bb`.
+        let head = [1, 66, 0, 30, 0xfd, 0xe1, 0, 2, 0x67, 0xaa, 1, 0, 2, 0x68, 0xbb];
+        let annexb = AnnexB::new(&track(Codec::H264, &head)).unwrap();
+        let sets = [START, &[0x67, 0xaa], START, &[0x68, 0xbb]].concat();
+        let convert = |packet: &[u8]| annexb.parts(packet).unwrap().concat();
+        assert_eq!(convert(&[0, 2, 0x65, 9]), [&sets, START, &[0x65, 9]].concat());
+        assert_eq!(convert(&[0, 1, 0x41]), [START, &[0x41]].concat());
+        let with_own = [0, 2, 0x67, 0xcc, 0, 2, 0x65, 9];
+        assert_eq!(convert(&with_own), [START, &[0x67, 0xcc], START, &[0x65, 9]].concat());
+        // Two slices of one picture have one head.
+        assert_eq!(convert(&[0, 1, 0x65, 0, 1, 0x65]), [&sets, START, &[0x65], START, &[0x65]].concat());
+    }
+
+    #[test]
+    fn damaged_heads_and_packets_are_errors() {
+        let whole = [1, 66, 0, 30, 0xff, 0xe1, 0, 2, 0x67, 0xaa, 1, 0, 2, 0x68, 0xbb];
+        for length in 1..whole.len() {
+            assert!(AnnexB::new(&track(Codec::H264, &whole[..length])).is_err(), "{length}");
+        }
+        for length in 1..23 {
+            assert!(AnnexB::new(&track(Codec::Hevc, &[1; 23][..length])).is_err(), "{length}");
+        }
+        let annexb = AnnexB::new(&track(Codec::H264, &whole)).unwrap();
+        for packet in [&[0, 0, 0][..], &[0, 0, 0, 2, 0x65], &[0xff; 9]] {
+            assert!(matches!(annexb.parts(packet), Err(CodecError::UnitLength { .. })));
+        }
+    }
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! V4L2 nodes: cameras, stateful decoders, memory-to-memory devices; and the
+//! memory that they and the CPU share.
+//!
+//! Device memory is foreign memory: a driver may write it at any time, so it is
+//! mapped to read, and its frames are those of a
+//! [`ForeignPool`](crate::pool::ForeignPool).
+//!
+//! ```text
+//! CaptureBuffers ──dequeue──▶ Frame ──last handle gone──▶ queued again
+//! ```
+
+mod abi;
+mod call;
+mod capture;
+mod error;
+mod fourcc;
+mod heap;
+mod meta;
+mod node;
+mod output;
+mod queue;
+mod region;
+
+pub use capture::{CaptureBuffers, Delivered, Io};
+pub use error::V4l2Error;
+pub use fourcc::Fourcc;
+pub use heap::{DeviceFrame, DevicePool, Heap};
+pub use meta::{META_NODE, MetaReader, MetaRecord};
+pub use node::{Control, Event, FormatOffer, Node, Picture, Ready, Rect, Role};
+pub use output::{Collected, InPlace, OutputBuffers};
+pub use queue::{Dequeued, Direction, Lent};
+pub use region::Region;

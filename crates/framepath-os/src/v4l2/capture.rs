@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The buffers of a CAPTURE queue as frames: a frame that is let go of is
+//! queued again, on whatever thread.
+
+use std::fmt;
+use std::os::fd::BorrowedFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use framepath_model::format::Layout;
+use framepath_model::stream::FrameMeta;
+
+use super::heap::{Heap, sync};
+use super::queue::Memory;
+use super::region::{Access, Region};
+use super::{Dequeued, Direction, Lent, Node, V4l2Error};
+use crate::meter;
+use crate::pool::{ForeignError, ForeignPool, Frame, Returns};
+
+/// Whose memory a queue's buffers are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Io {
+    /// The driver's.
+    Mmap,
+    /// Dmabufs of others.
+    DmaBuf,
+    /// Addresses of this process.
+    UserPtr,
+}
+
+impl Io {
+    pub(super) fn memory(self) -> Memory {
+        match self {
+            Io::Mmap => Memory::Driver,
+            Io::DmaBuf => Memory::DmaBuf,
+            Io::UserPtr => Memory::User,
+        }
+    }
+}
+
+impl fmt::Display for Io {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Io::Mmap => "mmap",
+            Io::DmaBuf => "dmabuf",
+            Io::UserPtr => "userptr",
+        })
+    }
+}
+
+/// A buffer that the device has filled. It is the program's until it is made a
+/// [frame](CaptureBuffers::frame) or [given back](CaptureBuffers::give_back).
+pub type Delivered = Dequeued;
+
+/// All buffers of a CAPTURE queue, mapped to read.
+pub struct CaptureBuffers {
+    shared: Arc<Shared>,
+    frames: ForeignPool,
+}
+
+struct Shared {
+    node: Arc<Node>,
+    io: Io,
+    region: Arc<Region>,
+    state: Mutex<State>,
+    returned: Condvar,
+}
+
+struct State {
+    /// False once the queue was stopped: what comes back then stays out.
+    live: bool,
+    /// Buffers the device has.
+    queued: u32,
+    /// A buffer that could not be queued: the stream is over, and this is why.
+    failed: Option<V4l2Error>,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lent(&self, slot: u32) -> Lent<'_> {
+        match (self.io, self.region.dmabuf_given(slot)) {
+            (Io::DmaBuf, Some(fd)) => Lent::DmaBuf(fd, self.region.slot_bytes()),
+            (Io::UserPtr, _) => Lent::Slot(&self.region, slot),
+            _ => Lent::Driver,
+        }
+    }
+
+    fn queue(&self, state: &mut State, slot: u32) {
+        match self.node.give(Direction::Capture, slot, self.lent(slot), 0, 0) {
+            Ok(()) => state.queued += 1,
+            Err(error) => {
+                state.failed.get_or_insert(error);
+            }
+        }
+    }
+}
+
+impl Returns for Shared {
+    fn give_back(&self, slot: u32) {
+        if let (Io::DmaBuf, Some(fd)) = (self.io, self.region.dmabuf_given(slot)) {
+            sync(fd, Access::Read, true);
+        }
+        let mut state = self.state();
+        if state.live {
+            self.queue(&mut state, slot);
+        }
+        drop(state);
+        self.returned.notify_one();
+    }
+}
+
+impl CaptureBuffers {
+    /// Makes `count` buffers, or as many as the driver wants, of the format
+    /// that is set, and queues them. `heap` is where dmabufs come from.
+    ///
+    /// # Errors
+    /// The driver has not this kind of memory, or other frames are in use.
+    pub fn new(node: &Arc<Node>, io: Io, count: u32, heap: &Heap) -> Result<CaptureBuffers, V4l2Error> {
+        let direction = Direction::Capture;
+        let bytes = node.format(direction)?.bytes as usize;
+        let count = node.request(direction, io.memory(), count)?;
+        if count == 0 {
+            let what = format!("gives no buffers for io={io}");
+            return Err(V4l2Error::Driver { node: node.path().to_owned(), what });
+        }
+        let region = match io {
+            Io::Mmap => driver_region(node, direction, count, Access::Read)?,
+            Io::DmaBuf => heap.region(bytes, count, Access::Read)?,
+            Io::UserPtr => Heap::Pages.region(bytes, count, Access::Write)?,
+        };
+        let region = Arc::new(region);
+        let shared = Arc::new(Shared {
+            node: node.clone(),
+            io,
+            region: region.clone(),
+            state: Mutex::new(State { live: true, queued: 0, failed: None }),
+            returned: Condvar::new(),
+        });
+        let mut state = shared.state();
+        for slot in 0..count {
+            shared.queue(&mut state, slot);
+        }
+        let failed = state.failed.take();
+        drop(state);
+        if let Some(error) = failed {
+            // The queue must not keep buffers nobody will take.
+            let _ = node.request(direction, io.memory(), 0);
+            return Err(error);
+        }
+        Ok(CaptureBuffers { frames: ForeignPool::of_region(region, shared.clone()), shared })
+    }
+
+    /// Buffers.
+    pub fn count(&self) -> u32 {
+        self.shared.region.slots()
+    }
+
+    /// Bytes of a buffer.
+    pub fn bytes(&self) -> usize {
+        self.shared.region.slot_bytes()
+    }
+
+    /// Buffers that the device has.
+    pub fn queued(&self) -> u32 {
+        self.shared.state().queued
+    }
+
+    /// Waits until the device has a buffer, at most `time`, stamped as blocked:
+    /// when all are in frames downstream, nothing can come.
+    pub fn wait_for_return(&self, time: Duration) {
+        let state = self.shared.state();
+        if state.queued == 0 && state.failed.is_none() {
+            let wait = || self.shared.returned.wait_timeout(state, time);
+            drop(meter::blocked(wait));
+        }
+    }
+
+    /// The next buffer the device has filled; `None` where there is none yet.
+    ///
+    /// # Errors
+    /// The driver's, or that of a frame that could not be queued again.
+    pub fn dequeue(&self) -> Result<Option<Delivered>, V4l2Error> {
+        let mut state = self.shared.state();
+        if let Some(error) = state.failed.take() {
+            return Err(error);
+        }
+        let taken = self.shared.node.take(Direction::Capture, self.shared.io.memory())?;
+        let Some(taken) = taken else { return Ok(None) };
+        state.queued = state.queued.saturating_sub(1);
+        drop(state);
+        if taken.index >= self.count() {
+            let what = format!("gave buffer {} of {}", taken.index, self.count());
+            return Err(V4l2Error::Driver { node: self.shared.node.path().to_owned(), what });
+        }
+        if let (Io::DmaBuf, Some(fd)) = (self.shared.io, self.shared.region.dmabuf_given(taken.index)) {
+            sync(fd, Access::Read, false);
+        }
+        Ok(Some(taken))
+    }
+
+    /// The picture in a buffer just dequeued.
+    ///
+    /// # Errors
+    /// A layout larger than the buffer; the buffer is queued again.
+    pub fn frame(&self, taken: &Delivered, layout: &Layout, meta: FrameMeta) -> Result<Frame, ForeignError> {
+        self.frames.frame(taken.index, layout, meta).inspect_err(|_| self.give_back(taken))
+    }
+
+    /// Queues a buffer again that holds no picture.
+    pub fn give_back(&self, taken: &Delivered) {
+        self.shared.give_back(taken.index);
+    }
+
+    /// Stops the queue and lets go of its buffers; frames that are still held
+    /// keep their memory.
+    ///
+    /// # Errors
+    /// As the driver says.
+    pub fn stop(self) -> Result<(), V4l2Error> {
+        let mut state = self.shared.state();
+        state.live = false;
+        let node = &self.shared.node;
+        node.stream(Direction::Capture, false)?;
+        node.request(Direction::Capture, self.shared.io.memory(), 0).map(drop)
+    }
+}
+
+impl Drop for CaptureBuffers {
+    fn drop(&mut self) {
+        // Frames that come back from now on find a queue that may be closed.
+        self.shared.state().live = false;
+    }
+}
+
+pub(super) fn driver_region(
+    node: &Arc<Node>,
+    direction: Direction,
+    count: u32,
+    access: Access,
+) -> Result<Region, V4l2Error> {
+    let places = (0..count)
+        .map(|index| node.query(direction, index).map(|place| (place.offset, place.bytes)))
+        .collect::<Result<Vec<(u64, usize)>, V4l2Error>>()?;
+    Region::of_driver(node, direction, &places, access).map_err(|errno| node.error("mmap of a buffer", errno))
+}
+
+impl Region {
+    /// The dmabuf a slot was made of.
+    pub(super) fn dmabuf_given(&self, slot: u32) -> Option<BorrowedFd<'_>> {
+        if self.is_given() { self.dmabuf(slot) } else { None }
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What goes wrong with a device.
+
+use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
+
+use super::Role;
+
+/// Why a device did not do it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum V4l2Error {
+    /// The node cannot be opened.
+    #[error("{}: {errno}", node.display())]
+    Open {
+        /// The node.
+        node: PathBuf,
+        /// What the kernel said.
+        errno: Errno,
+    },
+    /// It is no V4L2 node.
+    #[error("{} is no V4L2 node", node.display())]
+    NoNode {
+        /// The file.
+        node: PathBuf,
+    },
+    /// The node is there for something else.
+    #[error("{} is {role} ({card}), not {wanted}", node.display())]
+    Role {
+        /// The node.
+        node: PathBuf,
+        /// Its name for itself.
+        card: String,
+        /// What it is.
+        role: Role,
+        /// What was looked for.
+        wanted: Role,
+    },
+    /// The device knows formats, but not this.
+    #[error("{} has no {wanted}; it offers {offers}", node.display())]
+    Format {
+        /// The node.
+        node: PathBuf,
+        /// What was looked for.
+        wanted: String,
+        /// The formats it has.
+        offers: String,
+    },
+    /// Somebody else uses the device.
+    #[error("{} is in use by another program ({call})", node.display())]
+    Busy {
+        /// The node.
+        node: PathBuf,
+        /// What was tried.
+        call: &'static str,
+    },
+    /// The device was taken away.
+    #[error("{} is gone: unplugged, or its driver unloaded ({call})", node.display())]
+    Gone {
+        /// The node.
+        node: PathBuf,
+        /// What was tried.
+        call: &'static str,
+    },
+    /// The device has given up on the stream.
+    #[error("{} has failed and gives no more frames ({call}: {})", node.display(), Errno::IO)]
+    Failed {
+        /// The node.
+        node: PathBuf,
+        /// What was tried.
+        call: &'static str,
+    },
+    /// The device stands still.
+    #[error("{} gave {awaited} for {} ms", node.display(), waited_ms)]
+    Silent {
+        /// The node.
+        node: PathBuf,
+        /// What was waited for: `no frame`.
+        awaited: &'static str,
+        /// How long, milliseconds.
+        waited_ms: u128,
+    },
+    /// The device or its driver said what cannot be.
+    #[error("{}: the driver {what}", node.display())]
+    Driver {
+        /// The node.
+        node: PathBuf,
+        /// What it did.
+        what: String,
+    },
+    /// More bytes than one of the device's buffers has.
+    #[error("{}: {bytes} bytes are more than a buffer of the device has ({most})", node.display())]
+    TooLong {
+        /// The node.
+        node: PathBuf,
+        /// Bytes to be given.
+        bytes: usize,
+        /// Bytes that would fit.
+        most: usize,
+    },
+    /// Another call failed.
+    #[error("{}: {call}: {errno}", node.display())]
+    Os {
+        /// The node, or the file that was used.
+        node: PathBuf,
+        /// The call.
+        call: &'static str,
+        /// What the kernel said.
+        errno: Errno,
+    },
+}
+
+impl V4l2Error {
+    /// The error of `call` on `node`.
+    pub(super) fn of(node: &Path, call: &'static str, errno: Errno) -> V4l2Error {
+        let node = node.to_owned();
+        match errno {
+            Errno::BUSY => V4l2Error::Busy { node, call },
+            Errno::NODEV | Errno::NXIO => V4l2Error::Gone { node, call },
+            Errno::IO => V4l2Error::Failed { node, call },
+            errno => V4l2Error::Os { node, call, errno },
+        }
+    }
+}

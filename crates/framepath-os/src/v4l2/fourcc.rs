@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Four characters that name a format.
+
+use std::fmt;
+
+/// V4L2's name of a format of pixels or packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Fourcc(pub u32);
+
+impl Fourcc {
+    /// 8-bit luma.
+    pub const GREY: Fourcc = Fourcc::new(b"GREY");
+    /// Three planes of 8 bits, one behind the other.
+    pub const YU12: Fourcc = Fourcc::new(b"YU12");
+    /// Luma, then U and V in turn, 8 bits.
+    pub const NV12: Fourcc = Fourcc::new(b"NV12");
+    /// As NV12, with 10 bits at the high end of 16.
+    pub const P010: Fourcc = Fourcc::new(b"P010");
+    /// H.264 with start codes.
+    pub const H264: Fourcc = Fourcc::new(b"H264");
+    /// HEVC with start codes.
+    pub const HEVC: Fourcc = Fourcc::new(b"HEVC");
+    /// VP8 frames.
+    pub const VP8: Fourcc = Fourcc::new(b"VP80");
+    /// VP9 frames.
+    pub const VP9: Fourcc = Fourcc::new(b"VP90");
+    /// AV1 temporal units.
+    pub const AV1: Fourcc = Fourcc::new(b"AV01");
+
+    /// The format of that name.
+    pub const fn new(name: &[u8; 4]) -> Fourcc {
+        Fourcc(u32::from_le_bytes(*name))
+    }
+}
+
+impl fmt::Display for Fourcc {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The highest bit says big-endian.
+        let name = (self.0 & 0x7fff_ffff).to_le_bytes();
+        for byte in name {
+            let shown = if byte.is_ascii_graphic() { byte as char } else { ' ' };
+            if shown != ' ' {
+                write!(f, "{shown}")?;
+            }
+        }
+        if self.0 >> 31 == 1 { f.write_str("-BE") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_shown_as_they_are_written() {
+        assert_eq!(Fourcc::H264.to_string(), "H264");
+        assert_eq!(Fourcc::new(b"Y16 ").to_string(), "Y16");
+        assert_eq!(Fourcc(Fourcc::new(b"Y16 ").0 | 1 << 31).to_string(), "Y16-BE");
+        assert_eq!(Fourcc(0).to_string(), "");
+    }
+}

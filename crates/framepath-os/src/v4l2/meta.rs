@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `/dev/framepath-meta`: what the measuring node says of each frame.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+use rustix::ioctl::{Opcode, opcode};
+
+use super::V4l2Error;
+use super::call::call;
+
+/// Where the kernel's module gives its records.
+pub const META_NODE: &str = "/dev/framepath-meta";
+
+const MISSED: Opcode = opcode::read::<u64>(0xfb, 0x20);
+
+/// One frame of the measuring node, as `kernel/uapi/framepath.h` has it. Times
+/// are CLOCK_MONOTONIC, nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MetaRecord {
+    /// Number of the record since the module was loaded.
+    pub number: u64,
+    /// Number of the frame at its source.
+    pub source_sequence: u64,
+    /// OUTPUT buffer queued.
+    pub queued_ns: u64,
+    /// Both buffers there.
+    pub ready_ns: u64,
+    /// Work began.
+    pub start_ns: u64,
+    /// Pixels done.
+    pub end_ns: u64,
+    /// Buffers given back.
+    pub done_ns: u64,
+    /// Which open file of the node.
+    pub context: u32,
+    /// 0 none, 1 threshold.
+    pub algo: u32,
+    /// 0 done, 1 done over a clamped region, 2 failed.
+    pub status: u32,
+    /// Bit 0: in place.
+    pub flags: u32,
+    /// Left, top, width, height as used.
+    pub roi: [u32; 4],
+    /// Of threshold: level, pixels set.
+    pub value: [u32; 2],
+    /// Bytes.
+    pub copied: u64,
+}
+
+impl MetaRecord {
+    /// Bytes of a record.
+    pub const BYTES: usize = 104;
+
+    /// Reads a record as the kernel writes it.
+    pub fn of_bytes(bytes: &[u8; MetaRecord::BYTES]) -> MetaRecord {
+        let long = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
+        let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
+        MetaRecord {
+            number: long(0),
+            source_sequence: long(8),
+            queued_ns: long(16),
+            ready_ns: long(24),
+            start_ns: long(32),
+            end_ns: long(40),
+            done_ns: long(48),
+            context: word(56),
+            algo: word(60),
+            status: word(64),
+            flags: word(68),
+            roi: [word(72), word(76), word(80), word(84)],
+            value: [word(88), word(92)],
+            copied: long(96),
+        }
+    }
+}
+
+/// A reader of the records, with a cursor of its own.
+#[derive(Debug)]
+pub struct MetaReader {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl MetaReader {
+    /// Opens the node; records from now on are read.
+    ///
+    /// # Errors
+    /// It is not there, or may not be read.
+    pub fn open(path: &Path) -> Result<MetaReader, V4l2Error> {
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = open(path, flags, Mode::empty())
+            .map_err(|errno| V4l2Error::Open { node: path.to_owned(), errno })?;
+        let reader = MetaReader { fd, path: path.to_owned() };
+        match reader.missed() {
+            Ok(_) => Ok(reader),
+            Err(_) => Err(V4l2Error::NoNode { node: reader.path }),
+        }
+    }
+
+    /// Adds to `records` what is there, without waiting.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    pub fn read(&self, records: &mut Vec<MetaRecord>) -> Result<(), V4l2Error> {
+        let mut bytes = [0; MetaRecord::BYTES * 64];
+        loop {
+            match rustix::io::retry_on_intr(|| rustix::io::read(&self.fd, &mut bytes)) {
+                Ok(0) | Err(Errno::AGAIN) => return Ok(()),
+                Ok(count) => {
+                    let whole = bytes[..count].chunks_exact(MetaRecord::BYTES);
+                    records.extend(whole.filter_map(|r| r.try_into().ok()).map(MetaRecord::of_bytes));
+                    if count < bytes.len() {
+                        return Ok(());
+                    }
+                }
+                Err(errno) => return Err(V4l2Error::of(&self.path, "read", errno)),
+            }
+        }
+    }
+
+    /// Waits for a record, at most `time`; says whether one came.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    pub fn wait(&self, time: Duration) -> Result<bool, V4l2Error> {
+        let limit = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        match poll(&mut fds, Some(&limit)) {
+            Ok(_) | Err(Errno::INTR) => Ok(fds[0].revents().contains(PollFlags::IN)),
+            Err(errno) => Err(V4l2Error::of(&self.path, "poll", errno)),
+        }
+    }
+
+    /// Records that came and went unread since the node was opened.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    pub fn missed(&self) -> Result<u64, V4l2Error> {
+        let mut missed = 0u64;
+        // SAFETY: one u64, as the ioctl wants; a file that is another kind does
+        // not know the number.
+        unsafe { call(self.fd.as_fd(), MISSED, &mut missed) }
+            .map_err(|errno| V4l2Error::of(&self.path, "FP_IOC_META_MISSED", errno))?;
+        Ok(missed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_read_as_the_header_has_it() {
+        // Every field at its own place: as many as the words of the structure.
+        let words: Vec<u8> = (0..26u32).flat_map(u32::to_ne_bytes).collect();
+        let record = MetaRecord::of_bytes(words.as_slice().try_into().unwrap());
+        let pair = |low: u32| {
+            u64::from_ne_bytes([low.to_ne_bytes(), (low + 1).to_ne_bytes()].concat().try_into().unwrap())
+        };
+        assert_eq!((record.number, record.source_sequence, record.done_ns), (pair(0), pair(2), pair(12)));
+        assert_eq!((record.context, record.algo, record.status, record.flags), (14, 15, 16, 17));
+        assert_eq!((record.roi, record.value, record.copied), ([18, 19, 20, 21], [22, 23], pair(24)));
+    }
+
+    #[test]
+    fn another_file_is_refused() {
+        assert!(matches!(MetaReader::open(Path::new("/dev/null")), Err(V4l2Error::NoNode { .. })));
+        assert!(matches!(MetaReader::open(Path::new("/dev/none")), Err(V4l2Error::Open { .. })));
+    }
+}

@@ -1,0 +1,586 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! An open node: what it is, its formats, controls and events.
+
+use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{FileType, Mode, OFlags, fstat, open};
+use rustix::io::Errno;
+use rustix::ioctl::Opcode;
+
+use super::call::call;
+use super::{Direction, Fourcc, V4l2Error, abi};
+use crate::meter;
+
+/// What a node is there for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Gives frames: a camera, a grabber.
+    Camera,
+    /// Takes packets and gives frames.
+    Decoder,
+    /// Takes frames and gives packets.
+    Encoder,
+    /// framepath's measuring node.
+    Measuring,
+    /// Takes frames and gives frames.
+    Converter,
+    /// Something else: output, radio, metadata.
+    Other,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Role::Camera => "a camera",
+            Role::Decoder => "a stateful decoder",
+            Role::Encoder => "an encoder",
+            Role::Measuring => "framepath's measuring node",
+            Role::Converter => "a memory-to-memory device",
+            Role::Other => "no source or codec of video",
+        })
+    }
+}
+
+/// A format that a queue offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FormatOffer {
+    /// Its name.
+    pub fourcc: Fourcc,
+    /// Packets, not pixels.
+    pub compressed: bool,
+}
+
+/// The format of a queue, of one plane of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// Pixels; 0 where not known.
+    pub width: u32,
+    /// Pixels; 0 where not known.
+    pub height: u32,
+    /// Of pixels or packets.
+    pub fourcc: Fourcc,
+    /// Bytes from one row of the first plane to the next; 0 lets the driver say.
+    pub stride: u32,
+    /// Bytes of a buffer; 0 lets the driver say.
+    pub bytes: u32,
+    /// Planes that have memory of their own; more than one is not supported.
+    pub memory_planes: u32,
+}
+
+/// A part of a picture, pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rect {
+    /// From the left edge.
+    pub left: u32,
+    /// From the top edge.
+    pub top: u32,
+    /// Width.
+    pub width: u32,
+    /// Height.
+    pub height: u32,
+}
+
+/// A control's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control {
+    /// Of 32 bits: numbers, menus, switches.
+    Int(i32),
+    /// Of 64 bits.
+    Wide(i64),
+}
+
+/// What a decoder says beside its buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The stream's format is known, or has changed.
+    SourceChange,
+    /// The last frame before a drain is there.
+    EndOfStream,
+    /// Something that was not asked for.
+    Other(u32),
+}
+
+/// What [`Node::wait`] found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// A CAPTURE buffer can be dequeued.
+    pub capture: bool,
+    /// An OUTPUT buffer can be dequeued.
+    pub output: bool,
+    /// An event is there.
+    pub event: bool,
+    /// A queue is in error, or nothing is queued that could come.
+    pub error: bool,
+}
+
+impl Ready {
+    /// Nothing, after the time was over.
+    pub fn is_none(&self) -> bool {
+        *self == Ready::default()
+    }
+}
+
+/// The name by which the kernel's module of ours is known.
+const DRIVER: &str = "framepath";
+
+/// An open V4L2 node. Its calls may be made from several threads.
+#[derive(Debug)]
+pub struct Node {
+    fd: OwnedFd,
+    path: PathBuf,
+    driver: String,
+    card: String,
+    caps: u32,
+}
+
+impl Node {
+    /// Opens the node to read and write; calls never wait but for
+    /// [`Node::wait`].
+    ///
+    /// # Errors
+    /// It is not there, may not be used, or is no V4L2 node.
+    pub fn open(path: &Path) -> Result<Node, V4l2Error> {
+        let node = path.to_owned();
+        let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let fd = match open(path, flags, Mode::empty()) {
+            Ok(fd) => fd,
+            Err(Errno::BUSY) => return Err(V4l2Error::Busy { node, call: "open" }),
+            Err(Errno::NODEV | Errno::NXIO) => return Err(V4l2Error::Gone { node, call: "open" }),
+            Err(Errno::ISDIR) => return Err(V4l2Error::NoNode { node }),
+            Err(errno) => return Err(V4l2Error::Open { node, errno }),
+        };
+        let is_device =
+            fstat(&fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::CharacterDevice);
+        let mut caps = abi::Capability::default();
+        // SAFETY: the structure of the ioctl.
+        let asked = is_device && unsafe { call(fd.as_fd(), abi::QUERYCAP, &mut caps) }.is_ok();
+        if !asked {
+            return Err(V4l2Error::NoNode { node });
+        }
+        let of_node = caps.capabilities & abi::CAP_DEVICE_CAPS != 0;
+        Ok(Node {
+            fd,
+            path: node,
+            driver: text(&caps.driver),
+            card: text(&caps.card),
+            caps: if of_node { caps.device_caps } else { caps.capabilities },
+        })
+    }
+
+    /// The node's name.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The driver's name.
+    pub fn driver(&self) -> &str {
+        &self.driver
+    }
+
+    /// The device's name.
+    pub fn card(&self) -> &str {
+        &self.card
+    }
+
+    /// Whether frames can be had by `read`.
+    pub fn can_read(&self) -> bool {
+        self.caps & abi::CAP_READWRITE != 0
+    }
+
+    /// Whether it has queues of buffers.
+    pub fn can_stream(&self) -> bool {
+        self.caps & abi::CAP_STREAMING != 0
+    }
+
+    pub(super) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    /// Whether its queues are of the multi-planar kind.
+    fn is_multiplanar(&self) -> bool {
+        let single = abi::CAP_VIDEO_CAPTURE | abi::CAP_VIDEO_OUTPUT | abi::CAP_VIDEO_M2M;
+        let multi = abi::CAP_VIDEO_CAPTURE_MPLANE | abi::CAP_VIDEO_OUTPUT_MPLANE | abi::CAP_VIDEO_M2M_MPLANE;
+        self.caps & multi != 0 && self.caps & single == 0
+    }
+
+    /// V4L2's number of a queue.
+    pub(super) fn kind(&self, direction: Direction) -> u32 {
+        match (direction, self.is_multiplanar()) {
+            (Direction::Capture, false) => abi::TYPE_CAPTURE,
+            (Direction::Output, false) => abi::TYPE_OUTPUT,
+            (Direction::Capture, true) => abi::TYPE_CAPTURE_MPLANE,
+            (Direction::Output, true) => abi::TYPE_OUTPUT_MPLANE,
+        }
+    }
+
+    pub(super) fn has_planes(&self) -> bool {
+        self.is_multiplanar()
+    }
+
+    pub(super) fn error(&self, call: &'static str, errno: Errno) -> V4l2Error {
+        V4l2Error::of(&self.path, call, errno)
+    }
+
+    /// # Safety
+    /// See [`call`].
+    pub(super) unsafe fn call<T>(
+        &self,
+        name: &'static str,
+        opcode: Opcode,
+        body: &mut T,
+    ) -> Result<(), V4l2Error> {
+        // SAFETY: as the caller promises.
+        unsafe { call(self.fd.as_fd(), opcode, body) }.map(drop).map_err(|errno| self.error(name, errno))
+    }
+
+    /// What it is there for; a look at its formats where it is a
+    /// memory-to-memory device.
+    pub fn role(&self) -> Role {
+        let has = |bits| self.caps & bits != 0;
+        let capture = has(abi::CAP_VIDEO_CAPTURE | abi::CAP_VIDEO_CAPTURE_MPLANE);
+        let output = has(abi::CAP_VIDEO_OUTPUT | abi::CAP_VIDEO_OUTPUT_MPLANE);
+        if !(has(abi::CAP_VIDEO_M2M | abi::CAP_VIDEO_M2M_MPLANE) || capture && output) {
+            return if capture { Role::Camera } else { Role::Other };
+        }
+        let packets = |direction| self.formats(direction).iter().any(|offer| offer.compressed);
+        match (packets(Direction::Output), packets(Direction::Capture)) {
+            (true, _) => Role::Decoder,
+            (false, true) => Role::Encoder,
+            (false, false) if self.driver == DRIVER => Role::Measuring,
+            (false, false) => Role::Converter,
+        }
+    }
+
+    /// An error where the node is not what is wanted.
+    pub fn must_be(&self, wanted: Role) -> Result<(), V4l2Error> {
+        let role = self.role();
+        if role == wanted {
+            return Ok(());
+        }
+        Err(V4l2Error::Role { node: self.path.clone(), card: self.card.clone(), role, wanted })
+    }
+
+    /// The formats a queue offers; none where it cannot be asked.
+    pub fn formats(&self, direction: Direction) -> Vec<FormatOffer> {
+        let mut offers = Vec::new();
+        // A driver that never ends would keep us here.
+        for index in 0..256 {
+            let mut desc = abi::FmtDesc { index, kind: self.kind(direction), ..Default::default() };
+            // SAFETY: the structure of the ioctl.
+            if unsafe { call(self.fd.as_fd(), abi::ENUM_FMT, &mut desc) }.is_err() {
+                break;
+            }
+            let compressed = desc.flags & abi::FMT_FLAG_COMPRESSED != 0;
+            offers.push(FormatOffer { fourcc: Fourcc(desc.pixelformat), compressed });
+        }
+        offers
+    }
+
+    /// The error that a queue has not what is `wanted`, with what it has.
+    pub fn lacks(&self, direction: Direction, wanted: &str) -> V4l2Error {
+        let names: Vec<String> = self.formats(direction).iter().map(|o| o.fourcc.to_string()).collect();
+        let offers = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
+        V4l2Error::Format { node: self.path.clone(), wanted: wanted.to_owned(), offers }
+    }
+
+    /// A queue's format.
+    ///
+    /// # Errors
+    /// As the driver says; a decoder knows CAPTURE's only after the stream's
+    /// head.
+    pub fn format(&self, direction: Direction) -> Result<Picture, V4l2Error> {
+        let mut format = abi::Format { kind: self.kind(direction), body: abi::FormatBody { raw: [0; 200] } };
+        // SAFETY: the structure of the ioctl.
+        unsafe { self.call("VIDIOC_G_FMT", abi::G_FMT, &mut format) }?;
+        Ok(self.picture(&format))
+    }
+
+    /// Sets a queue's format; gives what the driver made of it.
+    ///
+    /// # Errors
+    /// Buffers are there already, or the queue has no such format.
+    pub fn set_format(&self, direction: Direction, wanted: &Picture) -> Result<Picture, V4l2Error> {
+        let body = match self.is_multiplanar() {
+            false => abi::FormatBody {
+                pix: abi::PixFormat {
+                    width: wanted.width,
+                    height: wanted.height,
+                    pixelformat: wanted.fourcc.0,
+                    field: abi::FIELD_ANY,
+                    bytesperline: wanted.stride,
+                    sizeimage: wanted.bytes,
+                    ..Default::default()
+                },
+            },
+            true => {
+                let mut planes = [abi::PlanePixFormat::default(); abi::MOST_PLANES];
+                planes[0].sizeimage = wanted.bytes;
+                planes[0].bytesperline = wanted.stride;
+                abi::FormatBody {
+                    pix_mp: abi::PixFormatMplane {
+                        width: wanted.width,
+                        height: wanted.height,
+                        pixelformat: wanted.fourcc.0,
+                        field: abi::FIELD_ANY,
+                        planes,
+                        num_planes: 1,
+                        ..Default::default()
+                    },
+                }
+            }
+        };
+        // The kernel reads the rest of the union too.
+        let mut format = abi::Format { kind: self.kind(direction), body: abi::FormatBody { raw: [0; 200] } };
+        match self.is_multiplanar() {
+            // SAFETY: the member that was written above.
+            false => format.body.pix = unsafe { body.pix },
+            // SAFETY: as above.
+            true => format.body.pix_mp = unsafe { body.pix_mp },
+        }
+        // SAFETY: the structure of the ioctl.
+        unsafe { self.call("VIDIOC_S_FMT", abi::S_FMT, &mut format) }?;
+        Ok(self.picture(&format))
+    }
+
+    fn picture(&self, format: &abi::Format) -> Picture {
+        match self.is_multiplanar() {
+            false => {
+                // SAFETY: all bits are values of every member; `raw` was
+                // written whole.
+                let pix = unsafe { format.body.pix };
+                Picture {
+                    width: pix.width,
+                    height: pix.height,
+                    fourcc: Fourcc(pix.pixelformat),
+                    stride: pix.bytesperline,
+                    bytes: pix.sizeimage,
+                    memory_planes: 1,
+                }
+            }
+            true => {
+                // SAFETY: as above.
+                let pix = unsafe { format.body.pix_mp };
+                Picture {
+                    width: pix.width,
+                    height: pix.height,
+                    fourcc: Fourcc(pix.pixelformat),
+                    stride: pix.planes[0].bytesperline,
+                    bytes: pix.planes[0].sizeimage,
+                    memory_planes: pix.num_planes.into(),
+                }
+            }
+        }
+    }
+
+    /// The visible part of the pictures of CAPTURE; `None` where the driver
+    /// does not say.
+    pub fn visible(&self) -> Option<Rect> {
+        // The document wants the single-planar number; old drivers the queue's.
+        [abi::TYPE_CAPTURE, self.kind(Direction::Capture)].into_iter().find_map(|kind| {
+            let mut selection =
+                abi::Selection { kind, target: abi::SEL_TGT_COMPOSE, ..abi::Selection::default() };
+            // SAFETY: the structure of the ioctl.
+            unsafe { call(self.fd.as_fd(), abi::G_SELECTION, &mut selection) }.ok()?;
+            let (left, top) = (u32::try_from(selection.left).ok()?, u32::try_from(selection.top).ok()?);
+            let (width, height) = (selection.width, selection.height);
+            (width > 0 && height > 0).then_some(Rect { left, top, width, height })
+        })
+    }
+
+    /// CAPTURE buffers that decoding needs at least; `None` where the driver
+    /// does not say.
+    pub fn min_capture_buffers(&self) -> Option<u32> {
+        let mut control = abi::Control { id: abi::CID_MIN_BUFFERS_FOR_CAPTURE, value: 0 };
+        // SAFETY: the structure of the ioctl.
+        unsafe { call(self.fd.as_fd(), abi::G_CTRL, &mut control) }.ok()?;
+        u32::try_from(control.value).ok()
+    }
+
+    /// Sets controls, all or none.
+    ///
+    /// # Errors
+    /// A control the device has not, or a value it does not take.
+    ///
+    /// # Panics
+    /// More than 16 of them.
+    pub fn set_controls(&self, controls: &[(u32, Control)]) -> Result<(), V4l2Error> {
+        let mut list = [abi::ExtControl::default(); 16];
+        for (place, (id, value)) in list[..controls.len()].iter_mut().zip(controls) {
+            place.id = *id;
+            match value {
+                Control::Int(value) => place.value[..4].copy_from_slice(&value.to_ne_bytes()),
+                Control::Wide(value) => place.value = value.to_ne_bytes(),
+            }
+        }
+        let mut all = abi::ExtControls {
+            which: 0,
+            count: controls.len() as u32,
+            error_idx: 0,
+            request_fd: 0,
+            reserved: 0,
+            controls: list.as_mut_ptr(),
+        };
+        // SAFETY: the structure of the ioctl; it points at `count` controls
+        // without payloads of their own.
+        unsafe { self.call("VIDIOC_S_EXT_CTRLS", abi::S_EXT_CTRLS, &mut all) }
+    }
+
+    /// Asks for frames at so many a second; gives the time of one frame as the
+    /// driver has it, seconds as a fraction. `None` where it has no rates.
+    pub fn set_rate(&self, hz: Option<(u32, u32)>) -> Option<(u32, u32)> {
+        let mut parm = abi::StreamParm {
+            kind: self.kind(Direction::Capture),
+            capability: 0,
+            capture_mode: 0,
+            numerator: 0,
+            denominator: 0,
+            rest: [0; 46],
+        };
+        // SAFETY: the structure of the ioctl.
+        unsafe { call(self.fd.as_fd(), abi::G_PARM, &mut parm) }.ok()?;
+        if let Some((over, under)) = hz {
+            (parm.numerator, parm.denominator) = (under, over);
+            // SAFETY: as above.
+            unsafe { call(self.fd.as_fd(), abi::S_PARM, &mut parm) }.ok()?;
+        }
+        (parm.numerator > 0 && parm.denominator > 0).then_some((parm.numerator, parm.denominator))
+    }
+
+    /// Asks for a decoder's events.
+    ///
+    /// # Errors
+    /// The driver has none, and so is no stateful decoder.
+    pub fn subscribe(&self) -> Result<(), V4l2Error> {
+        for kind in [abi::EVENT_SOURCE_CHANGE, abi::EVENT_EOS] {
+            let mut subscription = abi::EventSubscription { kind, ..Default::default() };
+            // SAFETY: the structure of the ioctl.
+            unsafe { self.call("VIDIOC_SUBSCRIBE_EVENT", abi::SUBSCRIBE_EVENT, &mut subscription) }?;
+        }
+        Ok(())
+    }
+
+    /// The next event, if there is one.
+    ///
+    /// # Errors
+    /// As the driver says.
+    pub fn next_event(&self) -> Result<Option<Event>, V4l2Error> {
+        let mut event = abi::Event {
+            kind: 0,
+            body: abi::EventBody([0; 64]),
+            pending: 0,
+            sequence: 0,
+            seconds: 0,
+            nanoseconds: 0,
+            id: 0,
+            reserved: [0; 8],
+        };
+        // SAFETY: the structure of the ioctl.
+        match unsafe { call(self.fd.as_fd(), abi::DQEVENT, &mut event) } {
+            Ok(_) => {}
+            Err(Errno::NOENT | Errno::AGAIN) => return Ok(None),
+            Err(errno) => return Err(self.error("VIDIOC_DQEVENT", errno)),
+        }
+        let changes =
+            u32::from_ne_bytes([event.body.0[0], event.body.0[1], event.body.0[2], event.body.0[3]]);
+        Ok(Some(match event.kind {
+            abi::EVENT_SOURCE_CHANGE if changes & abi::EVENT_SRC_CH_RESOLUTION != 0 => Event::SourceChange,
+            abi::EVENT_EOS => Event::EndOfStream,
+            other => Event::Other(other),
+        }))
+    }
+
+    /// Tells a decoder that no packet follows: the last frame will say so.
+    ///
+    /// # Errors
+    /// As the driver says.
+    pub fn stop_decoding(&self) -> Result<(), V4l2Error> {
+        self.decoder_command(abi::DEC_CMD_STOP)
+    }
+
+    /// Lets a decoder that was stopped go on.
+    ///
+    /// # Errors
+    /// As the driver says.
+    pub fn start_decoding(&self) -> Result<(), V4l2Error> {
+        self.decoder_command(abi::DEC_CMD_START)
+    }
+
+    fn decoder_command(&self, cmd: u32) -> Result<(), V4l2Error> {
+        let mut command = abi::DecoderCmd { cmd, ..Default::default() };
+        // SAFETY: the structure of the ioctl.
+        unsafe { self.call("VIDIOC_DECODER_CMD", abi::DECODER_CMD, &mut command) }
+    }
+
+    /// Waits until there is something, at most `time`; none at its end, or
+    /// where a signal came.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    pub fn wait(&self, time: Duration) -> Result<Ready, V4l2Error> {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN | PollFlags::OUT | PollFlags::PRI)];
+        self.poll(&mut fds, time)
+    }
+
+    /// [`Node::wait`] for a CAPTURE buffer alone.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    pub fn wait_for_capture(&self, time: Duration) -> Result<Ready, V4l2Error> {
+        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
+        self.poll(&mut fds, time)
+    }
+
+    fn poll(&self, fds: &mut [PollFd<'_>; 1], time: Duration) -> Result<Ready, V4l2Error> {
+        let limit = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+        let polled = meter::in_device(|| poll(fds, Some(&limit)));
+        match polled {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(self.error("poll", errno)),
+        }
+        let found = fds[0].revents();
+        Ok(Ready {
+            capture: found.contains(PollFlags::IN),
+            output: found.contains(PollFlags::OUT),
+            event: found.contains(PollFlags::PRI),
+            error: found.intersects(PollFlags::ERR | PollFlags::HUP),
+        })
+    }
+
+    /// Reads a frame into `to`, which a driver that can [read](Node::can_read)
+    /// fills by a copy; `None` where none is there yet.
+    ///
+    /// # Errors
+    /// As the driver says.
+    pub fn read(&self, to: &mut [u8]) -> Result<Option<usize>, V4l2Error> {
+        match rustix::io::retry_on_intr(|| rustix::io::read(&self.fd, &mut *to)) {
+            Ok(bytes) => Ok(Some(bytes)),
+            Err(Errno::AGAIN) => Ok(None),
+            Err(errno) => Err(self.error("read", errno)),
+        }
+    }
+}
+
+/// Text up to the first zero byte.
+fn text(bytes: &[u8]) -> String {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    String::from_utf8_lossy(&bytes[..end]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_node_is_said() {
+        let open = |path: &str| Node::open(Path::new(path)).unwrap_err();
+        assert!(matches!(open("/dev/null"), V4l2Error::NoNode { .. }));
+        assert!(matches!(open("/dev"), V4l2Error::NoNode { .. }));
+        let missing = open("/dev/no-such-video");
+        assert!(matches!(missing, V4l2Error::Open { errno: Errno::NOENT, .. }));
+        assert!(missing.to_string().starts_with("/dev/no-such-video: "));
+    }
+}

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The buffers of an OUTPUT queue: packets or frames on their way into a
+//! device.
+
+use std::sync::Arc;
+
+use super::capture::driver_region;
+use super::region::{Access, Region};
+use super::{Dequeued, Direction, Io, Lent, Node, V4l2Error};
+use crate::meter;
+use crate::pool::{Frame, Plane};
+
+/// What came back from an OUTPUT queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// Buffers.
+    pub count: u32,
+    /// Stamp of the first that the device could not use.
+    pub failed: Option<u64>,
+}
+
+/// All buffers of an OUTPUT queue.
+pub struct OutputBuffers {
+    node: Arc<Node>,
+    io: Io,
+    /// The driver's memory, for [`Io::Mmap`].
+    region: Option<Region>,
+    free: Vec<u32>,
+    /// What the device still reads, by buffer.
+    lent: Vec<Option<Frame>>,
+}
+
+impl OutputBuffers {
+    /// Makes `count` buffers, or as many as the driver wants.
+    ///
+    /// # Errors
+    /// The driver has not this kind of memory, or its queue is in use.
+    pub fn new(node: &Arc<Node>, io: Io, count: u32) -> Result<OutputBuffers, V4l2Error> {
+        let count = node.request(Direction::Output, io.memory(), count)?;
+        if count == 0 {
+            let what = format!("takes no buffers of io={io}");
+            return Err(V4l2Error::Driver { node: node.path().to_owned(), what });
+        }
+        let region = match io {
+            Io::Mmap => Some(driver_region(node, Direction::Output, count, Access::Write)?),
+            Io::DmaBuf | Io::UserPtr => None,
+        };
+        let free = (0..count).rev().collect();
+        Ok(OutputBuffers { node: node.clone(), io, region, free, lent: (0..count).map(|_| None).collect() })
+    }
+
+    /// Whether a buffer is free.
+    pub fn has_free(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Buffers that the device has.
+    pub fn queued(&self) -> usize {
+        self.lent.len() - self.free.len()
+    }
+
+    /// Takes back what the device has done with.
+    ///
+    /// # Errors
+    /// As the driver says.
+    pub fn collect(&mut self) -> Result<Collected, V4l2Error> {
+        let mut collected = Collected::default();
+        while let Some(taken) = self.node.take(Direction::Output, self.io.memory())? {
+            let Some(held) = self.lent.get_mut(taken.index as usize) else {
+                let what = format!("gave OUTPUT buffer {} of {}", taken.index, self.lent.len());
+                return Err(V4l2Error::Driver { node: self.node.path().to_owned(), what });
+            };
+            *held = None;
+            if !self.free.contains(&taken.index) {
+                self.free.push(taken.index);
+            }
+            collected.count += 1;
+            if taken.failed {
+                collected.failed.get_or_insert(taken.timestamp_us);
+            }
+        }
+        Ok(collected)
+    }
+
+    /// Copies `parts`, counted, one behind the other into a free buffer of the
+    /// driver's memory; gives the bytes, for [`OutputBuffers::send`].
+    ///
+    /// # Errors
+    /// They do not fit.
+    ///
+    /// # Panics
+    /// No buffer is free, or the queue is not of the driver's memory.
+    pub fn fill<'a>(&mut self, parts: impl Iterator<Item = Plane<'a>>) -> Result<usize, V4l2Error> {
+        let index = *self.free.last().expect("a free buffer");
+        let region = self.region.as_ref().expect("the driver's memory");
+        let mut at = 0;
+        for part in parts {
+            let (bytes, most) = (at + part.len(), region.slot_bytes());
+            if bytes > most {
+                return Err(V4l2Error::TooLong { node: self.node.path().to_owned(), bytes, most });
+            }
+            meter::copy(part.len(), || {
+                let mut offset = at;
+                part.visit(|bytes| {
+                    // SAFETY: mapped to write, and the buffer is the program's,
+                    // of which this is the only user.
+                    unsafe { region.copy_in(index, offset, bytes) };
+                    offset += bytes.len();
+                });
+            });
+            at = bytes;
+        }
+        Ok(at)
+    }
+
+    /// Queues the buffer that was filled with `bytes` bytes.
+    ///
+    /// # Errors
+    /// As the driver says.
+    ///
+    /// # Panics
+    /// No buffer is free.
+    pub fn send(&mut self, bytes: usize, timestamp_us: u64) -> Result<(), V4l2Error> {
+        let index = *self.free.last().expect("a free buffer");
+        self.node.give(Direction::Output, index, Lent::Driver, bytes, timestamp_us)?;
+        self.free.pop();
+        Ok(())
+    }
+
+    /// Lends the device a frame's first plane, where it lies; it is kept until
+    /// the device has done with it.
+    ///
+    /// # Errors
+    /// The frame, where its memory is no dmabuf and the queue is of dmabufs;
+    /// the driver's error.
+    ///
+    /// # Panics
+    /// No buffer is free, or the queue is of the driver's memory.
+    pub fn lend(&mut self, frame: &Frame, timestamp_us: u64) -> Result<(), V4l2Error> {
+        let index = *self.free.last().expect("a free buffer");
+        let plane = frame.plane(0);
+        let (lent, bytes) = match self.io {
+            Io::Mmap => panic!("a frame cannot be lent to the driver's memory"),
+            Io::UserPtr => (Lent::Pixels(plane), plane.len()),
+            Io::DmaBuf => match frame.dmabuf() {
+                Some((fd, bytes)) if frame.layout().planes()[0].offset == 0 => {
+                    (Lent::DmaBuf(fd, bytes), plane.len())
+                }
+                _ => {
+                    let what = "cannot be lent a frame whose memory is no dmabuf".to_owned();
+                    return Err(V4l2Error::Driver { node: self.node.path().to_owned(), what });
+                }
+            },
+        };
+        self.node.give(Direction::Output, index, lent, bytes, timestamp_us)?;
+        self.free.pop();
+        self.lent[index as usize] = Some(frame.share());
+        Ok(())
+    }
+}
+
+/// A CAPTURE queue into which frames are lent: the device writes where it
+/// reads.
+pub struct InPlace {
+    node: Arc<Node>,
+}
+
+impl InPlace {
+    /// Makes the queue's one buffer.
+    ///
+    /// # Errors
+    /// The driver takes no dmabufs there, or its queue is in use.
+    pub fn new(node: &Arc<Node>) -> Result<InPlace, V4l2Error> {
+        if node.request(Direction::Capture, Io::DmaBuf.memory(), 1)? == 0 {
+            let what = "gives no buffers for dmabufs".to_owned();
+            return Err(V4l2Error::Driver { node: node.path().to_owned(), what });
+        }
+        Ok(InPlace { node: node.clone() })
+    }
+
+    /// Lends the device `frame` to write into. Its pixels are foreign, and so
+    /// may change while it is held.
+    ///
+    /// # Errors
+    /// The frame's memory is no dmabuf; the driver's error.
+    pub fn lend(&self, frame: &Frame) -> Result<(), V4l2Error> {
+        let Some((fd, bytes)) = frame.dmabuf() else {
+            let what = "cannot be lent a frame whose memory is no dmabuf".to_owned();
+            return Err(V4l2Error::Driver { node: self.node.path().to_owned(), what });
+        };
+        self.node.give(Direction::Capture, 0, Lent::DmaBuf(fd, bytes), 0, 0)
+    }
+
+    /// Takes the buffer back; `None` while the device has it.
+    ///
+    /// # Errors
+    /// As the driver says.
+    pub fn take(&self) -> Result<Option<Dequeued>, V4l2Error> {
+        self.node.take(Direction::Capture, Io::DmaBuf.memory())
+    }
+}

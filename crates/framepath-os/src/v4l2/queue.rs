@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A node's two queues of buffers.
+
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::io::Errno;
+
+use super::call::call;
+use super::{Node, Region, V4l2Error, abi};
+use crate::pool::Plane;
+
+/// A queue, as V4L2 names it: from the device's side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// What the device takes.
+    Output,
+    /// What the device gives.
+    Capture,
+}
+
+/// The memory of a buffer being queued.
+#[derive(Clone, Copy, Debug)]
+pub enum Lent<'a> {
+    /// The driver's own.
+    Driver,
+    /// A dmabuf of so many bytes.
+    DmaBuf(BorrowedFd<'a>, usize),
+    /// A slot of a region: for either queue.
+    Slot(&'a Region, u32),
+    /// Pixels of a frame: for OUTPUT, which is only read.
+    Pixels(Plane<'a>),
+}
+
+/// A buffer that came back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dequeued {
+    /// Its number.
+    pub index: u32,
+    /// Bytes of payload, those in front of it left out.
+    pub bytes: usize,
+    /// Bytes in front of the payload.
+    pub offset: usize,
+    /// Counts the frames of the queue; gaps are frames the driver dropped.
+    pub sequence: u32,
+    /// As queued, or CLOCK_MONOTONIC nanoseconds where `monotonic`.
+    pub timestamp_us: u64,
+    /// The stamp is of CLOCK_MONOTONIC, not copied from another buffer.
+    pub monotonic: bool,
+    /// The payload is damaged.
+    pub failed: bool,
+    /// No buffer follows.
+    pub last: bool,
+}
+
+/// Buffers of memory kind `Lent`, as REQBUFS wants to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Memory {
+    Driver,
+    User,
+    DmaBuf,
+}
+
+impl Memory {
+    fn number(self) -> u32 {
+        match self {
+            Memory::Driver => abi::MEMORY_MMAP,
+            Memory::User => abi::MEMORY_USERPTR,
+            Memory::DmaBuf => abi::MEMORY_DMABUF,
+        }
+    }
+}
+
+impl Lent<'_> {
+    fn memory(&self) -> Memory {
+        match self {
+            Lent::Driver => Memory::Driver,
+            Lent::DmaBuf(..) => Memory::DmaBuf,
+            Lent::Slot(..) | Lent::Pixels(_) => Memory::User,
+        }
+    }
+
+    fn place(&self) -> (abi::Place, u32) {
+        match *self {
+            Lent::Driver => (abi::Place::default(), 0),
+            Lent::DmaBuf(fd, bytes) => {
+                // The other half of the union is read by nobody, but must be
+                // something.
+                let mut place = abi::Place::default();
+                place.fd = fd.as_raw_fd();
+                (place, bytes as u32)
+            }
+            Lent::Slot(region, slot) => {
+                (abi::Place { userptr: region.slot_address(slot) }, region.slot_bytes() as u32)
+            }
+            Lent::Pixels(plane) => (abi::Place { userptr: plane.as_ptr() as usize }, plane.len() as u32),
+        }
+    }
+}
+
+/// Where a buffer of the driver's memory is mapped from.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mappable {
+    pub(super) offset: u64,
+    pub(super) bytes: usize,
+}
+
+impl Node {
+    /// Asks for `count` buffers (0 frees them); gives how many there are.
+    pub(super) fn request(&self, direction: Direction, memory: Memory, count: u32) -> Result<u32, V4l2Error> {
+        let mut request = abi::RequestBuffers {
+            count,
+            kind: self.kind(direction),
+            memory: memory.number(),
+            ..Default::default()
+        };
+        // SAFETY: the structure of the ioctl. Buffers that go away while they
+        // are mapped keep their memory until they are unmapped.
+        unsafe { self.call("VIDIOC_REQBUFS", abi::REQBUFS, &mut request) }?;
+        Ok(request.count)
+    }
+
+    pub(super) fn query(&self, direction: Direction, index: u32) -> Result<Mappable, V4l2Error> {
+        let mut planes = [abi::Plane::default(); abi::MOST_PLANES];
+        let mut buffer = self.buffer(direction, index, Memory::Driver, &mut planes);
+        // SAFETY: the structure of the ioctl; its planes are `planes`.
+        unsafe { self.call("VIDIOC_QUERYBUF", abi::QUERYBUF, &mut buffer) }?;
+        let (place, bytes) = match self.has_planes() {
+            true => (planes[0].m, planes[0].length),
+            false => (buffer.m, buffer.length),
+        };
+        // SAFETY: buffers of the driver's memory have an offset, and any bits of
+        // the union are a number.
+        let offset = unsafe { place.offset };
+        if bytes == 0 {
+            let what = format!("has buffer {index} of 0 bytes");
+            return Err(V4l2Error::Driver { node: self.path().to_owned(), what });
+        }
+        Ok(Mappable { offset: offset.into(), bytes: bytes as usize })
+    }
+
+    fn buffer(
+        &self,
+        direction: Direction,
+        index: u32,
+        memory: Memory,
+        planes: &mut [abi::Plane; abi::MOST_PLANES],
+    ) -> abi::Buffer {
+        let mut buffer =
+            abi::Buffer { index, kind: self.kind(direction), memory: memory.number(), ..Default::default() };
+        if self.has_planes() {
+            buffer.m = abi::Place { planes: planes.as_mut_ptr() };
+            buffer.length = abi::MOST_PLANES as u32;
+        }
+        buffer
+    }
+
+    /// Gives the device buffer `index`, with `bytes` of payload for OUTPUT.
+    ///
+    /// # Errors
+    /// As the driver says: memory it cannot use, a buffer it has already.
+    pub(super) fn give(
+        &self,
+        direction: Direction,
+        index: u32,
+        lent: Lent<'_>,
+        bytes: usize,
+        timestamp_us: u64,
+    ) -> Result<(), V4l2Error> {
+        let mut planes = [abi::Plane::default(); abi::MOST_PLANES];
+        let mut buffer = self.buffer(direction, index, lent.memory(), &mut planes);
+        let (place, length) = lent.place();
+        buffer.seconds = (timestamp_us / 1_000_000) as i64;
+        buffer.microseconds = (timestamp_us % 1_000_000) as i64;
+        if direction == Direction::Output {
+            buffer.field = abi::FIELD_NONE;
+        }
+        if self.has_planes() {
+            buffer.length = 1;
+            planes[0].m = place;
+            planes[0].length = length;
+            planes[0].bytesused = bytes as u32;
+            // Again, now that they are as the kernel shall read them.
+            buffer.m = abi::Place { planes: planes.as_mut_ptr() };
+        } else {
+            buffer.m = place;
+            buffer.length = length;
+            buffer.bytesused = bytes as u32;
+        }
+        // SAFETY: the structure of the ioctl, its planes are `planes`. What the
+        // device may write is the driver's memory, a dmabuf or a region, none of
+        // which is ever a reference; pixels of frames go to OUTPUT alone, and
+        // are read. The kernel keeps the pages of an address it was given.
+        unsafe { self.call("VIDIOC_QBUF", abi::QBUF, &mut buffer) }
+    }
+
+    /// Takes a buffer back; `None` where none is done.
+    ///
+    /// # Errors
+    /// As the driver says. [`Errno::PIPE`] behind the last buffer is `None` too.
+    pub(super) fn take(&self, direction: Direction, memory: Memory) -> Result<Option<Dequeued>, V4l2Error> {
+        let mut planes = [abi::Plane::default(); abi::MOST_PLANES];
+        let mut buffer = self.buffer(direction, 0, memory, &mut planes);
+        // SAFETY: the structure of the ioctl; its planes are `planes`.
+        match unsafe { call(self.fd(), abi::DQBUF, &mut buffer) } {
+            Ok(_) => {}
+            Err(Errno::AGAIN | Errno::PIPE) => return Ok(None),
+            Err(errno) => return Err(self.error("VIDIOC_DQBUF", errno)),
+        }
+        let (offset, bytes) = match self.has_planes() {
+            true => (planes[0].data_offset as usize, planes[0].bytesused as usize),
+            false => (0, buffer.bytesused as usize),
+        };
+        let (seconds, micros) = (buffer.seconds.max(0) as u64, buffer.microseconds.max(0) as u64);
+        Ok(Some(Dequeued {
+            index: buffer.index,
+            bytes: bytes.saturating_sub(offset),
+            offset,
+            sequence: buffer.sequence,
+            timestamp_us: seconds.saturating_mul(1_000_000).saturating_add(micros),
+            monotonic: buffer.flags & abi::BUF_FLAG_TIMESTAMP_MASK == abi::BUF_FLAG_TIMESTAMP_MONOTONIC,
+            failed: buffer.flags & abi::BUF_FLAG_ERROR != 0,
+            last: buffer.flags & abi::BUF_FLAG_LAST != 0,
+        }))
+    }
+
+    /// A buffer of the driver's memory as a dmabuf, to read and write.
+    pub(super) fn export(&self, direction: Direction, index: u32) -> Result<OwnedFd, V4l2Error> {
+        let flags = (rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::RDWR).bits();
+        let mut export =
+            abi::ExportBuffer { kind: self.kind(direction), index, flags, fd: -1, ..Default::default() };
+        // SAFETY: the structure of the ioctl.
+        unsafe { self.call("VIDIOC_EXPBUF", abi::EXPBUF, &mut export) }?;
+        if export.fd < 0 {
+            let what = format!("exported buffer {index} without a descriptor");
+            return Err(V4l2Error::Driver { node: self.path().to_owned(), what });
+        }
+        // SAFETY: the kernel has just made it for us.
+        Ok(unsafe { OwnedFd::from_raw_fd(export.fd) })
+    }
+
+    /// Starts or stops a queue; stopped, all its buffers are the program's.
+    ///
+    /// # Errors
+    /// As the driver says.
+    pub fn stream(&self, direction: Direction, on: bool) -> Result<(), V4l2Error> {
+        let mut kind = self.kind(direction) as i32;
+        let (name, opcode) = match on {
+            true => ("VIDIOC_STREAMON", abi::STREAMON),
+            false => ("VIDIOC_STREAMOFF", abi::STREAMOFF),
+        };
+        // SAFETY: an int, as both ioctls want.
+        unsafe { self.call(name, opcode, &mut kind) }
+    }
+}

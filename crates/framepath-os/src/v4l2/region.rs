@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory that a device writes or reads, mapped slot after slot into one range
+//! of addresses, so that a pool of foreign frames can stand on it.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, OnceLock};
+
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+use super::{Direction, Node};
+
+const PAGE: usize = 4096;
+
+/// Slots of device memory. They are never references: whoever reads or writes
+/// them copies.
+#[derive(Debug)]
+pub struct Region {
+    base: NonNull<u8>,
+    slot_bytes: usize,
+    slots: u32,
+    dmabufs: Dmabufs,
+}
+
+/// The dmabufs of the slots.
+#[derive(Debug)]
+enum Dmabufs {
+    /// Memory of this process that no dmabuf stands for.
+    None,
+    /// The slots were made of these.
+    Given(Vec<OwnedFd>),
+    /// Buffers of a driver, exported when first asked for.
+    Exported { node: Arc<Node>, direction: Direction, fds: Vec<OnceLock<Option<OwnedFd>>> },
+}
+
+// SAFETY: owns mappings that are not tied to a thread.
+unsafe impl Send for Region {}
+// SAFETY: through a shared reference slots are only read, by copies, or their
+// addresses and descriptors given to the kernel.
+unsafe impl Sync for Region {}
+
+/// What the CPU may do with a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    Read,
+    Write,
+}
+
+impl Access {
+    fn flags(self) -> ProtFlags {
+        match self {
+            Access::Read => ProtFlags::READ,
+            Access::Write => ProtFlags::READ | ProtFlags::WRITE,
+        }
+    }
+}
+
+impl Region {
+    /// Addresses for `slots` slots, with nothing behind them yet.
+    fn reserve(slot_bytes: usize, slots: u32) -> Result<Region, Errno> {
+        let padded = slot_bytes.checked_next_multiple_of(PAGE).filter(|n| *n > 0).ok_or(Errno::INVAL)?;
+        let bytes = padded.checked_mul(slots as usize).filter(|n| (1..=isize::MAX as usize).contains(n));
+        // SAFETY: a new mapping at an address the kernel chooses.
+        let base = unsafe {
+            mmap_anonymous(
+                ptr::null_mut(),
+                bytes.ok_or(Errno::INVAL)?,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )
+        }?;
+        let base = NonNull::new(base.cast()).ok_or(Errno::FAULT)?;
+        Ok(Region { base, slot_bytes: padded, slots, dmabufs: Dmabufs::None })
+    }
+
+    /// Puts `bytes` bytes of `fd` behind slot `slot`, of which no pointer
+    /// exists yet.
+    fn map(
+        &mut self,
+        slot: u32,
+        fd: BorrowedFd<'_>,
+        offset: u64,
+        bytes: usize,
+        access: Access,
+    ) -> Result<(), Errno> {
+        if slot >= self.slots || bytes > self.slot_bytes {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: replaces a part of our own reservation that nobody uses.
+        unsafe {
+            let at = self.base.add(slot as usize * self.slot_bytes);
+            mmap(at.as_ptr().cast(), bytes, access.flags(), MapFlags::SHARED | MapFlags::FIXED, fd, offset)
+        }
+        .map(drop)
+    }
+
+    /// The buffers of a queue of `node`, in the driver's own memory: offset and
+    /// bytes of each.
+    pub(super) fn of_driver(
+        node: &Arc<Node>,
+        direction: Direction,
+        places: &[(u64, usize)],
+        access: Access,
+    ) -> Result<Region, Errno> {
+        let most = places.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
+        let mut region = Region::reserve(most, places.len() as u32)?;
+        for (slot, (offset, bytes)) in places.iter().enumerate() {
+            region.map(slot as u32, node.fd(), *offset, *bytes, access)?;
+        }
+        let fds = places.iter().map(|_| OnceLock::new()).collect();
+        region.dmabufs = Dmabufs::Exported { node: node.clone(), direction, fds };
+        Ok(region)
+    }
+
+    /// Dmabufs of `bytes` bytes each.
+    pub(super) fn of_dmabufs(fds: Vec<OwnedFd>, bytes: usize, access: Access) -> Result<Region, Errno> {
+        let mut region = Region::reserve(bytes, fds.len() as u32)?;
+        for (slot, fd) in fds.iter().enumerate() {
+            region.map(slot as u32, fd.as_fd(), 0, bytes, access)?;
+        }
+        region.dmabufs = Dmabufs::Given(fds);
+        Ok(region)
+    }
+
+    /// Pages of this process, which the kernel writes at their addresses.
+    pub(super) fn of_pages(bytes: usize, slots: u32) -> Result<Region, Errno> {
+        let region = Region::reserve(bytes, slots)?;
+        let whole = region.bytes();
+        // SAFETY: replaces our own reservation, which nobody uses yet.
+        unsafe {
+            let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+            mmap_anonymous(region.base.as_ptr().cast(), whole, Access::Write.flags(), flags)
+        }?;
+        Ok(region)
+    }
+
+    fn bytes(&self) -> usize {
+        self.slot_bytes * self.slots as usize
+    }
+
+    /// First byte of the first slot.
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// Slots.
+    pub fn slots(&self) -> u32 {
+        self.slots
+    }
+
+    /// Bytes from one slot to the next.
+    pub fn slot_bytes(&self) -> usize {
+        self.slot_bytes
+    }
+
+    /// # Panics
+    /// There is no such slot.
+    pub(super) fn slot_address(&self, slot: u32) -> usize {
+        assert!(slot < self.slots);
+        self.base.as_ptr() as usize + slot as usize * self.slot_bytes
+    }
+
+    /// Whether the slots were made of dmabufs.
+    pub(super) fn is_given(&self) -> bool {
+        matches!(self.dmabufs, Dmabufs::Given(_))
+    }
+
+    /// The slot as a dmabuf from its first byte on; `None` where there is none.
+    pub fn dmabuf(&self, slot: u32) -> Option<BorrowedFd<'_>> {
+        let slot = slot as usize;
+        match &self.dmabufs {
+            Dmabufs::None => None,
+            Dmabufs::Given(fds) => fds.get(slot).map(AsFd::as_fd),
+            Dmabufs::Exported { node, direction, fds } => {
+                let exported = fds.get(slot)?.get_or_init(|| node.export(*direction, slot as u32).ok());
+                exported.as_ref().map(AsFd::as_fd)
+            }
+        }
+    }
+
+    /// Copies bytes into a slot that was mapped to write.
+    ///
+    /// # Safety
+    /// The slot is mapped to write, and no other thread copies into it or out
+    /// of it meanwhile.
+    ///
+    /// # Panics
+    /// They do not fit.
+    pub(super) unsafe fn copy_in(&self, slot: u32, offset: usize, bytes: &[u8]) {
+        assert!(slot < self.slots && offset <= self.slot_bytes && bytes.len() <= self.slot_bytes - offset);
+        // SAFETY: inside the slot, by the assertion; the caller vouches for the
+        // rest. No reference to the device's memory is made.
+        unsafe {
+            let to = self.base.add(slot as usize * self.slot_bytes + offset);
+            ptr::copy_nonoverlapping(bytes.as_ptr(), to.as_ptr(), bytes.len());
+        }
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        // SAFETY: unmaps what `reserve` and `map` mapped; who drops it has no
+        // pointer into it left.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes()) };
+    }
+}

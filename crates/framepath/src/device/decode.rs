@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `decode host=device:PATH`: a client of the kernel's stateful decoder
+//! interface (Documentation/userspace-api/media/v4l/dev-decoder.rst).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use framepath_codec::{AnnexB, Codec, DecoderOptions, Output, Packet, TrackInfo};
+use framepath_model::format::{Layout, PixelFormat};
+use framepath_model::stream::{FrameMeta, StreamInfo};
+use framepath_os::pool::{Frame, Plane};
+use framepath_os::signal;
+use framepath_os::v4l2::{
+    CaptureBuffers, Delivered, Direction, Event, Fourcc, Heap, Io, Node, OutputBuffers, Picture, Role,
+    V4l2Error,
+};
+
+use super::{PATIENCE, SLICE, layout_of};
+use crate::error::StageError;
+use crate::item::Item;
+use crate::out::{Failure, Out};
+use crate::stage::Stage;
+
+/// Packets under way to the device.
+const PACKETS: u32 = 16;
+
+/// Most buffers that a queue of V4L2 has.
+const MOST_BUFFERS: u32 = 32;
+
+/// Packets that never became a frame (hidden ones) are forgotten after so many.
+const MOST_INSIDE: u64 = 1024;
+
+/// In the ledger, the time from a packet's hand-over until its frame is back is
+/// `device`.
+pub(crate) struct DeviceDecode {
+    node: Arc<Node>,
+    track: TrackInfo,
+    output: Output,
+    /// CAPTURE buffers beside those that decoding needs.
+    spare_buffers: u32,
+    pool_slots: Option<u32>,
+    packets: OutputBuffers,
+    start_codes: AnnexB,
+    /// What travels with each packet, by its stamp.
+    inside: HashMap<u64, FrameMeta>,
+    next_stamp: u64,
+    frames: Option<Frames>,
+    /// A format waits to be set up.
+    changed: bool,
+    /// The last frame of the old format, or of all, has come.
+    last_seen: bool,
+    ended: bool,
+    draining: bool,
+    /// When the device last gave a sign.
+    progress: Instant,
+}
+
+/// CAPTURE as it is set up.
+struct Frames {
+    buffers: CaptureBuffers,
+    layout: Layout,
+}
+
+impl DeviceDecode {
+    /// Opens the node for packets of `track`.
+    pub(crate) fn open(
+        path: &str,
+        track: TrackInfo,
+        options: &DecoderOptions,
+    ) -> Result<DeviceDecode, StageError> {
+        let node = Arc::new(Node::open(path.as_ref())?);
+        node.must_be(Role::Decoder)?;
+        let fourcc = fourcc(track.codec);
+        if !node.formats(Direction::Output).iter().any(|offer| offer.fourcc == fourcc) {
+            return Err(node
+                .lacks(Direction::Output, &format!("decoder of {} ({fourcc})", track.codec))
+                .into());
+        }
+        node.subscribe()?;
+        let (width, height) = (track.stream.width, track.stream.height);
+        // No packet is larger than the pixels it stands for, or almost none.
+        let bytes = (width.saturating_mul(height)).clamp(1 << 20, 1 << 25);
+        let wanted = Picture { width, height, fourcc, stride: 0, bytes, memory_planes: 1 };
+        let got = node.set_format(Direction::Output, &wanted)?;
+        if got.fourcc != fourcc {
+            return Err(node
+                .lacks(Direction::Output, &format!("decoder of {} ({fourcc})", track.codec))
+                .into());
+        }
+        let start_codes = AnnexB::new(&track)?;
+        let packets = OutputBuffers::new(&node, Io::Mmap, PACKETS)?;
+        Ok(DeviceDecode {
+            node,
+            track,
+            output: options.output,
+            spare_buffers: options.downstream_frames.saturating_add(2),
+            pool_slots: options.pool_slots,
+            packets,
+            start_codes,
+            inside: HashMap::new(),
+            next_stamp: 0,
+            frames: None,
+            changed: false,
+            last_seen: false,
+            ended: false,
+            draining: false,
+            progress: Instant::now(),
+        })
+    }
+
+    /// Sets CAPTURE up for the format that the device has found.
+    fn set_up(&mut self) -> Result<(), StageError> {
+        if let Some(old) = self.frames.take() {
+            old.buffers.stop()?;
+        }
+        let found = self.node.format(Direction::Capture)?;
+        let fourcc = self.choose()?;
+        let picture = self.node.set_format(Direction::Capture, &Picture { fourcc, ..found })?;
+        if picture.fourcc != fourcc {
+            return Err(self.node.lacks(Direction::Capture, &format!("{fourcc} frames")).into());
+        }
+        let layout = layout_of(&picture, self.node.visible())?;
+        let needed = self.node.min_capture_buffers().unwrap_or(4);
+        let count = self.pool_slots.unwrap_or(needed.saturating_add(self.spare_buffers));
+        let count = count.clamp(needed.clamp(1, MOST_BUFFERS), MOST_BUFFERS);
+        let buffers = CaptureBuffers::new(&self.node, Io::Mmap, count, &Heap::Pages)?;
+        self.node.stream(Direction::Capture, true)?;
+        self.frames = Some(Frames { buffers, layout });
+        (self.changed, self.last_seen) = (false, false);
+        Ok(())
+    }
+
+    /// The format to ask for, of those that the device offers for the stream.
+    fn choose(&self) -> Result<Fourcc, StageError> {
+        let offered: Vec<Fourcc> =
+            self.node.formats(Direction::Capture).into_iter().map(|offer| offer.fourcc).collect();
+        let deep = self.track.stream.format.is_some_and(|format| format.depth() > 8);
+        let (wanted, name): (&[Fourcc], _) = match self.output {
+            Output::Nv12 => (&[Fourcc::NV12], "NV12 frames"),
+            Output::P010 => (&[Fourcc::P010], "P010 frames"),
+            Output::Native if deep => (&[Fourcc::P010], "P010 frames of a 10-bit stream"),
+            Output::Native => (
+                &[Fourcc::YU12, Fourcc::NV12, Fourcc::P010, Fourcc::GREY],
+                "YUV420P, NV12, P010 or GREY frames",
+            ),
+        };
+        let found = wanted.iter().find(|fourcc| offered.contains(fourcc));
+        found.copied().ok_or_else(|| self.node.lacks(Direction::Capture, name).into())
+    }
+
+    /// Takes what the device has, waiting at most `time` for it, and hands
+    /// frames on.
+    fn turn(&mut self, time: Duration, out: &mut Out<'_>) -> Result<(), Failure> {
+        if let Some(frames) = &self.frames {
+            if !time.is_zero() && frames.buffers.queued() == 0 && !self.last_seen {
+                // All are downstream: the device can give none before one is
+                // back, which is not its silence.
+                frames.buffers.wait_for_return(time);
+                self.progress = Instant::now();
+            }
+        }
+        let ready = self.node.wait(time).map_err(|e| out.fail(e))?;
+        out.mark();
+        if ready.is_none() {
+            return if time.is_zero() { Ok(()) } else { self.check_silence(out) };
+        }
+        if ready.output || ready.error {
+            let collected = self.packets.collect().map_err(|e| out.fail(e))?;
+            self.progressed(collected.count > 0);
+            if let Some(stamp) = collected.failed {
+                return Err(out.fail(self.rejected(stamp)));
+            }
+        }
+        if ready.event {
+            self.take_events().map_err(|e| out.fail(e))?;
+        }
+        if ready.capture || ready.error {
+            self.take_frames(out)?;
+        }
+        let old_is_over = self.frames.is_none() || self.last_seen;
+        if self.changed && old_is_over {
+            self.set_up().map_err(|e| out.fail(e))?;
+            self.progressed(true);
+        }
+        if ready.error && !(ready.capture || ready.output || ready.event) && !time.is_zero() {
+            // Nothing is queued that could come: poll would say so at once,
+            // again and again.
+            std::thread::sleep(Duration::from_millis(1));
+            return self.check_silence(out);
+        }
+        Ok(())
+    }
+
+    fn take_events(&mut self) -> Result<(), StageError> {
+        while let Some(event) = self.node.next_event()? {
+            self.progressed(true);
+            match event {
+                Event::SourceChange => self.changed = true,
+                Event::EndOfStream => self.ended = true,
+                Event::Other(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn take_frames(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        while let Some(frames) = &self.frames {
+            let Some(taken) = frames.buffers.dequeue().map_err(|e| out.fail(e))? else { break };
+            self.progress = Instant::now();
+            let frame = self.frame(&taken).map_err(|e| out.fail(e))?;
+            self.last_seen |= taken.last;
+            if let Some(frame) = frame {
+                out.resume_from_device(frame.meta().seq);
+                out.push(Item::Frame(frame))?;
+                out.mark();
+            }
+        }
+        Ok(())
+    }
+
+    /// The picture in a buffer; none in the empty one that only ends a stream.
+    fn frame(&mut self, taken: &Delivered) -> Result<Option<Frame>, StageError> {
+        let Some(frames) = &self.frames else { return Ok(None) };
+        if taken.bytes == 0 {
+            // A last buffer stays out: behind it nothing can be queued.
+            if !taken.last {
+                frames.buffers.give_back(taken);
+            }
+            return Ok(None);
+        }
+        if taken.failed {
+            return Err(self.rejected(taken.timestamp_us));
+        }
+        let Some(meta) = self.inside.remove(&taken.timestamp_us) else {
+            let what = format!("gave a frame with the stamp {} us, which no packet had", taken.timestamp_us);
+            return Err(V4l2Error::Driver { node: self.node.path().to_owned(), what }.into());
+        };
+        Ok(Some(frames.buffers.frame(taken, &frames.layout, meta)?))
+    }
+
+    fn rejected(&self, stamp: u64) -> StageError {
+        let what = format!("could not decode packet {stamp}");
+        V4l2Error::Driver { node: self.node.path().to_owned(), what }.into()
+    }
+
+    fn progressed(&mut self, really: bool) {
+        if really {
+            self.progress = Instant::now();
+        }
+    }
+
+    fn check_silence(&self, out: &Out<'_>) -> Result<(), Failure> {
+        let waited = self.progress.elapsed();
+        if waited < PATIENCE {
+            return Ok(());
+        }
+        let (node, waited_ms) = (self.node.path().to_owned(), waited.as_millis());
+        Err(out.fail(V4l2Error::Silent { node, awaited: "neither frame nor buffer", waited_ms }))
+    }
+
+    /// Copies the packet, counted, into a free buffer and queues it.
+    fn send(&mut self, packet: Packet) -> Result<(), StageError> {
+        let meta = packet.meta();
+        let Some(bytes) = packet.bytes() else {
+            return Err(StageError::Option("packets of another process cannot go to a device".to_owned()));
+        };
+        let parts = self.start_codes.parts(bytes)?;
+        let bytes = self.packets.fill(parts.into_iter().map(Plane::of))?;
+        let stamp = self.next_stamp;
+        self.packets.send(bytes, stamp)?;
+        self.next_stamp += 1;
+        self.inside.insert(stamp, meta);
+        if self.inside.len() as u64 > MOST_INSIDE {
+            self.inside.retain(|old, _| old + MOST_INSIDE / 2 > stamp);
+        }
+        Ok(())
+    }
+
+    /// Whether the drain is over.
+    fn is_drained(&self) -> bool {
+        match (&self.frames, self.changed) {
+            (_, true) => false,
+            (Some(_), false) => self.last_seen && self.ended,
+            // Packets of which no frame came.
+            (None, false) => self.ended,
+        }
+    }
+}
+
+/// A device's name of a codec.
+fn fourcc(codec: Codec) -> Fourcc {
+    match codec {
+        Codec::H264 => Fourcc::H264,
+        Codec::Hevc => Fourcc::HEVC,
+        Codec::Vp8 => Fourcc::VP8,
+        Codec::Vp9 => Fourcc::VP9,
+        Codec::Av1 => Fourcc::AV1,
+    }
+}
+
+impl Stage for DeviceDecode {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        self.node.stream(Direction::Output, true)?;
+        self.progress = Instant::now();
+        Ok(StreamInfo { format: None::<PixelFormat>, ..*info })
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        let Item::Packet(packet) = item else {
+            return Err(out.fail(StageError::WrongInput {
+                takes: "packets",
+                gets: "frames",
+                advice: "a path decodes once, right behind its `file`",
+            }));
+        };
+        let seq = packet.meta().seq;
+        if !self.packets.has_free() {
+            // Frames may be handed on in the meantime.
+            out.hold(seq);
+            // What the packet waited before counts for the packet.
+            self.progress = Instant::now();
+            while !self.packets.has_free() {
+                if signal::interrupted() {
+                    return Ok(());
+                }
+                self.turn(SLICE, out)?;
+            }
+        }
+        let sent = self.send(packet);
+        out.hold(seq);
+        sent.map_err(|e| out.fail(e))?;
+        self.turn(Duration::ZERO, out)
+    }
+
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        out.mark();
+        if self.next_stamp == 0 {
+            return Ok(());
+        }
+        self.progress = Instant::now();
+        if !self.draining {
+            self.draining = true;
+            self.node.stop_decoding().map_err(|e| out.fail(e))?;
+        }
+        while !self.is_drained() {
+            if signal::interrupted() {
+                return Ok(());
+            }
+            self.turn(SLICE, out)?;
+            if self.last_seen && !self.ended && !self.changed {
+                // The event that goes with the last buffer, if the driver has one.
+                self.take_events().map_err(|e| out.fail(e))?;
+                self.ended |= !self.changed && self.progress.elapsed() > LAST_EVENT;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A driver that says nothing for so long after its last frame has no event for
+/// the end of the stream.
+const LAST_EVENT: Duration = Duration::from_millis(500);

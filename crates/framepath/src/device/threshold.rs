@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `threshold host=device:PATH`: the kernel's measuring node does it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use framepath_model::format::{Layout, PixelFormat};
+use framepath_model::path;
+use framepath_model::stream::StreamInfo;
+use framepath_os::clock::now_ns;
+use framepath_os::meter;
+use framepath_os::pool::Frame;
+use framepath_os::signal;
+use framepath_os::v4l2::{
+    CaptureBuffers, Control, Delivered, Direction, Fourcc, Heap, InPlace, Io, Node, OutputBuffers, Picture,
+    Role, V4l2Error,
+};
+
+use super::side::Side;
+use super::{PATIENCE, SLICE, layout_of};
+use crate::build::io_of;
+use crate::error::StageError;
+use crate::item::Item;
+use crate::out::{Failure, Out};
+use crate::stage::{Stage, frame_of};
+
+/// CAPTURE buffers: one the device writes, the rest in frames downstream.
+const BUFFERS: u32 = 8;
+
+/// See `kernel/uapi/framepath.h`.
+mod cid {
+    const BASE: u32 = 0x0098_0900 + 0x1e00;
+    pub(super) const SRC_SEQUENCE: u32 = BASE;
+    pub(super) const ALGO: u32 = BASE + 1;
+    pub(super) const THRESHOLD: u32 = BASE + 2;
+    pub(super) const ROI: [u32; 4] = [BASE + 3, BASE + 4, BASE + 5, BASE + 6];
+    pub(super) const IN_PLACE: u32 = BASE + 7;
+}
+
+/// One frame at a time: in, worked on, out.
+pub(crate) struct DeviceThreshold {
+    node: PathBuf,
+    level: u8,
+    roi: (u32, u32, u32, u32),
+    algo: i32,
+    in_place: bool,
+    /// As asked for; else what the first frame allows.
+    io: Option<Io>,
+    /// Open from the start, so that nobody else has it in the meantime.
+    opened: Option<Arc<Node>>,
+    way: Option<Way>,
+    side: Option<Side>,
+}
+
+/// The queues for frames of one layout.
+struct Way {
+    node: Arc<Node>,
+    io: Io,
+    /// Of the frames that come.
+    from: Layout,
+    /// Of the frames that the device gives.
+    to: Layout,
+    /// Bytes between rows as the device reads them.
+    stride: usize,
+    output: OutputBuffers,
+    capture: Capture,
+}
+
+enum Capture {
+    Own(CaptureBuffers),
+    InPlace(InPlace),
+}
+
+impl DeviceThreshold {
+    /// Opens the node.
+    pub(crate) fn open(hop: &path::Hop) -> Result<DeviceThreshold, StageError> {
+        let path = PathBuf::from(hop.device().unwrap_or_default());
+        let in_place = hop.flag("in_place");
+        let io = if hop.is_set("io") { io_of(hop.choice("io")) } else { None };
+        if in_place && io.is_some_and(|io| io != Io::DmaBuf) {
+            let what =
+                "in_place=1 goes with io=dmabuf: only a dmabuf can be both read and written".to_owned();
+            return Err(StageError::Option(what));
+        }
+        let node = measuring(&path)?;
+        Ok(DeviceThreshold {
+            node: path,
+            level: hop.level("level"),
+            roi: hop.roi("roi").unwrap_or((0, 0, 0, 0)),
+            algo: i32::from(hop.choice("algo") == "threshold"),
+            in_place,
+            io: if in_place { Some(Io::DmaBuf) } else { io },
+            opened: Some(node),
+            way: None,
+            side: None,
+        })
+    }
+
+    /// The queues for frames like `frame`.
+    fn way(&mut self, frame: &Frame) -> Result<&mut Way, StageError> {
+        let from = *frame.layout();
+        if self.way.as_ref().is_some_and(|way| way.from == from) {
+            return Ok(self.way.as_mut().expect("just looked at"));
+        }
+        if from.format != PixelFormat::Grey {
+            return Err(StageError::Format { format: from.format, takes: "GREY" });
+        }
+        // The queues of another size are closed with their node; frames that
+        // are still held keep their memory.
+        self.way = None;
+        let node = match self.opened.take() {
+            Some(node) => node,
+            None => measuring(&self.node)?,
+        };
+        let io = self.io.unwrap_or(if frame.dmabuf().is_some() { Io::DmaBuf } else { Io::Mmap });
+        Ok(self.way.insert(Way::new(node, io, from, self.in_place, &self.controls())?))
+    }
+
+    fn controls(&self) -> [(u32, Control); 7] {
+        let number = |value: u32| Control::Int(value as i32);
+        let (left, top, width, height) = self.roi;
+        [
+            (cid::ALGO, Control::Int(self.algo)),
+            (cid::THRESHOLD, number(self.level.into())),
+            (cid::ROI[0], number(left)),
+            (cid::ROI[1], number(top)),
+            (cid::ROI[2], number(width)),
+            (cid::ROI[3], number(height)),
+            (cid::IN_PLACE, Control::Int(self.in_place.into())),
+        ]
+    }
+}
+
+fn measuring(path: &std::path::Path) -> Result<Arc<Node>, StageError> {
+    let node = Node::open(path)?;
+    node.must_be(Role::Measuring)?;
+    Ok(Arc::new(node))
+}
+
+impl Way {
+    fn new(
+        node: Arc<Node>,
+        io: Io,
+        from: Layout,
+        in_place: bool,
+        controls: &[(u32, Control)],
+    ) -> Result<Way, StageError> {
+        let stride = from.planes()[0].stride as u32;
+        let (width, height) = (from.width, from.height);
+        let wanted = Picture { width, height, fourcc: Fourcc::GREY, stride, bytes: 0, memory_planes: 1 };
+        let refused = |got: &Picture| {
+            let size = format!("{}x{} with rows of {} bytes", got.width, got.height, got.stride);
+            StageError::Option(format!(
+                "{} makes {size} of {width}x{height} with rows of {stride} bytes",
+                node.path().display()
+            ))
+        };
+        let taken = node.set_format(Direction::Output, &wanted)?;
+        let fits =
+            (taken.width, taken.height) == (width, height) && (io == Io::Mmap || taken.stride == stride);
+        if !fits {
+            return Err(refused(&taken));
+        }
+        let given = node.set_format(Direction::Capture, &Picture { stride: taken.stride, ..wanted })?;
+        if (given.width, given.height) != (width, height) || (in_place && given.stride != stride) {
+            return Err(refused(&given));
+        }
+        node.set_controls(controls)?;
+        let output = OutputBuffers::new(&node, io, 1)?;
+        let capture = match in_place {
+            true => Capture::InPlace(InPlace::new(&node)?),
+            false => Capture::Own(CaptureBuffers::new(&node, Io::Mmap, BUFFERS, &Heap::Pages)?),
+        };
+        node.stream(Direction::Output, true)?;
+        node.stream(Direction::Capture, true)?;
+        let to = if in_place { from } else { layout_of(&given, None)? };
+        Ok(Way { stride: taken.stride as usize, node, io, from, to, output, capture })
+    }
+
+    /// Puts the frame into the driver's memory, where it must be; the bytes.
+    fn fill(&mut self, frame: &Frame) -> Result<usize, StageError> {
+        if self.io != Io::Mmap {
+            return Ok(0);
+        }
+        let plane = self.from.planes()[0];
+        if plane.stride == self.stride || plane.rows == 1 {
+            return Ok(self.output.fill(std::iter::once(frame.plane(0)))?);
+        }
+        let padding = vec![0; self.stride.saturating_sub(plane.width)];
+        let rows = (0..plane.rows).flat_map(|y| [frame.row(0, y), framepath_os::pool::Plane::of(&padding)]);
+        Ok(self.output.fill(rows)?)
+    }
+
+    /// Lets the device do it; what it gives back, where it has a buffer of its
+    /// own. `None` where the run was ended.
+    fn run(&mut self, frame: &Frame, bytes: usize) -> Result<Option<Delivered>, StageError> {
+        if let Capture::InPlace(capture) = &self.capture {
+            capture.lend(frame)?;
+        }
+        match self.io {
+            Io::Mmap => self.output.send(bytes, 0)?,
+            Io::DmaBuf | Io::UserPtr => self.output.lend(frame, 0)?,
+        }
+        let since = Instant::now();
+        while !signal::interrupted() {
+            let ready = self.node.wait_for_capture(SLICE)?;
+            let taken = match &self.capture {
+                _ if ready.is_none() => None,
+                Capture::Own(capture) => capture.dequeue()?,
+                Capture::InPlace(capture) => capture.take()?,
+            };
+            if let Some(taken) = taken {
+                self.output.collect()?;
+                if taken.failed {
+                    let what = "could not work on a frame".to_owned();
+                    return Err(V4l2Error::Driver { node: self.node.path().to_owned(), what }.into());
+                }
+                return Ok(Some(taken));
+            }
+            if since.elapsed() >= PATIENCE {
+                let (node, waited_ms) = (self.node.path().to_owned(), since.elapsed().as_millis());
+                return Err(V4l2Error::Silent { node, awaited: "no frame", waited_ms }.into());
+            }
+        }
+        Ok(None)
+    }
+
+    /// Waits until the device has a buffer to write into.
+    fn wait_for_room(&self) {
+        if let Capture::Own(capture) = &self.capture {
+            while capture.queued() == 0 && !signal::interrupted() {
+                capture.wait_for_return(SLICE);
+            }
+        }
+    }
+}
+
+impl Stage for DeviceThreshold {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        self.side = Side::open();
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        let frame = frame_of(item).map_err(|e| out.fail(e))?;
+        let meta = frame.meta();
+        if self.in_place && !frame.is_only() {
+            let what = "in_place=1, but another stage still uses the frame".to_owned();
+            return Err(out.fail(StageError::Option(what)));
+        }
+        let way = self.way(&frame).map_err(|e| out.fail(e))?;
+        way.wait_for_room();
+        let bytes = way.fill(&frame).map_err(|e| out.fail(e))?;
+        let sequence = Control::Wide(meta.seq as i64);
+        way.node.set_controls(&[(cid::SRC_SEQUENCE, sequence)]).map_err(|e| out.fail(e))?;
+        let queued_ns = now_ns();
+        let done = meter::in_device(|| way.run(&frame, bytes)).map_err(|e| out.fail(e))?;
+        let Some(taken) = done else { return Ok(()) };
+        let given = match &way.capture {
+            Capture::Own(capture) => {
+                drop(frame);
+                capture.frame(&taken, &way.to, meta).map_err(|e| out.fail(e))?
+            }
+            Capture::InPlace(_) => frame,
+        };
+        if let Some(record) = self.side.as_mut().and_then(|side| side.of(meta.seq, queued_ns)) {
+            let queued = record.start_ns.saturating_sub(record.queued_ns);
+            let run = record.end_ns.saturating_sub(record.start_ns);
+            out.recorder().split_device(queued, run);
+        }
+        out.push(Item::Frame(given))
+    }
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Grey pictures in files, and what differs between two of them.
+//!
+//! Format: pgm(5), binary (P5), one picture, of 8 bits.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// Widest and highest picture, as in paths.
+const MAX_SIDE: usize = 16_384;
+
+/// A grey picture of 8 bits, rows without padding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// Pixels.
+    pub width: usize,
+    /// Pixels.
+    pub height: usize,
+    /// `width * height` of them.
+    pub pixels: Vec<u8>,
+}
+
+/// Why a picture is not read, or two cannot be compared.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PictureError {
+    /// The file cannot be read or written.
+    #[error("{file}: {error}")]
+    Io {
+        /// The file.
+        file: String,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// It is no such picture.
+    #[error("{file}: no binary PGM picture of 8 bits: {what}")]
+    Format {
+        /// The file.
+        file: String,
+        /// What is wrong.
+        what: &'static str,
+    },
+    /// The pictures are of different sizes.
+    #[error("the pictures have {}x{} and {}x{} pixels", a.0, a.1, b.0, b.1)]
+    Size {
+        /// Of the first.
+        a: (usize, usize),
+        /// Of the second.
+        b: (usize, usize),
+    },
+}
+
+/// Where two pictures differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The absolute difference of each pixel.
+    pub picture: Picture,
+    /// Pixels that differ.
+    pub differing: usize,
+    /// The largest difference.
+    pub largest: u8,
+}
+
+impl Picture {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// It cannot be read, or is no such picture.
+    pub fn open(file: &Path) -> Result<Picture, PictureError> {
+        let name = file.display().to_string();
+        match fs::read(file) {
+            Ok(bytes) => Picture::of_bytes(&bytes).map_err(|what| PictureError::Format { file: name, what }),
+            Err(error) => Err(PictureError::Io { file: name, error }),
+        }
+    }
+
+    /// Reads the bytes of a file.
+    fn of_bytes(bytes: &[u8]) -> Result<Picture, &'static str> {
+        let mut rest = bytes.strip_prefix(b"P5").ok_or("it does not begin with P5")?;
+        let mut number = || -> Result<usize, &'static str> {
+            let unfinished = "its head is not finished";
+            loop {
+                rest = match rest.first().ok_or(unfinished)? {
+                    b'#' => {
+                        let end = rest.iter().position(|b| *b == b'\n').ok_or(unfinished)?;
+                        &rest[end..]
+                    }
+                    byte if byte.is_ascii_whitespace() => &rest[1..],
+                    _ => break,
+                };
+            }
+            let digits = rest.iter().position(|b| !b.is_ascii_digit()).ok_or(unfinished)?;
+            if digits == 0 || digits > 5 {
+                return Err("its head has something else than a number");
+            }
+            let value = rest[..digits].iter().fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0'));
+            rest = &rest[digits..];
+            Ok(value)
+        };
+        let (width, height, most) = (number()?, number()?, number()?);
+        if most != 255 {
+            return Err("its largest value is not 255");
+        }
+        if !(1..=MAX_SIDE).contains(&width) || !(1..=MAX_SIDE).contains(&height) {
+            return Err("its size is out of range");
+        }
+        // One blank ends the head.
+        let pixels = rest.get(1..).ok_or("it has no pixels")?;
+        match pixels.get(..width * height) {
+            Some(pixels) => Ok(Picture { width, height, pixels: pixels.to_vec() }),
+            None => Err("it has fewer pixels than its size says"),
+        }
+    }
+
+    /// Writes a file.
+    ///
+    /// # Errors
+    /// As the system says.
+    pub fn write(&self, file: &Path) -> Result<(), PictureError> {
+        let mut bytes = format!("P5\n{} {}\n255\n", self.width, self.height).into_bytes();
+        bytes.extend(&self.pixels);
+        fs::write(file, bytes).map_err(|error| PictureError::Io { file: file.display().to_string(), error })
+    }
+
+    /// What differs from `other`.
+    ///
+    /// # Errors
+    /// Another size.
+    pub fn difference(&self, other: &Picture) -> Result<Difference, PictureError> {
+        let (a, b) = ((self.width, self.height), (other.width, other.height));
+        if a != b {
+            return Err(PictureError::Size { a, b });
+        }
+        let pixels: Vec<u8> = self.pixels.iter().zip(&other.pixels).map(|(a, b)| a.abs_diff(*b)).collect();
+        Ok(Difference {
+            differing: pixels.iter().filter(|pixel| **pixel != 0).count(),
+            largest: pixels.iter().copied().max().unwrap_or(0),
+            picture: Picture { width: self.width, height: self.height, pixels },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_picture_is_read_as_it_was_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.pgm");
+        // Pixels that look like blanks and comments stay pixels.
+        let picture = Picture { width: 3, height: 2, pixels: b"\n #1\t\xff".to_vec() };
+        picture.write(&file).unwrap();
+        assert_eq!(Picture::open(&file).unwrap(), picture);
+    }
+
+    #[test]
+    fn heads_may_have_comments_and_others_are_refused() {
+        let read = Picture::of_bytes;
+        assert_eq!(read(b"P5 # one\n# two\n2\t1 255\nab").unwrap().pixels, b"ab");
+        let bad: [&[u8]; 11] = [
+            b"",
+            b"P2\n1 1\n255\n0",
+            b"P5",
+            b"P5\n1",
+            b"P5\n1 1\n255",
+            b"P5\n1 1\n65535\nab",
+            b"P5\n0 1\n255\n",
+            b"P5\n2 1\n255\na",
+            b"P5\n-1 1\n255\na",
+            b"P5\n99999 99999\n255\na",
+            b"P5\n123456 1\n255\na",
+        ];
+        for bytes in bad {
+            assert!(read(bytes).is_err(), "{}", String::from_utf8_lossy(bytes));
+        }
+    }
+
+    #[test]
+    fn a_difference_is_counted_and_drawn() {
+        let a = Picture { width: 2, height: 2, pixels: vec![0, 10, 255, 7] };
+        let b = Picture { pixels: vec![0, 12, 0, 7], ..a.clone() };
+        let difference = a.difference(&b).unwrap();
+        assert_eq!((difference.differing, difference.largest), (2, 255));
+        assert_eq!(difference.picture.pixels, [0, 2, 255, 0]);
+        assert_eq!(a.difference(&a).unwrap().differing, 0);
+        let other = Picture { width: 4, height: 1, pixels: vec![0; 4] };
+        assert!(matches!(a.difference(&other), Err(PictureError::Size { .. })));
+    }
+}

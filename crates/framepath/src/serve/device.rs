@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The decoder behind the kernel module's decoder node: every stream that a
+//! V4L2 client opens is decoded by a sandboxed worker, into the client's own
+//! CAPTURE buffers.
+//!
+//! ```text
+//! V4L2 client ──packets──▶ framepath.ko ──▶ feed ──copies──▶ worker
+//!             ◀──frames─── framepath.ko ◀── deliver ◀─────────┘ │
+//!                  └── CAPTURE buffers, lent ───────────────────┘
+//! ```
+
+mod captures;
+mod feed;
+mod stash;
+
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use framepath_codec::{Codec, TrackInfo};
+use framepath_model::access_unit::Coding;
+use framepath_model::stream::{Rational, StreamInfo};
+use framepath_os::attach::Attached;
+
+use crate::host::HostError;
+use feed::Serving;
+
+/// How the device's streams are decoded.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// A worker that has work and shows no progress for so long is replaced.
+    pub watchdog: Duration,
+    /// Most address space a worker may take, bytes.
+    pub memory_bytes: u64,
+    /// Threads of each decoder. More take more CAPTURE buffers.
+    pub threads: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { watchdog: Duration::from_secs(2), memory_bytes: 4 << 30, threads: 1 }
+    }
+}
+
+/// Decodes whatever clients of the device want decoded, until accepting fails.
+/// Each stream has threads of its own.
+///
+/// # Errors
+/// Of accepting; streams that fail say so on standard error.
+pub fn serve(attached: &Attached, settings: &Settings) -> io::Result<std::convert::Infallible> {
+    loop {
+        let offered = attached.accept()?;
+        let (id, settings) = (offered.id, settings.clone());
+        let serving = move || {
+            if let Err(error) = Serving::run(offered, settings) {
+                say(&format!("stream {id}: {error}"));
+            }
+        };
+        thread::Builder::new().name("fp-feed".to_owned()).spawn(serving)?;
+    }
+}
+
+/// To whoever runs the service.
+fn say(text: &str) {
+    eprintln!("framepath: device: {text}");
+}
+
+/// The codec with V4L2's number for its pictures.
+fn coding_of(fourcc: u32) -> Option<(Codec, Coding)> {
+    Some(match &fourcc.to_le_bytes() {
+        b"H264" => (Codec::H264, Coding::H264),
+        b"HEVC" => (Codec::Hevc, Coding::Hevc),
+        b"VP80" => (Codec::Vp8, Coding::Vp8),
+        b"VP90" => (Codec::Vp9, Coding::Vp9),
+        b"AV01" => (Codec::Av1, Coding::Av1),
+        _ => return None,
+    })
+}
+
+fn track_of(codec: Codec, width: u32, height: u32) -> Result<TrackInfo, HostError> {
+    let stream = StreamInfo {
+        format: None,
+        width,
+        height,
+        // The device's times are nanoseconds.
+        time_base: Rational::new(1, 1_000_000_000),
+        frame_rate: Rational::new(0, 1),
+        sample_aspect: Rational::new(1, 1),
+    };
+    TrackInfo::of_codec(codec, stream).map_err(|error| HostError::Failed { text: error.to_string() })
+}

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `fixture`: one picture of a file again and again, in memory that devices
+//! share. Each frame is one counted copy.
+
+use framepath_model::format::{Layout, PixelFormat};
+use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
+use framepath_os::v4l2::{DevicePool, Heap};
+
+use crate::error::StageError;
+use crate::item::Item;
+use crate::out::{Failure, Out};
+use crate::pgm::Picture;
+use crate::source::Source;
+
+/// A frame is born when its copy begins.
+pub(crate) struct Fixture {
+    picture: Picture,
+    layout: Layout,
+    pool: DevicePool,
+    frames: u64,
+    next_seq: u64,
+}
+
+impl Fixture {
+    /// Reads the picture and makes `slots` frames' memory from `heap`; 0
+    /// `frames` is without end.
+    pub(crate) fn open(file: &str, heap: &Heap, frames: u64, slots: u32) -> Result<Fixture, StageError> {
+        let picture = Picture::open(file.as_ref()).map_err(|error| StageError::Option(error.to_string()))?;
+        let layout = Layout::packed(PixelFormat::Grey, picture.width as u32, picture.height as u32)?;
+        let pool = DevicePool::new(heap, layout.size, slots)?;
+        let frames = if frames == 0 { u64::MAX } else { frames };
+        Ok(Fixture { picture, layout, pool, frames, next_seq: 0 })
+    }
+}
+
+impl Source for Fixture {
+    fn info(&self) -> StreamInfo {
+        StreamInfo::of_frames(&self.layout, Rational::new(30, 1))
+    }
+
+    fn give(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+        if self.next_seq >= self.frames {
+            return Ok(false);
+        }
+        let mut slot = self.pool.acquire();
+        let birth_ns = out.birth();
+        slot.write(0, &self.picture.pixels);
+        let meta = FrameMeta { seq: self.next_seq, birth_ns, pts: Some(self.next_seq as i64), duration: 1 };
+        let frame = slot.freeze(&self.layout, meta).map_err(|e| out.fail(e))?;
+        self.next_seq += 1;
+        out.push(Item::Frame(frame))?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `v4l2`: frames of a camera, where its driver wrote them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use framepath_model::format::{Layout, PixelFormat};
+use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
+use framepath_os::clock::now_ns;
+use framepath_os::pool::{Frame, Pool};
+use framepath_os::signal;
+use framepath_os::v4l2::{CaptureBuffers, Direction, Heap, Io, Node, Picture, Role, V4l2Error};
+
+use crate::device::{PATIENCE, SLICE, fourcc, layout_of, pixel_format};
+use crate::error::StageError;
+use crate::item::Item;
+use crate::out::{Failure, Out};
+use crate::source::Source;
+
+/// What the `v4l2` source is asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct V4l2Options {
+    pub(crate) node: String,
+    /// `None` reads.
+    pub(crate) io: Option<Io>,
+    pub(crate) size: Option<(u32, u32)>,
+    pub(crate) format: Option<PixelFormat>,
+    /// Hz; 0 as the device has it.
+    pub(crate) rate: f64,
+    /// 0 is without end.
+    pub(crate) frames: u64,
+    pub(crate) buffers: u32,
+    pub(crate) heap: Heap,
+}
+
+/// A frame is born at the driver's stamp. Its number is the driver's, counted
+/// from the first frame on, so that a gap is frames that the driver dropped.
+pub(crate) struct V4l2 {
+    way: Way,
+    node: Arc<Node>,
+    layout: Layout,
+    info: StreamInfo,
+    left: u64,
+    /// The driver's numbers of the first frame and of the one to come, and its
+    /// first stamp.
+    first: Option<(u64, u64)>,
+    next: u64,
+    dropped: Arc<AtomicU64>,
+    started: bool,
+}
+
+enum Way {
+    Queue(CaptureBuffers),
+    /// By `read`, into a pool: a copy, counted.
+    Read(Pool),
+}
+
+impl V4l2 {
+    /// Opens the device and makes its buffers; it starts with the first frame
+    /// asked for. Frames that the driver drops are added to `dropped`.
+    pub(crate) fn open(options: &V4l2Options, dropped: Arc<AtomicU64>) -> Result<V4l2, StageError> {
+        let node = Arc::new(Node::open(options.node.as_ref())?);
+        node.must_be(Role::Camera)?;
+        let picture = set_format(&node, options)?;
+        let rate = (options.rate > 0.0).then(|| ((options.rate * 1000.0).round() as u32, 1000));
+        let (over, under) = node.set_rate(rate).unwrap_or((0, 1));
+        let frame_rate = Rational::new(under.min(i32::MAX as u32) as i32, over.min(i32::MAX as u32) as i32);
+        let layout = layout_of(&picture, None)?;
+        let way = match options.io {
+            Some(io) => Way::Queue(CaptureBuffers::new(&node, io, options.buffers, &options.heap)?),
+            None if node.can_read() => {
+                Way::Read(Pool::new(layout.size.max(picture.bytes as usize), options.buffers)?)
+            }
+            None => {
+                let what = format!("{} cannot be read; io=mmap is what it offers", options.node);
+                return Err(StageError::Option(what));
+            }
+        };
+        let info = StreamInfo {
+            time_base: Rational::new(1, 1_000_000),
+            ..StreamInfo::of_frames(&layout, frame_rate)
+        };
+        let left = if options.frames == 0 { u64::MAX } else { options.frames };
+        Ok(V4l2 { way, node, layout, info, left, first: None, next: 0, dropped, started: false })
+    }
+
+    /// Waits until the device has a frame; `false` where the run was ended.
+    fn wait(&mut self) -> Result<bool, StageError> {
+        let mut since = Instant::now();
+        while !signal::interrupted() {
+            if let Way::Queue(buffers) = &self.way {
+                if buffers.queued() == 0 {
+                    // All are in frames downstream: it is not the device's silence.
+                    buffers.wait_for_return(SLICE);
+                    since = Instant::now();
+                    continue;
+                }
+            }
+            let ready = self.node.wait_for_capture(SLICE)?;
+            if ready.capture || ready.error {
+                // With an error the next call says which.
+                return Ok(true);
+            }
+            if since.elapsed() >= PATIENCE {
+                let (node, waited_ms) = (self.node.path().to_owned(), since.elapsed().as_millis());
+                return Err(V4l2Error::Silent { node, awaited: "no frame", waited_ms }.into());
+            }
+        }
+        Ok(false)
+    }
+
+    /// Number and birth of a frame with the driver's number and stamp.
+    fn meta(&mut self, sequence: u32, stamp_us: u64, birth_ns: u64) -> FrameMeta {
+        // The driver counts in 32 bits.
+        let (first, first_us) = *self.first.get_or_insert_with(|| {
+            self.next = sequence.into();
+            (sequence.into(), stamp_us)
+        });
+        let gap = u64::from(sequence.wrapping_sub(self.next as u32));
+        // A number that goes back is a driver that counts anew, not a drop.
+        let gap = if gap > u64::from(u32::MAX / 2) { 0 } else { gap };
+        self.dropped.fetch_add(gap, Ordering::Relaxed);
+        let number = self.next + gap;
+        self.next = number + 1;
+        let pts = i64::try_from(stamp_us.saturating_sub(first_us)).ok();
+        FrameMeta { seq: number - first, birth_ns, pts, duration: 0 }
+    }
+
+    /// The next frame; `None` where none was there after all.
+    fn take(&mut self, waited_since_ns: u64, out: &mut Out<'_>) -> Result<Option<Frame>, StageError> {
+        if let Way::Queue(buffers) = &self.way {
+            let Some(taken) = buffers.dequeue()? else { return Ok(None) };
+            // A damaged frame is the driver's drop: its number is missing.
+            if taken.failed || taken.bytes < self.layout.pixel_bytes() {
+                buffers.give_back(&taken);
+                return Ok(None);
+            }
+            let now_us = now_ns() / 1000;
+            let stamp_us = if taken.monotonic { taken.timestamp_us } else { now_us };
+            let birth_ns = out.recorder().captured(stamp_us * 1000, waited_since_ns);
+            let meta = self.meta(taken.sequence, stamp_us, birth_ns);
+            let Way::Queue(buffers) = &self.way else { return Ok(None) };
+            return Ok(Some(buffers.frame(&taken, &self.layout, meta)?));
+        }
+        let Way::Read(pool) = &mut self.way else { return Ok(None) };
+        let mut frame = pool.acquire()?;
+        // No stamp and no number come with read: born when the copy begins.
+        let now = now_ns();
+        let birth_ns = out.recorder().captured(now, waited_since_ns);
+        // The slot as bytes, the driver's padding included.
+        let to = frame.plane_mut(0);
+        let read = framepath_os::meter::copy(self.layout.size, || self.node.read(to))?;
+        let Some(read) = read else { return Ok(None) };
+        if read < self.layout.size {
+            let what = format!("gave {read} bytes of a frame of {}", self.layout.size);
+            return Err(V4l2Error::Driver { node: self.node.path().to_owned(), what }.into());
+        }
+        frame.set_layout(&self.layout)?;
+        let meta = self.meta(self.next as u32, now / 1000, birth_ns);
+        Ok(Some(frame.freeze(meta)))
+    }
+}
+
+impl Source for V4l2 {
+    fn info(&self) -> StreamInfo {
+        self.info
+    }
+
+    fn give(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+        if self.left == 0 {
+            return Ok(false);
+        }
+        if !self.started && matches!(self.way, Way::Queue(_)) {
+            self.node.stream(Direction::Capture, true).map_err(|e| out.fail(e))?;
+        }
+        self.started = true;
+        out.mark();
+        let waited_since_ns = now_ns();
+        loop {
+            // A device that is read is started by poll too.
+            if !self.wait().map_err(|e| out.fail(e))? {
+                return Ok(false);
+            }
+            if let Some(frame) = self.take(waited_since_ns, out).map_err(|e| out.fail(e))? {
+                self.left -= 1;
+                out.push(Item::Frame(frame))?;
+                return Ok(true);
+            }
+        }
+    }
+}
+
+/// Sets what was asked for; the format the device will give.
+fn set_format(node: &Node, options: &V4l2Options) -> Result<Picture, StageError> {
+    let now = node.format(Direction::Capture)?;
+    let offered: Vec<_> = node.formats(Direction::Capture).into_iter().map(|offer| offer.fourcc).collect();
+    let wanted = match options.format {
+        Some(format) => fourcc(format).filter(|name| offered.contains(name)),
+        None if pixel_format(now.fourcc).is_some() => Some(now.fourcc),
+        None => crate::device::FORMATS.iter().map(|(name, _)| *name).find(|name| offered.contains(name)),
+    };
+    let Some(fourcc) = wanted else {
+        let wanted = match options.format {
+            Some(format) => format!("{format} frames"),
+            None => "GREY, YUV420P (YU12) or NV12 frames".to_owned(),
+        };
+        return Err(node.lacks(Direction::Capture, &wanted).into());
+    };
+    let (width, height) = options.size.unwrap_or((now.width, now.height));
+    let wanted = Picture { width, height, fourcc, stride: 0, bytes: 0, memory_planes: 1 };
+    let got = node.set_format(Direction::Capture, &wanted)?;
+    if got.fourcc != fourcc {
+        return Err(node.lacks(Direction::Capture, &format!("{fourcc} frames of {width}x{height}")).into());
+    }
+    if options.size.is_some() && (got.width, got.height) != (width, height) {
+        let what = format!(
+            "{} has no size {width}x{height}; the nearest is {}x{}",
+            options.node, got.width, got.height
+        );
+        return Err(StageError::Option(what));
+    }
+    Ok(got)
+}
