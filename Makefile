@@ -58,7 +58,7 @@ test-kernel-fast:
 test-kernel-debug:
 	@tests/vm/test debug
 
-VM_SCRIPTS = $(addprefix tests/vm/,make run test) $(wildcard tests/vm/lib/* tests/vm/inside/* tests/vm/guest/* tests/vm/jobs/*)
+VM_SCRIPTS = $(addprefix tests/vm/,make run test programs/build) $(wildcard tests/vm/lib/* tests/vm/inside/* tests/vm/guest/* tests/vm/jobs/*)
 SHELL_SCRIPTS = scripts/debian-root scripts/setup scripts/fresh scripts/fuzz scripts/check-unsafe .ci/run clips/make.sh peers/gst-push/check peers/handoff/check $(VM_SCRIPTS)
 
 shell-check:

@@ -156,6 +156,7 @@ impl Opening {
             stage: stage.to_owned(),
             level: 1,
             questions: false,
+            lent: false,
             track_bytes: track.len() as u32,
             frames_behind: 2,
             stream: if takes_packets { demuxer.info().stream } else { stream_info() },
