@@ -341,6 +341,16 @@ impl Stage for DeviceDecode {
         self.progress = Instant::now();
         if !self.draining {
             self.draining = true;
+            // A device that is told to stop before CAPTURE streams goes on as
+            // if it had not heard (dev-decoder, "Drain").
+            while self.frames.is_none() && self.progress.elapsed() < FIRST_FORMAT {
+                if signal::interrupted() {
+                    return Ok(());
+                }
+                self.turn(SLICE, out)?;
+            }
+            // Without a picture there is nothing to drain.
+            self.ended |= self.frames.is_none();
             self.node.stop_decoding().map_err(|e| out.fail(e))?;
         }
         while !self.is_drained() {
@@ -357,6 +367,10 @@ impl Stage for DeviceDecode {
         Ok(())
     }
 }
+
+/// A device that has had all packets and finds no format for so long has found
+/// no picture in them.
+const FIRST_FORMAT: Duration = Duration::from_secs(2);
 
 /// A driver that says nothing for so long after its last frame has no event for
 /// the end of the stream.
