@@ -42,7 +42,7 @@ pub(crate) struct Fixture {
     heap: Option<String>,
 
     /// How frames go in: mmap, dmabuf or userptr [default: dmabuf where they are]
-    #[arg(long, value_name = "IO", requires = "device")]
+    #[arg(long, value_name = "IO", requires = "device", conflicts_with = "reference")]
     io: Option<String>,
 
     /// A pixel at or above this is white, else black: 0 to 255
@@ -54,11 +54,11 @@ pub(crate) struct Fixture {
     roi: Option<String>,
 
     /// threshold, or none to leave the pixels as they are
-    #[arg(long, value_name = "NAME", requires = "device")]
+    #[arg(long, value_name = "NAME", requires = "device", conflicts_with = "reference")]
     algo: Option<String>,
 
     /// The device writes into the frame itself
-    #[arg(long, requires = "device")]
+    #[arg(long, requires = "device", conflicts_with = "reference")]
     in_place: bool,
 
     /// How many frames
