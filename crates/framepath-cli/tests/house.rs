@@ -183,9 +183,13 @@ fn is_source(path: &str, text: &str) -> bool {
 fn licences(path: &str) -> &'static [&'static str] {
     const OURS: &str = "MIT OR Apache-2.0";
     const KERNEL: &str = "GPL-2.0-only";
-    if path.starts_with("kernel/") {
+    if path.starts_with("kernel/uapi/") {
+        // For programs of any licence.
+        &["GPL-2.0-only WITH Linux-syscall-note"]
+    } else if path.starts_with("kernel/") {
         &[KERNEL]
-    } else if path.starts_with("bpf/") {
+    } else if path.starts_with("bpf/") || path.starts_with("tests/vm/") {
+        // Programs of the guests compile what is the kernel module's.
         &[KERNEL, OURS]
     } else {
         &[OURS]
