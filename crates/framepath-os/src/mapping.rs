@@ -118,6 +118,11 @@ mod memfd {
             let bytes = each.checked_mul(buffers.len()).ok_or(("mmap", Errno::NOMEM))?;
             let span = Span::reserved(bytes)?;
             for (index, buffer) in buffers.iter().enumerate() {
+                // A memfd is mapped beyond its end without a word, and faults.
+                let size = fstat(buffer).map_err(|errno| ("fstat", errno))?.st_size;
+                if u64::try_from(size).unwrap_or(0) < each as u64 {
+                    return Err(("mmap", Errno::OVERFLOW));
+                }
                 // SAFETY: inside the span reserved just now, which nobody uses
                 // yet.
                 unsafe {

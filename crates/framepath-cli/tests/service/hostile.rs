@@ -99,6 +99,7 @@ fn a_crowd_that_stays_is_turned_away_and_takes_nobody_with_it() {
     assert!(crowd[999].hear().is_none());
     assert!(service.fds() < before + 200, "{}", service.fds());
     drop(crowd);
+    until("the crowd has gone", || service.has_room());
     until("the stream went on", || service.stream_of(client.id()).figures.frames > frames + 100);
     client.kill().unwrap();
     client.wait().unwrap();

@@ -105,6 +105,11 @@ impl Service {
         Viewer::connect(&self.socket()).unwrap().look().unwrap()
     }
 
+    /// Whether it lets one more in.
+    pub fn has_room(&self) -> bool {
+        Viewer::connect(&self.socket()).is_ok_and(|mut viewer| viewer.look().is_ok())
+    }
+
     /// The stream of client `pid`, once it has given frames.
     pub fn stream_of(&self, pid: u32) -> StreamStatus {
         let mut found = None;
