@@ -107,7 +107,7 @@ impl Service {
 
     /// Whether it lets one more in.
     pub fn has_room(&self) -> bool {
-        Viewer::connect(&self.socket()).is_ok_and(|mut viewer| viewer.look().is_ok())
+        Viewer::connect(&self.socket()).is_ok_and(|viewer| viewer.look().is_ok())
     }
 
     /// The stream of client `pid`, once it has given frames.
