@@ -35,7 +35,8 @@ const NEED_A_SETTING: &[(&str, &str, &str)] = &[
 enum Became {
     /// Three frames came, all from one worker.
     Frames,
-    /// It takes more than a frame at a time, which no path has, and says so.
+    /// It takes more than a frame at a time, which no path has, or refuses; it
+    /// says so.
     Mixer,
     Failed(String),
 }
@@ -49,6 +50,8 @@ fn run_in_a_worker(name: &str) -> Became {
     match (ran.code, frames) {
         (Some(0), 3) if !ran.stderr.contains("replaced a worker") => Became::Frames,
         (Some(1), 0) if ran.stderr.contains("frames at a time, and a path carries one") => Became::Mixer,
+        // Of frei0r 2 (Debian 13): its own f0r_init says no.
+        (Some(1), 0) if name == "pixs0r" && ran.stderr.contains("its f0r_init failed") => Became::Mixer,
         _ => Became::Failed(format!("{name}: {frames} frames: {ran:#?}")),
     }
 }
