@@ -17,10 +17,8 @@ use rustix::ioctl::{NoArg, Opcode, Setter, Updater, ioctl, opcode};
 pub const VERSION: u32 = 1;
 /// Bytes of a stream's stash.
 pub const STASH_BYTES: u64 = 256 << 20;
-/// The OUTPUT queue, in [`Stream::export`].
-pub const OUTPUT: u32 = 0;
-/// The CAPTURE queue, in [`Stream::export`].
-pub const CAPTURE: u32 = 1;
+/// FP_QUEUE_CAPTURE.
+const CAPTURE: u32 = 1;
 /// Packets that one [`Stream::delivered`] tells of.
 pub const DELIVERED: u64 = 1024;
 
@@ -311,6 +309,37 @@ fn update<const OPCODE: Opcode, T: Copy>(fd: impl AsFd, value: &mut T) -> io::Re
     }
 }
 
+/// What an error of a [`Stream`]'s calls means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// ENODEV: the client has closed, or begun another stream.
+    Closed,
+    /// ESTALE: what was said is of an old epoch, or of old memory.
+    Stale,
+    /// EBUSY: not yet.
+    Busy,
+    /// ECANCELED: the client has called it off.
+    CalledOff,
+    /// EINVAL: there is no such thing.
+    Unknown,
+    /// Of the system.
+    Other,
+}
+
+impl Refusal {
+    /// The meaning of `error`.
+    pub fn of(error: &io::Error) -> Refusal {
+        match Errno::from_io_error(error) {
+            Some(Errno::NODEV) => Refusal::Closed,
+            Some(Errno::STALE) => Refusal::Stale,
+            Some(Errno::BUSY) => Refusal::Busy,
+            Some(Errno::CANCELED) => Refusal::CalledOff,
+            Some(Errno::INVAL) => Refusal::Unknown,
+            _ => Refusal::Other,
+        }
+    }
+}
+
 /// The one decoder that is attached.
 #[derive(Debug)]
 pub struct Attached(OwnedFd);
@@ -344,11 +373,6 @@ impl Attached {
         let device = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
         set::<ATTACH, _>(&device, Attach { version: VERSION, reserved: 0 })?;
         Ok(Attached(device))
-    }
-
-    /// The descriptor, to poll: readable while a stream waits.
-    pub fn fd(&self) -> impl AsFd + '_ {
-        &self.0
     }
 
     /// The next stream. Waits for one.
@@ -417,9 +441,9 @@ impl Stream {
         }
     }
 
-    /// A buffer's memory as a dmabuf, and the memory's generation.
-    pub fn export(&self, queue: u32, index: u32) -> io::Result<(u32, OwnedFd)> {
-        let mut export = Export { queue, index, ..Export::default() };
+    /// A CAPTURE buffer's memory as a dmabuf, and the memory's generation.
+    pub fn export_capture(&self, index: u32) -> io::Result<(u32, OwnedFd)> {
+        let mut export = Export { queue: CAPTURE, index, ..Export::default() };
         update::<EXPORT, _>(&self.0, &mut export)?;
         // SAFETY: the kernel has just made it for this process.
         Ok((export.generation, unsafe { OwnedFd::from_raw_fd(export.fd) }))
@@ -446,8 +470,8 @@ impl Stream {
     }
 
     /// The stream cannot go on.
-    pub fn fail(&self, errno: i32) -> io::Result<()> {
-        set::<FAIL, _>(&self.0, Fail { error: errno, reserved: 0 })
+    pub fn fail(&self) -> io::Result<()> {
+        set::<FAIL, _>(&self.0, Fail { error: Errno::IO.raw_os_error(), reserved: 0 })
     }
 
     /// Which of the [`DELIVERED`] packets from `first` on have had their frames

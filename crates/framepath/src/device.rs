@@ -15,6 +15,7 @@ pub(crate) mod threshold;
 
 use std::time::Duration;
 
+use framepath_codec::Codec;
 use framepath_model::format::{Layout, PixelFormat, Plane};
 use framepath_os::v4l2::{Fourcc, Picture, Rect};
 
@@ -34,6 +35,25 @@ pub(crate) const FORMATS: [(Fourcc, PixelFormat); 4] = [
     (Fourcc::NV12, PixelFormat::Nv12),
     (Fourcc::P010, PixelFormat::P010),
 ];
+
+/// V4L2's names of the codecs.
+const CODECS: [(Fourcc, Codec); 5] = [
+    (Fourcc::H264, Codec::H264),
+    (Fourcc::HEVC, Codec::Hevc),
+    (Fourcc::VP8, Codec::Vp8),
+    (Fourcc::VP9, Codec::Vp9),
+    (Fourcc::AV1, Codec::Av1),
+];
+
+/// The codec with a name of V4L2's.
+pub(crate) fn codec_of(fourcc: Fourcc) -> Option<Codec> {
+    CODECS.iter().find(|(name, _)| *name == fourcc).map(|(_, codec)| *codec)
+}
+
+/// V4L2's name of a codec.
+pub(crate) fn fourcc_of_codec(codec: Codec) -> Fourcc {
+    CODECS.iter().find(|(_, ours)| *ours == codec).map(|(name, _)| *name).expect("all are named")
+}
 
 /// framepath's name of a device's format.
 pub(crate) fn pixel_format(fourcc: Fourcc) -> Option<PixelFormat> {

@@ -63,3 +63,15 @@ pub(crate) fn frame_of(item: Item) -> Result<framepath_os::pool::Frame, StageErr
         }
     }
 }
+
+/// The packet in `item`, or the error that says what is wrong.
+pub(crate) fn packet_of(item: Item) -> Result<framepath_codec::Packet, StageError> {
+    match item {
+        Item::Packet(packet) => Ok(packet),
+        Item::Frame(_) => Err(StageError::WrongInput {
+            takes: "packets",
+            gets: "frames",
+            advice: "a path decodes once, right behind its `file`",
+        }),
+    }
+}

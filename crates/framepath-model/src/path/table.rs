@@ -136,6 +136,11 @@ const fn count_or(min: u64, max: u64, word: &'static str, stands_for: u64) -> Va
     ValueKind::Count { min, max, word: Some((word, stands_for)) }
 }
 
+/// Of a source that could go on for ever.
+const fn frames(default: &'static str) -> Arg {
+    arg("frames", count(0, 1_000_000_000_000), Default::Is(default), "how many frames; 0 is without end")
+}
+
 const fn choice(now: &'static [&'static str]) -> ValueKind {
     ValueKind::Choice { now }
 }
@@ -236,12 +241,7 @@ pub static STAGES: &[StageDef] = &[
                 "pixel format",
             ),
             arg("rate", ValueKind::Rate, Default::Is("0"), "frames per second; 0 is flat out"),
-            arg(
-                "frames",
-                count(0, 1_000_000_000_000),
-                Default::Is("300"),
-                "how many frames; 0 is without end",
-            ),
+            frames("300"),
             arg("pool", count(1, 4096), Default::Is("8"), "frames in the source's pool"),
             Arg {
                 name: "bytes",
@@ -279,12 +279,7 @@ pub static STAGES: &[StageDef] = &[
                 "pixel format",
             ),
             arg("rate", ValueKind::Rate, Default::Unset("as the device has it"), "frames per second"),
-            arg(
-                "frames",
-                count(0, 1_000_000_000_000),
-                Default::Is("300"),
-                "how many frames; 0 is without end",
-            ),
+            frames("300"),
             arg("buffers", count(2, 32), Default::Is("8"), "buffers of the device"),
             HEAP,
         ],
@@ -296,7 +291,7 @@ pub static STAGES: &[StageDef] = &[
         help: "the same GREY picture again and again, in memory that devices share",
         args: &[
             word("file", ValueKind::Text("the name of a PGM picture"), "binary PGM of 8 bits"),
-            arg("frames", count(0, 1_000_000_000_000), Default::Is("1"), "how many frames; 0 is without end"),
+            frames("1"),
             arg("pool", count(1, 64), Default::Is("4"), "frames in the source's pool"),
             HEAP,
         ],

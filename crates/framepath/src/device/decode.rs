@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use framepath_codec::{AnnexB, Codec, DecoderOptions, Output, Packet, TrackInfo};
+use framepath_codec::{AnnexB, DecoderOptions, Output, Packet, TrackInfo};
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::{FrameMeta, StreamInfo};
 use framepath_os::pool::{Frame, Plane};
@@ -16,11 +16,11 @@ use framepath_os::v4l2::{
     V4l2Error,
 };
 
-use super::{PATIENCE, SLICE, layout_of};
+use super::{PATIENCE, SLICE, fourcc_of_codec, layout_of};
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
-use crate::stage::Stage;
+use crate::stage::{Stage, packet_of};
 
 /// Packets under way to the device.
 const PACKETS: u32 = 16;
@@ -71,7 +71,7 @@ impl DeviceDecode {
     ) -> Result<DeviceDecode, StageError> {
         let node = Arc::new(Node::open(path.as_ref())?);
         node.must_be(Role::Decoder)?;
-        let fourcc = fourcc(track.codec);
+        let fourcc = fourcc_of_codec(track.codec);
         if !node.formats(Direction::Output).iter().any(|offer| offer.fourcc == fourcc) {
             return Err(node
                 .lacks(Direction::Output, &format!("decoder of {} ({fourcc})", track.codec))
@@ -288,17 +288,6 @@ impl DeviceDecode {
     }
 }
 
-/// A device's name of a codec.
-fn fourcc(codec: Codec) -> Fourcc {
-    match codec {
-        Codec::H264 => Fourcc::H264,
-        Codec::Hevc => Fourcc::HEVC,
-        Codec::Vp8 => Fourcc::VP8,
-        Codec::Vp9 => Fourcc::VP9,
-        Codec::Av1 => Fourcc::AV1,
-    }
-}
-
 impl Stage for DeviceDecode {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
         self.node.stream(Direction::Output, true)?;
@@ -307,13 +296,7 @@ impl Stage for DeviceDecode {
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
-        let Item::Packet(packet) = item else {
-            return Err(out.fail(StageError::WrongInput {
-                takes: "packets",
-                gets: "frames",
-                advice: "a path decodes once, right behind its `file`",
-            }));
-        };
+        let packet = packet_of(item).map_err(|e| out.fail(e))?;
         let seq = packet.meta().seq;
         if !self.packets.has_free() {
             // Frames may be handed on in the meantime.

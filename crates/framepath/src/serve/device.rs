@@ -21,7 +21,9 @@ use framepath_codec::{Codec, TrackInfo};
 use framepath_model::access_unit::Coding;
 use framepath_model::stream::{Rational, StreamInfo};
 use framepath_os::attach::Attached;
+use framepath_os::v4l2::Fourcc;
 
+use crate::device::codec_of;
 use crate::host::HostError;
 use feed::Serving;
 
@@ -65,16 +67,17 @@ fn say(text: &str) {
     eprintln!("framepath: device: {text}");
 }
 
-/// The codec with V4L2's number for its pictures.
-fn coding_of(fourcc: u32) -> Option<(Codec, Coding)> {
-    Some(match &fourcc.to_le_bytes() {
-        b"H264" => (Codec::H264, Coding::H264),
-        b"HEVC" => (Codec::Hevc, Coding::Hevc),
-        b"VP80" => (Codec::Vp8, Coding::Vp8),
-        b"VP90" => (Codec::Vp9, Coding::Vp9),
-        b"AV01" => (Codec::Av1, Coding::Av1),
-        _ => return None,
-    })
+/// The codec with V4L2's name for its pictures, and how they are looked at.
+fn coding_of(fourcc: Fourcc) -> Option<(Codec, Coding)> {
+    let codec = codec_of(fourcc)?;
+    let coding = match codec {
+        Codec::H264 => Coding::H264,
+        Codec::Hevc => Coding::Hevc,
+        Codec::Vp8 => Coding::Vp8,
+        Codec::Vp9 => Coding::Vp9,
+        Codec::Av1 => Coding::Av1,
+    };
+    Some((codec, coding))
 }
 
 fn track_of(codec: Codec, width: u32, height: u32) -> Result<TrackInfo, HostError> {

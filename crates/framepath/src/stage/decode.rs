@@ -7,7 +7,7 @@ use framepath_model::stream::StreamInfo;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
-use crate::stage::Stage;
+use crate::stage::{Stage, packet_of};
 
 /// A decoder. In the ledger, the time a frame spends inside while the decoder
 /// works on others (reordering, frame threads) is `queue`.
@@ -55,13 +55,7 @@ impl Stage for Decode {
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
-        let Item::Packet(packet) = item else {
-            return Err(out.fail(StageError::WrongInput {
-                takes: "packets",
-                gets: "frames",
-                advice: "a path decodes once, right behind its `file`",
-            }));
-        };
+        let packet = packet_of(item).map_err(|e| out.fail(e))?;
         let seq = packet.meta().seq;
         let Some(decoder) = &mut self.decoder else {
             return Err(out.fail(StageError::Downstream));

@@ -8,17 +8,11 @@ use std::time::{Duration, Instant};
 
 use framepath_model::format::PixelFormat;
 use framepath_model::lend::{Lent, Want};
-use framepath_os::attach::{self, CAPTURE, Drained, Format, FrameInfo, NextCapture, Stream};
+use framepath_os::attach::{Drained, Format, FrameInfo, NextCapture, Refusal, Stream};
 use framepath_os::pool::Frame;
+use framepath_os::v4l2::Fourcc;
 
 use crate::host::{Lends, LentSlots, Loan};
-
-/// V4L2_PIX_FMT_YUV420.
-const YU12: u32 = u32::from_le_bytes(*b"YU12");
-
-/// errno values of the interface that say something about a buffer.
-const EBUSY: i32 = 16;
-const ESTALE: i32 = 116;
 
 /// How long the word of a buffer's return can be on its way.
 const SOON: Duration = Duration::from_millis(5);
@@ -152,7 +146,7 @@ impl Captures {
             let Some(loan) = &state.loan else { return Ok(Delivery::Over) };
             let (number, generation) = (loan.number, loan.generations.get(index as usize).copied());
             let Some(generation) = generation else { return Ok(Delivery::Over) };
-            if state.closed || info.epoch < state.epoch {
+            if state.is_over(info.epoch) {
                 return Ok(Delivery::Over);
             }
             // Under the lock: that it is queued again must not be seen before
@@ -166,11 +160,11 @@ impl Captures {
                     buffer.frame = Some((number, frame));
                     return Ok(Delivery::Done);
                 }
-                Err(error) if error.raw_os_error() == Some(EBUSY) => {
+                Err(error) if Refusal::of(&error) == Refusal::Busy => {
                     let waited = self.changed.wait_timeout(state, SOON);
                     state = waited.unwrap_or_else(PoisonError::into_inner).0;
                 }
-                Err(error) if error.raw_os_error() == Some(ESTALE) => return Ok(Delivery::Over),
+                Err(error) if Refusal::of(&error) == Refusal::Stale => return Ok(Delivery::Over),
                 Err(error) => return Err(error),
             }
         }
@@ -216,7 +210,7 @@ impl Captures {
     pub(super) fn wait_for_format(&self, epoch: u32, over: impl Fn() -> bool) {
         let until = Instant::now() + FORMAT_TIME;
         let mut state = self.locked();
-        while state.said.is_none_or(|(said, _)| said != epoch) && !state.closed && epoch >= state.epoch {
+        while state.said.is_none_or(|(said, _)| said != epoch) && !state.is_over(epoch) {
             if over() || Instant::now() >= until {
                 return;
             }
@@ -229,9 +223,9 @@ impl Captures {
     pub(super) fn drained_at_end(&self, epoch: u32) -> io::Result<()> {
         loop {
             match self.drained(epoch, Drained::End) {
-                Err(error) if error.raw_os_error() == Some(EBUSY) => {
+                Err(error) if Refusal::of(&error) == Refusal::Busy => {
                     let state = self.locked();
-                    if state.closed || epoch < state.epoch {
+                    if state.is_over(epoch) {
                         return Ok(());
                     }
                     drop(self.changed.wait_timeout(state, SOON));
@@ -254,14 +248,13 @@ impl Captures {
 
     fn lend(&self, want: &Want, epoch: u32) -> Result<Loan, String> {
         self.say_format(want, epoch).map_err(|error| format!("the device refuses the format: {error}"))?;
-        let over = || "the stream is over".to_owned();
         let mut state = self.locked();
         loop {
-            if state.closed || epoch < state.epoch {
-                return Err(over());
+            if state.is_over(epoch) {
+                return Err("the stream is over".to_owned());
             }
             if let Some(On { count, pixelformat, length }) = state.on {
-                let lent = if pixelformat == YU12 { Lent::Native } else { Lent::Packed };
+                let lent = if Fourcc(pixelformat) == Fourcc::YU12 { Lent::Native } else { Lent::Packed };
                 if length >= want.bytes(lent) {
                     match self.exported(count) {
                         Ok((generations, buffers)) => {
@@ -273,7 +266,7 @@ impl Captures {
                         }
                         // A buffer that is imported has no memory before it is
                         // queued.
-                        Err(error) if error.kind() == io::ErrorKind::InvalidInput => {}
+                        Err(error) if Refusal::of(&error) == Refusal::Unknown => {}
                         Err(error) => return Err(format!("a CAPTURE buffer cannot be had: {error}")),
                     }
                 }
@@ -284,7 +277,7 @@ impl Captures {
 
     fn exported(&self, count: u32) -> io::Result<(Vec<u32>, Vec<std::os::fd::OwnedFd>)> {
         let exported: io::Result<Vec<_>> =
-            (0..count).map(|index| self.stream.export(CAPTURE, index)).collect();
+            (0..count).map(|index| self.stream.export_capture(index)).collect();
         Ok(exported?.into_iter().unzip())
     }
 
@@ -303,6 +296,11 @@ impl Captures {
 }
 
 impl State {
+    /// Whether nothing of that epoch is wanted any more.
+    fn is_over(&self, epoch: u32) -> bool {
+        self.closed || epoch < self.epoch
+    }
+
     fn queued(&mut self, index: usize, generation: u32) -> News {
         let Some(buffer) = self.buffers.get_mut(index) else { return News::Nothing };
         (buffer.queued, buffer.generation) = (true, generation);
@@ -341,9 +339,4 @@ impl Lends for SessionLender {
     fn mapped(&self, slots: LentSlots) {
         self.captures.mapped(slots);
     }
-}
-
-/// The frame's part of what the kernel is told.
-pub(super) fn frame_info(seq: u64, epoch: u32, mark: attach::Mark, copied: u32) -> FrameInfo {
-    FrameInfo { seq, epoch, mark, copied, ..FrameInfo::default() }
 }

@@ -17,9 +17,10 @@ use framepath_codec::{Packet, TrackInfo};
 use framepath_model::access_unit::Sequences;
 use framepath_model::path;
 use framepath_model::stream::FrameMeta;
-use framepath_os::attach::{DELIVERED, Mark, NextPacket, Offered, PacketInfo, Stream};
+use framepath_os::attach::{DELIVERED, FrameInfo, Mark, NextPacket, Offered, PacketInfo, Refusal, Stream};
+use framepath_os::v4l2::Fourcc;
 
-use super::captures::{Captures, Delivery, News, SessionLender, frame_info};
+use super::captures::{Captures, Delivery, News, SessionLender};
 use super::stash::{Entry, Stash};
 use super::{Settings, coding_of, say};
 use crate::host::{Faults, HostError, Input, Reader, Session, Spec, WorkerOptions};
@@ -28,9 +29,6 @@ use crate::recorder::Stretch;
 /// Marks kept for frames that may still come: as many as the kernel remembers
 /// packets.
 const MARKS: usize = 8192;
-/// errno of a stream that cannot go on, and of one whose client has gone.
-const EIO: i32 = 5;
-const ENODEV: i32 = 19;
 
 /// A stream, as its threads share it.
 pub(super) struct Serving {
@@ -89,12 +87,11 @@ impl Serving {
             Ok((serving, entries))
         });
         // Else it would be offered again, at once and for ever.
-        let (serving, entries) = begun.inspect_err(|_| drop(stream.fail(EIO)))?;
+        let (serving, entries) = begun.inspect_err(|_| drop(stream.fail()))?;
         if let Err(error) = serving.resume(&entries).and_then(|()| serving.feed()) {
-            // ENODEV is the client's way to say that it is done.
-            if error.raw_os_error() != Some(ENODEV) {
+            if Refusal::of(&error) != Refusal::Closed {
                 say(&format!("stream {id}: {error}"));
-                let _ = stream.fail(EIO);
+                let _ = stream.fail();
             }
         }
         serving.captures.close();
@@ -115,7 +112,7 @@ impl Serving {
         settings: Settings,
     ) -> Result<Arc<Serving>, HostError> {
         let unknown = || HostError::Failed { text: "a codec that is not known".to_owned() };
-        let (codec, coding) = coding_of(codec).ok_or_else(unknown)?;
+        let (codec, coding) = coding_of(Fourcc(codec)).ok_or_else(unknown)?;
         let track = super::track_of(codec, width, height)?;
         let feeder = Feeder { sequences: Sequences::new(coding), stash, epoch, next_seq: 0 };
         let (jobs, jobs_to_do) = channel();
@@ -190,7 +187,8 @@ impl Serving {
         if unit.begins {
             self.finish(feeder)?;
         }
-        if self.state().session.is_none() {
+        let begins = self.state().session.is_none();
+        if begins {
             if !unit.key {
                 return Ok(());
             }
@@ -206,7 +204,6 @@ impl Serving {
             feeder.stash.delivered(seq)?;
         }
         feeder.stash.append(&entry)?;
-        let begins = self.state().session.is_none();
         self.give(feeder.epoch, &entry)?;
         if begins {
             self.captures.wait_for_format(feeder.epoch, || !self.state().reading);
@@ -363,7 +360,8 @@ impl Serving {
             if had {
                 continue;
             }
-            let info = frame_info(seq, epoch, mark.unwrap_or_default(), arrival.work.copied_bytes);
+            let (mark, copied) = (mark.unwrap_or_default(), arrival.work.copied_bytes);
+            let info = FrameInfo { seq, epoch, mark, copied, ..FrameInfo::default() };
             let delivery = self.captures.deliver(arrival.frame, &info);
             match delivery {
                 Ok(Delivery::Done) => {}
@@ -411,11 +409,8 @@ impl Serving {
 
 /// What an answer of an old epoch says is known already.
 fn ignore_flushed(answer: io::Result<()>) -> io::Result<()> {
-    const ESTALE: i32 = 116;
-    const ECANCELED: i32 = 125;
-    const EINVAL: i32 = 22;
-    match answer {
-        Err(error) if matches!(error.raw_os_error(), Some(ESTALE | ECANCELED | EINVAL)) => Ok(()),
-        other => other,
-    }
+    let known = |error: &io::Error| {
+        matches!(Refusal::of(error), Refusal::Stale | Refusal::CalledOff | Refusal::Unknown)
+    };
+    answer.or_else(|error| if known(&error) { Ok(()) } else { Err(error) })
 }
