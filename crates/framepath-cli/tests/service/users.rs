@@ -2,21 +2,26 @@
 //! Who may use a service: by the kernel's word, whatever the socket's
 //! permissions say.
 
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 
 use framepath_os::machine::effective_uid;
 
-use crate::harness::{Ran, finish, framepath};
+use crate::harness::{Ran, finish};
 use crate::service::Service;
 
 const NOBODY: u32 = 65_534;
 const NOGROUP: u32 = 65_534;
 
-/// `top`, asked for by nobody.
+/// `top`, asked for by nobody. The binary is opened here: where a home folder
+/// is its owner's alone, nobody finds a checkout in it.
 fn as_nobody(service: &Service) -> Ran {
-    let socket = service.socket();
-    let mut top = framepath(&["top", "--once", "--socket", socket.to_str().unwrap()]);
-    top.uid(NOBODY).gid(NOGROUP);
+    let binary = File::open(env!("CARGO_BIN_EXE_framepath")).unwrap();
+    let mut top = Command::new(format!("/proc/self/fd/{}", binary.as_raw_fd()));
+    top.args(["top", "--once", "--socket"]).arg(service.socket()).uid(NOBODY).gid(NOGROUP);
+    top.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     finish(top)
 }
 
