@@ -8,6 +8,7 @@ mod faults;
 mod handoff;
 mod inject;
 mod loopback;
+mod m2m;
 mod queue;
 mod rpc;
 
@@ -136,6 +137,12 @@ pub static EXPERIMENTS: &[Experiment] = &[
                    (nspluginwrapper)",
         quick: false,
         run: rpc::run,
+    },
+    Experiment {
+        name: "m2m",
+        question: "what a frame costs through a memory-to-memory device: captured, lent, copied, in place (vpipe)",
+        quick: false,
+        run: m2m::run,
     },
     Experiment {
         name: "inject",

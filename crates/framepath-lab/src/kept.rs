@@ -41,6 +41,8 @@ impl KeptLedger {
             Cause::Wakeup,
             Cause::Queue,
             Cause::Blocked,
+            Cause::Device,
+            Cause::Network,
             Cause::Preempted,
             Cause::Compute,
             Cause::Copy,
@@ -58,5 +60,45 @@ impl KeptLedger {
             }
         }
         segments
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use framepath::{HopInfo, Level};
+
+    #[test]
+    fn a_rows_segments_are_all_of_its_time() {
+        let row = Row {
+            birth_ns: 1000,
+            enter_ns: 1000,
+            leave_ns: 51_000,
+            copy_ns: 5000,
+            device_ns: 30_000,
+            compute_ns: 10_000,
+            flags: flag::COUNTED,
+            ..Row::default()
+        };
+        let report = Report {
+            hops: vec![HopInfo { text: "threshold host=device:/dev/video2".to_owned(), link: false }],
+            rows: vec![row],
+            level: Level::Full,
+            frames: 1,
+            dropped: 0,
+            copied_bytes: 0,
+            wall_ns: 0,
+            cpu_ns: 0,
+            workers: Vec::new(),
+            threads: Vec::new(),
+            overwritten: 0,
+            interrupted: false,
+            error: None,
+        };
+        let kept = KeptLedger { name: "m2m".to_owned(), report };
+        let segments = kept.segments(&row, row.birth_ns);
+        let causes: Vec<&str> = segments.iter().map(|s| s.cause.as_str()).collect();
+        assert_eq!(causes, ["device", "compute", "copy", "unexplained"]);
+        assert_eq!(segments.last().unwrap().end_us, 50.0);
     }
 }

@@ -8,6 +8,7 @@
 mod chart_causes;
 mod chart_decode;
 mod chart_latency;
+mod chart_m2m;
 mod chart_queue;
 mod chart_timeline;
 mod page;

@@ -8,6 +8,7 @@ use framepath_os::v4l2::Node;
 
 use super::counted;
 use super::probe::{Probe, State};
+use crate::nodes::named;
 use crate::process::Program;
 
 const GROUP: &str = "devices";
@@ -25,16 +26,6 @@ pub(super) fn probes() -> Vec<Probe> {
         render_node(),
         vaapi(),
     ]
-}
-
-/// The nodes of `folder` whose names begin with `prefix`, in order.
-fn nodes(folder: &str, prefix: &str) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let names =
-        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
-    let mut nodes: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(names).collect();
-    nodes.sort();
-    nodes
 }
 
 /// What opening one of `nodes` says; `described` names them in the report.
@@ -62,7 +53,7 @@ fn opened(
 
 fn v4l2() -> Probe {
     let (name, unlocks) = ("V4L2 nodes", "`v4l2` sources and `host=device:PATH`");
-    let nodes = nodes("/dev", "video");
+    let nodes = named("/dev", "video");
     if nodes.is_empty() {
         let remedy = "a camera or a codec device; to try without one: sudo modprobe vivid, vicodec or vim2m";
         return Probe::lacking(GROUP, name, unlocks, State::Missing, "no /dev/video*", remedy);
@@ -95,7 +86,7 @@ fn node_name(node: &Path) -> String {
 fn module(folder: &str) -> Probe {
     let (name, unlocks) =
         ("framepath.ko", "decoding for every program of the machine, and the measuring node");
-    let nodes = nodes(folder, "framepath");
+    let nodes = named(folder, "framepath");
     if !nodes.is_empty() {
         let described: Vec<String> = nodes.iter().map(|node| node.display().to_string()).collect();
         return opened(name, unlocks, &nodes, described.join(", "), "video");
@@ -131,7 +122,7 @@ fn fence_flags(header: &Path) -> Probe {
 
 fn dma_heap() -> Probe {
     let (name, unlocks) = ("dma-heap", "frames in dmabufs that devices read without a copy");
-    let nodes = nodes("/dev/dma_heap", "");
+    let nodes = named("/dev/dma_heap", "");
     if nodes.is_empty() {
         let remedy = "a kernel with CONFIG_DMABUF_HEAPS_SYSTEM=y";
         return Probe::lacking(GROUP, name, unlocks, State::Missing, "no /dev/dma_heap", remedy);
@@ -152,7 +143,7 @@ fn udmabuf() -> Probe {
 
 fn render_node() -> Probe {
     let (name, unlocks) = ("GPU render node", "VA-API and output without a copy (planned)");
-    let nodes = nodes("/dev/dri", "renderD");
+    let nodes = named("/dev/dri", "renderD");
     if nodes.is_empty() {
         let remedy = "a GPU with a DRM driver; in a container, pass /dev/dri in";
         return Probe::lacking(GROUP, name, unlocks, State::Missing, "no /dev/dri/renderD*", remedy);

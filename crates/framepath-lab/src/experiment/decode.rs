@@ -3,6 +3,7 @@
 //! NV12 (P010 for 10 bits), to nowhere; every contender is a process of its
 //! own and is charged with all its CPU, start-up included.
 
+mod device;
 mod paced;
 mod service;
 
@@ -20,6 +21,7 @@ use crate::pairs::{self, Comparison};
 use crate::process::Program;
 use crate::watch::Watch;
 
+use device::Device;
 use service::Served;
 
 /// Frames of every clip here.
@@ -96,15 +98,16 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
     // service too.
     let ours = &OURS[..if quick { 3 } else { OURS.len() }];
     let ledgers = &LEDGERS[..if quick { 4 } else { LEDGERS.len() }];
-    let contenders = ours.len() + if quick { 2 } else { 5 };
-    let served = if quick { None } else { Some(Served::start(settings)?) };
+    let contenders = ours.len() + if quick { 2 } else { 7 };
+    let device = Device::find();
+    let served = if quick { None } else { Some(Served::start(settings, device.is_there())?) };
     // Paced, a run takes its clip's time: more than the demo has.
     let paced = named && settings.wants(paced::CASE) || !named && !quick;
     let paced_steps = if paced { paced::steps(rounds) } else { 0 };
     watch.begin("decode", (clips.len() * (contenders * rounds + ledgers.len()) + paced_steps) as u64);
     for clip in clips {
         let file = settings.clip(clip.file)?;
-        let one = OneClip { settings, clip, file: &file, ours, served: served.as_ref() };
+        let one = OneClip { settings, clip, file: &file, ours, served: served.as_ref(), device: &device };
         one.compare(rounds, watch, summary)?;
         for &(contender, host, format, threads) in ledgers {
             watch.step(&format!("{} ledger of {contender}", clip.case()));
@@ -132,22 +135,29 @@ struct OneClip<'a> {
     file: &'a Path,
     ours: &'a [Ours],
     served: Option<&'a Served>,
+    device: &'a Device,
 }
 
 impl OneClip<'_> {
     fn compare(&self, rounds: usize, watch: &dyn Watch, summary: &mut Summary) -> Result<(), LabError> {
-        let mut contenders = vec![Contender::new("ffmpeg", timed(self.ffmpeg(None)))];
+        let mut contenders = vec![Contender::new("ffmpeg", timed(self.ffmpeg(None, None)))];
         let inside = |ours: &Ours| timed(self.framepath(ours.host, ours.threads));
         contenders.extend(self.ours.iter().map(|one| Contender::new(one.contender, inside(one))));
         contenders.push(Contender::new("bare-t1", timed(self.bare("1"))));
         if let Some(served) = self.served {
-            contenders.push(Contender::new("service", self.serviced(served)));
-            contenders.push(Contender::new("ffmpeg-t1", timed(self.ffmpeg(Some("1")))));
+            let socket = framepath_model::path::quote(&served.socket.to_string_lossy());
+            let host = Ok(format!("service socket={socket}"));
+            let ours = |host: Result<String, LabError>| host.map(|host| self.framepath(&host, "auto"));
+            contenders.push(Contender::new("service", serviced(served, ours(host))));
+            contenders.push(Contender::new("device", serviced(served, ours(self.device.host()))));
+            let theirs = self.device.ffmpeg(self.clip).map(|decoder| self.ffmpeg(None, Some(&decoder)));
+            contenders.push(Contender::new("ffmpeg-v4l2m2m", serviced(served, theirs)));
+            contenders.push(Contender::new("ffmpeg-t1", timed(self.ffmpeg(Some("1"), None))));
             contenders.push(Contender::new("bare", timed(self.bare("auto"))));
         }
         let mut comparisons: Vec<Comparison<'_>> = Vec::new();
-        let service = ("service", "inline");
-        for (ours, inline) in self.ours.iter().map(|one| (one.contender, one.inline)).chain([service]) {
+        let served = [("service", "inline"), ("device", "inline"), ("ffmpeg-v4l2m2m", "device")];
+        for (ours, inline) in self.ours.iter().map(|one| (one.contender, one.inline)).chain(served) {
             for metric in ["cpu_ms", "wall_ms"] {
                 comparisons.push((metric, ours, "ffmpeg"));
                 if ours != inline {
@@ -164,10 +174,11 @@ impl OneClip<'_> {
         Ok(())
     }
 
-    fn ffmpeg(&self, threads: Option<&str>) -> Program {
+    fn ffmpeg(&self, threads: Option<&str>, decoder: Option<&str>) -> Program {
         let pixels = if self.clip.ten_bits { "p010le" } else { "nv12" };
         let mut args: Vec<OsString> = vec!["-nostdin".into(), "-v".into(), "error".into()];
         args.extend(threads.into_iter().flat_map(|t| ["-threads".into(), t.into()]));
+        args.extend(decoder.into_iter().flat_map(|name| ["-c:v".into(), name.into()]));
         args.extend(["-i".into(), self.file.into()]);
         args.extend(["-pix_fmt", pixels, "-f", "rawvideo", "-y", "/dev/null"].map(Into::into));
         Program::new("ffmpeg", args)
@@ -182,16 +193,19 @@ impl OneClip<'_> {
         let args: [OsString; 4] = ["bare".into(), self.file.into(), "--threads".into(), threads.into()];
         Program::new(&self.settings.framepath, args)
     }
+}
 
-    /// The client, and what its stream cost the service.
-    fn serviced(&self, served: &Served) -> impl FnMut() -> Result<Measured, LabError> {
-        let socket = framepath_model::path::quote(&served.socket.to_string_lossy());
-        let program = self.framepath(&format!("service socket={socket}"), "auto");
-        move || {
-            let (finished, cpu_ns) = served.charged(|| program.run(false))?;
-            let measured = finished.measured(FRAMES);
-            Ok(Measured { cpu_ns: measured.cpu_ns + cpu_ns, ..measured })
-        }
+/// The client, and what its stream cost the service. A client that is not to be
+/// had says so when it would run.
+fn serviced(
+    served: &Served,
+    program: Result<Program, LabError>,
+) -> impl FnMut() -> Result<Measured, LabError> {
+    move || {
+        let program = program.as_ref().map_err(|missing| LabError::Missing(missing.to_string()))?;
+        let (finished, cpu_ns) = served.charged(|| program.run(false))?;
+        let measured = finished.measured(FRAMES);
+        Ok(Measured { cpu_ns: measured.cpu_ns + cpu_ns, ..measured })
     }
 }
 

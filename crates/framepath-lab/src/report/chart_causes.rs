@@ -74,12 +74,12 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
         .count();
     let names = (width * 0.26).clamp(200.0, 260.0);
     let legend_lines = if width > 800.0 { 1.0 } else { 2.0 };
-    let legend = LEGEND * legend_lines;
-    let mut svg = Svg::new(width, legend + (shown.len() + headings) as f64 * STEP + 4.0);
-    draw_legend(&mut svg, shown, width);
+    let head = LEGEND * legend_lines;
+    let mut svg = Svg::new(width, head + (shown.len() + headings) as f64 * STEP + 4.0);
+    legend(&mut svg, &shown.iter().map(|bar| bar.causes).collect::<Vec<_>>(), width);
 
     let (start, end) = (names, width - TOTALS);
-    let mut y = legend;
+    let mut y = head;
     let mut desc = String::new();
     for (i, bar) in shown.iter().enumerate() {
         if i == 0 || shown[i - 1].experiment != bar.experiment {
@@ -128,11 +128,11 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
     })
 }
 
-/// The causes that occur, with their colours.
-fn draw_legend(svg: &mut Svg, bars: &[Bar], width: f64) {
+/// The causes that occur in `all`, with their colours, along the top.
+pub(super) fn legend(svg: &mut Svg, all: &[CausesUs], width: f64) {
     let (mut x, mut y) = (0.0, 4.0);
     for (place, (cause, _)) in CausesUs::default().named().iter().enumerate() {
-        if !bars.iter().any(|bar| bar.causes.named()[place].1.is_some_and(|us| us > 0.0)) {
+        if !all.iter().any(|causes| causes.named()[place].1.is_some_and(|us| us > 0.0)) {
             continue;
         }
         let wide = 18.0 + text_width(cause, 12.0) + 16.0;

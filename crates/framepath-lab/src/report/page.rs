@@ -7,7 +7,8 @@ use framepath_model::summary::Machine;
 
 use super::svg::escape;
 use super::{
-    LabRun, Picture, chart_causes, chart_decode, chart_latency, chart_queue, chart_timeline, style, table,
+    LabRun, Picture, chart_causes, chart_decode, chart_latency, chart_m2m, chart_queue, chart_timeline,
+    style, table,
 };
 use crate::plain::findings;
 
@@ -21,9 +22,10 @@ const GAP: f64 = 28.0;
 type Draw = fn(&LabRun, &str, f64) -> Option<Picture>;
 
 /// The pictures: id, draw, and what is said where no run has the figures.
-const PICTURES: [(&str, Draw, &str); 5] = [
+const PICTURES: [(&str, Draw, &str); 6] = [
     ("queue-sweep", chart_queue::draw, "the queue sweep (lab `queue`)"),
     ("decode-bars", chart_decode::draw, "decode (lab `decode`)"),
+    ("m2m-ledger", chart_m2m::draw, "frames through a device (lab `m2m`)"),
     ("causes", chart_causes::draw, "causes (a ledger at `full`)"),
     ("latency", chart_latency::draw, "latency (a ledger)"),
     ("slow-frames", chart_timeline::draw, "the slowest frames (a ledger's rows)"),

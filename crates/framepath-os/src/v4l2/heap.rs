@@ -74,6 +74,11 @@ impl Heap {
         if system.exists() || !Path::new(UDMABUF).exists() { Heap::Dma(system.into()) } else { Heap::Udmabuf }
     }
 
+    /// Whether it is there; pages always are.
+    pub fn exists(&self) -> bool {
+        *self == Heap::Pages || self.path().exists()
+    }
+
     fn path(&self) -> PathBuf {
         match self {
             Heap::Dma(path) => path.clone(),

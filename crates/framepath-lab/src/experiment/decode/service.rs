@@ -26,13 +26,15 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Starts one and waits until its spare is ready.
-    pub(super) fn start(settings: &Settings) -> Result<Served, LabError> {
+    /// Starts one, which with `device` decodes for the kernel's node too, and
+    /// waits until its spare is ready.
+    pub(super) fn start(settings: &Settings, device: bool) -> Result<Served, LabError> {
         let socket = std::env::temp_dir().join(format!("framepath-lab-{}.socket", std::process::id()));
         let child = Command::new(&settings.framepath)
             .arg("serve")
             .arg("--socket")
             .arg(&socket)
+            .args(device.then_some("--device"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The decoder node that any program can use, with `framepath serve --device`
+//! behind it: our client, and the ffmpeg tool's.
+
+use std::path::PathBuf;
+
+use framepath_os::v4l2::Role;
+
+use crate::error::LabError;
+use crate::nodes;
+
+use super::Clip;
+
+/// The decoder node of framepath.ko.
+pub(super) struct Device(Option<PathBuf>);
+
+impl Device {
+    pub(super) fn find() -> Device {
+        Device(nodes::v4l2(|node| node.driver() == "framepath" && node.role() == Role::Decoder))
+    }
+
+    /// Whether a service can decode for it.
+    pub(super) fn is_there(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// `device:/dev/video0`, as `host=` takes it.
+    pub(super) fn host(&self) -> Result<String, LabError> {
+        let node = self.0.as_ref().ok_or_else(|| {
+            let remedy =
+                "no decoder node: build kernel/ and load it: sudo modprobe framepath (docs/device.md)";
+            LabError::Missing(remedy.to_owned())
+        })?;
+        Ok(format!("device:{}", framepath_model::path::quote(&node.to_string_lossy())))
+    }
+
+    /// The ffmpeg tool's decoder that uses such a node.
+    pub(super) fn ffmpeg(&self, clip: &Clip) -> Result<String, LabError> {
+        self.host()?;
+        let codec = clip.case().trim_start_matches("hard-").split('-').next().unwrap_or_default();
+        if clip.ten_bits || codec == "av1" {
+            let what = "the ffmpeg tool's V4L2 decoders have no AV1 and no 10 bits";
+            return Err(LabError::Missing(what.to_owned()));
+        }
+        Ok(format!("{codec}_v4l2m2m"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::decode::CLIPS;
+
+    #[test]
+    fn ffmpegs_decoders_are_named_by_codec() {
+        let device = Device(Some("/dev/video7".into()));
+        let named: Vec<Option<String>> = CLIPS.iter().map(|clip| device.ffmpeg(clip).ok()).collect();
+        let names: Vec<Option<&str>> = named.iter().map(Option::as_deref).collect();
+        let (vp9, h264) = (Some("vp9_v4l2m2m"), Some("h264_v4l2m2m"));
+        assert_eq!(names, [vp9, None, h264, None, vp9, None, h264, None]);
+        assert_eq!(device.host().unwrap(), "device:/dev/video7");
+        assert!(matches!(Device(None).host(), Err(LabError::Missing(_))));
+    }
+}

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `m2m`: vpipe's questions. What it costs to capture a frame by each kind of
+//! memory, and to take it through a memory-to-memory device: copied in or lent,
+//! copied there or worked on in place.
+//!
+//! ```text
+//! capture          vivid ──read|mmap|dmabuf|userptr──▶ null
+//! vivid-ALGO       vivid ──mmap|dmabuf|userptr──▶ measuring node ──▶ null
+//! heap-ALGO        dma-heap or udmabuf ──dmabuf──▶ measuring node | vim2m ──▶ null
+//! ```
+
+mod nodes;
+mod run;
+mod vim2m;
+
+use std::cell::RefCell;
+use std::path::{Path, PathBuf};
+
+use framepath::{Level, Options};
+use framepath_model::path::quote;
+
+use crate::error::LabError;
+use crate::experiment::{Findings, Settings, Size};
+use crate::kept::KeptLedger;
+use crate::measure::Contender;
+use crate::pairs::{self, Comparison};
+use crate::watch::Watch;
+
+use nodes::Nodes;
+use run::Run;
+
+/// What every contender moves: GREY of this size.
+const SIZE: (u32, u32) = (640, 480);
+
+/// Frames a second that vivid is asked for; the highest it offers at this size.
+const RATE: u32 = 60;
+
+const LEVEL: u8 = 128;
+
+/// A path of ours.
+struct Way {
+    contender: &'static str,
+    path: String,
+    needs: Vec<Need>,
+    /// Index of the hop that is the device's, where the measuring node is in it.
+    device_hop: Option<u16>,
+}
+
+/// What a path cannot run without.
+#[derive(Clone, Copy)]
+enum Need {
+    Camera,
+    Measuring,
+    Heap,
+}
+
+impl Need {
+    fn met(self, nodes: &Nodes) -> Result<(), LabError> {
+        match self {
+            Need::Camera => Nodes::of(&nodes.camera).map(drop),
+            Need::Measuring => Nodes::of(&nodes.measuring).map(drop),
+            Need::Heap => nodes.heap.clone().map_err(LabError::Missing),
+        }
+    }
+}
+
+/// The paths through the measuring node: contender and arguments.
+const DEVICE: [(&str, &str); 4] = [
+    ("device-mmap", "io=mmap"),
+    ("device-userptr", "io=userptr"),
+    ("device-dmabuf", "io=dmabuf"),
+    ("device-dmabuf-in-place", "io=dmabuf in_place=1"),
+];
+
+pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+    let quick = settings.size == Size::Quick;
+    let frames = if quick { 120 } else { 600 };
+    let rounds = settings.rounds(2, 6);
+    let nodes = Nodes::find();
+    let picture = Fixture::make()?;
+    let cases = cases(&nodes, &picture.file, frames);
+    let wanted: Vec<_> = cases.into_iter().filter(|(case, _)| settings.wants(case)).collect();
+    // heap-none has vim2m besides.
+    let contenders: usize =
+        wanted.iter().map(|(case, ways)| ways.len() + usize::from(*case == "heap-none")).sum();
+    watch.begin("m2m", (contenders * rounds) as u64);
+    for (case, ways) in wanted {
+        let runs: Vec<(Run, RefCell<Option<framepath::Report>>)> =
+            ways.into_iter().map(|way| (Run { way, frames, nodes: &nodes }, RefCell::new(None))).collect();
+        let mut contenders: Vec<Contender<'_>> = runs
+            .iter()
+            .map(|(run, kept)| {
+                Contender::new(run.way.contender, || {
+                    let (measured, report) = run.measured()?;
+                    *kept.borrow_mut() = Some(report);
+                    Ok(measured)
+                })
+            })
+            .collect();
+        if case == "heap-none" {
+            contenders.push(Contender::new("vim2m", || vim2m::measured(&nodes, &picture.pixels, frames)));
+        }
+        pairs::run(case, contenders, &comparisons(case), rounds, watch, &mut findings.summary)?;
+        for (run, kept) in runs {
+            let name = format!("m2m {case} {}", run.way.contender);
+            findings.ledgers.extend(kept.into_inner().map(|report| KeptLedger { name, report }));
+        }
+    }
+    findings.summary.notes.extend(notes(frames));
+    Ok(())
+}
+
+fn notes(frames: u64) -> Vec<String> {
+    let (width, height) = SIZE;
+    let mut notes = vec![
+        format!(
+            "{frames} frames of {width}x{height} GREY a run, the ledger at `full`; vivid is asked for {RATE} a \
+             second, a dma-heap gives as fast as they are taken; latency runs from the driver's stamp (`read` \
+             has none: from the copy) or from before the copy into the heap"
+        ),
+        "every frame that went through the measuring node has one record of its own, in order, with no frame \
+         missing but those that the camera's driver counted as dropped; a run in which that is not so fails"
+            .to_owned(),
+        "`copied` is what this process copied, `kernel copied` what the node says its kernel code did; a frame \
+         is one buffer queued on each queue; CPU is of this process: work in the kernel's own threads is in no \
+         process's account"
+            .to_owned(),
+        "vim2m waits 1 ms for each frame, the least it can; it moves as many bytes, 320x480 of RGB565".to_owned(),
+    ];
+    if let Err(error) = framepath_os::machine::pmu() {
+        notes.push(format!("cycles and cache misses: not on this machine ({error})"));
+    }
+    notes
+}
+
+fn cases(nodes: &Nodes, picture: &Path, frames: u64) -> Vec<(&'static str, Vec<Way>)> {
+    let (width, height) = SIZE;
+    let text = |path: &Path| quote(&path.to_string_lossy());
+    let name =
+        |node: &Result<PathBuf, String>| node.as_ref().map_or_else(|_| "none".to_owned(), |path| text(path));
+    let (vivid, measuring) = (name(&nodes.camera), name(&nodes.measuring));
+    let camera = |io: &str| {
+        format!("v4l2 {vivid} io={io} size={width}x{height} format=grey rate={RATE} frames={frames}")
+    };
+    let heap = |heap: &str| format!("fixture {} frames={frames}{heap}", text(picture));
+    let captures = ["read", "mmap", "dmabuf", "userptr"].map(|io| Way {
+        contender: io,
+        path: format!("{} ! null", camera(io)),
+        needs: if io == "dmabuf" { vec![Need::Camera, Need::Heap] } else { vec![Need::Camera] },
+        device_hop: None,
+    });
+    let mut cases = vec![("capture", Vec::from(captures))];
+    for (case, algo) in [
+        ("vivid-none", "none"),
+        ("vivid-threshold", "threshold"),
+        ("heap-none", "none"),
+        ("heap-threshold", "threshold"),
+    ] {
+        // What the driver's memory and addresses are good for needs no dmabuf.
+        let source = |dmabuf: bool| match (case.starts_with("vivid"), dmabuf) {
+            (true, _) => (camera("mmap"), Need::Camera),
+            (false, true) => (heap(""), Need::Heap),
+            (false, false) => (heap(" heap=pages"), Need::Measuring),
+        };
+        let mut ways: Vec<Way> = DEVICE
+            .iter()
+            .map(|(contender, arguments)| {
+                let (source, need) = source(arguments.contains("dmabuf"));
+                let stage =
+                    format!("threshold level={LEVEL} algo={algo} host=device:{measuring} {arguments}");
+                let path = format!("{source} ! {stage} ! null");
+                Way { contender, path, needs: vec![Need::Measuring, need], device_hop: Some(1) }
+            })
+            .collect();
+        if algo == "threshold" {
+            let (source, need) = source(true);
+            let path = format!("{source} ! threshold level={LEVEL} ! null");
+            ways.push(Way { contender: "inline", path, needs: vec![need], device_hop: None });
+        }
+        cases.push((case, ways));
+    }
+    cases
+}
+
+/// Lent beside copied, in place beside not; the device beside this process and
+/// beside vim2m.
+fn comparisons(case: &str) -> Vec<Comparison<'static>> {
+    if case == "capture" {
+        return ["mmap", "dmabuf", "userptr"].map(|io| ("cpu_us_per_frame", io, "read")).into();
+    }
+    let mut comparisons = Vec::new();
+    for metric in ["latency_p50_us", "latency_p99_us", "cpu_us_per_frame"] {
+        comparisons.push((metric, "device-dmabuf", "device-mmap"));
+        comparisons.push((metric, "device-dmabuf-in-place", "device-dmabuf"));
+    }
+    if case.ends_with("-threshold") {
+        comparisons.push(("latency_p50_us", "device-dmabuf", "inline"));
+        comparisons.push(("latency_p50_us", "device-dmabuf-in-place", "inline"));
+    }
+    if case == "heap-none" {
+        comparisons.push(("latency_p50_us", "device-dmabuf", "vim2m"));
+        comparisons.push(("latency_p50_us", "device-dmabuf-in-place", "vim2m"));
+    }
+    comparisons
+}
+
+/// The picture that the heap's frames have, in a file of its own as long as the
+/// experiment runs.
+struct Fixture {
+    folder: PathBuf,
+    file: PathBuf,
+    pixels: Vec<u8>,
+}
+
+impl Fixture {
+    fn make() -> Result<Fixture, LabError> {
+        let folder = std::env::temp_dir().join(format!("framepath-m2m-{}", std::process::id()));
+        let file = folder.join("frame-000000.pgm");
+        let mut fixture = Fixture { folder, file, pixels: Vec::new() };
+        let place = quote(&fixture.folder.to_string_lossy());
+        let (width, height) = SIZE;
+        let text = format!("test size={width}x{height} format=grey frames=1 ! pgm {place}");
+        let path = framepath::path::parse(&text)?;
+        let report = framepath::run(&path, &Options { level: Level::Off, ..Options::default() })?;
+        if let Some(error) = report.error {
+            return Err(error.into());
+        }
+        let picture = framepath::pgm::Picture::open(&fixture.file)
+            .map_err(|error| LabError::Unknown(format!("the fixture cannot be read: {error}")))?;
+        fixture.pixels = picture.pixels;
+        Ok(fixture)
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        // A folder that stays is no reason to fail.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}

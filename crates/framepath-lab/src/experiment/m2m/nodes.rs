@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The devices that take part, and what would bring those that are not there.
+
+use std::path::{Path, PathBuf};
+
+use framepath_os::v4l2::{Heap, Node, Role};
+
+use crate::error::LabError;
+use crate::nodes;
+
+/// Where each device is, or why it is not there.
+pub(super) struct Nodes {
+    pub(super) camera: Result<PathBuf, String>,
+    pub(super) measuring: Result<PathBuf, String>,
+    pub(super) vim2m: Result<PathBuf, String>,
+    pub(super) heap: Result<(), String>,
+}
+
+impl Nodes {
+    /// Looks at the machine's nodes.
+    pub(super) fn find() -> Nodes {
+        let find = |is: fn(&Node) -> bool, remedy: &str| nodes::v4l2(is).ok_or_else(|| remedy.to_owned());
+        let camera = find(
+            |node| node.driver() == "vivid" && node.role() == Role::Camera,
+            "no vivid, the kernel's test camera: sudo modprobe vivid",
+        );
+        let measuring = find(
+            |node| node.role() == Role::Measuring,
+            "no measuring node: build kernel/ and load it: sudo modprobe framepath (docs/device.md)",
+        );
+        let vim2m = find(
+            |node| node.driver() == "vim2m",
+            "no vim2m: sudo modprobe vim2m, where the kernel has it (CONFIG_VIDEO_VIM2M)",
+        );
+        let heap = match Heap::any().exists() {
+            true => Ok(()),
+            false => Err("no dma-heap and no udmabuf: sudo modprobe udmabuf".to_owned()),
+        };
+        Nodes { camera, measuring, vim2m, heap }
+    }
+
+    /// A node, or the error that skips who needs it.
+    pub(super) fn of(node: &Result<PathBuf, String>) -> Result<&Path, LabError> {
+        node.as_deref().map_err(|remedy| LabError::Missing(remedy.clone()))
+    }
+}

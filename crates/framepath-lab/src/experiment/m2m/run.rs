@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One run of a path of ours, and the proof that no frame was lost, doubled or
+//! mixed up on the way.
+
+use framepath::{Level, Options, Report};
+use framepath_model::ledger::{Row, flag};
+use framepath_model::stats::median;
+use framepath_os::clock::now_ns;
+use framepath_os::v4l2::{META_NODE, MetaReader, MetaRecord};
+
+use super::Way;
+use super::nodes::Nodes;
+use crate::error::LabError;
+use crate::measure::Measured;
+
+/// How often a path is run.
+pub(super) struct Run<'a> {
+    pub(super) way: Way,
+    pub(super) frames: u64,
+    pub(super) nodes: &'a Nodes,
+}
+
+impl Run<'_> {
+    /// Runs the path once.
+    pub(super) fn measured(&self) -> Result<(Measured, Report), LabError> {
+        for need in &self.way.needs {
+            need.met(self.nodes)?;
+        }
+        let began_ns = now_ns();
+        let reader = self.way.device_hop.map(|_| MetaReader::open(META_NODE.as_ref())).transpose();
+        let reader = reader.map_err(|error| LabError::Missing(error.to_string()))?;
+        let path = framepath::path::parse(&self.way.path)?;
+        let mut report = framepath::run(&path, &Options { level: Level::Full, ..Options::default() })?;
+        if let Some(error) = report.error.take() {
+            return Err(error.into());
+        }
+        if report.interrupted {
+            return Err(LabError::Interrupted);
+        }
+        let mut measured = Measured::of_report(&mut report);
+        let sequences = sequences(&report.rows);
+        self.correlated(whole(&sequences, self.frames, report.dropped))?;
+        add_figures(&mut measured, &report);
+        if let (Some(hop), Some(reader)) = (self.way.device_hop, reader) {
+            let records = self.records(&reader, began_ns)?;
+            self.correlated(joined(&sequences, &records))?;
+            add_device(&mut measured, &report, hop, &records);
+        }
+        Ok((measured, report))
+    }
+
+    fn correlated(&self, outcome: Result<(), String>) -> Result<(), LabError> {
+        outcome.map_err(|what| LabError::Command {
+            command: format!("framepath run '{}'", self.way.path),
+            outcome: "did not keep its frames apart".to_owned(),
+            stderr: what,
+        })
+    }
+
+    /// The records of this run. Nobody else uses the node meanwhile: who does
+    /// is found by [`joined`].
+    fn records(&self, reader: &MetaReader, since_ns: u64) -> Result<Vec<MetaRecord>, LabError> {
+        let refused = |error: framepath_os::v4l2::V4l2Error| LabError::Missing(error.to_string());
+        let mut records = Vec::new();
+        reader.read(&mut records).map_err(refused)?;
+        records.retain(|record| record.queued_ns >= since_ns);
+        Ok(records)
+    }
+}
+
+/// The numbers of the frames at their source, in the order they ended.
+fn sequences(rows: &[Row]) -> Vec<u64> {
+    let mut ended: Vec<&Row> = rows.iter().filter(|row| row.has(flag::LAST)).collect();
+    ended.sort_by_key(|row| row.leave_ns);
+    ended.iter().map(|row| row.seq).collect()
+}
+
+/// Whether `frames` frames ended, each once and in order, with no number
+/// missing but those of the `dropped`.
+fn whole(sequences: &[u64], frames: u64, dropped: u64) -> Result<(), String> {
+    if sequences.len() as u64 != frames {
+        return Err(format!("{} frames ended of {frames}", sequences.len()));
+    }
+    if let Some(pair) = sequences.windows(2).find(|pair| pair[1] <= pair[0]) {
+        return Err(format!("frame {} ended behind frame {}", pair[1], pair[0]));
+    }
+    let (first, last) = (sequences[0], sequences[sequences.len() - 1]);
+    let missing = last + 1 - first - frames;
+    if missing != dropped {
+        return Err(format!("{missing} numbers are missing, and the driver counted {dropped} dropped"));
+    }
+    Ok(())
+}
+
+/// Whether each frame has one record, in order.
+fn joined(sequences: &[u64], records: &[MetaRecord]) -> Result<(), String> {
+    if let Some(failed) = records.iter().find(|record| record.status > 1) {
+        return Err(format!("frame {} failed in the node", failed.source_sequence));
+    }
+    let told: Vec<u64> = records.iter().map(|record| record.source_sequence).collect();
+    if told == sequences {
+        return Ok(());
+    }
+    let at = told.iter().zip(sequences).take_while(|(a, b)| a == b).count();
+    Err(format!("{} records for {} frames; they differ from number {at} on", told.len(), sequences.len()))
+}
+
+fn per_frame(rows: &[Row], frames: u64, figure: impl Fn(&Row) -> u64) -> f64 {
+    rows.iter().map(figure).sum::<u64>() as f64 / frames.max(1) as f64
+}
+
+fn add_figures(measured: &mut Measured, report: &Report) {
+    let of = |figure: fn(&Row) -> u64| per_frame(&report.rows, report.frames, figure);
+    measured.extra.insert("faults_per_frame".to_owned(), of(|row| row.minor_faults.into()));
+    measured.extra.insert("dropped".to_owned(), report.dropped as f64);
+    let cycles = of(|row| row.cycles);
+    if cycles > 0.0 {
+        measured.extra.insert("cycles_per_frame".to_owned(), cycles);
+        measured.extra.insert("cache_misses_per_frame".to_owned(), of(|row| row.cache_misses));
+    }
+}
+
+fn add_device(measured: &mut Measured, report: &Report, hop: u16, records: &[MetaRecord]) {
+    let rows: Vec<&Row> = report.rows.iter().filter(|row| row.hop == hop && row.device_run_ns > 0).collect();
+    let middle_us = |figure: fn(&Row) -> u32| {
+        median(&rows.iter().map(|row| f64::from(figure(row)) / 1e3).collect::<Vec<_>>())
+    };
+    let copied = records.iter().map(|record| record.copied).sum::<u64>() as f64 / records.len().max(1) as f64;
+    let figures = [
+        ("device_queue_us", middle_us(|row| row.device_queue_ns)),
+        ("device_run_us", middle_us(|row| row.device_run_ns)),
+        ("kernel_copied_bytes_per_frame", Some(copied)),
+    ];
+    measured.extra.extend(figures.into_iter().filter_map(|(key, figure)| Some((key.to_owned(), figure?))));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_lost_doubled_or_swapped_are_found() {
+        assert_eq!(whole(&[0, 1, 2], 3, 0), Ok(()));
+        assert_eq!(whole(&[0, 1, 4], 3, 2), Ok(()));
+        assert!(whole(&[0, 1], 3, 0).unwrap_err().contains("2 frames ended of 3"));
+        assert!(whole(&[0, 2, 1], 3, 0).unwrap_err().contains("frame 1 ended behind frame 2"));
+        assert!(whole(&[0, 1, 1], 3, 0).is_err());
+        assert!(whole(&[0, 1, 4], 3, 0).unwrap_err().contains("2 numbers are missing"));
+        assert!(whole(&[0, 1, 2], 3, 1).is_err(), "a drop that was counted and is not there");
+    }
+
+    #[test]
+    fn a_record_for_each_frame_and_no_other() {
+        let records = |numbers: &[u64]| -> Vec<MetaRecord> {
+            numbers.iter().map(|n| MetaRecord { source_sequence: *n, ..MetaRecord::default() }).collect()
+        };
+        assert_eq!(joined(&[0, 1, 3], &records(&[0, 1, 3])), Ok(()));
+        for wrong in [&[0, 1][..], &[0, 1, 2], &[0, 3, 1], &[0, 1, 3, 3]] {
+            assert!(joined(&[0, 1, 3], &records(wrong)).is_err(), "{wrong:?}");
+        }
+        let failed = MetaRecord { status: 2, ..MetaRecord::default() };
+        assert!(joined(&[0], &[failed]).unwrap_err().contains("frame 0 failed"));
+    }
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frames through a device: the median frame's time by cause, on one scale,
+//! with what was copied, faulted and dropped beside it.
+
+use framepath_model::summary::{Row, Summary};
+
+use super::chart_causes::legend;
+use super::scale::Scale;
+use super::svg::{Anchor, Svg, fitted};
+use super::{LabRun, Picture};
+use crate::plain::number::{bytes, figure, time_us};
+
+const STEP: f64 = 25.0;
+const BAR: f64 = 18.0;
+const LEGEND: f64 = 34.0;
+const FOOT: f64 = 24.0;
+/// Room for the counts.
+const COUNTS: f64 = 290.0;
+/// Heading and counts of a case.
+const HEADINGS: [(&str, f64); 4] =
+    [("copied", 0.0), ("in kernel", 82.0), ("faults", 164.0), ("dropped", 216.0)];
+
+/// What a row's bar is made of: a class, a name and microseconds each.
+fn pieces(row: &Row) -> Vec<(String, String, f64)> {
+    let Some(causes) = row.causes_us else {
+        // Nobody looked inside: only the whole is known.
+        let whole = row.latency_us.map_or(0.0, |us| us.p50);
+        return vec![("bar grey".to_owned(), "not divided".to_owned(), whole)];
+    };
+    let known =
+        causes.named().into_iter().filter_map(|(cause, us)| Some((cause, us.filter(|us| *us > 0.0)?)));
+    known
+        .map(|(cause, us)| {
+            let name = match (cause, row.figure("device_queue_us"), row.figure("device_run_us")) {
+                ("device", Some(queue), Some(run)) => {
+                    format!("device, of which queued {} and worked on {}", time_us(queue), time_us(run))
+                }
+                _ => cause.to_owned(),
+            };
+            (format!("piece k-{cause}"), name, us)
+        })
+        .collect()
+}
+
+fn whole(row: &Row) -> f64 {
+    pieces(row).iter().map(|(_, _, us)| us).sum()
+}
+
+/// The counts beside a bar, in the order of [`HEADINGS`].
+fn counts(row: &Row) -> [Option<String>; 4] {
+    let in_bytes = |key| row.figure(key).map(|count| bytes(count.round() as u64));
+    [
+        in_bytes("copied_bytes_per_frame"),
+        in_bytes("kernel_copied_bytes_per_frame"),
+        row.figure("faults_per_frame").map(figure),
+        row.figure("dropped").map(figure),
+    ]
+}
+
+fn title(summary: &Summary) -> String {
+    let of =
+        |contender: &str| summary.row("vivid-threshold", contender).filter(|row| row.causes_us.is_some());
+    match (of("device-mmap"), of("device-dmabuf")) {
+        (Some(copied), Some(lent)) => format!(
+            "A camera's frame through the measuring node: {} copied in, {} lent",
+            time_us(whole(copied)),
+            time_us(whole(lent))
+        ),
+        _ => "What a frame costs on its way through a device".to_owned(),
+    }
+}
+
+pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
+    let summary = run.summaries.iter().find(|s| s.experiment == "m2m")?;
+    let cases: Vec<(&str, Vec<&Row>)> = summary
+        .cases()
+        .into_iter()
+        .map(|case| (case, summary.rows.iter().filter(|r| r.case == case && whole(r) > 0.0).collect()))
+        .filter(|(_, rows): &(&str, Vec<&Row>)| !rows.is_empty())
+        .collect();
+    let rows: Vec<&Row> = cases.iter().flat_map(|(_, rows)| rows.iter().copied()).collect();
+    let most = rows.iter().map(|row| whole(row)).fold(0.0, f64::max);
+    if rows.is_empty() {
+        return None;
+    }
+    let names = (width * 0.22).clamp(170.0, 230.0);
+    let bottom = LEGEND + (rows.len() + cases.len()) as f64 * STEP;
+    let mut svg = Svg::new(width, bottom + FOOT);
+    legend(&mut svg, &rows.iter().filter_map(|row| row.causes_us).collect::<Vec<_>>(), width);
+    let counts_from = width - COUNTS;
+    let x = Scale::linear(most, names, counts_from - 76.0);
+    for us in x.ticks(5) {
+        svg.line("grid", x.at(us), LEGEND, x.at(us), bottom);
+        svg.text("soft", Anchor::Middle, x.at(us), bottom + 16.0, &time_us(us));
+    }
+    let mut desc = String::new();
+    let mut y = LEGEND;
+    for (case, rows) in cases {
+        svg.text("bold", Anchor::Start, 0.0, y + 16.0, case);
+        for (heading, at) in HEADINGS {
+            svg.text("soft", Anchor::Start, counts_from + at, y + 16.0, heading);
+        }
+        y += STEP;
+        for row in rows {
+            draw_row(&mut svg, row, &x, y, [names, counts_from]);
+            desc.push_str(&format!("{case} {}: {}. ", row.contender, time_us(whole(row))));
+            y += STEP;
+        }
+    }
+    let title = title(summary);
+    Some(Picture {
+        svg: svg.finish(id, &title, desc.trim_end()),
+        title,
+        caption: "The median frame from the camera's stamp, or from before its copy into the heap, to the \
+                  end of its sink, all on one scale. Copied is what this process copied for a frame, in \
+                  kernel what the measuring node says of itself; an empty place is not known, not 0."
+            .to_owned(),
+    })
+}
+
+fn draw_row(svg: &mut Svg, row: &Row, x: &Scale, y: f64, [names, counts_from]: [f64; 2]) {
+    let middle = y + BAR / 2.0 + 4.0;
+    svg.text("", Anchor::End, names - 10.0, middle, &fitted(&row.contender, 12.0, names - 12.0));
+    let mut at = 0.0;
+    for (class, name, us) in pieces(row) {
+        let tip = format!("{} · {}: {name} {}", row.case, row.contender, time_us(us));
+        svg.rect(&class, x.at(at), y, x.at(at + us) - x.at(at), BAR, &tip);
+        at += us;
+    }
+    svg.text("bold", Anchor::Start, x.at(at) + 6.0, middle, &time_us(at));
+    for ((_, place), count) in HEADINGS.into_iter().zip(counts(row)) {
+        svg.text("", Anchor::Start, counts_from + place, middle, &count.unwrap_or_default());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use framepath_model::summary::{CausesUs, LatencyUs, Machine};
+
+    use super::*;
+
+    fn row(contender: &str, device: Option<f64>, extra: &[(&str, f64)]) -> Row {
+        let causes_us = device.map(|us| CausesUs {
+            copy: Some(20.0),
+            device: Some(us),
+            unexplained: Some(-1.0),
+            ..CausesUs::default()
+        });
+        Row {
+            case: "vivid-threshold".to_owned(),
+            contender: contender.to_owned(),
+            latency_us: Some(LatencyUs { p50: 1200.0, p95: 0.0, p99: 0.0, max: 0.0 }),
+            copied_bytes_per_frame: Some(307_200.0),
+            causes_us,
+            extra: extra.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect(),
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn a_row_shows_its_pieces_and_its_counts() {
+        let split = [("device_queue_us", 3.0), ("device_run_us", 60.0), ("faults_per_frame", 0.5)];
+        let rows = vec![row("device-mmap", Some(80.0), &split), row("vim2m", None, &[])];
+        assert_eq!(counts(&rows[0]), [Some("300 KiB".into()), None, Some("0.5".into()), None]);
+        let summary = Summary {
+            experiment: "m2m".to_owned(),
+            machine: Machine::default(),
+            started_unix_s: None,
+            rows,
+            ratios: Vec::new(),
+            skipped: Vec::new(),
+            notes: Vec::new(),
+        };
+        let run = LabRun { summaries: vec![summary], ..LabRun::default() };
+        let Picture { svg, .. } = draw(&run, "m2m", 1112.0).unwrap();
+        assert!(svg.contains("device, of which queued 3 µs and worked on 60 µs 80 µs"), "{svg}");
+        assert!(svg.contains("vim2m: not divided 1.2 ms"), "{svg}");
+        // What cannot be drawn, a part below zero, is no piece.
+        assert!(!svg.contains("k-unexplained"));
+    }
+
+    #[test]
+    fn another_experiment_has_no_such_picture() {
+        assert!(draw(&LabRun::default(), "m2m", 800.0).is_none());
+    }
+}
