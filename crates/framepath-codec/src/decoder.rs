@@ -6,10 +6,11 @@ use std::fmt;
 use framepath_os::pool::{Frame, GiveBack};
 
 use crate::dav1d::Dav1dDecoder;
+use crate::hardware::{Download, HardwareDecoder};
 use crate::libav::LibavDecoder;
 use crate::slots::Slots;
 use crate::surface::output_format;
-use crate::{Codec, CodecError, Lenders, Packet, TrackInfo};
+use crate::{Codec, CodecError, Hardware, Lenders, Packet, TrackInfo};
 
 /// How many threads a decoder uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -93,6 +94,7 @@ pub enum Received {
 enum Backend {
     Libav(LibavDecoder),
     Dav1d(Dav1dDecoder),
+    Hardware(Box<HardwareDecoder>),
 }
 
 /// A decoder that writes into a pool of its own. May move between threads.
@@ -137,6 +139,26 @@ impl Decoder {
         Ok(Decoder { backend })
     }
 
+    /// Makes a decoder for `track` that uses the machine's own. Its pictures are
+    /// brought into the pool by one copy each, counted; native is what the
+    /// device gives, NV12 or P010. `threads` and `lender` mean nothing then.
+    ///
+    /// # Errors
+    /// libavcodec cannot decode it so. What the driver says of the stream shows
+    /// in `send` and `receive`.
+    pub fn on(
+        hardware: &Hardware,
+        track: &TrackInfo,
+        options: &DecoderOptions,
+    ) -> Result<Decoder, CodecError> {
+        // One being written, and one for whoever asks for the next.
+        let advised = options.downstream_frames.min(4096) + 2;
+        let slots = options.pool_slots.unwrap_or(advised);
+        let download = Download { slots, output: options.output, give_back: options.give_back };
+        let decoder = HardwareDecoder::open(track, hardware, download)?;
+        Ok(Decoder { backend: Backend::Hardware(Box::new(decoder)) })
+    }
+
     /// Gives the decoder the next packet. With more than one thread this may
     /// wait for the library's threads, and for a later stage to let go of a
     /// frame.
@@ -148,6 +170,7 @@ impl Decoder {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.send(packet),
             Backend::Dav1d(decoder) => decoder.send(packet),
+            Backend::Hardware(decoder) => decoder.send(packet),
         }
     }
 
@@ -156,6 +179,7 @@ impl Decoder {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.drain(),
             Backend::Dav1d(decoder) => decoder.drain(),
+            Backend::Hardware(decoder) => decoder.drain(),
         }
         Ok(())
     }
@@ -169,6 +193,7 @@ impl Decoder {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.receive(),
             Backend::Dav1d(decoder) => decoder.receive(),
+            Backend::Hardware(decoder) => decoder.receive(),
         }
     }
 
@@ -177,6 +202,7 @@ impl Decoder {
         match &self.backend {
             Backend::Libav(decoder) => decoder.threads(),
             Backend::Dav1d(decoder) => decoder.threads(),
+            Backend::Hardware(_) => 1,
         }
     }
 }
@@ -186,6 +212,7 @@ impl fmt::Debug for Decoder {
         let library = match self.backend {
             Backend::Libav(_) => "libavcodec",
             Backend::Dav1d(_) => "dav1d",
+            Backend::Hardware(_) => "libavcodec with the machine's decoder",
         };
         f.debug_struct("Decoder").field("library", &library).field("threads", &self.threads()).finish()
     }

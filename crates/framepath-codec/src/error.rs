@@ -8,7 +8,7 @@ use ffmpeg_sys_next as ff;
 use framepath_model::format::{LayoutError, PixelFormat};
 use framepath_os::pool::PoolError;
 
-use crate::Output;
+use crate::{Api, Output};
 
 /// Any failure of this crate. Each names the operation and its object, and
 /// ends with what the library underneath said.
@@ -102,6 +102,14 @@ pub enum CodecError {
         stream: PixelFormat,
         /// An output that fits.
         instead: Output,
+    },
+    /// The machine's own decoder cannot be used.
+    #[error("{api}: {reason}")]
+    Hardware {
+        /// The way to it.
+        api: Api,
+        /// What is missing, or what the driver said.
+        reason: String,
     },
     /// The installed FFmpeg was built without this decoder.
     #[error("{codec}: the installed libavcodec has no decoder for it")]

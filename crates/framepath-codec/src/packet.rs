@@ -102,6 +102,15 @@ impl Packet {
     }
 
     /// Where the bytes begin, and how many there are.
+    /// Another handle to the same bytes; `None` where there is no memory.
+    pub fn share(&self) -> Option<Packet> {
+        let mut packet = Packet::new()?;
+        (packet.0.meta, packet.0.shared) = (self.0.meta, self.0.shared);
+        // SAFETY: both are valid; the bytes are counted.
+        let code = unsafe { ff::av_packet_ref(packet.as_ptr(), self.as_ptr()) };
+        (code >= 0).then_some(packet)
+    }
+
     pub(crate) fn data(&self) -> (*const u8, usize) {
         // SAFETY: `raw` is a valid packet.
         let packet = unsafe { self.0.raw.as_ref() };

@@ -28,6 +28,9 @@ pub enum Codec {
 }
 
 impl Codec {
+    /// All of them.
+    pub const ALL: [Codec; 5] = [Codec::H264, Codec::Hevc, Codec::Vp8, Codec::Vp9, Codec::Av1];
+
     /// The name used in errors and output, which is libavcodec's.
     pub fn name(self) -> &'static str {
         match self {
@@ -50,9 +53,7 @@ impl Codec {
     }
 
     pub(crate) fn from_id(id: u32) -> Option<Codec> {
-        [Codec::H264, Codec::Hevc, Codec::Vp8, Codec::Vp9, Codec::Av1]
-            .into_iter()
-            .find(|codec| codec.id() as u32 == id)
+        Codec::ALL.into_iter().find(|codec| codec.id() as u32 == id)
     }
 }
 

@@ -92,6 +92,7 @@ mod tests {
             workers: Vec::new(),
             threads: Vec::new(),
             overwritten: 0,
+            notes: Vec::new(),
             interrupted: false,
             error: None,
         };

@@ -13,7 +13,6 @@ pub mod handoff;
 mod kept;
 mod machine;
 pub mod measure;
-mod nodes;
 pub mod pairs;
 pub mod plain;
 pub mod process;

@@ -27,7 +27,7 @@ pub use error::V4l2Error;
 pub use fourcc::Fourcc;
 pub use heap::{DeviceFrame, DevicePool, Heap};
 pub use meta::{META_NODE, MetaReader, MetaRecord};
-pub use node::{Control, Event, FormatOffer, Node, Picture, Ready, Rect, Role};
+pub use node::{Control, Event, FormatOffer, Node, Picture, Ready, Rect, Role, find_node};
 pub use output::{Collected, InPlace, OutputBuffers};
 pub use queue::{Dequeued, Direction, Lent};
 pub use region::Region;

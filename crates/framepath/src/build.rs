@@ -2,19 +2,19 @@
 //! From the text of a path, or stage by stage, to something that can run.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use framepath_codec::frei0r;
-use framepath_codec::{DecoderOptions, Lenders, Output, Threads, TrackInfo};
+use framepath_codec::{Api, DecoderOptions, Lenders, Output, Threads, TrackInfo};
 use framepath_model::format::PixelFormat;
 use framepath_model::path::{self, AUTO, Kind};
 use framepath_os::pool::GiveBack;
 use framepath_os::queue::{Leaky, Receiver, queue};
 use framepath_os::v4l2::{Heap, Io};
 
-use crate::device::{decode::DeviceDecode, threshold::DeviceThreshold};
+use crate::device::{decode::DeviceDecode, decoder_node, threshold::DeviceThreshold};
 use crate::error::{RunError, StageError};
 use crate::host::{self, Collect, Seat, Session, Spec, WorkerOptions, WorkerStats};
 use crate::link::{QueueEnd, Queued};
@@ -28,7 +28,8 @@ use crate::source::test::{Test, TestOptions};
 use crate::source::v4l2::{V4l2, V4l2Options};
 use crate::stage::{Role, Stage, block::Block, burn::Burn, convert::Convert, copy::Copy};
 use crate::stage::{
-    decode::Decode, encode::Copies, encode::RawEncode, fill::Fill, plugin::Plugin, threshold::Threshold,
+    decode::Decode, decode::Wish, encode::Copies, encode::RawEncode, fill::Fill, plugin::Plugin,
+    threshold::Threshold,
 };
 
 /// The hops that one thread runs.
@@ -61,6 +62,22 @@ pub(crate) struct Place {
     pub(crate) lender: Option<Lenders>,
     /// In a worker: the file of the plug-in that is loaded already.
     pub(crate) plugin: Option<PathBuf>,
+    /// Where the stage says what users should know.
+    pub(crate) notes: Notes,
+}
+
+/// What stages have to say that is no error; a line each.
+#[derive(Clone, Default)]
+pub(crate) struct Notes(Arc<Mutex<Vec<String>>>);
+
+impl Notes {
+    pub(crate) fn say(&self, note: String) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(note);
+    }
+
+    pub(crate) fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 /// A path ready to run: a source, segments joined by queues, a sink.
@@ -78,6 +95,7 @@ pub struct Built {
     pub(crate) dropped: Arc<AtomicU64>,
     /// What has become of workers, by hop.
     pub(crate) workers: Vec<(u16, Arc<WorkerStats>)>,
+    pub(crate) notes: Notes,
     /// What the hop before gives, where that is compressed.
     track: Option<TrackInfo>,
 }
@@ -93,6 +111,7 @@ impl Built {
             hops,
             dropped: Arc::default(),
             workers: Vec::new(),
+            notes: Notes::default(),
             track: None,
         }
     }
@@ -123,7 +142,11 @@ impl Built {
 
     /// Runs a stage in a worker: what follows runs in another thread.
     fn hosted(self, hop: &path::Hop, place: Place) -> Result<Built, StageError> {
-        let Place { track, frames_behind, .. } = place;
+        let Place { track, frames_behind, notes, .. } = place;
+        if hop.def.arg("api").is_some() && hop.choice("api") != "software" {
+            let api = hop.choice("api");
+            notes.say(format!("decode api={api}: in software, because a worker's sandbox has no devices"));
+        }
         let index = self.hops.len() as u16;
         let options = WorkerOptions {
             watchdog: Duration::from_nanos(hop.duration_ns("watchdog")),
@@ -157,8 +180,8 @@ impl Built {
     /// # Errors
     /// It could not be made.
     pub fn known(self, hop: &path::Hop, frames_behind: u32) -> Result<Built, RunError> {
-        let place =
-            Place { track: self.track.clone(), frames_behind, give_back: None, lender: None, plugin: None };
+        let (track, notes) = (self.track.clone(), self.notes.clone());
+        let place = Place { track, frames_behind, give_back: None, lender: None, plugin: None, notes };
         let added = match hop.is_hosted() {
             true => self.hosted(hop, place),
             false => stage_of(hop, &place).map(|stage| self.add(&hop.to_string(), stage, Role::Through)),
@@ -270,9 +293,17 @@ pub(crate) fn stage_of(hop: &path::Hop, place: &Place) -> Result<Box<dyn Stage>,
                 advice: "what comes is not compressed: leave `decode` out",
             })?;
             let options = decoder_options(hop, place);
+            if device.is_some() && hop.is_set("api") {
+                let what = "api= and host=device: both name the decoder; give one of them".to_owned();
+                return Err(StageError::Option(what));
+            }
             match device {
                 Some(node) => Box::new(DeviceDecode::open(node, track, &options)?),
-                None => Box::new(Decode::new(track, options)),
+                // A sandbox has no devices: `hosted` has said so.
+                None if hop.choice("api") == "software" || place.give_back.is_some() => {
+                    Box::new(Decode::new(track, options, None))
+                }
+                None => by_machine(hop.choice("api"), track, options, &place.notes),
             }
         }
         "threshold" if device.is_some() => Box::new(DeviceThreshold::open(hop)?),
@@ -297,6 +328,24 @@ pub(crate) fn stage_of(hop: &path::Hop, place: &Place) -> Result<Box<dyn Stage>,
         // The table has no other stage.
         _ => Box::new(Block { ns: hop.duration_ns("time") }),
     })
+}
+
+/// A decoder of the machine as `asked`, software as what is left.
+fn by_machine(asked: &str, track: TrackInfo, options: DecoderOptions, notes: &Notes) -> Box<dyn Stage> {
+    let auto = asked == "auto";
+    let mut reasons = Vec::new();
+    if auto || asked == "v4l2m2m" {
+        match decoder_node(track.codec, auto) {
+            Some(node) => match DeviceDecode::open(&node.to_string_lossy(), track.clone(), &options) {
+                Ok(stage) => return Box::new(stage),
+                Err(error) => reasons.push(format!("v4l2m2m: {error}")),
+            },
+            None => reasons.push(format!("v4l2m2m: no device decodes {}", track.codec)),
+        }
+    }
+    let apis = if auto { Api::ALL.into() } else { Api::named(asked).into_iter().collect() };
+    let wish = Wish { asked: asked.to_owned(), apis, reasons, notes: notes.clone() };
+    Box::new(Decode::new(track, options, Some(wish)))
 }
 
 fn heap_of(hop: &path::Hop) -> Heap {

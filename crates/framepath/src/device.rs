@@ -13,11 +13,12 @@ pub(crate) mod decode;
 pub(crate) mod side;
 pub(crate) mod threshold;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use framepath_codec::Codec;
 use framepath_model::format::{Layout, PixelFormat, Plane};
-use framepath_os::v4l2::{Fourcc, Picture, Rect};
+use framepath_os::v4l2::{Direction, Fourcc, Node, Picture, Rect, Role, find_node};
 
 use crate::error::StageError;
 
@@ -48,6 +49,18 @@ const CODECS: [(Fourcc, Codec); 5] = [
 /// The codec with a name of V4L2's.
 pub(crate) fn codec_of(fourcc: Fourcc) -> Option<Codec> {
     CODECS.iter().find(|(name, _)| *name == fourcc).map(|(_, codec)| *codec)
+}
+
+/// A stateful decoder of `codec`. `hardware` leaves out framepath's own, which
+/// decodes in software.
+pub(crate) fn decoder_node(codec: Codec, hardware: bool) -> Option<PathBuf> {
+    let decodes = |node: &Node| {
+        let offers = node.formats(Direction::Output);
+        node.role() == Role::Decoder
+            && !(hardware && node.driver() == "framepath")
+            && offers.iter().any(|offer| offer.fourcc == fourcc_of_codec(codec))
+    };
+    find_node(decodes)
 }
 
 /// V4L2's name of a codec.

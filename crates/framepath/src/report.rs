@@ -84,6 +84,8 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Rows that were overwritten because the ledger's memory was full.
     pub overwritten: u64,
+    /// What stages had to say that is no error, a line each.
+    pub notes: Vec<String>,
     /// Whether Ctrl-C ended the run early.
     pub interrupted: bool,
     /// Why the run stopped early, if it did.

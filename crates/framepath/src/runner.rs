@@ -68,7 +68,7 @@ impl Built {
     /// As [`run`].
     pub fn run(mut self, options: &Options) -> Result<Report, RunError> {
         self.start(options.level)?;
-        let Built { mut source, segments, hops, dropped, workers, .. } = self;
+        let Built { mut source, segments, hops, dropped, workers, notes, .. } = self;
         options.progress.store(0, Ordering::Relaxed);
         let threads: Vec<String> = segments.iter().map(|s| thread_name(s, &hops)).collect();
         let (start_ns, start_cpu) = (now_ns(), process_cpu_ns());
@@ -103,6 +103,7 @@ impl Built {
             threads,
             rows: Vec::new(),
             overwritten: 0,
+            notes: notes.take(),
             interrupted: signal::interrupted(),
             error: None,
         };

@@ -147,6 +147,9 @@ impl Run {
     }
 
     fn show(&self, report: &mut Report, screen: Screen) -> anyhow::Result<()> {
+        for note in &report.notes {
+            Screen::Error.print(&format!("framepath: {note}\n"))?;
+        }
         if !self.quiet {
             screen.print(&export::text::summary(report))?;
         }
@@ -175,7 +178,7 @@ fn summary_of(report: &mut Report, path: &Path) -> Summary {
     let measured = Measured::of_report(report);
     let mut row = pairs::row(&path.to_string(), "path", &[measured]);
     row.extra.insert("dropped".to_owned(), report.dropped as f64);
-    let mut notes = Vec::new();
+    let mut notes = report.notes.clone();
     notes.extend(report.interrupted.then(|| "interrupted".to_owned()));
     notes.extend(report.error.as_ref().map(|error| format!("stopped: {error}")));
     Summary {

@@ -34,6 +34,39 @@ fn what_is_no_device_is_named() {
     run(&["meta", "--device", "/dev/none"]).ended(1).says("/dev/none: ");
 }
 
+/// Whether the machine has the decoder or not: the frames are software's, and
+/// where it came to that, a line says why.
+#[test]
+fn what_the_machine_cannot_decode_software_does_and_says_so() {
+    let clip = in_checkout("clips/vp9-180p8.ivf");
+    let decoded = |options: &str| {
+        let path = format!("file {} ! decode format=nv12 {options} ! framemd5 -", clip.display());
+        run(&["run", "--quiet", &path]).ended(0)
+    };
+    let software = decoded("");
+    assert_eq!(
+        (software.stdout.lines().filter(|l| !l.starts_with('#')).count(), &*software.stderr),
+        (60, "")
+    );
+    for api in ["vaapi", "nvdec", "vulkan", "vdpau", "v4l2m2m", "auto"] {
+        let ran = decoded(&format!("api={api}"));
+        assert_eq!(ran.stdout, software.stdout, "{api}");
+        match ran.stderr.lines().collect::<Vec<_>>()[..] {
+            [] => println!("this machine decodes by {api}"),
+            [line] => {
+                let (head, why) = line.split_once(", because ").expect("a reason");
+                assert_eq!(head, format!("framepath: decode api={api}: in software"));
+                let named = if api == "auto" { "v4l2m2m: " } else { api };
+                assert!(why.starts_with(named), "{line}");
+            }
+            _ => panic!("{api}: {}", ran.stderr),
+        }
+    }
+    decoded("api=vaapi host=process").says("because a worker's sandbox has no devices");
+    let both = format!("file {} ! decode api=auto host=device:/dev/null ! null", clip.display());
+    run(&["run", "--quiet", &both]).ended(1).says("api= and host=device: both name the decoder");
+}
+
 /// A ramp of 7 by 5 pixels.
 fn ramp(folder: &Path) -> String {
     let file = folder.join("ramp.pgm");

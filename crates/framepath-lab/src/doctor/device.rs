@@ -8,7 +8,6 @@ use framepath_os::v4l2::Node;
 
 use super::counted;
 use super::probe::{Probe, State};
-use crate::nodes::named;
 use crate::process::Program;
 
 const GROUP: &str = "devices";
@@ -26,6 +25,16 @@ pub(super) fn probes() -> Vec<Probe> {
         render_node(),
         vaapi(),
     ]
+}
+
+/// The nodes of `folder` whose names begin with `prefix`, in order.
+fn named(folder: &str, prefix: &str) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let names =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
+    let mut nodes: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(names).collect();
+    nodes.sort();
+    nodes
 }
 
 /// What opening one of `nodes` says; `described` names them in the report.

@@ -310,6 +310,12 @@ pub static STAGES: &[StageDef] = &[
             ),
             arg("threads", count_or(1, 256, "auto", AUTO), Default::Is("auto"), "threads of the decoder"),
             arg("pool", count_or(1, 4096, "auto", AUTO), Default::Is("auto"), "frames in the decoder's pool"),
+            arg(
+                "api",
+                choice(&["software", "vaapi", "nvdec", "vulkan", "vdpau", "v4l2m2m", "auto"]),
+                Default::Is("software"),
+                "the machine's decoder to use; where it cannot, software does it and a line says why",
+            ),
             HOST_OR_DEVICE,
             WATCHDOG,
             MEMORY,

@@ -137,6 +137,16 @@ pub struct Node {
     caps: u32,
 }
 
+/// The first of the machine's V4L2 nodes, by name, that may be opened and is
+/// what `is` says.
+pub fn find_node(is: impl Fn(&Node) -> bool) -> Option<PathBuf> {
+    let mut paths: Vec<PathBuf> =
+        std::fs::read_dir("/dev").ok()?.flatten().map(|entry| entry.path()).collect();
+    paths.retain(|path| path.to_string_lossy().starts_with("/dev/video"));
+    paths.sort();
+    paths.into_iter().find(|path| Node::open(path).is_ok_and(|node| is(&node)))
+}
+
 impl Node {
     /// Opens the node to read and write; calls never wait but for
     /// [`Node::wait`].

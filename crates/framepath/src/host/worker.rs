@@ -27,7 +27,7 @@ use super::export::{Export, Exporter, locked};
 use super::fault::Faults;
 use super::say::{hear, say};
 use super::tally::Tally;
-use crate::build::{Place, stage_of};
+use crate::build::{Notes, Place, stage_of};
 use crate::item::Item;
 use crate::out::{Failure, Hop, Out};
 use crate::recorder::Recorder;
@@ -191,7 +191,14 @@ impl Stream {
             Lenders(Box::leak(Box::new(Borrower { socket, exporter, give_back })))
         });
         let give_back = Some(give_back);
-        let place = Place { track, frames_behind: open.frames_behind, give_back, lender, plugin };
+        let place = Place {
+            track,
+            frames_behind: open.frames_behind,
+            give_back,
+            lender,
+            plugin,
+            notes: Notes::default(),
+        };
         let mut stage = stage_of(&hop, &place)?;
         let stream = stage.start(&open.stream)?;
         let (threads, replayable) = (stage.threads(), stage.replayable());

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `decode host=inline`: FFmpeg's or dav1d's decoder in the caller's thread.
+//! `decode host=inline`: FFmpeg's or dav1d's decoder in the caller's thread, or
+//! the machine's own with either as what is left.
 
-use framepath_codec::{CodecError, Decoder, DecoderOptions, Received, TrackInfo};
+use framepath_codec::{Api, CodecError, Decoder, DecoderOptions, Hardware, Packet, Received, TrackInfo};
 use framepath_model::stream::StreamInfo;
 
+use crate::build::Notes;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
@@ -15,24 +17,101 @@ pub(crate) struct Decode {
     track: TrackInfo,
     options: DecoderOptions,
     decoder: Option<Decoder>,
+    wish: Option<Wish>,
+    trial: Option<Trial>,
+}
+
+/// The machine's decoders to try.
+pub(crate) struct Wish {
+    /// As `api=` has it.
+    pub(crate) asked: String,
+    pub(crate) apis: Vec<Api>,
+    /// Why others are not tried.
+    pub(crate) reasons: Vec<String>,
+    /// Where it is said that it came to software.
+    pub(crate) notes: Notes,
+}
+
+/// A machine's decoder that has given no frame yet: only the stream tells
+/// whether the driver can decode it.
+struct Trial {
+    wish: Wish,
+    /// What was sent, to send it again.
+    packets: Vec<Packet>,
+}
+
+impl Wish {
+    /// Says that it is software, and why.
+    fn given_up(self) {
+        let why = self.reasons.join("; ");
+        self.notes.say(format!("decode api={}: in software, because {why}", self.asked));
+    }
 }
 
 impl Decode {
-    pub(crate) fn new(track: TrackInfo, options: DecoderOptions) -> Decode {
-        Decode { track, options, decoder: None }
+    pub(crate) fn new(track: TrackInfo, options: DecoderOptions, wish: Option<Wish>) -> Decode {
+        Decode { track, options, decoder: None, wish, trial: None }
     }
 
+    /// The first of the wished for that opens.
+    fn machines_decoder(&mut self, mut wish: Wish) -> Option<Decoder> {
+        for api in std::mem::take(&mut wish.apis) {
+            let opened =
+                Hardware::open(api).and_then(|device| Decoder::on(&device, &self.track, &self.options));
+            match opened {
+                Ok(decoder) => {
+                    self.trial = Some(Trial { wish, packets: Vec::new() });
+                    return Some(decoder);
+                }
+                Err(error) => wish.reasons.push(error.to_string()),
+            }
+        }
+        wish.given_up();
+        None
+    }
+
+    /// Forwards what is decoded; a machine's decoder that fails before its first
+    /// frame makes way for software, which gets all that was sent.
     fn forward_all(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
-        let Some(decoder) = &mut self.decoder else { return Ok(()) };
         loop {
-            match decoder.receive().map_err(|e| out.fail(e))? {
-                Received::Frame(frame) => {
+            let Some(decoder) = &mut self.decoder else { return Ok(()) };
+            match decoder.receive() {
+                Ok(Received::Frame(frame)) => {
+                    self.trial = None;
                     out.resume(frame.meta().seq);
                     out.push(Item::Frame(frame))?;
                     out.mark();
                 }
-                Received::NeedsPacket | Received::End => return Ok(()),
+                Ok(Received::NeedsPacket | Received::End) => return Ok(()),
+                Err(error) => match self.trial.take() {
+                    Some(trial) => return self.instead(trial, &error, out),
+                    None => return Err(out.fail(error)),
+                },
             }
+        }
+    }
+
+    fn instead(&mut self, mut trial: Trial, error: &CodecError, out: &mut Out<'_>) -> Result<(), Failure> {
+        trial.wish.reasons.push(error.to_string());
+        trial.wish.given_up();
+        self.decoder = Some(Decoder::open(&self.track, &self.options).map_err(|e| out.fail(e))?);
+        for packet in trial.packets {
+            self.send(packet, out)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the decoder a packet and forwards what comes of it.
+    fn send(&mut self, packet: Packet, out: &mut Out<'_>) -> Result<(), Failure> {
+        let Some(decoder) = &mut self.decoder else {
+            return Err(out.fail(StageError::Downstream));
+        };
+        match decoder.send(packet) {
+            Ok(()) => self.forward_all(out),
+            Err(error) => match self.trial.take() {
+                Some(trial) => self.instead(trial, &error, out),
+                None => Err(self.give_up(error, out)),
+            },
         }
     }
 
@@ -49,23 +128,28 @@ impl Decode {
 
 impl Stage for Decode {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
-        let decoder = Decoder::open(&self.track, &self.options)?;
-        self.decoder = Some(decoder);
+        let decoder = match self.wish.take() {
+            Some(wish) => self.machines_decoder(wish),
+            None => None,
+        };
+        self.decoder = Some(match decoder {
+            Some(decoder) => decoder,
+            None => Decoder::open(&self.track, &self.options)?,
+        });
         Ok(StreamInfo { format: None, ..*info })
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
         let packet = packet_of(item).map_err(|e| out.fail(e))?;
-        let seq = packet.meta().seq;
-        let Some(decoder) = &mut self.decoder else {
-            return Err(out.fail(StageError::Downstream));
-        };
-        let sent = decoder.send(packet);
-        out.hold(seq);
-        if let Err(error) = sent {
-            return Err(self.give_up(error, out));
+        out.hold(packet.meta().seq);
+        if let Some(trial) = &mut self.trial {
+            match packet.share() {
+                Some(shared) => trial.packets.push(shared),
+                // Without memory for a handle there is no second try.
+                None => self.trial = None,
+            }
         }
-        self.forward_all(out)
+        self.send(packet, out)
     }
 
     fn threads(&self) -> u32 {
@@ -74,9 +158,13 @@ impl Stage for Decode {
 
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
         out.mark();
-        if let Some(decoder) = &mut self.decoder {
-            decoder.drain().map_err(|e| out.fail(e))?;
+        // A trial that fails here leaves a decoder that is to be drained too.
+        for _ in 0..2 {
+            if let Some(decoder) = &mut self.decoder {
+                decoder.drain().map_err(|e| out.fail(e))?;
+            }
+            self.forward_all(out)?;
         }
-        self.forward_all(out)
+        Ok(())
     }
 }

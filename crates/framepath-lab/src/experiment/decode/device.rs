@@ -4,10 +4,9 @@
 
 use std::path::PathBuf;
 
-use framepath_os::v4l2::Role;
+use framepath_os::v4l2::{Role, find_node};
 
 use crate::error::LabError;
-use crate::nodes;
 
 use super::Clip;
 
@@ -16,7 +15,7 @@ pub(super) struct Device(Option<PathBuf>);
 
 impl Device {
     pub(super) fn find() -> Device {
-        Device(nodes::v4l2(|node| node.driver() == "framepath" && node.role() == Role::Decoder))
+        Device(find_node(|node| node.driver() == "framepath" && node.role() == Role::Decoder))
     }
 
     /// Whether a service can decode for it.

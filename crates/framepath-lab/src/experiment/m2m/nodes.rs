@@ -3,10 +3,9 @@
 
 use std::path::{Path, PathBuf};
 
-use framepath_os::v4l2::{Heap, Node, Role};
+use framepath_os::v4l2::{Heap, Node, Role, find_node};
 
 use crate::error::LabError;
-use crate::nodes;
 
 /// Where each device is, or why it is not there.
 pub(super) struct Nodes {
@@ -19,7 +18,7 @@ pub(super) struct Nodes {
 impl Nodes {
     /// Looks at the machine's nodes.
     pub(super) fn find() -> Nodes {
-        let find = |is: fn(&Node) -> bool, remedy: &str| nodes::v4l2(is).ok_or_else(|| remedy.to_owned());
+        let find = |is: fn(&Node) -> bool, remedy: &str| find_node(is).ok_or_else(|| remedy.to_owned());
         let camera = find(
             |node| node.driver() == "vivid" && node.role() == Role::Camera,
             "no vivid, the kernel's test camera: sudo modprobe vivid",

@@ -122,13 +122,14 @@ fn add_figures(measured: &mut Measured, report: &Report) {
 
 fn add_device(measured: &mut Measured, report: &Report, hop: u16, records: &[MetaRecord]) {
     let rows: Vec<&Row> = report.rows.iter().filter(|row| row.hop == hop && row.device_run_ns > 0).collect();
-    let middle_us = |figure: fn(&Row) -> u32| {
-        median(&rows.iter().map(|row| f64::from(figure(row)) / 1e3).collect::<Vec<_>>())
+    let middle_us = |figure: fn(&Row) -> u64| {
+        median(&rows.iter().map(|row| figure(row) as f64 / 1e3).collect::<Vec<_>>())
     };
     let copied = records.iter().map(|record| record.copied).sum::<u64>() as f64 / records.len().max(1) as f64;
     let figures = [
-        ("device_queue_us", middle_us(|row| row.device_queue_ns)),
-        ("device_run_us", middle_us(|row| row.device_run_ns)),
+        ("added_p50_us", middle_us(Row::wall_ns)),
+        ("device_queue_us", middle_us(|row| row.device_queue_ns.into())),
+        ("device_run_us", middle_us(|row| row.device_run_ns.into())),
         ("kernel_copied_bytes_per_frame", Some(copied)),
     ];
     measured.extra.extend(figures.into_iter().filter_map(|(key, figure)| Some((key.to_owned(), figure?))));

@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Decoding by the machine's own decoders, through FFmpeg's hwaccel layer.
+//!
+//! The picture stays where the driver made it until libavutil brings it into a
+//! slot of the pool: one copy, counted.
+
+use std::ffi::{c_int, c_void};
+use std::fmt;
+use std::ptr::{self, NonNull};
+
+use ffmpeg_sys_next as ff;
+use framepath_model::format::{Layout, PixelFormat};
+use framepath_os::meter;
+use framepath_os::pool::{Frame, GiveBack, Hold, Pool};
+
+use crate::error::libav_message;
+use crate::libav::{Context, PictureRef};
+use crate::numbers::Numbers;
+use crate::{Codec, CodecError, Output, Packet, Received, Threads, TrackInfo};
+
+/// A way to a machine's decoder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Api {
+    /// Intel's and AMD's GPUs on Linux, and others.
+    Vaapi,
+    /// NVIDIA's.
+    Nvdec,
+    /// NVIDIA's older one.
+    Vdpau,
+    /// Vulkan Video.
+    Vulkan,
+}
+
+impl Api {
+    /// All of them, in the order in which one is looked for.
+    pub const ALL: [Api; 4] = [Api::Vaapi, Api::Nvdec, Api::Vulkan, Api::Vdpau];
+
+    /// As paths have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Api::Vaapi => "vaapi",
+            Api::Nvdec => "nvdec",
+            Api::Vdpau => "vdpau",
+            Api::Vulkan => "vulkan",
+        }
+    }
+
+    /// The API of that name.
+    pub fn named(name: &str) -> Option<Api> {
+        Api::ALL.into_iter().find(|api| api.name() == name)
+    }
+
+    fn kind(self) -> ff::AVHWDeviceType {
+        match self {
+            Api::Vaapi => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_VAAPI,
+            Api::Nvdec => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_CUDA,
+            Api::Vdpau => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_VDPAU,
+            Api::Vulkan => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_VULKAN,
+        }
+    }
+}
+
+impl fmt::Display for Api {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A device opened through an API: `AVHWDeviceContext`, given back on drop.
+/// Any thread may use it.
+pub struct Hardware {
+    api: Api,
+    device: NonNull<ff::AVBufferRef>,
+}
+
+// SAFETY: a counted reference to what libavutil locks itself.
+unsafe impl Send for Hardware {}
+
+impl Hardware {
+    /// Opens the machine's device.
+    ///
+    /// # Errors
+    /// [`CodecError::Hardware`]: there is none, or no driver for it.
+    pub fn open(api: Api) -> Result<Hardware, CodecError> {
+        crate::demux::silence();
+        let mut device = ptr::null_mut();
+        // SAFETY: writes a new reference, or leaves null.
+        let code =
+            unsafe { ff::av_hwdevice_ctx_create(&mut device, api.kind(), ptr::null(), ptr::null_mut(), 0) };
+        match NonNull::new(device) {
+            Some(device) if code >= 0 => Ok(Hardware { api, device }),
+            _ => Err(CodecError::Hardware { api, reason: format!("no device: {}", libav_message(code)) }),
+        }
+    }
+
+    /// The codecs that this FFmpeg can decode on such a device. Whether the
+    /// driver does is known only from the stream.
+    pub fn codecs(api: Api) -> impl Iterator<Item = Codec> {
+        Codec::ALL.into_iter().filter(move |codec| decoder_for(*codec, api).is_some())
+    }
+
+    /// Smallest and largest pictures in pixels that the driver makes, where it
+    /// says so.
+    pub fn sizes(&self) -> Option<[(u32, u32); 2]> {
+        // SAFETY: an open device; what comes back is ours to free.
+        unsafe {
+            let mut limits = ff::av_hwdevice_get_hwframe_constraints(self.device.as_ptr(), ptr::null());
+            if limits.is_null() {
+                return None;
+            }
+            let side = |pixels: c_int| u32::try_from(pixels).unwrap_or(0);
+            let sizes = [
+                (side((*limits).min_width), side((*limits).min_height)),
+                (side((*limits).max_width), side((*limits).max_height)),
+            ];
+            ff::av_hwframe_constraints_free(&mut limits);
+            // Drivers that do not say leave the greatest number there is.
+            (sizes[1].0 > 0 && sizes[1].0 < i32::MAX as u32).then_some(sizes)
+        }
+    }
+}
+
+impl fmt::Debug for Hardware {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hardware").field("api", &self.api).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Hardware {
+    fn drop(&mut self) {
+        let mut raw = self.device.as_ptr();
+        // SAFETY: our reference, given back once.
+        unsafe { ff::av_buffer_unref(&mut raw) };
+    }
+}
+
+/// libavcodec's decoder of `codec` that can use `api`, and the format in which
+/// its pictures lie on the device.
+fn decoder_for(codec: Codec, api: Api) -> Option<(*const ff::AVCodec, ff::AVPixelFormat)> {
+    let mut place: *mut c_void = ptr::null_mut();
+    loop {
+        // SAFETY: walks a static table; `place` is its bookmark.
+        let found = unsafe { ff::av_codec_iterate(&mut place) };
+        if found.is_null() {
+            return None;
+        }
+        // SAFETY: a static description.
+        let fits = unsafe { (*found).id == codec.id() && ff::av_codec_is_decoder(found) != 0 };
+        if !fits {
+            continue;
+        }
+        for index in 0.. {
+            // SAFETY: as above; null behind the last.
+            let config = unsafe { ff::avcodec_get_hw_config(found, index) };
+            if config.is_null() {
+                break;
+            }
+            // SAFETY: a static description.
+            let (methods, kind, format) =
+                unsafe { ((*config).methods, (*config).device_type, (*config).pix_fmt) };
+            if methods & ff::AV_CODEC_HW_CONFIG_METHOD_HW_DEVICE_CTX as c_int != 0 && kind == api.kind() {
+                return Some((found, format));
+            }
+        }
+    }
+}
+
+/// How pictures are brought from the device.
+pub(crate) struct Download {
+    /// Slots of a pool.
+    pub(crate) slots: u32,
+    pub(crate) output: Output,
+    /// For frames that another process reads.
+    pub(crate) give_back: Option<&'static GiveBack>,
+}
+
+pub(crate) struct HardwareDecoder {
+    context: Context,
+    /// On the device.
+    picture: PictureRef,
+    /// A slot of the pool, as libavutil wants it.
+    target: PictureRef,
+    codec: &'static str,
+    api: Api,
+    download: Download,
+    pool: Option<Pool>,
+    numbers: Numbers,
+    draining: bool,
+    ended: bool,
+}
+
+impl HardwareDecoder {
+    pub(crate) fn open(
+        track: &TrackInfo,
+        hardware: &Hardware,
+        download: Download,
+    ) -> Result<HardwareDecoder, CodecError> {
+        let (api, name) = (hardware.api, track.codec.name());
+        let (codec, format) = decoder_for(track.codec, api).ok_or_else(|| CodecError::Hardware {
+            api,
+            reason: format!("the installed libavcodec has no way to decode {name} with it"),
+        })?;
+        // Frame threads would only queue in front of the device.
+        let mut context = Context::new(track, codec, Threads::Count(1))?;
+        // SAFETY: valid, not open; the number is read back by `choose`.
+        unsafe {
+            let raw = context.as_ptr();
+            (*raw).hw_device_ctx = ff::av_buffer_ref(hardware.device.as_ptr());
+            (*raw).opaque = ptr::without_provenance_mut(format as i32 as usize);
+            (*raw).get_format = Some(choose);
+        }
+        context.open(name, codec)?;
+        Ok(HardwareDecoder {
+            context,
+            picture: PictureRef::new(name)?,
+            target: PictureRef::new(name)?,
+            codec: name,
+            api,
+            download,
+            pool: None,
+            numbers: Numbers::new(1),
+            draining: false,
+            ended: false,
+        })
+    }
+
+    pub(crate) fn send(&mut self, packet: Packet) -> Result<(), CodecError> {
+        if self.draining || self.ended || packet.is_empty() {
+            return Ok(());
+        }
+        let number = self.numbers.insert(packet.meta());
+        // SAFETY: the packet is ours alone, the context is open.
+        let code = unsafe {
+            (*packet.as_ptr()).pts = number;
+            ff::avcodec_send_packet(self.context.as_ptr(), packet.as_ptr())
+        };
+        match code {
+            _ if code == ff::AVERROR(libc::EAGAIN) => Err(CodecError::NotDrained { codec: self.codec }),
+            _ if code < 0 => Err(self.failed(code)),
+            _ => Ok(()),
+        }
+    }
+
+    pub(crate) fn drain(&mut self) {
+        if !self.draining {
+            self.draining = true;
+            // SAFETY: an open context; a null packet means the end.
+            unsafe { ff::avcodec_send_packet(self.context.as_ptr(), ptr::null()) };
+        }
+    }
+
+    pub(crate) fn receive(&mut self) -> Result<Received, CodecError> {
+        if self.ended {
+            return Ok(Received::End);
+        }
+        // SAFETY: both are valid; the picture is emptied first.
+        let code = unsafe { ff::avcodec_receive_frame(self.context.as_ptr(), self.picture.as_ptr()) };
+        match code {
+            0 => self.brought().map(Received::Frame),
+            _ if code == ff::AVERROR(libc::EAGAIN) && !self.draining => Ok(Received::NeedsPacket),
+            _ if code == ff::AVERROR_EOF || code == ff::AVERROR(libc::EAGAIN) => {
+                self.ended = true;
+                Ok(Received::End)
+            }
+            _ => Err(self.failed(code)),
+        }
+    }
+
+    /// The picture just received, in a slot of the pool.
+    fn brought(&mut self) -> Result<Frame, CodecError> {
+        // SAFETY: a filled frame, ours until the next receive.
+        let picture = unsafe { &*self.picture.as_ptr() };
+        let meta = self.numbers.find(picture.pts);
+        let format = self.transfer_format(picture)?;
+        let (width, height) = (picture.width.max(0) as u32, picture.height.max(0) as u32);
+        let layout = Layout::packed(format, width, height)
+            .map_err(|source| CodecError::Layout { codec: self.codec, source })?;
+        let hold = self.slot(layout.size)?;
+        let code = self.transfer(&layout, &hold);
+        if code < 0 {
+            return Err(self.failed(code));
+        }
+        hold.frame(&layout, meta).map_err(|source| CodecError::Layout { codec: self.codec, source })
+    }
+
+    fn slot(&mut self, bytes: usize) -> Result<Hold, CodecError> {
+        let pool_error = |source| CodecError::Pool { codec: self.codec, source };
+        let pool = match &mut self.pool {
+            Some(pool) if pool.slot_bytes() >= bytes => pool,
+            place => {
+                let pool = match self.download.give_back {
+                    None => Pool::new(bytes, self.download.slots),
+                    Some(give_back) => Pool::new_shared(bytes, self.download.slots, give_back),
+                };
+                place.insert(pool.map_err(pool_error)?)
+            }
+        };
+        pool.acquire_hold().map_err(pool_error)
+    }
+
+    /// The one copy: from the device into `hold`.
+    fn transfer(&mut self, layout: &Layout, hold: &Hold) -> c_int {
+        // SAFETY: the target is an empty frame of ours; its planes lie inside
+        // the slot, which outlives the call, and nothing else touches the slot.
+        // The buffer owns nothing: it says that memory is there already.
+        unsafe {
+            let target = &mut *self.target.as_ptr();
+            ff::av_frame_unref(target);
+            target.buf[0] = ff::av_buffer_create(hold.as_ptr(), hold.len(), Some(keep), ptr::null_mut(), 0);
+            if target.buf[0].is_null() {
+                return ff::AVERROR(libc::ENOMEM);
+            }
+            target.format = libav_format(layout.format) as c_int;
+            (target.width, target.height) = (layout.width as c_int, layout.height as c_int);
+            for (index, plane) in layout.planes().iter().enumerate() {
+                target.data[index] = hold.as_ptr().add(plane.offset);
+                target.linesize[index] = plane.stride as c_int;
+            }
+            let code = meter::copy(layout.pixel_bytes(), || {
+                ff::av_hwframe_transfer_data(target, self.picture.as_ptr(), 0)
+            });
+            ff::av_frame_unref(target);
+            ff::av_frame_unref(self.picture.as_ptr());
+            code
+        }
+    }
+
+    /// The format in which the device gives its pictures, of those we move.
+    fn transfer_format(&self, picture: &ff::AVFrame) -> Result<PixelFormat, CodecError> {
+        let mut formats: *mut ff::AVPixelFormat = ptr::null_mut();
+        // SAFETY: the picture lies on the device, by `choose`; the list is ours
+        // to free and ends with NONE.
+        let code = unsafe {
+            ff::av_hwframe_transfer_get_formats(
+                picture.hw_frames_ctx,
+                ff::AVHWFrameTransferDirection::AV_HWFRAME_TRANSFER_DIRECTION_FROM,
+                &mut formats,
+                0,
+            )
+        };
+        if code < 0 {
+            return Err(self.failed(code));
+        }
+        let wanted = |format: PixelFormat| match self.download.output {
+            Output::Native => true,
+            Output::Nv12 => format == PixelFormat::Nv12,
+            Output::P010 => format == PixelFormat::P010,
+        };
+        let mut found = None;
+        // SAFETY: as above; read as the integers that C has.
+        unsafe {
+            let mut at = formats.cast::<c_int>();
+            while *at != ff::AVPixelFormat::AV_PIX_FMT_NONE as c_int && found.is_none() {
+                found = FORMATS.iter().find(|(libav, ours)| *libav as c_int == *at && wanted(*ours));
+                at = at.add(1);
+            }
+            ff::av_free(formats.cast());
+        }
+        found.map(|(_, ours)| *ours).ok_or_else(|| CodecError::Hardware {
+            api: self.api,
+            reason: format!("the driver does not give {} pictures as {}", self.codec, self.download.output),
+        })
+    }
+
+    fn failed(&self, code: c_int) -> CodecError {
+        let reason = format!("{}: {}", self.codec, libav_message(code));
+        CodecError::Hardware { api: self.api, reason }
+    }
+}
+
+/// What devices give, best first, and what we call it.
+const FORMATS: [(ff::AVPixelFormat, PixelFormat); 4] = [
+    (ff::AVPixelFormat::AV_PIX_FMT_NV12, PixelFormat::Nv12),
+    (ff::AVPixelFormat::AV_PIX_FMT_P010LE, PixelFormat::P010),
+    (ff::AVPixelFormat::AV_PIX_FMT_YUV420P, PixelFormat::Yuv420p),
+    (ff::AVPixelFormat::AV_PIX_FMT_GRAY8, PixelFormat::Grey),
+];
+
+fn libav_format(format: PixelFormat) -> ff::AVPixelFormat {
+    let found = FORMATS.iter().find(|(_, ours)| *ours == format);
+    found.map_or(ff::AVPixelFormat::AV_PIX_FMT_NONE, |(libav, _)| *libav)
+}
+
+/// Takes the device's format where it is offered, and nothing else: that the
+/// driver cannot decode this stream must show, not be made up for in secret.
+unsafe extern "C" fn choose(
+    context: *mut ff::AVCodecContext,
+    mut offered: *const ff::AVPixelFormat,
+) -> ff::AVPixelFormat {
+    const NONE: ff::AVPixelFormat = ff::AVPixelFormat::AV_PIX_FMT_NONE;
+    // SAFETY: libavcodec passes a valid context, whose `opaque` is the number
+    // that `open` set, and a list that ends with NONE.
+    unsafe {
+        let wanted = (*context).opaque.addr() as c_int;
+        while *offered.cast::<c_int>() != NONE as c_int {
+            if *offered.cast::<c_int>() == wanted {
+                return *offered;
+            }
+            offered = offered.add(1);
+        }
+    }
+    NONE
+}
+
+/// The memory is the pool's: nothing to free.
+unsafe extern "C" fn keep(_opaque: *mut c_void, _data: *mut u8) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn apis_are_found_by_their_names() {
+        for api in Api::ALL {
+            assert_eq!(Api::named(api.name()), Some(api));
+        }
+        assert_eq!(Api::named("dxva2"), None);
+    }
+
+    #[test]
+    fn debians_ffmpeg_decodes_every_codec_by_vaapi() {
+        // Whether there is a device is another matter.
+        let codecs: Vec<Codec> = Hardware::codecs(Api::Vaapi).collect();
+        assert_eq!(codecs, Codec::ALL);
+    }
+
+    #[test]
+    fn a_machine_without_the_device_says_so() {
+        for api in Api::ALL {
+            match Hardware::open(api) {
+                Ok(hardware) => println!("skipped: there is a device: {hardware:?}"),
+                Err(error) => {
+                    assert!(error.to_string().starts_with(&format!("{api}: no device: ")), "{error}")
+                }
+            }
+        }
+    }
+}
