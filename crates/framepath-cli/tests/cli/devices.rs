@@ -46,7 +46,7 @@ fn what_the_machine_cannot_decode_software_does_and_says_so() {
     let software = decoded("");
     assert_eq!(
         (software.stdout.lines().filter(|l| !l.starts_with('#')).count(), &*software.stderr),
-        (60, "")
+        (30, "")
     );
     for api in ["vaapi", "nvdec", "vulkan", "vdpau", "v4l2m2m", "auto"] {
         let ran = decoded(&format!("api={api}"));
