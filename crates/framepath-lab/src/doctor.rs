@@ -6,6 +6,7 @@
 //! installed, loaded or configured.
 
 mod device;
+mod hardware;
 mod kernel;
 mod memory;
 mod probe;
@@ -42,6 +43,7 @@ pub struct Findings {
 pub fn examine(places: &Places) -> Findings {
     let mut probes = kernel::probes();
     probes.extend(device::probes());
+    probes.extend(hardware::probes());
     probes.extend(sandbox::probes());
     probes.extend(memory::probes());
     probes.extend(software::probes(places));

@@ -6,9 +6,7 @@ use std::path::{Path, PathBuf};
 
 use framepath_os::v4l2::Node;
 
-use super::counted;
 use super::probe::{Probe, State};
-use crate::process::Program;
 
 const GROUP: &str = "devices";
 
@@ -16,15 +14,7 @@ const GROUP: &str = "devices";
 const VIDEODEV2: &str = "/usr/include/linux/videodev2.h";
 
 pub(super) fn probes() -> Vec<Probe> {
-    vec![
-        v4l2(),
-        module("/dev"),
-        fence_flags(Path::new(VIDEODEV2)),
-        dma_heap(),
-        udmabuf(),
-        render_node(),
-        vaapi(),
-    ]
+    vec![v4l2(), module("/dev"), fence_flags(Path::new(VIDEODEV2)), dma_heap(), udmabuf(), render_node()]
 }
 
 /// The nodes of `folder` whose names begin with `prefix`, in order.
@@ -151,7 +141,7 @@ fn udmabuf() -> Probe {
 }
 
 fn render_node() -> Probe {
-    let (name, unlocks) = ("GPU render node", "VA-API and output without a copy (planned)");
+    let (name, unlocks) = ("GPU render node", "VA-API; output without a copy (planned)");
     let nodes = named("/dev/dri", "renderD");
     if nodes.is_empty() {
         let remedy = "a GPU with a DRM driver; in a container, pass /dev/dri in";
@@ -159,25 +149,6 @@ fn render_node() -> Probe {
     }
     let described: Vec<String> = nodes.iter().map(|node| node.display().to_string()).collect();
     opened(name, unlocks, &nodes, described.join(", "), "render")
-}
-
-fn vaapi() -> Probe {
-    let (name, unlocks) = ("VA-API", "hardware decoders as contenders (planned)");
-    if !Path::new("/dev/dri").exists() {
-        let remedy = "a GPU render node first, then: apt install vainfo and the GPU's driver";
-        return Probe::lacking(GROUP, name, unlocks, State::Missing, "no /dev/dri", remedy);
-    }
-    match Program::new("vainfo", ["--display", "drm"]).run(true) {
-        Ok(finished) => {
-            let profiles = finished.stdout.lines().filter(|line| line.contains("VAEntrypointVLD")).count();
-            let found = format!("{} to decode", counted(profiles, "profile", "profiles"));
-            Probe::ok(GROUP, name, unlocks, found)
-        }
-        Err(error) => {
-            let remedy = "apt install vainfo and the GPU's driver (mesa-va-drivers, intel-media-va-driver)";
-            Probe::lacking(GROUP, name, unlocks, State::Missing, error.to_string(), remedy)
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The machine's own decoders: what each API offers.
+
+use framepath_codec::{Api, Codec, Hardware};
+
+use super::probe::{Probe, State};
+use crate::process::Program;
+
+const GROUP: &str = "devices";
+
+pub(super) fn probes() -> Vec<Probe> {
+    Api::ALL.into_iter().map(probe).collect()
+}
+
+fn probe(api: Api) -> Probe {
+    let (name, unlocks, remedy) = match api {
+        Api::Vaapi => (
+            "VA-API",
+            "`decode api=vaapi`",
+            "a GPU with a render node and its driver: apt install mesa-va-drivers or intel-media-va-driver",
+        ),
+        Api::Nvdec => ("NVDEC", "`decode api=nvdec`", "an NVIDIA GPU and its driver (libnvcuvid1)"),
+        Api::Vdpau => ("VDPAU", "`decode api=vdpau`", "an X display on a GPU, and vdpau-driver-all"),
+        Api::Vulkan => ("Vulkan", "`decode api=vulkan`", "a GPU with Vulkan Video, and mesa-vulkan-drivers"),
+    };
+    match Hardware::open(api) {
+        Ok(device) => Probe::ok(GROUP, name, unlocks, offers(api, &device)),
+        Err(error) => Probe::lacking(GROUP, name, unlocks, State::Missing, error.to_string(), remedy),
+    }
+}
+
+/// Codecs that FFmpeg has for it, sizes as the driver says, profiles where a
+/// tool can ask for them.
+fn offers(api: Api, device: &Hardware) -> String {
+    let codecs: Vec<&str> = Hardware::codecs(api).map(Codec::name).collect();
+    let mut text = codecs.join(", ");
+    if let Some([(least_width, least_height), (width, height)]) = device.sizes() {
+        text.push_str(&format!("; {least_width}x{least_height} to {width}x{height}"));
+    }
+    if api == Api::Vaapi {
+        match Program::new("vainfo", ["--display", "drm"]).run(true) {
+            Ok(finished) => text.push_str(&format!("; {}", profiles(&finished.stdout).join(", "))),
+            Err(_) => text.push_str("; its profiles: apt install vainfo"),
+        }
+    }
+    text
+}
+
+/// The profiles that `vainfo` says can be decoded: `VAProfileH264Main :
+/// VAEntrypointVLD` is `H264Main`.
+fn profiles(said: &str) -> Vec<&str> {
+    let decoded = said.lines().filter_map(|line| line.split_once(':'));
+    let decoded = decoded.filter(|(_, entry)| entry.trim() == "VAEntrypointVLD");
+    decoded.filter_map(|(profile, _)| profile.trim().strip_prefix("VAProfile")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn vainfos_lines_are_profiles() {
+        let said = "vainfo: VA-API version: 1.17 (libva 2.12.0)\n\
+                    vainfo: Supported profile and entrypoints\n\
+                    \x20     VAProfileH264Main               :\tVAEntrypointVLD\n\
+                    \x20     VAProfileH264Main               :\tVAEntrypointEncSlice\n\
+                    \x20     VAProfileVP9Profile0            :\tVAEntrypointVLD\n";
+        assert_eq!(profiles(said), ["H264Main", "VP9Profile0"]);
+    }
+
+    #[test]
+    fn every_api_has_an_answer() {
+        let names: Vec<&str> = probes().iter().map(|probe| probe.name).collect();
+        assert_eq!(names, ["VA-API", "NVDEC", "Vulkan", "VDPAU"]);
+    }
+}
