@@ -50,6 +50,19 @@ impl Api {
         Api::ALL.into_iter().find(|api| api.name() == name)
     }
 
+    /// What is plainly not there: drivers answer with less.
+    fn absent(self) -> Option<&'static str> {
+        let none = |folder: &str, prefix: &str| {
+            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+            !entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
+        };
+        match self {
+            Api::Vaapi | Api::Vulkan => none("/dev/dri", "renderD").then_some("no /dev/dri/renderD*"),
+            Api::Nvdec => none("/dev", "nvidia").then_some("no /dev/nvidia*"),
+            Api::Vdpau => std::env::var_os("DISPLAY").is_none().then_some("no X display"),
+        }
+    }
+
     fn kind(self) -> ff::AVHWDeviceType {
         match self {
             Api::Vaapi => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_VAAPI,
@@ -89,7 +102,10 @@ impl Hardware {
             unsafe { ff::av_hwdevice_ctx_create(&mut device, api.kind(), ptr::null(), ptr::null_mut(), 0) };
         match NonNull::new(device) {
             Some(device) if code >= 0 => Ok(Hardware { api, device }),
-            _ => Err(CodecError::Hardware { api, reason: format!("no device: {}", libav_message(code)) }),
+            _ => {
+                let why = api.absent().map_or_else(|| libav_message(code), str::to_owned);
+                Err(CodecError::Hardware { api, reason: format!("no device: {why}") })
+            }
         }
     }
 
