@@ -37,6 +37,9 @@ const NEED_A_SETTING: &[(&str, &str, &str)] = &[
 /// multiplied by alpha, and they do that in place.
 const WRITE_THEIR_INPUT: &[&str] = &["cairoaffineblend", "cairoblend", "cairogradient"];
 
+/// Those of frei0r 2 (Debian 13) whose own `f0r_init` refuses.
+const REFUSE: &[&str] = &["pixs0r"];
+
 /// Names the plug-in and its settings for [`one_plugin`].
 const FILE: &str = "FRAMEPATH_TEST_PLUGIN";
 const SETTING: &str = "FRAMEPATH_TEST_SETTING";
@@ -91,7 +94,14 @@ fn every_plugin_there_is_runs_to_the_end() {
 fn one_plugin() {
     let file = std::env::var_os(FILE).expect("the test that starts this one names a plug-in");
     let plugin = Plugin::load(Path::new(&file)).unwrap();
-    let mut instance = plugin.instance(SIZE.0, SIZE.1).unwrap();
+    let mut instance = match plugin.instance(SIZE.0, SIZE.1) {
+        Err(error)
+            if REFUSE.contains(&plugin.name()) && error.to_string().contains("its f0r_init failed") =>
+        {
+            return;
+        }
+        instance => instance.unwrap(),
+    };
     for place in 0..plugin.info().params.len() {
         instance.get(place);
     }
