@@ -125,7 +125,8 @@ fn notes(frames: u64) -> Vec<String> {
          is one buffer queued on each queue; CPU is of this process: work in the kernel's own threads is in no \
          process's account"
             .to_owned(),
-        "vim2m waits 1 ms for each frame, the least it can; it moves as many bytes, 320x480 of RGB565".to_owned(),
+        "vim2m waits 1 ms for each frame, the least it can, in steps of its kernel's timer; it moves as many \
+         bytes, 320x480 of RGB565".to_owned(),
     ];
     if let Err(error) = framepath_os::machine::pmu() {
         notes.push(format!("cycles and cache misses: not on this machine ({error})"));
@@ -175,7 +176,7 @@ fn cases(nodes: &Nodes, picture: &Path, frames: u64) -> Vec<(&'static str, Vec<W
         if algo == "threshold" {
             let (source, need) = source(true);
             let path = format!("{source} ! threshold level={LEVEL} ! null");
-            ways.push(Way { contender: "inline", path, needs: vec![need], device_hop: None });
+            ways.push(Way { contender: "inline-threshold", path, needs: vec![need], device_hop: None });
         }
         cases.push((case, ways));
     }
@@ -194,8 +195,8 @@ fn comparisons(case: &str) -> Vec<Comparison<'static>> {
         comparisons.push((metric, "device-dmabuf-in-place", "device-dmabuf"));
     }
     if case.ends_with("-threshold") {
-        comparisons.push(("latency_p50_us", "device-dmabuf", "inline"));
-        comparisons.push(("latency_p50_us", "device-dmabuf-in-place", "inline"));
+        comparisons.push(("latency_p50_us", "device-dmabuf", "inline-threshold"));
+        comparisons.push(("latency_p50_us", "device-dmabuf-in-place", "inline-threshold"));
     }
     if case == "heap-none" {
         comparisons.push(("latency_p50_us", "device-dmabuf", "vim2m"));
