@@ -6,7 +6,7 @@
 //! `framepath-os` pool. Nothing is copied on the way for [`Output::Native`];
 //! the other outputs say what they convert. [`bare`] is the same work without
 //! any of this, as a floor to compare with. A [`Converter`] changes pixel
-//! formats; [`frei0r`] runs other people's filters.
+//! formats, a [`Painter`] makes RGB for a screen; [`frei0r`] runs other people's filters.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 mod annexb;
@@ -23,6 +23,7 @@ mod lend;
 mod libav;
 mod numbers;
 mod packet;
+mod paint;
 mod slots;
 mod surface;
 mod track;
@@ -35,5 +36,6 @@ pub use demux::Demuxer;
 pub use error::CodecError;
 pub use lend::{Lender, Lenders};
 pub use packet::Packet;
+pub use paint::{Area, Painter, PixelOrder, planar8};
 pub use track::{Codec, TrackInfo};
 pub use versions::versions;

@@ -20,6 +20,7 @@ use crate::host::{self, Collect, Seat, Session, Spec, WorkerOptions, WorkerStats
 use crate::link::{QueueEnd, Queued};
 use crate::out::Hop;
 use crate::report::HopInfo;
+use crate::sink::play::{Play, PlayOptions, Played};
 use crate::sink::{framemd5::FrameMd5, null::Null, pgm::Pgm, y4m::Y4m};
 use crate::source::Source;
 use crate::source::file::File;
@@ -78,6 +79,8 @@ pub struct Built {
     pub(crate) dropped: Arc<AtomicU64>,
     /// What has become of workers, by hop.
     pub(crate) workers: Vec<(u16, Arc<WorkerStats>)>,
+    /// What its `play` has shown, where it ends in one.
+    pub(crate) played: Option<Arc<Played>>,
     /// What the hop before gives, where that is compressed.
     track: Option<TrackInfo>,
 }
@@ -93,6 +96,7 @@ impl Built {
             hops,
             dropped: Arc::default(),
             workers: Vec::new(),
+            played: None,
             track: None,
         }
     }
@@ -204,6 +208,12 @@ impl Built {
                     built.queue(&text, hop.count("depth") as usize, leaky)
                 }
                 Kind::Stage => built.known(hop, frames_behind(&rest[at + 1..]))?,
+                Kind::Sink if hop.name() == "play" => {
+                    let played = Arc::<Played>::default();
+                    let sink = Play::new(PlayOptions::of(hop), played.clone());
+                    built.played = Some(played);
+                    built.add(&text, Box::new(sink.map_err(|error| of_hop(hop, error))?), Role::Sink)
+                }
                 Kind::Sink | Kind::Source => built.add(&text, sink_of(hop), Role::Sink),
             };
         }
