@@ -331,7 +331,12 @@ mod tests {
 
     use super::*;
 
-    fn frame(format: PixelFormat, width: u32, height: u32, fill: impl Fn(usize, usize, usize) -> u8) -> Frame {
+    fn frame(
+        format: PixelFormat,
+        width: u32,
+        height: u32,
+        fill: impl Fn(usize, usize, usize) -> u8,
+    ) -> Frame {
         let layout = Layout::aligned(format, width, height, 64).unwrap();
         let pool = Pool::new(layout.size, 1).unwrap();
         let mut frame = pool.acquire().unwrap();

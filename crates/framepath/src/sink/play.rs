@@ -37,7 +37,8 @@ pub(crate) struct Played {
     pub(crate) ended: AtomicU64,
 }
 
-/// What the viewer wants.
+/// What the viewer wants. (Without SDL nobody views.)
+#[cfg_attr(not(feature = "play"), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// Nothing, or not any more.
@@ -49,6 +50,7 @@ pub(crate) enum Wish {
 }
 
 /// How to play.
+#[cfg_attr(not(feature = "play"), allow(dead_code))]
 #[derive(Clone, Debug)]
 pub(crate) struct PlayOptions {
     /// `auto`, `software`, `null`, or an SDL renderer's name.
@@ -191,7 +193,11 @@ impl Play {
         self.screen.present()?;
         add(&self.played.shown);
         let now = now_ns();
-        if clock.runs() { clock.shown(now) } else { clock.start(&meta, now) }
+        if clock.runs() {
+            clock.shown(now)
+        } else {
+            clock.start(&meta, now)
+        }
         Ok(true)
     }
 }

@@ -17,6 +17,7 @@ const PATIENCE_NS: u64 = 1_000_000_000;
 #[derive(Debug)]
 pub(crate) struct Clock {
     time_base: Rational,
+    /// From one frame to the next.
     interval_ns: u64,
     last: Option<Last>,
 }
@@ -34,11 +35,6 @@ impl Clock {
     pub(crate) fn new(info: &StreamInfo) -> Clock {
         let interval = info.frame_rate.value().map_or(USUAL_INTERVAL_NS, |rate| (1e9 / rate) as u64);
         Clock { time_base: info.time_base, interval_ns: interval.max(1), last: None }
-    }
-
-    /// From one frame to the next, nanoseconds.
-    pub(crate) fn interval_ns(&self) -> u64 {
-        self.interval_ns
     }
 
     /// Whether a frame was shown already: the first is due at once.
@@ -128,7 +124,7 @@ mod tests {
         let mut clock = Clock::new(&info(Rational::new(25, 1)));
         clock.start(&at(None), 0);
         assert_eq!([(); 3].map(|()| clock.due(&at(None)).unwrap()), [40 * MS, 80 * MS, 120 * MS]);
-        assert_eq!(Clock::new(&info(Rational::new(0, 1))).interval_ns(), USUAL_INTERVAL_NS);
+        assert_eq!(Clock::new(&info(Rational::new(0, 1))).interval_ns, USUAL_INTERVAL_NS);
     }
 
     #[test]
