@@ -338,7 +338,7 @@ mod tests {
         fill: impl Fn(usize, usize, usize) -> u8,
     ) -> Frame {
         let layout = Layout::aligned(format, width, height, 64).unwrap();
-        let pool = Pool::new(layout.size, 1).unwrap();
+        let mut pool = Pool::new(layout.size, 1).unwrap();
         let mut frame = pool.acquire().unwrap();
         frame.set_layout(&layout).unwrap();
         for (index, plane) in layout.planes().iter().enumerate() {

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 
-use framepath_codec::{Area, Painter, PixelOrder};
+use framepath_codec::{Painter, PixelOrder};
 use framepath_model::stream::{Rational, StreamInfo};
 use framepath_os::pool::Frame;
 use sdl2::EventPump;

@@ -70,7 +70,24 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// fpsdisplaysink's last message: `rendered: 148, dropped: 0, current: ...`.
+/// fpsdisplaysink's last message. It tells once a second and not at the end:
+/// what was shown is not known, and a drop of the last second is not.
 fn told(said: &str) -> Told {
-    Told { shown: last_number(said, "rendered:"), dropped: last_number(said, "dropped:"), late: None }
+    Told { shown: None, dropped: last_number(said, "dropped:"), late: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_message_counts() {
+        let said = "/GstPlayBin:playbin/GstPlaySink:playsink/GstBin:vbin/GstFPSDisplaySink:fpsdisplaysink0: \
+                    last-message = rendered: 93, dropped: 0, current: 29.99, average: 30.37\n\
+                    0:00:04.1 / 0:00:04.7       \r/GstPlayBin:playbin/GstPlaySink:playsink/GstBin:vbin/\
+                    GstFPSDisplaySink:fpsdisplaysink0: last-message = rendered: 120, dropped: 4, current: 30.14, \
+                    drop rate: 1.99, average: 30.31\n";
+        assert_eq!(told(said), Told { shown: None, dropped: Some(4), late: None });
+        assert_eq!(told("Reached end of play list."), Told::default());
+    }
 }

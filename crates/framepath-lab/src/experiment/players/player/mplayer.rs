@@ -45,20 +45,26 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Its status line: `V:   4.9 148/148  5%  2%  0.0% 0 0`; shown, decoded,
-/// shares, dropped.
+/// Its status line: `V:   5.0 149/150 28% 27%  0.0% 2 0`; frames, shares,
+/// dropped. Debian's says `0/  0` for the frames.
 fn told(said: &str) -> Told {
     let lines = said.split(['\r', '\n']).map(str::trim).filter(|line| line.starts_with("V:"));
     let Some(line) = lines.last() else { return Told::default() };
-    let words: Vec<&str> = line[2..].split_whitespace().collect();
-    let Some(at) = words.iter().position(|word| word.contains('/')) else { return Told::default() };
-    let frames = words[at].split('/').next().and_then(|count| count.parse::<u64>().ok());
-    // Behind the shares, which may be unknown and touch each other.
-    let shares = words.iter().rposition(|word| word.contains('%'));
-    let dropped = shares.and_then(|last| words.get(last + 1)?.parse().ok());
-    Told {
-        shown: frames.zip(dropped).map(|(all, dropped): (u64, u64)| all.saturating_sub(dropped)),
-        dropped,
-        late: None,
+    // Behind the last share, whatever is before it.
+    let dropped = line.rsplit_once('%').and_then(|(_, counts)| counts.split_whitespace().next()?.parse().ok());
+    Told { shown: None, dropped, late: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_status_counts() {
+        let said = "Starting playback...\nV:   0.0   0/  0 ??% ??% ??,?% 0 0 \u{1b}[J\r\
+                    V:   5.0   0/  0 27% 28%  0.0% 3 0 \u{1b}[J\r\n\nExiting... (End of file)\n";
+        assert_eq!(told(said), Told { shown: None, dropped: Some(3), late: None });
+        assert_eq!(told("V:   0.0   0/  0 ??% ??% ??,?% 0 0 \r").dropped, Some(0));
+        assert_eq!(told("Exiting... (End of file)"), Told::default());
     }
 }

@@ -56,3 +56,18 @@ fn told(said: &str) -> Told {
         late: Some(lines("might be displayed late")),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_count() {
+        let said = "VLC media player 3.0.24 Vetinari (revision 3.0.24-0-g0)\n\
+                    [00007f] main video output warning: picture is too late to be displayed (missing 47 ms)\n\
+                    [00007f] main video output warning: picture might be displayed late (missing 12 ms)\n\
+                    [00007f] main video output warning: picture is too late to be displayed (missing 9 ms)\n";
+        assert_eq!(told(said), Told { shown: None, dropped: Some(2), late: Some(1) });
+        assert_eq!(told("VLC is not supposed to be run as root. Sorry."), Told::default());
+    }
+}
