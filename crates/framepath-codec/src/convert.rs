@@ -159,7 +159,7 @@ pub(crate) struct Tail {
     /// The first row of it, a multiple of [`TAIL`].
     pub(crate) first: usize,
     /// Bytes of its pixels.
-    bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 impl Tail {

@@ -8,6 +8,7 @@
 //! BT.601 else, as players guess: frames do not carry their colour space.
 
 use std::ffi::c_int;
+use std::ops::Range;
 use std::ptr;
 
 use ff::AVPixelFormat;
@@ -122,7 +123,14 @@ impl Painter {
             }
         };
         let into = if direct { screen[start..].as_mut_ptr() } else { self.painted.as_mut_ptr() };
-        let rows = meter::copy(width * height * 4, || self.scale(frame, &source, into, into_stride));
+        let rows = if layout.format == source.format {
+            let tail = Tail::of(&source);
+            meter::copy(width * height * 4 + tail.bytes, || self.scale(frame, &tail, into, into_stride))
+        } else {
+            self.planar.resize(source.size + SLACK, 0);
+            planar8(frame, &mut self.planar, &source);
+            meter::copy(width * height * 4, || self.scale_planar(&source, into, into_stride))
+        };
         if rows != height {
             return Err(no_way(&source));
         }
@@ -189,49 +197,56 @@ impl Painter {
         Ok(())
     }
 
-    /// Paints all rows; gives how many came out.
-    fn scale(&mut self, frame: &Frame, source: &Layout, into: *mut u8, stride: usize) -> usize {
-        let height = source.height as usize;
-        let context = self.context;
-        let slice = |planes: [*const u8; 4], strides: [c_int; 4], first: usize, rows: usize| {
-            if rows == 0 {
-                return 0;
-            }
-            // SAFETY: the planes are those of `rows` rows of a picture of the
-            // context's size and format, behind which as many bytes are
-            // readable as libswscale reads too far; `into` has a row of
-            // `stride` bytes for each it writes.
-            let done = unsafe {
-                ff::sws_scale(
-                    context,
-                    planes.as_ptr(),
-                    strides.as_ptr(),
-                    first as c_int,
-                    rows as c_int,
-                    [into, ptr::null_mut(), ptr::null_mut(), ptr::null_mut()].as_ptr(),
-                    [stride as c_int, 0, 0, 0].as_ptr(),
-                )
-            };
-            usize::try_from(done).unwrap_or(0)
-        };
+    /// Paints all rows of `frame`; gives how many came out.
+    fn scale(&mut self, frame: &Frame, tail: &Tail, into: *mut u8, stride: usize) -> usize {
+        let layout = frame.layout();
         let (mut planes, mut strides) = ([ptr::null(); 4], [0; 4]);
-        if frame.layout().format != source.format {
-            self.planar.resize(source.size + SLACK, 0);
-            planar8(frame, &mut self.planar, source);
-            for (index, plane) in source.planes().iter().enumerate() {
-                planes[index] = self.planar[plane.offset..].as_ptr();
-                strides[index] = plane.stride as c_int;
-            }
-            return slice(planes, strides, 0, height);
-        }
-        for (index, plane) in source.planes().iter().enumerate() {
+        for (index, plane) in layout.planes().iter().enumerate() {
             planes[index] = frame.plane(index).as_ptr();
             strides[index] = plane.stride as c_int;
         }
-        let tail = Tail::of(source);
-        let before = slice(planes, strides, 0, tail.first);
-        let (planes, strides) = tail.copy(frame, &mut self.planar);
-        before + slice(planes, strides, tail.first, height - tail.first)
+        let before = self.slice((planes, strides), 0..tail.first, into, stride);
+        let tail_planes = tail.copy(frame, &mut self.planar);
+        before + self.slice(tail_planes, tail.first..layout.height as usize, into, stride)
+    }
+
+    /// Paints the picture that [`planar8`] has made.
+    fn scale_planar(&self, source: &Layout, into: *mut u8, stride: usize) -> usize {
+        let (mut planes, mut strides) = ([ptr::null(); 4], [0; 4]);
+        for (index, plane) in source.planes().iter().enumerate() {
+            planes[index] = self.planar[plane.offset..].as_ptr();
+            strides[index] = plane.stride as c_int;
+        }
+        self.slice((planes, strides), 0..source.height as usize, into, stride)
+    }
+
+    /// Paints some rows, which are those of the planes.
+    fn slice(
+        &self,
+        (planes, strides): ([*const u8; 4], [c_int; 4]),
+        rows: Range<usize>,
+        into: *mut u8,
+        stride: usize,
+    ) -> usize {
+        if rows.is_empty() {
+            return 0;
+        }
+        // SAFETY: the planes are those of so many rows of a picture of the
+        // context's size and format, behind which as many bytes are readable
+        // as libswscale reads too far; `into` has a row of `stride` bytes for
+        // each it writes.
+        let done = unsafe {
+            ff::sws_scale(
+                self.context,
+                planes.as_ptr(),
+                strides.as_ptr(),
+                rows.start as c_int,
+                rows.len() as c_int,
+                [into, ptr::null_mut(), ptr::null_mut(), ptr::null_mut()].as_ptr(),
+                [stride as c_int, 0, 0, 0].as_ptr(),
+            )
+        };
+        usize::try_from(done).unwrap_or(0)
     }
 }
 

@@ -106,6 +106,7 @@ impl Window {
         sdl2::hint::set("SDL_RENDER_SCALE_QUALITY", "linear");
         let sdl = sdl2::init().map_err(|error| format!("SDL: {error}"))?;
         let video = sdl.video().map_err(|error| format!("SDL: {error}{}", no_display()))?;
+        refuse_blind(video.current_video_driver(), std::env::var_os("SDL_VIDEODRIVER").is_some())?;
         let pump = sdl.event_pump().map_err(|error| format!("SDL: {error}"))?;
         let picture = fit::square(frame.layout().width, frame.layout().height, info.sample_aspect);
         let screen = video.display_usable_bounds(0).map_or(picture, |bounds| bounds.size());
@@ -264,6 +265,15 @@ fn order_of(format: PixelFormatEnum) -> Result<PixelOrder, String> {
     }
 }
 
+/// Without a display SDL falls back to drivers that show nothing: they are for
+/// who names them.
+fn refuse_blind(driver: &str, named: bool) -> Result<(), String> {
+    match driver {
+        "offscreen" | "dummy" | "evdev" if !named => Err(format!("SDL finds no display{}", no_display())),
+        _ => Ok(()),
+    }
+}
+
 /// What would help, where no display is named.
 fn no_display() -> &'static str {
     let named = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
@@ -287,5 +297,11 @@ mod tests {
         std::fs::write(folder.path().join("renderD128"), "").unwrap();
         assert!(has_render_node(folder.path()));
         assert_eq!(drivers("opengl"), ["opengl"]);
+    }
+
+    #[test]
+    fn a_driver_that_shows_nothing_has_to_be_named() {
+        assert!(refuse_blind("offscreen", false).is_err() && refuse_blind("dummy", true).is_ok());
+        assert!(refuse_blind("x11", false).is_ok());
     }
 }

@@ -51,7 +51,8 @@ fn told(said: &str) -> Told {
     let lines = said.split(['\r', '\n']).map(str::trim).filter(|line| line.starts_with("V:"));
     let Some(line) = lines.last() else { return Told::default() };
     // Behind the last share, whatever is before it.
-    let dropped = line.rsplit_once('%').and_then(|(_, counts)| counts.split_whitespace().next()?.parse().ok());
+    let dropped =
+        line.rsplit_once('%').and_then(|(_, counts)| counts.split_whitespace().next()?.parse().ok());
     Told { shown: None, dropped, late: None }
 }
 
