@@ -11,6 +11,7 @@ mod chart_latency;
 mod chart_queue;
 mod chart_timeline;
 mod page;
+mod players;
 mod scale;
 mod style;
 mod svg;
