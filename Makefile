@@ -16,6 +16,9 @@ FUZZ_SECONDS ?= 60
 export PATH := $(PATH):$(or $(CARGO_HOME),$(HOME)/.cargo)/bin
 export CARGO_TERM_PROGRESS_WHEN ?= auto
 
+# The sink `play` has a window where SDL2 is installed.
+PLAY = $(shell pkg-config --exists sdl2 2>/dev/null && echo --features play)
+
 .PHONY: help build peers demo test test-kernel test-kernel-fast test-kernel-debug shell-check check-unsafe fresh clips fuzz
 
 help:
@@ -32,7 +35,7 @@ help:
 	@echo "make clips    makes the committed clips again (clips/README.md)"
 
 build:
-	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked $(PLAY)
 	@$(MAKE) -s -C peers TARGET=$(TARGET)
 
 peers:
@@ -47,7 +50,7 @@ test:
 	@scripts/setup test
 	@$(MAKE) -s shell-check
 	@$(MAKE) -s -C peers TARGET=$(TARGET) CARGO=$(CARGO) all check
-	$(CARGO) test --workspace --locked $(CHECKED)
+	$(CARGO) test --workspace --features play --locked $(CHECKED)
 
 test-kernel:
 	@tests/vm/test real

@@ -22,7 +22,7 @@ const FLAGS: c_int = 0x4 | 0x2000 | 0x4_0000 | 0x8_0000;
 
 /// Bytes behind a row that libswscale's vector code may touch: it reads up to
 /// 31 too far, whether they are there or not.
-const SLACK: usize = 256;
+pub(crate) const SLACK: usize = 256;
 
 /// Most rows of a tail. Dither patterns begin anew with every slice and have 8
 /// rows, in planes of chroma too: cut elsewhere, a picture would change.
@@ -154,16 +154,16 @@ impl Converter {
 }
 
 /// The last rows of a picture: behind them its memory may end.
-struct Tail {
+pub(crate) struct Tail {
     layout: Layout,
     /// The first row of it, a multiple of [`TAIL`].
-    first: usize,
+    pub(crate) first: usize,
     /// Bytes of its pixels.
-    bytes: usize,
+    pub(crate) bytes: usize,
 }
 
 impl Tail {
-    fn of(layout: &Layout) -> Tail {
+    pub(crate) fn of(layout: &Layout) -> Tail {
         let mut tail = Tail { layout: *layout, first: (layout.height as usize - 1) / TAIL * TAIL, bytes: 0 };
         let planes = layout.planes().iter().enumerate();
         tail.bytes = planes.map(|(index, plane)| plane.width * (plane.rows - tail.first_in(index))).sum();
@@ -176,7 +176,7 @@ impl Tail {
     }
 
     /// Copies it to `into`; gives where its planes lie there.
-    fn copy(&self, from: &Frame, into: &mut Vec<u8>) -> ([*const u8; 4], [c_int; 4]) {
+    pub(crate) fn copy(&self, from: &Frame, into: &mut Vec<u8>) -> ([*const u8; 4], [c_int; 4]) {
         let (mut starts, mut strides) = ([0; 3], [0; 4]);
         into.clear();
         for (index, plane) in self.layout.planes().iter().enumerate() {

@@ -6,7 +6,7 @@
 //! `framepath-os` pool. Nothing is copied on the way for [`Output::Native`];
 //! the other outputs say what they convert. [`bare`] is the same work without
 //! any of this, as a floor to compare with. A [`Converter`] changes pixel
-//! formats; [`frei0r`] runs other people's filters.
+//! formats, a [`Painter`] makes RGB for a screen; [`frei0r`] runs other people's filters.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 mod annexb;
@@ -24,6 +24,7 @@ mod lend;
 mod libav;
 mod numbers;
 mod packet;
+mod paint;
 mod slots;
 mod surface;
 mod track;
@@ -37,5 +38,6 @@ pub use error::CodecError;
 pub use hardware::{Api, Hardware};
 pub use lend::{Lender, Lenders};
 pub use packet::Packet;
+pub use paint::{Area, Painter, PixelOrder, planar8};
 pub use track::{Codec, TrackInfo};
 pub use versions::versions;

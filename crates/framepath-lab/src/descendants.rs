@@ -69,6 +69,11 @@ impl std::ops::AddAssign for Activity {
     }
 }
 
+/// The process with this id; `None` where none runs.
+pub(crate) fn process(pid: u32) -> Option<Process> {
+    stat(pid).filter(|stat| stat.state != 'Z').map(|stat| Process { pid, began: stat.began })
+}
+
 /// All running processes below `pid`.
 pub(crate) fn descendants(pid: u32) -> Vec<Process> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };

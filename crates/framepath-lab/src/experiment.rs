@@ -9,6 +9,7 @@ mod handoff;
 mod inject;
 mod loopback;
 mod m2m;
+mod players;
 mod queue;
 mod rpc;
 
@@ -39,6 +40,9 @@ pub struct Settings {
     pub pairs: Option<usize>,
     /// Cases to run; all where empty.
     pub cases: Vec<String>,
+    /// Files to run over instead of the committed clips, for experiments that
+    /// take any.
+    pub files: Vec<PathBuf>,
     /// The `framepath` binary, for contenders that are processes.
     pub framepath: PathBuf,
     /// The folder of the committed clips.
@@ -90,6 +94,8 @@ pub struct Experiment {
     pub question: &'static str,
     /// Whether `make demo` runs it.
     pub quick: bool,
+    /// Whether it runs over files that the caller names.
+    pub takes_files: bool,
     run: fn(&Settings, &dyn Watch, &mut Findings) -> Result<(), LabError>,
 }
 
@@ -99,36 +105,42 @@ pub static EXPERIMENTS: &[Experiment] = &[
         name: "queue",
         question: "what a push costs, direct and through a queue, by buffer size (Contreras)",
         quick: true,
+        takes_files: false,
         run: queue::run,
     },
     Experiment {
         name: "decode",
         question: "what decoding a clip to NV12 or P010 costs beside the ffmpeg tool (daedalus-v4l2)",
         quick: true,
+        takes_files: false,
         run: decode::run,
     },
     Experiment {
         name: "encode",
         question: "what a raw encoder costs when it does not copy (RootStream)",
         quick: true,
+        takes_files: false,
         run: encode::run,
     },
     Experiment {
         name: "loopback",
         question: "what the loopback network gives: throughput, first chunk (RootStream)",
         quick: true,
+        takes_files: false,
         run: loopback::run,
     },
     Experiment {
         name: "handoff",
         question: "what a frame costs from process to process beside iceoryx2, GStreamer and a socket",
         quick: false,
+        takes_files: false,
         run: handoff::run,
     },
     Experiment {
         name: "faults",
         question: "what readers notice of workers that are killed, hang or take all memory (nspluginwrapper)",
         quick: false,
+        takes_files: false,
         run: faults::run,
     },
     Experiment {
@@ -136,24 +148,35 @@ pub static EXPERIMENTS: &[Experiment] = &[
         question: "what crossing to a worker costs, with and without asking again for what is constant \
                    (nspluginwrapper)",
         quick: false,
+        takes_files: false,
         run: rpc::run,
     },
     Experiment {
         name: "m2m",
         question: "what a frame costs through a memory-to-memory device: captured, lent, copied, in place (vpipe)",
         quick: false,
+        takes_files: false,
         run: m2m::run,
     },
     Experiment {
         name: "inject",
         question: "whether the ledger puts a known cost on the right row",
         quick: true,
+        takes_files: false,
         run: inject::run,
+    },
+    Experiment {
+        name: "players",
+        question: "who can play this clip at its own rate, and at what CPU share (Beauchesne)",
+        quick: false,
+        takes_files: true,
+        run: players::run,
     },
     Experiment {
         name: "aa",
         question: "how often the lab sees a difference where there is none",
         quick: false,
+        takes_files: false,
         run: aa::run,
     },
 ];

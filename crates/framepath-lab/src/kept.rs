@@ -93,6 +93,7 @@ mod tests {
             threads: Vec::new(),
             overwritten: 0,
             notes: Vec::new(),
+            played: None,
             interrupted: false,
             error: None,
         };

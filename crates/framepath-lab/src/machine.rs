@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
 
 use framepath_model::summary::Machine;
 use framepath_os::machine as os;
@@ -18,6 +19,7 @@ pub fn machine() -> Machine {
         let version = finished.stdout.split_whitespace().nth(2).map(str::to_owned);
         versions.extend(version.map(|v| ("ffmpeg".to_owned(), v)));
     }
+    let (gpu, gpu_driver) = gpus(Path::new("/sys/class/drm"));
     Machine {
         cpu: os::cpu_name(),
         cores: os::cores() as u32,
@@ -27,8 +29,32 @@ pub fn machine() -> Machine {
         memory_mib: memory_mib(),
         virtualisation: hypervisor(),
         governor: first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
+        gpu,
+        gpu_driver,
+        display: None,
         versions,
     }
+}
+
+/// Graphics cards and their drivers: vendor and device as PCI numbers them, or
+/// what the device tree calls them; `None` where there is none.
+fn gpus(drm: &Path) -> (Option<String>, Option<String>) {
+    let Ok(entries) = fs::read_dir(drm) else { return (None, None) };
+    let is_card =
+        |name: &str| name.strip_prefix("card").is_some_and(|n| n.chars().all(|c| c.is_ascii_digit()));
+    let mut cards: Vec<_> =
+        entries.flatten().filter(|entry| entry.file_name().to_str().is_some_and(is_card)).collect();
+    cards.sort_by_key(|entry| entry.file_name());
+    let (mut names, mut drivers) = (Vec::new(), Vec::new());
+    for card in cards {
+        let Ok(text) = fs::read_to_string(card.path().join("device/uevent")) else { continue };
+        let value = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(str::to_owned);
+        let name = value("PCI_ID=").map(|id| format!("PCI {id}")).or_else(|| value("OF_COMPATIBLE_0="));
+        names.extend(name.or_else(|| value("MODALIAS=")));
+        drivers.extend(value("DRIVER="));
+    }
+    let joined = |words: Vec<String>| (!words.is_empty()).then(|| words.join(", "));
+    (joined(names), joined(drivers))
 }
 
 fn memory_mib() -> Option<u64> {
@@ -47,4 +73,27 @@ fn hypervisor() -> Option<String> {
 
 fn first_line(path: &str) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.lines().next()?.trim().to_owned()).filter(|l| !l.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_are_told_by_the_kernel() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(gpus(folder.path()), (None, None));
+        for (name, text) in [
+            ("card0", "DRIVER=i915\nPCI_ID=8086:9A49\n"),
+            ("card1", "DRIVER=panfrost\nOF_COMPATIBLE_0=rockchip,rk3399-mali\n"),
+            ("card0-HDMI-A-1", "DRIVER=no\n"),
+        ] {
+            let device = folder.path().join(name).join("device");
+            fs::create_dir_all(&device).unwrap();
+            fs::write(device.join("uevent"), text).unwrap();
+        }
+        let (names, drivers) = gpus(folder.path());
+        assert_eq!(names.as_deref(), Some("PCI 8086:9A49, rockchip,rk3399-mali"));
+        assert_eq!(drivers.as_deref(), Some("i915, panfrost"));
+    }
 }

@@ -12,6 +12,7 @@ mod chart_m2m;
 mod chart_queue;
 mod chart_timeline;
 mod page;
+mod players;
 mod scale;
 mod style;
 mod svg;

@@ -55,6 +55,15 @@ pub struct Machine {
     /// The processor's frequency governor.
     #[serde(default)]
     pub governor: Option<String>,
+    /// Graphics cards, by the names the kernel has for them.
+    #[serde(default)]
+    pub gpu: Option<String>,
+    /// The graphics card's kernel driver.
+    #[serde(default)]
+    pub gpu_driver: Option<String>,
+    /// The display that windows were shown on.
+    #[serde(default)]
+    pub display: Option<String>,
     /// Versions of the programs and libraries that took part.
     #[serde(default)]
     pub versions: BTreeMap<String, String>,

@@ -2,7 +2,8 @@
 //! Waiting for a child process together with what it cost.
 
 use std::io;
-use std::process::Child;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
 
 /// What a finished child and every descendant it waited for have used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,10 +78,62 @@ pub fn signal(child: &Child, signal: i32) -> io::Result<()> {
     }
 }
 
+/// Sends `signal` to the group that `child` was started as the first of
+/// (`CommandExt::process_group(0)`), and that has not been waited for.
+///
+/// # Errors
+/// Nobody of the group is left.
+pub fn signal_group(child: &Child, signal: i32) -> io::Result<()> {
+    // SAFETY: plain system call; the child is unreaped, so the id is its own,
+    // and so is the group's.
+    if unsafe { libc::kill(-(child.id() as libc::pid_t), signal) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Sends `signal` to the process with this id. The caller knows that it still
+/// is the one that it means.
+///
+/// # Errors
+/// There is no such process, or it is another user's.
+pub fn signal_process(pid: u32, signal: i32) -> io::Result<()> {
+    let pid = i32::try_from(pid).ok().filter(|pid| *pid > 1).ok_or(io::ErrorKind::InvalidInput)?;
+    // SAFETY: plain system call; the number is one process and no group.
+    if unsafe { libc::kill(pid, signal) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// What `command` starts is a group of its own, which Ctrl-C does not reach,
+/// and is killed when the thread that starts it is no more, whatever ended it.
+pub fn on_a_lead(command: &mut Command) -> &mut Command {
+    command.process_group(0);
+    // SAFETY: prctl(2) is async-signal-safe, and nothing else is called.
+    unsafe {
+        command.pre_exec(|| {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == 0 {
+                Ok(())
+            } else {
+                Err(io::Error::last_os_error())
+            }
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::process::Command;
+
+    #[test]
+    fn a_group_ends_as_one() {
+        let mut command = Command::new("sh");
+        let child = on_a_lead(command.args(["-c", "sleep 100 & sleep 100; exit 3"])).spawn().unwrap();
+        signal_group(&child, libc::SIGKILL).unwrap();
+        assert_eq!(wait(child).unwrap().signal, Some(libc::SIGKILL));
+        assert!(signal_process(1, 0).is_err() && signal_process(u32::MAX, 0).is_err());
+        signal_process(std::process::id(), 0).unwrap();
+    }
 
     #[test]
     fn exit_codes_signals_and_cpu_are_told() {

@@ -20,6 +20,7 @@ use crate::host::{self, Collect, Seat, Session, Spec, WorkerOptions, WorkerStats
 use crate::link::{QueueEnd, Queued};
 use crate::out::Hop;
 use crate::report::HopInfo;
+use crate::sink::play::{Play, PlayOptions, Played};
 use crate::sink::{framemd5::FrameMd5, null::Null, pgm::Pgm, y4m::Y4m};
 use crate::source::Source;
 use crate::source::file::File;
@@ -96,6 +97,8 @@ pub struct Built {
     /// What has become of workers, by hop.
     pub(crate) workers: Vec<(u16, Arc<WorkerStats>)>,
     pub(crate) notes: Notes,
+    /// What its `play` has shown, where it ends in one.
+    pub(crate) played: Option<Arc<Played>>,
     /// What the hop before gives, where that is compressed.
     track: Option<TrackInfo>,
 }
@@ -112,6 +115,7 @@ impl Built {
             dropped: Arc::default(),
             workers: Vec::new(),
             notes: Notes::default(),
+            played: None,
             track: None,
         }
     }
@@ -227,6 +231,12 @@ impl Built {
                     built.queue(&text, hop.count("depth") as usize, leaky)
                 }
                 Kind::Stage => built.known(hop, frames_behind(&rest[at + 1..]))?,
+                Kind::Sink if hop.name() == "play" => {
+                    let played = Arc::<Played>::default();
+                    let sink = Play::new(PlayOptions::of(hop), played.clone());
+                    built.played = Some(played);
+                    built.add(&text, Box::new(sink.map_err(|error| of_hop(hop, error))?), Role::Sink)
+                }
                 Kind::Sink | Kind::Source => built.add(&text, sink_of(hop), Role::Sink),
             };
         }

@@ -76,6 +76,9 @@ pub enum StageError {
     /// The stage's worker could not do it.
     #[error(transparent)]
     Host(Box<HostError>),
+    /// No window, or it cannot be shown in.
+    #[error("no window: {0}")]
+    Window(String),
     /// A plain word about an option.
     #[error("{0}")]
     Option(String),

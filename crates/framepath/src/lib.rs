@@ -38,7 +38,7 @@ pub use framepath_os::meter::Level;
 pub use framepath_os::queue::Leaky;
 pub use item::Item;
 pub use out::{Failure, Out};
-pub use report::{HopInfo, Report, WorkerReport};
+pub use report::{HopInfo, PlayReport, Report, WorkerReport};
 pub use runner::{Options, Progress, run};
 pub use source::Source;
 pub use source::test::{Test, TestOptions};

@@ -8,6 +8,7 @@ use framepath_os::meter::Level;
 
 use crate::error::RunError;
 use crate::host::WorkerStats;
+use crate::sink::play::Played;
 
 /// One hop of the path that ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +59,24 @@ impl WorkerReport {
     }
 }
 
+/// What a `play` has shown. Frames that came are `shown` and `late` together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlayReport {
+    /// Frames that were shown.
+    pub shown: u64,
+    /// Frames that were dropped because they came too late.
+    pub late: u64,
+    /// Whether the viewer ended it.
+    pub ended: bool,
+}
+
+impl PlayReport {
+    pub(crate) fn of(played: &Played) -> PlayReport {
+        let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
+        PlayReport { shown: load(&played.shown), late: load(&played.late), ended: load(&played.ended) > 0 }
+    }
+}
+
 /// A finished run.
 #[derive(Debug)]
 pub struct Report {
@@ -74,6 +93,8 @@ pub struct Report {
     pub cpu_ns: u64,
     /// What became of the workers, for each hop that ran in one.
     pub workers: Vec<WorkerReport>,
+    /// What was shown, where the path ends in `play`.
+    pub played: Option<PlayReport>,
     /// The level the ledger was kept at.
     pub level: Level,
     /// The hops, in path order.

@@ -18,7 +18,7 @@ use crate::host::Collect;
 use crate::link::Queued;
 use crate::out::{Failure, Hop, Out};
 use crate::recorder::Recorder;
-use crate::report::{HopInfo, Report, WorkerReport};
+use crate::report::{HopInfo, PlayReport, Report, WorkerReport};
 use crate::source::Source;
 
 /// Frames that reached the sink so far; any thread may look while it runs.
@@ -68,7 +68,7 @@ impl Built {
     /// As [`run`].
     pub fn run(mut self, options: &Options) -> Result<Report, RunError> {
         self.start(options.level)?;
-        let Built { mut source, segments, hops, dropped, workers, notes, .. } = self;
+        let Built { mut source, segments, hops, dropped, workers, notes, played, .. } = self;
         options.progress.store(0, Ordering::Relaxed);
         let threads: Vec<String> = segments.iter().map(|s| thread_name(s, &hops)).collect();
         let (start_ns, start_cpu) = (now_ns(), process_cpu_ns());
@@ -98,6 +98,7 @@ impl Built {
             cpu_ns: process_cpu_ns() - start_cpu
                 + workers.iter().map(|(_, stats)| stats.cpu_ns.load(Ordering::Relaxed)).sum::<u64>(),
             workers: workers.iter().map(|(hop, stats)| WorkerReport::of(*hop, stats)).collect(),
+            played: played.as_deref().map(PlayReport::of),
             level: options.level,
             hops,
             threads,

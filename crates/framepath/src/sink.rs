@@ -5,4 +5,5 @@ pub(crate) mod framemd5;
 pub(crate) mod null;
 pub(crate) mod output;
 pub(crate) mod pgm;
+pub(crate) mod play;
 pub(crate) mod y4m;

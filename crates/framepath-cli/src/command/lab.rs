@@ -26,6 +26,8 @@ Examples:
   framepath lab queue                       one experiment, small
   framepath lab decode --full --pairs 20    at the size and the number of pairs of the documents
   framepath lab decode --case vp9-1080p8    one case of it
+  framepath lab players                     every player here, at the clips' own rate
+  framepath lab players film.mkv            the same with a file of yours
   framepath lab queue --json queue.json     its summary, for `framepath gate`
 
 A run folder holds run.json (the summaries), report.html, and from experiments that
@@ -37,7 +39,8 @@ Exit code: 0; 1 if an experiment failed, 2 if it is not known, 130 after Ctrl-C.
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Lab {
-    /// Experiments to run [default: the quick set; with --full, all]
+    /// Experiments to run, and files for those that play any
+    /// [default: the quick set; with --full, all]
     #[arg(value_name = "EXPERIMENT")]
     experiments: Vec<String>,
 
@@ -80,11 +83,11 @@ impl Lab {
             Screen::Output.print(&list())?;
             return Ok(Ending::Done);
         }
-        let experiments = self.chosen()?;
+        let (experiments, files) = self.chosen()?;
         let json = Output::option(self.json.as_deref())?;
         let screen = Screen::beside_data(json.as_ref().is_some_and(Output::is_stdout));
         let folder = folder::create(self.out.as_deref())?;
-        let settings = self.settings()?;
+        let settings = self.settings(files)?;
         signal::install().context("installing the handler of Ctrl-C")?;
         let mut outcome = run_all(&experiments, &settings, screen)?;
         if outcome.has_anything() {
@@ -112,19 +115,37 @@ impl Lab {
         Ok(outcome.ending)
     }
 
-    fn chosen(&self) -> anyhow::Result<Vec<&'static Experiment>> {
-        if self.experiments.is_empty() {
-            return Ok(EXPERIMENTS.iter().filter(|experiment| self.full || experiment.quick).collect());
+    /// Experiments by their names, and files for those that take some.
+    fn chosen(&self) -> anyhow::Result<(Vec<&'static Experiment>, Vec<PathBuf>)> {
+        let (mut experiments, mut files) = (Vec::new(), Vec::new());
+        for word in &self.experiments {
+            match find(word) {
+                Ok(experiment) => experiments.push(experiment),
+                // What looks like a file is one, also where it is missing.
+                Err(_) if word.contains(['/', '.']) => files.push(PathBuf::from(word)),
+                Err(error) => return Err(Usage(error.to_string()).into()),
+            }
         }
-        let found: Result<Vec<_>, _> = self.experiments.iter().map(|name| find(name)).collect();
-        found.map_err(|error| Usage(error.to_string()).into())
+        if let Some(file) = files.first().filter(|_| !experiments.iter().any(|one| one.takes_files)) {
+            let takers: Vec<&str> =
+                EXPERIMENTS.iter().filter(|one| one.takes_files).map(|one| one.name).collect();
+            let wanted = takers.join(", ");
+            return Err(
+                Usage(format!("`{}`: files are for {wanted}, which was not named", file.display())).into()
+            );
+        }
+        if self.experiments.is_empty() {
+            experiments = EXPERIMENTS.iter().filter(|experiment| self.full || experiment.quick).collect();
+        }
+        Ok((experiments, files))
     }
 
-    fn settings(&self) -> anyhow::Result<Settings> {
+    fn settings(&self, files: Vec<PathBuf>) -> anyhow::Result<Settings> {
         Ok(Settings {
             size: if self.full { Size::Full } else { Size::Quick },
             pairs: self.pairs.map(|pairs| pairs as usize),
             cases: self.cases.clone(),
+            files,
             framepath: place::framepath()?,
             clips: place::clips(self.clips.as_deref()),
             peers: place::peers(),

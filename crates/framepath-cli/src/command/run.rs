@@ -21,6 +21,7 @@ Examples:
   framepath run 'file clip.mp4 ! decode ! null'
   framepath run 'file clip.mp4 ! decode format=nv12 threads=1 ! queue depth=4 ! null'
   framepath run 'file clip.mp4 ! decode ! framemd5 -' | head
+  framepath run 'file clip.mp4 ! decode host=process ! play'                  (q ends, space pauses, f fills the screen)
   framepath run 'test frames=600 rate=60 ! queue ! null' --trace trace.json   (ui.perfetto.dev)
   framepath run test frames=0 rate=30 ! threshold level=100 ! null            (Ctrl-C ends it)
 
@@ -178,6 +179,11 @@ fn summary_of(report: &mut Report, path: &Path) -> Summary {
     let measured = Measured::of_report(report);
     let mut row = pairs::row(&path.to_string(), "path", &[measured]);
     row.extra.insert("dropped".to_owned(), report.dropped as f64);
+    if let Some(played) = report.played {
+        row.extra.insert("shown".to_owned(), played.shown as f64);
+        row.extra.insert("late".to_owned(), played.late as f64);
+        row.extra.insert("dropped".to_owned(), (report.dropped + played.late) as f64);
+    }
     let mut notes = report.notes.clone();
     notes.extend(report.interrupted.then(|| "interrupted".to_owned()));
     notes.extend(report.error.as_ref().map(|error| format!("stopped: {error}")));

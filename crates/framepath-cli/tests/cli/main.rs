@@ -10,6 +10,8 @@ mod handoff;
 mod harness;
 mod interrupt;
 mod paths;
+mod play;
+mod players;
 mod plugins;
 mod words;
 mod workers;

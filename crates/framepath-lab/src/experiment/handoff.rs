@@ -171,6 +171,7 @@ mod tests {
             size: Size::Quick,
             pairs: None,
             cases: Vec::new(),
+            files: Vec::new(),
             framepath: "framepath".into(),
             clips: "clips".into(),
             peers: "/nowhere".into(),

@@ -8,7 +8,7 @@ use framepath_model::summary::Machine;
 use super::svg::escape;
 use super::{
     LabRun, Picture, chart_causes, chart_decode, chart_latency, chart_m2m, chart_queue, chart_timeline,
-    style, table,
+    players, style, table,
 };
 use crate::plain::findings;
 
@@ -35,6 +35,7 @@ pub fn page(runs: &[LabRun]) -> String {
     let mut body = String::new();
     header(&mut body, runs);
     pictures(&mut body, runs);
+    body.push_str(&players::table(runs));
     words(&mut body, runs);
     tables(&mut body, runs);
     machines(&mut body, runs);

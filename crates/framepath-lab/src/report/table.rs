@@ -161,6 +161,9 @@ pub fn machine(machine: &Machine) -> String {
         ("system", &machine.os),
         ("under", &machine.virtualisation),
         ("frequency governor", &machine.governor),
+        ("graphics", &machine.gpu),
+        ("graphics driver", &machine.gpu_driver),
+        ("display", &machine.display),
     ] {
         if let Some(value) = value {
             entry(name, value);

@@ -14,6 +14,7 @@ const BAR_WIDTH: usize = 30;
 pub fn summary(report: &mut Report) -> String {
     let mut text = headline(report);
     workers(&mut text, report);
+    played(&mut text, report);
     if report.level == Level::Off {
         return text;
     }
@@ -61,6 +62,16 @@ fn workers(text: &mut String, report: &Report) {
         }
         text.push('\n');
     }
+}
+
+/// A line of what was shown.
+fn played(text: &mut String, report: &Report) {
+    let Some(played) = report.played else { return };
+    let _ = write!(text, "play: {} shown, {} dropped because they were late", played.shown, played.late);
+    if played.ended {
+        text.push_str("; ended by the viewer");
+    }
+    text.push('\n');
 }
 
 fn dropped(frames: u64) -> String {

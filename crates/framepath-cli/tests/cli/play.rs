@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `play` where nothing is shown: times, late frames, and what is said without
+//! SDL. Windows are tested in `tests/play`.
+
+use crate::harness::run;
+
+/// A number of a JSON row.
+fn number(json: &str, key: &str) -> f64 {
+    let value: serde_json::Value = serde_json::from_str(json).unwrap();
+    value["rows"][0][key].as_f64().unwrap_or_else(|| panic!("no {key} in {json}"))
+}
+
+#[test]
+fn late_frames_are_dropped_and_counted() {
+    // Every frame takes two intervals: it falls ever more behind.
+    let path = "test size=64x48 frames=40 ! block time=70ms ! play driver=null";
+    let ran = run(&["run", "--quiet", "--json", "-", path]).ended(0);
+    let [shown, late, dropped] = ["shown", "late", "dropped"].map(|key| number(&ran.stdout, key));
+    assert_eq!((shown + late, late), (40.0, dropped));
+    // The rest is one a second, so that there is something to see.
+    assert!(late > 20.0 && shown > 1.0, "{late} of 40 late");
+}
+
+#[test]
+fn without_times_every_frame_is_shown() {
+    let path = "test size=64x48 frames=40 ! block time=70ms ! play driver=null sync=0";
+    run(&["run", path]).ended(0).shows("play: 40 shown, 0 dropped because they were late");
+}
+
+#[test]
+fn without_a_window_it_says_what_would_bring_one() {
+    let mut command = crate::harness::framepath(&["run", "test size=64x48 frames=3 ! play"]);
+    command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").env_remove("SDL_VIDEODRIVER");
+    let ran = crate::harness::finish(command).ended(1).says("play: no window: ").says("driver=null");
+    let remedy = if cfg!(feature = "play") { "DISPLAY" } else { "--features play" };
+    ran.says(remedy);
+}

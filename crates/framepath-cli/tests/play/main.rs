@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `play` in a window of an X server of the test's own.
+
+mod server;
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use server::Xvfb;
+
+/// No test needs this long; one that does hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const SIZE: (u32, u32) = (320, 180);
+
+fn clip(name: &str) -> String {
+    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../clips").join(name);
+    file.canonicalize().unwrap().display().to_string()
+}
+
+/// Starts a path on a screen.
+fn play(server: &Xvfb, path: &str) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_framepath"));
+    command.args(["run", "--json", "-", path]).env("DISPLAY", server.name()).env("SDL_VIDEODRIVER", "x11");
+    command.env_remove("WAYLAND_DISPLAY").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
+/// Waits for its end; kills what has none.
+fn ended(mut child: Child) -> Output {
+    let deadline = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            panic!("it hangs: {:?}", child.wait_with_output());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    child.wait_with_output().unwrap()
+}
+
+/// Frames shown, and late.
+fn counts(output: &Output) -> (u64, u64) {
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let row = &summary["rows"][0];
+    let of = |key: &str| row[key].as_f64().unwrap() as u64;
+    assert_eq!(of("frames"), of("shown") + of("late"), "{row}");
+    (of("shown"), of("late"))
+}
+
+fn bytes_of(command: &mut Command) -> Vec<u8> {
+    let output = command.stdin(Stdio::null()).output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// A frame of a clip as FFmpeg makes it RGB.
+fn reference(file: &str, frame: u32) -> Vec<u8> {
+    let select = format!("select=eq(n\\,{frame})");
+    let mut command = Command::new("ffmpeg");
+    command.args(["-v", "error", "-i", file, "-vf", &select, "-frames:v", "1"]);
+    bytes_of(command.args(["-pix_fmt", "rgb24", "-f", "rawvideo", "-"]))
+}
+
+/// The screen, shrunk to the clip's size where it is larger.
+fn screenshot(server: &Xvfb) -> Vec<u8> {
+    let mut command = Command::new("ffmpeg");
+    command.args(["-v", "error", "-f", "x11grab", "-draw_mouse", "0"]);
+    command.args(["-video_size", &server.size(), "-i", &server.name(), "-frames:v", "1"]);
+    command.args(["-vf", &format!("scale={}:{}:flags=area", SIZE.0, SIZE.1)]);
+    bytes_of(command.args(["-pix_fmt", "rgb24", "-f", "rawvideo", "-"]))
+}
+
+/// How far two pictures are apart, in the mean.
+fn distance(a: &[u8], b: &[u8]) -> f64 {
+    assert_eq!(a.len(), b.len());
+    let sum: u64 = a.iter().zip(b).map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
+    sum as f64 / a.len() as f64
+}
+
+/// Looks until the screen has this picture; the last look where it never has.
+fn seen(server: &Xvfb, picture: &[u8], near: f64) -> Vec<u8> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let screen = screenshot(server);
+        if distance(&screen, picture) <= near || Instant::now() > deadline {
+            return screen;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// Does something to the window by `xdotool`.
+fn xdotool(server: &Xvfb, words: &[&str]) {
+    bytes_of(Command::new("xdotool").args(words).env("DISPLAY", server.name()));
+}
+
+fn window_is_there(server: &Xvfb) {
+    let found = || {
+        let mut command = Command::new("xdotool");
+        command.args(["search", "--onlyvisible", "--name", "^framepath$"]).env("DISPLAY", server.name());
+        command.stdout(Stdio::null()).status().unwrap().success()
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while !found() {
+        assert!(Instant::now() < deadline, "no window");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn the_right_frame_is_on_the_screen() {
+    let Some(server) = Xvfb::start(SIZE) else { return };
+    let file = clip("vp9-180p8.ivf");
+    let (first, other) = (reference(&file, 0), reference(&file, 20));
+    assert!(distance(&first, &other) > 5.0, "the frames are too much alike to tell");
+    for (host, driver) in [("inline", "software"), ("process", "software"), ("inline", "opengl")] {
+        // Each frame comes, and so stays, three seconds.
+        let rest = format!("block time=3s ! play driver={driver} sync=0");
+        let child = play(&server, &format!("file '{file}' ! decode host={host} ! {rest}"));
+        let screen = seen(&server, &first, 3.0);
+        let (right, wrong) = (distance(&screen, &first), distance(&screen, &other));
+        assert!(
+            right <= 3.0 && wrong > 4.0,
+            "{host} {driver}: {right} from the first frame, {wrong} from another"
+        );
+        xdotool(&server, &["key", "q"]);
+        counts(&ended(child));
+    }
+}
+
+#[test]
+fn a_window_that_grows_has_a_larger_picture() {
+    let Some(server) = Xvfb::start((2 * SIZE.0, 2 * SIZE.1)) else { return };
+    let file = clip("vp9-180p8.ivf");
+    let first = reference(&file, 0);
+    // A frame stays for three seconds: time to resize its window.
+    let child =
+        play(&server, &format!("file '{file}' ! decode ! block time=3s ! play driver=software sync=0"));
+    window_is_there(&server);
+    xdotool(&server, &["search", "--name", "^framepath$", "windowmove", "0", "0"]);
+    xdotool(&server, &["search", "--name", "^framepath$", "windowsize", "640", "360"]);
+    let second = reference(&file, 1);
+    let screen = seen(&server, &second, 6.0);
+    assert!(distance(&screen, &second).min(distance(&screen, &first)) <= 6.0);
+    xdotool(&server, &["key", "Escape"]);
+    counts(&ended(child));
+}
+
+#[test]
+fn keys_end_and_pause() {
+    let Some(server) = Xvfb::start((64, 48)) else { return };
+    for key in ["q", "Escape"] {
+        let child = play(&server, "test size=64x48 frames=0 rate=30 ! play");
+        window_is_there(&server);
+        xdotool(&server, &["key", key]);
+        let output = ended(child);
+        counts(&output);
+        assert!(String::from_utf8_lossy(&output.stderr).contains("ended by the viewer"), "{key}");
+    }
+    // A hundred frames are four seconds.
+    let mut child = play(&server, "test size=64x48 frames=100 rate=25 ! play");
+    window_is_there(&server);
+    xdotool(&server, &["key", "space"]);
+    thread::sleep(Duration::from_secs(6));
+    assert!(child.try_wait().unwrap().is_none(), "it went on through the pause");
+    xdotool(&server, &["key", "space"]);
+    let (shown, late) = counts(&ended(child));
+    assert_eq!(shown + late, 100);
+}
+
+#[test]
+fn every_format_is_played_to_the_end() {
+    let Some(server) = Xvfb::start(SIZE) else { return };
+    let clips = ["vp9-180p10.ivf", "av1-180p8-grey.ivf", "vp9-resize-180p8.ivf", "vp9-99x57p8-odd.ivf"];
+    for driver in ["software", "opengl"] {
+        let mut paths: Vec<(String, u64)> = clips
+            .iter()
+            .zip([30, 30, 24, 12])
+            .map(|(name, frames)| (format!("file '{}' ! decode ! play driver={driver}", clip(name)), frames))
+            .collect();
+        for format in ["nv12", "p010", "rgba", "grey"] {
+            paths.push((format!("test size=99x57 format={format} frames=5 ! play driver={driver}"), 5));
+        }
+        paths.push((format!("file '{}' ! decode ! queue ! play driver={driver}", clip("vp9-180p8.ivf")), 30));
+        paths.push((
+            format!("file '{}' ! decode host=process ! play driver={driver}", clip("vp9-180p8.ivf")),
+            30,
+        ));
+        for (path, frames) in paths {
+            let (shown, late) = counts(&ended(play(&server, &path)));
+            assert_eq!(shown + late, frames, "{path}");
+        }
+    }
+}

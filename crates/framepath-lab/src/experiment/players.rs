@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `players`: Beauchesne's question. Every installed player plays every clip at
+//! its own rate, by every decode API and to every output that it and the machine
+//! have; a cell is what that takes of the CPU.
+
+mod api;
+mod clip;
+mod display;
+mod energy;
+mod player;
+mod watched;
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use framepath_model::stats::median;
+use framepath_model::summary::{Skipped, Summary};
+
+use crate::error::LabError;
+use crate::experiment::{Findings, Settings, Size};
+use crate::measure::{Contender, Measured};
+use crate::pairs;
+use crate::watch::Watch;
+
+use api::{Api, Output};
+use clip::Clip;
+use display::Display;
+use player::{Ask, OURS, PLAYERS, Player, Told};
+use watched::{Surroundings, Watched, Window};
+
+/// A configuration that takes so much of all cores is not suitable.
+const MAXED: f64 = 0.95;
+
+/// What is compared with the best player.
+const METRICS: [&str; 2] = ["cpu_share", "wakeups_per_s"];
+
+pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+    let summary = &mut findings.summary;
+    let outputs = if settings.size == Size::Quick { &[Output::Null, Output::X11][..] } else { &Output::ALL };
+    let players = installed(settings, summary);
+    let apis = offered(summary);
+    let screens = Screens::open(outputs, summary);
+    let rounds = settings.rounds(3, 6);
+    let files = clip::files(settings)?;
+    watch.begin("players", (files.len() * players.len() * screens.outputs.len() * rounds) as u64);
+    summary.machine.display = screens.text();
+    for file in files {
+        let clip = Clip::open(&file)?;
+        one_clip(&clip, &players, &apis, &screens, rounds, watch, summary)?;
+    }
+    summary.notes.push(format!(
+        "cpu_share is percent of one core, of the player and all it started, as top counts, from window_from_s to \
+         window_to_s after its start; maxed is {:.0} % of all cores, or a frame dropped; server_cpu_share is the \
+         display server's part and in no player's; wakeups_per_s are voluntary switches of all its threads; \
+         unaccounted is the clip's frames less those that the player says it showed or dropped",
+        MAXED * 100.0
+    ));
+    Ok(())
+}
+
+/// The players that are here; the others are skipped rows.
+fn installed(settings: &Settings, summary: &mut Summary) -> Vec<(&'static Player, PathBuf)> {
+    let mut found = Vec::new();
+    for player in &PLAYERS {
+        match player.found(&settings.framepath) {
+            Ok(program) => {
+                let version = player.version(&program);
+                summary.machine.versions.extend(version.map(|version| (player.name.to_owned(), version)));
+                found.push((player, program));
+            }
+            Err(reason) => skip(summary, player.name, None, reason),
+        }
+    }
+    found
+}
+
+fn offered(summary: &mut Summary) -> Vec<Api> {
+    let mut apis = Vec::new();
+    for api in Api::ALL {
+        match api.offered() {
+            Ok(()) => apis.push(api),
+            Err(reason) => skip(summary, api.name(), None, reason),
+        }
+    }
+    apis
+}
+
+fn skip(summary: &mut Summary, contender: &str, case: Option<&str>, reason: String) {
+    let case = case.map(str::to_owned);
+    summary.skipped.push(Skipped { contender: contender.to_owned(), case, reason });
+}
+
+/// The displays, and the outputs that can be opened on them.
+struct Screens {
+    outputs: Vec<Output>,
+    x: Option<Display>,
+    wayland: Option<Display>,
+}
+
+impl Screens {
+    /// Opens what the outputs need; those that cannot be had are skipped rows.
+    fn open(outputs: &[Output], summary: &mut Summary) -> Screens {
+        let mut screens = Screens { outputs: Vec::new(), x: None, wayland: None };
+        let wanted = |test: fn(Output) -> bool| outputs.iter().copied().any(test);
+        let x = wanted(Output::wants_x).then(Display::x11);
+        let wayland = wanted(|output| output == Output::Wayland).then(Display::wayland);
+        for output in outputs {
+            let why = match (output, &x, &wayland) {
+                (Output::Null, ..) => Ok(()),
+                (Output::Drm, ..) => api::drm(),
+                (Output::Xv, Some(Ok(display)), _) => display.has_xv(),
+                (Output::Wayland, _, Some(Err(reason))) => Err(reason.clone()),
+                (output, Some(Err(reason)), _) if output.wants_x() => Err(reason.clone()),
+                _ => Ok(()),
+            };
+            match why {
+                Ok(()) => screens.outputs.push(*output),
+                Err(reason) => skip(summary, output.name(), None, reason),
+            }
+        }
+        screens.x = x.and_then(Result::ok);
+        screens.wayland = wayland.and_then(Result::ok);
+        screens
+    }
+
+    fn of(&self, output: Output) -> Option<&Display> {
+        match output {
+            Output::Wayland => self.wayland.as_ref(),
+            output if output.wants_x() => self.x.as_ref(),
+            _ => None,
+        }
+    }
+
+    fn text(&self) -> Option<String> {
+        let names: Vec<&str> =
+            [&self.x, &self.wayland].into_iter().flatten().map(|d| d.name.as_str()).collect();
+        (!names.is_empty()).then(|| names.join(", "))
+    }
+}
+
+/// A player in one configuration.
+struct Cell<'a> {
+    player: &'static Player,
+    program: &'a PathBuf,
+    api: Api,
+    output: Output,
+}
+
+impl Cell<'_> {
+    /// `mpv-software-x11`.
+    fn name(&self) -> String {
+        format!("{}-{}-{}", self.player.name, self.api.name(), self.output.name())
+    }
+
+    fn command(&self, clip: &Clip, screens: &Screens) -> Result<Command, String> {
+        let ask = Ask { program: self.program, clip, api: self.api, output: self.output };
+        let mut command = self.player.command(&ask)?;
+        match screens.of(self.output) {
+            Some(display) => display.offer(&mut command),
+            None => display::without_display(&mut command),
+        }
+        Ok(command)
+    }
+
+    fn play(&self, clip: &Clip, screens: &Screens) -> Result<Measured, LabError> {
+        let mut command = self.command(clip, screens).map_err(LabError::Missing)?;
+        let display = screens.of(self.output);
+        let around = Surroundings {
+            server: display.and_then(|display| display.server),
+            window: &|| display.map_or(Ok(()), Display::has_window),
+        };
+        let window = Window::of_clip(clip.seconds);
+        let watched = watched::watch(&mut command, window, &around)?;
+        let told = (self.player.told)(&watched.said);
+        Ok(measured(clip, window, &watched, told))
+    }
+}
+
+fn measured(clip: &Clip, window: Window, watched: &Watched, told: Told) -> Measured {
+    let seconds = watched.window_ns as f64 / 1e9;
+    let share = |ns: u64| ns as f64 / watched.window_ns.max(1) as f64 * 100.0;
+    let cores = framepath_os::machine::cores() as f64;
+    let cpu_share = share(watched.cpu_ns);
+    let maxed = cpu_share >= MAXED * 100.0 * cores || told.dropped.is_some_and(|dropped| dropped > 0);
+    let mut measured = Measured {
+        frames: clip.frames,
+        wall_ns: watched.window_ns,
+        cpu_ns: watched.cpu_ns,
+        peak_memory_kib: watched.peak_kib,
+        ..Measured::default()
+    };
+    let known = [
+        ("cpu_share", Some(cpu_share)),
+        ("server_cpu_share", watched.server_cpu_ns.map(share)),
+        ("wakeups_per_s", Some(watched.wakeups as f64 / seconds)),
+        ("shown", told.shown.map(|count| count as f64)),
+        ("dropped", told.dropped.map(|count| count as f64)),
+        ("late", told.late.map(|count| count as f64)),
+        ("unaccounted", told.shown.zip(told.dropped).map(|(a, b)| clip.frames as f64 - (a + b) as f64)),
+        ("maxed", Some(f64::from(u8::from(maxed)))),
+        ("joules_per_minute", watched.microjoules.map(|uj| uj / 1e6 / seconds * 60.0)),
+        ("window_from_s", Some(window.from_ns as f64 / 1e9)),
+        ("window_to_s", Some(window.to_ns as f64 / 1e9)),
+    ];
+    measured.extra.extend(known.into_iter().filter_map(|(key, figure)| Some((key.to_owned(), figure?))));
+    measured
+}
+
+fn one_clip(
+    clip: &Clip,
+    players: &[(&'static Player, PathBuf)],
+    apis: &[Api],
+    screens: &Screens,
+    rounds: usize,
+    watch: &dyn Watch,
+    summary: &mut Summary,
+) -> Result<(), LabError> {
+    let mut cells = Vec::new();
+    for output in &screens.outputs {
+        for api in apis {
+            for (player, program) in players {
+                let cell = Cell { player, program, api: *api, output: *output };
+                match cell.command(clip, screens) {
+                    Ok(_) => cells.push(cell),
+                    Err(reason) => skip(summary, &cell.name(), Some(&clip.case), reason),
+                }
+            }
+        }
+    }
+    let contenders =
+        cells.iter().map(|cell| Contender::new(&cell.name(), move || cell.play(clip, screens))).collect();
+    let runs = pairs::run(&clip.case, contenders, &[], rounds, watch, summary)?;
+    for metric in METRICS {
+        for (at, ours) in cells.iter().enumerate().filter(|(_, cell)| cell.player.name == OURS) {
+            let rivals = cells.iter().zip(&runs).filter(|(cell, runs)| {
+                (cell.api, cell.output) == (ours.api, ours.output)
+                    && cell.player.name != OURS
+                    && runs.len() == rounds
+            });
+            let Some((best, their_runs)) = best(rivals.map(|(cell, runs)| (cell, runs.as_slice())), metric)
+            else {
+                continue;
+            };
+            let (name, best) = (ours.name(), best.name());
+            summary.ratios.extend(pairs::ratio(&clip.case, metric, (&name, &runs[at]), (&best, their_runs)));
+        }
+    }
+    Ok(())
+}
+
+/// Who has the least of `metric` among those that play without dropping.
+fn best<'a, C>(
+    rivals: impl Iterator<Item = (C, &'a [Measured])>,
+    metric: &str,
+) -> Option<(C, &'a [Measured])> {
+    let middle = |runs: &[Measured], metric: &str| {
+        median(&runs.iter().filter_map(|run| run.metric(metric)).collect::<Vec<_>>())
+    };
+    rivals
+        .filter(|(_, runs)| middle(runs, "maxed") == Some(0.0))
+        .filter_map(|(cell, runs)| Some((middle(runs, metric)?, cell, runs)))
+        .min_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, cell, runs)| (cell, runs))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clip() -> Clip {
+        Clip { file: "clip.ivf".into(), case: "clip".to_owned(), codec: "vp9", frames: 150, seconds: 5.0 }
+    }
+
+    #[test]
+    fn drops_and_a_full_machine_are_maxed() {
+        let cores = framepath_os::machine::cores() as u64;
+        let figures = |cpu_ns, dropped| {
+            let watched = Watched { window_ns: 1_000_000_000, cpu_ns, wakeups: 60, ..Watched::default() };
+            let told = Told { shown: Some(150 - dropped), dropped: Some(dropped), late: None };
+            measured(&clip(), Window::of_clip(5.0), &watched, told).extra
+        };
+        let usual = figures(400_000_000, 0);
+        assert_eq!((usual["cpu_share"], usual["wakeups_per_s"], usual["maxed"]), (40.0, 60.0, 0.0));
+        assert_eq!(usual["unaccounted"], 0.0);
+        assert!(!usual.contains_key("joules_per_minute") && !usual.contains_key("late"));
+        assert_eq!(figures(400_000_000, 1)["maxed"], 1.0);
+        assert_eq!(figures(cores * 950_000_000, 0)["maxed"], 1.0);
+    }
+
+    #[test]
+    fn who_drops_frames_is_not_the_best() {
+        let run = |share: f64, maxed: f64| Measured {
+            extra: [("cpu_share".to_owned(), share), ("maxed".to_owned(), maxed)].into(),
+            ..Measured::default()
+        };
+        let runs = [("a", [run(30.0, 0.0)]), ("b", [run(10.0, 1.0)]), ("c", [run(20.0, 0.0)])];
+        let best = best(runs.iter().map(|(name, runs)| (*name, runs.as_slice())), "cpu_share");
+        assert_eq!(best.unwrap().0, "c");
+    }
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is played: a clip's frames and how long they take at their own rate.
+
+use std::path::{Path, PathBuf};
+
+use framepath::{Level, Options};
+use framepath_codec::Demuxer;
+
+use crate::error::LabError;
+use crate::experiment::{Settings, Size};
+
+/// The committed clips that are played; their containers have timestamps, so
+/// that all players mean the same by their own rate.
+const COMMITTED: [(&str, Size); 6] = [
+    ("vp9-1080p8.ivf", Size::Quick),
+    ("hard-vp9-1080p8.ivf", Size::Quick),
+    ("av1-1080p8.ivf", Size::Full),
+    ("hard-av1-1080p8.ivf", Size::Full),
+    ("vp9-1080p10.ivf", Size::Full),
+    ("h264-180p8-container.mp4", Size::Full),
+];
+
+/// A clip to play.
+pub(super) struct Clip {
+    pub(super) file: PathBuf,
+    /// As cases name it.
+    pub(super) case: String,
+    /// `vp9`, as libavcodec names it.
+    pub(super) codec: &'static str,
+    pub(super) frames: u64,
+    pub(super) seconds: f64,
+}
+
+impl Clip {
+    /// Opens it, and counts what our decoder makes of it.
+    pub(super) fn open(file: &Path) -> Result<Clip, LabError> {
+        let unreadable =
+            |error: &dyn std::fmt::Display| LabError::Unknown(format!("{}: {error}", file.display()));
+        let mut demuxer = Demuxer::open(file).map_err(|error| unreadable(&error))?;
+        let (codec, stream) = (demuxer.info().codec.name(), demuxer.info().stream);
+        let (mut first, mut last) = (None, None);
+        while let Some(packet) = demuxer.read().map_err(|error| unreadable(&error))? {
+            if let Some(pts) = packet.meta().pts {
+                first = Some(first.map_or(pts, |first: i64| first.min(pts)));
+                last = Some(last.map_or(pts, |last: i64| last.max(pts)));
+            }
+        }
+        let name = framepath_model::path::quote(&file.to_string_lossy());
+        let path = framepath::path::parse(&format!("file {name} ! decode ! null"))?;
+        let report = framepath::run(&path, &Options { level: Level::Off, ..Options::default() })?;
+        if let Some(error) = report.error {
+            return Err(error.into());
+        }
+        let interval = stream.frame_rate.value().map_or(0.04, |rate| 1.0 / rate);
+        let told = first
+            .zip(last)
+            .zip(stream.time_base.value())
+            .map(|((first, last), tick)| (last - first) as f64 * tick);
+        let seconds = match told {
+            Some(seconds) if seconds > 0.0 => seconds + interval,
+            _ => report.frames as f64 * interval,
+        };
+        let case = file.file_stem().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
+        Ok(Clip { file: file.to_owned(), case, codec, frames: report.frames, seconds })
+    }
+}
+
+/// The files to play: those that were given, or committed ones.
+pub(super) fn files(settings: &Settings) -> Result<Vec<PathBuf>, LabError> {
+    if !settings.files.is_empty() {
+        return Ok(settings.files.clone());
+    }
+    let named = !settings.cases.is_empty();
+    let wanted = COMMITTED.iter().filter(|(file, size)| {
+        let case = file.rsplit_once('.').map_or(*file, |(stem, _)| stem);
+        settings.wants(case) && (named || settings.size == Size::Full || *size == Size::Quick)
+    });
+    wanted.map(|(file, _)| settings.clip(file)).collect()
+}

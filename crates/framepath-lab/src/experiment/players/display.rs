@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where players show: the displays that are here, and those that the lab
+//! starts for itself on a machine without one. What it started, it ends.
+
+use std::env;
+use std::fs::{self, File};
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use framepath_os::children;
+
+use crate::descendants::process;
+use crate::error::LabError;
+use crate::process::Program;
+
+const SIGTERM: i32 = 15;
+const SIGKILL: i32 = 9;
+
+/// Looks for what comes soon, and the time between two: ten seconds in all.
+const LOOKS: u32 = 500;
+const LOOK: Duration = Duration::from_millis(20);
+
+/// A display server's name for its clients, and its process.
+pub(super) struct Display {
+    /// What is set for clients: `DISPLAY`, or `WAYLAND_DISPLAY` and where its
+    /// socket is.
+    pub(super) environment: Vec<(&'static str, String)>,
+    /// `Xvfb :7`, for the heading.
+    pub(super) name: String,
+    /// The server, where it is known.
+    pub(super) server: Option<u32>,
+    /// The lab's own, ended with this.
+    own: Option<Child>,
+    /// The folder of its socket.
+    folder: Option<PathBuf>,
+}
+
+impl Display {
+    /// The X server of the session, or an Xvfb.
+    ///
+    /// # Errors
+    /// What would bring one.
+    pub(super) fn x11() -> Result<Display, String> {
+        if let Some(name) = env::var("DISPLAY").ok().filter(|name| !name.is_empty()) {
+            let server = named_process(&["Xorg", "Xwayland", "Xvfb", "X", "Xtigervnc"]);
+            let environment = vec![("DISPLAY", name.clone())];
+            return Ok(Display { environment, name: format!("X {name}"), server, own: None, folder: None });
+        }
+        let mut said = framepath_os::memory_file("framepath-xvfb").map_err(|error| error.to_string())?;
+        let out = said.try_clone().map_err(|error| error.to_string())?;
+        let mut command = Command::new("Xvfb");
+        command.args(["-displayfd", "1", "-screen", "0", "1920x1080x24", "-nolisten", "tcp", "-noreset"]);
+        let child = started(command.stdout(out), "no X server: apt install xvfb")?;
+        let mut display = Display {
+            environment: Vec::new(),
+            name: String::new(),
+            server: Some(child.id()),
+            own: Some(child),
+            folder: None,
+        };
+        // It writes its number when it is ready.
+        let number = display.awaited(|| whole_line(&mut said)).ok_or("Xvfb does not start")?;
+        display.environment = vec![("DISPLAY", format!(":{number}"))];
+        display.name = format!("Xvfb :{number}");
+        Ok(display)
+    }
+
+    /// The compositor of the session, or a headless weston.
+    ///
+    /// # Errors
+    /// What would bring one.
+    pub(super) fn wayland() -> Result<Display, String> {
+        const MISSING: &str = "no Wayland compositor: apt install weston";
+        if let Some(name) = env::var("WAYLAND_DISPLAY").ok().filter(|name| !name.is_empty()) {
+            let server = named_process(&["weston", "gnome-shell", "kwin_wayland", "sway", "cage", "labwc"]);
+            let environment = vec![("WAYLAND_DISPLAY", name.clone())];
+            return Ok(Display {
+                environment,
+                name: format!("Wayland {name}"),
+                server,
+                own: None,
+                folder: None,
+            });
+        }
+        let folder = env::temp_dir().join(format!("framepath-wayland-{}", std::process::id()));
+        let socket = "framepath-0";
+        private_folder(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let mut command = Command::new("weston");
+        command.args(["--backend=headless-backend.so", "--width=1920", "--height=1080", "--idle-time=0"]);
+        command.arg(format!("--socket={socket}")).env("XDG_RUNTIME_DIR", &folder).stdout(Stdio::null());
+        let child = started(&mut command, MISSING).inspect_err(|_| {
+            // Empty, and of no use to anybody.
+            let _ = fs::remove_dir(&folder);
+        })?;
+        let path = folder.display().to_string();
+        let environment = vec![("WAYLAND_DISPLAY", socket.to_owned()), ("XDG_RUNTIME_DIR", path)];
+        let ready = folder.join(socket);
+        let mut display = Display {
+            environment,
+            name: "weston, headless".to_owned(),
+            server: Some(child.id()),
+            own: Some(child),
+            folder: Some(folder),
+        };
+        display.awaited(|| ready.exists().then_some(())).ok_or("weston does not start")?;
+        Ok(display)
+    }
+
+    /// What `look` finds while the server runs.
+    fn awaited<T>(&mut self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+        for _ in 0..LOOKS {
+            if let Some(found) = look() {
+                return Some(found);
+            }
+            process(self.server?)?;
+            sleep(LOOK);
+        }
+        None
+    }
+
+    /// Takes the session's display from a command, and sets this one.
+    pub(super) fn offer(&self, command: &mut Command) {
+        without_display(command);
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+    }
+
+    /// Whether a window of some size is on an X display of the lab's own.
+    ///
+    /// # Errors
+    /// There is none.
+    pub(super) fn has_window(&self) -> Result<(), String> {
+        if self.own.is_none() {
+            return Ok(());
+        }
+        let Some((_, name)) = self.environment.iter().find(|(key, _)| *key == "DISPLAY") else {
+            return Ok(());
+        };
+        match Program::new("xwininfo", ["-root", "-children", "-display", name]).run(true) {
+            Ok(told) if !lists_window(&told.stdout) => Err("opened no window, and was ended".to_owned()),
+            // Without xwininfo nobody can say.
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the X server can scale and convert video itself.
+    ///
+    /// # Errors
+    /// Why it cannot.
+    pub(super) fn has_xv(&self) -> Result<(), String> {
+        let Some((_, name)) = self.environment.iter().find(|(key, _)| *key == "DISPLAY") else {
+            return Err("no X server".to_owned());
+        };
+        match Program::new("xvinfo", ["-display", name]).run(true) {
+            Ok(told) if told.stdout.contains("Adaptor #") => Ok(()),
+            Ok(_) => Err(format!("{} has no Xv adaptor: it needs a GPU's X driver", self.name)),
+            Err(LabError::Missing(_)) => {
+                Err("xvinfo, which would tell, is not installed: apt install x11-utils".to_owned())
+            }
+            Err(error) => Err(error.to_string()),
+        }
+    }
+}
+
+impl Drop for Display {
+    fn drop(&mut self) {
+        if let Some(child) = self.own.take() {
+            // It may have ended by itself.
+            let _ = children::signal_group(&child, SIGTERM);
+            for _ in 0..LOOKS {
+                if process(child.id()).is_none() {
+                    break;
+                }
+                sleep(LOOK);
+            }
+            let _ = children::signal_group(&child, SIGKILL);
+            let _ = children::wait(child);
+        }
+        if let Some(folder) = &self.folder {
+            let _ = fs::remove_dir_all(folder);
+        }
+    }
+}
+
+/// Takes all displays from a command.
+pub(super) fn without_display(command: &mut Command) {
+    for name in ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"] {
+        if name != "XAUTHORITY" || env::var_os("DISPLAY").is_none() {
+            command.env_remove(name);
+        }
+    }
+}
+
+fn started(command: &mut Command, missing: &str) -> Result<Child, String> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    without_display(command);
+    command.stdin(Stdio::null()).stderr(Stdio::null());
+    children::on_a_lead(command).spawn().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => missing.to_owned(),
+        _ => format!("{name}: {error}"),
+    })
+}
+
+fn private_folder(folder: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    fs::DirBuilder::new().mode(0o700).create(folder)
+}
+
+/// The first line, when all of it is there.
+fn whole_line(file: &mut File) -> Option<String> {
+    let mut text = String::new();
+    file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
+    text.split_once('\n').map(|(line, _)| line.trim().to_owned())
+}
+
+/// The first process of one of these names; a guess only where several run.
+fn named_process(names: &[&str]) -> Option<u32> {
+    let entries = fs::read_dir("/proc").ok()?;
+    entries.flatten().find_map(|entry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let name = fs::read_to_string(entry.path().join("comm")).ok()?;
+        names.contains(&name.trim()).then_some(pid)
+    })
+}
+
+/// Whether `xwininfo -children` lists a window that pictures fit in.
+fn lists_window(text: &str) -> bool {
+    text.lines().filter(|line| line.trim_start().starts_with("0x")).any(|line| {
+        line.split_whitespace().filter_map(|word| word.split_once('x')).any(|(width, rest)| {
+            let height = rest.split(['+', '-']).next().unwrap_or_default();
+            let side = |text: &str| text.parse::<u32>().is_ok_and(|side| side >= 16);
+            side(width) && side(height)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn helpers_are_no_windows() {
+        let root = "xwininfo: Window id: 0x1e6 (the root window) (has no name)\n\n  Root window id: 0x1e6\n  \
+                    Parent window id: 0x0 (none)\n";
+        let tiny = format!("{root}     1 child:\n     0x200001 (has no name): ()  1x1+-1+-1  +-1+-1\n");
+        let player = "     0x200007 \"clip.ivf - mpv\": (\"gl\" \"mpv\")  1920x1080+0+0  +0+0\n";
+        assert!(!lists_window(root) && !lists_window(&tiny));
+        assert!(lists_window(&(tiny + player)));
+    }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the machine says of its energy: RAPL's counters of processor packages,
+//! or a battery's power while it discharges.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// One look at the counters.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Energy {
+    /// Of each package: microjoules so far, and where the counter begins anew.
+    packages: Vec<(u64, u64)>,
+    /// Microwatts that batteries give now.
+    battery_uw: Option<u64>,
+}
+
+impl Energy {
+    pub(super) fn now() -> Energy {
+        Energy::of(Path::new("/sys/class/powercap"), Path::new("/sys/class/power_supply"))
+    }
+
+    fn of(powercap: &Path, supplies: &Path) -> Energy {
+        let packages = entries(powercap).into_iter().filter_map(|zone| {
+            // Zones within a package are in it already.
+            let name = word(&zone.join("name"))?;
+            name.starts_with("package").then_some(())?;
+            Some((number(&zone.join("energy_uj"))?, number(&zone.join("max_energy_range_uj"))?))
+        });
+        let batteries: Vec<u64> = entries(supplies)
+            .into_iter()
+            .filter(|supply| word(&supply.join("type")).as_deref() == Some("Battery"))
+            .filter(|supply| word(&supply.join("status")).as_deref() == Some("Discharging"))
+            .filter_map(|supply| number(&supply.join("power_now")))
+            .collect();
+        Energy {
+            packages: packages.collect(),
+            battery_uw: (!batteries.is_empty()).then(|| batteries.iter().sum()),
+        }
+    }
+
+    /// Microjoules since `before`, `ns` nanoseconds ago; `None` where the
+    /// machine does not tell. The battery counts where there is one, as it has
+    /// all of the machine; its power is the mean of both looks.
+    pub(super) fn since(&self, before: &Energy, ns: u64) -> Option<f64> {
+        if let (Some(now), Some(then)) = (self.battery_uw, before.battery_uw) {
+            return Some((now + then) as f64 / 2.0 * ns as f64 / 1e9);
+        }
+        if self.packages.is_empty() || self.packages.len() != before.packages.len() {
+            return None;
+        }
+        let used = |(now, range): &(u64, u64), then: u64| match now.checked_sub(then) {
+            Some(used) => used,
+            None => now + range.saturating_sub(then),
+        };
+        Some(self.packages.iter().zip(&before.packages).map(|(now, then)| used(now, then.0) as f64).sum())
+    }
+}
+
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+fn word(file: &Path) -> Option<String> {
+    Some(fs::read_to_string(file).ok()?.trim().to_owned())
+}
+
+fn number(file: &Path) -> Option<u64> {
+    word(file)?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(path: PathBuf, text: &str) {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    #[test]
+    fn packages_count_and_their_parts_do_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let zone = |name: &str, kind: &str, energy: u64| {
+            let zone = folder.path().join(name);
+            file(zone.join("name"), kind);
+            file(zone.join("energy_uj"), &energy.to_string());
+            file(zone.join("max_energy_range_uj"), "1000\n");
+        };
+        let look = || Energy::of(folder.path(), Path::new("/no/such"));
+        zone("intel-rapl:0", "package-0\n", 900);
+        zone("intel-rapl:0:0", "core\n", 5);
+        let before = look();
+        zone("intel-rapl:0", "package-0\n", 950);
+        zone("intel-rapl:0:0", "core\n", 500);
+        assert_eq!(look().since(&before, 1), Some(50.0));
+        // The counter began anew.
+        zone("intel-rapl:0", "package-0\n", 20);
+        assert_eq!(look().since(&before, 1), Some(120.0));
+    }
+
+    #[test]
+    fn a_battery_tells_of_the_whole_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        for (name, text) in [("type", "Battery"), ("status", "Discharging"), ("power_now", "6000000")] {
+            file(folder.path().join("BAT0").join(name), text);
+        }
+        let look = Energy::of(Path::new("/no/such"), folder.path());
+        assert_eq!(look.since(&look, 500_000_000), Some(3_000_000.0));
+        assert_eq!(Energy::default().since(&Energy::default(), 1), None);
+    }
+}

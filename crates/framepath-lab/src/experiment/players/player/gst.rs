@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! GStreamer's playbin, by gst-play. Its sink is put into fpsdisplaysink, which
+//! counts.
+
+use std::process::Command;
+
+use super::{Ask, Player, Told, last_number, not_offered};
+use crate::experiment::players::api::{Api, Output};
+use crate::process::Program;
+
+pub(super) const PLAYER: Player = Player {
+    name: "gst-play",
+    program: "gst-play-1.0",
+    remedy: "apt install gstreamer1.0-plugins-base-apps gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gstreamer1.0-libav",
+    version: ("--version", "gst-play-1.0 version "),
+    command,
+    told,
+};
+
+/// Decoders that are not software, by the names their features begin with.
+const HARDWARE: [(&str, Api); 5] = [
+    ("va", Api::Vaapi),
+    ("vaapi", Api::Vaapi),
+    ("nv", Api::Nvdec),
+    ("v4l2", Api::V4l2m2m),
+    ("vulkan", Api::Vulkan),
+];
+
+fn command(ask: &Ask<'_>) -> Result<Command, String> {
+    let sink = match ask.output {
+        Output::Null => "fakesink sync=true",
+        Output::X11 => "ximagesink",
+        Output::Xv => "xvimagesink",
+        Output::Opengl | Output::Egl => "glimagesink",
+        Output::Wayland => "waylandsink",
+        Output::Drm => "kmssink",
+    };
+    let element = sink.split(' ').next().unwrap_or(sink);
+    for element in [element, "fpsdisplaysink"] {
+        if Program::new("gst-inspect-1.0", ["--exists", element]).run(false).is_err() {
+            return Err(not_offered("GStreamer here", &format!("element `{element}`")));
+        }
+    }
+    let codec = match ask.clip.codec {
+        "hevc" => "h265",
+        codec => codec,
+    };
+    let features: Vec<String> = HARDWARE
+        .iter()
+        .map(|(prefix, api)| (format!("{prefix}{codec}dec"), *api))
+        .map(|(name, api)| format!("{name}:{}", if api == ask.api { "MAX" } else { "NONE" }))
+        .collect();
+    let ours = HARDWARE.iter().filter(|(_, api)| *api == ask.api);
+    let exists = |prefix: &str| {
+        Program::new("gst-inspect-1.0", ["--exists", &format!("{prefix}{codec}dec")]).run(false).is_ok()
+    };
+    if ask.api != Api::Software && !ours.into_iter().any(|(prefix, _)| exists(prefix)) {
+        return Err(not_offered("GStreamer here", &format!("{} decoder of {codec}", ask.api.name())));
+    }
+    let mut command = Command::new(ask.program);
+    command.args(["--no-interactive", "--verbose", "--audiosink=fakesink"]);
+    command.arg(format!(
+        "--videosink=fpsdisplaysink text-overlay=false fps-update-interval=1000 video-sink=\"{sink}\""
+    ));
+    command.env("GST_PLUGIN_FEATURE_RANK", features.join(","));
+    if ask.output == Output::Egl {
+        command.env("GST_GL_PLATFORM", "egl");
+    }
+    command.arg(&ask.clip.file);
+    Ok(command)
+}
+
+/// fpsdisplaysink's last message. It tells once a second and not at the end:
+/// what was shown is not known, and a drop of the last second is not.
+fn told(said: &str) -> Told {
+    Told { shown: None, dropped: last_number(said, "dropped:"), late: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_message_counts() {
+        let said = "/GstPlayBin:playbin/GstPlaySink:playsink/GstBin:vbin/GstFPSDisplaySink:fpsdisplaysink0: \
+                    last-message = rendered: 93, dropped: 0, current: 29.99, average: 30.37\n\
+                    0:00:04.1 / 0:00:04.7       \r/GstPlayBin:playbin/GstPlaySink:playsink/GstBin:vbin/\
+                    GstFPSDisplaySink:fpsdisplaysink0: last-message = rendered: 120, dropped: 4, current: 30.14, \
+                    drop rate: 1.99, average: 30.31\n";
+        assert_eq!(told(said), Told { shown: None, dropped: Some(4), late: None });
+        assert_eq!(told("Reached end of play list."), Told::default());
+    }
+}

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! MPlayer.
+
+use std::process::Command;
+
+use super::{Ask, Player, Told, not_offered};
+use crate::experiment::players::api::{Api, Output};
+
+pub(super) const PLAYER: Player = Player {
+    name: "mplayer",
+    program: "mplayer",
+    remedy: "apt install mplayer",
+    version: ("-version", "MPlayer "),
+    command,
+    told,
+};
+
+fn command(ask: &Ask<'_>) -> Result<Command, String> {
+    if ask.api != Api::Software {
+        return Err(not_offered(
+            "mplayer",
+            &format!("{} that goes to other outputs than its own", ask.api.name()),
+        ));
+    }
+    let output = match ask.output {
+        Output::Null => "null",
+        Output::X11 => "x11",
+        Output::Xv => "xv",
+        Output::Opengl => "gl",
+        Output::Egl | Output::Wayland | Output::Drm => {
+            return Err(not_offered("mplayer", &format!("{} output", ask.output.name())));
+        }
+    };
+    let mut command = Command::new(ask.program);
+    command.args([
+        "-noconfig",
+        "all",
+        "-nosound",
+        "-nolirc",
+        "-nojoystick",
+        "-noconsolecontrols",
+        "-framedrop",
+    ]);
+    command.args(["-vo", output]).arg(&ask.clip.file);
+    Ok(command)
+}
+
+/// Its status line: `V:   5.0 149/150 28% 27%  0.0% 2 0`; frames, shares,
+/// dropped. Debian's says `0/  0` for the frames.
+fn told(said: &str) -> Told {
+    let lines = said.split(['\r', '\n']).map(str::trim).filter(|line| line.starts_with("V:"));
+    let Some(line) = lines.last() else { return Told::default() };
+    // Behind the last share, whatever is before it.
+    let dropped =
+        line.rsplit_once('%').and_then(|(_, counts)| counts.split_whitespace().next()?.parse().ok());
+    Told { shown: None, dropped, late: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_status_counts() {
+        let said = "Starting playback...\nV:   0.0   0/  0 ??% ??% ??,?% 0 0 \u{1b}[J\r\
+                    V:   5.0   0/  0 27% 28%  0.0% 3 0 \u{1b}[J\r\n\nExiting... (End of file)\n";
+        assert_eq!(told(said), Told { shown: None, dropped: Some(3), late: None });
+        assert_eq!(told("V:   0.0   0/  0 ??% ??% ??,?% 0 0 \r").dropped, Some(0));
+        assert_eq!(told("Exiting... (End of file)"), Told::default());
+    }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! framepath's own path to a window.
+
+use std::process::Command;
+
+use framepath_model::summary::Summary;
+
+use super::{Ask, OURS, Player, Told};
+use crate::experiment::players::api::{Api, Output};
+
+pub(super) const PLAYER: Player = Player {
+    name: OURS,
+    program: "framepath",
+    remedy: "make build",
+    version: ("--version", "framepath "),
+    command,
+    told,
+};
+
+fn command(ask: &Ask<'_>) -> Result<Command, String> {
+    let (driver, video) = match ask.output {
+        Output::Null => ("null", None),
+        Output::X11 => ("software", Some("x11")),
+        Output::Opengl => ("opengl", Some("x11")),
+        Output::Egl => ("opengles2", Some("x11")),
+        Output::Wayland => ("auto", Some("wayland")),
+        Output::Drm => ("auto", Some("kmsdrm")),
+        Output::Xv => return Err(super::not_offered(OURS, "Xv output")),
+    };
+    let api = match ask.api {
+        Api::Software => String::new(),
+        api => format!(" api={}", api.name()),
+    };
+    let file = framepath_model::path::quote(&ask.clip.file.to_string_lossy());
+    let path = format!("file {file} ! decode{api} ! play driver={driver}");
+    if framepath_model::path::parse(&path).is_err() {
+        return Err(super::not_offered(OURS, &format!("`decode api={}`", ask.api.name())));
+    }
+    let mut command = Command::new(ask.program);
+    command.args(["run", "--ledger", "off", "--quiet", "--json", "-", &path]);
+    command.envs(video.map(|video| ("SDL_VIDEODRIVER", video)));
+    Ok(command)
+}
+
+/// The summary it ends with.
+fn told(said: &str) -> Told {
+    let Some(start) = said.find('{') else { return Told::default() };
+    let mut summaries = serde_json::Deserializer::from_str(&said[start..]).into_iter::<Summary>();
+    let Some(Ok(summary)) = summaries.next() else { return Told::default() };
+    let of = |key: &str| summary.rows.first()?.extra.get(key).map(|count| *count as u64);
+    Told { shown: of("shown"), dropped: of("dropped"), late: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_summary_counts() {
+        let said = r#"{"experiment":"run","machine":{"cpu":"x","cores":2,"kernel":"6.1","pmu":false},
+            "rows":[{"case":"p","contender":"path","runs":1,"frames":150,"shown":148.0,"dropped":2.0,"late":2.0}]}
+            a word of a library"#;
+        assert_eq!(told(said), Told { shown: Some(148), dropped: Some(2), late: None });
+        assert_eq!(told("no window"), Told::default());
+    }
+}

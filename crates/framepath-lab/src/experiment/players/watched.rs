@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A player while it plays: what it and everything it started use in a window
+//! of time that leaves its start-up out, and how it is ended when it does not
+//! end by itself.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{Read, Seek};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use framepath_os::clock::{cpu_ns_of, now_ns};
+use framepath_os::{children, signal};
+
+use super::energy::Energy;
+use crate::descendants::{Process, descendants, process};
+use crate::error::LabError;
+
+const SIGTERM: i32 = 15;
+const SIGKILL: i32 = 9;
+
+/// Between two looks whether the player still runs.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// From asking a player to end until it is ended.
+const GRACE_NS: u64 = 1_000_000_000;
+
+/// When figures are taken, counted from the player's start, and when it must
+/// have ended; nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Window {
+    pub(super) from_ns: u64,
+    pub(super) to_ns: u64,
+    pub(super) limit_ns: u64,
+}
+
+impl Window {
+    /// Of a clip of so many seconds: a player has a second and a half to start,
+    /// less in a short clip; figures end before the clip can; and a player that
+    /// is not done ten seconds after the clip's end is ended.
+    pub(super) fn of_clip(seconds: f64) -> Window {
+        let ns = |seconds: f64| (seconds * 1e9) as u64;
+        Window {
+            from_ns: ns((seconds * 0.3).min(1.5)),
+            to_ns: ns((seconds - 0.2).max(seconds * 0.7)),
+            limit_ns: ns(seconds + 10.0),
+        }
+    }
+}
+
+/// What a player used within the window.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Watched {
+    pub(super) window_ns: u64,
+    pub(super) cpu_ns: u64,
+    /// Voluntary switches of all its threads.
+    pub(super) wakeups: u64,
+    /// The display server's CPU time; `None` where it is not known who that is.
+    pub(super) server_cpu_ns: Option<u64>,
+    pub(super) peak_kib: Option<u64>,
+    pub(super) microjoules: Option<f64>,
+    /// All that it wrote, standard output first.
+    pub(super) said: String,
+}
+
+/// Who serves the display, and what is checked while a player plays.
+pub(super) struct Surroundings<'a> {
+    pub(super) server: Option<u32>,
+    /// Says what is wrong with the player's window; called once, before the
+    /// figures begin.
+    pub(super) window: &'a dyn Fn() -> Result<(), String>,
+}
+
+/// What the processes of a player have used so far.
+struct Usage {
+    at_ns: u64,
+    processes: Vec<Process>,
+    cpu_ns: BTreeMap<u32, u64>,
+    /// By thread: voluntary switches.
+    switches: BTreeMap<u32, u64>,
+    peak_kib: u64,
+    server_cpu_ns: Option<u64>,
+    energy: Energy,
+}
+
+/// Runs `command` and watches it.
+///
+/// # Errors
+/// [`LabError::Missing`] with what went wrong: the cell's reason;
+/// [`LabError::Interrupted`].
+pub(super) fn watch(
+    command: &mut Command,
+    window: Window,
+    around: &Surroundings<'_>,
+) -> Result<Watched, LabError> {
+    let file = || framepath_os::memory_file("framepath-player").map_err(LabError::io("a file in memory"));
+    let (mut stdout, mut stderr) = (file()?, file()?);
+    let clone = |file: &File| file.try_clone().map_err(LabError::io("a file in memory"));
+    // Nobody answers: what asks waits for ever, and is seen to.
+    command.stdin(Stdio::piped()).stdout(clone(&stdout)?).stderr(clone(&stderr)?);
+    let start_ns = now_ns();
+    let child = children::on_a_lead(command)
+        .spawn()
+        .map_err(|error| LabError::Missing(format!("it does not start: {error}")))?;
+    let mut player = Player { child: Some(child), known: Vec::new() };
+    let outcome = observed(&mut player, start_ns, window, around);
+    let (outcome, ended) = match outcome {
+        Ok(figures) => (Ok(figures), player.reap()),
+        Err(error) => (Err(error), player.end()),
+    };
+    let said = text_of(&mut stdout) + &text_of(&mut stderr);
+    let why = |what: String| LabError::Missing(with_last_line(what, &said));
+    let figures = outcome.map_err(|trouble| match trouble {
+        Trouble::Interrupted => LabError::Interrupted,
+        Trouble::Ended(seconds) => {
+            let how = ended.as_ref().map_or_else(|error| error.to_string(), how_ended);
+            why(format!("{how} after {seconds:.1} s"))
+        }
+        Trouble::Wrong(what) => why(what),
+    })?;
+    let ended = ended.map_err(LabError::io("waiting for a player"))?;
+    match ended.exit_code {
+        Some(0) => Ok(Watched { said, ..figures }),
+        _ => Err(why(format!("{} when the clip was over", how_ended(&ended)))),
+    }
+}
+
+/// Why there are no figures.
+enum Trouble {
+    /// It ended before they were taken, after so many seconds.
+    Ended(f64),
+    /// It does what it should not.
+    Wrong(String),
+    Interrupted,
+}
+
+fn observed(
+    player: &mut Player,
+    start_ns: u64,
+    window: Window,
+    around: &Surroundings<'_>,
+) -> Result<Watched, Trouble> {
+    let seconds = || (now_ns() - start_ns) as f64 / 1e9;
+    if !player.runs_until(start_ns + window.from_ns)? {
+        return Err(Trouble::Ended(seconds()));
+    }
+    player.refuse_questions()?;
+    (around.window)().map_err(Trouble::Wrong)?;
+    let before = player.usage(around.server);
+    if !player.runs_until(start_ns + window.to_ns)? {
+        return Err(Trouble::Ended(seconds()));
+    }
+    player.refuse_questions()?;
+    let after = player.usage(around.server);
+    player.known = after.processes.clone();
+    if player.runs_until(start_ns + window.limit_ns)? {
+        return Err(Trouble::Wrong(format!("still ran after {:.0} s, and was ended", seconds())));
+    }
+    Ok(between(&before, &after))
+}
+
+/// What was used from `before` to `after`. Threads and processes that are new
+/// count from nothing; those that began and ended in between are not seen.
+fn between(before: &Usage, after: &Usage) -> Watched {
+    let grown = |before: &BTreeMap<u32, u64>, after: &BTreeMap<u32, u64>| -> u64 {
+        after.iter().map(|(id, now)| now.saturating_sub(before.get(id).copied().unwrap_or(0))).sum()
+    };
+    Watched {
+        window_ns: after.at_ns - before.at_ns,
+        cpu_ns: grown(&before.cpu_ns, &after.cpu_ns),
+        wakeups: grown(&before.switches, &after.switches),
+        server_cpu_ns: before.server_cpu_ns.zip(after.server_cpu_ns).map(|(a, b)| b.saturating_sub(a)),
+        peak_kib: Some(after.peak_kib).filter(|kib| *kib > 0),
+        microjoules: after.energy.since(&before.energy, after.at_ns - before.at_ns),
+        said: String::new(),
+    }
+}
+
+/// A started player, which does not outlive this.
+struct Player {
+    /// `None` when it was waited for.
+    child: Option<Child>,
+    /// Processes that it was last seen with.
+    known: Vec<Process>,
+}
+
+impl Player {
+    fn pid(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
+    }
+
+    /// Waits until then; `false` when it ended before.
+    fn runs_until(&self, until_ns: u64) -> Result<bool, Trouble> {
+        loop {
+            if signal::interrupted() {
+                return Err(Trouble::Interrupted);
+            }
+            if process(self.pid()).is_none() {
+                return Ok(false);
+            }
+            let left = until_ns.saturating_sub(now_ns());
+            if left == 0 {
+                return Ok(true);
+            }
+            sleep(LOOK.min(Duration::from_nanos(left)));
+        }
+    }
+
+    /// A player that waits for an answer will not play.
+    fn refuse_questions(&self) -> Result<(), Trouble> {
+        match self.processes().iter().any(|process| waits_for_input(process.pid())) {
+            true => Err(Trouble::Wrong("asks something on its standard input, and was ended".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    fn processes(&self) -> Vec<Process> {
+        process(self.pid()).into_iter().chain(descendants(self.pid())).collect()
+    }
+
+    fn usage(&self, server: Option<u32>) -> Usage {
+        let processes = self.processes();
+        let pids = || processes.iter().map(Process::pid);
+        Usage {
+            at_ns: now_ns(),
+            cpu_ns: pids().filter_map(|pid| Some((pid, cpu_ns_of(pid)?))).collect(),
+            switches: pids().flat_map(voluntary_switches).collect(),
+            peak_kib: pids().filter_map(peak_kib).sum(),
+            server_cpu_ns: server.and_then(cpu_ns_of),
+            energy: Energy::now(),
+            processes,
+        }
+    }
+
+    /// Asks all of it to end, and ends what does not. What it had started and
+    /// what left its group are ended too.
+    fn end(&mut self) -> std::io::Result<children::Usage> {
+        self.known.extend(self.processes());
+        if let Some(child) = &self.child {
+            // It may have ended meanwhile: then there is nobody to ask.
+            let _ = children::signal_group(child, SIGTERM);
+            let until = now_ns() + GRACE_NS;
+            while process(child.id()).is_some() && now_ns() < until {
+                sleep(LOOK);
+            }
+            let _ = children::signal_group(child, SIGKILL);
+        }
+        self.reap()
+    }
+
+    /// Waits for a player that has ended, and ends what it left behind.
+    fn reap(&mut self) -> std::io::Result<children::Usage> {
+        let Some(child) = self.child.take() else { return Ok(children::Usage::default()) };
+        let _ = children::signal_group(&child, SIGKILL);
+        for process in self.known.drain(..) {
+            if process.pid() != child.id() && process.runs() {
+                let _ = children::signal_process(process.pid(), SIGKILL);
+            }
+        }
+        children::wait(child)
+    }
+}
+
+impl Drop for Player {
+    fn drop(&mut self) {
+        if self.child.is_some() {
+            let _ = self.end();
+        }
+    }
+}
+
+/// Whether a thread of it sleeps in read(2) of descriptor 0. Whose system calls
+/// may not be seen is taken not to.
+fn waits_for_input(pid: u32) -> bool {
+    const READ: &str = if cfg!(target_arch = "x86_64") { "0 0x0 " } else { "63 0x0 " };
+    fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(|call| call.starts_with(READ))
+}
+
+/// Threads of a process with their voluntary switches (proc_pid_status(5)):
+/// each is a sleep, and so a wake-up.
+fn voluntary_switches(pid: u32) -> Vec<(u32, u64)> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
+    let of_task = |task: fs::DirEntry| {
+        let id = task.file_name().to_str()?.parse().ok()?;
+        let status = fs::read_to_string(task.path().join("status")).ok()?;
+        Some((id, field(&status, "voluntary_ctxt_switches")?))
+    };
+    tasks.flatten().filter_map(of_task).collect()
+}
+
+fn peak_kib(pid: u32) -> Option<u64> {
+    field(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmHWM")
+}
+
+/// The number behind `name:` in a file of /proc.
+fn field(status: &str, name: &str) -> Option<u64> {
+    let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    value.split_whitespace().next()?.parse().ok()
+}
+
+fn how_ended(usage: &children::Usage) -> String {
+    match (usage.exit_code, usage.signal) {
+        (Some(code), _) => format!("exited with {code}"),
+        (_, Some(signal)) => format!("was ended by signal {signal}"),
+        _ => "did not end normally".to_owned(),
+    }
+}
+
+fn with_last_line(what: String, said: &str) -> String {
+    let lines = said.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty());
+    match lines.last() {
+        Some(line) => format!("{what}: {}", line.chars().take(160).collect::<String>()),
+        None => format!("{what}, and said nothing"),
+    }
+}
+
+fn text_of(file: &mut File) -> String {
+    let mut bytes = Vec::new();
+    // A file in memory; what cannot be read was not said.
+    let _ = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHORT: Window = Window { from_ns: 300_000_000, to_ns: 600_000_000, limit_ns: 1_500_000_000 };
+
+    fn run(script: &str) -> Result<Watched, LabError> {
+        let around = Surroundings { server: None, window: &|| Ok(()) };
+        watch(Command::new("sh").args(["-c", script]), SHORT, &around)
+    }
+
+    fn reason(script: &str) -> String {
+        match run(script) {
+            Err(LabError::Missing(reason)) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn one_that_plays_has_figures() {
+        let watched = run("echo hello; sleep 0.9; echo done >&2").unwrap();
+        assert_eq!(watched.said, "hello\ndone\n");
+        assert!(watched.window_ns > 0 && watched.peak_kib.is_some());
+    }
+
+    #[test]
+    fn what_it_starts_is_charged_to_it() {
+        let busy = "sh -c 'i=0; while [ $i -lt 100000000 ]; do i=$((i+1)); done' & sleep 0.9; kill $!";
+        let watched = run(busy).unwrap();
+        assert!(watched.cpu_ns > 50_000_000, "{watched:?}");
+    }
+
+    #[test]
+    fn a_crash_a_failure_and_silence_are_reasons() {
+        assert_eq!(reason("kill -SEGV $$").split(" after").next(), Some("was ended by signal 11"));
+        assert!(reason("echo no such codec >&2; exit 3").ends_with(": no such codec"));
+        assert!(reason("exit 0").ends_with(", and said nothing"));
+        assert!(reason("sleep 0.8; exit 4").starts_with("exited with 4 when the clip was over"));
+    }
+
+    #[test]
+    fn one_that_hangs_is_ended_with_all_it_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let pids = folder.path().join("pids");
+        // One that ignores being asked, and one in a session of its own.
+        let script = format!(
+            "trap '' TERM; (trap '' TERM; exec sleep 103) & echo $! > {0}; setsid sleep 104 & echo $! >> {0}; \
+             echo playing; sleep 105",
+            pids.display()
+        );
+        let reason = reason(&script);
+        assert!(reason.starts_with("still ran after") && reason.ends_with("playing"), "{reason}");
+        for pid in fs::read_to_string(&pids).unwrap().lines() {
+            let pid = pid.parse().unwrap();
+            // Killed is not yet gone.
+            let gone = (0..100).any(|_| {
+                sleep(Duration::from_millis(20));
+                process(pid).is_none()
+            });
+            assert!(gone, "{pid} was left");
+        }
+    }
+
+    #[test]
+    fn a_question_is_not_waited_for() {
+        let reason = reason("echo 'Overwrite? [y/N]'; read answer; sleep 9");
+        assert!(reason.starts_with("asks something") && reason.ends_with("[y/N]"), "{reason}");
+    }
+
+    #[test]
+    fn no_window_is_a_reason() {
+        let around = Surroundings { server: None, window: &|| Err("opened no window".to_owned()) };
+        let outcome = watch(Command::new("sleep").arg("100"), SHORT, &around);
+        assert!(matches!(outcome, Err(LabError::Missing(reason)) if reason.starts_with("opened no window")));
+    }
+
+    #[test]
+    fn windows_leave_the_start_and_the_end_out() {
+        let window = Window::of_clip(5.0);
+        assert_eq!(
+            (window.from_ns, window.to_ns, window.limit_ns),
+            (1_500_000_000, 4_800_000_000, 15_000_000_000)
+        );
+        let short = Window::of_clip(0.4);
+        assert!(short.from_ns < short.to_ns && short.to_ns < 400_000_000);
+    }
+}

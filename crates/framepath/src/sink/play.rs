@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `play`: frames in a window, each at its time.
+//!
+//! The thread sleeps once for a frame, until it is due, and looks at the
+//! viewer's keys once for a frame. A frame that comes more than half an
+//! interval late is dropped before anything is done for it.
+
+mod clock;
+#[cfg(feature = "play")]
+mod fit;
+#[cfg(feature = "play")]
+mod texture;
+#[cfg(feature = "play")]
+mod window;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use framepath_model::path::Hop;
+use framepath_model::stream::StreamInfo;
+use framepath_os::clock::{now_ns, sleep_until};
+use framepath_os::pool::Frame;
+use framepath_os::{meter, signal};
+
+use crate::error::StageError;
+use crate::item::Item;
+use crate::out::{Failure, Out};
+use crate::stage::{Stage, frame_of};
+use clock::Clock;
+
+/// Counts of a run, for whoever looks; one thread writes, and the order does
+/// not matter to those who read.
+#[derive(Debug, Default)]
+pub(crate) struct Played {
+    pub(crate) shown: AtomicU64,
+    pub(crate) late: AtomicU64,
+    pub(crate) ended: AtomicU64,
+}
+
+/// What the viewer wants. (Without SDL nobody views.)
+#[cfg_attr(not(feature = "play"), allow(dead_code))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// Nothing, or not any more.
+    Watch,
+    /// Stand still.
+    Pause,
+    /// No more.
+    End,
+}
+
+/// How to play.
+#[cfg_attr(not(feature = "play"), allow(dead_code))]
+#[derive(Clone, Debug)]
+pub(crate) struct PlayOptions {
+    /// `auto`, `software`, `null`, or an SDL renderer's name.
+    pub(crate) driver: String,
+    pub(crate) fullscreen: bool,
+    /// Show frames at their times, and not as they come.
+    pub(crate) sync: bool,
+    pub(crate) title: String,
+}
+
+impl PlayOptions {
+    pub(crate) fn of(hop: &Hop) -> PlayOptions {
+        PlayOptions {
+            driver: hop.choice("driver").to_owned(),
+            fullscreen: hop.flag("fullscreen"),
+            sync: hop.flag("sync"),
+            title: if hop.is_set("title") { hop.text("title").to_owned() } else { "framepath".to_owned() },
+        }
+    }
+}
+
+pub(crate) struct Play {
+    options: PlayOptions,
+    info: Option<StreamInfo>,
+    clock: Option<Clock>,
+    screen: Screen,
+    played: Arc<Played>,
+}
+
+/// Where frames go.
+enum Screen {
+    /// Nowhere.
+    Null,
+    /// A window of the thread that pushes frames.
+    #[cfg(feature = "play")]
+    Window(window::OfThread),
+}
+
+impl Screen {
+    fn of(options: &PlayOptions) -> Result<Screen, StageError> {
+        match options.driver.as_str() {
+            "null" => Ok(Screen::Null),
+            #[cfg(feature = "play")]
+            _ => Ok(Screen::Window(window::OfThread::default())),
+            #[cfg(not(feature = "play"))]
+            _ => Err(StageError::Window(
+                "this framepath was built without SDL2: install libsdl2-dev and build with `--features play` \
+                 (`make build` does so by itself); `play driver=null` needs no window"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// Does all that can be done before the frame is due.
+    #[cfg_attr(not(feature = "play"), allow(unused_variables))]
+    fn prepare(&mut self, frame: &Frame, options: &PlayOptions, info: &StreamInfo) -> Result<(), StageError> {
+        match self {
+            Screen::Null => Ok(()),
+            #[cfg(feature = "play")]
+            Screen::Window(window) => window.prepare(frame, options, info),
+        }
+    }
+
+    fn present(&mut self) -> Result<(), StageError> {
+        match self {
+            Screen::Null => Ok(()),
+            #[cfg(feature = "play")]
+            Screen::Window(window) => window.present(),
+        }
+    }
+
+    /// What the viewer asked for since the last look.
+    fn wish(&mut self) -> Wish {
+        match self {
+            Screen::Null => Wish::Watch,
+            #[cfg(feature = "play")]
+            Screen::Window(window) => window.wish(),
+        }
+    }
+
+    /// Sleeps until the viewer does something, or a second has passed; a
+    /// window that needs it shows `frame` meanwhile.
+    #[cfg_attr(not(feature = "play"), allow(unused_variables))]
+    fn wait(&mut self, frame: &Frame) -> Result<Wish, StageError> {
+        match self {
+            Screen::Null => Ok(Wish::Watch),
+            #[cfg(feature = "play")]
+            Screen::Window(window) => window.wait(frame),
+        }
+    }
+
+    fn close(&mut self) {
+        match self {
+            Screen::Null => {}
+            #[cfg(feature = "play")]
+            Screen::Window(window) => window.close(),
+        }
+    }
+}
+
+impl Play {
+    pub(crate) fn new(options: PlayOptions, played: Arc<Played>) -> Result<Play, StageError> {
+        let screen = Screen::of(&options)?;
+        Ok(Play { options, info: None, clock: None, screen, played })
+    }
+
+    /// `false` when the viewer has ended it.
+    fn play(&mut self, frame: &Frame) -> Result<bool, StageError> {
+        let (Some(info), Some(clock)) = (&self.info, &mut self.clock) else { return Ok(true) };
+        match self.screen.wish() {
+            Wish::Watch => {}
+            Wish::End => return Ok(false),
+            Wish::Pause => {
+                let since = now_ns();
+                loop {
+                    // A signal may have come to another thread: the wait has
+                    // an end even if the viewer is gone.
+                    if signal::interrupted() {
+                        return Ok(false);
+                    }
+                    match meter::blocked(|| self.screen.wait(frame))? {
+                        Wish::Pause => {}
+                        Wish::Watch => break,
+                        Wish::End => return Ok(false),
+                    }
+                }
+                clock.pause(now_ns() - since);
+            }
+        }
+        let meta = frame.meta();
+        let due = if self.options.sync { clock.due(&meta) } else { None };
+        if due.is_some_and(|due| clock.is_late(due, now_ns())) {
+            add(&self.played.late);
+            return Ok(true);
+        }
+        self.screen.prepare(frame, &self.options, info)?;
+        if let Some(due) = due {
+            wait_until(due);
+        }
+        self.screen.present()?;
+        add(&self.played.shown);
+        let now = now_ns();
+        if clock.runs() {
+            clock.shown(now)
+        } else {
+            clock.start(&meta, now)
+        }
+        Ok(true)
+    }
+}
+
+/// Sleeps until then, or Ctrl-C: a known wait.
+fn wait_until(due_ns: u64) {
+    meter::blocked(|| {
+        while now_ns() < due_ns && !signal::interrupted() {
+            sleep_until(due_ns);
+        }
+    });
+}
+
+fn add(count: &AtomicU64) {
+    count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+impl Stage for Play {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        self.clock = Some(Clock::new(info));
+        self.info = Some(*info);
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        let frame = frame_of(item).map_err(|e| out.fail(e))?;
+        match self.play(&frame).map_err(|e| out.fail(e))? {
+            true => Ok(()),
+            false => {
+                self.played.ended.store(1, Ordering::Relaxed);
+                self.screen.close();
+                // The path ends as if this end of it had.
+                Err(out.fail(StageError::Downstream))
+            }
+        }
+    }
+
+    fn drain(&mut self, _: &mut Out<'_>) -> Result<(), Failure> {
+        // The last frame has its time too.
+        if let Some(clock) = self.clock.as_mut().filter(|clock| clock.runs() && self.options.sync) {
+            let until = clock.due(&Default::default());
+            if let Some(until) = until {
+                wait_until(until);
+            }
+        }
+        self.screen.close();
+        Ok(())
+    }
+}

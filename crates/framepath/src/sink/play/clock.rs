@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! When a frame is due: by the stream's timestamps, and where it has none by
+//! its rate. Pure: whoever asks brings the time.
+
+use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
+
+/// Between two frames of a stream that does not say, nanoseconds.
+const USUAL_INTERVAL_NS: u64 = 40_000_000;
+
+/// A step of timestamps that is no pause between frames but a new beginning.
+const JUMP_NS: u64 = 10_000_000_000;
+
+/// However late frames are, one is shown when none was for so long.
+const PATIENCE_NS: u64 = 1_000_000_000;
+
+/// The times of a stream's frames.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    time_base: Rational,
+    /// From one frame to the next.
+    interval_ns: u64,
+    last: Option<Last>,
+}
+
+/// The frame before.
+#[derive(Clone, Copy, Debug)]
+struct Last {
+    pts: Option<i64>,
+    due_ns: u64,
+    /// When one was last shown.
+    shown_ns: u64,
+}
+
+impl Clock {
+    pub(crate) fn new(info: &StreamInfo) -> Clock {
+        let interval = info.frame_rate.value().map_or(USUAL_INTERVAL_NS, |rate| (1e9 / rate) as u64);
+        Clock { time_base: info.time_base, interval_ns: interval.max(1), last: None }
+    }
+
+    /// Whether a frame was shown already: the first is due at once.
+    pub(crate) fn runs(&self) -> bool {
+        self.last.is_some()
+    }
+
+    /// The first frame was shown at `now_ns`: the others follow from it.
+    pub(crate) fn start(&mut self, meta: &FrameMeta, now_ns: u64) {
+        self.last = Some(Last { pts: meta.pts, due_ns: now_ns, shown_ns: now_ns });
+    }
+
+    /// When the next frame is due, which is this one; `None` for the first.
+    pub(crate) fn due(&mut self, meta: &FrameMeta) -> Option<u64> {
+        let step = self.step_ns(meta)?;
+        let last = self.last.as_mut()?;
+        last.due_ns += step;
+        last.pts = meta.pts;
+        Some(last.due_ns)
+    }
+
+    /// Whether a frame due at `due_ns` comes too late to be shown.
+    pub(crate) fn is_late(&self, due_ns: u64, now_ns: u64) -> bool {
+        let starved = self.last.is_some_and(|last| now_ns.saturating_sub(last.shown_ns) > PATIENCE_NS);
+        now_ns > due_ns + self.interval_ns / 2 && !starved
+    }
+
+    /// A frame was shown at `now_ns`.
+    pub(crate) fn shown(&mut self, now_ns: u64) {
+        if let Some(last) = &mut self.last {
+            last.shown_ns = now_ns;
+        }
+    }
+
+    /// The viewer paused for so long: everything is due so much later.
+    pub(crate) fn pause(&mut self, ns: u64) {
+        if let Some(last) = &mut self.last {
+            last.due_ns += ns;
+            last.shown_ns += ns;
+        }
+    }
+
+    /// From the frame before to this one; a frame without a time, or with one
+    /// that does not follow, comes an interval later.
+    fn step_ns(&self, meta: &FrameMeta) -> Option<u64> {
+        let before = self.last?.pts;
+        let told = before.zip(meta.pts).and_then(|(before, now)| now.checked_sub(before)).and_then(|ticks| {
+            let ns = self.time_base.rescale(ticks, Rational::new(1, 1_000_000_000))?;
+            u64::try_from(ns).ok().filter(|ns| (1..JUMP_NS).contains(ns))
+        });
+        Some(told.unwrap_or(self.interval_ns))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn info(rate: Rational) -> StreamInfo {
+        StreamInfo {
+            format: None,
+            width: 16,
+            height: 16,
+            time_base: Rational::new(1, 1000),
+            frame_rate: rate,
+            sample_aspect: Rational::new(1, 1),
+        }
+    }
+
+    fn at(pts: Option<i64>) -> FrameMeta {
+        FrameMeta { pts, ..FrameMeta::default() }
+    }
+
+    #[test]
+    fn timestamps_say_when_and_do_not_drift() {
+        let mut clock = Clock::new(&info(Rational::new(30, 1)));
+        assert_eq!(clock.due(&at(Some(500))), None);
+        clock.start(&at(Some(500)), 7 * MS);
+        let due: Vec<u64> = [533, 567, 600, 700].map(|pts| clock.due(&at(Some(pts))).unwrap()).into();
+        assert_eq!(due, [40 * MS, 74 * MS, 107 * MS, 207 * MS]);
+    }
+
+    #[test]
+    fn without_timestamps_the_rate_counts() {
+        let mut clock = Clock::new(&info(Rational::new(25, 1)));
+        clock.start(&at(None), 0);
+        assert_eq!([(); 3].map(|()| clock.due(&at(None)).unwrap()), [40 * MS, 80 * MS, 120 * MS]);
+        assert_eq!(Clock::new(&info(Rational::new(0, 1))).interval_ns, USUAL_INTERVAL_NS);
+    }
+
+    #[test]
+    fn a_file_that_begins_again_goes_on() {
+        let mut clock = Clock::new(&info(Rational::new(25, 1)));
+        clock.start(&at(Some(9000)), 0);
+        for (pts, due) in [(9040, 40), (0, 80), (40, 120), (i64::MAX, 160), (i64::MIN, 200)] {
+            assert_eq!(clock.due(&at(Some(pts))), Some(due * MS), "{pts}");
+        }
+    }
+
+    #[test]
+    fn late_is_more_than_half_an_interval() {
+        let mut clock = Clock::new(&info(Rational::new(25, 1)));
+        clock.start(&at(Some(0)), 0);
+        let due = clock.due(&at(Some(40))).unwrap();
+        assert!(!clock.is_late(due, due) && !clock.is_late(due, due + 20 * MS));
+        assert!(clock.is_late(due, due + 20 * MS + 1));
+        // A second without a picture: one is shown, and then they are dropped again.
+        assert!(!clock.is_late(due, 1001 * MS));
+        clock.shown(1001 * MS);
+        assert!(clock.is_late(due, 1002 * MS));
+    }
+
+    #[test]
+    fn a_pause_is_no_delay() {
+        let mut clock = Clock::new(&info(Rational::new(25, 1)));
+        clock.start(&at(Some(0)), 0);
+        clock.pause(5000 * MS);
+        assert_eq!(clock.due(&at(Some(40))), Some(5040 * MS));
+    }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frames drawn by one of SDL's renderers: uploaded as a texture, scaled and
+//! made RGB by the GPU.
+
+use framepath_codec::{Area, planar8};
+use framepath_model::format::{Layout, PixelFormat, Plane};
+use framepath_os::meter;
+use framepath_os::pool::Frame;
+use sdl2::pixels::PixelFormatEnum;
+use sdl2::rect::Rect;
+use sdl2::render::{Texture, WindowCanvas};
+
+/// A canvas and the textures of the pictures it has seen.
+pub(super) struct Textured {
+    pub(super) canvas: WindowCanvas,
+    /// They go with the canvas, and cannot go before it: one for each size and
+    /// format, mostly one in all.
+    textures: Vec<(Key, Texture)>,
+    /// The one to draw.
+    current: Option<usize>,
+}
+
+/// Format of a texture, width and height of the picture in it.
+type Key = (PixelFormatEnum, u32, u32);
+
+impl Textured {
+    pub(super) fn new(canvas: WindowCanvas) -> Textured {
+        Textured { canvas, textures: Vec::new(), current: None }
+    }
+
+    /// Uploads the frame; nothing of it is seen yet.
+    pub(super) fn upload(&mut self, frame: &Frame) -> Result<(), String> {
+        let layout = *frame.layout();
+        let (format, width, height) = key_of(&layout);
+        let at = match self.textures.iter().position(|(key, _)| *key == (format, width, height)) {
+            Some(at) => at,
+            None => {
+                // Chroma of odd sizes rounds up, and so do textures here.
+                let (even_width, even_height) = (width.next_multiple_of(2), height.next_multiple_of(2));
+                let made = self.canvas.create_texture_streaming(format, even_width, even_height);
+                self.textures.push(((format, width, height), made.map_err(|error| error.to_string())?));
+                self.textures.len() - 1
+            }
+        };
+        self.current = Some(at);
+        let rows = height.next_multiple_of(2) as usize;
+        self.textures[at].1.with_lock(None, |bytes, pitch| fill(frame, bytes, pitch, rows))
+    }
+
+    /// Draws the last uploaded frame and shows it.
+    pub(super) fn draw(&mut self, area: Area) -> Result<(), String> {
+        let Some(at) = self.current else { return Ok(()) };
+        let ((_, width, height), texture) = &self.textures[at];
+        let to = Rect::new(area.x as i32, area.y as i32, area.width as u32, area.height as u32);
+        self.canvas.clear();
+        self.canvas.copy(texture, Rect::new(0, 0, *width, *height), to)?;
+        self.canvas.present();
+        Ok(())
+    }
+}
+
+fn key_of(layout: &Layout) -> Key {
+    let format = match layout.format {
+        PixelFormat::Nv12 => PixelFormatEnum::NV12,
+        PixelFormat::Rgba => PixelFormatEnum::RGBA32,
+        _ => PixelFormatEnum::IYUV,
+    };
+    (format, layout.width, layout.height)
+}
+
+/// Copies the picture into a locked texture of `rows` rows of `pitch` bytes,
+/// chroma behind them.
+fn fill(frame: &Frame, to: &mut [u8], pitch: usize, rows: usize) {
+    let layout = frame.layout();
+    let plane = |index: usize, offset: usize, stride: usize| {
+        let Plane { width, rows, .. } = layout.planes()[index];
+        Plane { offset, stride, width, rows }
+    };
+    let chroma = pitch * rows;
+    match layout.format {
+        PixelFormat::Rgba => copy_plane(frame, 0, to, &plane(0, 0, pitch)),
+        PixelFormat::Nv12 => {
+            copy_plane(frame, 0, to, &plane(0, 0, pitch));
+            copy_plane(frame, 1, to, &plane(1, chroma, pitch));
+        }
+        PixelFormat::Yuv420p => {
+            copy_plane(frame, 0, to, &plane(0, 0, pitch));
+            copy_plane(frame, 1, to, &plane(1, chroma, pitch / 2));
+            copy_plane(frame, 2, to, &plane(2, chroma + pitch / 2 * (rows / 2), pitch / 2));
+        }
+        _ => {
+            let (width, height) = (layout.width as usize, layout.height as usize);
+            let (wide, high) = (width.div_ceil(2), height.div_ceil(2));
+            let of = |offset, stride, width, rows| Plane { offset, stride, width, rows };
+            let planes = [
+                of(0, pitch, width, height),
+                of(chroma, pitch / 2, wide, high),
+                of(chroma + pitch / 2 * (rows / 2), pitch / 2, wide, high),
+            ];
+            let laid_out = Layout::from_planes(PixelFormat::Yuv420p, layout.width, layout.height, &planes);
+            // A texture has at least the picture's width and rows.
+            planar8(frame, to, &laid_out.expect("a texture holds its picture"));
+        }
+    }
+}
+
+fn copy_plane(frame: &Frame, index: usize, to: &mut [u8], plane: &Plane) {
+    meter::copy(plane.width * plane.rows, || {
+        for y in 0..plane.rows {
+            let at = plane.offset + y * plane.stride;
+            frame.row(index, y).copy_to(&mut to[at..at + plane.width]);
+        }
+    });
+}

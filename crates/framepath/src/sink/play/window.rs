@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A window by SDL2: X11, Wayland or KMS, whichever is there.
+//!
+//! SDL wants one thread for all that has to do with a window, and a stage may
+//! be made in another than the one that pushes to it: the window belongs to the
+//! thread, is opened with its first frame, and closed with the stage.
+
+use std::cell::RefCell;
+use std::path::Path;
+
+use framepath_codec::{Painter, PixelOrder};
+use framepath_model::stream::{Rational, StreamInfo};
+use framepath_os::pool::Frame;
+use sdl2::EventPump;
+use sdl2::event::{Event, WindowEvent};
+use sdl2::keyboard::Keycode;
+use sdl2::pixels::PixelFormatEnum;
+use sdl2::video::FullscreenType;
+
+use super::texture::Textured;
+use super::{PlayOptions, Wish, fit};
+use crate::error::StageError;
+
+/// Milliseconds that a paused window sleeps if nothing happens: Ctrl-C comes to
+/// another thread.
+const NAP_MS: u32 = 1000;
+
+thread_local! {
+    static WINDOW: RefCell<Option<Window>> = const { RefCell::new(None) };
+}
+
+/// The window of whichever thread calls; not open before the first frame.
+#[derive(Default)]
+pub(super) struct OfThread(());
+
+impl OfThread {
+    pub(super) fn prepare(
+        &mut self,
+        frame: &Frame,
+        options: &PlayOptions,
+        info: &StreamInfo,
+    ) -> Result<(), StageError> {
+        WINDOW.with_borrow_mut(|slot| {
+            let window = match slot {
+                Some(window) => window,
+                None => slot.insert(Window::open(frame, options, info).map_err(StageError::Window)?),
+            };
+            window.prepare(frame)
+        })
+    }
+
+    pub(super) fn present(&mut self) -> Result<(), StageError> {
+        with(|window| window.present()).unwrap_or(Ok(()))
+    }
+
+    pub(super) fn wish(&mut self) -> Wish {
+        with(Window::look).unwrap_or(Wish::Watch)
+    }
+
+    pub(super) fn wait(&mut self, frame: &Frame) -> Result<Wish, StageError> {
+        with(|window| window.wait(frame)).unwrap_or(Ok(Wish::Watch))
+    }
+
+    pub(super) fn close(&mut self) {
+        // While a thread ends there may be no slot any more, and no window.
+        let _ = WINDOW.try_with(|slot| slot.take());
+    }
+}
+
+impl Drop for OfThread {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn with<R>(work: impl FnOnce(&mut Window) -> R) -> Option<R> {
+    WINDOW.with_borrow_mut(|slot| slot.as_mut().map(work))
+}
+
+/// Who draws.
+enum Surface {
+    /// The CPU, straight into the window's memory.
+    Painted { window: sdl2::video::Window, painter: Painter, size: (u32, u32) },
+    /// A renderer.
+    Textured(Box<Textured>),
+}
+
+struct Window {
+    // Dropped in this order: SDL itself goes last.
+    surface: Surface,
+    pump: EventPump,
+    sample_aspect: Rational,
+    /// The last picture on square pixels.
+    picture: (u32, u32),
+    paused: bool,
+    ended: bool,
+    /// What is seen may be old: the window changed.
+    stale: bool,
+}
+
+impl Window {
+    fn open(frame: &Frame, options: &PlayOptions, info: &StreamInfo) -> Result<Window, String> {
+        // Ctrl-C is the run's, and a painted window is painted by us alone.
+        sdl2::hint::set("SDL_NO_SIGNAL_HANDLERS", "1");
+        sdl2::hint::set("SDL_FRAMEBUFFER_ACCELERATION", "0");
+        sdl2::hint::set("SDL_RENDER_SCALE_QUALITY", "linear");
+        let sdl = sdl2::init().map_err(|error| format!("SDL: {error}"))?;
+        let video = sdl.video().map_err(|error| format!("SDL: {error}{}", no_display()))?;
+        refuse_blind(video.current_video_driver(), std::env::var_os("SDL_VIDEODRIVER").is_some())?;
+        let pump = sdl.event_pump().map_err(|error| format!("SDL: {error}"))?;
+        let picture = fit::square(frame.layout().width, frame.layout().height, info.sample_aspect);
+        let screen = video.display_usable_bounds(0).map_or(picture, |bounds| bounds.size());
+        let (width, height) = fit::window(picture, screen);
+        let open = || {
+            let mut builder = video.window(&options.title, width, height);
+            builder.position_centered().resizable();
+            if options.fullscreen {
+                builder.fullscreen_desktop();
+            }
+            builder.build().map_err(|error| error.to_string())
+        };
+        let mut refusals = Vec::new();
+        for driver in drivers(&options.driver) {
+            match surface(open()?, &pump, driver) {
+                Ok(surface) => {
+                    let sample_aspect = info.sample_aspect;
+                    let (paused, ended, stale) = (false, false, false);
+                    return Ok(Window { surface, pump, sample_aspect, picture, paused, ended, stale });
+                }
+                Err(error) => refusals.push(format!("{driver}: {error}")),
+            }
+        }
+        Err(format!("SDL on {}: {}", video.current_video_driver(), refusals.join("; ")))
+    }
+
+    /// Makes the frame ready to be seen.
+    fn prepare(&mut self, frame: &Frame) -> Result<(), StageError> {
+        let layout = frame.layout();
+        self.picture = fit::square(layout.width, layout.height, self.sample_aspect);
+        match &mut self.surface {
+            Surface::Textured(textured) => textured.upload(frame).map_err(StageError::Window),
+            Surface::Painted { window, painter, size } => {
+                let mut surface = window.surface(&self.pump).map_err(StageError::Window)?;
+                let now = surface.size();
+                let area = fit::area(self.picture, now);
+                let order = order_of(surface.pixel_format_enum()).map_err(StageError::Window)?;
+                let stride = surface.pitch() as usize;
+                let resized = std::mem::replace(size, now) != now;
+                surface.with_lock_mut(|bytes| {
+                    if resized {
+                        bytes.fill(0);
+                    }
+                    painter.paint(frame, bytes, stride, area, order)
+                })?;
+                Ok(())
+            }
+        }
+    }
+
+    fn present(&mut self) -> Result<(), StageError> {
+        match &mut self.surface {
+            Surface::Textured(textured) => {
+                let size = textured.canvas.output_size().map_err(StageError::Window)?;
+                textured.draw(fit::area(self.picture, size))
+            }
+            Surface::Painted { window, .. } => {
+                window.surface(&self.pump).and_then(|surface| surface.update_window())
+            }
+        }
+        .map_err(StageError::Window)
+    }
+
+    /// Hears what happened since the last look.
+    fn look(&mut self) -> Wish {
+        while let Some(event) = self.pump.poll_event() {
+            self.hear(&event);
+        }
+        self.wish()
+    }
+
+    /// Sleeps until something happens; `frame` is painted where it must be.
+    fn wait(&mut self, frame: &Frame) -> Result<Wish, StageError> {
+        if let Some(event) = self.pump.wait_event_timeout(NAP_MS) {
+            self.hear(&event);
+        }
+        let wish = self.look();
+        if std::mem::take(&mut self.stale) {
+            self.prepare(frame)?;
+            self.present()?;
+        }
+        Ok(wish)
+    }
+
+    fn wish(&self) -> Wish {
+        match (self.ended, self.paused) {
+            (true, _) => Wish::End,
+            (_, true) => Wish::Pause,
+            _ => Wish::Watch,
+        }
+    }
+
+    fn hear(&mut self, event: &Event) {
+        match event {
+            Event::Quit { .. } | Event::Window { win_event: WindowEvent::Close, .. } => self.ended = true,
+            Event::Window { win_event: WindowEvent::Exposed | WindowEvent::SizeChanged(..), .. } => {
+                self.stale = true;
+            }
+            Event::KeyDown { keycode: Some(key), repeat: false, .. } => match *key {
+                Keycode::Q | Keycode::Escape => self.ended = true,
+                Keycode::Space => self.paused = !self.paused,
+                Keycode::F => self.toggle_fullscreen(),
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn toggle_fullscreen(&mut self) {
+        let window = match &mut self.surface {
+            Surface::Textured(textured) => textured.canvas.window_mut(),
+            Surface::Painted { window, .. } => window,
+        };
+        let wanted = match window.fullscreen_state() {
+            FullscreenType::Off => FullscreenType::Desktop,
+            _ => FullscreenType::Off,
+        };
+        // A window manager may refuse: then it stays as it is.
+        let _ = window.set_fullscreen(wanted);
+    }
+}
+
+fn surface(window: sdl2::video::Window, pump: &EventPump, driver: &str) -> Result<Surface, String> {
+    if driver == "software" {
+        // Some systems give no memory to paint into: better known now.
+        order_of(window.surface(pump)?.pixel_format_enum())?;
+        return Ok(Surface::Painted { window, painter: Painter::new(), size: (0, 0) });
+    }
+    let index = sdl2::render::drivers().position(|info| info.name == driver);
+    let index = index.ok_or_else(|| "this SDL has no such renderer".to_owned())?;
+    let canvas = window.into_canvas().index(index as u32).build().map_err(|error| error.to_string())?;
+    Ok(Surface::Textured(Box::new(Textured::new(canvas))))
+}
+
+/// Who may draw, the best first. OpenGL without a GPU is a CPU that plays one:
+/// several times as dear as painting (docs/experiments/players.md).
+fn drivers(wanted: &str) -> Vec<&str> {
+    match wanted {
+        "auto" if has_render_node(Path::new("/dev/dri")) => vec!["opengl", "opengles2", "software"],
+        "auto" => vec!["software", "opengl", "opengles2"],
+        one => vec![one],
+    }
+}
+
+fn has_render_node(folder: &Path) -> bool {
+    let Ok(entries) = folder.read_dir() else { return false };
+    entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("renderD"))
+}
+
+/// How the window's pixels lie.
+fn order_of(format: PixelFormatEnum) -> Result<PixelOrder, String> {
+    match format {
+        PixelFormatEnum::RGB888 | PixelFormatEnum::ARGB8888 => Ok(PixelOrder::Bgrx),
+        PixelFormatEnum::BGR888 | PixelFormatEnum::ABGR8888 => Ok(PixelOrder::Rgbx),
+        other => Err(format!("the screen has {other:?} pixels, and only those of 32 bits are painted")),
+    }
+}
+
+/// Without a display SDL falls back to drivers that show nothing: they are for
+/// who names them.
+fn refuse_blind(driver: &str, named: bool) -> Result<(), String> {
+    match driver {
+        "offscreen" | "dummy" | "evdev" if !named => Err(format!("SDL finds no display{}", no_display())),
+        _ => Ok(()),
+    }
+}
+
+/// What would help, where no display is named.
+fn no_display() -> &'static str {
+    let named = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    if named("DISPLAY") || named("WAYLAND_DISPLAY") {
+        return "";
+    }
+    "; neither DISPLAY nor WAYLAND_DISPLAY is set: run it in a graphical session, under `xvfb-run`, or with \
+     `play driver=null`"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cpu_paints_where_there_is_no_gpu() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(!has_render_node(folder.path()) && !has_render_node(Path::new("/no/such")));
+        std::fs::write(folder.path().join("card0"), "").unwrap();
+        assert!(!has_render_node(folder.path()));
+        std::fs::write(folder.path().join("renderD128"), "").unwrap();
+        assert!(has_render_node(folder.path()));
+        assert_eq!(drivers("opengl"), ["opengl"]);
+    }
+
+    #[test]
+    fn a_driver_that_shows_nothing_has_to_be_named() {
+        assert!(refuse_blind("offscreen", false).is_err() && refuse_blind("dummy", true).is_ok());
+        assert!(refuse_blind("x11", false).is_ok());
+    }
+}
