@@ -11,7 +11,6 @@ use std::ffi::c_int;
 use std::ops::Range;
 use std::ptr;
 
-use ffmpeg_sys_next as ff;
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_os::meter;
 use framepath_os::pool::Frame;
