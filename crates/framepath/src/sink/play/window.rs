@@ -83,7 +83,7 @@ enum Surface {
     /// The CPU, straight into the window's memory.
     Painted {
         window: sdl2::video::Window,
-        painter: Painter,
+        painter: Box<Painter>,
         size: (u32, u32),
         /// The bars beside the picture are to be shown too.
         bars: bool,
@@ -259,7 +259,7 @@ fn surface(window: sdl2::video::Window, pump: &EventPump, driver: &str) -> Resul
     if driver == "software" {
         // Some systems give no memory to paint into: better known now.
         order_of(window.surface(pump)?.pixel_format_enum())?;
-        return Ok(Surface::Painted { window, painter: Painter::new(), size: (0, 0), bars: true });
+        return Ok(Surface::Painted { window, painter: Box::default(), size: (0, 0), bars: true });
     }
     let index = sdl2::render::drivers().position(|info| info.name == driver);
     let index = index.ok_or_else(|| "this SDL has no such renderer".to_owned())?;
