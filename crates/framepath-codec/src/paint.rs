@@ -4,32 +4,27 @@
 //! A [`Converter`](crate::Converter) is exact; this is fast, for eyes.
 //! libswscale has vector code from planar YUV of 8 bits to RGB and none from
 //! the other formats: they are made planar first ([`planar8`]). YUV is taken as
-//! limited range, of BT.709 where a picture has more than 576 lines and of
+//! limited range, of BT.709 where a picture has more than 1024 columns and of
 //! BT.601 else, as players guess: frames do not carry their colour space.
 
 use std::ffi::c_int;
 use std::ops::Range;
 use std::ptr;
 
-use ff::AVPixelFormat;
-use ffmpeg_sys_next as ff;
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_os::meter;
 use framepath_os::pool::Frame;
 
 use crate::convert::{ConvertError, SLACK, Tail};
 
-/// `SWS_BILINEAR`: a size that stays takes the vector code, others are smooth.
-const FLAGS: c_int = 2;
+mod context;
+mod seen;
+
+use context::Context;
+use seen::Seen;
 
 /// Pixels that libswscale writes in one go, at most.
 const BLOCK: usize = 16;
-
-/// Lines from which on YUV is BT.709.
-const HD_LINES: u32 = 577;
-
-const ITU_709: c_int = 1;
-const ITU_601: c_int = 5;
 
 /// The order of bytes in a pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,21 +49,24 @@ pub struct Area {
 }
 
 /// Paints frames, whatever their size and format.
+///
+/// Where the screen still has the picture before, as one without scaling has,
+/// only rows that changed are painted: a screen that is shared, a slide, a
+/// cartoon cost a comparison instead.
 #[derive(Debug)]
 pub struct Painter {
-    context: *mut ff::SwsContext,
-    made_for: Option<Key>,
+    whole: Context,
+    /// For a few rows at a time.
+    band: Context,
+    /// What is on the screen.
+    seen: Seen,
+    /// Rows of the screen that the last frame changed.
+    changed: Vec<Range<usize>>,
     /// The picture in planar YUV of 8 bits, or the last rows of one that is.
     planar: Vec<u8>,
     /// The painted picture, where libswscale must not write itself.
     painted: Vec<u8>,
 }
-
-/// What a context is made for: source, size to paint, order, colours.
-type Key = (PixelFormat, (u32, u32), (usize, usize), PixelOrder);
-
-// SAFETY: a context belongs to whoever has the pointer, on any thread.
-unsafe impl Send for Painter {}
 
 impl Default for Painter {
     fn default() -> Painter {
@@ -79,7 +77,24 @@ impl Default for Painter {
 impl Painter {
     /// One that has painted nothing yet.
     pub fn new() -> Painter {
-        Painter { context: ptr::null_mut(), made_for: None, planar: Vec::new(), painted: Vec::new() }
+        Painter {
+            whole: Context::default(),
+            band: Context::default(),
+            seen: Seen::default(),
+            changed: Vec::new(),
+            planar: Vec::new(),
+            painted: Vec::new(),
+        }
+    }
+
+    /// The screen may have lost what was painted.
+    pub fn forget(&mut self) {
+        self.seen.forget();
+    }
+
+    /// Rows of the screen that the last frame changed, from top to bottom.
+    pub fn changed(&self) -> &[Range<usize>] {
+        &self.changed
     }
 
     /// Paints `frame` into `area` of `screen`, whose rows are `stride` bytes
@@ -110,7 +125,6 @@ impl Painter {
             PixelFormat::Yuv420p | PixelFormat::Rgba => layout,
             _ => planar_layout(layout.width, layout.height)?,
         };
-        self.prepare(&source, (width, height), order)?;
         // libswscale writes whole blocks: only where they end with the row may
         // it write onto the screen itself.
         let direct = area.x == 0 && width % BLOCK == 0 && width * 4 == stride;
@@ -122,6 +136,18 @@ impl Painter {
                 (0, own)
             }
         };
+        self.changed.clear();
+        let same_size = (width, height) == (layout.width as usize, layout.height as usize);
+        if direct && same_size && layout.format == PixelFormat::Yuv420p {
+            if let Some(bands) = self.seen.bands(frame) {
+                self.band.prepare(&band_of(&source)?, (width, BAND), order)?;
+                return self.paint_bands(&bands, &mut screen[start..], stride);
+            }
+        } else {
+            self.seen.forget();
+        }
+        self.whole.prepare(&source, (width, height), order)?;
+        self.changed.push(area.y..area.y + height);
         let into = if direct { screen[start..].as_mut_ptr() } else { self.painted.as_mut_ptr() };
         let rows = if layout.format == source.format {
             let tail = Tail::of(&source);
@@ -146,54 +172,29 @@ impl Painter {
         Ok(())
     }
 
-    /// Makes the context, where the last is for something else.
-    fn prepare(
-        &mut self,
-        source: &Layout,
-        size: (usize, usize),
-        order: PixelOrder,
-    ) -> Result<(), ConvertError> {
-        let key = (source.format, (source.width, source.height), size, order);
-        if self.made_for == Some(key) {
-            return Ok(());
+    /// Paints some bands of what is now to be seen.
+    fn paint_bands(&mut self, bands: &[usize], screen: &mut [u8], stride: usize) -> Result<(), ConvertError> {
+        let layout = self.seen.layout.expect("it has been compared");
+        let width = layout.width as usize;
+        for band in bands {
+            let first = band * BAND;
+            let (mut planes, mut strides) = ([ptr::null(); 4], [0; 4]);
+            for (index, plane) in layout.planes().iter().enumerate() {
+                let row = if index == 0 { first } else { first / 2 };
+                planes[index] = self.seen.picture[plane.offset + row * plane.stride..].as_ptr();
+                strides[index] = plane.stride as c_int;
+            }
+            let into = screen[first * stride..(first + BAND) * stride].as_mut_ptr();
+            let rows =
+                meter::copy(width * BAND * 4, || self.band.slice((planes, strides), 0..BAND, into, stride));
+            if rows != BAND {
+                return Err(no_way(&layout));
+            }
+            match self.changed.last_mut() {
+                Some(last) if last.end == first => last.end = first + BAND,
+                _ => self.changed.push(first..first + BAND),
+            }
         }
-        self.made_for = None;
-        let from = match source.format {
-            PixelFormat::Rgba => AVPixelFormat::AV_PIX_FMT_RGBA,
-            _ => AVPixelFormat::AV_PIX_FMT_YUV420P,
-        };
-        let to = match order {
-            PixelOrder::Bgrx => AVPixelFormat::AV_PIX_FMT_BGRA,
-            PixelOrder::Rgbx => AVPixelFormat::AV_PIX_FMT_RGBA,
-        };
-        // SAFETY: the context is null or ours, and not used again.
-        unsafe { ff::sws_freeContext(self.context) };
-        // SAFETY: sizes are positive; null pointers stand for defaults.
-        self.context = unsafe {
-            ff::sws_getContext(
-                source.width as c_int,
-                source.height as c_int,
-                from,
-                size.0 as c_int,
-                size.1 as c_int,
-                to,
-                FLAGS,
-                ptr::null_mut(),
-                ptr::null_mut(),
-                ptr::null(),
-            )
-        };
-        if self.context.is_null() {
-            return Err(no_way(source));
-        }
-        let matrix = if source.height >= HD_LINES { ITU_709 } else { ITU_601 };
-        // SAFETY: the context is valid, the tables are libswscale's own and
-        // constant. It says no where there are no colours to change.
-        unsafe {
-            let table = ff::sws_getCoefficients(matrix);
-            ff::sws_setColorspaceDetails(self.context, table, 0, table, 1, 0, 1 << 16, 1 << 16);
-        }
-        self.made_for = Some(key);
         Ok(())
     }
 
@@ -205,9 +206,9 @@ impl Painter {
             planes[index] = frame.plane(index).as_ptr();
             strides[index] = plane.stride as c_int;
         }
-        let before = self.slice((planes, strides), 0..tail.first, into, stride);
+        let before = self.whole.slice((planes, strides), 0..tail.first, into, stride);
         let tail_planes = tail.copy(frame, &mut self.planar);
-        before + self.slice(tail_planes, tail.first..layout.height as usize, into, stride)
+        before + self.whole.slice(tail_planes, tail.first..layout.height as usize, into, stride)
     }
 
     /// Paints the picture that [`planar8`] has made.
@@ -217,49 +218,21 @@ impl Painter {
             planes[index] = self.planar[plane.offset..].as_ptr();
             strides[index] = plane.stride as c_int;
         }
-        self.slice((planes, strides), 0..source.height as usize, into, stride)
-    }
-
-    /// Paints some rows, which are those of the planes.
-    fn slice(
-        &self,
-        (planes, strides): ([*const u8; 4], [c_int; 4]),
-        rows: Range<usize>,
-        into: *mut u8,
-        stride: usize,
-    ) -> usize {
-        if rows.is_empty() {
-            return 0;
-        }
-        // SAFETY: the planes are those of so many rows of a picture of the
-        // context's size and format, behind which as many bytes are readable
-        // as libswscale reads too far; `into` has a row of `stride` bytes for
-        // each it writes.
-        let done = unsafe {
-            ff::sws_scale(
-                self.context,
-                planes.as_ptr(),
-                strides.as_ptr(),
-                rows.start as c_int,
-                rows.len() as c_int,
-                [into, ptr::null_mut(), ptr::null_mut(), ptr::null_mut()].as_ptr(),
-                [stride as c_int, 0, 0, 0].as_ptr(),
-            )
-        };
-        usize::try_from(done).unwrap_or(0)
-    }
-}
-
-impl Drop for Painter {
-    fn drop(&mut self) {
-        // SAFETY: null, or ours and not used again.
-        unsafe { ff::sws_freeContext(self.context) }
+        self.whole.slice((planes, strides), 0..source.height as usize, into, stride)
     }
 }
 
 fn no_way(source: &Layout) -> ConvertError {
     let (width, height) = (source.width, source.height);
     ConvertError::NoWay { from: source.format, to: PixelFormat::Rgba, width, height }
+}
+
+/// Rows that are compared and painted at a time.
+const BAND: usize = 8;
+
+/// A picture of one band.
+fn band_of(layout: &Layout) -> Result<Layout, ConvertError> {
+    Ok(Layout::aligned(PixelFormat::Yuv420p, layout.width, BAND as u32, 64)?)
 }
 
 /// How [`planar8`] lays a picture out by itself.
@@ -416,6 +389,40 @@ mod tests {
                 assert!(inside || pixel == [7; 4]);
             }
         }
+    }
+
+    #[test]
+    fn only_what_changed_is_painted_again() {
+        let flat = || frame(PixelFormat::Yuv420p, 32, 32, |plane, _, _| [81, 90, 240][plane]);
+        let dot = frame(PixelFormat::Yuv420p, 32, 32, |plane, x, y| {
+            if plane == 0 && (x, y) == (5, 17) { 200 } else { [81, 90, 240][plane] }
+        });
+        let colour = frame(PixelFormat::Yuv420p, 32, 32, |plane, x, y| {
+            if plane == 2 && (x, y) == (15, 15) { 16 } else { [81, 90, 240][plane] }
+        });
+        let area = Area { x: 0, y: 0, width: 32, height: 32 };
+        let mut screen = vec![0; 32 * 32 * 4];
+        let mut painter = Painter::new();
+        let mut show = |painter: &mut Painter, frame: &Frame| {
+            painter.paint(frame, &mut screen, 32 * 4, area, PixelOrder::Bgrx).unwrap();
+            assert_eq!(screen, painted(frame, area, (32, 32)), "as if painted whole");
+            painter.changed().iter().map(|rows| (rows.start, rows.end)).collect::<Vec<_>>()
+        };
+        assert_eq!(show(&mut painter, &flat()), [(0, 32)]);
+        assert_eq!(show(&mut painter, &flat()), []);
+        assert_eq!(show(&mut painter, &dot), [(16, 24)]);
+        assert_eq!(show(&mut painter, &colour), [(16, 32)]);
+        painter.forget();
+        assert_eq!(show(&mut painter, &colour), [(0, 32)]);
+        // One that changes everywhere is not compared for a while, and is then found again.
+        for luma in 0..100 {
+            let all = frame(PixelFormat::Yuv420p, 32, 32, |plane, _, _| [50 + luma, 90, 240][plane]);
+            assert_eq!(show(&mut painter, &all), [(0, 32)]);
+        }
+        for _ in 0..20 {
+            show(&mut painter, &flat());
+        }
+        assert_eq!(show(&mut painter, &flat()), []);
     }
 
     #[test]

@@ -268,7 +268,14 @@ mod tests {
     use super::*;
 
     fn clip() -> Clip {
-        Clip { file: "clip.ivf".into(), case: "clip".to_owned(), codec: "vp9", frames: 150, seconds: 5.0 }
+        Clip {
+            file: "clip.ivf".into(),
+            case: "clip".to_owned(),
+            codec: "vp9",
+            frames: 150,
+            seconds: 5.0,
+            easy: true,
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The known stages and links: the one list that parsing, errors and help read.
+// over 600 lines because it is one table.
 
 use std::fmt::Write;
 

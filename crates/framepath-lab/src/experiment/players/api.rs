@@ -3,7 +3,7 @@
 //! them this machine has.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use framepath_os::v4l2::{Node, Role};
 
@@ -131,7 +131,7 @@ fn asked(tool: &str, word: &str, lacks: &str) -> Result<(), String> {
     }
 }
 
-fn is_decoder(node: &PathBuf) -> bool {
+fn is_decoder(node: &Path) -> bool {
     Node::open(node).is_ok_and(|node| node.role() == Role::Decoder)
 }
 

@@ -29,6 +29,8 @@ pub(super) struct Clip {
     pub(super) codec: &'static str,
     pub(super) frames: u64,
     pub(super) seconds: f64,
+    /// Whether one thread decodes it in less than half of its time.
+    pub(super) easy: bool,
 }
 
 impl Clip {
@@ -46,7 +48,7 @@ impl Clip {
             }
         }
         let name = framepath_model::path::quote(&file.to_string_lossy());
-        let path = framepath::path::parse(&format!("file {name} ! decode ! null"))?;
+        let path = framepath::path::parse(&format!("file {name} ! decode threads=1 ! null"))?;
         let report = framepath::run(&path, &Options { level: Level::Off, ..Options::default() })?;
         if let Some(error) = report.error {
             return Err(error.into());
@@ -61,7 +63,8 @@ impl Clip {
             _ => report.frames as f64 * interval,
         };
         let case = file.file_stem().unwrap_or(file.as_os_str()).to_string_lossy().into_owned();
-        Ok(Clip { file: file.to_owned(), case, codec, frames: report.frames, seconds })
+        let easy = report.wall_ns as f64 / 1e9 < seconds / 2.0;
+        Ok(Clip { file: file.to_owned(), case, codec, frames: report.frames, seconds, easy })
     }
 }
 

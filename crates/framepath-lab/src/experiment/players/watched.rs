@@ -308,8 +308,8 @@ fn how_ended(usage: &children::Usage) -> String {
 }
 
 fn with_last_line(what: String, said: &str) -> String {
-    let lines = said.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty());
-    match lines.last() {
+    let mut lines = said.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty());
+    match lines.next_back() {
         Some(line) => format!("{what}: {}", line.chars().take(160).collect::<String>()),
         None => format!("{what}, and said nothing"),
     }

@@ -15,6 +15,7 @@ use sdl2::EventPump;
 use sdl2::event::{Event, WindowEvent};
 use sdl2::keyboard::Keycode;
 use sdl2::pixels::PixelFormatEnum;
+use sdl2::rect::Rect;
 use sdl2::video::FullscreenType;
 
 use super::texture::Textured;
@@ -80,7 +81,13 @@ fn with<R>(work: impl FnOnce(&mut Window) -> R) -> Option<R> {
 /// Who draws.
 enum Surface {
     /// The CPU, straight into the window's memory.
-    Painted { window: sdl2::video::Window, painter: Painter, size: (u32, u32) },
+    Painted {
+        window: sdl2::video::Window,
+        painter: Box<Painter>,
+        size: (u32, u32),
+        /// The bars beside the picture are to be shown too.
+        bars: bool,
+    },
     /// A renderer.
     Textured(Box<Textured>),
 }
@@ -138,8 +145,11 @@ impl Window {
         let layout = frame.layout();
         self.picture = fit::square(layout.width, layout.height, self.sample_aspect);
         match &mut self.surface {
-            Surface::Textured(textured) => textured.upload(frame).map_err(StageError::Window),
-            Surface::Painted { window, painter, size } => {
+            Surface::Textured(textured) => {
+                self.stale = false;
+                textured.upload(frame).map_err(StageError::Window)
+            }
+            Surface::Painted { window, painter, size, bars } => {
                 let mut surface = window.surface(&self.pump).map_err(StageError::Window)?;
                 let now = surface.size();
                 let area = fit::area(self.picture, now);
@@ -150,8 +160,13 @@ impl Window {
                     if resized {
                         bytes.fill(0);
                     }
+                    if resized || self.stale {
+                        painter.forget();
+                        *bars = true;
+                    }
                     painter.paint(frame, bytes, stride, area, order)
                 })?;
+                self.stale = false;
                 Ok(())
             }
         }
@@ -163,8 +178,19 @@ impl Window {
                 let size = textured.canvas.output_size().map_err(StageError::Window)?;
                 textured.draw(fit::area(self.picture, size))
             }
-            Surface::Painted { window, .. } => {
-                window.surface(&self.pump).and_then(|surface| surface.update_window())
+            Surface::Painted { window, painter, size, bars } => {
+                if std::mem::take(bars) {
+                    let surface = window.surface(&self.pump).map_err(StageError::Window)?;
+                    return surface.update_window().map_err(StageError::Window);
+                }
+                let width = size.0;
+                let rows = painter.changed().iter();
+                let changed: Vec<Rect> =
+                    rows.map(|rows| Rect::new(0, rows.start as i32, width, rows.len() as u32)).collect();
+                if changed.is_empty() {
+                    return Ok(());
+                }
+                window.surface(&self.pump).and_then(|surface| surface.update_window_rects(&changed))
             }
         }
         .map_err(StageError::Window)
@@ -184,7 +210,7 @@ impl Window {
             self.hear(&event);
         }
         let wish = self.look();
-        if std::mem::take(&mut self.stale) {
+        if self.stale {
             self.prepare(frame)?;
             self.present()?;
         }
@@ -233,7 +259,7 @@ fn surface(window: sdl2::video::Window, pump: &EventPump, driver: &str) -> Resul
     if driver == "software" {
         // Some systems give no memory to paint into: better known now.
         order_of(window.surface(pump)?.pixel_format_enum())?;
-        return Ok(Surface::Painted { window, painter: Painter::new(), size: (0, 0) });
+        return Ok(Surface::Painted { window, painter: Box::default(), size: (0, 0), bars: true });
     }
     let index = sdl2::render::drivers().position(|info| info.name == driver);
     let index = index.ok_or_else(|| "this SDL has no such renderer".to_owned())?;

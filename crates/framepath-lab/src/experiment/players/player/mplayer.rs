@@ -48,8 +48,8 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
 /// Its status line: `V:   5.0 149/150 28% 27%  0.0% 2 0`; frames, shares,
 /// dropped. Debian's says `0/  0` for the frames.
 fn told(said: &str) -> Told {
-    let lines = said.split(['\r', '\n']).map(str::trim).filter(|line| line.starts_with("V:"));
-    let Some(line) = lines.last() else { return Told::default() };
+    let mut lines = said.split(['\r', '\n']).map(str::trim).filter(|line| line.starts_with("V:"));
+    let Some(line) = lines.next_back() else { return Told::default() };
     // Behind the last share, whatever is before it.
     let dropped =
         line.rsplit_once('%').and_then(|(_, counts)| counts.split_whitespace().next()?.parse().ok());

@@ -32,7 +32,9 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
         api => format!(" api={}", api.name()),
     };
     let file = framepath_model::path::quote(&ask.clip.file.to_string_lossy());
-    let path = format!("file {file} ! decode{api} ! play driver={driver}");
+    // A second thread is for clips that need it: each frame wakes it up.
+    let threads = if ask.clip.easy && ask.api == Api::Software { " threads=1" } else { "" };
+    let path = format!("file {file} ! decode{api}{threads} ! play driver={driver}");
     if framepath_model::path::parse(&path).is_err() {
         return Err(super::not_offered(OURS, &format!("`decode api={}`", ask.api.name())));
     }

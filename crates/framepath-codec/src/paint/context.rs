@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One of libswscale's contexts, made for a picture, a size and an order.
+
+use std::ffi::c_int;
+use std::ops::Range;
+use std::ptr;
+
+use ff::AVPixelFormat;
+use ffmpeg_sys_next as ff;
+use framepath_model::format::{Layout, PixelFormat};
+
+use super::{PixelOrder, no_way};
+use crate::convert::ConvertError;
+
+/// `SWS_BILINEAR`: a size that stays takes the vector code, others are smooth.
+const FLAGS: c_int = 2;
+
+/// Columns from which on YUV is BT.709: a band does not know its picture's lines.
+const HD_COLUMNS: u32 = 1025;
+
+const ITU_709: c_int = 1;
+const ITU_601: c_int = 5;
+
+/// What a context is made for: source, size to paint, order.
+type Key = (PixelFormat, (u32, u32), (usize, usize), PixelOrder);
+
+#[derive(Debug)]
+pub(super) struct Context {
+    context: *mut ff::SwsContext,
+    made_for: Option<Key>,
+}
+
+// SAFETY: a context belongs to whoever has the pointer, on any thread.
+unsafe impl Send for Context {}
+
+impl Default for Context {
+    fn default() -> Context {
+        Context { context: ptr::null_mut(), made_for: None }
+    }
+}
+
+impl Context {
+    /// Makes it for this, where it is for something else.
+    pub(super) fn prepare(
+        &mut self,
+        source: &Layout,
+        size: (usize, usize),
+        order: PixelOrder,
+    ) -> Result<(), ConvertError> {
+        let key = (source.format, (source.width, source.height), size, order);
+        if self.made_for == Some(key) {
+            return Ok(());
+        }
+        self.made_for = None;
+        let from = match source.format {
+            PixelFormat::Rgba => AVPixelFormat::AV_PIX_FMT_RGBA,
+            _ => AVPixelFormat::AV_PIX_FMT_YUV420P,
+        };
+        let to = match order {
+            PixelOrder::Bgrx => AVPixelFormat::AV_PIX_FMT_BGRA,
+            PixelOrder::Rgbx => AVPixelFormat::AV_PIX_FMT_RGBA,
+        };
+        // SAFETY: the context is null or ours, and not used again.
+        unsafe { ff::sws_freeContext(self.context) };
+        // SAFETY: sizes are positive; null pointers stand for defaults.
+        self.context = unsafe {
+            ff::sws_getContext(
+                source.width as c_int,
+                source.height as c_int,
+                from,
+                size.0 as c_int,
+                size.1 as c_int,
+                to,
+                FLAGS,
+                ptr::null_mut(),
+                ptr::null_mut(),
+                ptr::null(),
+            )
+        };
+        if self.context.is_null() {
+            return Err(no_way(source));
+        }
+        let matrix = if source.width >= HD_COLUMNS { ITU_709 } else { ITU_601 };
+        // SAFETY: the context is valid, the tables are libswscale's own and
+        // constant. It says no where there are no colours to change.
+        unsafe {
+            let table = ff::sws_getCoefficients(matrix);
+            ff::sws_setColorspaceDetails(self.context, table, 0, table, 1, 0, 1 << 16, 1 << 16);
+        }
+        self.made_for = Some(key);
+        Ok(())
+    }
+
+    /// Paints some rows, which are those of the planes.
+    pub(super) fn slice(
+        &self,
+        (planes, strides): ([*const u8; 4], [c_int; 4]),
+        rows: Range<usize>,
+        into: *mut u8,
+        stride: usize,
+    ) -> usize {
+        if rows.is_empty() {
+            return 0;
+        }
+        // SAFETY: the planes are those of so many rows of a picture of the
+        // context's size and format, behind which as many bytes are readable
+        // as libswscale reads too far; `into` has a row of `stride` bytes for
+        // each it writes.
+        let done = unsafe {
+            ff::sws_scale(
+                self.context,
+                planes.as_ptr(),
+                strides.as_ptr(),
+                rows.start as c_int,
+                rows.len() as c_int,
+                [into, ptr::null_mut(), ptr::null_mut(), ptr::null_mut()].as_ptr(),
+                [stride as c_int, 0, 0, 0].as_ptr(),
+            )
+        };
+        usize::try_from(done).unwrap_or(0)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: null, or ours and not used again.
+        unsafe { ff::sws_freeContext(self.context) }
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is on the screen, kept to be compared with what comes.
+
+use framepath_model::format::Layout;
+use framepath_os::meter;
+use framepath_os::pool::Frame;
+
+use super::{BAND, SLACK, planar8};
+
+/// Frames that are not compared after one that changed in most places.
+const MOVING: u32 = 15;
+
+/// The picture on the screen, a copy: its frame's slot is its pool's again.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// `None` when it is not known what is on the screen.
+    pub(super) layout: Option<Layout>,
+    pub(super) picture: Vec<u8>,
+    /// Frames that will not be compared.
+    moving: u32,
+}
+
+impl Seen {
+    pub(super) fn forget(&mut self) {
+        self.layout = None;
+    }
+
+    /// The bands of a planar YUV frame of 8 bits that are to be painted, which
+    /// the picture then has; `None` where the frame is to be painted whole, from
+    /// its own memory.
+    pub(super) fn bands(&mut self, frame: &Frame) -> Option<Vec<usize>> {
+        let layout = *frame.layout();
+        let height = layout.height as usize;
+        if height % BAND != 0 || self.moving > 0 {
+            self.moving = self.moving.saturating_sub(1);
+            self.forget();
+            return None;
+        }
+        let bands = height / BAND;
+        let own = Layout::aligned(layout.format, layout.width, layout.height, 64).ok()?;
+        if self.layout != Some(own) {
+            self.layout = Some(own);
+            self.picture.resize(own.size + SLACK, 0);
+            planar8(frame, &mut self.picture, &own);
+            return Some((0..bands).collect());
+        }
+        let changed: Vec<usize> = (0..bands).filter(|band| self.differs(frame, &own, *band)).collect();
+        for band in &changed {
+            self.take(frame, &own, *band);
+        }
+        if changed.len() * 2 > bands {
+            self.moving = MOVING;
+        }
+        Some(changed)
+    }
+
+    fn differs(&self, frame: &Frame, own: &Layout, band: usize) -> bool {
+        own.planes().iter().enumerate().any(|(index, plane)| {
+            rows(index, band).any(|y| {
+                let mut at = plane.offset + y * plane.stride;
+                let same = frame.row(index, y).try_visit(|bytes| {
+                    let kept = &self.picture[at..at + bytes.len()];
+                    at += bytes.len();
+                    if kept == bytes { Ok(()) } else { Err(()) }
+                });
+                same.is_err()
+            })
+        })
+    }
+
+    fn take(&mut self, frame: &Frame, own: &Layout, band: usize) {
+        for (index, plane) in own.planes().iter().enumerate() {
+            for y in rows(index, band) {
+                let at = plane.offset + y * plane.stride;
+                let to = &mut self.picture[at..at + plane.width];
+                meter::copy(plane.width, || frame.row(index, y).copy_to(to));
+            }
+        }
+    }
+}
+
+/// The rows of a plane in a band.
+fn rows(plane: usize, band: usize) -> std::ops::Range<usize> {
+    let rows = if plane == 0 { BAND } else { BAND / 2 };
+    band * rows..(band + 1) * rows
+}
