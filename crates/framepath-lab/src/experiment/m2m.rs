@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use framepath::{Level, Options};
 use framepath_model::path::quote;
+use framepath_os::clock::thread_cpu_ns;
 
 use crate::error::LabError;
 use crate::experiment::{Findings, Settings, Size};
@@ -131,7 +132,30 @@ fn notes(frames: u64) -> Vec<String> {
     if let Err(error) = framepath_os::machine::pmu() {
         notes.push(format!("cycles and cache misses: not on this machine ({error})"));
     }
+    let step_ns = cpu_clock_step_ns();
+    if step_ns > COARSE_NS {
+        notes.push(format!(
+            "this kernel's CPU clock goes in steps of {} ms: compute, copy and unexplained say nothing here, \
+             latency, device, counts and records do",
+            step_ns / 1_000_000
+        ));
+    }
     notes
+}
+
+/// From here on a step of the CPU clock is longer than what a stage takes.
+const COARSE_NS: u64 = 100_000;
+
+/// How far the thread's CPU clock jumps. User-Mode Linux has one of 10 ms.
+fn cpu_clock_step_ns() -> u64 {
+    let next = |from: u64| loop {
+        let now = thread_cpu_ns();
+        if now > from {
+            return now;
+        }
+    };
+    let first = next(thread_cpu_ns());
+    next(first) - first
 }
 
 fn cases(nodes: &Nodes, picture: &Path, frames: u64) -> Vec<(&'static str, Vec<Way>)> {
