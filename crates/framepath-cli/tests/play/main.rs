@@ -196,3 +196,46 @@ fn every_format_is_played_to_the_end() {
         }
     }
 }
+
+/// Beauchesne's table: one command makes a machine's, one merges two. The second
+/// machine is a copy with another name, and says so.
+#[test]
+fn one_table_has_the_cells_of_two_machines() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let file = clip("vp9-180p8.ivf");
+    let mut lab = Command::new(env!("CARGO_BIN_EXE_framepath"));
+    lab.args(["lab", "players", &file, "--pairs", "1", "--out"]).arg(place("here"));
+    // The lab's own screen, whatever this machine has.
+    lab.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").stdin(Stdio::null()).stdout(Stdio::null());
+    let lab = lab.stderr(Stdio::piped()).spawn().unwrap();
+    let output = ended(lab);
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+
+    let text = std::fs::read_to_string(place("here").join("run.json")).unwrap();
+    let mut run: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let summary = if run.is_array() { &mut run[0] } else { &mut run };
+    for row in summary["rows"].as_array().unwrap() {
+        let contender = row["contender"].as_str().unwrap();
+        if contender.starts_with("framepath-") {
+            assert_eq!(row["unaccounted"], 0.0, "{row}");
+            assert!(row["cpu_share"].as_f64().is_some_and(|share| share > 0.0), "{row}");
+        }
+    }
+    let ours = |output: &str| format!("framepath-software-{output}");
+    let has = |name: &str| summary["rows"].as_array().unwrap().iter().any(|row| row["contender"] == name);
+    assert!(has(&ours("null")), "{text}");
+    if Command::new("Xvfb").arg("-version").stdin(Stdio::null()).output().is_ok() {
+        assert!(has(&ours("x11")), "{text}");
+    }
+    summary["machine"]["cpu"] = "a copy for a test, no machine".into();
+    std::fs::create_dir(place("there")).unwrap();
+    std::fs::write(place("there").join("run.json"), run.to_string()).unwrap();
+    let mut report = Command::new(env!("CARGO_BIN_EXE_framepath"));
+    report.arg("report").args([place("here"), place("there")]).arg("--out").arg(place("both.html"));
+    bytes_of(&mut report);
+    let page = std::fs::read_to_string(place("both.html")).unwrap();
+    let table = page.split_once("players").expect("the table").1;
+    assert!(table.contains("a copy for a test, no machine"));
+    assert!(table.contains("vp9-180p8"));
+}
