@@ -38,6 +38,7 @@
 #include <media/videobuf2-vmalloc.h>
 
 #include "compat.h"
+#include "core.h"
 #include "measure.h"
 #include "meta.h"
 #include "pixels.h"
@@ -46,7 +47,7 @@
 #define CREATE_TRACE_POINTS
 #include "trace_measure.h"
 
-#define FP_MEASURE_NAME "framepath-measure"
+#define FP_MEASURE_NAME FP_NAME "-measure"
 #define FP_MEASURE_SMALLEST 16U		/* pixels, either way */
 #define FP_MEASURE_LARGEST 4096U
 #define FP_MEASURE_CONTROLS (FP_CID_IN_PLACE - FP_CID_BASE + 1)
@@ -356,7 +357,7 @@ static int fp_measure_queue_init(void *context, struct vb2_queue *output,
 
 static int fp_measure_querycap(struct file *file, void *priv, struct v4l2_capability *cap)
 {
-	strscpy(cap->driver, "framepath", sizeof(cap->driver));
+	strscpy(cap->driver, FP_NAME, sizeof(cap->driver));
 	strscpy(cap->card, FP_MEASURE_NAME, sizeof(cap->card));
 	return 0;
 }
@@ -373,13 +374,7 @@ static int fp_measure_enum_framesizes(struct file *file, void *priv, struct v4l2
 {
 	if (size->index || size->pixel_format != V4L2_PIX_FMT_GREY)
 		return -EINVAL;
-	size->type = V4L2_FRMSIZE_TYPE_CONTINUOUS;
-	size->stepwise.min_width = FP_MEASURE_SMALLEST;
-	size->stepwise.max_width = FP_MEASURE_LARGEST;
-	size->stepwise.step_width = 1;
-	size->stepwise.min_height = FP_MEASURE_SMALLEST;
-	size->stepwise.max_height = FP_MEASURE_LARGEST;
-	size->stepwise.step_height = 1;
+	fp_any_size(size, FP_MEASURE_SMALLEST, FP_MEASURE_LARGEST);
 	return 0;
 }
 
