@@ -14,7 +14,7 @@ use framepath_os::v4l2::Fourcc;
 
 use crate::host::{Lends, LentSlots, Loan};
 
-/// How long the word of a buffer's return can be on its way.
+/// How long what nobody tells of can stay unknown.
 const SOON: Duration = Duration::from_millis(5);
 
 /// A decoder says after the first picture's head what it wants; one that has
@@ -160,14 +160,22 @@ impl Captures {
                     buffer.frame = Some((number, frame));
                     return Ok(Delivery::Done);
                 }
-                Err(error) if Refusal::of(&error) == Refusal::Busy => {
-                    let waited = self.changed.wait_timeout(state, SOON);
-                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
-                }
+                Err(error) if Refusal::of(&error) == Refusal::Busy => state = self.settled(state),
                 Err(error) if Refusal::of(&error) == Refusal::Stale => return Ok(Delivery::Over),
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// Waits for what ends a refusal to take a frame. CAPTURE that is stopped is
+    /// so until it starts, which is said here. Otherwise the word that it was
+    /// stopped is on its way, or a LAST buffer is out: of the client's going on
+    /// after that nobody tells a decoder.
+    fn settled<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        if state.on.is_none() {
+            return self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.changed.wait_timeout(state, SOON).unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Says what the stream is from here on. Where the client has buffers for
@@ -219,7 +227,8 @@ impl Captures {
     }
 
     /// Answers a drain. Where the client is about to set CAPTURE up for another
-    /// format, the end comes when it has.
+    /// format, the end comes when it has. It asks again and again: that the
+    /// client has called its drain off is not told, only answered.
     pub(super) fn drained_at_end(&self, epoch: u32) -> io::Result<()> {
         loop {
             match self.drained(epoch, Drained::End) {
