@@ -54,7 +54,7 @@ static void renew(int *slot, int fd)
 /* Right, but for one of some. */
 static uint32_t or_any(uint32_t right)
 {
-	return rarely(12) ? below(2) ? random_bits() : below(4) : right;
+	return rarely(40) ? below(2) ? random_bits() : below(4) : right;
 }
 
 /* ---- clients ------------------------------------------------------------- */
@@ -343,12 +343,12 @@ static void say_format(struct stream *s)
 
 static const struct fp_packet *a_packet(const struct stream *s)
 {
-	return &s->packets[(s->packet - 1 - below(4)) % KNOWN];
+	return &s->packets[(s->packet - 1 - (below(2) ? 0 : below(4))) % KNOWN];
 }
 
 static void say_frame(struct stream *s)
 {
-	const struct fp_capture *capture = &s->captures[(s->capture - 1 - below(4)) % KNOWN];
+	const struct fp_capture *capture = &s->captures[(s->capture - 1 - (below(2) ? 0 : below(4))) % KNOWN];
 	const struct fp_packet *packet = a_packet(s);
 	struct fp_frame f = { .seq = or_any(packet->seq), .epoch = or_any(s->epoch), .index = or_any(capture->index) };
 
@@ -506,6 +506,31 @@ static void decoder(struct stream *s)
 
 /* ---- both ---------------------------------------------------------------- */
 
+/* A stream from its first packet to its end, with whatever others do meanwhile. */
+static void whole_stream(int node, struct stream *s)
+{
+	struct v4l2_decoder_cmd stop = { .cmd = V4L2_DEC_CMD_STOP };
+
+	attach();
+	whole_client(node);
+	accept_stream(s);
+	whole_decoder(s);
+	follow(node);
+	for (uint32_t left = below(8); left; left--) {
+		whole_decoder(s);
+		for (uint32_t type = CAPTURE; type <= OUTPUT; type++) {
+			queue_calls(node, VIDIOC_DQBUF, type, V4L2_MEMORY_MMAP, 0);
+			queue_calls(node, VIDIOC_QBUF, type, V4L2_MEMORY_MMAP, left % 4);
+		}
+	}
+	reached(STOPPED, ioctl(node, VIDIOC_DECODER_CMD, &stop));
+	for (int i = 0; i < 5; i++) {
+		next_packet(s);
+		say_done(s);
+	}
+	say_drained(s);
+}
+
 static void call(void)
 {
 	int *node = &nodes[below(NODES)];
@@ -516,6 +541,8 @@ static void call(void)
 		done(*node);
 		set_coded(*node);
 	}
+	if (rarely(100))
+		whole_stream(*node, s);
 	switch (below(8)) {
 	case 0:
 		anything(rarely(20) ? shared_node : *node);
