@@ -160,22 +160,16 @@ impl Captures {
                     buffer.frame = Some((number, frame));
                     return Ok(Delivery::Done);
                 }
-                Err(error) if Refusal::of(&error) == Refusal::Busy => state = self.settled(state),
+                // Not for an event alone: after a LAST buffer, that the client
+                // goes on is told nobody.
+                Err(error) if Refusal::of(&error) == Refusal::Busy => {
+                    let waited = self.changed.wait_timeout(state, SOON);
+                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                }
                 Err(error) if Refusal::of(&error) == Refusal::Stale => return Ok(Delivery::Over),
                 Err(error) => return Err(error),
             }
         }
-    }
-
-    /// Waits for what ends a refusal to take a frame. CAPTURE that is stopped is
-    /// so until it starts, which is said here. Otherwise the word that it was
-    /// stopped is on its way, or a LAST buffer is out: of the client's going on
-    /// after that nobody tells a decoder.
-    fn settled<'a>(&'a self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        if state.on.is_none() {
-            return self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-        }
-        self.changed.wait_timeout(state, SOON).unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// Says what the stream is from here on. Where the client has buffers for
