@@ -57,44 +57,16 @@ static int fp_stream_ended(struct fp_stream *stream)
 	return 0;
 }
 
-static int fp_ioc_next_packet(struct file *file, struct fp_packet *packet)
+/* With the context's lock, which it lets go of. 0: there may be something to say. */
+static int fp_stream_wait(struct file *file, struct fp_news *news)
 {
 	struct fp_stream *stream = file->private_data;
-	struct fp_ctx *ctx = stream->ctx;
 	int ret;
 
-	for (;;) {
-		ret = fp_stream_ended(stream);
-		if (ret)
-			return ret;
-		if (fp_packet_next(ctx, packet))
-			return 0;
-		if (file->f_flags & O_NONBLOCK)
-			return -EAGAIN;
-		ret = fp_news_wait(ctx, &ctx->packets, MAX_SCHEDULE_TIMEOUT);
-		if (ret < 0)
-			return ret;
-	}
-}
-
-static int fp_ioc_next_capture(struct file *file, struct fp_capture *capture)
-{
-	struct fp_stream *stream = file->private_data;
-	struct fp_ctx *ctx = stream->ctx;
-	int ret;
-
-	for (;;) {
-		ret = fp_stream_ended(stream);
-		if (ret)
-			return ret;
-		if (fp_capture_next(ctx, capture))
-			return 0;
-		if (file->f_flags & O_NONBLOCK)
-			return -EAGAIN;
-		ret = fp_news_wait(ctx, &ctx->captures, MAX_SCHEDULE_TIMEOUT);
-		if (ret < 0)
-			return ret;
-	}
+	if (file->f_flags & O_NONBLOCK)
+		return -EAGAIN;
+	ret = fp_news_wait(stream->ctx, news, MAX_SCHEDULE_TIMEOUT);
+	return ret < 0 ? ret : fp_stream_ended(stream);
 }
 
 static int fp_ioc_export(struct fp_ctx *ctx, struct fp_export *export)
@@ -171,11 +143,15 @@ static int fp_stream_do(struct file *file, unsigned int cmd, union fp_stream_arg
 		return ret;
 	switch (cmd) {
 	case FP_IOC_NEXT_PACKET:
-		return fp_ioc_next_packet(file, &arg->packet);
+		while (!ret && !fp_packet_next(ctx, &arg->packet))
+			ret = fp_stream_wait(file, &ctx->packets);
+		return ret;
 	case FP_IOC_PACKET_DONE:
 		return fp_packet_done(ctx, &arg->packet_done);
 	case FP_IOC_NEXT_CAPTURE:
-		return fp_ioc_next_capture(file, &arg->capture);
+		while (!ret && !fp_capture_next(ctx, &arg->capture))
+			ret = fp_stream_wait(file, &ctx->captures);
+		return ret;
 	case FP_IOC_EXPORT:
 		return fp_ioc_export(ctx, &arg->export);
 	case FP_IOC_FORMAT:

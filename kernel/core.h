@@ -2,6 +2,20 @@
 #ifndef FP_CORE_H
 #define FP_CORE_H
 
+#include <linux/videodev2.h>
+
 #define FP_NAME "framepath"
+
+/* Every size from the smallest to the largest, either way. */
+static inline void fp_any_size(struct v4l2_frmsizeenum *f, u32 smallest, u32 largest)
+{
+	f->type = V4L2_FRMSIZE_TYPE_CONTINUOUS;
+	f->stepwise.min_width = smallest;
+	f->stepwise.max_width = largest;
+	f->stepwise.step_width = 1;
+	f->stepwise.min_height = smallest;
+	f->stepwise.max_height = largest;
+	f->stepwise.step_height = 1;
+}
 
 #endif

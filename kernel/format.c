@@ -10,6 +10,7 @@
 #include <linux/string.h>
 
 #include "compat.h"
+#include "core.h"
 #include "decoder.h"
 
 #define FP_OUTPUT_SIZE_MIN	SZ_4K
@@ -258,13 +259,7 @@ int fp_enum_framesizes(struct v4l2_frmsizeenum *f)
 	if (!known || f->index)
 		return -EINVAL;
 
-	f->type = V4L2_FRMSIZE_TYPE_CONTINUOUS;
-	f->stepwise.min_width = FP_SIZE_MIN;
-	f->stepwise.max_width = FP_SIZE_MAX;
-	f->stepwise.step_width = 1;
-	f->stepwise.min_height = FP_SIZE_MIN;
-	f->stepwise.max_height = FP_SIZE_MAX;
-	f->stepwise.step_height = 1;
+	fp_any_size(f, FP_SIZE_MIN, FP_SIZE_MAX);
 	return 0;
 }
 

@@ -38,7 +38,9 @@
 #include <media/videobuf2-vmalloc.h>
 
 #include "compat.h"
+#include "core.h"
 #include "measure.h"
+#include "measure_controls.h"
 #include "meta.h"
 #include "pixels.h"
 #include "uapi/framepath.h"
@@ -46,10 +48,9 @@
 #define CREATE_TRACE_POINTS
 #include "trace_measure.h"
 
-#define FP_MEASURE_NAME "framepath-measure"
+#define FP_MEASURE_NAME FP_NAME "-measure"
 #define FP_MEASURE_SMALLEST 16U		/* pixels, either way */
 #define FP_MEASURE_LARGEST 4096U
-#define FP_MEASURE_CONTROLS (FP_CID_IN_PLACE - FP_CID_BASE + 1)
 
 static struct {
 	struct v4l2_m2m_dev *m2m;
@@ -59,28 +60,17 @@ static struct {
 
 struct fp_measure_context {
 	struct v4l2_fh fh;
-	struct v4l2_ctrl_handler handler;
-	/* One cluster; a control is at its id - FP_CID_BASE. */
-	struct v4l2_ctrl *controls[FP_MEASURE_CONTROLS];
+	struct fp_measure_controls controls;
 	struct mutex lock;		/* guards both queues and what follows */
 	struct v4l2_pix_format format;	/* of both queues */
 	u32 sequence;			/* frames since OUTPUT was started */
 	u32 number;
 };
 
-/* What an OUTPUT buffer is queued with. */
-struct fp_measure_order {
-	u64 source_sequence;
-	u64 queued_ns;
-	u32 algo;
-	u8 level;
-	bool in_place;
-	struct fp_region region;
-};
-
 struct fp_measure_buffer {
 	struct v4l2_m2m_buffer m2m;	/* first: vb2 allocates it as this */
-	struct fp_measure_order order;	/* OUTPUT */
+	struct fp_measure_order order;	/* OUTPUT: what it was queued with, */
+	u64 queued_ns;			/* and when */
 	u64 handed_ns;			/* vb2 gave it to us, its queue streams */
 };
 
@@ -165,7 +155,7 @@ static void fp_measure_frame(struct fp_measure_context *ctx, struct fp_measure_b
 			    V4L2_BUF_FLAG_BFRAME | V4L2_BUF_FLAG_TSTAMP_SRC_MASK;
 	struct fp_meta_record record = {
 		.source_sequence = from->order.source_sequence,
-		.queued_ns = from->order.queued_ns,
+		.queued_ns = from->queued_ns,
 		.ready_ns = max(from->handed_ns, to->handed_ns),
 		.start_ns = ktime_get_ns(),
 		.context = ctx->number,
@@ -356,7 +346,7 @@ static int fp_measure_queue_init(void *context, struct vb2_queue *output,
 
 static int fp_measure_querycap(struct file *file, void *priv, struct v4l2_capability *cap)
 {
-	strscpy(cap->driver, "framepath", sizeof(cap->driver));
+	strscpy(cap->driver, FP_NAME, sizeof(cap->driver));
 	strscpy(cap->card, FP_MEASURE_NAME, sizeof(cap->card));
 	return 0;
 }
@@ -373,13 +363,7 @@ static int fp_measure_enum_framesizes(struct file *file, void *priv, struct v4l2
 {
 	if (size->index || size->pixel_format != V4L2_PIX_FMT_GREY)
 		return -EINVAL;
-	size->type = V4L2_FRMSIZE_TYPE_CONTINUOUS;
-	size->stepwise.min_width = FP_MEASURE_SMALLEST;
-	size->stepwise.max_width = FP_MEASURE_LARGEST;
-	size->stepwise.step_width = 1;
-	size->stepwise.min_height = FP_MEASURE_SMALLEST;
-	size->stepwise.max_height = FP_MEASURE_LARGEST;
-	size->stepwise.step_height = 1;
+	fp_any_size(size, FP_MEASURE_SMALLEST, FP_MEASURE_LARGEST);
 	return 0;
 }
 
@@ -434,26 +418,6 @@ static int fp_measure_s_fmt_output(struct file *file, void *priv, struct v4l2_fo
 	return ret;
 }
 
-/* Under the controls' lock. */
-static s32 fp_measure_value(struct fp_measure_context *ctx, u32 id)
-{
-	return ctx->controls[id - FP_CID_BASE]->cur.val;
-}
-
-static void fp_measure_snapshot(struct fp_measure_context *ctx, struct fp_measure_order *order)
-{
-	v4l2_ctrl_lock(ctx->controls[0]);
-	order->source_sequence = *ctx->controls[FP_CID_SRC_SEQUENCE - FP_CID_BASE]->p_cur.p_s64;
-	order->algo = fp_measure_value(ctx, FP_CID_ALGO);
-	order->level = fp_measure_value(ctx, FP_CID_THRESHOLD);
-	order->region.left = fp_measure_value(ctx, FP_CID_ROI_LEFT);
-	order->region.top = fp_measure_value(ctx, FP_CID_ROI_TOP);
-	order->region.width = fp_measure_value(ctx, FP_CID_ROI_WIDTH);
-	order->region.height = fp_measure_value(ctx, FP_CID_ROI_HEIGHT);
-	order->in_place = fp_measure_value(ctx, FP_CID_IN_PLACE);
-	v4l2_ctrl_unlock(ctx->controls[0]);
-}
-
 /*
  * No callback of vb2 is called once per QBUF and then: buf_prepare is called
  * by PREPARE_BUF, buf_queue by STREAMON. So the order is written here, into
@@ -471,11 +435,11 @@ static int fp_measure_qbuf(struct file *file, void *priv, struct v4l2_buffer *bu
 		struct vb2_buffer *vb = vb2_get_buffer(queue, buffer->index);
 
 		if (vb && vb->state == VB2_BUF_STATE_DEQUEUED) {
-			struct fp_measure_order *order = &to_buffer(to_vb2_v4l2_buffer(vb))->order;
+			struct fp_measure_buffer *out = to_buffer(to_vb2_v4l2_buffer(vb));
 
-			order->queued_ns = queued_ns;
-			fp_measure_snapshot(ctx, order);
-			trace_fp_measure_queue(ctx->number, order->source_sequence);
+			out->queued_ns = queued_ns;
+			fp_measure_controls_snapshot(&ctx->controls, &out->order);
+			trace_fp_measure_queue(ctx->number, out->order.source_sequence);
 		}
 	}
 	ret = v4l2_m2m_ioctl_qbuf(file, priv, buffer);
@@ -506,9 +470,7 @@ static const struct v4l2_ioctl_ops fp_measure_ioctl_ops = {
 	.vidioc_s_fmt_vid_cap = fp_measure_g_fmt,
 	.vidioc_reqbufs = v4l2_m2m_ioctl_reqbufs,
 	.vidioc_create_bufs = v4l2_m2m_ioctl_create_bufs,
-#ifdef VIDIOC_REMOVE_BUFS
-	.vidioc_remove_bufs = v4l2_m2m_ioctl_remove_bufs,
-#endif
+	FP_IOCTL_REMOVE_BUFS
 	.vidioc_querybuf = v4l2_m2m_ioctl_querybuf,
 	.vidioc_prepare_buf = v4l2_m2m_ioctl_prepare_buf,
 	.vidioc_qbuf = fp_measure_qbuf,
@@ -521,47 +483,6 @@ static const struct v4l2_ioctl_ops fp_measure_ioctl_ops = {
 };
 
 /* ---- files -------------------------------------------------------------- */
-
-static const char * const fp_measure_algos[] = {
-	[FP_ALGO_NONE] = "None",
-	[FP_ALGO_THRESHOLD] = "Threshold",
-	NULL,
-};
-
-static const struct v4l2_ctrl_config fp_measure_controls[FP_MEASURE_CONTROLS] = {
-	{ .id = FP_CID_SRC_SEQUENCE, .name = "Source Sequence", .type = V4L2_CTRL_TYPE_INTEGER64,
-	  .max = S64_MAX, .step = 1 },
-	{ .id = FP_CID_ALGO, .name = "Algorithm", .type = V4L2_CTRL_TYPE_MENU,
-	  .max = FP_ALGO_THRESHOLD, .qmenu = fp_measure_algos },
-	{ .id = FP_CID_THRESHOLD, .name = "Threshold", .type = V4L2_CTRL_TYPE_INTEGER,
-	  .max = 255, .step = 1, .def = 128 },
-	{ .id = FP_CID_ROI_LEFT, .name = "ROI Left", .type = V4L2_CTRL_TYPE_INTEGER,
-	  .max = S32_MAX, .step = 1 },
-	{ .id = FP_CID_ROI_TOP, .name = "ROI Top", .type = V4L2_CTRL_TYPE_INTEGER,
-	  .max = S32_MAX, .step = 1 },
-	{ .id = FP_CID_ROI_WIDTH, .name = "ROI Width", .type = V4L2_CTRL_TYPE_INTEGER,
-	  .max = S32_MAX, .step = 1 },
-	{ .id = FP_CID_ROI_HEIGHT, .name = "ROI Height", .type = V4L2_CTRL_TYPE_INTEGER,
-	  .max = S32_MAX, .step = 1 },
-	{ .id = FP_CID_IN_PLACE, .name = "In Place", .type = V4L2_CTRL_TYPE_BOOLEAN,
-	  .max = 1, .step = 1 },
-};
-
-static int fp_measure_init_controls(struct fp_measure_context *ctx)
-{
-	int i;
-
-	v4l2_ctrl_handler_init(&ctx->handler, FP_MEASURE_CONTROLS);
-	for (i = 0; i < FP_MEASURE_CONTROLS; i++)
-		ctx->controls[i] = v4l2_ctrl_new_custom(&ctx->handler,
-							&fp_measure_controls[i], NULL);
-	if (ctx->handler.error)
-		return ctx->handler.error;
-
-	/* So that one call that sets several sets them at once. */
-	v4l2_ctrl_cluster(FP_MEASURE_CONTROLS, ctx->controls);
-	return 0;
-}
 
 static int fp_measure_open(struct file *file)
 {
@@ -577,12 +498,12 @@ static int fp_measure_open(struct file *file)
 	ctx->format.height = 480;
 	fp_measure_nearest(&ctx->format);
 
-	ret = fp_measure_init_controls(ctx);
+	ret = fp_measure_controls_init(&ctx->controls);
 	if (ret)
 		goto free_controls;
 
 	v4l2_fh_init(&ctx->fh, &node.video);
-	ctx->fh.ctrl_handler = &ctx->handler;
+	ctx->fh.ctrl_handler = &ctx->controls.handler;
 	ctx->fh.m2m_ctx = v4l2_m2m_ctx_init(node.m2m, ctx, fp_measure_queue_init);
 	if (IS_ERR(ctx->fh.m2m_ctx)) {
 		ret = PTR_ERR(ctx->fh.m2m_ctx);
@@ -594,7 +515,7 @@ static int fp_measure_open(struct file *file)
 exit_fh:
 	v4l2_fh_exit(&ctx->fh);
 free_controls:
-	v4l2_ctrl_handler_free(&ctx->handler);
+	v4l2_ctrl_handler_free(&ctx->controls.handler);
 	mutex_destroy(&ctx->lock);
 	kfree(ctx);
 	return ret;
@@ -609,7 +530,7 @@ static int fp_measure_release(struct file *file)
 	v4l2_m2m_ctx_release(ctx->fh.m2m_ctx);
 	mutex_unlock(&ctx->lock);
 	v4l2_fh_exit(&ctx->fh);
-	v4l2_ctrl_handler_free(&ctx->handler);
+	v4l2_ctrl_handler_free(&ctx->controls.handler);
 	mutex_destroy(&ctx->lock);
 	kfree(ctx);
 	return 0;

@@ -142,33 +142,15 @@ fn hvcc(bytes: &[u8]) -> Option<(usize, Vec<u8>)> {
 mod tests {
     use std::path::Path;
 
-    use framepath_model::stream::{Rational, StreamInfo};
-
     use super::*;
     use crate::Demuxer;
+    use crate::track::tests::track;
 
     fn open(clip: &str) -> (Demuxer, AnnexB) {
         let clip = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../clips").join(clip);
         let demuxer = Demuxer::open(&clip).unwrap();
         let annexb = AnnexB::new(demuxer.info()).unwrap();
         (demuxer, annexb)
-    }
-
-    /// A track whose head is `head`, as another process would tell of it.
-    fn track(codec: Codec, head: &[u8]) -> TrackInfo {
-        let mut bytes = vec![0; 32];
-        bytes[..4].copy_from_slice(&(codec.id() as u32).to_le_bytes());
-        bytes.extend(head);
-        let none = Rational::new(0, 1);
-        let stream = StreamInfo {
-            format: None,
-            width: 0,
-            height: 0,
-            time_base: none,
-            frame_rate: none,
-            sample_aspect: none,
-        };
-        TrackInfo::from_bytes(&bytes, stream).unwrap()
     }
 
     #[test]

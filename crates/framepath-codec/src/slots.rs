@@ -202,15 +202,14 @@ impl Slots {
         };
         let (native, packed) = (surface(decoded)?, surface(packed)?);
         let number = |bytes: usize| u32::try_from(bytes).map_err(|_| too_large());
-        let pages = |surface: &Surface| surface.bytes.next_multiple_of(4096);
         let want = Want {
             decoded,
             width: number(padded.visible.0)?,
             height: number(padded.visible.1)?,
             stride: number(native.areas[0].stride)?,
             rows: number(native.areas[0].rows)?,
-            native_bytes: number(pages(&native))?,
-            packed_bytes: number(pages(&packed))?,
+            native_bytes: number(native.bytes)?,
+            packed_bytes: number(packed.bytes)?,
             buffers: slots.saturating_add(padded.references).min(MOST_BUFFERS),
         };
         let lent = meter::blocked(|| lender.lend(&want));

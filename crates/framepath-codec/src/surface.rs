@@ -135,7 +135,10 @@ impl Surface {
     /// address space, or for GREY.
     ///
     /// The decoder's planes may touch where it reads and writes no further
-    /// than whole blocks: `rows` and the strides are of whole blocks.
+    /// than whole blocks: `rows` and the strides are of whole blocks. What it
+    /// may touch behind the last plane is covered by rows that no picture has:
+    /// `YU12` is then as large as its pixels, without which GStreamer 1.26
+    /// hangs in a seek.
     pub(crate) fn adjacent(
         decoded: PixelFormat,
         given: PixelFormat,
@@ -146,7 +149,9 @@ impl Surface {
             return None;
         }
         let stride = chroma_stride.checked_mul(2)?;
-        let rows = rows.checked_next_multiple_of(2)?;
+        // As `new` has it behind each plane.
+        let spare = stride.checked_add(PLANE_SLACK)?.div_ceil(chroma_stride.max(1));
+        let rows = rows.checked_next_multiple_of(2)?.checked_add(spare * 2)?;
         let mut end = 0usize;
         let mut place = |stride: usize, rows: usize| {
             let offset = end;
@@ -172,8 +177,7 @@ impl Surface {
         }
         surface.areas[1] = place(chroma_stride, rows / 2)?;
         surface.areas[2] = place(chroma_stride, rows / 2)?;
-        // As `new` has it behind each plane.
-        surface.bytes = end.checked_add(stride)?.checked_add(PLANE_SLACK)?;
+        surface.bytes = end;
         Some(surface)
     }
 
@@ -307,15 +311,16 @@ mod tests {
         let native = Surface::adjacent(Yuv420p, Yuv420p, 128, 57).unwrap();
         assert_eq!(
             native.areas.map(|area| (area.offset, area.stride, area.rows)),
-            [(0, 256, 58), (256 * 58, 128, 29), (256 * 58 * 5 / 4, 128, 29)]
+            [(0, 256, 64), (256 * 64, 128, 32), (256 * 64 * 5 / 4, 128, 32)]
         );
+        assert_eq!(native.bytes, 256 * 64 * 3 / 2, "nothing but pixels");
         for (decoded, given) in [(Yuv420p, Nv12), (Yuv420p10, P010)] {
             let surface = Surface::adjacent(decoded, given, 128, 64).unwrap();
             let picture = surface
                 .layouts(120, 64, surface.areas.map(|a| a.offset), surface.areas.map(|a| a.stride))
                 .unwrap();
             let [luma, chroma] = picture.to.planes() else { panic!("two planes") };
-            assert_eq!((luma.offset, luma.stride, chroma.offset, chroma.stride), (0, 256, 256 * 64, 256));
+            assert_eq!((luma.offset, luma.stride, chroma.offset, chroma.stride), (0, 256, 256 * 70, 256));
             let mut areas = ends(&surface);
             areas.sort_unstable();
             areas.dedup();

@@ -217,8 +217,35 @@ impl TrackInfo {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
+    use framepath_model::stream::Rational;
+
     use super::*;
+
+    /// The bytes that another process would tell of a track by.
+    fn bytes_of(codec: Codec, head: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; FIXED];
+        bytes[..4].copy_from_slice(&(codec.id() as u32).to_le_bytes());
+        bytes.extend(head);
+        bytes
+    }
+
+    fn unknown_stream() -> StreamInfo {
+        let none = Rational::new(0, 1);
+        StreamInfo {
+            format: None,
+            width: 0,
+            height: 0,
+            time_base: none,
+            frame_rate: none,
+            sample_aspect: none,
+        }
+    }
+
+    /// A track of which only the head is known.
+    pub(crate) fn track(codec: Codec, head: &[u8]) -> TrackInfo {
+        TrackInfo::from_bytes(&bytes_of(codec, head), unknown_stream()).unwrap()
+    }
 
     #[test]
     fn codecs_are_known_by_their_id() {
@@ -230,24 +257,11 @@ mod tests {
 
     #[test]
     fn foreign_bytes_are_a_track_or_an_error() {
-        use framepath_model::stream::Rational;
-        let none = Rational::new(0, 1);
-        let stream = StreamInfo {
-            format: None,
-            width: 0,
-            height: 0,
-            time_base: none,
-            frame_rate: none,
-            sample_aspect: none,
-        };
         for bytes in [&[][..], &[0; FIXED - 1], &[0xff; FIXED + 3]] {
-            assert!(matches!(TrackInfo::from_bytes(bytes, stream), Err(CodecError::Track { .. })));
+            assert!(matches!(TrackInfo::from_bytes(bytes, unknown_stream()), Err(CodecError::Track { .. })));
         }
-        let mut bytes = vec![0; FIXED];
-        bytes[..4].copy_from_slice(&(Codec::Vp9.id() as u32).to_le_bytes());
-        bytes.extend(b"head");
-        let track = TrackInfo::from_bytes(&bytes, stream).unwrap();
+        let track = track(Codec::Vp9, b"head");
         assert_eq!(track.codec, Codec::Vp9);
-        assert_eq!(track.to_bytes(), bytes);
+        assert_eq!(track.to_bytes(), bytes_of(Codec::Vp9, b"head"));
     }
 }

@@ -6,12 +6,13 @@
  * per packet. A packet is done when its frame was given, so that another one of
  * these can go on where this one was killed.
  *
- *   fake-decoder [hold=N] [die=N] [fail=N] [lie] [mute] [depth=10] [slow=US]
+ *   fake-decoder [hold=N] [die=N] [fail=N] [lie] [mute] [depth=10] [slow=US] [scratch=N]
  *
  * hold: N frames are given late, the newest first, as with reordering; die: kills
  * itself after N frames; fail: gives streams up after N frames; lie: tries what
  * the kernel has to turn down around each frame, and ends if it does not;
- * slow: takes its time over each frame; mute: accepts streams and says nothing. SIGTERM ends it; its last line says
+ * slow: takes its time over each frame; scratch: wants N bytes behind the pixels;
+ * mute: accepts streams and says nothing. SIGTERM ends it; its last line says
  * how many frames it gave and how many lies were told.
  */
 #include "fake.h"
@@ -51,7 +52,7 @@ struct stream {
 };
 
 static struct stream *streams[STREAMS];
-static unsigned int hold, die, fail_after, slow, depth = 8;
+static unsigned int hold, die, fail_after, slow, scratch, depth = 8;
 static bool lie, mute;
 static unsigned long frames, lies;
 static volatile sig_atomic_t ended;
@@ -104,7 +105,8 @@ static struct fp_format format_of(struct stream *s, const struct fake *fake)
 		.epoch = s->epoch, .depth = depth,
 		.width = fake->width, .height = rows(fake), .bytesperline = stride(fake),
 		.visible_width = fake->width, .visible_height = fake->height,
-		.sizeimage_native = pixels, .sizeimage_packed = pixels, .min_buffers = 2,
+		.sizeimage_native = pixels + scratch, .sizeimage_packed = pixels + scratch,
+		.min_buffers = 2,
 	};
 }
 
@@ -447,6 +449,7 @@ int main(int count, char **words)
 		sscanf(words[i], "die=%u", &die);
 		sscanf(words[i], "fail=%u", &fail_after);
 		sscanf(words[i], "slow=%u", &slow);
+		sscanf(words[i], "scratch=%u", &scratch);
 		sscanf(words[i], "depth=%u", &depth);
 	}
 	sigaction(SIGTERM, &(struct sigaction){ .sa_handler = on_term }, NULL);

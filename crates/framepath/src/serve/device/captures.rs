@@ -14,7 +14,7 @@ use framepath_os::v4l2::Fourcc;
 
 use crate::host::{Lends, LentSlots, Loan};
 
-/// How long the word of a buffer's return can be on its way.
+/// How long what nobody tells of can stay unknown.
 const SOON: Duration = Duration::from_millis(5);
 
 /// A decoder says after the first picture's head what it wants; one that has
@@ -160,6 +160,8 @@ impl Captures {
                     buffer.frame = Some((number, frame));
                     return Ok(Delivery::Done);
                 }
+                // Not for an event alone: after a LAST buffer, that the client
+                // goes on is told nobody.
                 Err(error) if Refusal::of(&error) == Refusal::Busy => {
                     let waited = self.changed.wait_timeout(state, SOON);
                     state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -219,7 +221,8 @@ impl Captures {
     }
 
     /// Answers a drain. Where the client is about to set CAPTURE up for another
-    /// format, the end comes when it has.
+    /// format, the end comes when it has. It asks again and again: that the
+    /// client has called its drain off is not told, only answered.
     pub(super) fn drained_at_end(&self, epoch: u32) -> io::Result<()> {
         loop {
             match self.drained(epoch, Drained::End) {

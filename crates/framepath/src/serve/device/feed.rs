@@ -67,6 +67,14 @@ struct State {
     delivered: Option<u64>,
 }
 
+impl State {
+    /// The client has the frame: not before, as the stash then lets go of what
+    /// it could be decoded from again.
+    fn has(&mut self, seq: u64) {
+        self.delivered = self.delivered.max(Some(seq));
+    }
+}
+
 /// A session's frames, to be delivered.
 struct Job {
     reader: Reader,
@@ -353,18 +361,18 @@ impl Serving {
                 Err(error) => return Err(error),
             };
             let seq = arrival.frame.meta().seq;
-            let mut state = self.state();
+            let state = self.state();
             let (had, mark) = (state.had.contains(&seq), state.marks.get(&seq).copied());
-            state.delivered = state.delivered.max(Some(seq));
             drop(state);
             if had {
+                self.state().has(seq);
                 continue;
             }
             let (mark, copied) = (mark.unwrap_or_default(), arrival.work.copied_bytes);
             let info = FrameInfo { seq, epoch, mark, copied, ..FrameInfo::default() };
             let delivery = self.captures.deliver(arrival.frame, &info);
             match delivery {
-                Ok(Delivery::Done) => {}
+                Ok(Delivery::Done) => self.state().has(seq),
                 Ok(Delivery::Over) => return Ok(()),
                 Err(source) => return Err(HostError::Socket { operation: "delivering a frame of", source }),
             }

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/* The controls of the measuring node, of one open file. */
+#ifndef FP_MEASURE_CONTROLS_H
+#define FP_MEASURE_CONTROLS_H
+
+#include <linux/types.h>
+#include <media/v4l2-ctrls.h>
+
+#include "pixels.h"
+#include "uapi/framepath.h"
+
+#define FP_MEASURE_CONTROLS (FP_CID_IN_PLACE - FP_CID_BASE + 1)
+
+struct fp_measure_controls {
+	struct v4l2_ctrl_handler handler;
+	/* One cluster; a control is at its id - FP_CID_BASE. */
+	struct v4l2_ctrl *of[FP_MEASURE_CONTROLS];
+};
+
+/* The values of all, at one time. */
+struct fp_measure_order {
+	u64 source_sequence;
+	u32 algo;
+	u8 level;
+	bool in_place;
+	struct fp_region region;
+};
+
+/* Where it fails too, the handler is to be freed. */
+int fp_measure_controls_init(struct fp_measure_controls *controls);
+void fp_measure_controls_snapshot(struct fp_measure_controls *controls,
+				  struct fp_measure_order *order);
+
+#endif
