@@ -185,7 +185,7 @@ impl Session {
     }
 
     /// The level of the run that begins.
-    pub(super) fn set_level(&self, level: Level) {
+    pub(crate) fn set_level(&self, level: Level) {
         self.level.store(level as u8, Ordering::Relaxed);
     }
 

@@ -18,6 +18,7 @@ use framepath_model::access_unit::Sequences;
 use framepath_model::path;
 use framepath_model::stream::FrameMeta;
 use framepath_os::attach::{DELIVERED, FrameInfo, Mark, NextPacket, Offered, PacketInfo, Refusal, Stream};
+use framepath_os::meter::Level;
 use framepath_os::v4l2::Fourcc;
 
 use super::captures::{Captures, Delivery, News, SessionLender};
@@ -297,6 +298,8 @@ impl Serving {
             lends: Some(lends),
         };
         let session = Session::new(spec);
+        // Without it workers do not say what they copy.
+        session.set_level(Level::Times);
         let (_, reader) = session.start(self.track.stream).map_err(io::Error::other)?;
         let mut state = self.state();
         state.session = Some((epoch, session.clone()));
