@@ -10,6 +10,7 @@ use std::ptr::{self, NonNull};
 
 use ffmpeg_sys_next as ff;
 use framepath_model::format::{Layout, PixelFormat};
+use framepath_os::machine::nodes;
 use framepath_os::meter;
 use framepath_os::pool::{Frame, GiveBack, Hold, Pool};
 
@@ -52,10 +53,7 @@ impl Api {
 
     /// What is plainly not there: drivers answer with less.
     fn absent(self) -> Option<&'static str> {
-        let none = |folder: &str, prefix: &str| {
-            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-            !entries.into_iter().any(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
-        };
+        let none = |folder, prefix| nodes(folder, prefix).is_empty();
         match self {
             Api::Vaapi | Api::Vulkan => none("/dev/dri", "renderD").then_some("no /dev/dri/renderD*"),
             Api::Nvdec => none("/dev", "nvidia").then_some("no /dev/nvidia*"),

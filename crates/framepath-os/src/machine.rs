@@ -2,6 +2,17 @@
 //! What this machine is, and whether single features of its kernel answer.
 
 use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The files of `folder`, such as `/dev`, whose names begin with `prefix`, in
+/// order; none where it cannot be read.
+pub fn nodes(folder: impl AsRef<Path>, prefix: &str) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    let entries = entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix));
+    let mut nodes: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    nodes.sort();
+    nodes
+}
 
 /// The first `model name` of /proc/cpuinfo, or the architecture.
 pub fn cpu_name() -> String {

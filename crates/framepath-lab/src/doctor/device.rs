@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use framepath_os::machine;
 use framepath_os::v4l2::Node;
 
 use super::probe::{Probe, State};
@@ -15,16 +16,6 @@ const VIDEODEV2: &str = "/usr/include/linux/videodev2.h";
 
 pub(super) fn probes() -> Vec<Probe> {
     vec![v4l2(), module("/dev"), fence_flags(Path::new(VIDEODEV2)), dma_heap(), udmabuf(), render_node()]
-}
-
-/// The nodes of `folder` whose names begin with `prefix`, in order.
-fn named(folder: &str, prefix: &str) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let names =
-        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
-    let mut nodes: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(names).collect();
-    nodes.sort();
-    nodes
 }
 
 /// What opening one of `nodes` says; `described` names them in the report.
@@ -52,7 +43,7 @@ fn opened(
 
 fn v4l2() -> Probe {
     let (name, unlocks) = ("V4L2 nodes", "`v4l2` sources and `host=device:PATH`");
-    let nodes = named("/dev", "video");
+    let nodes = machine::nodes("/dev", "video");
     if nodes.is_empty() {
         let remedy = "a camera or a codec device; to try without one: sudo modprobe vivid, vicodec or vim2m";
         return Probe::lacking(GROUP, name, unlocks, State::Missing, "no /dev/video*", remedy);
@@ -85,7 +76,7 @@ fn node_name(node: &Path) -> String {
 fn module(folder: &str) -> Probe {
     let (name, unlocks) =
         ("framepath.ko", "decoding for every program of the machine, and the measuring node");
-    let nodes = named(folder, "framepath");
+    let nodes = machine::nodes(folder, "framepath");
     if !nodes.is_empty() {
         let described: Vec<String> = nodes.iter().map(|node| node.display().to_string()).collect();
         return opened(name, unlocks, &nodes, described.join(", "), "video");
@@ -121,7 +112,7 @@ fn fence_flags(header: &Path) -> Probe {
 
 fn dma_heap() -> Probe {
     let (name, unlocks) = ("dma-heap", "frames in dmabufs that devices read without a copy");
-    let nodes = named("/dev/dma_heap", "");
+    let nodes = machine::nodes("/dev/dma_heap", "");
     if nodes.is_empty() {
         let remedy = "a kernel with CONFIG_DMABUF_HEAPS_SYSTEM=y";
         return Probe::lacking(GROUP, name, unlocks, State::Missing, "no /dev/dma_heap", remedy);
@@ -142,7 +133,7 @@ fn udmabuf() -> Probe {
 
 fn render_node() -> Probe {
     let (name, unlocks) = ("GPU render node", "VA-API; output without a copy (planned)");
-    let nodes = named("/dev/dri", "renderD");
+    let nodes = machine::nodes("/dev/dri", "renderD");
     if nodes.is_empty() {
         let remedy = "a GPU with a DRM driver; in a container, pass /dev/dri in";
         return Probe::lacking(GROUP, name, unlocks, State::Missing, "no /dev/dri/renderD*", remedy);

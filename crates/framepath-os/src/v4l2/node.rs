@@ -13,6 +13,7 @@ use rustix::ioctl::Opcode;
 
 use super::call::call;
 use super::{Direction, Fourcc, V4l2Error, abi};
+use crate::machine::nodes;
 use crate::meter;
 
 /// What a node is there for.
@@ -140,11 +141,7 @@ pub struct Node {
 /// The first of the machine's V4L2 nodes, by name, that may be opened and is
 /// what `is` says.
 pub fn find_node(is: impl Fn(&Node) -> bool) -> Option<PathBuf> {
-    let mut paths: Vec<PathBuf> =
-        std::fs::read_dir("/dev").ok()?.flatten().map(|entry| entry.path()).collect();
-    paths.retain(|path| path.to_string_lossy().starts_with("/dev/video"));
-    paths.sort();
-    paths.into_iter().find(|path| Node::open(path).is_ok_and(|node| is(&node)))
+    nodes("/dev", "video").into_iter().find(|path| Node::open(path).is_ok_and(|node| is(&node)))
 }
 
 impl Node {

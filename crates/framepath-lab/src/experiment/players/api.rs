@@ -2,10 +2,8 @@
 //! Decode APIs and outputs, by the names they have in contenders, and which of
 //! them this machine has.
 
-use std::fs;
-use std::path::{Path, PathBuf};
-
-use framepath_os::v4l2::{Node, Role};
+use framepath_os::machine::nodes;
+use framepath_os::v4l2::{Role, find_node};
 
 use crate::error::LabError;
 use crate::process::Program;
@@ -51,9 +49,9 @@ impl Api {
                 true => Err("no /dev/nvidiactl: it needs an NVIDIA GPU and its driver".to_owned()),
                 false => Ok(()),
             },
-            Api::V4l2m2m => match nodes("/dev", "video").iter().any(|node| is_decoder(node)) {
-                true => Ok(()),
-                false => {
+            Api::V4l2m2m => match find_node(|node| node.role() == Role::Decoder) {
+                Some(_) => Ok(()),
+                None => {
                     Err("no stateful decoder among /dev/video*: to try without one: sudo modprobe vicodec, \
                               or framepath.ko (docs/device.md)"
                         .to_owned())
@@ -129,15 +127,4 @@ fn asked(tool: &str, word: &str, lacks: &str) -> Result<(), String> {
         Ok(_) => Err(format!("`{tool}` lists no decoder: it needs {lacks}")),
         Err(error) => Err(format!("{error}: it needs {lacks}")),
     }
-}
-
-fn is_decoder(node: &Path) -> bool {
-    Node::open(node).is_ok_and(|node| node.role() == Role::Decoder)
-}
-
-fn nodes(folder: &str, prefix: &str) -> Vec<PathBuf> {
-    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
-    let named =
-        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
-    entries.flatten().map(|entry| entry.path()).filter(named).collect()
 }

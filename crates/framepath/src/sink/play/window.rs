@@ -10,6 +10,7 @@ use std::path::Path;
 
 use framepath_codec::{Painter, PixelOrder};
 use framepath_model::stream::{Rational, StreamInfo};
+use framepath_os::machine::nodes;
 use framepath_os::pool::Frame;
 use sdl2::EventPump;
 use sdl2::event::{Event, WindowEvent};
@@ -278,8 +279,7 @@ fn drivers(wanted: &str) -> Vec<&str> {
 }
 
 fn has_render_node(folder: &Path) -> bool {
-    let Ok(entries) = folder.read_dir() else { return false };
-    entries.flatten().any(|entry| entry.file_name().to_string_lossy().starts_with("renderD"))
+    !nodes(folder, "renderD").is_empty()
 }
 
 /// How the window's pixels lie.

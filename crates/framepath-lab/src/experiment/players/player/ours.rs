@@ -35,9 +35,6 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
     // A second thread is for clips that need it: each frame wakes it up.
     let threads = if ask.clip.easy && ask.api == Api::Software { " threads=1" } else { "" };
     let path = format!("file {file} ! decode{api}{threads} ! play driver={driver}");
-    if framepath_model::path::parse(&path).is_err() {
-        return Err(super::not_offered(OURS, &format!("`decode api={}`", ask.api.name())));
-    }
     let mut command = Command::new(ask.program);
     command.args(["run", "--ledger", "off", "--quiet", "--json", "-", &path]);
     command.envs(video.map(|video| ("SDL_VIDEODRIVER", video)));
