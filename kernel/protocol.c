@@ -28,7 +28,8 @@ u32 fp_packet_pending(struct fp_ctx *ctx, struct fp_buffer **buffer)
 		if (!(*buffer)->told)
 			return FP_PACKET;
 	}
-	return ctx->drain == FP_DRAIN_ASKED ? FP_DRAIN : 0;
+	/* Its end would find no buffer before. */
+	return ctx->drain == FP_DRAIN_ASKED && ctx->on[FP_QUEUE_CAPTURE] ? FP_DRAIN : 0;
 }
 
 static void fp_fill_packet(struct fp_packet *packet, const struct fp_buffer *buffer)

@@ -264,7 +264,12 @@ bool fp_capture_fits(struct fp_ctx *ctx)
 
 int fp_stop_command(struct fp_ctx *ctx)
 {
-	if (!ctx->on[FP_QUEUE_OUTPUT] || !ctx->on[FP_QUEUE_CAPTURE])
+	/*
+	 * While CAPTURE is OFF it need not begin a drain. It does, as in
+	 * v4l2-mem2mem's helpers: a client may have sent all its packets before
+	 * another of its threads has followed the SOURCE_CHANGE.
+	 */
+	if (!ctx->on[FP_QUEUE_OUTPUT])
 		return 0;
 	if (ctx->drain != FP_DRAIN_NONE || (ctx->drained && ctx->last_due))
 		return -EBUSY;

@@ -35,6 +35,7 @@ struct client {
 	struct v4l2_format format;	/* of CAPTURE */
 	uint32_t pixelformat;		/* wanted, 0: the default */
 	bool reorders;
+	bool early;			/* drains before CAPTURE is ON */
 	unsigned int sent, got, total;
 	bool seen[100000];
 	unsigned int changes, eos, errors;
@@ -325,7 +326,7 @@ static void run_to(struct client *c, unsigned int end, int timeout_ms)
 	for (c->last = false; !c->last;) {
 		while (c->sent < end && send_packet(c))
 			;
-		if (c->sent == end && !stopped && c->cap.on) {
+		if (c->sent == end && !stopped && (c->cap.on || c->early)) {
 			command(c, V4L2_DEC_CMD_STOP);
 			stopped = true;
 		}
@@ -364,6 +365,19 @@ static void case_resize(const char *node, unsigned int frames)
 	run_to(c, frames, 20000);
 	check(c->changes == (frames + 9) / 10, "%u changes", c->changes);
 	finish(c, frames);
+}
+
+/* All packets and STOP, and only then SOURCE_CHANGE is followed. */
+static void case_early(const char *node, unsigned int rounds)
+{
+	for (unsigned int round = 0; round < rounds; round++) {
+		struct client *c = begin(node, V4L2_MEMORY_MMAP);
+
+		c->reorders = true;
+		c->early = true;
+		run_to(c, 1 + round % QUEUED, 20000);
+		finish(c, 1 + round % QUEUED);
+	}
 }
 
 /* Drain, go on by each of the three ways there are, drain again. */
@@ -560,6 +574,8 @@ int main(int count, char **words)
 		case_resize(node, number);
 	else if (!strcmp(name, "drain"))
 		case_drain(node, number);
+	else if (!strcmp(name, "early"))
+		case_early(node, number);
 	else if (!strcmp(name, "seek"))
 		case_seek(node, number, false, false);
 	else if (!strcmp(name, "seek-resize"))

@@ -206,18 +206,33 @@ impl Captures {
         Ok(())
     }
 
-    /// Waits until the format of the epoch is said, `over` or [`FORMAT_TIME`]
-    /// has passed: a client that is given its first packet back expects to find
-    /// the format.
-    pub(super) fn wait_for_format(&self, epoch: u32, over: impl Fn() -> bool) {
+    /// Waits until the client has set CAPTURE up for the format of the epoch,
+    /// or it is `over`; where no format is said, no longer than [`FORMAT_TIME`].
+    /// A client that is given its first packet back expects to find the format,
+    /// and one that has neither a packet queued nor CAPTURE streaming is
+    /// answered with an error by poll(), which GStreamer takes for the end.
+    pub(super) fn wait_for_setup(&self, epoch: u32, over: impl Fn() -> bool) {
         let until = Instant::now() + FORMAT_TIME;
         let mut state = self.locked();
-        while state.said.is_none_or(|(said, _)| said != epoch) && !state.is_over(epoch) {
-            if over() || Instant::now() >= until {
-                return;
-            }
-            state = self.changed.wait_timeout(state, SOON).unwrap_or_else(PoisonError::into_inner).0;
+        while !state.is_over(epoch) && !over() {
+            let said = state.said.is_some_and(|(said, _)| said == epoch);
+            let left = until.saturating_duration_since(Instant::now());
+            state = match said {
+                true if state.on.is_some() => return,
+                true => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                false if left.is_zero() => return,
+                false => {
+                    let waited = self.changed.wait_timeout(state, left);
+                    waited.unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
         }
+    }
+
+    /// What someone here waits for may be over.
+    pub(super) fn look_again(&self) {
+        drop(self.locked());
+        self.changed.notify_all();
     }
 
     /// Answers a drain. Where the client is about to set CAPTURE up for another

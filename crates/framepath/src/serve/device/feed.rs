@@ -215,7 +215,7 @@ impl Serving {
         feeder.stash.append(&entry)?;
         self.give(feeder.epoch, &entry)?;
         if begins {
-            self.captures.wait_for_format(feeder.epoch, || !self.state().reading);
+            self.captures.wait_for_setup(feeder.epoch, || !self.state().reading);
         }
         self.mend(feeder)
     }
@@ -351,6 +351,7 @@ impl Serving {
             state.reading = false;
             drop(state);
             self.changed.notify_all();
+            self.captures.look_again();
         }
     }
 
