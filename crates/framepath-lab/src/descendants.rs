@@ -76,9 +76,7 @@ pub(crate) fn process(pid: u32) -> Option<Process> {
 
 /// All running processes below `pid`.
 pub(crate) fn descendants(pid: u32) -> Vec<Process> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    let all: Vec<(u32, Stat)> = pids.filter_map(|pid| Some((pid, stat(pid)?))).collect();
+    let all = all();
     let mut below = vec![pid];
     let mut at = 0;
     while let Some(parent) = below.get(at).copied() {
@@ -88,6 +86,18 @@ pub(crate) fn descendants(pid: u32) -> Vec<Process> {
     }
     let began = |pid: &u32| all.iter().find(|(other, _)| other == pid).map(|(_, stat)| stat.began);
     below[1..].iter().filter_map(|pid| Some(Process { pid: *pid, began: began(pid)? })).collect()
+}
+
+/// How many children `pid` has that it has not waited for, running or not.
+pub(crate) fn children(pid: u32) -> usize {
+    all().iter().filter(|(_, stat)| stat.parent == pid).count()
+}
+
+/// Every process there is.
+fn all() -> Vec<(u32, Stat)> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter_map(|pid| Some((pid, stat(pid)?))).collect()
 }
 
 struct Stat {
@@ -137,7 +147,9 @@ mod tests {
         let found = descendants(std::process::id());
         let ours = *found.iter().find(|process| process.pid == child.id()).unwrap();
         assert!(ours.runs());
+        let before = children(std::process::id());
         child.kill().unwrap();
+        assert!(before > 0);
         child.wait().unwrap();
         assert!(!ours.runs());
     }

@@ -6,7 +6,7 @@
 //! installed, loaded or configured.
 
 mod device;
-mod hardware;
+pub(crate) mod hardware;
 mod kernel;
 mod memory;
 mod probe;

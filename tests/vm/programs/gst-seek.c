@@ -17,10 +17,10 @@ static GMutex lock;
 static GCond changed;
 static int wanted;	/* frames after which to seek, 0: no seek is left */
 static int frames;	/* since the last flush */
-static gboolean seeks;	/* it was asked for */
+static gboolean flushing;	/* the seek has come to the sink */
 static const char *where = "";
 
-/* In the stream's thread, which stands still until the seek is on its way. */
+/* In the stream's thread, which stands still until it is flushed: else it could come to the end before. */
 static void on_buffer(GstElement *pipeline, GstBuffer *buffer)
 {
 	GstMapInfo map;
@@ -37,9 +37,8 @@ static void on_buffer(GstElement *pipeline, GstBuffer *buffer)
 	if (++frames == wanted) {
 		gst_element_post_message(pipeline,
 					 gst_message_new_application(GST_OBJECT(pipeline), gst_structure_new_empty("seek")));
-		while (!seeks)
+		while (!flushing)
 			g_cond_wait(&changed, &lock);
-		seeks = FALSE;
 	}
 	g_mutex_unlock(&lock);
 }
@@ -49,12 +48,17 @@ static GstPadProbeReturn on_data(GstPad *pad, GstPadProbeInfo *info, gpointer pi
 	(void)pad;
 	if (info->type & GST_PAD_PROBE_TYPE_BUFFER) {
 		on_buffer(pipeline, GST_PAD_PROBE_INFO_BUFFER(info));
-	} else if (GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) == GST_EVENT_FLUSH_STOP) {
-		g_mutex_lock(&lock);
+		return GST_PAD_PROBE_OK;
+	}
+	g_mutex_lock(&lock);
+	flushing = GST_EVENT_TYPE(GST_PAD_PROBE_INFO_EVENT(info)) == GST_EVENT_FLUSH_START;
+	if (flushing) {
+		g_cond_signal(&changed);
+	} else {
 		frames = 0;
 		g_print("seek %s\n", where);
-		g_mutex_unlock(&lock);
 	}
+	g_mutex_unlock(&lock);
 	return GST_PAD_PROBE_OK;
 }
 
@@ -62,10 +66,8 @@ static void seek(GstElement *pipeline, const char *to, gboolean last)
 {
 	g_mutex_lock(&lock);
 	where = to;
-	seeks = TRUE;
 	if (last)
 		wanted = 0;
-	g_cond_signal(&changed);
 	g_mutex_unlock(&lock);
 	if (!gst_element_seek_simple(pipeline, GST_FORMAT_TIME, GST_SEEK_FLAG_FLUSH | GST_SEEK_FLAG_ACCURATE,
 				     strtoull(to, NULL, 10) * GST_MSECOND))

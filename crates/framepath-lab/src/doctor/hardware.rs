@@ -12,20 +12,36 @@ pub(super) fn probes() -> Vec<Probe> {
     Api::ALL.into_iter().map(probe).collect()
 }
 
+/// What would bring an API.
+fn remedy(api: Api) -> &'static str {
+    match api {
+        Api::Vaapi => {
+            "a GPU with a render node and its driver: apt install mesa-va-drivers or intel-media-va-driver"
+        }
+        Api::Nvdec => "an NVIDIA GPU and its driver (libnvcuvid1)",
+        Api::Vdpau => "an X display on a GPU, and vdpau-driver-all",
+        Api::Vulkan => "a GPU with Vulkan Video, and mesa-vulkan-drivers",
+    }
+}
+
+/// Whether the machine has it.
+///
+/// # Errors
+/// What it lacks, and what would bring it.
+pub(crate) fn offered(api: Api) -> Result<(), String> {
+    Hardware::open(api).map(drop).map_err(|error| format!("{error}; it needs {}", remedy(api)))
+}
+
 fn probe(api: Api) -> Probe {
-    let (name, unlocks, remedy) = match api {
-        Api::Vaapi => (
-            "VA-API",
-            "`decode api=vaapi`",
-            "a GPU with a render node and its driver: apt install mesa-va-drivers or intel-media-va-driver",
-        ),
-        Api::Nvdec => ("NVDEC", "`decode api=nvdec`", "an NVIDIA GPU and its driver (libnvcuvid1)"),
-        Api::Vdpau => ("VDPAU", "`decode api=vdpau`", "an X display on a GPU, and vdpau-driver-all"),
-        Api::Vulkan => ("Vulkan", "`decode api=vulkan`", "a GPU with Vulkan Video, and mesa-vulkan-drivers"),
+    let (name, unlocks) = match api {
+        Api::Vaapi => ("VA-API", "`decode api=vaapi`"),
+        Api::Nvdec => ("NVDEC", "`decode api=nvdec`"),
+        Api::Vdpau => ("VDPAU", "`decode api=vdpau`"),
+        Api::Vulkan => ("Vulkan", "`decode api=vulkan`"),
     };
     match Hardware::open(api) {
         Ok(device) => Probe::ok(GROUP, name, unlocks, offers(api, &device)),
-        Err(error) => Probe::lacking(GROUP, name, unlocks, State::Missing, error.to_string(), remedy),
+        Err(error) => Probe::lacking(GROUP, name, unlocks, State::Missing, error.to_string(), remedy(api)),
     }
 }
 

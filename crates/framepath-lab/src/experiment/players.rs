@@ -3,6 +3,7 @@
 //! its own rate, by every decode API and to every output that it and the machine
 //! have; a cell is what that takes of the CPU.
 
+mod accuracy;
 mod api;
 mod clip;
 mod display;
@@ -10,6 +11,7 @@ mod energy;
 mod player;
 mod watched;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -52,7 +54,7 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
         "cpu_share is percent of one core, of the player and all it started, as top counts, from window_from_s to \
          window_to_s after its start; maxed is {:.0} % of all cores, or a frame dropped; server_cpu_share is the \
          display server's part and in no player's; wakeups_per_s are voluntary switches of all its threads; \
-         unaccounted is the clip's frames less those that the player says it showed or dropped",
+         unaccounted is the clip's frames less those that the player says it showed or dropped; equal is whether the API's frames are software's, to the byte",
         MAXED * 100.0
     ));
     Ok(())
@@ -144,6 +146,9 @@ struct Cell<'a> {
     program: &'a PathBuf,
     api: Api,
     output: Output,
+    /// Whether its decoder gives software's pixels; `None` where that is not
+    /// known, and for software.
+    equal: Option<bool>,
 }
 
 impl Cell<'_> {
@@ -172,11 +177,17 @@ impl Cell<'_> {
         let window = Window::of_clip(clip.seconds);
         let watched = watched::watch(&mut command, window, &around)?;
         let told = (self.player.told)(&watched.said);
-        Ok(measured(clip, window, &watched, told))
+        if let Some(why) = told.otherwise {
+            return Err(LabError::Missing(why));
+        }
+        let mut measured = measured(clip, window, &watched, &told);
+        let equal = self.equal.map(|equal| ("equal".to_owned(), f64::from(u8::from(equal))));
+        measured.extra.extend(equal);
+        Ok(measured)
     }
 }
 
-fn measured(clip: &Clip, window: Window, watched: &Watched, told: Told) -> Measured {
+fn measured(clip: &Clip, window: Window, watched: &Watched, told: &Told) -> Measured {
     let seconds = watched.window_ns as f64 / 1e9;
     let share = |ns: u64| ns as f64 / watched.window_ns.max(1) as f64 * 100.0;
     let cores = framepath_os::machine::cores() as f64;
@@ -215,11 +226,13 @@ fn one_clip(
     watch: &dyn Watch,
     summary: &mut Summary,
 ) -> Result<(), LabError> {
+    let equal = accurate(clip, players, apis, summary)?;
     let mut cells = Vec::new();
     for output in &screens.outputs {
         for api in apis {
             for (player, program) in players {
-                let cell = Cell { player, program, api: *api, output: *output };
+                let equal = equal.get(api.name()).copied().filter(|_| player.name == OURS);
+                let cell = Cell { player, program, api: *api, output: *output, equal };
                 match cell.command(clip, screens) {
                     Ok(_) => cells.push(cell),
                     Err(reason) => skip(summary, &cell.name(), Some(&clip.case), reason),
@@ -246,6 +259,29 @@ fn one_clip(
         }
     }
     Ok(())
+}
+
+/// By API: whether our frames by it are those of software. Of the players here,
+/// only ours says what it decoded.
+fn accurate(
+    clip: &Clip,
+    players: &[(&'static Player, PathBuf)],
+    apis: &[Api],
+    summary: &mut Summary,
+) -> Result<BTreeMap<&'static str, bool>, LabError> {
+    let mut equal = BTreeMap::new();
+    let Some((_, ours)) = players.iter().find(|(player, _)| player.name == OURS) else { return Ok(equal) };
+    for api in apis.iter().filter(|api| **api != Api::Software) {
+        match accuracy::equal(ours, clip, *api) {
+            Ok(is) => drop(equal.insert(api.name(), is)),
+            Err(LabError::Missing(why)) => {
+                let reason = format!("its frames could not be compared with software's: {why}");
+                skip(summary, &format!("{OURS}-{}", api.name()), Some(&clip.case), reason);
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(equal)
 }
 
 /// Who has the least of `metric` among those that play without dropping.
@@ -283,8 +319,9 @@ mod tests {
         let cores = framepath_os::machine::cores() as u64;
         let figures = |cpu_ns, dropped| {
             let watched = Watched { window_ns: 1_000_000_000, cpu_ns, wakeups: 60, ..Watched::default() };
-            let told = Told { shown: Some(150 - dropped), dropped: Some(dropped), late: None };
-            measured(&clip(), Window::of_clip(5.0), &watched, told).extra
+            let told =
+                Told { shown: Some(150 - dropped), dropped: Some(dropped), late: None, ..Told::default() };
+            measured(&clip(), Window::of_clip(5.0), &watched, &told).extra
         };
         let usual = figures(400_000_000, 0);
         assert_eq!((usual["cpu_share"], usual["wakeups_per_s"], usual["maxed"]), (40.0, 60.0, 0.0));

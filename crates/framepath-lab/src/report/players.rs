@@ -97,7 +97,8 @@ fn cells(platforms: &[(&str, &Summary)]) -> String {
     html.push_str(
         "</table></div><p class=\"of\">CPU share of the player and all it started, in percent of one core, \
          start-up left out; behind the plus, what the display server took besides. <b>maxed</b>: more than \
-         95 % of all cores, or frames were dropped: not suitable.</p>",
+         95 % of all cores, or frames were dropped: not suitable. <b>equal</b>, of the machine's decoders: \
+         every frame is software's, to the byte.</p>",
     );
     if !reasons.is_empty() {
         html.push_str("<ol>");
@@ -133,6 +134,11 @@ fn share(row: &Row) -> String {
     if let Some(server) = row.figure("server_cpu_share") {
         let _ = write!(cell, " + {server:.1}");
     }
+    cell.push_str(match row.figure("equal") {
+        Some(equal) if equal > 0.0 => ", equal",
+        Some(_) => " <b class=\"more\">not equal</b>",
+        None => "",
+    });
     if row.figure("maxed").is_some_and(|maxed| maxed > 0.0) {
         let dropped = row.figure("dropped").filter(|dropped| *dropped > 0.0);
         let drops = dropped.map_or(String::new(), |dropped| format!(", {dropped:.0} dropped"));

@@ -40,7 +40,7 @@ pub(crate) struct Played {
 /// What the viewer wants. (Without SDL nobody views.)
 #[cfg_attr(not(feature = "play"), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum Control {
     /// Nothing, or not any more.
     Watch,
     /// Stand still.
@@ -123,20 +123,20 @@ impl Screen {
     }
 
     /// What the viewer asked for since the last look.
-    fn wish(&mut self) -> Wish {
+    fn control(&mut self) -> Control {
         match self {
-            Screen::Null => Wish::Watch,
+            Screen::Null => Control::Watch,
             #[cfg(feature = "play")]
-            Screen::Window(window) => window.wish(),
+            Screen::Window(window) => window.control(),
         }
     }
 
     /// Sleeps until the viewer does something, or a second has passed; a
     /// window that needs it shows `frame` meanwhile.
     #[cfg_attr(not(feature = "play"), allow(unused_variables))]
-    fn wait(&mut self, frame: &Frame) -> Result<Wish, StageError> {
+    fn wait(&mut self, frame: &Frame) -> Result<Control, StageError> {
         match self {
-            Screen::Null => Ok(Wish::Watch),
+            Screen::Null => Ok(Control::Watch),
             #[cfg(feature = "play")]
             Screen::Window(window) => window.wait(frame),
         }
@@ -160,10 +160,10 @@ impl Play {
     /// `false` when the viewer has ended it.
     fn play(&mut self, frame: &Frame) -> Result<bool, StageError> {
         let (Some(info), Some(clock)) = (&self.info, &mut self.clock) else { return Ok(true) };
-        match self.screen.wish() {
-            Wish::Watch => {}
-            Wish::End => return Ok(false),
-            Wish::Pause => {
+        match self.screen.control() {
+            Control::Watch => {}
+            Control::End => return Ok(false),
+            Control::Pause => {
                 let since = now_ns();
                 loop {
                     // A signal may have come to another thread: the wait has
@@ -172,9 +172,9 @@ impl Play {
                         return Ok(false);
                     }
                     match meter::blocked(|| self.screen.wait(frame))? {
-                        Wish::Pause => {}
-                        Wish::Watch => break,
-                        Wish::End => return Ok(false),
+                        Control::Pause => {}
+                        Control::Watch => break,
+                        Control::End => return Ok(false),
                     }
                 }
                 clock.pause(now_ns() - since);

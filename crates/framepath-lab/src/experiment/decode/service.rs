@@ -10,6 +10,7 @@ use framepath::serve::Viewer;
 use framepath_os::running::with_children;
 use framepath_os::{children, signal};
 
+use crate::descendants::children as children_of;
 use crate::error::LabError;
 use crate::experiment::Settings;
 
@@ -53,7 +54,9 @@ impl Served {
             // A worker that was let go of counts once it was waited for: until
             // then the service has more children than spares.
             let spares = seen.filter(|seen| seen.totals.streams == 0).map_or(0, |seen| seen.totals.spares);
-            if spares > 0 && self.child.as_ref().is_some_and(|child| living(child.id()) == spares as usize) {
+            if spares > 0
+                && self.child.as_ref().is_some_and(|child| children_of(child.id()) == spares as usize)
+            {
                 return Ok(());
             }
             if signal::interrupted() {
@@ -78,13 +81,6 @@ impl Served {
         self.settle()?;
         Ok((done, used()?.saturating_sub(before)))
     }
-}
-
-/// Children of the process that it has not waited for; `usize::MAX` where the
-/// kernel does not tell.
-fn living(pid: u32) -> usize {
-    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    children.map_or(usize::MAX, |children| children.split_whitespace().count())
 }
 
 impl Drop for Served {

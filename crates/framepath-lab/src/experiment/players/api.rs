@@ -5,8 +5,7 @@
 use framepath_os::machine::nodes;
 use framepath_os::v4l2::{Role, find_node};
 
-use crate::error::LabError;
-use crate::process::Program;
+use crate::doctor::hardware;
 
 /// Who decodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,14 +40,6 @@ impl Api {
     pub(super) fn offered(self) -> Result<(), String> {
         match self {
             Api::Software => Ok(()),
-            Api::Vaapi => render_node("VA-API")
-                .and_then(|()| asked("vainfo", "VAProfile", "a VA-API driver: apt install va-driver-all")),
-            Api::Vdpau => render_node("VDPAU")
-                .and_then(|()| asked("vdpauinfo", "Decoder", "a VDPAU driver: apt install vdpau-driver-all")),
-            Api::Nvdec => match nodes("/dev", "nvidiactl").is_empty() {
-                true => Err("no /dev/nvidiactl: it needs an NVIDIA GPU and its driver".to_owned()),
-                false => Ok(()),
-            },
             Api::V4l2m2m => match find_node(|node| node.role() == Role::Decoder) {
                 Some(_) => Ok(()),
                 None => {
@@ -57,9 +48,10 @@ impl Api {
                         .to_owned())
                 }
             },
-            Api::Vulkan => render_node("Vulkan video").and_then(|()| {
-                asked("vulkaninfo", "VK_KHR_video_decode_queue", "a driver with Vulkan video decode")
-            }),
+            Api::Vaapi => hardware::offered(framepath_codec::Api::Vaapi),
+            Api::Vdpau => hardware::offered(framepath_codec::Api::Vdpau),
+            Api::Nvdec => hardware::offered(framepath_codec::Api::Nvdec),
+            Api::Vulkan => hardware::offered(framepath_codec::Api::Vulkan),
         }
     }
 }
@@ -109,22 +101,5 @@ pub(super) fn drm() -> Result<(), String> {
                 .to_owned())
         }
         false => Ok(()),
-    }
-}
-
-fn render_node(what: &str) -> Result<(), String> {
-    match nodes("/dev/dri", "renderD").is_empty() {
-        true => Err(format!("no render node (/dev/dri/renderD*): {what} needs a GPU with its kernel driver")),
-        false => Ok(()),
-    }
-}
-
-/// Whether `tool` knows of `word`; where it is not installed, players find out.
-fn asked(tool: &str, word: &str, lacks: &str) -> Result<(), String> {
-    match Program::new(tool, [] as [&str; 0]).run(true) {
-        Ok(told) if told.stdout.contains(word) => Ok(()),
-        Err(LabError::Missing(_)) => Ok(()),
-        Ok(_) => Err(format!("`{tool}` lists no decoder: it needs {lacks}")),
-        Err(error) => Err(format!("{error}: it needs {lacks}")),
     }
 }

@@ -41,12 +41,14 @@ pub(super) struct Ask<'a> {
 }
 
 /// What a player says of its frames; `None` where it does not.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) shown: Option<u64>,
     pub(super) dropped: Option<u64>,
     /// Shown after their time.
     pub(super) late: Option<u64>,
+    /// Why it did not decode as it was asked to.
+    pub(super) otherwise: Option<String>,
 }
 
 /// Every player, ours first.
@@ -93,6 +95,14 @@ pub(super) fn in_path(name: &str) -> Option<PathBuf> {
         file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
     };
     env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(name)).find(runs)
+}
+
+/// In ours' note on a decoder of the machine that could not be had.
+pub(super) const CAME_TO_SOFTWARE: &str = ": in software, because ";
+
+/// The line with `words` in it.
+pub(super) fn line_with<'a>(said: &'a str, words: &str) -> Option<&'a str> {
+    said.lines().find(|line| line.contains(words))
 }
 
 /// What players say of an output or API that they have not got.

@@ -94,22 +94,13 @@ pub(super) fn watch(
     window: Window,
     around: &Surroundings<'_>,
 ) -> Result<Watched, LabError> {
-    let file = || framepath_os::memory_file("framepath-player").map_err(LabError::io("a file in memory"));
-    let (mut stdout, mut stderr) = (file()?, file()?);
-    let clone = |file: &File| file.try_clone().map_err(LabError::io("a file in memory"));
-    // Nobody answers: what asks waits for ever, and is seen to.
-    command.stdin(Stdio::piped()).stdout(clone(&stdout)?).stderr(clone(&stderr)?);
-    let start_ns = now_ns();
-    let child = children::on_a_lead(command)
-        .spawn()
-        .map_err(|error| LabError::Missing(format!("it does not start: {error}")))?;
-    let mut player = Player { child: Some(child), known: Vec::new() };
+    let Started { mut player, start_ns, output } = Started::new(command)?;
     let outcome = observed(&mut player, start_ns, window, around);
     let (outcome, ended) = match outcome {
         Ok(figures) => (Ok(figures), player.reap()),
         Err(error) => (Err(error), player.end()),
     };
-    let said = text_of(&mut stdout) + &text_of(&mut stderr);
+    let said = output.text();
     let why = |what: String| LabError::Missing(with_last_line(what, &said));
     let figures = outcome.map_err(|trouble| match trouble {
         Trouble::Interrupted => LabError::Interrupted,
@@ -123,6 +114,60 @@ pub(super) fn watch(
     match ended.exit_code {
         Some(0) => Ok(Watched { said, ..figures }),
         _ => Err(why(format!("{} when the clip was over", how_ended(&ended)))),
+    }
+}
+
+/// Runs `command` to its end, which must come before `limit`: what it wrote.
+///
+/// # Errors
+/// As [`watch`].
+pub(super) fn listen(command: &mut Command, limit: Duration) -> Result<String, LabError> {
+    let Started { mut player, start_ns, output } = Started::new(command)?;
+    let runs = player.runs_until(start_ns + limit.as_nanos() as u64);
+    let ended = if matches!(runs, Ok(false)) { player.reap() } else { player.end() };
+    let said = output.text();
+    let why = |what: String| LabError::Missing(with_last_line(what, &said));
+    match (runs, ended) {
+        (Err(_), _) => Err(LabError::Interrupted),
+        (Ok(true), _) => Err(why(format!("still ran after {} s, and was ended", limit.as_secs()))),
+        (_, Err(error)) => Err(LabError::io("waiting for a player")(error)),
+        (_, Ok(ended)) if ended.exit_code == Some(0) => Ok(said),
+        (_, Ok(ended)) => Err(why(how_ended(&ended))),
+    }
+}
+
+/// A player that has just been started.
+struct Started {
+    player: Player,
+    start_ns: u64,
+    output: Output,
+}
+
+/// Files in memory with what a player writes.
+struct Output {
+    stdout: File,
+    stderr: File,
+}
+
+impl Started {
+    fn new(command: &mut Command) -> Result<Started, LabError> {
+        let file = || framepath_os::memory_file("framepath-player").map_err(LabError::io("a file in memory"));
+        let clone = |file: &File| file.try_clone().map_err(LabError::io("a file in memory"));
+        let output = Output { stdout: file()?, stderr: file()? };
+        // Nobody answers: what asks waits for ever, and is seen to.
+        command.stdin(Stdio::piped()).stdout(clone(&output.stdout)?).stderr(clone(&output.stderr)?);
+        let start_ns = now_ns();
+        let child = children::on_a_lead(command)
+            .spawn()
+            .map_err(|error| LabError::Missing(format!("it does not start: {error}")))?;
+        Ok(Started { player: Player { child: Some(child), known: Vec::new() }, start_ns, output })
+    }
+}
+
+impl Output {
+    /// All of it, standard output first.
+    fn text(mut self) -> String {
+        text_of(&mut self.stdout) + &text_of(&mut self.stderr)
     }
 }
 
@@ -345,6 +390,19 @@ mod tests {
         let watched = run("echo hello; sleep 0.9; echo done >&2").unwrap();
         assert_eq!(watched.said, "hello\ndone\n");
         assert!(watched.window_ns > 0 && watched.peak_kib.is_some());
+    }
+
+    #[test]
+    fn what_one_says_is_heard_to_its_end() {
+        let listen =
+            |script: &str| super::listen(Command::new("sh").args(["-c", script]), Duration::from_millis(400));
+        assert_eq!(listen("echo hashes; echo a note >&2").unwrap(), "hashes\na note\n");
+        let reason = |script: &str| match listen(script) {
+            Err(LabError::Missing(reason)) => reason,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(reason("echo no device >&2; exit 3"), "exited with 3: no device");
+        assert!(reason("sleep 106").starts_with("still ran after"));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use sdl2::rect::Rect;
 use sdl2::video::FullscreenType;
 
 use super::texture::Textured;
-use super::{PlayOptions, Wish, fit};
+use super::{Control, PlayOptions, fit};
 use crate::error::StageError;
 
 /// Milliseconds that a paused window sleeps if nothing happens: Ctrl-C comes to
@@ -55,12 +55,12 @@ impl OfThread {
         with(|window| window.present()).unwrap_or(Ok(()))
     }
 
-    pub(super) fn wish(&mut self) -> Wish {
-        with(Window::look).unwrap_or(Wish::Watch)
+    pub(super) fn control(&mut self) -> Control {
+        with(Window::look).unwrap_or(Control::Watch)
     }
 
-    pub(super) fn wait(&mut self, frame: &Frame) -> Result<Wish, StageError> {
-        with(|window| window.wait(frame)).unwrap_or(Ok(Wish::Watch))
+    pub(super) fn wait(&mut self, frame: &Frame) -> Result<Control, StageError> {
+        with(|window| window.wait(frame)).unwrap_or(Ok(Control::Watch))
     }
 
     pub(super) fn close(&mut self) {
@@ -198,15 +198,15 @@ impl Window {
     }
 
     /// Hears what happened since the last look.
-    fn look(&mut self) -> Wish {
+    fn look(&mut self) -> Control {
         while let Some(event) = self.pump.poll_event() {
             self.hear(&event);
         }
-        self.wish()
+        self.control()
     }
 
     /// Sleeps until something happens; `frame` is painted where it must be.
-    fn wait(&mut self, frame: &Frame) -> Result<Wish, StageError> {
+    fn wait(&mut self, frame: &Frame) -> Result<Control, StageError> {
         if let Some(event) = self.pump.wait_event_timeout(NAP_MS) {
             self.hear(&event);
         }
@@ -218,11 +218,11 @@ impl Window {
         Ok(wish)
     }
 
-    fn wish(&self) -> Wish {
+    fn control(&self) -> Control {
         match (self.ended, self.paused) {
-            (true, _) => Wish::End,
-            (_, true) => Wish::Pause,
-            _ => Wish::Watch,
+            (true, _) => Control::End,
+            (_, true) => Control::Pause,
+            _ => Control::Watch,
         }
     }
 

@@ -49,7 +49,7 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
 
 /// `fd=` in its status line.
 fn told(said: &str) -> Told {
-    Told { shown: None, dropped: last_number(said, "fd="), late: None }
+    Told { shown: None, dropped: last_number(said, "fd="), late: None, ..Told::default() }
 }
 
 #[cfg(test)]
@@ -60,7 +60,7 @@ mod tests {
     fn the_last_status_counts() {
         let said = "    nan M-V:    nan fd=   0 aq=    0KB vq=   10KB sq=    0B f=0/0   \r   \
                     5.10 M-V:  0.066 fd=  96 aq=    0KB vq=    0KB sq=    0B f=0/0   \r\n";
-        assert_eq!(told(said), Told { shown: None, dropped: Some(96), late: None });
+        assert_eq!(told(said), Told { shown: None, dropped: Some(96), late: None, ..Told::default() });
         assert_eq!(told("clip.ivf: No such file or directory"), Told::default());
     }
 }

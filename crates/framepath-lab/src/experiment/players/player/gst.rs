@@ -73,7 +73,7 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
 /// fpsdisplaysink's last message. It tells once a second and not at the end:
 /// what was shown is not known, and a drop of the last second is not.
 fn told(said: &str) -> Told {
-    Told { shown: None, dropped: last_number(said, "dropped:"), late: None }
+    Told { shown: None, dropped: last_number(said, "dropped:"), late: None, ..Told::default() }
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
                     0:00:04.1 / 0:00:04.7       \r/GstPlayBin:playbin/GstPlaySink:playsink/GstBin:vbin/\
                     GstFPSDisplaySink:fpsdisplaysink0: last-message = rendered: 120, dropped: 4, current: 30.14, \
                     drop rate: 1.99, average: 30.31\n";
-        assert_eq!(told(said), Told { shown: None, dropped: Some(4), late: None });
+        assert_eq!(told(said), Told { shown: None, dropped: Some(4), late: None, ..Told::default() });
         assert_eq!(told("Reached end of play list."), Told::default());
     }
 }

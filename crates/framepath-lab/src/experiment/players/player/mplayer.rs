@@ -53,7 +53,7 @@ fn told(said: &str) -> Told {
     // Behind the last share, whatever is before it.
     let dropped =
         line.rsplit_once('%').and_then(|(_, counts)| counts.split_whitespace().next()?.parse().ok());
-    Told { shown: None, dropped, late: None }
+    Told { shown: None, dropped, late: None, ..Told::default() }
 }
 
 #[cfg(test)]
@@ -64,7 +64,7 @@ mod tests {
     fn the_last_status_counts() {
         let said = "Starting playback...\nV:   0.0   0/  0 ??% ??% ??,?% 0 0 \u{1b}[J\r\
                     V:   5.0   0/  0 27% 28%  0.0% 3 0 \u{1b}[J\r\n\nExiting... (End of file)\n";
-        assert_eq!(told(said), Told { shown: None, dropped: Some(3), late: None });
+        assert_eq!(told(said), Told { shown: None, dropped: Some(3), late: None, ..Told::default() });
         assert_eq!(told("V:   0.0   0/  0 ??% ??% ??,?% 0 0 \r").dropped, Some(0));
         assert_eq!(told("Exiting... (End of file)"), Told::default());
     }

@@ -65,7 +65,7 @@ fn told(said: &str) -> Told {
     let of = |at: usize| counts.get(at).copied().flatten();
     // An output that never was late has no count of it.
     let dropped = of(0).zip(of(1)).map(|(output, decoder)| output + decoder);
-    Told { shown: None, dropped, late: of(2) }
+    Told { shown: None, dropped, late: of(2), ..Told::default() }
 }
 
 #[cfg(test)]
@@ -76,7 +76,7 @@ mod tests {
     fn the_last_status_counts() {
         let said = "VO: [x11] 1920x1080 yuv420p\n\u{1b}[Kframepath=1/0/0;\r\u{1b}[Kframepath=2/3/1;\r\n\
                     Exiting... (End of file)\n";
-        assert_eq!(told(said), Told { shown: None, dropped: Some(5), late: Some(1) });
+        assert_eq!(told(said), Told { shown: None, dropped: Some(5), late: Some(1), ..Told::default() });
         assert_eq!(told("framepath=(unavailable)/0/0;").dropped, None);
         assert_eq!(told("framepath=1/"), Told::default());
     }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use framepath_model::summary::Summary;
 
-use super::{Ask, OURS, Player, Told};
+use super::{Ask, CAME_TO_SOFTWARE, OURS, Player, Told};
 use crate::experiment::players::api::{Api, Output};
 
 pub(super) const PLAYER: Player = Player {
@@ -47,7 +47,8 @@ fn told(said: &str) -> Told {
     let mut summaries = serde_json::Deserializer::from_str(&said[start..]).into_iter::<Summary>();
     let Some(Ok(summary)) = summaries.next() else { return Told::default() };
     let of = |key: &str| summary.rows.first()?.extra.get(key).map(|count| *count as u64);
-    Told { shown: of("shown"), dropped: of("dropped"), late: None }
+    let otherwise = summary.notes.iter().find(|note| note.contains(CAME_TO_SOFTWARE)).cloned();
+    Told { shown: of("shown"), dropped: of("dropped"), late: None, otherwise }
 }
 
 #[cfg(test)]
@@ -59,7 +60,16 @@ mod tests {
         let said = r#"{"experiment":"run","machine":{"cpu":"x","cores":2,"kernel":"6.1","pmu":false},
             "rows":[{"case":"p","contender":"path","runs":1,"frames":150,"shown":148.0,"dropped":2.0,"late":2.0}]}
             a word of a library"#;
-        assert_eq!(told(said), Told { shown: Some(148), dropped: Some(2), late: None });
+        assert_eq!(told(said), Told { shown: Some(148), dropped: Some(2), late: None, ..Told::default() });
         assert_eq!(told("no window"), Told::default());
+    }
+
+    #[test]
+    fn that_it_came_to_software_is_said() {
+        let note = "decode api=vaapi: in software, because vaapi: no device: no /dev/dri/renderD*";
+        let said = format!(
+            r#"{{"experiment":"run","machine":{{"cpu":"x","cores":2,"kernel":"6.1","pmu":false}},"notes":["{note}"]}}"#
+        );
+        assert_eq!(told(&said).otherwise.as_deref(), Some(note));
     }
 }

@@ -54,6 +54,7 @@ fn told(said: &str) -> Told {
         shown: None,
         dropped: Some(lines("too late to be displayed")),
         late: Some(lines("might be displayed late")),
+        ..Told::default()
     }
 }
 
@@ -67,7 +68,7 @@ mod tests {
                     [00007f] main video output warning: picture is too late to be displayed (missing 47 ms)\n\
                     [00007f] main video output warning: picture might be displayed late (missing 12 ms)\n\
                     [00007f] main video output warning: picture is too late to be displayed (missing 9 ms)\n";
-        assert_eq!(told(said), Told { shown: None, dropped: Some(2), late: Some(1) });
+        assert_eq!(told(said), Told { shown: None, dropped: Some(2), late: Some(1), ..Told::default() });
         assert_eq!(told("VLC is not supposed to be run as root. Sorry."), Told::default());
     }
 }
