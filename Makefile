@@ -24,7 +24,7 @@ PLAY = $(shell pkg-config --exists sdl2 2>/dev/null && echo --features play)
 help:
 	@echo "make demo     installs what is missing, builds, runs the lab's quick set (90 s), ends with report.html"
 	@echo "make test     installs what is missing, builds, runs every test"
-	@echo "make test-kernel        tests the kernel module under Debian's own kernel in QEMU (root; the first time makes a Debian root)"
+	@echo "make test-kernel        tests the kernel module and how it is installed under Debian's own kernel in QEMU (root; the first time makes a Debian root)"
 	@echo "make test-kernel-fast   the same in User-Mode Linux, the edit loop (the first time builds the kernel)"
 	@echo "make test-kernel-debug  the same in User-Mode Linux with KASAN, lockdep and kmemleak"
 	@echo "make build    builds the framepath command and the peers, installs nothing"
@@ -53,6 +53,7 @@ test:
 	$(CARGO) test --workspace --features play --locked $(CHECKED)
 
 test-kernel:
+	@tests/vm/install
 	@tests/vm/test real
 
 test-kernel-fast:
@@ -61,7 +62,7 @@ test-kernel-fast:
 test-kernel-debug:
 	@tests/vm/test debug
 
-VM_SCRIPTS = $(addprefix tests/vm/,make run test programs/build) $(wildcard tests/vm/lib/* tests/vm/inside/* tests/vm/guest/* tests/vm/jobs/*)
+VM_SCRIPTS = kernel/take-mem2mem $(addprefix tests/vm/,make run test install programs/build) $(wildcard tests/vm/lib/* tests/vm/inside/* tests/vm/guest/* tests/vm/jobs/*)
 SHELL_SCRIPTS = scripts/debian-root scripts/setup scripts/fresh scripts/fuzz scripts/check-unsafe .ci/run clips/make.sh peers/gst-push/check peers/handoff/check $(VM_SCRIPTS)
 
 shell-check:
