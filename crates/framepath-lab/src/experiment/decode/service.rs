@@ -20,9 +20,14 @@ const SIGTERM: i32 = 15;
 const LOOKS: u32 = 1000;
 const BETWEEN: Duration = Duration::from_millis(10);
 
+/// Looks for which the children of a service that keeps workers of its own for
+/// the device have to be the same: it does not say how many it keeps.
+const STILL: u32 = 20;
+
 /// A running service; dropped, it is stopped.
 pub(super) struct Served {
     child: Option<Child>,
+    device: bool,
     pub(super) socket: PathBuf,
 }
 
@@ -41,7 +46,7 @@ impl Served {
             .stderr(Stdio::null())
             .spawn()
             .map_err(LabError::io("starting framepath serve"))?;
-        let served = Served { child: Some(child), socket };
+        let served = Served { child: Some(child), device, socket };
         served.settle()?;
         Ok(served)
     }
@@ -49,14 +54,17 @@ impl Served {
     /// Waits until no stream is left and a spare is ready: what a run cost the
     /// service has been spent by then.
     fn settle(&self) -> Result<(), LabError> {
+        let pid = self.child.as_ref().map_or(0, Child::id);
+        let (mut before, mut still) = (0, 0);
         for _ in 0..LOOKS {
             let seen = Viewer::connect(&self.socket).ok().and_then(|viewer| viewer.look().ok());
+            let spares = seen.filter(|seen| seen.totals.streams == 0).map_or(0, |seen| seen.totals.spares);
             // A worker that was let go of counts once it was waited for: until
             // then the service has more children than spares.
-            let spares = seen.filter(|seen| seen.totals.streams == 0).map_or(0, |seen| seen.totals.spares);
-            if spares > 0
-                && self.child.as_ref().is_some_and(|child| children_of(child.id()) == spares as usize)
-            {
+            let living = children_of(pid);
+            still = if living == before { still + 1 } else { 0 };
+            before = living;
+            if spares > 0 && (living == spares as usize || self.device && still >= STILL) {
                 return Ok(());
             }
             if signal::interrupted() {
