@@ -5,6 +5,7 @@
 //! started by one thread that lives as long as the process.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -106,6 +107,7 @@ pub(crate) struct Kind {
 
 enum Request {
     Worker { kind: Kind, answer: Sender<Result<Worker, HostError>> },
+    Spare { kind: Kind },
     DismissSpares { done: Sender<()> },
 }
 
@@ -123,6 +125,24 @@ pub fn dismiss_spares() {
     }
 }
 
+/// Has a worker without a plug-in ready soon, so that the first stream does not
+/// wait for one to be made. Returns at once.
+pub(crate) fn keep_ready(memory_bytes: u64) {
+    // Where the thread is gone, who wants a worker is told so.
+    let _ = nurses().send(Request::Spare { kind: Kind { memory_bytes, plugin: None } });
+}
+
+/// To the thread that starts workers.
+fn nurses() -> &'static Sender<Request> {
+    NURSE.get_or_init(|| {
+        let (requests, heard) = channel();
+        // Where no thread can be made the request's answer never comes, which
+        // its receiver sees at once.
+        let _ = std::thread::Builder::new().name("fp-nursery".to_owned()).spawn(|| nurse(heard));
+        requests
+    })
+}
+
 /// A worker for a stream: the service's; or the spare, where one is ready, and
 /// another spare is made; else a new one.
 pub(super) fn worker(spec: &Spec) -> Result<Worker, HostError> {
@@ -130,17 +150,10 @@ pub(super) fn worker(spec: &Spec) -> Result<Worker, HostError> {
         return seat.worker();
     }
     let options = &spec.options;
-    let nursery = NURSE.get_or_init(|| {
-        let (requests, heard) = channel();
-        // Where no thread can be made the request's answer never comes, which
-        // its receiver sees at once.
-        let _ = std::thread::Builder::new().name("fp-nursery".to_owned()).spawn(|| nurse(heard));
-        requests
-    });
     let (answer, worker) = channel();
     let kind = Kind { memory_bytes: options.memory_bytes, plugin: options.plugin.clone() };
     let unanswered = || HostError::NotOpened { what: "was not started" };
-    nursery.send(Request::Worker { kind, answer }).map_err(|_| unanswered())?;
+    nurses().send(Request::Worker { kind, answer }).map_err(|_| unanswered())?;
     worker.recv().map_err(|_| unanswered())?
 }
 
@@ -150,6 +163,14 @@ fn nurse(requests: Receiver<Request>) {
     for request in requests {
         let (kind, answer) = match request {
             Request::Worker { kind, answer } => (kind, answer),
+            Request::Spare { kind } => {
+                if let Entry::Vacant(place) = spares.entry(kind) {
+                    if let Ok(spare) = start(place.key()) {
+                        place.insert(spare);
+                    }
+                }
+                continue;
+            }
             Request::DismissSpares { done } => {
                 spares.clear();
                 // Who asked may have given up.

@@ -25,6 +25,7 @@ use framepath_os::v4l2::Fourcc;
 
 use crate::device::codec_of;
 use crate::host::HostError;
+use crate::host::start::keep_ready;
 use feed::Serving;
 
 /// How the device's streams are decoded.
@@ -50,6 +51,7 @@ impl Default for Settings {
 /// # Errors
 /// Of accepting; streams that fail say so on standard error.
 pub fn serve(attached: &Attached, settings: &Settings) -> io::Result<std::convert::Infallible> {
+    keep_ready(settings.memory_bytes);
     loop {
         let offered = attached.accept()?;
         let (id, settings) = (offered.id, settings.clone());
