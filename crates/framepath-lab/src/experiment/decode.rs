@@ -180,7 +180,9 @@ impl OneClip<'_> {
         args.extend(threads.into_iter().flat_map(|t| ["-threads".into(), t.into()]));
         args.extend(decoder.into_iter().flat_map(|name| ["-c:v".into(), name.into()]));
         args.extend(["-i".into(), self.file.into()]);
-        args.extend(["-pix_fmt", pixels, "-f", "rawvideo", "-y", "/dev/null"].map(Into::into));
+        // Every frame: elementary streams have no times, by which it would drop some.
+        args.extend(["-fps_mode", "passthrough", "-pix_fmt", pixels].map(Into::into));
+        args.extend(["-f", "rawvideo", "-y", "/dev/null"].map(Into::into));
         Program::new("ffmpeg", args)
     }
 
