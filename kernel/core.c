@@ -8,8 +8,10 @@
  * unbound under an open file; the module's references do the rest.
  */
 #include <linux/module.h>
+#include <linux/mutex.h>
 #include <linux/platform_device.h>
 #include <media/v4l2-device.h>
+#include <media/v4l2-ioctl.h>
 
 #include "compat.h"
 #include "core.h"
@@ -19,6 +21,24 @@
 
 static struct platform_device *fp_parent;
 static struct v4l2_device fp_v4l2;
+
+/*
+ * The core changes a handle's priority in two steps, and leaves it to the lock of
+ * the node to keep two threads apart. The nodes have none: a priority would stay
+ * behind, and EBUSY for everybody with it.
+ */
+long fp_video_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	static DEFINE_MUTEX(priority);
+	long ret;
+
+	if (cmd != VIDIOC_S_PRIORITY)
+		return video_ioctl2(file, cmd, arg);
+	mutex_lock(&priority);
+	ret = video_ioctl2(file, cmd, arg);
+	mutex_unlock(&priority);
+	return ret;
+}
 
 static int __init fp_init(void)
 {

@@ -2,6 +2,7 @@
 #ifndef FP_CORE_H
 #define FP_CORE_H
 
+#include <linux/fs.h>
 #include <linux/videodev2.h>
 
 #define FP_NAME "framepath"
@@ -17,5 +18,8 @@ static inline void fp_any_size(struct v4l2_frmsizeenum *f, u32 smallest, u32 lar
 	f->stepwise.max_height = largest;
 	f->stepwise.step_height = 1;
 }
+
+/* core.c */
+long fp_video_ioctl(struct file *file, unsigned int cmd, unsigned long arg);
 
 #endif

@@ -541,7 +541,7 @@ static const struct v4l2_file_operations fp_measure_fops = {
 	.open = fp_measure_open,
 	.release = fp_measure_release,
 	.poll = v4l2_m2m_fop_poll,
-	.unlocked_ioctl = video_ioctl2,
+	.unlocked_ioctl = fp_video_ioctl,
 	.mmap = v4l2_m2m_fop_mmap,
 };
 

@@ -414,12 +414,41 @@ static void test_refusals(void)
 
 /* ---- */
 
+static void *change_priority(void *fd)
+{
+	for (uint32_t i = 0; i < 100000; i++) {
+		uint32_t priority = i & 1 ? V4L2_PRIORITY_RECORD : V4L2_PRIORITY_BACKGROUND;
+
+		ioctl(*(int *)fd, VIDIOC_S_PRIORITY, &priority);
+	}
+	return NULL;
+}
+
+/* A handle's priority goes with it, whatever its threads did at once. */
+static void test_priority(void)
+{
+	pthread_t threads[2];
+	uint32_t priority;
+	int fd = node_open();
+
+	for (int i = 0; i < 2; i++)
+		check(!pthread_create(&threads[i], NULL, change_priority, &fd), "a thread");
+	for (int i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	close(fd);
+	fd = node_open();
+	check(!ioctl(fd, VIDIOC_G_PRIORITY, &priority), "G_PRIORITY");
+	check(priority == V4L2_PRIORITY_DEFAULT, "priority %u is left", priority);
+	close(fd);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(void);
 } tests[] = {
 	{ "snapshot", test_snapshot }, { "race", test_race },	      { "roi", test_roi },
 	{ "memory", test_memory },     { "sequence", test_sequence }, { "refusals", test_refusals },
+	{ "priority", test_priority },
 };
 
 int main(int argc, char **argv)
