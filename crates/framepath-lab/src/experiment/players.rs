@@ -24,6 +24,7 @@ use crate::measure::{Contender, Measured};
 use crate::pairs;
 use crate::watch::Watch;
 
+use accuracy::Reference;
 use api::{Api, Output};
 use clip::Clip;
 use display::Display;
@@ -54,7 +55,8 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
         "cpu_share is percent of one core, of the player and all it started, as top counts, from window_from_s to \
          window_to_s after its start; maxed is {:.0} % of all cores, or a frame dropped; server_cpu_share is the \
          display server's part and in no player's; wakeups_per_s are voluntary switches of all its threads; \
-         unaccounted is the clip's frames less those that the player says it showed or dropped; equal is whether the API's frames are software's, to the byte",
+         unaccounted is the clip's frames less those that the player says it showed or dropped; \
+         equal is whether the API's frames are software's, to the byte",
         MAXED * 100.0
     ));
     Ok(())
@@ -270,9 +272,19 @@ fn accurate(
     summary: &mut Summary,
 ) -> Result<BTreeMap<&'static str, bool>, LabError> {
     let mut equal = BTreeMap::new();
-    let Some((_, ours)) = players.iter().find(|(player, _)| player.name == OURS) else { return Ok(equal) };
-    for api in apis.iter().filter(|api| **api != Api::Software) {
-        match accuracy::equal(ours, clip, *api) {
+    let mut machines = apis.iter().filter(|api| **api != Api::Software).peekable();
+    let ours = players.iter().find(|(player, _)| player.name == OURS);
+    let (Some((_, ours)), Some(_)) = (ours, machines.peek()) else { return Ok(equal) };
+    let reference = match Reference::of(ours, clip) {
+        Err(LabError::Missing(why)) => Err(why),
+        outcome => Ok(outcome?),
+    };
+    for api in machines {
+        let outcome = match &reference {
+            Ok(reference) => reference.equals(*api),
+            Err(why) => Err(LabError::Missing(why.clone())),
+        };
+        match outcome {
             Ok(is) => drop(equal.insert(api.name(), is)),
             Err(LabError::Missing(why)) => {
                 let reason = format!("its frames could not be compared with software's: {why}");

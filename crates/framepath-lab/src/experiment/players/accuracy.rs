@@ -7,25 +7,42 @@ use std::time::Duration;
 
 use super::api::Api;
 use super::clip::Clip;
-use super::player::{CAME_TO_SOFTWARE, line_with};
+use super::player::CAME_TO_SOFTWARE;
 use super::watched::listen;
 use crate::error::LabError;
 
 /// What devices have: 8-bit pictures, and deeper ones.
 const FORMATS: [&str; 2] = ["nv12", "p010"];
 
-/// Decodes the clip by `api` and in software, and compares every frame.
-///
-/// # Errors
-/// [`LabError::Missing`]: one of the two does not decode it, and why.
-pub(super) fn equal(framepath: &Path, clip: &Clip, api: Api) -> Result<bool, LabError> {
-    let [shallow, deep] = FORMATS;
-    let (format, wanted) = match hashes(framepath, clip, Api::Software, shallow) {
-        Ok(hashes) => (shallow, hashes),
-        Err(LabError::Missing(_)) => (deep, hashes(framepath, clip, Api::Software, deep)?),
-        Err(error) => return Err(error),
-    };
-    Ok(hashes(framepath, clip, api, format)? == wanted)
+/// What software makes of a clip.
+pub(super) struct Reference<'a> {
+    framepath: &'a Path,
+    clip: &'a Clip,
+    format: &'static str,
+    hashes: Vec<String>,
+}
+
+impl<'a> Reference<'a> {
+    /// Decodes the clip in software.
+    ///
+    /// # Errors
+    /// [`LabError::Missing`]: it does not decode it, and why.
+    pub(super) fn of(framepath: &'a Path, clip: &'a Clip) -> Result<Reference<'a>, LabError> {
+        let [shallow, deep] = FORMATS;
+        let (format, hashes) = match hashes(framepath, clip, Api::Software, shallow) {
+            Err(LabError::Missing(_)) => (deep, hashes(framepath, clip, Api::Software, deep)?),
+            outcome => (shallow, outcome?),
+        };
+        Ok(Reference { framepath, clip, format, hashes })
+    }
+
+    /// Decodes the clip by `api`, and compares every frame.
+    ///
+    /// # Errors
+    /// As [`Reference::of`].
+    pub(super) fn equals(&self, api: Api) -> Result<bool, LabError> {
+        Ok(hashes(self.framepath, self.clip, api, self.format)? == self.hashes)
+    }
 }
 
 /// A line per frame, of its time and its pixels.
@@ -35,7 +52,7 @@ fn hashes(framepath: &Path, clip: &Clip, api: Api, format: &str) -> Result<Vec<S
     let mut command = Command::new(framepath);
     command.args(["run", "--ledger", "off", "--quiet", &path]);
     let said = listen(&mut command, Duration::from_secs_f64(60.0 + 10.0 * clip.seconds))?;
-    match line_with(&said, CAME_TO_SOFTWARE) {
+    match said.lines().find(|line| line.contains(CAME_TO_SOFTWARE)) {
         Some(note) => Err(LabError::Missing(note.to_owned())),
         None => Ok(said.lines().filter(|line| line.starts_with("0,")).map(str::to_owned).collect()),
     }

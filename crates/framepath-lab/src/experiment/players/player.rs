@@ -100,11 +100,6 @@ pub(super) fn in_path(name: &str) -> Option<PathBuf> {
 /// In ours' note on a decoder of the machine that could not be had.
 pub(super) const CAME_TO_SOFTWARE: &str = ": in software, because ";
 
-/// The line with `words` in it.
-pub(super) fn line_with<'a>(said: &'a str, words: &str) -> Option<&'a str> {
-    said.lines().find(|line| line.contains(words))
-}
-
 /// What players say of an output or API that they have not got.
 fn not_offered(player: &str, what: &str) -> String {
     format!("{player} has no {what}")
