@@ -141,7 +141,7 @@ impl Painter {
         if direct && same_size && layout.format == PixelFormat::Yuv420p {
             if let Some(bands) = self.seen.bands(frame) {
                 self.band.prepare(&band_of(&source)?, (width, BAND), order)?;
-                return self.paint_bands(&bands, &mut screen[start..], stride);
+                return self.paint_bands(&bands, &mut screen[start..], stride, area.y);
             }
         } else {
             self.seen.forget();
@@ -172,8 +172,15 @@ impl Painter {
         Ok(())
     }
 
-    /// Paints some bands of what is now to be seen.
-    fn paint_bands(&mut self, bands: &[usize], screen: &mut [u8], stride: usize) -> Result<(), ConvertError> {
+    /// Paints some bands of what is now to be seen, whose first row is row `top`
+    /// of the screen.
+    fn paint_bands(
+        &mut self,
+        bands: &[usize],
+        screen: &mut [u8],
+        stride: usize,
+        top: usize,
+    ) -> Result<(), ConvertError> {
         let layout = self.seen.layout.expect("it has been compared");
         let width = layout.width as usize;
         for band in bands {
@@ -190,9 +197,10 @@ impl Painter {
             if rows != BAND {
                 return Err(no_way(&layout));
             }
+            let rows = top + first..top + first + BAND;
             match self.changed.last_mut() {
-                Some(last) if last.end == first => last.end = first + BAND,
-                _ => self.changed.push(first..first + BAND),
+                Some(last) if last.end == rows.start => last.end = rows.end,
+                _ => self.changed.push(rows),
             }
         }
         Ok(())
@@ -423,6 +431,21 @@ mod tests {
             show(&mut painter, &flat());
         }
         assert_eq!(show(&mut painter, &flat()), []);
+    }
+
+    #[test]
+    fn rows_that_changed_are_the_screens() {
+        let picture = |luma: u8| frame(PixelFormat::Yuv420p, 32, 16, |_, _, _| luma);
+        let mut screen = vec![0; 32 * 32 * 4];
+        let mut painter = Painter::new();
+        for luma in [20, 200] {
+            let area = Area { x: 0, y: 8, width: 32, height: 16 };
+            painter.paint(&picture(luma), &mut screen, 32 * 4, area, PixelOrder::Bgrx).unwrap();
+            assert_eq!(
+                painter.changed().iter().map(|rows| (rows.start, rows.end)).collect::<Vec<_>>(),
+                [(8, 24)]
+            );
+        }
     }
 
     #[test]

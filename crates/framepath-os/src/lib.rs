@@ -10,6 +10,8 @@ pub mod affinity;
 #[cfg(not(any(loom, miri)))]
 pub mod attach;
 mod barrier;
+#[cfg(not(any(loom, miri)))]
+pub mod canvas;
 #[cfg(not(loom))]
 pub mod children;
 pub mod clock;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `play` in a window of an X server of the test's own.
 
+mod eye;
 mod server;
 
 use std::path::PathBuf;
@@ -8,7 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use server::Xvfb;
+use server::{Manager, Xvfb};
 
 /// No test needs this long; one that does hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -65,13 +66,8 @@ fn reference(file: &str, frame: u32) -> Vec<u8> {
     bytes_of(command.args(["-pix_fmt", "rgb24", "-f", "rawvideo", "-"]))
 }
 
-/// The screen, shrunk to the clip's size where it is larger.
 fn screenshot(server: &Xvfb) -> Vec<u8> {
-    let mut command = Command::new("ffmpeg");
-    command.args(["-v", "error", "-f", "x11grab", "-draw_mouse", "0"]);
-    command.args(["-video_size", &server.size(), "-i", &server.name(), "-frames:v", "1"]);
-    command.args(["-vf", &format!("scale={}:{}:flags=area", SIZE.0, SIZE.1)]);
-    bytes_of(command.args(["-pix_fmt", "rgb24", "-f", "rawvideo", "-"]))
+    eye::screenshot(&server.name(), SIZE.0 as usize)
 }
 
 /// How far two pictures are apart, in the mean.
@@ -132,6 +128,45 @@ fn the_right_frame_is_on_the_screen() {
     }
 }
 
+/// A server that shares no memory: SDL sends it the pictures.
+#[test]
+fn a_window_without_shared_memory_shows_them_too() {
+    let Some(server) = Xvfb::without(SIZE, "MIT-SHM") else { return };
+    let file = clip("vp9-180p8.ivf");
+    let first = reference(&file, 0);
+    let rest = "block time=3s ! play driver=software sync=0";
+    let child = play(&server, &format!("file '{file}' ! decode ! {rest}"));
+    let distance = distance(&seen(&server, &first, 3.0), &first);
+    assert!(distance <= 3.0, "{distance} from the first frame");
+    xdotool(&server, &["key", "q"]);
+    counts(&ended(child));
+    let (shown, late) = counts(&ended(play(&server, &format!("file '{file}' ! decode ! play"))));
+    assert_eq!(shown + late, 30);
+}
+
+/// Frames go to the server ahead of their times, and often only what changed of
+/// them: whenever it stops, the screen has a whole one.
+#[test]
+fn a_picture_that_stands_still_is_one_of_the_clip() {
+    let Some(server) = Xvfb::start(SIZE) else { return };
+    let file = clip("vp9-180p8.ivf");
+    let frames: Vec<Vec<u8>> = (0..30).map(|frame| reference(&file, frame)).collect();
+    let child = play(&server, &format!("file '{file}' loop=100 ! decode ! play"));
+    window_is_there(&server);
+    for _ in 0..4 {
+        thread::sleep(Duration::from_millis(700));
+        xdotool(&server, &["key", "space"]);
+        // What it had handed over already is seen first.
+        thread::sleep(Duration::from_millis(700));
+        let screen = screenshot(&server);
+        let nearest = frames.iter().map(|frame| distance(&screen, frame)).fold(f64::MAX, f64::min);
+        assert!(nearest <= 3.0, "{nearest} from the nearest of the clip's frames");
+        xdotool(&server, &["key", "space"]);
+    }
+    xdotool(&server, &["key", "q"]);
+    counts(&ended(child));
+}
+
 #[test]
 fn a_window_that_grows_has_a_larger_picture() {
     let Some(server) = Xvfb::start((2 * SIZE.0, 2 * SIZE.1)) else { return };
@@ -147,6 +182,45 @@ fn a_window_that_grows_has_a_larger_picture() {
     let screen = seen(&server, &second, 6.0);
     assert!(distance(&screen, &second).min(distance(&screen, &first)) <= 6.0);
     xdotool(&server, &["key", "Escape"]);
+    counts(&ended(child));
+}
+
+/// Asks for the window's size until it is this.
+fn window_has(server: &Xvfb, size: (u32, u32)) {
+    let wanted = format!("Geometry: {}x{}", size.0, size.1);
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let mut command = Command::new("xdotool");
+        command.args(["search", "--name", "^framepath$", "getwindowgeometry"]).env("DISPLAY", server.name());
+        let told = String::from_utf8(bytes_of(&mut command)).unwrap();
+        if told.lines().any(|line| line.trim() == wanted) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{told}, and not {wanted}");
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn f_is_the_whole_screen_and_back() {
+    let whole = (2 * SIZE.0, 2 * SIZE.1);
+    let Some(server) = Xvfb::start(whole) else { return };
+    let Some(_manager) = Manager::start(&server) else { return };
+    let file = clip("vp9-180p8.ivf");
+    let frames: Vec<Vec<u8>> = (0..30).map(|frame| reference(&file, frame)).collect();
+    let child = play(&server, &format!("file '{file}' loop=100 ! decode ! play"));
+    window_is_there(&server);
+    for size in [whole, SIZE, whole] {
+        xdotool(&server, &["search", "--name", "^framepath$", "windowfocus", "--sync", "key", "f"]);
+        window_has(&server, size);
+    }
+    // Standing still, the screen has one of the clip's pictures and nothing else.
+    xdotool(&server, &["key", "space"]);
+    thread::sleep(Duration::from_millis(700));
+    let screen = screenshot(&server);
+    let nearest = frames.iter().map(|frame| distance(&screen, frame)).fold(f64::MAX, f64::min);
+    assert!(nearest <= 6.0, "{nearest} from the nearest of the clip's frames");
+    xdotool(&server, &["key", "q"]);
     counts(&ended(child));
 }
 

@@ -7,15 +7,25 @@ use std::process::{Child, Command, Stdio};
 pub struct Xvfb {
     child: Child,
     name: String,
-    size: (u32, u32),
 }
 
 impl Xvfb {
     /// One with a screen of that size; `None`, and said why, where there is none.
     pub fn start(size: (u32, u32)) -> Option<Xvfb> {
+        Xvfb::with(size, &[])
+    }
+
+    /// One that lacks an extension.
+    pub fn without(size: (u32, u32), extension: &str) -> Option<Xvfb> {
+        Xvfb::with(size, &["-extension", extension])
+    }
+
+    fn with(size: (u32, u32), words: &[&str]) -> Option<Xvfb> {
         let screen = format!("{}x{}x24", size.0, size.1);
         let mut command = Command::new("Xvfb");
-        command.args(["-displayfd", "1", "-screen", "0", &screen, "-nolisten", "tcp", "-noreset"]);
+        command
+            .args(["-displayfd", "1", "-screen", "0", &screen, "-nolisten", "tcp", "-noreset"])
+            .args(words);
         let mut child =
             match command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn() {
                 Ok(child) => child,
@@ -28,15 +38,42 @@ impl Xvfb {
         let mut number = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut number).unwrap();
         assert!(!number.trim().is_empty(), "Xvfb did not start");
-        Some(Xvfb { child, name: format!(":{}", number.trim()), size })
+        Some(Xvfb { child, name: format!(":{}", number.trim()) })
     }
 
     pub fn name(&self) -> String {
         self.name.clone()
     }
+}
 
-    pub fn size(&self) -> String {
-        format!("{}x{}", self.size.0, self.size.1)
+/// A window manager, ended with it.
+pub struct Manager(Child);
+
+impl Manager {
+    /// One for that server; `None`, and said why, where there is none.
+    pub fn start(server: &Xvfb) -> Option<Manager> {
+        let mut command = Command::new("jwm");
+        command
+            .env("DISPLAY", server.name())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        match command.spawn() {
+            Ok(child) => Some(Manager(child)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                eprintln!("skipped: no window manager: apt install jwm");
+                None
+            }
+            Err(error) => panic!("jwm: {error}"),
+        }
+    }
+}
+
+impl Drop for Manager {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

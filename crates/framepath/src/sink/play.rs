@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `play`: frames in a window, each at its time.
 //!
-//! The thread sleeps once for a frame, until it is due, and looks at the
-//! viewer's keys once for a frame. A frame that comes more than half an
+//! The thread looks at the viewer's keys once for a frame, and sleeps once for
+//! it, until it is due; or once for several, where the screen keeps the time by
+//! itself and takes frames ahead of it. A frame that comes more than half an
 //! interval late is dropped before anything is done for it.
 
+mod ahead;
 mod clock;
 #[cfg(feature = "play")]
 mod fit;
+#[cfg(feature = "play")]
+mod presented;
+#[cfg(feature = "play")]
+mod refresh;
 #[cfg(feature = "play")]
 mod texture;
 #[cfg(feature = "play")]
@@ -26,6 +32,7 @@ use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::stage::{Stage, frame_of};
+use ahead::Ahead;
 use clock::Clock;
 
 /// Counts of a run, for whoever looks; one thread writes, and the order does
@@ -47,6 +54,29 @@ pub(crate) enum Control {
     Pause,
     /// No more.
     End,
+}
+
+/// When a screen takes a frame that is due at some time. (Without SDL there is
+/// but one that takes all.)
+#[cfg_attr(not(feature = "play"), allow(dead_code))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// When it is due: the caller sleeps until then.
+    Due,
+    /// Now: the screen keeps it for its refresh of this number.
+    Ahead(u64),
+    /// Never: it is not refreshed so often.
+    Never,
+    /// Now, as a frame that was shown before.
+    Again,
+}
+
+/// Frames that a screen has done with.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Shown {
+    pub(crate) seen: u64,
+    /// Handed over, and not shown.
+    pub(crate) lost: u64,
 }
 
 /// How to play.
@@ -77,13 +107,14 @@ pub(crate) struct Play {
     info: Option<StreamInfo>,
     clock: Option<Clock>,
     screen: Screen,
+    ahead: Ahead,
     played: Arc<Played>,
 }
 
 /// Where frames go.
 enum Screen {
-    /// Nowhere.
-    Null,
+    /// Nowhere. It takes frames ahead, as the best of windows do.
+    Null(Shown),
     /// A window of the thread that pushes frames.
     #[cfg(feature = "play")]
     Window(window::OfThread),
@@ -92,7 +123,7 @@ enum Screen {
 impl Screen {
     fn of(options: &PlayOptions) -> Result<Screen, StageError> {
         match options.driver.as_str() {
-            "null" => Ok(Screen::Null),
+            "null" => Ok(Screen::Null(Shown::default())),
             #[cfg(feature = "play")]
             _ => Ok(Screen::Window(window::OfThread::default())),
             #[cfg(not(feature = "play"))]
@@ -104,28 +135,58 @@ impl Screen {
         }
     }
 
-    /// Does all that can be done before the frame is due.
+    /// When it takes a frame that is due then.
+    #[cfg_attr(not(feature = "play"), allow(unused_variables))]
+    fn turn(&mut self, due_ns: u64) -> Turn {
+        match self {
+            Screen::Null(_) => Turn::Ahead(0),
+            #[cfg(feature = "play")]
+            Screen::Window(window) => window.turn(due_ns),
+        }
+    }
+
+    /// Does all that can be done before the frame is handed over.
     #[cfg_attr(not(feature = "play"), allow(unused_variables))]
     fn prepare(&mut self, frame: &Frame, options: &PlayOptions, info: &StreamInfo) -> Result<(), StageError> {
         match self {
-            Screen::Null => Ok(()),
+            Screen::Null(_) => Ok(()),
             #[cfg(feature = "play")]
             Screen::Window(window) => window.prepare(frame, options, info),
         }
     }
 
-    fn present(&mut self) -> Result<(), StageError> {
+    #[cfg_attr(not(feature = "play"), allow(unused_variables))]
+    fn present(&mut self, turn: Turn) -> Result<(), StageError> {
         match self {
-            Screen::Null => Ok(()),
+            Screen::Null(shown) => shown.seen += 1,
             #[cfg(feature = "play")]
-            Screen::Window(window) => window.present(),
+            Screen::Window(window) => window.present(turn)?,
+        }
+        Ok(())
+    }
+
+    /// What it has done with since the last question.
+    fn shown(&mut self) -> Result<Shown, StageError> {
+        match self {
+            Screen::Null(shown) => Ok(std::mem::take(shown)),
+            #[cfg(feature = "play")]
+            Screen::Window(window) => window.shown(),
+        }
+    }
+
+    /// Waits until it has done with all it was given.
+    fn finish(&mut self) -> Result<(), StageError> {
+        match self {
+            Screen::Null(_) => Ok(()),
+            #[cfg(feature = "play")]
+            Screen::Window(window) => window.finish(),
         }
     }
 
     /// What the viewer asked for since the last look.
     fn control(&mut self) -> Control {
         match self {
-            Screen::Null => Control::Watch,
+            Screen::Null(_) => Control::Watch,
             #[cfg(feature = "play")]
             Screen::Window(window) => window.control(),
         }
@@ -136,7 +197,7 @@ impl Screen {
     #[cfg_attr(not(feature = "play"), allow(unused_variables))]
     fn wait(&mut self, frame: &Frame) -> Result<Control, StageError> {
         match self {
-            Screen::Null => Ok(Control::Watch),
+            Screen::Null(_) => Ok(Control::Watch),
             #[cfg(feature = "play")]
             Screen::Window(window) => window.wait(frame),
         }
@@ -144,7 +205,7 @@ impl Screen {
 
     fn close(&mut self) {
         match self {
-            Screen::Null => {}
+            Screen::Null(_) => {}
             #[cfg(feature = "play")]
             Screen::Window(window) => window.close(),
         }
@@ -154,7 +215,7 @@ impl Screen {
 impl Play {
     pub(crate) fn new(options: PlayOptions, played: Arc<Played>) -> Result<Play, StageError> {
         let screen = Screen::of(&options)?;
-        Ok(Play { options, info: None, clock: None, screen, played })
+        Ok(Play { options, info: None, clock: None, screen, ahead: Ahead::default(), played })
     }
 
     /// `false` when the viewer has ended it.
@@ -182,23 +243,57 @@ impl Play {
         }
         let meta = frame.meta();
         let due = if self.options.sync { clock.due(&meta) } else { None };
-        if due.is_some_and(|due| clock.is_late(due, now_ns())) {
-            add(&self.played.late);
-            return Ok(true);
+        let turn = match due {
+            Some(due) if clock.is_late(due, now_ns()) => Turn::Never,
+            Some(due) => self.screen.turn(due),
+            None => Turn::Due,
+        };
+        match (turn, due) {
+            (Turn::Never, _) => {
+                add(&self.played.late, 1);
+                return Ok(true);
+            }
+            (Turn::Ahead(_), Some(due)) => {
+                if let Some(until) = self.ahead.wait(due, now_ns()) {
+                    wait_until(until);
+                }
+                self.screen.prepare(frame, &self.options, info)?;
+                self.ahead.gone(due);
+            }
+            _ => {
+                self.screen.prepare(frame, &self.options, info)?;
+                if let Some(due) = due {
+                    wait_until(due);
+                }
+            }
         }
-        self.screen.prepare(frame, &self.options, info)?;
-        if let Some(due) = due {
-            wait_until(due);
-        }
-        self.screen.present()?;
-        add(&self.played.shown);
-        let now = now_ns();
+        self.screen.present(turn)?;
+        let seen = now_ns().max(due.unwrap_or(0));
         if clock.runs() {
-            clock.shown(now)
+            clock.shown(seen)
         } else {
-            clock.start(&meta, now)
+            clock.start(&meta, seen)
         }
+        self.count()?;
         Ok(true)
+    }
+
+    fn count(&mut self) -> Result<(), StageError> {
+        let Shown { seen, lost } = self.screen.shown()?;
+        add(&self.played.shown, seen);
+        add(&self.played.late, lost);
+        Ok(())
+    }
+
+    /// Shows what is on its way, and nothing more.
+    fn end(&mut self) -> Result<(), StageError> {
+        if let Some(last) = self.ahead.last() {
+            wait_until(last);
+        }
+        self.screen.finish()?;
+        self.count()?;
+        self.screen.close();
+        Ok(())
     }
 }
 
@@ -211,8 +306,8 @@ fn wait_until(due_ns: u64) {
     });
 }
 
-fn add(count: &AtomicU64) {
-    count.store(count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+fn add(count: &AtomicU64, more: u64) {
+    count.store(count.load(Ordering::Relaxed) + more, Ordering::Relaxed);
 }
 
 impl Stage for Play {
@@ -228,14 +323,14 @@ impl Stage for Play {
             true => Ok(()),
             false => {
                 self.played.ended.store(1, Ordering::Relaxed);
-                self.screen.close();
+                self.end().map_err(|e| out.fail(e))?;
                 // The path ends as if this end of it had.
                 Err(out.fail(StageError::Downstream))
             }
         }
     }
 
-    fn drain(&mut self, _: &mut Out<'_>) -> Result<(), Failure> {
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
         // The last frame has its time too.
         if let Some(clock) = self.clock.as_mut().filter(|clock| clock.runs() && self.options.sync) {
             let until = clock.due(&Default::default());
@@ -243,7 +338,6 @@ impl Stage for Play {
                 wait_until(until);
             }
         }
-        self.screen.close();
-        Ok(())
+        self.end().map_err(|e| out.fail(e))
     }
 }

@@ -19,8 +19,9 @@ use sdl2::pixels::PixelFormatEnum;
 use sdl2::rect::Rect;
 use sdl2::video::FullscreenType;
 
+use super::presented::{Presented, Server};
 use super::texture::Textured;
-use super::{Control, PlayOptions, fit};
+use super::{Control, PlayOptions, Shown, Turn, fit};
 use crate::error::StageError;
 
 /// Milliseconds that a paused window sleeps if nothing happens: Ctrl-C comes to
@@ -51,8 +52,20 @@ impl OfThread {
         })
     }
 
-    pub(super) fn present(&mut self) -> Result<(), StageError> {
-        with(|window| window.present()).unwrap_or(Ok(()))
+    pub(super) fn turn(&mut self, due_ns: u64) -> Turn {
+        with(|window| window.turn(due_ns)).unwrap_or(Turn::Due)
+    }
+
+    pub(super) fn present(&mut self, turn: Turn) -> Result<(), StageError> {
+        with(|window| window.present(turn)).unwrap_or(Ok(()))
+    }
+
+    pub(super) fn shown(&mut self) -> Result<Shown, StageError> {
+        with(Window::shown).unwrap_or(Ok(Shown::default()))
+    }
+
+    pub(super) fn finish(&mut self) -> Result<(), StageError> {
+        with(Window::finish).unwrap_or(Ok(()))
     }
 
     pub(super) fn control(&mut self) -> Control {
@@ -89,6 +102,8 @@ enum Surface {
         /// The bars beside the picture are to be shown too.
         bars: bool,
     },
+    /// The CPU, into memory that an X server shows at its time.
+    Presented(Box<Presented>),
     /// A renderer.
     Textured(Box<Textured>),
 }
@@ -104,6 +119,8 @@ struct Window {
     ended: bool,
     /// What is seen may be old: the window changed.
     stale: bool,
+    /// Shown by those surfaces that do so at once.
+    shown: Shown,
 }
 
 impl Window {
@@ -131,9 +148,16 @@ impl Window {
         for driver in drivers(&options.driver) {
             match surface(open()?, &pump, driver) {
                 Ok(surface) => {
-                    let sample_aspect = info.sample_aspect;
-                    let (paused, ended, stale) = (false, false, false);
-                    return Ok(Window { surface, pump, sample_aspect, picture, paused, ended, stale });
+                    return Ok(Window {
+                        surface,
+                        pump,
+                        sample_aspect: info.sample_aspect,
+                        picture,
+                        paused: false,
+                        ended: false,
+                        stale: false,
+                        shown: Shown::default(),
+                    });
                 }
                 Err(error) => refusals.push(format!("{driver}: {error}")),
             }
@@ -149,6 +173,9 @@ impl Window {
             Surface::Textured(textured) => {
                 self.stale = false;
                 textured.upload(frame).map_err(StageError::Window)
+            }
+            Surface::Presented(presented) => {
+                presented.prepare(frame, self.picture, std::mem::take(&mut self.stale))
             }
             Surface::Painted { window, painter, size, bars } => {
                 let mut surface = window.surface(&self.pump).map_err(StageError::Window)?;
@@ -173,8 +200,32 @@ impl Window {
         }
     }
 
-    fn present(&mut self) -> Result<(), StageError> {
+    /// When the screen takes a frame.
+    fn turn(&mut self, due_ns: u64) -> Turn {
         match &mut self.surface {
+            Surface::Presented(presented) => presented.turn(due_ns),
+            _ => Turn::Due,
+        }
+    }
+
+    fn shown(&mut self) -> Result<Shown, StageError> {
+        match &mut self.surface {
+            Surface::Presented(presented) => presented.shown(),
+            _ => Ok(std::mem::take(&mut self.shown)),
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), StageError> {
+        match &mut self.surface {
+            Surface::Presented(presented) => presented.finish(),
+            _ => Ok(()),
+        }
+    }
+
+    fn present(&mut self, turn: Turn) -> Result<(), StageError> {
+        self.shown.seen += u64::from(turn != Turn::Again);
+        match &mut self.surface {
+            Surface::Presented(presented) => return presented.present(turn),
             Surface::Textured(textured) => {
                 let size = textured.canvas.output_size().map_err(StageError::Window)?;
                 textured.draw(fit::area(self.picture, size))
@@ -213,7 +264,7 @@ impl Window {
         let wish = self.look();
         if self.stale {
             self.prepare(frame)?;
-            self.present()?;
+            self.present(Turn::Again)?;
         }
         Ok(wish)
     }
@@ -245,6 +296,7 @@ impl Window {
     fn toggle_fullscreen(&mut self) {
         let window = match &mut self.surface {
             Surface::Textured(textured) => textured.canvas.window_mut(),
+            Surface::Presented(presented) => &mut presented.window,
             Surface::Painted { window, .. } => window,
         };
         let wanted = match window.fullscreen_state() {
@@ -258,6 +310,10 @@ impl Window {
 
 fn surface(window: sdl2::video::Window, pump: &EventPump, driver: &str) -> Result<Surface, String> {
     if driver == "software" {
+        let order = order_of(window.window_pixel_format());
+        if let (Ok(server), Ok(order)) = (Server::of(&window), order) {
+            return Ok(Surface::Presented(Box::new(Presented::new(server, window, order))));
+        }
         // Some systems give no memory to paint into: better known now.
         order_of(window.surface(pump)?.pixel_format_enum())?;
         return Ok(Surface::Painted { window, painter: Box::default(), size: (0, 0), bars: true });

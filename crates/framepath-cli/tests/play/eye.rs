@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is on a screen, by xwd: it needs no extension of the server.
+
+use std::process::{Command, Stdio};
+
+/// Words of a dump's header (X11/XWDFile.h), which are big-endian.
+const HEADER_BYTES: usize = 0;
+const WIDTH: usize = 4;
+const HEIGHT: usize = 5;
+const LITTLE_ENDIAN: usize = 7;
+const BITS_PER_PIXEL: usize = 11;
+const BYTES_PER_LINE: usize = 12;
+const COLOURS: usize = 19;
+
+/// Bytes of a colour in the table before the pixels.
+const COLOUR_BYTES: usize = 12;
+
+/// The screen in RGB, shrunk to `width`, of which its own is a multiple: the mean
+/// of each square.
+pub fn screenshot(display: &str, width: usize) -> Vec<u8> {
+    let mut command = Command::new("xwd");
+    let output = command.args(["-silent", "-root", "-display", display]).stdin(Stdio::null()).output();
+    let output = output.unwrap_or_else(|error| panic!("xwd (x11-apps): {error}"));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let dump = output.stdout;
+    let word = |index: usize| {
+        let bytes = dump[index * 4..][..4].try_into().unwrap();
+        u32::from_be_bytes(bytes) as usize
+    };
+    // 0 where the least comes first: blue, green, red, nothing.
+    assert_eq!((word(BITS_PER_PIXEL), word(LITTLE_ENDIAN)), (32, 0));
+    let pixels = &dump[word(HEADER_BYTES) + word(COLOURS) * COLOUR_BYTES..];
+    let times = word(WIDTH) / width;
+    assert_eq!(word(WIDTH), width * times);
+    let mean = |x: usize, y: usize, channel: usize| {
+        let square = (0..times).flat_map(|row| (0..times).map(move |column| (row, column)));
+        let of = |(row, column): (usize, usize)| {
+            let at = (y * times + row) * word(BYTES_PER_LINE) + (x * times + column) * 4 + channel;
+            usize::from(pixels[at])
+        };
+        (square.map(of).sum::<usize>() / (times * times)) as u8
+    };
+    let places = (0..word(HEIGHT) / times).flat_map(|y| (0..width).map(move |x| (x, y)));
+    places.flat_map(|(x, y)| [2, 1, 0].map(|channel| mean(x, y, channel))).collect()
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Pictures that a display server shows: memory it shares, to be painted.
+//!
+//! Unlike a pool's, its memfd can be written by whoever has it, as X11 asks for
+//! memory that becomes a pixmap. Nothing here or above reads what was painted.
+
+use std::os::fd::BorrowedFd;
+
+use crate::mapping::Mapping;
+
+/// So many pictures of equal size, one behind the other in a memfd, all zeroes
+/// at first. Belongs to one thread at a time.
+#[derive(Debug)]
+pub struct Canvas {
+    memory: Mapping,
+    each: usize,
+    pictures: usize,
+}
+
+impl Canvas {
+    /// `pictures` pictures of `each` bytes, at least one of one byte.
+    ///
+    /// # Errors
+    /// Where there is no such memory.
+    pub fn new(each: usize, pictures: usize) -> std::io::Result<Canvas> {
+        let bytes = each.checked_mul(pictures).filter(|bytes| (1..=isize::MAX as usize).contains(bytes));
+        let bytes = bytes.ok_or(std::io::ErrorKind::InvalidInput)?;
+        let memory = Mapping::new(bytes, false).map_err(|(_, errno)| errno)?;
+        Ok(Canvas { memory, each, pictures })
+    }
+
+    /// The memory, for the display server.
+    pub fn memory(&self) -> BorrowedFd<'_> {
+        self.memory.fd().expect("a mapping of our own has its memfd")
+    }
+
+    /// Where a picture begins in the memory, bytes.
+    pub fn offset(&self, picture: usize) -> usize {
+        picture * self.each
+    }
+
+    /// A picture's bytes, to write.
+    ///
+    /// # Panics
+    /// There are not so many pictures.
+    pub fn picture(&mut self, picture: usize) -> &mut [u8] {
+        assert!(picture < self.pictures, "picture {picture} of {}", self.pictures);
+        // SAFETY: inside the mapping, and the borrow is exclusive in this
+        // process. The display server reads it at most: it writes to pixmaps
+        // that somebody draws into, and nobody knows of these.
+        unsafe {
+            let first = self.memory.base().add(self.offset(picture));
+            std::slice::from_raw_parts_mut(first.as_ptr(), self.each)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+
+    #[test]
+    fn what_is_painted_is_in_the_memory() {
+        let mut canvas = Canvas::new(5000, 3).unwrap();
+        let shared = std::fs::File::from(canvas.memory().try_clone_to_owned().unwrap());
+        canvas.picture(1).fill(7);
+        canvas.picture(2)[4999] = 9;
+        let mut bytes = vec![1; 15_000];
+        shared.read_exact_at(&mut bytes, 0).unwrap();
+        assert!(
+            bytes[..5000].iter().all(|byte| *byte == 0) && bytes[5000..10_000].iter().all(|byte| *byte == 7)
+        );
+        assert_eq!((bytes[14_998], bytes[14_999], canvas.offset(2)), (0, 9, 10_000));
+        assert_eq!(shared.metadata().unwrap().len(), 15_000);
+    }
+
+    #[test]
+    fn sizes_that_cannot_be_are_refused() {
+        for (each, pictures) in [(0, 1), (1, 0), (usize::MAX, 2), (isize::MAX as usize, 3)] {
+            assert!(Canvas::new(each, pictures).is_err(), "{each} {pictures}");
+        }
+    }
+}

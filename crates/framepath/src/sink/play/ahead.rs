@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How far ahead of its time a frame goes to a screen that keeps the time by
+//! itself. Several go at once, and then nothing for as long: a wake-up serves
+//! them all. Pure: whoever asks brings the time.
+
+use std::collections::VecDeque;
+
+/// Frames that are with the screen at most, and not seen yet.
+pub(super) const FRAMES: usize = 4;
+
+/// So many of them are left when the next ones are made.
+const LEFT: usize = 1;
+
+/// However few they are, none goes earlier than this before its time: keys are
+/// to be heard.
+const LEAD_NS: u64 = 200_000_000;
+
+/// The frames with the screen, by their times.
+#[derive(Debug, Default)]
+pub(super) struct Ahead(VecDeque<u64>);
+
+impl Ahead {
+    /// Until when the frame that is due at `due_ns` waits before it goes to the
+    /// screen; `None` where it may go.
+    pub(super) fn wait(&mut self, due_ns: u64, now_ns: u64) -> Option<u64> {
+        self.0.retain(|due| *due > now_ns);
+        let early = due_ns.saturating_sub(LEAD_NS);
+        let full = if self.0.len() < FRAMES { 0 } else { self.0[self.0.len() - 1 - LEFT] };
+        Some(early.max(full)).filter(|until| *until > now_ns)
+    }
+
+    /// It went.
+    pub(super) fn gone(&mut self, due_ns: u64) {
+        self.0.push_back(due_ns);
+    }
+
+    /// When the last of them has been seen.
+    pub(super) fn last(&self) -> Option<u64> {
+        self.0.back().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Plays frames that cost nothing to make; how often it slept.
+    fn naps(interval_ms: u64, frames: u64) -> u64 {
+        let (mut ahead, mut now, mut naps) = (Ahead::default(), 0, 0);
+        for frame in 0..frames {
+            let due = frame * interval_ms * MS;
+            if let Some(until) = ahead.wait(due, now) {
+                assert!(until > now, "it sleeps into the past");
+                (now, naps) = (until, naps + 1);
+            }
+            assert!(due >= now, "frame {frame} is late");
+            assert!(ahead.0.len() <= FRAMES);
+            ahead.gone(due);
+        }
+        naps
+    }
+
+    #[test]
+    fn a_wake_up_serves_several_frames() {
+        assert_eq!(naps(33, 301), 99);
+        assert_eq!(naps(16, 301), 99);
+        // None is there earlier than keys may be late.
+        assert_eq!(naps(1000, 11), 10);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_source_that_is_only_just_in_time() {
+        let mut ahead = Ahead::default();
+        for now in (0..100).map(|n| n * 40 * MS) {
+            assert_eq!(ahead.wait(now + 10 * MS, now), None);
+            ahead.gone(now + 10 * MS);
+        }
+        assert_eq!(ahead.last(), Some(99 * 40 * MS + 10 * MS));
+    }
+}

@@ -1,0 +1,394 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A window's pictures by X's Present extension (presentproto 1.2): painted
+//! into memory that the X server shares, and handed over with the number of the
+//! refresh at which they are to be seen.
+//!
+//! SDL has one piece of memory for a window, and waits for the server after each
+//! picture. Here are several, nobody waits, and the server tells later what it
+//! has shown and which memory it is done with: events that are read when this
+//! thread is awake anyway.
+
+use framepath_codec::{Area, Painter, PixelOrder};
+use framepath_os::canvas::Canvas;
+use framepath_os::clock::{now_ns, sleep_until};
+use framepath_os::meter;
+use framepath_os::pool::Frame;
+use raw_window_handle::{HasWindowHandle, RawWindowHandle};
+use sdl2::video;
+use x11rb::connection::{Connection, RequestConnection};
+use x11rb::errors::ReplyError;
+use x11rb::protocol::Event;
+use x11rb::protocol::present::{self, ConnectionExt as _};
+use x11rb::protocol::shm::ConnectionExt as _;
+use x11rb::protocol::xfixes::ConnectionExt as _;
+use x11rb::protocol::xproto::{self, ConnectionExt as _, Rectangle};
+use x11rb::rust_connection::RustConnection;
+
+use super::ahead;
+use super::refresh::{Nearest, Refresh};
+use super::{Shown, Turn};
+use crate::error::StageError;
+
+/// Those with the server, one being painted, and one that it scans out of.
+const PICTURES: usize = ahead::FRAMES + 2;
+
+/// The server has this long to be done with a picture.
+const PATIENCE_NS: u64 = 1_000_000_000;
+
+/// Between two looks whether it is.
+const NAP_NS: u64 = 2_000_000;
+
+/// Refreshes from the first that is asked for to the last: the clock is learnt
+/// from them.
+const LESSON: [u64; 3] = [2, 10, 18];
+
+/// In the serial of a picture that goes out at a refresh of its own.
+const AT_REFRESH: u32 = 1 << 31;
+
+/// In the serial of a picture that was shown before.
+const AGAIN: u32 = 1 << 30;
+
+/// A window, and what is painted for it.
+pub(super) struct Presented {
+    // Closed before the window is.
+    server: Server,
+    pub(super) window: video::Window,
+    order: PixelOrder,
+    painter: Painter,
+    pictures: Option<Pictures>,
+    /// The picture painted last, to be handed over; `None` where it would change
+    /// nothing.
+    painted: Option<usize>,
+    refresh: Refresh,
+    /// Handed over, and not told of yet.
+    pending: u32,
+    shown: Shown,
+}
+
+/// A connection of our own: events of pictures come by it, keys by SDL's.
+pub(super) struct Server {
+    connection: RustConnection,
+    window: xproto::Window,
+    depth: u8,
+    /// What of the window a picture changes.
+    region: u32,
+}
+
+/// Memory for pictures of a window's size.
+struct Pictures {
+    canvas: Canvas,
+    pixmaps: Vec<xproto::Pixmap>,
+    segment: u32,
+    free: Vec<usize>,
+    size: (u32, u32),
+    area: Area,
+    /// The bars beside the picture are to be shown too.
+    bars: bool,
+}
+
+impl Presented {
+    pub(super) fn new(server: Server, window: video::Window, order: PixelOrder) -> Presented {
+        Presented {
+            server,
+            window,
+            order,
+            painter: Painter::new(),
+            pictures: None,
+            painted: None,
+            refresh: Refresh::default(),
+            pending: 0,
+            shown: Shown::default(),
+        }
+    }
+
+    /// When the screen takes a frame.
+    pub(super) fn turn(&mut self, due_ns: u64) -> Turn {
+        match self.refresh.nearest(due_ns) {
+            Nearest::Unknown => Turn::Due,
+            Nearest::At(number) => Turn::Ahead(number),
+            Nearest::Taken => Turn::Never,
+        }
+    }
+
+    /// Paints the frame; with `stale` all of it, as the window has lost what it
+    /// had.
+    pub(super) fn prepare(
+        &mut self,
+        frame: &Frame,
+        picture: (u32, u32),
+        stale: bool,
+    ) -> Result<(), StageError> {
+        let size = self.window.size();
+        let area = super::fit::area(picture, size);
+        if self.pictures.as_ref().is_none_or(|pictures| (pictures.size, pictures.area) != (size, area)) {
+            if let Some(old) = self.pictures.take() {
+                old.give_back(&self.server).map_err(failed)?;
+            }
+            self.painter.forget();
+            self.pictures = Some(Pictures::new(&self.server, size, area).map_err(StageError::Window)?);
+        }
+        let slot = self.free_picture()?;
+        let pictures = self.pictures.as_mut().expect("made just now");
+        if stale {
+            self.painter.forget();
+            pictures.bars = true;
+        }
+        let stride = size.0 as usize * 4;
+        let painted = self.painter.paint(frame, pictures.canvas.picture(slot), stride, area, self.order);
+        if let Err(error) = painted {
+            pictures.free.push(slot);
+            return Err(error.into());
+        }
+        self.painted = Some(slot);
+        Ok(())
+    }
+
+    /// Hands the painted picture over, to be seen from a refresh on, or at once.
+    pub(super) fn present(&mut self, turn: Turn) -> Result<(), StageError> {
+        let (Some(slot), Some(pictures)) = (self.painted.take(), &mut self.pictures) else { return Ok(()) };
+        let changed = self.painter.changed();
+        if changed.is_empty() && !pictures.bars {
+            pictures.free.push(slot);
+            self.shown.seen += u64::from(turn != Turn::Again);
+            return Ok(());
+        }
+        let all = changed.iter().map(ExactSizeIterator::len).sum::<usize>() == pictures.size.1 as usize;
+        let whole = std::mem::take(&mut pictures.bars) || all;
+        let width = pictures.size.0 as u16;
+        let rows = changed.iter().map(|rows| Rectangle {
+            x: 0,
+            y: rows.start as i16,
+            width,
+            height: rows.len() as u16,
+        });
+        let update = (!whole).then(|| rows.collect::<Vec<_>>());
+        self.server.present(pictures.pixmaps[slot], update.as_deref(), turn).map_err(failed)?;
+        self.pending += 1;
+        Ok(())
+    }
+
+    /// What was seen since the last question, and what was not.
+    pub(super) fn shown(&mut self) -> Result<Shown, StageError> {
+        self.hear()?;
+        Ok(std::mem::take(&mut self.shown))
+    }
+
+    /// Waits until the server has shown what it has; what it does not show in a
+    /// second it never will.
+    pub(super) fn finish(&mut self) -> Result<(), StageError> {
+        self.wait_for(|presented| presented.pending == 0)?;
+        self.shown.lost += u64::from(std::mem::take(&mut self.pending));
+        Ok(())
+    }
+
+    fn free_picture(&mut self) -> Result<usize, StageError> {
+        let free = |presented: &mut Presented| presented.pictures.as_mut().and_then(|all| all.free.pop());
+        if let Some(slot) = free(self) {
+            return Ok(slot);
+        }
+        self.wait_for(|presented| presented.pictures.as_ref().is_some_and(|all| !all.free.is_empty()))?;
+        free(self)
+            .ok_or_else(|| StageError::Window("the X server keeps all pictures it was given".to_owned()))
+    }
+
+    fn wait_for(&mut self, done: impl Fn(&Presented) -> bool) -> Result<(), StageError> {
+        let until = now_ns() + PATIENCE_NS;
+        loop {
+            self.hear()?;
+            let now = now_ns();
+            if done(self) || now > until {
+                return Ok(());
+            }
+            meter::blocked(|| sleep_until(now + NAP_NS));
+        }
+    }
+
+    /// Reads what the server has told; does not wait for more.
+    fn hear(&mut self) -> Result<(), StageError> {
+        while let Some(event) = self.server.connection.poll_for_event().map_err(failed)? {
+            match event {
+                Event::PresentCompleteNotify(event) if event.kind == present::CompleteKind::NOTIFY_MSC => {
+                    let at_ns = event.ust * 1000;
+                    match event.serial {
+                        0 if now_ns().abs_diff(at_ns) < PATIENCE_NS => {
+                            self.server.ask_for_refreshes(event.msc).map_err(failed)?;
+                        }
+                        // Its clock is not ours.
+                        0 => {}
+                        _ => self.refresh.saw(event.msc, at_ns),
+                    }
+                }
+                Event::PresentCompleteNotify(event) => {
+                    self.pending = self.pending.saturating_sub(1);
+                    if event.serial & AGAIN != 0 {
+                        continue;
+                    }
+                    if event.mode == present::CompleteMode::SKIP {
+                        // What it changed was never seen.
+                        self.painter.forget();
+                        self.pictures.iter_mut().for_each(|pictures| pictures.bars = true);
+                        self.shown.lost += 1;
+                        continue;
+                    }
+                    self.shown.seen += 1;
+                    if event.serial & AT_REFRESH != 0 {
+                        self.refresh.saw(event.msc, event.ust * 1000);
+                    }
+                }
+                Event::PresentIdleNotify(event) => {
+                    // One of another size is gone already.
+                    if let Some(pictures) = &mut self.pictures
+                        && let Some(slot) = pictures.pixmaps.iter().position(|pixmap| *pixmap == event.pixmap)
+                    {
+                        pictures.free.push(slot);
+                    }
+                }
+                Event::Error(error) => return Err(failed(format!("{error:?}"))),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Server {
+    /// Fails where the window is not one of an X server that shares memory with
+    /// us and has the extension.
+    pub(super) fn of(window: &video::Window) -> Result<Server, String> {
+        let id = match window.window_handle().map(|handle| handle.as_raw()) {
+            Ok(RawWindowHandle::Xlib(handle)) => handle.window as xproto::Window,
+            _ => return Err("not a window of an X server".to_owned()),
+        };
+        let (connection, _) = x11rb::connect(None).map_err(|error| error.to_string())?;
+        let server = Server::connected(connection, id);
+        server.map_err(|error| error.unwrap_or_else(|| "it has no Present, or shares no memory".to_owned()))
+    }
+
+    /// The error is empty where the server lacks something.
+    fn connected(connection: RustConnection, window: xproto::Window) -> Result<Server, Option<String>> {
+        fn lacks(error: impl std::fmt::Display) -> Option<String> {
+            Some(error.to_string())
+        }
+        for extension in [present::X11_EXTENSION_NAME, "MIT-SHM", "XFIXES"] {
+            connection.extension_information(extension).map_err(lacks)?.ok_or(None)?;
+        }
+        let ask = || -> Result<_, ReplyError> {
+            let shared = connection.shm_query_version()?.reply()?;
+            connection.present_query_version(1, 2)?.reply()?;
+            connection.xfixes_query_version(2, 0)?.reply()?;
+            Ok((shared, connection.get_geometry(window)?.reply()?.depth))
+        };
+        let (shared, depth) = ask().map_err(lacks)?;
+        let takes_memfds = (shared.major_version, shared.minor_version) >= (1, 2);
+        let setup = connection.setup();
+        let wide = setup
+            .pixmap_formats
+            .iter()
+            .any(|format| (format.depth, format.bits_per_pixel, format.scanline_pad) == (depth, 32, 32));
+        let little = setup.image_byte_order == xproto::ImageOrder::LSB_FIRST;
+        if !shared.shared_pixmaps || !takes_memfds || !wide || little != cfg!(target_endian = "little") {
+            return Err(None);
+        }
+        let begin = || -> Result<u32, x11rb::errors::ReplyOrIdError> {
+            let (events, region) = (connection.generate_id()?, connection.generate_id()?);
+            let mask = present::EventMask::COMPLETE_NOTIFY | present::EventMask::IDLE_NOTIFY;
+            connection.present_select_input(events, window, mask)?.check()?;
+            connection.xfixes_create_region(region, &[])?.check()?;
+            connection.present_notify_msc(window, 0, 0, 0, 0)?;
+            connection.flush()?;
+            Ok(region)
+        };
+        let region = begin().map_err(lacks)?;
+        Ok(Server { connection, window, depth, region })
+    }
+
+    /// Has refreshes told of, when refresh `now` was the last.
+    fn ask_for_refreshes(&self, now: u64) -> Result<(), ReplyError> {
+        for later in LESSON {
+            self.connection.present_notify_msc(self.window, 1, now + later, 0, 0)?;
+        }
+        Ok(self.connection.flush()?)
+    }
+
+    fn present(
+        &self,
+        pixmap: xproto::Pixmap,
+        update: Option<&[Rectangle]>,
+        turn: Turn,
+    ) -> Result<(), ReplyError> {
+        let region = match update {
+            Some(rows) => {
+                self.connection.xfixes_set_region(self.region, rows)?;
+                self.region
+            }
+            None => x11rb::NONE,
+        };
+        let (serial, options, refresh) = match turn {
+            Turn::Ahead(refresh) => (AT_REFRESH, present::Option::NONE, refresh),
+            // Its time has come: the next refresh may have another one already.
+            Turn::Again => (AGAIN, present::Option::ASYNC, 0),
+            Turn::Due | Turn::Never => (0, present::Option::ASYNC, 0),
+        };
+        let (window, none) = (self.window, x11rb::NONE);
+        // What is not to be shown of it is not valid either: it is of an older
+        // picture.
+        let sent = self.connection.present_pixmap(
+            window,
+            pixmap,
+            serial,
+            region,
+            region,
+            0,
+            0,
+            none,
+            none,
+            none,
+            options.into(),
+            refresh,
+            0,
+            0,
+            &[],
+        );
+        sent?;
+        Ok(self.connection.flush()?)
+    }
+}
+
+impl Pictures {
+    fn new(server: &Server, size: (u32, u32), area: Area) -> Result<Pictures, String> {
+        let each = size.0 as usize * size.1 as usize * 4;
+        let canvas = Canvas::new(each, PICTURES).map_err(|error| error.to_string())?;
+        let memory = canvas.memory().try_clone_to_owned().map_err(|error| error.to_string())?;
+        let (connection, window) = (&server.connection, server.window);
+        let share = || -> Result<_, x11rb::errors::ReplyOrIdError> {
+            let segment = connection.generate_id()?;
+            connection.shm_attach_fd(segment, memory, false)?.check()?;
+            let mut pixmaps = Vec::new();
+            for picture in 0..PICTURES {
+                let (pixmap, offset) = (connection.generate_id()?, canvas.offset(picture) as u32);
+                let (width, height) = (size.0 as u16, size.1 as u16);
+                connection
+                    .shm_create_pixmap(pixmap, window, width, height, server.depth, segment, offset)?
+                    .check()?;
+                pixmaps.push(pixmap);
+            }
+            Ok((segment, pixmaps))
+        };
+        let (segment, pixmaps) = share().map_err(|error| error.to_string())?;
+        let free = (0..PICTURES).collect();
+        Ok(Pictures { canvas, pixmaps, segment, free, size, area, bars: true })
+    }
+
+    /// The server forgets them when they have been seen.
+    fn give_back(self, server: &Server) -> Result<(), ReplyError> {
+        for pixmap in self.pixmaps {
+            server.connection.free_pixmap(pixmap)?;
+        }
+        server.connection.shm_detach(self.segment)?;
+        Ok(server.connection.flush()?)
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> StageError {
+    StageError::Window(format!("the X server: {error}"))
+}

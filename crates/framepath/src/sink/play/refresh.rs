@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which of a screen's refreshes is nearest to a time: learnt from those that
+//! it tells of. Pure.
+
+/// Refreshes that have to lie between the first and the last seen before their
+/// interval is believed.
+const ENOUGH: u64 = 8;
+
+/// Intervals of screens, nanoseconds: 500 Hz to 5 Hz.
+const INTERVALS_NS: std::ops::RangeInclusive<f64> = 2e6..=2e8;
+
+/// A refresh that comes so many intervals beside its time is one of another
+/// clock: the screen changed its mode, or was off.
+const STRANGE: f64 = 3.0;
+
+/// A refresh, its number and its time.
+#[derive(Clone, Copy, Debug)]
+struct Tick {
+    number: u64,
+    at_ns: u64,
+}
+
+/// A screen's clock.
+#[derive(Debug, Default)]
+pub(super) struct Refresh {
+    seen: Option<(Tick, Tick)>,
+    /// The last that was given to a frame.
+    given: u64,
+}
+
+/// What to do with a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nearest {
+    /// The clock is not known.
+    Unknown,
+    /// It can be seen from this refresh on.
+    At(u64),
+    /// Others have all the refreshes near it.
+    Taken,
+}
+
+impl Refresh {
+    /// The screen was refreshed.
+    pub(super) fn saw(&mut self, number: u64, at_ns: u64) {
+        let now = Tick { number, at_ns };
+        self.seen = match self.seen {
+            Some((first, last)) if self.follows(last, now) => Some((first, now)),
+            // One of before, told of late.
+            Some(seen) if number <= seen.1.number && at_ns <= seen.1.at_ns => Some(seen),
+            _ => {
+                self.given = 0;
+                Some((now, now))
+            }
+        };
+    }
+
+    fn follows(&self, last: Tick, now: Tick) -> bool {
+        let (Some(numbers), Some(ns)) =
+            (now.number.checked_sub(last.number), now.at_ns.checked_sub(last.at_ns))
+        else {
+            return false;
+        };
+        match self.interval_ns() {
+            Some(interval) => (ns as f64 / interval - numbers as f64).abs() <= STRANGE,
+            None => true,
+        }
+    }
+
+    fn interval_ns(&self) -> Option<f64> {
+        let (first, last) = self.seen?;
+        let numbers = last.number - first.number;
+        let interval = (last.at_ns - first.at_ns) as f64 / numbers.max(1) as f64;
+        (numbers >= ENOUGH && INTERVALS_NS.contains(&interval)).then_some(interval)
+    }
+
+    /// The refresh for a frame that is due then, which no other frame has.
+    pub(super) fn nearest(&mut self, due_ns: u64) -> Nearest {
+        let (Some(interval), Some((_, last))) = (self.interval_ns(), self.seen) else {
+            return Nearest::Unknown;
+        };
+        let from_last = (due_ns as f64 - last.at_ns as f64) / interval;
+        let nearest = last.number.saturating_add_signed(from_last.round() as i64);
+        let number = if nearest == self.given { nearest + 1 } else { nearest };
+        let beside = number as f64 - last.number as f64 - from_last;
+        if number < self.given || beside > 1.0 {
+            return Nearest::Taken;
+        }
+        self.given = number;
+        Nearest::At(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// A clock of 60 Hz whose refresh 1000 was at 5 s.
+    fn clock() -> Refresh {
+        let mut refresh = Refresh::default();
+        for number in [1000, 1002, 1018] {
+            assert_eq!(refresh.nearest(6000 * MS), Nearest::Unknown);
+            refresh.saw(number, at(number));
+        }
+        refresh
+    }
+
+    fn at(number: u64) -> u64 {
+        5_000 * MS + (number - 1000) * 16_666_667
+    }
+
+    #[test]
+    fn a_frame_has_the_refresh_nearest_to_it() {
+        let mut refresh = clock();
+        for number in (1020..1200).step_by(2) {
+            let jitter = number % 7 * MS;
+            assert_eq!(refresh.nearest(at(number) + jitter), Nearest::At(number));
+        }
+    }
+
+    #[test]
+    fn frames_that_the_screen_is_too_slow_for_are_told() {
+        let mut refresh = clock();
+        let due = (0..120).map(|frame| at(1100) + frame * 1_000_000_000 / 120);
+        let given: Vec<Nearest> = due.map(|due| refresh.nearest(due)).collect();
+        let taken = given.iter().filter(|nearest| **nearest == Nearest::Taken).count();
+        assert!((55..=62).contains(&taken), "{taken} of 120 in 60 refreshes");
+        let mut numbers: Vec<u64> = given
+            .iter()
+            .filter_map(|nearest| if let Nearest::At(number) = nearest { Some(*number) } else { None })
+            .collect();
+        let all = numbers.len();
+        numbers.dedup();
+        assert_eq!(numbers.len(), all, "each refresh has one frame");
+    }
+
+    #[test]
+    fn as_fast_as_the_screen_loses_none() {
+        let mut refresh = clock();
+        for frame in 0..600 {
+            // On the edge between two refreshes, with some jitter.
+            let due = at(1100) + 8_333_333 + frame * 16_666_667 + frame % 3 * MS / 4;
+            assert!(matches!(refresh.nearest(due), Nearest::At(_)), "frame {frame}");
+        }
+    }
+
+    #[test]
+    fn another_clock_is_learnt_anew() {
+        let mut refresh = clock();
+        // The screen was off for a second, and its count stood still.
+        refresh.saw(1020, at(1018) + 1000 * MS);
+        assert_eq!(refresh.nearest(8000 * MS), Nearest::Unknown);
+        refresh.saw(1040, at(1018) + 1200 * MS);
+        assert_eq!(refresh.nearest(at(1018) + 1220 * MS), Nearest::At(1042));
+        // What was told too late changes nothing.
+        refresh.saw(1030, at(1018) + 1100 * MS);
+        assert_eq!(refresh.nearest(at(1018) + 1240 * MS), Nearest::At(1044));
+    }
+
+    #[test]
+    fn a_clock_that_cannot_be_is_not_believed() {
+        let mut refresh = Refresh::default();
+        for number in 0..100 {
+            refresh.saw(number, 7);
+        }
+        assert_eq!(refresh.nearest(8), Nearest::Unknown);
+    }
+}
