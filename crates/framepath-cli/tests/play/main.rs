@@ -299,6 +299,10 @@ fn one_table_has_the_cells_of_two_machines() {
     let ours = |output: &str| format!("framepath-software-{output}");
     let has = |name: &str| summary["rows"].as_array().unwrap().iter().any(|row| row["contender"] == name);
     assert!(has(&ours("null")), "{text}");
+    let again = |ratio: &serde_json::Value| ratio["b"] == format!("{} again", ours("null"));
+    assert!(summary["ratios"].as_array().unwrap().iter().any(again), "{text}");
+    let row_again = |row: &serde_json::Value| row["contender"].as_str().unwrap().ends_with("again");
+    assert!(!summary["rows"].as_array().unwrap().iter().any(row_again), "one row for a cell: {text}");
     if Command::new("Xvfb").arg("-version").stdin(Stdio::null()).output().is_ok() {
         assert!(has(&ours("x11")), "{text}");
     }

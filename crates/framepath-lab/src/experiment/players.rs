@@ -34,6 +34,10 @@ use watched::{Surroundings, Watched, Window};
 /// A configuration that takes so much of all cores is not suitable.
 const MAXED: f64 = 0.95;
 
+/// What a cell of ours is called that is measured a second time: how far a cell
+/// is from itself.
+const AGAIN: &str = "again";
+
 /// What is compared with the best player.
 const METRICS: [&str; 2] = ["cpu_share", "wakeups_per_s"];
 
@@ -45,7 +49,9 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
     let screens = Screens::open(outputs, summary);
     let rounds = settings.rounds(3, 6);
     let files = clip::files(settings)?;
-    watch.begin("players", (files.len() * players.len() * screens.outputs.len() * rounds) as u64);
+    // Ours are played twice.
+    let players_again = players.len() + usize::from(players.iter().any(|(player, _)| player.name == OURS));
+    watch.begin("players", (files.len() * players_again * screens.outputs.len() * rounds) as u64);
     summary.machine.display = screens.text();
     for file in files {
         let clip = Clip::open(&file)?;
@@ -56,7 +62,8 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
          window_to_s after its start; maxed is {:.0} % of all cores, or a frame dropped; server_cpu_share is the \
          display server's part and in no player's; wakeups_per_s are voluntary switches of all its threads; \
          unaccounted is the clip's frames less those that the player says it showed or dropped; \
-         equal is whether the API's frames are software's, to the byte",
+         equal is whether the API's frames are software's, to the byte; a ratio to `{AGAIN}` is of a cell to itself, \
+         measured a second time in the same rounds",
         MAXED * 100.0
     ));
     Ok(())
@@ -242,9 +249,26 @@ fn one_clip(
             }
         }
     }
-    let contenders =
+    let mut contenders: Vec<Contender<'_>> =
         cells.iter().map(|cell| Contender::new(&cell.name(), move || cell.play(clip, screens))).collect();
+    let twice = cells.iter().enumerate().filter(|(_, cell)| cell.player.name == OURS);
+    let twice: Vec<(usize, String)> =
+        twice.map(|(at, cell)| (at, format!("{} {AGAIN}", cell.name()))).collect();
+    for (at, name) in &twice {
+        let cell = &cells[*at];
+        contenders.push(Contender::new(name, move || cell.play(clip, screens)));
+    }
     let runs = pairs::run(&clip.case, contenders, &[], rounds, watch, summary)?;
+    // They are the same cells: what they add is in the ratios.
+    summary.rows.retain(|row| !row.contender.ends_with(AGAIN));
+    summary.skipped.retain(|skipped| !skipped.contender.ends_with(AGAIN));
+    for (metric, (second, (at, name))) in
+        METRICS.iter().flat_map(|m| twice.iter().enumerate().map(move |t| (m, t)))
+    {
+        let first = (cells[*at].name(), &runs[*at]);
+        let again = &runs[cells.len() + second];
+        summary.ratios.extend(pairs::ratio(&clip.case, metric, (&first.0, first.1), (name, again)));
+    }
     for metric in METRICS {
         for (at, ours) in cells.iter().enumerate().filter(|(_, cell)| cell.player.name == OURS) {
             let rivals = cells.iter().zip(&runs).filter(|(cell, runs)| {
