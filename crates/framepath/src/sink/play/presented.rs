@@ -145,6 +145,10 @@ impl Presented {
 
     /// Hands the painted picture over, to be seen from a refresh on, or at once.
     pub(super) fn present(&mut self, turn: Turn) -> Result<(), StageError> {
+        if turn == Turn::Again {
+            // What is on its way would come to lie on it.
+            self.wait_for(|presented| presented.pending == 0)?;
+        }
         let (Some(slot), Some(pictures)) = (self.painted.take(), &mut self.pictures) else { return Ok(()) };
         let changed = self.painter.changed();
         if changed.is_empty() && !pictures.bars {
