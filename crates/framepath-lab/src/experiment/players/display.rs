@@ -36,6 +36,8 @@ pub(super) struct Display {
     own: Option<Child>,
     /// The folder of its socket.
     folder: Option<PathBuf>,
+    /// The X server that a compositor of the lab's own shows on; it outlives it.
+    under: Option<Box<Display>>,
 }
 
 impl Display {
@@ -47,12 +49,18 @@ impl Display {
         if let Some(name) = env::var("DISPLAY").ok().filter(|name| !name.is_empty()) {
             let server = named_process(&["Xorg", "Xwayland", "Xvfb", "X", "Xtigervnc"]);
             let environment = vec![("DISPLAY", name.clone())];
-            return Ok(Display { environment, name: format!("X {name}"), server, own: None, folder: None });
+            let name = format!("X {name}");
+            return Ok(Display { environment, name, server, own: None, folder: None, under: None });
         }
+        Display::xvfb()
+    }
+
+    fn xvfb() -> Result<Display, String> {
         let mut said = framepath_os::memory_file("framepath-xvfb").map_err(|error| error.to_string())?;
         let out = said.try_clone().map_err(|error| error.to_string())?;
         let mut command = Command::new("Xvfb");
         command.args(["-displayfd", "1", "-screen", "0", "1920x1080x24", "-nolisten", "tcp", "-noreset"]);
+        without_display(&mut command);
         let child = started(command.stdout(out), "no X server: apt install xvfb")?;
         let mut display = Display {
             environment: Vec::new(),
@@ -60,6 +68,7 @@ impl Display {
             server: Some(child.id()),
             own: Some(child),
             folder: None,
+            under: None,
         };
         // It writes its number when it is ready.
         let number = display.awaited(|| whole_line(&mut said)).ok_or("Xvfb does not start")?;
@@ -68,7 +77,8 @@ impl Display {
         Ok(display)
     }
 
-    /// The compositor of the session, or a headless weston.
+    /// The compositor of the session, or a weston that nobody sees: on an Xvfb of
+    /// its own, as its headless backend has no seat, and SDL 2.26 dies without one.
     ///
     /// # Errors
     /// What would bring one.
@@ -83,13 +93,16 @@ impl Display {
                 server,
                 own: None,
                 folder: None,
+                under: None,
             });
         }
         let folder = env::temp_dir().join(format!("framepath-wayland-{}", std::process::id()));
         let socket = "framepath-0";
         private_folder(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+        let under = Display::xvfb()?;
         let mut command = Command::new("weston");
-        command.args(["--backend=headless-backend.so", "--width=1920", "--height=1080", "--idle-time=0"]);
+        command.args(["--backend=x11-backend.so", "--width=1920", "--height=1080", "--idle-time=0"]);
+        under.offer(&mut command);
         command.arg(format!("--socket={socket}")).env("XDG_RUNTIME_DIR", &folder).stdout(Stdio::null());
         let child = started(&mut command, MISSING).inspect_err(|_| {
             // Empty, and of no use to anybody.
@@ -100,10 +113,11 @@ impl Display {
         let ready = folder.join(socket);
         let mut display = Display {
             environment,
-            name: "weston, headless".to_owned(),
+            name: format!("weston in {}", under.name),
             server: Some(child.id()),
             own: Some(child),
             folder: Some(folder),
+            under: Some(Box::new(under)),
         };
         display.awaited(|| ready.exists().then_some(())).ok_or("weston does not start")?;
         Ok(display)
@@ -181,6 +195,7 @@ impl Drop for Display {
         if let Some(folder) = &self.folder {
             let _ = fs::remove_dir_all(folder);
         }
+        drop(self.under.take());
     }
 }
 
@@ -195,7 +210,6 @@ pub(super) fn without_display(command: &mut Command) {
 
 fn started(command: &mut Command, missing: &str) -> Result<Child, String> {
     let name = command.get_program().to_string_lossy().into_owned();
-    without_display(command);
     command.stdin(Stdio::null()).stderr(Stdio::null());
     children::on_a_lead(command).spawn().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => missing.to_owned(),
