@@ -24,6 +24,8 @@ pub(super) struct Player {
     program: &'static str,
     /// What would bring it.
     remedy: &'static str,
+    /// Whether it runs as root.
+    as_root: bool,
     /// How to ask for its version, and the line's prefix to leave out.
     version: (&'static str, &'static str),
     /// The command that plays.
@@ -78,10 +80,22 @@ impl Player {
         (self.command)(ask)
     }
 
+    /// Its program, still without words; as nobody, where root asks one that does
+    /// not run as root.
+    fn start(&self, program: &Path) -> Command {
+        if self.as_root || framepath_os::machine::effective_uid() != 0 {
+            return Command::new(program);
+        }
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
+        command.env("HOME", "/nonexistent");
+        command
+    }
+
     /// Its version, where it tells.
     pub(super) fn version(&self, program: &Path) -> Option<String> {
         let (option, prefix) = self.version;
-        let told = Command::new(program).arg(option).stdin(std::process::Stdio::null()).output().ok()?;
+        let told = self.start(program).arg(option).stdin(std::process::Stdio::null()).output().ok()?;
         let text = String::from_utf8_lossy(&told.stdout).into_owned();
         let line = text.lines().find_map(|line| line.trim().strip_prefix(prefix))?;
         line.split_whitespace().next().map(|word| word.trim_end_matches(',').to_owned())

@@ -12,6 +12,7 @@ pub(super) const PLAYER: Player = Player {
     name: "ffplay",
     program: "ffplay",
     remedy: "apt install ffmpeg",
+    as_root: true,
     version: ("-version", "ffplay version "),
     command,
     told,

@@ -12,6 +12,7 @@ pub(super) const PLAYER: Player = Player {
     name: "gst-play",
     program: "gst-play-1.0",
     remedy: "apt install gstreamer1.0-plugins-base-apps gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gstreamer1.0-libav",
+    as_root: true,
     version: ("--version", "gst-play-1.0 version "),
     command,
     told,

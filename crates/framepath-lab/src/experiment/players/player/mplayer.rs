@@ -10,6 +10,7 @@ pub(super) const PLAYER: Player = Player {
     name: "mplayer",
     program: "mplayer",
     remedy: "apt install mplayer",
+    as_root: true,
     version: ("-version", "MPlayer "),
     command,
     told,

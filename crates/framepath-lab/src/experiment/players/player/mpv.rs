@@ -11,6 +11,7 @@ pub(super) const PLAYER: Player = Player {
     name: "mpv",
     program: "mpv",
     remedy: "apt install mpv",
+    as_root: true,
     version: ("--version", "mpv "),
     command,
     told,

@@ -12,6 +12,7 @@ pub(super) const PLAYER: Player = Player {
     name: OURS,
     program: "framepath",
     remedy: "make build",
+    as_root: true,
     version: ("--version", "framepath "),
     command,
     told,

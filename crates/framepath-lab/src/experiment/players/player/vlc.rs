@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! VLC without an interface. It says which pictures came too late; it does not
-//! run as root, and says so.
+//! run as root, who has it run as nobody.
 
 use std::process::Command;
 
@@ -11,6 +11,7 @@ pub(super) const PLAYER: Player = Player {
     name: "vlc",
     program: "cvlc",
     remedy: "apt install vlc-bin vlc-plugin-base vlc-plugin-video-output",
+    as_root: false,
     version: ("--version", "VLC version "),
     command,
     told,
@@ -32,7 +33,7 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
         Api::Vdpau => "vdpau_avcodec",
         api => return Err(not_offered("vlc", &format!("{} decoding", api.name()))),
     };
-    let mut command = Command::new(ask.program);
+    let mut command = PLAYER.start(ask.program);
     command.args([
         "--ignore-config",
         "--no-audio",
