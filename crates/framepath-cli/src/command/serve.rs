@@ -55,6 +55,11 @@ pub(crate) struct Serve {
           value_parser = clap::value_parser!(u32).range(1..=16))]
     device_threads: u32,
 
+    /// Workers kept ready for the device's next streams: as many as may begin at once
+    #[arg(long, value_name = "N", default_value_t = device::Settings::default().spares, requires = "device",
+          value_parser = clap::value_parser!(u32).range(0..=64))]
+    device_spares: u32,
+
     /// Let in this user besides the service's own; may be given again
     #[arg(long, value_name = "UID")]
     allow_uid: Vec<u32>,
@@ -162,6 +167,7 @@ impl Serve {
         let decoding = device::Settings {
             memory_bytes: settings.memory_bytes,
             threads: self.device_threads,
+            spares: self.device_spares,
             ..Default::default()
         };
         let service = Service::new(listener, self.metrics, settings)?;

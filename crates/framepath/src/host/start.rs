@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Starting workers, and the spare that is kept ready.
+//! Starting workers, and the spares that are kept ready.
 //!
 //! The kernel ends a worker with the thread that started it, so all are
 //! started by one thread that lives as long as the process.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
@@ -107,7 +106,7 @@ pub(crate) struct Kind {
 
 enum Request {
     Worker { kind: Kind, answer: Sender<Result<Worker, HostError>> },
-    Spare { kind: Kind },
+    Spares { kind: Kind, count: usize },
     DismissSpares { done: Sender<()> },
 }
 
@@ -125,11 +124,11 @@ pub fn dismiss_spares() {
     }
 }
 
-/// Has a worker without a plug-in ready soon, so that the first stream does not
-/// wait for one to be made. Returns at once.
-pub(crate) fn keep_ready(memory_bytes: u64) {
+/// Has so many workers without a plug-in ready soon, and again when one was
+/// taken, so that streams do not wait for one to be made. Returns at once.
+pub(crate) fn keep_ready(memory_bytes: u64, count: usize) {
     // Where the thread is gone, who wants a worker is told so.
-    let _ = nurses().send(Request::Spare { kind: Kind { memory_bytes, plugin: None } });
+    let _ = nurses().send(Request::Spares { kind: Kind { memory_bytes, plugin: None }, count });
 }
 
 /// To the thread that starts workers.
@@ -143,8 +142,8 @@ fn nurses() -> &'static Sender<Request> {
     })
 }
 
-/// A worker for a stream: the service's; or the spare, where one is ready, and
-/// another spare is made; else a new one.
+/// A worker for a stream: the service's; or a spare, where there is one, and
+/// another is made; else a new one.
 pub(super) fn worker(spec: &Spec) -> Result<Worker, HostError> {
     if let Some(seat) = &spec.seat {
         return seat.worker();
@@ -157,34 +156,57 @@ pub(super) fn worker(spec: &Spec) -> Result<Worker, HostError> {
     worker.recv().map_err(|_| unanswered())?
 }
 
-/// Starts workers on request, and one ahead of each.
+/// Workers of a kind that are made ahead; they may still be loading.
+struct Spares {
+    count: usize,
+    made: VecDeque<Worker>,
+}
+
+impl Default for Spares {
+    fn default() -> Spares {
+        Spares { count: 1, made: VecDeque::new() }
+    }
+}
+
+impl Spares {
+    /// The one that was made first, of those that live.
+    fn take(&mut self) -> Option<Worker> {
+        std::iter::from_fn(|| self.made.pop_front()).find_map(|spare| ready(spare).ok())
+    }
+
+    fn fill(&mut self, kind: &Kind) {
+        while self.made.len() < self.count {
+            match start(kind) {
+                Ok(spare) => self.made.push_back(spare),
+                // Who needs one is told why there is none.
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+/// Starts workers on request, and some ahead.
 fn nurse(requests: Receiver<Request>) {
-    let mut spares: HashMap<Kind, Worker> = HashMap::new();
+    let mut all: HashMap<Kind, Spares> = HashMap::new();
     for request in requests {
-        let (kind, answer) = match request {
-            Request::Worker { kind, answer } => (kind, answer),
-            Request::Spare { kind } => {
-                if let Entry::Vacant(place) = spares.entry(kind) {
-                    if let Ok(spare) = start(place.key()) {
-                        place.insert(spare);
-                    }
-                }
-                continue;
+        match request {
+            Request::Worker { kind, answer } => {
+                let spares = all.entry(kind.clone()).or_default();
+                let worker = spares.take().map_or_else(|| start(&kind).and_then(ready), Ok);
+                // Who asked is waiting; that it gave up is no harm, the worker goes.
+                let _ = answer.send(worker);
+                spares.fill(&kind);
+            }
+            Request::Spares { kind, count } => {
+                let spares = all.entry(kind.clone()).or_default();
+                spares.count = count;
+                spares.fill(&kind);
             }
             Request::DismissSpares { done } => {
-                spares.clear();
+                all.values_mut().for_each(|spares| spares.made.clear());
                 // Who asked may have given up.
                 let _ = done.send(());
-                continue;
             }
-        };
-        // A spare may have died in the meantime.
-        let spare = spares.remove(&kind).and_then(|spare| ready(spare).ok());
-        let worker = spare.map_or_else(|| start(&kind).and_then(ready), Ok);
-        // Who asked is waiting; that it gave up is no harm, the worker goes.
-        let _ = answer.send(worker);
-        if let Ok(spare) = start(&kind) {
-            spares.insert(kind, spare);
         }
     }
 }

@@ -37,11 +37,13 @@ pub struct Settings {
     pub memory_bytes: u64,
     /// Threads of each decoder. More take more CAPTURE buffers.
     pub threads: u32,
+    /// Workers kept ready for the next streams.
+    pub spares: u32,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { watchdog: Duration::from_secs(2), memory_bytes: 4 << 30, threads: 1 }
+        Settings { watchdog: Duration::from_secs(2), memory_bytes: 4 << 30, threads: 1, spares: 1 }
     }
 }
 
@@ -51,7 +53,7 @@ impl Default for Settings {
 /// # Errors
 /// Of accepting; streams that fail say so on standard error.
 pub fn serve(attached: &Attached, settings: &Settings) -> io::Result<std::convert::Infallible> {
-    keep_ready(settings.memory_bytes);
+    keep_ready(settings.memory_bytes, settings.spares as usize);
     loop {
         let offered = attached.accept()?;
         let (id, settings) = (offered.id, settings.clone());
