@@ -81,12 +81,11 @@ impl Player {
     }
 
     /// Its program, still without words; as nobody, where root asks one that does
-    /// not run as root.
+    /// not run as root, and util-linux is there.
     fn start(&self, program: &Path) -> Command {
-        if self.as_root || framepath_os::machine::effective_uid() != 0 {
-            return Command::new(program);
-        }
-        let mut command = Command::new("setpriv");
+        let other = !self.as_root && framepath_os::machine::effective_uid() == 0;
+        let Some(setpriv) = in_path("setpriv").filter(|_| other) else { return Command::new(program) };
+        let mut command = Command::new(setpriv);
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(program);
         command.env("HOME", "/nonexistent");
         command
