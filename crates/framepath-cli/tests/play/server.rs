@@ -26,15 +26,8 @@ impl Xvfb {
         command
             .args(["-displayfd", "1", "-screen", "0", &screen, "-nolisten", "tcp", "-noreset"])
             .args(words);
-        let mut child =
-            match command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn() {
-                Ok(child) => child,
-                Err(error) if error.kind() == ErrorKind::NotFound => {
-                    eprintln!("skipped: no X server to show on: apt install xvfb xdotool");
-                    return None;
-                }
-                Err(error) => panic!("Xvfb: {error}"),
-            };
+        let missing = "no X server to show on: apt install xvfb xdotool";
+        let mut child = started(command.stdout(Stdio::piped()), missing)?;
         let mut number = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut number).unwrap();
         assert!(!number.trim().is_empty(), "Xvfb did not start");
@@ -53,34 +46,37 @@ impl Manager {
     /// One for that server; `None`, and said why, where there is none.
     pub fn start(server: &Xvfb) -> Option<Manager> {
         let mut command = Command::new("jwm");
-        command
-            .env("DISPLAY", server.name())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        match command.spawn() {
-            Ok(child) => Some(Manager(child)),
-            Err(error) if error.kind() == ErrorKind::NotFound => {
-                eprintln!("skipped: no window manager: apt install jwm");
-                None
-            }
-            Err(error) => panic!("jwm: {error}"),
-        }
+        command.env("DISPLAY", server.name()).stdout(Stdio::null());
+        started(&mut command, "no window manager: apt install jwm").map(Manager)
     }
 }
 
 impl Drop for Manager {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        end(&mut self.0);
     }
 }
 
 impl Drop for Xvfb {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        end(&mut self.child);
     }
+}
+
+/// Starts a program; `None`, and said why, where it is not installed.
+fn started(command: &mut Command, missing: &str) -> Option<Child> {
+    match command.stdin(Stdio::null()).stderr(Stdio::null()).spawn() {
+        Ok(child) => Some(child),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            eprintln!("skipped: {missing}");
+            None
+        }
+        Err(error) => panic!("{command:?}: {error}"),
+    }
+}
+
+fn end(child: &mut Child) {
+    // It may have ended by itself.
+    let _ = child.kill();
+    let _ = child.wait();
 }

@@ -96,10 +96,10 @@ impl Display {
                 under: None,
             });
         }
+        let under = Display::xvfb()?;
         let folder = env::temp_dir().join(format!("framepath-wayland-{}", std::process::id()));
         let socket = "framepath-0";
         private_folder(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
-        let under = Display::xvfb()?;
         let mut command = Command::new("weston");
         command.args(["--backend=x11-backend.so", "--width=1920", "--height=1080", "--idle-time=0"]);
         under.offer(&mut command);

@@ -329,8 +329,8 @@ impl Server {
         };
         let (serial, options, refresh) = match turn {
             Turn::Ahead(refresh) => (AT_REFRESH, present::Option::NONE, refresh),
-            // Its time has come: the next refresh may have another one already.
             Turn::Again => (AGAIN, present::Option::ASYNC, 0),
+            // Its time has come: the next refresh may have another one already.
             Turn::Due | Turn::Never => (0, present::Option::ASYNC, 0),
         };
         let (window, none) = (self.window, x11rb::NONE);
