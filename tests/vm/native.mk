@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+#
+# What a guest would take long to make, made in the root at the machine's own
+# speed: the programs of the jobs, and what ffmpeg's own decoders make of the
+# clips. OUT is the worktree's folder in the cache, a guest's /vm.
+#
+#     make -f tests/vm/native.mk OUT=FOLDER
+
+CLIPS := $(notdir $(wildcard clips/*-180p8* clips/*-180p10* clips/*-9?x*))
+PROGRAMS := $(basename $(notdir $(wildcard tests/vm/programs/*.c)))
+
+CFLAGS := -O2 -Wall -Wextra -Wno-missing-field-initializers
+
+all: $(PROGRAMS:%=$(OUT)/bin/%) \
+	$(foreach format,yuv420p nv12 p010le,$(CLIPS:%=$(OUT)/software/%.$(format)))
+
+$(OUT)/bin/gst-seek: tests/vm/programs/gst-seek.c | $(OUT)/bin
+	$(CC) $(CFLAGS) -o $@ $< $$(pkg-config --cflags --libs gstreamer-1.0)
+
+$(OUT)/bin/%: tests/vm/programs/%.c $(wildcard tests/vm/programs/*.h kernel/pixels.* kernel/uapi/*.h) | $(OUT)/bin
+	$(CC) $(CFLAGS) -static -pthread -o $@ $<
+
+# A line per frame, its MD5; a stream that changes its size is not scaled.
+define software
+$(OUT)/software/%.$(1): clips/% | $(OUT)/software
+	ffmpeg -v error -nostdin -threads 1 -i $$< -noautoscale -fps_mode passthrough -pix_fmt $(1) -f framemd5 -y $$@.part
+	sed -n 's/^0,.*, *\([0-9a-f]\{32\}\)$$$$/\1/p' $$@.part >$$@
+	rm $$@.part
+endef
+$(foreach format,yuv420p nv12 p010le,$(eval $(call software,$(format))))
+
+$(OUT)/bin $(OUT)/software:
+	mkdir -p $@
