@@ -101,7 +101,32 @@ impl Packet {
         Some(packet)
     }
 
-    /// Where the bytes begin, and how many there are.
+    /// The packet with bytes of this process alone: a counted copy of those
+    /// that another process could write, itself else. `None` when memory is
+    /// short.
+    pub fn private(self) -> Option<Packet> {
+        if !self.0.shared {
+            return Some(self);
+        }
+        let (from, len) = self.data();
+        let packet = Packet::new()?;
+        // SAFETY: a valid, empty packet of our own, which has `len` bytes at
+        // `data` after success; those of `self` stay while it lives, and raw
+        // pointers may be read while somebody writes: what is read of them is
+        // looked at in the copy only.
+        unsafe {
+            let raw = packet.as_ptr();
+            if ff::av_new_packet(raw, c_int::try_from(len).ok()?) < 0 {
+                return None;
+            }
+            (*raw).flags = (*self.as_ptr()).flags;
+            meter::copy(len, || ptr::copy_nonoverlapping(from, (*raw).data, len));
+        }
+        let mut packet = packet;
+        packet.0.meta = self.0.meta;
+        Some(packet)
+    }
+
     /// Another handle to the same bytes; `None` where there is no memory.
     pub fn share(&self) -> Option<Packet> {
         let mut packet = Packet::new()?;
@@ -111,6 +136,7 @@ impl Packet {
         (code >= 0).then_some(packet)
     }
 
+    /// Where the bytes begin, and how many there are.
     pub(crate) fn data(&self) -> (*const u8, usize) {
         // SAFETY: `raw` is a valid packet.
         let packet = unsafe { self.0.raw.as_ref() };

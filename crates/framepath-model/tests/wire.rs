@@ -198,8 +198,10 @@ fn message() -> impl Strategy<Value = Message> {
             threads,
             stream
         }),
-        (any::<u64>(), text(TEXT_BYTES))
-            .prop_map(|(memory_bytes, plugin)| Message::Raise { memory_bytes, plugin }),
+        (any::<u64>(), text(TEXT_BYTES), any::<bool>()).prop_map(|(memory_bytes, plugin, by_device)| {
+            Message::Raise { memory_bytes, plugin, by_device }
+        }),
+        text(TEXT_BYTES).prop_map(|node| Message::Device { node }),
         any::<u16>().prop_map(|version| Message::Hello { version }),
         any::<[u32; 2]>().prop_map(|[stream, pid]| Message::Grant { stream, pid }),
         (any::<u32>(), any::<bool>()).prop_map(|(stream, kill)| Message::Replace { stream, kill }),

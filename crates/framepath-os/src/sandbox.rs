@@ -27,6 +27,9 @@ pub use layers::{Layer, Layers, Standing};
 pub enum Role<'a> {
     /// Decodes packets it gets into memory it made.
     Decode,
+    /// As [`Role::Decode`], by a V4L2 node that it is sent: may ask of it what a
+    /// client of a decoder asks, and nothing else of any file.
+    DecodeByDevice,
     /// Loads the plug-in `file` with the libraries it needs: may read and map
     /// `file` and the system's library folders, and no other file. The plug-in's
     /// constructors run under this. [`Role::Plugin`] is entered next.

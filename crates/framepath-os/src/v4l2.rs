@@ -13,6 +13,7 @@
 mod abi;
 mod call;
 mod capture;
+mod decoding;
 mod error;
 mod fourcc;
 mod heap;
@@ -22,12 +23,14 @@ mod output;
 mod queue;
 mod region;
 
+pub(crate) use abi::OF_DECODING;
 pub use capture::{CaptureBuffers, Delivered, Io};
+pub use decoding::Event;
 pub use error::V4l2Error;
 pub use fourcc::Fourcc;
 pub use heap::{DeviceFrame, DevicePool, Heap};
 pub use meta::{META_NODE, MetaReader, MetaRecord};
-pub use node::{Control, Event, FormatOffer, Node, Picture, Ready, Rect, Role, find_node};
+pub use node::{Control, FormatOffer, Node, Picture, Ready, Rect, Role, find_node};
 pub use output::{Collected, InPlace, OutputBuffers};
 pub use queue::{Dequeued, Direction, Lent};
 pub use region::Region;

@@ -12,7 +12,7 @@ use framepath_model::format::PixelFormat;
 use framepath_model::path::{self, AUTO, Kind};
 use framepath_os::pool::GiveBack;
 use framepath_os::queue::{Leaky, Receiver, queue};
-use framepath_os::v4l2::{Heap, Io};
+use framepath_os::v4l2::{Heap, Io, Node};
 
 use crate::device::{decode::DeviceDecode, decoder_node, threshold::DeviceThreshold};
 use crate::error::{RunError, StageError};
@@ -63,6 +63,8 @@ pub(crate) struct Place {
     pub(crate) lender: Option<Lenders>,
     /// In a worker: the file of the plug-in that is loaded already.
     pub(crate) plugin: Option<PathBuf>,
+    /// In a worker: the device that it decodes by.
+    pub(crate) node: Option<Arc<Node>>,
     /// Where the stage says what users should know.
     pub(crate) notes: Notes,
 }
@@ -147,10 +149,10 @@ impl Built {
     /// Runs a stage in a worker: what follows runs in another thread.
     fn hosted(self, hop: &path::Hop, place: Place) -> Result<Built, StageError> {
         let Place { track, frames_behind, notes, .. } = place;
-        if hop.def.arg("api").is_some() && hop.choice("api") != "software" {
-            let api = hop.choice("api");
-            notes.say(format!("decode api={api}: in software, because a worker's sandbox has no devices"));
-        }
+        let node = match &track {
+            Some(track) if hop.def.arg("api").is_some() => node_of_worker(hop, track, &notes),
+            _ => None,
+        };
         let index = self.hops.len() as u16;
         let options = WorkerOptions {
             watchdog: Duration::from_nanos(hop.duration_ns("watchdog")),
@@ -161,6 +163,7 @@ impl Built {
                 "plugin" => Some(canonical(frei0r::find(hop.text("plugin"))?.path)?),
                 _ => None,
             },
+            node,
         };
         let text = hop.to_string();
         let seat = (hop.choice("host") == "service").then(|| {
@@ -185,7 +188,8 @@ impl Built {
     /// It could not be made.
     pub fn known(self, hop: &path::Hop, frames_behind: u32) -> Result<Built, RunError> {
         let (track, notes) = (self.track.clone(), self.notes.clone());
-        let place = Place { track, frames_behind, give_back: None, lender: None, plugin: None, notes };
+        let place =
+            Place { track, frames_behind, give_back: None, lender: None, plugin: None, node: None, notes };
         let added = match hop.is_hosted() {
             true => self.hosted(hop, place),
             false => stage_of(hop, &place).map(|stage| self.add(&hop.to_string(), stage, Role::Through)),
@@ -309,10 +313,11 @@ pub(crate) fn stage_of(hop: &path::Hop, place: &Place) -> Result<Box<dyn Stage>,
             }
             match device {
                 Some(node) => Box::new(DeviceDecode::open(node, track, &options)?),
-                // A sandbox has no devices: `hosted` has said so.
-                None if hop.choice("api") == "software" || place.give_back.is_some() => {
-                    Box::new(Decode::new(track, options, None))
-                }
+                // What a worker decodes by was chosen when it was made.
+                None if hop.choice("api") == "software" || place.give_back.is_some() => match &place.node {
+                    Some(node) => Box::new(DeviceDecode::by(node.clone(), track, &options)?),
+                    None => Box::new(Decode::new(track, options, None)),
+                },
                 None => by_machine(hop.choice("api"), track, options, &place.notes),
             }
         }
@@ -338,6 +343,24 @@ pub(crate) fn stage_of(hop: &path::Hop, place: &Place) -> Result<Box<dyn Stage>,
         // The table has no other stage.
         _ => Box::new(Block { ns: hop.duration_ns("time") }),
     })
+}
+
+/// The device that a worker is to decode by, where `hop` asks for one that can
+/// be; else says why it is software.
+fn node_of_worker(hop: &path::Hop, track: &TrackInfo, notes: &Notes) -> Option<PathBuf> {
+    let api = hop.choice("api");
+    let auto = api == "auto";
+    let why = match api {
+        "software" => return None,
+        _ if hop.choice("host") == "service" => "the service's workers have no devices".to_owned(),
+        "auto" | "v4l2m2m" => match decoder_node(track.codec, auto) {
+            Some(node) => return Some(node),
+            None => format!("no V4L2 device decodes {}, and a sandbox has no other", track.codec),
+        },
+        _ => "a worker's sandbox has V4L2 devices only".to_owned(),
+    };
+    notes.say(format!("decode api={api}: in software, because {why}"));
+    None
 }
 
 /// A decoder of the machine as `asked`, software as what is left.

@@ -44,7 +44,7 @@ pub use seat::default_socket;
 pub(crate) use seat::{Seat, connect};
 pub use session::WorkerStats;
 pub(crate) use session::{Input, Reader, Session, Spec};
-pub use start::dismiss_spares;
+pub use start::{Task, dismiss_spares};
 pub use traffic::Traffic;
 
 use framepath_codec::frei0r::Frei0rError;
@@ -54,6 +54,7 @@ use framepath_os::crossing::{AreaError, Breach};
 use framepath_os::pool::ForeignError;
 use framepath_os::sandbox::SandboxError;
 use framepath_os::spawn::SpawnError;
+use framepath_os::v4l2::V4l2Error;
 
 /// How a stage's worker is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +69,18 @@ pub(crate) struct WorkerOptions {
     pub(crate) uncached: bool,
     /// The plug-in that the worker loads, by its canonical name.
     pub(crate) plugin: Option<PathBuf>,
+    /// The device that it decodes by.
+    pub(crate) node: Option<PathBuf>,
+}
+
+impl WorkerOptions {
+    pub(crate) fn task(&self) -> Task {
+        match (&self.plugin, &self.node) {
+            (Some(file), _) => Task::Plugin(file.clone()),
+            (None, Some(_)) => Task::Device,
+            (None, None) => Task::Stage,
+        }
+    }
 }
 
 /// What goes wrong between a caller and its worker.
@@ -82,6 +95,9 @@ pub enum HostError {
     /// The plug-in cannot be loaded.
     #[error(transparent)]
     Plugin(#[from] Frei0rError),
+    /// The device that decodes cannot be opened.
+    #[error(transparent)]
+    Device(#[from] V4l2Error),
     /// The worker's program cannot be started.
     #[error("the worker {program} cannot be started: {source}")]
     Start {

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use framepath::host::worker;
+use framepath::host::{Task, worker};
 use framepath_os::spawn;
 
 use crate::ending::Ending;
@@ -17,11 +17,20 @@ pub(crate) struct Worker {
     /// The plug-in to load before it is locked in
     #[arg(long)]
     plugin: Option<PathBuf>,
+
+    /// It decodes by a device, which it will be sent
+    #[arg(long, conflicts_with = "plugin")]
+    device: bool,
 }
 
 impl Worker {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
-        worker::lock_in_and_serve(spawn::take_socket()?, self.memory, self.plugin)?;
+        let task = match self.plugin {
+            Some(file) => Task::Plugin(file),
+            None if self.device => Task::Device,
+            None => Task::Stage,
+        };
+        worker::lock_in_and_serve(spawn::take_socket()?, self.memory, task)?;
         Ok(Ending::Done)
     }
 }

@@ -62,7 +62,16 @@ fn what_the_machine_cannot_decode_software_does_and_says_so() {
             _ => panic!("{api}: {}", ran.stderr),
         }
     }
-    decoded("api=vaapi host=process").says("because a worker's sandbox has no devices");
+    for (api, why) in [
+        ("vaapi", "because a worker's sandbox has V4L2 devices only"),
+        ("v4l2m2m", "because no V4L2 device decodes "),
+        ("auto", "because no V4L2 device decodes "),
+    ] {
+        let ran = decoded(&format!("api={api} host=process"));
+        assert_eq!(ran.stdout, software.stdout, "{api}");
+        // A machine's own decoder has nothing to say.
+        assert!(ran.stderr.contains(why) || api != "vaapi" && ran.stderr.is_empty(), "{api}: {}", ran.stderr);
+    }
     let both = format!("file {} ! decode api=auto host=device:/dev/null ! null", clip.display());
     run(&["run", "--quiet", &both]).ended(1).says("api= and host=device: both name the decoder");
 }

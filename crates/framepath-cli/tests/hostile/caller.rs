@@ -63,8 +63,17 @@ pub struct Opening {
 impl Caller {
     /// A worker that is ready. It ends with the thread that starts it.
     pub fn start() -> Caller {
+        Caller::of(&["worker", "--memory", "1073741824"])
+    }
+
+    /// The same, of a worker that decodes by a device.
+    pub fn of_device_worker() -> Caller {
+        Caller::of(&["worker", "--memory", "1073741824", "--device"])
+    }
+
+    fn of(args: &[&str]) -> Caller {
         let (ours, theirs) = Socket::pair().unwrap();
-        let args = ["worker", "--memory", "1073741824"].map(OsStr::new);
+        let args: Vec<&OsStr> = args.iter().map(OsStr::new).collect();
         let program = Path::new(env!("CARGO_BIN_EXE_framepath"));
         let process = spawn(program, &args, theirs.as_fd()).unwrap();
         drop(theirs);

@@ -159,6 +159,20 @@ pub const DEEDS: &[Deed] = &[
         caller.say(&Message::Page, Some(page.fd()));
         caller.say(&Message::Page, Some(page.fd()));
     }),
+    deed("gives-a-device-to-who-takes-none", Then::Ends, |caller| {
+        caller.say(&Message::Device { node: "/dev/zero".to_owned() }, Some(device("/dev/zero").as_fd()));
+    }),
+    deed("gives-a-device-that-is-none", Then::Anything, |caller| {
+        *caller = Caller::of_device_worker();
+        caller.say(&Message::Device { node: "/dev/zero".to_owned() }, Some(device("/dev/zero").as_fd()));
+        assert!(caller.open("decode", |_| ()).is_none(), "it decodes by that");
+    }),
+    deed("gives-two-devices", Then::Ends, |caller| {
+        *caller = Caller::of_device_worker();
+        for _ in 0..2 {
+            caller.say(&Message::Device { node: "/dev/zero".to_owned() }, Some(device("/dev/zero").as_fd()));
+        }
+    }),
     // The area.
     deed("opens-without-memory", Then::Ends, |caller| caller.send(&opening().1, None)),
     deed("opens-with-a-device", Then::Anything, |caller| refused_memory(|_| device("/dev/zero"))(caller)),

@@ -33,6 +33,7 @@ const BUFFER: u16 = 6;
 const INPUT_POOL: u16 = 2;
 const QUERY: u16 = 4;
 const PAGE: u16 = 3;
+const DEVICE: u16 = 7;
 const READY: u16 = 16;
 const OPENED: u16 = 17;
 const REFUSED: u16 = 18;
@@ -106,6 +107,12 @@ pub enum Message {
     },
     /// Service to worker: the page for its figures attached.
     Page,
+    /// Caller to worker, before [`Message::Open`]: the device that decodes
+    /// attached, open.
+    Device {
+        /// Its name, for errors.
+        node: String,
+    },
     /// Caller to worker: what the stream is, although that is constant; only to
     /// see what asking costs.
     Query {
@@ -204,6 +211,8 @@ pub enum Message {
         /// File of the plug-in that it loads before it is locked in; empty
         /// where it needs none.
         plugin: String,
+        /// It decodes by a device.
+        by_device: bool,
     },
 }
 
@@ -258,6 +267,7 @@ impl Message {
             Message::PoolMemory { pool } => w.u16(*pool),
             Message::Hello { version } => w.u16(*version),
             Message::Page => {}
+            Message::Device { node } => w.text(node, TEXT_BYTES),
             Message::Release { stream } | Message::Watch { from: stream } => w.u32(*stream),
             Message::Grant { stream, pid } => {
                 w.u32(*stream);
@@ -265,9 +275,10 @@ impl Message {
             }
             Message::Status(status) => status.encode(&mut w),
             Message::Totals(totals) => totals.encode(&mut w),
-            Message::Raise { memory_bytes, plugin } => {
+            Message::Raise { memory_bytes, plugin, by_device } => {
                 w.u64(*memory_bytes);
                 w.text(plugin, TEXT_BYTES);
+                w.u64((*by_device).into());
             }
             Message::Replace { stream, kill } => {
                 w.u32(*stream);
@@ -371,7 +382,12 @@ impl Message {
                 Message::Replace { stream, kill: r.flags(flags.into(), 1)? != 0 }
             }
             RELEASE => Message::Release { stream: r.u32()? },
-            RAISE => Message::Raise { memory_bytes: r.u64()?, plugin: r.text(TEXT_BYTES, "plug-in")? },
+            RAISE => {
+                let (memory_bytes, plugin) = (r.u64()?, r.text(TEXT_BYTES, "plug-in")?);
+                let flags = r.u64()?;
+                Message::Raise { memory_bytes, plugin, by_device: r.flags(flags, 1)? != 0 }
+            }
+            DEVICE => Message::Device { node: r.text(TEXT_BYTES, "device")? },
             DENIED => Message::Denied { text: r.text(TEXT_BYTES, "text")? },
             WATCH => Message::Watch { from: r.u32()? },
             STATUS => Message::Status(Box::new(StreamStatus::decode(r)?)),
@@ -401,6 +417,7 @@ impl Message {
             Message::Release { .. } => RELEASE,
             Message::Denied { .. } => DENIED,
             Message::Page => PAGE,
+            Message::Device { .. } => DEVICE,
             Message::Watch { .. } => WATCH,
             Message::Status(_) => STATUS,
             Message::Totals(_) => TOTALS,
@@ -428,6 +445,7 @@ impl Message {
             RELEASE => "release",
             DENIED => "denied",
             PAGE => "page",
+            DEVICE => "device",
             WATCH => "watch",
             STATUS => "status",
             TOTALS => "totals",

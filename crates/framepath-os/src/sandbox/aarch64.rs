@@ -9,6 +9,7 @@ mod plugin;
 /// What each role may call.
 pub(super) const POLICIES: Policies = Policies {
     decode: Policy { tables: &[decode::DECODE] },
+    decode_by_device: Policy { tables: &[decode::DECODE, decode::BY_DEVICE] },
     plugin_loading: Policy { tables: &[decode::DECODE, plugin::LOADING] },
     plugin: Policy { tables: &[decode::DECODE] },
 };

@@ -50,6 +50,7 @@ pub(super) fn install(role: Role<'_>, threads: Threads) -> Result<(), FilterErro
     let (arch, policies) = here().ok_or(FilterError::Architecture)?;
     let policy = match role {
         Role::Decode => policies.decode,
+        Role::DecodeByDevice => policies.decode_by_device,
         Role::PluginLoading { .. } => policies.plugin_loading,
         Role::Plugin => policies.plugin,
     };
@@ -140,7 +141,9 @@ mod tests {
     #[test]
     fn every_policy_compiles_on_every_architecture() {
         for (arch, policies) in ARCHITECTURES {
-            for policy in [policies.decode, policies.plugin_loading, policies.plugin] {
+            for policy in
+                [policies.decode, policies.decode_by_device, policies.plugin_loading, policies.plugin]
+            {
                 let [absent, allowed] = programs(policy, arch, 1).unwrap();
                 assert!(absent.len() > 3 && allowed.len() > names(policy).len(), "{arch:?}");
             }
@@ -170,6 +173,7 @@ mod tests {
         };
         let (x86, arm) = (x86_64::POLICIES, aarch64::POLICIES);
         assert_eq!(of(x86.decode), of(arm.decode));
+        assert_eq!(of(x86.decode_by_device), of(arm.decode_by_device));
         assert_eq!(of(x86.plugin), of(arm.plugin));
         assert_eq!(of(x86.plugin_loading), of(arm.plugin_loading));
     }
@@ -181,6 +185,20 @@ mod tests {
             for number in merged(policies.plugin).keys() {
                 assert!(loading.contains_key(number), "{arch:?} {number}");
             }
+        }
+    }
+
+    #[test]
+    fn a_decoder_by_device_asks_nodes_and_nothing_else_is_new() {
+        for (arch, policies) in ARCHITECTURES {
+            let (plain, mut by_device) = (merged(policies.decode), merged(policies.decode_by_device));
+            by_device.retain(|number, _| !plain.contains_key(number));
+            let new: Vec<_> = by_device.into_values().collect();
+            assert!(
+                matches!(new[..], [Rule { name: "SYS_ioctl", when: When::OneOf(1, asked), .. }]
+                    if asked.iter().all(|opcode| (opcode >> 8) & 0xff == u32::from(b'V'))),
+                "{arch:?} {new:?}"
+            );
         }
     }
 

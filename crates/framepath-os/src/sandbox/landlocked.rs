@@ -49,7 +49,7 @@ fn restrict(role: Role<'_>) -> Result<RestrictionStatus, RulesetError> {
         .create()?;
     let read = AccessFs::ReadFile | AccessFs::Execute;
     let ruleset = match role {
-        Role::Decode | Role::Plugin => ruleset,
+        Role::Decode | Role::DecodeByDevice | Role::Plugin => ruleset,
         Role::PluginLoading { file } => {
             // Paths that do not exist are left out.
             let paths = LIBRARIES.into_iter().map(Path::new).chain([file]);

@@ -45,6 +45,7 @@ pub(super) struct Policy {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Policies {
     pub(super) decode: Policy,
+    pub(super) decode_by_device: Policy,
     pub(super) plugin_loading: Policy,
     pub(super) plugin: Policy,
 }
@@ -107,6 +108,8 @@ pub(super) mod condition {
     /// FUTEX_PRIVATE_FLAG they reach no other process.
     pub(in crate::sandbox) const NO_SLEEPER_MOVED: When =
         When::BitOrOneOf(1, 0x80, &[0, 1, 9, 10, 0x109, 0x10a]);
+    /// ioctl: what a client of a V4L2 decoder asks.
+    pub(in crate::sandbox) const OF_DECODING: When = When::OneOf(1, &crate::v4l2::OF_DECODING);
     /// sendto: to the socket's peer.
     pub(in crate::sandbox) const NO_ADDRESS: When = When::Null(4);
     /// prlimit64: of this process. A limit can only be lowered.

@@ -319,6 +319,25 @@ pub(super) const DQEVENT: Opcode = read::<Event>(89);
 pub(super) const SUBSCRIBE_EVENT: Opcode = write::<EventSubscription>(90);
 pub(super) const DECODER_CMD: Opcode = both::<DecoderCmd>(96);
 
+/// All that a client of a decoder asks of its node.
+pub(crate) const OF_DECODING: [Opcode; 15] = [
+    QUERYCAP,
+    ENUM_FMT,
+    G_FMT,
+    S_FMT,
+    REQBUFS,
+    QUERYBUF,
+    QBUF,
+    DQBUF,
+    STREAMON,
+    STREAMOFF,
+    G_CTRL,
+    G_SELECTION,
+    DQEVENT,
+    SUBSCRIBE_EVENT,
+    DECODER_CMD,
+];
+
 // An ioctl's number holds the size of its structure, so that a wrong one is an
 // ioctl the kernel does not know. These are the kernel's.
 const _: () = {

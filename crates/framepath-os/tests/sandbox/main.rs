@@ -35,6 +35,7 @@ const TESTS: &[Test] = &[
     ("a_worker_has_the_namespaces_it_is_said_to_have", own_namespaces),
     ("what_is_forbidden_is_possible_outside", forbidden_acts_work_outside),
     ("a_decoder_is_denied_every_forbidden_act", decoder_is_denied),
+    ("a_decoder_by_device_is_denied_every_forbidden_act", decoder_by_device_is_denied),
     ("a_plugin_is_denied_every_forbidden_act", plugin_is_denied),
     ("a_decoder_can_do_its_work_within_its_limits", decoder_works),
     ("a_plugin_is_loaded_from_its_file_and_then_sealed", plugin_loads),
@@ -253,6 +254,10 @@ fn forbidden_acts_work_outside() {
 
 fn decoder_is_denied() {
     all_denied("decode");
+}
+
+fn decoder_by_device_is_denied() {
+    all_denied("decode-by-device");
 }
 
 fn plugin_is_denied() {

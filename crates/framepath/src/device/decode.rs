@@ -3,6 +3,7 @@
 //! interface (Documentation/userspace-api/media/v4l/dev-decoder.rst).
 
 use std::collections::HashMap;
+use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,7 +21,7 @@ use super::{PATIENCE, SLICE, fourcc_of_codec, layout_of};
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
-use crate::stage::{Stage, packet_of};
+use crate::stage::{Stage, encode::Copies, packet_of};
 
 /// Packets under way to the device.
 const PACKETS: u32 = 16;
@@ -40,6 +41,8 @@ pub(crate) struct DeviceDecode {
     /// CAPTURE buffers beside those that decoding needs.
     spare_buffers: u32,
     pool_slots: Option<u32>,
+    /// In a worker: the device's memory stays with it.
+    copies: Option<Copies>,
     packets: OutputBuffers,
     start_codes: AnnexB,
     /// What travels with each packet, by its stamp.
@@ -69,7 +72,16 @@ impl DeviceDecode {
         track: TrackInfo,
         options: &DecoderOptions,
     ) -> Result<DeviceDecode, StageError> {
-        let node = Arc::new(Node::open(path.as_ref())?);
+        DeviceDecode::by(Arc::new(Node::open(path.as_ref())?), track, options)
+    }
+
+    /// As [`DeviceDecode::open`], by a node that is open. In a worker, frames
+    /// are copied into memory that the caller can have.
+    pub(crate) fn by(
+        node: Arc<Node>,
+        track: TrackInfo,
+        options: &DecoderOptions,
+    ) -> Result<DeviceDecode, StageError> {
         node.must_be(Role::Decoder)?;
         let fourcc = fourcc_of_codec(track.codec);
         if !node.formats(Direction::Output).iter().any(|offer| offer.fourcc == fourcc) {
@@ -96,6 +108,7 @@ impl DeviceDecode {
             output: options.output,
             spare_buffers: options.downstream_frames.saturating_add(2),
             pool_slots: options.pool_slots,
+            copies: options.give_back.map(|words| Copies::new(Some(words))),
             packets,
             start_codes,
             inside: HashMap::new(),
@@ -210,7 +223,11 @@ impl DeviceDecode {
             self.progress = Instant::now();
             let frame = self.frame(&taken).map_err(|e| out.fail(e))?;
             self.last_seen |= taken.last;
-            if let Some(frame) = frame {
+            if let Some(mut frame) = frame {
+                if let Some(copies) = &mut self.copies {
+                    let meta = frame.meta();
+                    frame = copies.of(&frame).map_err(|e| out.fail(e))?.freeze(meta);
+                }
                 out.resume_from_device(frame.meta().seq);
                 out.push(Item::Frame(frame))?;
                 out.mark();
@@ -262,9 +279,9 @@ impl DeviceDecode {
     /// Copies the packet, counted, into a free buffer and queues it.
     fn send(&mut self, packet: Packet) -> Result<(), StageError> {
         let meta = packet.meta();
-        let Some(bytes) = packet.bytes() else {
-            return Err(StageError::Option("packets of another process cannot go to a device".to_owned()));
-        };
+        let packet =
+            packet.private().ok_or_else(|| StageError::io("a packet")(io::ErrorKind::OutOfMemory.into()))?;
+        let bytes = packet.bytes().expect("they are this process's alone");
         let parts = self.start_codes.parts(bytes)?;
         let bytes = self.packets.fill(parts.into_iter().map(Plane::of))?;
         let stamp = self.next_stamp;

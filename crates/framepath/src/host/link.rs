@@ -16,6 +16,7 @@ use framepath_os::crossing::{
     watch,
 };
 use framepath_os::pool::{ForeignPool, Frame, GiveBackWords, Returns};
+use framepath_os::v4l2::Node;
 
 use super::HostError;
 use super::borrow::{Lends, LentSlots};
@@ -166,6 +167,12 @@ impl Link {
             faults: faults.to_string(),
         };
         let socket = worker.socket.clone();
+        if let Some(node) = &spec.options.node {
+            // Each worker has it to itself: what one left behind in it went with
+            // the last of its descriptors.
+            let opened = Node::open(node)?;
+            say(&socket, &Message::Device { node: node.display().to_string() }, Some(opened.fd()))?;
+        }
         say(&socket, &Message::Open(open), Some(area.fd()))?;
         let (threads, replayable, stream) = match hear_within(&socket, OPENING)? {
             Some((Message::Opened { threads, replayable, stream, .. }, _)) => (threads, replayable, stream),

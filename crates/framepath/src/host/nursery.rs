@@ -7,7 +7,7 @@
 //! fork, and a worker costs a millisecond.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use framepath_os::crossing::Socket;
 use framepath_os::spawn::{Remote, Standing, WorkerProcess, fork, tend};
 
 use super::say::{hear, hear_within, say};
-use super::start::Kind;
+use super::start::{Kind, Task};
 use super::{HostError, worker};
 
 /// How long the nursery may take to make a worker.
@@ -78,8 +78,12 @@ pub(super) fn raise(kind: &Kind) -> Option<Result<Raised, HostError>> {
 }
 
 fn ask(nursery: &Socket, kind: &Kind) -> Result<Raised, HostError> {
-    let plugin = kind.plugin.as_deref().unwrap_or(Path::new("")).display().to_string();
-    say(nursery, &Message::Raise { memory_bytes: kind.memory_bytes, plugin }, None)?;
+    let plugin = match &kind.task {
+        Task::Plugin(file) => file.display().to_string(),
+        Task::Stage | Task::Device => String::new(),
+    };
+    let (memory_bytes, by_device) = (kind.memory_bytes, kind.task == Task::Device);
+    say(nursery, &Message::Raise { memory_bytes, plugin, by_device }, None)?;
     let granted = || match hear_within(nursery, RAISING)? {
         Some((Message::Grant { pid, .. }, Some(fd))) => Ok((pid, fd)),
         Some((Message::Denied { text }, _)) => Err(HostError::Refused { text }),
@@ -97,9 +101,13 @@ fn nurse(caller: &Socket) -> Result<(), HostError> {
     loop {
         tend(caller, &mut children).map_err(failed)?;
         let Some((message, _)) = hear(caller)? else { return Ok(()) };
-        let Message::Raise { memory_bytes, plugin } = message else { continue };
-        let plugin = Some(PathBuf::from(plugin)).filter(|file| !file.as_os_str().is_empty());
-        match make(&Kind { memory_bytes, plugin }) {
+        let Message::Raise { memory_bytes, plugin, by_device } = message else { continue };
+        let task = match (plugin.is_empty(), by_device) {
+            (false, _) => Task::Plugin(PathBuf::from(plugin)),
+            (true, true) => Task::Device,
+            (true, false) => Task::Stage,
+        };
+        match make(&Kind { memory_bytes, task }) {
             Ok((child, socket)) => {
                 let granted = Message::Grant { stream: 0, pid: child.pid() };
                 say(caller, &granted, Some(socket.as_fd()))?;
@@ -120,7 +128,7 @@ fn make(kind: &Kind) -> Result<(WorkerProcess, Socket), HostError> {
 
 /// The whole life of a worker; its exit code.
 fn work(socket: OwnedFd, kind: &Kind) -> i32 {
-    match worker::lock_in_and_serve(socket, kind.memory_bytes, kind.plugin.clone()) {
+    match worker::lock_in_and_serve(socket, kind.memory_bytes, kind.task.clone()) {
         Ok(()) => 0,
         Err(error) => {
             // Seen only where the caller asked to keep standard error.

@@ -100,8 +100,18 @@ impl Worker {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Kind {
     pub(crate) memory_bytes: u64,
-    /// The plug-in it loads, by its canonical name.
-    pub(crate) plugin: Option<PathBuf>,
+    pub(crate) task: Task,
+}
+
+/// What a worker is for, which decides what its sandbox lets it do.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Task {
+    /// To run a stage that needs no file.
+    Stage,
+    /// To decode by a device that it is sent.
+    Device,
+    /// To run the plug-in of this canonical name.
+    Plugin(PathBuf),
 }
 
 enum Request {
@@ -124,11 +134,11 @@ pub fn dismiss_spares() {
     }
 }
 
-/// Has so many workers without a plug-in ready soon, and again when one was
+/// Has so many workers for plain stages ready soon, and again when one was
 /// taken, so that streams do not wait for one to be made. Returns at once.
 pub(crate) fn keep_ready(memory_bytes: u64, count: usize) {
     // Where the thread is gone, who wants a worker is told so.
-    let _ = nurses().send(Request::Spares { kind: Kind { memory_bytes, plugin: None }, count });
+    let _ = nurses().send(Request::Spares { kind: Kind { memory_bytes, task: Task::Stage }, count });
 }
 
 /// To the thread that starts workers.
@@ -150,7 +160,7 @@ pub(super) fn worker(spec: &Spec) -> Result<Worker, HostError> {
     }
     let options = &spec.options;
     let (answer, worker) = channel();
-    let kind = Kind { memory_bytes: options.memory_bytes, plugin: options.plugin.clone() };
+    let kind = Kind { memory_bytes: options.memory_bytes, task: options.task() };
     let unanswered = || HostError::NotOpened { what: "was not started" };
     nurses().send(Request::Worker { kind, answer }).map_err(|_| unanswered())?;
     worker.recv().map_err(|_| unanswered())?
@@ -232,8 +242,10 @@ pub(crate) fn start_program(kind: &Kind) -> Result<(WorkerProcess, Socket), Host
     let (ours, theirs) = Socket::pair().map_err(failed)?;
     let memory = kind.memory_bytes.to_string();
     let mut args = vec![OsStr::new("worker"), OsStr::new("--memory"), OsStr::new(&memory)];
-    if let Some(plugin) = &kind.plugin {
-        args.extend([OsStr::new("--plugin"), plugin.as_os_str()]);
+    match &kind.task {
+        Task::Stage => {}
+        Task::Device => args.push(OsStr::new("--device")),
+        Task::Plugin(plugin) => args.extend([OsStr::new("--plugin"), plugin.as_os_str()]),
     }
     Ok((spawn(&program, &args, theirs.as_fd())?, ours))
 }

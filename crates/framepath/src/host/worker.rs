@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
@@ -20,12 +20,14 @@ use framepath_os::crossing::{
 use framepath_os::meter::{self, Level};
 use framepath_os::pool::{ForeignPool, Frame, GiveBack, GiveBackWords, Returns};
 use framepath_os::sandbox::{self, Layers, Limits, enter};
+use framepath_os::v4l2::Node;
 
 use super::HostError;
 use super::borrow::Borrower;
 use super::export::{Export, Exporter, locked};
 use super::fault::Faults;
 use super::say::{hear, say};
+use super::start::Task;
 use super::tally::Tally;
 use crate::build::{Notes, Place, stage_of};
 use crate::item::Item;
@@ -45,35 +47,35 @@ const ROWS: usize = 4;
 /// # Errors
 /// No sandbox, a caller that broke the rules, or a machine without memory.
 /// What the stage says goes to the caller and is no error here.
-pub fn lock_in_and_serve(
-    socket: OwnedFd,
-    memory_bytes: u64,
-    plugin: Option<PathBuf>,
-) -> Result<(), HostError> {
+pub fn lock_in_and_serve(socket: OwnedFd, memory_bytes: u64, task: Task) -> Result<(), HostError> {
     let socket = Arc::new(Socket::from(socket));
     // Counters of this thread cannot be opened later.
     meter::prepare();
-    match lock_in(&Limits { memory_bytes, ..Limits::default() }, plugin.as_deref()) {
+    match lock_in(&Limits { memory_bytes, ..Limits::default() }, &task) {
         Ok(layers) => say(&socket, &Message::Ready { layers: layers.bits() }, None)?,
         Err(error) => {
             say(&socket, &Message::Refused { text: error.to_string() }, None)?;
             return Err(error);
         }
     }
-    serve(&socket, plugin)
+    serve(&socket, task)
 }
 
 /// A plug-in is loaded half-way: its constructors are foreign code, and they
 /// and what it is linked with have to be read.
-fn lock_in(limits: &Limits, plugin: Option<&Path>) -> Result<Layers, HostError> {
-    let Some(file) = plugin else { return Ok(enter(sandbox::Role::Decode, limits)?) };
+fn lock_in(limits: &Limits, task: &Task) -> Result<Layers, HostError> {
+    let file = match task {
+        Task::Stage => return Ok(enter(sandbox::Role::Decode, limits)?),
+        Task::Device => return Ok(enter(sandbox::Role::DecodeByDevice, limits)?),
+        Task::Plugin(file) => file,
+    };
     enter(sandbox::Role::PluginLoading { file }, limits)?;
     frei0r::Plugin::load(file)?;
     Ok(enter(sandbox::Role::Plugin, limits)?)
 }
 
-fn serve(socket: &Arc<Socket>, plugin: Option<PathBuf>) -> Result<(), HostError> {
-    let (mut first, mut page) = (hear(socket)?, None);
+fn serve(socket: &Arc<Socket>, task: Task) -> Result<(), HostError> {
+    let (mut first, mut page, mut node) = (hear(socket)?, None, None);
     // The service's, which says it before the caller has the other end.
     if let Some((Message::Page, Some(fd))) = first {
         page =
@@ -83,6 +85,13 @@ fn serve(socket: &Arc<Socket>, plugin: Option<PathBuf>) -> Result<(), HostError>
             })?);
         first = hear(socket)?;
     }
+    let first = match (&task, first) {
+        (Task::Device, Some((Message::Device { node: name }, Some(fd)))) => {
+            node = Some((PathBuf::from(name), fd));
+            hear(socket)?
+        }
+        (_, first) => first,
+    };
     let (open, fd) = match first {
         Some((Message::Open(open), Some(fd))) => (open, fd),
         Some(_) => return Err(HostError::NotOpened { what: "was told something else" }),
@@ -91,7 +100,7 @@ fn serve(socket: &Arc<Socket>, plugin: Option<PathBuf>) -> Result<(), HostError>
     // The end of the caller ends the worker, whatever it is doing.
     at_end(socket.clone(), || crash::leave())
         .map_err(|source| HostError::Socket { operation: "watching", source })?;
-    let mut stream = match Stream::open(&open, fd, socket, plugin, page) {
+    let mut stream = match Stream::open(&open, fd, socket, task, node, page) {
         Ok((stream, opened)) => {
             say(socket, &opened, None)?;
             if let (true, Message::Opened { threads, stream, .. }) = (open.questions, opened) {
@@ -168,7 +177,8 @@ impl Stream {
         open: &Open,
         fd: OwnedFd,
         socket: &Arc<Socket>,
-        plugin: Option<PathBuf>,
+        task: Task,
+        node: Option<(PathBuf, OwnedFd)>,
         page: Option<Page>,
     ) -> Result<(Stream, Message), Refusal> {
         let sizes = Sizes { cells: open.cells, packet_bytes: open.packet_bytes };
@@ -196,7 +206,8 @@ impl Stream {
             frames_behind: open.frames_behind,
             give_back,
             lender,
-            plugin,
+            plugin: if let Task::Plugin(file) = task { Some(file) } else { None },
+            node: node.map(|(name, fd)| Node::of_open(fd, name).map(Arc::new)).transpose()?,
             notes: Notes::default(),
         };
         let mut stage = stage_of(&hop, &place)?;

@@ -12,7 +12,7 @@ use framepath_os::spawn::WorkerProcess;
 
 use crate::host::HostError;
 use crate::host::say::{hear, say};
-use crate::host::start::{Kind, LOADING, start_program};
+use crate::host::start::{Kind, LOADING, Task, start_program};
 
 /// The broker's name for a worker.
 pub(super) type WorkerId = u64;
@@ -70,7 +70,7 @@ pub(super) enum Waits<'a> {
 
 impl Workers {
     pub(super) fn new(memory_bytes: u64) -> Workers {
-        Workers { kind: Kind { memory_bytes, plugin: None }, all: BTreeMap::new(), next: 0 }
+        Workers { kind: Kind { memory_bytes, task: Task::Stage }, all: BTreeMap::new(), next: 0 }
     }
 
     /// Starts one; it is ready later.

@@ -69,3 +69,9 @@ table! {
     SYS_exit = 93,
     SYS_exit_group = 94,
 }
+
+table! {
+    /// What [`crate::sandbox::Role::DecodeByDevice`] may call beside that.
+    BY_DEVICE on "aarch64":
+    SYS_ioctl = 29 if OF_DECODING,
+}

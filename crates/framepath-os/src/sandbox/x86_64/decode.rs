@@ -71,3 +71,9 @@ table! {
     SYS_exit = 60,
     SYS_exit_group = 231,
 }
+
+table! {
+    /// What [`crate::sandbox::Role::DecodeByDevice`] may call beside that.
+    BY_DEVICE on "x86_64":
+    SYS_ioctl = 16 if OF_DECODING,
+}

@@ -285,6 +285,7 @@ impl Serving {
             faults: Faults::default(),
             uncached: false,
             plugin: None,
+            node: None,
         };
         let hop = path::parse_stage(&format!("decode threads={}", self.settings.threads));
         let hop = hop.map_err(io::Error::other)?;

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a node is asked and told because it decodes
+//! (Documentation/userspace-api/media/v4l/dev-decoder.rst).
+
+use rustix::io::Errno;
+
+use super::call::call;
+use super::node::Node;
+use super::{V4l2Error, abi};
+
+/// What a decoder says beside its buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The stream's format is known, or has changed.
+    SourceChange,
+    /// The last frame before a drain is there.
+    EndOfStream,
+    /// Something that was not asked for.
+    Other(u32),
+}
+
+impl Node {
+    /// CAPTURE buffers that decoding needs at least; `None` where the driver
+    /// does not say.
+    pub fn min_capture_buffers(&self) -> Option<u32> {
+        let mut control = abi::Control { id: abi::CID_MIN_BUFFERS_FOR_CAPTURE, value: 0 };
+        // SAFETY: the structure of the ioctl.
+        unsafe { call(self.fd(), abi::G_CTRL, &mut control) }.ok()?;
+        u32::try_from(control.value).ok()
+    }
+
+    /// Asks for a decoder's events.
+    ///
+    /// # Errors
+    /// The driver has none, and so is no stateful decoder.
+    pub fn subscribe(&self) -> Result<(), V4l2Error> {
+        for kind in [abi::EVENT_SOURCE_CHANGE, abi::EVENT_EOS] {
+            let mut subscription = abi::EventSubscription { kind, ..Default::default() };
+            // SAFETY: the structure of the ioctl.
+            unsafe { self.call("VIDIOC_SUBSCRIBE_EVENT", abi::SUBSCRIBE_EVENT, &mut subscription) }?;
+        }
+        Ok(())
+    }
+
+    /// The next event, if there is one.
+    ///
+    /// # Errors
+    /// As the driver says.
+    pub fn next_event(&self) -> Result<Option<Event>, V4l2Error> {
+        let mut event = abi::Event {
+            kind: 0,
+            body: abi::EventBody([0; 64]),
+            pending: 0,
+            sequence: 0,
+            seconds: 0,
+            nanoseconds: 0,
+            id: 0,
+            reserved: [0; 8],
+        };
+        // SAFETY: the structure of the ioctl.
+        match unsafe { call(self.fd(), abi::DQEVENT, &mut event) } {
+            Ok(_) => {}
+            Err(Errno::NOENT | Errno::AGAIN) => return Ok(None),
+            Err(errno) => return Err(self.error("VIDIOC_DQEVENT", errno)),
+        }
+        let changes =
+            u32::from_ne_bytes([event.body.0[0], event.body.0[1], event.body.0[2], event.body.0[3]]);
+        Ok(Some(match event.kind {
+            abi::EVENT_SOURCE_CHANGE if changes & abi::EVENT_SRC_CH_RESOLUTION != 0 => Event::SourceChange,
+            abi::EVENT_EOS => Event::EndOfStream,
+            other => Event::Other(other),
+        }))
+    }
+
+    /// Tells a decoder that no packet follows: the last frame will say so.
+    ///
+    /// # Errors
+    /// As the driver says.
+    pub fn stop_decoding(&self) -> Result<(), V4l2Error> {
+        self.decoder_command(abi::DEC_CMD_STOP)
+    }
+
+    /// Lets a decoder that was stopped go on.
+    ///
+    /// # Errors
+    /// As the driver says.
+    pub fn start_decoding(&self) -> Result<(), V4l2Error> {
+        self.decoder_command(abi::DEC_CMD_START)
+    }
+
+    fn decoder_command(&self, cmd: u32) -> Result<(), V4l2Error> {
+        let mut command = abi::DecoderCmd { cmd, ..Default::default() };
+        // SAFETY: the structure of the ioctl.
+        unsafe { self.call("VIDIOC_DECODER_CMD", abi::DECODER_CMD, &mut command) }
+    }
+}
