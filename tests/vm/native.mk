@@ -11,18 +11,22 @@ PROGRAMS := $(basename $(notdir $(wildcard tests/vm/programs/*.c)))
 
 CFLAGS := -O2 -Wall -Wextra -Wno-missing-field-initializers
 
+# What is half made is not there; a new recipe or a new root makes all of it anew.
+.DELETE_ON_ERROR:
+MADE_OF := tests/vm/native.mk /cache/root.made
+
 all: $(PROGRAMS:%=$(OUT)/bin/%) \
 	$(foreach format,yuv420p nv12 p010le,$(CLIPS:%=$(OUT)/software/%.$(format)))
 
-$(OUT)/bin/gst-seek: tests/vm/programs/gst-seek.c | $(OUT)/bin
+$(OUT)/bin/gst-seek: tests/vm/programs/gst-seek.c $(MADE_OF) | $(OUT)/bin
 	$(CC) $(CFLAGS) -o $@ $< $$(pkg-config --cflags --libs gstreamer-1.0)
 
-$(OUT)/bin/%: tests/vm/programs/%.c $(wildcard tests/vm/programs/*.h kernel/pixels.* kernel/uapi/*.h) | $(OUT)/bin
+$(OUT)/bin/%: tests/vm/programs/%.c $(wildcard tests/vm/programs/*.h kernel/pixels.* kernel/uapi/*.h) $(MADE_OF) | $(OUT)/bin
 	$(CC) $(CFLAGS) -static -pthread -o $@ $<
 
 # A line per frame, its MD5; a stream that changes its size is not scaled.
 define software
-$(OUT)/software/%.$(1): clips/% | $(OUT)/software
+$(OUT)/software/%.$(1): clips/% $(MADE_OF) | $(OUT)/software
 	ffmpeg -v error -nostdin -threads 1 -i $$< -noautoscale -fps_mode passthrough -pix_fmt $(1) -f framemd5 -y $$@.part
 	sed -n 's/^0,.*, *\([0-9a-f]\{32\}\)$$$$/\1/p' $$@.part >$$@
 	rm $$@.part

@@ -14,17 +14,12 @@ const START: &[u8] = &[0, 0, 0, 1];
 /// What turns lengths into start codes, for one track.
 #[derive(Clone, Debug)]
 pub struct AnnexB {
-    /// `None` passes packets as they are.
-    lengths: Option<Lengths>,
-}
-
-#[derive(Clone, Debug)]
-struct Lengths {
     codec: Codec,
-    /// Bytes of a length, 1 to 4.
-    bytes: usize,
-    /// The parameter sets, each with a start code.
+    /// The parameter sets, each with a start code; empty where none are known.
     head: Vec<u8>,
+    /// Bytes of a length, 1 to 4; `None` where packets have start codes, or are
+    /// of a codec without.
+    length_bytes: Option<usize>,
 }
 
 impl AnnexB {
@@ -34,54 +29,68 @@ impl AnnexB {
     /// # Errors
     /// The track's head is damaged.
     pub fn new(track: &TrackInfo) -> Result<AnnexB, CodecError> {
-        let head = track.head();
+        let (codec, head) = (track.codec, track.head());
+        let as_they_are = |head: &[u8]| AnnexB { codec, head: head.to_vec(), length_bytes: None };
         // What libavcodec goes by: such a head, or none, comes with start codes.
-        if head.is_empty() || head.starts_with(&[0, 0, 1]) || head.starts_with(START) {
-            return Ok(AnnexB { lengths: None });
-        }
-        let read = match track.codec {
+        let has_codes = head.is_empty() || head.starts_with(&[0, 0, 1]) || head.starts_with(START);
+        let read = match codec {
+            Codec::Vp8 | Codec::Vp9 | Codec::Av1 => return Ok(as_they_are(&[])),
+            _ if has_codes => return Ok(as_they_are(head)),
             Codec::H264 => avcc(head),
             Codec::Hevc => hvcc(head),
-            Codec::Vp8 | Codec::Vp9 | Codec::Av1 => return Ok(AnnexB { lengths: None }),
         };
         let (bytes, head) = read.ok_or(CodecError::Track { detail: "its parameter sets are damaged" })?;
-        Ok(AnnexB { lengths: Some(Lengths { codec: track.codec, bytes, head }) })
+        Ok(AnnexB { codec, head, length_bytes: Some(bytes) })
     }
 
     /// The parts that, one behind the other, are the packet with start codes,
     /// the parameter sets before each random access point that comes without.
+    /// They are also in front of the `first` packet that a decoder gets, which
+    /// need not be the stream's.
     ///
     /// # Errors
     /// A length is longer than what is left of the packet.
-    pub fn parts<'a>(&'a self, packet: &'a [u8]) -> Result<Vec<&'a [u8]>, CodecError> {
-        let Some(lengths) = &self.lengths else { return Ok(vec![packet]) };
+    pub fn parts<'a>(&'a self, packet: &'a [u8], first: bool) -> Result<Vec<&'a [u8]>, CodecError> {
+        let Some(length_bytes) = self.length_bytes else {
+            let lacks = first && !self.head.is_empty() && !self.has_head(packet);
+            return Ok(if lacks { vec![&self.head, packet] } else { vec![packet] });
+        };
         let mut parts = Vec::with_capacity(8);
         let (mut rest, mut has_head) = (packet, false);
         while !rest.is_empty() {
-            let unit = next_unit(&mut rest, lengths.bytes);
+            let unit = next_unit(&mut rest, length_bytes);
             let unit =
-                unit.ok_or(CodecError::UnitLength { codec: lengths.codec.name(), bytes: packet.len() })?;
-            let Some(first) = unit.first() else { continue };
-            match lengths.codec.kind(*first) {
+                unit.ok_or(CodecError::UnitLength { codec: self.codec.name(), bytes: packet.len() })?;
+            let Some(header) = unit.first() else { continue };
+            match self.codec.kind(*header) {
                 Unit::Head => has_head = true,
-                Unit::Access if !has_head => {
-                    parts.push(lengths.head.as_slice());
-                    has_head = true;
+                kind => {
+                    if !has_head && (kind == Unit::Access || first && kind == Unit::Picture) {
+                        parts.push(self.head.as_slice());
+                        has_head = true;
+                    }
                 }
-                Unit::Access | Unit::Other => {}
             }
             parts.extend([START, unit]);
         }
         Ok(parts)
     }
+
+    /// Whether a packet with start codes has a parameter set.
+    fn has_head(&self, packet: &[u8]) -> bool {
+        packet.windows(4).any(|w| w.starts_with(&[0, 0, 1]) && self.codec.kind(w[3]) == Unit::Head)
+    }
 }
 
 /// What a unit is for decoding to begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     /// A parameter set.
     Head,
     /// A picture at which decoding can begin.
     Access,
+    /// Another picture.
+    Picture,
     Other,
 }
 
@@ -91,6 +100,7 @@ impl Codec {
         match (self, first & 0x1f, first >> 1 & 0x3f) {
             (Codec::H264, 7 | 8, _) | (Codec::Hevc, _, 32..=34) => Unit::Head,
             (Codec::H264, 5, _) | (Codec::Hevc, _, 16..=23) => Unit::Access,
+            (Codec::H264, 1..=4, _) | (Codec::Hevc, _, 0..=31) => Unit::Picture,
             _ => Unit::Other,
         }
     }
@@ -161,7 +171,7 @@ mod tests {
             let (mut demuxer, annexb) = open(clip);
             let mut count = 0;
             while let Some(packet) = demuxer.read().unwrap() {
-                let parts = annexb.parts(packet.bytes().unwrap()).unwrap();
+                let parts = annexb.parts(packet.bytes().unwrap(), false).unwrap();
                 let bytes = parts.concat();
                 assert!(bytes.starts_with(START), "{clip} {count}");
                 let heads = bytes.windows(5).filter(|w| w.starts_with(START));
@@ -179,7 +189,7 @@ mod tests {
             let (mut demuxer, annexb) = open(clip);
             let packet = demuxer.read().unwrap().unwrap();
             let bytes = packet.bytes().unwrap();
-            let parts = annexb.parts(bytes).unwrap();
+            let parts = annexb.parts(bytes, true).unwrap();
             assert!(parts.len() == 1 && std::ptr::eq(parts[0], bytes), "{clip}");
         }
     }
@@ -190,13 +200,32 @@ mod tests {
         let head = [1, 66, 0, 30, 0xfd, 0xe1, 0, 2, 0x67, 0xaa, 1, 0, 2, 0x68, 0xbb];
         let annexb = AnnexB::new(&track(Codec::H264, &head)).unwrap();
         let sets = [START, &[0x67, 0xaa], START, &[0x68, 0xbb]].concat();
-        let convert = |packet: &[u8]| annexb.parts(packet).unwrap().concat();
+        let convert = |packet: &[u8]| annexb.parts(packet, false).unwrap().concat();
         assert_eq!(convert(&[0, 2, 0x65, 9]), [&sets, START, &[0x65, 9]].concat());
         assert_eq!(convert(&[0, 1, 0x41]), [START, &[0x41]].concat());
         let with_own = [0, 2, 0x67, 0xcc, 0, 2, 0x65, 9];
         assert_eq!(convert(&with_own), [START, &[0x67, 0xcc], START, &[0x65, 9]].concat());
         // Two slices of one picture have one head.
         assert_eq!(convert(&[0, 1, 0x65, 0, 1, 0x65]), [&sets, START, &[0x65], START, &[0x65]].concat());
+    }
+
+    #[test]
+    fn a_decoder_that_begins_anywhere_has_the_head_first() {
+        let sets = [START, &[0x67, 0xaa], START, &[0x68, 0xbb]].concat();
+        let lengths = [1, 66, 0, 30, 0xfd, 0xe1, 0, 2, 0x67, 0xaa, 1, 0, 2, 0x68, 0xbb];
+        let annexb = AnnexB::new(&track(Codec::H264, &lengths)).unwrap();
+        // An I picture that is no IDR picture, behind a delimiter.
+        let packet = [0, 1, 9, 0, 2, 0x41, 5];
+        let wanted = [START, &[9], &sets, START, &[0x41, 5]].concat();
+        assert_eq!(annexb.parts(&packet, true).unwrap().concat(), wanted);
+        assert_eq!(annexb.parts(&packet, false).unwrap().concat(), [START, &[9], START, &[0x41, 5]].concat());
+
+        let annexb = AnnexB::new(&track(Codec::H264, &sets)).unwrap();
+        let picture = [START, &[0x41, 5]].concat();
+        assert_eq!(annexb.parts(&picture, true).unwrap().concat(), [&sets[..], &picture].concat());
+        assert_eq!(annexb.parts(&picture, false).unwrap().concat(), picture);
+        let with_own = [START, &[0x67, 0xcc], START, &[0x41, 5]].concat();
+        assert_eq!(annexb.parts(&with_own, true).unwrap().concat(), with_own);
     }
 
     #[test]
@@ -210,7 +239,7 @@ mod tests {
         }
         let annexb = AnnexB::new(&track(Codec::H264, &whole)).unwrap();
         for packet in [&[0, 0, 0][..], &[0, 0, 0, 2, 0x65], &[0xff; 9]] {
-            assert!(matches!(annexb.parts(packet), Err(CodecError::UnitLength { .. })));
+            assert!(matches!(annexb.parts(packet, false), Err(CodecError::UnitLength { .. })));
         }
     }
 }

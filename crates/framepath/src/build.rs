@@ -14,7 +14,7 @@ use framepath_os::pool::GiveBack;
 use framepath_os::queue::{Leaky, Receiver, queue};
 use framepath_os::v4l2::{Heap, Io, Node};
 
-use crate::device::{decode::DeviceDecode, decoder_node, threshold::DeviceThreshold};
+use crate::device::{PATIENCE, decode::DeviceDecode, decoder_node, threshold::DeviceThreshold};
 use crate::error::{RunError, StageError};
 use crate::host::{self, Collect, Seat, Session, Spec, WorkerOptions, WorkerStats};
 use crate::link::{QueueEnd, Queued};
@@ -148,14 +148,14 @@ impl Built {
 
     /// Runs a stage in a worker: what follows runs in another thread.
     fn hosted(self, hop: &path::Hop, place: Place) -> Result<Built, StageError> {
-        let Place { track, frames_behind, notes, .. } = place;
-        let node = match &track {
-            Some(track) if hop.def.arg("api").is_some() => node_of_worker(hop, track, &notes),
-            _ => None,
-        };
+        let node = if hop.def.arg("api").is_some() { node_of_worker(hop, &place) } else { None };
+        let Place { track, frames_behind, .. } = place;
+        let watchdog = Duration::from_nanos(hop.duration_ns("watchdog"));
         let index = self.hops.len() as u16;
         let options = WorkerOptions {
-            watchdog: Duration::from_nanos(hop.duration_ns("watchdog")),
+            // A device that is silent is no packet's fault, and its client says so
+            // by itself in the end.
+            watchdog: if node.is_some() { watchdog.max(PATIENCE + Duration::from_secs(2)) } else { watchdog },
             memory_bytes: hop.bytes("memory").unwrap_or(0),
             faults: hop.text("fault").parse().map_err(StageError::Option)?,
             uncached: hop.def.arg("cache").is_some() && hop.choice("cache") == "off",
@@ -347,19 +347,23 @@ pub(crate) fn stage_of(hop: &path::Hop, place: &Place) -> Result<Box<dyn Stage>,
 
 /// The device that a worker is to decode by, where `hop` asks for one that can
 /// be; else says why it is software.
-fn node_of_worker(hop: &path::Hop, track: &TrackInfo, notes: &Notes) -> Option<PathBuf> {
-    let api = hop.choice("api");
-    let auto = api == "auto";
+fn node_of_worker(hop: &path::Hop, place: &Place) -> Option<PathBuf> {
+    let (api, track) = (hop.choice("api"), place.track.as_ref()?);
+    let options = || decoder_options(hop, place);
     let why = match api {
         "software" => return None,
         _ if hop.choice("host") == "service" => "the service's workers have no devices".to_owned(),
-        "auto" | "v4l2m2m" => match decoder_node(track.codec, auto) {
-            Some(node) => return Some(node),
+        "auto" | "v4l2m2m" => match decoder_node(track.codec, api == "auto") {
+            // A trial: what it is refused, its worker would be.
+            Some(node) => match DeviceDecode::open(&node.to_string_lossy(), track.clone(), &options()) {
+                Ok(_) => return Some(node),
+                Err(error) => format!("v4l2m2m: {error}"),
+            },
             None => format!("no V4L2 device decodes {}, and a sandbox has no other", track.codec),
         },
         _ => "a worker's sandbox has V4L2 devices only".to_owned(),
     };
-    notes.say(format!("decode api={api}: in software, because {why}"));
+    place.notes.say(format!("decode api={api}: in software, because {why}"));
     None
 }
 

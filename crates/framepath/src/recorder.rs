@@ -301,8 +301,17 @@ impl Recorder {
     }
 
     /// A frame came out of the worker that runs hop `hop`: `before` is what the
-    /// thread in front spent on it, `work` what the worker did.
-    pub(crate) fn arrived(&mut self, hop: u16, meta: &FrameMeta, before: &Stretch, work: &Work, idle: Idle) {
+    /// thread in front spent on it, `work` what the worker did, `by_device` or
+    /// by itself.
+    pub(crate) fn arrived(
+        &mut self,
+        hop: u16,
+        meta: &FrameMeta,
+        before: &Stretch,
+        work: &Work,
+        by_device: bool,
+        idle: Idle,
+    ) {
         if self.level == Level::Off {
             return;
         }
@@ -323,7 +332,8 @@ impl Recorder {
             birth_ns: meta.birth_ns,
             enter_ns: before.start_ns,
             leave_ns: self.last_ns,
-            queue_ns: u64::from(work.queue_ns) + (self.last_ns - ran),
+            queue_ns: u64::from(if by_device { 0 } else { work.queue_ns }) + (self.last_ns - ran),
+            device_ns: if by_device { work.queue_ns.into() } else { 0 },
             wakeup_ns: ran - leave,
             blocked_ns: work.blocked_ns.into(),
             compute_ns: work.compute_ns.into(),

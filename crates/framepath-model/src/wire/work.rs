@@ -16,7 +16,7 @@ pub struct Work {
     pub enter_ns: u64,
     /// When the frame left the stage, not before `enter_ns`.
     pub leave_ns: u64,
-    /// Waiting for a busy consumer.
+    /// Waiting for a busy consumer; in a device, where the worker works by one.
     pub queue_ns: u32,
     /// How long the worker had been idle at `enter_ns`; 0 where it was not.
     pub idle_ns: u32,
@@ -80,7 +80,7 @@ impl From<&Row> for Work {
             enter_ns: row.enter_ns,
             // A row whose ends are the wrong way round counts as taking no time.
             leave_ns: row.leave_ns.max(row.enter_ns),
-            queue_ns: long(row.queue_ns),
+            queue_ns: long(row.queue_ns + row.device_ns),
             idle_ns: 0,
             blocked_ns: long(row.blocked_ns),
             compute_ns: long(row.compute_ns),

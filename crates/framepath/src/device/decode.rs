@@ -106,9 +106,17 @@ impl DeviceDecode {
             node,
             track,
             output: options.output,
-            spare_buffers: options.downstream_frames.saturating_add(2),
-            pool_slots: options.pool_slots,
-            copies: options.give_back.map(|words| Copies::new(Some(words))),
+            // Copied, frames go back at once.
+            spare_buffers: 2 + if options.give_back.is_some() {
+                0
+            } else {
+                options.downstream_frames.min(64)
+            },
+            pool_slots: options.pool_slots.filter(|_| options.give_back.is_none()),
+            copies: options.give_back.map(|words| {
+                let slots = options.pool_slots.unwrap_or(options.downstream_frames.saturating_add(2));
+                Copies::in_slots(Some(words), slots)
+            }),
             packets,
             start_codes,
             inside: HashMap::new(),
@@ -282,7 +290,7 @@ impl DeviceDecode {
         let packet =
             packet.private().ok_or_else(|| StageError::io("a packet")(io::ErrorKind::OutOfMemory.into()))?;
         let bytes = packet.bytes().expect("they are this process's alone");
-        let parts = self.start_codes.parts(bytes)?;
+        let parts = self.start_codes.parts(bytes, self.next_stamp == 0)?;
         let bytes = self.packets.fill(parts.into_iter().map(Plane::of))?;
         let stamp = self.next_stamp;
         self.packets.send(bytes, stamp)?;

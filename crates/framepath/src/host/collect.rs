@@ -59,7 +59,7 @@ impl Collect {
             asleep = !asleep;
         })?;
         let Some(Arrival { frame, stretch, work }) = arrival else { return Ok(None) };
-        recorder.arrived(self.hop, &frame.meta(), &stretch, &work, self.idle);
+        recorder.arrived(self.hop, &frame.meta(), &stretch, &work, self.session.is_by_device(), self.idle);
         Ok(Some(Item::Frame(frame)))
     }
 }

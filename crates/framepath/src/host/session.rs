@@ -185,6 +185,11 @@ impl Session {
     }
 
     /// The level of the run that begins.
+    /// Whether its workers decode by a device.
+    pub(crate) fn is_by_device(&self) -> bool {
+        self.spec.options.node.is_some()
+    }
+
     pub(crate) fn set_level(&self, level: Level) {
         self.level.store(level as u8, Ordering::Relaxed);
     }
@@ -483,9 +488,13 @@ impl Reader {
             let taken = state.worker.as_mut().and_then(|(_, sending)| sending.last_taken());
             self.plan(&mut state, taken)?
         };
+        let spec = &self.session.spec;
+        if spec.options.node.is_some() {
+            // It has the device until it is gone.
+            self.link.process().end();
+        }
         let mut tries = 0;
         let (link, sending, receiving) = loop {
-            let spec = &self.session.spec;
             let opened = start::worker(spec).and_then(|worker| Link::open(worker, spec, self.start, turn));
             match opened {
                 Ok(opened) => break opened,

@@ -65,6 +65,20 @@ impl Process {
         };
     }
 
+    /// Ends it, and returns when it has ended; one of the service's is ended
+    /// without waiting.
+    pub(super) fn end(&self) {
+        self.kill();
+        match &self.kind {
+            Parent::Us(process) => {
+                // Where it cannot be waited for it is gone.
+                let _ = process.lock().unwrap_or_else(PoisonError::into_inner).wait();
+            }
+            Parent::Nursery(process) => process.wait(),
+            Parent::Service(..) => {}
+        }
+    }
+
     /// CPU time it has used, nanoseconds; 0 once it is gone, or out of sight.
     pub(super) fn cpu_ns(&self) -> u64 {
         // 0 would be this process.

@@ -11,7 +11,7 @@ use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::stage::{Stage, frame_of};
 
-/// Frames in the copying encoder's own pool: one being written and what a
+/// Frames in a stage's own pool: one being written and what a
 /// queue behind it may hold; when that is not enough it waits.
 const COPY_SLOTS: u32 = 8;
 
@@ -47,10 +47,10 @@ impl Stage for RawEncode {
 }
 
 /// A stage's own copies of frames that others still use.
-#[derive(Default)]
 pub(crate) struct Copies {
     /// In a worker: the way back of frames from the caller.
     give_back: Option<&'static GiveBack>,
+    slots: u32,
     pool: Option<Pool>,
     /// How the last frame lay, and how its copy did.
     layouts: Option<(Layout, Layout)>,
@@ -58,7 +58,12 @@ pub(crate) struct Copies {
 
 impl Copies {
     pub(crate) fn new(give_back: Option<&'static GiveBack>) -> Copies {
-        Copies { give_back, ..Copies::default() }
+        Copies::in_slots(give_back, COPY_SLOTS)
+    }
+
+    /// With so many slots, of which those behind may hold all but one.
+    pub(crate) fn in_slots(give_back: Option<&'static GiveBack>, slots: u32) -> Copies {
+        Copies { give_back, slots, pool: None, layouts: None }
     }
 
     /// A writable copy of `frame`, packed, in a slot of a pool that is made,
@@ -67,7 +72,7 @@ impl Copies {
     pub(crate) fn of(&mut self, frame: &Frame) -> Result<FrameMut, StageError> {
         let layout = self.packed(frame.layout());
         if self.pool.as_ref().is_none_or(|p| p.slot_bytes() < layout.size) {
-            self.pool = Some(Pool::for_stage(layout.size, COPY_SLOTS, self.give_back)?);
+            self.pool = Some(Pool::for_stage(layout.size, self.slots, self.give_back)?);
         }
         let pool = self.pool.as_mut().expect("made above");
         let mut copy = pool.acquire()?;

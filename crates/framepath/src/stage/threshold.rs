@@ -96,7 +96,7 @@ mod tests {
         let mut frame = pool.acquire().unwrap();
         frame.set_layout(&layout).unwrap();
         frame.plane_mut(0).copy_from_slice(fill);
-        Threshold { level: 128, region, copies: Copies::default() }.apply(&mut frame);
+        Threshold { level: 128, region, copies: Copies::new(None) }.apply(&mut frame);
         frame.freeze(FrameMeta::default()).plane(0).to_vec()
     }
 
