@@ -41,7 +41,7 @@ mod return_stack;
 pub mod ring;
 #[cfg(not(loom))]
 pub mod running;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, miri)))]
 pub mod sandbox;
 #[cfg(not(loom))]
 pub mod signal;
