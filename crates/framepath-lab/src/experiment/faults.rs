@@ -114,7 +114,8 @@ impl Lab<'_> {
         if !self.settings.wants(CASE) {
             return Ok(());
         }
-        let passes = self.passes(kills);
+        // Two passes would be over before a kill that comes late.
+        let passes = self.passes(kills).max(8);
         let outcome = kills::run(&self.clips, passes, 0, kills, &mut self.random, self.watch)?;
         summary.rows.push(self.killed(CASE, &outcome, passes));
         Ok(())
