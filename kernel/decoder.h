@@ -63,7 +63,7 @@ struct fp_coded {
 	u32 pixelformat;
 	u32 width, height;
 	u32 sizeimage;
-	u32 colorspace, xfer_func, ycbcr_enc, quantization;
+	u32 colorspace, xfer_func, ycbcr_enc, quantization;	/* 0: the client did not say */
 	bool sized;			/* the client gave width and height */
 };
 

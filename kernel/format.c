@@ -160,7 +160,6 @@ void fp_format_reset(struct fp_ctx *ctx)
 	coded->width = 640;
 	coded->height = 480;
 	coded->sizeimage = SZ_1M;
-	coded->colorspace = V4L2_COLORSPACE_REC709;
 	fp_format_guess(ctx);
 }
 
@@ -263,22 +262,37 @@ int fp_enum_framesizes(struct v4l2_frmsizeenum *f)
 	return 0;
 }
 
+static bool fp_colorspace_told(const struct v4l2_pix_format_mplane *pix)
+{
+	return pix->colorspace && pix->colorspace <= V4L2_COLORSPACE_DCI_P3;
+}
+
+/* Where nobody says: as players guess. */
+static u32 fp_colorspace_guess(u32 width)
+{
+	return width > 1024 ? V4L2_COLORSPACE_REC709 : V4L2_COLORSPACE_SMPTE170M;
+}
+
 static void fp_fill_colors(struct fp_ctx *ctx, struct v4l2_pix_format_mplane *pix, bool decoded)
 {
 	const struct fp_coded *coded = &ctx->coded;
 	const struct fp_format *format = &ctx->format;
 
-	pix->colorspace = coded->colorspace;
+	pix->colorspace = coded->colorspace ?: fp_colorspace_guess(coded->width);
 	pix->xfer_func = coded->xfer_func;
 	pix->ycbcr_enc = coded->ycbcr_enc;
 	pix->quantization = coded->quantization;
 	/* The stream knows better than the client, where it says so. */
-	if (!decoded || !format->colorspace)
+	if (!decoded)
 		return;
-	pix->colorspace = format->colorspace;
-	pix->xfer_func = format->xfer_func;
-	pix->ycbcr_enc = format->ycbcr_enc;
-	pix->quantization = format->quantization;
+	if (format->colorspace)
+		pix->colorspace = format->colorspace;
+	if (format->xfer_func)
+		pix->xfer_func = format->xfer_func;
+	if (format->ycbcr_enc)
+		pix->ycbcr_enc = format->ycbcr_enc;
+	if (format->quantization)
+		pix->quantization = format->quantization;
 }
 
 static void fp_fill_plane(struct v4l2_pix_format_mplane *pix, u32 bytesperline, u32 sizeimage)
@@ -343,8 +357,8 @@ void fp_try_output(struct v4l2_format *f)
 		size = max_t(u32, pix->width * pix->height, SZ_1M);
 	size = clamp_t(u32, size, FP_OUTPUT_SIZE_MIN, FP_OUTPUT_SIZE_MAX);
 	fp_fill_plane(pix, 0, PAGE_ALIGN(size));
-	if (!pix->colorspace || pix->colorspace > V4L2_COLORSPACE_DCI_P3)
-		pix->colorspace = V4L2_COLORSPACE_REC709;
+	if (!fp_colorspace_told(pix))
+		pix->colorspace = fp_colorspace_guess(pix->width);
 	if (pix->xfer_func > V4L2_XFER_FUNC_SMPTE2084)
 		pix->xfer_func = V4L2_XFER_FUNC_DEFAULT;
 	if (pix->ycbcr_enc > V4L2_YCBCR_ENC_SMPTE240M)
@@ -358,13 +372,15 @@ void fp_set_output(struct fp_ctx *ctx, struct v4l2_format *f)
 	const struct v4l2_pix_format_mplane *pix = &f->fmt.pix_mp;
 	struct fp_coded *coded = &ctx->coded;
 
+	bool told = fp_colorspace_told(pix);
+
 	coded->sized = pix->width && pix->height;
 	fp_try_output(f);
 	coded->pixelformat = pix->pixelformat;
 	coded->width = pix->width;
 	coded->height = pix->height;
 	coded->sizeimage = pix->plane_fmt[0].sizeimage;
-	coded->colorspace = pix->colorspace;
+	coded->colorspace = told ? pix->colorspace : 0;
 	coded->xfer_func = pix->xfer_func;
 	coded->ycbcr_enc = pix->ycbcr_enc;
 	coded->quantization = pix->quantization;

@@ -3,14 +3,15 @@
 //!
 //! The same pixels on every machine: libswscale is told to be exact, and
 //! leaves its faster, rougher ways out. YUV is taken as BT.601 of limited
-//! range, as the `ffmpeg` tool takes it where a stream does not say: frames do
-//! not carry their colour space.
+//! range where a stream does not say, as the `ffmpeg` tool takes it. What the
+//! numbers mean stays where YUV becomes YUV.
 
 use std::ffi::c_int;
 use std::ptr;
 
 use ff::AVPixelFormat;
 use ffmpeg_sys_next as ff;
+use framepath_model::colors::{Colors, MATRIX_RGB, Range, SMPTE170M, UNSPECIFIED};
 use framepath_model::format::{Layout, LayoutError, PixelFormat};
 use framepath_os::meter;
 use framepath_os::pool::{Frame, FrameMut};
@@ -49,11 +50,15 @@ pub enum ConvertError {
     Layout(#[from] LayoutError),
 }
 
+/// What a context is made for: source, its size and colours.
+type Key = (PixelFormat, (u32, u32), Colors);
+
 /// Converts frames, whatever comes, to one format.
 #[derive(Debug)]
 pub struct Converter {
     to: PixelFormat,
     context: *mut ff::SwsContext,
+    made_for: Option<Key>,
     /// The last rows of a picture, with room behind them.
     tail: Vec<u8>,
 }
@@ -64,7 +69,20 @@ unsafe impl Send for Converter {}
 impl Converter {
     /// Converts to `to`.
     pub fn new(to: PixelFormat) -> Converter {
-        Converter { to, context: ptr::null_mut(), tail: Vec::new() }
+        Converter { to, context: ptr::null_mut(), made_for: None, tail: Vec::new() }
+    }
+
+    /// What the numbers of a picture like `from` mean when it is converted.
+    pub fn colors(&self, from: &Layout) -> Colors {
+        let Colors { primaries, transfer, .. } = from.colors;
+        match (is_yuv(from.format), self.to) {
+            (true, PixelFormat::Rgba) => Colors { matrix: MATRIX_RGB, range: Range::Full, ..from.colors },
+            (_, PixelFormat::Grey) => Colors { range: Range::Full, ..from.colors },
+            (false, to) if is_yuv(to) => {
+                Colors { primaries, transfer, matrix: SMPTE170M, range: Range::Limited }
+            }
+            _ => from.colors,
+        }
     }
 
     /// Bytes that the slot of a picture laid out so must have.
@@ -89,23 +107,7 @@ impl Converter {
         assert_eq!((target.width, target.height), (source.width, source.height), "the size stays");
         // Opaque buffers may be wider than any picture.
         Layout::packed(source.format, source.width, source.height)?;
-        let (width, height) = (source.width as c_int, source.height as c_int);
-        // SAFETY: the context is null or ours; it is freed or given back.
-        self.context = unsafe {
-            ff::sws_getCachedContext(
-                self.context,
-                width,
-                height,
-                libav_format(source.format),
-                width,
-                height,
-                libav_format(self.to),
-                FLAGS,
-                ptr::null_mut(),
-                ptr::null_mut(),
-                ptr::null(),
-            )
-        };
+        self.prepare(&source);
         let (from_format, to) = (source.format, self.to);
         let no_way =
             || ConvertError::NoWay { from: from_format, to, width: source.width, height: source.height };
@@ -149,7 +151,66 @@ impl Converter {
             let (planes, strides) = tail.copy(from, &mut self.tail);
             before + scale(planes, strides, tail.first, source.height as usize - tail.first)
         });
-        if rows == height { Ok(()) } else { Err(no_way()) }
+        if rows == source.height as c_int { Ok(()) } else { Err(no_way()) }
+    }
+}
+
+impl Converter {
+    /// Makes the context for pictures like this, where it is for others.
+    fn prepare(&mut self, source: &Layout) {
+        let key = (source.format, (source.width, source.height), source.colors);
+        if self.made_for == Some(key) {
+            return;
+        }
+        self.made_for = Some(key);
+        let (width, height) = (source.width as c_int, source.height as c_int);
+        let (from, to) = (libav_format(source.format), libav_format(self.to));
+        // SAFETY: the context is null or ours, and not used again. Sizes are
+        // positive; null pointers stand for defaults.
+        self.context = unsafe {
+            ff::sws_freeContext(self.context);
+            let (filter, parameters) = (ptr::null_mut(), ptr::null());
+            ff::sws_getContext(width, height, from, width, height, to, FLAGS, filter, filter, parameters)
+        };
+        if self.context.is_null() || !is_yuv(source.format) {
+            return;
+        }
+        let matrix = if source.colors.matrix == UNSPECIFIED { SMPTE170M } else { source.colors.matrix };
+        let full = c_int::from(source.colors.range == Range::Full);
+        let (mut tables, mut ranges, mut looks) = ([ptr::null_mut(); 2], [0; 2], [0; 3]);
+        let [from_table, to_table] = &mut tables;
+        let [from_full, to_full] = &mut ranges;
+        let [brightness, contrast, saturation] = &mut looks;
+        // SAFETY: the context is valid; the tables are libswscale's own, and
+        // constant. It says no where there are no colours to change.
+        unsafe {
+            let known = ff::sws_getColorspaceDetails(
+                self.context,
+                from_table,
+                from_full,
+                to_table,
+                to_full,
+                brightness,
+                contrast,
+                saturation,
+            );
+            if known < 0 {
+                return;
+            }
+            let table = ff::sws_getCoefficients(matrix.into());
+            let to_full = if is_yuv(self.to) { full } else { *to_full };
+            let [brightness, contrast, saturation] = looks;
+            ff::sws_setColorspaceDetails(
+                self.context,
+                table,
+                full,
+                table,
+                to_full,
+                brightness,
+                contrast,
+                saturation,
+            );
+        }
     }
 }
 
@@ -201,6 +262,11 @@ impl Drop for Converter {
         // SAFETY: null, or ours and not used again.
         unsafe { ff::sws_freeContext(self.context) }
     }
+}
+
+/// GREY is taken as of full range, as libswscale takes it.
+fn is_yuv(format: PixelFormat) -> bool {
+    !matches!(format, PixelFormat::Grey | PixelFormat::Rgba)
 }
 
 fn libav_format(format: PixelFormat) -> AVPixelFormat {

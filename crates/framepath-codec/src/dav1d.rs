@@ -9,6 +9,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::mem::{self, MaybeUninit};
 use std::ptr::{self, NonNull};
 
+use framepath_model::colors::{Colors, Range};
 use framepath_model::format::PixelFormat;
 use framepath_os::pool::Frame;
 
@@ -287,8 +288,8 @@ impl Dav1dDecoder {
         let meta = self.numbers.find(picture.m.timestamp);
         let starts = picture.data.map(|start| start.cast::<u8>().cast_const());
         let size = (side(picture.p.w), side(picture.p.h));
-        // SAFETY: dav1d gives out finished pictures only.
-        unsafe { slot.frame(size, starts, [luma, chroma, chroma], meta) }
+        // SAFETY: dav1d's own picture, and it gives out finished ones only.
+        unsafe { slot.frame(size, starts, [luma, chroma, chroma], colors_of(picture), meta) }
     }
 
     /// Keeps the first failure until the pictures before it are out.
@@ -357,7 +358,9 @@ unsafe extern "C" fn allocate(picture: *mut ffi::Dav1dPicture, cookie: *mut c_vo
         }
     };
     let request = Request { decoded, width, height };
-    let Some(slot) = slots.take(number, request, || padded(request)) else { return -libc::ENOMEM };
+    // SAFETY: a picture of dav1d's.
+    let colors = unsafe { colors_of(picture) };
+    let Some(slot) = slots.take(number, request, || padded(request, colors)) else { return -libc::ENOMEM };
     let [luma, u, v] = slot.surface.areas;
     picture.stride = [luma.stride as isize, u.stride as isize];
     picture.data = [ptr::null_mut(); 3];
@@ -378,7 +381,7 @@ unsafe extern "C" fn release(picture: *mut ffi::Dav1dPicture, _cookie: *mut c_vo
 /// Strides and rows as dav1d's own allocator chooses them: whole blocks of 128
 /// pixels, and no multiple of 1024 bytes, where the rows of one block would
 /// compete for the same cache lines.
-fn padded(request: Request) -> Padded {
+fn padded(request: Request, colors: Colors) -> Padded {
     let align = ffi::DAV1D_PICTURE_ALIGNMENT as usize;
     let spread = |stride: usize| if stride % 1024 == 0 { stride + align } else { stride };
     let width = request.width.next_multiple_of(PAD) * request.decoded.luma_bytes();
@@ -388,7 +391,20 @@ fn padded(request: Request) -> Padded {
         rows: request.height.next_multiple_of(PAD),
         visible: (request.width, request.height),
         references: 0,
+        colors,
     }
+}
+
+/// What the sequence says of its colours.
+///
+/// # Safety
+/// A picture that dav1d has filled or wants memory for.
+unsafe fn colors_of(picture: &ffi::Dav1dPicture) -> Colors {
+    // SAFETY: dav1d sets it before it asks for memory, and keeps it with the
+    // picture.
+    let Some(sequence) = (unsafe { picture.seq_hdr.as_ref() }) else { return Colors::UNKNOWN };
+    let range = if sequence.color_range != 0 { Range::Full } else { Range::Limited };
+    Colors::of(sequence.pri, sequence.trc, sequence.mtrx, range)
 }
 
 /// libav's name for what dav1d would make.
@@ -423,7 +439,7 @@ mod tests {
     fn padding_is_what_dav1d_demands() {
         for (width, height) in [(1, 1), (99, 57), (1920, 1080), (4096, 2160)] {
             for decoded in [PixelFormat::Yuv420p, PixelFormat::Yuv420p10] {
-                let padded = padded(Request { decoded, width, height });
+                let padded = padded(Request { decoded, width, height }, Colors::UNKNOWN);
                 let sample = decoded.luma_bytes();
                 assert!(padded.stride >= width.next_multiple_of(PAD) * sample);
                 assert!(padded.chroma_stride * 2 >= width.next_multiple_of(PAD) * sample);

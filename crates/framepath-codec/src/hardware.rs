@@ -14,6 +14,7 @@ use framepath_os::machine::nodes;
 use framepath_os::meter;
 use framepath_os::pool::{Frame, GiveBack, Hold, Pool};
 
+use crate::colors::colors_of;
 use crate::error::libav_message;
 use crate::libav::{Context, PictureRef};
 use crate::numbers::Numbers;
@@ -289,6 +290,8 @@ impl HardwareDecoder {
         let (width, height) = (picture.width.max(0) as u32, picture.height.max(0) as u32);
         let layout = Layout::packed(format, width, height)
             .map_err(|source| CodecError::Layout { codec: self.codec, source })?;
+        // SAFETY: a filled frame.
+        let layout = layout.with_colors(unsafe { colors_of(picture) });
         let hold = self.slot(layout.size)?;
         let code = self.transfer(&layout, &hold);
         if code < 0 {

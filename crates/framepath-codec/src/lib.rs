@@ -12,6 +12,7 @@
 mod annexb;
 pub mod bare;
 mod chroma;
+mod colors;
 mod convert;
 mod dav1d;
 mod decoder;

@@ -9,10 +9,12 @@ use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{self, NonNull};
 
 use ffmpeg_sys_next as ff;
+use framepath_model::colors::Colors;
 use framepath_model::format::PixelFormat;
 use framepath_model::stream::FrameMeta;
 use framepath_os::pool::Frame;
 
+use crate::colors::colors_of;
 use crate::demux::silence;
 use crate::error::libav_message;
 use crate::numbers::Numbers;
@@ -290,9 +292,9 @@ impl LibavDecoder {
         // from get_buffer2 (AV_CODEC_CAP_DR1), so the buffer's opaque is a
         // slot of ours, alive while the picture refers to the buffer.
         let slot = unsafe { &*ff::av_buffer_get_opaque(picture.buf[0]).cast::<Slot>() };
-        // SAFETY: libavcodec gives out finished pictures only.
-        let frame =
-            unsafe { slot.frame((side(picture.width), side(picture.height)), starts, strides, meta) }?;
+        let size = (side(picture.width), side(picture.height));
+        // SAFETY: a valid frame; libavcodec gives out finished pictures only.
+        let frame = unsafe { slot.frame(size, starts, strides, colors_of(picture), meta) }?;
         // SAFETY: the frame keeps the slot; the decoder's part of it is no
         // longer needed here.
         unsafe { ff::av_frame_unref(self.picture.as_ptr()) };
@@ -392,8 +394,8 @@ unsafe extern "C" fn get_buffer(
         return ff::AVERROR(libc::ENOSYS);
     };
     let request = Request { decoded, width, height };
-    // SAFETY: a valid context of a decoder with direct rendering.
-    let pad = || unsafe { padded(context, request) };
+    // SAFETY: a valid context of a decoder with direct rendering, and its frame.
+    let pad = || unsafe { padded(context, request, colors_of(frame)) };
     let Some(slot) = slots.take(frame.pts, request, pad) else { return ff::AVERROR(libc::ENOMEM) };
 
     let (base, len, areas) = (slot.base(), slot.len(), slot.surface.areas);
@@ -425,7 +427,7 @@ unsafe extern "C" fn release(slot: *mut c_void, _data: *mut u8) {
 ///
 /// # Safety
 /// `context` is a valid context of an opened decoder with direct rendering.
-unsafe fn padded(context: *mut ff::AVCodecContext, request: Request) -> Padded {
+unsafe fn padded(context: *mut ff::AVCodecContext, request: Request, colors: Colors) -> Padded {
     let mut width = c_int::try_from(request.width).unwrap_or(c_int::MAX);
     let mut height = c_int::try_from(request.height).unwrap_or(c_int::MAX);
     // SAFETY: the caller's word.
@@ -447,7 +449,7 @@ unsafe fn padded(context: *mut ff::AVCodecContext, request: Request) -> Padded {
     loop {
         let (stride, chroma_stride) = (width * sample, width.div_ceil(2) * sample);
         if stride % luma_align == 0 && (grey || chroma_stride % chroma_align == 0) {
-            return Padded { stride, chroma_stride, rows, visible, references };
+            return Padded { stride, chroma_stride, rows, visible, references, colors };
         }
         width += width & width.wrapping_neg();
     }

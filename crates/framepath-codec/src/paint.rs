@@ -3,9 +3,9 @@
 //!
 //! A [`Converter`](crate::Converter) is exact; this is fast, for eyes.
 //! libswscale has vector code from planar YUV of 8 bits to RGB and none from
-//! the other formats: they are made planar first ([`planar8`]). YUV is taken as
-//! limited range, of BT.709 where a picture has more than 1024 columns and of
-//! BT.601 else, as players guess: frames do not carry their colour space.
+//! the other formats: they are made planar first ([`planar8`]). Where a stream
+//! does not say what its YUV means, it is taken as limited range, of BT.709 where
+//! a picture has more than 1024 columns and of BT.601 else, as players guess.
 
 use std::ffi::c_int;
 use std::ops::Range;
@@ -123,7 +123,7 @@ impl Painter {
         }
         let source = match layout.format {
             PixelFormat::Yuv420p | PixelFormat::Rgba => layout,
-            _ => planar_layout(layout.width, layout.height)?,
+            _ => planar_layout(&layout)?,
         };
         // libswscale writes whole blocks: only where they end with the row may
         // it write onto the screen itself.
@@ -240,12 +240,12 @@ const BAND: usize = 8;
 
 /// A picture of one band.
 fn band_of(layout: &Layout) -> Result<Layout, ConvertError> {
-    Ok(Layout::aligned(PixelFormat::Yuv420p, layout.width, BAND as u32, 64)?)
+    Ok(Layout::aligned(PixelFormat::Yuv420p, layout.width, BAND as u32, 64)?.with_colors(layout.colors))
 }
 
 /// How [`planar8`] lays a picture out by itself.
-fn planar_layout(width: u32, height: u32) -> Result<Layout, ConvertError> {
-    Ok(Layout::aligned(PixelFormat::Yuv420p, width, height, 64)?)
+fn planar_layout(of: &Layout) -> Result<Layout, ConvertError> {
+    Ok(Layout::aligned(PixelFormat::Yuv420p, of.width, of.height, 64)?.with_colors(of.colors))
 }
 
 /// `frame` as planar YUV of 8 bits, laid out in `to` as `layout` says: samples
@@ -322,6 +322,7 @@ fn pairs(frame: &Frame, y: usize, size: usize, to: &mut [u8], starts: (usize, us
 
 #[cfg(test)]
 mod tests {
+    use framepath_model::colors;
     use framepath_model::stream::FrameMeta;
     use framepath_os::pool::Pool;
 
@@ -333,7 +334,17 @@ mod tests {
         height: u32,
         fill: impl Fn(usize, usize, usize) -> u8,
     ) -> Frame {
-        let layout = Layout::aligned(format, width, height, 64).unwrap();
+        frame_of(format, colors::Colors::UNKNOWN, width, height, fill)
+    }
+
+    fn frame_of(
+        format: PixelFormat,
+        colors: colors::Colors,
+        width: u32,
+        height: u32,
+        fill: impl Fn(usize, usize, usize) -> u8,
+    ) -> Frame {
+        let layout = Layout::aligned(format, width, height, 64).unwrap().with_colors(colors);
         let mut pool = Pool::new(layout.size, 1).unwrap();
         let mut frame = pool.acquire().unwrap();
         frame.set_layout(&layout).unwrap();
@@ -382,6 +393,34 @@ mod tests {
         }
         let grey = frame(PixelFormat::Grey, 32, 16, |_, _, _| 235);
         assert!(painted(&grey, area, (32, 16)).chunks_exact(4).all(|p| p[..3].iter().all(|b| *b >= 252)));
+    }
+
+    #[test]
+    fn colours_are_those_that_are_told() {
+        use framepath_model::colors::{BT709, Colors, Range, SMPTE170M};
+        let of = |matrix, range| Colors { matrix, range, ..Colors::UNKNOWN };
+        // Red in each: H.273's equations, 8 bits.
+        for (colors, red) in [
+            (of(SMPTE170M, Range::Limited), [81, 90, 240]),
+            (of(SMPTE170M, Range::Full), [76, 85, 255]),
+            (of(BT709, Range::Limited), [63, 102, 240]),
+            (of(BT709, Range::Full), [54, 99, 255]),
+        ] {
+            let (width, height) = (32, 32);
+            let area = Area { x: 0, y: 0, width, height };
+            let mut screen = vec![0; width * height * 4];
+            let mut painter = Painter::new();
+            for format in [PixelFormat::Yuv420p, PixelFormat::Nv12] {
+                let fill = |plane: usize, x: usize, _| match (format, plane) {
+                    (PixelFormat::Nv12, 1) => red[1 + x % 2],
+                    _ => red[plane],
+                };
+                let picture = frame_of(format, colors, 32, 32, fill);
+                painter.paint(&picture, &mut screen, width * 4, area, PixelOrder::Bgrx).unwrap();
+                let near = |pixel: &[u8]| pixel[0] <= 4 && pixel[1] <= 4 && pixel[2] >= 251;
+                assert!(screen.chunks_exact(4).all(near), "{format} {colors:?}: {:?}", &screen[..4]);
+            }
+        }
     }
 
     #[test]

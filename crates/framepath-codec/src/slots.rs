@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use framepath_model::colors::Colors;
 use framepath_model::format::PixelFormat;
 use framepath_model::lend::{Lent, MOST_BUFFERS, Want};
 use framepath_model::stream::FrameMeta;
@@ -37,6 +38,8 @@ pub(crate) struct Padded {
     pub(crate) visible: (usize, usize),
     /// Pictures that this stream keeps, as far as the decoder says so.
     pub(crate) references: u32,
+    /// What the stream says of its colours.
+    pub(crate) colors: Colors,
 }
 
 struct State {
@@ -211,6 +214,7 @@ impl Slots {
             native_bytes: number(native.bytes)?,
             packed_bytes: number(packed.bytes)?,
             buffers: slots.saturating_add(padded.references).min(MOST_BUFFERS),
+            colors: padded.colors,
         };
         let lent = meter::blocked(|| lender.lend(&want));
         let (pool, lent) = lent.map_err(|message| CodecError::Decoder {
@@ -295,6 +299,7 @@ impl Slot {
         (width, height): (u32, u32),
         starts: [*const u8; 3],
         strides: [usize; 3],
+        colors: Colors,
         meta: FrameMeta,
     ) -> Result<Frame, CodecError> {
         let codec = self.codec;
@@ -333,6 +338,6 @@ impl Slot {
                 }
             }
         }
-        self.hold.frame(&picture.to, meta).map_err(layout_error)
+        self.hold.frame(&picture.to.with_colors(colors), meta).map_err(layout_error)
     }
 }

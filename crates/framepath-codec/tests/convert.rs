@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use framepath_codec::Converter;
+use framepath_model::colors::{BT709, Colors, MATRIX_RGB, Range, SMPTE170M};
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::FrameMeta;
 use framepath_os::meter;
@@ -38,11 +39,19 @@ fn frame(layout: &Layout, bytes: &[u8]) -> Frame {
 }
 
 /// What the tool makes of `bytes`, asked to be as exact as we are.
-fn by_the_tool(folder: &Path, bytes: &[u8], from: PixelFormat, to: PixelFormat, size: &str) -> Vec<u8> {
+fn by_the_tool(
+    folder: &Path,
+    bytes: &[u8],
+    (from, colors): (PixelFormat, &str),
+    to: PixelFormat,
+    size: &str,
+) -> Vec<u8> {
     let (input, output) = (folder.join("in"), folder.join("out"));
     fs::write(&input, bytes).unwrap();
-    let filter =
-        format!("scale=flags=bicubic+full_chroma_int+accurate_rnd+bitexact,format={}", tools_name(to));
+    let filter = format!(
+        "scale=flags=bicubic+full_chroma_int+accurate_rnd+bitexact{colors},format={}",
+        tools_name(to)
+    );
     let ran = Command::new("ffmpeg")
         .args([
             "-nostdin",
@@ -80,7 +89,7 @@ fn pixels_are_those_of_the_tool() {
                 .collect();
             let given = frame(&layout, &bytes);
             for to in PixelFormat::ALL.into_iter().filter(|to| *to != from) {
-                let wanted = by_the_tool(folder.path(), &bytes, from, to, &format!("{width}x{height}"));
+                let wanted = by_the_tool(folder.path(), &bytes, (from, ""), to, &format!("{width}x{height}"));
                 let target = Layout::aligned(to, width, height, 64).unwrap();
                 let mut made = Pool::new(Converter::slot_bytes(&target), 1).unwrap().acquire().unwrap();
                 made.set_layout(&target).unwrap();
@@ -105,6 +114,47 @@ fn pixels_are_those_of_the_tool() {
             }
         }
     }
+}
+
+#[test]
+fn colours_that_are_told_count() {
+    let folder = tempfile::tempdir().unwrap();
+    let layout = Layout::packed(PixelFormat::Yuv420p, 64, 48).unwrap();
+    let bytes: Vec<u8> = (0..layout.size).map(|at| (at / 3) as u8).collect();
+    let hd = Colors { matrix: BT709, range: Range::Limited, ..Colors::UNKNOWN };
+    let full = Colors { matrix: SMPTE170M, range: Range::Full, ..Colors::UNKNOWN };
+    let mut converter = Converter::new(PixelFormat::Rgba);
+    let mut convert = |colors: Colors| {
+        let from = frame(&layout.with_colors(colors), &bytes);
+        let target = Layout::aligned(PixelFormat::Rgba, 64, 48, 64).unwrap();
+        let target = target.with_colors(converter.colors(from.layout()));
+        assert_eq!((target.colors.matrix, target.colors.range), (MATRIX_RGB, Range::Full));
+        let mut made = Pool::new(Converter::slot_bytes(&target), 1).unwrap().acquire().unwrap();
+        made.set_layout(&target).unwrap();
+        converter.convert(&from, &mut made).unwrap();
+        let made = made.freeze(FrameMeta::default());
+        (0..48).flat_map(|y| made.row(0, y).to_vec()).collect::<Vec<u8>>()
+    };
+    let yuv = PixelFormat::Yuv420p;
+    for (colors, options) in [
+        (Colors::UNKNOWN, ""),
+        (hd, ":in_color_matrix=bt709:in_range=tv"),
+        (full, ":in_color_matrix=bt601:in_range=pc"),
+        (Colors::UNKNOWN, ""),
+    ] {
+        let wanted = by_the_tool(folder.path(), &bytes, (yuv, options), PixelFormat::Rgba, "64x48");
+        assert!(convert(colors) == wanted, "{colors:?}");
+    }
+    // YUV stays as it is meant, and so do its numbers.
+    let full_range = frame(&layout.with_colors(full), &bytes);
+    let mut to_nv12 = Converter::new(PixelFormat::Nv12);
+    assert_eq!(to_nv12.colors(full_range.layout()), full);
+    let target = Layout::aligned(PixelFormat::Nv12, 64, 48, 64).unwrap();
+    let mut made = Pool::new(Converter::slot_bytes(&target), 1).unwrap().acquire().unwrap();
+    made.set_layout(&target).unwrap();
+    to_nv12.convert(&full_range, &mut made).unwrap();
+    let made = made.freeze(FrameMeta::default());
+    assert!((0..48).all(|y| made.row(0, y).to_vec() == full_range.row(0, y).to_vec()));
 }
 
 /// libswscale reads too far; a slot without a byte to spare ends with its

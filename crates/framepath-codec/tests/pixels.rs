@@ -7,6 +7,7 @@ use std::path::Path;
 
 use common::{Clips, FRAMES, decode, hash, hashes, options, reference, reference_times};
 use framepath_codec::{Codec, Demuxer, Output, Threads, bare};
+use framepath_model::colors::{BT2020, Colors, Range, SMPTE170M};
 use framepath_model::format::PixelFormat;
 use framepath_os::meter;
 
@@ -198,6 +199,37 @@ fn full_range_keeps_its_bytes() {
     let clips = Clips::new();
     let path = clips.make("a.mp4", "160x90", "-c:v libx264 -pix_fmt yuvj420p");
     assert_eq!(hashes(&path, &options(1, Output::Native)), reference(&path, "yuvj420p"));
+}
+
+#[test]
+fn colours_are_what_the_stream_says() {
+    let clips = Clips::new();
+    let x265 = "-c:v libx265 -x265-params log-level=none:colorprim=bt2020:transfer=smpte2084:colormatrix=bt2020nc:range=full";
+    let tags = "-color_primaries bt2020 -color_trc smpte2084 -colorspace bt2020nc -color_range pc";
+    let x264 = format!("-c:v libx264 {tags}");
+    let aom = format!("-c:v libaom-av1 -cpu-used 8 -crf 50 -b:v 0 {tags}");
+    let told = Colors { primaries: BT2020, transfer: 16, matrix: BT2020, range: Range::Full };
+    // VP9 has a matrix and a range, and nothing else.
+    let vp9 = "-c:v libvpx-vp9 -cpu-used 8 -colorspace smpte170m -color_range tv";
+    let sd = Colors { matrix: SMPTE170M, range: Range::Limited, ..Colors::UNKNOWN };
+    for (name, encoder, wanted) in [
+        ("a.mp4", x264.as_str(), told),
+        ("b.mp4", x265, told),
+        ("c.ivf", &aom, told),
+        ("d.ivf", vp9, sd),
+        ("e.h264", "-c:v libx264", Colors::UNKNOWN),
+    ] {
+        for output in [Output::Native, Output::Nv12] {
+            let path = clips.make(name, "160x90", &format!("-pix_fmt yuv420p {encoder}"));
+            let mut frames = 0;
+            decode(&path, &options(2, output), |frame| {
+                assert_eq!(frame.layout().colors, wanted, "{name}");
+                frames += 1;
+            })
+            .unwrap();
+            assert_eq!(frames, FRAMES, "{name}");
+        }
+    }
 }
 
 #[test]

@@ -4,6 +4,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::colors::Colors;
+
 /// A pixel format framepath moves.
 ///
 /// The multi-byte formats are little-endian. `Yuv420p10` keeps its ten bits at
@@ -157,6 +159,8 @@ pub struct Layout {
     pub height: u32,
     /// Bytes from the start of the slot to the end of the last plane.
     pub size: usize,
+    /// What its numbers mean.
+    pub colors: Colors,
     planes: [Plane; 3],
     count: usize,
 }
@@ -217,7 +221,7 @@ impl Layout {
             *slot = *plane;
         }
         let size = planes.iter().map(|p| p.offset + p.stride * p.rows).max().unwrap_or(0);
-        Ok(Layout { format, width, height, size, planes: held, count: planes.len() })
+        Ok(Layout { format, width, height, size, colors: Colors::UNKNOWN, planes: held, count: planes.len() })
     }
 
     /// `bytes` bytes with no picture in them, one row of GREY: what the queue
@@ -229,9 +233,15 @@ impl Layout {
             width: bytes as u32,
             height: 1,
             size: bytes,
+            colors: Colors::UNKNOWN,
             planes: [plane, Plane::default(), Plane::default()],
             count: 1,
         }
+    }
+
+    /// The same picture, whose numbers mean this.
+    pub fn with_colors(self, colors: Colors) -> Layout {
+        Layout { colors, ..self }
     }
 
     /// The planes, luma first.

@@ -7,6 +7,7 @@
 //! interleaved with the same (NV12, P010). What the decoder needs besides lies
 //! behind the pixels.
 
+use crate::colors::Colors;
 use crate::format::PixelFormat;
 
 /// Most buffers one side may ask of the other: what V4L2 allows.
@@ -41,6 +42,8 @@ pub struct Want {
     /// Buffers it needs at least, besides those that others hold; at most
     /// [`MOST_BUFFERS`].
     pub buffers: u32,
+    /// What the stream says of its colours.
+    pub colors: Colors,
 }
 
 impl Want {
@@ -50,6 +53,11 @@ impl Want {
             Lent::Native => self.native_bytes,
             Lent::Packed => self.packed_bytes,
         }
+    }
+
+    /// Whether pictures of the one lie in memory made for the other.
+    pub fn lies_as(&self, other: &Want) -> bool {
+        Want { colors: other.colors, ..*self } == *other
     }
 
     /// Whether the numbers fit each other.

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod access_unit;
+pub mod colors;
 pub mod format;
 pub mod ledger;
 pub mod lend;

@@ -54,7 +54,7 @@
 //!
 //! | word | layout |
 //! | --- | --- |
-//! | 0 | kind`:8`, id`:8`, format`:8` |
+//! | 0 | kind`:8`, id`:8`, format`:8`, colours`:32` |
 //! | 1 | width`:32`, height`:32`, in pixels |
 //! | 2, 3 | offset and stride of the first plane, in bytes |
 //! | 4, 5 | of the second plane; 0 where the format has none |
@@ -63,6 +63,9 @@
 //! Widths and rows of planes follow from the format and the size. One row of
 //! GREY without padding is a buffer of so many bytes and may be wider than a
 //! picture. Formats: 1 GREY, 2 YUV420P, 3 NV12, 4 YUV420P10, 5 P010, 6 RGBA.
+//!
+//! Colours are primaries`:8`, transfer`:8` and matrix`:8` as H.273 numbers them
+//! (2: nobody said), and range`:8`: 0 nobody said, 1 limited, 2 full.
 //!
 //! # Messages: 1024 bytes
 //!
@@ -87,7 +90,7 @@
 //! | failed | 19 | flags`:64` (bit 0: seq is known), seq`:64`, text(960) |
 //! | pool memory, with its fd | 20 | pool`:16` |
 //! | answer | 21 | number`:32`, threads`:32`, stream |
-//! | want | 22 | format`:8`, `0:24`, width`:32`, height`:32`, stride`:32`, rows`:32`, native bytes`:32`, packed bytes`:32`, buffers`:32` |
+//! | want | 22 | format`:8`, `0:24`, width`:32`, height`:32`, stride`:32`, rows`:32`, native bytes`:32`, packed bytes`:32`, buffers`:32`, colours`:32` |
 //! | client and service | | |
 //! | hello | 32 | version`:16` |
 //! | grant, with a worker's socket | 33 | stream`:32`, worker pid`:32` |
@@ -141,7 +144,7 @@ pub use message::{
 pub use work::Work;
 
 /// The version of this format. Any change of a table above is a new one.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// What every message begins with.
 pub const MAGIC: [u8; 4] = *b"FPWM";

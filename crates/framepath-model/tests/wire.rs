@@ -2,6 +2,7 @@
 //! The wire format from outside: what is written is read back, there is one
 //! encoding of every value, and no input does harm.
 
+use framepath_model::colors::{Colors, Range};
 use framepath_model::format::{Layout, PixelFormat, Plane};
 use framepath_model::ledger::Row;
 use framepath_model::lend::{Lent, MOST_BUFFERS, Want};
@@ -24,7 +25,7 @@ fn format() -> impl Strategy<Value = PixelFormat> {
 fn layout() -> impl Strategy<Value = Layout> {
     let side = 1..=Layout::MAX_SIDE;
     let gaps = vec((0..1usize << 40, 0..1usize << 20), 3);
-    (format(), side.clone(), side, gaps).prop_map(|(format, width, height, gaps)| {
+    let laid_out = (format(), side.clone(), side, gaps).prop_map(|(format, width, height, gaps)| {
         let planes: Vec<Plane> = format
             .plane_sizes(width, height)
             .into_iter()
@@ -32,6 +33,17 @@ fn layout() -> impl Strategy<Value = Layout> {
             .map(|((width, rows), (offset, pad))| Plane { offset, stride: width + pad, width, rows })
             .collect();
         Layout::from_planes(format, width, height, &planes).unwrap()
+    });
+    (laid_out, colors()).prop_map(|(layout, colors)| layout.with_colors(colors))
+}
+
+fn colors() -> impl Strategy<Value = Colors> {
+    let range = select(vec![Range::Unknown, Range::Limited, Range::Full]);
+    (any::<[u8; 3]>(), range).prop_map(|([primaries, transfer, matrix], range)| Colors {
+        primaries,
+        transfer,
+        matrix,
+        range,
     })
 }
 
@@ -178,8 +190,8 @@ fn message() -> impl Strategy<Value = Message> {
             buffers
         }),
         (0..MOST_BUFFERS).prop_map(|index| Message::Buffer { index }),
-        (any::<bool>(), 1..=4096u32, 1..=4096u32, 1..=MOST_BUFFERS, any::<u8>()).prop_map(
-            |(deep, width, height, buffers, more)| {
+        (any::<bool>(), 1..=4096u32, 1..=4096u32, 1..=MOST_BUFFERS, any::<u8>(), colors()).prop_map(
+            |(deep, width, height, buffers, more, colors)| {
                 let (stride, rows) = (width.next_multiple_of(64) * 2, height.next_multiple_of(2));
                 Message::Want(Want {
                     decoded: if deep { PixelFormat::Yuv420p10 } else { PixelFormat::Yuv420p },
@@ -190,6 +202,7 @@ fn message() -> impl Strategy<Value = Message> {
                     native_bytes: stride * rows * 3 / 2,
                     packed_bytes: stride * rows * 3 / 2 + u32::from(more),
                     buffers,
+                    colors,
                 })
             }
         ),
@@ -330,9 +343,12 @@ fn the_words_are_those_of_the_tables() {
     assert_eq!(frame.encode(), [11 << 32 | 2 << 16 | 1 << 8 | 129, 4, 5, 6, 0, 0, 0, 3 << 48 | 8]);
     let layout = Layout::packed(PixelFormat::Nv12, 16, 8).unwrap();
     let said = Completion::Layout { id: 5, layout };
-    assert_eq!(said.encode(), [3 << 16 | 5 << 8 | 130, 8 << 32 | 16, 0, 16, 128, 16, 0, 0]);
+    assert_eq!(
+        said.encode(),
+        [2 << 40 | 2 << 32 | 2 << 24 | 3 << 16 | 5 << 8 | 130, 8 << 32 | 16, 0, 16, 128, 16, 0, 0]
+    );
     let bytes = bytes_of(&Message::Replace { stream: 258, kill: true });
-    assert_eq!(bytes[..16], *b"FPWM\x02\0\x22\0\x02\x01\0\0\x01\0\0\0");
+    assert_eq!(bytes[..16], *b"FPWM\x03\0\x22\0\x02\x01\0\0\x01\0\0\0");
     assert!(bytes[16..].iter().all(|byte| *byte == 0));
     const { assert!(BYTES_PER_FRAME <= 128) };
 }

@@ -56,6 +56,8 @@ pub mod terminal;
 pub mod udp;
 #[cfg(not(any(loom, miri)))]
 pub mod v4l2;
+#[cfg(feature = "sdl")]
+pub mod yuv;
 
 /// A nameless file in memory, readable and writable, closed on exec.
 #[cfg(not(loom))]

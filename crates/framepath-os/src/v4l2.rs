@@ -13,6 +13,7 @@
 mod abi;
 mod call;
 mod capture;
+mod colors;
 mod decoding;
 mod error;
 mod fourcc;
@@ -25,6 +26,7 @@ mod region;
 
 pub(crate) use abi::OF_DECODING;
 pub use capture::{CaptureBuffers, Delivered, Io};
+pub use colors::V4l2Colors;
 pub use decoding::Event;
 pub use error::V4l2Error;
 pub use fourcc::Fourcc;

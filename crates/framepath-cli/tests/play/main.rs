@@ -161,6 +161,36 @@ fn the_right_frame_is_on_the_screen() {
     }
 }
 
+/// A picture all of one colour, in YUV of each kind that streams are of: taken for
+/// another, it would be another colour.
+#[test]
+fn colours_are_those_that_the_stream_tells() {
+    let Some(server) = Xvfb::start(SIZE) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let wanted: Vec<u8> = [0x90, 0x50, 0x30].repeat((SIZE.0 * SIZE.1) as usize);
+    for (matrix, range) in [("bt709", "tv"), ("bt709", "pc"), ("smpte170m", "pc"), ("smpte170m", "tv")] {
+        let file = folder.path().join(format!("{matrix}-{range}.h264")).display().to_string();
+        let source = format!("color=0x905030:s={}x{}:r=30,format=gbrp", SIZE.0, SIZE.1);
+        let scale = format!("scale=out_color_matrix={matrix}:out_range={range},format=yuv420p");
+        let mut command = Command::new("ffmpeg");
+        command.args(["-v", "error", "-f", "lavfi", "-i", &source, "-vf", &scale, "-frames:v", "10"]);
+        command.args(["-colorspace", matrix, "-color_range", range, "-c:v", "libx264", "-crf", "8", &file]);
+        bytes_of(&mut command);
+        for driver in ["software", "opengl"] {
+            let rest = format!("block time=1s ! play driver={driver} sync=0");
+            let child = play(&server, &format!("file '{file}' ! decode ! {rest}"));
+            let screen = seen(&server, &wanted, 3.0);
+            assert!(
+                distance(&screen, &wanted) <= 3.0,
+                "{matrix} {range} {driver}: {:?}",
+                &screen[screen.len() / 2..][..6]
+            );
+            xdotool(&server, &["key", "q"]);
+            counts(&ended(child));
+        }
+    }
+}
+
 /// A server that shares no memory: SDL sends it the pictures.
 #[test]
 fn a_window_without_shared_memory_shows_them_too() {

@@ -7,6 +7,7 @@ use std::ptr;
 
 use ff::AVPixelFormat;
 use ffmpeg_sys_next as ff;
+use framepath_model::colors::{self, Colors};
 use framepath_model::format::{Layout, PixelFormat};
 
 use super::{PixelOrder, no_way};
@@ -15,14 +16,8 @@ use crate::convert::ConvertError;
 /// `SWS_BILINEAR`: a size that stays takes the vector code, others are smooth.
 const FLAGS: c_int = 2;
 
-/// Columns from which on YUV is BT.709: a band does not know its picture's lines.
-const HD_COLUMNS: u32 = 1025;
-
-const ITU_709: c_int = 1;
-const ITU_601: c_int = 5;
-
-/// What a context is made for: source, size to paint, order.
-type Key = (PixelFormat, (u32, u32), (usize, usize), PixelOrder);
+/// What a context is made for: source, its size and colours, size to paint, order.
+type Key = (PixelFormat, (u32, u32), Colors, (usize, usize), PixelOrder);
 
 #[derive(Debug)]
 pub(super) struct Context {
@@ -47,7 +42,7 @@ impl Context {
         size: (usize, usize),
         order: PixelOrder,
     ) -> Result<(), ConvertError> {
-        let key = (source.format, (source.width, source.height), size, order);
+        let key = (source.format, (source.width, source.height), source.colors, size, order);
         if self.made_for == Some(key) {
             return Ok(());
         }
@@ -80,12 +75,12 @@ impl Context {
         if self.context.is_null() {
             return Err(no_way(source));
         }
-        let matrix = if source.width >= HD_COLUMNS { ITU_709 } else { ITU_601 };
         // SAFETY: the context is valid, the tables are libswscale's own and
         // constant. It says no where there are no colours to change.
         unsafe {
-            let table = ff::sws_getCoefficients(matrix);
-            ff::sws_setColorspaceDetails(self.context, table, 0, table, 1, 0, 1 << 16, 1 << 16);
+            let table = ff::sws_getCoefficients(source.colors.shown_by(source.width).into());
+            let full = c_int::from(source.colors.range == colors::Range::Full);
+            ff::sws_setColorspaceDetails(self.context, table, full, table, 1, 0, 1 << 16, 1 << 16);
         }
         self.made_for = Some(key);
         Ok(())

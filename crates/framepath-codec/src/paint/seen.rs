@@ -37,7 +37,8 @@ impl Seen {
             return None;
         }
         let bands = height / BAND;
-        let own = Layout::aligned(layout.format, layout.width, layout.height, 64).ok()?;
+        let own =
+            Layout::aligned(layout.format, layout.width, layout.height, 64).ok()?.with_colors(layout.colors);
         if self.layout != Some(own) {
             self.layout = Some(own);
             self.picture.resize(own.size + SLACK, 0);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Picture formats and layouts as words.
+//! Picture formats, colours and layouts as words.
 
 use super::WireError;
 use super::cell::Cell;
 use super::error::check;
+use crate::colors::{Colors, Range};
 use crate::format::{Layout, PixelFormat, Plane};
 
 /// The number of a format; 0 is none.
@@ -26,10 +27,34 @@ pub(super) fn format_of(number: u8, record: &'static str) -> Result<PixelFormat,
     })
 }
 
+/// Colours as a word.
+pub(super) fn colors_number(colors: Colors) -> u32 {
+    let range = match colors.range {
+        Range::Unknown => 0,
+        Range::Limited => 1,
+        Range::Full => 2,
+    };
+    u32::from_le_bytes([colors.primaries, colors.transfer, colors.matrix, range])
+}
+
+pub(super) fn colors_of(number: u32, record: &'static str) -> Result<Colors, WireError> {
+    let [primaries, transfer, matrix, range] = number.to_le_bytes();
+    let range = match range {
+        0 => Range::Unknown,
+        1 => Range::Limited,
+        2 => Range::Full,
+        other => return Err(WireError::Field { record, field: "range", value: other.into() }),
+    };
+    Ok(Colors { primaries, transfer, matrix, range })
+}
+
 /// A layout cell of the given kind.
 pub(super) fn encode(kind: u8, id: u8, layout: &Layout) -> Cell {
     let mut cell = [0; 8];
-    cell[0] = u64::from(kind) | u64::from(id) << 8 | u64::from(format_number(layout.format)) << 16;
+    cell[0] = u64::from(kind)
+        | u64::from(id) << 8
+        | u64::from(format_number(layout.format)) << 16
+        | u64::from(colors_number(layout.colors)) << 24;
     cell[1] = u64::from(layout.width) | u64::from(layout.height) << 32;
     for (words, plane) in cell[2..].chunks_exact_mut(2).zip(layout.planes()) {
         words[0] = plane.offset as u64;
@@ -41,16 +66,17 @@ pub(super) fn encode(kind: u8, id: u8, layout: &Layout) -> Cell {
 /// Id and layout of a layout cell whose kind was looked at already.
 pub(super) fn decode(cell: &Cell) -> Result<(u8, Layout), WireError> {
     const RECORD: &str = "layout";
-    if cell[0] >> 24 != 0 {
+    if cell[0] >> 56 != 0 {
         return Err(WireError::Reserved { record: RECORD });
     }
     let format = format_of((cell[0] >> 16) as u8, RECORD)?;
+    let colors = colors_of((cell[0] >> 24) as u32, RECORD)?;
     let (width, height) = (cell[1] as u32, (cell[1] >> 32) as u32);
     // One row of bytes may be longer than any picture is wide. Whether a slot
     // holds it is seen where a frame has it.
     let row = u64::from(width);
     if format == PixelFormat::Grey && height == 1 && width > 0 && cell[2..] == [0, row, 0, 0, 0, 0] {
-        return Ok(((cell[0] >> 8) as u8, Layout::opaque(width as usize)));
+        return Ok(((cell[0] >> 8) as u8, Layout::opaque(width as usize).with_colors(colors)));
     }
     // Sides first: they bound the numbers that follow from them.
     Layout::packed(format, width, height)?;
@@ -64,7 +90,8 @@ pub(super) fn decode(cell: &Cell) -> Result<(u8, Layout), WireError> {
     if cell[2 + 2 * planes.len()..].iter().any(|word| *word != 0) {
         return Err(WireError::Reserved { record: RECORD });
     }
-    Ok(((cell[0] >> 8) as u8, Layout::from_planes(format, width, height, planes)?))
+    let layout = Layout::from_planes(format, width, height, planes)?;
+    Ok(((cell[0] >> 8) as u8, layout.with_colors(colors)))
 }
 
 fn bytes(value: u64, field: &'static str) -> Result<usize, WireError> {

@@ -3,7 +3,7 @@
 
 use super::cell::check_pool;
 use super::error::check;
-use super::layout::{format_number, format_of};
+use super::layout::{colors_number, colors_of, format_number, format_of};
 use super::record::{Reader, Writer};
 use super::{MAGIC, StreamStatus, Totals, VERSION, WireError};
 use crate::lend::{Lent, MOST_BUFFERS, Want};
@@ -245,6 +245,7 @@ impl Message {
                 w.u32(want.native_bytes);
                 w.u32(want.packed_bytes);
                 w.u32(want.buffers);
+                w.u32(colors_number(want.colors));
             }
             Message::Query { number } => w.u32(*number),
             Message::Answer { number, threads, stream } => {
@@ -347,6 +348,7 @@ impl Message {
                     native_bytes: r.u32()?,
                     packed_bytes: r.u32()?,
                     buffers: r.u32()?,
+                    colors: colors_of(r.u32()?, r.record)?,
                 };
                 check(want.is_sound(), r.record, "numbers", want.buffers.into())?;
                 Message::Want(want)

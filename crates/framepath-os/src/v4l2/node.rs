@@ -206,7 +206,7 @@ impl Node {
     }
 
     /// Whether its queues are of the multi-planar kind.
-    fn is_multiplanar(&self) -> bool {
+    pub(super) fn is_multiplanar(&self) -> bool {
         let single = abi::CAP_VIDEO_CAPTURE | abi::CAP_VIDEO_OUTPUT | abi::CAP_VIDEO_M2M;
         let multi = abi::CAP_VIDEO_CAPTURE_MPLANE | abi::CAP_VIDEO_OUTPUT_MPLANE | abi::CAP_VIDEO_M2M_MPLANE;
         self.caps & multi != 0 && self.caps & single == 0
@@ -298,10 +298,14 @@ impl Node {
     /// As the driver says; a decoder knows CAPTURE's only after the stream's
     /// head.
     pub fn format(&self, direction: Direction) -> Result<Picture, V4l2Error> {
+        Ok(self.picture(&self.raw_format(direction)?))
+    }
+
+    pub(super) fn raw_format(&self, direction: Direction) -> Result<abi::Format, V4l2Error> {
         let mut format = abi::Format { kind: self.kind(direction), body: abi::FormatBody { raw: [0; 200] } };
         // SAFETY: the structure of the ioctl.
         unsafe { self.call("VIDIOC_G_FMT", abi::G_FMT, &mut format) }?;
-        Ok(self.picture(&format))
+        Ok(format)
     }
 
     /// Sets a queue's format; gives what the driver made of it.

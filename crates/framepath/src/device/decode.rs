@@ -141,7 +141,8 @@ impl DeviceDecode {
         if picture.fourcc != fourcc {
             return Err(self.node.lacks(Direction::Capture, &format!("{fourcc} frames")).into());
         }
-        let layout = layout_of(&picture, self.node.visible())?;
+        let layout =
+            layout_of(&picture, self.node.visible())?.with_colors(self.node.colors(Direction::Capture)?);
         let needed = self.node.min_capture_buffers().unwrap_or(4);
         let count = self.pool_slots.unwrap_or(needed.saturating_add(self.spare_buffers));
         let count = count.clamp(needed.clamp(1, MOST_BUFFERS), MOST_BUFFERS);

@@ -2,9 +2,10 @@
 //! `y4m`: YUV4MPEG2, which most video tools read.
 //!
 //! Format: yuv4mpeg(5) of mjpegtools; `C420p10` and `Cmono` are the extensions
-//! that FFmpeg and others share. Planar formats only: NV12 and P010 would have
+//! that FFmpeg and others share, as is XCOLORRANGE: without it the range is limited. Planar formats only: NV12 and P010 would have
 //! to be taken apart.
 
+use framepath_model::colors::Range;
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::StreamInfo;
 use framepath_os::pool::Frame;
@@ -67,8 +68,9 @@ fn header(layout: &Layout, info: &StreamInfo) -> Result<String, StageError> {
         }
     };
     let rate = if info.frame_rate.value().is_some() { info.frame_rate } else { info.time_base };
+    let range = if layout.colors.range == Range::Full { " XCOLORRANGE=FULL" } else { "" };
     Ok(format!(
-        "YUV4MPEG2 W{} H{} F{}:{} Ip A{}:{} C{colour}\n",
+        "YUV4MPEG2 W{} H{} F{}:{} Ip A{}:{} C{colour}{range}\n",
         layout.width,
         layout.height,
         rate.num,
@@ -92,5 +94,22 @@ impl Stage for Y4m {
 
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
         self.output.as_mut().map_or(Ok(()), Output::flush).map_err(|e| out.fail(e))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use framepath_model::colors::Colors;
+    use framepath_model::stream::Rational;
+
+    use super::*;
+
+    #[test]
+    fn a_full_range_is_written_down() {
+        let layout = Layout::packed(PixelFormat::Yuv420p, 16, 8).unwrap();
+        let info = StreamInfo::of_frames(&layout, Rational::new(25, 1));
+        assert_eq!(header(&layout, &info).unwrap(), "YUV4MPEG2 W16 H8 F25:1 Ip A1:1 C420jpeg\n");
+        let full = layout.with_colors(Colors { range: Range::Full, ..Colors::UNKNOWN });
+        assert!(header(&full, &info).unwrap().ends_with(" C420jpeg XCOLORRANGE=FULL\n"));
     }
 }

@@ -66,7 +66,7 @@ impl V4l2 {
         let rate = (options.rate > 0.0).then(|| ((options.rate * 1000.0).round() as u32, 1000));
         let (over, under) = node.set_rate(rate).unwrap_or((0, 1));
         let frame_rate = Rational::new(under.min(i32::MAX as u32) as i32, over.min(i32::MAX as u32) as i32);
-        let layout = layout_of(&picture, None)?;
+        let layout = layout_of(&picture, None)?.with_colors(node.colors(Direction::Capture)?);
         let way = match options.io {
             Some(io) => Way::Queue(CaptureBuffers::new(&node, io, options.buffers, &options.heap)?),
             None if node.can_read() => {

@@ -36,10 +36,14 @@ impl Convert {
     }
 
     fn converted(&mut self, frame: &Frame) -> Result<FrameMut, StageError> {
-        let (width, height) = (frame.layout().width, frame.layout().height);
+        let Layout { width, height, .. } = *frame.layout();
+        let colors = self.converter.colors(frame.layout());
         let layout = match self.layout {
-            Some(last) if (last.width, last.height) == (width, height) => last,
-            _ => *self.layout.insert(Layout::aligned(self.to, width, height, STRIDE_ALIGN)?),
+            Some(last) if (last.width, last.height, last.colors) == (width, height, colors) => last,
+            _ => {
+                let laid_out = Layout::aligned(self.to, width, height, STRIDE_ALIGN)?;
+                *self.layout.insert(laid_out.with_colors(colors))
+            }
         };
         let bytes = Converter::slot_bytes(&layout);
         if self.pool.as_ref().is_none_or(|pool| pool.slot_bytes() < bytes) {

@@ -101,7 +101,8 @@ impl Copies {
             Some((last, packed)) if last == from => *packed,
             _ => {
                 // Opaque buffers may be wider than any picture.
-                let packed = Layout::packed(from.format, from.width, from.height).unwrap_or(*from);
+                let packed = Layout::packed(from.format, from.width, from.height)
+                    .map_or(*from, |packed| packed.with_colors(from.colors));
                 self.layouts.insert((*from, packed)).1
             }
         }

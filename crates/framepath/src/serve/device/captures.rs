@@ -10,7 +10,7 @@ use framepath_model::format::PixelFormat;
 use framepath_model::lend::{Lent, Want};
 use framepath_os::attach::{Drained, Format, FrameInfo, NextCapture, Refusal, Stream};
 use framepath_os::pool::Frame;
-use framepath_os::v4l2::Fourcc;
+use framepath_os::v4l2::{Fourcc, V4l2Colors};
 
 use crate::host::{Lends, LentSlots, Loan};
 
@@ -176,6 +176,7 @@ impl Captures {
     /// something else, it is told to make others.
     fn say_format(&self, want: &Want, epoch: u32) -> io::Result<()> {
         let sample = want.decoded.luma_bytes() as u32;
+        let V4l2Colors { colorspace, xfer_func, ycbcr_enc, quantization } = want.colors.into();
         let format = Format {
             epoch,
             depth: if want.decoded == PixelFormat::Yuv420p10 { 10 } else { 8 },
@@ -187,12 +188,16 @@ impl Captures {
             sizeimage_native: want.native_bytes,
             sizeimage_packed: want.packed_bytes,
             min_buffers: want.buffers,
+            colorspace,
+            xfer_func,
+            ycbcr_enc,
+            quantization,
             ..Format::default()
         };
         let mut state = self.locked();
         match state.said {
             // Another worker, or another sequence of the same format.
-            Some((said, known)) if said == epoch && known == *want => return Ok(()),
+            Some((said, known)) if said == epoch && known.lies_as(want) => return Ok(()),
             Some((said, _)) if said == epoch => {
                 state.on = None;
                 drop(state);

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames drawn by one of SDL's renderers: uploaded as a texture, scaled and
-//! made RGB by the GPU.
+//! made RGB by the GPU, but for colours that SDL has no way for.
 
-use framepath_codec::{Area, planar8};
+use framepath_codec::{Area, Painter, PixelOrder, planar8};
+use framepath_model::colors::{BT470BG, BT709, Range, SMPTE170M};
 use framepath_model::format::{Layout, PixelFormat, Plane};
 use framepath_os::meter;
 use framepath_os::pool::Frame;
+use framepath_os::yuv::YuvMode;
 use sdl2::pixels::PixelFormatEnum;
 use sdl2::rect::Rect;
 use sdl2::render::{Texture, WindowCanvas};
@@ -18,39 +20,59 @@ pub(super) struct Textured {
     textures: Vec<(Key, Texture)>,
     /// The one to draw.
     current: Option<usize>,
+    painter: Painter,
 }
 
-/// Format of a texture, width and height of the picture in it.
-type Key = (PixelFormatEnum, u32, u32);
+/// Format of a texture, what its YUV is taken for, width and height of the picture
+/// in it.
+type Key = (PixelFormatEnum, Option<YuvMode>, u32, u32);
 
 impl Textured {
     pub(super) fn new(canvas: WindowCanvas) -> Textured {
-        Textured { canvas, textures: Vec::new(), current: None }
+        Textured { canvas, textures: Vec::new(), current: None, painter: Painter::new() }
     }
 
     /// Uploads the frame; nothing of it is seen yet.
     pub(super) fn upload(&mut self, frame: &Frame) -> Result<(), String> {
         let layout = *frame.layout();
-        let (format, width, height) = key_of(&layout);
-        let at = match self.textures.iter().position(|(key, _)| *key == (format, width, height)) {
+        let key = key_of(&layout);
+        let (format, mode, width, height) = key;
+        if let Some(mode) = mode {
+            mode.set(&self.canvas);
+        }
+        let at = match self.textures.iter().position(|(known, _)| *known == key) {
             Some(at) => at,
             None => {
                 // Chroma of odd sizes rounds up, and so do textures here.
                 let (even_width, even_height) = (width.next_multiple_of(2), height.next_multiple_of(2));
                 let made = self.canvas.create_texture_streaming(format, even_width, even_height);
-                self.textures.push(((format, width, height), made.map_err(|error| error.to_string())?));
+                self.textures.push((key, made.map_err(|error| error.to_string())?));
                 self.textures.len() - 1
             }
         };
         self.current = Some(at);
         let rows = height.next_multiple_of(2) as usize;
-        self.textures[at].1.with_lock(None, |bytes, pitch| fill(frame, bytes, pitch, rows))
+        let painted = mode.is_none() && layout.format != PixelFormat::Rgba;
+        let painter = &mut self.painter;
+        self.textures[at].1.with_lock(None, |bytes, pitch| {
+            if !painted {
+                fill(frame, bytes, pitch, rows);
+                return Ok(());
+            }
+            // What a texture held before is not kept.
+            painter.forget();
+            let whole = Area { x: 0, y: 0, width: width as usize, height: height as usize };
+            painter.paint(frame, bytes, pitch, whole, PixelOrder::Rgbx).map_err(|error| error.to_string())
+        })?
     }
 
     /// Draws the last uploaded frame and shows it.
     pub(super) fn draw(&mut self, area: Area) -> Result<(), String> {
         let Some(at) = self.current else { return Ok(()) };
-        let ((_, width, height), texture) = &self.textures[at];
+        let ((_, mode, width, height), texture) = &self.textures[at];
+        if let Some(mode) = mode {
+            mode.set(&self.canvas);
+        }
         let to = Rect::new(area.x as i32, area.y as i32, area.width as u32, area.height as u32);
         self.canvas.clear();
         self.canvas.copy(texture, Rect::new(0, 0, *width, *height), to)?;
@@ -60,12 +82,27 @@ impl Textured {
 }
 
 fn key_of(layout: &Layout) -> Key {
-    let format = match layout.format {
-        PixelFormat::Nv12 => PixelFormatEnum::NV12,
-        PixelFormat::Rgba => PixelFormatEnum::RGBA32,
+    let mode = match layout.format {
+        PixelFormat::Rgba => None,
+        _ => mode_of(layout),
+    };
+    let format = match (layout.format, mode) {
+        (_, None) => PixelFormatEnum::RGBA32,
+        (PixelFormat::Nv12, _) => PixelFormatEnum::NV12,
         _ => PixelFormatEnum::IYUV,
     };
-    (format, layout.width, layout.height)
+    (format, mode, layout.width, layout.height)
+}
+
+/// What SDL is to take a picture's YUV for; `None` where it has no way.
+fn mode_of(layout: &Layout) -> Option<YuvMode> {
+    match (layout.colors.shown_by(layout.width), layout.colors.range) {
+        (BT709, Range::Full) => None,
+        (BT709, _) => Some(YuvMode::Bt709),
+        (BT470BG | SMPTE170M, Range::Full) => Some(YuvMode::Jpeg),
+        (BT470BG | SMPTE170M, _) => Some(YuvMode::Bt601),
+        _ => None,
+    }
 }
 
 /// Copies the picture into a locked texture of `rows` rows of `pitch` bytes,

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What FFmpeg says of the colours of a picture.
+
+use std::ffi::c_uint;
+
+use ff::AVPixelFormat;
+use ffmpeg_sys_next as ff;
+use framepath_model::colors::{Colors, Range};
+
+/// The colours of a frame that a decoder is to fill or has filled.
+///
+/// # Safety
+/// `frame` is valid.
+pub(crate) unsafe fn colors_of(frame: *const ff::AVFrame) -> Colors {
+    const LIMITED: c_uint = ff::AVColorRange::AVCOL_RANGE_MPEG as c_uint;
+    const FULL: c_uint = ff::AVColorRange::AVCOL_RANGE_JPEG as c_uint;
+    const OF_JPEG: i32 = AVPixelFormat::AV_PIX_FMT_YUVJ420P as i32;
+    // SAFETY: fields of a valid frame, read as the plain integers that C has: a
+    // number out of a stream must not become a Rust enum unchecked.
+    let (primaries, transfer, matrix, range, format) = unsafe {
+        let number = |field: *const c_uint| field.read();
+        (
+            number((&raw const (*frame).color_primaries).cast()),
+            number((&raw const (*frame).color_trc).cast()),
+            number((&raw const (*frame).colorspace).cast()),
+            number((&raw const (*frame).color_range).cast()),
+            (*frame).format,
+        )
+    };
+    let range = match range {
+        _ if format == OF_JPEG => Range::Full,
+        FULL => Range::Full,
+        LIMITED => Range::Limited,
+        _ => Range::Unknown,
+    };
+    Colors::of(primaries, transfer, matrix, range)
+}

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Colours in V4L2's numbers
+//! (Documentation/userspace-api/media/v4l/colorspaces-defs.rst), which are not
+//! those of H.273. Where several of one stand for one of the other, the first
+//! line of a table counts.
+
+use framepath_model::colors::{BT470BG, BT709, BT2020, Colors, Range, SMPTE170M, SMPTE240M, UNSPECIFIED};
+
+use super::abi;
+use super::error::V4l2Error;
+use super::node::Node;
+use super::queue::Direction;
+
+/// `enum v4l2_colorspace` and ColourPrimaries.
+const PRIMARIES: [(u32, u8); 8] =
+    [(3, BT709), (1, SMPTE170M), (6, BT470BG), (5, 4), (2, SMPTE240M), (10, BT2020), (12, 11), (12, 12)];
+/// Colour spaces with the primaries of another: sRGB and JPEG.
+const SAME_PRIMARIES: [(u32, u8); 2] = [(8, BT709), (7, BT709)];
+
+/// `enum v4l2_xfer_func` and TransferCharacteristics.
+const TRANSFERS: [(u32, u8); 10] =
+    [(1, 1), (1, 6), (1, 14), (1, 15), (2, 13), (4, 7), (5, 8), (6, 17), (7, 16), (2, 11)];
+
+/// `enum v4l2_ycbcr_encoding` and MatrixCoefficients.
+const MATRICES: [(u32, u8); 8] = [
+    (2, BT709),
+    (1, SMPTE170M),
+    (1, BT470BG),
+    (8, SMPTE240M),
+    (6, BT2020),
+    (7, 10),
+    (3, SMPTE170M),
+    (4, BT709),
+];
+
+/// `enum v4l2_quantization`.
+const FULL: u32 = 1;
+const LIMITED: u32 = 2;
+
+/// What a V4L2 format says of colours; 0 is a default that follows from the
+/// rest.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct V4l2Colors {
+    /// `enum v4l2_colorspace`.
+    pub colorspace: u32,
+    /// `enum v4l2_xfer_func`.
+    pub xfer_func: u32,
+    /// `enum v4l2_ycbcr_encoding`.
+    pub ycbcr_enc: u32,
+    /// `enum v4l2_quantization`.
+    pub quantization: u32,
+}
+
+impl From<Colors> for V4l2Colors {
+    fn from(colors: Colors) -> V4l2Colors {
+        let number = |table: &[(u32, u8)], code: u8| {
+            table.iter().find(|(_, known)| *known == code).map_or(0, |(number, _)| *number)
+        };
+        // A stream that names its matrix only has the primaries that go with it.
+        let primaries = if colors.primaries == UNSPECIFIED { colors.matrix } else { colors.primaries };
+        V4l2Colors {
+            colorspace: number(&PRIMARIES, primaries),
+            xfer_func: number(&TRANSFERS, colors.transfer),
+            ycbcr_enc: number(&MATRICES, colors.matrix),
+            quantization: match colors.range {
+                Range::Unknown => 0,
+                Range::Limited => LIMITED,
+                Range::Full => FULL,
+            },
+        }
+    }
+}
+
+impl From<V4l2Colors> for Colors {
+    fn from(said: V4l2Colors) -> Colors {
+        let code = |table: &[(u32, u8)], number: u32| {
+            table.iter().find(|(known, _)| *known == number).map_or(UNSPECIFIED, |(_, code)| *code)
+        };
+        let primaries = match code(&PRIMARIES, said.colorspace) {
+            UNSPECIFIED => code(&SAME_PRIMARIES, said.colorspace),
+            known => known,
+        };
+        // The defaults of V4L2_MAP_YCBCR_ENC_DEFAULT and
+        // V4L2_MAP_QUANTIZATION_DEFAULT: JPEG alone has the full range.
+        const DCI_P3: u32 = 12;
+        const JPEG: u32 = 7;
+        let matrix = match (code(&MATRICES, said.ycbcr_enc), said.colorspace) {
+            (UNSPECIFIED, 0) => UNSPECIFIED,
+            (UNSPECIFIED, 3 | DCI_P3) => BT709,
+            (UNSPECIFIED, 2) => SMPTE240M,
+            (UNSPECIFIED, 10) => BT2020,
+            (UNSPECIFIED, _) => SMPTE170M,
+            (told, _) => told,
+        };
+        let range = match (said.quantization, said.colorspace) {
+            (FULL, _) | (0, JPEG) => Range::Full,
+            (LIMITED, _) => Range::Limited,
+            _ => Range::Unknown,
+        };
+        Colors { primaries, transfer: code(&TRANSFERS, said.xfer_func), matrix, range }
+    }
+}
+
+impl Node {
+    /// What the driver says of the colours of a queue's pictures.
+    ///
+    /// # Errors
+    /// As the driver says.
+    pub fn colors(&self, direction: Direction) -> Result<Colors, V4l2Error> {
+        let format = self.raw_format(direction)?;
+        Ok(Colors::from(match self.is_multiplanar() {
+            false => {
+                // SAFETY: all bits are values of every member; `raw` was
+                // written whole.
+                let abi::PixFormat { colorspace, xfer_func, ycbcr_enc, quantization, .. } =
+                    unsafe { format.body.pix };
+                V4l2Colors { colorspace, xfer_func, ycbcr_enc, quantization }
+            }
+            true => {
+                // SAFETY: as above.
+                let pix = unsafe { format.body.pix_mp };
+                V4l2Colors {
+                    colorspace: pix.colorspace,
+                    xfer_func: pix.xfer_func.into(),
+                    ycbcr_enc: pix.ycbcr_enc.into(),
+                    quantization: pix.quantization.into(),
+                }
+            }
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_streams_say_comes_back() {
+        for (code, transfer, matrix) in [
+            (BT709, 1, BT709),
+            (SMPTE170M, 1, SMPTE170M),
+            (SMPTE240M, 7, SMPTE240M),
+            (BT2020, 16, BT2020),
+            (11, 17, BT709),
+        ] {
+            for range in [Range::Limited, Range::Full] {
+                let colors = Colors { primaries: code, transfer, matrix, range };
+                assert_eq!(Colors::from(V4l2Colors::from(colors)), colors);
+            }
+        }
+        assert_eq!(V4l2Colors::from(Colors::UNKNOWN), V4l2Colors::default());
+        assert_eq!(Colors::from(V4l2Colors::default()), Colors::UNKNOWN);
+        let matrix_only = Colors { matrix: SMPTE170M, ..Colors::UNKNOWN };
+        assert_eq!(V4l2Colors::from(matrix_only).colorspace, 1);
+    }
+
+    #[test]
+    fn defaults_follow_the_colour_space() {
+        let of = |colorspace| Colors::from(V4l2Colors { colorspace, ..V4l2Colors::default() });
+        assert_eq!((of(3).matrix, of(3).range), (BT709, Range::Unknown));
+        assert_eq!((of(8).primaries, of(8).matrix), (BT709, SMPTE170M), "sRGB of a camera");
+        assert_eq!(of(7).range, Range::Full);
+    }
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How SDL's renderers make RGB of YUV, which its Rust binding leaves out.
+
+use sdl2::render::WindowCanvas;
+use sdl2::sys::{SDL_SetYUVConversionMode, SDL_YUV_CONVERSION_MODE};
+
+/// What SDL can take YUV for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum YuvMode {
+    /// BT.601 of full range.
+    Jpeg,
+    /// BT.601 of limited range: SDL's default, whatever the size.
+    Bt601,
+    /// BT.709 of limited range.
+    Bt709,
+}
+
+impl YuvMode {
+    /// Takes the YUV of textures that are made, filled or drawn from now on for
+    /// this. It holds for all of SDL: a canvas of whichever window will do.
+    pub fn set(self, _canvas: &WindowCanvas) {
+        let mode = match self {
+            YuvMode::Jpeg => SDL_YUV_CONVERSION_MODE::SDL_YUV_CONVERSION_JPEG,
+            YuvMode::Bt601 => SDL_YUV_CONVERSION_MODE::SDL_YUV_CONVERSION_BT601,
+            YuvMode::Bt709 => SDL_YUV_CONVERSION_MODE::SDL_YUV_CONVERSION_BT709,
+        };
+        // SAFETY: sets a variable that only SDL's rendering reads. That is done
+        // on the one thread that has SDL, which is this one: a canvas cannot be
+        // sent or shared.
+        unsafe { SDL_SetYUVConversionMode(mode) }
+    }
+}
