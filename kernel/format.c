@@ -371,7 +371,6 @@ void fp_set_output(struct fp_ctx *ctx, struct v4l2_format *f)
 {
 	const struct v4l2_pix_format_mplane *pix = &f->fmt.pix_mp;
 	struct fp_coded *coded = &ctx->coded;
-
 	bool told = fp_colorspace_told(pix);
 
 	coded->sized = pix->width && pix->height;

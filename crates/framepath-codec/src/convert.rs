@@ -153,9 +153,7 @@ impl Converter {
         });
         if rows == source.height as c_int { Ok(()) } else { Err(no_way()) }
     }
-}
 
-impl Converter {
     /// Makes the context for pictures like this, where it is for others.
     fn prepare(&mut self, source: &Layout) {
         let key = (source.format, (source.width, source.height), source.colors);

@@ -19,10 +19,10 @@ const SAME_PRIMARIES: [(u32, u8); 2] = [(8, BT709), (7, BT709)];
 
 /// `enum v4l2_xfer_func` and TransferCharacteristics.
 const TRANSFERS: [(u32, u8); 10] =
-    [(1, 1), (1, 6), (1, 14), (1, 15), (2, 13), (4, 7), (5, 8), (6, 17), (7, 16), (2, 11)];
+    [(1, 1), (1, 6), (1, 14), (1, 15), (2, 13), (4, 7), (5, 8), (6, 17), (7, 16), (1, 11)];
 
 /// `enum v4l2_ycbcr_encoding` and MatrixCoefficients.
-const MATRICES: [(u32, u8); 8] = [
+const MATRICES: [(u32, u8); 9] = [
     (2, BT709),
     (1, SMPTE170M),
     (1, BT470BG),
@@ -31,6 +31,7 @@ const MATRICES: [(u32, u8); 8] = [
     (7, 10),
     (3, SMPTE170M),
     (4, BT709),
+    (5, SMPTE170M),
 ];
 
 /// `enum v4l2_quantization`.
