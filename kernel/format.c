@@ -375,6 +375,8 @@ void fp_set_output(struct fp_ctx *ctx, struct v4l2_format *f)
 
 	coded->sized = pix->width && pix->height;
 	fp_try_output(f);
+	/* What TRY_FMT has guessed comes back from many clients. */
+	told = told && pix->colorspace != fp_colorspace_guess(pix->width);
 	coded->pixelformat = pix->pixelformat;
 	coded->width = pix->width;
 	coded->height = pix->height;

@@ -2,16 +2,17 @@
 //! Frames into another pixel format of the same size, by libswscale.
 //!
 //! The same pixels on every machine: libswscale is told to be exact, and
-//! leaves its faster, rougher ways out. YUV is taken as BT.601 of limited
-//! range where a stream does not say, as the `ffmpeg` tool takes it. What the
-//! numbers mean stays where YUV becomes YUV.
+//! leaves its faster, rougher ways out. Where a stream does not say what its YUV
+//! means it is taken as `play` takes it: as of limited range, of BT.709 from 1025
+//! columns on and of BT.601 else, and GREY as of full range. What the numbers
+//! mean stays where YUV becomes YUV.
 
 use std::ffi::c_int;
 use std::ptr;
 
 use ff::AVPixelFormat;
 use ffmpeg_sys_next as ff;
-use framepath_model::colors::{Colors, MATRIX_RGB, Range, SMPTE170M, UNSPECIFIED};
+use framepath_model::colors::{Colors, MATRIX_RGB, Range, SMPTE170M};
 use framepath_model::format::{Layout, LayoutError, PixelFormat};
 use framepath_os::meter;
 use framepath_os::pool::{Frame, FrameMut};
@@ -75,13 +76,13 @@ impl Converter {
     /// What the numbers of a picture like `from` mean when it is converted.
     pub fn colors(&self, from: &Layout) -> Colors {
         let Colors { primaries, transfer, .. } = from.colors;
-        match (is_yuv(from.format), self.to) {
-            (true, PixelFormat::Rgba) => Colors { matrix: MATRIX_RGB, range: Range::Full, ..from.colors },
+        match (from.format, self.to) {
+            (from_format, to) if from_format == to => from.colors,
+            (_, PixelFormat::Rgba) => Colors { matrix: MATRIX_RGB, range: Range::Full, ..from.colors },
             (_, PixelFormat::Grey) => Colors { range: Range::Full, ..from.colors },
-            (false, to) if is_yuv(to) => {
-                Colors { primaries, transfer, matrix: SMPTE170M, range: Range::Limited }
-            }
-            _ => from.colors,
+            (from_format, _) if is_yuv(from_format) => from.colors,
+            (PixelFormat::Grey, _) => Colors { range: Range::Limited, ..from.colors },
+            _ => Colors { primaries, transfer, matrix: SMPTE170M, range: Range::Limited },
         }
     }
 
@@ -161,53 +162,46 @@ impl Converter {
             return;
         }
         self.made_for = Some(key);
-        let (width, height) = (source.width as c_int, source.height as c_int);
-        let (from, to) = (libav_format(source.format), libav_format(self.to));
-        // SAFETY: the context is null or ours, and not used again. Sizes are
-        // positive; null pointers stand for defaults.
-        self.context = unsafe {
-            ff::sws_freeContext(self.context);
-            let (filter, parameters) = (ptr::null_mut(), ptr::null());
-            ff::sws_getContext(width, height, from, width, height, to, FLAGS, filter, filter, parameters)
+        let full = source.colors.range == Range::Full;
+        let (from_full, to_full) = match (source.format, self.to) {
+            // libswscale takes GREY for full where it is not told.
+            (PixelFormat::Grey, to) => (source.colors.range != Range::Limited, to == PixelFormat::Grey),
+            (from, to) => (full, to == PixelFormat::Grey || is_yuv(from) && full),
         };
-        if self.context.is_null() || !is_yuv(source.format) {
-            return;
-        }
-        let matrix = if source.colors.matrix == UNSPECIFIED { SMPTE170M } else { source.colors.matrix };
-        let full = c_int::from(source.colors.range == Range::Full);
-        let (mut tables, mut ranges, mut looks) = ([ptr::null_mut(); 2], [0; 2], [0; 3]);
-        let [from_table, to_table] = &mut tables;
-        let [from_full, to_full] = &mut ranges;
-        let [brightness, contrast, saturation] = &mut looks;
-        // SAFETY: the context is valid; the tables are libswscale's own, and
-        // constant. It says no where there are no colours to change.
+        let (width, height) = (source.width as c_int, source.height as c_int);
+        let options = [
+            (c"srcw", width),
+            (c"srch", height),
+            (c"src_format", libav_format(source.format) as c_int),
+            (c"dstw", width),
+            (c"dsth", height),
+            (c"dst_format", libav_format(self.to) as c_int),
+            (c"sws_flags", FLAGS),
+            // Of 10 bits it has to know them from the start.
+            (c"src_range", from_full.into()),
+            (c"dst_range", to_full.into()),
+        ];
+        // SAFETY: the old context is null or ours, and not used again; the new
+        // one is null, or valid and set up in the order that libswscale wants.
+        // The tables are its own, and constant. It says no where there are no
+        // colours to change.
         unsafe {
-            let known = ff::sws_getColorspaceDetails(
-                self.context,
-                from_table,
-                from_full,
-                to_table,
-                to_full,
-                brightness,
-                contrast,
-                saturation,
-            );
-            if known < 0 {
+            ff::sws_freeContext(self.context);
+            self.context = ff::sws_alloc_context();
+            if self.context.is_null() {
                 return;
             }
-            let table = ff::sws_getCoefficients(matrix.into());
-            let to_full = if is_yuv(self.to) { full } else { *to_full };
-            let [brightness, contrast, saturation] = looks;
-            ff::sws_setColorspaceDetails(
-                self.context,
-                table,
-                full,
-                table,
-                to_full,
-                brightness,
-                contrast,
-                saturation,
-            );
+            for (name, value) in options {
+                ff::av_opt_set_int(self.context.cast(), name.as_ptr(), value.into(), 0);
+            }
+            if ff::sws_init_context(self.context, ptr::null_mut(), ptr::null_mut()) < 0 {
+                ff::sws_freeContext(self.context);
+                self.context = ptr::null_mut();
+                return;
+            }
+            let table = ff::sws_getCoefficients(source.colors.shown_by(source.width).into());
+            let (from_full, to_full) = (from_full.into(), to_full.into());
+            ff::sws_setColorspaceDetails(self.context, table, from_full, table, to_full, 0, 1 << 16, 1 << 16);
         }
     }
 }
@@ -262,7 +256,7 @@ impl Drop for Converter {
     }
 }
 
-/// GREY is taken as of full range, as libswscale takes it.
+/// Whether it has chroma beside its luma.
 fn is_yuv(format: PixelFormat) -> bool {
     !matches!(format, PixelFormat::Grey | PixelFormat::Rgba)
 }

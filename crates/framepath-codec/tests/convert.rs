@@ -145,6 +145,31 @@ fn colours_that_are_told_count() {
         let wanted = by_the_tool(folder.path(), &bytes, (yuv, options), PixelFormat::Rgba, "64x48");
         assert!(convert(colors) == wanted, "{colors:?}");
     }
+    // Luma alone, of both ranges and depths.
+    let grey = Layout::packed(PixelFormat::Grey, 64, 48).unwrap();
+    let deep = Layout::packed(PixelFormat::Yuv420p10, 64, 48).unwrap();
+    let two: Vec<u8> =
+        (0..deep.size).map(|at| if at % 2 == 1 { (at / 64) as u8 & 3 } else { at as u8 }).collect();
+    let limited = Colors { range: Range::Limited, ..Colors::UNKNOWN };
+    for (from, bytes, colors, options, to) in [
+        (grey, &bytes[..grey.size], limited, ":in_range=tv", PixelFormat::Rgba),
+        (grey, &bytes[..grey.size], limited, ":in_range=tv", PixelFormat::Yuv420p),
+        (deep, &two[..], full, ":in_color_matrix=bt601:in_range=pc", PixelFormat::Grey),
+        (deep, &two[..], limited, ":in_color_matrix=bt601:in_range=tv", PixelFormat::Grey),
+    ] {
+        let wanted = by_the_tool(folder.path(), bytes, (from.format, options), to, "64x48");
+        let target = Layout::aligned(to, 64, 48, 64).unwrap();
+        let mut made = Pool::new(Converter::slot_bytes(&target), 1).unwrap().acquire().unwrap();
+        made.set_layout(&target).unwrap();
+        Converter::new(to).convert(&frame(&from.with_colors(colors), bytes), &mut made).unwrap();
+        let made = made.freeze(FrameMeta::default());
+        let planes = target.planes().iter().enumerate();
+        let got: Vec<u8> = planes
+            .flat_map(|(index, plane)| (0..plane.rows).map(move |y| (index, y)))
+            .flat_map(|(index, y)| made.row(index, y).to_vec())
+            .collect();
+        assert!(got == wanted, "{} {colors:?} to {to}", from.format);
+    }
     // YUV stays as it is meant, and so do its numbers.
     let full_range = frame(&layout.with_colors(full), &bytes);
     let mut to_nv12 = Converter::new(PixelFormat::Nv12);

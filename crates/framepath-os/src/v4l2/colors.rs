@@ -57,8 +57,13 @@ impl From<Colors> for V4l2Colors {
         let number = |table: &[(u32, u8)], code: u8| {
             table.iter().find(|(_, known)| *known == code).map_or(0, |(number, _)| *number)
         };
-        // A stream that names its matrix only has the primaries that go with it.
-        let primaries = if colors.primaries == UNSPECIFIED { colors.matrix } else { colors.primaries };
+        // A stream that names its matrix only has the primaries that go with it,
+        // which mostly have the same number.
+        let primaries = match (colors.primaries, colors.matrix) {
+            (UNSPECIFIED, 10) => BT2020,
+            (UNSPECIFIED, matrix) if matrix <= BT2020 => matrix,
+            (told, _) => told,
+        };
         V4l2Colors {
             colorspace: number(&PRIMARIES, primaries),
             xfer_func: number(&TRANSFERS, colors.transfer),
@@ -151,8 +156,9 @@ mod tests {
         }
         assert_eq!(V4l2Colors::from(Colors::UNKNOWN), V4l2Colors::default());
         assert_eq!(Colors::from(V4l2Colors::default()), Colors::UNKNOWN);
-        let matrix_only = Colors { matrix: SMPTE170M, ..Colors::UNKNOWN };
-        assert_eq!(V4l2Colors::from(matrix_only).colorspace, 1);
+        for (matrix, colorspace) in [(SMPTE170M, 1), (10, 10), (12, 0)] {
+            assert_eq!(V4l2Colors::from(Colors { matrix, ..Colors::UNKNOWN }).colorspace, colorspace);
+        }
     }
 
     #[test]

@@ -117,6 +117,7 @@ impl Loaded {
     fn apply(&mut self, frame: Frame) -> Result<FrameMut, StageError> {
         let (width, height) = (frame.layout().width, frame.layout().height);
         let seconds = self.seconds(&frame.meta());
+        let colors = self.converter.colors(frame.layout());
         let sized = match &mut self.sized {
             Some(sized) if (sized.visible.width, sized.visible.height) == (width, height) => sized,
             _ => {
@@ -146,7 +147,7 @@ impl Loaded {
         if is_bgra {
             swap_red_and_blue(output.plane_mut(0));
         }
-        output.set_layout(&sized.visible)?;
+        output.set_layout(&sized.visible.with_colors(colors))?;
         Ok(output)
     }
 
