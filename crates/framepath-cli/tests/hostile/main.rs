@@ -103,7 +103,7 @@ fn play(name: &str, act: &Act, once: bool) {
     };
     let path = |options: &str| format!("{source} ! {stage} {options} ! framemd5 {}", hashes.display());
     // An honest worker must not be late, however busy the machine is.
-    let options = if once { "host=process watchdog=2s" } else { "host=process watchdog=200ms" };
+    let options = if once { "host=process watchdog=5s" } else { "host=process watchdog=200ms" };
     let mut command = harness::framepath(&["run", &path(options)]);
     command.env("FRAMEPATH_WORKER", &worker);
     let ran = harness::finish(command);
