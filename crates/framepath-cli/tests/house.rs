@@ -238,3 +238,17 @@ fn files_are_short_or_say_why() {
         long.join("\n")
     );
 }
+
+/// Debian 13's Rust, 1.85, builds `make demo` and `make test`: it has no `let`
+/// behind `&&`, which clippy of a newer one does not mind.
+#[test]
+fn conditions_are_such_as_the_oldest_rust_takes() {
+    let Some(files) = files() else { return };
+    let chained = ["&&", "let "].join(" ");
+    let mut sources = 0;
+    for path in files.iter().filter(|path| path.ends_with(".rs")) {
+        sources += 1;
+        assert!(!read(path).contains(&chained), "{path} has a chain of `let` conditions");
+    }
+    assert!(sources > 100, "only {sources} sources");
+}

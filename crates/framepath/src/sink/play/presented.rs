@@ -241,10 +241,9 @@ impl Presented {
                 }
                 Event::PresentIdleNotify(event) => {
                     // One of another size is gone already.
-                    if let Some(pictures) = &mut self.pictures
-                        && let Some(slot) = pictures.pixmaps.iter().position(|pixmap| *pixmap == event.pixmap)
-                    {
-                        pictures.free.push(slot);
+                    if let Some(pictures) = &mut self.pictures {
+                        let slot = pictures.pixmaps.iter().position(|pixmap| *pixmap == event.pixmap);
+                        pictures.free.extend(slot);
                     }
                 }
                 Event::Error(error) => return Err(failed(format!("{error:?}"))),
