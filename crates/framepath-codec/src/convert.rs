@@ -75,14 +75,13 @@ impl Converter {
 
     /// What the numbers of a picture like `from` mean when it is converted.
     pub fn colors(&self, from: &Layout) -> Colors {
-        let Colors { primaries, transfer, .. } = from.colors;
         match (from.format, self.to) {
             (from_format, to) if from_format == to => from.colors,
             (_, PixelFormat::Rgba) => Colors { matrix: MATRIX_RGB, range: Range::Full, ..from.colors },
             (_, PixelFormat::Grey) => Colors { range: Range::Full, ..from.colors },
             (from_format, _) if is_yuv(from_format) => from.colors,
             (PixelFormat::Grey, _) => Colors { range: Range::Limited, ..from.colors },
-            _ => Colors { primaries, transfer, matrix: SMPTE170M, range: Range::Limited },
+            _ => Colors { matrix: SMPTE170M, range: Range::Limited, ..from.colors },
         }
     }
 
@@ -162,12 +161,14 @@ impl Converter {
             return;
         }
         self.made_for = Some(key);
-        let full = source.colors.range == Range::Full;
-        let (from_full, to_full) = match (source.format, self.to) {
-            // libswscale takes GREY for full where it is not told.
-            (PixelFormat::Grey, to) => (source.colors.range != Range::Limited, to == PixelFormat::Grey),
-            (from, to) => (full, to == PixelFormat::Grey || is_yuv(from) && full),
+        let made = self.colors(source);
+        let from_full = match source.format {
+            PixelFormat::Grey => source.colors.range != Range::Limited,
+            _ => source.colors.range == Range::Full,
         };
+        let to_full = made.range == Range::Full;
+        // The matrix of the side that is YUV.
+        let yuv = if is_yuv(self.to) { made } else { source.colors };
         let (width, height) = (source.width as c_int, source.height as c_int);
         let options = [
             (c"srcw", width),
@@ -199,7 +200,7 @@ impl Converter {
                 self.context = ptr::null_mut();
                 return;
             }
-            let table = ff::sws_getCoefficients(source.colors.shown_by(source.width).into());
+            let table = ff::sws_getCoefficients(yuv.shown_by(source.width).into());
             let (from_full, to_full) = (from_full.into(), to_full.into());
             ff::sws_setColorspaceDetails(self.context, table, from_full, table, to_full, 0, 1 << 16, 1 << 16);
         }

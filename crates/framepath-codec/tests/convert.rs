@@ -170,6 +170,19 @@ fn colours_that_are_told_count() {
             .collect();
         assert!(got == wanted, "{} {colors:?} to {to}", from.format);
     }
+    // What is made of RGB is of BT.601 however large it is, and says so.
+    let wide = Layout::packed(PixelFormat::Rgba, 1280, 16).unwrap();
+    let ramp: Vec<u8> = (0..wide.size).map(|at| [at / 20, 40, 200, 255][at % 4] as u8).collect();
+    let wanted = by_the_tool(folder.path(), &ramp, (wide.format, ""), yuv, "1280x16");
+    let mut to_yuv = Converter::new(yuv);
+    assert_eq!(to_yuv.colors(&wide).matrix, SMPTE170M);
+    let target = Layout::aligned(yuv, 1280, 16, 64).unwrap();
+    let mut made = Pool::new(Converter::slot_bytes(&target), 1).unwrap().acquire().unwrap();
+    made.set_layout(&target).unwrap();
+    to_yuv.convert(&frame(&wide, &ramp), &mut made).unwrap();
+    let made = made.freeze(FrameMeta::default());
+    let luma: Vec<u8> = (0..16).flat_map(|y| made.row(0, y).to_vec()).collect();
+    assert!(luma == wanted[..luma.len()]);
     // YUV stays as it is meant, and so do its numbers.
     let full_range = frame(&layout.with_colors(full), &bytes);
     let mut to_nv12 = Converter::new(PixelFormat::Nv12);

@@ -2,8 +2,8 @@
 //! `y4m`: YUV4MPEG2, which most video tools read.
 //!
 //! Format: yuv4mpeg(5) of mjpegtools; `C420p10` and `Cmono` are the extensions
-//! that FFmpeg and others share, as is XCOLORRANGE: without it the range is limited. Planar formats only: NV12 and P010 would have
-//! to be taken apart.
+//! that FFmpeg and others share, as is XCOLORRANGE: without it the range is
+//! limited. Planar formats only: NV12 and P010 would have to be taken apart.
 
 use framepath_model::colors::Range;
 use framepath_model::format::{Layout, PixelFormat};
