@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Packets of the video in a file.
 
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::{Arc, Once};
 
 use ffmpeg_sys_next as ff;
 use framepath_model::stream::{Rational, StreamInfo};
 
+use crate::container;
 use crate::error::libav_message;
-use crate::input::Input;
+use crate::input::{Input, MediaFile};
 use crate::surface::pixel_format;
 use crate::track::{Parameters, TrackInfo};
 use crate::{Codec, CodecError, Packet};
@@ -22,7 +23,7 @@ pub struct Demuxer {
     // Dropped before `input`, which it reads through.
     context: Context,
     input: Input,
-    path: PathBuf,
+    name: String,
     info: TrackInfo,
     stream: c_int,
     packets: u64,
@@ -49,26 +50,28 @@ impl Mark {
 }
 
 impl Demuxer {
-    /// Opens `path` and looks into its first packets.
+    /// Opens `path` and looks into its first packets, in this process: the
+    /// container's parser and the codecs' look at a stranger's bytes here.
     ///
     /// # Errors
-    /// The file cannot be read, is no medium libavformat knows, or holds no
-    /// video of a known [`Codec`].
+    /// As [`MediaFile::open`] and [`Demuxer::new`].
     pub fn open(path: &Path) -> Result<Demuxer, CodecError> {
+        Demuxer::new(MediaFile::open(path)?)
+    }
+
+    /// Looks into the first packets of `file`. No other file is opened, whatever
+    /// it says.
+    ///
+    /// # Errors
+    /// The file cannot be read, is no container of [`containers`](crate::containers),
+    /// is a playlist, or holds no video of a known [`Codec`].
+    pub fn new(file: MediaFile) -> Result<Demuxer, CodecError> {
         silence();
-        let mut input = Input::open(path)?;
-        let (context, stream) = Context::open(path, &mut input)?;
-        let info = context.track(path, stream)?;
-        Ok(Demuxer {
-            context,
-            input,
-            path: path.to_owned(),
-            info,
-            stream,
-            packets: 0,
-            first: None,
-            read_ahead: None,
-        })
+        let name = file.name().to_owned();
+        let mut input = Input::new(file)?;
+        let (context, stream) = Context::open(&name, &mut input)?;
+        let info = context.track(&name, stream)?;
+        Ok(Demuxer { context, input, name, info, stream, packets: 0, first: None, read_ahead: None })
     }
 
     /// The video this reads.
@@ -148,12 +151,12 @@ impl Demuxer {
         }
         self.packets = 0;
         self.input.rewind().map_err(|source| io_error(self.name(), source))?;
-        (self.context, self.stream) = Context::open(&self.path, &mut self.input)?;
+        (self.context, self.stream) = Context::open(&self.name, &mut self.input)?;
         Ok(())
     }
 
     fn name(&self) -> String {
-        self.path.display().to_string()
+        self.name.clone()
     }
 
     fn demux_error(&self, operation: &'static str, code: c_int) -> CodecError {
@@ -169,13 +172,26 @@ unsafe impl Send for Context {}
 
 impl Context {
     /// Opens the container and picks the stream; the others are skipped.
-    fn open(path: &Path, input: &mut Input) -> Result<(Context, c_int), CodecError> {
-        let file = || path.display().to_string();
+    fn open(name: &str, input: &mut Input) -> Result<(Context, c_int), CodecError> {
+        let file = || name.to_owned();
         let failed =
             |operation, code| CodecError::Demux { file: file(), operation, message: libav_message(code) };
         // libav looks at the name's ending only; a zero byte in it cannot have
         // been opened.
-        let name = CString::new(path.as_os_str().as_encoded_bytes()).unwrap_or_default();
+        let c_name = CString::new(name).unwrap_or_default();
+        let mut format = ptr::null();
+        // SAFETY: the reading context is valid and at the start; the format's
+        // description is a static of libavformat's. What was read for the guess
+        // is read again.
+        let code = unsafe {
+            ff::av_probe_input_buffer2(input.as_ptr(), &mut format, c_name.as_ptr(), ptr::null_mut(), 0, 0)
+        };
+        if code < 0 || format.is_null() {
+            return Err(io_or(input, name, failed("open", code)));
+        }
+        // SAFETY: a description just found; its name is a static string.
+        let found = unsafe { CStr::from_ptr((*format).name) }.to_string_lossy();
+        container::check(name, &found)?;
 
         // SAFETY: the context is freshly made and reads through `input`, which
         // the caller keeps longer. avformat_open_input frees it on failure.
@@ -187,23 +203,25 @@ impl Context {
                 return Err(failed("open", ff::AVERROR(libc::ENOMEM)));
             }
             (*raw).pb = input.as_ptr();
+            (*raw).io_open = Some(refuse_to_open);
             let mut options = ptr::null_mut();
-            // A playlist must not make a local open reach for the network.
-            ff::av_dict_set(&mut options, c"protocol_whitelist".as_ptr(), c"file".as_ptr(), 0);
-            let code = ff::avformat_open_input(&mut raw, name.as_ptr(), ptr::null(), &mut options);
+            for (key, value) in container::LIMITS {
+                ff::av_dict_set(&mut options, key.as_ptr(), value.as_ptr(), 0);
+            }
+            let code = ff::avformat_open_input(&mut raw, c_name.as_ptr(), format, &mut options);
             ff::av_dict_free(&mut options);
             let context = match NonNull::new(raw) {
                 Some(raw) if code >= 0 => Context(raw),
-                _ => return Err(io_or(input, path, failed("open", code))),
+                _ => return Err(io_or(input, name, failed("open", code))),
             };
             let code = ff::avformat_find_stream_info(raw, ptr::null_mut());
             if code < 0 {
-                return Err(io_or(input, path, failed("read the stream's head", code)));
+                return Err(io_or(input, name, failed("read the stream's head", code)));
             }
             let stream =
                 ff::av_find_best_stream(raw, ff::AVMediaType::AVMEDIA_TYPE_VIDEO, -1, -1, ptr::null_mut(), 0);
             if stream < 0 {
-                return Err(io_or(input, path, CodecError::NoVideo { file: file() }));
+                return Err(io_or(input, name, CodecError::NoVideo { file: file() }));
             }
             for index in 0..(*raw).nb_streams as usize {
                 if index != stream as usize {
@@ -214,22 +232,19 @@ impl Context {
         }
     }
 
-    fn track(&self, path: &Path, stream: c_int) -> Result<TrackInfo, CodecError> {
-        let file = || path.display().to_string();
+    fn track(&self, name: &str, stream: c_int) -> Result<TrackInfo, CodecError> {
+        let file = || name.to_owned();
         // SAFETY: `stream` came from av_find_best_stream on this context, so
         // the stream and its parameters exist. Enum fields are read as the
         // integers they are in C, since a newer library may hold new values.
         unsafe {
             let raw = self.0.as_ptr();
-            let stream = *(*raw).streams.add(stream as usize);
+            let stream: *mut ff::AVStream = *(*raw).streams.add(stream as usize);
             let parameters = (*stream).codecpar;
             let id = (&raw const (*parameters).codec_id).cast::<u32>().read();
             let Some(codec) = Codec::from_id(id) else {
-                let name = CStr::from_ptr(ff::avcodec_get_name((*parameters).codec_id));
-                return Err(CodecError::UnsupportedCodec {
-                    file: file(),
-                    codec: name.to_string_lossy().into_owned(),
-                });
+                let codec = CStr::from_ptr(codec_name(id)).to_string_lossy().into_owned();
+                return Err(CodecError::UnsupportedCodec { file: file(), codec });
             };
             let side = |length: c_int| u32::try_from(length).unwrap_or(0);
             let info = StreamInfo {
@@ -276,11 +291,30 @@ impl Drop for Context {
 }
 
 /// The system's error where there was one, else `error`.
-fn io_or(input: &mut Input, path: &Path, error: CodecError) -> CodecError {
+fn io_or(input: &mut Input, name: &str, error: CodecError) -> CodecError {
     match input.take_error() {
-        Some(source) => CodecError::Io { file: path.display().to_string(), operation: "read", source },
+        Some(source) => CodecError::Io { file: name.to_owned(), operation: "read", source },
         None => error,
     }
+}
+
+/// Opens no file that a container names. Called by demuxers; touches nothing.
+unsafe extern "C" fn refuse_to_open(
+    _context: *mut ff::AVFormatContext,
+    _io: *mut *mut ff::AVIOContext,
+    _url: *const c_char,
+    _flags: c_int,
+    _options: *mut *mut ff::AVDictionary,
+) -> c_int {
+    ff::AVERROR(libc::EACCES)
+}
+
+unsafe extern "C" {
+    /// Declared here with the plain integer that C has: a number out of a file
+    /// must not become a Rust enum unchecked. Any number may be asked for; the
+    /// answer is a static string.
+    #[link_name = "avcodec_get_name"]
+    fn codec_name(id: u32) -> *const c_char;
 }
 
 fn rational(value: ff::AVRational) -> Rational {
@@ -297,7 +331,7 @@ pub(crate) fn silence() {
 
 impl fmt::Debug for Demuxer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Demuxer").field("path", &self.path).field("info", &self.info).finish_non_exhaustive()
+        f.debug_struct("Demuxer").field("name", &self.name).field("info", &self.info).finish_non_exhaustive()
     }
 }
 

@@ -37,6 +37,25 @@ pub enum CodecError {
         /// The file, as it was given.
         file: String,
     },
+    /// The file names other files, or places in the network.
+    #[error("{file}: a playlist ({container}) names other files; give the media file itself")]
+    Playlist {
+        /// The file, as it was given.
+        file: String,
+        /// libavformat's name of the format.
+        container: String,
+    },
+    /// The file is of a kind that is not opened.
+    #[error(
+        "{file}: container {container} is not supported; supported: {}",
+        crate::containers().collect::<Vec<_>>().join(", ")
+    )]
+    UnsupportedContainer {
+        /// The file, as it was given.
+        file: String,
+        /// libavformat's name of the format.
+        container: String,
+    },
     /// The description of a video, from another process, cannot be used.
     #[error("the description of the video cannot be read: {detail}")]
     Track {

@@ -4,6 +4,7 @@
 use std::ffi::{c_int, c_void};
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::slice;
@@ -16,6 +17,60 @@ use crate::CodecError;
 /// Bytes asked of the system at a time: few calls for a 1080p stream, small
 /// beside one decoded picture.
 const BUFFER_BYTES: usize = 256 * 1024;
+
+/// A media file that is open for reading and not looked into yet: what a demuxer
+/// needs, in this process or in another.
+#[derive(Debug)]
+pub struct MediaFile {
+    file: File,
+    name: String,
+    seekable: bool,
+}
+
+impl MediaFile {
+    /// Opens `path`. A directory and an empty file are refused here, where the
+    /// reason is still known.
+    ///
+    /// # Errors
+    /// [`CodecError::Io`], [`CodecError::IsDirectory`], [`CodecError::Empty`].
+    pub fn open(path: &Path) -> Result<MediaFile, CodecError> {
+        let name = path.display().to_string();
+        let failed = |operation| {
+            move |source| CodecError::Io { file: path.display().to_string(), operation, source }
+        };
+        let file = meter::blocked(|| File::open(path)).map_err(failed("open"))?;
+        let metadata = file.metadata().map_err(failed("stat"))?;
+        if metadata.is_dir() {
+            return Err(CodecError::IsDirectory { file: name });
+        }
+        if metadata.is_file() && metadata.len() == 0 {
+            return Err(CodecError::Empty { file: name });
+        }
+        Ok(MediaFile { file, name, seekable: metadata.is_file() })
+    }
+
+    /// A file that another process opened. `name` is for errors, and its ending
+    /// is a hint of the container.
+    pub fn from_fd(fd: OwnedFd, name: String, seekable: bool) -> MediaFile {
+        MediaFile { file: File::from(fd), name, seekable }
+    }
+
+    /// Its name, as it was given.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether it can be read again from its start; pipes cannot.
+    pub fn is_seekable(&self) -> bool {
+        self.seekable
+    }
+}
+
+impl AsFd for MediaFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
 
 /// What the callbacks work on. Boxed, so that its address stays.
 struct Reader {
@@ -38,22 +93,11 @@ pub(crate) struct Input {
 unsafe impl Send for Input {}
 
 impl Input {
-    /// Opens `path`; a directory and an empty file are refused here, where it
-    /// is still known why.
-    pub(crate) fn open(path: &Path) -> Result<Input, CodecError> {
-        let name = || path.display().to_string();
-        let failed =
-            |operation| move |source| CodecError::Io { file: path.display().to_string(), operation, source };
-        let file = meter::blocked(|| File::open(path)).map_err(failed("open"))?;
-        let metadata = file.metadata().map_err(failed("stat"))?;
-        if metadata.is_dir() {
-            return Err(CodecError::IsDirectory { file: name() });
-        }
-        if metadata.is_file() && metadata.len() == 0 {
-            return Err(CodecError::Empty { file: name() });
-        }
-        let seekable = metadata.is_file();
-        let no_memory = || failed("open")(io::ErrorKind::OutOfMemory.into());
+    /// Reads `file` from where it stands.
+    pub(crate) fn new(file: MediaFile) -> Result<Input, CodecError> {
+        let MediaFile { file, name, seekable } = file;
+        let no_memory =
+            || CodecError::Io { file: name, operation: "open", source: io::ErrorKind::OutOfMemory.into() };
 
         let reader = Box::into_raw(Box::new(Reader { file, error: None }));
         // SAFETY: the buffer is from av_malloc as avio_alloc_context wants it
@@ -161,13 +205,21 @@ unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: c_int) -> 
     }
 }
 
+/// The file's size, by seeking: in a sandbox a file cannot be asked otherwise.
+fn size(file: &mut File) -> io::Result<u64> {
+    let position = file.stream_position()?;
+    let size = file.seek(SeekFrom::End(0))?;
+    file.seek(SeekFrom::Start(position))?;
+    Ok(size)
+}
+
 /// Moves the position, or tells the size. No path in it panics.
 unsafe extern "C" fn seek(opaque: *mut c_void, offset: i64, whence: c_int) -> i64 {
     // SAFETY: as in `read`.
     let reader = unsafe { &mut *opaque.cast::<Reader>() };
     let whence = whence & !(ff::AVSEEK_FORCE as c_int);
     let result = if whence == ff::AVSEEK_SIZE as c_int {
-        reader.file.metadata().map(|metadata| metadata.len())
+        size(&mut reader.file)
     } else {
         match (whence, u64::try_from(offset)) {
             (libc::SEEK_SET, Ok(offset)) => reader.file.seek(SeekFrom::Start(offset)),

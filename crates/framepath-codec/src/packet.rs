@@ -7,7 +7,7 @@ use std::slice;
 
 use ffmpeg_sys_next as ff;
 use framepath_model::stream::FrameMeta;
-use framepath_os::crossing::SharedBytes;
+use framepath_os::crossing::{Breach, PacketArea, SharedBytes};
 use framepath_os::meter;
 
 /// One packet: usually the bytes of one picture. May move between threads.
@@ -101,6 +101,19 @@ impl Packet {
         Some(packet)
     }
 
+    /// Copies the bytes into `area`, counted: their offset there, or `None` where
+    /// there is no room until the worker lets go of some.
+    ///
+    /// # Errors
+    /// The worker broke the rules of the area.
+    pub fn put_into(&self, area: &mut PacketArea) -> Result<Option<u64>, Breach> {
+        let (data, len) = self.data();
+        // SAFETY: `len` bytes that stay while `self` lives, in a mapping or a heap
+        // that is not the area's. They may change meanwhile where they are shared:
+        // nothing here depends on them.
+        unsafe { area.put_raw(data, len) }
+    }
+
     /// The packet with bytes of this process alone: a counted copy of those
     /// that another process could write, itself else. `None` when memory is
     /// short.
@@ -142,7 +155,7 @@ impl Packet {
         let packet = unsafe { self.0.raw.as_ref() };
         match usize::try_from(packet.size) {
             Ok(size) if !packet.data.is_null() => (packet.data, size),
-            _ => (ptr::null(), 0),
+            _ => (NonNull::<u8>::dangling().as_ptr().cast_const(), 0),
         }
     }
 

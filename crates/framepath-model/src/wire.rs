@@ -41,6 +41,11 @@
 //! | end | `133:8` | 0 | 0 | 0 | 0 |
 //! | passed | `134:8` | seq | 0 | 0 | 0 |
 //! | want | `135:8` | 0 | 0 | 0 | 0 |
+//! | packet | `136:8`, flags`:8`, `0:16`, len`:32` | pts | duration | offset | word 4 id`:32`; 0 |
+//!
+//! A packet's flags are those of a submission, and bit 2: the caller has to copy
+//! the packet and give its memory back at once. It is given back under its id,
+//! as a frame's slot is.
 //!
 //! A frame of pool 65,535 is the submitted one, passed on as it is.
 //! Work of a frame: word 4 queue`:32`, idle`:32`; word 5 blocked`:32`,
@@ -83,6 +88,9 @@
 //! | query | 4 | number`:32` |
 //! | lend, or denied | 5 | flags`:32` (bit 0: packed), buffers`:32` |
 //! | buffer, with its fd | 6 | index`:32` |
+//! | device, with its fd, before open | 7 | name text(960) |
+//! | file, with its fd, before demux | 8 | name text(960) |
+//! | demux, with the shared area, in place of open | 9 | flags`:32` (bit 0: seekable), cells`:32`, loops`:64`, packet bytes`:64`, faults text(64) |
 //! | worker to caller | | |
 //! | ready | 16 | layers`:32` |
 //! | opened | 17 | threads`:32`, flags`:32` (bit 0: replayable, bit 1: takes packets), stream |
@@ -91,6 +99,7 @@
 //! | pool memory, with its fd | 20 | pool`:16` |
 //! | answer | 21 | number`:32`, threads`:32`, stream |
 //! | want | 22 | format`:8`, `0:24`, width`:32`, height`:32`, stride`:32`, rows`:32`, native bytes`:32`, packed bytes`:32`, buffers`:32`, colours`:32` |
+//! | demuxed | 23 | track bytes`:32`, stream |
 //! | client and service | | |
 //! | hello | 32 | version`:16` |
 //! | grant, with a worker's socket | 33 | stream`:32`, worker pid`:32` |
@@ -139,12 +148,12 @@ pub use cell::{
 pub use error::WireError;
 pub use figures::{Figures, Histogram, StreamStatus, Totals};
 pub use message::{
-    FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, Open, STAGE_BYTES, TEXT_BYTES,
+    Demux, FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, Open, STAGE_BYTES, TEXT_BYTES,
 };
 pub use work::Work;
 
 /// The version of this format. Any change of a table above is a new one.
-pub const VERSION: u16 = 3;
+pub const VERSION: u16 = 4;
 
 /// What every message begins with.
 pub const MAGIC: [u8; 4] = *b"FPWM";

@@ -15,6 +15,8 @@ mod cells;
 #[cfg(not(loom))]
 mod listener;
 #[cfg(not(loom))]
+mod packet_pool;
+#[cfg(not(loom))]
 mod packets;
 #[cfg(not(loom))]
 mod page;
@@ -31,6 +33,8 @@ pub use area::{Area, AreaError, Sizes};
 pub use cells::{Bell, CellReader, CellWriter, completions, submissions};
 #[cfg(not(loom))]
 pub use listener::{Listener, Peer};
+#[cfg(not(loom))]
+pub use packet_pool::{PACKET_IDS, PacketPool, Placed, PooledPackets};
 #[cfg(not(loom))]
 pub use packets::{PacketArea, SharedBytes, SharedPackets};
 #[cfg(not(loom))]

@@ -125,6 +125,13 @@ pub fn copy<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
     })
 }
 
+/// Counts bytes that a worker copied for what this thread works on. Their time
+/// is the worker's, not this thread's.
+#[inline]
+pub fn count_copied(bytes: usize) {
+    METER.with(|m| m.copied_bytes.set(m.copied_bytes.get() + bytes as u64));
+}
+
 /// Copies `src` over `dst`, counted. The lengths must be equal.
 #[inline]
 pub fn copy_bytes(dst: &mut [u8], src: &[u8]) {

@@ -16,7 +16,9 @@ use framepath_os::v4l2::{Heap, Io, Node};
 
 use crate::device::{PATIENCE, decode::DeviceDecode, decoder_node, threshold::DeviceThreshold};
 use crate::error::{RunError, StageError};
-use crate::host::{self, Collect, Seat, Session, Spec, WorkerOptions, WorkerStats};
+use crate::host::{
+    self, Collect, DemuxerSpec, RemoteDemuxer, Seat, Session, Spec, WorkerOptions, WorkerStats,
+};
 use crate::link::{QueueEnd, Queued};
 use crate::out::Hop;
 use crate::report::HopInfo;
@@ -98,6 +100,8 @@ pub struct Built {
     pub(crate) dropped: Arc<AtomicU64>,
     /// What has become of workers, by hop.
     pub(crate) workers: Vec<(u16, Arc<WorkerStats>)>,
+    /// The worker that demuxes, where there is one.
+    pub(crate) demuxer: Option<Arc<WorkerStats>>,
     pub(crate) notes: Notes,
     /// What its `play` has shown, where it ends in one.
     pub(crate) played: Option<Arc<Played>>,
@@ -116,6 +120,7 @@ impl Built {
             hops,
             dropped: Arc::default(),
             workers: Vec::new(),
+            demuxer: None,
             notes: Notes::default(),
             played: None,
             track: None,
@@ -166,10 +171,7 @@ impl Built {
             node,
         };
         let text = hop.to_string();
-        let seat = (hop.choice("host") == "service").then(|| {
-            let named = hop.is_set("socket").then(|| hop.text("socket").into());
-            Seat::new(named.unwrap_or_else(host::default_socket))
-        });
+        let seat = seat_of(hop, hop);
         let session =
             Session::new(Spec { hop: hop.clone(), track, frames_behind, options, seat, lends: None });
         let (submit, collect) = host::ends(index, session.clone());
@@ -222,7 +224,7 @@ impl Built {
     /// The hop that could not be made, and why.
     pub fn from_path(path: &path::Path) -> Result<Built, RunError> {
         let (source, rest) = path.hops.split_first().expect("a path that was read has hops");
-        let mut built = Built::source_of(source).map_err(|error| of_hop(source, error))?;
+        let mut built = Built::source_of(source, rest).map_err(|error| of_hop(source, error))?;
         for (at, hop) in rest.iter().enumerate() {
             let text = hop.to_string();
             built = match hop.def.kind {
@@ -247,13 +249,14 @@ impl Built {
         Ok(built)
     }
 
-    fn source_of(hop: &path::Hop) -> Result<Built, StageError> {
+    fn source_of(hop: &path::Hop, rest: &[path::Hop]) -> Result<Built, StageError> {
         let text = hop.to_string();
         if hop.name() == "file" {
-            let file = File::open(hop.text("path"), hop.count("loop"), hop.rate("rate"))?;
-            let track = file.track().clone();
+            let (loops, demuxer) = (hop.count("loop"), demuxer_of(hop, rest)?);
+            let file = File::open(hop.text("path"), loops, hop.rate("rate"), demuxer)?;
+            let (track, demuxer) = (file.track().clone(), file.worker().map(RemoteDemuxer::stats));
             let mut built = Built::from_source(&text, Box::new(file));
-            built.track = Some(track);
+            (built.track, built.demuxer) = (Some(track), demuxer);
             return Ok(built);
         }
         if hop.name() == "fixture" {
@@ -383,6 +386,38 @@ fn by_machine(asked: &str, track: TrackInfo, options: DecoderOptions, notes: &No
     let apis = if auto { Api::ALL.into() } else { Api::named(asked).into_iter().collect() };
     let wish = Wish { asked: asked.to_owned(), apis, reasons, notes: notes.clone() };
     Box::new(Decode::new(track, options, Some(wish)))
+}
+
+/// The stream's place in the service, where `hop` runs there; `named` may name
+/// the service's socket.
+fn seat_of(hop: &path::Hop, named: &path::Hop) -> Option<Arc<Seat>> {
+    (hop.choice("host") == "service").then(|| {
+        let named = named.is_set("socket").then(|| named.text("socket").into());
+        Seat::new(named.unwrap_or_else(host::default_socket))
+    })
+}
+
+/// The worker that demuxes for `file`: as it says itself, else as the decoder
+/// behind it. `None` where it is demuxed inline.
+fn demuxer_of(file: &path::Hop, rest: &[path::Hop]) -> Result<Option<DemuxerSpec>, StageError> {
+    let decoder = rest.iter().find(|hop| hop.name() == "decode");
+    let decoder = decoder.filter(|decoder| decoder.is_hosted());
+    let hop = match decoder {
+        Some(decoder) if !file.is_set("host") => decoder,
+        _ if file.is_hosted() => file,
+        _ => return Ok(None),
+    };
+    let naming = |option| if file.is_set(option) { file } else { hop };
+    let options = WorkerOptions {
+        watchdog: Duration::from_nanos(naming("watchdog").duration_ns("watchdog")),
+        memory_bytes: naming("memory").bytes("memory").unwrap_or(0),
+        faults: file.text("fault").parse().map_err(StageError::Option)?,
+        uncached: false,
+        plugin: None,
+        node: None,
+    };
+    let seat = seat_of(hop, naming("socket"));
+    Ok(Some(DemuxerSpec { loops: file.count("loop"), options, seat, private: decoder.is_none() }))
 }
 
 fn heap_of(hop: &path::Hop) -> Heap {

@@ -15,12 +15,14 @@
 
 mod borrow;
 mod collect;
+mod demux_worker;
 mod export;
 mod fault;
 mod link;
 mod names;
 mod nursery;
 mod recovery;
+mod remote_demuxer;
 pub(crate) mod say;
 mod seat;
 mod session;
@@ -40,6 +42,7 @@ pub(crate) use collect::{Collect, ends};
 pub(crate) use fault::Faults;
 pub use nursery::{Nursery, prepare};
 pub use recovery::{Recoveries, Recovery};
+pub(crate) use remote_demuxer::{DemuxerSpec, RemoteDemuxer};
 pub use seat::default_socket;
 pub(crate) use seat::{Seat, connect};
 pub use session::WorkerStats;
@@ -152,6 +155,20 @@ pub enum HostError {
     Failed {
         /// The worker's words.
         text: String,
+    },
+    /// The demuxer's worker ended by itself.
+    #[error("the demuxer's worker ended after packet {packets}; the file was not read to its end")]
+    DemuxerEnded {
+        /// Packets that came before.
+        packets: u64,
+    },
+    /// The demuxer's worker gives nothing.
+    #[error("the demuxer's worker gave nothing for {seconds} s after packet {packets}")]
+    DemuxerStuck {
+        /// Packets that came before.
+        packets: u64,
+        /// CPU time it used, or time that passed, seconds.
+        seconds: u64,
     },
     /// A packet is larger than the memory for packets.
     #[error("a packet of {bytes} bytes is more than a worker takes ({most})")]

@@ -68,7 +68,7 @@ impl Built {
     /// As [`run`].
     pub fn run(mut self, options: &Options) -> Result<Report, RunError> {
         self.start(options.level)?;
-        let Built { mut source, segments, hops, dropped, workers, notes, played, .. } = self;
+        let Built { mut source, segments, hops, dropped, workers, demuxer, notes, played, .. } = self;
         options.progress.store(0, Ordering::Relaxed);
         let threads: Vec<String> = segments.iter().map(|s| thread_name(s, &hops)).collect();
         let (start_ns, start_cpu) = (now_ns(), process_cpu_ns());
@@ -90,13 +90,16 @@ impl Built {
             }));
             ended
         });
+        // Its worker, where it has one, has counted its time then.
+        drop(source);
+        let hosted = workers.iter().map(|(_, stats)| stats).chain(&demuxer);
+        let workers_cpu_ns = hosted.map(|stats| stats.cpu_ns.load(Ordering::Relaxed)).sum::<u64>();
         let mut report = Report {
             frames: options.progress.load(Ordering::Relaxed),
             dropped: dropped.load(Ordering::Relaxed),
             copied_bytes: 0,
             wall_ns: now_ns() - start_ns,
-            cpu_ns: process_cpu_ns() - start_cpu
-                + workers.iter().map(|(_, stats)| stats.cpu_ns.load(Ordering::Relaxed)).sum::<u64>(),
+            cpu_ns: process_cpu_ns() - start_cpu + workers_cpu_ns,
             workers: workers.iter().map(|(hop, stats)| WorkerReport::of(*hop, stats)).collect(),
             played: played.as_deref().map(PlayReport::of),
             level: options.level,

@@ -65,9 +65,12 @@ impl Hop {
         self.def.name
     }
 
-    /// Whether it runs in a process of its own.
+    /// Whether it runs in a process of its own, as far as the hop itself says.
     pub fn is_hosted(&self) -> bool {
-        self.def.arg("host").is_some() && !matches!(self.choice("host"), "inline" | "device")
+        let named = self.def.arg("host").is_some_and(|(_, arg)| {
+            self.is_set("host") || matches!(arg.default, Default::Is(_))
+        });
+        named && !matches!(self.choice("host"), "inline" | "device")
     }
 
     /// The V4L2 node it runs in, if it does.

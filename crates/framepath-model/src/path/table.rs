@@ -153,6 +153,13 @@ const HOST: Arg = arg(
     Default::Is("inline"),
     "where it runs: in the path's own thread, in a sandboxed process, or in one of `framepath serve`",
 );
+/// Where a file is demuxed.
+const FILE_HOST: Arg = arg(
+    "host",
+    choice(&["inline", "process", "service"]),
+    Default::Unset("the host of the decoder, where that is a worker; else inline"),
+    "where the file is demuxed: in the path's own thread, in a sandboxed process, or in one of `framepath serve`",
+);
 /// Where a stage runs that a V4L2 device can do.
 const HOST_OR_DEVICE: Arg = arg(
     "host",
@@ -226,6 +233,11 @@ pub static STAGES: &[StageDef] = &[
                 "how often the file is played",
             ),
             arg("rate", ValueKind::Rate, Default::Is("0"), "packets per second; 0 is flat out"),
+            FILE_HOST,
+            WATCHDOG,
+            MEMORY,
+            FAULT,
+            SOCKET,
         ],
     },
     StageDef {

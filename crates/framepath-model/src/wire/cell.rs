@@ -39,9 +39,11 @@ const FAILED: u8 = 132;
 const END: u8 = 133;
 const PASSED: u8 = 134;
 const WANT: u8 = 135;
+const PACKET_OUT: u8 = 136;
 
 const HAS_PTS: u64 = 1;
 const KEY: u64 = 2;
+const TRANSIT: u64 = 4;
 
 /// From caller to worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +133,23 @@ pub enum Completion {
         /// Number of the input.
         seq: u64,
     },
+    /// A packet of the demuxed file lies in the packet area.
+    Packet {
+        /// Presentation time in ticks of the track's time base.
+        pts: Option<i64>,
+        /// How long it is shown, in the same ticks; 0 where not known.
+        duration: i64,
+        /// First byte, from the start of the packet area.
+        offset: u64,
+        /// Bytes; `offset + len` fits 64 bits.
+        len: u32,
+        /// The caller gives the memory back under this number.
+        id: u32,
+        /// The container calls it a random access point.
+        key: bool,
+        /// The caller has to copy it and give it back at once.
+        transit: bool,
+    },
 }
 
 impl Submission {
@@ -207,6 +226,12 @@ impl Completion {
             Completion::End => alone(END, 0),
             Completion::Want => alone(WANT, 0),
             Completion::Passed { seq } => alone(PASSED, seq),
+            Completion::Packet { pts, duration, offset, len, id, key, transit } => {
+                let flags =
+                    has_pts(pts) | if key { KEY } else { 0 } | if transit { TRANSIT } else { 0 };
+                let word = u64::from(PACKET_OUT) | flags << 8 | u64::from(len) << 32;
+                [word, pts.unwrap_or(0) as u64, duration as u64, offset, id.into(), 0, 0, 0]
+            }
         }
     }
 
@@ -256,6 +281,26 @@ impl Completion {
                 only_kind(cell, "passed")?;
                 zero(cell, 2, "passed")?;
                 Ok(Completion::Passed { seq })
+            }
+            PACKET_OUT => {
+                const RECORD: &str = "packet";
+                zero(cell, 5, RECORD)?;
+                let [_, pts, duration, offset, id, ..] = *cell;
+                let flags = word >> 8 & 0xff;
+                if flags & !(HAS_PTS | KEY | TRANSIT) != 0 || word >> 16 & 0xffff != 0 || id >> 32 != 0 {
+                    return Err(WireError::Reserved { record: RECORD });
+                }
+                let len = (word >> 32) as u32;
+                check(offset.checked_add(len.into()).is_some(), RECORD, "offset", offset)?;
+                Ok(Completion::Packet {
+                    pts: pts_of(flags, pts, RECORD)?,
+                    duration: duration as i64,
+                    offset,
+                    len,
+                    id: id as u32,
+                    key: flags & KEY != 0,
+                    transit: flags & TRANSIT != 0,
+                })
             }
             kind => Err(WireError::Kind { family: "completion", kind: kind.into() }),
         }

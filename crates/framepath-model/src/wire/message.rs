@@ -34,6 +34,8 @@ const INPUT_POOL: u16 = 2;
 const QUERY: u16 = 4;
 const PAGE: u16 = 3;
 const DEVICE: u16 = 7;
+const FILE: u16 = 8;
+const DEMUX: u16 = 9;
 const READY: u16 = 16;
 const OPENED: u16 = 17;
 const REFUSED: u16 = 18;
@@ -41,6 +43,7 @@ const FAILED: u16 = 19;
 const POOL_MEMORY: u16 = 20;
 const ANSWER: u16 = 21;
 const WANT: u16 = 22;
+const DEMUXED: u16 = 23;
 const HELLO: u16 = 32;
 const GRANT: u16 = 33;
 const REPLACE: u16 = 34;
@@ -73,6 +76,21 @@ pub struct Open {
     /// Cells of each ring, 1 to [`MAX_CELLS`].
     pub cells: u32,
     /// Bytes of the packet area, with room for the track.
+    pub packet_bytes: u64,
+    /// Faults to inject, for tests; at most [`FAULTS_BYTES`]; mostly empty.
+    pub faults: String,
+}
+
+/// What a worker needs to demux a file: all of it, in one message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demux {
+    /// The file can be read again from its start.
+    pub seekable: bool,
+    /// How often the file is read, at least once.
+    pub loops: u64,
+    /// Cells of each ring, 1 to [`MAX_CELLS`].
+    pub cells: u32,
+    /// Bytes of the packet area.
     pub packet_bytes: u64,
     /// Faults to inject, for tests; at most [`FAULTS_BYTES`]; mostly empty.
     pub faults: String,
@@ -113,6 +131,14 @@ pub enum Message {
         /// Its name, for errors.
         node: String,
     },
+    /// Caller to worker, before [`Message::Demux`]: the file to read attached, open.
+    File {
+        /// Its name, for errors and the container's guess.
+        name: String,
+    },
+    /// Caller to worker, in place of [`Message::Open`]: demux the file; the
+    /// shared area attached. The answer is [`Message::Demuxed`] or [`Message::Refused`].
+    Demux(Demux),
     /// Caller to worker: what the stream is, although that is constant; only to
     /// see what asking costs.
     Query {
@@ -134,6 +160,14 @@ pub enum Message {
         replayable: bool,
         /// Input is packets, not frames.
         takes_packets: bool,
+    },
+    /// Worker to caller: the file is open; its packets follow in the ring.
+    Demuxed {
+        /// Bytes at the start of the packet area that describe the track, at
+        /// least one.
+        track_bytes: u32,
+        /// The stream of the track.
+        stream: StreamInfo,
     },
     /// Worker to caller: the stream cannot be opened.
     Refused {
@@ -268,7 +302,12 @@ impl Message {
             Message::PoolMemory { pool } => w.u16(*pool),
             Message::Hello { version } => w.u16(*version),
             Message::Page => {}
-            Message::Device { node } => w.text(node, TEXT_BYTES),
+            Message::Device { node: name } | Message::File { name } => w.text(name, TEXT_BYTES),
+            Message::Demux(demux) => demux.encode(&mut w),
+            Message::Demuxed { track_bytes, stream } => {
+                w.u32(*track_bytes);
+                w.stream(stream);
+            }
             Message::Release { stream } | Message::Watch { from: stream } => w.u32(*stream),
             Message::Grant { stream, pid } => {
                 w.u32(*stream);
@@ -390,6 +429,13 @@ impl Message {
                 Message::Raise { memory_bytes, plugin, by_device: r.flags(flags, 1)? != 0 }
             }
             DEVICE => Message::Device { node: r.text(TEXT_BYTES, "device")? },
+            FILE => Message::File { name: r.text(TEXT_BYTES, "file")? },
+            DEMUX => Message::Demux(Demux::decode(r)?),
+            DEMUXED => {
+                let track_bytes = r.u32()?;
+                check(track_bytes > 0, r.record, "track", 0)?;
+                Message::Demuxed { track_bytes, stream: r.stream()? }
+            }
             DENIED => Message::Denied { text: r.text(TEXT_BYTES, "text")? },
             WATCH => Message::Watch { from: r.u32()? },
             STATUS => Message::Status(Box::new(StreamStatus::decode(r)?)),
@@ -420,6 +466,9 @@ impl Message {
             Message::Denied { .. } => DENIED,
             Message::Page => PAGE,
             Message::Device { .. } => DEVICE,
+            Message::File { .. } => FILE,
+            Message::Demux(_) => DEMUX,
+            Message::Demuxed { .. } => DEMUXED,
             Message::Watch { .. } => WATCH,
             Message::Status(_) => STATUS,
             Message::Totals(_) => TOTALS,
@@ -448,12 +497,37 @@ impl Message {
             DENIED => "denied",
             PAGE => "page",
             DEVICE => "device",
+            FILE => "file",
+            DEMUX => "demux",
+            DEMUXED => "demuxed",
             WATCH => "watch",
             STATUS => "status",
             TOTALS => "totals",
             RAISE => "raise",
             _ => return None,
         })
+    }
+}
+
+impl Demux {
+    fn encode(&self, w: &mut Writer<'_>) {
+        w.u32(u32::from(self.seekable));
+        w.u32(self.cells);
+        w.u64(self.loops);
+        w.u64(self.packet_bytes);
+        w.text(&self.faults, FAULTS_BYTES);
+    }
+
+    fn decode(r: &mut Reader<'_>) -> Result<Demux, WireError> {
+        let flags = r.u32()?;
+        let seekable = r.flags(flags.into(), 1)? != 0;
+        let cells = r.u32()?;
+        check((1..=MAX_CELLS).contains(&cells), r.record, "cells", cells.into())?;
+        let loops = r.u64()?;
+        check(loops > 0, r.record, "loops", loops)?;
+        let packet_bytes = r.u64()?;
+        check(isize::try_from(packet_bytes).is_ok(), r.record, "packet bytes", packet_bytes)?;
+        Ok(Demux { seekable, loops, cells, packet_bytes, faults: r.text(FAULTS_BYTES, "faults")? })
     }
 }
 

@@ -70,6 +70,11 @@ impl Bell {
         Bell { area: area.clone(), line: Line::PacketBell }
     }
 
+    /// The bell of a side whose slots or packets are all with the other.
+    pub fn of_slots(area: &Arc<Area>) -> Bell {
+        Bell { area: area.clone(), line: Line::SlotBell }
+    }
+
     /// Wakes the sleeper whatever the word says: a peer that is gone, or
     /// hostile, may have left anything there, and may sleep there itself.
     pub fn ring_out(&self) {

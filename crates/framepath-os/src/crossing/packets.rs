@@ -7,7 +7,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::area::Line;
-use super::{Area, Bell, Breach};
+use super::{Area, Bell, Breach, PooledPackets};
 use crate::meter;
 use crate::sync::Ordering;
 
@@ -39,7 +39,8 @@ impl PacketArea {
     pub fn keep(&mut self, bytes: &[u8]) -> bool {
         let fits = self.live.is_empty() && self.kept == 0 && room(bytes.len()) <= self.capacity();
         if fits {
-            self.write(0, bytes);
+            // SAFETY: the slice is readable, and the area is not part of it.
+            unsafe { write(&self.area, 0, bytes.as_ptr(), bytes.len()) };
             self.kept = room(bytes.len());
         }
         fits
@@ -56,10 +57,23 @@ impl PacketArea {
     /// # Errors
     /// The worker claims to have let go of more than it got.
     pub fn put(&mut self, bytes: &[u8]) -> Result<Option<u64>, Breach> {
+        // SAFETY: the slice is readable, and this area is not part of it.
+        unsafe { self.put_raw(bytes.as_ptr(), bytes.len()) }
+    }
+
+    /// [`PacketArea::put`] of bytes that another process may change meanwhile.
+    ///
+    /// # Errors
+    /// As [`PacketArea::put`].
+    ///
+    /// # Safety
+    /// `len` bytes at `from` are readable, and lie outside this area.
+    pub unsafe fn put_raw(&mut self, from: *const u8, len: usize) -> Result<Option<u64>, Breach> {
         self.take_back()?;
-        let Some(offset) = self.place(room(bytes.len())) else { return Ok(None) };
-        self.live.push_back((offset, offset + room(bytes.len())));
-        meter::copy(bytes.len(), || self.write(offset, bytes));
+        let Some(offset) = self.place(room(len)) else { return Ok(None) };
+        self.live.push_back((offset, offset + room(len)));
+        // SAFETY: the caller's contract.
+        meter::copy(len, || unsafe { write(&self.area, offset, from, len) });
         Ok(Some(offset as u64))
     }
 
@@ -108,21 +122,50 @@ impl PacketArea {
     fn capacity(&self) -> usize {
         self.area.sizes().packet_bytes as usize
     }
+}
 
-    fn write(&self, offset: usize, bytes: &[u8]) {
-        assert!(offset + bytes.len() + PADDING <= self.capacity());
-        // SAFETY: inside the mapping (asserted); raw, since the worker may
-        // read or write it at any time.
-        unsafe {
-            let to = self.area.packets().add(offset).as_ptr();
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
-            std::ptr::write_bytes(to.add(bytes.len()), 0, PADDING);
-        }
+/// Writes a packet, and zeroed padding behind it.
+///
+/// # Safety
+/// `len` bytes at `from` are readable, and lie outside `area`.
+pub(super) unsafe fn write(area: &Area, offset: usize, from: *const u8, len: usize) {
+    let fits = offset.checked_add(len).and_then(|end| end.checked_add(PADDING));
+    assert!(fits.is_some_and(|end| end as u64 <= area.sizes().packet_bytes), "a packet outside its area");
+    // SAFETY: inside the mapping (asserted); raw, since the peer may read or
+    // write it at any time. The source is the caller's contract.
+    unsafe {
+        let to = area.packets().add(offset).as_ptr();
+        std::ptr::copy_nonoverlapping(from, to, len);
+        std::ptr::write_bytes(to.add(len), 0, PADDING);
     }
 }
 
+/// First byte of a packet of `len` bytes at `offset`, with its padding inside
+/// the area.
+pub(super) fn checked(area: &Area, offset: u64, len: u32) -> Result<NonNull<u8>, Breach> {
+    let inside = u64::from(len)
+        .checked_add(PADDING as u64)
+        .and_then(|len| len.checked_add(offset))
+        .is_some_and(|end| end <= area.sizes().packet_bytes);
+    if !inside {
+        return Err(Breach("a packet outside the area"));
+    }
+    // SAFETY: checked to lie inside the mapping.
+    Ok(unsafe { area.packets().add(offset as usize) })
+}
+
+/// A private copy of the first `len` bytes of the area's packets.
+pub(super) fn kept(area: &Area, len: u32) -> Result<Vec<u8>, Breach> {
+    let from = checked(area, 0, len)?;
+    let mut bytes = vec![0; len as usize];
+    // SAFETY: `len` bytes inside the mapping (checked); raw, since the peer may
+    // write them at any time.
+    unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), bytes.as_mut_ptr(), bytes.len()) };
+    Ok(bytes)
+}
+
 /// Bytes a packet of `len` takes.
-fn room(len: usize) -> usize {
+pub(super) fn room(len: usize) -> usize {
     (len + PADDING).next_multiple_of(ALIGN)
 }
 
@@ -154,11 +197,11 @@ impl SharedPackets {
     /// # Errors
     /// It would lie outside the area.
     pub fn packet(self: &Arc<SharedPackets>, offset: u64, len: u32) -> Result<SharedBytes, Breach> {
-        let bytes = self.checked(offset, len)?;
+        let bytes = checked(&self.area, offset, len)?;
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.later.push_back(false);
         let number = held.released + held.later.len() as u64 - 1;
-        Ok(SharedBytes { packets: self.clone(), bytes, len: len as usize, number })
+        Ok(SharedBytes { owner: Owner::Ordered(self.clone(), number), bytes, len: len as usize })
     }
 
     /// A private copy of the first `len` bytes, which were put there to stay.
@@ -166,24 +209,7 @@ impl SharedPackets {
     /// # Errors
     /// More than the area has.
     pub fn kept(&self, len: u32) -> Result<Vec<u8>, Breach> {
-        let from = self.checked(0, len)?;
-        let mut bytes = vec![0; len as usize];
-        // SAFETY: `len` bytes inside the mapping; raw, since the caller may
-        // write them at any time.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), bytes.as_mut_ptr(), bytes.len()) };
-        Ok(bytes)
-    }
-
-    fn checked(&self, offset: u64, len: u32) -> Result<NonNull<u8>, Breach> {
-        let inside = u64::from(len)
-            .checked_add(PADDING as u64)
-            .and_then(|len| len.checked_add(offset))
-            .is_some_and(|end| end <= self.area.sizes().packet_bytes);
-        if !inside {
-            return Err(Breach("a packet outside the area"));
-        }
-        // SAFETY: checked to lie inside the mapping.
-        Ok(unsafe { self.area.packets().add(offset as usize) })
+        kept(&self.area, len)
     }
 
     fn release(&self, number: u64) {
@@ -206,10 +232,18 @@ impl SharedPackets {
 /// worst, and no slice of them is made. Dropping it gives the memory back.
 #[derive(Debug)]
 pub struct SharedBytes {
-    packets: Arc<SharedPackets>,
+    owner: Owner,
     bytes: NonNull<u8>,
     len: usize,
-    number: u64,
+}
+
+/// Where a packet's memory goes back to; keeps the mapping.
+#[derive(Debug)]
+enum Owner {
+    /// In the order of submission; the packet's number.
+    Ordered(Arc<SharedPackets>, u64),
+    /// In any order; the packet's id.
+    Pooled(Arc<PooledPackets>, u32),
 }
 
 // SAFETY: only hands out a raw pointer into a mapping that it keeps alive.
@@ -234,9 +268,25 @@ impl SharedBytes {
     }
 }
 
+impl SharedBytes {
+    /// A packet that goes back to `packets` by its id. `bytes` is valid for
+    /// `len` bytes and padding while `packets` lives.
+    pub(super) fn pooled(
+        packets: Arc<PooledPackets>,
+        id: u32,
+        bytes: NonNull<u8>,
+        len: usize,
+    ) -> SharedBytes {
+        SharedBytes { owner: Owner::Pooled(packets, id), bytes, len }
+    }
+}
+
 impl Drop for SharedBytes {
     fn drop(&mut self) {
-        self.packets.release(self.number);
+        match &self.owner {
+            Owner::Ordered(packets, number) => packets.release(*number),
+            Owner::Pooled(packets, id) => packets.release(*id),
+        }
     }
 }
 

@@ -284,9 +284,8 @@ impl Sending {
         Ok(Ok(match input {
             Input::Packet(packet) => {
                 self.check_size(packet)?;
-                let bytes = packet.bytes().unwrap_or_default();
-                let Some(offset) = self.packets.put(bytes)? else { return Ok(Err(Full::Bytes)) };
-                Submission::Packet { seq, pts, offset, len: bytes.len() as u32, key: packet.is_key() }
+                let Some(offset) = packet.put_into(&mut self.packets)? else { return Ok(Err(Full::Bytes)) };
+                Submission::Packet { seq, pts, offset, len: packet.len() as u32, key: packet.is_key() }
             }
             Input::Frame(frame) => {
                 let (pool, layout) = (self.pool(frame)?, self.layout(frame.layout())?);
@@ -297,7 +296,7 @@ impl Sending {
 
     /// Whether the memory for packets could hold this one.
     pub(super) fn check_size(&self, packet: &Packet) -> Result<(), HostError> {
-        let (bytes, most) = (packet.bytes().map_or(0, <[u8]>::len), self.packets.largest());
+        let (bytes, most) = (packet.len(), self.packets.largest());
         if bytes > most { Err(HostError::PacketSize { bytes, most }) } else { Ok(()) }
     }
 
@@ -402,6 +401,7 @@ impl Receiving {
                 self.constants = 0;
                 vital.answered();
             }
+            Completion::Packet { .. } => return Err(Breach("a packet from a stage that was given some").into()),
             Completion::Failed | Completion::End => {}
         }
         Ok(Some(match completion {
@@ -427,7 +427,8 @@ impl Receiving {
                 Came::Constant
             }
             Completion::Passed { seq } => Came::Nothing { seq },
-            Completion::End => Came::End,
+            // A packet was refused above.
+            Completion::End | Completion::Packet { .. } => Came::End,
             Completion::Failed => match self.hear()? {
                 Some((Message::Failed { text, .. }, _)) => Came::Failed(text),
                 _ => return Err(Breach("a failure without a word").into()),

@@ -19,8 +19,7 @@ use framepath_os::spawn::{Remote, WorkerProcess, spawn};
 
 use super::say::hear_within;
 use super::seat::{Seat, Turn};
-use super::session::Spec;
-use super::{HostError, nursery};
+use super::{HostError, WorkerOptions, nursery};
 
 /// How long a worker may take to load and lock itself in.
 pub(crate) const LOADING: Duration = Duration::from_secs(20);
@@ -168,11 +167,10 @@ fn nurses() -> &'static Sender<Request> {
 
 /// A worker for a stream: the service's; or a spare, where there is one, and
 /// another is made; else a new one.
-pub(super) fn worker(spec: &Spec) -> Result<Worker, HostError> {
-    if let Some(seat) = &spec.seat {
+pub(super) fn worker(seat: Option<&Arc<Seat>>, options: &WorkerOptions) -> Result<Worker, HostError> {
+    if let Some(seat) = seat {
         return seat.worker();
     }
-    let options = &spec.options;
     let (answer, worker) = channel();
     let kind = Kind { memory_bytes: options.memory_bytes, task: options.task() };
     let unanswered = || HostError::NotOpened { what: "was not started" };

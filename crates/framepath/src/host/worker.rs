@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-use framepath_codec::{Lenders, Packet, TrackInfo, frei0r};
+use framepath_codec::{Lenders, MediaFile, Packet, TrackInfo, frei0r};
 use framepath_model::format::Layout;
 use framepath_model::path;
 use framepath_model::stream::{FrameMeta, StreamInfo};
@@ -24,6 +24,7 @@ use framepath_os::v4l2::Node;
 
 use super::HostError;
 use super::borrow::Borrower;
+use super::demux_worker;
 use super::export::{Export, Exporter, locked};
 use super::fault::Faults;
 use super::say::{hear, say};
@@ -90,6 +91,7 @@ fn serve(socket: &Arc<Socket>, task: Task) -> Result<(), HostError> {
             node = Some((PathBuf::from(name), fd));
             hear(socket)?
         }
+        (Task::Stage, Some((Message::File { name }, Some(file)))) => return serve_file(socket, name, file),
         (_, first) => first,
     };
     let (open, fd) = match first {
@@ -121,6 +123,19 @@ fn serve(socket: &Arc<Socket>, task: Task) -> Result<(), HostError> {
         crash::hang()
     }
     Ok(())
+}
+
+/// The life of a worker that was given a file.
+fn serve_file(socket: &Arc<Socket>, name: String, file: OwnedFd) -> Result<(), HostError> {
+    let (demux, memory) = match hear(socket)? {
+        Some((Message::Demux(demux), Some(memory))) => (demux, memory),
+        Some(_) => return Err(HostError::NotOpened { what: "was told something else" }),
+        None => return Ok(()),
+    };
+    // The end of the caller ends the worker, whatever it is doing.
+    at_end(socket.clone(), || crash::leave())
+        .map_err(|source| HostError::Socket { operation: "watching", source })?;
+    demux_worker::demux(&demux, memory, MediaFile::from_fd(file, name, demux.seekable), socket)
 }
 
 /// Answers in a thread of its own, while the stage works.

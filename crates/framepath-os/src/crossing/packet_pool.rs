@@ -1,0 +1,384 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Packet bytes in the shared area, written by the worker and given back by
+//! the caller in any order: a demuxer's packets.
+//!
+//! The caller may keep a packet for a whole group of pictures, to send it again
+//! after a decoder's death, and release its neighbours long before. So each
+//! packet has an id, and goes back by the words that frames go back by
+//! ([`crate::pool::GiveBackWords`]).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use super::packets::{SharedBytes, checked, kept, room, write};
+use super::{Area, Bell, Breach};
+use crate::meter;
+use crate::pool::GiveBackWords;
+
+/// Packets that the reader can hold at a time.
+pub const PACKET_IDS: u32 = crate::pool::GIVE_BACK_SLOTS;
+
+/// The writing end: memory for packets. One thread at a time.
+///
+/// The second half of the memory is for packets that the reader copies and
+/// releases as soon as it takes them ([`Placed::transit`]). It is used where the
+/// first half is full or in pieces, so that a reader which keeps packets until
+/// others have come never waits for ever.
+#[derive(Debug)]
+pub struct PacketPool {
+    area: Arc<Area>,
+    stay: Extents,
+    transit: Extents,
+    /// Memory of the packets that the reader has, by id.
+    held: Vec<Option<Held>>,
+    /// Ids that no packet has.
+    ids: Vec<u32>,
+    largest: usize,
+}
+
+/// Memory that the reader has.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    offset: usize,
+    bytes: usize,
+    transit: bool,
+}
+
+/// A packet in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Its first byte, counted from the first of all packets.
+    pub offset: u64,
+    /// It is released by this number.
+    pub id: u32,
+    /// The reader has to copy it at once.
+    pub transit: bool,
+}
+
+impl PacketPool {
+    /// All of `area`'s packet bytes, but for `first` at the start, which stay.
+    /// `None` where those do not fit into the first half.
+    pub fn new(area: Arc<Area>, first: &[u8]) -> Option<PacketPool> {
+        let capacity = area.sizes().packet_bytes as usize;
+        let middle = capacity / 2;
+        let used = if first.is_empty() { 0 } else { room(first.len()) };
+        if used > middle {
+            return None;
+        }
+        if !first.is_empty() {
+            // SAFETY: the slice is readable, and the area is not part of it.
+            unsafe { write(&area, 0, first.as_ptr(), first.len()) };
+        }
+        Some(PacketPool {
+            area,
+            stay: Extents::new(used, middle),
+            transit: Extents::new(middle, capacity),
+            held: vec![None; PACKET_IDS as usize],
+            // The lowest first, so that a path which keeps up uses few words.
+            ids: (0..PACKET_IDS).rev().collect(),
+            largest: (capacity - middle).saturating_sub(room(0)),
+        })
+    }
+
+    /// Copies a packet in, counted; `None` where there is no memory or no id
+    /// until the reader releases some.
+    ///
+    /// # Errors
+    /// The reader released what it does not have.
+    pub fn put(&mut self, bytes: &[u8]) -> Result<Option<Placed>, Breach> {
+        self.collect()?;
+        let wanted = room(bytes.len());
+        let may_stay = self.ids.len() > PACKET_IDS as usize / 2;
+        let stays = if may_stay { self.stay.take(wanted) } else { None };
+        let transit = stays.is_none();
+        let Some(offset) = stays.or_else(|| self.transit.take(wanted)) else { return Ok(None) };
+        let Some(id) = self.ids.pop() else {
+            self.transit.give(offset, wanted);
+            return Ok(None);
+        };
+        self.held[id as usize] = Some(Held { offset, bytes: wanted, transit });
+        // SAFETY: the slice is readable, and the area is not part of it.
+        meter::copy(bytes.len(), || unsafe { write(&self.area, offset, bytes.as_ptr(), bytes.len()) });
+        Ok(Some(Placed { offset: offset as u64, id, transit }))
+    }
+
+    /// The largest packet that always fits in the end, bytes.
+    pub fn largest(&self) -> usize {
+        self.largest
+    }
+
+    /// Sleeps until the reader releases a packet; may return early. `false`
+    /// where `limit` has passed.
+    pub fn wait(&self, limit: Option<Duration>) -> bool {
+        // A read-modify-write: of this and the reader's, the later sees the
+        // earlier, so that either the bit or the raised bell is seen.
+        let released =
+            || self.area.slot_summary().iter().any(|word| word.fetch_or(0, Ordering::AcqRel) != 0);
+        Bell::of_slots(&self.area).sleep_unless(released, limit)
+    }
+
+    /// Takes back what the reader released.
+    fn collect(&mut self) -> Result<(), Breach> {
+        let area = self.area.clone();
+        for (index, word) in area.slot_summary().iter().enumerate() {
+            // Relaxed: a glance that saves the swap.
+            if word.load(Ordering::Relaxed) == 0 {
+                continue;
+            }
+            // Acquire: pairs with the Release in `GiveBackWords::give_back`; the
+            // reader's last reads come before the next writes.
+            let mut bits = word.swap(0, Ordering::Acquire);
+            while bits != 0 {
+                let id = index as u32 * 64 + bits.trailing_zeros();
+                bits &= bits - 1;
+                // Acquire: as above. 0 where an earlier look found the count
+                // before its bit.
+                match area.slot_counts()[id as usize].swap(0, Ordering::Acquire) {
+                    0 => {}
+                    1 => self.release(id)?,
+                    _ => return Err(Breach("a packet was released twice")),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, id: u32) -> Result<(), Breach> {
+        let held = self.held[id as usize].take();
+        let Held { offset, bytes, transit } =
+            held.ok_or(Breach("a packet was released that was never sent"))?;
+        self.ids.push(id);
+        let half = if transit { &mut self.transit } else { &mut self.stay };
+        half.give(offset, bytes);
+        Ok(())
+    }
+}
+
+/// Free memory: bytes by offset; neighbours are joined.
+#[derive(Debug)]
+struct Extents(BTreeMap<usize, usize>);
+
+impl Extents {
+    fn new(from: usize, to: usize) -> Extents {
+        Extents((from < to).then_some((from, to - from)).into_iter().collect())
+    }
+
+    /// The lowest place for so many bytes.
+    fn take(&mut self, bytes: usize) -> Option<usize> {
+        let (&offset, &free) = self.0.iter().find(|(_, free)| **free >= bytes)?;
+        self.0.remove(&offset);
+        if free > bytes {
+            self.0.insert(offset + bytes, free - bytes);
+        }
+        Some(offset)
+    }
+
+    fn give(&mut self, mut offset: usize, mut bytes: usize) {
+        if let Some((&before, &free)) = self.0.range(..offset).next_back() {
+            if before + free == offset {
+                self.0.remove(&before);
+                (offset, bytes) = (before, free + bytes);
+            }
+        }
+        if let Some(free) = self.0.remove(&(offset + bytes)) {
+            bytes += free;
+        }
+        self.0.insert(offset, bytes);
+    }
+}
+
+/// The reading end: packets that are held. Packets may be dropped by any thread.
+#[derive(Debug)]
+pub struct PooledPackets {
+    area: Arc<Area>,
+    /// A bit per id that a living packet has.
+    live: Vec<AtomicU64>,
+}
+
+impl PooledPackets {
+    /// Nothing held.
+    pub fn new(area: Arc<Area>) -> Arc<PooledPackets> {
+        let live = (0..PACKET_IDS.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
+        Arc::new(PooledPackets { area, live })
+    }
+
+    /// The packet of that id: `len` bytes at `offset`.
+    ///
+    /// # Errors
+    /// It lies outside the area, or its id is another packet's.
+    pub fn packet(self: &Arc<PooledPackets>, offset: u64, len: u32, id: u32) -> Result<SharedBytes, Breach> {
+        let bytes = checked(&self.area, offset, len)?;
+        let word = self.live.get(id as usize / 64).ok_or(Breach("a packet's id out of range"))?;
+        let bit = 1 << (id % 64);
+        // Relaxed, as in `release`: the bit guards nothing but itself. A writer
+        // that reuses the id has seen the release, which came after the bit's end.
+        if word.fetch_or(bit, Ordering::Relaxed) & bit != 0 {
+            return Err(Breach("two packets of one id"));
+        }
+        Ok(SharedBytes::pooled(self.clone(), id, bytes, len as usize))
+    }
+
+    /// A private copy of the first `len` bytes, which stay.
+    ///
+    /// # Errors
+    /// More than the area has.
+    pub fn kept(&self, len: u32) -> Result<Vec<u8>, Breach> {
+        kept(&self.area, len)
+    }
+
+    /// Called once for each packet.
+    pub(super) fn release(&self, id: u32) {
+        self.live[id as usize / 64].fetch_and(!(1 << (id % 64)), Ordering::Relaxed);
+        let area = &self.area;
+        if let Some(words) = GiveBackWords::new(area.slot_bell(), area.slot_summary(), area.slot_counts()) {
+            // Release, inside: after the bit's end, for a writer that reuses the id.
+            words.give_back(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::Sizes;
+    use super::*;
+
+    fn ends(packet_bytes: u64, first: &[u8]) -> (PacketPool, Arc<PooledPackets>) {
+        let area = Arc::new(Area::new(Sizes { cells: 2, packet_bytes }).unwrap());
+        (PacketPool::new(area.clone(), first).unwrap(), PooledPackets::new(area))
+    }
+
+    fn read(bytes: &SharedBytes) -> Vec<u8> {
+        // SAFETY: nobody writes while the test reads.
+        unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }.to_vec()
+    }
+
+    #[test]
+    fn a_packet_that_stays_does_not_keep_its_neighbours() {
+        let (mut pool, packets) = ends(2 * 4096, b"track");
+        assert_eq!(packets.kept(5).unwrap(), b"track");
+        let placed = pool.put(b"stays").unwrap().unwrap();
+        let stays = packets.packet(placed.offset, 5, placed.id).unwrap();
+        for _ in 0..1000 {
+            let placed = pool.put(&[7; 3000]).unwrap().unwrap();
+            assert!(!placed.transit);
+            let packet = packets.packet(placed.offset, 3000, placed.id).unwrap();
+            assert_eq!(read(&packet), [7; 3000]);
+        }
+        assert_eq!(read(&stays), b"stays");
+    }
+
+    #[test]
+    fn a_reader_that_keeps_all_it_may_still_gets_the_largest_packet() {
+        let (mut pool, packets) = ends(2 * 4096, b"");
+        let mut kept = Vec::new();
+        for n in 0..1000u32 {
+            let bytes = vec![n as u8; if n % 10 == 9 { pool.largest() } else { 50 }];
+            let placed = pool.put(&bytes).unwrap().unwrap();
+            let packet = packets.packet(placed.offset, bytes.len() as u32, placed.id).unwrap();
+            assert_eq!(read(&packet), bytes);
+            if !placed.transit {
+                kept.push((packet, bytes));
+            }
+        }
+        assert!(kept.len() > 20);
+        assert!(kept.iter().all(|(packet, bytes)| read(packet) == *bytes));
+    }
+
+    #[test]
+    fn ids_are_left_for_packets_in_transit() {
+        let (mut pool, packets) = ends(4 << 20, b"");
+        let mut kept = Vec::new();
+        for _ in 0..2 * PACKET_IDS {
+            let placed = pool.put(b"x").unwrap().unwrap();
+            let packet = packets.packet(placed.offset, 1, placed.id).unwrap();
+            if !placed.transit {
+                kept.push(packet);
+            }
+        }
+        assert_eq!(kept.len(), PACKET_IDS as usize / 2);
+    }
+
+    #[test]
+    fn the_reader_believes_no_offset_and_no_id() {
+        let (_, packets) = ends(4096, b"");
+        assert!(packets.packet(4096 - 64, 1, 0).is_err());
+        assert!(packets.packet(u64::MAX, u32::MAX, 0).is_err());
+        assert!(packets.packet(0, 1, PACKET_IDS).is_err());
+        let one = packets.packet(0, 1, 3).unwrap();
+        assert!(packets.packet(64, 1, 3).is_err());
+        drop(one);
+        assert!(packets.packet(64, 1, 3).is_ok());
+        assert!(packets.kept(4096).is_err());
+    }
+
+    #[test]
+    fn the_writer_believes_no_release() {
+        let (mut pool, packets) = ends(4096, b"");
+        let area = packets.area.clone();
+        let words =
+            || GiveBackWords::new(area.slot_bell(), area.slot_summary(), area.slot_counts()).unwrap();
+        words().give_back(9);
+        assert!(pool.put(b"x").is_err());
+        let placed = pool.put(b"x").unwrap().unwrap();
+        words().give_back(placed.id);
+        words().give_back(placed.id);
+        assert!(pool.put(b"x").is_err());
+    }
+
+    #[test]
+    fn a_writer_without_room_wakes_when_a_packet_is_released() {
+        let (mut pool, packets) = ends(2 * 4096, b"");
+        let mut packet = || {
+            let Placed { offset, id, .. } = pool.put(&[1; 4000]).unwrap().unwrap();
+            packets.packet(offset, 4000, id).unwrap()
+        };
+        let (_stays, packet) = (packet(), packet());
+        assert_eq!(pool.put(&[2; 4000]), Ok(None));
+        let writer = std::thread::spawn(move || {
+            loop {
+                match pool.put(&[2; 4000]).unwrap() {
+                    Some(place) => return place,
+                    None => assert!(pool.wait(None)),
+                }
+            }
+        });
+        drop(packet);
+        let Placed { offset, id, transit } = writer.join().unwrap();
+        assert!(transit);
+        assert_eq!(read(&packets.packet(offset, 4000, id).unwrap()), [2; 4000]);
+    }
+
+    proptest! {
+        /// Packets of any size, released in any order: what is held stays as it
+        /// was written, and all memory comes back.
+        #[test]
+        fn held_packets_are_never_overwritten(steps: Vec<(u16, u8, bool)>) {
+            let (mut pool, packets) = ends(3 * 4096, b"head");
+            let largest = pool.largest();
+            let mut held: Vec<(SharedBytes, u8)> = Vec::new();
+            for (len, pick, put) in steps {
+                if put {
+                    let bytes = vec![pick; usize::from(len % 5000)];
+                    match pool.put(&bytes).unwrap() {
+                        Some(Placed { offset, id, .. }) => {
+                            held.push((packets.packet(offset, bytes.len() as u32, id).unwrap(), pick));
+                        }
+                        None => prop_assert!(!held.is_empty()),
+                    }
+                } else if !held.is_empty() {
+                    held.remove(usize::from(pick) % held.len());
+                }
+                for (packet, value) in &held {
+                    prop_assert!(read(packet).iter().all(|byte| byte == value));
+                }
+            }
+            held.clear();
+            prop_assert_eq!(packets.kept(4).unwrap(), b"head");
+            prop_assert!(pool.put(&vec![1; largest]).unwrap().is_some_and(|placed| placed.transit));
+        }
+    }
+}
