@@ -86,7 +86,23 @@ fn completion() -> impl Strategy<Value = Completion> {
         Just(Completion::End),
         Just(Completion::Want),
         any::<u64>().prop_map(|seq| Completion::Passed { seq }),
+        packet(),
     ]
+}
+
+fn packet() -> impl Strategy<Value = Completion> {
+    let (flags, numbers) = (any::<[bool; 2]>(), any::<(i64, u32, u32)>());
+    (any::<Option<i64>>(), 0..=u64::MAX - u64::from(u32::MAX), flags, numbers).prop_map(
+        |(pts, offset, [key, transit], (duration, len, id))| Completion::Packet {
+            pts,
+            duration,
+            offset,
+            len,
+            id,
+            key,
+            transit,
+        },
+    )
 }
 
 fn stream() -> impl Strategy<Value = StreamInfo> {
@@ -215,6 +231,14 @@ fn message() -> impl Strategy<Value = Message> {
             Message::Raise { memory_bytes, plugin, by_device }
         }),
         text(TEXT_BYTES).prop_map(|node| Message::Device { node }),
+        text(TEXT_BYTES).prop_map(|name| Message::File { name }),
+        (any::<bool>(), 1..=u64::MAX, 1..=MAX_CELLS, 0..=i64::MAX as u64, text(FAULTS_BYTES)).prop_map(
+            |(seekable, loops, cells, packet_bytes, faults)| {
+                Message::Demux(Demux { seekable, loops, cells, packet_bytes, faults })
+            }
+        ),
+        (1..=u32::MAX, stream())
+            .prop_map(|(track_bytes, stream)| Message::Demuxed { track_bytes, stream }),
         any::<u16>().prop_map(|version| Message::Hello { version }),
         any::<[u32; 2]>().prop_map(|[stream, pid]| Message::Grant { stream, pid }),
         (any::<u32>(), any::<bool>()).prop_map(|(stream, kill)| Message::Replace { stream, kill }),

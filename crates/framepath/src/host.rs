@@ -167,7 +167,7 @@ pub enum HostError {
     DemuxerStuck {
         /// Packets that came before.
         packets: u64,
-        /// CPU time it used, or time that passed, seconds.
+        /// Time that passed, seconds.
         seconds: u64,
     },
     /// A packet is larger than the memory for packets.

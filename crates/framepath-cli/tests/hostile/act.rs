@@ -17,10 +17,20 @@ use super::peer::*;
 /// One act.
 pub struct Act {
     pub name: &'static str,
-    /// Played by a stage that takes frames; packets else.
-    pub frames: bool,
+    pub part: Part,
     pub then: Then,
     pub play: fn(Socket),
+}
+
+/// The part of the path that the hostile worker has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// The demuxer.
+    File,
+    /// A stage that takes packets.
+    Packets,
+    /// A stage that takes frames.
+    Frames,
 }
 
 /// What `framepath` makes of it.
@@ -38,15 +48,15 @@ pub enum Then {
 }
 
 const fn packets(name: &'static str, then: Then, play: fn(Socket)) -> Act {
-    Act { name, frames: false, then, play }
+    Act { name, part: Part::Packets, then, play }
 }
 
 const fn frames(name: &'static str, then: Then, play: fn(Socket)) -> Act {
-    Act { name, frames: true, then, play }
+    Act { name, part: Part::Frames, then, play }
 }
 
 /// Never stops.
-fn endlessly(mut step: impl FnMut()) -> ! {
+pub fn endlessly(mut step: impl FnMut()) -> ! {
     loop {
         step();
     }

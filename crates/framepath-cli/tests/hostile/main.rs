@@ -21,13 +21,14 @@ use std::thread;
 mod act;
 mod caller;
 mod deed;
+mod demuxer;
 #[path = "../cli/harness.rs"]
 #[allow(dead_code, reason = "the other tests need the rest")]
 mod harness;
 mod peer;
 mod scribble;
 
-use act::{ACTS, Act, Then};
+use act::{ACTS, Act, Part, Then};
 use caller::Caller;
 use deed::{DEEDS, Deed};
 use scribble::PARTS;
@@ -48,9 +49,10 @@ fn main() -> ExitCode {
     let chosen = |name: &str| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str()));
     let acts = ACTS
         .iter()
+        .chain(demuxer::ACTS)
         .flat_map(|act| [false, true].map(|once| (act, once)))
-        // Where there never was a stream one run shows it all.
-        .filter(|(act, once)| act.then != Then::Opening || !once)
+        // Where there never was a stream, or is no second worker, one run shows it all.
+        .filter(|(act, once)| (act.then != Then::Opening && act.part != Part::File) || !once)
         .map(|(act, once)| {
             let name = format!("{}{}", if once { "once-" } else { "" }, act.name);
             (name.clone(), Box::new(move || play(&name, act, once)) as Test)
@@ -94,14 +96,18 @@ fn play(name: &str, act: &Act, once: bool) {
         symlink(env!("CARGO_BIN_EXE_framepath"), folder.path().join("honest")).unwrap();
     }
     let hashes = folder.path().join("hashes");
-    let (source, stage) = match act.frames {
-        true => ("test frames=300 size=64x36 format=yuv420p pool=4".to_owned(), "threshold level=99"),
-        false => {
-            let clip = harness::in_checkout("clips/h264-180p8-high.h264");
-            (format!("file {} loop=4", clip.display()), "decode threads=1")
+    let clip = harness::in_checkout("clips/h264-180p8-high.h264");
+    let (clip, hashes_name) = (clip.display(), hashes.display());
+    let path = |options: &str| match act.part {
+        Part::Frames => {
+            let source = "test frames=300 size=64x36 format=yuv420p pool=4";
+            format!("{source} ! threshold level=99 {options} ! framemd5 {hashes_name}")
         }
+        Part::Packets => {
+            format!("file {clip} loop=4 host=inline ! decode threads=1 {options} ! framemd5 {hashes_name}")
+        }
+        Part::File => format!("file {clip} {options} ! decode threads=1 ! framemd5 {hashes_name}"),
     };
-    let path = |options: &str| format!("{source} ! {stage} {options} ! framemd5 {}", hashes.display());
     // An honest worker must not be late, however busy the machine is.
     let options = if once { "host=process watchdog=5s" } else { "host=process watchdog=200ms" };
     let mut command = harness::framepath(&["run", &path(options)]);

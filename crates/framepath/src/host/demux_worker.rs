@@ -12,6 +12,7 @@ use framepath_os::crossing::{Area, Bell, CellWriter, PacketPool, Sizes, Socket, 
 use super::HostError;
 use super::fault::Faults;
 use super::say::say;
+use super::tally::Tally;
 
 /// Reads `file` and hands its packets to the caller, whose memory is behind
 /// `memory`. Returns only where the caller broke the rules: it ends its worker
@@ -21,8 +22,9 @@ pub(super) fn demux(
     memory: OwnedFd,
     file: MediaFile,
     socket: &Arc<Socket>,
+    tally: Option<Tally>,
 ) -> Result<(), HostError> {
-    let mut stream = match DemuxedFile::open(demux, memory, file) {
+    let mut stream = match DemuxedFile::open(demux, memory, file, tally) {
         Ok((stream, opened)) => {
             say(socket, &opened, None)?;
             stream
@@ -61,6 +63,8 @@ struct DemuxedFile {
     room: Bell,
     loops_left: u64,
     faults: Faults,
+    /// What the service wants counted: packets.
+    tally: Option<Tally>,
 }
 
 impl DemuxedFile {
@@ -68,6 +72,7 @@ impl DemuxedFile {
         demux: &Demux,
         memory: OwnedFd,
         file: MediaFile,
+        tally: Option<Tally>,
     ) -> Result<(DemuxedFile, Message), Box<dyn std::error::Error>> {
         let sizes = Sizes { cells: demux.cells, packet_bytes: demux.packet_bytes };
         let area = Arc::new(Area::open(memory, sizes)?);
@@ -78,7 +83,7 @@ impl DemuxedFile {
         let opened = Message::Demuxed { track_bytes: track.len() as u32, stream: demuxer.info().stream };
         let (completions, room) = (completions(&area).0, Bell::of_completion_room(&area));
         let loops_left = demux.loops - 1;
-        Ok((DemuxedFile { demuxer, pool, completions, room, loops_left, faults }, opened))
+        Ok((DemuxedFile { demuxer, pool, completions, room, loops_left, faults, tally }, opened))
     }
 
     fn run(&mut self) -> Result<(), Stopped> {
@@ -88,6 +93,9 @@ impl DemuxedFile {
         loop {
             if let Some(packet) = self.demuxer.read().map_err(file)? {
                 self.faults.strike(packets);
+                if let Some(tally) = &mut self.tally {
+                    tally.took(packets);
+                }
                 packets += 1;
                 self.send(&packet)?;
                 continue;

@@ -34,8 +34,9 @@ const LEAST_PACKET_BYTES: u64 = 8 << 20;
 const MOST_TRACK_BYTES: u32 = 4 << 20;
 /// How long a worker may take to open a file that is no pipe.
 const OPENING: Duration = Duration::from_secs(20);
-/// How long a file that is no pipe may give nothing.
-const SILENCE: Duration = Duration::from_secs(30);
+/// How long a file that is no pipe may give nothing, in watchdogs: a slow disk
+/// is no fault of the worker's.
+const SILENCE: u32 = 10;
 /// Time between two looks at a worker that is waited for.
 const LOOK: Duration = Duration::from_millis(200);
 
@@ -124,7 +125,7 @@ impl RemoteDemuxer {
                 gone.store(true, Ordering::Release);
                 bell.ring_out();
             };
-            watch(socket, SILENCE, || Look::Quiet, at_end)
+            watch(socket, LOOK, || Look::Quiet, at_end)
                 .map_err(|source| HostError::Socket { operation: "watching", source })?
         };
         let stats = Arc::<WorkerStats>::default();
@@ -194,14 +195,13 @@ impl RemoteDemuxer {
     /// Fails where the worker computes, or reads a file that is no pipe, for too
     /// long. A pipe may be silent.
     fn check_progress(&self, since: Instant, cpu_ns: u64) -> Result<(), HostError> {
-        let waited = since.elapsed();
+        let (waited, watchdog) = (since.elapsed(), self.spec.options.watchdog);
         if waited < LOOK {
             return Ok(());
         }
         let busy = Duration::from_nanos(self.worker.process().cpu_ns().saturating_sub(cpu_ns));
-        if busy > self.spec.options.watchdog || (self.seekable && waited > SILENCE) {
-            let seconds = if busy > self.spec.options.watchdog { busy } else { waited }.as_secs();
-            return Err(HostError::DemuxerStuck { packets: self.received, seconds });
+        if busy > watchdog || (self.seekable && waited > watchdog * SILENCE) {
+            return Err(HostError::DemuxerStuck { packets: self.received, seconds: waited.as_secs() });
         }
         Ok(())
     }

@@ -91,7 +91,7 @@ fn serve(socket: &Arc<Socket>, task: Task) -> Result<(), HostError> {
             node = Some((PathBuf::from(name), fd));
             hear(socket)?
         }
-        (Task::Stage, Some((Message::File { name }, Some(file)))) => return serve_file(socket, name, file),
+        (Task::Stage, Some((Message::File { name }, Some(file)))) => return serve_file(socket, name, file, page),
         (_, first) => first,
     };
     let (open, fd) = match first {
@@ -126,7 +126,12 @@ fn serve(socket: &Arc<Socket>, task: Task) -> Result<(), HostError> {
 }
 
 /// The life of a worker that was given a file.
-fn serve_file(socket: &Arc<Socket>, name: String, file: OwnedFd) -> Result<(), HostError> {
+fn serve_file(
+    socket: &Arc<Socket>,
+    name: String,
+    file: OwnedFd,
+    page: Option<Page>,
+) -> Result<(), HostError> {
     let (demux, memory) = match hear(socket)? {
         Some((Message::Demux(demux), Some(memory))) => (demux, memory),
         Some(_) => return Err(HostError::NotOpened { what: "was told something else" }),
@@ -135,7 +140,8 @@ fn serve_file(socket: &Arc<Socket>, name: String, file: OwnedFd) -> Result<(), H
     // The end of the caller ends the worker, whatever it is doing.
     at_end(socket.clone(), || crash::leave())
         .map_err(|source| HostError::Socket { operation: "watching", source })?;
-    demux_worker::demux(&demux, memory, MediaFile::from_fd(file, name, demux.seekable), socket)
+    let file = MediaFile::from_fd(file, name, demux.seekable);
+    demux_worker::demux(&demux, memory, file, socket, page.map(|page| Tally::new(page, "file")))
 }
 
 /// Answers in a thread of its own, while the stage works.
