@@ -11,8 +11,30 @@ use crate::CodecError;
 
 /// Containers that are opened: the first of libavformat's names of each.
 const CONTAINERS: [&str; 24] = [
-    "mov", "matroska", "avi", "mpegts", "mpeg", "flv", "live_flv", "kux", "ivf", "obu", "av1", "h264", "hevc",
-    "ogg", "asf", "asf_o", "wtv", "nut", "mxf", "gxf", "rm", "nsv", "dv", "mpegvideo",
+    "mov",
+    "matroska",
+    "avi",
+    "mpegts",
+    "mpeg",
+    "flv",
+    "live_flv",
+    "kux",
+    "ivf",
+    "obu",
+    "av1",
+    "h264",
+    "hevc",
+    "ogg",
+    "asf",
+    "asf_o",
+    "wtv",
+    "nut",
+    "mxf",
+    "gxf",
+    "rm",
+    "nsv",
+    "dv",
+    "mpegvideo",
 ];
 
 /// Formats that name other files or places.

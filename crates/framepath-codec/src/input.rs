@@ -35,9 +35,8 @@ impl MediaFile {
     /// [`CodecError::Io`], [`CodecError::IsDirectory`], [`CodecError::Empty`].
     pub fn open(path: &Path) -> Result<MediaFile, CodecError> {
         let name = path.display().to_string();
-        let failed = |operation| {
-            move |source| CodecError::Io { file: path.display().to_string(), operation, source }
-        };
+        let failed =
+            |operation| move |source| CodecError::Io { file: path.display().to_string(), operation, source };
         let file = meter::blocked(|| File::open(path)).map_err(failed("open"))?;
         let metadata = file.metadata().map_err(failed("stat"))?;
         if metadata.is_dir() {

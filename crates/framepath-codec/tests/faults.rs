@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use common::{Clips, FRAMES, decode, hash, options, reference, reference_of_damaged};
-use framepath_codec::{Decoder, DecoderOptions, Demuxer, Output, Threads};
+use framepath_codec::{CodecError, Decoder, DecoderOptions, Demuxer, Output, Threads};
 
 fn open_error(path: &Path) -> String {
     Demuxer::open(path).expect_err("must not open").to_string()
@@ -35,7 +35,14 @@ fn what_cannot_be_opened_is_named() {
 
     let sound = clips.path("sound.wav");
     common::ffmpeg(&["-f", "lavfi", "-i", "sine=duration=0.2", sound.to_str().unwrap()]);
-    assert_eq!(open_error(&sound), format!("{}: no video stream", sound.display()));
+    assert!(matches!(
+        Demuxer::open(&sound),
+        Err(CodecError::UnsupportedContainer { container, .. }) if container == "wav"
+    ));
+
+    let mute = clips.path("mute.mp4");
+    common::ffmpeg(&["-f", "lavfi", "-i", "sine=duration=0.2", mute.to_str().unwrap()]);
+    assert_eq!(open_error(&mute), format!("{}: no video stream", mute.display()));
 
     let other = clips.make("other.avi", "64x64", "-c:v mjpeg");
     assert_eq!(

@@ -9,7 +9,7 @@ use framepath_model::lend::{Lent, MOST_BUFFERS, Want};
 use framepath_model::stream::{Rational, StreamInfo};
 use framepath_model::wire::figures::{BUCKETS, LABEL_BYTES};
 use framepath_model::wire::{
-    BYTES_PER_FRAME, Cell, Completion, FAULTS_BYTES, Figures, Histogram, MAGIC, MAX_CELLS, MAX_LEVEL,
+    BYTES_PER_FRAME, Cell, Completion, Demux, FAULTS_BYTES, Figures, Histogram, MAGIC, MAX_CELLS, MAX_LEVEL,
     MESSAGE_BYTES, Message, Open, STAGE_BYTES, StreamStatus, Submission, TEXT_BYTES, Totals, VERSION,
     WireError, Work,
 };
@@ -237,8 +237,7 @@ fn message() -> impl Strategy<Value = Message> {
                 Message::Demux(Demux { seekable, loops, cells, packet_bytes, faults })
             }
         ),
-        (1..=u32::MAX, stream())
-            .prop_map(|(track_bytes, stream)| Message::Demuxed { track_bytes, stream }),
+        (1..=u32::MAX, stream()).prop_map(|(track_bytes, stream)| Message::Demuxed { track_bytes, stream }),
         any::<u16>().prop_map(|version| Message::Hello { version }),
         any::<[u32; 2]>().prop_map(|[stream, pid]| Message::Grant { stream, pid }),
         (any::<u32>(), any::<bool>()).prop_map(|(stream, kill)| Message::Replace { stream, kill }),

@@ -23,8 +23,7 @@ const CLIPS: [&str; 9] = [
     "vp9-resize-180p8.ivf",
 ];
 
-const MODES: [&str; 4] =
-    ["host=inline threads=1", "host=inline", "host=process threads=1", "host=process"];
+const MODES: [&str; 4] = ["host=inline threads=1", "host=inline", "host=process threads=1", "host=process"];
 
 /// Files that are tried where nothing else is asked for.
 const FEW: usize = 27;

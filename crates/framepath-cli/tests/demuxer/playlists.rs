@@ -13,16 +13,8 @@ use crate::harness::{in_checkout, run};
 /// where it knows such a thing here. OTHER is a video, FIFO a pipe nobody writes,
 /// SELF the disguise, FOLDER where all of them are.
 const DISGUISES: [(&str, &str, &str); 12] = [
-    (
-        "hls.mp4",
-        "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1.0,\nOTHER\n#EXT-X-ENDLIST\n",
-        "hls",
-    ),
-    (
-        "hls-pipe.mp4",
-        "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1.0,\nFIFO\n#EXT-X-ENDLIST\n",
-        "hls",
-    ),
+    ("hls.mp4", "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1.0,\nOTHER\n#EXT-X-ENDLIST\n", "hls"),
+    ("hls-pipe.mp4", "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1.0,\nFIFO\n#EXT-X-ENDLIST\n", "hls"),
     (
         "hls-key.mp4",
         "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXT-X-KEY:METHOD=AES-128,URI=\"OTHER\"\n#EXT-X-MAP:URI=\"OTHER\"\n#EXTINF:1.0,\nOTHER\n#EXT-X-ENDLIST\n",

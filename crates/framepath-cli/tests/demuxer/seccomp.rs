@@ -84,7 +84,7 @@ impl Stage {
         assert!(files.len() > 15);
         for (name, encoder) in CONTAINERS {
             let file = self.folder.path().join(name);
-            let source = "testsrc2=size=160x96:rate=10:duration=1,format=yuv420p";
+            let source = "testsrc2=size=160x96:rate=25:duration=1,format=yuv420p";
             let mut arguments = vec!["-f", "lavfi", "-i", source];
             arguments.extend(encoder.split(' '));
             let word = file.to_str().unwrap().to_owned();
@@ -131,7 +131,9 @@ fn without_workers_it_is_seen_outside() {
     let ran = finish(stage.command(&["run", &path])).ended(0);
     let (inside, outside) = calls(&ran.stderr);
     assert!(inside.is_empty(), "{inside:?}");
-    for function in ["avformat_open_input", "avformat_find_stream_info", "av_read_frame", "avcodec_send_packet"] {
+    for function in
+        ["avformat_open_input", "avformat_find_stream_info", "av_read_frame", "avcodec_send_packet"]
+    {
         assert!(outside.contains(function), "{function} is not in {outside:?}");
     }
 }

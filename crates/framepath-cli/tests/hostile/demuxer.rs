@@ -9,9 +9,7 @@ use std::sync::Arc;
 use framepath_codec::{Codec, TrackInfo};
 use framepath_model::stream::{Rational, StreamInfo};
 use framepath_model::wire::{Completion, Demux, MESSAGE_BYTES, Message, Work};
-use framepath_os::crossing::{
-    Area, CellWriter, PACKET_IDS, PacketPool, Placed, Sizes, Socket, completions,
-};
+use framepath_os::crossing::{Area, CellWriter, PACKET_IDS, PacketPool, Placed, Sizes, Socket, completions};
 
 use super::act::{Act, Part, Then, endlessly};
 use super::peer::{Random, WORDS, ready, say, stay};

@@ -67,9 +67,10 @@ impl Hop {
 
     /// Whether it runs in a process of its own, as far as the hop itself says.
     pub fn is_hosted(&self) -> bool {
-        let named = self.def.arg("host").is_some_and(|(_, arg)| {
-            self.is_set("host") || matches!(arg.default, Default::Is(_))
-        });
+        let named = self
+            .def
+            .arg("host")
+            .is_some_and(|(_, arg)| self.is_set("host") || matches!(arg.default, Default::Is(_)));
         named && !matches!(self.choice("host"), "inline" | "device")
     }
 

@@ -227,8 +227,7 @@ impl Completion {
             Completion::Want => alone(WANT, 0),
             Completion::Passed { seq } => alone(PASSED, seq),
             Completion::Packet { pts, duration, offset, len, id, key, transit } => {
-                let flags =
-                    has_pts(pts) | if key { KEY } else { 0 } | if transit { TRANSIT } else { 0 };
+                let flags = has_pts(pts) | if key { KEY } else { 0 } | if transit { TRANSIT } else { 0 };
                 let word = u64::from(PACKET_OUT) | flags << 8 | u64::from(len) << 32;
                 [word, pts.unwrap_or(0) as u64, duration as u64, offset, id.into(), 0, 0, 0]
             }

@@ -114,8 +114,7 @@ impl PacketPool {
     pub fn wait(&self, limit: Option<Duration>) -> bool {
         // A read-modify-write: of this and the reader's, the later sees the
         // earlier, so that either the bit or the raised bell is seen.
-        let released =
-            || self.area.slot_summary().iter().any(|word| word.fetch_or(0, Ordering::AcqRel) != 0);
+        let released = || self.area.slot_summary().iter().any(|word| word.fetch_or(0, Ordering::AcqRel) != 0);
         Bell::of_slots(&self.area).sleep_unless(released, limit)
     }
 
@@ -319,8 +318,7 @@ mod tests {
     fn the_writer_believes_no_release() {
         let (mut pool, packets) = ends(4096, b"");
         let area = packets.area.clone();
-        let words =
-            || GiveBackWords::new(area.slot_bell(), area.slot_summary(), area.slot_counts()).unwrap();
+        let words = || GiveBackWords::new(area.slot_bell(), area.slot_summary(), area.slot_counts()).unwrap();
         words().give_back(9);
         assert!(pool.put(b"x").is_err());
         let placed = pool.put(b"x").unwrap().unwrap();

@@ -401,7 +401,9 @@ impl Receiving {
                 self.constants = 0;
                 vital.answered();
             }
-            Completion::Packet { .. } => return Err(Breach("a packet from a stage that was given some").into()),
+            Completion::Packet { .. } => {
+                return Err(Breach("a packet from a stage that was given some").into());
+            }
             Completion::Failed | Completion::End => {}
         }
         Ok(Some(match completion {

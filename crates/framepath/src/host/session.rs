@@ -203,7 +203,12 @@ impl Session {
     /// reading end.
     pub(crate) fn start(self: &Arc<Session>, stream: StreamInfo) -> Result<(StreamInfo, Reader), HostError> {
         let start = Start { stream, level: self.level.load(Ordering::Relaxed) };
-        let opened = Link::open(start::worker(self.spec.seat.as_ref(), &self.spec.options)?, &self.spec, start, Turn::First)?;
+        let opened = Link::open(
+            start::worker(self.spec.seat.as_ref(), &self.spec.options)?,
+            &self.spec,
+            start,
+            Turn::First,
+        )?;
         let (link, sending, receiving) = opened;
         let stream = link.stream;
         self.stats.recoveries.opened(&link.process());
@@ -495,7 +500,8 @@ impl Reader {
         }
         let mut tries = 0;
         let (link, sending, receiving) = loop {
-            let opened = start::worker(spec.seat.as_ref(), &spec.options).and_then(|worker| Link::open(worker, spec, self.start, turn));
+            let opened = start::worker(spec.seat.as_ref(), &spec.options)
+                .and_then(|worker| Link::open(worker, spec, self.start, turn));
             match opened {
                 Ok(opened) => break opened,
                 Err(error) if tries == OPENING_TRIES || error.is_final() => {

@@ -91,7 +91,9 @@ fn serve(socket: &Arc<Socket>, task: Task) -> Result<(), HostError> {
             node = Some((PathBuf::from(name), fd));
             hear(socket)?
         }
-        (Task::Stage, Some((Message::File { name }, Some(file)))) => return serve_file(socket, name, file, page),
+        (Task::Stage, Some((Message::File { name }, Some(file)))) => {
+            return serve_file(socket, name, file, page);
+        }
         (_, first) => first,
     };
     let (open, fd) = match first {
