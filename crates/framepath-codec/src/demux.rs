@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Packets of the video in a file.
 
-use std::ffi::{CStr, CString, c_int};
+use std::ffi::{CString, c_int};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
@@ -12,6 +12,7 @@ use framepath_model::stream::{Rational, StreamInfo};
 
 use crate::error::libav_message;
 use crate::input::Input;
+use crate::libav::codec_name;
 use crate::surface::pixel_format;
 use crate::track::{Parameters, TrackInfo};
 use crate::{Codec, CodecError, Packet};
@@ -225,11 +226,7 @@ impl Context {
             let parameters = (*stream).codecpar;
             let id = (&raw const (*parameters).codec_id).cast::<u32>().read();
             let Some(codec) = Codec::from_id(id) else {
-                let name = CStr::from_ptr(ff::avcodec_get_name((*parameters).codec_id));
-                return Err(CodecError::UnsupportedCodec {
-                    file: file(),
-                    codec: name.to_string_lossy().into_owned(),
-                });
+                return Err(CodecError::UnsupportedCodec { file: file(), codec: codec_name(id) });
             };
             let side = |length: c_int| u32::try_from(length).unwrap_or(0);
             let info = StreamInfo {
