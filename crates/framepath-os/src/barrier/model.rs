@@ -52,6 +52,7 @@ pub(super) fn register() -> bool {
 /// Runs `side`, the first or the second of the two threads, in this one.
 pub(crate) fn run_as<R>(side: usize, run: impl FnOnce() -> R) -> R {
     OWN.with(|own| own.set(side));
+    SIDES[side].ended.store(false, Ordering::Relaxed);
     let result = run();
     // Switched out for good.
     fence(Ordering::SeqCst);
