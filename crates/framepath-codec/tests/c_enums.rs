@@ -82,7 +82,7 @@ fn fault(line: &str) -> Option<String> {
             format!("&*{name}"),
             format!("&mut *{name}"),
             format!("= *{name};"),
-            format!("= *(*{name})"),
+            format!("= *(*{name});"),
             format!("&*self.{name}.as_ptr()"),
             format!("&mut *self.{name}.as_ptr()"),
             format!("self.{name}.0.as_ref()"),

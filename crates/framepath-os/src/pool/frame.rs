@@ -218,6 +218,11 @@ impl FrameMut {
         }
     }
 
+    /// Bytes of the slot, of which the layout may use fewer.
+    pub fn slot_bytes(&self) -> usize {
+        self.place().inner().slot_bytes
+    }
+
     /// Ends writing.
     #[inline]
     pub fn freeze(self, meta: FrameMeta) -> Frame {
