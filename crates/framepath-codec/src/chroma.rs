@@ -11,7 +11,10 @@
 //! caches: a picture is far larger than them, so plain stores would first read
 //! the old contents from memory and push out what the decoder works on.
 
-/// Writes rows. What it wrote may be read by other threads once it is dropped.
+use std::cell::Cell;
+
+/// Writes rows. Samples are cells: in a slot that was lent another process may
+/// write them at any time, so that they are never `&[u8]`. What it wrote may be read by other threads once it is dropped.
 pub(crate) struct Rows(());
 
 impl Rows {
@@ -24,10 +27,10 @@ impl Rows {
     ///
     /// # Panics
     /// Unless `u` and `v` are equally long and `dst` twice as long.
-    pub(crate) fn interleave8(&mut self, u: &[u8], v: &[u8], dst: &mut [u8]) {
+    pub(crate) fn interleave8(&mut self, u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) {
         check(u, v, dst);
         let done = vector::interleave8(u, v, dst);
-        scalar::interleave8(&u[done..], &v[done..], &mut dst[2 * done..]);
+        scalar::interleave8(&u[done..], &v[done..], &dst[2 * done..]);
     }
 
     /// `dst` = u0 v0 u1 v1 ... of 16-bit samples, each moved up by six bits:
@@ -36,11 +39,11 @@ impl Rows {
     /// # Panics
     /// Unless `u` and `v` are equally long, whole samples, and `dst` twice as
     /// long.
-    pub(crate) fn interleave10(&mut self, u: &[u8], v: &[u8], dst: &mut [u8]) {
+    pub(crate) fn interleave10(&mut self, u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) {
         check(u, v, dst);
         assert!(u.len() % 2 == 0, "{} bytes are not whole samples", u.len());
         let done = vector::interleave10(u, v, dst);
-        scalar::interleave10(&u[done..], &v[done..], &mut dst[2 * done..]);
+        scalar::interleave10(&u[done..], &v[done..], &dst[2 * done..]);
     }
 
     /// `dst` = 16-bit samples of `src`, each moved up by six bits: what P010
@@ -48,10 +51,10 @@ impl Rows {
     ///
     /// # Panics
     /// Unless both are equally long, whole samples.
-    pub(crate) fn raise10(&mut self, src: &[u8], dst: &mut [u8]) {
+    pub(crate) fn raise10(&mut self, src: &[Cell<u8>], dst: &[Cell<u8>]) {
         assert!(src.len() == dst.len() && src.len() % 2 == 0, "{} bytes into {}", src.len(), dst.len());
         let done = vector::raise10(src, dst);
-        scalar::raise10(&src[done..], &mut dst[done..]);
+        scalar::raise10(&src[done..], &dst[done..]);
     }
 }
 
@@ -61,7 +64,13 @@ impl Drop for Rows {
     }
 }
 
-fn check(u: &[u8], v: &[u8], dst: &[u8]) {
+/// Where the row begins. Cells may be written through shared references.
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn first(row: &[Cell<u8>]) -> *mut u8 {
+    row.as_ptr().cast::<u8>().cast_mut()
+}
+
+fn check(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) {
     assert!(
         u.len() == v.len() && dst.len() == 2 * u.len(),
         "{} and {} bytes into {}",
@@ -73,28 +82,32 @@ fn check(u: &[u8], v: &[u8], dst: &[u8]) {
 
 /// What the functions do, plainly.
 mod scalar {
-    pub(super) fn interleave8(u: &[u8], v: &[u8], dst: &mut [u8]) {
-        for ((pair, u), v) in dst.chunks_exact_mut(2).zip(u).zip(v) {
-            pair[0] = *u;
-            pair[1] = *v;
+    use std::cell::Cell;
+
+    pub(super) fn interleave8(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) {
+        for ((pair, u), v) in dst.chunks_exact(2).zip(u).zip(v) {
+            pair[0].set(u.get());
+            pair[1].set(v.get());
         }
     }
 
-    pub(super) fn interleave10(u: &[u8], v: &[u8], dst: &mut [u8]) {
-        for ((four, u), v) in dst.chunks_exact_mut(4).zip(u.chunks_exact(2)).zip(v.chunks_exact(2)) {
-            four[..2].copy_from_slice(&raised(u));
-            four[2..].copy_from_slice(&raised(v));
+    pub(super) fn interleave10(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) {
+        for ((four, u), v) in dst.chunks_exact(4).zip(u.chunks_exact(2)).zip(v.chunks_exact(2)) {
+            raise(u, &four[..2]);
+            raise(v, &four[2..]);
         }
     }
 
-    pub(super) fn raise10(src: &[u8], dst: &mut [u8]) {
-        for (dst, src) in dst.chunks_exact_mut(2).zip(src.chunks_exact(2)) {
-            dst.copy_from_slice(&raised(src));
+    pub(super) fn raise10(src: &[Cell<u8>], dst: &[Cell<u8>]) {
+        for (dst, src) in dst.chunks_exact(2).zip(src.chunks_exact(2)) {
+            raise(src, dst);
         }
     }
 
-    fn raised(sample: &[u8]) -> [u8; 2] {
-        (u16::from_le_bytes([sample[0], sample[1]]) << 6).to_le_bytes()
+    fn raise(sample: &[Cell<u8>], dst: &[Cell<u8>]) {
+        let [low, high] = (u16::from_le_bytes([sample[0].get(), sample[1].get()]) << 6).to_le_bytes();
+        dst[0].set(low);
+        dst[1].set(high);
     }
 }
 
@@ -104,8 +117,11 @@ mod vector {
 
     use std::arch::is_x86_feature_detected;
     use std::arch::x86_64::*;
+    use std::cell::Cell;
 
-    pub(super) fn interleave8(u: &[u8], v: &[u8], dst: &mut [u8]) -> usize {
+    use super::first;
+
+    pub(super) fn interleave8(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
         if is_x86_feature_detected!("avx2") {
             // SAFETY: AVX2 is there.
             unsafe { interleave8_avx2(u, v, dst) }
@@ -114,7 +130,7 @@ mod vector {
         }
     }
 
-    pub(super) fn interleave10(u: &[u8], v: &[u8], dst: &mut [u8]) -> usize {
+    pub(super) fn interleave10(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
         if is_x86_feature_detected!("avx2") {
             // SAFETY: AVX2 is there.
             unsafe { interleave10_avx2(u, v, dst) }
@@ -123,7 +139,7 @@ mod vector {
         }
     }
 
-    pub(super) fn raise10(src: &[u8], dst: &mut [u8]) -> usize {
+    pub(super) fn raise10(src: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
         if is_x86_feature_detected!("avx2") {
             // SAFETY: AVX2 is there.
             unsafe { raise10_avx2(src, dst) }
@@ -141,9 +157,9 @@ mod vector {
     /// # Safety
     /// The CPU has AVX2.
     #[target_feature(enable = "avx2")]
-    unsafe fn interleave8_avx2(u: &[u8], v: &[u8], dst: &mut [u8]) -> usize {
+    unsafe fn interleave8_avx2(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
         let whole = u.len().min(v.len()).min(dst.len() / 2) / 32 * 32;
-        let dst = dst.as_mut_ptr();
+        let dst = first(dst);
         let past_caches = dst as usize % 32 == 0;
         for at in (0..whole).step_by(32) {
             // SAFETY: at + 32 <= whole, so 32 bytes are readable in both
@@ -161,9 +177,9 @@ mod vector {
     /// # Safety
     /// The CPU has AVX2.
     #[target_feature(enable = "avx2")]
-    unsafe fn interleave10_avx2(u: &[u8], v: &[u8], dst: &mut [u8]) -> usize {
+    unsafe fn interleave10_avx2(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
         let whole = u.len().min(v.len()).min(dst.len() / 2) / 32 * 32;
-        let dst = dst.as_mut_ptr();
+        let dst = first(dst);
         let past_caches = dst as usize % 32 == 0;
         for at in (0..whole).step_by(32) {
             // SAFETY: as in `interleave8_avx2`.
@@ -208,9 +224,9 @@ mod vector {
     /// # Safety
     /// The CPU has AVX2.
     #[target_feature(enable = "avx2")]
-    unsafe fn raise10_avx2(src: &[u8], dst: &mut [u8]) -> usize {
+    unsafe fn raise10_avx2(src: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
         let whole = src.len().min(dst.len()) / 32 * 32;
-        let dst = dst.as_mut_ptr();
+        let dst = first(dst);
         let past_caches = dst as usize % 32 == 0;
         for at in (0..whole).step_by(32) {
             // SAFETY: at + 32 <= whole, within both, aligned where that is
@@ -223,7 +239,7 @@ mod vector {
         whole
     }
 
-    pub(super) fn interleave8_sse2(u: &[u8], v: &[u8], dst: &mut [u8]) -> usize {
+    pub(super) fn interleave8_sse2(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
         let whole = u.len().min(v.len()).min(dst.len() / 2) / 16 * 16;
         for at in (0..whole).step_by(16) {
             // SAFETY: at + 16 <= whole, so 16 bytes are readable in both
@@ -232,7 +248,7 @@ mod vector {
             unsafe {
                 let u = _mm_loadu_si128(u.as_ptr().add(at).cast());
                 let v = _mm_loadu_si128(v.as_ptr().add(at).cast());
-                let dst = dst.as_mut_ptr().add(2 * at);
+                let dst = first(dst).add(2 * at);
                 _mm_storeu_si128(dst.cast(), _mm_unpacklo_epi8(u, v));
                 _mm_storeu_si128(dst.add(16).cast(), _mm_unpackhi_epi8(u, v));
             }
@@ -240,14 +256,14 @@ mod vector {
         whole
     }
 
-    pub(super) fn interleave10_sse2(u: &[u8], v: &[u8], dst: &mut [u8]) -> usize {
+    pub(super) fn interleave10_sse2(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
         let whole = u.len().min(v.len()).min(dst.len() / 2) / 16 * 16;
         for at in (0..whole).step_by(16) {
             // SAFETY: as in `interleave8_sse2`.
             unsafe {
                 let u = _mm_slli_epi16::<6>(_mm_loadu_si128(u.as_ptr().add(at).cast()));
                 let v = _mm_slli_epi16::<6>(_mm_loadu_si128(v.as_ptr().add(at).cast()));
-                let dst = dst.as_mut_ptr().add(2 * at);
+                let dst = first(dst).add(2 * at);
                 _mm_storeu_si128(dst.cast(), _mm_unpacklo_epi16(u, v));
                 _mm_storeu_si128(dst.add(16).cast(), _mm_unpackhi_epi16(u, v));
             }
@@ -255,14 +271,14 @@ mod vector {
         whole
     }
 
-    pub(super) fn raise10_sse2(src: &[u8], dst: &mut [u8]) -> usize {
+    pub(super) fn raise10_sse2(src: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
         let whole = src.len().min(dst.len()) / 16 * 16;
         for at in (0..whole).step_by(16) {
             // SAFETY: at + 16 <= whole, within both; no access needs
             // alignment. Every x86_64 has SSE2.
             unsafe {
                 let samples = _mm_loadu_si128(src.as_ptr().add(at).cast());
-                _mm_storeu_si128(dst.as_mut_ptr().add(at).cast(), _mm_slli_epi16::<6>(samples));
+                _mm_storeu_si128(first(dst).add(at).cast(), _mm_slli_epi16::<6>(samples));
             }
         }
         whole
@@ -275,32 +291,38 @@ mod vector {
     //! NEON.
 
     use std::arch::aarch64::*;
+    use std::cell::Cell;
+
+    use super::first;
 
     /// All stores here are plain.
     pub(super) fn fence() {}
 
-    pub(super) fn interleave8(u: &[u8], v: &[u8], dst: &mut [u8]) -> usize {
+    pub(super) fn interleave8(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
         let whole = u.len().min(v.len()).min(dst.len() / 2) / 16 * 16;
         for at in (0..whole).step_by(16) {
             // SAFETY: at + 16 <= whole, so 16 bytes are readable in both
             // sources and 32 writable at 2 * at; NEON needs no alignment.
             unsafe {
-                let pair = uint8x16x2_t(vld1q_u8(u.as_ptr().add(at)), vld1q_u8(v.as_ptr().add(at)));
-                vst2q_u8(dst.as_mut_ptr().add(2 * at), pair);
+                let pair = uint8x16x2_t(
+                    vld1q_u8(u.as_ptr().cast::<u8>().add(at)),
+                    vld1q_u8(v.as_ptr().cast::<u8>().add(at)),
+                );
+                vst2q_u8(first(dst).add(2 * at), pair);
             }
         }
         whole
     }
 
-    pub(super) fn interleave10(u: &[u8], v: &[u8], dst: &mut [u8]) -> usize {
+    pub(super) fn interleave10(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
         let whole = u.len().min(v.len()).min(dst.len() / 2) / 16 * 16;
         for at in (0..whole).step_by(16) {
             // SAFETY: as in `interleave8`; loads and stores go by bytes, so
             // rows may start at odd addresses.
             unsafe {
-                let u = vshlq_n_u16::<6>(vreinterpretq_u16_u8(vld1q_u8(u.as_ptr().add(at))));
-                let v = vshlq_n_u16::<6>(vreinterpretq_u16_u8(vld1q_u8(v.as_ptr().add(at))));
-                let dst = dst.as_mut_ptr().add(2 * at);
+                let u = vshlq_n_u16::<6>(vreinterpretq_u16_u8(vld1q_u8(u.as_ptr().cast::<u8>().add(at))));
+                let v = vshlq_n_u16::<6>(vreinterpretq_u16_u8(vld1q_u8(v.as_ptr().cast::<u8>().add(at))));
+                let dst = first(dst).add(2 * at);
                 vst1q_u8(dst, vreinterpretq_u8_u16(vzip1q_u16(u, v)));
                 vst1q_u8(dst.add(16), vreinterpretq_u8_u16(vzip2q_u16(u, v)));
             }
@@ -308,13 +330,13 @@ mod vector {
         whole
     }
 
-    pub(super) fn raise10(src: &[u8], dst: &mut [u8]) -> usize {
+    pub(super) fn raise10(src: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
         let whole = src.len().min(dst.len()) / 16 * 16;
         for at in (0..whole).step_by(16) {
             // SAFETY: at + 16 <= whole, within both; bytewise access.
             unsafe {
-                let samples = vreinterpretq_u16_u8(vld1q_u8(src.as_ptr().add(at)));
-                vst1q_u8(dst.as_mut_ptr().add(at), vreinterpretq_u8_u16(vshlq_n_u16::<6>(samples)));
+                let samples = vreinterpretq_u16_u8(vld1q_u8(src.as_ptr().cast::<u8>().add(at)));
+                vst1q_u8(first(dst).add(at), vreinterpretq_u8_u16(vshlq_n_u16::<6>(samples)));
             }
         }
         whole
@@ -325,17 +347,19 @@ mod vector {
 mod vector {
     //! No vectors known here: nothing done, all left to the scalar twin.
 
+    use std::cell::Cell;
+
     pub(super) fn fence() {}
 
-    pub(super) fn interleave8(_: &[u8], _: &[u8], _: &mut [u8]) -> usize {
+    pub(super) fn interleave8(_: &[Cell<u8>], _: &[Cell<u8>], _: &[Cell<u8>]) -> usize {
         0
     }
 
-    pub(super) fn interleave10(_: &[u8], _: &[u8], _: &mut [u8]) -> usize {
+    pub(super) fn interleave10(_: &[Cell<u8>], _: &[Cell<u8>], _: &[Cell<u8>]) -> usize {
         0
     }
 
-    pub(super) fn raise10(_: &[u8], _: &mut [u8]) -> usize {
+    pub(super) fn raise10(_: &[Cell<u8>], _: &[Cell<u8>]) -> usize {
         0
     }
 }
@@ -344,8 +368,12 @@ mod vector {
 mod tests {
     use super::*;
 
-    type Interleave = fn(&[u8], &[u8], &mut [u8]) -> usize;
-    type Raise = fn(&[u8], &mut [u8]) -> usize;
+    type Interleave = fn(&[Cell<u8>], &[Cell<u8>], &[Cell<u8>]) -> usize;
+    type Raise = fn(&[Cell<u8>], &[Cell<u8>]) -> usize;
+
+    fn cells(bytes: &mut [u8]) -> &[Cell<u8>] {
+        Cell::from_mut(bytes).as_slice_of_cells()
+    }
 
     /// Every vector version this machine can run, the chosen one first.
     fn versions() -> Vec<(Interleave, Interleave, Raise)> {
@@ -369,25 +397,25 @@ mod tests {
     fn compare(
         sample: usize,
         factor: usize,
-        twin: fn(&[u8], &[u8], &mut [u8]),
-        vector: impl Fn(&[u8], &[u8], &mut [u8]) -> usize,
+        twin: fn(&[Cell<u8>], &[Cell<u8>], &[Cell<u8>]),
+        vector: impl Fn(&[Cell<u8>], &[Cell<u8>], &[Cell<u8>]) -> usize,
     ) {
         const GUARD: u8 = 0xa5;
         for width in 0..=200 {
             for start in [0, 1, 2, 3, 7, 15, 16, 31] {
                 let bytes = width * sample;
-                let (u, v) = (noise(start + bytes, 1 + width as u32), noise(start / 2 + bytes, 77));
-                let (u, v) = (&u[start..], &v[start / 2..]);
+                let (mut u, mut v) = (noise(start + bytes, 1 + width as u32), noise(start / 2 + bytes, 77));
+                let (u, v) = (cells(&mut u[start..]), cells(&mut v[start / 2..]));
                 let mut wanted = vec![GUARD; 96 + factor * bytes + 64];
                 let mut got = wanted.clone();
                 // A start of 0 is aligned, so that both kinds of store run.
                 let start = got.as_ptr().align_offset(32) + start;
                 let range = start..start + factor * bytes;
-                twin(u, v, &mut wanted[range.clone()]);
-                let done = vector(u, v, &mut got[range.clone()]);
+                twin(u, v, cells(&mut wanted[range.clone()]));
+                let done = vector(u, v, cells(&mut got[range.clone()]));
                 assert!(done <= bytes && done % sample == 0);
                 vector::fence();
-                twin(&u[done..], &v[done..], &mut got[range][factor * done..]);
+                twin(&u[done..], &v[done..], cells(&mut got[range][factor * done..]));
                 assert!(got == wanted, "width {width}, start {start}");
             }
         }
@@ -404,23 +432,23 @@ mod tests {
 
     #[test]
     fn rows_are_finished_behind_the_last_vector() {
-        let (u, v) = (noise(37, 5), noise(37, 6));
+        let (mut u, mut v) = (noise(37, 5), noise(37, 6));
         let mut dst = [0; 74];
-        Rows::new().interleave8(&u, &v, &mut dst);
+        Rows::new().interleave8(cells(&mut u), cells(&mut v), cells(&mut dst));
         for index in 0..37 {
             assert_eq!(dst[2 * index..2 * index + 2], [u[index], v[index]]);
         }
         let mut dst = [0; 4];
-        Rows::new().interleave10(&[0xff, 0x03], &[0x01, 0x00], &mut dst);
+        Rows::new().interleave10(cells(&mut [0xff, 0x03]), cells(&mut [0x01, 0x00]), cells(&mut dst));
         assert_eq!(dst, [0xc0, 0xff, 0x40, 0x00]);
         let mut dst = [0; 2];
-        Rows::new().raise10(&[0x00, 0x02], &mut dst);
+        Rows::new().raise10(cells(&mut [0x00, 0x02]), cells(&mut dst));
         assert_eq!(dst, [0x00, 0x80]);
     }
 
     #[test]
     #[should_panic(expected = "3 and 2 bytes into 6")]
     fn unequal_rows_are_refused() {
-        Rows::new().interleave8(&[1, 2, 3], &[1, 2], &mut [0; 6]);
+        Rows::new().interleave8(cells(&mut [1, 2, 3]), cells(&mut [1, 2]), cells(&mut [0; 6]));
     }
 }

@@ -26,7 +26,10 @@ const FLAGS: c_int = 0x4 | 0x2000 | 0x4_0000 | 0x8_0000;
 /// 31 too far, whether they are there or not.
 pub(crate) const SLACK: usize = 256;
 
-/// Most rows of a tail. Dither patterns begin anew with every slice and have 8
+/// Bytes that libswscale reads behind a row, at most.
+const TOO_FAR: usize = 32;
+
+/// Rows of a tail, at most where a picture is not narrow. Dither patterns begin anew with every slice and have 8
 /// rows, in planes of chroma too: cut elsewhere, a picture would change.
 const TAIL: usize = 16;
 
@@ -95,8 +98,8 @@ impl Converter {
     /// `from`, which are moved to where reading too far does no harm.
     ///
     /// # Errors
-    /// Where libswscale cannot, or `from` is no picture (see
-    /// [`Layout::opaque`]).
+    /// Where libswscale cannot, `from` is no picture (see [`Layout::opaque`]),
+    /// or the slot of `into` is smaller than [`Converter::slot_bytes`].
     ///
     /// # Panics
     /// Unless `into` is laid out in the format of [`Converter::new`] and in
@@ -105,8 +108,18 @@ impl Converter {
         let (source, target) = (*from.layout(), *into.layout());
         assert_eq!(target.format, self.to, "the format to convert to");
         assert_eq!((target.width, target.height), (source.width, source.height), "the size stays");
-        // Opaque buffers may be wider than any picture.
-        Layout::packed(source.format, source.width, source.height)?;
+        // Opaque buffers may be wider than any picture, and a layout's format and
+        // size can be changed without its planes.
+        for layout in [&source, &target] {
+            Layout::from_planes(layout.format, layout.width, layout.height, layout.planes())?;
+        }
+        // libswscale writes whole vectors.
+        let end = target.planes().iter().map(|plane| plane.offset + plane.stride * plane.rows).max();
+        if end.is_none_or(|end| into.slot_bytes() - end.min(into.slot_bytes()) < SLACK) {
+            let (format, width, height) = (target.format, target.width, target.height);
+            let detail = "no room behind the last plane; see Converter::slot_bytes";
+            return Err(LayoutError::Planes { format, width, height, detail }.into());
+        }
         self.prepare(&source);
         let (from_format, to) = (source.format, self.to);
         let no_way =
@@ -219,9 +232,23 @@ pub(crate) struct Tail {
 impl Tail {
     pub(crate) fn of(layout: &Layout) -> Tail {
         let mut tail = Tail { layout: *layout, first: (layout.height as usize - 1) / TAIL * TAIL, bytes: 0 };
+        // Narrow pictures: the rows before it must have enough bytes behind them.
+        while tail.first > 0 && tail.shortest() < TOO_FAR {
+            tail.first -= TAIL;
+        }
         let planes = layout.planes().iter().enumerate();
         tail.bytes = planes.map(|(index, plane)| plane.width * (plane.rows - tail.first_in(index))).sum();
         tail
+    }
+
+    /// Bytes of the plane that has fewest behind the first row of it.
+    fn shortest(&self) -> usize {
+        let planes = self.layout.planes().iter().enumerate();
+        let bytes = planes.map(|(index, plane)| {
+            let rows = plane.rows - self.first_in(index).min(plane.rows);
+            rows.checked_sub(1).map_or(0, |rows| rows * plane.stride + plane.width)
+        });
+        bytes.min().unwrap_or(0)
     }
 
     /// The first row of it in a plane.
@@ -270,5 +297,29 @@ fn libav_format(format: PixelFormat) -> AVPixelFormat {
         PixelFormat::Yuv420p10 => AVPixelFormat::AV_PIX_FMT_YUV420P10LE,
         PixelFormat::P010 => AVPixelFormat::AV_PIX_FMT_P010LE,
         PixelFormat::Rgba => AVPixelFormat::AV_PIX_FMT_RGBA,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of every size, and GREY of one column is the narrowest: what is read
+    /// behind the rows that are not copied lies in the picture's own memory.
+    #[test]
+    fn nothing_is_read_behind_a_picture() {
+        for format in PixelFormat::ALL {
+            for width in (1..70).chain([99, 1920]) {
+                for height in (1..90).chain([1361, 4081]) {
+                    let layout = Layout::packed(format, width, height).unwrap();
+                    let tail = Tail::of(&layout);
+                    assert_eq!(tail.first % TAIL, 0);
+                    for (index, plane) in layout.planes().iter().enumerate() {
+                        let behind = plane.end() - plane.stride * tail.first_in(index) - plane.offset;
+                        assert!(tail.first == 0 || behind >= TOO_FAR, "{format} {width}x{height}: {behind}");
+                    }
+                }
+            }
+        }
     }
 }

@@ -8,6 +8,7 @@
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::{self, MaybeUninit};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use framepath_model::colors::{Colors, Range};
 use framepath_model::format::PixelFormat;
@@ -122,8 +123,9 @@ pub(crate) struct Dav1dDecoder {
     context: Context,
     /// What dav1d had no room for yet.
     pending: Option<Data>,
-    /// Boxed: the callbacks have its address.
-    slots: Box<Slots>,
+    /// The callbacks have its address. No `Box`: moving one claims that nobody
+    /// else has a pointer into it.
+    slots: Arc<Slots>,
     numbers: Numbers,
     threads: u32,
     state: State,
@@ -145,7 +147,7 @@ impl Dav1dDecoder {
                 processors.min(MAX_THREADS)
             }
         };
-        let slots = Box::new(slots(count));
+        let slots = Arc::new(slots(count));
         let mut settings = MaybeUninit::uninit();
         // SAFETY: dav1d fills all fields.
         let mut settings = unsafe {
@@ -159,7 +161,7 @@ impl Dav1dDecoder {
         settings.all_layers = 0;
         settings.logger.callback = None;
         settings.allocator = ffi::Dav1dPicAllocator {
-            cookie: (&raw const *slots).cast_mut().cast(),
+            cookie: Arc::as_ptr(&slots).cast_mut().cast(),
             alloc_picture_callback: Some(allocate),
             release_picture_callback: Some(release),
         };

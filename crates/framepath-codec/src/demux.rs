@@ -13,6 +13,7 @@ use framepath_model::stream::{Rational, StreamInfo};
 use crate::container;
 use crate::error::libav_message;
 use crate::input::{Input, MediaFile};
+use crate::libav::codec_name;
 use crate::surface::pixel_format;
 use crate::track::{Parameters, TrackInfo};
 use crate::{Codec, CodecError, Packet};
@@ -243,8 +244,7 @@ impl Context {
             let parameters = (*stream).codecpar;
             let id = (&raw const (*parameters).codec_id).cast::<u32>().read();
             let Some(codec) = Codec::from_id(id) else {
-                let codec = CStr::from_ptr(codec_name(id)).to_string_lossy().into_owned();
-                return Err(CodecError::UnsupportedCodec { file: file(), codec });
+                return Err(CodecError::UnsupportedCodec { file: file(), codec: codec_name(id) });
             };
             let side = |length: c_int| u32::try_from(length).unwrap_or(0);
             let info = StreamInfo {
@@ -307,14 +307,6 @@ unsafe extern "C" fn refuse_to_open(
     _options: *mut *mut ff::AVDictionary,
 ) -> c_int {
     ff::AVERROR(libc::EACCES)
-}
-
-unsafe extern "C" {
-    /// Declared here with the plain integer that C has: a number out of a file
-    /// must not become a Rust enum unchecked. Any number may be asked for; the
-    /// answer is a static string.
-    #[link_name = "avcodec_get_name"]
-    fn codec_name(id: u32) -> *const c_char;
 }
 
 fn rational(value: ff::AVRational) -> Rational {

@@ -149,9 +149,10 @@ impl Drop for Hardware {
     }
 }
 
-/// libavcodec's decoder of `codec` that can use `api`, and the format in which
-/// its pictures lie on the device.
-fn decoder_for(codec: Codec, api: Api) -> Option<(*const ff::AVCodec, ff::AVPixelFormat)> {
+/// libavcodec's decoder of `codec` that can use `api`, and the number of the
+/// format in which its pictures lie on the device: the installed library may
+/// have more formats, codecs and devices than the bindings have names for.
+fn decoder_for(codec: Codec, api: Api) -> Option<(*const ff::AVCodec, c_int)> {
     let mut place: *mut c_void = ptr::null_mut();
     loop {
         // SAFETY: walks a static table; `place` is its bookmark.
@@ -159,8 +160,11 @@ fn decoder_for(codec: Codec, api: Api) -> Option<(*const ff::AVCodec, ff::AVPixe
         if found.is_null() {
             return None;
         }
-        // SAFETY: a static description.
-        let fits = unsafe { (*found).id == codec.id() && ff::av_codec_is_decoder(found) != 0 };
+        // SAFETY: a static description; its id is read as the number it is in C.
+        let fits = unsafe {
+            let id = (&raw const (*found).id).cast::<u32>().read();
+            id == codec.id() as u32 && ff::av_codec_is_decoder(found) != 0
+        };
         if !fits {
             continue;
         }
@@ -170,10 +174,14 @@ fn decoder_for(codec: Codec, api: Api) -> Option<(*const ff::AVCodec, ff::AVPixe
             if config.is_null() {
                 break;
             }
-            // SAFETY: a static description.
-            let (methods, kind, format) =
-                unsafe { ((*config).methods, (*config).device_type, (*config).pix_fmt) };
-            if methods & ff::AV_CODEC_HW_CONFIG_METHOD_HW_DEVICE_CTX as c_int != 0 && kind == api.kind() {
+            // SAFETY: a static description; enums are read as numbers.
+            let (methods, kind, format) = unsafe {
+                let kind = (&raw const (*config).device_type).cast::<c_int>().read();
+                let format = (&raw const (*config).pix_fmt).cast::<c_int>().read();
+                ((*config).methods, kind, format)
+            };
+            let wanted = api.kind() as c_int;
+            if methods & ff::AV_CODEC_HW_CONFIG_METHOD_HW_DEVICE_CTX as c_int != 0 && kind == wanted {
                 return Some((found, format));
             }
         }
@@ -217,12 +225,13 @@ impl HardwareDecoder {
         })?;
         // Frame threads would only queue in front of the device.
         let mut context = Context::new(track, codec, Threads::Count(1))?;
-        // SAFETY: valid, not open; the number is read back by `choose`.
+        // SAFETY: valid, not open; the number is read back by `choose`, which
+        // has the C library's own signature, where formats are integers.
         unsafe {
             let raw = context.as_ptr();
             (*raw).hw_device_ctx = ff::av_buffer_ref(hardware.device.as_ptr());
-            (*raw).opaque = ptr::without_provenance_mut(format as i32 as usize);
-            (*raw).get_format = Some(choose);
+            (*raw).opaque = ptr::without_provenance_mut(format as usize);
+            (&raw mut (*raw).get_format).cast::<Option<GetFormat>>().write(Some(choose));
         }
         context.open(name, codec)?;
         Ok(HardwareDecoder {
@@ -283,11 +292,13 @@ impl HardwareDecoder {
 
     /// The picture just received, in a slot of the pool.
     fn brought(&mut self) -> Result<Frame, CodecError> {
-        // SAFETY: a filled frame, ours until the next receive.
-        let picture = unsafe { &*self.picture.as_ptr() };
-        let meta = self.numbers.find(picture.pts);
-        let format = self.transfer_format(picture)?;
-        let (width, height) = (picture.width.max(0) as u32, picture.height.max(0) as u32);
+        let picture = self.picture.as_ptr();
+        // SAFETY: a filled frame, ours until the next receive; no reference is
+        // made to it, whose enums may have any value.
+        let (number, width, height) = unsafe { ((*picture).pts, (*picture).width, (*picture).height) };
+        let meta = self.numbers.find(number);
+        let format = self.transfer_format()?;
+        let (width, height) = (width.max(0) as u32, height.max(0) as u32);
         let layout = Layout::packed(format, width, height)
             .map_err(|source| CodecError::Layout { codec: self.codec, source })?;
         // SAFETY: a filled frame.
@@ -321,17 +332,18 @@ impl HardwareDecoder {
         // the slot, which outlives the call, and nothing else touches the slot.
         // The buffer owns nothing: it says that memory is there already.
         unsafe {
-            let target = &mut *self.target.as_ptr();
+            let target = self.target.as_ptr();
             ff::av_frame_unref(target);
-            target.buf[0] = ff::av_buffer_create(hold.as_ptr(), hold.len(), Some(keep), ptr::null_mut(), 0);
-            if target.buf[0].is_null() {
+            let buffer = ff::av_buffer_create(hold.as_ptr(), hold.len(), Some(keep), ptr::null_mut(), 0);
+            (*target).buf[0] = buffer;
+            if buffer.is_null() {
                 return ff::AVERROR(libc::ENOMEM);
             }
-            target.format = libav_format(layout.format) as c_int;
-            (target.width, target.height) = (layout.width as c_int, layout.height as c_int);
+            (*target).format = libav_format(layout.format) as c_int;
+            ((*target).width, (*target).height) = (layout.width as c_int, layout.height as c_int);
             for (index, plane) in layout.planes().iter().enumerate() {
-                target.data[index] = hold.as_ptr().add(plane.offset);
-                target.linesize[index] = plane.stride as c_int;
+                (*target).data[index] = hold.as_ptr().add(plane.offset);
+                (*target).linesize[index] = plane.stride as c_int;
             }
             let code = meter::copy(layout.pixel_bytes(), || {
                 ff::av_hwframe_transfer_data(target, self.picture.as_ptr(), 0)
@@ -343,13 +355,13 @@ impl HardwareDecoder {
     }
 
     /// The format in which the device gives its pictures, of those we move.
-    fn transfer_format(&self, picture: &ff::AVFrame) -> Result<PixelFormat, CodecError> {
+    fn transfer_format(&self) -> Result<PixelFormat, CodecError> {
         let mut formats: *mut ff::AVPixelFormat = ptr::null_mut();
         // SAFETY: the picture lies on the device, by `choose`; the list is ours
         // to free and ends with NONE.
         let code = unsafe {
             ff::av_hwframe_transfer_get_formats(
-                picture.hw_frames_ctx,
+                (*self.picture.as_ptr()).hw_frames_ctx,
                 ff::AVHWFrameTransferDirection::AV_HWFRAME_TRANSFER_DIRECTION_FROM,
                 &mut formats,
                 0,
@@ -398,19 +410,20 @@ fn libav_format(format: PixelFormat) -> ff::AVPixelFormat {
     found.map_or(ff::AVPixelFormat::AV_PIX_FMT_NONE, |(libav, _)| *libav)
 }
 
+/// `AVCodecContext::get_format` as C has it: formats are integers, of which a
+/// newer library offers more than the bindings have names for.
+type GetFormat = unsafe extern "C" fn(*mut ff::AVCodecContext, *const c_int) -> c_int;
+
 /// Takes the device's format where it is offered, and nothing else: that the
 /// driver cannot decode this stream must show, not be made up for in secret.
-unsafe extern "C" fn choose(
-    context: *mut ff::AVCodecContext,
-    mut offered: *const ff::AVPixelFormat,
-) -> ff::AVPixelFormat {
-    const NONE: ff::AVPixelFormat = ff::AVPixelFormat::AV_PIX_FMT_NONE;
+unsafe extern "C" fn choose(context: *mut ff::AVCodecContext, mut offered: *const c_int) -> c_int {
+    const NONE: c_int = ff::AVPixelFormat::AV_PIX_FMT_NONE as c_int;
     // SAFETY: libavcodec passes a valid context, whose `opaque` is the number
     // that `open` set, and a list that ends with NONE.
     unsafe {
         let wanted = (*context).opaque.addr() as c_int;
-        while *offered.cast::<c_int>() != NONE as c_int {
-            if *offered.cast::<c_int>() == wanted {
+        while *offered != NONE {
+            if *offered == wanted {
                 return *offered;
             }
             offered = offered.add(1);

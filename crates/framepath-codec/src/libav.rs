@@ -7,6 +7,7 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{self, NonNull};
+use std::sync::Arc;
 
 use ffmpeg_sys_next as ff;
 use framepath_model::colors::Colors;
@@ -143,8 +144,9 @@ pub(crate) struct LibavDecoder {
     // Dropped before `slots`, which its threads call into.
     context: Context,
     picture: PictureRef,
-    /// Boxed: the callback has its address.
-    slots: Box<Slots>,
+    /// The callbacks have its address. No `Box`: moving one claims that nobody
+    /// else has a pointer into it.
+    slots: Arc<Slots>,
     numbers: Numbers,
     state: State,
     /// What goes out when the pictures before it are out.
@@ -179,11 +181,11 @@ impl LibavDecoder {
         let picture = PictureRef::new(name)?;
         // How many threads there will be is known only after opening, and the
         // callback must be in place before: frame threads copy it.
-        let mut slots = Box::new(slots(expected_threads(threads)));
+        let slots = Arc::new(slots(expected_threads(threads)));
         // SAFETY: valid, not open. The slots outlive the context (field order)
         // and are used by the callback through a shared reference only.
         unsafe {
-            (*context.as_ptr()).opaque = (&raw mut *slots).cast();
+            (*context.as_ptr()).opaque = Arc::as_ptr(&slots).cast_mut().cast();
             (*context.as_ptr()).get_buffer2 = Some(get_buffer);
         }
         context.open(name, codec)?;
@@ -263,14 +265,21 @@ impl LibavDecoder {
     /// The picture just received as a frame; `None` where it is withheld.
     fn take_picture(&mut self) -> Result<Option<Frame>, CodecError> {
         let codec = self.slots.codec();
-        // SAFETY: a filled frame, ours until the next receive.
-        let picture = unsafe { &*self.picture.as_ptr() };
-        let number = picture.pts;
+        let picture = self.picture.as_ptr();
+        // SAFETY: a filled frame, ours until the next receive. Its fields are
+        // read one by one: a reference to all of it would claim that each of
+        // its enums is a value that Rust knows.
+        let (number, flags, buffer, data, linesizes, width, height) = unsafe {
+            let (data, linesizes) = ((*picture).data, (*picture).linesize);
+            let (width, height) = ((*picture).width, (*picture).height);
+            let (number, flags) = ((*picture).pts, (*picture).decode_error_flags);
+            (number, flags, (*picture).buf[0], data, linesizes, width, height)
+        };
         let meta = self.numbers.find(number);
         if self.failure.as_ref().is_some_and(|failure| !self.comes_before(failure, number, meta)) {
             return Ok(None);
         }
-        if picture.decode_error_flags & DAMAGED != 0 {
+        if flags & DAMAGED != 0 {
             // The pictures before it are out, in the order they are shown.
             self.state = State::Ended;
             let error = CodecError::DamagedPicture { codec, packet: number.max(0) as u64 };
@@ -280,19 +289,19 @@ impl LibavDecoder {
         let side = |length: c_int| u32::try_from(length).unwrap_or(0);
         let outside = CodecError::OutsideSlot { codec };
         let mut strides = [0; 3];
-        for (stride, linesize) in strides.iter_mut().zip(picture.linesize) {
+        for (stride, linesize) in strides.iter_mut().zip(linesizes) {
             let Ok(linesize) = usize::try_from(linesize) else { return Err(outside) };
             *stride = linesize;
         }
-        let starts = [picture.data[0], picture.data[1], picture.data[2]].map(<*mut u8>::cast_const);
-        if picture.buf[0].is_null() {
+        let starts = [data[0], data[1], data[2]].map(<*mut u8>::cast_const);
+        if buffer.is_null() {
             return Err(outside);
         }
         // SAFETY: a decoder with direct rendering takes all picture memory
         // from get_buffer2 (AV_CODEC_CAP_DR1), so the buffer's opaque is a
         // slot of ours, alive while the picture refers to the buffer.
-        let slot = unsafe { &*ff::av_buffer_get_opaque(picture.buf[0]).cast::<Slot>() };
-        let size = (side(picture.width), side(picture.height));
+        let slot = unsafe { &*ff::av_buffer_get_opaque(buffer).cast::<Slot>() };
+        let size = (side(width), side(height));
         // SAFETY: a valid frame; libavcodec gives out finished pictures only.
         let frame = unsafe { slot.frame(size, starts, strides, colors_of(picture), meta) }?;
         // SAFETY: the frame keeps the slot; the decoder's part of it is no
@@ -385,18 +394,23 @@ unsafe extern "C" fn get_buffer(
     _flags: c_int,
 ) -> c_int {
     // SAFETY: libavcodec passes a valid context and a frame that this call
-    // alone uses; `opaque` is the decoder's `Slots`, which outlives it.
-    let (slots, frame) = unsafe { (&*(*context).opaque.cast::<Slots>(), &mut *frame) };
-    let (width, height) = (usize::try_from(frame.width), usize::try_from(frame.height));
-    let (Ok(width), Ok(height)) = (width, height) else { return ff::AVERROR(libc::EINVAL) };
-    let Some(decoded) = pixel_format(frame.format) else {
-        slots.fail(frame.pts, unsupported(slots.codec(), frame.format));
+    // alone uses; `opaque` is the decoder's `Slots`, which outlives it. No
+    // reference to the frame is made, whose enums may have any value.
+    let (slots, width, height, format, number) = unsafe {
+        let slots = &*(*context).opaque.cast::<Slots>();
+        (slots, (*frame).width, (*frame).height, (*frame).format, (*frame).pts)
+    };
+    let (Ok(width), Ok(height)) = (usize::try_from(width), usize::try_from(height)) else {
+        return ff::AVERROR(libc::EINVAL);
+    };
+    let Some(decoded) = pixel_format(format) else {
+        slots.fail(number, unsupported(slots.codec(), format));
         return ff::AVERROR(libc::ENOSYS);
     };
     let request = Request { decoded, width, height };
     // SAFETY: a valid context of a decoder with direct rendering, and its frame.
     let pad = || unsafe { padded(context, request, colors_of(frame)) };
-    let Some(slot) = slots.take(frame.pts, request, pad) else { return ff::AVERROR(libc::ENOMEM) };
+    let Some(slot) = slots.take(number, request, pad) else { return ff::AVERROR(libc::ENOMEM) };
 
     let (base, len, areas) = (slot.base(), slot.len(), slot.surface.areas);
     let slot = Box::into_raw(slot);
@@ -407,13 +421,15 @@ unsafe extern "C" fn get_buffer(
         drop(unsafe { Box::from_raw(slot) });
         return ff::AVERROR(libc::ENOMEM);
     }
-    frame.buf[0] = buffer;
-    for (index, area) in areas.iter().enumerate().filter(|(_, area)| area.rows > 0) {
-        // SAFETY: areas lie inside the slot.
-        frame.data[index] = unsafe { base.add(area.offset) };
-        frame.linesize[index] = area.stride as c_int;
+    // SAFETY: the frame is this call's alone; areas lie inside the slot.
+    unsafe {
+        (*frame).buf[0] = buffer;
+        for (index, area) in areas.iter().enumerate().filter(|(_, area)| area.rows > 0) {
+            (*frame).data[index] = base.add(area.offset);
+            (*frame).linesize[index] = area.stride as c_int;
+        }
+        (*frame).extended_data = (&raw mut (*frame).data).cast();
     }
-    frame.extended_data = frame.data.as_mut_ptr();
     0
 }
 
@@ -434,8 +450,8 @@ unsafe fn padded(context: *mut ff::AVCodecContext, request: Request, colors: Col
     let (visible, references) = unsafe {
         let side = |pixels: c_int| usize::try_from(pixels).unwrap_or(0);
         let count = |pictures: c_int| u32::try_from(pictures).unwrap_or(0);
-        let context = &*context;
-        ((side(context.width), side(context.height)), count(context.refs) + count(context.has_b_frames))
+        let references = count((*context).refs).saturating_add(count((*context).has_b_frames));
+        ((side((*context).width), side((*context).height)), references)
     };
     let mut aligns = [1; 8];
     // SAFETY: the caller's word; the array has AV_NUM_DATA_POINTERS places.
@@ -467,9 +483,38 @@ fn unsupported(codec: &'static str, format: c_int) -> CodecError {
     CodecError::UnsupportedPixelFormat { codec, format }
 }
 
+/// libavcodec's name of the codec numbered `id`, whether the bindings have a
+/// name for it or not.
+pub(crate) fn codec_name(id: u32) -> String {
+    // SAFETY: any number may be asked for; the answer is a static string.
+    unsafe { CStr::from_ptr(codec_name_of(id)) }.to_string_lossy().into_owned()
+}
+
 unsafe extern "C" {
+    /// As below.
+    #[link_name = "avcodec_get_name"]
+    fn codec_name_of(id: u32) -> *const std::ffi::c_char;
+
     /// Declared here with the plain integer that C has, since a number out of
     /// a frame must not become a Rust enum unchecked.
     #[link_name = "av_get_pix_fmt_name"]
     fn pixel_format_name(format: c_int) -> *const std::ffi::c_char;
+}
+
+const _: () = {
+    // libavcodec calls back, and lets go of slots, on any thread.
+    const fn crosses_threads<T: Send + Sync>() {}
+    crosses_threads::<Slots>();
+    crosses_threads::<Slot>();
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_without_a_name_in_the_bindings_are_named_by_the_library() {
+        assert_eq!(codec_name(Codec::H264.id() as u32), "h264");
+        assert_eq!(codec_name(u32::MAX), "unknown_codec");
+    }
 }

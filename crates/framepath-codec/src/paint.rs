@@ -114,10 +114,14 @@ impl Painter {
         order: PixelOrder,
     ) -> Result<(), ConvertError> {
         let layout = *frame.layout();
-        Layout::packed(layout.format, layout.width, layout.height)?;
+        // A layout's format and size can be changed without its planes.
+        Layout::from_planes(layout.format, layout.width, layout.height, layout.planes())?;
         let (width, height) = (area.width, area.height);
-        assert!((area.x + width) * 4 <= stride, "{area:?} is wider than {stride} bytes");
-        assert!((area.y + height) * stride <= screen.len(), "{area:?} is higher than the screen");
+        // Sums that wrap would make an area beyond the screen look like one on it.
+        let right = area.x.checked_add(width).and_then(|right| right.checked_mul(4));
+        let bottom = area.y.checked_add(height).and_then(|bottom| bottom.checked_mul(stride));
+        assert!(right.is_some_and(|right| right <= stride), "{area:?} is wider than {stride} bytes");
+        assert!(bottom.is_some_and(|end| end <= screen.len()), "{area:?} is higher than the screen");
         if width == 0 || height == 0 {
             return Ok(());
         }
@@ -484,6 +488,25 @@ mod tests {
                 painter.changed().iter().map(|rows| (rows.start, rows.end)).collect::<Vec<_>>(),
                 [(8, 24)]
             );
+        }
+    }
+
+    /// In release builds sums wrap: 2^52 + 16 rows of 4096 bytes look like 16.
+    #[test]
+    fn an_area_beyond_all_numbers_is_refused() {
+        use std::panic::{AssertUnwindSafe, catch_unwind};
+        let picture = frame(PixelFormat::Rgba, 16, 16, |_, _, _| 1);
+        let mut screen = vec![0; 1024 * 4 * 16];
+        for area in [
+            Area { x: 0, y: 0, width: 16, height: (1 << 52) + 16 },
+            Area { x: 0, y: (1 << 52), width: 16, height: 16 },
+            Area { x: (1 << 62) + 1, y: 0, width: 16, height: 16 },
+        ] {
+            let paint = || {
+                let mut painter = Painter::new();
+                painter.paint(&picture, &mut screen, 4096, area, PixelOrder::Bgrx).is_ok()
+            };
+            assert!(catch_unwind(AssertUnwindSafe(paint)).is_err(), "{area:?}");
         }
     }
 

@@ -6,6 +6,7 @@
 //! them: the decoder's own planes stay as they are, because it goes on reading
 //! them as a reference.
 
+use std::cell::Cell;
 use std::ffi::c_int;
 
 use ffmpeg_sys_next::AVPixelFormat;
@@ -251,28 +252,25 @@ impl Picture {
     /// is looked at, so that it can spoil pixels and nothing else.)
     pub(crate) unsafe fn convert(&self, base: *mut u8) {
         let (from, to) = (self.from.planes(), self.to.planes());
-        // SAFETY: rows lie inside the slot by the caller's word; the areas
-        // written are apart from the decoder's planes, by `Surface::new`.
+        // SAFETY: rows lie inside the slot by the caller's word. Cells, as their
+        // bytes may change: here, and in a lent slot in another process.
         let row = |plane: &Plane, y: usize| unsafe {
-            std::slice::from_raw_parts(base.add(plane.offset + y * plane.stride), plane.width)
-        };
-        // SAFETY: as above, and nothing else touches what is written.
-        let row_mut = |plane: &Plane, y: usize| unsafe {
-            std::slice::from_raw_parts_mut(base.add(plane.offset + y * plane.stride), plane.width)
+            let first = base.add(plane.offset + y * plane.stride).cast::<Cell<u8>>();
+            std::slice::from_raw_parts(first.cast_const(), plane.width)
         };
         let mut rows = Rows::new();
         match self.to.format {
             PixelFormat::Nv12 => {
                 for y in 0..to[1].rows {
-                    rows.interleave8(row(&from[1], y), row(&from[2], y), row_mut(&to[1], y));
+                    rows.interleave8(row(&from[1], y), row(&from[2], y), row(&to[1], y));
                 }
             }
             PixelFormat::P010 => {
                 for y in 0..to[0].rows {
-                    rows.raise10(row(&from[0], y), row_mut(&to[0], y));
+                    rows.raise10(row(&from[0], y), row(&to[0], y));
                 }
                 for y in 0..to[1].rows {
-                    rows.interleave10(row(&from[1], y), row(&from[2], y), row_mut(&to[1], y));
+                    rows.interleave10(row(&from[1], y), row(&from[2], y), row(&to[1], y));
                 }
             }
             _ => {}

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use framepath_codec::Converter;
+use framepath_codec::{ConvertError, Converter};
 use framepath_model::colors::{BT709, Colors, MATRIX_RGB, Range, SMPTE170M};
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::FrameMeta;
@@ -219,4 +219,28 @@ fn what_is_no_picture_is_refused() {
     made.set_layout(&layout).unwrap();
     let error = Converter::new(PixelFormat::Grey).convert(&given, &mut made).unwrap_err().to_string();
     assert!(error.contains("picture size 100000x1 is outside"), "{error}");
+}
+
+/// libswscale writes whole vectors: a slot that ends with the picture would
+/// have it write into the next slot, or behind the pool.
+#[test]
+fn a_slot_without_room_behind_the_picture_is_refused() {
+    let layout = Layout::packed(PixelFormat::Rgba, 33, 64).unwrap();
+    let target = Layout::packed(PixelFormat::Grey, 64, 64).unwrap();
+    assert_eq!(target.size % 4096, 0, "fills its pages");
+    let from = Layout::packed(PixelFormat::Rgba, 64, 64).unwrap();
+    let given = frame(&from, &vec![1; from.size]);
+    let mut made = Pool::new(target.size, 1).unwrap().acquire().unwrap();
+    made.set_layout(&target).unwrap();
+    let refused = Converter::new(PixelFormat::Grey).convert(&given, &mut made);
+    assert!(matches!(refused, Err(ConvertError::Layout(_))));
+    // A layout whose planes are those of a smaller picture.
+    let mut lying = layout;
+    (lying.width, lying.height) = (4096, 4096);
+    let given = frame(&lying, &vec![1; layout.size]);
+    let large = Layout::packed(PixelFormat::Grey, 4096, 4096).unwrap();
+    let mut made = Pool::new(Converter::slot_bytes(&large), 1).unwrap().acquire().unwrap();
+    made.set_layout(&large).unwrap();
+    let refused = Converter::new(PixelFormat::Grey).convert(&given, &mut made);
+    assert!(matches!(refused, Err(ConvertError::Layout(_))));
 }

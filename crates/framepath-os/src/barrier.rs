@@ -31,7 +31,20 @@ impl Barrier {
             Barrier::Symmetric => fence(Ordering::SeqCst),
             // The compiler too keeps the order; the sleeper's call is the
             // processor's barrier.
-            Barrier::Asymmetric => std::sync::atomic::compiler_fence(Ordering::SeqCst),
+            Barrier::Asymmetric => {
+                std::sync::atomic::compiler_fence(Ordering::SeqCst);
+                self.may_land();
+            }
+        }
+    }
+
+    /// A point at which the barrier of a sleeping side may take place in this
+    /// thread: any, in truth; for the model checker, those that differ.
+    #[inline(always)]
+    pub(crate) fn may_land(self) {
+        #[cfg(loom)]
+        if self == Barrier::Asymmetric {
+            system::land();
         }
     }
 
@@ -73,8 +86,8 @@ mod system {
     }
 }
 
-/// Model checkers know fences, not system calls.
-#[cfg(any(loom, miri))]
+/// Miri knows fences, not this system call.
+#[cfg(miri)]
 mod system {
     pub(super) fn register() -> bool {
         false
@@ -84,3 +97,7 @@ mod system {
         unreachable!("never registered")
     }
 }
+
+#[cfg(loom)]
+#[path = "barrier/model.rs"]
+pub(crate) mod system;

@@ -20,6 +20,8 @@ mod packet_pool;
 mod packets;
 #[cfg(not(loom))]
 mod page;
+#[cfg_attr(loom, allow(dead_code, reason = "the watcher itself is not modelled"))]
+mod quiet;
 #[cfg(not(loom))]
 mod sealed;
 #[cfg(not(loom))]
@@ -39,12 +41,13 @@ pub use packet_pool::{PACKET_IDS, PacketPool, Placed, PooledPackets};
 pub use packets::{PacketArea, SharedBytes, SharedPackets};
 #[cfg(not(loom))]
 pub use page::{PAGE_WORDS, Page};
+pub use quiet::Look;
 #[cfg(not(loom))]
 pub use socket::Socket;
 #[cfg(not(loom))]
 pub use wait::{Events, Wait, wait};
 #[cfg(not(loom))]
-pub use watch::{Look, Watcher, at_end, watch};
+pub use watch::{Watcher, at_end, watch};
 
 /// What a ring passes: the words of one record.
 pub type Cell = [u64; 8];

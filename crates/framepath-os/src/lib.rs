@@ -22,6 +22,8 @@ pub mod crash;
 pub mod crossing;
 pub mod futex;
 #[cfg(not(loom))]
+mod inherited;
+#[cfg(not(loom))]
 pub mod machine;
 mod mapping;
 #[cfg(not(loom))]

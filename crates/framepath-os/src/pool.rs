@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 use std::sync::Mutex;
 
 use framepath_model::format::Layout;
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(any(loom, all(miri, not(test)))))]
 use framepath_model::stream::FrameMeta;
 
 use crate::mapping::Mapping;
@@ -88,6 +88,9 @@ pub enum PoolError {
         /// Slots asked for.
         slots: u32,
     },
+    /// The pool's memory is lent: others may write it at any time, so it cannot be written as a slice.
+    #[error("the pool's memory is lent and can be written by its owner; use acquire_hold")]
+    Lent,
 }
 
 #[derive(Debug)]
@@ -272,8 +275,7 @@ impl Pool {
     /// `give_back`, where the buffers come from, has given it.
     ///
     /// Whoever has a buffer may write it at any time: the slots are for
-    /// decoders ([`Pool::acquire_hold`]), and [`Pool::acquire`] is not for such
-    /// a pool.
+    /// decoders ([`Pool::acquire_hold`]), and [`Pool::acquire`] is refused.
     ///
     /// # Errors
     /// As [`Pool::new_shared`], and where a buffer is too small or cannot be
@@ -286,26 +288,39 @@ impl Pool {
     ) -> Result<Pool, PoolError> {
         let slots = u32::try_from(buffers.len()).unwrap_or(u32::MAX);
         let map = |each, _| Mapping::of_buffers(buffers, each);
-        let mut pool = Pool::make_of(slot_bytes, slots, Some(give_back), map)?;
-        // SAFETY: nobody else knows the pool yet.
-        unsafe { pool.inner.as_mut() }.lent = true;
+        Pool::lent_of(slot_bytes, slots, give_back, map)
+    }
+
+    /// A pool of lent memory, all of whose slots are out.
+    #[cfg(not(any(loom, all(miri, not(test)))))]
+    fn lent_of(
+        slot_bytes: usize,
+        slots: u32,
+        give_back: &'static GiveBack,
+        map: impl FnOnce(usize, usize) -> Result<Mapping, (&'static str, rustix::io::Errno)>,
+    ) -> Result<Pool, PoolError> {
+        let mut pool = Pool::make_of(slot_bytes, slots, Some(give_back), true, map)?;
         for _ in 0..slots {
-            let slot = pool.acquire()?;
+            let slot = pool.take_slot()?;
             // They have a range to come back by.
-            let _ = slot.freeze(FrameMeta::default()).export();
+            let _ = pool.unwritten(slot).freeze(FrameMeta::default()).export();
         }
         Ok(pool)
     }
 
     fn make(slot_bytes: usize, slots: u32, give_back: Option<&'static GiveBack>) -> Result<Pool, PoolError> {
-        Pool::make_of(slot_bytes, slots, give_back, |_, bytes| Mapping::new(bytes, give_back.is_some()))
+        Pool::make_of(slot_bytes, slots, give_back, false, |_, bytes| {
+            Mapping::new(bytes, give_back.is_some())
+        })
     }
 
-    /// `map` gives the memory, of the bytes of a slot and of all.
+    /// `map` makes the memory from the bytes of a slot and of all slots; with
+    /// `lent` other processes may write it.
     fn make_of(
         slot_bytes: usize,
         slots: u32,
         give_back: Option<&'static GiveBack>,
+        lent: bool,
         map: impl FnOnce(usize, usize) -> Result<Mapping, (&'static str, rustix::io::Errno)>,
     ) -> Result<Pool, PoolError> {
         let size_error = PoolError::Size { slot_bytes, slots };
@@ -335,7 +350,7 @@ impl Pool {
             returned: ReturnStack::new(slots),
             owner_waits,
             closer: Closer::new(owner_waits),
-            lent: false,
+            lent,
             range,
             layouts: Mutex::new(Vec::new()),
         };
@@ -401,12 +416,22 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::Starved`] where no reader holds a frame, so that waiting
-    /// could not end, and [`PoolError::Closed`] where it was ended.
+    /// could not end, [`PoolError::Closed`] where it was ended, and
+    /// [`PoolError::Lent`] in a pool of lent memory.
     #[inline]
     pub fn acquire(&mut self) -> Result<FrameMut, PoolError> {
+        if self.inner().lent {
+            return Err(PoolError::Lent);
+        }
         let slot = self.take_slot()?;
+        Ok(self.unwritten(slot))
+    }
+
+    /// The only handle to a slot just taken. In a pool of lent memory it must
+    /// not leave this module: its owner could ask for the bytes as a slice.
+    fn unwritten(&self, slot: u32) -> FrameMut {
         debug_assert_eq!(self.inner().slots[slot as usize].refs.load(Ordering::Relaxed), FRAME);
-        Ok(FrameMut::new(NonNull::from(&self.inner().places[slot as usize]), self.opaque))
+        FrameMut::new(NonNull::from(&self.inner().places[slot as usize]), self.opaque)
     }
 
     /// Takes a slot for a decoder to write into and keep as a reference.
@@ -540,5 +565,7 @@ mod hostile;
 mod model;
 #[cfg(all(test, not(loom)))]
 mod properties;
+#[cfg(all(test, not(loom)))]
+mod refusals;
 #[cfg(all(test, not(loom)))]
 mod tests;

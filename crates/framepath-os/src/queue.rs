@@ -57,8 +57,11 @@ const UNWOKEN_NAP: std::time::Duration = std::time::Duration::from_micros(200);
 
 /// Makes a queue of `depth` values, at least 1.
 pub fn queue<T: Send>(depth: usize, leaky: Leaky) -> (Sender<T>, Receiver<T>) {
+    queue_with(depth, leaky, Barrier::choose())
+}
+
+fn queue_with<T: Send>(depth: usize, leaky: Leaky, barrier: Barrier) -> (Sender<T>, Receiver<T>) {
     let (producer, consumer) = ring::ring(depth, leaky == Leaky::Downstream);
-    let barrier = Barrier::choose();
     (
         Sender { producer, leaky, patience: Patience::default(), barrier },
         Receiver { consumer, patience: Patience::default(), barrier, timed: false, idle: Idle::default() },
@@ -138,6 +141,7 @@ impl<T: Send> Sender<T> {
     fn wake_consumer(&self) {
         self.barrier.before_look();
         wake(&self.producer.ring.consumer_sleeps.0);
+        self.barrier.may_land();
     }
 }
 
@@ -220,6 +224,7 @@ impl<T: Send> Receiver<T> {
     fn wake_producer(&self) {
         self.barrier.before_look();
         wake(&self.consumer.ring.producer_sleeps.0);
+        self.barrier.may_land();
     }
 }
 
@@ -240,6 +245,12 @@ fn sleep_while(idle: impl Fn() -> bool, flag: &AtomicU32, barrier: Barrier) {
     let will_be_woken = barrier.before_sleep();
     if idle() {
         if will_be_woken {
+            #[cfg(loom)]
+            while barrier == Barrier::Asymmetric && flag.load(Ordering::Relaxed) == 1 {
+                // A thread that is switched out has passed a barrier.
+                barrier.may_land();
+                loom::thread::yield_now();
+            }
             futex::wait(flag, 1);
         } else {
             std::thread::sleep(UNWOKEN_NAP);
@@ -367,27 +378,99 @@ mod tests {
 #[cfg(all(test, loom))]
 mod model {
     use super::*;
+    use crate::barrier::system;
 
     fn bounded() -> loom::model::Builder {
+        bounded_by(3)
+    }
+
+    /// At most so many preemptions, where not fewer are asked for.
+    fn bounded_by(most: usize) -> loom::model::Builder {
         let mut model = loom::model::Builder::new();
-        model.preemption_bound = model.preemption_bound.or(Some(3));
+        model.preemption_bound = Some(model.preemption_bound.map_or(most, |asked| asked.min(most)));
         model
     }
 
+    /// One thread sends `values` values, the other receives until the end:
+    /// none is lost, none sleeps for ever, the end is seen.
     fn check(depth: usize, leaky: Leaky, values: u32) {
-        bounded().check(move || {
-            let (mut tx, mut rx) = queue(depth, leaky);
+        check_with(bounded(), Barrier::Symmetric, depth, leaky, values);
+    }
+
+    fn check_with(model: loom::model::Builder, barrier: Barrier, depth: usize, leaky: Leaky, values: u32) {
+        model.check(move || {
+            let (mut tx, mut rx) = queue_with(depth, leaky, barrier);
             let sender = loom::thread::spawn(move || {
-                let mut dropped = 0;
-                for n in 0..values {
-                    dropped += u32::from(tx.send(n).unwrap() != Sent::Queued);
-                }
-                dropped
+                system::run_as(0, move || {
+                    (0..values).map(|n| u32::from(tx.send(n).unwrap() != Sent::Queued)).sum::<u32>()
+                })
             });
-            let got: Vec<_> = std::iter::from_fn(|| rx.recv()).collect();
+            let got: Vec<_> = system::run_as(1, || std::iter::from_fn(|| rx.recv()).collect());
             assert!(got.windows(2).all(|w| w[0] < w[1]), "{got:?}");
             assert_eq!(got.len() as u32 + sender.join().unwrap(), values);
         });
+    }
+
+    #[test]
+    fn a_barrier_of_the_sleeping_side_alone_wakes_both_ends() {
+        check_with(bounded(), Barrier::Asymmetric, 1, Leaky::No, 2);
+        check_with(bounded(), Barrier::Asymmetric, 2, Leaky::No, 3);
+    }
+
+    #[test]
+    fn a_leaving_receiver_wakes_the_sender_with_its_barrier_alone() {
+        bounded().check(|| {
+            let (mut tx, rx) = queue_with(1, Leaky::No, Barrier::Asymmetric);
+            let sender = loom::thread::spawn(move || {
+                system::run_as(0, move || {
+                    // Either may come too late, neither may sleep for ever.
+                    let _ = tx.send(0u32);
+                    tx.send(1)
+                })
+            });
+            system::run_as(1, move || drop(rx));
+            let refused = sender.join().unwrap();
+            assert!(matches!(refused, Ok(Sent::Queued) | Err(SendError { reason: Reason::Closed, .. })));
+        });
+    }
+
+    /// A consumer that looked at a full queue wakes its producer when half of it
+    /// is free, and takes no more until then. (One that looked before the queue
+    /// was full may come to the end of what it saw first: it wakes the producer
+    /// before it sleeps, which the other models show.)
+    #[test]
+    fn a_producer_is_woken_when_half_of_the_queue_is_free() {
+        for barrier in [Barrier::Symmetric, Barrier::Asymmetric] {
+            bounded().check(move || {
+                let (mut tx, mut rx) = queue_with(2, Leaky::No, barrier);
+                system::run_as(0, || (0..2u32).for_each(|n| drop(tx.send(n))));
+                let sent = loom::sync::Arc::new(AtomicU32::new(0));
+                let all = sent.clone();
+                let sender = loom::thread::spawn(move || {
+                    system::run_as(0, move || {
+                        tx.send(2).unwrap();
+                        all.store(1, Ordering::Release);
+                    });
+                });
+                system::run_as(1, || {
+                    assert_eq!(rx.recv(), Some(0));
+                    while sent.load(Ordering::Acquire) == 0 {
+                        barrier.may_land();
+                        loom::thread::yield_now();
+                    }
+                    assert_eq!((rx.recv(), rx.recv(), rx.recv()), (Some(1), Some(2), None));
+                });
+                sender.join().unwrap();
+            });
+        }
+    }
+
+    /// A stream longer than the queue reaches its end with neither side asleep.
+    #[test]
+    fn a_stream_longer_than_the_queue_ends() {
+        // More values than fit: it sleeps, and does again behind half of them.
+        check_with(bounded_by(2), Barrier::Symmetric, 3, Leaky::No, 5);
+        check_with(bounded_by(2), Barrier::Asymmetric, 3, Leaky::No, 5);
     }
 
     #[test]

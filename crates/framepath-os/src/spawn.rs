@@ -3,8 +3,8 @@
 //!
 //! The child has four file descriptors (the socket at [`SOCKET`], /dev/null at
 //! 0, 1 and 2), a session of its own, so that Ctrl-C at the terminal does not
-//! reach it, default signal dispositions, and an environment of `LANG` and
-//! `LD_LIBRARY_PATH`. It dies with the thread that started it.
+//! reach it, default signal dispositions, and an environment of `LANG`,
+//! `LD_LIBRARY_PATH` and `FRAMEPATH_SOCKET`, which names the socket. It dies with the thread that started it.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -13,10 +13,10 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::children::Usage;
 use crate::crossing::Socket;
+use crate::inherited;
 
 mod child;
 mod namespaces;
@@ -24,29 +24,20 @@ mod namespaces;
 pub use namespaces::Namespaces;
 
 /// The worker's end of the socket, in the worker.
-pub const SOCKET: RawFd = 3;
+pub const SOCKET: RawFd = inherited::FIRST;
 
 /// Set to `1` in the parent's environment, workers keep its standard error.
 pub const KEEP_STDERR: &str = "FRAMEPATH_WORKER_STDERR";
 
-/// The worker's end of its socket; in a worker, once, before it opens any file.
+/// The worker's end of its socket; in a worker, once. Any other process, a
+/// second call, and a descriptor that is not the spawner's socket are refused:
+/// [`spawn`] names the socket in the worker's environment.
 ///
 /// # Errors
-/// There is no socket: this process was not started as a worker.
+/// This process was not started as a worker, or the socket was taken already.
 pub fn take_socket() -> io::Result<OwnedFd> {
-    static TAKEN: AtomicBool = AtomicBool::new(false);
-    if TAKEN.swap(true, Ordering::Relaxed) {
-        return Err(io::Error::other("the socket was taken already"));
-    }
-    // SAFETY: fcntl(2) on any number is harmless.
-    if unsafe { libc::fcntl(SOCKET, libc::F_GETFD) } < 0 {
-        return Err(io::Error::other("no socket: only framepath itself starts workers"));
-    }
-    // SAFETY: the number is open (just asked), belongs to nobody else in a
-    // worker (it was there at the start), and is taken once.
-    let socket = unsafe { OwnedFd::from_raw_fd(SOCKET) };
-    rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
-    Ok(socket)
+    let named = std::env::var(inherited::SOCKET_VARIABLE).ok();
+    inherited::claim(|fd| inherited::is_workers_socket(fd, named.as_deref()))
 }
 
 /// Why a worker was not started.
@@ -125,6 +116,9 @@ pub fn spawn(program: &Path, args: &[&OsStr], socket: BorrowedFd<'_>) -> Result<
             envp.push(text("the environment", &entry)?);
         }
     }
+    let named = inherited::identity(socket).map_err(failed("fstat of the worker's socket"))?;
+    let named = format!("{}={named}", inherited::SOCKET_VARIABLE);
+    envp.push(text("the environment", OsStr::new(&named))?);
     let prepared = Prepared::new(program, socket)?;
     let plan = child::Plan::new(&path, &argv, &envp, prepared.files());
     let made = namespaces::clone_with_most(|| plan.become_worker()).map_err(failed("clone"))?;

@@ -185,7 +185,7 @@ mod shared {
 
         /// Word `word` of cell number `cell`, counted from the start of time.
         pub(in super::super) fn cell(&self, ring: Ring, cell: u64, word: usize) -> &AtomicU64 {
-            debug_assert!(word < CELL / 8);
+            assert!(word < CELL / 8, "word {word} of a cell");
             let first = match ring {
                 Ring::Submissions => self.sizes.submissions(),
                 Ring::Completions => self.sizes.completions(),
@@ -247,7 +247,7 @@ mod shared {
         }
 
         fn at<T: Atomic>(&self, offset: usize) -> &T {
-            debug_assert!(offset + size_of::<T>() <= self.sizes.packets() && offset % align_of::<T>() == 0);
+            assert!(offset + size_of::<T>() <= self.sizes.packets() && offset % align_of::<T>() == 0);
             // SAFETY: the mapping is that large (checked when it was made, and
             // sealed), page-aligned, and lives as long as `self`; atomics are
             // valid for all bit patterns, whoever writes them.

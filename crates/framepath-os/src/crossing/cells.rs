@@ -401,4 +401,41 @@ mod model {
             sender.join().unwrap();
         });
     }
+
+    /// The writer that found the ring full is woken when half of it is free,
+    /// though the reader takes no more until then; and all cells arrive.
+    #[test]
+    fn a_sleeping_writer_is_woken_when_half_is_free() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = model.preemption_bound.or(Some(3));
+        model.check(|| {
+            let area = Arc::new(Area::new(Sizes { cells: 2, packet_bytes: 0 }).unwrap());
+            let (mut writer, mut reader) = submissions(&area);
+            let written = loom::sync::Arc::new(AtomicU32::new(0));
+            let (room, done) = (Bell::of_room(&area), written.clone());
+            let sender = loom::thread::spawn(move || {
+                for n in 0..3 {
+                    while !writer.push(&[n; 8]).unwrap() {
+                        assert!(room.sleep_unless(|| writer.room() != Ok(0), None));
+                    }
+                }
+                done.store(1, Ordering::Release);
+            });
+            let mut take = |n: u64| {
+                let cell = loop {
+                    match reader.pop().unwrap() {
+                        Some(cell) => break cell,
+                        None => assert!(reader.sleep(|| false, None)),
+                    }
+                };
+                assert_eq!(cell, [n; 8]);
+            };
+            take(0);
+            while written.load(Ordering::Acquire) == 0 {
+                loom::thread::yield_now();
+            }
+            (1..3).for_each(&mut take);
+            sender.join().unwrap();
+        });
+    }
 }

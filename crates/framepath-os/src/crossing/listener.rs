@@ -4,7 +4,7 @@
 use std::fs;
 use std::io;
 use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
@@ -15,11 +15,10 @@ use rustix::net::{
 };
 
 use super::Socket;
+use crate::inherited;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
-/// The first descriptor that a service manager passes.
-const FIRST_PASSED: RawFd = 3;
 
 /// A listening socket of records.
 #[derive(Debug)]
@@ -69,7 +68,7 @@ impl Listener {
 
     /// The socket that a service manager listens on for this process (the
     /// variables LISTEN_PID and LISTEN_FDS); `None` where there is none. Call
-    /// it once, before the process opens anything.
+    /// it before the process opens anything; a second call fails.
     ///
     /// # Errors
     /// Not exactly one socket, or not one of records that listens.
@@ -82,21 +81,14 @@ impl Listener {
         if count != 1 {
             return Err(io::Error::other(format!("{count} sockets were passed (LISTEN_FDS), one is wanted")));
         }
-        // SAFETY: fcntl(2) on any number is harmless.
-        if unsafe { libc::fcntl(FIRST_PASSED, libc::F_GETFD) } < 0 {
-            return Err(io::Error::other("LISTEN_FDS says 1, and descriptor 3 is not open"));
-        }
-        // SAFETY: open (just asked), and ours by the protocol of LISTEN_FDS.
-        let socket = unsafe { OwnedFd::from_raw_fd(FIRST_PASSED) };
-        rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)?;
-        let fits = sockopt::socket_domain(&socket)? == AddressFamily::UNIX
-            && sockopt::socket_type(&socket)? == SocketType::SEQPACKET
-            && sockopt::socket_acceptconn(&socket)?;
-        if !fits {
+        let socket = inherited::claim(|fd| {
+            let fits = sockopt::socket_domain(fd).is_ok_and(|domain| domain == AddressFamily::UNIX)
+                && sockopt::socket_type(fd).is_ok_and(|kind| kind == SocketType::SEQPACKET)
+                && sockopt::socket_acceptconn(fd).is_ok_and(|listens| listens);
             let wanted = "the socket that was passed is not a listening unix socket of records \
                           (ListenSequentialPacket= in the .socket unit)";
-            return Err(io::Error::other(wanted));
-        }
+            if fits { Ok(()) } else { Err(io::Error::other(wanted)) }
+        })?;
         rustix::io::ioctl_fionbio(&socket, true)?;
         Ok(Some(Listener { socket, made: None }))
     }

@@ -4,7 +4,6 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,16 +11,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 
 use super::Socket;
+use super::quiet::{Look, Quiet};
 use crate::clock::timespec;
-
-/// What a look at the peer found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
-    /// Look again after the period.
-    Again,
-    /// Nothing to look at until [`Watcher::stir`].
-    Quiet,
-}
 
 /// A thread that waits for the end of a connection; dropping it ends both.
 #[derive(Debug)]
@@ -33,8 +24,7 @@ pub struct Watcher {
 
 #[derive(Debug)]
 struct Shared {
-    /// The thread sleeps without a limit.
-    quiet: AtomicBool,
+    quiet: Quiet,
     stirred: OwnedFd,
 }
 
@@ -51,23 +41,14 @@ pub fn watch(
     gone: impl FnOnce() + Send + 'static,
 ) -> io::Result<Watcher> {
     let stirred = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-    let shared = Arc::new(Shared { quiet: AtomicBool::new(false), stirred });
+    let shared = Arc::new(Shared { quiet: Quiet::new(), stirred });
     let (watched, inside) = (socket.clone(), shared.clone());
     let thread = std::thread::Builder::new().name("fp-watch".to_owned()).spawn(move || {
         loop {
             match inside.wait(&watched, period) {
                 Woken::Gone => break,
                 Woken::Stirred => {}
-                Woken::Period => {
-                    let quiet = look() == Look::Quiet;
-                    // SeqCst: pairs with the load in `stir`. A change made
-                    // before a `stir` that found the flag down is seen by the
-                    // look after it went up.
-                    inside.quiet.store(quiet, Ordering::SeqCst);
-                    if quiet && look() == Look::Again {
-                        inside.quiet.store(false, Ordering::SeqCst);
-                    }
-                }
+                Woken::Period => inside.quiet.look_and_settle(&mut look),
             }
         }
         gone();
@@ -98,7 +79,7 @@ enum Woken {
 impl Shared {
     fn wait(&self, socket: &Socket, period: Duration) -> Woken {
         let limit = timespec(period);
-        let quiet = self.quiet.load(Ordering::SeqCst);
+        let quiet = self.quiet.is_settled();
         // Of the socket only the end, which is reported unasked.
         let mut fds = [PollFd::new(socket, PollFlags::empty()), PollFd::new(&self.stirred, PollFlags::IN)];
         match poll(&mut fds, if quiet { None } else { Some(&limit) }) {
@@ -107,7 +88,7 @@ impl Shared {
             Ok(_) if fds[0].revents().is_empty() => {
                 let mut count = [0; 8];
                 let _ = rustix::io::read(&self.stirred, &mut count);
-                self.quiet.store(false, Ordering::SeqCst);
+                self.quiet.wake_up();
                 Woken::Stirred
             }
             Ok(_) | Err(_) => Woken::Gone,
@@ -116,11 +97,10 @@ impl Shared {
 }
 
 impl Watcher {
-    /// There is something to look at again. No system call where the thread
-    /// knows already.
+    /// There is something to look at again: call it behind the change. No
+    /// system call where the thread knows already.
     pub fn stir(&self) {
-        // SeqCst: pairs with the store in `watch`.
-        if self.shared.quiet.load(Ordering::SeqCst) {
+        if self.shared.quiet.must_wake() {
             // It fails only where it was stirred 2^64 times already.
             let _ = rustix::io::write(self.shared.stirred.as_fd(), &1u64.to_ne_bytes());
         }

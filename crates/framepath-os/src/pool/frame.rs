@@ -84,8 +84,8 @@ impl Place {
 
     /// Not for foreign places.
     fn inner(&self) -> &Inner {
-        debug_assert!(!self.foreign);
-        // SAFETY: the handle that led here keeps Inner alive.
+        assert!(!self.foreign, "a foreign frame has no pool in this process");
+        // SAFETY: not foreign, so the handle that led here keeps Inner alive.
         unsafe { self.inner.as_ref() }
     }
 
@@ -95,7 +95,12 @@ impl Place {
 
     fn add_reader(&self) {
         let before = self.refs().fetch_add(FRAME, Ordering::Relaxed);
-        assert!(before & FRAMES != FRAMES, "too many handles to one frame");
+        if before & FRAMES == FRAMES {
+            // Taken back before the panic, which may be caught: counts that
+            // only grow would wrap in the end, and free a slot that is in use.
+            self.refs().fetch_sub(FRAME, Ordering::Relaxed);
+            panic!("too many handles to one frame");
+        }
     }
 
     fn is_boxed(&self) -> bool {
@@ -203,14 +208,19 @@ impl FrameMut {
     /// # Panics
     /// Where the layout has no such plane.
     pub fn plane_mut(&mut self, index: usize) -> &mut [u8] {
-        debug_assert!(!self.place().inner().lent, "others may write it");
         let plane = self.layout().planes()[index];
         // SAFETY: the layout was checked against the slot, this is the only
-        // handle to the slot, and the borrow is exclusive.
+        // handle to the slot, and the borrow is exclusive. The memory is not
+        // lent: `Pool::acquire` and `Frame::try_unique` give no such handle.
         unsafe {
             let first = self.place().first.add(plane.offset);
             std::slice::from_raw_parts_mut(first.as_ptr(), plane.end() - plane.offset)
         }
+    }
+
+    /// Bytes of the slot, of which the layout may use fewer.
+    pub fn slot_bytes(&self) -> usize {
+        self.place().inner().slot_bytes
     }
 
     /// Ends writing.
@@ -374,9 +384,10 @@ impl Frame {
     }
 
     /// The frame as its only owner, to write in place; the frame itself where
-    /// another reader, a decoder or another process still uses it.
+    /// another reader, a decoder or another process still uses it, or its
+    /// memory is lent.
     pub fn try_unique(self) -> Result<FrameMut, Frame> {
-        if self.is_foreign() {
+        if self.is_foreign() || self.place().inner().lent {
             return Err(self);
         }
         let refs = self.place().refs();
@@ -397,7 +408,14 @@ impl Frame {
         }
         if self.place().is_boxed() {
             let before = self.place().handles.fetch_add(1, Ordering::Relaxed);
-            assert!(before < MOST_HANDLES, "too many handles to one frame");
+            if before >= MOST_HANDLES {
+                // As in `add_reader`, whose share goes back too.
+                self.place().handles.fetch_sub(1, Ordering::Relaxed);
+                if !self.is_foreign() {
+                    self.place().refs().fetch_sub(FRAME, Ordering::Relaxed);
+                }
+                panic!("too many handles to one frame");
+            }
         }
         Frame { place: self.place }
     }
@@ -479,6 +497,13 @@ pub(super) fn checked(layout: &Layout, slot_bytes: usize) -> Result<&Layout, Lay
     }
     let (format, width, height) = (layout.format, layout.width, layout.height);
     Err(LayoutError::Planes { format, width, height, detail: "larger than the pool's slots" })
+}
+
+#[cfg(all(test, not(loom)))]
+impl Place {
+    pub(super) fn pool_slots(&self) -> usize {
+        self.inner().slots.len()
+    }
 }
 
 #[cfg(all(test, not(loom)))]

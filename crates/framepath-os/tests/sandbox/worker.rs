@@ -2,13 +2,13 @@
 //! What this binary does where the tests started it as a worker.
 
 use std::ffi::CString;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
 use framepath_os::sandbox::{self, Layer, Limits, Role, SandboxError};
-use framepath_os::spawn::SOCKET;
+use framepath_os::spawn::take_socket;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create};
 
 use crate::acts::{ACTS, Scene, call};
@@ -18,8 +18,8 @@ pub const LIMITS: Limits = Limits { memory_bytes: 1 << 30, file_bytes: 1 << 20, 
 
 /// Runs the mode named by the arguments, the worker's first word left out.
 pub fn run(arguments: &[String]) {
-    // SAFETY: the socket that `spawn` put there; nothing else here owns it.
-    let socket = unsafe { OwnedFd::from_raw_fd(SOCKET) };
+    let socket = take_socket().unwrap();
+    assert!(take_socket().is_err(), "taken twice");
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let answer = match arguments.as_slice() {
         ["idle"] => "ready".to_owned(),
