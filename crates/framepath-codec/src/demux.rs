@@ -5,13 +5,13 @@ use std::ffi::{CStr, CString, c_int};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
 use ffmpeg_sys_next as ff;
 use framepath_model::stream::{Rational, StreamInfo};
 
 use crate::error::libav_message;
-use crate::input::Input;
+use crate::input::{INTERRUPT, Input};
 use crate::surface::pixel_format;
 use crate::track::{Parameters, TrackInfo};
 use crate::{Codec, CodecError, Packet};
@@ -55,7 +55,6 @@ impl Demuxer {
     /// The file cannot be read, is no medium libavformat knows, or holds no
     /// video of a known [`Codec`].
     pub fn open(path: &Path) -> Result<Demuxer, CodecError> {
-        silence();
         let mut input = Input::open(path)?;
         let (context, stream) = Context::open(path, &mut input)?;
         let info = context.track(path, stream)?;
@@ -187,6 +186,7 @@ impl Context {
                 return Err(failed("open", ff::AVERROR(libc::ENOMEM)));
             }
             (*raw).pb = input.as_ptr();
+            (*raw).interrupt_callback = INTERRUPT;
             let mut options = ptr::null_mut();
             // A playlist must not make a local open reach for the network.
             ff::av_dict_set(&mut options, c"protocol_whitelist".as_ptr(), c"file".as_ptr(), 0);
@@ -287,12 +287,12 @@ fn rational(value: ff::AVRational) -> Rational {
     Rational::new(value.num, value.den)
 }
 
-/// libav's own messages would mix with the program's output; errors carry
-/// what is needed.
-pub(crate) fn silence() {
-    static ONCE: Once = Once::new();
+/// Makes FFmpeg's libraries write nothing to standard error, in the whole process
+/// (`av_log_set_level`). For programs: their messages would mix with the program's
+/// own, and errors carry what is needed. This crate never calls it.
+pub fn silence_ffmpeg() {
     // SAFETY: sets one global integer of libavutil.
-    ONCE.call_once(|| unsafe { ff::av_log_set_level(ff::AV_LOG_QUIET as c_int) });
+    unsafe { ff::av_log_set_level(ff::AV_LOG_QUIET as c_int) };
 }
 
 impl fmt::Debug for Demuxer {

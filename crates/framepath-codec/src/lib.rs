@@ -34,7 +34,7 @@ mod versions;
 pub use annexb::AnnexB;
 pub use convert::{ConvertError, Converter};
 pub use decoder::{Decoder, DecoderOptions, Output, Received, Threads};
-pub use demux::Demuxer;
+pub use demux::{Demuxer, silence_ffmpeg};
 pub use error::CodecError;
 pub use hardware::{Api, Hardware};
 pub use lend::{Lender, Lenders};

@@ -24,6 +24,8 @@ pub enum LabError {
         command: String,
         /// `exited with 1`, `was ended by signal 9`.
         outcome: String,
+        /// Its exit code; `None` where a signal ended it.
+        exit_code: Option<i32>,
         /// The last lines it wrote to standard error.
         stderr: String,
     },
@@ -38,7 +40,10 @@ pub enum LabError {
     /// No experiment, case or contender has this name.
     #[error("{0}")]
     Unknown(String),
-    /// Ctrl-C.
+    /// A path lost packets or frames: its figures are those of less work.
+    #[error("{0}")]
+    Lost(String),
+    /// SIGINT or SIGTERM.
     #[error("interrupted")]
     Interrupted,
 }

@@ -96,6 +96,8 @@ pub struct Built {
     pub(crate) segments: Vec<Segment>,
     pub(crate) hops: Vec<HopInfo>,
     pub(crate) dropped: Arc<AtomicU64>,
+    /// Frames that the source's device dropped.
+    pub(crate) missed: Arc<AtomicU64>,
     /// What has become of workers, by hop.
     pub(crate) workers: Vec<(u16, Arc<WorkerStats>)>,
     pub(crate) notes: Notes,
@@ -115,6 +117,7 @@ impl Built {
             segments: vec![first],
             hops,
             dropped: Arc::default(),
+            missed: Arc::default(),
             workers: Vec::new(),
             notes: Notes::default(),
             played: None,
@@ -266,10 +269,10 @@ impl Built {
             return Ok(Built::from_source(&text, Box::new(fixture)));
         }
         if hop.name() == "v4l2" {
-            let dropped = Arc::new(AtomicU64::new(0));
-            let source = V4l2::open(&v4l2_options(hop)?, dropped.clone())?;
+            let missed = Arc::new(AtomicU64::new(0));
+            let source = V4l2::open(&v4l2_options(hop)?, missed.clone())?;
             let mut built = Built::from_source(&text, Box::new(source));
-            built.dropped = dropped;
+            built.missed = missed;
             return Ok(built);
         }
         let (width, height) = hop.size("size");
