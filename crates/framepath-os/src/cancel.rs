@@ -72,7 +72,12 @@ impl<F: AsFd> Write for Writer<F> {
     /// # Errors
     /// What write(2) says; [`canceled`] where there is no room long after a signal.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        repeated(|| signal::overdue() && !has_room(&self.0), || rustix::io::write(&self.0, bytes))
+        let ends = || signal::overdue() && !has_room(&self.0);
+        // Before the call too: nobody may interrupt this thread any more.
+        if ends() {
+            return Err(canceled());
+        }
+        repeated(ends, || rustix::io::write(&self.0, bytes))
     }
 
     fn flush(&mut self) -> io::Result<()> {

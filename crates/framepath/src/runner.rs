@@ -194,10 +194,11 @@ fn produce(source: &mut dyn Source, segment: Option<Segment>, options: &Options)
 
 /// Runs the chain behind a queue.
 fn consume(segment: Segment, number: usize, options: &Options) -> Ended {
+    // Before the rest, and so dropped after it: what is dropped may still write.
+    let _interruptible = signal::interruptible();
     let Segment { input, mut chain, .. } = segment;
     let mut recorder = recorder(number, options);
     let delivered = &options.progress;
-    let _interruptible = signal::interruptible();
     let failure = match input {
         None => return end(recorder, None),
         Some(Input::Queue(link, receiver)) => {
