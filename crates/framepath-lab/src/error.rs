@@ -35,6 +35,7 @@ pub enum LabError {
         /// What was being done, to what.
         what: String,
         /// What the system said.
+        #[source]
         error: io::Error,
     },
     /// No experiment, case or contender has this name.

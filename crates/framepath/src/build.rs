@@ -101,6 +101,9 @@ pub struct Built {
     /// What has become of workers, by hop.
     pub(crate) workers: Vec<(u16, Arc<WorkerStats>)>,
     pub(crate) notes: Notes,
+    /// Whether a run that delivers nothing has failed: that of a path. A source of
+    /// the caller's own may be empty.
+    pub(crate) expects_frames: bool,
     /// What its `play` has shown, where it ends in one.
     pub(crate) played: Option<Arc<Played>>,
     /// What the hop before gives, where that is compressed.
@@ -120,6 +123,7 @@ impl Built {
             missed: Arc::default(),
             workers: Vec::new(),
             notes: Notes::default(),
+            expects_frames: false,
             played: None,
             track: None,
         }
@@ -226,6 +230,7 @@ impl Built {
     pub fn from_path(path: &path::Path) -> Result<Built, RunError> {
         let (source, rest) = path.hops.split_first().expect("a path that was read has hops");
         let mut built = Built::source_of(source).map_err(|error| of_hop(source, error))?;
+        built.expects_frames = true;
         for (at, hop) in rest.iter().enumerate() {
             let text = hop.to_string();
             built = match hop.def.kind {

@@ -21,6 +21,7 @@ pub enum StageError {
         /// The file or stream.
         what: String,
         /// What the system said.
+        #[source]
         error: io::Error,
     },
     /// The codec libraries refused.

@@ -44,7 +44,11 @@ impl Default for Options {
     }
 }
 
-/// Builds and runs `path`.
+/// Builds and runs `path`. One that ends and has delivered nothing has failed
+/// ([`RunError::NoFrame`]); [`Report::losses`] says what it lost.
+///
+/// A signal ends it early where the program has called
+/// [`framepath_os::signal::install`]; the library installs no handler.
 ///
 /// # Errors
 /// Where the path could not be built. A failure while it ran is in
@@ -68,7 +72,9 @@ impl Built {
     /// As [`run`].
     pub fn run(mut self, options: &Options) -> Result<Report, RunError> {
         self.start(options.level)?;
-        let Built { mut source, segments, hops, dropped, missed, workers, notes, played, .. } = self;
+        let Built {
+            mut source, segments, hops, dropped, missed, workers, notes, expects_frames, played, ..
+        } = self;
         options.progress.store(0, Ordering::Relaxed);
         let threads: Vec<String> = segments.iter().map(|s| thread_name(s, &hops)).collect();
         let (start_ns, start_cpu) = (now_ns(), process_cpu_ns());
@@ -112,7 +118,9 @@ impl Built {
         for ended in ended {
             report.add(ended);
         }
-        report.expect_frames();
+        if expects_frames {
+            report.fail_without_frames();
+        }
         Ok(report)
     }
 
@@ -135,7 +143,7 @@ impl Built {
 
 impl Report {
     /// A run that ended by itself and delivered nothing has failed.
-    fn expect_frames(&mut self) {
+    fn fail_without_frames(&mut self) {
         let by_viewer = self.played.is_some_and(|played| played.ended);
         if self.frames == 0 && self.error.is_none() && !self.interrupted && !by_viewer {
             let first = self.hops[0].text.clone();
