@@ -5,7 +5,15 @@ use std::error::Error;
 use std::fmt;
 use std::process::ExitCode;
 
+use framepath_model::shown::{shown, shown_lines};
+use framepath_os::{cancel, signal};
+
 use crate::screen;
+
+/// Exit code of a run that lost something.
+const LOST: u8 = framepath_lab::LOST;
+/// Exit code after SIGINT or SIGTERM.
+const INTERRUPTED: u8 = 130;
 
 /// A command that ran to its end, whatever it found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,7 +22,9 @@ pub(crate) enum Ending {
     Done,
     /// What was asked about does not hold, and was said already. Exit code 1.
     Failed,
-    /// Ctrl-C; what was done until then was shown. Exit code 130.
+    /// Packets or frames were lost, and a line said which. Exit code 3.
+    Lost,
+    /// SIGINT or SIGTERM; what was done until then was shown. Exit code 130.
     Interrupted,
 }
 
@@ -47,7 +57,10 @@ pub(crate) fn code(command: &str, outcome: anyhow::Result<Ending>) -> ExitCode {
     match outcome {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Failed) => ExitCode::FAILURE,
-        Ok(Ending::Interrupted) => ExitCode::from(130),
+        Ok(Ending::Lost) => ExitCode::from(LOST),
+        Ok(Ending::Interrupted) => ExitCode::from(INTERRUPTED),
+        // What a signal made fail is no failure.
+        Err(error) if signal::interrupted() && is_canceled(&error) => ExitCode::from(INTERRUPTED),
         Err(error) if error.is::<Closed>() => ExitCode::FAILURE,
         Err(error) => {
             tell(command, &error);
@@ -56,9 +69,18 @@ pub(crate) fn code(command: &str, outcome: anyhow::Result<Ending>) -> ExitCode {
     }
 }
 
+/// Whether `error` is a wait that was given up because of a signal.
+fn is_canceled(error: &anyhow::Error) -> bool {
+    let canceled = |cause: &(dyn Error + 'static)| cause.downcast_ref().is_some_and(cancel::is_canceled);
+    error.chain().any(canceled)
+}
+
 /// Prints `error` as `framepath: COMMAND: cause: cause` on standard error.
 pub(crate) fn tell(command: &str, error: &anyhow::Error) {
-    screen::note(&format!("framepath: {command}: {}", one_line(error)));
+    // Usage shows the words that are wrong, on lines of their own.
+    let line = one_line(error);
+    let line = if error.is::<Usage>() { shown_lines(&line) } else { shown(&line) };
+    screen::note(&format!("framepath: {command}: {line}"));
 }
 
 /// The chain of causes. One whose words are already there is left out: errors
@@ -76,6 +98,11 @@ fn one_line(error: &anyhow::Error) -> String {
 
 /// Ends after arguments that were not understood, or after `--help`.
 pub(crate) fn of_arguments(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        // With the words that were given, which may be names of files.
+        screen::note(shown_lines(&error.render().to_string()).trim_end());
+        return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+    }
     // Help goes to standard output, where a closed pipe is no success.
     let code = if error.print().is_ok() { error.exit_code() } else { 1 };
     ExitCode::from(u8::try_from(code).unwrap_or(2))

@@ -35,6 +35,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
+    framepath::silence_ffmpeg();
     // Before anything makes a thread: afterwards it could not be forked. Where
     // it fails workers are started as programs, which costs more.
     let _nursery = wants_workers().then(framepath::host::prepare);

@@ -4,6 +4,8 @@
 use std::io::{self, ErrorKind, Write};
 
 use anyhow::Context;
+use framepath_model::shown::shown_lines;
+use framepath_os::cancel::Writer;
 
 use crate::ending::Closed;
 
@@ -22,13 +24,13 @@ impl Screen {
         if data_on_output { Screen::Error } else { Screen::Output }
     }
 
-    /// Prints `text` as it is, all of it or an error.
+    /// Prints `text`, all of it or an error. What would act on a terminal is escaped.
     pub(crate) fn print(self, text: &str) -> anyhow::Result<()> {
+        let text = shown_lines(text);
         match self {
             Screen::Output => print(text.as_bytes()),
             Screen::Error => {
-                let mut stderr = io::stderr().lock();
-                stderr.write_all(text.as_bytes()).context("standard error")
+                Writer::new(io::stderr().lock()).write_all(text.as_bytes()).context("standard error")
             }
         }
     }
@@ -39,8 +41,7 @@ impl Screen {
 /// # Errors
 /// [`Closed`] where its reader has gone, the system's words otherwise.
 pub(crate) fn print(bytes: &[u8]) -> anyhow::Result<()> {
-    let mut stdout = io::stdout().lock();
-    match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+    match Writer::new(io::stdout().lock()).write_all(bytes) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Closed.into()),
         outcome => outcome.context("standard output"),
     }
@@ -48,5 +49,6 @@ pub(crate) fn print(bytes: &[u8]) -> anyhow::Result<()> {
 
 /// A line on standard error. Where even that is closed nobody can be told.
 pub(crate) fn note(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let line = format!("{}\n", shown_lines(line));
+    let _ = Writer::new(io::stderr().lock()).write_all(line.as_bytes());
 }

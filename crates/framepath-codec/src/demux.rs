@@ -5,14 +5,14 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt;
 use std::path::Path;
 use std::ptr::{self, NonNull};
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
 use ffmpeg_sys_next as ff;
 use framepath_model::stream::{Rational, StreamInfo};
 
 use crate::container;
 use crate::error::libav_message;
-use crate::input::{Input, MediaFile};
+use crate::input::{INTERRUPT, Input, MediaFile};
 use crate::libav::codec_name;
 use crate::surface::pixel_format;
 use crate::track::{Parameters, TrackInfo};
@@ -67,7 +67,6 @@ impl Demuxer {
     /// The file cannot be read, is no container of [`containers`](crate::containers),
     /// is a playlist, or holds no video of a known [`Codec`].
     pub fn new(file: MediaFile) -> Result<Demuxer, CodecError> {
-        silence();
         let name = file.name().to_owned();
         let mut input = Input::new(file)?;
         let (context, stream) = Context::open(&name, &mut input)?;
@@ -205,6 +204,7 @@ impl Context {
             }
             (*raw).pb = input.as_ptr();
             (*raw).io_open = Some(refuse_to_open);
+            (*raw).interrupt_callback = INTERRUPT;
             let mut options = ptr::null_mut();
             for (key, value) in container::LIMITS {
                 ff::av_dict_set(&mut options, key.as_ptr(), value.as_ptr(), 0);
@@ -313,12 +313,12 @@ fn rational(value: ff::AVRational) -> Rational {
     Rational::new(value.num, value.den)
 }
 
-/// libav's own messages would mix with the program's output; errors carry
-/// what is needed.
-pub(crate) fn silence() {
-    static ONCE: Once = Once::new();
+/// Makes FFmpeg's libraries write nothing to standard error, in the whole process
+/// (`av_log_set_level`). For programs: their messages would mix with the program's
+/// own, and errors carry what is needed. This crate never calls it.
+pub fn silence_ffmpeg() {
     // SAFETY: sets one global integer of libavutil.
-    ONCE.call_once(|| unsafe { ff::av_log_set_level(ff::AV_LOG_QUIET as c_int) });
+    unsafe { ff::av_log_set_level(ff::AV_LOG_QUIET as c_int) };
 }
 
 impl fmt::Debug for Demuxer {

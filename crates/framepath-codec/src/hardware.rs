@@ -94,7 +94,6 @@ impl Hardware {
     /// # Errors
     /// [`CodecError::Hardware`]: there is none, or no driver for it.
     pub fn open(api: Api) -> Result<Hardware, CodecError> {
-        crate::demux::silence();
         let mut device = ptr::null_mut();
         // SAFETY: writes a new reference, or leaves null.
         let code =

@@ -3,14 +3,14 @@
 
 use std::ffi::{c_int, c_void};
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Seek, SeekFrom};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::slice;
 
 use ffmpeg_sys_next as ff;
-use framepath_os::meter;
+use framepath_os::{cancel, meter, signal};
 
 use crate::CodecError;
 
@@ -37,7 +37,7 @@ impl MediaFile {
         let name = path.display().to_string();
         let failed =
             |operation| move |source| CodecError::Io { file: path.display().to_string(), operation, source };
-        let file = meter::blocked(|| File::open(path)).map_err(failed("open"))?;
+        let file = meter::blocked(|| cancel::open(path)).map_err(failed("open"))?;
         let metadata = file.metadata().map_err(failed("stat"))?;
         if metadata.is_dir() {
             return Err(CodecError::IsDirectory { file: name });
@@ -175,6 +175,14 @@ impl Drop for Input {
     }
 }
 
+/// Ends what libavformat does by itself (waits, searches) once a signal came.
+pub(crate) const INTERRUPT: ff::AVIOInterruptCB =
+    ff::AVIOInterruptCB { callback: Some(interrupted), opaque: std::ptr::null_mut() };
+
+unsafe extern "C" fn interrupted(_: *mut c_void) -> c_int {
+    c_int::from(signal::interrupted())
+}
+
 type SeekCallback = unsafe extern "C" fn(*mut c_void, i64, c_int) -> i64;
 
 fn errno(error: &io::Error) -> c_int {
@@ -188,18 +196,15 @@ unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: c_int) -> 
     let reader = unsafe { &mut *opaque.cast::<Reader>() };
     let Ok(length) = usize::try_from(size) else { return ff::AVERROR(libc::EINVAL) };
     // SAFETY: libav owns `size` writable bytes at `buffer`. They may be
-    // uninitialised; `File::read` only writes them.
+    // uninitialised; the read only writes them.
     let buffer = unsafe { slice::from_raw_parts_mut(buffer, length) };
-    loop {
-        match meter::blocked(|| reader.file.read(buffer)) {
-            Ok(0) => return ff::AVERROR_EOF,
-            Ok(count) => return count as c_int,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => {
-                let code = ff::AVERROR(errno(&error));
-                reader.error = Some(error);
-                return code;
-            }
+    match meter::blocked(|| cancel::read(&reader.file, buffer)) {
+        Ok(0) => ff::AVERROR_EOF,
+        Ok(count) => count as c_int,
+        Err(error) => {
+            let code = ff::AVERROR(errno(&error));
+            reader.error = Some(error);
+            code
         }
     }
 }

@@ -36,7 +36,7 @@ pub use annexb::AnnexB;
 pub use container::containers;
 pub use convert::{ConvertError, Converter};
 pub use decoder::{Decoder, DecoderOptions, Output, Received, Threads};
-pub use demux::Demuxer;
+pub use demux::{Demuxer, silence_ffmpeg};
 pub use error::CodecError;
 pub use hardware::{Api, Hardware};
 pub use input::MediaFile;

@@ -16,7 +16,6 @@ use framepath_model::stream::FrameMeta;
 use framepath_os::pool::Frame;
 
 use crate::colors::colors_of;
-use crate::demux::silence;
 use crate::error::libav_message;
 use crate::numbers::Numbers;
 use crate::slots::{Padded, Request, Slot, Slots};
@@ -45,7 +44,6 @@ impl Context {
         codec: *const ff::AVCodec,
         threads: Threads,
     ) -> Result<Context, CodecError> {
-        silence();
         let failed = |code| CodecError::Decoder {
             codec: track.codec.name(),
             operation: "set up the decoder",

@@ -10,6 +10,7 @@ mod side;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use framepath_model::shown::shown;
 use framepath_model::stats::{Spread, Verdict};
 use framepath_model::summary::{Ratio, Row, Summary};
 use framepath_os::signal;
@@ -84,7 +85,7 @@ fn measure(
 pub fn text(summary: &Summary) -> String {
     let mut text = String::new();
     for note in &summary.notes {
-        text.push_str(&format!("{note}\n"));
+        text.push_str(&format!("{}\n", shown(note)));
     }
     let (Some(a), Some(b)) = (summary.row(CASE, "a"), summary.row(CASE, "b")) else { return text };
     text.push('\n');

@@ -24,6 +24,8 @@ pub enum LabError {
         command: String,
         /// `exited with 1`, `was ended by signal 9`.
         outcome: String,
+        /// Its exit code; `None` where a signal ended it.
+        exit_code: Option<i32>,
         /// The last lines it wrote to standard error.
         stderr: String,
     },
@@ -33,12 +35,16 @@ pub enum LabError {
         /// What was being done, to what.
         what: String,
         /// What the system said.
+        #[source]
         error: io::Error,
     },
     /// No experiment, case or contender has this name.
     #[error("{0}")]
     Unknown(String),
-    /// Ctrl-C.
+    /// A path lost packets or frames: its figures are those of less work.
+    #[error("{0}")]
+    Lost(String),
+    /// SIGINT or SIGTERM.
     #[error("interrupted")]
     Interrupted,
 }

@@ -24,6 +24,7 @@ use framepath_model::stats::percentile;
 use framepath_os::running::Used;
 
 use crate::error::LabError;
+use crate::measure::complete;
 use reader::{Reader, Seen};
 use told::{LatencyNs, Told};
 use trigger::{Clocks, Meeting, Trigger};
@@ -68,13 +69,7 @@ impl Handoff {
         let _ = worker.set(stats);
         let built = built.sink("reader", Box::new(Reader::new(self.frames, meeting, done)));
         // No ledger, as with the others. Its rows would go nowhere.
-        let report = built.run(&Options { level: Level::Off, ..Options::default() })?;
-        if report.interrupted {
-            return Err(LabError::Interrupted);
-        }
-        if let Some(error) = report.error {
-            return Err(error.into());
-        }
+        complete(built.run(&Options { level: Level::Off, ..Options::default() })?)?;
         read_clocks.recv().map_err(|_| LabError::Interrupted)
     }
 
@@ -86,13 +81,8 @@ impl Handoff {
     /// own: one that records costs time.
     fn copied_per_frame(&self) -> Result<u64, LabError> {
         let path = path::parse(&format!("test bytes=64 frames={COUNTED_FRAMES} ! {} ! null", self.stage()))?;
-        let report = framepath::run(&path, &Options { level: Level::Times, ..Options::default() })?;
-        if report.interrupted {
-            return Err(LabError::Interrupted);
-        }
-        if let Some(error) = report.error {
-            return Err(error.into());
-        }
+        let report =
+            complete(framepath::run(&path, &Options { level: Level::Times, ..Options::default() })?)?;
         let copied: u64 = report.rows.iter().map(|row| row.copied_bytes).sum();
         Ok(copied.div_ceil(COUNTED_FRAMES))
     }

@@ -86,6 +86,7 @@ mod tests {
             level: Level::Full,
             frames: 1,
             dropped: 0,
+            missed: 0,
             copied_bytes: 0,
             wall_ns: 0,
             cpu_ns: 0,

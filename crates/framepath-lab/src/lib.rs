@@ -19,6 +19,9 @@ pub mod process;
 pub mod report;
 pub mod watch;
 
+/// Exit code of `framepath run` where packets or frames were lost.
+pub const LOST: u8 = 3;
+
 pub use error::LabError;
 pub use kept::KeptLedger;
 pub use machine::machine;

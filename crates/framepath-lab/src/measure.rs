@@ -93,6 +93,21 @@ pub fn causes_us(causes: &Causes) -> CausesUs {
     }
 }
 
+/// The report of a path that did all its work: figures of less are no figures.
+///
+/// # Errors
+/// It failed, lost something, or was interrupted.
+pub fn complete(mut report: Report) -> Result<Report, LabError> {
+    if let Some(error) = report.error.take() {
+        return Err(error.into());
+    }
+    if report.interrupted {
+        return Err(LabError::Interrupted);
+    }
+    let losses: Vec<String> = report.losses().iter().map(ToString::to_string).collect();
+    if losses.is_empty() { Ok(report) } else { Err(LabError::Lost(losses.join("; "))) }
+}
+
 /// Someone who takes part in a comparison.
 pub struct Contender<'a> {
     /// Stable name, DESIGN section 8.

@@ -85,7 +85,8 @@ impl Program {
             _ => "did not end normally".to_owned(),
         };
         let stderr = last_lines(&text_of(&mut stderr).unwrap_or_default());
-        Err(LabError::Command { command: self.text(), outcome, stderr })
+        let exit_code = usage.exit_code;
+        Err(LabError::Command { command: self.text(), outcome, exit_code, stderr })
     }
 
     fn not_started(&self, error: std::io::Error) -> LabError {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Progress of a long experiment, for whoever is looking.
 
+use framepath_model::shown::shown;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Hears how far an experiment is. Called from the lab's thread only.
@@ -54,7 +55,7 @@ impl Watch for Bar {
     }
 
     fn step(&self, what: &str) {
-        self.0.set_message(what.to_owned());
+        self.0.set_message(shown(what).into_owned());
         self.0.inc(1);
     }
 

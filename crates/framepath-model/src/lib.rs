@@ -14,6 +14,7 @@ pub mod lend;
 pub mod path;
 pub mod replay;
 pub mod service;
+pub mod shown;
 pub mod stats;
 pub mod stream;
 pub mod summary;

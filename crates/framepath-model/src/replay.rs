@@ -127,6 +127,15 @@ pub enum Plan {
     GiveUp,
 }
 
+/// What [`Book::abandon`] forgot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Abandoned {
+    /// Packets or frames that had given nothing.
+    pub count: u64,
+    /// Number of the first of them.
+    pub first: Option<u64>,
+}
+
 /// The last death.
 #[derive(Clone, Copy, Debug)]
 struct Death {
@@ -310,13 +319,24 @@ impl<P> Book<P> {
         Some(&mut self.history[at].packet)
     }
 
-    /// The worker died, and what it was given cannot be given again: forgets
-    /// all of it. How many packets had given nothing.
-    pub fn abandon(&mut self) -> u64 {
-        let lost = self.history.drain(..self.cursor).filter(|entry| entry.delivered == 0).count();
+    /// The worker died, and what it had taken cannot be given again: forgets all up
+    /// to `popped`, the last that it had taken. What was submitted behind that is
+    /// submitted to the next worker.
+    pub fn abandon(&mut self, popped: Option<u64>) -> Abandoned {
+        let popped = popped.and_then(|seq| self.find(seq)).filter(|at| *at < self.cursor);
+        let taken = popped.map_or(0, |at| at + 1);
+        let mut lost = Abandoned::default();
+        for entry in self.history.drain(..taken).filter(|entry| entry.delivered == 0) {
+            lost.first.get_or_insert(entry.seq);
+            lost.count += 1;
+        }
+        for entry in &mut self.history {
+            entry.given = 0;
+        }
         self.cursor = 0;
+        self.replayed_below = self.submitted;
         self.deaths += 1;
-        lost as u64
+        lost
     }
 
     /// Deaths so far.

@@ -433,3 +433,31 @@ fn what_gave_nothing_gives_nothing_in_a_replay() {
     let answers = [0, 1, 2, 5, 6, 3, 1].map(|seq| book.arrived(seq));
     assert_eq!(answers, [New; 7]);
 }
+
+#[test]
+fn what_a_dead_worker_never_took_is_not_abandoned() {
+    let mut book = Book::new();
+    for seq in 0..6 {
+        book.append(seq, Some(seq as i64), true, ());
+        book.sent();
+    }
+    assert_eq!(book.arrived(0), Arrived::Deliver);
+    // It had taken up to 2, and gave 0.
+    let lost = book.abandon(Some(2));
+    assert_eq!((lost.count, lost.first), (2, Some(1)));
+    assert_eq!(book.next_unsent().map(|entry| entry.seq()), Some(3));
+    for seq in 3..6 {
+        assert_eq!(book.next_unsent().map(|entry| entry.seq()), Some(seq));
+        assert_eq!(book.arrived(seq), Arrived::Unknown);
+        book.sent();
+        assert_eq!(book.arrived(seq), Arrived::Deliver);
+    }
+    // One that took nothing loses nothing, and neither does a number it never had.
+    for popped in [None, Some(99)] {
+        let mut book = Book::new();
+        book.append(7, Some(0), true, ());
+        book.sent();
+        assert_eq!((book.abandon(popped).count, book.kept()), (0, 1));
+        assert_eq!(book.next_unsent().map(|entry| entry.seq()), Some(7));
+    }
+}

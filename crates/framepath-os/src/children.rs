@@ -4,6 +4,11 @@
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
+use std::time::Duration;
+
+/// How long a child may take to end when this process is asked to: more than a
+/// path of framepath takes.
+const PATIENCE: Duration = Duration::from_millis(700);
 
 /// What a finished child and every descendant it waited for have used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,9 +45,10 @@ impl Usage {
 }
 
 /// Waits for `child` to end (wait4(2)). Takes the child: its id may be reused.
-/// When this process is asked to end meanwhile, the child is asked too.
+/// When this process is asked to end meanwhile, the child is asked too, and killed
+/// where it has not ended [`PATIENCE`] later.
 pub fn wait(child: Child) -> io::Result<Usage> {
-    let mut asked_to_end = false;
+    let (mut asked_to_end, mut killed) = (false, false);
     let pid = child.id() as libc::pid_t;
     let mut status = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
@@ -51,6 +57,10 @@ pub fn wait(child: Child) -> io::Result<Usage> {
             asked_to_end = true;
             // It may have ended by itself: then there is nobody to ask.
             let _ = signal(&child, libc::SIGTERM);
+        }
+        if asked_to_end && !killed && crate::signal::since().is_some_and(|since| since > PATIENCE) {
+            killed = true;
+            let _ = signal(&child, libc::SIGKILL);
         }
         // SAFETY: both pointers are valid for the call, and all-zero is a
         // valid rusage should the kernel not fill it.

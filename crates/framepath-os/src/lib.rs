@@ -10,6 +10,8 @@ pub mod affinity;
 #[cfg(not(any(loom, miri)))]
 pub mod attach;
 mod barrier;
+#[cfg(not(loom))]
+pub mod cancel;
 #[cfg(not(any(loom, miri)))]
 pub mod canvas;
 #[cfg(not(loom))]
@@ -23,6 +25,8 @@ pub mod crossing;
 pub mod futex;
 #[cfg(not(loom))]
 mod inherited;
+#[cfg(not(loom))]
+pub mod lack;
 #[cfg(not(loom))]
 pub mod machine;
 mod mapping;

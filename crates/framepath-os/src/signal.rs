@@ -1,31 +1,135 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ctrl-C as a flag: the first one asks for a clean end, the second ends at once.
+//! SIGINT and SIGTERM: the first asks for a clean end, the second ends at once.
+//!
+//! Nothing here happens by itself: a program that wants it calls [`install`].
+//! Without that no handler, no thread and no signal is made, [`interrupted`] and
+//! [`overdue`] stay `false`, and [`interruptible`] only writes a number down.
+//!
+//! A signal interrupts the system call of one thread. The others learn of it from
+//! a thread of its own: from the first signal on it sends SIGURG, whose handler
+//! does nothing, to every [`interruptible`] thread, and does so again every
+//! [`NUDGE`] until the process ends. A blocking call therefore returns EINTR soon,
+//! also where the first of these signals came between the look at the flag and the
+//! call. Nothing is spent while no signal has come.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+
+use crate::clock::now_ns;
+
+/// How long frames that are inside may still be delivered after the first signal.
+/// Then no wait lasts any longer.
+pub const GRACE: Duration = Duration::from_millis(400);
+/// Between two rounds of SIGURG.
+const NUDGE: Duration = Duration::from_millis(20);
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static OVERDUE: AtomicBool = AtomicBool::new(false);
+/// When the first signal was seen, CLOCK_MONOTONIC nanoseconds; 0 before.
+static SINCE_NS: AtomicU64 = AtomicU64::new(0);
+/// Event descriptor that the handler writes to; -1 before [`install`]. Never closed.
+static FIRST_SIGNAL: AtomicI32 = AtomicI32::new(-1);
+/// Ids of the threads that are to be interrupted.
+static THREADS: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
 
-/// Installs the handler for SIGINT and SIGTERM. Call once, at the start.
+/// Installs the handler for SIGINT, SIGTERM and SIGURG, and starts the thread that
+/// interrupts the others. For a program, in its main thread, which becomes
+/// [`interruptible`]; a second call does nothing.
+///
+/// # Errors
+/// No handler, thread or event descriptor could be made.
 pub fn install() -> io::Result<()> {
-    let handler: extern "C" fn(libc::c_int) = note;
+    if FIRST_SIGNAL.load(Ordering::Acquire) >= 0 {
+        return Ok(());
+    }
+    let event = eventfd(0, EventfdFlags::CLOEXEC)?;
+    // Kept open for as long as the process lives: the handler writes to it.
+    FIRST_SIGNAL.store(event.as_raw_fd(), Ordering::Release);
+    std::thread::Builder::new().name("fp-signal".to_owned()).spawn(move || interrupt_others(&event))?;
+    threads().push(thread_id());
+    handle(libc::SIGURG, nothing)?;
+    handle(libc::SIGINT, note)?;
+    handle(libc::SIGTERM, note)
+}
+
+fn handle(number: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Result<()> {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: all-zero is a valid sigaction; the fields set next are plain
-    // integers. The handler touches only an atomic and calls _exit, both
-    // async-signal-safe. No SA_RESTART: sleeping calls return and are retried
-    // by loops that look at the flag.
+    // integers. Both handlers call only what is async-signal-safe. No SA_RESTART:
+    // blocking calls return, and their callers look at the flags.
     unsafe {
         let action_ptr = action.as_mut_ptr();
         (*action_ptr).sa_sigaction = handler as usize;
         libc::sigemptyset(&raw mut (*action_ptr).sa_mask);
-        for number in [libc::SIGINT, libc::SIGTERM] {
-            if libc::sigaction(number, action_ptr, std::ptr::null_mut()) != 0 {
-                return Err(io::Error::last_os_error());
-            }
+        if libc::sigaction(number, action_ptr, std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
         }
     }
     Ok(())
+}
+
+/// Makes blocking calls of this thread end after a signal, until it is dropped.
+#[derive(Debug)]
+pub struct Interruptible {
+    thread: libc::pid_t,
+    /// Stays in its thread.
+    stays: PhantomData<*const ()>,
+}
+
+/// Lets signals interrupt this thread's blocking calls while the value lives.
+pub fn interruptible() -> Interruptible {
+    let thread = thread_id();
+    threads().push(thread);
+    Interruptible { thread, stays: PhantomData }
+}
+
+impl Drop for Interruptible {
+    fn drop(&mut self) {
+        let mut threads = threads();
+        if let Some(at) = threads.iter().rposition(|id| *id == self.thread) {
+            threads.swap_remove(at);
+        }
+    }
+}
+
+fn threads() -> MutexGuard<'static, Vec<libc::pid_t>> {
+    // A list of numbers is never left half changed.
+    THREADS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn thread_id() -> libc::pid_t {
+    // SAFETY: plain system call. Not the C library's function, which may answer
+    // with a number remembered from before a clone.
+    unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
+}
+
+/// The life of the thread: waits for the first signal, then interrupts.
+fn interrupt_others(event: &OwnedFd) {
+    let mut count = [0; 8];
+    while rustix::io::read(event, &mut count) == Err(Errno::INTR) {}
+    let since = now_ns();
+    SINCE_NS.store(since, Ordering::Relaxed);
+    loop {
+        if now_ns() - since >= GRACE.as_nanos() as u64 {
+            OVERDUE.store(true, Ordering::Relaxed);
+        }
+        // Held, so that no thread of the list ends, and its id is another's,
+        // before it was sent the signal.
+        let threads = threads();
+        for thread in threads.iter() {
+            // SAFETY: plain system call with a thread of this process.
+            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), *thread, libc::SIGURG) };
+        }
+        drop(threads);
+        std::thread::sleep(NUDGE);
+    }
 }
 
 /// SIGINT and SIGTERM as a descriptor, for a thread that sleeps in poll(2).
@@ -74,15 +178,37 @@ impl AsFd for Stops {
     }
 }
 
-/// Whether a signal came.
+/// Whether a signal came: sources stop, what is inside is still delivered.
 #[inline]
 pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
+/// Whether [`GRACE`] has passed since the first signal: no wait goes on, and what
+/// is still inside is given up.
+#[inline]
+pub fn overdue() -> bool {
+    OVERDUE.load(Ordering::Relaxed)
+}
+
+/// Time since the first signal; `None` before.
+pub fn since() -> Option<Duration> {
+    let since = SINCE_NS.load(Ordering::Relaxed);
+    (since > 0).then(|| Duration::from_nanos(now_ns().saturating_sub(since)))
+}
+
+extern "C" fn nothing(_: libc::c_int) {}
+
 extern "C" fn note(number: libc::c_int) {
-    if INTERRUPTED.swap(true, Ordering::Relaxed) {
-        // SAFETY: _exit is async-signal-safe.
-        unsafe { libc::_exit(128 + number) }
+    // SAFETY: write and _exit are async-signal-safe; errno is this thread's, and is
+    // put back for the code that was interrupted.
+    unsafe {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            libc::_exit(128 + number)
+        }
+        let errno = *libc::__errno_location();
+        let one = 1u64;
+        libc::write(FIRST_SIGNAL.load(Ordering::Relaxed), (&raw const one).cast(), size_of::<u64>());
+        *libc::__errno_location() = errno;
     }
 }

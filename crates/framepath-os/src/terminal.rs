@@ -5,9 +5,11 @@ use std::io::{self, Write};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use framepath_model::shown::shown;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 
+use crate::cancel::Writer;
 use crate::clock::timespec;
 
 /// The other screen, without a cursor and without wrapped lines; and back.
@@ -60,7 +62,7 @@ impl Terminal {
             if row > 0 {
                 screen.push_str("\r\n");
             }
-            screen.push_str(line);
+            screen.push_str(&shown(line));
             // What was longer before.
             screen.push_str("\x1b[K");
         }
@@ -90,9 +92,7 @@ impl Terminal {
     }
 
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut stdout = io::stdout().lock();
-        stdout.write_all(bytes)?;
-        stdout.flush()
+        Writer::new(io::stdout().lock()).write_all(bytes)
     }
 }
 

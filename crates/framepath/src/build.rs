@@ -98,11 +98,16 @@ pub struct Built {
     pub(crate) segments: Vec<Segment>,
     pub(crate) hops: Vec<HopInfo>,
     pub(crate) dropped: Arc<AtomicU64>,
+    /// Frames that the source's device dropped.
+    pub(crate) missed: Arc<AtomicU64>,
     /// What has become of workers, by hop.
     pub(crate) workers: Vec<(u16, Arc<WorkerStats>)>,
     /// The worker that demuxes, where there is one.
     pub(crate) demuxer: Option<Arc<WorkerStats>>,
     pub(crate) notes: Notes,
+    /// Whether a run that delivers nothing has failed: that of a path. A source of
+    /// the caller's own may be empty.
+    pub(crate) expects_frames: bool,
     /// What its `play` has shown, where it ends in one.
     pub(crate) played: Option<Arc<Played>>,
     /// What the hop before gives, where that is compressed.
@@ -119,9 +124,11 @@ impl Built {
             segments: vec![first],
             hops,
             dropped: Arc::default(),
+            missed: Arc::default(),
             workers: Vec::new(),
             demuxer: None,
             notes: Notes::default(),
+            expects_frames: false,
             played: None,
             track: None,
         }
@@ -225,6 +232,7 @@ impl Built {
     pub fn from_path(path: &path::Path) -> Result<Built, RunError> {
         let (source, rest) = path.hops.split_first().expect("a path that was read has hops");
         let mut built = Built::source_of(source, rest).map_err(|error| of_hop(source, error))?;
+        built.expects_frames = true;
         for (at, hop) in rest.iter().enumerate() {
             let text = hop.to_string();
             built = match hop.def.kind {
@@ -269,10 +277,10 @@ impl Built {
             return Ok(Built::from_source(&text, Box::new(fixture)));
         }
         if hop.name() == "v4l2" {
-            let dropped = Arc::new(AtomicU64::new(0));
-            let source = V4l2::open(&v4l2_options(hop)?, dropped.clone())?;
+            let missed = Arc::new(AtomicU64::new(0));
+            let source = V4l2::open(&v4l2_options(hop)?, missed.clone())?;
             let mut built = Built::from_source(&text, Box::new(source));
-            built.dropped = dropped;
+            built.missed = missed;
             return Ok(built);
         }
         let (width, height) = hop.size("size");

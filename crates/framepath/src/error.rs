@@ -10,6 +10,7 @@ use framepath_os::pool::{ForeignError, PoolError};
 use framepath_os::v4l2::V4l2Error;
 
 use crate::host::HostError;
+use crate::loss::Loss;
 
 /// Why a stage stopped.
 #[derive(Debug, thiserror::Error)]
@@ -20,6 +21,7 @@ pub enum StageError {
         /// The file or stream.
         what: String,
         /// What the system said.
+        #[source]
         error: io::Error,
     },
     /// The codec libraries refused.
@@ -122,6 +124,14 @@ pub enum RunError {
         #[source]
         error: StageError,
     },
+    /// The source ended and nothing had reached the sink.
+    #[error("{first}: no frame was delivered{}", why(losses))]
+    NoFrame {
+        /// The source as it stands in the path.
+        first: String,
+        /// What was lost.
+        losses: Vec<Loss>,
+    },
     /// A thread could not be started, or ended in a panic.
     #[error("thread of `{hop}`: {detail}")]
     Thread {
@@ -130,4 +140,11 @@ pub enum RunError {
         /// What happened.
         detail: String,
     },
+}
+
+fn why(losses: &[Loss]) -> String {
+    if losses.is_empty() {
+        return "; the source gave nothing that the path could show".to_owned();
+    }
+    losses.iter().map(|loss| format!("; {loss}")).collect()
 }

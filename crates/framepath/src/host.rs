@@ -54,6 +54,7 @@ use framepath_codec::frei0r::Frei0rError;
 use framepath_model::path::PathError;
 use framepath_model::wire::WireError;
 use framepath_os::crossing::{AreaError, Breach};
+use framepath_os::lack::is_lack;
 use framepath_os::pool::ForeignError;
 use framepath_os::sandbox::SandboxError;
 use framepath_os::spawn::SpawnError;
@@ -204,14 +205,26 @@ pub enum HostError {
 }
 
 impl HostError {
+    /// Whether this process lacks something (descriptors, memory, threads), or gave a
+    /// wait up: no fault of the worker, or of what it was given.
+    fn is_of_caller(&self) -> bool {
+        match self {
+            HostError::Socket { source, .. } => is_lack(source),
+            HostError::Foreign(error) => error.is_lack(),
+            HostError::Area(AreaError::Os { .. }) => true,
+            _ => false,
+        }
+    }
+
     /// Whether another try, with another worker, would end in the same.
     fn is_final(&self) -> bool {
-        matches!(
-            self,
-            HostError::Refused { .. }
-                | HostError::Denied { .. }
-                | HostError::NoService { .. }
-                | HostError::Abandoned
-        )
+        self.is_of_caller()
+            || matches!(
+                self,
+                HostError::Refused { .. }
+                    | HostError::Denied { .. }
+                    | HostError::NoService { .. }
+                    | HostError::Abandoned
+            )
     }
 }

@@ -34,6 +34,8 @@ pub struct WorkerReport {
     pub poisoned: Option<u64>,
     /// Frames lost because the stage cannot be replayed.
     pub lost: u64,
+    /// The first of them.
+    pub first_lost: Option<u64>,
     /// Why the last of them was replaced; empty where none was.
     pub last_death: String,
     /// Messages on sockets to them and from them, from each stream's opening on.
@@ -52,6 +54,7 @@ impl WorkerReport {
             skipped: load(&stats.skipped),
             poisoned: load(&stats.first_poisoned).checked_sub(1),
             lost: load(&stats.lost),
+            first_lost: load(&stats.first_lost).checked_sub(1),
             last_death: stats.last_death.lock().unwrap_or_else(|e| e.into_inner()).clone(),
             messages: (load(&stats.traffic.messages_out), load(&stats.traffic.messages_in)),
             cells: (load(&stats.traffic.cells_out), load(&stats.traffic.cells_in)),
@@ -82,8 +85,10 @@ impl PlayReport {
 pub struct Report {
     /// Frames (or packets) that reached the sink.
     pub frames: u64,
-    /// Frames that full queues dropped.
+    /// Frames that full queues with `leaky=` dropped, as they were asked to.
     pub dropped: u64,
+    /// Frames that the source's device dropped.
+    pub missed: u64,
     /// Bytes the CPU copied, all frames together.
     pub copied_bytes: u64,
     /// From start to end, nanoseconds.

@@ -44,7 +44,11 @@ impl Default for Options {
     }
 }
 
-/// Builds and runs `path`.
+/// Builds and runs `path`. One that ends and has delivered nothing has failed
+/// ([`RunError::NoFrame`]); [`Report::losses`] says what it lost.
+///
+/// A signal ends it early where the program has called
+/// [`framepath_os::signal::install`]; the library installs no handler.
 ///
 /// # Errors
 /// Where the path could not be built. A failure while it ran is in
@@ -68,7 +72,19 @@ impl Built {
     /// As [`run`].
     pub fn run(mut self, options: &Options) -> Result<Report, RunError> {
         self.start(options.level)?;
-        let Built { mut source, segments, hops, dropped, workers, demuxer, notes, played, .. } = self;
+        let Built {
+            mut source,
+            segments,
+            hops,
+            dropped,
+            missed,
+            workers,
+            demuxer,
+            notes,
+            expects_frames,
+            played,
+            ..
+        } = self;
         options.progress.store(0, Ordering::Relaxed);
         let threads: Vec<String> = segments.iter().map(|s| thread_name(s, &hops)).collect();
         let (start_ns, start_cpu) = (now_ns(), process_cpu_ns());
@@ -97,6 +113,7 @@ impl Built {
         let mut report = Report {
             frames: options.progress.load(Ordering::Relaxed),
             dropped: dropped.load(Ordering::Relaxed),
+            missed: missed.load(Ordering::Relaxed),
             copied_bytes: 0,
             wall_ns: now_ns() - start_ns,
             cpu_ns: process_cpu_ns() - start_cpu + workers_cpu_ns,
@@ -113,6 +130,9 @@ impl Built {
         };
         for ended in ended {
             report.add(ended);
+        }
+        if expects_frames {
+            report.fail_without_frames();
         }
         Ok(report)
     }
@@ -135,6 +155,15 @@ impl Built {
 }
 
 impl Report {
+    /// A run that ended by itself and delivered nothing has failed.
+    fn fail_without_frames(&mut self) {
+        let by_viewer = self.played.is_some_and(|played| played.ended);
+        if self.frames == 0 && self.error.is_none() && !self.interrupted && !by_viewer {
+            let first = self.hops[0].text.clone();
+            self.error = Some(RunError::NoFrame { first, losses: self.losses() });
+        }
+    }
+
     /// Takes in one thread's end; the first real failure in path order is the
     /// run's. (That a neighbour has ended is only its echo.)
     fn add(&mut self, ended: Result<Ended, RunError>) {
@@ -169,12 +198,13 @@ fn produce(source: &mut dyn Source, segment: Option<Segment>, options: &Options)
     let chain = &mut segment.chain;
     let delivered = &options.progress;
     let mut failure = None;
+    let _interruptible = signal::interruptible();
     while !signal::interrupted() {
         match source.give(&mut Out::new(0, chain, &mut recorder, delivered)) {
             Ok(true) => {}
             Ok(false) => break,
             Err(failed) => {
-                failure = Some(failed);
+                failure = unless_interrupted(failed);
                 break;
             }
         }
@@ -185,6 +215,8 @@ fn produce(source: &mut dyn Source, segment: Option<Segment>, options: &Options)
 
 /// Runs the chain behind a queue.
 fn consume(segment: Segment, number: usize, options: &Options) -> Ended {
+    // Before the rest, and so dropped after it: what is dropped may still write.
+    let _interruptible = signal::interruptible();
     let Segment { input, mut chain, .. } = segment;
     let mut recorder = recorder(number, options);
     let delivered = &options.progress;
@@ -212,7 +244,12 @@ fn from_queue(
     while let Some(queued) = receiver.recv() {
         recorder.dequeued(link, &queued.item.meta(), queued.enqueued_ns, receiver.idle());
         if let Err(failed) = Out::new(link, chain, recorder, delivered).forward(queued.item) {
-            failure = Some(failed);
+            failure = unless_interrupted(failed);
+            break;
+        }
+        // What is still inside goes back to its pools, and who waits for one of
+        // these frames goes on.
+        if signal::overdue() {
             break;
         }
     }
@@ -229,14 +266,22 @@ fn from_worker(
     loop {
         let failure = match collect.next(recorder) {
             Ok(Some(item)) => match Out::new(hop, chain, recorder, delivered).forward(item) {
+                Ok(()) if signal::overdue() => None,
                 Ok(()) => continue,
-                Err(failed) => Some(failed),
+                Err(failed) => unless_interrupted(failed),
             },
             Ok(None) => None,
-            Err(error) => Some(Failure { hop, error }),
+            Err(error) => unless_interrupted(Failure { hop, error }),
         };
         return drain(chain, recorder, delivered, failure);
     }
+}
+
+/// The failure, unless it comes after a signal that ends the run: a wait that was
+/// given up is no failure, nor is that the program in front of a pipe, which the
+/// same Ctrl-C has ended, left its file unfinished.
+fn unless_interrupted(failure: Failure) -> Option<Failure> {
+    (!signal::interrupted()).then_some(failure)
 }
 
 /// Ends the stream for all stages behind `failure`, for every stage where there
@@ -257,7 +302,7 @@ pub(crate) fn drain(
         }
         if let Err(failed) = hop.stage.drain(&mut Out::new(hop.index, rest, recorder, delivered)) {
             dead = Some(failed.hop);
-            failure.get_or_insert(failed);
+            failure = failure.or_else(|| unless_interrupted(failed));
         }
     }
     failure

@@ -8,7 +8,7 @@ use framepath_lab::watch::Bar;
 use framepath_os::signal;
 
 use super::run::unreadable;
-use crate::ending::{Ending, Usage};
+use crate::ending::{self, Ending, Usage};
 use crate::files::Output;
 use crate::place;
 use crate::screen::Screen;
@@ -26,8 +26,9 @@ is run by a process of its own without a ledger; a command is run without a shel
 CPU is that of all processes it starts. A verdict is given only where the 95 %
 interval of the ratio excludes 1.
 
-Exit code: 0 whatever the verdict; 1 if a side failed, 2 if it cannot be read,
-130 after Ctrl-C.";
+Exit code: 0 whatever the verdict; 1 if a side failed, 2 if it cannot be read, 3 if a
+path lost packets or frames (there are no figures then), 130 after SIGINT (Ctrl-C)
+or SIGTERM.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -58,6 +59,10 @@ impl Compare {
         signal::install().context("installing the handler of Ctrl-C")?;
         let summary = match compare::run(&sides, self.pairs as usize, &place::framepath()?, &Bar::new()) {
             Err(LabError::Interrupted) => return Ok(Ending::Interrupted),
+            Err(error @ LabError::Lost(_)) => {
+                ending::tell("compare", &error.into());
+                return Ok(Ending::Lost);
+            }
             outcome => outcome?,
         };
         screen.print(&compare::text(&summary))?;

@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use framepath::export;
-use framepath_lab::KeptLedger;
 use framepath_lab::experiment::{EXPERIMENTS, Experiment, Settings, Size, find};
 use framepath_lab::report::{FrameTimeline, LabRun};
 use framepath_lab::watch::Bar;
+use framepath_lab::{KeptLedger, LabError};
 use framepath_lab::{plain, report};
 use framepath_model::summary::Summary;
 use framepath_os::signal;
@@ -34,7 +34,8 @@ A run folder holds run.json (the summaries), report.html, and from experiments t
 keep a ledger frames.csv, trace.json (ui.perfetto.dev) and timeline.json (the slowest
 frames). `framepath report` puts several run folders side by side.
 
-Exit code: 0; 1 if an experiment failed, 2 if it is not known, 130 after Ctrl-C.";
+Exit code: 0; 1 if an experiment failed, 2 if it is not known, 3 if a path lost packets
+or frames where it should not, 130 after SIGINT (Ctrl-C) or SIGTERM.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -191,8 +192,12 @@ fn run_all(experiments: &[&Experiment], settings: &Settings, screen: Screen) -> 
                 outcome.ledgers.extend(found.ledgers);
             }
             Err(error) => {
+                let ending = if matches!(error, LabError::Lost(_)) { Ending::Lost } else { Ending::Failed };
                 ending::tell("lab", &anyhow::Error::new(error).context(experiment.name));
-                outcome.ending = Ending::Failed;
+                // One that failed outweighs one that lost something.
+                if outcome.ending != Ending::Failed {
+                    outcome.ending = ending;
+                }
             }
         }
         if signal::interrupted() {

@@ -7,7 +7,8 @@ use framepath::{Level, Options, Path, PathError, Progress, Report, export, path}
 use framepath_lab::compare::takes_stdout;
 use framepath_lab::measure::Measured;
 use framepath_lab::pairs;
-use framepath_model::summary::Summary;
+use framepath_model::shown::shown;
+use framepath_model::summary::{Row, Summary};
 use framepath_os::signal;
 
 use crate::ending::{Ending, Usage};
@@ -28,7 +29,15 @@ Examples:
 `framepath stages` lists what a path can be made of. The summary goes to standard
 output, or to standard error where the path's sink or --json takes that.
 
-Exit code: 0; 1 if a stage failed, 2 if the path cannot be read, 130 after Ctrl-C.";
+Exit code:
+  0    everything was delivered. What a queue with leaky= drops, and what `play` finds
+       too late, was asked for: it is counted in the summary and is no loss
+  1    a stage failed, or no frame reached the sink
+  2    the path cannot be read
+  3    packets were skipped or frames lost; a line on standard error says how many, of
+       which hop, the first one, and why (--quiet keeps that line)
+  130  SIGINT (Ctrl-C) or SIGTERM: what was inside had 0.4 s to be delivered. A second
+       signal ends the program at once";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -59,7 +68,7 @@ pub(crate) struct Run {
           value_parser = clap::value_parser!(u32).range(1..=1 << 26))]
     rows: u32,
 
-    /// No summary and no progress
+    /// No summary and no progress; failures and losses are reported all the same
     #[arg(long)]
     quiet: bool,
 
@@ -97,6 +106,14 @@ impl Outputs {
         [&self.csv, &self.trace, &self.json].into_iter().flatten().filter(|o| o.is_stdout()).count()
     }
 
+    /// What is left of a path that could not begin.
+    fn write_failure(self, error: &anyhow::Error) -> anyhow::Result<()> {
+        self.json.map_or(Ok(()), |json| {
+            let summary = summary(Vec::new(), vec![format!("stopped: {error}")]);
+            json.json(serde_json::to_string_pretty(&summary))
+        })
+    }
+
     fn write(self, report: &mut Report, path: &Path) -> anyhow::Result<()> {
         if let Some(csv) = self.csv {
             csv.write(|to| export::csv::write(report, to))?;
@@ -127,16 +144,30 @@ impl Run {
         }
         signal::install().context("installing the handler of Ctrl-C")?;
         let options = Options { level: self.ledger.level(), rows: self.rows as usize, ..Options::default() };
-        let mut report = self.watched(&path, &options)?;
+        let mut report = match self.watched(&path, &options) {
+            Ok(report) => report,
+            Err(error) => {
+                outputs.write_failure(&error)?;
+                return Err(error);
+            }
+        };
         let data_on_stdout = on_stdout > 0;
         // The ledger of a failed run is kept, and shown before the failure.
         let shown = self.show(&mut report, Screen::beside_data(data_on_stdout));
+        let losses = report.losses();
+        for loss in &losses {
+            screen::note(&format!("framepath: run: {loss}"));
+        }
         let written = outputs.write(&mut report, &path);
         if let Some(error) = report.error {
             return Err(error.into());
         }
         shown.and(written)?;
-        Ok(if report.interrupted { Ending::Interrupted } else { Ending::Done })
+        Ok(match (report.interrupted, losses.is_empty()) {
+            (true, _) => Ending::Interrupted,
+            (false, false) => Ending::Lost,
+            (false, true) => Ending::Done,
+        })
     }
 
     fn watched(&self, path: &Path, options: &Options) -> anyhow::Result<Report> {
@@ -149,7 +180,7 @@ impl Run {
 
     fn show(&self, report: &mut Report, screen: Screen) -> anyhow::Result<()> {
         for note in &report.notes {
-            Screen::Error.print(&format!("framepath: {note}\n"))?;
+            Screen::Error.print(&format!("framepath: {}\n", shown(note)))?;
         }
         if !self.quiet {
             screen.print(&export::text::summary(report))?;
@@ -178,20 +209,29 @@ pub(super) fn unreadable(text: &str, error: &PathError) -> Usage {
 fn summary_of(report: &mut Report, path: &Path) -> Summary {
     let measured = Measured::of_report(report);
     let mut row = pairs::row(&path.to_string(), "path", &[measured]);
-    row.extra.insert("dropped".to_owned(), report.dropped as f64);
+    let dropped = report.dropped + report.missed;
+    row.extra.insert("dropped".to_owned(), dropped as f64);
+    let losses = report.losses();
+    let lost: u64 = losses.iter().map(|loss| loss.count).sum();
+    row.extra.insert("lost".to_owned(), lost as f64);
     if let Some(played) = report.played {
         row.extra.insert("shown".to_owned(), played.shown as f64);
         row.extra.insert("late".to_owned(), played.late as f64);
-        row.extra.insert("dropped".to_owned(), (report.dropped + played.late) as f64);
+        row.extra.insert("dropped".to_owned(), (dropped + played.late) as f64);
     }
     let mut notes = report.notes.clone();
+    notes.extend(losses.iter().map(ToString::to_string));
     notes.extend(report.interrupted.then(|| "interrupted".to_owned()));
     notes.extend(report.error.as_ref().map(|error| format!("stopped: {error}")));
+    summary(vec![row], notes)
+}
+
+fn summary(rows: Vec<Row>, notes: Vec<String>) -> Summary {
     Summary {
         experiment: "run".to_owned(),
         machine: framepath_lab::machine(),
         started_unix_s: unix_seconds(),
-        rows: vec![row],
+        rows,
         ratios: Vec::new(),
         skipped: Vec::new(),
         notes,

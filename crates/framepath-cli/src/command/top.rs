@@ -8,6 +8,7 @@ use anyhow::Context;
 use framepath::export::service;
 use framepath::host::default_socket;
 use framepath::serve::{Snapshot, Viewer};
+use framepath_os::clock::{now_ns, sleep_until};
 use framepath_os::signal;
 use framepath_os::terminal::Terminal;
 
@@ -20,11 +21,11 @@ Examples:
   framepath top --socket /tmp/fp.sock
   framepath top --once > streams.txt
 
-Keys: q or Ctrl-C ends it. Latency is a frame's time in its worker, from the packet
+Keys: q ends it. Latency is a frame's time in its worker, from the packet
 taken to the frame given. Causes need a client whose ledger is on, as that of
 `framepath run` is.
 
-Exit code: 0, also after Ctrl-C; 1 if there is no service.";
+Exit code: 0; 1 if there is no service, 130 after SIGINT (Ctrl-C) or SIGTERM.";
 
 /// How long figures are gathered where they are shown once.
 const ONCE: Duration = Duration::from_secs(1);
@@ -49,30 +50,38 @@ pub(crate) struct Top {
 
 impl Top {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
-        let viewer = Viewer::connect(&self.socket.unwrap_or_else(default_socket))?;
         signal::install().context("installing the handler of Ctrl-C")?;
+        let viewer = Viewer::connect(&self.socket.unwrap_or_else(default_socket))?;
         let first = viewer.look()?;
         if self.once || !Terminal::is_there() {
-            std::thread::sleep(ONCE);
+            let until = now_ns() + ONCE.as_nanos() as u64;
+            while now_ns() < until {
+                if signal::interrupted() {
+                    return Ok(Ending::Interrupted);
+                }
+                sleep_until(until);
+            }
             Screen::Output.print(&service::table(&first, &viewer.look()?, usize::MAX))?;
             return Ok(Ending::Done);
         }
         let terminal = Terminal::open().context("the terminal")?;
-        live(&viewer, &terminal, first, Duration::from_secs(self.every))?;
-        Ok(Ending::Done)
+        live(&viewer, &terminal, first, Duration::from_secs(self.every))
     }
 }
 
 /// Shows the service until `q`.
-fn live(viewer: &Viewer, terminal: &Terminal, first: Snapshot, every: Duration) -> anyhow::Result<()> {
+fn live(viewer: &Viewer, terminal: &Terminal, first: Snapshot, every: Duration) -> anyhow::Result<Ending> {
     // The first table has no rates yet, and comes at once all the same.
     let (mut before, mut now) = (first.clone(), first);
     loop {
         let (columns, _) = terminal.size();
         terminal.show(&service::table(&before, &now, columns)).context("the terminal")?;
         let key = terminal.key_within(every).context("the terminal")?;
-        if signal::interrupted() || matches!(key, Some(b'q' | b'Q' | CTRL_C)) {
-            return Ok(());
+        if signal::interrupted() || key == Some(CTRL_C) {
+            return Ok(Ending::Interrupted);
+        }
+        if matches!(key, Some(b'q' | b'Q')) {
+            return Ok(Ending::Done);
         }
         let next = viewer.look()?;
         // A key that means nothing, or a resized window, is no reason to show

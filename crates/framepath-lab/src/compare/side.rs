@@ -8,6 +8,7 @@ use std::path::Path;
 use framepath::PathError;
 use framepath_model::path;
 
+use crate::LOST;
 use crate::error::LabError;
 use crate::measure::Measured;
 use crate::process::Program;
@@ -107,7 +108,12 @@ impl Side {
                 let args = ["run", "--ledger", "off", "--quiet", "--count", "--", &text];
                 let program = Program::new(OsString::from(framepath), args);
                 let keep_output = !takes_stdout(path);
-                let finished = program.run(keep_output)?;
+                let finished = program.run(keep_output).map_err(|error| match error {
+                    LabError::Command { exit_code: Some(code), stderr, .. } if code == i32::from(LOST) => {
+                        LabError::Lost(format!("{text}: {stderr}"))
+                    }
+                    error => error,
+                })?;
                 let frames = finished.stdout.trim().parse().unwrap_or(0);
                 Ok(finished.measured(frames))
             }

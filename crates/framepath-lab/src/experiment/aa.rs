@@ -7,7 +7,7 @@ use framepath_model::summary::Row;
 
 use crate::error::LabError;
 use crate::experiment::{Findings, Settings};
-use crate::measure::{Contender, Measured};
+use crate::measure::{Contender, Measured, complete};
 use crate::pairs;
 use crate::watch::Watch;
 
@@ -52,9 +52,6 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
 
 fn decode(text: &str) -> Result<Measured, LabError> {
     let path = framepath::path::parse(text)?;
-    let mut report = framepath::run(&path, &Options { level: Level::Off, ..Options::default() })?;
-    match report.error.take() {
-        Some(error) => Err(error.into()),
-        None => Ok(Measured::of_report(&mut report)),
-    }
+    let mut report = complete(framepath::run(&path, &Options { level: Level::Off, ..Options::default() })?)?;
+    Ok(Measured::of_report(&mut report))
 }

@@ -16,7 +16,7 @@ use framepath_model::summary::Summary;
 use crate::error::LabError;
 use crate::experiment::{Findings, Settings, Size};
 use crate::kept::KeptLedger;
-use crate::measure::{Contender, Measured};
+use crate::measure::{Contender, Measured, complete};
 use crate::pairs::{self, Comparison};
 use crate::process::Program;
 use crate::watch::Watch;
@@ -247,10 +247,7 @@ fn add_ledger(
     summary: &mut Summary,
 ) -> Result<KeptLedger, LabError> {
     let path = framepath::path::parse(text)?;
-    let mut report = framepath::run(&path, &Options { level: Level::Full, ..Options::default() })?;
-    if let Some(error) = report.error.take() {
-        return Err(error.into());
-    }
+    let mut report = complete(framepath::run(&path, &Options { level: Level::Full, ..Options::default() })?)?;
     let measured = Measured::of_report(&mut report);
     match summary.rows.iter_mut().find(|r| r.case == clip.case() && r.contender == contender) {
         Some(row) => {

@@ -9,7 +9,7 @@ use framepath_os::clock::{now_ns, process_cpu_ns};
 
 use crate::error::LabError;
 use crate::experiment::{Findings, Settings};
-use crate::measure::{Contender, Measured};
+use crate::measure::{Contender, Measured, complete};
 use crate::pairs;
 use crate::watch::Watch;
 
@@ -45,10 +45,8 @@ fn encoder(arguments: &str) -> Result<Measured, LabError> {
     let (width, height) = SIZE;
     let text = format!("test size={width}x{height} frames={FRAMES} ! encode {arguments} ! null");
     let path = framepath::path::parse(&text)?;
-    let mut report = framepath::run(&path, &Options { level: Level::Times, ..Options::default() })?;
-    if let Some(error) = report.error.take() {
-        return Err(error.into());
-    }
+    let mut report =
+        complete(framepath::run(&path, &Options { level: Level::Times, ..Options::default() })?)?;
     let times = report.rows.iter().filter(|r| r.hop == ENCODER).map(|r| r.wall_ns()).collect();
     let mut measured = Measured::of_report(&mut report);
     add_times(&mut measured, times);

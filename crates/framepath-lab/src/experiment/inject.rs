@@ -17,7 +17,7 @@ use framepath_os::affinity;
 
 use crate::error::LabError;
 use crate::experiment::{Findings, Settings, Size};
-use crate::measure::Measured;
+use crate::measure::{Measured, complete};
 use crate::watch::Watch;
 use preempter::Preempter;
 use probe::{Probe, Trigger, Work};
@@ -109,10 +109,7 @@ fn collect(
     injected: impl Fn(u64, &[Row]) -> Option<f64>,
     attributed: fn(&Row) -> u64,
 ) -> Result<(Outcome, Report), LabError> {
-    let mut report = built.run(&Options { level: Level::Full, cpus, ..Options::default() })?;
-    if let Some(error) = report.error.take() {
-        return Err(error.into());
-    }
+    let mut report = complete(built.run(&Options { level: Level::Full, cpus, ..Options::default() })?)?;
     let mut outcome = Outcome {
         injected_ns: Vec::new(),
         attributed_ns: Vec::new(),

@@ -14,7 +14,7 @@ use serde::Deserialize;
 
 use crate::error::LabError;
 use crate::experiment::{Findings, Settings, Size};
-use crate::measure::{Contender, Measured};
+use crate::measure::{Contender, Measured, complete};
 use crate::pairs;
 use crate::process::Program;
 use crate::watch::Watch;
@@ -170,10 +170,7 @@ fn paced(
 fn ours(text: &str, level: Level) -> Result<Measured, LabError> {
     let path = framepath::path::parse(text)?;
     let options = Options { level, rows: LEDGER_ROWS, ..Options::default() };
-    let mut report = framepath::run(&path, &options)?;
-    if let Some(error) = report.error.take() {
-        return Err(error.into());
-    }
+    let mut report = complete(framepath::run(&path, &options)?)?;
     let mut measured = Measured::of_report(&mut report);
     per_push(&mut measured);
     Ok(measured)
@@ -224,6 +221,7 @@ fn gst_push(
     let program = Program::new(program, args);
     let finished = program.run(true)?;
     let told: GstPush = serde_json::from_str(&finished.stdout).map_err(|e| LabError::Command {
+        exit_code: None,
         command: program.text(),
         outcome: "printed something else than its line of JSON".to_owned(),
         stderr: e.to_string(),

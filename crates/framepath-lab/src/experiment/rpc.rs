@@ -15,7 +15,7 @@ use framepath_model::wire::{CELL_BYTES, MESSAGE_BYTES, PACKET_SUBMISSION_BYTES};
 
 use crate::error::LabError;
 use crate::experiment::{Findings, Settings, Size};
-use crate::measure::{Contender, Measured};
+use crate::measure::{Contender, Measured, complete};
 use crate::pairs::{self, Comparison};
 use crate::process::Program;
 use crate::watch::Watch;
@@ -111,10 +111,7 @@ fn timed(program: &Program, frames: u64) -> Result<Measured, LabError> {
 /// Runs the path once more, in this process, for what only its session counts.
 fn calls(text: &str) -> Result<[(&'static str, f64); 8], LabError> {
     let path = framepath::path::parse(text)?;
-    let mut report = framepath::run(&path, &Options { level: Level::Off, ..Options::default() })?;
-    if let Some(error) = report.error.take() {
-        return Err(error.into());
-    }
+    let report = complete(framepath::run(&path, &Options { level: Level::Off, ..Options::default() })?)?;
     let worker = report.workers.first();
     let (messages, cells) = worker.map_or(((0, 0), (0, 0)), |worker| (worker.messages, worker.cells));
     Ok(figures(messages, cells, report.frames))

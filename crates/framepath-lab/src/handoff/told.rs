@@ -58,6 +58,7 @@ pub(crate) fn parse(program: &Program, text: &str) -> Result<Told, LabError> {
         Ok(Line::Ran(told)) => Ok(*told),
         Ok(Line::Skipped { skipped }) => Err(LabError::Missing(skipped)),
         Err(error) => Err(LabError::Command {
+            exit_code: None,
             command: program.text(),
             outcome: "printed something else than its line of JSON".to_owned(),
             stderr: error.to_string(),
@@ -75,6 +76,7 @@ impl Told {
         let Told { frames, received, lost, duplicated, out_of_order, .. } = *self;
         if received != frames || lost + duplicated + out_of_order > 0 || frames == 0 {
             return Err(LabError::Command {
+                exit_code: None,
                 command: program.text(),
                 outcome: format!(
                     "handed over {received} of {frames} frames: {lost} lost, {duplicated} duplicated, \

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use framepath_model::shown::shown;
 use framepath_model::stats::{Spread, Verdict};
 use framepath_model::summary::{Row, Summary};
 
@@ -19,10 +20,11 @@ pub fn tables(summary: &Summary) -> String {
     let mut text = parts.join("\n");
     for skipped in &summary.skipped {
         let case = skipped.case.as_ref().map_or(String::new(), |case| format!(" ({case})"));
-        text.push_str(&format!("skipped: {}{case}: {}\n", skipped.contender, skipped.reason));
+        let (contender, reason) = (shown(&skipped.contender), shown(&skipped.reason));
+        text.push_str(&format!("skipped: {contender}{}: {reason}\n", shown(&case)));
     }
     for note in &summary.notes {
-        text.push_str(&format!("note: {note}\n"));
+        text.push_str(&format!("note: {}\n", shown(note)));
     }
     text
 }
@@ -167,6 +169,8 @@ fn ratios(summary: &Summary) -> Option<String> {
 /// Lines of cells as text: the first `left` columns to the left, the rest to
 /// the right, a rule under the headings.
 fn aligned(lines: &[Vec<String>], left: usize) -> String {
+    // Cells have names of files and words of other programs in them.
+    let lines: Vec<Vec<_>> = lines.iter().map(|line| line.iter().map(|cell| shown(cell)).collect()).collect();
     let columns = lines.first().map_or(0, Vec::len);
     let width =
         |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default();

@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use framepath_model::shown::acts_on_terminals;
+
 /// Where a text stands relative to its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
@@ -129,7 +131,7 @@ pub fn escape(text: &str) -> String {
             '>' => escaped.push_str("&gt;"),
             '"' => escaped.push_str("&quot;"),
             '\'' => escaped.push_str("&#39;"),
-            c if c.is_control() && c != '\n' && c != '\t' => escaped.push('\u{fffd}'),
+            c if acts_on_terminals(c) && c != '\n' && c != '\t' => escaped.push('\u{fffd}'),
             c => escaped.push(c),
         }
     }

@@ -12,12 +12,14 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 use rustix::net::{
-    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
     recvmsg, sendmsg, shutdown, socket_with, socketpair,
 };
 
+use crate::cancel::canceled;
 use crate::clock::timespec;
+use crate::signal;
 
 /// Milliseconds that a descriptor waits until others have arrived.
 const CROWDED: u32 = 10_000;
@@ -45,7 +47,14 @@ impl Socket {
     pub fn connect(path: &Path) -> io::Result<Socket> {
         let address = SocketAddrUnix::new(path)?;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-        connect(&socket, &address)?;
+        loop {
+            // A listener whose backlog is full makes this wait.
+            match connect(&socket, &address) {
+                Err(Errno::INTR) if signal::overdue() => return Err(canceled()),
+                Err(Errno::INTR) => {}
+                other => break other?,
+            }
+        }
         Ok(Socket(socket))
     }
 
@@ -78,6 +87,7 @@ impl Socket {
         let mut patience = CROWDED;
         loop {
             match sendmsg(&self.0, &[IoSlice::new(record)], &mut control, flags) {
+                Err(Errno::INTR) if signal::overdue() => return Err(canceled()),
                 Err(Errno::INTR) => {}
                 // The kernel counts descriptors on their way for the user, not
                 // the process: another one may have filled a socket with them.
@@ -96,13 +106,15 @@ impl Socket {
     /// does not fit is cut; descriptors beyond the first are closed.
     ///
     /// # Errors
-    /// What recvmsg(2) says.
+    /// What recvmsg(2) says; EMFILE where a descriptor came and this process may
+    /// have no more.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC;
         let received = loop {
             match recvmsg(&self.0, &mut [IoSliceMut::new(buffer)], &mut control, flags) {
+                Err(Errno::INTR) if signal::overdue() => return Err(canceled()),
                 Err(Errno::INTR) => {}
                 other => break other?,
             }
@@ -112,6 +124,11 @@ impl Socket {
             _ => None,
         });
         let fd = fds.next().and_then(|mut fds| fds.next());
+        if fd.is_none() && received.flags.contains(ReturnFlags::CTRUNC) {
+            // One was sent, and this process has no number left for it: that is no
+            // fault of the sender.
+            return Err(Errno::MFILE.into());
+        }
         Ok((received.bytes, fd))
     }
 
@@ -136,6 +153,7 @@ impl Socket {
         let limit = timespec(limit);
         loop {
             match poll(&mut [PollFd::new(self, PollFlags::IN)], Some(&limit)) {
+                Err(Errno::INTR) if signal::overdue() => return Err(canceled()),
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(errno.into()),
                 Ok(count) => return Ok(count > 0),

@@ -114,6 +114,20 @@ impl Mapped {
     }
 }
 
+/// More than any worker may allocate: a pool this large is a lie of its owner's.
+const LARGEST: usize = 1 << 40;
+
+impl ForeignError {
+    /// Whether this process lacks the memory, or the mappings, to read the pool: no
+    /// fault of its owner.
+    pub fn is_lack(&self) -> bool {
+        match self {
+            ForeignError::Os { bytes, errno, .. } => *bytes < LARGEST && crate::lack::errno_is_lack(*errno),
+            _ => false,
+        }
+    }
+}
+
 impl ForeignPool {
     /// Frames in all slots of a device's memory.
     #[cfg(not(any(loom, miri)))]

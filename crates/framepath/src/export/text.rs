@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use framepath_model::ledger::{Cause, Digest, HopDigest};
+use framepath_model::shown::shown;
 use framepath_os::meter::Level;
 
 use crate::report::Report;
@@ -33,7 +34,7 @@ fn headline(report: &Report) -> String {
         report.frames as f64 / seconds.max(1e-9),
         time(report.cpu_ns as f64),
         report.cpu_ns as f64 / report.wall_ns.max(1) as f64,
-        dropped(report.dropped),
+        dropped(report.dropped + report.missed),
     );
     if report.interrupted {
         text.push_str("; interrupted");
@@ -45,9 +46,10 @@ fn headline(report: &Report) -> String {
 /// A line for each hop whose worker had to be replaced.
 fn workers(text: &mut String, report: &Report) {
     for worker in report.workers.iter().filter(|worker| worker.deaths > 0) {
-        let hop = &report.hops[usize::from(worker.hop)].text;
+        let hop = shown(&report.hops[usize::from(worker.hop)].text);
         let again = |count: u64| if count == 1 { "once".to_owned() } else { format!("{count} times") };
-        let _ = write!(text, "{hop}: replaced a worker {} ({})", again(worker.deaths), worker.last_death);
+        let _ =
+            write!(text, "{hop}: replaced a worker {} ({})", again(worker.deaths), shown(&worker.last_death));
         if worker.lost > 0 {
             let _ = write!(text, "; {} frames inside were lost", worker.lost);
         } else {
@@ -139,8 +141,9 @@ fn copied(figures: &HopDigest) -> String {
 }
 
 fn shortened(name: &str, width: usize) -> String {
+    let name = shown(name);
     if name.chars().count() <= width {
-        return name.to_owned();
+        return name.into_owned();
     }
     let kept: String = name.chars().take(width - 1).collect();
     format!("{kept}…")

@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use framepath_model::shown::shown;
 use framepath_model::wire::Message;
 use framepath_os::crossing::Socket;
 use framepath_os::spawn::{Remote, Standing, WorkerProcess, fork, tend};
@@ -132,7 +133,7 @@ fn work(socket: OwnedFd, kind: &Kind) -> i32 {
         Ok(()) => 0,
         Err(error) => {
             // Seen only where the caller asked to keep standard error.
-            eprintln!("framepath: worker: {error}");
+            eprintln!("framepath: worker: {}", shown(&error.to_string()));
             1
         }
     }

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use framepath_codec::{MediaFile, Packet, TrackInfo};
 use framepath_model::stream::FrameMeta;
 use framepath_model::wire::{Completion, Demux, Message};
+use framepath_os::cancel::canceled;
 use framepath_os::crossing::{
     Area, Breach, CellReader, Look, PooledPackets, Sizes, Watcher, completions, watch,
 };
@@ -97,7 +98,7 @@ impl RemoteDemuxer {
             .map_err(|source| HostError::Socket { operation: "waiting for", source })?
         {
             if signal::interrupted() {
-                return Err(HostError::Abandoned);
+                return Err(HostError::Socket { operation: "waiting for", source: canceled() });
             }
             if seekable && begun.elapsed() > OPENING {
                 return Err(HostError::NotOpened { what: "said nothing" });

@@ -28,14 +28,9 @@ pub(crate) fn hear(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>
     Ok(Some((shown(Message::decode(&bytes[..len])?), fd)))
 }
 
-/// The message with its text as it may be shown: nothing in it moves a
-/// terminal's cursor or turns the direction of what follows.
+/// The message with its text as a terminal may be given it.
 fn shown(message: Message) -> Message {
-    let plain = |text: String| -> String {
-        let moves =
-            |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-        text.chars().map(|c| if moves(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
-    };
+    let plain = |text: String| framepath_model::shown::shown(&text).into_owned();
     match message {
         Message::Refused { text } => Message::Refused { text: plain(text) },
         Message::Failed { text, seq } => Message::Failed { text: plain(text), seq },

@@ -13,6 +13,7 @@ use framepath_model::stream::{FrameMeta, StreamInfo};
 use framepath_os::crossing::Breach;
 use framepath_os::meter::{self, Level};
 use framepath_os::pool::Frame;
+use framepath_os::signal;
 
 use super::borrow::Lends;
 use super::link::{Came, Full, Link, Receiving, Sending};
@@ -110,6 +111,8 @@ pub struct WorkerStats {
     pub first_poisoned: AtomicU64,
     /// Frames that were inside a worker which died and cannot be had again.
     pub lost: AtomicU64,
+    /// Number of the first of them, plus one.
+    pub first_lost: AtomicU64,
     /// CPU time of the workers that have ended, from their start on,
     /// nanoseconds.
     pub cpu_ns: AtomicU64,
@@ -141,6 +144,8 @@ struct State {
     given: u64,
     /// Nothing will be appended.
     ended: bool,
+    /// What this process could not do for a worker, so that it was ended.
+    host_failure: Option<HostError>,
 }
 
 /// Why nothing can be given to a session any more.
@@ -172,7 +177,7 @@ pub(crate) struct Arrival {
 
 impl Session {
     pub(crate) fn new(spec: Spec) -> Arc<Session> {
-        let state = State { book: Book::new(), worker: None, given: 0, ended: false };
+        let state = State { book: Book::new(), worker: None, given: 0, ended: false, host_failure: None };
         let stats = Arc::default();
         Arc::new(Session {
             spec,
@@ -277,7 +282,10 @@ impl Session {
                     state = self.locked();
                 }
                 // The reading end sees it gone, and finds another.
-                Err(_) => link.kill(),
+                Err(error) => {
+                    state.not_fed(error);
+                    link.kill();
+                }
             }
         }
     }
@@ -297,6 +305,7 @@ impl Session {
         state.ended = true;
         // Where there is no room now, the reading end drains when there is.
         let fed = state.feed(|_| None);
+        let fed = fed.map_err(|error| state.not_fed(error));
         let link = state.link();
         drop(state);
         if let Some(link) = link {
@@ -304,7 +313,7 @@ impl Session {
             match fed {
                 Ok(None) => {}
                 Ok(Some(_)) => link.vital.leave_over(),
-                Err(_) => link.kill(),
+                Err(()) => link.kill(),
             }
         }
     }
@@ -317,7 +326,7 @@ impl Session {
         if !state.ended || state.worker.as_ref().is_none_or(|(_, sending)| sending.drained) {
             return false;
         }
-        let fed = state.feed(|_| None);
+        let fed = state.feed(|_| None).map_err(|error| state.not_fed(error));
         drop(state);
         link.stir();
         if fed.is_err() {
@@ -337,6 +346,14 @@ impl Session {
 }
 
 impl State {
+    /// The worker was not given what it should be given. Where that is this
+    /// process's lack, no other worker would fare better: the stream fails.
+    fn not_fed(&mut self, error: HostError) {
+        if error.is_of_caller() {
+            self.host_failure.get_or_insert(error);
+        }
+    }
+
     fn link(&self) -> Option<Arc<Link>> {
         self.worker.as_ref().map(|(link, _)| link.clone())
     }
@@ -388,7 +405,7 @@ impl Reader {
                 Ok(Some(came)) => match self.came(came) {
                     Ok(None) => {}
                     Err(error @ HostError::Failed { .. }) => return Err(error),
-                    Err(error) => self.replace(&error)?,
+                    Err(error) => self.replace(error)?,
                     arrival => {
                         if self.session.spec.options.uncached && self.receiving.ask_again().is_err() {
                             // The next look finds it gone. What came is delivered.
@@ -397,14 +414,15 @@ impl Reader {
                         return arrival;
                     }
                 },
-                Ok(None) if gone => self.replace(&HostError::Gone)?,
+                Ok(None) if gone => self.replace(HostError::Gone)?,
+                Ok(None) if signal::overdue() => return Err(HostError::Abandoned),
                 Ok(None) => {
                     let limit = self.session.rest_is_ours(&self.link).then_some(GIVING);
                     idle();
                     self.receiving.sleep(&self.link, limit);
                     idle();
                 }
-                Err(error) => self.replace(&error)?,
+                Err(error) => self.replace(error)?,
             }
         }
     }
@@ -452,7 +470,7 @@ impl Reader {
             _ => return Err(Breach("the frame that was given, twice").into()),
         };
         let arrived = state.book.arrived(seq);
-        let fed = state.feed(|_| None);
+        let fed = state.feed(|_| None).map_err(|error| state.not_fed(error));
         drop(state);
         self.link.ring();
         if fed.is_err() {
@@ -475,9 +493,16 @@ impl Reader {
     }
 
     /// Ends the worker and goes on with another: replays what had not come.
-    fn replace(&mut self, why: &HostError) -> Result<(), HostError> {
-        if self.session.abandoned.load(Ordering::Acquire) {
+    fn replace(&mut self, why: HostError) -> Result<(), HostError> {
+        if self.session.abandoned.load(Ordering::Acquire) || signal::overdue() {
             return Err(HostError::Abandoned);
+        }
+        if why.is_of_caller() {
+            // The worker did nothing wrong: no packet of it is to blame.
+            return Err(why);
+        }
+        if let Some(failure) = self.session.locked().host_failure.take() {
+            return Err(failure);
         }
         *self.session.stats.last_death.lock().unwrap_or_else(PoisonError::into_inner) = why.to_string();
         self.count_cpu();
@@ -513,7 +538,7 @@ impl Reader {
         self.session.stats.pid.store(link.pid, Ordering::Relaxed);
         let mut state = self.session.locked();
         state.worker = Some((link.clone(), sending));
-        let fed = state.feed(|_| None);
+        let fed = state.feed(|_| None).map_err(|error| state.not_fed(error));
         drop(state);
         if self.session.abandoned.load(Ordering::Acquire) {
             // It was, before this worker could be found.
@@ -543,7 +568,12 @@ impl Reader {
             return Err(HostError::NotOpened { what: "died again and again" });
         }
         if !self.link.replayable {
-            stats.lost.fetch_add(state.book.abandon(), Ordering::Relaxed);
+            let lost = state.book.abandon(taken);
+            stats.lost.fetch_add(lost.count, Ordering::Relaxed);
+            if let Some(first) = lost.first {
+                let place = &stats.first_lost;
+                let _ = place.compare_exchange(0, first + 1, Ordering::Relaxed, Ordering::Relaxed);
+            }
             return Ok(Turn::Again);
         }
         let plan = state.book.died(taken, self.link.threads == 1);

@@ -15,6 +15,7 @@ use std::time::Duration;
 use framepath_model::wire::Message;
 use framepath_os::clock::cpu_ns_of;
 use framepath_os::crossing::Socket;
+use framepath_os::signal;
 use framepath_os::spawn::{Remote, WorkerProcess, spawn};
 
 use super::say::hear_within;
@@ -209,6 +210,8 @@ impl Spares {
 
 /// Starts workers on request, and some ahead.
 fn nurse(requests: Receiver<Request>) {
+    // Its waits for workers end with the program.
+    let _interruptible = signal::interruptible();
     let mut all: HashMap<Kind, Spares> = HashMap::new();
     for request in requests {
         match request {

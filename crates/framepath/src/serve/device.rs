@@ -19,6 +19,7 @@ use std::time::Duration;
 
 use framepath_codec::{Codec, TrackInfo};
 use framepath_model::access_unit::Coding;
+use framepath_model::shown::shown;
 use framepath_model::stream::{Rational, StreamInfo};
 use framepath_os::attach::Attached;
 use framepath_os::v4l2::Fourcc;
@@ -68,7 +69,7 @@ pub fn serve(attached: &Attached, settings: &Settings) -> io::Result<std::conver
 
 /// To whoever runs the service.
 fn say(text: &str) {
-    eprintln!("framepath: device: {text}");
+    eprintln!("framepath: device: {}", shown(text));
 }
 
 /// The codec with V4L2's name for its pictures, and how they are looked at.

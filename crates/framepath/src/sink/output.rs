@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where sinks write: a file, or standard output for `-`.
 
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
+use framepath_os::cancel::{self, Writer};
 use framepath_os::meter;
 use framepath_os::pool::Plane;
 
@@ -19,10 +19,10 @@ impl Output {
     /// Creates `target`, or takes standard output for `-`.
     pub(crate) fn create(target: &str) -> Result<Output, StageError> {
         let (name, writer): (_, Box<dyn Write + Send>) = if target == "-" {
-            ("standard output".to_owned(), Box::new(io::stdout()))
+            ("standard output".to_owned(), Box::new(Writer::new(io::stdout())))
         } else {
-            let file = File::create(target).map_err(StageError::io(target))?;
-            (target.to_owned(), Box::new(file))
+            let file = cancel::create(target.as_ref()).map_err(StageError::io(target))?;
+            (target.to_owned(), Box::new(Writer::new(file)))
         };
         Ok(Output { name, writer: BufWriter::with_capacity(64 << 10, writer) })
     }

@@ -46,7 +46,7 @@ pub(crate) struct V4l2 {
     /// first stamp.
     first: Option<(u64, u64)>,
     next: u64,
-    dropped: Arc<AtomicU64>,
+    missed: Arc<AtomicU64>,
     started: bool,
 }
 
@@ -58,8 +58,8 @@ enum Way {
 
 impl V4l2 {
     /// Opens the device and makes its buffers; it starts with the first frame
-    /// asked for. Frames that the driver drops are added to `dropped`.
-    pub(crate) fn open(options: &V4l2Options, dropped: Arc<AtomicU64>) -> Result<V4l2, StageError> {
+    /// asked for. Frames that the driver drops are added to `missed`.
+    pub(crate) fn open(options: &V4l2Options, missed: Arc<AtomicU64>) -> Result<V4l2, StageError> {
         let node = Arc::new(Node::open(options.node.as_ref())?);
         node.must_be(Role::Camera)?;
         let picture = set_format(&node, options)?;
@@ -82,7 +82,7 @@ impl V4l2 {
             ..StreamInfo::of_frames(&layout, frame_rate)
         };
         let left = if options.frames == 0 { u64::MAX } else { options.frames };
-        Ok(V4l2 { way, node, layout, info, left, first: None, next: 0, dropped, started: false })
+        Ok(V4l2 { way, node, layout, info, left, first: None, next: 0, missed, started: false })
     }
 
     /// Waits until the device has a frame; `false` where the run was ended.
@@ -120,7 +120,7 @@ impl V4l2 {
         let gap = u64::from(sequence.wrapping_sub(self.next as u32));
         // A number that goes back is a driver that counts anew, not a drop.
         let gap = if gap > u64::from(u32::MAX / 2) { 0 } else { gap };
-        self.dropped.fetch_add(gap, Ordering::Relaxed);
+        self.missed.fetch_add(gap, Ordering::Relaxed);
         let number = self.next + gap;
         self.next = number + 1;
         let pts = i64::try_from(stamp_us.saturating_sub(first_us)).ok();

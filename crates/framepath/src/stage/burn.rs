@@ -3,6 +3,7 @@
 
 use framepath_model::stream::StreamInfo;
 use framepath_os::clock::{now_ns, thread_cpu_ns};
+use framepath_os::signal;
 
 use crate::error::StageError;
 use crate::item::Item;
@@ -26,10 +27,11 @@ impl Stage for Burn {
     }
 }
 
-/// Uses at least `cpu_ns` of this thread's CPU time.
+/// Uses at least `cpu_ns` of this thread's CPU time; less where the program is to
+/// end.
 pub(crate) fn burn(cpu_ns: u64) {
     let until = thread_cpu_ns() + cpu_ns;
-    while thread_cpu_ns() < until {
+    while thread_cpu_ns() < until && !signal::interrupted() {
         // The CPU clock is a system call; the wall clock is not. Between two
         // looks spend 2 µs in user space.
         let pause = now_ns() + 2_000;

@@ -39,7 +39,7 @@ impl Run<'_> {
         }
         let mut measured = Measured::of_report(&mut report);
         let sequences = sequences(&report.rows);
-        self.correlated(whole(&sequences, self.frames, report.dropped))?;
+        self.correlated(whole(&sequences, self.frames, report.dropped + report.missed))?;
         add_figures(&mut measured, &report);
         if let (Some(hop), Some(reader)) = (self.way.device_hop, reader) {
             let records = self.records(&reader, began_ns)?;
@@ -51,6 +51,7 @@ impl Run<'_> {
 
     fn correlated(&self, outcome: Result<(), String>) -> Result<(), LabError> {
         outcome.map_err(|what| LabError::Command {
+            exit_code: None,
             command: format!("framepath run '{}'", self.way.path),
             outcome: "did not keep its frames apart".to_owned(),
             stderr: what,
@@ -112,7 +113,7 @@ fn per_frame(rows: &[Row], frames: u64, figure: impl Fn(&Row) -> u64) -> f64 {
 fn add_figures(measured: &mut Measured, report: &Report) {
     let of = |figure: fn(&Row) -> u64| per_frame(&report.rows, report.frames, figure);
     measured.extra.insert("faults_per_frame".to_owned(), of(|row| row.minor_faults.into()));
-    measured.extra.insert("dropped".to_owned(), report.dropped as f64);
+    measured.extra.insert("dropped".to_owned(), (report.dropped + report.missed) as f64);
     let cycles = of(|row| row.cycles);
     if cycles > 0.0 {
         measured.extra.insert("cycles_per_frame".to_owned(), cycles);

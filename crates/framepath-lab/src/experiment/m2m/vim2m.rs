@@ -35,6 +35,7 @@ pub(super) fn measured(nodes: &Nodes, pixels: &[u8], frames: u64) -> Result<Meas
     let node = Nodes::of(&nodes.vim2m)?;
     nodes.heap.clone().map_err(LabError::Missing)?;
     let failed = |error: V4l2Error| LabError::Command {
+        exit_code: None,
         command: "lab m2m, contender vim2m".to_owned(),
         outcome: "failed".to_owned(),
         stderr: error.to_string(),

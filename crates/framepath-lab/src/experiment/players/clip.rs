@@ -8,6 +8,7 @@ use framepath_codec::Demuxer;
 
 use crate::error::LabError;
 use crate::experiment::{Settings, Size};
+use crate::measure::complete;
 
 /// The committed clips that are played; their containers have timestamps, so
 /// that all players mean the same by their own rate.
@@ -49,10 +50,7 @@ impl Clip {
         }
         let name = framepath_model::path::quote(&file.to_string_lossy());
         let path = framepath::path::parse(&format!("file {name} ! decode threads=1 ! null"))?;
-        let report = framepath::run(&path, &Options { level: Level::Off, ..Options::default() })?;
-        if let Some(error) = report.error {
-            return Err(error.into());
-        }
+        let report = complete(framepath::run(&path, &Options { level: Level::Off, ..Options::default() })?)?;
         let interval = stream.frame_rate.value().map_or(0.04, |rate| 1.0 / rate);
         let told = first
             .zip(last)

@@ -9,7 +9,7 @@ use framepath_model::stats::paired_difference;
 use framepath_model::summary::{Row, Summary};
 
 use crate::error::LabError;
-use crate::measure::{Contender, Measured};
+use crate::measure::{Contender, Measured, complete};
 use crate::pairs;
 use crate::watch::Watch;
 
@@ -70,11 +70,7 @@ fn difference(host: &str, rate: u32, frames: u64) -> Result<Measured, LabError> 
 fn nothing(host: &str, rate: u32, frames: u64) -> Result<Report, LabError> {
     let text = format!("test bytes=4096 rate={rate} frames={frames} ! burn time=0ns{host} ! null");
     let path = framepath::path::parse(&text)?;
-    let mut report = framepath::run(&path, &Options { level: Level::Off, ..Options::default() })?;
-    match report.error.take() {
-        Some(error) => Err(error.into()),
-        None => Ok(report),
-    }
+    complete(framepath::run(&path, &Options { level: Level::Off, ..Options::default() })?)
 }
 
 #[cfg(test)]

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The first SIGINT or SIGTERM ends every wait: the command exits with 130,
+//! whatever it is blocked in. A second signal ends it at once.
+
+#[path = "../cli/harness.rs"]
+#[allow(dead_code, reason = "the other tests need the rest")]
+mod harness;
+mod situation;
+
+use std::process::{Child, ExitStatus};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use framepath_os::children;
+use situation::{SITUATIONS, Situation};
+
+const SIGINT: i32 = 2;
+const SIGTERM: i32 = 15;
+/// Far more than a process needs to end: one that takes longer hangs.
+const HANGS: Duration = Duration::from_secs(10);
+
+#[test]
+fn the_first_sigint_ends_every_wait() {
+    assert_all_end_after(SIGINT, "SIGINT");
+}
+
+#[test]
+fn the_first_sigterm_ends_every_wait() {
+    assert_all_end_after(SIGTERM, "SIGTERM");
+}
+
+fn assert_all_end_after(signal: i32, name: &str) {
+    let mut wrong = Vec::new();
+    for situation in SITUATIONS {
+        let (mut child, _others) = situation.begin();
+        settle(&mut child, situation);
+        children::signal(&child, signal).unwrap();
+        let since = Instant::now();
+        let ended = ended_within(&mut child, HANGS);
+        println!("{name} to exit: {:>4} ms  {}", since.elapsed().as_millis(), situation.what);
+        if ended.and_then(|status| status.code()) != Some(130) {
+            wrong.push((situation.what, ended));
+        }
+    }
+    assert!(wrong.is_empty(), "after {name}, not exit code 130: {wrong:?}");
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    // 143 is the second's; a process that ended by the first, before the second
+    // was sent, has 130 and is tried again.
+    let codes: Vec<Option<i32>> = (0..5).map(|_| code_after_two_signals()).collect();
+    assert!(codes.contains(&Some(128 + SIGTERM)), "{codes:?}");
+}
+
+fn code_after_two_signals() -> Option<i32> {
+    let situation = &SITUATIONS[0];
+    let (mut child, _others) = situation.begin();
+    settle(&mut child, situation);
+    children::signal(&child, SIGINT).unwrap();
+    // Taken: two that wait are handled in an order of the kernel's.
+    while field(child.id(), "ShdPnd").is_some_and(|pending| pending != 0) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    children::signal(&child, SIGTERM).unwrap();
+    ended_within(&mut child, HANGS).expect("it hangs").code()
+}
+
+/// A set of signals in /proc/PID/status; `None` where the process has ended.
+fn field(pid: u32, name: &str) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":"))?;
+    u64::from_str_radix(line.trim(), 16).ok()
+}
+
+/// Waits until the child does nothing any more: it is blocked.
+fn settle(child: &mut Child, situation: &Situation) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let (mut before, mut quiet) = (None, 0);
+    while quiet < 4 {
+        assert!(Instant::now() < deadline, "{}: it never comes to rest", situation.what);
+        if let Some(status) = child.try_wait().unwrap() {
+            panic!("{}: ended by itself with {status}", situation.what);
+        }
+        let now = cpu_ticks(child.id());
+        quiet = if now > 0 && before == Some(now) { quiet + 1 } else { 0 };
+        before = Some(now);
+        thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// User and system time of a process so far, in the kernel's ticks.
+fn cpu_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
+    // Fields 14 and 15 of proc(5); the first here is field 3.
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+/// How the child ended; killed, and `None`, where it does not.
+fn ended_within(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            return Some(status);
+        }
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            child.wait().unwrap();
+            return None;
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a command can be blocked in.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use framepath_os::crossing::{Listener, Socket};
+use rustix::fs::{Mode, mknodat};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::pipe::{PipeFlags, pipe_with};
+use tempfile::TempDir;
+
+use crate::harness::{framepath, in_checkout};
+
+/// A command that never ends by itself.
+pub struct Situation {
+    pub what: &'static str,
+    /// Arguments; `{fifo}`, `{clip}`, `{socket}` stand for names in its folder.
+    args: &'static [&'static str],
+    with: With,
+}
+
+/// What it needs beside its arguments.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum With {
+    Nothing,
+    /// A fifo that nobody else opens.
+    Fifo,
+    /// A fifo with a writer that writes so many bytes of the clip and then nothing.
+    Writer(usize),
+    /// Standard input is a pipe that gives nothing.
+    SilentInput,
+    /// Standard output is a pipe that nobody reads.
+    FullPipe,
+    /// Standard output and standard error are that pipe.
+    FullPipes,
+    /// A service that accepts nobody, with room for clients.
+    SilentService,
+    /// The same, without room.
+    CrowdedService,
+    /// The worker's program is one that does nothing.
+    IdleWorker,
+}
+
+/// Half of the clip, in which a demuxer has found the stream.
+const HALF: usize = 10_000;
+
+#[rustfmt::skip]
+pub const SITUATIONS: &[Situation] = &[
+    situation("opening a fifo without a writer", &["run", "file {fifo} ! null"], With::Fifo),
+    situation("reading a fifo that gives nothing", &["run", "file {fifo} ! null"], With::Writer(0)),
+    situation("reading a fifo in the middle of a stream", &["run", "file {fifo} ! decode ! queue ! null"], With::Writer(HALF)),
+    situation("reading a pipe on standard input", &["run", "file /dev/stdin ! decode host=process ! null"], With::SilentInput),
+    situation("opening a fifo without a reader", &["run", "test size=64x48 ! framemd5 {fifo}"], With::Fifo),
+    situation("y4m into a full pipe", &["run", "test size=640x480 format=yuv420p frames=0 ! y4m -"], With::FullPipe),
+    situation("framemd5 into a full pipe, behind a queue", &["run", "test size=64x48 frames=0 ! queue ! framemd5 -"], With::FullPipe),
+    situation("a full pipe behind a worker; standard error too", &["run", "file {clip} loop=100000 ! decode host=process format=native ! queue ! y4m -"], With::FullPipes),
+    situation("a worker that hangs, with the stream inside", &["run", "file {clip} ! decode host=process fault=hang@0 watchdog=60s ! null"], With::Nothing),
+    situation("a worker that hangs and has no room", &["run", "file {clip} loop=100000 ! decode host=process fault=hang@3 watchdog=60s ! null"], With::Nothing),
+    situation("a worker that does not open", &["run", "file {clip} ! decode host=process ! null"], With::IdleWorker),
+    situation("a service that does not answer", &["run", "file {clip} ! decode host=service socket={socket} ! null"], With::SilentService),
+    situation("a service without room for a client", &["run", "file {clip} ! decode host=service socket={socket} ! null"], With::CrowdedService),
+    situation("top at a service that does not answer", &["top", "--once", "--socket", "{socket}"], With::SilentService),
+    situation("a paced source", &["run", "test size=64x48 frames=0 rate=0.001 ! null"], With::Nothing),
+    situation("a paced source with a sink that shows", &["run", "test size=64x48 frames=0 rate=0.001 ! play driver=null"], With::Nothing),
+    situation("a full queue", &["run", "test size=64x48 frames=0 ! queue depth=2 ! block time=60s ! null"], With::Nothing),
+    situation("an empty pool", &["run", "test size=64x48 pool=2 frames=0 ! queue depth=8 ! block time=60s ! null"], With::Nothing),
+    situation("a comparison of a path that is blocked", &["compare", "file {fifo} ! null", "test ! null"], With::Fifo),
+    situation("a comparison of a command that ignores SIGTERM", &["compare", "--", "sh -c 'trap \"\" TERM INT; read x <{fifo}'", "true"], With::Fifo),
+];
+
+const fn situation(what: &'static str, args: &'static [&'static str], with: With) -> Situation {
+    Situation { what, args, with }
+}
+
+/// What has to live as long as the command.
+#[derive(Default)]
+pub struct Others {
+    folder: Option<TempDir>,
+    writer: Option<File>,
+    reader: Option<OwnedFd>,
+    input: Option<OwnedFd>,
+    listener: Option<Listener>,
+    crowded: Option<OwnedFd>,
+    clients: Vec<Socket>,
+}
+
+impl Situation {
+    /// Starts the command; what it waits for is kept from coming.
+    pub fn begin(&self) -> (Child, Others) {
+        let folder = tempfile::tempdir().unwrap();
+        let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+        let (fifo, socket, program) = (name("fifo"), name("socket"), name("worker"));
+        let clip = in_checkout("clips/vp9-180p8.ivf");
+        let fill = |word: &&str| {
+            let word = word.replace("{fifo}", &fifo).replace("{socket}", &socket);
+            word.replace("{clip}", clip.to_str().unwrap())
+        };
+        let args: Vec<String> = self.args.iter().map(fill).collect();
+        let mut command: Command = framepath(&args.iter().map(String::as_str).collect::<Vec<_>>());
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut others = Others::default();
+        match self.with {
+            With::Nothing => {}
+            With::Fifo => make_fifo(&fifo),
+            With::Writer(bytes) => {
+                make_fifo(&fifo);
+                others.writer = Some(write_to(&fifo, &fs::read(&clip).unwrap()[..bytes]));
+            }
+            With::SilentInput => {
+                let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+                command.stdin(reader);
+                others.input = Some(writer);
+            }
+            With::FullPipe | With::FullPipes => {
+                let (reader, writer) = pipe_with(PipeFlags::CLOEXEC).unwrap();
+                if self.with == With::FullPipes {
+                    command.stderr(writer.try_clone().unwrap());
+                }
+                command.stdout(writer);
+                others.reader = Some(reader);
+            }
+            With::SilentService => others.listener = Some(Listener::bind(socket.as_ref(), 0o600).unwrap()),
+            With::CrowdedService => {
+                others.crowded = Some(listen_to_one(&socket));
+                others.clients.push(Socket::connect(socket.as_ref()).unwrap());
+            }
+            With::IdleWorker => {
+                fs::write(&program, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+                fs::set_permissions(&program, fs::Permissions::from_mode(0o700)).unwrap();
+                command.env("FRAMEPATH_WORKER", PathBuf::from(&program));
+            }
+        }
+        others.folder = Some(folder);
+        (command.spawn().unwrap(), others)
+    }
+}
+
+fn make_fifo(name: &str) {
+    mknodat(rustix::fs::CWD, name, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+}
+
+/// The writing end, which waits for no reader, with `bytes` in the fifo.
+fn write_to(fifo: &str, bytes: &[u8]) -> File {
+    const O_NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+    let mut writer = OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(fifo).unwrap();
+    writer.write_all(bytes).unwrap();
+    writer
+}
+
+/// A listener whose backlog one client fills.
+fn listen_to_one(name: &str) -> OwnedFd {
+    let flags = SocketFlags::CLOEXEC;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    rustix::net::bind(&socket, &SocketAddrUnix::new(name).unwrap()).unwrap();
+    rustix::net::listen(&socket, 0).unwrap();
+    socket
+}

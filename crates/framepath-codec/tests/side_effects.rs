@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The crate leaves FFmpeg's log level as its caller has set it, unless asked.
+
+use std::path::PathBuf;
+
+use ffmpeg_sys_next as ff;
+use framepath_codec::{Decoder, DecoderOptions, Demuxer, silence_ffmpeg};
+
+/// One test: the level is the process's.
+#[test]
+fn the_log_level_is_the_callers() {
+    // SAFETY: reads and writes one integer of libavutil.
+    let level = || unsafe { ff::av_log_get_level() };
+    // SAFETY: as above.
+    unsafe { ff::av_log_set_level(ff::AV_LOG_FATAL as i32) };
+    let clip = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../clips/h264-180p8-container.mp4");
+    let mut demuxer = Demuxer::open(&clip).unwrap();
+    let mut decoder = Decoder::open(demuxer.info(), &DecoderOptions::default()).unwrap();
+    let packet = demuxer.read().unwrap().unwrap();
+    decoder.send(packet).unwrap();
+    assert_eq!(level(), ff::AV_LOG_FATAL as i32);
+    silence_ffmpeg();
+    assert_eq!(level(), ff::AV_LOG_QUIET as i32);
+}

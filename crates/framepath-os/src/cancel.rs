@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Opening, reading and writing files that may block for ever (a pipe, a fifo, a
+//! terminal), until a signal asks the program to end ([`crate::signal`]).
+//!
+//! The standard library repeats a call that a signal interrupted. These functions
+//! look first whether the program is to end, and fail with ECANCELED where it is.
+//! Input ends with the first signal; output has [`signal::GRACE`] to take what is
+//! inside.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::path::Path;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::clock::timespec;
+use crate::signal;
+
+/// The error of a call that was given up because of a signal (ECANCELED).
+pub fn canceled() -> io::Error {
+    Errno::CANCELED.into()
+}
+
+/// Whether `error` is [`canceled`].
+pub fn is_canceled(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::CANCELED.raw_os_error())
+}
+
+/// Opens `path` to read. A fifo is waited for until it has a writer.
+///
+/// # Errors
+/// What open(2) says; [`canceled`] after a signal.
+pub fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    repeated(signal::interrupted, || rustix::fs::open(path, flags, Mode::empty())).map(File::from)
+}
+
+/// Creates `path`, or empties it, to write. A fifo is waited for until it has a
+/// reader.
+///
+/// # Errors
+/// What open(2) says; [`canceled`] after a signal.
+pub fn create(path: &Path) -> io::Result<File> {
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o666);
+    repeated(signal::overdue, || rustix::fs::open(path, flags, mode)).map(File::from)
+}
+
+/// Reads into `buffer`; 0 at the end.
+///
+/// # Errors
+/// What read(2) says; [`canceled`] after a signal.
+pub fn read(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+    repeated(signal::interrupted, || rustix::io::read(file, &mut *buffer))
+}
+
+/// A file or stream to write to, without a buffer.
+#[derive(Debug)]
+pub struct Writer<F: AsFd>(F);
+
+impl<F: AsFd> Writer<F> {
+    /// Writes to `to`.
+    pub fn new(to: F) -> Writer<F> {
+        Writer(to)
+    }
+}
+
+impl<F: AsFd> Write for Writer<F> {
+    /// # Errors
+    /// What write(2) says; [`canceled`] where there is no room long after a signal.
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let ends = || signal::overdue() && !has_room(&self.0);
+        // Before the call too: nobody may interrupt this thread any more.
+        if ends() {
+            return Err(canceled());
+        }
+        repeated(ends, || rustix::io::write(&self.0, bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Whether a write would not block: a terminal reports EINTR for a signal that came
+/// before the call, too.
+fn has_room(to: &impl AsFd) -> bool {
+    let now = timespec(std::time::Duration::ZERO);
+    poll(&mut [PollFd::new(to, PollFlags::OUT)], Some(&now)).is_ok_and(|ready| ready > 0)
+}
+
+/// Repeats an interrupted `call` unless `ends`.
+fn repeated<T>(ends: impl Fn() -> bool, mut call: impl FnMut() -> Result<T, Errno>) -> io::Result<T> {
+    loop {
+        match call() {
+            Err(Errno::INTR) if ends() => return Err(canceled()),
+            Err(Errno::INTR) => {}
+            other => return other.map_err(io::Error::from),
+        }
+    }
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whether a failed system call says that this process, its user or the machine has
+//! too little of something: descriptors, memory, threads.
+
+use std::io;
+
+use rustix::io::Errno;
+
+/// Whether `error` is such a lack, or [`canceled`](crate::cancel::canceled): another
+/// peer in place of the one that was spoken with would not change it.
+pub fn is_lack(error: &io::Error) -> bool {
+    Errno::from_io_error(error).is_some_and(errno_is_lack) || crate::cancel::is_canceled(error)
+}
+
+pub(crate) fn errno_is_lack(errno: Errno) -> bool {
+    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS | Errno::TOOMANYREFS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_is_no_fault_of_the_peer() {
+        for errno in [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ETOOMANYREFS, libc::ECANCELED] {
+            assert!(is_lack(&io::Error::from_raw_os_error(errno)));
+        }
+        for errno in [libc::EPIPE, libc::ECONNRESET, libc::EINVAL, libc::EBADF] {
+            assert!(!is_lack(&io::Error::from_raw_os_error(errno)));
+        }
+        assert!(!is_lack(&io::Error::other("no number")));
+    }
+}

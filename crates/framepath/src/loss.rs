@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a run lost although nobody asked for that.
+
+use std::fmt;
+
+use framepath_model::shown::shown;
+
+use crate::report::Report;
+
+/// Packets or frames that one hop lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The hop as it stands in the path.
+    pub hop: String,
+    /// How many packets (a decoder's) or frames (other hops').
+    pub count: u64,
+    /// Number of the first, in the order in which the hop got them; `None` where it
+    /// is not known.
+    pub first: Option<u64>,
+    /// Why.
+    pub reason: LossReason,
+}
+
+/// Why packets or frames were lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LossReason {
+    /// Packets were given up: the first kills every worker that takes it, the others
+    /// cannot be decoded without it.
+    Poisoned {
+        /// Why the last worker was replaced.
+        last_death: String,
+    },
+    /// Frames were inside a worker that died, and its stage cannot repeat them.
+    WorkerDied {
+        /// Why the last worker was replaced.
+        last_death: String,
+    },
+    /// The source's device dropped frames because its buffers were not back in time.
+    Device,
+}
+
+impl Report {
+    /// What was lost although nobody asked for that: not what a queue with `leaky=`
+    /// dropped ([`Report::dropped`]), nor what `play` found too late
+    /// ([`PlayReport::late`](crate::PlayReport::late)).
+    pub fn losses(&self) -> Vec<Loss> {
+        let mut losses = Vec::new();
+        if self.missed > 0 {
+            let hop = self.hops[0].text.clone();
+            losses.push(Loss { hop, count: self.missed, first: None, reason: LossReason::Device });
+        }
+        for worker in &self.workers {
+            let (hop, last_death) = (&self.hops[usize::from(worker.hop)].text, &worker.last_death);
+            if worker.skipped > 0 {
+                let reason = LossReason::Poisoned { last_death: last_death.clone() };
+                losses.push(Loss { hop: hop.clone(), count: worker.skipped, first: worker.poisoned, reason });
+            }
+            if worker.lost > 0 {
+                let reason = LossReason::WorkerDied { last_death: last_death.clone() };
+                losses.push(Loss { hop: hop.clone(), count: worker.lost, first: worker.first_lost, reason });
+            }
+        }
+        losses
+    }
+}
+
+/// `decode host=process: skipped 12 packets, from packet 3 on: ...`.
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Loss { hop, count, first, reason } = self;
+        let s = if *count == 1 { "" } else { "s" };
+        let (verb, thing) = match reason {
+            LossReason::Poisoned { .. } => ("skipped", "packet"),
+            LossReason::WorkerDied { .. } | LossReason::Device => ("lost", "frame"),
+        };
+        write!(f, "{}: {verb} {count} {thing}{s}", shown(hop))?;
+        if let Some(first) = first {
+            write!(f, ", the first is {thing} {first}")?;
+        }
+        match reason {
+            LossReason::Poisoned { last_death } => write!(
+                f,
+                ": every worker dies at it ({}), and what follows up to the next keyframe needs it",
+                shown(last_death)
+            ),
+            LossReason::WorkerDied { last_death } => {
+                write!(f, ": a worker died with them inside ({})", shown(last_death))
+            }
+            LossReason::Device => {
+                f.write_str(": the device had no free buffer; use a faster path, more buffers, or rate=")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loss_names_hop_count_and_first_on_one_line() {
+        let reason = LossReason::Poisoned { last_death: "the worker\nended".to_owned() };
+        let loss = Loss { hop: "decode\u{1b}[2J".to_owned(), count: 7, first: Some(3), reason };
+        let text = loss.to_string();
+        assert!(text.starts_with("decode\\u{1b}[2J: skipped 7 packets, the first is packet 3: "), "{text}");
+        assert_eq!(text.lines().count(), 1);
+        let loss =
+            Loss { hop: "v4l2 /dev/video0".to_owned(), count: 1, first: None, reason: LossReason::Device };
+        assert!(loss.to_string().starts_with("v4l2 /dev/video0: lost 1 frame: "));
+    }
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A path that runs changes nothing of its process: no signal is handled, ignored
+//! or blocked that was not before, and the umask stays.
+
+mod common;
+
+use std::fs;
+
+use framepath::{Options, path, run};
+
+/// Lines of /proc/self/status (proc(5)) that belong to the process as a whole.
+fn status() -> Vec<String> {
+    let text = fs::read_to_string("/proc/self/status").unwrap();
+    let kept = ["SigBlk:", "SigIgn:", "SigCgt:", "Umask:"];
+    text.lines().filter(|line| kept.iter().any(|name| line.starts_with(name))).map(str::to_owned).collect()
+}
+
+#[test]
+fn a_run_leaves_signals_and_umask_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let before = status();
+    assert_eq!(before.len(), 4, "{before:?}");
+    let clip = common::clip("vp9-180p8.ivf");
+    for rest in ["decode ! null", "decode ! queue ! framemd5 OUT", "decode format=native ! y4m OUT"] {
+        let out = folder.path().join("out");
+        let text = format!("file {clip} ! {}", rest.replace("OUT", out.to_str().unwrap()));
+        let report = run(&path::parse(&text).unwrap(), &Options::default()).unwrap();
+        assert!(report.error.is_none() && report.frames > 0);
+        assert_eq!(status(), before, "{text}");
+    }
+}
