@@ -13,11 +13,15 @@
 mod area;
 mod cells;
 #[cfg(not(loom))]
+mod folder;
+#[cfg(not(loom))]
 mod listener;
 #[cfg(not(loom))]
 mod packets;
 #[cfg(not(loom))]
 mod page;
+#[cfg(not(loom))]
+mod peer;
 #[cfg(not(loom))]
 mod sealed;
 #[cfg(not(loom))]
@@ -30,11 +34,13 @@ mod watch;
 pub use area::{Area, AreaError, Sizes};
 pub use cells::{Bell, CellReader, CellWriter, completions, submissions};
 #[cfg(not(loom))]
-pub use listener::{Listener, Peer};
+pub use listener::Listener;
 #[cfg(not(loom))]
 pub use packets::{PacketArea, SharedBytes, SharedPackets};
 #[cfg(not(loom))]
 pub use page::{PAGE_WORDS, Page};
+#[cfg(not(loom))]
+pub use peer::Peer;
 #[cfg(not(loom))]
 pub use socket::Socket;
 #[cfg(not(loom))]

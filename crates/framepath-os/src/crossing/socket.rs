@@ -17,6 +17,7 @@ use rustix::net::{
     recvmsg, sendmsg, shutdown, socket_with, socketpair,
 };
 
+use super::Peer;
 use crate::clock::timespec;
 
 /// Milliseconds that a descriptor waits until others have arrived.
@@ -47,6 +48,14 @@ impl Socket {
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         connect(&socket, &address)?;
         Ok(Socket(socket))
+    }
+
+    /// Credentials of the peer: of the process that connected, or that listens.
+    ///
+    /// # Errors
+    /// What getsockopt(2) says.
+    pub fn peer(&self) -> io::Result<Peer> {
+        Peer::of(&self.0)
     }
 
     /// Sends a record, with a descriptor where there is one.
