@@ -13,6 +13,8 @@
 mod area;
 mod cells;
 #[cfg(not(loom))]
+mod folder;
+#[cfg(not(loom))]
 mod listener;
 #[cfg(not(loom))]
 mod packet_pool;
@@ -20,6 +22,8 @@ mod packet_pool;
 mod packets;
 #[cfg(not(loom))]
 mod page;
+#[cfg(not(loom))]
+mod peer;
 #[cfg_attr(loom, allow(dead_code, reason = "the watcher itself is not modelled"))]
 mod quiet;
 #[cfg(not(loom))]
@@ -34,13 +38,15 @@ mod watch;
 pub use area::{Area, AreaError, Sizes};
 pub use cells::{Bell, CellReader, CellWriter, completions, submissions};
 #[cfg(not(loom))]
-pub use listener::{Listener, Peer};
+pub use listener::Listener;
 #[cfg(not(loom))]
 pub use packet_pool::{PACKET_IDS, PacketPool, Placed, PooledPackets};
 #[cfg(not(loom))]
 pub use packets::{PacketArea, SharedBytes, SharedPackets};
 #[cfg(not(loom))]
 pub use page::{PAGE_WORDS, Page};
+#[cfg(not(loom))]
+pub use peer::Peer;
 pub use quiet::Look;
 #[cfg(not(loom))]
 pub use socket::Socket;

@@ -400,8 +400,9 @@ fn by_machine(asked: &str, track: TrackInfo, options: DecoderOptions, notes: &No
 /// the service's socket.
 fn seat_of(hop: &path::Hop, named: &path::Hop) -> Option<Arc<Seat>> {
     (hop.choice("host") == "service").then(|| {
-        let named = named.is_set("socket").then(|| named.text("socket").into());
-        Seat::new(named.unwrap_or_else(host::default_socket))
+        let socket = named.is_set("socket").then(|| named.text("socket").into());
+        let uid = |of: &path::Hop| of.is_set("service_uid").then(|| of.count("service_uid") as u32);
+        Seat::new(socket.unwrap_or_else(host::default_socket), uid(named).or_else(|| uid(hop)))
     })
 }
 

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The socket that clients connect to, by its name in the file system.
 
-use std::fs;
+use std::ffi::OsString;
 use std::io;
-use std::mem;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 
+use rustix::fs::{FileType, Mode, chmod, fchmod};
 use rustix::io::Errno;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect, listen, socket_with,
-    sockopt,
-};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, bind, listen, socket_with, sockopt};
 
-use super::Socket;
+use super::folder::{SocketFolder, by_descriptor};
+use super::{Peer, Socket};
 use crate::inherited;
 
 /// Connections that may wait to be accepted.
@@ -24,44 +21,56 @@ const BACKLOG: i32 = 128;
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
-    /// The name, with device and inode, where we made it.
-    made: Option<(PathBuf, u64, u64)>,
+    /// The name, where this process made it.
+    made: Option<MadeName>,
 }
 
-/// Who is at the other end of a connection, by the kernel's word: as it was
-/// when the connection was made.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// Process id; 0 where it lies in another pid namespace.
-    pub pid: u32,
-    /// Effective user.
-    pub uid: u32,
-    /// Effective group, and the supplementary ones.
-    pub gids: Vec<u32>,
+/// A socket's name in the file system.
+#[derive(Debug)]
+struct MadeName {
+    folder: SocketFolder,
+    name: OsString,
+    device: u64,
+    inode: u64,
 }
 
 impl Listener {
     /// Listens at `path`, with `mode` as its permissions. The name of a
-    /// listener that is gone is taken over, one that still listens is not.
+    /// listener of this user that is gone is taken over, one that still listens
+    /// is not. Other users can neither lead this to another file nor replace the
+    /// name later. Leaves the process's umask as it is.
     ///
     /// # Errors
-    /// `AddrInUse` where somebody listens there, or the name is not a socket's;
-    /// others from the system.
+    /// `PermissionDenied` where another user owns the folder or may replace
+    /// files there; `AddrInUse` where another process listens, or the name is
+    /// not a socket of this user; others from the system.
     pub fn bind(path: &Path, mode: u32) -> io::Result<Listener> {
-        let address = SocketAddrUnix::new(path)?;
+        let (folder, name) = SocketFolder::of(path)?;
+        let address = folder.address(&name)?;
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        let mode = Mode::from_raw_mode(mode);
+        // What bind(2) gives the name, less the umask: never more than `mode`.
+        fchmod(&socket, mode)?;
         match bind(&socket, &address) {
-            Err(Errno::ADDRINUSE) if is_dead(path) => {
-                fs::remove_file(path)?;
+            Err(Errno::ADDRINUSE) => {
+                folder.remove_dead(&name)?;
                 bind(&socket, &address)?;
             }
             other => other?,
         }
-        let meta = fs::symlink_metadata(path)?;
-        let listener = Listener { socket, made: Some((path.to_owned(), meta.dev(), meta.ino())) };
-        // Before it listens, so that nobody comes in on other permissions.
-        fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+        let (file, stat) = folder.named(&name)?;
+        let own = rustix::process::geteuid().as_raw();
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Socket || stat.st_uid != own {
+            return Err(io::Error::other("the name is not the socket that was just made there"));
+        }
+        let made = MadeName { folder, name, device: stat.st_dev, inode: stat.st_ino };
+        let listener = Listener { socket, made: Some(made) };
+        if Mode::from_raw_mode(stat.st_mode) != mode {
+            // The umask took something away. By the descriptor of the socket's own
+            // name, and before it listens, so that nobody connects sooner.
+            chmod(by_descriptor(file.as_fd()), mode)?;
+        }
         listen(&listener.socket, BACKLOG)?;
         Ok(listener)
     }
@@ -102,7 +111,7 @@ impl Listener {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         match accept_with(&self.socket, flags) {
             Ok(socket) => {
-                let peer = peer_of(&socket)?;
+                let peer = Peer::of(&socket)?;
                 Ok(Some((Socket::from(socket), peer)))
             }
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
@@ -120,79 +129,18 @@ impl AsFd for Listener {
 /// Takes the name away, where it is still this socket's.
 impl Drop for Listener {
     fn drop(&mut self) {
-        let Some((path, device, inode)) = &self.made else { return };
-        let same = |meta: fs::Metadata| meta.dev() == *device && meta.ino() == *inode;
-        if fs::symlink_metadata(path).is_ok_and(same) {
-            let _ = fs::remove_file(path);
+        if let Some(made) = &self.made {
+            // It fails only where the name is gone already.
+            let _ = made.folder.remove(&made.name, made.device, made.inode);
         }
     }
-}
-
-/// Whether `path` is a socket that nobody listens on.
-fn is_dead(path: &Path) -> bool {
-    // A connection to any other file is refused too.
-    if !fs::symlink_metadata(path).is_ok_and(|meta| meta.file_type().is_socket()) {
-        return false;
-    }
-    let Ok(address) = SocketAddrUnix::new(path) else { return false };
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let Ok(probe) = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None) else {
-        return false;
-    };
-    connect(&probe, &address) == Err(Errno::CONNREFUSED)
-}
-
-fn peer_of(socket: &OwnedFd) -> io::Result<Peer> {
-    // Not rustix's, whose process id cannot be 0: the kernel's is, for a
-    // process that cannot be seen from here.
-    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    // SAFETY: a ucred of that size is what SO_PEERCRED writes.
-    unsafe { option(socket, libc::SO_PEERCRED, (&raw mut peer).cast(), size_of::<libc::ucred>()) }
-        .map_err(|(error, _)| error)?;
-    let mut gids = vec![peer.gid];
-    gids.extend(groups_of(socket)?);
-    Ok(Peer { pid: u32::try_from(peer.pid).unwrap_or(0), uid: peer.uid, gids })
-}
-
-/// The peer's supplementary groups.
-fn groups_of(socket: &OwnedFd) -> io::Result<Vec<u32>> {
-    let mut groups = vec![0u32; 64];
-    loop {
-        let room = mem::size_of_val(groups.as_slice());
-        // SAFETY: `groups` has so many bytes of room, for any bit patterns.
-        match unsafe { option(socket, libc::SO_PEERGROUPS, groups.as_mut_ptr().cast(), room) } {
-            Ok(bytes) => {
-                groups.truncate(bytes / size_of::<u32>());
-                return Ok(groups);
-            }
-            // It says how much room it wants.
-            Err((error, wanted)) if error.raw_os_error() == Some(libc::ERANGE) && wanted > room => {
-                groups.resize(wanted / size_of::<u32>(), 0);
-            }
-            Err((error, _)) => return Err(error),
-        }
-    }
-}
-
-/// getsockopt(2) at the level of sockets: how many bytes were written; or the
-/// error, with the length the kernel gave.
-///
-/// # Safety
-/// `value` has `room` bytes, for which what the option writes is valid.
-unsafe fn option(
-    socket: &OwnedFd,
-    name: libc::c_int,
-    value: *mut libc::c_void,
-    room: usize,
-) -> Result<usize, (io::Error, usize)> {
-    let mut bytes = room as libc::socklen_t;
-    // SAFETY: as the caller promises; `bytes` lives through the call.
-    let got = unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, name, value, &raw mut bytes) };
-    if got == 0 { Ok(bytes as usize) } else { Err((io::Error::last_os_error(), bytes as usize)) }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+    use std::path::PathBuf;
     use std::time::Duration;
 
     use super::*;
@@ -235,5 +183,82 @@ mod tests {
         drop(again);
         assert!(path.exists(), "a name that is not its own");
         fs::remove_file(&path).unwrap();
+    }
+
+    /// An empty folder of this test.
+    fn folder(name: &str) -> PathBuf {
+        let folder = path(name).with_extension("folder");
+        fs::create_dir(&folder).unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_socket_has_the_mode_that_was_asked_for() {
+        let path = path("mode");
+        for mode in [0o600, 0o666, 0o660] {
+            let listener = Listener::bind(&path, mode).unwrap();
+            assert_eq!(fs::symlink_metadata(&path).unwrap().mode() & 0o7777, mode);
+            drop(listener);
+        }
+    }
+
+    #[test]
+    fn folders_that_others_can_write_are_refused() {
+        let folder = folder("open");
+        let set = |mode| fs::set_permissions(&folder, fs::Permissions::from_mode(mode)).unwrap();
+        let bind = || Listener::bind(&folder.join("socket"), 0o600);
+        for mode in [0o777, 0o775, 0o757] {
+            set(mode);
+            let error = bind().unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
+            assert!(error.to_string().contains(&format!("{mode:04o}")), "{error}");
+            assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        }
+        for mode in [0o700, 0o755, 0o1777] {
+            set(mode);
+            drop(bind().unwrap());
+        }
+        // So is a folder in it, whatever its own mode.
+        fs::create_dir(folder.join("inner")).unwrap();
+        set(0o777);
+        let error = Listener::bind(&folder.join("inner/socket"), 0o600).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{error}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn names_that_are_no_dead_socket_stay() {
+        let folder = folder("kept");
+        let (name, victim) = (folder.join("socket"), folder.join("victim"));
+        fs::write(&victim, "of somebody").unwrap();
+        fs::set_permissions(&victim, fs::Permissions::from_mode(0o640)).unwrap();
+        let dead = folder.join("dead");
+        let mut listener = Listener::bind(&dead, 0o600).unwrap();
+        listener.made = None;
+        drop(listener);
+        for target in [&victim, &dead, &folder.join("nowhere")] {
+            symlink(target, &name).unwrap();
+            let error = Listener::bind(&name, 0o666).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::AddrInUse, "{error}");
+            assert!(fs::symlink_metadata(&name).unwrap().is_symlink());
+            fs::remove_file(&name).unwrap();
+        }
+        assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o7777, 0o640);
+        assert!(fs::symlink_metadata(&dead).is_ok() && !folder.join("nowhere").exists());
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn links_and_dots_in_the_path_are_followed() {
+        let folder = folder("links");
+        fs::create_dir(folder.join("real")).unwrap();
+        symlink("real/../real", folder.join("link")).unwrap();
+        let listener = Listener::bind(&folder.join("link/./socket"), 0o600).unwrap();
+        Socket::connect(&folder.join("real/socket")).unwrap();
+        drop(listener);
+        assert!(!folder.join("real/socket").exists());
+        symlink("loop", folder.join("loop")).unwrap();
+        assert!(Listener::bind(&folder.join("loop/socket"), 0o600).is_err());
+        fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -17,6 +17,7 @@ use rustix::net::{
     recvmsg, sendmsg, shutdown, socket_with, socketpair,
 };
 
+use super::Peer;
 use crate::cancel::canceled;
 use crate::clock::timespec;
 use crate::signal;
@@ -56,6 +57,14 @@ impl Socket {
             }
         }
         Ok(Socket(socket))
+    }
+
+    /// Credentials of the peer: of the process that connected, or that listens.
+    ///
+    /// # Errors
+    /// What getsockopt(2) says.
+    pub fn peer(&self) -> io::Result<Peer> {
+        Peer::of(&self.0)
     }
 
     /// Sends a record, with a descriptor where there is one.

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The folder of a socket's name, held open.
+//!
+//! A service that runs as root may be told to listen in any folder. Where
+//! another user can rename what lies in that folder, or in one above it, a path
+//! that was checked is another file when it is used. So the folder is opened
+//! component by component, each is refused where another user could exchange
+//! it, and the name is used relative to the descriptor from then on.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, open, openat, readlinkat, statat, unlinkat};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+
+/// Symbolic links followed in one path, as the kernel limits them.
+const MOST_LINKS: u32 = 40;
+/// Names the file itself, not what it points at, and opens nothing.
+const NAMED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+
+/// A folder in which no other user can replace this user's files.
+#[derive(Debug)]
+pub(super) struct SocketFolder(OwnedFd);
+
+impl SocketFolder {
+    /// The folder of `path`, and the name in it.
+    ///
+    /// # Errors
+    /// `PermissionDenied` where another user owns the folder or one above it, or
+    /// may write there and the sticky bit does not keep files apart.
+    pub(super) fn of(path: &Path) -> io::Result<(SocketFolder, OsString)> {
+        let no_name = || io::Error::new(io::ErrorKind::InvalidInput, "the path names no file");
+        let path = std::path::absolute(path)?;
+        let name = path.file_name().ok_or_else(no_name)?.to_owned();
+        let folder = walk(path.parent().ok_or_else(no_name)?, &Trusted::new()?)?;
+        Ok((SocketFolder(folder), name))
+    }
+
+    /// `name` in this folder, as an address.
+    pub(super) fn address(&self, name: &OsStr) -> io::Result<SocketAddrUnix> {
+        Ok(SocketAddrUnix::new(by_descriptor(self.0.as_fd()).join(name))?)
+    }
+
+    /// The file that `name` is now; a symbolic link is not followed.
+    pub(super) fn named(&self, name: &OsStr) -> io::Result<(OwnedFd, Stat)> {
+        let file = openat(&self.0, name, NAMED, Mode::empty())?;
+        let stat = fstat(&file)?;
+        Ok((file, stat))
+    }
+
+    /// Removes `name` where it is the file with this device and inode.
+    pub(super) fn remove(&self, name: &OsStr, device: u64, inode: u64) -> io::Result<()> {
+        let now = statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
+        if (now.st_dev, now.st_ino) == (device, inode) {
+            unlinkat(&self.0, name, AtFlags::empty())?;
+        }
+        Ok(())
+    }
+
+    /// Removes `name` where it is the socket of a listener of this user that is gone.
+    ///
+    /// # Errors
+    /// `AddrInUse` where it is anything else.
+    pub(super) fn remove_dead(&self, name: &OsStr) -> io::Result<()> {
+        let in_use = |text: String| Err(io::Error::new(io::ErrorKind::AddrInUse, text));
+        let (file, stat) = self.named(name)?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Socket {
+            return in_use("a file of that name exists and is not a socket".to_owned());
+        }
+        let own = rustix::process::geteuid().as_raw();
+        if stat.st_uid != own {
+            let owner = stat.st_uid;
+            return in_use(format!("the socket there belongs to user {owner}, not to user {own}"));
+        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let probe = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        match connect(&probe, &SocketAddrUnix::new(by_descriptor(file.as_fd()))?) {
+            Err(Errno::CONNREFUSED) => self.remove(name, stat.st_dev, stat.st_ino),
+            _ => in_use("another process listens there".to_owned()),
+        }
+    }
+}
+
+/// A path that the kernel resolves to the file behind `fd` and to no other.
+pub(super) fn by_descriptor(fd: BorrowedFd<'_>) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
+}
+
+/// Users who could exchange this process's files anyway: root, this process's
+/// own user, and the owner of `/` (in a user namespace, root of the outside).
+struct Trusted([u32; 3]);
+
+impl Trusted {
+    fn new() -> io::Result<Trusted> {
+        Ok(Trusted([0, rustix::process::geteuid().as_raw(), rustix::fs::stat("/")?.st_uid]))
+    }
+
+    fn has(&self, user: u32) -> bool {
+        self.0.contains(&user)
+    }
+
+    fn refusal(&self, what: &str, place: &Path, why: &str) -> io::Error {
+        let (place, own) = (place.display(), self.0[1]);
+        let text = format!(
+            "{what} `{place}` {why}, who could replace the socket; use a folder that only root or user {own} can \
+             write, such as /run"
+        );
+        io::Error::new(io::ErrorKind::PermissionDenied, text)
+    }
+
+    fn check_folder(&self, stat: &Stat, place: &Path) -> io::Result<()> {
+        if !self.has(stat.st_uid) {
+            return Err(self.refusal("folder", place, &format!("belongs to user {}", stat.st_uid)));
+        }
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        // The sticky bit, as of /tmp: others may add files, and neither rename
+        // nor remove those that are not theirs.
+        if mode.intersects(Mode::WGRP | Mode::WOTH) && !mode.contains(Mode::SVTX) {
+            let why = format!("(mode {:04o}) can be written by other users", mode.bits() & 0o7777);
+            return Err(self.refusal("folder", place, &why));
+        }
+        Ok(())
+    }
+}
+
+/// Opens `folder`, an absolute path, through folders and symbolic links that no
+/// user but the trusted ones can exchange.
+fn walk(folder: &Path, trusted: &Trusted) -> io::Result<OwnedFd> {
+    let root = || open("/", NAMED | OFlags::DIRECTORY, Mode::empty());
+    let (mut here, mut place) = (root()?, PathBuf::from("/"));
+    trusted.check_folder(&fstat(&here)?, &place)?;
+    // The next component is the last.
+    let mut left = components(folder);
+    let mut links = 0;
+    while let Some(name) = left.pop() {
+        let next = openat(&here, &name, NAMED, Mode::empty())?;
+        let stat = fstat(&next)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => {
+                if name == ".." {
+                    place.pop();
+                } else {
+                    place.push(&name);
+                }
+                trusted.check_folder(&stat, &place)?;
+                here = next;
+            }
+            FileType::Symlink => {
+                if !trusted.has(stat.st_uid) {
+                    let why = format!("belongs to user {}", stat.st_uid);
+                    return Err(trusted.refusal("symbolic link", &place.join(&name), &why));
+                }
+                links += 1;
+                if links > MOST_LINKS {
+                    return Err(Errno::LOOP.into());
+                }
+                let target = readlinkat(&next, "", Vec::new())?;
+                let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
+                if target.is_absolute() {
+                    (here, place) = (root()?, PathBuf::from("/"));
+                }
+                left.extend(components(&target));
+            }
+            _ => return Err(Errno::NOTDIR.into()),
+        }
+    }
+    Ok(here)
+}
+
+/// Names of the components of `path`, the first one last.
+fn components(path: &Path) -> Vec<OsString> {
+    let names = path.components().rev().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    });
+    names.collect()
+}
