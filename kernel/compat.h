@@ -97,6 +97,15 @@ static inline int fp_core_expbuf(struct vb2_queue *q, int *fd,
 #endif
 }
 
+static inline void fp_vma_dontexpand(struct vm_area_struct *vma)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	vm_flags_set(vma, VM_DONTEXPAND);
+#else
+	vma->vm_flags |= VM_DONTEXPAND;
+#endif
+}
+
 static inline struct file *fp_shmem_file(const char *name, loff_t size)
 {
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)

@@ -14,9 +14,13 @@ use rustix::io::Errno;
 use rustix::ioctl::{NoArg, Opcode, Setter, Updater, ioctl, opcode};
 
 /// Version of the interface.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
+/// Version of the interface of the module that is loaded.
+const MODULE_VERSION: &str = "/sys/module/framepath/parameters/interface";
 /// Bytes of a stream's stash.
-pub const STASH_BYTES: u64 = 256 << 20;
+pub const STASH_BYTES: u64 = 64 << 20;
+/// FP_ACCEPT_LIMITED.
+const LIMITED: u32 = 1;
 /// FP_QUEUE_CAPTURE.
 const CAPTURE: u32 = 1;
 /// Packets that one [`Stream::delivered`] tells of.
@@ -39,6 +43,8 @@ struct Accept {
     width: u32,
     height: u32,
     epoch: u32,
+    uid: u32,
+    flags: u32,
 }
 
 /// `struct fp_mark`: what travels unchanged from a packet to its frame.
@@ -357,6 +363,9 @@ pub struct Offered {
     pub height: u32,
     /// Flushes so far.
     pub epoch: u32,
+    /// User that the client counts for; `None` for a privileged client, whose
+    /// streams are not limited.
+    pub limited_uid: Option<u32>,
     /// Its packets and frames.
     pub stream: Stream,
     /// What the last decoder has kept of it: [`STASH_BYTES`], zeros at first.
@@ -368,11 +377,15 @@ impl Attached {
     ///
     /// # Errors
     /// No such device, another decoder is attached (EBUSY), or the module has
-    /// another version of the interface (EPROTO).
+    /// another version of the interface; the error names both.
     pub fn open(path: &Path) -> io::Result<Attached> {
         let device = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-        set::<ATTACH, _>(&device, Attach { version: VERSION, reserved: 0 })?;
-        Ok(Attached(device))
+        match set::<ATTACH, _>(&device, Attach { version: VERSION, reserved: 0 }) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::PROTO) => {
+                Err(version_mismatch(std::fs::read_to_string(MODULE_VERSION).ok().as_deref()))
+            }
+            attached => attached.map(|()| Attached(device)),
+        }
     }
 
     /// The next stream. Waits for one.
@@ -385,9 +398,24 @@ impl Attached {
         // SAFETY: the kernel has just made the two for this process.
         let (stream, stash) =
             unsafe { (OwnedFd::from_raw_fd(accept.stream), OwnedFd::from_raw_fd(accept.stash)) };
-        let Accept { id, codec, width, height, epoch, .. } = accept;
-        Ok(Offered { id, codec, width, height, epoch, stream: Stream(stream.into()), stash: stash.into() })
+        let Accept { id, codec, width, height, epoch, uid, flags, .. } = accept;
+        let limited_uid = (flags & LIMITED != 0).then_some(uid);
+        let (stream, stash) = (Stream(stream.into()), stash.into());
+        Ok(Offered { id, codec, width, height, epoch, limited_uid, stream, stash })
     }
+}
+
+/// Error for a kernel module that refuses [`VERSION`]. Version 1 of the module
+/// does not have the file that `module` is the text of.
+fn version_mismatch(module: Option<&str>) -> io::Error {
+    let module = module.map_or("1", str::trim);
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        format!(
+            "the kernel module framepath.ko has version {module} of the decoder interface, and this program \
+             version {VERSION}; install the module and the program from the same release"
+        ),
+    )
 }
 
 /// A stream's packets and CAPTURE buffers. Any thread may call any of it; one
@@ -507,13 +535,20 @@ mod tests {
             size_of::<DrainedInfo>(),
             size_of::<Delivered>(),
         ];
-        assert_eq!(sizes, [8, 32, 64, 16, 32, 16, 64, 64, 16, 144]);
+        assert_eq!(sizes, [8, 40, 64, 16, 32, 16, 64, 64, 16, 144]);
     }
 
     #[test]
     fn marks_are_kept_to_the_bit() {
         let mark = Mark { timestamp: 0x0102_0304_0506_0708, flags: 9, field: 10, timecode: [11; 16] };
         assert_eq!(Mark::from_bytes(&mark.to_bytes()), mark);
+    }
+
+    #[test]
+    fn a_module_of_another_version_is_named() {
+        let text = version_mismatch(Some("7\n")).to_string();
+        assert!(text.contains("version 7 of") && text.contains("version 2;"), "{text}");
+        assert!(version_mismatch(None).to_string().contains("version 1 of"));
     }
 
     #[test]
