@@ -134,14 +134,15 @@ u32 fp_capture_payload(struct fp_ctx *ctx)
 }
 
 /*
- * The largest plane that CREATE_BUFS may make: twice what the format needs, as
- * clients allocate ahead, and of OUTPUT no more than the largest packet.
+ * The largest plane that CREATE_BUFS may make: twice what the format needs, or
+ * 1 MiB more, as clients allocate ahead; of OUTPUT no more than the largest packet.
  */
 u32 fp_plane_limit(struct fp_ctx *ctx, bool output)
 {
-	if (output)
-		return min_t(u32, 2 * ctx->coded.sizeimage, FP_OUTPUT_SIZE_MAX);
-	return PAGE_ALIGN(2 * fp_capture_sizeimage(ctx));
+	u32 size = output ? ctx->coded.sizeimage : fp_capture_sizeimage(ctx);
+	u32 limit = PAGE_ALIGN(size + max_t(u32, size, SZ_1M));
+
+	return output ? min_t(u32, limit, FP_OUTPUT_SIZE_MAX) : limit;
 }
 
 /* No decoder has said anything: the frame is as large as the client says. */

@@ -7,12 +7,13 @@
  * holds it. So MMAP buffers are allocated here: page by page, charged to the
  * memory cgroup of the task that allocates, and counted in the file's account
  * until the last mapping and the last dmabuf are gone. Imported memory is its
- * exporter's, and is left to videobuf2-vmalloc.
+ * exporter's, and is not counted. User pointers, which only the measuring node
+ * takes, are left to videobuf2-vmalloc.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
 #include <linux/err.h>
-#include <linux/io.h>
+#include <linux/iosys-map.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/refcount.h>
@@ -276,15 +277,68 @@ struct dma_buf *fp_memory_lease(struct dma_buf *lent, size_t bytes)
 	return lease;
 }
 
-/* ---- for vb2: what is imported is videobuf2-vmalloc's -------------------- */
+/* ---- imported memory ----------------------------------------------------- */
+
+struct fp_import {
+	struct dma_buf *dmabuf;
+	size_t bytes;
+	void *address;
+};
+
+/*
+ * Does not fail: vb2 drops its reference to the dmabuf where map_dmabuf fails, and
+ * forgets it where this does (Linux 6.12). A client could so keep any memory for
+ * good.
+ */
+static void *fp_import_attach(struct vb2_buffer *vb, struct device *dev, struct dma_buf *dmabuf,
+			      unsigned long size)
+{
+	struct fp_import *import = kzalloc(sizeof(*import), GFP_KERNEL | __GFP_NOFAIL);
+
+	import->dmabuf = dmabuf;
+	import->bytes = size;
+	return import;
+}
+
+static void fp_import_detach(void *priv)
+{
+	kfree(priv);
+}
+
+static int fp_import_map(void *priv)
+{
+	struct fp_import *import = priv;
+	struct iosys_map map;
+
+	if (import->dmabuf->size < import->bytes)
+		return -EFAULT;
+	if (fp_dma_buf_vmap(import->dmabuf, &map))
+		return -EFAULT;
+	import->address = map.vaddr;
+	return 0;
+}
+
+static void fp_import_unmap(void *priv)
+{
+	struct fp_import *import = priv;
+	struct iosys_map map = IOSYS_MAP_INIT_VADDR(import->address);
+
+	fp_dma_buf_vunmap(import->dmabuf, &map);
+	import->address = NULL;
+}
+
+/* ---- for vb2 ------------------------------------------------------------- */
 
 static void *fp_memory_vaddr(struct vb2_buffer *vb, void *priv)
 {
-	struct fp_memory *memory = priv;
-
-	if (vb->memory != VB2_MEMORY_MMAP)
+	switch (vb->memory) {
+	case VB2_MEMORY_MMAP:
+		return ((struct fp_memory *)priv)->address;
+	case VB2_MEMORY_DMABUF:
+		return ((struct fp_import *)priv)->address;
+	default:
 		return vb2_vmalloc_memops.vaddr(vb, priv);
-	return memory->address;
+	}
 }
 
 static unsigned int fp_memory_num_users(void *priv)
@@ -292,27 +346,6 @@ static unsigned int fp_memory_num_users(void *priv)
 	struct fp_memory *memory = priv;
 
 	return refcount_read(&memory->ref);
-}
-
-static void *fp_memory_attach(struct vb2_buffer *vb, struct device *dev, struct dma_buf *dmabuf,
-			      unsigned long size)
-{
-	return vb2_vmalloc_memops.attach_dmabuf(vb, dev, dmabuf, size);
-}
-
-static void fp_memory_detach(void *priv)
-{
-	vb2_vmalloc_memops.detach_dmabuf(priv);
-}
-
-static int fp_memory_map(void *priv)
-{
-	return vb2_vmalloc_memops.map_dmabuf(priv);
-}
-
-static void fp_memory_unmap(void *priv)
-{
-	vb2_vmalloc_memops.unmap_dmabuf(priv);
 }
 
 static void *fp_memory_get_userptr(struct vb2_buffer *vb, struct device *dev,
@@ -332,10 +365,10 @@ const struct vb2_mem_ops fp_memory_ops = {
 	.get_dmabuf = fp_memory_get_dmabuf,
 	.get_userptr = fp_memory_get_userptr,
 	.put_userptr = fp_memory_put_userptr,
-	.attach_dmabuf = fp_memory_attach,
-	.detach_dmabuf = fp_memory_detach,
-	.map_dmabuf = fp_memory_map,
-	.unmap_dmabuf = fp_memory_unmap,
+	.attach_dmabuf = fp_import_attach,
+	.detach_dmabuf = fp_import_detach,
+	.map_dmabuf = fp_import_map,
+	.unmap_dmabuf = fp_import_unmap,
 	.vaddr = fp_memory_vaddr,
 	.mmap = fp_memory_mmap,
 	.num_users = fp_memory_num_users,
