@@ -6,6 +6,7 @@
  *   decoder-hostile NODE sizes           what CREATE_BUFS accepts; what memory counts
  *   decoder-hostile NODE grab UID N      N streams, no more, held until SIGTERM
  *   decoder-hostile NODE namespace UID   with N streams held: none by other ids of UID's
+ *   decoder-hostile NODE served UID N M  of N streams the decoder takes M, and fails the others
  *   decoder-hostile NODE loop UID        allocates and frees until SIGTERM
  *   decoder-hostile NODE frozen          a client that never leaves CREATE_BUFS, before
  *                                        and after a decoder has accepted its stream
@@ -247,6 +248,40 @@ static void case_grab(unsigned int uid, unsigned int limit)
 	wait_for_end("holds its streams");
 }
 
+/* Those that fail. */
+static unsigned int failed_streams(const int *files, unsigned int total)
+{
+	unsigned int failed = 0;
+
+	for (unsigned int i = 0; i < total; i++) {
+		int type = OUTPUT;
+
+		failed += ioctl(files[i], VIDIOC_STREAMON, &type) && errno == EIO;
+	}
+	return failed;
+}
+
+static void case_served(unsigned int uid, unsigned int total, unsigned int served)
+{
+	unsigned int failed = 0;
+	int files[FILES];
+
+	check(total <= FILES && served <= total, "%u of %u streams", served, total);
+	become(uid);
+	for (unsigned int i = 0; i < total; i++) {
+		files[i] = open_or_fail(node, O_RDWR);
+		check(!begin_stream(files[i]), "STREAMON");
+	}
+	for (unsigned int i = 0; failed < total - served && i < SECONDS * 10; i++) {
+		usleep(100000);
+		failed = failed_streams(files, total);
+	}
+	/* And no more of them. */
+	usleep(1000000);
+	failed = failed_streams(files, total);
+	check(failed == total - served, "of %u streams %u fail, not %u", total, failed, total - served);
+}
+
 static void write_to(const char *path, const char *text)
 {
 	int fd = open_or_fail(path, O_WRONLY);
@@ -469,7 +504,7 @@ int main(int count, char **words)
 	const char *name = count > 2 ? words[2] : "";
 	unsigned int uid = count > 3 ? atoi(words[3]) : 0;
 
-	check(count > 2, "decoder-hostile NODE CASE [UID [N]]");
+	check(count > 2, "decoder-hostile NODE CASE [UID [N [M]]]");
 	node = words[1];
 	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	check(shared != MAP_FAILED, "mmap");
@@ -480,6 +515,8 @@ int main(int count, char **words)
 		case_grab(uid, count > 4 ? atoi(words[4]) : 16);
 	else if (!strcmp(name, "namespace"))
 		case_namespace(uid);
+	else if (!strcmp(name, "served") && count > 5)
+		case_served(uid, atoi(words[4]), atoi(words[5]));
 	else if (!strcmp(name, "loop"))
 		case_loop(uid);
 	else if (!strcmp(name, "frozen"))
