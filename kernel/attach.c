@@ -32,6 +32,7 @@ struct fp_stream {
 	struct fp_ctx *ctx;		/* holds a reference */
 	u64 attachment;			/* that accepted it */
 	bool stopped;			/* FP_IOC_STOP was said; under ctx->lock */
+	struct work_struct end;		/* of a release that found ctx->lock taken */
 	struct mutex reading;		/* taken before ctx->lock */
 	u8 bounce[FP_BOUNCE_BYTES];	/* under reading */
 };
@@ -77,16 +78,24 @@ static int fp_stream_ended(struct fp_stream *stream)
 	return 0;
 }
 
-/* With the context's lock, which it lets go of. 0: there may be something to say. */
-static int fp_stream_wait(struct file *file, struct fp_news *news)
+/*
+ * With the context's lock, which it lets go of. 0: there may be something to say.
+ * A decoder that is killed does not wait for the lock, and is told so by locked.
+ */
+static int fp_stream_wait(struct file *file, struct fp_news *news, bool *locked)
 {
 	struct fp_stream *stream = file->private_data;
-	int ret;
+	int ret, seen = atomic_read(&news->count);
 
 	if (file->f_flags & O_NONBLOCK)
 		return -EAGAIN;
-	ret = fp_news_wait(stream->ctx, news, MAX_SCHEDULE_TIMEOUT);
-	return ret < 0 ? ret : fp_stream_ended(stream);
+	mutex_unlock(&stream->ctx->lock);
+	ret = wait_event_interruptible(news->wait, atomic_read(&news->count) != seen);
+	if (mutex_lock_killable(&stream->ctx->lock)) {
+		*locked = false;
+		return -ERESTARTSYS;
+	}
+	return ret ?: fp_stream_ended(stream);
 }
 
 /* The decoder gets the bytes of a frame, and nothing that lies behind them. */
@@ -156,7 +165,8 @@ union fp_stream_argument {
 };
 
 /* With the context's lock. */
-static int fp_stream_do(struct file *file, unsigned int cmd, union fp_stream_argument *arg)
+static int fp_stream_do(struct file *file, unsigned int cmd, union fp_stream_argument *arg,
+			bool *locked)
 {
 	struct fp_stream *stream = file->private_data;
 	struct fp_ctx *ctx = stream->ctx;
@@ -167,13 +177,13 @@ static int fp_stream_do(struct file *file, unsigned int cmd, union fp_stream_arg
 	switch (cmd) {
 	case FP_IOC_NEXT_PACKET:
 		while (!ret && !fp_packet_next(ctx, &arg->packet))
-			ret = fp_stream_wait(file, &ctx->packets);
+			ret = fp_stream_wait(file, &ctx->packets, locked);
 		return ret;
 	case FP_IOC_PACKET_DONE:
 		return fp_packet_done(ctx, &arg->packet_done);
 	case FP_IOC_NEXT_CAPTURE:
 		while (!ret && !fp_capture_next(ctx, &arg->capture))
-			ret = fp_stream_wait(file, &ctx->captures);
+			ret = fp_stream_wait(file, &ctx->captures, locked);
 		return ret;
 	case FP_IOC_EXPORT:
 		return fp_ioc_export(ctx, &arg->export);
@@ -212,6 +222,7 @@ static long fp_stream_ioctl(struct file *file, unsigned int cmd, unsigned long u
 	void __user *pointer = (void __user *)user;
 	unsigned int size = _IOC_SIZE(cmd);
 	union fp_stream_argument arg;
+	bool locked = true;
 	int ret;
 
 	if (_IOC_TYPE(cmd) != _IOC_TYPE(FP_IOC_ATTACH) || size > sizeof(arg))
@@ -223,8 +234,9 @@ static long fp_stream_ioctl(struct file *file, unsigned int cmd, unsigned long u
 	ret = fp_stream_lock(file, cmd);
 	if (ret)
 		return ret;
-	ret = fp_stream_do(file, cmd, &arg);
-	mutex_unlock(&stream->ctx->lock);
+	ret = fp_stream_do(file, cmd, &arg, &locked);
+	if (locked)
+		mutex_unlock(&stream->ctx->lock);
 
 	if (!ret && (_IOC_DIR(cmd) & _IOC_READ) && copy_to_user(pointer, &arg, size))
 		return -EFAULT;
@@ -271,7 +283,9 @@ static ssize_t fp_stream_read(struct file *file, char __user *user, size_t bytes
 	if (mutex_lock_interruptible(&stream->reading))
 		return -ERESTARTSYS;
 	while (done < bytes && offset + done <= U32_MAX) {
-		mutex_lock(&stream->ctx->lock);
+		ret = mutex_lock_interruptible(&stream->ctx->lock);
+		if (ret)
+			break;
 		ret = fp_payload(stream, index, offset + done,
 				 min_t(size_t, bytes - done, FP_BOUNCE_BYTES));
 		mutex_unlock(&stream->ctx->lock);
@@ -314,18 +328,38 @@ static __poll_t fp_stream_poll(struct file *file, poll_table *wait)
 	return events;
 }
 
-static int fp_stream_release(struct inode *inode, struct file *file)
+/* With the context's lock, which it lets go of. */
+static void fp_stream_end(struct fp_stream *stream)
 {
-	struct fp_stream *stream = file->private_data;
 	struct fp_ctx *ctx = stream->ctx;
 
-	mutex_lock(&ctx->lock);
 	if (ctx->stream == stream)
 		fp_stream_orphan(ctx);
 	mutex_unlock(&ctx->lock);
 	kref_put(&ctx->ref, fp_ctx_free);
 	mutex_destroy(&stream->reading);
 	kvfree(stream);
+}
+
+static void fp_stream_end_work(struct work_struct *work)
+{
+	struct fp_stream *stream = container_of(work, struct fp_stream, end);
+
+	mutex_lock(&stream->ctx->lock);
+	fp_stream_end(stream);
+}
+
+/* A decoder that ends does not wait for a client, and so the next one does not. */
+static int fp_stream_release(struct inode *inode, struct file *file)
+{
+	struct fp_stream *stream = file->private_data;
+
+	if (mutex_trylock(&stream->ctx->lock)) {
+		fp_stream_end(stream);
+	} else {
+		INIT_WORK(&stream->end, fp_stream_end_work);
+		queue_work(fp_decoder.work, &stream->end);
+	}
 	return 0;
 }
 
@@ -614,7 +648,7 @@ static int fp_control_release(struct inode *inode, struct file *file)
 			}
 			WRITE_ONCE(ctx->orphan_of, control->attachment);
 			kref_get(&ctx->ref);
-			if (!queue_work(system_unbound_wq, &ctx->orphan))
+			if (!queue_work(fp_decoder.work, &ctx->orphan))
 				kref_put(&ctx->ref, fp_ctx_free);
 		}
 	}

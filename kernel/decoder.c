@@ -450,6 +450,11 @@ int fp_decoder_init(struct v4l2_device *v4l2_dev)
 	fp_decoder.m2m = v4l2_m2m_init(&fp_m2m_ops);
 	if (IS_ERR(fp_decoder.m2m))
 		return PTR_ERR(fp_decoder.m2m);
+	fp_decoder.work = alloc_workqueue(FP_NAME, WQ_UNBOUND, 0);
+	if (!fp_decoder.work) {
+		v4l2_m2m_release(fp_decoder.m2m);
+		return -ENOMEM;
+	}
 
 	strscpy(vdev->name, FP_NAME "-decoder", sizeof(vdev->name));
 	vdev->v4l2_dev = v4l2_dev;
@@ -464,6 +469,7 @@ int fp_decoder_init(struct v4l2_device *v4l2_dev)
 
 void fp_decoder_exit(void)
 {
+	destroy_workqueue(fp_decoder.work);
 	v4l2_m2m_release(fp_decoder.m2m);
 }
 

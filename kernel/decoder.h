@@ -149,6 +149,7 @@ struct fp_decoder {
 	struct v4l2_device *v4l2_dev;
 	struct video_device vdev;
 	struct v4l2_m2m_dev *m2m;
+	struct workqueue_struct *work;	/* of what waits for a context's lock */
 
 	/*
 	 * Of a context's lock only mutex_trylock() is allowed under this one: a

@@ -31,6 +31,7 @@
 static const char *node;
 static struct shared {
 	volatile bool inside;		/* CREATE_BUFS has begun and not ended */
+	volatile unsigned int rounds;	/* calls of it that have ended */
 	volatile bool ready;
 	volatile uint32_t bytes;	/* of each of the buffers it makes, two at least */
 } *shared;
@@ -196,7 +197,7 @@ static void case_sizes(void)
 	/* One file, and files until the module has no more. */
 	for (i = 0; i < FILES; i++) {
 		files[i] = open_or_fail(node, O_RDWR);
-		set_size(files[i], 4096, 4096);
+		set_size(files[i], 2048, 2048);
 		frame = sizeimage(files[i], CAPTURE);
 		got = create(files[i], CAPTURE, 2 * frame, 32);
 		if (got < 0)
@@ -336,6 +337,8 @@ static void case_loop(unsigned int uid)
 
 /* ---- a client that never leaves CREATE_BUFS ------------------------------- */
 
+static pid_t hostile;
+
 static void set_priority(pid_t process, int priority)
 {
 	struct sched_param param = { .sched_priority = priority };
@@ -373,7 +376,8 @@ static int finish(pid_t child, bool sleeps, const char *what)
 		if (now_ns() - begun < SECONDS / 2 * 1000000000ull)
 			continue;
 		kill(child, SIGKILL);
-		/* Whatever it waits for ends with the hostile client. */
+		/* Whatever it waits for ends with this. */
+		kill(hostile, SIGKILL);
 		set_priority(0, 0);
 		fail("%s waits for the hostile client", what);
 	}
@@ -384,7 +388,7 @@ static int finish(pid_t child, bool sleeps, const char *what)
 static void be_accepted(int fd)
 {
 	struct v4l2_event_subscription s = { .type = V4L2_EVENT_SOURCE_CHANGE };
-	struct fake fake = { FAKE_MAGIC, 4096, 4096, 1 };
+	struct fake fake = { FAKE_MAGIC, 2048, 2048, 1 };
 	struct v4l2_plane plane = { .bytesused = sizeof(fake), .length = 4096 };
 	struct v4l2_buffer b = { .type = OUTPUT, .memory = V4L2_MEMORY_MMAP, .m.planes = &plane, .length = 1 };
 	struct pollfd p = { .fd = fd, .events = POLLPRI };
@@ -409,21 +413,24 @@ static void __attribute__((noreturn)) stay_inside(bool accepted)
 		/* A large guess, which has to be made before OUTPUT has buffers. */
 		check(!ioctl(fd, VIDIOC_STREAMOFF, &type), "STREAMOFF");
 		release(fd, OUTPUT);
-		set_size(fd, 4096, 4096);
+		set_size(fd, 2048, 2048);
 		check(create(fd, OUTPUT, 4096, 1) == 1 && !ioctl(fd, VIDIOC_STREAMON, &type), "STREAMON");
 	}
 	bytes = 2 * sizeimage(fd, CAPTURE);
 	shared->bytes = (bytes + 4095) & ~4095u;
+	/* The scheduler gives a share of the time to what has no priority at all. */
+	set_priority(0, 1);
 	shared->ready = true;
 	for (;;) {
 		shared->inside = true;
 		check(create(fd, CAPTURE, bytes, 32) > 1, "CREATE_BUFS");
 		shared->inside = false;
+		shared->rounds++;
 		release(fd, CAPTURE);
 	}
 }
 
-static void honest(pid_t *decoder, const char *what)
+static void honest(pid_t *decoder, unsigned int rounds, const char *what)
 {
 	int status;
 
@@ -431,42 +438,43 @@ static void honest(pid_t *decoder, const char *what)
 		*decoder = start(20, "fake-decoder", NULL, NULL);
 	status = finish(start(20, "decoder-client", "plain", "20"), false, what);
 	check(!status, "%s ended with %#x", what, status);
-	check(shared->inside, "the hostile client went on");
+	check(shared->inside && shared->rounds == rounds, "the hostile client went on");
 }
 
-static void end_decoder(pid_t *decoder)
+static void end_decoder(pid_t *decoder, unsigned int rounds)
 {
 	int status;
 
 	kill(*decoder, SIGTERM);
 	status = finish(*decoder, false, "the decoder that ends");
 	check(!status, "the decoder ended with %#x", status);
-	check(shared->inside, "the hostile client went on");
+	check(shared->inside && shared->rounds == rounds, "the hostile client went on");
 	*decoder = 0;
 }
 
 /*
- * All on one processor. The hostile client has no priority, and this process, which
- * never sleeps, has one: so the client stays where it was found, with its lock held.
+ * All on one processor. The hostile client has a low priority, and this process, which
+ * never sleeps, a higher one: so the client stays where it was found, with its lock held.
  */
 static void freeze(bool accepted)
 {
-	pid_t decoder = accepted ? start(0, "fake-decoder", NULL, NULL) : 0, hostile;
+	pid_t decoder = accepted ? start(0, "fake-decoder", NULL, NULL) : 0;
 	unsigned long long own;
-	unsigned int i;
+	unsigned int rounds = 0, i;
 
 	memset(shared, 0, sizeof(*shared));
 	hostile = fork();
 	check(hostile >= 0, "fork");
 	if (!hostile)
 		stay_inside(accepted);
+	set_priority(0, 10);
 	for (i = 0; !shared->ready && i < SECONDS * 100; i++)
 		usleep(10000);
 	check(shared->ready, "the hostile client has not begun");
-	set_priority(0, 10);
 	for (i = 0; i < SECONDS * 1000; i++) {
 		usleep(1000);
 		/* Besides its packet: the first buffer of several is being made. */
+		rounds = shared->rounds;
 		own = count_of("memory_bytes") - 4096;
 		if (shared->inside && own && own <= shared->bytes)
 			break;
@@ -475,14 +483,14 @@ static void freeze(bool accepted)
 	if (decoder)
 		set_priority(decoder, 20);
 
-	honest(&decoder, "an honest client");
-	end_decoder(&decoder);
-	honest(&decoder, "an honest client of the next decoder");
-	end_decoder(&decoder);
+	honest(&decoder, rounds, "an honest client");
+	end_decoder(&decoder, rounds);
+	honest(&decoder, rounds, "an honest client of the next decoder");
+	end_decoder(&decoder, rounds);
 
-	set_priority(0, 0);
 	kill(hostile, SIGKILL);
 	finish(hostile, true, "the hostile client's end");
+	set_priority(0, 0);
 	check(!count_of("memory_bytes") && !count_of("streams"), "something is left");
 }
 
