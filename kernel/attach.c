@@ -21,6 +21,7 @@
 /* An open file of /dev/framepath. */
 struct fp_control {
 	bool attached;			/* under fp_decoder.lock */
+	u64 attachment;			/* number of its attachment, never used again */
 };
 
 /* Of a payload, copied with the context's lock in one go. */
@@ -29,8 +30,9 @@ struct fp_control {
 /* A stream's descriptor. It speaks while it is ctx->stream. */
 struct fp_stream {
 	struct fp_ctx *ctx;		/* holds a reference */
-	struct fp_control *control;	/* compared, never followed */
+	u64 attachment;			/* that accepted it */
 	bool stopped;			/* FP_IOC_STOP was said; under ctx->lock */
+	struct work_struct end;		/* of a release that found ctx->lock taken */
 	struct mutex reading;		/* taken before ctx->lock */
 	u8 bounce[FP_BOUNCE_BYTES];	/* under reading */
 };
@@ -41,8 +43,27 @@ void fp_ctx_free(struct kref *ref)
 
 	if (ctx->stash)
 		fput(ctx->stash);
+	cancel_delayed_work_sync(&ctx->retry);
 	mutex_destroy(&ctx->lock);
+	fp_account_put(ctx->owner.account);
 	kfree(ctx);
+}
+
+/*
+ * Whoever found the context's lock taken looks again. That is needed because no
+ * event says that it is free: a client may hold it while it allocates.
+ */
+void fp_ctx_retry(struct work_struct *work)
+{
+	struct fp_ctx *ctx = container_of(to_delayed_work(work), struct fp_ctx, retry);
+
+	fp_news_add(&ctx->packets);
+	fp_news_add(&fp_decoder.wanted);
+}
+
+static void fp_ctx_retry_soon(struct fp_ctx *ctx)
+{
+	schedule_delayed_work(&ctx->retry, msecs_to_jiffies(FP_RETRY_MS));
 }
 
 /* ---- a stream's descriptor ------------------------------------------------ */
@@ -57,45 +78,56 @@ static int fp_stream_ended(struct fp_stream *stream)
 	return 0;
 }
 
-/* With the context's lock, which it lets go of. 0: there may be something to say. */
-static int fp_stream_wait(struct file *file, struct fp_news *news)
+/*
+ * With the context's lock, which it lets go of. 0: there may be something to say.
+ * A decoder that is killed does not wait for the lock, and is told so by locked.
+ */
+static int fp_stream_wait(struct file *file, struct fp_news *news, bool *locked)
 {
 	struct fp_stream *stream = file->private_data;
-	int ret;
+	int ret, seen = atomic_read(&news->count);
 
 	if (file->f_flags & O_NONBLOCK)
 		return -EAGAIN;
-	ret = fp_news_wait(stream->ctx, news, MAX_SCHEDULE_TIMEOUT);
-	return ret < 0 ? ret : fp_stream_ended(stream);
+	mutex_unlock(&stream->ctx->lock);
+	ret = wait_event_interruptible(news->wait, atomic_read(&news->count) != seen);
+	if (mutex_lock_killable(&stream->ctx->lock)) {
+		*locked = false;
+		return -ERESTARTSYS;
+	}
+	return ret ?: fp_stream_ended(stream);
 }
 
+/* The decoder gets the bytes of a frame, and nothing that lies behind them. */
 static int fp_ioc_export(struct fp_ctx *ctx, struct fp_export *export)
 {
-	bool capture = export->queue == FP_QUEUE_CAPTURE;
-	struct vb2_queue *q;
+	struct dma_buf *dmabuf;
 	struct vb2_buffer *vb;
 	int fd;
 
-	if (export->queue > FP_QUEUE_CAPTURE)
+	if (export->queue != FP_QUEUE_CAPTURE)
 		return -EINVAL;
-	q = capture ? fp_capture_queue(ctx) : fp_output_queue(ctx);
-	vb = vb2_get_buffer(q, export->index);
+	vb = vb2_get_buffer(fp_capture_queue(ctx), export->index);
 	/* An imported buffer has memory since it was first queued. */
 	if (!vb || !vb->planes[0].mem_priv)
 		return -EINVAL;
 
 	if (vb->memory == VB2_MEMORY_MMAP) {
-		int ret = fp_core_expbuf(q, &fd, vb, O_CLOEXEC | (capture ? O_RDWR : O_RDONLY));
-
-		if (ret)
-			return ret;
+		dmabuf = fp_memory_ops.get_dmabuf(vb, vb->planes[0].mem_priv, O_RDWR);
+		if (!dmabuf)
+			return -ENOMEM;
 	} else {
-		get_dma_buf(vb->planes[0].dbuf);
-		fd = dma_buf_fd(vb->planes[0].dbuf, O_CLOEXEC);
-		if (fd < 0) {
-			dma_buf_put(vb->planes[0].dbuf);
-			return fd;
-		}
+		dmabuf = vb->planes[0].dbuf;
+		get_dma_buf(dmabuf);
+	}
+	dmabuf = fp_memory_lease(dmabuf, min_t(size_t, fp_capture_sizeimage(ctx),
+					       vb2_plane_size(vb, 0)));
+	if (IS_ERR(dmabuf))
+		return PTR_ERR(dmabuf);
+	fd = dma_buf_fd(dmabuf, O_CLOEXEC);
+	if (fd < 0) {
+		dma_buf_put(dmabuf);
+		return fd;
 	}
 	export->generation = fp_buffer_of(to_vb2_v4l2_buffer(vb))->generation;
 	export->fd = fd;
@@ -133,7 +165,8 @@ union fp_stream_argument {
 };
 
 /* With the context's lock. */
-static int fp_stream_do(struct file *file, unsigned int cmd, union fp_stream_argument *arg)
+static int fp_stream_do(struct file *file, unsigned int cmd, union fp_stream_argument *arg,
+			bool *locked)
 {
 	struct fp_stream *stream = file->private_data;
 	struct fp_ctx *ctx = stream->ctx;
@@ -144,13 +177,13 @@ static int fp_stream_do(struct file *file, unsigned int cmd, union fp_stream_arg
 	switch (cmd) {
 	case FP_IOC_NEXT_PACKET:
 		while (!ret && !fp_packet_next(ctx, &arg->packet))
-			ret = fp_stream_wait(file, &ctx->packets);
+			ret = fp_stream_wait(file, &ctx->packets, locked);
 		return ret;
 	case FP_IOC_PACKET_DONE:
 		return fp_packet_done(ctx, &arg->packet_done);
 	case FP_IOC_NEXT_CAPTURE:
 		while (!ret && !fp_capture_next(ctx, &arg->capture))
-			ret = fp_stream_wait(file, &ctx->captures);
+			ret = fp_stream_wait(file, &ctx->captures, locked);
 		return ret;
 	case FP_IOC_EXPORT:
 		return fp_ioc_export(ctx, &arg->export);
@@ -171,12 +204,25 @@ static int fp_stream_do(struct file *file, unsigned int cmd, union fp_stream_arg
 	}
 }
 
+/* A decoder that does not want to wait for a client's words waits for its lock neither. */
+static int fp_stream_lock(struct file *file, unsigned int cmd)
+{
+	struct fp_stream *stream = file->private_data;
+	struct mutex *lock = &stream->ctx->lock;
+
+	if (file->f_flags & O_NONBLOCK &&
+	    (cmd == FP_IOC_NEXT_PACKET || cmd == FP_IOC_NEXT_CAPTURE))
+		return mutex_trylock(lock) ? 0 : -EAGAIN;
+	return mutex_lock_interruptible(lock) ? -ERESTARTSYS : 0;
+}
+
 static long fp_stream_ioctl(struct file *file, unsigned int cmd, unsigned long user)
 {
 	struct fp_stream *stream = file->private_data;
 	void __user *pointer = (void __user *)user;
 	unsigned int size = _IOC_SIZE(cmd);
 	union fp_stream_argument arg;
+	bool locked = true;
 	int ret;
 
 	if (_IOC_TYPE(cmd) != _IOC_TYPE(FP_IOC_ATTACH) || size > sizeof(arg))
@@ -185,10 +231,12 @@ static long fp_stream_ioctl(struct file *file, unsigned int cmd, unsigned long u
 	if ((_IOC_DIR(cmd) & _IOC_WRITE) && copy_from_user(&arg, pointer, size))
 		return -EFAULT;
 
-	if (mutex_lock_interruptible(&stream->ctx->lock))
-		return -ERESTARTSYS;
-	ret = fp_stream_do(file, cmd, &arg);
-	mutex_unlock(&stream->ctx->lock);
+	ret = fp_stream_lock(file, cmd);
+	if (ret)
+		return ret;
+	ret = fp_stream_do(file, cmd, &arg, &locked);
+	if (locked)
+		mutex_unlock(&stream->ctx->lock);
 
 	if (!ret && (_IOC_DIR(cmd) & _IOC_READ) && copy_to_user(pointer, &arg, size))
 		return -EFAULT;
@@ -205,16 +253,19 @@ static ssize_t fp_payload(struct fp_stream *stream, u32 index, u32 offset, size_
 		return ret;
 	v4l2_m2m_for_each_src_buf(stream->ctx->fh.m2m_ctx, b) {
 		struct vb2_buffer *vb = &b->vb.vb2_buf;
-		size_t length = vb2_plane_size(vb, 0);
+		size_t end = vb2_get_plane_payload(vb, 0);
 		const u8 *memory = vb2_plane_vaddr(vb, 0);
 
 		if (vb->index != index || !fp_buffer_of(&b->vb)->told)
 			continue;
 		if (!memory)
 			return -EIO;
-		if (offset >= length)
+		/* Around the payload is what the client did not send. */
+		if (offset < vb->planes[0].data_offset)
+			return -EINVAL;
+		if (offset >= end)
 			return 0;
-		bytes = min(bytes, length - offset);
+		bytes = min(bytes, end - offset);
 		memcpy(stream->bounce, memory + offset, bytes);
 		return bytes;
 	}
@@ -232,7 +283,9 @@ static ssize_t fp_stream_read(struct file *file, char __user *user, size_t bytes
 	if (mutex_lock_interruptible(&stream->reading))
 		return -ERESTARTSYS;
 	while (done < bytes && offset + done <= U32_MAX) {
-		mutex_lock(&stream->ctx->lock);
+		ret = mutex_lock_interruptible(&stream->ctx->lock);
+		if (ret)
+			break;
 		ret = fp_payload(stream, index, offset + done,
 				 min_t(size_t, bytes - done, FP_BOUNCE_BYTES));
 		mutex_unlock(&stream->ctx->lock);
@@ -258,7 +311,11 @@ static __poll_t fp_stream_poll(struct file *file, poll_table *wait)
 
 	poll_wait(file, &ctx->packets.wait, wait);
 	poll_wait(file, &ctx->captures.wait, wait);
-	mutex_lock(&ctx->lock);
+	/* A decoder that polls many streams does not wait for one whose client is busy. */
+	if (!mutex_trylock(&ctx->lock)) {
+		fp_ctx_retry_soon(ctx);
+		return 0;
+	}
 	if (fp_stream_ended(stream)) {
 		events = EPOLLHUP;
 	} else {
@@ -271,18 +328,38 @@ static __poll_t fp_stream_poll(struct file *file, poll_table *wait)
 	return events;
 }
 
-static int fp_stream_release(struct inode *inode, struct file *file)
+/* With the context's lock, which it lets go of. */
+static void fp_stream_end(struct fp_stream *stream)
 {
-	struct fp_stream *stream = file->private_data;
 	struct fp_ctx *ctx = stream->ctx;
 
-	mutex_lock(&ctx->lock);
 	if (ctx->stream == stream)
 		fp_stream_orphan(ctx);
 	mutex_unlock(&ctx->lock);
 	kref_put(&ctx->ref, fp_ctx_free);
 	mutex_destroy(&stream->reading);
 	kvfree(stream);
+}
+
+static void fp_stream_end_work(struct work_struct *work)
+{
+	struct fp_stream *stream = container_of(work, struct fp_stream, end);
+
+	mutex_lock(&stream->ctx->lock);
+	fp_stream_end(stream);
+}
+
+/* A decoder that ends does not wait for a client, and so the next one does not. */
+static int fp_stream_release(struct inode *inode, struct file *file)
+{
+	struct fp_stream *stream = file->private_data;
+
+	if (mutex_trylock(&stream->ctx->lock)) {
+		fp_stream_end(stream);
+	} else {
+		INIT_WORK(&stream->end, fp_stream_end_work);
+		queue_work(fp_decoder.work, &stream->end);
+	}
 	return 0;
 }
 
@@ -301,8 +378,11 @@ static int fp_ioc_attach(struct fp_control *control, const struct fp_attach *att
 {
 	int ret = 0;
 
-	if (attach->version != FP_VERSION)
+	if (attach->version != FP_VERSION) {
+		pr_info_ratelimited(FP_NAME ": a decoder for version %u of the interface was refused; this module has version %u\n",
+				    attach->version, FP_VERSION);
 		return -EPROTO;
+	}
 	if (attach->reserved)
 		return -EINVAL;
 	mutex_lock(&fp_decoder.lock);
@@ -311,20 +391,50 @@ static int fp_ioc_attach(struct fp_control *control, const struct fp_attach *att
 	} else {
 		fp_decoder.attached = control;
 		control->attached = true;
+		control->attachment = ++fp_decoder.attachment;
 	}
 	mutex_unlock(&fp_decoder.lock);
 	return ret;
 }
 
-/* With the list's lock, which keeps what it finds open. */
-static struct fp_ctx *fp_wanted(void)
+/*
+ * A context that wants a decoder, locked and with a reference, or NULL. With the
+ * list's lock, which keeps the contexts open. A client can hold its lock for
+ * long, and is passed over then; others do not wait for it.
+ */
+static struct fp_ctx *fp_wanted_lock(void)
 {
 	struct fp_ctx *ctx;
 
-	list_for_each_entry(ctx, &fp_decoder.contexts, node)
-		if (READ_ONCE(ctx->wanted))
+	list_for_each_entry(ctx, &fp_decoder.contexts, node) {
+		if (!READ_ONCE(ctx->wanted))
+			continue;
+		if (!mutex_trylock(&ctx->lock)) {
+			fp_ctx_retry_soon(ctx);
+			continue;
+		}
+		if (ctx->wanted) {
+			kref_get(&ctx->ref);
 			return ctx;
+		}
+		mutex_unlock(&ctx->lock);
+	}
 	return NULL;
+}
+
+/* With the list's lock. */
+static bool fp_wanted(void)
+{
+	struct fp_ctx *ctx;
+
+	list_for_each_entry(ctx, &fp_decoder.contexts, node) {
+		if (!READ_ONCE(ctx->wanted))
+			continue;
+		if (!mutex_is_locked(&ctx->lock))
+			return true;
+		fp_ctx_retry_soon(ctx);
+	}
+	return false;
 }
 
 /* What an accepted stream is given with. */
@@ -334,7 +444,7 @@ struct fp_given {
 	struct file *stash;
 };
 
-/* With both locks: all that can fail, before anything is changed. */
+/* With the context's lock: all that can fail, before anything is changed. */
 static int fp_given_make(struct fp_given *given, struct fp_ctx *ctx, struct fp_stream *stream)
 {
 	struct fp_accept *accept = &given->accept;
@@ -372,32 +482,28 @@ no_stash:
 	return ret;
 }
 
-/* With the list's lock. EAGAIN: it is not wanted any more. */
+/* With the context's lock, and a reference to it that the stream takes over. */
 static int fp_accept_ctx(struct fp_ctx *ctx, struct fp_control *control, struct fp_given *given)
 {
 	struct fp_stream *stream = kvzalloc(sizeof(*stream), GFP_KERNEL);
-	int ret = -EAGAIN;
+	struct fp_account *account = ctx->owner.account;
+	int ret;
 
 	if (!stream)
 		return -ENOMEM;
 	mutex_init(&stream->reading);
 	stream->ctx = ctx;
-	stream->control = control;
-
-	mutex_lock(&ctx->lock);
-	if (ctx->wanted)
-		ret = fp_given_make(given, ctx, stream);
+	stream->attachment = control->attachment;
+	ret = fp_given_make(given, ctx, stream);
 	if (ret) {
-		mutex_unlock(&ctx->lock);
 		mutex_destroy(&stream->reading);
 		kvfree(stream);
 		return ret;
 	}
 	/* The file owns the stream now. */
-	kref_get(&ctx->ref);
 	ctx->stream = stream;
 	if (!ctx->id)
-		ctx->id = ++fp_decoder.id;
+		ctx->id = atomic64_inc_return(&fp_decoder.id);
 	given->accept.id = ctx->id;
 	given->accept.codec = ctx->coded.pixelformat;
 	if (ctx->coded.sized) {
@@ -405,8 +511,9 @@ static int fp_accept_ctx(struct fp_ctx *ctx, struct fp_control *control, struct 
 		given->accept.height = ctx->coded.height;
 	}
 	given->accept.epoch = ctx->epoch;
+	given->accept.uid = from_kuid_munged(current_user_ns(), fp_account_uid(account));
+	given->accept.flags = fp_account_limited(account) ? FP_ACCEPT_LIMITED : 0;
 	fp_stream_accepted(ctx);
-	mutex_unlock(&ctx->lock);
 	return 0;
 }
 
@@ -437,21 +544,24 @@ static int fp_ioc_accept(struct file *file, void __user *user)
 		int seen = atomic_read(&fp_decoder.wanted.count);
 		struct fp_ctx *ctx;
 
-		ret = -EAGAIN;
 		mutex_lock(&fp_decoder.lock);
 		if (!control->attached) {
 			mutex_unlock(&fp_decoder.lock);
 			return -ENOTCONN;
 		}
-		ctx = fp_wanted();
-		if (ctx)
-			ret = fp_accept_ctx(ctx, control, &given);
+		ctx = fp_wanted_lock();
 		mutex_unlock(&fp_decoder.lock);
 
-		if (!ret)
-			return fp_given_install(&given, user);
-		if (ret != -EAGAIN || file->f_flags & O_NONBLOCK)
+		if (ctx) {
+			ret = fp_accept_ctx(ctx, control, &given);
+			mutex_unlock(&ctx->lock);
+			if (!ret)
+				return fp_given_install(&given, user);
+			kref_put(&ctx->ref, fp_ctx_free);
 			return ret;
+		}
+		if (file->f_flags & O_NONBLOCK)
+			return -EAGAIN;
 		ret = wait_event_interruptible(fp_decoder.wanted.wait,
 					       atomic_read(&fp_decoder.wanted.count) != seen);
 		if (ret)
@@ -500,7 +610,28 @@ static int fp_control_open(struct inode *inode, struct file *file)
 	return nonseekable_open(inode, file);
 }
 
-/* A decoder that has gone may have left its streams to a process that hangs. */
+/* With the context's lock. */
+static void fp_ctx_lose(struct fp_ctx *ctx, u64 attachment)
+{
+	if (ctx->stream && ctx->stream->attachment == attachment)
+		fp_stream_orphan(ctx);
+}
+
+/* Of a context whose client held its lock when the decoder went. */
+void fp_ctx_orphan(struct work_struct *work)
+{
+	struct fp_ctx *ctx = container_of(work, struct fp_ctx, orphan);
+
+	mutex_lock(&ctx->lock);
+	fp_ctx_lose(ctx, READ_ONCE(ctx->orphan_of));
+	mutex_unlock(&ctx->lock);
+	kref_put(&ctx->ref, fp_ctx_free);
+}
+
+/*
+ * A decoder that has gone may have left its streams to a process that hangs. The
+ * next decoder waits for no client that holds its own lock.
+ */
 static int fp_control_release(struct inode *inode, struct file *file)
 {
 	struct fp_control *control = file->private_data;
@@ -510,10 +641,15 @@ static int fp_control_release(struct inode *inode, struct file *file)
 	if (control->attached) {
 		fp_decoder.attached = NULL;
 		list_for_each_entry(ctx, &fp_decoder.contexts, node) {
-			mutex_lock(&ctx->lock);
-			if (ctx->stream && ctx->stream->control == control)
-				fp_stream_orphan(ctx);
-			mutex_unlock(&ctx->lock);
+			if (mutex_trylock(&ctx->lock)) {
+				fp_ctx_lose(ctx, control->attachment);
+				mutex_unlock(&ctx->lock);
+				continue;
+			}
+			WRITE_ONCE(ctx->orphan_of, control->attachment);
+			kref_get(&ctx->ref);
+			if (!queue_work(fp_decoder.work, &ctx->orphan))
+				kref_put(&ctx->ref, fp_ctx_free);
 		}
 	}
 	mutex_unlock(&fp_decoder.lock);

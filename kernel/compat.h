@@ -6,6 +6,7 @@
 #ifndef FP_COMPAT_H
 #define FP_COMPAT_H
 
+#include <linux/dma-buf.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/shmem_fs.h>
@@ -94,6 +95,33 @@ static inline int fp_core_expbuf(struct vb2_queue *q, int *fd,
 	return vb2_core_expbuf(q, fd, q->type, vb, 0, flags);
 #else
 	return vb2_core_expbuf(q, fd, q->type, vb->index, 0, flags);
+#endif
+}
+
+static inline int fp_dma_buf_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
+	return dma_buf_vmap_unlocked(dmabuf, map);
+#else
+	return dma_buf_vmap(dmabuf, map);
+#endif
+}
+
+static inline void fp_dma_buf_vunmap(struct dma_buf *dmabuf, struct iosys_map *map)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 2, 0)
+	dma_buf_vunmap_unlocked(dmabuf, map);
+#else
+	dma_buf_vunmap(dmabuf, map);
+#endif
+}
+
+static inline void fp_vma_dontexpand(struct vm_area_struct *vma)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 3, 0)
+	vm_flags_set(vma, VM_DONTEXPAND);
+#else
+	vma->vm_flags |= VM_DONTEXPAND;
 #endif
 }
 

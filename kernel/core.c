@@ -14,6 +14,7 @@
 #include <media/v4l2-device.h>
 #include <media/v4l2-ioctl.h>
 
+#include "account.h"
 #include "compat.h"
 #include "core.h"
 #include "decoder.h"
@@ -41,6 +42,45 @@ long fp_video_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	return ret;
 }
 
+/*
+ * The devices that programs open come last, when all they use is there, and go
+ * first. /dev/framepath is the very last: udev starts the decoder's service when
+ * it appears, and the service finds the decoder node then.
+ */
+static int __init fp_register(void)
+{
+	int ret = fp_measure_register();
+
+	if (ret)
+		return ret;
+	ret = fp_decoder_register();
+	if (ret)
+		goto no_decoder;
+	ret = fp_meta_register();
+	if (ret)
+		goto no_meta;
+	ret = fp_attach_register();
+	if (ret)
+		goto no_attach;
+	return 0;
+
+no_attach:
+	fp_meta_unregister();
+no_meta:
+	fp_decoder_unregister();
+no_decoder:
+	fp_measure_unregister();
+	return ret;
+}
+
+static void fp_unregister(void)
+{
+	fp_attach_unregister();
+	fp_meta_unregister();
+	fp_decoder_unregister();
+	fp_measure_unregister();
+}
+
 static int __init fp_init(void)
 {
 	int ret;
@@ -54,21 +94,28 @@ static int __init fp_init(void)
 	ret = v4l2_device_register(&fp_parent->dev, &fp_v4l2);
 	if (ret)
 		goto no_v4l2;
-	ret = fp_meta_register();
+	ret = fp_meta_init();
 	if (ret)
 		goto no_meta;
-	ret = fp_measure_register(&fp_v4l2);
+	ret = fp_measure_init(&fp_v4l2);
 	if (ret)
 		goto no_measure;
-	ret = fp_decoder_register(&fp_v4l2);
+	ret = fp_decoder_init(&fp_v4l2);
 	if (ret)
 		goto no_decoder;
+	fp_account_init();
+	ret = fp_register();
+	if (ret)
+		goto no_devices;
 	return 0;
 
+no_devices:
+	fp_account_exit();
+	fp_decoder_exit();
 no_decoder:
-	fp_measure_unregister();
+	fp_measure_exit();
 no_measure:
-	fp_meta_unregister();
+	fp_meta_exit();
 no_meta:
 	v4l2_device_unregister(&fp_v4l2);
 no_v4l2:
@@ -79,9 +126,11 @@ module_init(fp_init);
 
 static void __exit fp_exit(void)
 {
-	fp_decoder_unregister();
-	fp_measure_unregister();
-	fp_meta_unregister();
+	fp_unregister();
+	fp_account_exit();
+	fp_decoder_exit();
+	fp_measure_exit();
+	fp_meta_exit();
 	v4l2_device_unregister(&fp_v4l2);
 	platform_device_unregister(fp_parent);
 }

@@ -7,6 +7,7 @@
  * into the client's own CAPTURE buffers. v4l2-mem2mem serves as two queues and
  * the helpers of their ioctls; no job of it ever runs.
  */
+#include <linux/file.h>
 #include <linux/module.h>
 #include <linux/slab.h>
 #include <media/v4l2-event.h>
@@ -24,6 +25,11 @@ struct fp_decoder fp_decoder;
 unsigned int fp_patience_ms = 5000;
 module_param_named(patience_ms, fp_patience_ms, uint, 0644);
 MODULE_PARM_DESC(patience_ms, "how long a client waits for a decoder, ms");
+
+unsigned int fp_silence_ms = 10000;
+module_param_named(silence_ms, fp_silence_ms, uint, 0644);
+MODULE_PARM_DESC(silence_ms,
+		 "how long a client waits for a decoder that makes no progress, ms; 0: for ever");
 
 /* v4l2-compliance 1.30 takes a node with a codec it has not heard of for no decoder. */
 bool fp_av1 = true;
@@ -217,12 +223,15 @@ static int fp_streamon(struct file *file, void *priv, enum v4l2_buf_type type)
 	}
 
 	/* Files may be open without end; a decoder's work is not. */
-	if (!was_on && atomic_inc_return(&fp_decoder.streams) > FP_STREAMS_MAX)
-		ret = -EBUSY;
-	else
-		ret = v4l2_m2m_ioctl_streamon(file, priv, type);
+	if (!was_on) {
+		ret = fp_account_stream_begin(ctx->owner.account);
+		if (ret)
+			return ret;
+	}
+	ret = v4l2_m2m_ioctl_streamon(file, priv, type);
+	/* Where it is on, fp_output_off() ends it. */
 	if (ret && !was_on)
-		atomic_dec(&fp_decoder.streams);
+		fp_account_stream_end(ctx->owner.account);
 	return ret;
 }
 
@@ -310,17 +319,25 @@ static int fp_ctx_controls(struct fp_ctx *ctx)
 
 static struct fp_ctx *fp_ctx_new(void)
 {
-	struct fp_ctx *ctx = kzalloc(sizeof(*ctx), GFP_KERNEL);
+	struct fp_ctx *ctx = kzalloc(sizeof(*ctx), GFP_KERNEL_ACCOUNT);
 	int ret;
 
+	BUILD_BUG_ON(offsetof(struct fp_ctx, owner));
 	if (!ctx)
 		return ERR_PTR(-ENOMEM);
+	ctx->owner.account = fp_account_open();
+	if (!ctx->owner.account) {
+		kfree(ctx);
+		return ERR_PTR(-ENOMEM);
+	}
 	kref_init(&ctx->ref);
 	mutex_init(&ctx->lock);
 	fp_news_init(&ctx->packets);
 	fp_news_init(&ctx->captures);
 	fp_news_init(&ctx->formats);
 	INIT_DELAYED_WORK(&ctx->patience, fp_stream_patience);
+	INIT_DELAYED_WORK(&ctx->retry, fp_ctx_retry);
+	INIT_WORK(&ctx->orphan, fp_ctx_orphan);
 	fp_format_reset(ctx);
 
 	ret = fp_ctx_controls(ctx);
@@ -336,6 +353,7 @@ static struct fp_ctx *fp_ctx_new(void)
 no_controls:
 	v4l2_ctrl_handler_free(&ctx->controls);
 	mutex_destroy(&ctx->lock);
+	fp_account_put(ctx->owner.account);
 	kfree(ctx);
 	return ERR_PTR(ret);
 }
@@ -348,8 +366,14 @@ static void fp_ctx_close(struct fp_ctx *ctx)
 	ctx->closed = true;
 	fp_news_add(&ctx->packets);
 	fp_news_add(&ctx->captures);
+	/* The decoder has its own reference, and nothing else will look for it. */
+	if (ctx->stash)
+		fput(ctx->stash);
+	ctx->stash = NULL;
 	mutex_unlock(&ctx->lock);
 	cancel_delayed_work_sync(&ctx->patience);
+	if (cancel_work_sync(&ctx->orphan))
+		kref_put(&ctx->ref, fp_ctx_free);
 }
 
 static int fp_open(struct file *file)
@@ -411,10 +435,9 @@ static const struct v4l2_m2m_ops fp_m2m_ops = {
 	.device_run = fp_device_run,
 };
 
-int fp_decoder_register(struct v4l2_device *v4l2_dev)
+int fp_decoder_init(struct v4l2_device *v4l2_dev)
 {
 	struct video_device *vdev = &fp_decoder.vdev;
-	int ret;
 
 	fp_decoder.v4l2_dev = v4l2_dev;
 	mutex_init(&fp_decoder.lock);
@@ -423,6 +446,11 @@ int fp_decoder_register(struct v4l2_device *v4l2_dev)
 	fp_decoder.m2m = v4l2_m2m_init(&fp_m2m_ops);
 	if (IS_ERR(fp_decoder.m2m))
 		return PTR_ERR(fp_decoder.m2m);
+	fp_decoder.work = alloc_workqueue(FP_NAME, WQ_UNBOUND, 0);
+	if (!fp_decoder.work) {
+		v4l2_m2m_release(fp_decoder.m2m);
+		return -ENOMEM;
+	}
 
 	strscpy(vdev->name, FP_NAME "-decoder", sizeof(vdev->name));
 	vdev->v4l2_dev = v4l2_dev;
@@ -432,24 +460,21 @@ int fp_decoder_register(struct v4l2_device *v4l2_dev)
 	vdev->device_caps = V4L2_CAP_VIDEO_M2M_MPLANE | V4L2_CAP_STREAMING;
 	vdev->release = video_device_release_empty;
 
-	ret = fp_attach_register();
-	if (ret)
-		goto no_attach;
-	ret = video_register_device(vdev, VFL_TYPE_VIDEO, -1);
-	if (ret)
-		goto no_device;
 	return 0;
+}
 
-no_device:
-	fp_attach_unregister();
-no_attach:
+void fp_decoder_exit(void)
+{
+	destroy_workqueue(fp_decoder.work);
 	v4l2_m2m_release(fp_decoder.m2m);
-	return ret;
+}
+
+int fp_decoder_register(void)
+{
+	return video_register_device(&fp_decoder.vdev, VFL_TYPE_VIDEO, -1);
 }
 
 void fp_decoder_unregister(void)
 {
 	video_unregister_device(&fp_decoder.vdev);
-	fp_attach_unregister();
-	v4l2_m2m_release(fp_decoder.m2m);
 }

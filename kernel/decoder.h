@@ -5,6 +5,7 @@
  *   decoder.c  the node: files and ioctls      format.c  formats and layouts
  *   queue.c    the two vb2 queues              stream.c  the stream and its client
  *   attach.c   /dev/framepath and its files    protocol.c  the stream and its decoder
+ *   account.c  limits per file and user        memory.c    memory of the buffers
  *
  * What the decoder has to be told is never stored as a message. It follows from
  * the state of the buffers and a few flags, and "told" says which of it the
@@ -28,14 +29,15 @@
 #include <media/v4l2-mem2mem.h>
 #include <media/videobuf2-v4l2.h>
 
+#include "account.h"
+#include "memory.h"
 #include "uapi/framepath.h"
 
-#define FP_STREAMS_MAX		64	/* contexts whose OUTPUT streams */
 #define FP_SIZE_MIN		16	/* what a client may set; */
 #define FP_SIZE_MAX		8192	/* streams may be smaller, not larger */
 #define FP_CAPTURE_MAX		32
-#define FP_OUTPUT_SIZE_MAX	SZ_32M
-#define FP_CAPTURE_SIZE_MAX	SZ_512M	/* the largest frame, and scratch planes behind it */
+#define FP_OUTPUT_SIZE_MAX	SZ_32M	/* the largest packet */
+#define FP_RETRY_MS		5	/* until a context that was locked is looked at again */
 
 /* The flags of a packet that its frame has too. */
 #define FP_MARK_FLAGS	(V4L2_BUF_FLAG_KEYFRAME | V4L2_BUF_FLAG_PFRAME | V4L2_BUF_FLAG_BFRAME | \
@@ -73,7 +75,15 @@ enum fp_drain {
 	FP_DRAIN_TOLD,			/* the decoder works on it */
 };
 
+/* What a client with work for a decoder waits for. The wait has a limit. */
+enum fp_wait {
+	FP_WAIT_NONE,
+	FP_WAIT_DECODER,		/* one that accepts the stream: patience_ms */
+	FP_WAIT_PROGRESS,		/* of the one that did: silence_ms */
+};
+
 struct fp_ctx {
+	struct fp_queue_owner owner;	/* first: fp_memory_ops */
 	struct kref ref;		/* the file, and each stream descriptor */
 	struct list_head node;		/* of the decoder's, under its lock */
 	unsigned int number;		/* in traces */
@@ -120,9 +130,14 @@ struct fp_ctx {
 	DECLARE_BITMAP(delivered, FP_DELIVERED_WINDOW);
 
 	bool wanted;			/* could be accepted; read without the lock */
-	bool waiting;			/* has work, and no decoder */
-	unsigned long deadline;		/* when it fails, jiffies */
+	enum fp_wait waits;
+	unsigned long deadline;		/* when the wait fails, jiffies */
+	unsigned long armed;		/* when patience runs, jiffies */
 	struct delayed_work patience;
+
+	u64 orphan_of;			/* attachment that ended; under fp_decoder.lock */
+	struct work_struct orphan;	/* holds a reference while it is queued */
+	struct delayed_work retry;	/* see fp_ctx_retry() */
 
 	struct fp_news packets;		/* for NEXT_PACKET */
 	struct fp_news captures;	/* for NEXT_CAPTURE */
@@ -134,23 +149,30 @@ struct fp_decoder {
 	struct v4l2_device *v4l2_dev;
 	struct video_device vdev;
 	struct v4l2_m2m_dev *m2m;
+	struct workqueue_struct *work;	/* of what waits for a context's lock */
 
-	/* Taken before a context's lock. */
+	/*
+	 * Of a context's lock only mutex_trylock() is allowed under this one: a
+	 * client can hold its own for as long as an allocation or a fence takes.
+	 */
 	struct mutex lock;
 	struct list_head contexts;
 	unsigned int number;		/* the last one given */
-	u64 id;				/* the last one given */
+	atomic64_t id;			/* the last one given to a stream */
+	u64 attachment;			/* the last one given */
 	struct fp_control *attached;
 	struct fp_news wanted;		/* for ACCEPT */
-	atomic_t streams;		/* contexts whose OUTPUT streams */
 };
 
 extern struct fp_decoder fp_decoder;
 extern unsigned int fp_patience_ms;
+extern unsigned int fp_silence_ms;
 extern bool fp_av1;
 
 /* decoder.c */
-int fp_decoder_register(struct v4l2_device *v4l2_dev);
+int fp_decoder_init(struct v4l2_device *v4l2_dev);
+void fp_decoder_exit(void);
+int fp_decoder_register(void);
 void fp_decoder_unregister(void);
 
 static inline bool fp_ctx_failed(struct fp_ctx *ctx)
@@ -191,6 +213,7 @@ bool fp_format_same(const struct fp_format *a, const struct fp_format *b);
 void fp_format_take(struct fp_ctx *ctx, const struct fp_format *format);
 u32 fp_capture_sizeimage(struct fp_ctx *ctx);
 u32 fp_capture_payload(struct fp_ctx *ctx);
+u32 fp_plane_limit(struct fp_ctx *ctx, bool output);
 int fp_enum_output(struct v4l2_fmtdesc *f);
 int fp_enum_capture(struct fp_ctx *ctx, struct v4l2_fmtdesc *f);
 int fp_enum_framesizes(struct v4l2_frmsizeenum *f);
@@ -210,6 +233,7 @@ void fp_news_add(struct fp_news *news);
 int fp_news_wait(struct fp_ctx *ctx, struct fp_news *news, long timeout);
 int fp_stream_await_format(struct fp_ctx *ctx);
 void fp_stream_update(struct fp_ctx *ctx);
+void fp_stream_progress(struct fp_ctx *ctx);
 void fp_stream_patience(struct work_struct *work);
 void fp_stream_fail(struct fp_ctx *ctx, int error);
 void fp_stream_renew(struct fp_ctx *ctx);
@@ -231,6 +255,7 @@ void fp_send_event(struct fp_ctx *ctx, u32 type, u32 changes);
 /* protocol.c: all with the context's lock */
 u32 fp_packet_pending(struct fp_ctx *ctx, struct fp_buffer **buffer);
 bool fp_packet_next(struct fp_ctx *ctx, struct fp_packet *packet);
+u32 fp_capture_current(struct fp_ctx *ctx);
 u32 fp_capture_pending(struct fp_ctx *ctx, struct fp_buffer **buffer);
 bool fp_capture_next(struct fp_ctx *ctx, struct fp_capture *capture);
 int fp_packet_done(struct fp_ctx *ctx, const struct fp_packet_done *done);
@@ -243,5 +268,7 @@ int fp_delivered(struct fp_ctx *ctx, struct fp_delivered *delivered);
 int fp_attach_register(void);
 void fp_attach_unregister(void);
 void fp_ctx_free(struct kref *ref);
+void fp_ctx_orphan(struct work_struct *work);
+void fp_ctx_retry(struct work_struct *work);
 
 #endif

@@ -16,6 +16,7 @@
 #define FP_OUTPUT_SIZE_MIN	SZ_4K
 #define FP_STRIDE_MAX		(FP_SIZE_MAX * 2 + SZ_4K)
 #define FP_ROWS_MAX		(FP_SIZE_MAX + SZ_1K)
+#define FP_SCRATCH_SLACK	SZ_1M	/* alignment of a decoder's own planes */
 
 struct fp_output_format {
 	u32 pixelformat;
@@ -132,6 +133,18 @@ u32 fp_capture_payload(struct fp_ctx *ctx)
 	return layout.bytesperline * layout.height / 2 * 3;
 }
 
+/*
+ * The largest plane that CREATE_BUFS may make: twice what the format needs, or
+ * 1 MiB more, as clients allocate ahead; of OUTPUT no more than the largest packet.
+ */
+u32 fp_plane_limit(struct fp_ctx *ctx, bool output)
+{
+	u32 size = output ? ctx->coded.sizeimage : fp_capture_sizeimage(ctx);
+	u32 limit = PAGE_ALIGN(size + max_t(u32, size, SZ_1M));
+
+	return output ? min_t(u32, limit, FP_OUTPUT_SIZE_MAX) : limit;
+}
+
 /* No decoder has said anything: the frame is as large as the client says. */
 static void fp_format_guess(struct fp_ctx *ctx)
 {
@@ -163,6 +176,15 @@ void fp_format_reset(struct fp_ctx *ctx)
 	fp_format_guess(ctx);
 }
 
+/*
+ * Behind the pixels a decoder may have planes of its own, no larger than the
+ * pixels: those of a frame that it has to convert.
+ */
+static bool fp_sizeimage_fits(u32 sizeimage, u32 pixels)
+{
+	return sizeimage >= pixels && sizeimage <= 2 * pixels + FP_SCRATCH_SLACK;
+}
+
 /* Whether a decoder's format can be: whatever passes is safe to compute with. */
 int fp_format_check(const struct fp_format *format)
 {
@@ -182,12 +204,10 @@ int fp_format_check(const struct fp_format *format)
 	    !format->visible_height || format->visible_height > format->height ||
 	    format->top > format->height - format->visible_height)
 		return -EINVAL;
-	/* At most 20 K times 9 K times 1.5: fits in 32 bits. */
+	/* At most 20 K times 9 K times 1.5: fits in 32 bits, and its limit doubled too. */
 	pixels = format->bytesperline * format->height / 2 * 3;
-	if (format->sizeimage_packed < pixels || format->sizeimage_packed > FP_CAPTURE_SIZE_MAX)
-		return -EINVAL;
-	if (format->depth == 8 && (format->sizeimage_native < pixels ||
-				   format->sizeimage_native > FP_CAPTURE_SIZE_MAX))
+	if (!fp_sizeimage_fits(format->sizeimage_packed, pixels) ||
+	    (format->depth == 8 && !fp_sizeimage_fits(format->sizeimage_native, pixels)))
 		return -EINVAL;
 	if (!format->min_buffers || format->min_buffers > FP_CAPTURE_MAX)
 		return -EINVAL;

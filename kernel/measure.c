@@ -35,12 +35,13 @@
 #include <media/v4l2-ioctl.h>
 #include <media/v4l2-mem2mem.h>
 #include <media/videobuf2-v4l2.h>
-#include <media/videobuf2-vmalloc.h>
 
+#include "account.h"
 #include "compat.h"
 #include "core.h"
 #include "measure.h"
 #include "measure_controls.h"
+#include "memory.h"
 #include "meta.h"
 #include "pixels.h"
 #include "uapi/framepath.h"
@@ -59,6 +60,7 @@ static struct {
 } node;
 
 struct fp_measure_context {
+	struct fp_queue_owner owner;	/* first: fp_memory_ops */
 	struct v4l2_fh fh;
 	struct fp_measure_controls controls;
 	struct mutex lock;		/* guards both queues and what follows */
@@ -223,7 +225,7 @@ static int fp_measure_queue_setup(struct vb2_queue *queue, unsigned int *buffers
 {
 	struct fp_measure_context *ctx = vb2_get_drv_priv(queue);
 
-	/* CREATE_BUFS: vmalloc() warns of a size that no machine has. */
+	/* CREATE_BUFS: no frame is larger. */
 	if (*planes)
 		return *planes == 1 && sizes[0] >= ctx->format.sizeimage &&
 		       sizes[0] <= FP_MEASURE_LARGEST * FP_MEASURE_LARGEST ? 0 : -EINVAL;
@@ -332,7 +334,7 @@ static int fp_measure_queue_init(void *context, struct vb2_queue *output,
 		queues[i]->drv_priv = ctx;
 		queues[i]->buf_struct_size = sizeof(struct fp_measure_buffer);
 		queues[i]->ops = &fp_measure_vb2_ops;
-		queues[i]->mem_ops = &vb2_vmalloc_memops;
+		queues[i]->mem_ops = &fp_memory_ops;
 		queues[i]->timestamp_flags = V4L2_BUF_FLAG_TIMESTAMP_COPY;
 		queues[i]->lock = &ctx->lock;
 		ret = vb2_queue_init(queues[i]);
@@ -492,6 +494,11 @@ static int fp_measure_open(struct file *file)
 	if (!ctx)
 		return -ENOMEM;
 
+	ctx->owner.account = fp_account_open();
+	if (!ctx->owner.account) {
+		kfree(ctx);
+		return -ENOMEM;
+	}
 	mutex_init(&ctx->lock);
 	ctx->number = atomic_inc_return(&node.contexts) - 1;
 	ctx->format.width = 640;
@@ -517,6 +524,7 @@ exit_fh:
 free_controls:
 	v4l2_ctrl_handler_free(&ctx->controls.handler);
 	mutex_destroy(&ctx->lock);
+	fp_account_put(ctx->owner.account);
 	kfree(ctx);
 	return ret;
 }
@@ -532,6 +540,7 @@ static int fp_measure_release(struct file *file)
 	v4l2_fh_exit(&ctx->fh);
 	v4l2_ctrl_handler_free(&ctx->controls.handler);
 	mutex_destroy(&ctx->lock);
+	fp_account_put(ctx->owner.account);
 	kfree(ctx);
 	return 0;
 }
@@ -545,10 +554,9 @@ static const struct v4l2_file_operations fp_measure_fops = {
 	.mmap = v4l2_m2m_fop_mmap,
 };
 
-int fp_measure_register(struct v4l2_device *v4l2_dev)
+int fp_measure_init(struct v4l2_device *v4l2_dev)
 {
-	int ret;
-
+	BUILD_BUG_ON(offsetof(struct fp_measure_context, owner));
 	node.m2m = v4l2_m2m_init(&fp_measure_m2m_ops);
 	if (IS_ERR(node.m2m))
 		return PTR_ERR(node.m2m);
@@ -561,14 +569,20 @@ int fp_measure_register(struct v4l2_device *v4l2_dev)
 	node.video.fops = &fp_measure_fops;
 	node.video.ioctl_ops = &fp_measure_ioctl_ops;
 	node.video.release = video_device_release_empty;
-	ret = video_register_device(&node.video, VFL_TYPE_VIDEO, -1);
-	if (ret)
-		v4l2_m2m_release(node.m2m);
-	return ret;
+	return 0;
+}
+
+void fp_measure_exit(void)
+{
+	v4l2_m2m_release(node.m2m);
+}
+
+int fp_measure_register(void)
+{
+	return video_register_device(&node.video, VFL_TYPE_VIDEO, -1);
 }
 
 void fp_measure_unregister(void)
 {
 	video_unregister_device(&node.video);
-	v4l2_m2m_release(node.m2m);
 }

@@ -207,10 +207,8 @@ static struct miscdevice fp_meta_device = {
 	.fops = &fp_meta_fops,
 };
 
-int fp_meta_register(void)
+int fp_meta_init(void)
 {
-	int ret;
-
 	spin_lock_init(&ring.lock);
 	init_waitqueue_head(&ring.wait);
 	ring.next = 0;
@@ -218,15 +216,20 @@ int fp_meta_register(void)
 	if (!ring.records)
 		return -ENOMEM;
 
-	ret = misc_register(&fp_meta_device);
-	if (ret)
-		vfree(ring.records);
+	return 0;
+}
 
-	return ret;
+void fp_meta_exit(void)
+{
+	vfree(ring.records);
+}
+
+int fp_meta_register(void)
+{
+	return misc_register(&fp_meta_device);
 }
 
 void fp_meta_unregister(void)
 {
 	misc_deregister(&fp_meta_device);
-	vfree(ring.records);
 }

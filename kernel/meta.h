@@ -5,6 +5,8 @@
 
 #include "uapi/framepath.h"
 
+int fp_meta_init(void);
+void fp_meta_exit(void);
 int fp_meta_register(void);
 void fp_meta_unregister(void);
 

@@ -73,11 +73,12 @@ bool fp_packet_next(struct fp_ctx *ctx, struct fp_packet *packet)
 		trace_fp_packet_taken(ctx->number, packet->seq, packet->index, packet->bytes);
 		break;
 	}
+	fp_stream_progress(ctx);
 	return true;
 }
 
 /* The run of CAPTURE that the decoder should be in, 0: OFF. */
-static u32 fp_capture_current(struct fp_ctx *ctx)
+u32 fp_capture_current(struct fp_ctx *ctx)
 {
 	if (!ctx->on[FP_QUEUE_CAPTURE] || fp_ctx_changed(ctx))
 		return 0;
@@ -138,10 +139,11 @@ bool fp_capture_next(struct fp_ctx *ctx, struct fp_capture *capture)
 		buffer->told = true;
 		capture->index = buffer->m2m.vb.vb2_buf.index;
 		capture->generation = buffer->generation;
-		capture->length = vb2_plane_size(&buffer->m2m.vb.vb2_buf, 0);
+		capture->length = fp_capture_sizeimage(ctx);
 		trace_fp_capture_announced(ctx->number, capture->index, capture->generation);
 		break;
 	}
+	fp_stream_progress(ctx);
 	return true;
 }
 
@@ -166,7 +168,7 @@ int fp_packet_done(struct fp_ctx *ctx, const struct fp_packet_done *done)
 		b->vb.sequence = ctx->sequence[FP_QUEUE_OUTPUT]++;
 		v4l2_m2m_buf_done(&b->vb, done->failed ? VB2_BUF_STATE_ERROR :
 							 VB2_BUF_STATE_DONE);
-		fp_stream_update(ctx);
+		fp_stream_progress(ctx);
 		fp_news_add(&ctx->formats);
 		return 0;
 	}
@@ -228,6 +230,7 @@ int fp_said_format(struct fp_ctx *ctx, const struct fp_format *format)
 		fp_news_add(&ctx->captures);
 	}
 	fp_news_add(&ctx->formats);
+	fp_stream_progress(ctx);
 	return 0;
 }
 
@@ -287,6 +290,7 @@ int fp_said_frame(struct fp_ctx *ctx, const struct fp_frame *frame)
 	fp_capture_done(ctx, vbuf, fp_capture_payload(ctx),
 			frame->mark.flags & FP_MARK_FLAGS,
 			frame->failed ? VB2_BUF_STATE_ERROR : VB2_BUF_STATE_DONE);
+	fp_stream_progress(ctx);
 	return 0;
 }
 
@@ -306,7 +310,7 @@ static int fp_said_end(struct fp_ctx *ctx, struct fp_drained *drained)
 	ctx->drain = FP_DRAIN_NONE;
 	ctx->drained = true;
 	drained->index = fp_send_last(ctx);
-	fp_stream_update(ctx);
+	fp_stream_progress(ctx);
 	return 0;
 }
 
@@ -327,6 +331,7 @@ int fp_said_drained(struct fp_ctx *ctx, struct fp_drained *drained)
 		trace_fp_drained(ctx->number, drained->why);
 		ctx->format_said = false;
 		ctx->changing = true;
+		fp_stream_progress(ctx);
 		return 0;
 	default:
 		return -EINVAL;

@@ -5,7 +5,7 @@
  * decided in stream.c. Everything here runs with the context's lock, which is
  * the lock of both queues.
  */
-#include <media/videobuf2-vmalloc.h>
+#include <linux/dma-buf.h>
 
 #include "compat.h"
 #include "decoder.h"
@@ -16,10 +16,10 @@ static int fp_queue_setup(struct vb2_queue *q, unsigned int *buffers, unsigned i
 {
 	struct fp_ctx *ctx = vb2_get_drv_priv(q);
 	u32 size = q->is_output ? ctx->coded.sizeimage : fp_capture_sizeimage(ctx);
-	u32 limit = q->is_output ? FP_OUTPUT_SIZE_MAX : FP_CAPTURE_SIZE_MAX;
 
 	if (*planes)
-		return *planes == 1 && sizes[0] >= size && sizes[0] <= limit ? 0 : -EINVAL;
+		return *planes == 1 && sizes[0] >= size &&
+		       sizes[0] <= fp_plane_limit(ctx, q->is_output) ? 0 : -EINVAL;
 
 	if (!q->is_output)
 		*buffers = max(*buffers, ctx->format.min_buffers);
@@ -44,6 +44,36 @@ static int fp_buf_init(struct vb2_buffer *vb)
 
 	fp_buffer_of(to_vb2_v4l2_buffer(vb))->generation = ++ctx->generation;
 	return 0;
+}
+
+/* The decoder reads packets through us, and maps CAPTURE buffers. */
+static enum dma_data_direction fp_cpu_access(const struct vb2_buffer *vb)
+{
+	return vb->vb2_queue->is_output ? DMA_FROM_DEVICE : DMA_BIDIRECTIONAL;
+}
+
+/*
+ * From here until buf_finish an imported buffer is the CPU's. The exporter may
+ * wait for a device, until a signal; the lock that is held is this client's alone.
+ */
+static int fp_buf_prepare(struct vb2_buffer *vb)
+{
+	int ret;
+
+	if (vb->memory != VB2_MEMORY_DMABUF)
+		return 0;
+	ret = dma_buf_begin_cpu_access(vb->planes[0].dbuf, fp_cpu_access(vb));
+	if (!ret)
+		atomic_long_inc(&fp_counts.cpu_access_begun);
+	return ret;
+}
+
+static void fp_buf_finish(struct vb2_buffer *vb)
+{
+	if (vb->memory != VB2_MEMORY_DMABUF)
+		return;
+	dma_buf_end_cpu_access(vb->planes[0].dbuf, fp_cpu_access(vb));
+	atomic_long_inc(&fp_counts.cpu_access_ended);
 }
 
 static void fp_queue_packet(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf)
@@ -72,6 +102,7 @@ static void fp_queue_capture(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf)
 		fp_last(ctx, vbuf);
 	else
 		fp_news_add(&ctx->captures);
+	fp_stream_update(ctx);
 }
 
 static void fp_buf_queue(struct vb2_buffer *vb)
@@ -120,6 +151,8 @@ static const struct vb2_ops fp_queue_ops = {
 	.queue_setup = fp_queue_setup,
 	.buf_out_validate = fp_buf_out_validate,
 	.buf_init = fp_buf_init,
+	.buf_prepare = fp_buf_prepare,
+	.buf_finish = fp_buf_finish,
 	.buf_queue = fp_buf_queue,
 	.start_streaming = fp_start_streaming,
 	.stop_streaming = fp_stop_streaming,
@@ -132,7 +165,7 @@ static int fp_queue_init_one(struct fp_ctx *ctx, struct vb2_queue *q, u32 type)
 	q->io_modes = VB2_MMAP | VB2_DMABUF;
 	q->drv_priv = ctx;
 	q->ops = &fp_queue_ops;
-	q->mem_ops = &vb2_vmalloc_memops;
+	q->mem_ops = &fp_memory_ops;
 	q->buf_struct_size = sizeof(struct fp_buffer);
 	q->timestamp_flags = V4L2_BUF_FLAG_TIMESTAMP_COPY;
 	q->lock = &ctx->lock;

@@ -6,10 +6,12 @@
  */
 #include <linux/file.h>
 #include <linux/jiffies.h>
+#include <linux/minmax.h>
 #include <linux/sched/signal.h>
 #include <media/v4l2-event.h>
 
 #include "compat.h"
+#include "core.h"
 #include "decoder.h"
 #include "trace_decoder.h"
 
@@ -65,30 +67,79 @@ int fp_stream_await_format(struct fp_ctx *ctx)
 
 /* ---- with and without a decoder ------------------------------------------ */
 
+/*
+ * Whether the decoder could go on without the client: it has a packet or a drain
+ * to work on, and either has not said the format yet or has as many CAPTURE
+ * buffers as it said that it needs. A client that is paused, or about to set
+ * CAPTURE up, keeps the decoder waiting, and not the other way round.
+ */
+static bool fp_decoder_could_go_on(struct fp_ctx *ctx)
+{
+	struct v4l2_m2m_ctx *m2m = ctx->fh.m2m_ctx;
+	unsigned int packets, needed;
+
+	if (!ctx->stream || ctx->closed || !ctx->on[FP_QUEUE_OUTPUT] || ctx->drained ||
+	    fp_ctx_failed(ctx))
+		return false;
+	packets = v4l2_m2m_num_src_bufs_ready(m2m);
+	if (packets && !ctx->format_said)
+		return true;
+	if ((!packets && ctx->drain == FP_DRAIN_NONE) || !fp_capture_current(ctx))
+		return false;
+	needed = min_t(unsigned int, ctx->format.min_buffers,
+		       fp_queue_buffers(fp_capture_queue(ctx)));
+	return v4l2_m2m_num_dst_bufs_ready(m2m) >= max(needed, 1U);
+}
+
+static enum fp_wait fp_waits(struct fp_ctx *ctx, bool wanted)
+{
+	if (wanted && (v4l2_m2m_num_src_bufs_ready(ctx->fh.m2m_ctx) ||
+		       ctx->drain != FP_DRAIN_NONE))
+		return FP_WAIT_DECODER;
+	if (READ_ONCE(fp_silence_ms) && fp_decoder_could_go_on(ctx))
+		return FP_WAIT_PROGRESS;
+	return FP_WAIT_NONE;
+}
+
+static void fp_wait_begin(struct fp_ctx *ctx)
+{
+	unsigned int ms = ctx->waits == FP_WAIT_DECODER ? fp_patience_ms : fp_silence_ms;
+	unsigned long time = msecs_to_jiffies(ms);
+
+	ctx->deadline = jiffies + time;
+	/* A timer that runs earlier is good enough: it is set again then. */
+	if (delayed_work_pending(&ctx->patience) && !time_after(ctx->armed, ctx->deadline))
+		return;
+	ctx->armed = ctx->deadline;
+	mod_delayed_work(system_wq, &ctx->patience, time);
+}
+
+/* The decoder did something that it can do only so many times for nothing. */
+void fp_stream_progress(struct fp_ctx *ctx)
+{
+	fp_stream_update(ctx);
+	if (ctx->waits == FP_WAIT_PROGRESS)
+		ctx->deadline = jiffies + msecs_to_jiffies(fp_silence_ms);
+}
+
 /* After any change of whether a decoder is there, or there is work for one. */
 void fp_stream_update(struct fp_ctx *ctx)
 {
 	bool wanted = ctx->on[FP_QUEUE_OUTPUT] && !ctx->stream && !ctx->closed &&
 		      !fp_ctx_failed(ctx);
-	bool waiting = wanted && (v4l2_m2m_num_src_bufs_ready(ctx->fh.m2m_ctx) ||
-				  ctx->drain != FP_DRAIN_NONE);
+	enum fp_wait waits = fp_waits(ctx, wanted);
 
 	if (wanted != ctx->wanted) {
 		WRITE_ONCE(ctx->wanted, wanted);
 		if (wanted)
 			fp_news_add(&fp_decoder.wanted);
 	}
-	if (waiting == ctx->waiting)
+	if (waits == ctx->waits)
 		return;
-	ctx->waiting = waiting;
-	if (waiting) {
-		unsigned long patience = msecs_to_jiffies(fp_patience_ms);
-
-		ctx->deadline = jiffies + patience;
-		mod_delayed_work(system_wq, &ctx->patience, patience);
-	} else {
-		cancel_delayed_work(&ctx->patience);
-	}
+	ctx->waits = waits;
+	/* A timer of a wait that is over is left: it finds none. */
+	if (waits != FP_WAIT_NONE)
+		fp_wait_begin(ctx);
 }
 
 /* Takes the lock. The work may be late, of a wait that is over. */
@@ -97,11 +148,18 @@ void fp_stream_patience(struct work_struct *work)
 	struct fp_ctx *ctx = container_of(to_delayed_work(work), struct fp_ctx, patience);
 
 	mutex_lock(&ctx->lock);
-	if (ctx->waiting) {
-		if (time_before(jiffies, ctx->deadline))
-			mod_delayed_work(system_wq, &ctx->patience, ctx->deadline - jiffies);
-		else
-			fp_stream_fail(ctx, ETIMEDOUT);
+	if (ctx->closed || ctx->waits == FP_WAIT_NONE) {
+		;
+	} else if (time_before(jiffies, ctx->deadline)) {
+		ctx->armed = ctx->deadline;
+		mod_delayed_work(system_wq, &ctx->patience, ctx->deadline - jiffies);
+	} else {
+		if (ctx->waits == FP_WAIT_PROGRESS) {
+			atomic_long_inc(&fp_counts.silent);
+			pr_info_ratelimited(FP_NAME ": stream %llu: no progress of the decoder in %u ms\n",
+					    ctx->id, fp_silence_ms);
+		}
+		fp_stream_fail(ctx, ETIMEDOUT);
 	}
 	mutex_unlock(&ctx->lock);
 }
@@ -201,7 +259,7 @@ void fp_output_on(struct fp_ctx *ctx)
 void fp_output_off(struct fp_ctx *ctx)
 {
 	ctx->on[FP_QUEUE_OUTPUT] = false;
-	atomic_dec(&fp_decoder.streams);
+	fp_account_stream_end(ctx->owner.account);
 	ctx->epoch++;
 	ctx->flush_packet = ctx->stream;
 	ctx->flush_capture = ctx->stream;
@@ -230,6 +288,7 @@ void fp_capture_on(struct fp_ctx *ctx)
 	/* Set up for a format that another one has followed since: its event waits. */
 	if (ctx->change_sent)
 		fp_send_last(ctx);
+	fp_stream_update(ctx);
 	fp_news_add(&ctx->captures);
 	fp_news_add(&ctx->packets);
 }
@@ -302,6 +361,7 @@ int fp_start_command(struct fp_ctx *ctx)
 	}
 	ctx->drained = false;
 	vb2_clear_last_buffer_dequeued(fp_capture_queue(ctx));
+	fp_stream_update(ctx);
 	fp_news_add(&ctx->packets);
 	return 0;
 }

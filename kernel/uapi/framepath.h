@@ -14,7 +14,7 @@
 #include <linux/ioctl.h>
 #include <linux/types.h>
 
-#define FP_VERSION 1
+#define FP_VERSION 2
 
 /* ---- /dev/framepath: the decoder ---------------------------------------- */
 
@@ -33,6 +33,13 @@
  * that were not given back are announced again, and a file (the stash) in
  * which the decoder keeps what it wants to find again. A client waits for a
  * decoder for a while (module parameter patience_ms), then its queues fail.
+ *
+ * A decoder that makes no progress for silence_ms (module parameter) loses the
+ * stream, and the client's queues fail. Progress is a packet or CAPTURE event
+ * taken, a packet done, a format, a frame, an end. It is expected while a packet
+ * that is not done or a drain is there, and either the format is not said yet or
+ * min_buffers CAPTURE buffers are queued. So a decoder that needs more packets
+ * says that those it has are done.
  */
 
 struct fp_attach {
@@ -48,9 +55,13 @@ struct fp_accept {
 	__u32 width;		/* out: as the client has set them on OUTPUT; */
 	__u32 height;		/*      0 where it has not */
 	__u32 epoch;		/* out: flushes so far; none is pending after it */
+	__u32 uid;		/* out: the client's user, for limits per user */
+	__u32 flags;		/* out: FP_ACCEPT_* */
 };
 
-#define FP_STASH_BYTES (256ULL << 20)	/* memory only where written */
+#define FP_ACCEPT_LIMITED 0x1	/* limits per user apply: without CAP_SYS_RESOURCE */
+
+#define FP_STASH_BYTES (64ULL << 20)	/* memory only where written */
 
 /* What travels unchanged from a packet to the frame it becomes. */
 struct fp_mark {
@@ -97,18 +108,22 @@ struct fp_capture {
 	__u32 generation;	/* QUEUED: of the buffer's memory */
 	__u32 count;		/* ON: buffers there are */
 	__u32 pixelformat;	/* ON */
-	__u32 length;		/* ON: sizeimage; QUEUED: bytes of the buffer */
+	__u32 length;		/* ON, QUEUED: sizeimage, which the buffer has at least */
 	__u32 reserved;
 };
 
 #define FP_QUEUE_OUTPUT 0
 #define FP_QUEUE_CAPTURE 1
 
+/*
+ * A CAPTURE buffer's memory, as far as the format of the moment needs it: whole
+ * pages that hold sizeimage bytes. mmap() only, no device can import it.
+ */
 struct fp_export {
-	__u32 queue;		/* FP_QUEUE_* */
+	__u32 queue;		/* FP_QUEUE_CAPTURE; packets are read by pread() */
 	__u32 index;
 	__u32 generation;	/* out: a buffer with another has other memory */
-	__s32 fd;		/* out: dmabuf, close-on-exec; CAPTURE's is writable */
+	__s32 fd;		/* out: dmabuf, close-on-exec, writable */
 };
 
 /*
@@ -128,7 +143,8 @@ struct fp_format {
 	__u32 bytesperline;	/* of luma */
 	__u32 left, top, visible_width, visible_height;
 	__u32 sizeimage_native;	/* of YU12 */
-	__u32 sizeimage_packed;	/* of NV12 or P010: scratch planes behind the pixels */
+	__u32 sizeimage_packed;	/* of NV12 or P010: scratch planes behind the pixels, */
+				/* no larger than the pixels and 1 MiB */
 	__u32 min_buffers;	/* CAPTURE buffers decoding needs at least, up to 32 */
 	__u32 colorspace, xfer_func, ycbcr_enc, quantization;	/* V4L2's; 0 unknown */
 };
@@ -180,7 +196,8 @@ struct fp_delivered {
 /*
  * pread() on a stream gives the payload of an OUTPUT buffer that was taken by
  * FP_IOC_NEXT_PACKET and is not done: at (index << 32) + offset in the buffer.
- * (A copy, so that no mapping of the client's memory can fault the decoder.)
+ * Bytes in front of the payload are EINVAL, behind it is the end. (A copy, so
+ * that no mapping of the client's memory can fault the decoder.)
  */
 
 /*

@@ -14,11 +14,13 @@ use rustix::io::Errno;
 use rustix::ioctl::{NoArg, Opcode, Setter, Updater, ioctl, opcode};
 
 /// Version of the interface.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Names the module's version of the interface: `attach-1`, say.
 const MODULE_VERSION: &str = "/sys/module/framepath/version";
 /// Bytes of a stream's stash.
-pub const STASH_BYTES: u64 = 256 << 20;
+pub const STASH_BYTES: u64 = 64 << 20;
+/// FP_ACCEPT_LIMITED.
+const LIMITED: u32 = 1;
 /// FP_QUEUE_CAPTURE.
 const CAPTURE: u32 = 1;
 /// Packets that one [`Stream::delivered`] tells of.
@@ -41,6 +43,8 @@ struct Accept {
     width: u32,
     height: u32,
     epoch: u32,
+    uid: u32,
+    flags: u32,
 }
 
 /// `struct fp_mark`: what travels unchanged from a packet to its frame.
@@ -369,6 +373,9 @@ pub struct Offered {
     pub height: u32,
     /// Flushes so far.
     pub epoch: u32,
+    /// User that the client counts for; `None` for a privileged client, whose
+    /// streams are not limited.
+    pub limited_uid: Option<u32>,
     /// Its packets and frames.
     pub stream: Stream,
     /// What the last decoder has kept of it: [`STASH_BYTES`], zeros at first.
@@ -401,8 +408,10 @@ impl Attached {
         // SAFETY: the kernel has just made the two for this process.
         let (stream, stash) =
             unsafe { (OwnedFd::from_raw_fd(accept.stream), OwnedFd::from_raw_fd(accept.stash)) };
-        let Accept { id, codec, width, height, epoch, .. } = accept;
-        Ok(Offered { id, codec, width, height, epoch, stream: Stream(stream.into()), stash: stash.into() })
+        let Accept { id, codec, width, height, epoch, uid, flags, .. } = accept;
+        let limited_uid = (flags & LIMITED != 0).then_some(uid);
+        let (stream, stash) = (Stream(stream.into()), stash.into());
+        Ok(Offered { id, codec, width, height, epoch, limited_uid, stream, stash })
     }
 }
 
@@ -523,7 +532,7 @@ mod tests {
             size_of::<DrainedInfo>(),
             size_of::<Delivered>(),
         ];
-        assert_eq!(sizes, [8, 32, 64, 16, 32, 16, 64, 64, 16, 144]);
+        assert_eq!(sizes, [8, 40, 64, 16, 32, 16, 64, 64, 16, 144]);
     }
 
     #[test]

@@ -36,6 +36,7 @@ struct client {
 	uint32_t pixelformat;		/* wanted, 0: the default */
 	bool reorders;
 	bool early;			/* drains before CAPTURE is ON */
+	unsigned int pause_ms;		/* before it follows a change */
 	unsigned int sent, got, total;
 	bool seen[100000];
 	unsigned int changes, eos, errors;
@@ -89,7 +90,8 @@ static void allocate(struct client *c, struct side *q, unsigned int count)
 			q->at[i] = mmap(NULL, plane.length, PROT_READ | PROT_WRITE, MAP_SHARED,
 					c->fd, plane.m.mem_offset);
 		} else {
-			struct dma_heap_allocation_data a = { .len = (plane.length + 4095) & ~4095u,
+			/* More than a frame needs, as others allocate. */
+			struct dma_heap_allocation_data a = { .len = ((plane.length + 4095) & ~4095u) + 65536,
 							      .fd_flags = O_RDWR | O_CLOEXEC };
 			static int heap = -1;
 
@@ -202,6 +204,7 @@ static void events(struct client *c)
 			continue;
 		c->changes++;
 		c->changed = true;
+		usleep(c->pause_ms * 1000);
 		if (!c->cap.on)
 			set_up_capture(c);
 	}
@@ -355,6 +358,27 @@ static void case_plain(const char *node, unsigned int frames, uint32_t memory, u
 	c->reorders = reorders;
 	run_to(c, frames, 20000);
 	finish(c, frames);
+}
+
+/*
+ * A client that is paused before it sets CAPTURE up, and again with every buffer
+ * filled: the decoder cannot go on, and is not taken for one that is silent.
+ */
+static void case_pause(const char *node, unsigned int ms)
+{
+	struct client *c = begin(node, V4L2_MEMORY_MMAP);
+
+	c->pause_ms = ms;
+	while (c->total < 20) {
+		while (send_packet(c))
+			;
+		check(!turn(c, 20000), "before the pause");
+	}
+	while (send_packet(c))
+		;
+	usleep(ms * 1000);
+	run_to(c, 100, 20000);
+	finish(c, 100);
 }
 
 static void case_resize(const char *node, unsigned int frames)
@@ -570,6 +594,8 @@ int main(int count, char **words)
 		case_plain(node, number, V4L2_MEMORY_MMAP, V4L2_PIX_FMT_P010, false);
 	else if (!strcmp(name, "dmabuf"))
 		case_plain(node, number, V4L2_MEMORY_DMABUF, 0, false);
+	else if (!strcmp(name, "pause"))
+		case_pause(node, number);
 	else if (!strcmp(name, "resize"))
 		case_resize(node, number);
 	else if (!strcmp(name, "drain"))

@@ -6,13 +6,13 @@
  * per packet. A packet is done when its frame was given, so that another one of
  * these can go on where this one was killed.
  *
- *   fake-decoder [hold=N] [die=N] [fail=N] [lie] [mute] [depth=10] [slow=US] [scratch=N]
+ *   fake-decoder [hold=N] [die=N] [fail=N] [quiet=N] [lie] [mute] [depth=10] [slow=US] [scratch=N]
  *
  * hold: N frames are given late, the newest first, as with reordering; die: kills
  * itself after N frames; fail: gives streams up after N frames; lie: tries what
  * the kernel has to turn down around each frame, and ends if it does not;
  * slow: takes its time over each frame; scratch: wants N bytes behind the pixels;
- * mute: accepts streams and says nothing. SIGTERM ends it; its last line says
+ * mute: accepts streams and says nothing; quiet: nothing more after N frames. SIGTERM ends it; its last line says
  * how many frames it gave and how many lies were told.
  */
 #include "fake.h"
@@ -39,7 +39,7 @@ struct pending {
 struct stream {
 	int fd, stash;
 	struct fp_accept accept;
-	struct mapping output[32], capture[32];
+	struct mapping capture[32];
 	bool on;
 	uint32_t pixelformat;
 	uint32_t ready[32];		/* CAPTURE buffers that may be written */
@@ -52,7 +52,7 @@ struct stream {
 };
 
 static struct stream *streams[STREAMS];
-static unsigned int hold, die, fail_after, slow, scratch, depth = 8;
+static unsigned int hold, die, fail_after, quiet, slow, scratch, depth = 8;
 static bool lie, mute;
 static unsigned long frames, lies;
 static volatile sig_atomic_t ended;
@@ -62,22 +62,34 @@ static int say(struct stream *s, unsigned long request, void *argument)
 	return ioctl(s->fd, request, argument) ? -errno : 0;
 }
 
-static uint8_t *map(struct stream *s, uint32_t queue, uint32_t index, uint32_t generation,
-		    uint32_t length)
+/* A buffer is lent no further than the format goes, in whole pages. */
+static void check_lease(const struct fp_export *export, uint32_t length)
 {
-	struct mapping *m = queue == FP_QUEUE_OUTPUT ? &s->output[index] : &s->capture[index];
-	struct fp_export export = { .queue = queue, .index = index };
+	off_t size = (length + 4095) & ~4095u;
+	void *more;
 
-	if (m->memory && m->generation == generation)
+	check(lseek(export->fd, 0, SEEK_END) == size, "a CAPTURE buffer of %u bytes is lent with %ld", length,
+	      (long)lseek(export->fd, 0, SEEK_END));
+	more = mmap(NULL, size + 4096, PROT_READ, MAP_SHARED, export->fd, 0);
+	check(more == MAP_FAILED, "mmap behind a CAPTURE buffer");
+}
+
+static uint8_t *map(struct stream *s, uint32_t index, uint32_t generation, uint32_t length)
+{
+	struct mapping *m = &s->capture[index];
+	struct fp_export export = { .queue = FP_QUEUE_CAPTURE, .index = index };
+
+	if (m->memory && m->generation == generation && m->length >= length)
 		return m->memory;
 	if (m->memory)
 		munmap(m->memory, m->length);
 	m->memory = NULL;
 	if (say(s, FP_IOC_EXPORT, &export))
 		return NULL;
+	if (export.generation == generation)
+		check_lease(&export, length);
 	m->length = length;
-	m->memory = mmap(NULL, length, queue ? PROT_READ | PROT_WRITE : PROT_READ, MAP_SHARED,
-			 export.fd, 0);
+	m->memory = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED, export.fd, 0);
 	close(export.fd);
 	if (m->memory == MAP_FAILED) {
 		m->memory = NULL;
@@ -145,11 +157,27 @@ static void tell_frames(struct stream *s, const struct fp_frame *honest)
 	tell(s, "frame, reserved", FP_IOC_FRAME, &f, -EINVAL);
 }
 
+/* A packet is read no further than it goes. */
+static void tell_payload(struct stream *s, const struct fp_packet *packet)
+{
+	uint64_t at = ((uint64_t)packet->index << 32) + packet->offset;
+	char bytes[8192];
+	ssize_t got = pread(s->fd, bytes, sizeof(bytes), at);
+
+	lies++;
+	/* The client may go on meanwhile. */
+	if (got < 0)
+		return;
+	check(got == packet->bytes, "a packet of %u bytes has %zd", packet->bytes, got);
+	got = pread(s->fd, bytes, sizeof(bytes), at + packet->bytes);
+	check(got <= 0, "%zd bytes behind a packet", got);
+}
+
 static void tell_others(struct stream *s, const struct fp_packet *packet)
 {
 	struct fp_packet_done done = { .seq = packet->seq, .index = packet->index + 1 };
 	struct fp_drained drained = { .epoch = s->epoch, .why = 3 };
-	struct fp_export export = { .queue = 2 };
+	struct fp_export export = { .queue = FP_QUEUE_OUTPUT, .index = packet->index };
 	struct fp_delivered delivered = { .first = UINT64_MAX };
 	struct fp_fail fail = { .error = -5 };
 	struct fp_format format = format_of(s, &s->format);
@@ -161,7 +189,10 @@ static void tell_others(struct stream *s, const struct fp_packet *packet)
 	drained.why = FP_DRAINED_END;
 	if (!s->draining)
 		tell(s, "drained, not asked", FP_IOC_DRAINED, &drained, -ECANCELED);
+	tell(s, "export, OUTPUT", FP_IOC_EXPORT, &export, -EINVAL);
+	export.queue = 2;
 	tell(s, "export, queue", FP_IOC_EXPORT, &export, -EINVAL);
+	tell_payload(s, packet);
 	export = (struct fp_export){ .queue = FP_QUEUE_CAPTURE, .index = 99 };
 	tell(s, "export, index", FP_IOC_EXPORT, &export, -EINVAL);
 	tell(s, "delivered", FP_IOC_DELIVERED, &delivered, -ERANGE);
@@ -188,25 +219,25 @@ static bool same(const struct fake *a, const struct fake *b)
 	return a->width == b->width && a->height == b->height;
 }
 
+static bool payload(struct stream *s, const struct fp_packet *packet, void *to, size_t bytes)
+{
+	uint64_t at = ((uint64_t)packet->index << 32) + packet->offset;
+
+	return pread(s->fd, to, bytes, at) == (ssize_t)bytes;
+}
+
 static void take_packet(struct stream *s, const struct fp_packet *packet)
 {
 	struct pending *p = &s->pending[s->pendings++];
-	uint8_t *memory = map(s, FP_QUEUE_OUTPUT, packet->index, packet->generation,
-			      packet->offset + packet->bytes);
+	uint8_t first = 0;
 
 	*p = (struct pending){ .packet = *packet, .given = delivered(s, packet->seq) };
-	/* The mapping may be shorter than a later packet in the same buffer. */
-	if (s->output[packet->index].length < packet->offset + packet->bytes) {
-		s->output[packet->index].generation = 0;
-		memory = map(s, FP_QUEUE_OUTPUT, packet->index, packet->generation,
-			     packet->offset + packet->bytes);
-	}
-	if (memory && packet->bytes >= sizeof(p->fake))
-		memcpy(&p->fake, memory + packet->offset, sizeof(p->fake));
-	if (p->fake.magic == FAKE_MAGIC)
+	if (packet->bytes >= sizeof(p->fake) &&
+	    payload(s, packet, &p->fake, sizeof(p->fake)) && p->fake.magic == FAKE_MAGIC)
 		return;
+	payload(s, packet, &first, 1);
 	p->fake = (struct fake){ .width = s->accept.width, .height = s->accept.height,
-				 .fill = memory ? memory[packet->offset] : 0 };
+				 .fill = first };
 	if (!p->fake.width || !p->fake.height)
 		p->fake.width = 640, p->fake.height = 480;
 }
@@ -261,7 +292,7 @@ static void next_captures(struct stream *s)
 			s->readies = 0;
 			break;
 		case FP_CAPTURE_QUEUED:
-			if (map(s, FP_QUEUE_CAPTURE, c.index, c.generation, c.length))
+			if (map(s, c.index, c.generation, c.length))
 				s->ready[s->readies++] = c.index;
 			break;
 		case FP_CAPTURE_FLUSH:
@@ -354,6 +385,8 @@ static bool give(struct stream *s)
 	frames++;
 	if (die && frames >= die)
 		kill(getpid(), SIGKILL);
+	if (quiet && frames >= quiet)
+		mute = true;
 	if (fail_after && frames >= fail_after) {
 		struct fp_fail fail = { .error = EIO };
 
@@ -400,8 +433,6 @@ static void drop(unsigned int i)
 	struct stream *s = streams[i];
 
 	for (unsigned int j = 0; j < 32; j++) {
-		if (s->output[j].memory)
-			munmap(s->output[j].memory, s->output[j].length);
 		if (s->capture[j].memory)
 			munmap(s->capture[j].memory, s->capture[j].length);
 	}
@@ -448,6 +479,7 @@ int main(int count, char **words)
 		sscanf(words[i], "hold=%u", &hold);
 		sscanf(words[i], "die=%u", &die);
 		sscanf(words[i], "fail=%u", &fail_after);
+		sscanf(words[i], "quiet=%u", &quiet);
 		sscanf(words[i], "slow=%u", &slow);
 		sscanf(words[i], "scratch=%u", &scratch);
 		sscanf(words[i], "depth=%u", &depth);

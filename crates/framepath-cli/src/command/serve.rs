@@ -60,6 +60,11 @@ pub(crate) struct Serve {
           value_parser = clap::value_parser!(u32).range(0..=64))]
     device_spares: u32,
 
+    /// Streams of the device, each with a worker, that a user without CAP_SYS_RESOURCE may have at a time
+    #[arg(long, value_name = "N", default_value_t = device::Settings::default().user_streams, requires = "device",
+          value_parser = clap::value_parser!(u32).range(1..=64))]
+    device_user_streams: u32,
+
     /// Let in this user besides the service's own; may be given again
     #[arg(long, value_name = "UID")]
     allow_uid: Vec<u32>,
@@ -168,6 +173,7 @@ impl Serve {
             memory_bytes: settings.memory_bytes,
             threads: self.device_threads,
             spares: self.device_spares,
+            user_streams: self.device_user_streams,
             ..Default::default()
         };
         let service = Service::new(listener, self.metrics, settings)?;

@@ -12,8 +12,10 @@
 mod captures;
 mod feed;
 mod stash;
+mod users;
 
 use std::io;
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -28,6 +30,7 @@ use crate::device::codec_of;
 use crate::host::HostError;
 use crate::host::start::keep_ready;
 use feed::Serving;
+use users::Users;
 
 /// How the device's streams are decoded.
 #[derive(Clone, Debug)]
@@ -40,11 +43,19 @@ pub struct Settings {
     pub threads: u32,
     /// Workers kept ready for the next streams.
     pub spares: u32,
+    /// Streams, and so workers, of one user without privileges.
+    pub user_streams: u32,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
-        Settings { watchdog: Duration::from_secs(2), memory_bytes: 4 << 30, threads: 1, spares: 1 }
+        Settings {
+            watchdog: Duration::from_secs(2),
+            memory_bytes: 4 << 30,
+            threads: 1,
+            spares: 1,
+            user_streams: 16,
+        }
     }
 }
 
@@ -55,10 +66,24 @@ impl Default for Settings {
 /// Of accepting; streams that fail say so on standard error.
 pub fn serve(attached: &Attached, settings: &Settings) -> io::Result<std::convert::Infallible> {
     keep_ready(settings.memory_bytes, settings.spares as usize);
+    let users = Arc::new(Users::new(settings.user_streams));
     loop {
         let offered = attached.accept()?;
         let (id, settings) = (offered.id, settings.clone());
+        let place = match offered.limited_uid.map(|uid| users.begin(uid).ok_or(uid)).transpose() {
+            Ok(place) => place,
+            Err(uid) => {
+                say(&format!(
+                    "stream {id}: refused: user {uid} has {} streams; --device-user-streams allows no more",
+                    settings.user_streams
+                ));
+                // Else it would be offered again.
+                let _ = offered.stream.fail();
+                continue;
+            }
+        };
         let serving = move || {
+            let _place = place;
             if let Err(error) = Serving::run(offered, settings) {
                 say(&format!("stream {id}: {error}"));
             }

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Limits: how much buffer memory and how many streams a file, a user and the
+ * whole module may have.
+ */
+#ifndef FP_ACCOUNT_H
+#define FP_ACCOUNT_H
+
+#include <linux/atomic.h>
+#include <linux/types.h>
+#include <linux/uidgid.h>
+
+#define FP_STREAMS_MAX		64	/* contexts whose OUTPUT streams */
+
+struct fp_user;
+
+/*
+ * The account of one open file. Buffer memory keeps it for as long as the
+ * memory exists, which can be longer than the file is open.
+ */
+struct fp_account;
+
+/* Counted since the module was loaded; in debugfs, framepath/counts. */
+struct fp_counts {
+	atomic_long_t cpu_access_begun;	/* of imported buffers */
+	atomic_long_t cpu_access_ended;
+	atomic_long_t silent;		/* streams failed because the decoder was silent */
+};
+
+extern struct fp_counts fp_counts;
+
+void fp_account_init(void);
+void fp_account_exit(void);
+
+struct fp_account *fp_account_open(void);
+void fp_account_get(struct fp_account *account);
+void fp_account_put(struct fp_account *account);
+kuid_t fp_account_uid(const struct fp_account *account);
+bool fp_account_limited(const struct fp_account *account);
+
+int fp_account_charge(struct fp_account *account, u64 bytes);
+void fp_account_uncharge(struct fp_account *account, u64 bytes);
+int fp_account_stream_begin(struct fp_account *account);
+void fp_account_stream_end(struct fp_account *account);
+
+#endif

@@ -1,0 +1,536 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Clients of the decoder node that want more than their share, and what the
+ * module has to give them.
+ *
+ *   decoder-hostile NODE sizes           what CREATE_BUFS accepts; what memory counts
+ *   decoder-hostile NODE grab UID N      N streams, no more, held until SIGTERM
+ *   decoder-hostile NODE namespace UID   with N streams held: none by other ids of UID's
+ *   decoder-hostile NODE served UID N M  of N streams the decoder takes M, and fails the others
+ *   decoder-hostile NODE loop UID        allocates and frees until SIGTERM
+ *   decoder-hostile NODE frozen          a client that never leaves CREATE_BUFS, before
+ *                                        and after a decoder has accepted its stream
+ *
+ * Runs as root; UID is who opens the files.
+ */
+#include "fake.h"
+
+#include <grp.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#undef OUTPUT
+#undef CAPTURE
+#define OUTPUT V4L2_BUF_TYPE_VIDEO_OUTPUT_MPLANE
+#define CAPTURE V4L2_BUF_TYPE_VIDEO_CAPTURE_MPLANE
+#define FILES 100
+#define SECONDS 60
+
+static const char *node;
+static struct shared {
+	volatile bool inside;		/* CREATE_BUFS has begun and not ended */
+	volatile unsigned int rounds;	/* calls of it that have ended */
+	volatile bool ready;
+	volatile uint32_t bytes;	/* of each of the buffers it makes, two at least */
+} *shared;
+
+static unsigned long long count_of(const char *name)
+{
+	FILE *file = fopen("/sys/kernel/debug/framepath/counts", "r");
+	unsigned long long value, found = 0;
+	char line[64];
+	bool is = false;
+
+	check(file, "counts in debugfs");
+	while (fscanf(file, "%63s %llu", line, &value) == 2) {
+		if (!strcmp(line, name)) {
+			found = value;
+			is = true;
+		}
+	}
+	fclose(file);
+	check(is, "no count %s", name);
+	return found;
+}
+
+static void become(unsigned int uid)
+{
+	check(!setgroups(0, NULL) && !setresgid(uid, uid, uid) && !setresuid(uid, uid, uid), "becoming %u", uid);
+}
+
+static void set_size(int fd, uint32_t width, uint32_t height)
+{
+	struct v4l2_format f = { .type = OUTPUT };
+
+	f.fmt.pix_mp.pixelformat = V4L2_PIX_FMT_VP8;
+	f.fmt.pix_mp.width = width;
+	f.fmt.pix_mp.height = height;
+	f.fmt.pix_mp.num_planes = 1;
+	f.fmt.pix_mp.plane_fmt[0].sizeimage = 4096;
+	check(!ioctl(fd, VIDIOC_S_FMT, &f), "S_FMT");
+}
+
+static uint32_t sizeimage(int fd, uint32_t type)
+{
+	struct v4l2_format f = { .type = type };
+
+	check(!ioctl(fd, VIDIOC_G_FMT, &f), "G_FMT");
+	return f.fmt.pix_mp.plane_fmt[0].sizeimage;
+}
+
+/* Buffers that were made, or a negative errno. */
+static int create(int fd, uint32_t type, uint32_t bytes, unsigned int count)
+{
+	struct v4l2_create_buffers c = { .count = count, .memory = V4L2_MEMORY_MMAP, .format.type = type };
+
+	check(!ioctl(fd, VIDIOC_G_FMT, &c.format), "G_FMT");
+	c.format.fmt.pix_mp.plane_fmt[0].sizeimage = bytes;
+	return ioctl(fd, VIDIOC_CREATE_BUFS, &c) ? -errno : (int)c.count;
+}
+
+static void release(int fd, uint32_t type)
+{
+	struct v4l2_requestbuffers r = { .type = type, .memory = V4L2_MEMORY_MMAP };
+
+	check(!ioctl(fd, VIDIOC_REQBUFS, &r), "REQBUFS 0");
+}
+
+/* 0, or a negative errno. */
+static int begin_stream(int fd)
+{
+	struct v4l2_requestbuffers r = { .count = 1, .type = OUTPUT, .memory = V4L2_MEMORY_MMAP };
+	int type = OUTPUT;
+
+	set_size(fd, 320, 240);
+	check(!ioctl(fd, VIDIOC_REQBUFS, &r), "REQBUFS");
+	return ioctl(fd, VIDIOC_STREAMON, &type) ? -errno : 0;
+}
+
+/* ---- what CREATE_BUFS accepts, and what counts --------------------------- */
+
+static int export(int fd, uint32_t type)
+{
+	struct v4l2_exportbuffer e = { .type = type, .flags = O_RDWR | O_CLOEXEC };
+
+	check(!ioctl(fd, VIDIOC_EXPBUF, &e), "EXPBUF");
+	return e.fd;
+}
+
+static void *map(int fd, uint32_t type, size_t bytes)
+{
+	struct v4l2_plane plane = { };
+	struct v4l2_buffer b = { .type = type, .memory = V4L2_MEMORY_MMAP, .m.planes = &plane, .length = 1 };
+	void *memory;
+
+	check(!ioctl(fd, VIDIOC_QUERYBUF, &b), "QUERYBUF");
+	memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, plane.m.mem_offset);
+	check(memory != MAP_FAILED, "mmap");
+	return memory;
+}
+
+static uint32_t limit_of(uint32_t size)
+{
+	return (size + (size < 1 << 20 ? 1 << 20 : size) + 4095) & ~4095u;
+}
+
+/* A dmabuf that is too small is turned down, and is not kept. */
+static void refused_import(void)
+{
+	struct v4l2_requestbuffers r = { .count = 1, .type = OUTPUT, .memory = V4L2_MEMORY_DMABUF };
+	struct v4l2_plane plane = { .bytesused = 16, .length = 1 << 20 };
+	struct v4l2_buffer b = { .type = OUTPUT, .memory = V4L2_MEMORY_DMABUF, .m.planes = &plane, .length = 1 };
+	int from = open_or_fail(node, O_RDWR), to = open_or_fail(node, O_RDWR);
+
+	set_size(from, 320, 240);
+	set_size(to, 320, 240);
+	check(create(from, OUTPUT, 8192, 1) == 1, "a packet's buffer");
+	check(!ioctl(to, VIDIOC_REQBUFS, &r), "REQBUFS");
+	plane.m.fd = export(from, OUTPUT);
+	check(ioctl(to, VIDIOC_QBUF, &b) && errno == EFAULT, "QBUF of 1 MiB in 8 KiB");
+	close(plane.m.fd);
+	close(from);
+	check(!count_of("memory_bytes"), "a dmabuf that was turned down is kept");
+	close(to);
+}
+
+static void case_sizes(void)
+{
+	const unsigned long long limit = count_of("memory_limit_bytes");
+	int fd = open_or_fail(node, O_RDWR), files[FILES], dmabuf, got;
+	unsigned int buffers = 0, i;
+	uint32_t frame, bytes;
+	uint8_t *mapped;
+
+	check(!count_of("memory_bytes"), "memory is in use");
+	set_size(fd, 320, 240);
+	frame = sizeimage(fd, CAPTURE);
+	bytes = limit_of(frame);
+	check(create(fd, CAPTURE, 512u << 20, 1) == -EINVAL, "512 MiB for 320x240");
+	check(create(fd, CAPTURE, bytes + 1, 1) == -EINVAL, "more than is allowed");
+	check(create(fd, CAPTURE, frame - 1, 1) == -EINVAL, "less than a frame");
+	check(create(fd, CAPTURE, bytes, 1) == 1, "what is allowed");
+	check(create(fd, OUTPUT, limit_of(4096) + 1, 1) == -EINVAL, "more than is allowed for packets");
+	check(create(fd, OUTPUT, 8192, 1) == 1, "two pages");
+	check(count_of("memory_bytes") == bytes + 8192, "%llu bytes are counted", count_of("memory_bytes"));
+
+	/* What the queue has freed counts as long as somebody has it. */
+	mapped = map(fd, CAPTURE, bytes);
+	dmabuf = export(fd, CAPTURE);
+	release(fd, OUTPUT);
+	release(fd, CAPTURE);
+	check(count_of("memory_bytes") == bytes, "mapped and exported memory is not counted");
+	mapped[bytes - 1] = 1;
+	munmap(mapped, bytes);
+	check(count_of("memory_bytes") == bytes, "exported memory is not counted");
+	mapped = mmap(NULL, bytes, PROT_READ, MAP_SHARED, dmabuf, 0);
+	check(mapped != MAP_FAILED && mapped[bytes - 1] == 1, "mmap of the dmabuf");
+	check(mmap(NULL, bytes + 4096, PROT_READ, MAP_SHARED, dmabuf, 0) == MAP_FAILED, "mmap behind the dmabuf");
+	munmap(mapped, bytes);
+	close(fd);
+	check(count_of("memory_bytes") == bytes, "memory of a closed file is not counted");
+	close(dmabuf);
+	check(!count_of("memory_bytes"), "memory is left");
+	refused_import();
+
+	/* One file, and files until the module has no more. */
+	for (i = 0; i < FILES; i++) {
+		files[i] = open_or_fail(node, O_RDWR);
+		set_size(files[i], 2048, 2048);
+		frame = sizeimage(files[i], CAPTURE);
+		got = create(files[i], CAPTURE, 2 * frame, 32);
+		if (got < 0)
+			break;
+		buffers += got;
+		check(got * 2ull * frame <= limit / 2, "one file has %d buffers of %u bytes", got, 2 * frame);
+	}
+	check(i >= 2 && i < FILES && got == -ENOMEM, "file %u: %d", i, got);
+	check(count_of("memory_bytes") == buffers * 2ull * frame, "%u buffers are counted as %llu bytes", buffers,
+	      count_of("memory_bytes"));
+	check(count_of("memory_most_bytes") <= limit, "%llu bytes", count_of("memory_most_bytes"));
+	do
+		close(files[i]);
+	while (i--);
+	check(!count_of("memory_bytes"), "memory is left");
+}
+
+/* ---- streams ------------------------------------------------------------- */
+
+static volatile sig_atomic_t ended;
+
+static void on_term(int signal)
+{
+	(void)signal;
+	ended = 1;
+}
+
+static void wait_for_end(const char *what)
+{
+	printf("decoder-hostile %s\n", what);
+	fflush(stdout);
+	for (unsigned int i = 0; !ended && i < SECONDS * 100; i++)
+		usleep(10000);
+	check(ended, "nobody has ended this");
+}
+
+static void case_grab(unsigned int uid, unsigned int limit)
+{
+	unsigned int streams = 0;
+
+	become(uid);
+	for (unsigned int i = 0; i < FILES; i++) {
+		int ret = begin_stream(open_or_fail(node, O_RDWR));
+
+		check(!ret || ret == -EBUSY, "STREAMON: %d", ret);
+		streams += !ret;
+	}
+	check(streams == limit, "user %u has %u streams, not %u", uid, streams, limit);
+	wait_for_end("holds its streams");
+}
+
+/* Those that fail. */
+static unsigned int failed_streams(const int *files, unsigned int total)
+{
+	unsigned int failed = 0;
+
+	for (unsigned int i = 0; i < total; i++) {
+		int type = OUTPUT;
+
+		failed += ioctl(files[i], VIDIOC_STREAMON, &type) && errno == EIO;
+	}
+	return failed;
+}
+
+static void case_served(unsigned int uid, unsigned int total, unsigned int served)
+{
+	unsigned int failed = 0;
+	int files[FILES];
+
+	check(total <= FILES && served <= total, "%u of %u streams", served, total);
+	become(uid);
+	for (unsigned int i = 0; i < total; i++) {
+		files[i] = open_or_fail(node, O_RDWR);
+		check(!begin_stream(files[i]), "STREAMON");
+	}
+	for (unsigned int i = 0; failed < total - served && i < SECONDS * 10; i++) {
+		usleep(100000);
+		failed = failed_streams(files, total);
+	}
+	/* And no more of them. */
+	usleep(1000000);
+	failed = failed_streams(files, total);
+	check(failed == total - served, "of %u streams %u fail, not %u", total, failed, total - served);
+}
+
+static void write_to(const char *path, const char *text)
+{
+	int fd = open_or_fail(path, O_WRONLY);
+
+	check(write(fd, text, strlen(text)) == (ssize_t)strlen(text), "writing %s", path);
+	close(fd);
+}
+
+static void case_namespace(unsigned int uid)
+{
+	int status, in[2], out[2], ret;
+	char path[64], byte = 0;
+	pid_t child;
+
+	check(!pipe(in) && !pipe(out), "pipe");
+	child = fork();
+	check(child >= 0, "fork");
+	if (!child) {
+		become(uid);
+		check(!unshare(CLONE_NEWUSER), "a user namespace");
+		check(write(out[1], &byte, 1) == 1 && read(in[0], &byte, 1) == 1, "pipe");
+		check(!setresuid(3, 3, 3), "another id of the namespace");
+		ret = begin_stream(open_or_fail(node, O_RDWR));
+		check(ret == -EBUSY, "STREAMON of another id: %d", ret);
+		_exit(0);
+	}
+	check(read(out[0], &byte, 1) == 1, "pipe");
+	snprintf(path, sizeof(path), "/proc/%d/uid_map", child);
+	write_to(path, "0 200000 10");
+	check(write(in[1], &byte, 1) == 1, "pipe");
+	check(waitpid(child, &status, 0) == child && !status, "the namespace's process: %#x", status);
+}
+
+static void case_loop(unsigned int uid)
+{
+	unsigned int rounds = 0;
+	int fd;
+
+	become(uid);
+	fd = open_or_fail(node, O_RDWR);
+	check(!begin_stream(fd), "STREAMON");
+	release(fd, CAPTURE);
+	printf("decoder-hostile allocates\n");
+	fflush(stdout);
+	for (uint64_t begun = now_ns(); !ended && now_ns() - begun < SECONDS * 1000000000ull; rounds++) {
+		create(fd, CAPTURE, 2 * sizeimage(fd, CAPTURE), 32);
+		release(fd, CAPTURE);
+	}
+	check(ended, "nobody has ended this");
+	printf("decoder-hostile: %u rounds\n", rounds);
+}
+
+/* ---- a client that never leaves CREATE_BUFS ------------------------------- */
+
+static pid_t hostile;
+
+static void set_priority(pid_t process, int priority)
+{
+	struct sched_param param = { .sched_priority = priority };
+
+	check(!sched_setscheduler(process, priority ? SCHED_FIFO : SCHED_OTHER, &param), "a priority of %d", priority);
+}
+
+static pid_t start(int priority, const char *program, const char *word, const char *more)
+{
+	pid_t child = fork();
+
+	check(child >= 0, "fork");
+	if (child) {
+		/* This process need not sleep for the other to begin. */
+		if (priority)
+			set_priority(child, priority);
+		return child;
+	}
+	if (word)
+		execlp(program, program, node, word, more, NULL);
+	else
+		execlp(program, program, NULL);
+	fail("%s", program);
+}
+
+/* Its exit status. Does not sleep where that would let the hostile client go on. */
+static int finish(pid_t child, bool sleeps, const char *what)
+{
+	uint64_t begun = now_ns();
+	int status;
+
+	while (!waitpid(child, &status, WNOHANG)) {
+		if (sleeps)
+			usleep(1000);
+		if (now_ns() - begun < SECONDS / 2 * 1000000000ull)
+			continue;
+		kill(child, SIGKILL);
+		/* Whatever it waits for ends with this. */
+		kill(hostile, SIGKILL);
+		set_priority(0, 0);
+		fail("%s waits for the hostile client", what);
+	}
+	return status;
+}
+
+/* Has its stream accepted, with a format that takes long to allocate. */
+static void be_accepted(int fd)
+{
+	struct v4l2_event_subscription s = { .type = V4L2_EVENT_SOURCE_CHANGE };
+	struct fake fake = { FAKE_MAGIC, 2048, 2048, 1 };
+	struct v4l2_plane plane = { .bytesused = sizeof(fake), .length = 4096 };
+	struct v4l2_buffer b = { .type = OUTPUT, .memory = V4L2_MEMORY_MMAP, .m.planes = &plane, .length = 1 };
+	struct pollfd p = { .fd = fd, .events = POLLPRI };
+
+	check(!ioctl(fd, VIDIOC_SUBSCRIBE_EVENT, &s), "SUBSCRIBE_EVENT");
+	memcpy(map(fd, OUTPUT, 4096), &fake, sizeof(fake));
+	check(!ioctl(fd, VIDIOC_QBUF, &b), "QBUF");
+	check(poll(&p, 1, 20000) == 1 && p.revents & POLLPRI, "no SOURCE_CHANGE");
+}
+
+static void __attribute__((noreturn)) stay_inside(bool accepted)
+{
+	int fd = open_or_fail(node, O_RDWR);
+	uint32_t bytes;
+
+	check(!begin_stream(fd), "STREAMON");
+	if (accepted) {
+		be_accepted(fd);
+	} else {
+		int type = OUTPUT;
+
+		/* A large guess, which has to be made before OUTPUT has buffers. */
+		check(!ioctl(fd, VIDIOC_STREAMOFF, &type), "STREAMOFF");
+		release(fd, OUTPUT);
+		set_size(fd, 2048, 2048);
+		check(create(fd, OUTPUT, 4096, 1) == 1 && !ioctl(fd, VIDIOC_STREAMON, &type), "STREAMON");
+	}
+	bytes = 2 * sizeimage(fd, CAPTURE);
+	shared->bytes = (bytes + 4095) & ~4095u;
+	/* The scheduler gives a share of the time to what has no priority at all. */
+	set_priority(0, 1);
+	shared->ready = true;
+	for (;;) {
+		shared->inside = true;
+		check(create(fd, CAPTURE, bytes, 32) > 1, "CREATE_BUFS");
+		shared->inside = false;
+		shared->rounds++;
+		release(fd, CAPTURE);
+	}
+}
+
+static void honest(pid_t *decoder, unsigned int rounds, const char *what)
+{
+	int status;
+
+	if (!*decoder)
+		*decoder = start(20, "fake-decoder", NULL, NULL);
+	status = finish(start(20, "decoder-client", "plain", "20"), false, what);
+	check(!status, "%s ended with %#x", what, status);
+	check(shared->inside && shared->rounds == rounds, "the hostile client went on");
+}
+
+static void end_decoder(pid_t *decoder, unsigned int rounds)
+{
+	int status;
+
+	kill(*decoder, SIGTERM);
+	status = finish(*decoder, false, "the decoder that ends");
+	check(!status, "the decoder ended with %#x", status);
+	check(shared->inside && shared->rounds == rounds, "the hostile client went on");
+	*decoder = 0;
+}
+
+/*
+ * All on one processor. The hostile client has a low priority, and this process, which
+ * never sleeps, a higher one: so the client stays where it was found, with its lock held.
+ */
+static void freeze(bool accepted)
+{
+	pid_t decoder = accepted ? start(0, "fake-decoder", NULL, NULL) : 0;
+	unsigned long long own;
+	unsigned int rounds = 0, i;
+
+	memset(shared, 0, sizeof(*shared));
+	hostile = fork();
+	check(hostile >= 0, "fork");
+	if (!hostile)
+		stay_inside(accepted);
+	set_priority(0, 10);
+	for (i = 0; !shared->ready && i < SECONDS * 100; i++)
+		usleep(10000);
+	check(shared->ready, "the hostile client has not begun");
+	for (i = 0; i < SECONDS * 1000; i++) {
+		usleep(1000);
+		/* Besides its packet: the first buffer of several is being made. */
+		rounds = shared->rounds;
+		own = count_of("memory_bytes") - 4096;
+		if (shared->inside && own && own <= shared->bytes)
+			break;
+	}
+	check(i < SECONDS * 1000, "the client was never found inside CREATE_BUFS");
+	if (decoder)
+		set_priority(decoder, 20);
+
+	honest(&decoder, rounds, "an honest client");
+	end_decoder(&decoder, rounds);
+	honest(&decoder, rounds, "an honest client of the next decoder");
+	end_decoder(&decoder, rounds);
+
+	kill(hostile, SIGKILL);
+	finish(hostile, true, "the hostile client's end");
+	set_priority(0, 0);
+	check(!count_of("memory_bytes") && !count_of("streams"), "something is left");
+}
+
+static void case_frozen(void)
+{
+	cpu_set_t first;
+
+	CPU_ZERO(&first);
+	CPU_SET(0, &first);
+	check(!sched_setaffinity(0, sizeof(first), &first), "one processor");
+	/* Else a priority lasts for 95 % of the time. */
+	write_to("/proc/sys/kernel/sched_rt_runtime_us", "-1");
+	freeze(false);
+	freeze(true);
+}
+
+int main(int count, char **words)
+{
+	const char *name = count > 2 ? words[2] : "";
+	unsigned int uid = count > 3 ? atoi(words[3]) : 0;
+
+	check(count > 2, "decoder-hostile NODE CASE [UID [N [M]]]");
+	node = words[1];
+	shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	check(shared != MAP_FAILED, "mmap");
+	sigaction(SIGTERM, &(struct sigaction){ .sa_handler = on_term }, NULL);
+	if (!strcmp(name, "sizes"))
+		case_sizes();
+	else if (!strcmp(name, "grab"))
+		case_grab(uid, count > 4 ? atoi(words[4]) : 16);
+	else if (!strcmp(name, "namespace"))
+		case_namespace(uid);
+	else if (!strcmp(name, "served") && count > 5)
+		case_served(uid, atoi(words[4]), atoi(words[5]));
+	else if (!strcmp(name, "loop"))
+		case_loop(uid);
+	else if (!strcmp(name, "frozen"))
+		case_frozen();
+	else
+		fail("no case %s", name);
+	printf("decoder-hostile %s: ok\n", name);
+	return 0;
+}
