@@ -5,7 +5,7 @@
 //! A *client* is a connection, a *user* everybody with the same uid. Limits
 //! are a user's: who connects once more gets no more of anything.
 
-use crate::wire::{Message, WireError};
+use crate::wire::{Message, VERSION, WireError};
 
 /// Messages of one connection in a second, beyond which it is ended. Watching
 /// a thousand streams twice a second stays below.
@@ -195,6 +195,9 @@ impl Client {
             return Action::Deny(Denial::Flood);
         }
         let action = match said {
+            Ok(Message::Hello { version: theirs }) if theirs != VERSION => {
+                Err(Denial::Meaningless(WireError::Version { ours: VERSION, theirs }))
+            }
             Ok(Message::Hello { .. }) => self.open(user, limits, next_stream, stopping, now_ns),
             Ok(Message::Replace { stream, .. }) => self.replace(stream, user, limits, now_ns),
             Ok(Message::Release { stream }) => self.release(stream, user),

@@ -143,7 +143,8 @@ pub use message::{
 };
 pub use work::Work;
 
-/// The version of this format. Any change of a table above is a new one.
+/// The version of this format. A change of a table above is a new one, and so is
+/// a change of where words lie in the shared area (`framepath_os::crossing`).
 pub const VERSION: u16 = 3;
 
 /// What every message begins with.

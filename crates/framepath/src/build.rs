@@ -168,7 +168,8 @@ impl Built {
         let text = hop.to_string();
         let seat = (hop.choice("host") == "service").then(|| {
             let named = hop.is_set("socket").then(|| hop.text("socket").into());
-            Seat::new(named.unwrap_or_else(host::default_socket))
+            let allowed = hop.is_set("service_uid").then(|| hop.count("service_uid") as u32);
+            Seat::new(named.unwrap_or_else(host::default_socket), allowed)
         });
         let session =
             Session::new(Spec { hop: hop.clone(), track, frames_behind, options, seat, lends: None });

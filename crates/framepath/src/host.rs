@@ -20,6 +20,7 @@ mod fault;
 mod link;
 mod names;
 mod nursery;
+mod program;
 mod recovery;
 pub(crate) mod say;
 mod seat;
@@ -39,6 +40,7 @@ pub(crate) use borrow::{Lends, LentSlots, Loan};
 pub(crate) use collect::{Collect, ends};
 pub(crate) use fault::Faults;
 pub use nursery::{Nursery, prepare};
+pub use program::set_worker_program;
 pub use recovery::{Recoveries, Recovery};
 pub use seat::default_socket;
 pub(crate) use seat::{Seat, connect};
@@ -105,6 +107,55 @@ pub enum HostError {
         program: String,
         /// What the system said.
         source: io::Error,
+    },
+    /// No program for workers was found.
+    #[error(
+        "cannot find the worker program `framepath`: looked in {places}; set FRAMEPATH_WORKER to its path"
+    )]
+    NoProgram {
+        /// The places, in their order.
+        places: String,
+    },
+    /// The worker's program was built with another wire format.
+    #[error(
+        "the worker program {program} speaks version {theirs} of framepath's wire format, this program version \
+         {ours}; install both from one release, or set FRAMEPATH_WORKER to the program that belongs to this one"
+    )]
+    WorkerVersion {
+        /// The worker's program.
+        program: String,
+        /// Version of this side.
+        ours: u16,
+        /// Version of the worker.
+        theirs: u16,
+    },
+    /// The service was built with another wire format.
+    #[error(
+        "the service at {path} speaks version {theirs} of framepath's wire format, this program version {ours}; \
+         restart the service with the `framepath` that belongs to this program",
+        path = .path.display()
+    )]
+    ServiceVersion {
+        /// The socket's name.
+        path: PathBuf,
+        /// Version of this side.
+        ours: u16,
+        /// Version of the service.
+        theirs: u16,
+    },
+    /// The service runs as a user that this program does not trust.
+    #[error(
+        "the service at {path} runs as user {theirs}, this program as user {ours}: only a service of root or of \
+         user {ours} is used; service_uid={theirs} (`framepath top`: --service-uid {theirs}) accepts this one",
+        path = .path.display()
+    )]
+    ServiceUser {
+        /// The socket's name.
+        path: PathBuf,
+        /// User of this side.
+        ours: u32,
+        /// User of the service.
+        theirs: u32,
     },
     /// A worker ended, or said nothing, before its stream was open.
     #[error("the worker {what} before its stream was open")]
@@ -187,6 +238,26 @@ pub enum HostError {
 }
 
 impl HostError {
+    /// With the program's name where a worker speaks another version.
+    pub(crate) fn of_worker(self, program: &std::path::Path) -> HostError {
+        match self {
+            HostError::Wire(WireError::Version { ours, theirs }) => {
+                HostError::WorkerVersion { program: program.display().to_string(), ours, theirs }
+            }
+            other => other,
+        }
+    }
+
+    /// With the socket's name where the service speaks another version.
+    pub(crate) fn of_service(self, path: &std::path::Path) -> HostError {
+        match self {
+            HostError::Wire(WireError::Version { ours, theirs }) => {
+                HostError::ServiceVersion { path: path.to_owned(), ours, theirs }
+            }
+            other => other,
+        }
+    }
+
     /// Whether another try, with another worker, would end in the same.
     fn is_final(&self) -> bool {
         matches!(
@@ -194,6 +265,10 @@ impl HostError {
             HostError::Refused { .. }
                 | HostError::Denied { .. }
                 | HostError::NoService { .. }
+                | HostError::NoProgram { .. }
+                | HostError::WorkerVersion { .. }
+                | HostError::ServiceVersion { .. }
+                | HostError::ServiceUser { .. }
                 | HostError::Abandoned
         )
     }

@@ -40,6 +40,7 @@ fn threads_of(process: &str) -> BTreeMap<String, Ran> {
 
 #[test]
 fn an_idle_stream_makes_no_system_call_on_either_side() {
+    framepath::host::set_worker_program(common::worker_program());
     // The second packet is due in a hundred seconds; nobody waits for it.
     let text =
         format!("file {} rate=0.01 ! decode threads=1 host=process ! null", common::clip("vp9-180p8.ivf"));

@@ -37,6 +37,10 @@ pub(crate) struct Top {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
 
+    /// Also accept a service that runs as this user; root's and this user's own always are
+    #[arg(long, value_name = "UID")]
+    service_uid: Option<u32>,
+
     /// Print one table over a second and end; so too where this is no terminal
     #[arg(long)]
     once: bool,
@@ -49,7 +53,7 @@ pub(crate) struct Top {
 
 impl Top {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
-        let viewer = Viewer::connect(&self.socket.unwrap_or_else(default_socket))?;
+        let viewer = Viewer::connect_to(&self.socket.unwrap_or_else(default_socket), self.service_uid)?;
         signal::install().context("installing the handler of Ctrl-C")?;
         let first = viewer.look()?;
         if self.once || !Terminal::is_there() {

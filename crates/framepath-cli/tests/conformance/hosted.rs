@@ -27,6 +27,7 @@ pub enum Gives {
 
 /// A stage in a worker of this process.
 pub fn process(gives: Gives) -> Link {
+    framepath::host::set_worker_program(env!("CARGO_BIN_EXE_framepath"));
     link(gives, "host=process".to_owned(), |built| built)
 }
 

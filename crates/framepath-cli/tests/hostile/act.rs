@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::{Rational, StreamInfo};
-use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, SAME_FRAME, Work};
+use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, SAME_FRAME, VERSION, Work};
 use framepath_os::crossing::Socket;
 use rustix::fs::SealFlags;
 
@@ -43,6 +43,14 @@ const fn packets(name: &'static str, then: Then, play: fn(Socket)) -> Act {
 
 const fn frames(name: &'static str, then: Then, play: fn(Socket)) -> Act {
     Act { name, frames: true, then, play }
+}
+
+/// That it is ready, as a later release says it.
+fn of_another_version() -> [u8; MESSAGE_BYTES] {
+    let mut bytes = [0; MESSAGE_BYTES];
+    Message::Ready { layers: 0 }.encode(&mut bytes);
+    bytes[4..6].copy_from_slice(&(VERSION + 1).to_le_bytes());
+    bytes
 }
 
 /// Never stops.
@@ -96,6 +104,10 @@ pub const ACTS: &[Act] = &[
     }),
     packets("says-nothing-at-length", Then::Opening, |socket| {
         socket.send(&[], None).unwrap();
+        stay()
+    }),
+    packets("speaks-another-version", Then::Opening, |socket| {
+        socket.send(&of_another_version(), None).unwrap();
         stay()
     }),
     packets("refuses-in-colours", Then::Opening, |socket| {

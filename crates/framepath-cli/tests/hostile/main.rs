@@ -27,6 +27,9 @@ mod harness;
 mod peer;
 mod scribble;
 
+use framepath_model::wire::VERSION;
+use framepath_os::crossing::Socket;
+
 use act::{ACTS, Act, Then};
 use caller::Caller;
 use deed::{DEEDS, Deed};
@@ -61,8 +64,10 @@ fn main() -> ExitCode {
     let parts = PARTS
         .iter()
         .map(|part| (format!("wild-{}", part.name), Box::new(move || scribble::play(part)) as Test));
+    let service =
+        [("service-with-another-version".to_owned(), Box::new(play_service_of_another_version) as Test)];
     let tests: Vec<(String, Test)> =
-        acts.chain(deeds).chain(parts).filter(|(name, _)| chosen(name)).collect();
+        acts.chain(deeds).chain(parts).chain(service).filter(|(name, _)| chosen(name)).collect();
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..AT_ONCE {
@@ -114,6 +119,9 @@ fn play(name: &str, act: &Act, once: bool) {
     if std::env::var_os("SHOW").is_some() {
         println!("{name}: {:?} {}", ran.code, ran.stderr.lines().last().unwrap_or_default());
     }
+    if act.name == "speaks-another-version" && !once {
+        assert_names_versions(&ran.stderr, &worker);
+    }
     match (act.then, once) {
         (Then::Anything, _) | (Then::Wrong | Then::Opening, true) => {}
         (_, false) => assert_eq!(ran.code, Some(1), "{name}: {ran:#?}"),
@@ -124,6 +132,33 @@ fn play(name: &str, act: &Act, once: bool) {
             assert_eq!(hashes_of(&got), hashes_of(&inline), "{name}");
         }
     }
+}
+
+/// Both versions of the wire format, and the program that has the other.
+fn assert_names_versions(text: &str, worker: &Path) {
+    let named = [format!("version {} of", VERSION + 1), format!("version {VERSION}")];
+    assert!(named.iter().all(|version| text.contains(version)), "{text}");
+    assert!(text.contains(worker.to_str().unwrap()), "{text}");
+}
+
+/// A service whose worker program is of another release says so to its client.
+fn play_service_of_another_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let worker = folder.path().join("speaks-another-version");
+    symlink(std::env::current_exe().unwrap(), &worker).unwrap();
+    let socket = folder.path().join("socket");
+    let mut serve = harness::framepath(&["serve", "--spares", "0", "--socket", socket.to_str().unwrap()]);
+    let mut serve = serve.env("FRAMEPATH_WORKER", &worker).spawn().unwrap();
+    while Socket::connect(&socket).is_err() {
+        assert!(serve.try_wait().unwrap().is_none(), "the service has ended");
+        thread::sleep(std::time::Duration::from_millis(5));
+    }
+    let clip = harness::in_checkout("clips/h264-180p8-high.h264");
+    let path = format!("file {} ! decode host=service socket={} ! null", clip.display(), socket.display());
+    let ran = harness::run(&["run", &path]).ended(1);
+    serve.kill().unwrap();
+    serve.wait().unwrap();
+    assert_names_versions(&ran.stderr, &worker);
 }
 
 /// Does it to a worker, which ends by no signal and without a panic.

@@ -88,6 +88,7 @@ fn held_at_rest() -> (usize, usize) {
 
 #[test]
 fn packets_are_copied_once_and_nothing_is_left_behind() {
+    framepath::host::set_worker_program(env!("CARGO_BIN_EXE_framepath"));
     let clip = in_checkout("clips/h264-180p8-high.h264");
     let packets = fs::metadata(&clip).unwrap().len();
     let path = format!("file {} ! decode host=process ! null", clip.display());

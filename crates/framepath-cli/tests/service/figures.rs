@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 
 use crate::harness::{finish, run};
-use crate::service::Service;
+use crate::service::{Service, until};
 
 fn address(service: &Service) -> String {
     let said = service.said();
@@ -90,6 +90,54 @@ fn the_page_for_prometheus_parses_and_adds_up() {
     drop(idle);
     assert!(get(&address, "GET / HTTP/1.0\r\n\r\n").contains("\nframepath_streams 0\n"));
     assert_eq!(service.quiet(), before);
+}
+
+/// Connections that ask for nothing delay nobody: the oldest make room.
+#[test]
+fn a_hundred_idle_readers_do_not_stand_in_the_way() {
+    let service = Service::start(&["--metrics", "127.0.0.1:0"]);
+    let before = service.quiet();
+    let address = address(&service);
+    let idle: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&address).unwrap()).collect();
+    assert!(get(&address, "GET / HTTP/1.0\r\n\r\n").contains("\nframepath_streams 0\n"));
+    // Those that came shortly before were not waited for.
+    let is_open = |stream: &TcpStream| {
+        stream.set_nonblocking(true).unwrap();
+        matches!(stream.peek(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
+    };
+    assert!(idle[85..].iter().all(is_open));
+    assert!(idle[..60].iter().all(|stream| !is_open(stream)));
+    drop(idle);
+    assert_eq!(service.quiet(), before);
+}
+
+/// A reader that cannot be accepted for lack of a descriptor keeps its socket
+/// readable: the service must sleep all the same.
+#[test]
+fn without_a_descriptor_left_the_service_sleeps() {
+    use rustix::process::{Pid, Resource, Rlimit, prlimit};
+    let service = Service::start(&["--metrics", "127.0.0.1:0"]);
+    let before = service.quiet() as u64;
+    let address = address(&service);
+    let pid = Pid::from_raw(service.pid() as i32);
+    let limit = |files: u64| {
+        prlimit(pid, Resource::Nofile, Rlimit { current: Some(files), maximum: Some(1024) }).unwrap()
+    };
+    limit(before);
+    let mut reader = TcpStream::connect(&address).unwrap();
+    reader.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+    let slept = || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", service.pid())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:")).unwrap();
+        line.trim().parse::<u64>().unwrap()
+    };
+    let start = slept();
+    until("it sleeps again and again", || slept() > start + 5);
+    limit(1024);
+    let mut answer = String::new();
+    reader.read_to_string(&mut answer).unwrap();
+    assert!(answer.contains("\nframepath_streams 0\n"), "{answer}");
+    assert_eq!(service.quiet() as u64, before);
 }
 
 #[test]

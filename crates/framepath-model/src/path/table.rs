@@ -174,6 +174,12 @@ const SOCKET: Arg = arg(
     Default::Unset("where `framepath serve` listens by default"),
     "host=service: the service's socket",
 );
+const SERVICE_UID: Arg = arg(
+    "service_uid",
+    count(0, u32::MAX as u64),
+    Default::Unset("root, or the user of this program"),
+    "host=service: also accept a service that runs as this user",
+);
 const CACHE: Arg = arg(
     "cache",
     choice(&["on", "off"]),
@@ -201,12 +207,13 @@ const FAULT: Arg = arg(
 
 /// Names of the options that say how a stage is hosted: its caller's business,
 /// and not that of the worker that runs it.
-pub const HOSTING: [&str; 6] = [HOST.name, WATCHDOG.name, MEMORY.name, FAULT.name, CACHE.name, SOCKET.name];
+pub const HOSTING: [&str; 7] =
+    [HOST.name, WATCHDOG.name, MEMORY.name, FAULT.name, CACHE.name, SOCKET.name, SERVICE_UID.name];
 
 /// The arguments of a stage that any host may run: its own, then the hosting.
 macro_rules! hosted {
     ($($own:expr),* $(,)?) => {
-        &[$($own,)* HOST, WATCHDOG, MEMORY, FAULT, SOCKET]
+        &[$($own,)* HOST, WATCHDOG, MEMORY, FAULT, SOCKET, SERVICE_UID]
     };
 }
 
@@ -323,6 +330,7 @@ pub static STAGES: &[StageDef] = &[
             FAULT,
             CACHE,
             SOCKET,
+            SERVICE_UID,
         ],
     },
     StageDef {
@@ -361,6 +369,7 @@ pub static STAGES: &[StageDef] = &[
             MEMORY,
             FAULT,
             SOCKET,
+            SERVICE_UID,
         ],
     },
     StageDef {

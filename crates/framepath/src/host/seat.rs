@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use framepath_model::wire::{Message, VERSION};
 use framepath_os::crossing::Socket;
+use framepath_os::machine::effective_uid;
 
 use super::HostError;
 use super::say::{hear_within, say};
@@ -32,9 +33,18 @@ pub fn default_socket() -> PathBuf {
     }
 }
 
-/// A connection to the service at `path`.
-pub(crate) fn connect(path: &Path) -> Result<Socket, HostError> {
-    Socket::connect(path).map_err(|source| HostError::NoService { path: path.to_owned(), source })
+/// A connection to the service at `path`, which must run as root, as this
+/// process's user, or as user `allowed`: it is trusted with the worker, and
+/// whoever is first to take a name in a folder can listen there.
+pub(crate) fn connect(path: &Path, allowed: Option<u32>) -> Result<Socket, HostError> {
+    let failed = |source| HostError::NoService { path: path.to_owned(), source };
+    let socket = Socket::connect(path).map_err(failed)?;
+    let theirs = socket.peer().map_err(failed)?.uid;
+    let ours = effective_uid();
+    if theirs != 0 && theirs != ours && Some(theirs) != allowed {
+        return Err(HostError::ServiceUser { path: path.to_owned(), ours, theirs });
+    }
+    Ok(socket)
 }
 
 /// Which of a stream's workers.
@@ -45,6 +55,8 @@ pub(super) type Turn = u64;
 #[derive(Debug)]
 pub(crate) struct Seat {
     path: PathBuf,
+    /// A user whose service is accepted besides root's and this user's own.
+    allowed: Option<u32>,
     state: Mutex<State>,
 }
 
@@ -61,8 +73,8 @@ struct State {
 
 impl Seat {
     /// Connects when the first worker is wanted.
-    pub(crate) fn new(path: PathBuf) -> Arc<Seat> {
-        Arc::new(Seat { path, state: Mutex::default() })
+    pub(crate) fn new(path: PathBuf, allowed: Option<u32>) -> Arc<Seat> {
+        Arc::new(Seat { path, allowed, state: Mutex::default() })
     }
 
     /// A worker, in place of the last one where there was one. One thread at a
@@ -87,7 +99,7 @@ impl Seat {
             let connection = match &state.connection {
                 Some(connection) => connection.clone(),
                 None => {
-                    let connection = Arc::new(connect(&self.path)?);
+                    let connection = Arc::new(connect(&self.path, self.allowed)?);
                     state.connection = Some(connection.clone());
                     connection
                 }
@@ -104,7 +116,8 @@ impl Seat {
             connection
         };
         // Not under the lock: who wants to kill the old worker does not wait.
-        match hear_within(&connection, GRANTING)? {
+        let heard = hear_within(&connection, GRANTING).map_err(|error| error.of_service(&self.path));
+        match heard? {
             Some((Message::Grant { stream, pid }, Some(fd))) => {
                 let mut state = self.locked();
                 let turn = state.turn + 1;

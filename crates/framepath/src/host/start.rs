@@ -7,7 +7,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -20,18 +20,18 @@ use framepath_os::spawn::{Remote, WorkerProcess, spawn};
 use super::say::hear_within;
 use super::seat::{Seat, Turn};
 use super::session::Spec;
-use super::{HostError, nursery};
+use super::{HostError, nursery, program};
 
 /// How long a worker may take to load and lock itself in.
 pub(crate) const LOADING: Duration = Duration::from_secs(20);
-
-/// Names the worker's program; without it `framepath` is looked for.
-const PROGRAM: &str = "FRAMEPATH_WORKER";
 
 /// A worker that is loaded and locked in, and has no stream yet.
 pub(super) struct Worker {
     pub(super) socket: Arc<Socket>,
     process: Arc<Process>,
+    /// What was started, for errors; empty where it is this process's own code
+    /// or the service's worker.
+    program: PathBuf,
 }
 
 /// A worker's process, for any thread. Dropping the last one ends it, and
@@ -102,7 +102,7 @@ impl Worker {
     /// A worker that the service granted.
     pub(super) fn of_service(socket: Socket, pid: u32, seat: Arc<Seat>, turn: Turn) -> Worker {
         let process = Process { pid, kind: Parent::Service(seat, turn) };
-        Worker { socket: Arc::new(socket), process: Arc::new(process) }
+        Worker { socket: Arc::new(socket), process: Arc::new(process), program: PathBuf::new() }
     }
 
     pub(super) fn process(&self) -> Arc<Process> {
@@ -237,22 +237,30 @@ fn nurse(requests: Receiver<Request>) {
 
 fn start(kind: &Kind) -> Result<Worker, HostError> {
     // A program that was named is the one to start.
-    let named = std::env::var_os(PROGRAM).is_some();
+    let named = program::named().is_some();
     if let Some(raised) = (!named).then(|| nursery::raise(kind)).flatten() {
         let (pid, process, socket) = raised?;
         let process = Arc::new(Process { pid, kind: Parent::Nursery(process) });
-        return Ok(Worker { socket: Arc::new(socket), process });
+        return Ok(Worker { socket: Arc::new(socket), process, program: PathBuf::new() });
     }
-    let (process, socket) = start_program(kind)?;
+    let Started { process, socket, program } = start_program(kind)?;
     let process = Process { pid: process.pid(), kind: Parent::Us(Mutex::new(process)) };
-    Ok(Worker { socket: Arc::new(socket), process: Arc::new(process) })
+    Ok(Worker { socket: Arc::new(socket), process: Arc::new(process), program })
 }
 
-/// A worker as a new program, which shares no address with this process, and
-/// the socket to it.
-pub(crate) fn start_program(kind: &Kind) -> Result<(WorkerProcess, Socket), HostError> {
-    let program = program();
-    let failed = |source| HostError::Start { program: program.display().to_string(), source };
+/// A worker as a new program, which shares no address with this process.
+pub(crate) struct Started {
+    pub(crate) process: WorkerProcess,
+    /// To the worker.
+    pub(crate) socket: Socket,
+    /// The program, for errors.
+    pub(crate) program: PathBuf,
+}
+
+/// Starts a worker as a new program.
+pub(crate) fn start_program(kind: &Kind) -> Result<Started, HostError> {
+    let program = program::find()?;
+    let failed = |source| HostError::Start { program: program.name.display().to_string(), source };
     let (ours, theirs) = Socket::pair().map_err(failed)?;
     let memory = kind.memory_bytes.to_string();
     let mut args = vec![OsStr::new("worker"), OsStr::new("--memory"), OsStr::new(&memory)];
@@ -261,35 +269,17 @@ pub(crate) fn start_program(kind: &Kind) -> Result<(WorkerProcess, Socket), Host
         Task::Device => args.push(OsStr::new("--device")),
         Task::Plugin(plugin) => args.extend([OsStr::new("--plugin"), plugin.as_os_str()]),
     }
-    Ok((spawn(&program, &args, theirs.as_fd())?, ours))
+    let process = spawn(&program.file, &args, theirs.as_fd())?;
+    Ok(Started { process, socket: ours, program: program.name })
 }
 
 /// Waits until the worker has locked itself in.
 fn ready(worker: Worker) -> Result<Worker, HostError> {
-    match hear_within(&worker.socket, LOADING)? {
+    let heard = hear_within(&worker.socket, LOADING).map_err(|error| error.of_worker(&worker.program));
+    match heard? {
         Some((Message::Ready { .. }, _)) => Ok(worker),
         Some((Message::Refused { text }, _)) => Err(HostError::Refused { text }),
         Some(_) => Err(HostError::NotOpened { what: "said something else" }),
         None => Err(HostError::NotOpened { what: "died" }),
     }
-}
-
-/// The worker's program: what the environment names, this program where it is
-/// `framepath` itself, else `framepath` beside it or in PATH.
-fn program() -> PathBuf {
-    if let Some(named) = std::env::var_os(PROGRAM) {
-        return PathBuf::from(named);
-    }
-    let own = std::env::current_exe().unwrap_or_default();
-    if own.file_stem() == Some(OsStr::new("framepath")) {
-        // By its descriptor's name, so that a new build under the old name does
-        // not come between.
-        return PathBuf::from("/proc/self/exe");
-    }
-    let beside = own.ancestors().skip(1).take(2).map(|folder| folder.join("framepath"));
-    let in_path = std::env::var_os("PATH").unwrap_or_default();
-    let in_path: Vec<PathBuf> =
-        std::env::split_paths(&in_path).map(|folder| folder.join("framepath")).collect();
-    let found = beside.chain(in_path).find(|program| Path::is_file(program));
-    found.unwrap_or_else(|| PathBuf::from("framepath"))
 }

@@ -2,14 +2,18 @@
 //! Figures over HTTP: whatever is asked, the answer is the one page there is.
 //! Enough of HTTP/1.0 for a scraper, and no more.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Readers at a time; who comes beyond is not let in.
-const READERS: usize = 16;
-/// How long one may take to ask and to read.
+/// Readers at a time. One more takes the place of the one that has been silent
+/// for longest.
+const READERS: usize = 32;
+/// How long a reader may take to ask and to read.
 const PATIENCE_NS: u64 = 5_000_000_000;
+/// How long nobody is accepted once accepting has failed: for lack of a
+/// descriptor, most likely, and the connection that waits stays readable.
+const PAUSE_NS: u64 = 100_000_000;
 /// Longest request.
 const REQUEST_BYTES: usize = 8192;
 
@@ -17,7 +21,10 @@ const REQUEST_BYTES: usize = 8192;
 #[derive(Debug)]
 pub(super) struct Metrics {
     listener: TcpListener,
+    /// In the order in which they came.
     readers: Vec<Reader>,
+    /// Nobody is accepted before.
+    paused_until_ns: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -31,12 +38,12 @@ struct Reader {
 
 impl Metrics {
     pub(super) fn new(listener: TcpListener) -> Metrics {
-        Metrics { listener, readers: Vec::new() }
+        Metrics { listener, readers: Vec::new(), paused_until_ns: None }
     }
 
-    /// The listening socket, while there is room for a reader.
+    /// The listening socket, unless accepting is paused.
     pub(super) fn listener(&self) -> Option<BorrowedFd<'_>> {
-        (self.readers.len() < READERS).then(|| self.listener.as_fd())
+        self.paused_until_ns.is_none().then(|| self.listener.as_fd())
     }
 
     /// Every reader's socket, and whether it is to be written to.
@@ -44,23 +51,42 @@ impl Metrics {
         self.readers.iter().map(|reader| (reader.stream.as_fd(), reader.answer.is_some()))
     }
 
-    /// Somebody wants to read.
+    /// Accepts one connection.
     pub(super) fn accept(&mut self, now_ns: u64) {
-        let Ok((stream, _)) = self.listener.accept() else { return };
-        if stream.set_nonblocking(true).is_ok() {
-            let until_ns = now_ns + PATIENCE_NS;
-            self.readers.push(Reader { stream, request: Vec::new(), answer: None, until_ns });
+        let accepted = self.listener.accept();
+        self.take_in(accepted.map(|(stream, _)| stream), now_ns);
+    }
+
+    fn take_in(&mut self, accepted: io::Result<TcpStream>, now_ns: u64) {
+        let stream = match accepted {
+            Ok(stream) => stream,
+            Err(error) if is_later(&error) || error.kind() == ErrorKind::ConnectionAborted => return,
+            Err(_) => {
+                self.paused_until_ns = Some(now_ns + PAUSE_NS);
+                return;
+            }
+        };
+        if stream.set_nonblocking(true).is_err() {
+            return;
         }
+        if self.readers.len() >= READERS {
+            // Of those that ask for nothing the oldest; of slow readers, too.
+            let silent = self.readers.iter().position(|reader| reader.answer.is_none());
+            self.readers.remove(silent.unwrap_or(0));
+        }
+        let until_ns = now_ns + PATIENCE_NS;
+        self.readers.push(Reader { stream, request: Vec::new(), answer: None, until_ns });
     }
 
     /// Goes on with every reader that can; `page` makes the answer.
     pub(super) fn turn(&mut self, now_ns: u64, page: impl Fn() -> String) {
+        self.paused_until_ns = self.paused_until_ns.filter(|until_ns| *until_ns > now_ns);
         self.readers.retain_mut(|reader| reader.until_ns > now_ns && reader.turn(&page));
     }
 
-    /// When the next reader has taken too long.
+    /// When the next reader has taken too long, or accepting goes on.
     pub(super) fn deadline_ns(&self) -> Option<u64> {
-        self.readers.iter().map(|reader| reader.until_ns).min()
+        self.readers.iter().map(|reader| reader.until_ns).chain(self.paused_until_ns).min()
     }
 }
 
@@ -91,7 +117,7 @@ impl Reader {
     }
 }
 
-fn is_later(error: &std::io::Error) -> bool {
+fn is_later(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
@@ -105,4 +131,44 @@ fn answer(request: &[u8], page: &impl Fn() -> String) -> String {
          Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accepting_pauses_where_it_fails() {
+        let mut metrics = Metrics::new(TcpListener::bind("127.0.0.1:0").unwrap());
+        metrics.take_in(Err(ErrorKind::WouldBlock.into()), 7);
+        assert!(metrics.listener().is_some());
+        // EMFILE.
+        metrics.take_in(Err(io::Error::from_raw_os_error(24)), 7);
+        assert!(metrics.listener().is_none());
+        assert_eq!(metrics.deadline_ns(), Some(7 + PAUSE_NS));
+        metrics.turn(6 + PAUSE_NS, String::new);
+        assert!(metrics.listener().is_none());
+        metrics.turn(7 + PAUSE_NS, String::new);
+        assert!(metrics.listener().is_some() && metrics.deadline_ns().is_none());
+    }
+
+    #[test]
+    fn one_more_takes_the_place_of_the_oldest_that_is_silent() {
+        let mut metrics = Metrics::new(TcpListener::bind("127.0.0.1:0").unwrap());
+        let address = metrics.listener.local_addr().unwrap();
+        let mut clients = Vec::new();
+        for number in 0..READERS {
+            clients.push(TcpStream::connect(address).unwrap());
+            metrics.accept(number as u64);
+        }
+        // The first has asked, and not yet read everything.
+        metrics.readers[0].answer = Some(Vec::new());
+        for _ in 0..2 {
+            clients.push(TcpStream::connect(address).unwrap());
+            metrics.accept(99);
+        }
+        let since: Vec<u64> = metrics.readers.iter().map(|reader| reader.until_ns - PATIENCE_NS).collect();
+        let wanted: Vec<u64> = [0].into_iter().chain(3..READERS as u64).chain([99, 99]).collect();
+        assert_eq!(since, wanted);
+    }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The other end of watching: what a service tells of itself.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use framepath_model::wire::{Message, StreamStatus, Totals};
@@ -18,7 +18,10 @@ const STREAMS: usize = 1 << 16;
 
 /// A connection that asks what there is.
 #[derive(Debug)]
-pub struct Viewer(Socket);
+pub struct Viewer {
+    socket: Socket,
+    path: PathBuf,
+}
 
 /// A service at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,12 +35,20 @@ pub struct Snapshot {
 }
 
 impl Viewer {
-    /// Connects to the service at `socket`.
+    /// Connects to the service at `socket`, of root or of this user.
     ///
     /// # Errors
-    /// There is none.
+    /// There is none, or it runs as another user.
     pub fn connect(socket: &Path) -> Result<Viewer, HostError> {
-        connect(socket).map(Viewer)
+        Viewer::connect_to(socket, None)
+    }
+
+    /// As [`Viewer::connect`]; the service may run as user `allowed`, too.
+    ///
+    /// # Errors
+    /// As [`Viewer::connect`].
+    pub fn connect_to(socket: &Path, allowed: Option<u32>) -> Result<Viewer, HostError> {
+        Ok(Viewer { socket: connect(socket, allowed)?, path: socket.to_owned() })
     }
 
     /// Asks for everything, a message per stream.
@@ -49,8 +60,9 @@ impl Viewer {
         let mut from = 0;
         while snapshot.streams.len() < STREAMS {
             // Where it is gone, its last word is still to be read.
-            let _ = say(&self.0, &Message::Watch { from }, None);
-            match hear_within(&self.0, ANSWERING)? {
+            let _ = say(&self.socket, &Message::Watch { from }, None);
+            let heard = hear_within(&self.socket, ANSWERING).map_err(|error| error.of_service(&self.path));
+            match heard? {
                 Some((Message::Status(status), _)) => {
                     let next = status.stream.checked_add(1);
                     snapshot.streams.push(*status);

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use framepath_model::wire::figures::FIGURE_WORDS;
 use framepath_model::wire::{Figures, Message};
@@ -12,7 +13,7 @@ use framepath_os::spawn::WorkerProcess;
 
 use crate::host::HostError;
 use crate::host::say::{hear, say};
-use crate::host::start::{Kind, LOADING, Task, start_program};
+use crate::host::start::{Kind, LOADING, Started, Task, start_program};
 
 /// The broker's name for a worker.
 pub(super) type WorkerId = u64;
@@ -35,6 +36,8 @@ pub(super) struct Workers {
 #[derive(Debug)]
 struct Worker {
     process: WorkerProcess,
+    /// For errors.
+    program: PathBuf,
     page: Page,
     state: State,
 }
@@ -77,11 +80,12 @@ impl Workers {
     pub(super) fn start(&mut self) -> Result<(), HostError> {
         let page = Page::new()
             .map_err(|errno| HostError::Socket { operation: "making a page for", source: errno.into() })?;
-        let (process, socket) = start_program(&self.kind)?;
+        let Started { process, socket, program } = start_program(&self.kind)?;
         // Before anybody else has the socket.
         say(&socket, &Message::Page, Some(page.fd()))?;
         let until_ns = now_ns() + LOADING.as_nanos() as u64;
-        self.all.insert(self.next, Worker { process, page, state: State::Loading { socket, until_ns } });
+        self.all
+            .insert(self.next, Worker { process, program, page, state: State::Loading { socket, until_ns } });
         self.next += 1;
         Ok(())
     }
@@ -182,7 +186,7 @@ impl Workers {
             Ok(Some((Message::Refused { text }, _))) => text,
             Ok(Some(_)) => "a worker said something else than that it is ready".to_owned(),
             Ok(None) => "a worker died while it was loading".to_owned(),
-            Err(error) => error.to_string(),
+            Err(error) => error.of_worker(&worker.program).to_string(),
         };
         self.end(id);
         Some(Err(refusal))

@@ -28,6 +28,14 @@ pub fn ends<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
     }
 }
 
+/// The built `framepath`: in the folder above the tests' own.
+pub fn worker_program() -> PathBuf {
+    let own = std::env::current_exe().expect("a test has a file");
+    let program = own.ancestors().nth(2).expect("target/PROFILE/deps").join("framepath");
+    assert!(program.is_file(), "no {}: cargo build -p framepath-cli, in this profile", program.display());
+    program
+}
+
 /// The folder of the committed clips.
 pub fn clips() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../clips")
