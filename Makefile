@@ -49,6 +49,7 @@ demo:
 test:
 	@scripts/setup test
 	@$(MAKE) -s shell-check
+	@scripts/check-units
 	@$(MAKE) -s -C peers TARGET=$(TARGET) CARGO=$(CARGO) all check
 	$(CARGO) test --workspace --features play --locked $(CHECKED)
 
@@ -63,7 +64,7 @@ test-kernel-debug:
 	@tests/vm/test debug
 
 VM_SCRIPTS = kernel/take-mem2mem $(addprefix tests/vm/,make run test install) $(wildcard tests/vm/lib/* tests/vm/inside/* tests/vm/guest/* tests/vm/jobs/*)
-SHELL_SCRIPTS = scripts/debian-root scripts/setup scripts/fresh scripts/fuzz scripts/check-unsafe .ci/run clips/make.sh peers/gst-push/check peers/handoff/check $(VM_SCRIPTS)
+SHELL_SCRIPTS = scripts/debian-root scripts/setup scripts/fresh scripts/fuzz scripts/check-unsafe scripts/check-units .ci/run clips/make.sh peers/gst-push/check peers/handoff/check $(VM_SCRIPTS)
 
 shell-check:
 	@for script in $(SHELL_SCRIPTS); do bash -n $$script || exit 1; done
