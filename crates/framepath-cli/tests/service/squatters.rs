@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use framepath_os::crossing::Socket;
 use framepath_os::machine::effective_uid;
@@ -50,21 +50,17 @@ fn folder_of_nobody() -> tempfile::TempDir {
 fn serve_at(socket: &Path) -> Ran {
     let mut serve =
         framepath(&["serve", "--spares", "0", "--grace", "0", "--allow-uid", "12345", "--socket"]);
-    let child = serve.arg(socket).spawn().unwrap();
+    let mut child = serve.arg(socket).spawn().unwrap();
+    let mut has_ended = || child.try_wait().unwrap().is_some();
     let mut looks = 0;
-    while Socket::connect(socket).is_err() && !has_ended(&child) && looks < 1000 {
+    while Socket::connect(socket).is_err() && !has_ended() && looks < 1000 {
         looks += 1;
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
-    if !has_ended(&child) {
+    if !has_ended() {
         framepath_os::children::signal(&child, 15).unwrap();
     }
     wait(child, "serve")
-}
-
-/// Whether it is a zombie.
-fn has_ended(child: &Child) -> bool {
-    fs::read(format!("/proc/{}/cmdline", child.id())).is_ok_and(|line| line.is_empty())
 }
 
 /// The owner of a folder puts names there that lead elsewhere.
