@@ -10,6 +10,7 @@
 #include <linux/module.h>
 #include <linux/mutex.h>
 #include <linux/platform_device.h>
+#include <linux/stringify.h>
 #include <media/v4l2-device.h>
 #include <media/v4l2-ioctl.h>
 
@@ -88,4 +89,6 @@ module_exit(fp_exit);
 
 MODULE_DESCRIPTION("V4L2 decoder in user space, and a measuring node");
 MODULE_LICENSE("GPL");
+/* A decoder that is refused (EPROTO) finds this in /sys/module/framepath/version. */
+MODULE_VERSION("attach-" __stringify(FP_VERSION));
 FP_IMPORT_NS_DMA_BUF;

@@ -15,6 +15,8 @@ use rustix::ioctl::{NoArg, Opcode, Setter, Updater, ioctl, opcode};
 
 /// Version of the interface.
 pub const VERSION: u32 = 1;
+/// Names the module's version of the interface: `attach-1`, say.
+const MODULE_VERSION: &str = "/sys/module/framepath/version";
 /// Bytes of a stream's stash.
 pub const STASH_BYTES: u64 = 256 << 20;
 /// FP_QUEUE_CAPTURE.
@@ -309,6 +311,16 @@ fn update<const OPCODE: Opcode, T: Copy>(fd: impl AsFd, value: &mut T) -> io::Re
     }
 }
 
+/// EPROTO of a module whose version is `theirs`.
+fn other_version(theirs: Option<&str>) -> io::Error {
+    let theirs = theirs.map_or("an unknown version", str::trim);
+    let text = format!(
+        "the module framepath.ko has {theirs} of the decoder interface, this program has attach-{VERSION}; \
+         install both from one release"
+    );
+    io::Error::new(io::ErrorKind::Unsupported, text)
+}
+
 /// What an error of a [`Stream`]'s calls means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
@@ -368,11 +380,15 @@ impl Attached {
     ///
     /// # Errors
     /// No such device, another decoder is attached (EBUSY), or the module has
-    /// another version of the interface (EPROTO).
+    /// another version of the interface: the error names both versions.
     pub fn open(path: &Path) -> io::Result<Attached> {
         let device = open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
-        set::<ATTACH, _>(&device, Attach { version: VERSION, reserved: 0 })?;
-        Ok(Attached(device))
+        match set::<ATTACH, _>(&device, Attach { version: VERSION, reserved: 0 }) {
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::PROTO) => {
+                Err(other_version(std::fs::read_to_string(MODULE_VERSION).ok().as_deref()))
+            }
+            done => done.map(|()| Attached(device)),
+        }
     }
 
     /// The next stream. Waits for one.
@@ -514,6 +530,21 @@ mod tests {
     fn marks_are_kept_to_the_bit() {
         let mark = Mark { timestamp: 0x0102_0304_0506_0708, flags: 9, field: 10, timecode: [11; 16] };
         assert_eq!(Mark::from_bytes(&mark.to_bytes()), mark);
+    }
+
+    #[test]
+    fn a_module_of_another_version_is_named() {
+        let text = other_version(Some("attach-7\n")).to_string();
+        assert!(text.contains("attach-7 of") && text.contains(&format!("attach-{VERSION};")), "{text}");
+        let text = other_version(None).to_string();
+        assert!(text.contains("unknown version") && text.contains(&format!("attach-{VERSION};")), "{text}");
+    }
+
+    #[test]
+    fn the_version_is_that_of_the_modules_header() {
+        let header = include_str!("../../../kernel/uapi/framepath.h");
+        let line = header.lines().find_map(|line| line.strip_prefix("#define FP_VERSION "));
+        assert_eq!(line.unwrap().trim().parse(), Ok(VERSION));
     }
 
     #[test]

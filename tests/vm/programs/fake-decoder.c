@@ -453,6 +453,9 @@ int main(int count, char **words)
 		sscanf(words[i], "depth=%u", &depth);
 	}
 	sigaction(SIGTERM, &(struct sigaction){ .sa_handler = on_term }, NULL);
+	attach.version++;
+	check(ioctl(control, FP_IOC_ATTACH, &attach) && errno == EPROTO, "ATTACH of another version");
+	attach.version--;
 	/* The one before this may not be gone yet. */
 	while (ioctl(control, FP_IOC_ATTACH, &attach)) {
 		check(errno == EBUSY, "ATTACH");
