@@ -62,9 +62,9 @@ pub(super) fn find() -> Result<Program, HostError> {
         return Ok(Program::of(named));
     }
     let own = std::env::current_exe().unwrap_or_default();
-    if own.file_stem() == Some(OsStr::new(NAME)) {
-        // By its descriptor's name, so that a new build under the old name does
-        // not come between.
+    if is_framepath(&own) {
+        // Not by its name, so that a new build under that name does not come
+        // between.
         return Ok(Program { file: PathBuf::from("/proc/self/exe"), name: own });
     }
     let places = places(&own, Path::new(LIBEXEC), &std::env::var_os("PATH").unwrap_or_default());
@@ -73,6 +73,13 @@ pub(super) fn find() -> Result<Program, HostError> {
         let places: Vec<String> = places.iter().map(|folder| folder.display().to_string()).collect();
         HostError::NoProgram { places: places.join(", ") }
     })
+}
+
+/// Whether `own`, as /proc/self/exe names it, is `framepath` itself; also where
+/// another file has taken its name meanwhile.
+fn is_framepath(own: &Path) -> bool {
+    let name = own.file_name().unwrap_or_default().as_encoded_bytes();
+    name.strip_suffix(b" (deleted)").unwrap_or(name) == NAME.as_bytes()
 }
 
 /// The folders to look in for a program that runs from file `own`, in order.
@@ -92,6 +99,13 @@ fn places(own: &Path, libexec: &Path, path: &OsStr) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn framepath_itself_is_known_after_an_update() {
+        assert!(is_framepath(Path::new("/usr/bin/framepath")));
+        assert!(is_framepath(Path::new("/usr/bin/framepath (deleted)")));
+        assert!(!is_framepath(Path::new("/usr/bin/framepath.py")) && !is_framepath(Path::new("")));
+    }
 
     #[test]
     fn only_folders_that_somebody_chose_are_searched() {
