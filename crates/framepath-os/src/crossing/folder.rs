@@ -104,11 +104,10 @@ impl Trusted {
     }
 
     fn refusal(&self, what: &str, place: &Path, why: &str) -> io::Error {
+        let (place, own) = (place.display(), self.0[1]);
         let text = format!(
-            "{what} `{}` {why}: that user could put another file in the socket's place; use a folder that only \
-             root or user {} can write, such as /run",
-            place.display(),
-            self.0[1]
+            "{what} `{place}` {why}, who could replace the socket; use a folder that only root or user {own} can \
+             write, such as /run"
         );
         io::Error::new(io::ErrorKind::PermissionDenied, text)
     }
@@ -121,7 +120,7 @@ impl Trusted {
         // The sticky bit, as of /tmp: others may add files, and neither rename
         // nor remove those that are not theirs.
         if mode.intersects(Mode::WGRP | Mode::WOTH) && !mode.contains(Mode::SVTX) {
-            let why = format!("can be written by other users (mode {:04o})", mode.bits() & 0o7777);
+            let why = format!("(mode {:04o}) can be written by other users", mode.bits() & 0o7777);
             return Err(self.refusal("folder", place, &why));
         }
         Ok(())
