@@ -63,8 +63,8 @@ test-kernel-fast:
 test-kernel-debug:
 	@tests/vm/test debug
 
-VM_SCRIPTS = kernel/take-mem2mem $(addprefix tests/vm/,make run test install) $(wildcard tests/vm/lib/* tests/vm/inside/* tests/vm/guest/* tests/vm/jobs/*)
-SHELL_SCRIPTS = scripts/debian-root scripts/setup scripts/fresh scripts/fuzz scripts/check-unsafe scripts/check-units .ci/run clips/make.sh peers/gst-push/check peers/handoff/check $(VM_SCRIPTS)
+VM_SCRIPTS = kernel/take-mem2mem $(addprefix tests/vm/,make run test install check-depends) $(wildcard tests/vm/lib/* tests/vm/inside/* tests/vm/guest/* tests/vm/jobs/*)
+SHELL_SCRIPTS = scripts/debian-root scripts/setup scripts/fresh scripts/fuzz scripts/check-unsafe scripts/check-units scripts/prune-target .ci/run .ci/crates .ci/check clips/make.sh peers/gst-push/check peers/handoff/check $(VM_SCRIPTS)
 
 shell-check:
 	@for script in $(SHELL_SCRIPTS); do bash -n $$script || exit 1; done

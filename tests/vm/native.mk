@@ -2,7 +2,7 @@
 #
 # What a guest would take long to make, made in the root at the machine's own
 # speed: the programs of the jobs, and what ffmpeg's own decoders make of the
-# clips. OUT is the worktree's folder in the cache, a guest's /vm.
+# clips. OUT is the worktree's folder in the cache.
 #
 #     make -f tests/vm/native.mk OUT=FOLDER
 
@@ -15,13 +15,13 @@ CFLAGS := -O2 -Wall -Wextra -Wno-missing-field-initializers
 .DELETE_ON_ERROR:
 MADE_OF := tests/vm/native.mk /cache/root.made
 
-all: $(PROGRAMS:%=$(OUT)/bin/%) \
+all: $(PROGRAMS:%=$(OUT)/native/%) \
 	$(foreach format,yuv420p nv12 p010le,$(CLIPS:%=$(OUT)/software/%.$(format)))
 
-$(OUT)/bin/gst-seek: tests/vm/programs/gst-seek.c $(MADE_OF) | $(OUT)/bin
+$(OUT)/native/gst-seek: tests/vm/programs/gst-seek.c $(MADE_OF) | $(OUT)/native
 	$(CC) $(CFLAGS) -o $@ $< $$(pkg-config --cflags --libs gstreamer-1.0)
 
-$(OUT)/bin/%: tests/vm/programs/%.c $(wildcard tests/vm/programs/*.h kernel/pixels.* kernel/uapi/*.h) $(MADE_OF) | $(OUT)/bin
+$(OUT)/native/%: tests/vm/programs/%.c $(wildcard tests/vm/programs/*.h kernel/pixels.* kernel/uapi/*.h) $(MADE_OF) | $(OUT)/native
 	$(CC) $(CFLAGS) -static -pthread -o $@ $<
 
 # A line per frame, its MD5; a stream that changes its size is not scaled.
@@ -33,5 +33,5 @@ $(OUT)/software/%.$(1): clips/% $(MADE_OF) | $(OUT)/software
 endef
 $(foreach format,yuv420p nv12 p010le,$(eval $(call software,$(format))))
 
-$(OUT)/bin $(OUT)/software:
+$(OUT)/native $(OUT)/software:
 	mkdir -p $@
