@@ -369,6 +369,7 @@ mod tests {
     use super::*;
 
     type Interleave = fn(&[Cell<u8>], &[Cell<u8>], &[Cell<u8>]) -> usize;
+    type Twin = fn(&[Cell<u8>], &[Cell<u8>], &[Cell<u8>]);
     type Raise = fn(&[Cell<u8>], &[Cell<u8>]) -> usize;
 
     fn cells(bytes: &mut [u8]) -> &[Cell<u8>] {
@@ -397,7 +398,7 @@ mod tests {
     fn compare(
         sample: usize,
         factor: usize,
-        twin: fn(&[Cell<u8>], &[Cell<u8>], &[Cell<u8>]),
+        twin: Twin,
         vector: impl Fn(&[Cell<u8>], &[Cell<u8>], &[Cell<u8>]) -> usize,
     ) {
         const GUARD: u8 = 0xa5;

@@ -101,7 +101,7 @@ fn no_enum_of_c_is_read_as_a_rust_enum() {
     let mut files = 0;
     for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap() {
         let path = entry.unwrap().path();
-        if !path.extension().is_some_and(|extension| extension == "rs") {
+        if path.extension().is_none_or(|extension| extension != "rs") {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
