@@ -83,7 +83,10 @@ fn settle(child: &mut Child, situation: &Situation) {
             panic!("{}: ended by itself with {status}", situation.what);
         }
         let now = cpu_ticks(child.id());
-        quiet = if now > 0 && before == Some(now) { quiet + 1 } else { 0 };
+        // On a busy machine a process that is starting stands still too.
+        let handled = 1 << (SIGINT - 1) | 1 << (SIGTERM - 1);
+        let catches = field(child.id(), "SigCgt").is_some_and(|caught| caught & handled == handled);
+        quiet = if catches && before == Some(now) { quiet + 1 } else { 0 };
         before = Some(now);
         thread::sleep(Duration::from_millis(100));
     }
