@@ -16,6 +16,7 @@
 #include <linux/iosys-map.h>
 #include <linux/mm.h>
 #include <linux/module.h>
+#include <linux/mutex.h>
 #include <linux/refcount.h>
 #include <linux/scatterlist.h>
 #include <linux/sched/signal.h>
@@ -39,8 +40,11 @@ struct fp_memory {
 	size_t bytes;			/* whole pages */
 	unsigned int count;		/* pages there are */
 	struct page **pages;
-	void *address;
+	void *address;			/* NULL: not mapped yet */
 };
+
+/* Of the first mapping of each. */
+static DEFINE_MUTEX(fp_memory_map_lock);
 
 static void fp_memory_free(struct fp_memory *memory)
 {
@@ -81,8 +85,24 @@ static int fp_memory_fill(struct fp_memory *memory)
 		memory->pages[memory->count++] = page;
 		cond_resched();
 	}
-	memory->address = vmap(memory->pages, pages, VM_MAP, PAGE_KERNEL);
-	return memory->address ? 0 : -ENOMEM;
+	return 0;
+}
+
+/*
+ * In the kernel's own address space. Decoded frames are not mapped there unless the
+ * importer of a dmabuf asks, since the kernel does not look at them.
+ */
+static int fp_memory_map_kernel(struct fp_memory *memory)
+{
+	void *address;
+
+	mutex_lock(&fp_memory_map_lock);
+	address = memory->address;
+	if (!address)
+		address = vmap(memory->pages, memory->count, VM_MAP, PAGE_KERNEL);
+	memory->address = address;
+	mutex_unlock(&fp_memory_map_lock);
+	return address ? 0 : -ENOMEM;
 }
 
 static void *fp_memory_alloc(struct vb2_buffer *vb, struct device *dev, unsigned long size)
@@ -102,6 +122,8 @@ static void *fp_memory_alloc(struct vb2_buffer *vb, struct device *dev, unsigned
 	fp_account_get(owner->account);
 	memory->account = owner->account;
 	ret = fp_memory_fill(memory);
+	if (!ret && vb->vb2_queue->type != V4L2_BUF_TYPE_VIDEO_CAPTURE_MPLANE)
+		ret = fp_memory_map_kernel(memory);
 	if (ret) {
 		fp_memory_free(memory);
 		return ERR_PTR(ret);
@@ -166,7 +188,10 @@ static void fp_dmabuf_unmap(struct dma_buf_attachment *attachment, struct sg_tab
 static int fp_dmabuf_vmap(struct dma_buf *dmabuf, struct iosys_map *map)
 {
 	struct fp_memory *memory = dmabuf->priv;
+	int ret = fp_memory_map_kernel(memory);
 
+	if (ret)
+		return ret;
 	iosys_map_set_vaddr(map, memory->address);
 	return 0;
 }
