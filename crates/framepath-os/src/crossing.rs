@@ -36,7 +36,7 @@ pub use packets::{PacketArea, SharedBytes, SharedPackets};
 #[cfg(not(loom))]
 pub use page::{PAGE_WORDS, Page};
 #[cfg(not(loom))]
-pub use socket::Socket;
+pub use socket::{Socket, is_crowded};
 #[cfg(not(loom))]
 pub use wait::{Events, Wait, wait};
 #[cfg(not(loom))]

@@ -16,7 +16,7 @@ use framepath_os::v4l2::{Heap, Io, Node};
 
 use crate::device::{PATIENCE, decode::DeviceDecode, decoder_node, threshold::DeviceThreshold};
 use crate::error::{RunError, StageError};
-use crate::host::{self, Collect, Seat, Session, Spec, WorkerOptions, WorkerStats};
+use crate::host::{self, Collect, SandboxChoice, Seat, Session, Spec, WorkerOptions, WorkerStats};
 use crate::link::{QueueEnd, Queued};
 use crate::out::Hop;
 use crate::report::HopInfo;
@@ -157,6 +157,7 @@ impl Built {
             // by itself in the end.
             watchdog: if node.is_some() { watchdog.max(PATIENCE + Duration::from_secs(2)) } else { watchdog },
             memory_bytes: hop.bytes("memory").unwrap_or(0),
+            sandbox: SandboxChoice::of(hop.choice("sandbox")),
             faults: hop.text("fault").parse().map_err(StageError::Option)?,
             uncached: hop.def.arg("cache").is_some() && hop.choice("cache") == "off",
             plugin: match hop.name() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a built path: one thread per segment, the source in the caller's.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::thread;
 
 use framepath_model::ledger::Row;
@@ -14,7 +14,7 @@ use framepath_os::{affinity, signal};
 
 use crate::build::{Built, Input, Segment};
 use crate::error::{RunError, StageError};
-use crate::host::Collect;
+use crate::host::{Collect, WorkerStats};
 use crate::link::Queued;
 use crate::out::{Failure, Hop, Out};
 use crate::recorder::Recorder;
@@ -61,6 +61,15 @@ struct Ended {
     failure: Option<Failure>,
 }
 
+/// A line for each hop whose workers lack layers of the sandbox.
+fn sandbox_notes(workers: &[(u16, Arc<WorkerStats>)], hops: &[HopInfo]) -> Vec<String> {
+    let note = |(hop, stats): &(u16, Arc<WorkerStats>)| {
+        let note = stats.sandbox_note.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (!note.is_empty()).then(|| format!("{}: {note}", hops[usize::from(*hop)].text))
+    };
+    workers.iter().filter_map(note).collect()
+}
+
 impl Built {
     /// Runs the path in this thread and one more for each queue.
     ///
@@ -90,6 +99,7 @@ impl Built {
             }));
             ended
         });
+        let notes = notes.take().into_iter().chain(sandbox_notes(&workers, &hops)).collect();
         let mut report = Report {
             frames: options.progress.load(Ordering::Relaxed),
             dropped: dropped.load(Ordering::Relaxed),
@@ -104,7 +114,7 @@ impl Built {
             threads,
             rows: Vec::new(),
             overwritten: 0,
-            notes: notes.take(),
+            notes,
             interrupted: signal::interrupted(),
             error: None,
         };

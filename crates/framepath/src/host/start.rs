@@ -2,7 +2,7 @@
 //! Starting workers, and the spares that are kept ready.
 //!
 //! The kernel ends a worker with the thread that started it, so all are
-//! started by one thread that lives as long as the process.
+//! started by one thread that lives as long as the process: the spawner.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
@@ -15,12 +15,14 @@ use std::time::Duration;
 use framepath_model::wire::Message;
 use framepath_os::clock::cpu_ns_of;
 use framepath_os::crossing::Socket;
-use framepath_os::spawn::{Remote, WorkerProcess, spawn};
+use framepath_os::sandbox::{Layers, Limits};
+use framepath_os::spawn::{Bounds, Remote, WorkerProcess, spawn_bounded};
 
 use super::say::hear_within;
 use super::seat::{Seat, Turn};
 use super::session::Spec;
-use super::{HostError, nursery};
+use super::zygote::ZygoteProcess;
+use super::{HostError, SandboxChoice};
 
 /// How long a worker may take to load and lock itself in.
 pub(crate) const LOADING: Duration = Duration::from_secs(20);
@@ -32,6 +34,8 @@ const PROGRAM: &str = "FRAMEPATH_WORKER";
 pub(super) struct Worker {
     pub(super) socket: Arc<Socket>,
     process: Arc<Process>,
+    /// The layers of its sandbox: until it is ready, those that its parent made.
+    pub(super) layers: Layers,
 }
 
 /// A worker's process, for any thread. Dropping the last one ends it, and
@@ -45,7 +49,8 @@ pub(super) struct Process {
 #[derive(Debug)]
 enum Parent {
     Us(Mutex<WorkerProcess>),
-    Nursery(Remote),
+    /// The zygote lives as long as its last worker.
+    Zygote { process: Remote, _zygote: Arc<ZygoteProcess> },
     Service(Arc<Seat>, Turn),
 }
 
@@ -60,7 +65,7 @@ impl Process {
         // It fails only where there is no such process any more.
         let _ = match &self.kind {
             Parent::Us(process) => process.lock().unwrap_or_else(PoisonError::into_inner).kill(),
-            Parent::Nursery(process) => process.kill(),
+            Parent::Zygote { process, .. } => process.kill(),
             Parent::Service(seat, turn) => seat.kill(*turn),
         };
     }
@@ -74,7 +79,7 @@ impl Process {
                 // Where it cannot be waited for it is gone.
                 let _ = process.lock().unwrap_or_else(PoisonError::into_inner).wait();
             }
-            Parent::Nursery(process) => process.wait(),
+            Parent::Zygote { process, .. } => process.wait(),
             Parent::Service(..) => {}
         }
     }
@@ -90,7 +95,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         // One of our own ends with its `WorkerProcess`, one of the service's with
         // the stream's seat.
-        if let Parent::Nursery(process) = &self.kind {
+        if let Parent::Zygote { process, .. } = &self.kind {
             if process.kill().is_ok() {
                 process.wait();
             }
@@ -100,9 +105,15 @@ impl Drop for Process {
 
 impl Worker {
     /// A worker that the service granted.
-    pub(super) fn of_service(socket: Socket, pid: u32, seat: Arc<Seat>, turn: Turn) -> Worker {
+    pub(super) fn of_service(
+        socket: Socket,
+        pid: u32,
+        layers: Layers,
+        seat: Arc<Seat>,
+        turn: Turn,
+    ) -> Worker {
         let process = Process { pid, kind: Parent::Service(seat, turn) };
-        Worker { socket: Arc::new(socket), process: Arc::new(process) }
+        Worker { socket: Arc::new(socket), process: Arc::new(process), layers }
     }
 
     pub(super) fn process(&self) -> Arc<Process> {
@@ -115,6 +126,15 @@ impl Worker {
 pub(crate) struct Kind {
     pub(crate) memory_bytes: u64,
     pub(crate) task: Task,
+    /// It goes on where the kernel has no seccomp.
+    pub(crate) without_seccomp: bool,
+}
+
+impl Kind {
+    /// Bounds of its cgroup.
+    pub(super) fn bounds(&self) -> Bounds {
+        Bounds { memory_bytes: self.memory_bytes, threads: Limits::default().threads }
+    }
 }
 
 /// What a worker is for, which decides what its sandbox lets it do.
@@ -134,15 +154,16 @@ enum Request {
     DismissSpares { done: Sender<()> },
 }
 
-/// Who starts workers, from the first request on.
-static NURSE: OnceLock<Sender<Request>> = OnceLock::new();
+/// To the spawner, from the first request on.
+static SPAWNER: OnceLock<Sender<Request>> = OnceLock::new();
 
-/// Ends the workers that are kept ready, and waits until they have ended. The
-/// next stream has to wait until its worker is made.
+/// Ends the workers that are kept ready, and the zygote where no stream has a
+/// worker of it, and waits until they have ended. The next stream has to wait
+/// until its worker is made.
 pub fn dismiss_spares() {
-    let Some(nurse) = NURSE.get() else { return };
+    let Some(spawner) = SPAWNER.get() else { return };
     let (done, dismissed) = channel();
-    if nurse.send(Request::DismissSpares { done }).is_ok() {
+    if spawner.send(Request::DismissSpares { done }).is_ok() {
         // It fails where the thread is gone, and its spares with it.
         let _ = dismissed.recv();
     }
@@ -152,16 +173,17 @@ pub fn dismiss_spares() {
 /// taken, so that streams do not wait for one to be made. Returns at once.
 pub(crate) fn keep_ready(memory_bytes: u64, count: usize) {
     // Where the thread is gone, who wants a worker is told so.
-    let _ = nurses().send(Request::Spares { kind: Kind { memory_bytes, task: Task::Stage }, count });
+    let kind = Kind { memory_bytes, task: Task::Stage, without_seccomp: false };
+    let _ = spawner().send(Request::Spares { kind, count });
 }
 
 /// To the thread that starts workers.
-fn nurses() -> &'static Sender<Request> {
-    NURSE.get_or_init(|| {
+fn spawner() -> &'static Sender<Request> {
+    SPAWNER.get_or_init(|| {
         let (requests, heard) = channel();
         // Where no thread can be made the request's answer never comes, which
         // its receiver sees at once.
-        let _ = std::thread::Builder::new().name("fp-nursery".to_owned()).spawn(|| nurse(heard));
+        let _ = std::thread::Builder::new().name("fp-spawner".to_owned()).spawn(|| serve(heard));
         requests
     })
 }
@@ -169,15 +191,20 @@ fn nurses() -> &'static Sender<Request> {
 /// A worker for a stream: the service's; or a spare, where there is one, and
 /// another is made; else a new one.
 pub(super) fn worker(spec: &Spec) -> Result<Worker, HostError> {
-    if let Some(seat) = &spec.seat {
-        return seat.worker();
-    }
     let options = &spec.options;
-    let (answer, worker) = channel();
-    let kind = Kind { memory_bytes: options.memory_bytes, task: options.task() };
-    let unanswered = || HostError::NotOpened { what: "was not started" };
-    nurses().send(Request::Worker { kind, answer }).map_err(|_| unanswered())?;
-    worker.recv().map_err(|_| unanswered())?
+    let worker = match &spec.seat {
+        Some(seat) => seat.worker()?,
+        None => {
+            let (answer, worker) = channel();
+            let without_seccomp = options.sandbox == SandboxChoice::Allow;
+            let kind = Kind { memory_bytes: options.memory_bytes, task: options.task(), without_seccomp };
+            let unanswered = || HostError::NotOpened { what: "was not started" };
+            spawner().send(Request::Worker { kind, answer }).map_err(|_| unanswered())?;
+            worker.recv().map_err(|_| unanswered())??
+        }
+    };
+    options.sandbox.check(worker.layers)?;
+    Ok(worker)
 }
 
 /// Workers of a kind that are made ahead; they may still be loading.
@@ -198,9 +225,9 @@ impl Spares {
         std::iter::from_fn(|| self.made.pop_front()).find_map(|spare| ready(spare).ok())
     }
 
-    fn fill(&mut self, kind: &Kind) {
+    fn fill(&mut self, kind: &Kind, zygote: &mut Option<Arc<ZygoteProcess>>) {
         while self.made.len() < self.count {
-            match start(kind) {
+            match start(kind, zygote) {
                 Ok(spare) => self.made.push_back(spare),
                 // Who needs one is told why there is none.
                 Err(_) => return,
@@ -210,24 +237,26 @@ impl Spares {
 }
 
 /// Starts workers on request, and some ahead.
-fn nurse(requests: Receiver<Request>) {
+fn serve(requests: Receiver<Request>) {
+    let mut zygote = None;
     let mut all: HashMap<Kind, Spares> = HashMap::new();
     for request in requests {
         match request {
             Request::Worker { kind, answer } => {
                 let spares = all.entry(kind.clone()).or_default();
-                let worker = spares.take().map_or_else(|| start(&kind).and_then(ready), Ok);
+                let worker = spares.take().map_or_else(|| start(&kind, &mut zygote).and_then(ready), Ok);
                 // Who asked is waiting; that it gave up is no harm, the worker goes.
                 let _ = answer.send(worker);
-                spares.fill(&kind);
+                spares.fill(&kind, &mut zygote);
             }
             Request::Spares { kind, count } => {
                 let spares = all.entry(kind.clone()).or_default();
                 spares.count = count;
-                spares.fill(&kind);
+                spares.fill(&kind, &mut zygote);
             }
             Request::DismissSpares { done } => {
                 all.values_mut().for_each(|spares| spares.made.clear());
+                zygote = None;
                 // Who asked may have given up.
                 let _ = done.send(());
             }
@@ -235,17 +264,43 @@ fn nurse(requests: Receiver<Request>) {
     }
 }
 
-fn start(kind: &Kind) -> Result<Worker, HostError> {
-    // A program that was named is the one to start.
-    let named = std::env::var_os(PROGRAM).is_some();
-    if let Some(raised) = (!named).then(|| nursery::raise(kind)).flatten() {
-        let (pid, process, socket) = raised?;
-        let process = Arc::new(Process { pid, kind: Parent::Nursery(process) });
-        return Ok(Worker { socket: Arc::new(socket), process });
+/// A worker of `zygote`, which is started where it is not there. Where the
+/// environment names a program, each worker is that program, started anew.
+fn start(kind: &Kind, zygote: &mut Option<Arc<ZygoteProcess>>) -> Result<Worker, HostError> {
+    if std::env::var_os(PROGRAM).is_some() {
+        let (process, socket) = start_program(kind)?;
+        let layers = process.layers();
+        let process = Process { pid: process.pid(), kind: Parent::Us(Mutex::new(process)) };
+        return Ok(Worker { socket: Arc::new(socket), process: Arc::new(process), layers });
     }
-    let (process, socket) = start_program(kind)?;
-    let process = Process { pid: process.pid(), kind: Parent::Us(Mutex::new(process)) };
-    Ok(Worker { socket: Arc::new(socket), process: Arc::new(process) })
+    let had_one = zygote.is_some();
+    match spawn(kind, zygote) {
+        // The one that was there has died: another is started, once.
+        Err(HostError::Socket { .. } | HostError::NotOpened { .. }) if had_one => spawn(kind, zygote),
+        other => other,
+    }
+}
+
+fn spawn(kind: &Kind, kept: &mut Option<Arc<ZygoteProcess>>) -> Result<Worker, HostError> {
+    let zygote = match kept {
+        Some(zygote) => zygote.clone(),
+        None => kept.insert(Arc::new(ZygoteProcess::start()?)).clone(),
+    };
+    match zygote.spawn(kind) {
+        Ok(spawned) => {
+            let process = Process { pid: spawned.pid, kind: Parent::Zygote { process: spawned.process, _zygote: zygote } };
+            let (socket, process) = (Arc::new(spawned.socket), Arc::new(process));
+            Ok(Worker { socket, process, layers: spawned.layers })
+        }
+        Err(error) => {
+            if !matches!(error, HostError::Refused { .. }) {
+                // What it says later would be taken for the answer to another
+                // request.
+                *kept = None;
+            }
+            Err(error)
+        }
+    }
 }
 
 /// A worker as a new program, which shares no address with this process, and
@@ -261,13 +316,19 @@ pub(crate) fn start_program(kind: &Kind) -> Result<(WorkerProcess, Socket), Host
         Task::Device => args.push(OsStr::new("--device")),
         Task::Plugin(plugin) => args.extend([OsStr::new("--plugin"), plugin.as_os_str()]),
     }
-    Ok((spawn(&program, &args, theirs.as_fd())?, ours))
+    if kind.without_seccomp {
+        args.push(OsStr::new("--without-seccomp"));
+    }
+    Ok((spawn_bounded(&program, &args, theirs.as_fd(), kind.bounds())?, ours))
 }
 
 /// Waits until the worker has locked itself in.
 fn ready(worker: Worker) -> Result<Worker, HostError> {
     match hear_within(&worker.socket, LOADING)? {
-        Some((Message::Ready { .. }, _)) => Ok(worker),
+        Some((Message::Ready { layers }, _)) => {
+            let entered = Layers::from_bits(layers).unwrap_or_default();
+            Ok(Worker { layers: worker.layers.and(entered), ..worker })
+        }
         Some((Message::Refused { text }, _)) => Err(HostError::Refused { text }),
         Some(_) => Err(HostError::NotOpened { what: "said something else" }),
         None => Err(HostError::NotOpened { what: "died" }),
@@ -276,7 +337,7 @@ fn ready(worker: Worker) -> Result<Worker, HostError> {
 
 /// The worker's program: what the environment names, this program where it is
 /// `framepath` itself, else `framepath` beside it or in PATH.
-fn program() -> PathBuf {
+pub(super) fn program() -> PathBuf {
     if let Some(named) = std::env::var_os(PROGRAM) {
         return PathBuf::from(named);
     }
