@@ -99,8 +99,7 @@ fn worker(clip: &Path, threads: u32) {
     while let Some(packet) = demuxer.read().unwrap() {
         packets.push(packet);
     }
-    let options =
-        DecoderOptions { give_back: Some(granted()), ..common::options(threads, Output::Native) };
+    let options = DecoderOptions { give_back: Some(granted()), ..common::options(threads, Output::Native) };
     sandbox::enter(Role::Decode, &Limits::default()).unwrap();
     assert!(File::open(clip).is_err(), "locked in");
 

@@ -8,7 +8,9 @@
 
 use std::os::fd::AsFd;
 
-use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
+};
 use rustix::io::Errno;
 
 /// Takes all pages of a memfd of `bytes` bytes, where the kernel might not have

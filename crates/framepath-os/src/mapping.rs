@@ -29,11 +29,11 @@ mod memfd {
     use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
     use std::ptr;
 
+    use crate::pool::PoolError;
     use rustix::fs::{
         MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fcntl_getfl, fstat, ftruncate,
         memfd_create, open,
     };
-    use crate::pool::PoolError;
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
     const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);

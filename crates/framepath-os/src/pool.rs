@@ -26,9 +26,9 @@ use crate::sync::{AtomicU32, Ordering};
 pub use foreign::ForeignError;
 pub use foreign::{ForeignPool, Returns};
 use frame::Place;
+pub use frame::{Frame, FrameMut, Hold};
 #[cfg(not(any(loom, miri)))]
 pub use frame::{GrantedPool, PoolMemory};
-pub use frame::{Frame, FrameMut, Hold};
 use give_back::Range;
 pub use give_back::{Exported, GIVE_BACK_SLOTS, GiveBack, GiveBackWords};
 #[cfg(not(any(loom, miri)))]
@@ -297,9 +297,11 @@ impl Pool {
         give_back: &'static GiveBack,
         mut buffer: impl FnMut(u32) -> Result<OwnedFd, String>,
     ) -> Result<Pool, PoolError> {
-        let map = |each: usize, bytes| Mapping::of_buffers(slots, each, |index| {
-            buffer(index).map_err(|reason| PoolError::NotGranted { bytes, reason })
-        });
+        let map = |each: usize, bytes| {
+            Mapping::of_buffers(slots, each, |index| {
+                buffer(index).map_err(|reason| PoolError::NotGranted { bytes, reason })
+            })
+        };
         let mut pool = Pool::make_of(slot_bytes, slots, Some(give_back), map)?;
         // SAFETY: nobody else knows the pool yet.
         unsafe { pool.inner.as_mut() }.lent = true;
@@ -315,14 +317,18 @@ impl Pool {
         #[cfg(not(any(loom, miri)))]
         if let Some(memory) = give_back.and_then(GiveBack::memory) {
             return Pool::make_of(slot_bytes, slots, give_back, |_, bytes| {
-                let granted = memory(bytes as u64).map_err(|reason| PoolError::NotGranted { bytes, reason })?;
+                let granted =
+                    memory(bytes as u64).map_err(|reason| PoolError::NotGranted { bytes, reason })?;
                 Mapping::of_granted(granted.fd, granted.number, bytes)
                     .map_err(|(call, errno)| PoolError::Os { call, bytes, errno })
             });
         }
         Pool::make_of(slot_bytes, slots, give_back, |_, bytes| {
-            Mapping::new(bytes, give_back.is_some())
-                .map_err(|(call, errno)| PoolError::Os { call, bytes, errno })
+            Mapping::new(bytes, give_back.is_some()).map_err(|(call, errno)| PoolError::Os {
+                call,
+                bytes,
+                errno,
+            })
         })
     }
 

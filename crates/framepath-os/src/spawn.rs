@@ -273,8 +273,13 @@ impl Prepared {
 /// ends at once.
 pub fn namespaces_given() -> io::Result<Namespaces> {
     let made = namespaces::clone_with_most(|| child::exit(0))?;
-    let mut process =
-        WorkerProcess { pid: made.pid, pidfd: made.pidfd, namespaces: made.namespaces, group: None, ended: None };
+    let mut process = WorkerProcess {
+        pid: made.pid,
+        pidfd: made.pidfd,
+        namespaces: made.namespaces,
+        group: None,
+        ended: None,
+    };
     process.wait()?;
     Ok(process.namespaces)
 }

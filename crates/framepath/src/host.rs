@@ -98,7 +98,9 @@ pub enum HostError {
     Sandbox(#[from] SandboxError),
     /// The sandbox of a worker lacks layers, and the stage is not to run
     /// without.
-    #[error("the sandbox lacks {missing}; `framepath doctor` says how to get it, sandbox=allow goes on without")]
+    #[error(
+        "the sandbox lacks {missing}; `framepath doctor` says how to get it, sandbox=allow goes on without"
+    )]
     Unconfined {
         /// Names of the layers.
         missing: String,

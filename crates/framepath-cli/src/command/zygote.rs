@@ -12,7 +12,6 @@ pub(crate) struct Zygote {}
 
 impl Zygote {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
-        zygote::serve(spawn::take_socket()?)?;
-        Ok(Ending::Done)
+        match zygote::serve(spawn::take_socket()?)? {}
     }
 }

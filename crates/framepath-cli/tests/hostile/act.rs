@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What hostile workers do, one act each.
 
-use std::fs::File;
 use std::os::fd::AsFd;
 use std::thread::{sleep, yield_now};
 use std::time::Duration;
@@ -388,6 +387,8 @@ pub const ACTS: &[Act] = &[
         let memory = memory(4096, sealed());
         endlessly(|| say(&peer.socket, &Message::PoolMemory { pool: 0, memory: 0 }, Some(memory.as_fd())))
     }),
+    // Played by `flood` too, beside an honest stream of the same user.
+    packets(super::flood::ACT, Then::Broken, |socket| super::flood::play(&opened(socket).socket)),
     // A stage that takes frames.
     frames("takes-frames-and-gives-nothing", Then::Broken, |socket| {
         let mut peer = opened(socket);

@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -46,6 +46,8 @@ pub struct Stream {
     socket: Arc<Socket>,
     /// Memories granted.
     granted: u32,
+    /// What is granted for so many bytes; `None` says nothing at all.
+    pub grants: fn(u64) -> Option<OwnedFd>,
     /// The shared area as a file.
     pub words: File,
     /// The clip.
@@ -187,7 +189,19 @@ impl Opening {
         let Opening { area, packets, clip, .. } = self;
         let words = File::from(area.fd().try_clone_to_owned().unwrap());
         let (writer, reader) = (submissions(&area).0, completions(&area).1);
-        Stream { area, writer, reader, packets, socket, granted: 0, words, clip, next: 0, frames: 0 }
+        Stream {
+            area,
+            writer,
+            reader,
+            packets,
+            socket,
+            granted: 0,
+            grants: |bytes| commit::grant(bytes).ok(),
+            words,
+            clip,
+            next: 0,
+            frames: 0,
+        }
     }
 }
 
@@ -253,7 +267,7 @@ impl Stream {
         let mut bytes = [0; MESSAGE_BYTES];
         let Ok((MESSAGE_BYTES, _)) = self.socket.receive(&mut bytes) else { return };
         let Ok(Message::WantMemory { bytes: wanted }) = Message::decode(&bytes) else { return };
-        let memory = commit::grant(wanted).unwrap();
+        let Some(memory) = (self.grants)(wanted) else { return };
         Message::Memory { number: self.granted }.encode(&mut bytes);
         self.granted += 1;
         let _ = self.socket.send(&bytes, Some(memory.as_fd()));

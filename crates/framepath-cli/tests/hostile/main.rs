@@ -21,6 +21,7 @@ use std::thread;
 mod act;
 mod caller;
 mod deed;
+mod flood;
 #[path = "../cli/harness.rs"]
 #[allow(dead_code, reason = "the other tests need the rest")]
 mod harness;
@@ -61,8 +62,9 @@ fn main() -> ExitCode {
     let parts = PARTS
         .iter()
         .map(|part| (format!("wild-{}", part.name), Box::new(move || scribble::play(part)) as Test));
+    let beside = [("beside-an-honest-stream".to_owned(), Box::new(flood::beside_an_honest_stream) as Test)];
     let tests: Vec<(String, Test)> =
-        acts.chain(deeds).chain(parts).filter(|(name, _)| chosen(name)).collect();
+        acts.chain(deeds).chain(parts).chain(beside).filter(|(name, _)| chosen(name)).collect();
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..AT_ONCE {

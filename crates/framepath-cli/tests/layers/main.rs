@@ -47,7 +47,9 @@ fn main() -> ExitCode {
         if ok { passed += 1 } else { failed += 1 }
     }
     let word = if failed == 0 { "ok" } else { "FAILED" };
-    println!("\ntest result: {word}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out");
+    println!(
+        "\ntest result: {word}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out"
+    );
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
@@ -123,8 +125,7 @@ fn allowed() {
 }
 
 fn required() {
-    for (missing, layer) in
-        [(LANDLOCK, "Landlock files"), (UNSHARE, "user namespace"), (SECCOMP, "seccomp")]
+    for (missing, layer) in [(LANDLOCK, "Landlock files"), (UNSHARE, "user namespace"), (SECCOMP, "seccomp")]
     {
         let ran = run(&[missing], "sandbox=require").ended(1);
         assert!(ran.stderr.contains(layer), "{ran:#?}");

@@ -11,7 +11,9 @@ use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 use std::path::Path;
 
-use super::{Bounds, Group, Made, Namespaces, Prepared, SOCKET, SpawnError, WorkerProcess, child, namespaces};
+use super::{
+    Bounds, Group, Made, Namespaces, Prepared, SOCKET, SpawnError, WorkerProcess, child, namespaces,
+};
 use crate::crash;
 
 /// Errors name this in place of a program.

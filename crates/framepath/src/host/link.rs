@@ -524,7 +524,8 @@ impl Receiving {
             (None, Some(_)) => return Err(Breach("a pool of its own").into()),
             _ => match self.hear()? {
                 Some((Message::PoolMemory { pool, memory }, _)) if pool == number => {
-                    let fd = self.granter.take(memory).ok_or(Breach("a pool in memory it was not granted"))?;
+                    let fd =
+                        self.granter.take(memory).ok_or(Breach("a pool in memory it was not granted"))?;
                     ForeignPool::new(fd, slot_bytes, slots, first_slot, returns)?
                 }
                 _ => return Err(Breach("a pool without its memory").into()),

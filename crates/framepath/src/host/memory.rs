@@ -96,7 +96,9 @@ impl Granter {
         let most = Limits::largest_grant(self.memory_bytes);
         let denied = |text| (Message::Denied { text }, None);
         if bytes > most {
-            return denied(format!("a pool of {bytes} bytes is more than a quarter of memory= ({most} bytes)"));
+            return denied(format!(
+                "a pool of {bytes} bytes is more than a quarter of memory= ({most} bytes)"
+            ));
         }
         let granted = commit::grant(bytes).map_err(|(call, errno)| format!("{call}: {errno}"));
         let granted = granted.and_then(|fd| Ok((fd.try_clone().map_err(|error| error.to_string())?, fd)));

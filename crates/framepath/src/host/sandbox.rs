@@ -62,7 +62,8 @@ mod tests {
 
     #[test]
     fn each_choice_refuses_what_it_says() {
-        let all = Layer::ALL.into_iter().fold(Layers::default(), |all, layer| all.with(layer, Standing::Given));
+        let all =
+            Layer::ALL.into_iter().fold(Layers::default(), |all, layer| all.with(layer, Standing::Given));
         let without = |layer| all.with(layer, Standing::Refused);
         let passes = |layers| {
             ["default", "require", "allow"].map(|word| SandboxChoice::of(word).check(layers).is_ok())

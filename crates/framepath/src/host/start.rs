@@ -8,7 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -26,6 +26,10 @@ use super::{HostError, SandboxChoice};
 
 /// How long a worker may take to load and lock itself in.
 pub(crate) const LOADING: Duration = Duration::from_secs(20);
+
+/// A spare is made when no worker was wanted for so long: a short run makes none,
+/// and a stream's first frame does not wait for it.
+const SETTLED: Duration = Duration::from_millis(100);
 
 /// Names the worker's program; without it `framepath` is looked for.
 const PROGRAM: &str = "FRAMEPATH_WORKER";
@@ -50,7 +54,10 @@ pub(super) struct Process {
 enum Parent {
     Us(Mutex<WorkerProcess>),
     /// The zygote lives as long as its last worker.
-    Zygote { process: Remote, _zygote: Arc<ZygoteProcess> },
+    Zygote {
+        process: Remote,
+        _zygote: Arc<ZygoteProcess>,
+    },
     Service(Arc<Seat>, Turn),
 }
 
@@ -240,14 +247,33 @@ impl Spares {
 fn serve(requests: Receiver<Request>) {
     let mut zygote = None;
     let mut all: HashMap<Kind, Spares> = HashMap::new();
-    for request in requests {
+    let mut unfilled: Option<Kind> = None;
+    loop {
+        let request = match &unfilled {
+            Some(_) => requests.recv_timeout(SETTLED),
+            None => requests.recv().map_err(RecvTimeoutError::from),
+        };
+        let request = match (request, unfilled.take()) {
+            (Err(RecvTimeoutError::Disconnected), _) => return,
+            (Err(RecvTimeoutError::Timeout), kind) => {
+                if let Some((kind, spares)) = kind.and_then(|kind| all.get_mut(&kind).map(|s| (kind, s))) {
+                    spares.fill(&kind, &mut zygote);
+                }
+                continue;
+            }
+            (Ok(request), kind) => {
+                unfilled = kind;
+                request
+            }
+        };
         match request {
             Request::Worker { kind, answer } => {
                 let spares = all.entry(kind.clone()).or_default();
                 let worker = spares.take().map_or_else(|| start(&kind, &mut zygote).and_then(ready), Ok);
                 // Who asked is waiting; that it gave up is no harm, the worker goes.
                 let _ = answer.send(worker);
-                spares.fill(&kind, &mut zygote);
+                // The spares of another kind are made with its next worker.
+                unfilled = Some(kind);
             }
             Request::Spares { kind, count } => {
                 let spares = all.entry(kind.clone()).or_default();
@@ -256,7 +282,7 @@ fn serve(requests: Receiver<Request>) {
             }
             Request::DismissSpares { done } => {
                 all.values_mut().for_each(|spares| spares.made.clear());
-                zygote = None;
+                (zygote, unfilled) = (None, None);
                 // Who asked may have given up.
                 let _ = done.send(());
             }
@@ -275,8 +301,9 @@ fn start(kind: &Kind, zygote: &mut Option<Arc<ZygoteProcess>>) -> Result<Worker,
     }
     let had_one = zygote.is_some();
     match spawn(kind, zygote) {
-        // The one that was there has died: another is started, once.
-        Err(HostError::Socket { .. } | HostError::NotOpened { .. }) if had_one => spawn(kind, zygote),
+        // The one that was there has died, or can fork no more: another is
+        // started, once.
+        Err(_) if had_one => spawn(kind, zygote),
         other => other,
     }
 }
@@ -288,16 +315,17 @@ fn spawn(kind: &Kind, kept: &mut Option<Arc<ZygoteProcess>>) -> Result<Worker, H
     };
     match zygote.spawn(kind) {
         Ok(spawned) => {
-            let process = Process { pid: spawned.pid, kind: Parent::Zygote { process: spawned.process, _zygote: zygote } };
+            let process = Process {
+                pid: spawned.pid,
+                kind: Parent::Zygote { process: spawned.process, _zygote: zygote },
+            };
             let (socket, process) = (Arc::new(spawned.socket), Arc::new(process));
             Ok(Worker { socket, process, layers: spawned.layers })
         }
         Err(error) => {
-            if !matches!(error, HostError::Refused { .. }) {
-                // What it says later would be taken for the answer to another
-                // request.
-                *kept = None;
-            }
+            // What it says later would be taken for the answer to another
+            // request. Its workers keep it alive.
+            *kept = None;
             Err(error)
         }
     }

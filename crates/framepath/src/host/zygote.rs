@@ -7,12 +7,14 @@
 //! worker costs a millisecond. It shares no address, no stack canary and no
 //! environment with the caller.
 
+use std::convert::Infallible;
 use std::ffi::OsStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use framepath_model::wire::Message;
+use framepath_os::crash;
 use framepath_os::crossing::Socket;
 use framepath_os::sandbox::Layers;
 use framepath_os::spawn::{Remote, WorkerProcess, Zygote, spawn_zygote, tend};
@@ -81,20 +83,25 @@ impl Drop for ZygoteProcess {
     }
 }
 
-/// The whole life of the zygote: forks workers until its caller is gone. In the
-/// main thread of a process that has no other.
+/// The whole life of the zygote: forks workers until its caller is gone, and
+/// ends the process. In the main thread of a process that has no other.
 ///
 /// # Errors
 /// Threads, no namespaces for a reason other than a refusal, or a caller that
 /// broke the rules.
-pub fn serve(caller: OwnedFd) -> Result<(), HostError> {
-    let caller = Socket::from(caller);
+pub fn serve(caller: OwnedFd) -> Result<Infallible, HostError> {
+    fork_on_request(&Socket::from(caller))?;
+    // What a hundred libraries registered for the end is of no use here.
+    crash::leave()
+}
+
+fn fork_on_request(caller: &Socket) -> Result<(), HostError> {
     let zygote = Zygote::new()?;
     let failed = |source| HostError::Socket { operation: "waiting for", source };
     let mut children = Vec::new();
     loop {
-        tend(&caller, &mut children).map_err(failed)?;
-        let Some((message, _)) = hear(&caller)? else { return Ok(()) };
+        tend(caller, &mut children).map_err(failed)?;
+        let Some((message, _)) = hear(caller)? else { return Ok(()) };
         let Message::Spawn { memory_bytes, plugin, by_device, without_seccomp } = message else { continue };
         let task = match (plugin.is_empty(), by_device) {
             (false, _) => Task::Plugin(PathBuf::from(plugin)),
@@ -105,11 +112,11 @@ pub fn serve(caller: OwnedFd) -> Result<(), HostError> {
             Ok((child, socket)) => {
                 let layers = child.layers().bits();
                 let granted = Message::Grant { stream: 0, pid: child.pid(), layers };
-                say(&caller, &granted, Some(socket.as_fd()))?;
-                say(&caller, &granted, Some(child.pidfd()))?;
+                say(caller, &granted, Some(socket.as_fd()))?;
+                say(caller, &granted, Some(child.pidfd()))?;
                 children.push(child);
             }
-            Err(error) => say(&caller, &Message::Denied { text: error.to_string() }, None)?,
+            Err(error) => say(caller, &Message::Denied { text: error.to_string() }, None)?,
         }
     }
 }

@@ -448,7 +448,10 @@ impl Broker {
         let client = stream.client;
         // A client in another pid namespace would take it for another process.
         let pid = if connection.peer.pid == 0 { 0 } else { pid };
-        if connection.say(Message::Grant { stream: number, pid, layers: layers.bits() }, Some(socket)).is_err() {
+        if connection
+            .say(Message::Grant { stream: number, pid, layers: layers.bits() }, Some(socket))
+            .is_err()
+        {
             self.part_with(client);
         }
     }

@@ -73,7 +73,11 @@ pub(super) enum Waits<'a> {
 
 impl Workers {
     pub(super) fn new(memory_bytes: u64) -> Workers {
-        Workers { kind: Kind { memory_bytes, task: Task::Stage, without_seccomp: false }, all: BTreeMap::new(), next: 0 }
+        Workers {
+            kind: Kind { memory_bytes, task: Task::Stage, without_seccomp: false },
+            all: BTreeMap::new(),
+            next: 0,
+        }
     }
 
     /// Starts one; it is ready later.
@@ -85,7 +89,8 @@ impl Workers {
         say(&socket, &Message::Page, Some(page.fd()))?;
         let until_ns = now_ns() + LOADING.as_nanos() as u64;
         let layers = process.layers();
-        self.all.insert(self.next, Worker { process, page, layers, state: State::Loading { socket, until_ns } });
+        self.all
+            .insert(self.next, Worker { process, page, layers, state: State::Loading { socket, until_ns } });
         self.next += 1;
         Ok(())
     }
