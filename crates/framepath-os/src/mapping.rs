@@ -84,7 +84,7 @@ mod memfd {
     #[derive(Debug)]
     pub(crate) struct Mapping {
         span: Span,
-        /// `None` where the memory is lent or granted.
+        /// `None` where the memory is lent, granted or of no file.
         fd: Option<OwnedFd>,
         /// Sealed so that this mapping is the last that can write.
         only_writer: bool,
@@ -98,8 +98,15 @@ mod memfd {
         /// writable, from then on.
         pub(crate) fn new(bytes: usize, only_writer: bool) -> Result<Mapping, (&'static str, Errno)> {
             let failed = |call| move |errno| (call, errno);
-            let fd = memfd_create("framepath-pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-                .map_err(failed("memfd_create"))?;
+            let made = memfd_create("framepath-pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
+            let fd = match made {
+                // A worker makes no files; a pool that nobody else reads needs none.
+                Err(Errno::PERM) if !only_writer => {
+                    let span = Span::anonymous(bytes, READ_WRITE)?;
+                    return Ok(Mapping { span, fd: None, only_writer: false, granted: None });
+                }
+                made => made.map_err(failed("memfd_create"))?,
+            };
             ftruncate(&fd, bytes as u64).map_err(failed("ftruncate"))?;
             crate::commit::reserve(&fd, bytes as u64)?;
             // SAFETY: a new mapping at an address the kernel chooses.

@@ -58,7 +58,7 @@ pub fn beside_an_honest_stream() {
     let decode = |options: &str, hashes: &str| {
         format!("file {} ! decode threads=1 {options} ! framemd5 {hashes}", clip.display())
     };
-    let mut taken_over = run(&decode("host=process watchdog=100s", "none"));
+    let mut taken_over = run(&decode("host=process watchdog=60s", "none"));
     taken_over.env("FRAMEPATH_WORKER", hostile).env("FRAMEPATH_WORKER_STDERR", "1");
     let mut taken_over = taken_over.spawn().unwrap();
     let mut lines = BufReader::new(taken_over.stderr.take().unwrap()).lines();

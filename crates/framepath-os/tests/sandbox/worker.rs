@@ -114,7 +114,10 @@ fn allowed(socket: BorrowedFd<'_>) -> String {
     );
     assert_eq!(too_much, Err(libc::ENOMEM));
 
-    // A pool is made in what was granted.
+    // A pool that nobody else reads needs no file.
+    let mut private = framepath_os::pool::Pool::new(4096, 2).unwrap();
+    private.acquire().unwrap().plane_mut(0).fill(7);
+    // Another is made in what was granted.
     fcntl_add_seals(pool, SealFlags::FUTURE_WRITE | SealFlags::SEAL).unwrap();
     assert_eq!(rustix::fs::fstat(pool).unwrap().st_size as u64, LIMITS.file_bytes);
     // SAFETY: ignoring a signal; it says that a file would become too large.
