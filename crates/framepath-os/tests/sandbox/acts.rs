@@ -208,7 +208,7 @@ pub const ACTS: &[Act] = &[
         let fd = call!(SYS_memfd_create, c"probe".as_ptr(), 0)?;
         done(call!(SYS_close, fd))
     }),
-    free("send a descriptor", |scene| send_descriptor(scene)),
+    free("send a descriptor", send_descriptor),
     // Programs and processes.
     act("run a program", |_| {
         let argv = [c"/bin/true".as_ptr(), null()];
