@@ -18,6 +18,7 @@ mod serve;
 mod stages;
 mod top;
 mod worker;
+mod zygote;
 
 use crate::ending::Ending;
 
@@ -61,6 +62,9 @@ pub(crate) enum Command {
     /// Run a stage in a sandbox, for a path with host=process
     #[command(hide = true)]
     Worker(worker::Worker),
+    /// Fork workers for a path with host=process
+    #[command(hide = true)]
+    Zygote(zygote::Zygote),
     /// Load one plug-in and say what it is, for `plugins`
     #[command(hide = true)]
     PluginInfo(plugins::PluginInfo),
@@ -87,6 +91,7 @@ impl Command {
             Command::Bare(_) => "bare",
             Command::Handoff(_) => "handoff",
             Command::Worker(_) => "worker",
+            Command::Zygote(_) => "zygote",
             Command::PluginInfo(_) => "plugin-info",
         }
     }
@@ -111,6 +116,7 @@ impl Command {
             Command::Bare(bare) => bare.run(),
             Command::Handoff(handoff) => handoff.run(),
             Command::Worker(worker) => worker.run(),
+            Command::Zygote(zygote) => zygote.run(),
             Command::PluginInfo(info) => info.run(),
         }
     }

@@ -36,22 +36,17 @@ struct Arguments {
 
 fn main() -> ExitCode {
     framepath::silence_ffmpeg();
-    // Before anything makes a thread: afterwards it could not be forked. Where
-    // it fails workers are started as programs, which costs more.
-    let _nursery = wants_workers().then(framepath::host::prepare);
     match Arguments::try_parse() {
         Ok(arguments) => {
             let name = arguments.command.name();
-            ending::code(name, arguments.command.run())
+            let code = ending::code(name, arguments.command.run());
+            // Waits for the workers that are left, so that their CPU time counts
+            // as this command's.
+            framepath::host::dismiss_spares();
+            code
         }
         Err(error) => ending::of_arguments(&error),
     }
-}
-
-/// Whether a path on the command line, or of the lab, may run a stage in a
-/// process.
-fn wants_workers() -> bool {
-    std::env::args_os().skip(1).any(|word| word == "lab" || word.to_string_lossy().contains("host="))
 }
 
 /// The whole command line, as completions and `help` need it.

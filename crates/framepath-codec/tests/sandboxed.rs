@@ -13,8 +13,12 @@ use std::os::fd::{AsFd, FromRawFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use framepath_codec::{Decoder, Demuxer, Output, Received};
+use framepath_codec::{Decoder, DecoderOptions, Demuxer, Output, Received};
+use framepath_os::commit;
+use framepath_os::pool::{GiveBack, GiveBackWords, GrantedMemory};
 use framepath_os::sandbox::{self, Limits, Role};
 use framepath_os::spawn::{SOCKET, spawn};
 
@@ -70,6 +74,23 @@ fn in_worker(clip: &Path, threads: u32) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
+/// Memory for pools, made before the sandbox: inside none can be made.
+fn granted() -> &'static GiveBack {
+    const SLOTS: u32 = 1024;
+    let zeroed = |_| AtomicU64::new(0);
+    let summary: Vec<_> = (0..GiveBackWords::summary_words(SLOTS)).map(zeroed).collect();
+    let counts: Vec<_> = (0..SLOTS).map(|_| AtomicU32::new(0)).collect();
+    let waits = Box::leak(Box::new(AtomicU32::new(0)));
+    let words = GiveBackWords::new(waits, summary.leak(), counts.leak()).unwrap();
+    let memory: Vec<_> = (0..8).map(|_| commit::grant(256 << 20).unwrap()).collect();
+    let memory = Mutex::new(memory);
+    let source = move |_| match memory.lock().unwrap().pop() {
+        Some(fd) => Ok(GrantedMemory { number: 0, fd }),
+        None => Err("no more memory".to_owned()),
+    };
+    Box::leak(Box::new(GiveBack::with_memory(words, Box::new(source))))
+}
+
 fn worker(clip: &Path, threads: u32) {
     // SAFETY: the socket that `spawn` put there; nothing else here owns it.
     let mut socket = unsafe { File::from_raw_fd(SOCKET) };
@@ -78,10 +99,11 @@ fn worker(clip: &Path, threads: u32) {
     while let Some(packet) = demuxer.read().unwrap() {
         packets.push(packet);
     }
+    let options = DecoderOptions { give_back: Some(granted()), ..common::options(threads, Output::Native) };
     sandbox::enter(Role::Decode, &Limits::default()).unwrap();
     assert!(File::open(clip).is_err(), "locked in");
 
-    let mut decoder = Decoder::open(demuxer.info(), &common::options(threads, Output::Native)).unwrap();
+    let mut decoder = Decoder::open(demuxer.info(), &options).unwrap();
     let mut packets = packets.into_iter();
     loop {
         let last = match packets.next() {

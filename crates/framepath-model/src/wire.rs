@@ -91,30 +91,36 @@
 //! | device, with its fd, before open | 7 | name text(960) |
 //! | file, with its fd, before demux | 8 | name text(960) |
 //! | demux, with the shared area, in place of open | 9 | flags`:32` (bit 0: seekable), cells`:32`, loops`:64`, packet bytes`:64`, faults text(64) |
+//! | memory, with its fd | 10 | number`:32` |
 //! | worker to caller | | |
 //! | ready | 16 | layers`:32` |
 //! | opened | 17 | threads`:32`, flags`:32` (bit 0: replayable, bit 1: takes packets), stream |
 //! | refused | 18 | text(960) |
 //! | failed | 19 | flags`:64` (bit 0: seq is known), seq`:64`, text(960) |
-//! | pool memory, with its fd | 20 | pool`:16` |
+//! | pool memory | 20 | pool`:16`, `0:16`, memory number`:32` |
 //! | answer | 21 | number`:32`, threads`:32`, stream |
 //! | want | 22 | format`:8`, `0:24`, width`:32`, height`:32`, stride`:32`, rows`:32`, native bytes`:32`, packed bytes`:32`, buffers`:32`, colours`:32` |
 //! | demuxed | 23 | track bytes`:32`, stream |
+//! | want memory | 24 | bytes`:64` |
 //! | client and service | | |
 //! | hello | 32 | version`:16` |
-//! | grant, with a worker's socket | 33 | stream`:32`, worker pid`:32` |
+//! | grant, with a worker's socket | 33 | stream`:32`, worker pid`:32`, layers`:32` |
 //! | replace | 34 | stream`:32`, flags`:32` (bit 0: kill the old worker) |
 //! | release | 35 | stream`:32` |
 //! | denied | 36 | text(960) |
 //! | watch | 37 | first stream of interest`:32` |
 //! | status | 38 | stream`:32`, client pid`:32`, uid`:32`, worker pid`:32`, crashes`:64`, CPU`:64`, figures |
 //! | totals | 39 | streams`:32`, connections`:32`, spares`:32`, `0:32`, granted`:64`, denied`:64`, crashes`:64`, frames`:64`, CPU`:64` |
-//! | caller and nursery (which answers as the service does) | | |
-//! | raise | 48 | memory bytes`:64`, plug-in text(960) |
+//! | caller and zygote (which answers as the service does) | | |
+//! | spawn | 48 | memory bytes`:64`, plug-in text(960), flags`:64` (bit 0: by device, bit 1: without seccomp) |
 //!
 //! A stream is 36 bytes: format`:8` (0 where not known), `0:24`, width`:32`,
 //! height`:32`, then time base, frame rate and sample aspect as numerator`:32`
 //! and denominator`:32`, signed.
+//!
+//! A worker sends no descriptor: it asks for memory (want memory on the socket,
+//! then want in the ring), makes a pool in what comes, and says by its number
+//! which memory a pool lies in.
 //!
 //! A worker that is to decode into lent memory says what it wants before its
 //! first frame; buffers follow the lend in their order, and it announces a pool

@@ -199,7 +199,9 @@ fn message() -> impl Strategy<Value = Message> {
         ),
         text(TEXT_BYTES).prop_map(|text| Message::Refused { text }),
         (text(TEXT_BYTES), any::<Option<u64>>()).prop_map(|(text, seq)| Message::Failed { text, seq }),
-        any::<u16>().prop_map(|pool| Message::PoolMemory { pool }),
+        (any::<u16>(), any::<u32>()).prop_map(|(pool, memory)| Message::PoolMemory { pool, memory }),
+        any::<u32>().prop_map(|number| Message::Memory { number }),
+        (1..=1u64 << 40).prop_map(|bytes| Message::WantMemory { bytes }),
         any::<u32>().prop_map(|number| Message::Query { number }),
         (any::<bool>(), 1..=MOST_BUFFERS).prop_map(|(packed, buffers)| Message::Lend {
             lent: if packed { Lent::Packed } else { Lent::Native },
@@ -227,9 +229,14 @@ fn message() -> impl Strategy<Value = Message> {
             threads,
             stream
         }),
-        (any::<u64>(), text(TEXT_BYTES), any::<bool>()).prop_map(|(memory_bytes, plugin, by_device)| {
-            Message::Raise { memory_bytes, plugin, by_device }
-        }),
+        (any::<u64>(), text(TEXT_BYTES), any::<[bool; 2]>()).prop_map(
+            |(memory_bytes, plugin, [by_device, without_seccomp])| Message::Spawn {
+                memory_bytes,
+                plugin,
+                by_device,
+                without_seccomp
+            }
+        ),
         text(TEXT_BYTES).prop_map(|node| Message::Device { node }),
         text(TEXT_BYTES).prop_map(|name| Message::File { name }),
         (any::<bool>(), 1..=u64::MAX, 1..=MAX_CELLS, 0..=i64::MAX as u64, text(FAULTS_BYTES)).prop_map(
@@ -239,7 +246,7 @@ fn message() -> impl Strategy<Value = Message> {
         ),
         (1..=u32::MAX, stream()).prop_map(|(track_bytes, stream)| Message::Demuxed { track_bytes, stream }),
         any::<u16>().prop_map(|version| Message::Hello { version }),
-        any::<[u32; 2]>().prop_map(|[stream, pid]| Message::Grant { stream, pid }),
+        any::<[u32; 3]>().prop_map(|[stream, pid, layers]| Message::Grant { stream, pid, layers }),
         (any::<u32>(), any::<bool>()).prop_map(|(stream, kill)| Message::Replace { stream, kill }),
         any::<u32>().prop_map(|stream| Message::Release { stream }),
         text(TEXT_BYTES).prop_map(|text| Message::Denied { text }),

@@ -49,7 +49,7 @@ pub use page::{PAGE_WORDS, Page};
 pub use peer::Peer;
 pub use quiet::Look;
 #[cfg(not(loom))]
-pub use socket::Socket;
+pub use socket::{Socket, is_crowded};
 #[cfg(not(loom))]
 pub use wait::{Events, Wait, wait};
 #[cfg(not(loom))]

@@ -14,9 +14,13 @@ mod barrier;
 pub mod cancel;
 #[cfg(not(any(loom, miri)))]
 pub mod canvas;
+#[cfg(not(any(loom, miri)))]
+pub mod cgroup;
 #[cfg(not(loom))]
 pub mod children;
 pub mod clock;
+#[cfg(not(any(loom, miri)))]
+pub mod commit;
 #[cfg(not(loom))]
 pub mod counters;
 #[cfg(not(loom))]

@@ -29,6 +29,7 @@ mod memfd {
     use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
     use std::ptr;
 
+    use crate::pool::PoolError;
     use rustix::fs::{
         MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fcntl_getfl, fstat, ftruncate,
         memfd_create, open,
@@ -60,6 +61,15 @@ mod memfd {
         fn of(base: *mut c_void, bytes: usize) -> Result<Span, (&'static str, Errno)> {
             Ok(Span { base: NonNull::new(base.cast()).ok_or(("mmap", Errno::FAULT))?, bytes })
         }
+
+        /// Fewer TLB misses and faults where the kernel allows it; a refusal
+        /// changes nothing else.
+        fn prefer_huge_pages(&self) {
+            if self.bytes >= 2 << 20 {
+                // SAFETY: the range is this mapping.
+                let _ = unsafe { madvise(self.base.as_ptr().cast(), self.bytes, Advice::LinuxHugepage) };
+            }
+        }
     }
 
     impl Drop for Span {
@@ -74,10 +84,12 @@ mod memfd {
     #[derive(Debug)]
     pub(crate) struct Mapping {
         span: Span,
-        /// `None` where the memory is lent.
+        /// `None` where the memory is lent, granted or of no file.
         fd: Option<OwnedFd>,
         /// Sealed so that this mapping is the last that can write.
         only_writer: bool,
+        /// The number of memory that another process granted.
+        granted: Option<u32>,
     }
 
     impl Mapping {
@@ -86,52 +98,91 @@ mod memfd {
         /// writable, from then on.
         pub(crate) fn new(bytes: usize, only_writer: bool) -> Result<Mapping, (&'static str, Errno)> {
             let failed = |call| move |errno| (call, errno);
-            let fd = memfd_create("framepath-pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-                .map_err(failed("memfd_create"))?;
+            let made = memfd_create("framepath-pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
+            let fd = match made {
+                // A worker makes no files; a pool that nobody else reads needs none.
+                Err(Errno::PERM) if !only_writer => {
+                    let span = Span::anonymous(bytes, READ_WRITE)?;
+                    return Ok(Mapping { span, fd: None, only_writer: false, granted: None });
+                }
+                made => made.map_err(failed("memfd_create"))?,
+            };
             ftruncate(&fd, bytes as u64).map_err(failed("ftruncate"))?;
+            crate::commit::reserve(&fd, bytes as u64)?;
             // SAFETY: a new mapping at an address the kernel chooses.
             let base = unsafe { mmap(ptr::null_mut(), bytes, READ_WRITE, MapFlags::SHARED, &fd, 0) };
             let span = Span::of(base.map_err(failed("mmap"))?, bytes)?;
-            let base = span.base;
             let mut seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
             if only_writer {
                 // Only now: it forbids the mapping just made too.
                 seals |= SealFlags::FUTURE_WRITE;
             }
             fcntl_add_seals(&fd, seals).map_err(failed("fcntl(F_ADD_SEALS)"))?;
-            if bytes >= 2 << 20 {
-                // Fewer TLB misses and faults where the kernel allows it; a
-                // refusal changes nothing else.
-                // SAFETY: the range is the mapping just made.
-                let _ = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
-            }
-            Ok(Mapping { span, fd: Some(fd), only_writer })
+            span.prefer_huge_pages();
+            Ok(Mapping { span, fd: Some(fd), only_writer, granted: None })
         }
 
-        /// Maps other people's buffers one behind the other, `each` bytes of
-        /// each: whole pages, and one at least. Whoever has them may write
-        /// them too.
+        /// Maps `count` buffers of another process one behind the other, `each`
+        /// bytes of each: whole pages, and one at least. Whoever has them may
+        /// write them too.
         pub(crate) fn of_buffers(
-            buffers: &[BorrowedFd<'_>],
+            count: u32,
             each: usize,
-        ) -> Result<Mapping, (&'static str, Errno)> {
-            let bytes = each.checked_mul(buffers.len()).ok_or(("mmap", Errno::NOMEM))?;
-            let span = Span::reserved(bytes)?;
-            for (index, buffer) in buffers.iter().enumerate() {
+            mut buffer: impl FnMut(u32) -> Result<OwnedFd, PoolError>,
+        ) -> Result<Mapping, PoolError> {
+            let bytes = each.saturating_mul(count as usize);
+            let failed = |(call, errno)| PoolError::Os { call, bytes, errno };
+            let span = Span::reserved(bytes).map_err(failed)?;
+            for index in 0..count {
+                let buffer = buffer(index)?;
                 // A memfd is mapped beyond its end without a word, and faults.
-                let size = fstat(buffer).map_err(|errno| ("fstat", errno))?.st_size;
+                let size = fstat(&buffer).map_err(|errno| failed(("fstat", errno)))?.st_size;
                 if u64::try_from(size).unwrap_or(0) < each as u64 {
-                    return Err(("mmap", Errno::OVERFLOW));
+                    return Err(failed(("mmap", Errno::OVERFLOW)));
                 }
                 // SAFETY: inside the span reserved just now, which nobody uses
-                // yet.
+                // yet: count * each bytes, and mmap of more had failed above.
                 unsafe {
-                    let at = span.base.as_ptr().add(index * each);
-                    mmap(at.cast(), each, READ_WRITE, MapFlags::SHARED | MapFlags::FIXED, buffer, 0)
+                    let at = span.base.as_ptr().add(index as usize * each);
+                    mmap(at.cast(), each, READ_WRITE, MapFlags::SHARED | MapFlags::FIXED, &buffer, 0)
                 }
-                .map_err(|errno| ("mmap", errno))?;
+                .map_err(|errno| failed(("mmap", errno)))?;
             }
-            Ok(Mapping { span, fd: None, only_writer: false })
+            Ok(Mapping { span, fd: None, only_writer: false, granted: None })
+        }
+
+        /// Maps the first `bytes` bytes, at least 1, of memory that another
+        /// process granted under `number`, and seals it so that this mapping is
+        /// the last that can write. The descriptor is closed: a process with
+        /// few descriptors can have many pools.
+        pub(crate) fn of_granted(
+            fd: OwnedFd,
+            number: u32,
+            bytes: usize,
+        ) -> Result<Mapping, (&'static str, Errno)> {
+            let failed = |call| move |errno| (call, errno);
+            // Only memfds know seals. One that can shrink would end in SIGBUS.
+            let seals = fcntl_get_seals(&fd).map_err(failed("fcntl(F_GET_SEALS)"))?;
+            let fixed = seals.contains(SealFlags::SHRINK | SealFlags::GROW);
+            if !fixed || !has_ordinary_pages(&fd).map_err(failed("fstatfs"))? {
+                return Err(("fcntl(F_GET_SEALS)", Errno::INVAL));
+            }
+            let size = fstat(&fd).map_err(failed("fstat"))?.st_size;
+            if u64::try_from(size).unwrap_or(0) < bytes as u64 {
+                return Err(("fstat", Errno::OVERFLOW));
+            }
+            // SAFETY: a new mapping at an address the kernel chooses.
+            let base = unsafe { mmap(ptr::null_mut(), bytes, READ_WRITE, MapFlags::SHARED, &fd, 0) };
+            let span = Span::of(base.map_err(failed("mmap"))?, bytes)?;
+            fcntl_add_seals(&fd, SealFlags::FUTURE_WRITE | SealFlags::SEAL)
+                .map_err(failed("fcntl(F_ADD_SEALS)"))?;
+            span.prefer_huge_pages();
+            Ok(Mapping { span, fd: None, only_writer: true, granted: Some(number) })
+        }
+
+        /// The number of the memory, where another process granted it.
+        pub(crate) fn granted(&self) -> Option<u32> {
+            self.granted
         }
 
         /// The first byte.
@@ -213,6 +264,11 @@ mod memfd {
         pub(crate) fn blank(bytes: usize) -> Result<ReadOnly, Refused> {
             let span = Span::anonymous(bytes, ProtFlags::READ).map_err(|(c, e)| Refused::Os(c, e))?;
             Ok(ReadOnly { span, fd: None })
+        }
+
+        /// Closes the descriptor: nobody else can be given the memory.
+        pub(crate) fn close(&mut self) {
+            self.fd = None;
         }
 
         /// The first byte.

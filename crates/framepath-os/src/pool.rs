@@ -9,7 +9,7 @@
 //! pool's memory goes when the pool and its last slot are gone.
 
 #[cfg(not(any(loom, miri)))]
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Mutex;
 
@@ -26,11 +26,13 @@ use crate::sync::{AtomicU32, Ordering};
 pub use foreign::ForeignError;
 pub use foreign::{ForeignPool, Returns};
 use frame::Place;
-#[cfg(not(any(loom, miri)))]
-pub use frame::PoolMemory;
 pub use frame::{Frame, FrameMut, Hold};
+#[cfg(not(any(loom, miri)))]
+pub use frame::{GrantedPool, PoolMemory};
 use give_back::Range;
 pub use give_back::{Exported, GIVE_BACK_SLOTS, GiveBack, GiveBackWords};
+#[cfg(not(any(loom, miri)))]
+pub use give_back::{GrantedMemory, MemorySource};
 pub use plane::Plane;
 pub use waits::Closer;
 use waits::Waits;
@@ -82,6 +84,14 @@ pub enum PoolError {
     /// A [`Closer`] ended the wait.
     #[error("the pool was closed while its slots were out")]
     Closed,
+    /// The process that grants memory refused it.
+    #[error("no memory for a pool of {bytes} bytes: {reason}")]
+    NotGranted {
+        /// Bytes of the whole pool.
+        bytes: usize,
+        /// That process's reason.
+        reason: String,
+    },
     /// The frames of other pools take up too much of what can be given back.
     #[error("no numbers left for {slots} more slots that another process gives back")]
     NoNumbers {
@@ -269,10 +279,12 @@ impl Pool {
         Pool::make(slot_bytes, slots, Some(give_back))
     }
 
-    /// A pool whose slots are other people's `buffers`: dmabufs, or memfds, of
-    /// at least `slot_bytes` bytes each, rounded up to pages. All slots are out
-    /// at first: each can be taken when the process on the other side of
-    /// `give_back`, where the buffers come from, has given it.
+    /// A pool whose `slots` slots are buffers of another process: dmabufs, or
+    /// memfds, of at least `slot_bytes` bytes each, rounded up to pages.
+    /// `buffer` gives each by its index; its descriptor is closed when it is
+    /// mapped. All slots are out at first: each can be taken when the process
+    /// on the other side of `give_back`, where the buffers come from, has given
+    /// it.
     ///
     /// Whoever has a buffer may write it at any time: the slots are for
     /// decoders ([`Pool::acquire_hold`]), and [`Pool::acquire`] is refused.
@@ -282,13 +294,16 @@ impl Pool {
     /// mapped.
     #[cfg(not(any(loom, miri)))]
     pub fn lent(
-        buffers: &[BorrowedFd<'_>],
+        slots: u32,
         slot_bytes: usize,
         give_back: &'static GiveBack,
+        mut buffer: impl FnMut(u32) -> Result<OwnedFd, String>,
     ) -> Result<Pool, PoolError> {
-        let slots = u32::try_from(buffers.len()).unwrap_or(u32::MAX);
-        let map = |each, _| Mapping::of_buffers(buffers, each);
-        Pool::lent_of(slot_bytes, slots, give_back, map)
+        Pool::lent_of(slot_bytes, slots, give_back, |each, bytes| {
+            Mapping::of_buffers(slots, each, |index| {
+                buffer(index).map_err(|reason| PoolError::NotGranted { bytes, reason })
+            })
+        })
     }
 
     /// A pool of lent memory, all of whose slots are out.
@@ -297,7 +312,7 @@ impl Pool {
         slot_bytes: usize,
         slots: u32,
         give_back: &'static GiveBack,
-        map: impl FnOnce(usize, usize) -> Result<Mapping, (&'static str, rustix::io::Errno)>,
+        map: impl FnOnce(usize, usize) -> Result<Mapping, PoolError>,
     ) -> Result<Pool, PoolError> {
         let mut pool = Pool::make_of(slot_bytes, slots, Some(give_back), true, map)?;
         for _ in 0..slots {
@@ -309,8 +324,21 @@ impl Pool {
     }
 
     fn make(slot_bytes: usize, slots: u32, give_back: Option<&'static GiveBack>) -> Result<Pool, PoolError> {
+        #[cfg(not(any(loom, miri)))]
+        if let Some(memory) = give_back.and_then(GiveBack::memory) {
+            return Pool::make_of(slot_bytes, slots, give_back, false, |_, bytes| {
+                let granted =
+                    memory(bytes as u64).map_err(|reason| PoolError::NotGranted { bytes, reason })?;
+                Mapping::of_granted(granted.fd, granted.number, bytes)
+                    .map_err(|(call, errno)| PoolError::Os { call, bytes, errno })
+            });
+        }
         Pool::make_of(slot_bytes, slots, give_back, false, |_, bytes| {
-            Mapping::new(bytes, give_back.is_some())
+            Mapping::new(bytes, give_back.is_some()).map_err(|(call, errno)| PoolError::Os {
+                call,
+                bytes,
+                errno,
+            })
         })
     }
 
@@ -321,7 +349,7 @@ impl Pool {
         slots: u32,
         give_back: Option<&'static GiveBack>,
         lent: bool,
-        map: impl FnOnce(usize, usize) -> Result<Mapping, (&'static str, rustix::io::Errno)>,
+        map: impl FnOnce(usize, usize) -> Result<Mapping, PoolError>,
     ) -> Result<Pool, PoolError> {
         let size_error = PoolError::Size { slot_bytes, slots };
         let padded = slot_bytes.checked_next_multiple_of(PAGE).filter(|n| *n > 0);
@@ -338,8 +366,7 @@ impl Pool {
                 Some(give_back.take_range(slots).ok_or(PoolError::NoNumbers { slots })?)
             }
         };
-        let memory = map(padded, map_bytes);
-        let memory = memory.map_err(|(call, errno)| PoolError::Os { call, bytes: map_bytes, errno })?;
+        let memory = map(padded, map_bytes)?;
         let owner_waits = give_back.map_or_else(Waits::own, GiveBack::waits);
         let inner = Inner {
             id: next_id(),

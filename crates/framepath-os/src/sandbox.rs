@@ -46,18 +46,29 @@ pub enum Role<'a> {
 pub struct Limits {
     /// Address space, bytes: code, stacks, heap and everything mapped.
     pub memory_bytes: u64,
-    /// Largest memfd it can make, bytes. Memory in files that are not mapped
-    /// is not part of its address space, so this times `open_files` comes on
-    /// top of `memory_bytes`.
+    /// Largest regular file it can write, bytes.
     pub file_bytes: u64,
-    /// Open file descriptors.
+    /// Open file descriptors. Memory in memfds that are not mapped is not part
+    /// of the address space: a worker can hold back as many as it has
+    /// descriptors for, each of at most [`Limits::largest_grant`].
     pub open_files: u64,
+    /// Threads. In force where the process has a user namespace of its own and
+    /// its user is not root, whom the kernel exempts.
+    pub threads: u64,
+}
+
+impl Limits {
+    /// Bytes of the largest memfd that a worker with `memory_bytes` is granted.
+    /// It can make none by itself.
+    pub const fn largest_grant(memory_bytes: u64) -> u64 {
+        memory_bytes / 4
+    }
 }
 
 impl Default for Limits {
-    /// 4 GiB of memory, files of 1 GiB, 64 descriptors.
+    /// 4 GiB of memory, files of 1 GiB, 16 descriptors, 256 threads.
     fn default() -> Limits {
-        Limits { memory_bytes: 4 << 30, file_bytes: 1 << 30, open_files: 64 }
+        Limits { memory_bytes: 4 << 30, file_bytes: 1 << 30, open_files: 16, threads: 256 }
     }
 }
 
@@ -110,6 +121,11 @@ pub fn enter(role: Role<'_>, limits: &Limits) -> Result<Layers, SandboxError> {
     ] {
         lower(resource, value).map_err(refused(Layer::Limits, "setrlimit"))?;
     }
+    // The kernel counts the threads of a user per user namespace: in one that
+    // is shared, those of other programs would count too.
+    if has_own_user_namespace() {
+        lower(Resource::Nproc, limits.threads).map_err(refused(Layer::Limits, "setrlimit"))?;
+    }
     let layers = Layers::default()
         .with(Layer::NoNewPrivileges, Standing::Given)
         .with(Layer::NotDumpable, Standing::Given)
@@ -155,6 +171,12 @@ fn install_filter(role: Role<'_>, layers: Layers, threads: filter::Threads) -> R
             Err(SandboxError::NoSeccomp { layers, reason: error.to_string() })
         }
     }
+}
+
+/// Whether this process is in a user namespace that maps nobody, as that of a
+/// worker is.
+fn has_own_user_namespace() -> bool {
+    std::fs::read("/proc/self/uid_map").is_ok_and(|map| map.is_empty())
 }
 
 /// Sets both limits of `resource` to `value`, or leaves what is lower already.

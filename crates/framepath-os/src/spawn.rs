@@ -14,14 +14,18 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use crate::cgroup::{Delegated, Group};
 use crate::children::Usage;
 use crate::crossing::Socket;
 use crate::inherited;
+use crate::sandbox::{Layer, Layers, Standing};
 
 mod child;
 mod namespaces;
+mod zygote;
 
 pub use namespaces::Namespaces;
+pub use zygote::Zygote;
 
 /// The worker's end of the socket, in the worker.
 pub const SOCKET: RawFd = inherited::FIRST;
@@ -79,6 +83,8 @@ pub struct WorkerProcess {
     pid: libc::pid_t,
     pidfd: OwnedFd,
     namespaces: Namespaces,
+    /// Its cgroup, removed after the process was reaped.
+    group: Option<Group>,
     /// Set once it was reaped; `pid` is nobody's from then on.
     ended: Option<Usage>,
 }
@@ -95,6 +101,60 @@ pub struct WorkerProcess {
 /// user namespace maps no user, so it has no capability from its execve on,
 /// and opens files as who started it.
 pub fn spawn(program: &Path, args: &[&OsStr], socket: BorrowedFd<'_>) -> Result<WorkerProcess, SpawnError> {
+    exec(program, args, socket, true, None)
+}
+
+/// Starts `program` as [`spawn`] does, in a cgroup with `bounds` where this user
+/// was given a part of the tree.
+///
+/// # Errors
+/// As [`spawn`].
+pub fn spawn_bounded(
+    program: &Path,
+    args: &[&OsStr],
+    socket: BorrowedFd<'_>,
+    bounds: Bounds,
+) -> Result<WorkerProcess, SpawnError> {
+    exec(program, args, socket, true, Some(bounds))
+}
+
+/// What the cgroup of a worker allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Memory of all kinds, bytes.
+    pub memory_bytes: u64,
+    /// Threads.
+    pub threads: u64,
+}
+
+impl Bounds {
+    /// A group with these bounds; `None` where this user has no part of the
+    /// tree, or it is full.
+    fn group(self) -> Option<Group> {
+        Delegated::find().ok()?.group(self.memory_bytes, self.threads).ok()
+    }
+}
+
+/// Starts `program` as [`spawn`] does, in the namespaces of this process: for
+/// the program that calls [`Zygote::new`] and makes workers.
+///
+/// # Errors
+/// As [`spawn`].
+pub fn spawn_zygote(
+    program: &Path,
+    args: &[&OsStr],
+    socket: BorrowedFd<'_>,
+) -> Result<WorkerProcess, SpawnError> {
+    exec(program, args, socket, false, None)
+}
+
+fn exec(
+    program: &Path,
+    args: &[&OsStr],
+    socket: BorrowedFd<'_>,
+    isolated: bool,
+    bounds: Option<Bounds>,
+) -> Result<WorkerProcess, SpawnError> {
     let failed = |call| {
         let program = program.to_owned();
         move |source: io::Error| SpawnError::Parent { program, call, source }
@@ -119,56 +179,13 @@ pub fn spawn(program: &Path, args: &[&OsStr], socket: BorrowedFd<'_>) -> Result<
     let named = inherited::identity(socket).map_err(failed("fstat of the worker's socket"))?;
     let named = format!("{}={named}", inherited::SOCKET_VARIABLE);
     envp.push(text("the environment", OsStr::new(&named))?);
-    let prepared = Prepared::new(program, socket)?;
+    let keep_stderr = std::env::var_os(KEEP_STDERR).is_some_and(|v| v == "1");
+    let group = bounds.and_then(Bounds::group);
+    let prepared = Prepared::new(program, socket, keep_stderr, group)?;
     let plan = child::Plan::new(&path, &argv, &envp, prepared.files());
-    let made = namespaces::clone_with_most(|| plan.become_worker()).map_err(failed("clone"))?;
-    prepared.outcome(program, made)
-}
-
-/// Where a forked child stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// In namespaces of its own, as a worker.
-    Isolated,
-    /// In ours: it will make workers that are isolated.
-    Ours,
-}
-
-/// As [`spawn`], without another program: the child goes on in this one with
-/// `run`, whose answer is its exit code. It costs a tenth of loading a program
-/// that stands on a hundred libraries, and shares its addresses with this
-/// process: a child that learns them knows where things lie here.
-///
-/// # Errors
-/// This process has more than one thread: what another held, a lock of the
-/// allocator say, would stay held in the child for ever.
-pub fn fork(
-    socket: BorrowedFd<'_>,
-    standing: Standing,
-    run: impl Fn(OwnedFd) -> i32,
-) -> Result<WorkerProcess, SpawnError> {
-    let program = Path::new("this process");
-    let failed =
-        |call| move |source: io::Error| SpawnError::Parent { program: program.to_owned(), call, source };
-    let threads = std::fs::read_dir("/proc/self/task").map_err(failed("reading /proc/self/task"))?.count();
-    if threads != 1 {
-        return Err(failed("clone")(io::Error::other(format!("it has {threads} threads"))));
-    }
-    let prepared = Prepared::new(program, socket)?;
-    let files = prepared.files();
-    let child = || {
-        if let Err(step) = files.settle() {
-            files.report(step, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
-        }
-        files.done();
-        // SAFETY: `settle` put the socket there, and closed every other file.
-        let socket = unsafe { OwnedFd::from_raw_fd(SOCKET) };
-        let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(socket)));
-        child::exit(code.unwrap_or(101))
-    };
-    let made = match standing {
-        Standing::Isolated => namespaces::clone_with_most(child),
-        Standing::Ours => namespaces::clone_with_none(child),
+    let made = match isolated {
+        true => namespaces::clone_with_most(|| plan.become_worker()),
+        false => namespaces::clone_with_none(|| plan.become_worker()),
     };
     prepared.outcome(program, made.map_err(failed("clone"))?)
 }
@@ -180,10 +197,17 @@ struct Prepared {
     null: OwnedFd,
     tell: OwnedFd,
     socket: OwnedFd,
+    keep_stderr: bool,
+    group: Option<(Group, OwnedFd)>,
 }
 
 impl Prepared {
-    fn new(program: &Path, socket: BorrowedFd<'_>) -> Result<Prepared, SpawnError> {
+    fn new(
+        program: &Path,
+        socket: BorrowedFd<'_>,
+        keep_stderr: bool,
+        group: Option<Group>,
+    ) -> Result<Prepared, SpawnError> {
         let failed =
             |call| move |source: io::Error| SpawnError::Parent { program: program.to_owned(), call, source };
         let null =
@@ -194,7 +218,13 @@ impl Prepared {
             rustix::io::fcntl_dupfd_cloexec(fd, child::FIRST_SPARE)
                 .map_err(|errno| failed("fcntl(F_DUPFD_CLOEXEC)")(errno.into()))
         };
-        Ok(Prepared { told, null: high(null.as_fd())?, tell: high(tell.as_fd())?, socket: high(socket)? })
+        let (null, tell, socket) = (high(null.as_fd())?, high(tell.as_fd())?, high(socket)?);
+        // A group that cannot be entered is a layer that is missing.
+        let group = group.and_then(|group| {
+            let entry = high(group.entry().ok()?.as_fd()).ok()?;
+            Some((group, entry))
+        });
+        Ok(Prepared { told, null, tell, socket, keep_stderr, group })
     }
 
     fn files(&self) -> child::Files {
@@ -202,7 +232,8 @@ impl Prepared {
             null: self.null.as_raw_fd(),
             tell: self.tell.as_raw_fd(),
             socket: self.socket.as_raw_fd(),
-            keep_stderr: std::env::var_os(KEEP_STDERR).is_some_and(|v| v == "1"),
+            keep_stderr: self.keep_stderr,
+            group: self.group.as_ref().map_or(-1, |(_, entry)| entry.as_raw_fd()),
         }
     }
 
@@ -213,11 +244,15 @@ impl Prepared {
         // The pipe ends when the child closes the last writing end.
         drop(self.tell);
         let Made { pid, pidfd, namespaces } = made;
-        let mut worker = WorkerProcess { pid, pidfd, namespaces, ended: None };
+        let group = self.group.map(|(group, _)| group);
+        let mut worker = WorkerProcess { pid, pidfd, namespaces, group, ended: None };
         let mut report = Vec::new();
         File::from(self.told).read_to_end(&mut report).map_err(failed("read from the child"))?;
         match child::Failure::decode(&report) {
-            None => Ok(worker),
+            None => {
+                worker.group = worker.group.take().filter(Group::has_process);
+                Ok(worker)
+            }
             Some(failure) => {
                 // It exits by itself after its report.
                 worker.wait().map_err(failed("wait4"))?;
@@ -232,8 +267,13 @@ impl Prepared {
 /// ends at once.
 pub fn namespaces_given() -> io::Result<Namespaces> {
     let made = namespaces::clone_with_most(|| child::exit(0))?;
-    let mut process =
-        WorkerProcess { pid: made.pid, pidfd: made.pidfd, namespaces: made.namespaces, ended: None };
+    let mut process = WorkerProcess {
+        pid: made.pid,
+        pidfd: made.pidfd,
+        namespaces: made.namespaces,
+        group: None,
+        ended: None,
+    };
     process.wait()?;
     Ok(process.namespaces)
 }
@@ -252,6 +292,12 @@ impl WorkerProcess {
     /// Which namespaces are its own.
     pub fn namespaces(&self) -> Namespaces {
         self.namespaces
+    }
+
+    /// The layers of the sandbox that its parent made.
+    pub fn layers(&self) -> Layers {
+        let cgroup = if self.group.is_some() { Standing::Given } else { Standing::Refused };
+        Layers::default().with_namespaces(self.namespaces).with(Layer::Cgroup, cgroup)
     }
 
     /// Ends it (SIGKILL). One that ended already stays as it is.

@@ -17,7 +17,7 @@ use framepath_os::v4l2::{Heap, Io, Node};
 use crate::device::{PATIENCE, decode::DeviceDecode, decoder_node, threshold::DeviceThreshold};
 use crate::error::{RunError, StageError};
 use crate::host::{
-    self, Collect, DemuxerSpec, RemoteDemuxer, Seat, Session, Spec, WorkerOptions, WorkerStats,
+    self, Collect, DemuxerSpec, RemoteDemuxer, SandboxChoice, Seat, Session, Spec, WorkerOptions, WorkerStats,
 };
 use crate::link::{QueueEnd, Queued};
 use crate::out::Hop;
@@ -169,6 +169,7 @@ impl Built {
             // by itself in the end.
             watchdog: if node.is_some() { watchdog.max(PATIENCE + Duration::from_secs(2)) } else { watchdog },
             memory_bytes: hop.bytes("memory").unwrap_or(0),
+            sandbox: SandboxChoice::of(hop.choice("sandbox")),
             faults: hop.text("fault").parse().map_err(StageError::Option)?,
             uncached: hop.def.arg("cache").is_some() && hop.choice("cache") == "off",
             plugin: match hop.name() {
@@ -420,6 +421,7 @@ fn demuxer_of(file: &path::Hop, rest: &[path::Hop]) -> Result<Option<DemuxerSpec
     let options = WorkerOptions {
         watchdog: Duration::from_nanos(naming("watchdog").duration_ns("watchdog")),
         memory_bytes: naming("memory").bytes("memory").unwrap_or(0),
+        sandbox: SandboxChoice::of(naming("sandbox").choice("sandbox")),
         faults: file.text("fault").parse().map_err(StageError::Option)?,
         uncached: false,
         plugin: None,

@@ -19,11 +19,12 @@ mod demux_worker;
 mod export;
 mod fault;
 mod link;
+mod memory;
 mod names;
-mod nursery;
 mod program;
 mod recovery;
 mod remote_demuxer;
+mod sandbox;
 pub(crate) mod say;
 mod seat;
 mod session;
@@ -33,6 +34,7 @@ mod tally;
 mod traffic;
 mod vital;
 pub mod worker;
+pub mod zygote;
 
 use std::io;
 use std::path::PathBuf;
@@ -41,10 +43,10 @@ use std::time::Duration;
 pub(crate) use borrow::{Lends, LentSlots, Loan};
 pub(crate) use collect::{Collect, ends};
 pub(crate) use fault::Faults;
-pub use nursery::{Nursery, prepare};
 pub use program::set_worker_program;
 pub use recovery::{Recoveries, Recovery};
 pub(crate) use remote_demuxer::{DemuxerSpec, RemoteDemuxer};
+pub(crate) use sandbox::SandboxChoice;
 pub use seat::default_socket;
 pub(crate) use seat::{Seat, connect};
 pub use session::WorkerStats;
@@ -69,6 +71,8 @@ pub(crate) struct WorkerOptions {
     pub(crate) watchdog: Duration,
     /// Most memory a worker may take.
     pub(crate) memory_bytes: u64,
+    /// What to do where a layer of the sandbox is missing.
+    pub(crate) sandbox: SandboxChoice,
     /// Faults to inject.
     pub(crate) faults: Faults,
     /// What is constant is asked again with every frame.
@@ -98,6 +102,25 @@ pub enum HostError {
     /// A worker could not lock itself in.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    /// The sandbox of a worker lacks layers, and the stage is not to run
+    /// without.
+    #[error(
+        "the sandbox lacks {missing}; `framepath doctor` says how to get it, sandbox=allow goes on without"
+    )]
+    Unconfined {
+        /// Names of the layers.
+        missing: String,
+    },
+    /// Too many descriptors of this user are in sockets that nobody reads.
+    #[error(
+        "{operation} the worker: too many file descriptors of this user are in unread sockets \
+         (ETOOMANYREFS); another program of this user sends descriptors that are not received; raise \
+         the limit on open files (ulimit -n) or end that program"
+    )]
+    TooManyInFlight {
+        /// What was tried.
+        operation: &'static str,
+    },
     /// The plug-in cannot be loaded.
     #[error(transparent)]
     Plugin(#[from] Frei0rError),
@@ -293,6 +316,7 @@ impl HostError {
             || matches!(
                 self,
                 HostError::Refused { .. }
+                    | HostError::Unconfined { .. }
                     | HostError::Denied { .. }
                     | HostError::NoService { .. }
                     | HostError::NoProgram { .. }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a built path: one thread per segment, the source in the caller's.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::thread;
 
 use framepath_model::ledger::Row;
@@ -14,7 +14,7 @@ use framepath_os::{affinity, signal};
 
 use crate::build::{Built, Input, Segment};
 use crate::error::{RunError, StageError};
-use crate::host::Collect;
+use crate::host::{Collect, WorkerStats};
 use crate::link::Queued;
 use crate::out::{Failure, Hop, Out};
 use crate::recorder::Recorder;
@@ -65,6 +65,15 @@ struct Ended {
     failure: Option<Failure>,
 }
 
+/// A line for each hop whose workers lack layers of the sandbox.
+fn sandbox_notes(workers: &[(u16, Arc<WorkerStats>)], hops: &[HopInfo]) -> Vec<String> {
+    let note = |(hop, stats): &(u16, Arc<WorkerStats>)| {
+        let note = stats.sandbox_note.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        (!note.is_empty()).then(|| format!("{}: {note}", hops[usize::from(*hop)].text))
+    };
+    workers.iter().filter_map(note).collect()
+}
+
 impl Built {
     /// Runs the path in this thread and one more for each queue.
     ///
@@ -110,6 +119,12 @@ impl Built {
         drop(source);
         let hosted = workers.iter().map(|(_, stats)| stats).chain(&demuxer);
         let workers_cpu_ns = hosted.map(|stats| stats.cpu_ns.load(Ordering::Relaxed)).sum::<u64>();
+        // A demuxer's worker lacks what its decoder's does.
+        let confined = match (&demuxer, &workers[..]) {
+            (Some(demuxer), []) => sandbox_notes(&[(0, demuxer.clone())], &hops),
+            _ => sandbox_notes(&workers, &hops),
+        };
+        let notes = notes.take().into_iter().chain(confined).collect();
         let mut report = Report {
             frames: options.progress.load(Ordering::Relaxed),
             dropped: dropped.load(Ordering::Relaxed),
@@ -124,7 +139,7 @@ impl Built {
             threads,
             rows: Vec::new(),
             overwritten: 0,
-            notes: notes.take(),
+            notes,
             interrupted: signal::interrupted(),
             error: None,
         };

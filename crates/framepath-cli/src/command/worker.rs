@@ -21,6 +21,10 @@ pub(crate) struct Worker {
     /// It decodes by a device, which it will be sent
     #[arg(long, conflicts_with = "plugin")]
     device: bool,
+
+    /// It goes on where the kernel has no seccomp
+    #[arg(long)]
+    without_seccomp: bool,
 }
 
 impl Worker {
@@ -30,7 +34,7 @@ impl Worker {
             None if self.device => Task::Device,
             None => Task::Stage,
         };
-        worker::lock_in_and_serve(spawn::take_socket()?, self.memory, task)?;
+        worker::lock_in_and_serve(spawn::take_socket()?, self.memory, task, self.without_seccomp)?;
         Ok(Ending::Done)
     }
 }

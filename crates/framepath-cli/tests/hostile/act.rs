@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What hostile workers do, one act each.
 
-use std::fs::File;
 use std::os::fd::AsFd;
 use std::thread::{sleep, yield_now};
 use std::time::Duration;
@@ -78,10 +77,10 @@ fn cell(cell: [u64; 8]) -> impl Fn(Socket) {
     }
 }
 
-fn offers(memory: impl Fn() -> std::os::fd::OwnedFd, slots: u32, slot_bytes: u64) -> impl Fn(Socket) {
+fn offers(bytes: u64, seals: SealFlags, slots: u32, slot_bytes: u64) -> impl Fn(Socket) {
     move |socket| {
         let mut peer = opened(socket);
-        peer.pool_of(0, &memory(), slots, slot_bytes);
+        peer.pool_of(0, bytes, seals, slots, slot_bytes);
         stay()
     }
 }
@@ -227,7 +226,7 @@ pub const ACTS: &[Act] = &[
     packets("gives-a-frame-of-no-pool", Then::Broken, |socket| cell(frame(0, 0).encode())(socket)),
     packets("gives-a-frame-of-no-layout", Then::Broken, |socket| {
         let mut peer = opened(socket);
-        peer.pool(0, &memory(4 * slot_bytes(), sealed()));
+        peer.pool(0);
         peer.frame(0, 0);
         stay()
     }),
@@ -303,7 +302,7 @@ pub const ACTS: &[Act] = &[
     }),
     packets("gives-a-layout-larger-than-a-slot", Then::Broken, |socket| {
         let mut peer = opened(socket);
-        peer.pool(0, &memory(4 * slot_bytes(), sealed()));
+        peer.pool(0);
         peer.layout(Layout::packed(PixelFormat::Yuv420p, 4096, 4096).unwrap());
         peer.frame(0, 0);
         stay()
@@ -311,7 +310,7 @@ pub const ACTS: &[Act] = &[
     packets("gives-another-format-in-another-size", Then::Wrong, |socket| {
         let mut peer = opened(socket);
         let layout = Layout::packed(PixelFormat::P010, 2, 2).unwrap();
-        peer.pool(0, &memory(4 * slot_bytes(), sealed()));
+        peer.pool(0);
         peer.layout(layout);
         peer.frame(0, 0);
         stay()
@@ -337,35 +336,63 @@ pub const ACTS: &[Act] = &[
     packets("offers-a-pool-without-memory", Then::Broken, |socket| {
         cell(Completion::Pool { pool: 0, slots: 4, slot_bytes: 64, first_slot: 0 }.encode())(socket);
     }),
-    packets("offers-a-pool-without-a-descriptor", Then::Broken, |socket| {
+    packets("offers-a-pool-in-memory-it-was-not-granted", Then::Broken, |socket| {
         let mut peer = opened(socket);
-        say(&peer.socket, &Message::PoolMemory { pool: 0 }, None);
+        say(&peer.socket, &Message::PoolMemory { pool: 0, memory: 0 }, None);
         peer.complete(&Completion::Pool { pool: 0, slots: 4, slot_bytes: 64, first_slot: 0 });
         stay()
     }),
-    packets("offers-unsealed-memory", Then::Broken, |socket| {
-        offers(|| memory(4 * slot_bytes(), SealFlags::empty()), 4, slot_bytes())(socket);
+    packets("offers-the-memory-of-another-pool-again", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        peer.pool(0);
+        say(&peer.socket, &Message::PoolMemory { pool: 1, memory: 0 }, None);
+        peer.complete(&Completion::Pool { pool: 1, slots: 4, slot_bytes: slot_bytes(), first_slot: 4 });
+        stay()
     }),
-    packets("offers-memory-that-can-shrink", Then::Broken, |socket| {
-        let seals = SealFlags::GROW | SealFlags::FUTURE_WRITE;
-        offers(|| memory(4 * slot_bytes(), seals), 4, slot_bytes())(socket);
+    packets("offers-a-descriptor-of-its-own", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        let own = memory(4 * slot_bytes(), SealFlags::empty());
+        say(&peer.socket, &Message::PoolMemory { pool: 0, memory: 0 }, Some(own.as_fd()));
+        peer.complete(&Completion::Pool { pool: 0, slots: 4, slot_bytes: slot_bytes(), first_slot: 0 });
+        stay()
     }),
     packets("offers-memory-to-write", Then::Broken, |socket| {
-        offers(|| memory(4 * slot_bytes(), SealFlags::GROW | SealFlags::SHRINK), 4, slot_bytes())(socket);
+        offers(4 * slot_bytes(), SealFlags::empty(), 4, slot_bytes())(socket);
     }),
     packets("offers-too-little-memory", Then::Broken, |socket| {
-        offers(|| memory(4 * slot_bytes() - 1, sealed()), 4, slot_bytes())(socket);
+        offers(4 * slot_bytes() - 1, sealed(), 4, slot_bytes())(socket);
     }),
     packets("offers-the-address-space", Then::Broken, |socket| {
-        offers(|| memory(4096, sealed()), u32::MAX, 1 << 31)(socket);
+        offers(4096, sealed(), u32::MAX, 1 << 31)(socket);
     }),
-    packets("offers-a-device", Then::Broken, |socket| {
-        offers(|| File::open("/dev/zero").unwrap().into(), 4, slot_bytes())(socket);
+    packets("wants-memory-for-ever", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        endlessly(|| drop(peer.want_memory(4096)))
+    }),
+    packets("wants-memory-and-receives-none", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        endlessly(|| {
+            say(&peer.socket, &Message::WantMemory { bytes: 4096 }, None);
+            peer.complete(&Completion::Want);
+        })
+    }),
+    packets("wants-more-memory-than-it-may-have", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        // It is denied, and the peer exits.
+        peer.want_memory(1 << 40);
+    }),
+    packets("wants-memory-and-says-nothing", Then::Broken, |socket| {
+        cell(Completion::Want.encode())(socket);
+    }),
+    packets("wants-memory-for-ever-before-its-stream", Then::Opening, |socket| {
+        ready(&socket);
+        hear_open(&socket);
+        endlessly(|| say(&socket, &Message::WantMemory { bytes: 4096 }, None))
     }),
     packets("offers-pools-backwards", Then::Broken, |socket| {
         let mut peer = opened(socket);
         for number in (0..u16::MAX).rev() {
-            peer.pool(number, &memory(4 * slot_bytes(), sealed()));
+            peer.pool(number);
         }
         stay()
     }),
@@ -373,15 +400,17 @@ pub const ACTS: &[Act] = &[
         let mut peer = opened(socket);
         let mut number = 0u16;
         endlessly(|| {
-            peer.pool(number, &memory(4 * slot_bytes(), sealed()));
+            peer.pool(number);
             number = number.wrapping_add(1);
         })
     }),
     packets("fills-the-socket", Then::Broken, |socket| {
         let peer = opened(socket);
         let memory = memory(4096, sealed());
-        endlessly(|| say(&peer.socket, &Message::PoolMemory { pool: 0 }, Some(memory.as_fd())))
+        endlessly(|| say(&peer.socket, &Message::PoolMemory { pool: 0, memory: 0 }, Some(memory.as_fd())))
     }),
+    // Played by `flood` too, beside an honest stream of the same user.
+    packets(super::flood::ACT, Then::Broken, |socket| super::flood::play(&opened(socket).socket)),
     // A stage that takes frames.
     frames("takes-frames-and-gives-nothing", Then::Broken, |socket| {
         let mut peer = opened(socket);

@@ -3,7 +3,7 @@
 
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use framepath_model::format::Layout;
 use framepath_model::stream::{Rational, StreamInfo};
 use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, Open, Submission};
 use framepath_os::children::Usage;
+use framepath_os::commit;
 use framepath_os::crossing::{
     Area, CellReader, CellWriter, PacketArea, Sizes, Socket, completions, submissions,
 };
@@ -33,7 +34,7 @@ pub const PACKET_BYTES: u64 = 1 << 20;
 pub struct Caller {
     process: WorkerProcess,
     /// `None` once this side is gone.
-    socket: Option<Socket>,
+    socket: Option<Arc<Socket>>,
 }
 
 /// A stream that is open in it, as far as a worker has to care.
@@ -42,6 +43,11 @@ pub struct Stream {
     pub writer: CellWriter,
     pub reader: CellReader,
     pub packets: PacketArea,
+    socket: Arc<Socket>,
+    /// Memories granted.
+    granted: u32,
+    /// What is granted for so many bytes; `None` says nothing at all.
+    pub grants: fn(u64) -> Option<OwnedFd>,
     /// The shared area as a file.
     pub words: File,
     /// The clip.
@@ -77,13 +83,13 @@ impl Caller {
         let program = Path::new(env!("CARGO_BIN_EXE_framepath"));
         let process = spawn(program, &args, theirs.as_fd()).unwrap();
         drop(theirs);
-        let caller = Caller { process, socket: Some(ours) };
+        let caller = Caller { process, socket: Some(Arc::new(ours)) };
         assert!(matches!(caller.hear(), Some(Message::Ready { .. })));
         caller
     }
 
     pub fn socket(&self) -> &Socket {
-        self.socket.as_ref().expect("this side is there")
+        self.socket.as_deref().expect("this side is there")
     }
 
     pub fn say(&self, message: &Message, fd: Option<BorrowedFd<'_>>) {
@@ -114,7 +120,7 @@ impl Caller {
         change(&mut opening.open);
         self.say(&Message::Open(opening.open.clone()), Some(opening.area.fd()));
         match self.hear() {
-            Some(Message::Opened { .. }) => Some(opening.stream()),
+            Some(Message::Opened { .. }) => Some(opening.stream(self.socket.clone().expect("this side"))),
             Some(Message::Refused { .. }) | None => None,
             other => panic!("{other:?}"),
         }
@@ -131,7 +137,10 @@ impl Caller {
 
     /// This side goes away.
     pub fn leave(&mut self) {
-        self.socket = None;
+        if let Some(socket) = self.socket.take() {
+            // A stream may have the socket too.
+            socket.shut();
+        }
     }
 
     /// Whether the worker has ended by itself, at once or after a while.
@@ -176,11 +185,23 @@ impl Opening {
         Opening { open, area, packets, clip }
     }
 
-    fn stream(self) -> Stream {
+    fn stream(self, socket: Arc<Socket>) -> Stream {
         let Opening { area, packets, clip, .. } = self;
         let words = File::from(area.fd().try_clone_to_owned().unwrap());
         let (writer, reader) = (submissions(&area).0, completions(&area).1);
-        Stream { area, writer, reader, packets, words, clip, next: 0, frames: 0 }
+        Stream {
+            area,
+            writer,
+            reader,
+            packets,
+            socket,
+            granted: 0,
+            grants: |bytes| commit::grant(bytes).ok(),
+            words,
+            clip,
+            next: 0,
+            frames: 0,
+        }
     }
 }
 
@@ -230,11 +251,26 @@ impl Stream {
     pub fn take(&mut self) -> Option<Completion> {
         let cell = self.reader.pop().ok().flatten()?;
         let completion = Completion::decode(&cell).ok()?;
-        if let Completion::Frame { slot, .. } = completion {
-            self.frames += 1;
-            self.give_back(slot);
+        match completion {
+            Completion::Frame { slot, .. } => {
+                self.frames += 1;
+                self.give_back(slot);
+            }
+            Completion::Want => self.grant(),
+            _ => {}
         }
         Some(completion)
+    }
+
+    /// Gives the memory that is wanted.
+    fn grant(&mut self) {
+        let mut bytes = [0; MESSAGE_BYTES];
+        let Ok((MESSAGE_BYTES, _)) = self.socket.receive(&mut bytes) else { return };
+        let Ok(Message::WantMemory { bytes: wanted }) = Message::decode(&bytes) else { return };
+        let Some(memory) = (self.grants)(wanted) else { return };
+        Message::Memory { number: self.granted }.encode(&mut bytes);
+        self.granted += 1;
+        let _ = self.socket.send(&bytes, Some(memory.as_fd()));
     }
 
     /// Says that frame `slot` is not needed any more.

@@ -63,6 +63,14 @@ fn refused_memory(fd: impl FnOnce(&Opening) -> OwnedFd) -> impl FnOnce(&mut Call
     }
 }
 
+/// Lets it decode in other memory than is right; no frame comes of it.
+fn grants(caller: &mut Caller, memory: fn(u64) -> Option<OwnedFd>) {
+    let mut stream = caller.decode();
+    stream.grants = memory;
+    stream.work(A_WHILE);
+    assert_eq!(stream.frames, 0);
+}
+
 fn refused_stage(stage: &str) -> impl FnOnce(&mut Caller) {
     refused(move |open| stage.clone_into(&mut open.stage))
 }
@@ -130,6 +138,19 @@ pub const DEEDS: &[Deed] = &[
     // Before there is a stream.
     deed("goes-away-at-once", Then::Ends, Caller::leave),
     deed("says-nothing", Then::Anything, |_| ()),
+    deed("grants-no-memory", Then::Anything, |caller| grants(caller, |_| None)),
+    deed("grants-a-device-for-memory", Then::Anything, |caller| {
+        grants(caller, |_| Some(device("/dev/zero")))
+    }),
+    deed("grants-memory-that-can-shrink", Then::Anything, |caller| {
+        grants(caller, |bytes| Some(memory(bytes, SealFlags::GROW)));
+    }),
+    deed("grants-too-little-memory", Then::Anything, |caller| {
+        grants(caller, |_| Some(memory(4096, fixed_size())));
+    }),
+    deed("grants-memory-that-cannot-be-written", Then::Anything, |caller| {
+        grants(caller, |bytes| Some(memory(bytes, fixed_size() | SealFlags::WRITE)));
+    }),
     deed("says-rubbish", Then::Ends, |caller| caller.send(&[0xa5; MESSAGE_BYTES], None)),
     deed("opens-in-part", Then::Ends, |caller| caller.send(&opening().1[..MESSAGE_BYTES / 2], None)),
     deed("opens-with-a-byte-more", Then::Ends, |caller| {

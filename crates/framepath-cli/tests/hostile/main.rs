@@ -22,6 +22,7 @@ mod act;
 mod caller;
 mod deed;
 mod demuxer;
+mod flood;
 #[path = "../cli/harness.rs"]
 #[allow(dead_code, reason = "the other tests need the rest")]
 mod harness;
@@ -68,8 +69,9 @@ fn main() -> ExitCode {
         .map(|part| (format!("wild-{}", part.name), Box::new(move || scribble::play(part)) as Test));
     let service =
         [("service-with-another-version".to_owned(), Box::new(play_service_of_another_version) as Test)];
-    let tests: Vec<(String, Test)> =
-        acts.chain(deeds).chain(parts).chain(service).filter(|(name, _)| chosen(name)).collect();
+    let beside = [("beside-an-honest-stream".to_owned(), Box::new(flood::beside_an_honest_stream) as Test)];
+    let all = acts.chain(deeds).chain(parts).chain(service).chain(beside);
+    let tests: Vec<(String, Test)> = all.filter(|(name, _)| chosen(name)).collect();
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|scope| {
         for _ in 0..AT_ONCE {

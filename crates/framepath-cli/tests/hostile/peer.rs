@@ -2,7 +2,7 @@
 //! The worker's side of the protocol, played by hand.
 
 use std::fs::File;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -15,6 +15,7 @@ use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::{Rational, StreamInfo};
 use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, Open, Submission, Work};
 use framepath_os::crossing::{Area, CellReader, CellWriter, Sizes, Socket, completions, submissions};
+use framepath_os::sandbox::{Layer, Layers, Standing};
 use framepath_os::spawn::take_socket;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
@@ -89,7 +90,9 @@ pub fn say(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) {
 }
 
 pub fn ready(socket: &Socket) {
-    say(socket, &Message::Ready { layers: 0 }, None);
+    // As if every layer were in force: what is played is a worker that lies.
+    let all = Layer::ALL.into_iter().fold(Layers::default(), |all, layer| all.with(layer, Standing::Given));
+    say(socket, &Message::Ready { layers: all.bits() }, None);
 }
 
 /// Waits for what opens the stream; ends where it does not come.
@@ -163,13 +166,28 @@ impl Peer {
         u64::from_le_bytes(bytes)
     }
 
-    /// Announces a pool of four slots.
-    pub fn pool(&mut self, number: u16, memory: &OwnedFd) {
-        self.pool_of(number, memory, 4, slot_bytes());
+    /// Asks for memory; its number.
+    pub fn want_memory(&mut self, bytes: u64) -> (u32, OwnedFd) {
+        say(&self.socket, &Message::WantMemory { bytes }, None);
+        self.complete(&Completion::Want);
+        let mut reply = [0; MESSAGE_BYTES];
+        let Ok((MESSAGE_BYTES, Some(fd))) = self.socket.receive(&mut reply) else { std::process::exit(0) };
+        match Message::decode(&reply) {
+            Ok(Message::Memory { number }) => (number, fd),
+            _ => std::process::exit(0),
+        }
     }
 
-    pub fn pool_of(&mut self, number: u16, memory: &OwnedFd, slots: u32, slot_bytes: u64) {
-        say(&self.socket, &Message::PoolMemory { pool: number }, Some(memory.as_fd()));
+    /// Announces a pool of four slots in memory that is right.
+    pub fn pool(&mut self, number: u16) {
+        self.pool_of(number, 4 * slot_bytes(), sealed(), 4, slot_bytes());
+    }
+
+    /// Announces a pool in granted memory of `bytes` bytes, with `seals` added.
+    pub fn pool_of(&mut self, number: u16, bytes: u64, seals: SealFlags, slots: u32, slot_bytes: u64) {
+        let (memory, fd) = self.want_memory(bytes);
+        fcntl_add_seals(&fd, seals).unwrap();
+        say(&self.socket, &Message::PoolMemory { pool: number, memory }, None);
         self.complete(&Completion::Pool { pool: number, slots, slot_bytes, first_slot: 0 });
     }
 
@@ -179,7 +197,7 @@ impl Peer {
 
     /// A pool and a layout that are right.
     pub fn names(&mut self) {
-        self.pool(0, &memory(4 * slot_bytes(), sealed()));
+        self.pool(0);
         self.layout(layout());
     }
 

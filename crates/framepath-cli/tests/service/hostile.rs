@@ -32,7 +32,7 @@ fn rubbish_ends_its_own_connection_and_says_why() {
         (&long, "a message of 1025 bytes"),
         (&old, "version 9"),
         (&unknown, "no message has kind"),
-        (&record(&Message::Grant { stream: 1, pid: 1 }), "no message for the service"),
+        (&record(&Message::Grant { stream: 1, pid: 1, layers: 0 }), "no message for the service"),
         (&record(&Message::Release { stream: 1 }), "stream 1 is not one of this connection's"),
         (&record(&Message::Replace { stream: u32::MAX, kill: true }), "is not one of this connection's"),
     ];

@@ -2,6 +2,7 @@
 //! What a stage in a process of its own is locked into here: each layer is
 //! tried, on a thread and a child that end right after.
 
+use framepath_os::cgroup::{CgroupError, Delegated};
 use framepath_os::machine::landlock_abi;
 use framepath_os::sandbox::{self, Layer, Layers, SandboxError, Standing};
 use framepath_os::spawn::{Namespaces, namespaces_given};
@@ -16,7 +17,7 @@ pub(super) fn probes() -> Vec<Probe> {
         Err(SandboxError::NoSeccomp { layers, reason }) => (layers, Some(reason)),
         Err(error @ SandboxError::Refused { .. }) => (Layers::default(), Some(error.to_string())),
     };
-    vec![no_new_privileges(layers), seccomp(layers, refusal), landlock(layers), namespaces()]
+    vec![no_new_privileges(layers), seccomp(layers, refusal), landlock(layers), namespaces(), cgroup()]
 }
 
 fn state(layers: Layers, layer: Layer) -> State {
@@ -73,6 +74,22 @@ fn landlock(layers: Layers) -> Probe {
         (state, Ok(abi)) => {
             let found = format!("version {abi} of its interface, but no thread may restrict itself");
             Probe::lacking(GROUP, name, unlocks, state, found, "in a container, allow the landlock calls")
+        }
+    }
+}
+
+fn cgroup() -> Probe {
+    let (name, unlocks) = ("cgroup", "a worker with a hard limit on all memory and on threads");
+    let remedy = "start the program by systemd with Delegate=yes and DelegateSubgroup=main \
+                  (systemd 254 or later)";
+    match Delegated::find() {
+        Ok(_) => Probe::ok(GROUP, name, unlocks, "delegated, with the controllers memory and pids"),
+        Err(error) => {
+            let state = match error {
+                CgroupError::NotMounted => State::Missing,
+                CgroupError::NotDelegated { .. } => State::NotPermitted,
+            };
+            Probe::lacking(GROUP, name, unlocks, state, error.to_string(), remedy)
         }
     }
 }

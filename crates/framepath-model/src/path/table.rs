@@ -205,6 +205,13 @@ const MEMORY: Arg = arg(
     Default::Is("4GiB"),
     "host=process: address space a worker may take; a service has its own --memory",
 );
+const SANDBOX: Arg = arg(
+    "sandbox",
+    choice(&["default", "require", "allow"]),
+    Default::Is("default"),
+    "not inline: `require` refuses a worker whose sandbox lacks any layer, `allow` accepts one without \
+     seccomp too; by default seccomp is required, and what else is missing is said",
+);
 const FAULT: Arg = arg(
     "fault",
     ValueKind::Text("crash@N, hang@N, bomb@N or poison@N"),
@@ -214,13 +221,21 @@ const FAULT: Arg = arg(
 
 /// Names of the options that say how a stage is hosted: its caller's business,
 /// and not that of the worker that runs it.
-pub const HOSTING: [&str; 7] =
-    [HOST.name, WATCHDOG.name, MEMORY.name, FAULT.name, CACHE.name, SOCKET.name, SERVICE_UID.name];
+pub const HOSTING: [&str; 8] = [
+    HOST.name,
+    WATCHDOG.name,
+    MEMORY.name,
+    SANDBOX.name,
+    FAULT.name,
+    CACHE.name,
+    SOCKET.name,
+    SERVICE_UID.name,
+];
 
 /// The arguments of a stage that any host may run: its own, then the hosting.
 macro_rules! hosted {
     ($($own:expr),* $(,)?) => {
-        &[$($own,)* HOST, WATCHDOG, MEMORY, FAULT, SOCKET, SERVICE_UID]
+        &[$($own,)* HOST, WATCHDOG, MEMORY, SANDBOX, FAULT, SOCKET, SERVICE_UID]
     };
 }
 
@@ -243,6 +258,7 @@ pub static STAGES: &[StageDef] = &[
             FILE_HOST,
             WATCHDOG,
             MEMORY,
+            SANDBOX,
             FAULT,
             SOCKET,
             SERVICE_UID,
@@ -340,6 +356,7 @@ pub static STAGES: &[StageDef] = &[
             HOST_OR_DEVICE,
             WATCHDOG,
             MEMORY,
+            SANDBOX,
             FAULT,
             CACHE,
             SOCKET,
@@ -380,6 +397,7 @@ pub static STAGES: &[StageDef] = &[
             ),
             WATCHDOG,
             MEMORY,
+            SANDBOX,
             FAULT,
             SOCKET,
             SERVICE_UID,
@@ -407,6 +425,7 @@ pub static STAGES: &[StageDef] = &[
             PLUGIN_HOST,
             WATCHDOG,
             MEMORY,
+            SANDBOX,
             FAULT,
         ],
     },

@@ -36,6 +36,7 @@ const PAGE: u16 = 3;
 const DEVICE: u16 = 7;
 const FILE: u16 = 8;
 const DEMUX: u16 = 9;
+const MEMORY: u16 = 10;
 const READY: u16 = 16;
 const OPENED: u16 = 17;
 const REFUSED: u16 = 18;
@@ -44,6 +45,7 @@ const POOL_MEMORY: u16 = 20;
 const ANSWER: u16 = 21;
 const WANT: u16 = 22;
 const DEMUXED: u16 = 23;
+const WANT_MEMORY: u16 = 24;
 const HELLO: u16 = 32;
 const GRANT: u16 = 33;
 const REPLACE: u16 = 34;
@@ -52,7 +54,7 @@ const DENIED: u16 = 36;
 const WATCH: u16 = 37;
 const STATUS: u16 = 38;
 const TOTALS: u16 = 39;
-const RAISE: u16 = 48;
+const SPAWN: u16 = 48;
 
 /// What a worker needs to open a stream: all of it, in one message.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,6 +125,12 @@ pub enum Message {
         /// Its number.
         index: u32,
     },
+    /// Caller to worker, an answer to [`Message::WantMemory`]: a memfd of that
+    /// size attached, sealed against another one.
+    Memory {
+        /// Its number: how many the worker got before.
+        number: u32,
+    },
     /// Service to worker: the page for its figures attached.
     Page,
     /// Caller to worker, before [`Message::Open`]: the device that decodes
@@ -181,10 +189,18 @@ pub enum Message {
         /// Number of the packet or frame it failed at, where it is known.
         seq: Option<u64>,
     },
-    /// Worker to caller: memory of a pool attached; numbers follow in the ring.
+    /// Worker to caller: the memory of a pool; its numbers follow in the ring.
     PoolMemory {
-        /// Its number.
+        /// The pool's number.
         pool: u16,
+        /// Number of the [`Message::Memory`] it lies in.
+        memory: u32,
+    },
+    /// Worker to caller: memory for a pool is wanted. The answer is
+    /// [`Message::Memory`], or [`Message::Denied`].
+    WantMemory {
+        /// Its size, at least 1.
+        bytes: u64,
     },
     /// Worker to caller: memory to decode into is wanted. The answer is
     /// [`Message::Lend`], or [`Message::Denied`].
@@ -203,13 +219,17 @@ pub enum Message {
         /// The newest version the sender speaks.
         version: u16,
     },
-    /// Service to client: the socket of a worker attached. Nursery to caller:
+    /// Service to client: the socket of a worker attached. Zygote to caller:
     /// that, then the same with its pidfd attached.
     Grant {
-        /// The service's number for the stream; 0 from the nursery.
+        /// The service's number for the stream; 0 from the zygote.
         stream: u32,
         /// The worker's process id; 0 where the client cannot see it.
         pid: u32,
+        /// Bits of the sandbox's layers that the worker has: from the service
+        /// all of them, from the zygote those that the worker does not enter by
+        /// itself.
+        layers: u32,
     },
     /// Client to service: the stream needs another worker.
     Replace {
@@ -223,7 +243,7 @@ pub enum Message {
         /// The service's number for the stream.
         stream: u32,
     },
-    /// Service to client, nursery to caller, caller to worker: no.
+    /// Service to client, zygote to caller, caller to worker: no.
     Denied {
         /// Why.
         text: String,
@@ -237,9 +257,9 @@ pub enum Message {
     Status(Box<StreamStatus>),
     /// Service to client: no more streams; the whole.
     Totals(Totals),
-    /// Caller to nursery: make a worker. The answer is [`Message::Grant`] with
+    /// Caller to zygote: fork a worker. The answer is [`Message::Grant`] with
     /// the worker's process id and socket, and once more with its pidfd.
-    Raise {
+    Spawn {
         /// Most address space it may take, bytes.
         memory_bytes: u64,
         /// File of the plug-in that it loads before it is locked in; empty
@@ -247,6 +267,8 @@ pub enum Message {
         plugin: String,
         /// It decodes by a device.
         by_device: bool,
+        /// It goes on where the kernel has no seccomp.
+        without_seccomp: bool,
     },
 }
 
@@ -299,7 +321,12 @@ impl Message {
                 w.u64(seq.unwrap_or(0));
                 w.text(text, TEXT_BYTES);
             }
-            Message::PoolMemory { pool } => w.u16(*pool),
+            Message::PoolMemory { pool, memory } => {
+                w.u32((*pool).into());
+                w.u32(*memory);
+            }
+            Message::Memory { number } => w.u32(*number),
+            Message::WantMemory { bytes } => w.u64(*bytes),
             Message::Hello { version } => w.u16(*version),
             Message::Page => {}
             Message::Device { node: name } | Message::File { name } => w.text(name, TEXT_BYTES),
@@ -309,16 +336,17 @@ impl Message {
                 w.stream(stream);
             }
             Message::Release { stream } | Message::Watch { from: stream } => w.u32(*stream),
-            Message::Grant { stream, pid } => {
+            Message::Grant { stream, pid, layers } => {
                 w.u32(*stream);
                 w.u32(*pid);
+                w.u32(*layers);
             }
             Message::Status(status) => status.encode(&mut w),
             Message::Totals(totals) => totals.encode(&mut w),
-            Message::Raise { memory_bytes, plugin, by_device } => {
+            Message::Spawn { memory_bytes, plugin, by_device, without_seccomp } => {
                 w.u64(*memory_bytes);
                 w.text(plugin, TEXT_BYTES);
-                w.u64((*by_device).into());
+                w.u64(u64::from(*by_device) | u64::from(*without_seccomp) << 1);
             }
             Message::Replace { stream, kill } => {
                 w.u32(*stream);
@@ -414,19 +442,31 @@ impl Message {
                 };
                 Message::Failed { text: r.text(TEXT_BYTES, "text")?, seq }
             }
-            POOL_MEMORY => Message::PoolMemory { pool: r.u16()? },
+            POOL_MEMORY => {
+                let pool = r.u16()?;
+                r.zeros(2)?;
+                Message::PoolMemory { pool, memory: r.u32()? }
+            }
+            MEMORY => Message::Memory { number: r.u32()? },
+            WANT_MEMORY => {
+                let bytes = r.u64()?;
+                check_pool(1, bytes, r.record)?;
+                Message::WantMemory { bytes }
+            }
             HELLO => Message::Hello { version: r.u16()? },
-            GRANT => Message::Grant { stream: r.u32()?, pid: r.u32()? },
+            GRANT => Message::Grant { stream: r.u32()?, pid: r.u32()?, layers: r.u32()? },
             REPLACE => {
                 let stream = r.u32()?;
                 let flags = r.u32()?;
                 Message::Replace { stream, kill: r.flags(flags.into(), 1)? != 0 }
             }
             RELEASE => Message::Release { stream: r.u32()? },
-            RAISE => {
+            SPAWN => {
                 let (memory_bytes, plugin) = (r.u64()?, r.text(TEXT_BYTES, "plug-in")?);
                 let flags = r.u64()?;
-                Message::Raise { memory_bytes, plugin, by_device: r.flags(flags, 1)? != 0 }
+                let flags = r.flags(flags, 3)?;
+                let (by_device, without_seccomp) = (flags & 1 != 0, flags & 2 != 0);
+                Message::Spawn { memory_bytes, plugin, by_device, without_seccomp }
             }
             DEVICE => Message::Device { node: r.text(TEXT_BYTES, "device")? },
             FILE => Message::File { name: r.text(TEXT_BYTES, "file")? },
@@ -459,6 +499,8 @@ impl Message {
             Message::Refused { .. } => REFUSED,
             Message::Failed { .. } => FAILED,
             Message::PoolMemory { .. } => POOL_MEMORY,
+            Message::Memory { .. } => MEMORY,
+            Message::WantMemory { .. } => WANT_MEMORY,
             Message::Hello { .. } => HELLO,
             Message::Grant { .. } => GRANT,
             Message::Replace { .. } => REPLACE,
@@ -472,7 +514,7 @@ impl Message {
             Message::Watch { .. } => WATCH,
             Message::Status(_) => STATUS,
             Message::Totals(_) => TOTALS,
-            Message::Raise { .. } => RAISE,
+            Message::Spawn { .. } => SPAWN,
         }
     }
 
@@ -490,6 +532,8 @@ impl Message {
             REFUSED => "refused",
             FAILED => "failed",
             POOL_MEMORY => "pool memory",
+            MEMORY => "memory",
+            WANT_MEMORY => "want memory",
             HELLO => "hello",
             GRANT => "grant",
             REPLACE => "replace",
@@ -503,7 +547,7 @@ impl Message {
             WATCH => "watch",
             STATUS => "status",
             TOTALS => "totals",
-            RAISE => "raise",
+            SPAWN => "spawn",
             _ => return None,
         })
     }

@@ -39,6 +39,7 @@ impl Sealed {
         let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .map_err(failed("memfd_create"))?;
         ftruncate(&fd, bytes as u64).map_err(failed("ftruncate"))?;
+        crate::commit::reserve(&fd, bytes as u64).map_err(|(call, errno)| Refused::Os(call, errno))?;
         fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(failed("fcntl(F_ADD_SEALS)"))?;
         Sealed::map(fd, bytes)

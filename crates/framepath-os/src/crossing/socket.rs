@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
-    recvmsg, sendmsg, shutdown, socket_with, socketpair,
+    recvmsg, send, sendmsg, shutdown, socket_with, socketpair,
 };
 
 use super::Peer;
@@ -24,6 +24,12 @@ use crate::signal;
 
 /// Milliseconds that a descriptor waits until others have arrived.
 const CROWDED: u32 = 10_000;
+
+/// Whether a descriptor could not be sent because too many others of this user
+/// are in unread sockets (ETOOMANYREFS).
+pub fn is_crowded(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error())
+}
 
 /// One end of a connection that keeps records apart (SOCK_SEQPACKET). May be
 /// shared between threads.
@@ -95,7 +101,12 @@ impl Socket {
         }
         let mut patience = CROWDED;
         loop {
-            match sendmsg(&self.0, &[IoSlice::new(record)], &mut control, flags) {
+            let sent = match fd {
+                Some(_) => sendmsg(&self.0, &[IoSlice::new(record)], &mut control, flags),
+                // A worker has no sendmsg(2): it cannot send descriptors.
+                None => send(&self.0, record, flags),
+            };
+            match sent {
                 Err(Errno::INTR) if signal::overdue() => return Err(canceled()),
                 Err(Errno::INTR) => {}
                 // The kernel counts descriptors on their way for the user, not

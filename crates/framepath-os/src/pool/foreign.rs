@@ -188,6 +188,15 @@ impl ForeignPool {
         ForeignPool { memory: Arc::new(Memory { id, mapping, slot_bytes, slots, first_slot, returns }) }
     }
 
+    /// Closes the descriptor of the memory, which stays mapped: for a process
+    /// that passes it to nobody. Does nothing once a frame was made.
+    #[cfg(not(any(loom, miri)))]
+    pub fn close(&mut self) {
+        if let Some(Memory { mapping: Mapped::Memfd(mapping), .. }) = Arc::get_mut(&mut self.memory) {
+            mapping.close();
+        }
+    }
+
     /// See [`Frame::pool_id`].
     pub fn id(&self) -> u64 {
         self.memory.id

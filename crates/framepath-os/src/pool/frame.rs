@@ -159,6 +159,20 @@ pub struct PoolMemory {
     pub first_slot: u32,
 }
 
+/// A pool in memory that another process granted, for that process to read.
+#[cfg(not(any(loom, miri)))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrantedPool {
+    /// Number of the memory.
+    pub memory: u32,
+    /// Slots.
+    pub slots: u32,
+    /// Bytes from one slot to the next.
+    pub slot_bytes: usize,
+    /// Number of the first slot in an [`Exported`].
+    pub first_slot: u32,
+}
+
 /// A slot being written: the only handle to it.
 #[derive(Debug)]
 pub struct FrameMut {
@@ -328,6 +342,22 @@ impl Frame {
         Ok(PoolMemory {
             id: inner.id,
             fd: inner.memory.read_only_fd()?,
+            slots: inner.slots.len() as u32,
+            slot_bytes: inner.slot_bytes,
+            first_slot: inner.first_slot(),
+        })
+    }
+
+    /// The number of the [`GrantedMemory`](super::GrantedMemory) that the frame's
+    /// pool lies in, and the pool's numbers; `None` for other pools.
+    #[cfg(not(any(loom, miri)))]
+    pub fn granted_memory(&self) -> Option<GrantedPool> {
+        if self.is_foreign() {
+            return None;
+        }
+        let inner = self.place().inner();
+        Some(GrantedPool {
+            memory: inner.memory.granted()?,
             slots: inner.slots.len() as u32,
             slot_bytes: inner.slot_bytes,
             first_slot: inner.first_slot(),

@@ -72,11 +72,28 @@ pub struct Exported {
     pub slot: u32,
 }
 
+/// Gives memory of at least so many bytes, or says why not. Any thread.
+#[cfg(not(any(loom, miri)))]
+pub type MemorySource = Box<dyn Fn(u64) -> Result<GrantedMemory, String> + Send + Sync>;
+
+/// Memory for a pool that another process made.
+#[cfg(not(any(loom, miri)))]
+#[derive(Debug)]
+pub struct GrantedMemory {
+    /// The number by which that process knows it.
+    pub number: u32,
+    /// A memfd of ordinary pages, sealed against another size and nothing else.
+    pub fd: std::os::fd::OwnedFd,
+}
+
 /// The owner's side: what it exported, and what came back. It serves the pools
 /// of one stage, which come and go as the stream changes, and of which one
 /// waits at a time.
 pub struct GiveBack {
     words: GiveBackWords<'static>,
+    /// Where the memory of its pools comes from, if not from memfd_create(2).
+    #[cfg(not(any(loom, miri)))]
+    memory: Option<MemorySource>,
     table: Mutex<Table>,
     /// Numbers below this have been given to pools.
     used: AtomicU32,
@@ -95,7 +112,26 @@ impl GiveBack {
     /// Collects from `words`.
     pub fn new(words: GiveBackWords<'static>) -> GiveBack {
         let (table, used, breaches) = (Mutex::default(), AtomicU32::new(0), AtomicU64::new(0));
-        GiveBack { words, table, used, breaches }
+        GiveBack {
+            words,
+            #[cfg(not(any(loom, miri)))]
+            memory: None,
+            table,
+            used,
+            breaches,
+        }
+    }
+
+    /// Collects from `words`. The memory of its pools comes from `memory`: for
+    /// a process that can make no memfd.
+    #[cfg(not(any(loom, miri)))]
+    pub fn with_memory(words: GiveBackWords<'static>, memory: MemorySource) -> GiveBack {
+        GiveBack { memory: Some(memory), ..GiveBack::new(words) }
+    }
+
+    #[cfg(not(any(loom, miri)))]
+    pub(super) fn memory(&self) -> Option<&MemorySource> {
+        self.memory.as_ref()
     }
 
     /// Times the other side gave back what it did not have.

@@ -12,7 +12,9 @@ use framepath_model::stream::FrameMeta;
 fn lent_pool() -> (Pool, &'static GiveBack, GiveBackWords<'static>) {
     let shared = words(4);
     let give_back = owner_of(shared);
-    let pool = Pool::lent_of(64, 2, give_back, |_, bytes| Mapping::new(bytes, false)).unwrap();
+    let map =
+        |_, bytes| Mapping::new(bytes, false).map_err(|(call, errno)| PoolError::Os { call, bytes, errno });
+    let pool = Pool::lent_of(64, 2, give_back, map).unwrap();
     (pool, give_back, shared)
 }
 

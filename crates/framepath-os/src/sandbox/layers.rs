@@ -34,11 +34,13 @@ pub enum Layer {
     LandlockScope,
     /// Only the system calls of the role's policy.
     Seccomp,
+    /// A cgroup of its own: a limit on all memory and on threads.
+    Cgroup,
 }
 
 impl Layer {
     /// All of them.
-    pub const ALL: [Layer; 13] = [
+    pub const ALL: [Layer; 14] = [
         Layer::UserNamespace,
         Layer::PidNamespace,
         Layer::NetNamespace,
@@ -52,6 +54,7 @@ impl Layer {
         Layer::LandlockNet,
         Layer::LandlockScope,
         Layer::Seccomp,
+        Layer::Cgroup,
     ];
 
     /// Its name in reports.
@@ -70,7 +73,14 @@ impl Layer {
             Layer::LandlockNet => "Landlock network",
             Layer::LandlockScope => "Landlock signals and sockets",
             Layer::Seccomp => "seccomp",
+            Layer::Cgroup => "cgroup",
         }
+    }
+
+    /// Whether the layer keeps a worker from reaching something. A cgroup only
+    /// bounds what a worker uses up, and few users have one to give.
+    pub fn confines(self) -> bool {
+        self != Layer::Cgroup
     }
 
     fn shift(self) -> u32 {
@@ -139,6 +149,20 @@ impl Layers {
         })
     }
 
+    /// With the layers that `other` knows and this does not.
+    #[must_use]
+    pub fn and(self, other: Layers) -> Layers {
+        Layer::ALL.into_iter().fold(self, |layers, layer| match layers.standing(layer) {
+            Standing::Untried => layers.with(layer, other.standing(layer)),
+            _ => layers,
+        })
+    }
+
+    /// The layers that confine a worker and are not in force.
+    pub fn missing(self) -> impl Iterator<Item = Layer> {
+        Layer::ALL.into_iter().filter(move |layer| layer.confines() && !self.has(*layer))
+    }
+
     /// The wire form: two bits per layer, [`Layer::UserNamespace`] lowest; the
     /// bits above are zero.
     pub fn bits(self) -> u32 {
@@ -195,7 +219,7 @@ mod tests {
         for (i, layer) in Layer::ALL.into_iter().enumerate() {
             assert_eq!(back.standing(layer), wanted(i), "{layer:?}");
         }
-        assert_eq!(Layers::from_bits(1 << 26), None);
+        assert_eq!(Layers::from_bits(1 << 28), None);
         assert_eq!(Layers::from_bits(u32::MAX), None);
     }
 

@@ -78,6 +78,8 @@ pub(super) mod condition {
 
     const PROT_EXEC: u32 = 4;
     const CLONE_VM: u32 = 0x0000_0100;
+    const CLONE_FS: u32 = 0x0000_0200;
+    const CLONE_FILES: u32 = 0x0000_0400;
     const CLONE_SIGHAND: u32 = 0x0000_0800;
     const CLONE_PTRACE: u32 = 0x0000_2000;
     const CLONE_VFORK: u32 = 0x0000_4000;
@@ -85,7 +87,9 @@ pub(super) mod condition {
     const CLONE_THREAD: u32 = 0x0001_0000;
     /// Every CLONE_NEW* flag: mount, cgroup, uts, ipc, user, pid, net.
     const CLONE_NEW: u32 = 0x7e02_0000;
-    const THREAD: u32 = CLONE_VM | CLONE_SIGHAND | CLONE_THREAD;
+    /// All that threads of one process share. Without CLONE_FILES each thread
+    /// would have a table of descriptors, and a limit, of its own.
+    const THREAD: u32 = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD;
 
     /// mmap and mprotect: memory that cannot be executed.
     pub(in crate::sandbox) const NOT_EXECUTABLE: When = When::Bits(2, PROT_EXEC, 0);

@@ -34,6 +34,8 @@ pub(super) struct Files {
     pub(super) socket: RawFd,
     /// Leave standard error as it is.
     pub(super) keep_stderr: bool,
+    /// The file by which the child enters its cgroup; -1 where there is none.
+    pub(super) group: RawFd,
 }
 
 /// Everything the child needs, allocated before it is made.
@@ -76,7 +78,7 @@ impl Files {
     /// Leaves the parent's session, files and signals behind; the step that
     /// failed, by its index in [`STEPS`].
     pub(super) fn settle(&self) -> Result<(), u8> {
-        let Files { null, tell, socket, keep_stderr } = *self;
+        let Files { null, tell, socket, keep_stderr, group } = *self;
         // SAFETY: system calls with numbers, and with pointers to sets and
         // structures on this stack.
         unsafe {
@@ -93,6 +95,8 @@ impl Files {
             if libc::poll(&mut pipe, 1, 0) != 0 {
                 return Err(2);
             }
+            // The parent looks whether it worked.
+            libc::write(group, c"0".as_ptr().cast(), 1);
             if libc::dup2(tell, TELL) < 0 || libc::dup2(socket, SOCKET) < 0 {
                 return Err(3);
             }

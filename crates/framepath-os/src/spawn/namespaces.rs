@@ -25,7 +25,7 @@ impl Namespaces {
 
     /// What is asked for, most first. Without a user namespace only root gets
     /// the others; root in a chroot gets all but that one.
-    const WISHES: [Namespaces; 5] = [
+    pub(super) const WISHES: [Namespaces; 5] = [
         Namespaces { user: true, ..Namespaces::OTHERS },
         Namespaces { user: true, net: false, ..Namespaces::OTHERS },
         Namespaces::OTHERS,
@@ -33,7 +33,7 @@ impl Namespaces {
         Namespaces { user: false, pid: false, net: false, ipc: false, uts: false },
     ];
 
-    fn flags(self) -> libc::c_int {
+    pub(super) fn flags(self) -> libc::c_int {
         [
             (self.user, libc::CLONE_NEWUSER),
             (self.pid, libc::CLONE_NEWPID),
@@ -58,17 +58,17 @@ pub(super) fn clone_with_most(child: impl Fn()) -> io::Result<Made> {
     for namespaces in Namespaces::WISHES {
         match clone_child(namespaces.flags(), &child) {
             Ok((pid, pidfd)) => return Ok(Made { pid, pidfd, namespaces }),
-            // Not this user, not this kernel, too many of them.
-            Err(error)
-                if matches!(
-                    error.raw_os_error(),
-                    Some(libc::EPERM | libc::EACCES | libc::EINVAL | libc::ENOSPC | libc::EUSERS)
-                ) =>
-            {
-                refusal = error;
-            }
+            Err(error) if is_refusal(&error) => refusal = error,
             Err(error) => return Err(error),
         }
     }
     Err(refusal)
+}
+
+/// Whether this user, this kernel or a limit refuses a namespace.
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EPERM | libc::EACCES | libc::EINVAL | libc::ENOSPC | libc::EUSERS)
+    )
 }

@@ -15,6 +15,8 @@ pub struct Scene {
     pub read_only: RawFd,
     /// A memfd sealed like a pool, one page.
     pub pool: RawFd,
+    /// One end of a pair of sockets, whose other end the parent has.
+    pub socket: RawFd,
     /// A unix socket that listens, in the file system.
     pub listener: std::ffi::CString,
 }
@@ -91,6 +93,34 @@ fn connect_unix(scene: &Scene) -> Outcome {
     }
     let fd = socket(libc::AF_UNIX)?;
     done(call!(SYS_connect, fd, &raw const address, size_of::<libc::sockaddr_un>()))
+}
+
+/// A thread that lacks one of the flags that threads of a process have. The
+/// null stack is never used: the call must be denied.
+fn thread_without(flag: i32) -> Outcome {
+    let all = libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
+    done(call!(SYS_clone, (all & !flag) as usize, NO, NO, NO, NO))
+}
+
+fn send_descriptor(scene: &Scene) -> Outcome {
+    let mut byte = 0u8;
+    let mut data = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+    #[repr(C)]
+    struct Control {
+        header: libc::cmsghdr,
+        fd: RawFd,
+    }
+    // SAFETY: all-zero is a valid cmsghdr and msghdr.
+    let (header, mut message): (libc::cmsghdr, libc::msghdr) = unsafe { std::mem::zeroed() };
+    let mut control = Control { header, fd: scene.read_only };
+    control.header.cmsg_len = size_of::<libc::cmsghdr>() + size_of::<RawFd>();
+    control.header.cmsg_level = libc::SOL_SOCKET;
+    control.header.cmsg_type = libc::SCM_RIGHTS;
+    message.msg_iov = &raw mut data;
+    message.msg_iovlen = 1;
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = size_of::<Control>();
+    done(call!(SYS_sendmsg, scene.socket, &raw const message, libc::MSG_DONTWAIT))
 }
 
 /// Ends the child where there is one, which is the act's success.
@@ -174,6 +204,11 @@ pub const ACTS: &[Act] = &[
         let mut pair = [0i32; 2];
         done(call!(SYS_socketpair, libc::AF_UNIX, libc::SOCK_STREAM, 0, pair.as_mut_ptr()))
     }),
+    free("make a file in memory", |_| {
+        let fd = call!(SYS_memfd_create, c"probe".as_ptr(), 0)?;
+        done(call!(SYS_close, fd))
+    }),
+    free("send a descriptor", send_descriptor),
     // Programs and processes.
     act("run a program", |_| {
         let argv = [c"/bin/true".as_ptr(), null()];
@@ -188,6 +223,17 @@ pub const ACTS: &[Act] = &[
         let mut arguments = [0u64; 8];
         arguments[4] = libc::SIGCHLD as u64;
         ends_child(call!(SYS_clone3, arguments.as_mut_ptr(), size_of_val(&arguments))?)
+    }),
+    act("make a thread with descriptors of its own", |_| thread_without(libc::CLONE_FILES)),
+    act("make a thread with a working folder of its own", |_| thread_without(libc::CLONE_FS)),
+    act("make a process in its own memory", |_| thread_without(libc::CLONE_THREAD)),
+    free("have descriptors of its own (unshare)", |_| done(call!(SYS_unshare, libc::CLONE_FILES))),
+    free("have more threads with clone3", |_| {
+        // Refused for its size, by a kernel that looks at it.
+        match call!(SYS_clone3, null::<u8>(), 1usize) {
+            Err(libc::EINVAL) => Ok(()),
+            other => done(other),
+        }
     }),
     act("trace the parent", |scene| done(call!(SYS_ptrace, libc::PTRACE_SEIZE, scene.parent, NO, NO))),
     act("let the parent trace it", |_| done(call!(SYS_ptrace, libc::PTRACE_TRACEME, 0, NO, NO))),

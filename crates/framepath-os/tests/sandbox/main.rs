@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use std::thread;
 
 use framepath_os::sandbox::{self, Layer, Layers};
-use framepath_os::spawn::{SpawnError, WorkerProcess, namespaces_given, spawn};
+use framepath_os::spawn::{SpawnError, WorkerProcess, namespaces_given, spawn, spawn_zygote};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 
 mod acts;
@@ -33,6 +33,7 @@ const TESTS: &[Test] = &[
     ("a_worker_dies_with_the_thread_that_started_it", dies_with_its_thread),
     ("a_worker_has_its_socket_and_dev_null_and_nothing_else", inherits_nothing),
     ("a_worker_has_the_namespaces_it_is_said_to_have", own_namespaces),
+    ("what_a_zygote_forks_is_a_whole_process", zygote_forks),
     ("what_is_forbidden_is_possible_outside", forbidden_acts_work_outside),
     ("a_decoder_is_denied_every_forbidden_act", decoder_is_denied),
     ("a_decoder_by_device_is_denied_every_forbidden_act", decoder_by_device_is_denied),
@@ -222,7 +223,8 @@ fn try_acts(role: &str) -> (Layers, Vec<String>) {
     let file = std::env::current_exe().unwrap();
     let (mut worker, socket) = start(&["acts", role, file.to_str().unwrap()]);
     let text = format!("{} {}", own.as_raw_nonzero(), path.display());
-    let fds: [BorrowedFd<'_>; 3] = [pool.as_fd(), reader.as_fd(), pidfd.as_fd()];
+    let (_other_end, end) = wire::pair();
+    let fds: [BorrowedFd<'_>; 4] = [pool.as_fd(), reader.as_fd(), pidfd.as_fd(), end.as_fd()];
     wire::send(socket.as_fd(), &text, &fds).unwrap();
     let answer = hear(&socket);
     drop((socket, listener));
@@ -282,11 +284,16 @@ fn all_denied(role: &str) {
 
 fn decoder_works() {
     let (mut worker, socket) = start(&["allowed"]);
-    let (text, fds) = wire::receive(socket.as_fd()).unwrap();
-    assert_eq!((text.as_str(), fds.len()), ("pool", 1));
-    let seals = rustix::fs::fcntl_get_seals(&fds[0]).unwrap();
-    assert_eq!(seals, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL);
+    let pool = framepath_os::commit::grant(worker::LIMITS.file_bytes).unwrap();
+    let open = rustix::fs::memfd_create("open", MemfdFlags::CLOEXEC).unwrap();
+    // The kernel exempts root.
+    let bounded = worker.namespaces().user && !rustix::process::geteuid().is_root();
+    let text = if bounded { "threads are bounded" } else { "threads are not bounded" };
+    wire::send(socket.as_fd(), text, &[pool.as_fd(), open.as_fd()]).unwrap();
     assert_eq!(hear(&socket), "ok");
+    let seals = rustix::fs::fcntl_get_seals(&pool).unwrap();
+    let all = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
+    assert_eq!(seals, all);
     drop(socket);
     assert_eq!(worker.wait().unwrap().exit_code, Some(0));
 }
@@ -314,6 +321,27 @@ fn old_kernel() {
         "no new privileges, not dumpable, limits, no capabilities; not in this kernel: Landlock files, \
          Landlock network, Landlock signals and sockets, seccomp"
     );
+}
+
+/// The worker is the zygote; it says what became of each process that it forked.
+fn zygote_forks() {
+    let (ours, theirs) = wire::pair();
+    let arguments = [WORKER, "zygote"].map(OsStr::new);
+    let mut zygote = spawn_zygote(&std::env::current_exe().unwrap(), &arguments, theirs.as_fd()).unwrap();
+    drop(theirs);
+    let outcomes = hear(&ours);
+    drop(ours);
+    assert_eq!(zygote.wait().unwrap().exit_code, Some(0), "{outcomes}");
+    let expected = [
+        format!("abort Some({})", libc::SIGABRT),
+        format!("raise Some({})", libc::SIGTERM),
+        "thread ids match, its mutex knows it, not the first process".to_owned(),
+        "environment LANG LD_LIBRARY_PATH".to_owned(),
+        "panic Some(101)".to_owned(),
+        "namespaces of its own".to_owned(),
+        "killed Some(9)".to_owned(),
+    ];
+    assert_eq!(outcomes.lines().collect::<Vec<_>>(), expected);
 }
 
 fn layers_tried() {

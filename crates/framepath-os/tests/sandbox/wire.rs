@@ -15,8 +15,11 @@ pub fn pair() -> (OwnedFd, OwnedFd) {
     socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
 }
 
-/// Sends `text` and copies of `fds`.
+/// Sends `text` and copies of `fds`. Without any it is a call that a worker has.
 pub fn send(socket: BorrowedFd<'_>, text: &str, fds: &[BorrowedFd<'_>]) -> rustix::io::Result<()> {
+    if fds.is_empty() {
+        return rustix::net::send(socket, text.as_bytes(), SendFlags::NOSIGNAL).map(drop);
+    }
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() {

@@ -8,13 +8,13 @@ use std::sync::mpsc;
 use std::thread;
 
 use framepath_os::sandbox::{self, Layer, Limits, Role, SandboxError};
-use framepath_os::spawn::take_socket;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create};
+use framepath_os::spawn::{Bounds, Zygote, take_socket};
+use rustix::fs::{SealFlags, fcntl_add_seals};
 
 use crate::acts::{ACTS, Scene, call};
 use crate::wire::{receive, send};
 
-pub const LIMITS: Limits = Limits { memory_bytes: 1 << 30, file_bytes: 1 << 20, open_files: 32 };
+pub const LIMITS: Limits = Limits { memory_bytes: 1 << 30, file_bytes: 1 << 20, open_files: 32, threads: 64 };
 
 /// Runs the mode named by the arguments, the worker's first word left out.
 pub fn run(arguments: &[String]) {
@@ -26,6 +26,7 @@ pub fn run(arguments: &[String]) {
         ["acts", role, file] => acts(socket.as_fd(), role, Path::new(file)),
         ["allowed"] => allowed(socket.as_fd()),
         ["old-kernel"] => old_kernel(),
+        ["zygote"] => zygote(),
         ["plugin", file, other] => plugin(Path::new(file), other),
         other => panic!("no such mode: {other:?}"),
     };
@@ -37,13 +38,14 @@ pub fn run(arguments: &[String]) {
 /// The layers' wire form, and an errno (or `done`) for each act.
 fn acts(socket: BorrowedFd<'_>, role: &str, file: &Path) -> String {
     let (text, fds) = receive(socket).unwrap();
-    let [pool, read_only, parent_pidfd] = fds.as_slice() else { panic!("{} descriptors", fds.len()) };
+    let [pool, read_only, parent_pidfd, end] = fds.as_slice() else { panic!("{} descriptors", fds.len()) };
     let (parent, listener) = text.split_once(' ').unwrap();
     let scene = Scene {
         parent: parent.parse().unwrap(),
         parent_pidfd: parent_pidfd.as_raw_fd(),
         read_only: read_only.as_raw_fd(),
         pool: pool.as_raw_fd(),
+        socket: end.as_raw_fd(),
         listener: CString::new(listener).unwrap(),
     };
     let locked = role != "free";
@@ -72,9 +74,12 @@ fn acts(socket: BorrowedFd<'_>, role: &str, file: &Path) -> String {
     answer
 }
 
-/// `ok`, and a sealed memfd sent before it. A panic's text goes with the
+/// `ok`, with the memory that was granted sealed. A panic's text goes with the
 /// process: the parent sees that it ended.
 fn allowed(socket: BorrowedFd<'_>) -> String {
+    let (text, fds) = receive(socket).unwrap();
+    let [pool, open] = fds.as_slice() else { panic!("{} descriptors", fds.len()) };
+    let bounded = text == "threads are bounded";
     // A thread that was there before is bound as well.
     let (go, wait) = mpsc::channel();
     let early = thread::spawn(move || {
@@ -109,20 +114,19 @@ fn allowed(socket: BorrowedFd<'_>) -> String {
     );
     assert_eq!(too_much, Err(libc::ENOMEM));
 
-    let pool = memfd_create("pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
-    ftruncate(&pool, LIMITS.file_bytes).unwrap();
-    let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
-    fcntl_add_seals(&pool, seals).unwrap();
-    assert_eq!(fcntl_get_seals(&pool).unwrap(), seals);
-    assert_eq!(rustix::fs::fstat(&pool).unwrap().st_size as u64, LIMITS.file_bytes);
+    // A pool that nobody else reads needs no file.
+    let mut private = framepath_os::pool::Pool::new(4096, 2).unwrap();
+    private.acquire().unwrap().plane_mut(0).fill(7);
+    // Another is made in what was granted.
+    fcntl_add_seals(pool, SealFlags::FUTURE_WRITE | SealFlags::SEAL).unwrap();
+    assert_eq!(rustix::fs::fstat(pool).unwrap().st_size as u64, LIMITS.file_bytes);
     // SAFETY: ignoring a signal; it says that a file would become too large.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-    let large = memfd_create("large", MemfdFlags::CLOEXEC).unwrap();
-    assert_eq!(ftruncate(&large, LIMITS.file_bytes + 1), Err(rustix::io::Errno::FBIG));
+    assert_eq!(rustix::io::pwrite(open, b"x", LIMITS.file_bytes), Err(rustix::io::Errno::FBIG));
 
     let mut files = vec![];
     let full = loop {
-        match memfd_create("many", MemfdFlags::CLOEXEC) {
+        match rustix::io::fcntl_dupfd_cloexec(pool, 0) {
             Ok(file) => files.push(file),
             Err(errno) => break errno,
         }
@@ -131,10 +135,108 @@ fn allowed(socket: BorrowedFd<'_>) -> String {
     assert!((files.len() as u64) < LIMITS.open_files);
     drop(files);
 
+    // The limit on threads holds for every user but root, where namespaces are.
+    if bounded {
+        let (sender, ends) = mpsc::channel::<()>();
+        let ends = std::sync::Arc::new(std::sync::Mutex::new(ends));
+        let mut waiting = vec![];
+        let refused = loop {
+            let ends = ends.clone();
+            let wait = move || ends.lock().unwrap().recv().is_err();
+            match thread::Builder::new().stack_size(1 << 16).spawn(wait) {
+                Ok(thread) => waiting.push(thread),
+                Err(error) => break error.raw_os_error(),
+            }
+        };
+        assert_eq!((refused, waiting.len() as u64), (Some(libc::EAGAIN), LIMITS.threads - 1));
+        drop(sender);
+        assert!(waiting.into_iter().all(|thread| thread.join().unwrap()));
+    }
+
     assert!(thread::available_parallelism().is_ok());
     thread::sleep(std::time::Duration::from_millis(1));
-    send(socket, "pool", &[pool.as_fd()]).unwrap();
     "ok".to_owned()
+}
+
+/// Forks processes, and says what became of each.
+fn zygote() -> String {
+    let zygote = Zygote::new().unwrap();
+    let bounds = Bounds { memory_bytes: 1 << 30, threads: 64 };
+    let (_ours, theirs) = crate::wire::pair();
+    let forked = |run: fn() -> i32| {
+        // Standard error is kept, and this worker has none.
+        let mut process = zygote.fork(theirs.as_fd(), bounds, |_| run()).unwrap();
+        process.wait().unwrap()
+    };
+    let mut outcomes = vec![
+        // SAFETY: ends the process.
+        format!("abort {:?}", forked(|| unsafe { libc::abort() }).signal),
+        // SAFETY: the default action of the signal is to end the process.
+        format!("raise {:?}", forked(|| unsafe { libc::raise(libc::SIGTERM) }).signal),
+    ];
+    outcomes.push(match forked(knows_itself).exit_code {
+        Some(0) => "thread ids match, its mutex knows it, not the first process".to_owned(),
+        other => format!("a process that does not know itself: {other:?}"),
+    });
+    let names = |code| if code == Some(0) { "LANG LD_LIBRARY_PATH" } else { "others" };
+    let clean =
+        || i32::from(std::env::vars_os().any(|(name, _)| name != "LANG" && name != "LD_LIBRARY_PATH"));
+    outcomes.push(format!("environment {}", names(forked(clean).exit_code)));
+    outcomes.push(format!("panic {:?}", forked(|| std::panic::resume_unwind(Box::new(()))).exit_code));
+    let mut process = zygote.fork(theirs.as_fd(), bounds, |_| framepath_os::crash::hang()).unwrap();
+    outcomes.push(own_namespaces(&process).to_owned());
+    process.kill().unwrap();
+    outcomes.push(format!("killed {:?}", process.wait().unwrap().signal));
+    outcomes.join("\n")
+}
+
+/// Whether `process` has the namespaces it is said to have.
+fn own_namespaces(process: &framepath_os::spawn::WorkerProcess) -> &'static str {
+    let given = process.namespaces();
+    let all = [
+        ("user", given.user),
+        ("pid", given.pid),
+        ("net", given.net),
+        ("ipc", given.ipc),
+        ("uts", given.uts),
+    ];
+    // The child may not have come to its own yet.
+    for _ in 0..1000 {
+        let of = |pid: &str, name: &str| std::fs::read_link(format!("/proc/{pid}/ns/{name}")).ok();
+        let pid = process.pid().to_string();
+        if all.iter().all(|(name, own)| (of(&pid, name) != of("self", name)) == *own) {
+            return "namespaces of its own";
+        }
+        thread::sleep(std::time::Duration::from_millis(1));
+    }
+    "namespaces of others"
+}
+
+/// 0 where the C library knows which thread this is.
+fn knows_itself() -> i32 {
+    // SAFETY: an initialised mutex of this stack, locked and read by this thread.
+    unsafe {
+        let mut attributes: libc::pthread_mutexattr_t = std::mem::zeroed();
+        libc::pthread_mutexattr_init(&mut attributes);
+        libc::pthread_mutexattr_settype(&mut attributes, libc::PTHREAD_MUTEX_ERRORCHECK);
+        let mut mutex: libc::pthread_mutex_t = std::mem::zeroed();
+        libc::pthread_mutex_init(&mut mutex, &attributes);
+        if libc::pthread_mutex_lock(&mut mutex) != 0 || libc::pthread_mutex_lock(&mut mutex) != libc::EDEADLK
+        {
+            return 1;
+        }
+        // glibc: a lock word, a count, then the id of the owner.
+        let owner = (&raw const mutex).cast::<i32>().add(2).read();
+        let itself = libc::syscall(libc::SYS_gettid) as i32;
+        if owner != itself || libc::gettid() != itself || libc::getpid() != itself {
+            return 2;
+        }
+        if libc::pthread_kill(libc::pthread_self(), 0) != 0 || libc::pthread_mutex_unlock(&mut mutex) != 0 {
+            return 3;
+        }
+        // Of its pid namespace: the kernel would drop its own signals.
+        i32::from(itself == 1)
+    }
 }
 
 /// What `enter` says where neither seccomp nor Landlock is there: a filter

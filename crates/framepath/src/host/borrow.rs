@@ -2,7 +2,7 @@
 //! Memory that the caller lends: the worker's side, which asks and maps, and
 //! what the caller has to know of it.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
 use framepath_codec::Lender;
@@ -68,15 +68,12 @@ impl Lender for Borrower {
             Some((Message::Denied { text }, _)) => return Err(text),
             _ => return Err("the caller said something else".to_owned()),
         };
-        let mut buffers = Vec::with_capacity(count as usize);
-        for expected in 0..count {
-            match hear(&self.socket).map_err(failed)? {
-                Some((Message::Buffer { index }, Some(fd))) if index == expected => buffers.push(fd),
-                _ => return Err("a buffer is missing".to_owned()),
-            }
-        }
-        let fds: Vec<_> = buffers.iter().map(AsFd::as_fd).collect();
-        let pool = Pool::lent(&fds, want.bytes(lent) as usize, self.give_back);
+        // Each is mapped and closed before the next: a worker has few descriptors.
+        let buffer = |expected| match hear(&self.socket).map_err(failed)? {
+            Some((Message::Buffer { index }, Some(fd))) if index == expected => Ok(fd),
+            _ => Err("a buffer is missing".to_owned()),
+        };
+        let pool = Pool::lent(count, want.bytes(lent) as usize, self.give_back, buffer);
         let pool = pool.map_err(|error| error.to_string())?;
         locked(&self.exporter).has_mapped(&pool).map_err(failed)?;
         Ok((pool, lent))

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The last stage of a worker: hands frames to the caller, where they lie.
 
-use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use framepath_model::format::Layout;
@@ -10,10 +9,10 @@ use framepath_model::stream::StreamInfo;
 use framepath_model::wire::{Completion, Message, SAME_FRAME, Work};
 use framepath_os::crossing::{Bell, CellWriter, Socket};
 use framepath_os::meter;
-use framepath_os::pool::{Frame, Pool};
+use framepath_os::pool::{Frame, GrantedPool, Pool};
 
 use super::HostError;
-use super::names::{Names, shared_memory};
+use super::names::Names;
 use super::say::say;
 use super::tally::Tally;
 use crate::error::StageError;
@@ -110,6 +109,13 @@ impl Exporter {
         self.complete(&Completion::Want)
     }
 
+    /// Asks for memory for a pool; the answer comes on the socket. Once the
+    /// stream is `opened` the caller looks at the ring.
+    pub(super) fn want_memory(&mut self, bytes: u64, opened: bool) -> Result<(), HostError> {
+        say(&self.socket, &Message::WantMemory { bytes }, None)?;
+        if opened { self.complete(&Completion::Want) } else { Ok(()) }
+    }
+
     /// Announces a pool of memory that the caller has lent.
     pub(super) fn has_mapped(&mut self, pool: &Pool) -> Result<(), HostError> {
         let (number, _) = self.names.pool(pool.id())?;
@@ -125,10 +131,11 @@ impl Exporter {
     fn pool(&mut self, frame: &Frame) -> Result<u16, HostError> {
         let (pool, is_new) = self.names.pool(frame.pool_id())?;
         if is_new {
-            let memory = shared_memory(frame)?;
-            say(&self.socket, &Message::PoolMemory { pool }, Some(memory.fd.as_fd()))?;
-            let (slots, slot_bytes) = (memory.slots, memory.slot_bytes as u64);
-            let first_slot = memory.first_slot;
+            let Some(GrantedPool { memory, slots, slot_bytes, first_slot }) = frame.granted_memory() else {
+                return Err(HostError::Failed { text: "a frame of memory that was not granted".to_owned() });
+            };
+            say(&self.socket, &Message::PoolMemory { pool, memory }, None)?;
+            let slot_bytes = slot_bytes as u64;
             self.complete(&Completion::Pool { pool, slots, slot_bytes, first_slot })?;
         }
         Ok(pool)

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use framepath_codec::Packet;
 use framepath_model::format::Layout;
+use framepath_model::lend::Want;
 use framepath_model::stream::{FrameMeta, StreamInfo};
 use framepath_model::wire::{Completion, Message, Open, SAME_FRAME, Submission, Work};
 use framepath_os::crossing::{
@@ -16,10 +17,12 @@ use framepath_os::crossing::{
     watch,
 };
 use framepath_os::pool::{ForeignPool, Frame, GiveBackWords, Returns};
+use framepath_os::sandbox::Layers;
 use framepath_os::v4l2::Node;
 
 use super::HostError;
 use super::borrow::{Lends, LentSlots};
+use super::memory::Granter;
 use super::names::{Names, shared_memory};
 use super::say::{hear_within, say};
 use super::session::{Input, Spec, Start, Turn};
@@ -100,6 +103,7 @@ pub(super) struct Receiving {
     lends: Option<Arc<dyn Lends>>,
     /// Slots, and the least bytes of one, of a loan that is not mapped yet.
     loan: Option<(u32, u32)>,
+    granter: Granter,
 }
 
 /// The worker's slots go back by words of the shared area.
@@ -174,11 +178,23 @@ impl Link {
             say(&socket, &Message::Device { node: node.display().to_string() }, Some(opened.fd()))?;
         }
         say(&socket, &Message::Open(open), Some(area.fd()))?;
-        let (threads, replayable, stream) = match hear_within(&socket, OPENING)? {
-            Some((Message::Opened { threads, replayable, stream, .. }, _)) => (threads, replayable, stream),
-            Some((Message::Refused { text }, _)) => return Err(HostError::Refused { text }),
-            Some(_) => return Err(HostError::NotOpened { what: "said something else" }),
-            None => return Err(HostError::NotOpened { what: "died" }),
+        let mut granter = Granter::new(spec.options.memory_bytes);
+        let mut requests = 0;
+        let (threads, replayable, stream) = loop {
+            match hear_within(&socket, OPENING)? {
+                Some((Message::Opened { threads, replayable, stream, .. }, _)) => {
+                    break (threads, replayable, stream);
+                }
+                // A stage may make its pool before it has a frame.
+                Some((Message::WantMemory { bytes }, _)) if requests < CONSTANTS => {
+                    requests += 1;
+                    let (answer, memory) = granter.grant(bytes);
+                    say(&socket, &answer, memory.as_ref().map(AsFd::as_fd))?;
+                }
+                Some((Message::Refused { text }, _)) => return Err(HostError::Refused { text }),
+                Some(_) => return Err(HostError::NotOpened { what: "said something else" }),
+                None => return Err(HostError::NotOpened { what: "died" }),
+            }
         };
         let vital = Arc::new(Vital::new(area.clone(), spec.options.watchdog));
         let watcher = {
@@ -209,6 +225,7 @@ impl Link {
             asked: 0,
             lends: spec.lends.clone(),
             loan: None,
+            granter,
         };
         // The stream's opening, there and back.
         vital.traffic.message_out();
@@ -242,6 +259,11 @@ impl Link {
     /// The worker's process.
     pub(super) fn process(&self) -> Arc<Process> {
         self.worker.process()
+    }
+
+    /// The layers of the worker's sandbox.
+    pub(super) fn layers(&self) -> Layers {
+        self.worker.layers
     }
 
     /// CPU time the worker has used, nanoseconds.
@@ -425,7 +447,7 @@ impl Receiving {
                 Came::Constant
             }
             Completion::Want => {
-                self.lend()?;
+                self.provide()?;
                 Came::Constant
             }
             Completion::Passed { seq } => Came::Nothing { seq },
@@ -438,11 +460,21 @@ impl Receiving {
         }))
     }
 
+    /// Gives the worker the memory that it asks for.
+    fn provide(&mut self) -> Result<(), HostError> {
+        match self.hear()? {
+            Some((Message::Want(want), _)) => self.lend(want),
+            Some((Message::WantMemory { bytes }, _)) => {
+                let (answer, memory) = self.granter.grant(bytes);
+                self.returns.vital.traffic.message_out();
+                say(&self.socket, &answer, memory.as_ref().map(AsFd::as_fd))
+            }
+            _ => Err(Breach("a request for memory without a message").into()),
+        }
+    }
+
     /// Asks who lends, and passes the buffers on.
-    fn lend(&mut self) -> Result<(), HostError> {
-        let Some((Message::Want(want), _)) = self.hear()? else {
-            return Err(Breach("a want without a word").into());
-        };
+    fn lend(&mut self, want: Want) -> Result<(), HostError> {
         let Some(lends) = self.lends.clone() else {
             return Err(Breach("it wants memory, and has its own").into());
         };
@@ -494,7 +526,9 @@ impl Receiving {
             }
             (None, Some(_)) => return Err(Breach("a pool of its own").into()),
             _ => match self.hear()? {
-                Some((Message::PoolMemory { pool }, Some(fd))) if pool == number => {
+                Some((Message::PoolMemory { pool, memory }, _)) if pool == number => {
+                    let fd =
+                        self.granter.take(memory).ok_or(Breach("a pool in memory it was not granted"))?;
                     ForeignPool::new(fd, slot_bytes, slots, first_slot, returns)?
                 }
                 _ => return Err(Breach("a pool without its memory").into()),

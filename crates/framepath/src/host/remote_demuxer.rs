@@ -7,8 +7,8 @@
 //! and are copied once more, into the decoder's memory.
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use framepath_codec::{MediaFile, Packet, TrackInfo};
@@ -23,7 +23,7 @@ use framepath_os::{meter, signal};
 use super::say::{hear_within, say};
 use super::seat::Seat;
 use super::start::{self, Worker};
-use super::{HostError, WorkerOptions, WorkerStats};
+use super::{HostError, WorkerOptions, WorkerStats, sandbox};
 
 /// Cells of each ring: packets that are read ahead.
 const CELLS: u32 = 64;
@@ -131,6 +131,8 @@ impl RemoteDemuxer {
         };
         let stats = Arc::<WorkerStats>::default();
         stats.pid.store(worker.process().pid(), Ordering::Relaxed);
+        *stats.sandbox_note.lock().unwrap_or_else(PoisonError::into_inner) =
+            sandbox::note(worker.layers).unwrap_or_default();
         let (received, ended) = (0, false);
         Ok(RemoteDemuxer {
             watcher,

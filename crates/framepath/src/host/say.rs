@@ -5,7 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use framepath_model::wire::{MESSAGE_BYTES, Message};
-use framepath_os::crossing::Socket;
+use framepath_os::crossing::{Socket, is_crowded};
 
 use super::HostError;
 
@@ -13,7 +13,13 @@ use super::HostError;
 pub(crate) fn say(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
     let mut bytes = [0; MESSAGE_BYTES];
     message.encode(&mut bytes);
-    socket.send(&bytes, fd).map_err(|source| HostError::Socket { operation: "writing to", source })
+    socket.send(&bytes, fd).map_err(|source| {
+        let operation = "writing to";
+        match is_crowded(&source) {
+            true => HostError::TooManyInFlight { operation },
+            false => HostError::Socket { operation, source },
+        }
+    })
 }
 
 /// The next message; `None` where the other side is gone.

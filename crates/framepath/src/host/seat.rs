@@ -10,6 +10,7 @@ use std::time::Duration;
 use framepath_model::wire::{Message, VERSION};
 use framepath_os::crossing::Socket;
 use framepath_os::machine::effective_uid;
+use framepath_os::sandbox::Layers;
 
 use super::HostError;
 use super::say::{hear_within, say};
@@ -118,11 +119,12 @@ impl Seat {
         // Not under the lock: who wants to kill the old worker does not wait.
         let heard = hear_within(&connection, GRANTING).map_err(|error| error.of_service(&self.path));
         match heard? {
-            Some((Message::Grant { stream, pid }, Some(fd))) => {
+            Some((Message::Grant { stream, pid, layers }, Some(fd))) => {
                 let mut state = self.locked();
                 let turn = state.turn + 1;
                 *state = State { stream: Some(stream), turn, asked: false, ..std::mem::take(&mut *state) };
-                Ok(Worker::of_service(Socket::from(fd), pid, self.clone(), turn))
+                let layers = Layers::from_bits(layers).unwrap_or_default();
+                Ok(Worker::of_service(Socket::from(fd), pid, layers, self.clone(), turn))
             }
             Some((Message::Denied { text }, _)) => Err(HostError::Denied { text }),
             Some(_) => Err(HostError::Service { what: "answered something else" }),

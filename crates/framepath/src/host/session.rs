@@ -18,7 +18,7 @@ use framepath_os::signal;
 use super::borrow::Lends;
 use super::link::{Came, Full, Link, Receiving, Sending};
 use super::seat::Seat;
-use super::{HostError, Recoveries, Traffic, WorkerOptions, start};
+use super::{HostError, Recoveries, Traffic, WorkerOptions, sandbox, start};
 use crate::recorder::Stretch;
 
 /// Workers that could not even open the stream, in a row, before it fails.
@@ -116,6 +116,9 @@ pub struct WorkerStats {
     /// CPU time of the workers that have ended, from their start on,
     /// nanoseconds.
     pub cpu_ns: AtomicU64,
+    /// What the sandbox of the first worker lacks, for people; empty where
+    /// nothing.
+    pub sandbox_note: Mutex<String>,
     /// Why the last of them was replaced.
     pub last_death: Mutex<String>,
     /// How long each replacement took.
@@ -218,6 +221,8 @@ impl Session {
         let stream = link.stream;
         self.stats.recoveries.opened(&link.process());
         self.stats.pid.store(link.pid, Ordering::Relaxed);
+        *self.stats.sandbox_note.lock().unwrap_or_else(PoisonError::into_inner) =
+            sandbox::note(link.layers()).unwrap_or_default();
         self.locked().worker = Some((link.clone(), sending));
         Ok((
             stream,

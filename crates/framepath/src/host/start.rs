@@ -2,28 +2,34 @@
 //! Starting workers, and the spares that are kept ready.
 //!
 //! The kernel ends a worker with the thread that started it, so all are
-//! started by one thread that lives as long as the process.
+//! started by one thread that lives as long as the process: the spawner.
 
 use std::collections::{HashMap, VecDeque};
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use framepath_model::wire::Message;
 use framepath_os::clock::cpu_ns_of;
 use framepath_os::crossing::Socket;
+use framepath_os::sandbox::{Layers, Limits};
 use framepath_os::signal;
-use framepath_os::spawn::{Remote, WorkerProcess, spawn};
+use framepath_os::spawn::{Bounds, Remote, WorkerProcess, spawn_bounded};
 
 use super::say::hear_within;
 use super::seat::{Seat, Turn};
-use super::{HostError, WorkerOptions, nursery, program};
+use super::zygote::ZygoteProcess;
+use super::{HostError, SandboxChoice, WorkerOptions, program};
 
 /// How long a worker may take to load and lock itself in.
 pub(crate) const LOADING: Duration = Duration::from_secs(20);
+
+/// A spare is made when no worker was wanted for so long: a short run makes none,
+/// and a stream's first frame does not wait for it.
+const SETTLED: Duration = Duration::from_millis(100);
 
 /// A worker that is loaded and locked in, and has no stream yet.
 pub(super) struct Worker {
@@ -32,6 +38,8 @@ pub(super) struct Worker {
     /// What was started, for errors; empty where it is this process's own code
     /// or the service's worker.
     program: PathBuf,
+    /// The layers of its sandbox: until it is ready, those that its parent made.
+    pub(super) layers: Layers,
 }
 
 /// A worker's process, for any thread. Dropping the last one ends it, and
@@ -45,7 +53,11 @@ pub(super) struct Process {
 #[derive(Debug)]
 enum Parent {
     Us(Mutex<WorkerProcess>),
-    Nursery(Remote),
+    /// The zygote lives as long as its last worker.
+    Zygote {
+        process: Remote,
+        _zygote: Arc<ZygoteProcess>,
+    },
     Service(Arc<Seat>, Turn),
 }
 
@@ -60,7 +72,7 @@ impl Process {
         // It fails only where there is no such process any more.
         let _ = match &self.kind {
             Parent::Us(process) => process.lock().unwrap_or_else(PoisonError::into_inner).kill(),
-            Parent::Nursery(process) => process.kill(),
+            Parent::Zygote { process, .. } => process.kill(),
             Parent::Service(seat, turn) => seat.kill(*turn),
         };
     }
@@ -74,7 +86,7 @@ impl Process {
                 // Where it cannot be waited for it is gone.
                 let _ = process.lock().unwrap_or_else(PoisonError::into_inner).wait();
             }
-            Parent::Nursery(process) => process.wait(),
+            Parent::Zygote { process, .. } => process.wait(),
             Parent::Service(..) => {}
         }
     }
@@ -90,7 +102,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         // One of our own ends with its `WorkerProcess`, one of the service's with
         // the stream's seat.
-        if let Parent::Nursery(process) = &self.kind {
+        if let Parent::Zygote { process, .. } = &self.kind {
             if process.kill().is_ok() {
                 process.wait();
             }
@@ -100,9 +112,16 @@ impl Drop for Process {
 
 impl Worker {
     /// A worker that the service granted.
-    pub(super) fn of_service(socket: Socket, pid: u32, seat: Arc<Seat>, turn: Turn) -> Worker {
+    pub(super) fn of_service(
+        socket: Socket,
+        pid: u32,
+        layers: Layers,
+        seat: Arc<Seat>,
+        turn: Turn,
+    ) -> Worker {
         let process = Process { pid, kind: Parent::Service(seat, turn) };
-        Worker { socket: Arc::new(socket), process: Arc::new(process), program: PathBuf::new() }
+        let (socket, process) = (Arc::new(socket), Arc::new(process));
+        Worker { socket, process, program: PathBuf::new(), layers }
     }
 
     pub(super) fn process(&self) -> Arc<Process> {
@@ -115,6 +134,15 @@ impl Worker {
 pub(crate) struct Kind {
     pub(crate) memory_bytes: u64,
     pub(crate) task: Task,
+    /// It goes on where the kernel has no seccomp.
+    pub(crate) without_seccomp: bool,
+}
+
+impl Kind {
+    /// Bounds of its cgroup.
+    pub(super) fn bounds(&self) -> Bounds {
+        Bounds { memory_bytes: self.memory_bytes, threads: Limits::default().threads }
+    }
 }
 
 /// What a worker is for, which decides what its sandbox lets it do.
@@ -134,15 +162,16 @@ enum Request {
     DismissSpares { done: Sender<()> },
 }
 
-/// Who starts workers, from the first request on.
-static NURSE: OnceLock<Sender<Request>> = OnceLock::new();
+/// To the spawner, from the first request on.
+static SPAWNER: OnceLock<Sender<Request>> = OnceLock::new();
 
-/// Ends the workers that are kept ready, and waits until they have ended. The
-/// next stream has to wait until its worker is made.
+/// Ends the workers that are kept ready, and the zygote where no stream has a
+/// worker of it, and waits until they have ended. The next stream has to wait
+/// until its worker is made.
 pub fn dismiss_spares() {
-    let Some(nurse) = NURSE.get() else { return };
+    let Some(spawner) = SPAWNER.get() else { return };
     let (done, dismissed) = channel();
-    if nurse.send(Request::DismissSpares { done }).is_ok() {
+    if spawner.send(Request::DismissSpares { done }).is_ok() {
         // It fails where the thread is gone, and its spares with it.
         let _ = dismissed.recv();
     }
@@ -152,16 +181,17 @@ pub fn dismiss_spares() {
 /// taken, so that streams do not wait for one to be made. Returns at once.
 pub(crate) fn keep_ready(memory_bytes: u64, count: usize) {
     // Where the thread is gone, who wants a worker is told so.
-    let _ = nurses().send(Request::Spares { kind: Kind { memory_bytes, task: Task::Stage }, count });
+    let kind = Kind { memory_bytes, task: Task::Stage, without_seccomp: false };
+    let _ = spawner().send(Request::Spares { kind, count });
 }
 
 /// To the thread that starts workers.
-fn nurses() -> &'static Sender<Request> {
-    NURSE.get_or_init(|| {
+fn spawner() -> &'static Sender<Request> {
+    SPAWNER.get_or_init(|| {
         let (requests, heard) = channel();
         // Where no thread can be made the request's answer never comes, which
         // its receiver sees at once.
-        let _ = std::thread::Builder::new().name("fp-nursery".to_owned()).spawn(|| nurse(heard));
+        let _ = std::thread::Builder::new().name("fp-spawner".to_owned()).spawn(|| serve(heard));
         requests
     })
 }
@@ -169,14 +199,19 @@ fn nurses() -> &'static Sender<Request> {
 /// A worker for a stream: the service's; or a spare, where there is one, and
 /// another is made; else a new one.
 pub(super) fn worker(seat: Option<&Arc<Seat>>, options: &WorkerOptions) -> Result<Worker, HostError> {
-    if let Some(seat) = seat {
-        return seat.worker();
-    }
-    let (answer, worker) = channel();
-    let kind = Kind { memory_bytes: options.memory_bytes, task: options.task() };
-    let unanswered = || HostError::NotOpened { what: "was not started" };
-    nurses().send(Request::Worker { kind, answer }).map_err(|_| unanswered())?;
-    worker.recv().map_err(|_| unanswered())?
+    let worker = match seat {
+        Some(seat) => seat.worker()?,
+        None => {
+            let (answer, worker) = channel();
+            let without_seccomp = options.sandbox == SandboxChoice::Allow;
+            let kind = Kind { memory_bytes: options.memory_bytes, task: options.task(), without_seccomp };
+            let unanswered = || HostError::NotOpened { what: "was not started" };
+            spawner().send(Request::Worker { kind, answer }).map_err(|_| unanswered())?;
+            worker.recv().map_err(|_| unanswered())??
+        }
+    };
+    options.sandbox.check(worker.layers)?;
+    Ok(worker)
 }
 
 /// Workers of a kind that are made ahead; they may still be loading.
@@ -197,9 +232,9 @@ impl Spares {
         std::iter::from_fn(|| self.made.pop_front()).find_map(|spare| ready(spare).ok())
     }
 
-    fn fill(&mut self, kind: &Kind) {
+    fn fill(&mut self, kind: &Kind, zygote: &mut Option<Arc<ZygoteProcess>>) {
         while self.made.len() < self.count {
-            match start(kind) {
+            match start(kind, zygote) {
                 Ok(spare) => self.made.push_back(spare),
                 // Who needs one is told why there is none.
                 Err(_) => return,
@@ -209,26 +244,47 @@ impl Spares {
 }
 
 /// Starts workers on request, and some ahead.
-fn nurse(requests: Receiver<Request>) {
+fn serve(requests: Receiver<Request>) {
     // Its waits for workers end with the program.
     let _interruptible = signal::interruptible();
+    let mut zygote = None;
     let mut all: HashMap<Kind, Spares> = HashMap::new();
-    for request in requests {
+    let mut unfilled: Option<Kind> = None;
+    loop {
+        let request = match &unfilled {
+            Some(_) => requests.recv_timeout(SETTLED),
+            None => requests.recv().map_err(RecvTimeoutError::from),
+        };
+        let request = match (request, unfilled.take()) {
+            (Err(RecvTimeoutError::Disconnected), _) => return,
+            (Err(RecvTimeoutError::Timeout), kind) => {
+                if let Some((kind, spares)) = kind.and_then(|kind| all.get_mut(&kind).map(|s| (kind, s))) {
+                    spares.fill(&kind, &mut zygote);
+                }
+                continue;
+            }
+            (Ok(request), kind) => {
+                unfilled = kind;
+                request
+            }
+        };
         match request {
             Request::Worker { kind, answer } => {
                 let spares = all.entry(kind.clone()).or_default();
-                let worker = spares.take().map_or_else(|| start(&kind).and_then(ready), Ok);
+                let worker = spares.take().map_or_else(|| start(&kind, &mut zygote).and_then(ready), Ok);
                 // Who asked is waiting; that it gave up is no harm, the worker goes.
                 let _ = answer.send(worker);
-                spares.fill(&kind);
+                // The spares of another kind are made with its next worker.
+                unfilled = Some(kind);
             }
             Request::Spares { kind, count } => {
                 let spares = all.entry(kind.clone()).or_default();
                 spares.count = count;
-                spares.fill(&kind);
+                spares.fill(&kind, &mut zygote);
             }
             Request::DismissSpares { done } => {
                 all.values_mut().for_each(|spares| spares.made.clear());
+                (zygote, unfilled) = (None, None);
                 // Who asked may have given up.
                 let _ = done.send(());
             }
@@ -236,17 +292,46 @@ fn nurse(requests: Receiver<Request>) {
     }
 }
 
-fn start(kind: &Kind) -> Result<Worker, HostError> {
-    // A program that was named is the one to start.
-    let named = program::named().is_some();
-    if let Some(raised) = (!named).then(|| nursery::raise(kind)).flatten() {
-        let (pid, process, socket) = raised?;
-        let process = Arc::new(Process { pid, kind: Parent::Nursery(process) });
-        return Ok(Worker { socket: Arc::new(socket), process, program: PathBuf::new() });
+/// A worker of `zygote`, which is started where it is not there. Where the
+/// environment names a program, each worker is that program, started anew.
+fn start(kind: &Kind, zygote: &mut Option<Arc<ZygoteProcess>>) -> Result<Worker, HostError> {
+    if program::named().is_some() {
+        let Started { process, socket, program } = start_program(kind)?;
+        let layers = process.layers();
+        let process = Process { pid: process.pid(), kind: Parent::Us(Mutex::new(process)) };
+        return Ok(Worker { socket: Arc::new(socket), process: Arc::new(process), program, layers });
     }
-    let Started { process, socket, program } = start_program(kind)?;
-    let process = Process { pid: process.pid(), kind: Parent::Us(Mutex::new(process)) };
-    Ok(Worker { socket: Arc::new(socket), process: Arc::new(process), program })
+    let had_one = zygote.is_some();
+    match spawn(kind, zygote) {
+        // The one that was there has died, or can fork no more: another is
+        // started, once.
+        Err(_) if had_one => spawn(kind, zygote),
+        other => other,
+    }
+}
+
+fn spawn(kind: &Kind, kept: &mut Option<Arc<ZygoteProcess>>) -> Result<Worker, HostError> {
+    let zygote = match kept {
+        Some(zygote) => zygote.clone(),
+        None => kept.insert(Arc::new(ZygoteProcess::start()?)).clone(),
+    };
+    match zygote.spawn(kind) {
+        Ok(spawned) => {
+            let process = Process {
+                pid: spawned.pid,
+                kind: Parent::Zygote { process: spawned.process, _zygote: zygote },
+            };
+            let (socket, process) = (Arc::new(spawned.socket), Arc::new(process));
+            let program = PathBuf::new();
+            Ok(Worker { socket, process, program, layers: spawned.layers })
+        }
+        Err(error) => {
+            // What it says later would be taken for the answer to another
+            // request. Its workers keep it alive.
+            *kept = None;
+            Err(error)
+        }
+    }
 }
 
 /// A worker as a new program, which shares no address with this process.
@@ -270,7 +355,10 @@ pub(crate) fn start_program(kind: &Kind) -> Result<Started, HostError> {
         Task::Device => args.push(OsStr::new("--device")),
         Task::Plugin(plugin) => args.extend([OsStr::new("--plugin"), plugin.as_os_str()]),
     }
-    let process = spawn(&program.file, &args, theirs.as_fd())?;
+    if kind.without_seccomp {
+        args.push(OsStr::new("--without-seccomp"));
+    }
+    let process = spawn_bounded(&program.file, &args, theirs.as_fd(), kind.bounds())?;
     Ok(Started { process, socket: ours, program: program.name })
 }
 
@@ -278,7 +366,10 @@ pub(crate) fn start_program(kind: &Kind) -> Result<Started, HostError> {
 fn ready(worker: Worker) -> Result<Worker, HostError> {
     let heard = hear_within(&worker.socket, LOADING).map_err(|error| error.of_worker(&worker.program));
     match heard? {
-        Some((Message::Ready { .. }, _)) => Ok(worker),
+        Some((Message::Ready { layers }, _)) => {
+            let entered = Layers::from_bits(layers).unwrap_or_default();
+            Ok(Worker { layers: worker.layers.and(entered), ..worker })
+        }
         Some((Message::Refused { text }, _)) => Err(HostError::Refused { text }),
         Some(_) => Err(HostError::NotOpened { what: "said something else" }),
         None => Err(HostError::NotOpened { what: "died" }),

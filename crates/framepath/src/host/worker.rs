@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
 use framepath_codec::{Lenders, MediaFile, Packet, TrackInfo, frei0r};
@@ -19,7 +20,7 @@ use framepath_os::crossing::{
 };
 use framepath_os::meter::{self, Level};
 use framepath_os::pool::{ForeignPool, Frame, GiveBack, GiveBackWords, Returns};
-use framepath_os::sandbox::{self, Layers, Limits, enter};
+use framepath_os::sandbox::{self, Layers, Limits, SandboxError, enter};
 use framepath_os::v4l2::Node;
 
 use super::HostError;
@@ -27,6 +28,7 @@ use super::borrow::Borrower;
 use super::demux_worker;
 use super::export::{Export, Exporter, locked};
 use super::fault::Faults;
+use super::memory::{MemoryClient, Reply};
 use super::say::{hear, say};
 use super::start::Task;
 use super::tally::Tally;
@@ -41,21 +43,36 @@ use crate::stage::Role;
 const ROWS: usize = 4;
 
 /// The whole life of a worker: enters the sandbox, then serves the caller
-/// behind `socket` until it goes away. In the main thread of a process that
+/// behind `socket` until it goes away; `without_seccomp` goes on where the
+/// kernel has no seccomp. In the main thread of a process that
 /// does nothing else. Returns only where no stream was opened, or the caller
 /// broke the rules.
 ///
 /// # Errors
 /// No sandbox, a caller that broke the rules, or a machine without memory.
 /// What the stage says goes to the caller and is no error here.
-pub fn lock_in_and_serve(socket: OwnedFd, memory_bytes: u64, task: Task) -> Result<(), HostError> {
+pub fn lock_in_and_serve(
+    socket: OwnedFd,
+    memory_bytes: u64,
+    task: Task,
+    without_seccomp: bool,
+) -> Result<(), HostError> {
     let socket = Arc::new(Socket::from(socket));
     // Counters of this thread cannot be opened later.
     meter::prepare();
-    match lock_in(&Limits { memory_bytes, ..Limits::default() }, &task) {
+    let limits = Limits { memory_bytes, ..Limits::default() };
+    let locked = match lock_in(&limits, &task) {
+        Err(HostError::Sandbox(SandboxError::NoSeccomp { layers, .. })) if without_seccomp => Ok(layers),
+        locked => locked,
+    };
+    match locked {
         Ok(layers) => say(&socket, &Message::Ready { layers: layers.bits() }, None)?,
         Err(error) => {
-            say(&socket, &Message::Refused { text: error.to_string() }, None)?;
+            let advice = match error {
+                HostError::Sandbox(SandboxError::NoSeccomp { .. }) => "; sandbox=allow goes on without",
+                _ => "",
+            };
+            say(&socket, &Message::Refused { text: format!("{error}{advice}") }, None)?;
             return Err(error);
         }
     }
@@ -65,12 +82,14 @@ pub fn lock_in_and_serve(socket: OwnedFd, memory_bytes: u64, task: Task) -> Resu
 /// A plug-in is loaded half-way: its constructors are foreign code, and they
 /// and what it is linked with have to be read.
 fn lock_in(limits: &Limits, task: &Task) -> Result<Layers, HostError> {
+    // A device's buffers, and the libraries of a plug-in, are open files.
+    let many = &Limits { open_files: 64, ..*limits };
     let file = match task {
         Task::Stage => return Ok(enter(sandbox::Role::Decode, limits)?),
-        Task::Device => return Ok(enter(sandbox::Role::DecodeByDevice, limits)?),
+        Task::Device => return Ok(enter(sandbox::Role::DecodeByDevice, many)?),
         Task::Plugin(file) => file,
     };
-    enter(sandbox::Role::PluginLoading { file }, limits)?;
+    enter(sandbox::Role::PluginLoading { file }, many)?;
     frei0r::Plugin::load(file)?;
     Ok(enter(sandbox::Role::Plugin, limits)?)
 }
@@ -107,8 +126,9 @@ fn serve(socket: &Arc<Socket>, task: Task) -> Result<(), HostError> {
     let mut stream = match Stream::open(&open, fd, socket, task, node, page) {
         Ok((stream, opened)) => {
             say(socket, &opened, None)?;
-            if let (true, Message::Opened { threads, stream, .. }) = (open.questions, opened) {
-                answer_questions(socket.clone(), threads, stream)?;
+            stream.memory.opened();
+            if let (true, Message::Opened { threads, stream: info, .. }) = (open.questions, opened) {
+                answer_questions(socket.clone(), threads, info, stream.memory.forward())?;
             }
             stream
         }
@@ -147,10 +167,22 @@ fn serve_file(
 }
 
 /// Answers in a thread of its own, while the stage works.
-fn answer_questions(socket: Arc<Socket>, threads: u32, stream: StreamInfo) -> Result<(), HostError> {
+/// What is no question is an answer to somebody else's, and goes to `others`.
+fn answer_questions(
+    socket: Arc<Socket>,
+    threads: u32,
+    stream: StreamInfo,
+    others: Sender<Reply>,
+) -> Result<(), HostError> {
     let answering = move || {
-        while let Ok(Some((Message::Query { number }, _))) = hear(&socket) {
-            if say(&socket, &Message::Answer { number, threads, stream }, None).is_err() {
+        while let Ok(Some((message, fd))) = hear(&socket) {
+            let done = match message {
+                Message::Query { number } => {
+                    say(&socket, &Message::Answer { number, threads, stream }, None).is_err()
+                }
+                other => others.send((other, fd)).is_err(),
+            };
+            if done {
                 return;
             }
         }
@@ -184,6 +216,7 @@ struct Stream {
     chain: Vec<Hop>,
     recorder: Recorder,
     faults: Faults,
+    memory: Arc<MemoryClient>,
 }
 
 /// Input frames are the caller's, who takes one back when its output comes.
@@ -213,11 +246,13 @@ impl Stream {
         };
         let takes_packets = track.is_some();
         let hop = path::parse_stage(&open.stage)?;
-        let give_back = give_back(&area).ok_or("the words to give frames back do not fit")?;
         let tally = page.map(|page| Tally::new(page, &open.stage));
         let room = Bell::of_completion_room(&area);
         let exporter = Exporter::new(completions(&area).0, room, socket.clone(), tally);
         let exporter = Arc::new(Mutex::new(exporter));
+        let memory = MemoryClient::new(socket.clone(), exporter.clone());
+        let give_back = give_back(&area, memory.clone());
+        let give_back = give_back.ok_or("the words to give frames back do not fit")?;
         let lender = open.lent.then(|| {
             let (socket, exporter) = (socket.clone(), exporter.clone());
             // For as long as the process lives, which has this stream only.
@@ -255,6 +290,7 @@ impl Stream {
             ],
             recorder: Recorder::new(level, 0, ROWS),
             faults: open.faults.parse()?,
+            memory,
         };
         Ok((stream_in_worker, Message::Opened { threads, stream, replayable, takes_packets }))
     }
@@ -328,7 +364,10 @@ impl Stream {
         };
         let slot_bytes = usize::try_from(slot_bytes).map_err(|_| Stopped::Caller)?;
         let foreign = ForeignPool::new(fd, slot_bytes, slots, 0, Arc::new(Nowhere));
-        self.inputs.insert(pool, foreign.map_err(|_| Stopped::Caller)?);
+        let mut foreign = foreign.map_err(|_| Stopped::Caller)?;
+        // A worker has few descriptors, and passes none on.
+        foreign.close();
+        self.inputs.insert(pool, foreign);
         Ok(())
     }
 }
@@ -342,8 +381,9 @@ fn complete(exporter: &mut Exporter, completion: &Completion) -> Result<(), Stop
 }
 
 /// The words that frames come back by. They are used until the process ends.
-fn give_back(area: &Arc<Area>) -> Option<&'static GiveBack> {
+fn give_back(area: &Arc<Area>, memory: Arc<MemoryClient>) -> Option<&'static GiveBack> {
     let area: &'static Area = Box::leak(Box::new(area.clone()));
     let words = GiveBackWords::new(area.slot_bell(), area.slot_summary(), area.slot_counts())?;
-    Some(Box::leak(Box::new(GiveBack::new(words))))
+    let source = Box::new(move |bytes| memory.request(bytes));
+    Some(Box::leak(Box::new(GiveBack::with_memory(words, source))))
 }

@@ -442,13 +442,16 @@ impl Broker {
     fn grant(&mut self, number: u32, worker: WorkerId) {
         let Some(stream) = self.streams.get_mut(&number) else { return };
         let Some(connection) = self.clients.get_mut(&stream.client) else { return };
-        let Some((pid, socket)) = self.workers.grant(worker) else { return };
+        let Some((pid, layers, socket)) = self.workers.grant(worker) else { return };
         stream.worker = Some(worker);
         connection.client.granted(number);
         let client = stream.client;
         // A client in another pid namespace would take it for another process.
         let pid = if connection.peer.pid == 0 { 0 } else { pid };
-        if connection.say(Message::Grant { stream: number, pid }, Some(socket)).is_err() {
+        if connection
+            .say(Message::Grant { stream: number, pid, layers: layers.bits() }, Some(socket))
+            .is_err()
+        {
             self.part_with(client);
         }
     }

@@ -9,6 +9,7 @@ use framepath_model::wire::figures::FIGURE_WORDS;
 use framepath_model::wire::{Figures, Message};
 use framepath_os::clock::{cpu_ns_of, now_ns};
 use framepath_os::crossing::{Page, Socket};
+use framepath_os::sandbox::Layers;
 use framepath_os::spawn::WorkerProcess;
 
 use crate::host::HostError;
@@ -39,6 +40,8 @@ struct Worker {
     /// For errors.
     program: PathBuf,
     page: Page,
+    /// Of its sandbox, once it is ready.
+    layers: Layers,
     state: State,
 }
 
@@ -73,7 +76,11 @@ pub(super) enum Waits<'a> {
 
 impl Workers {
     pub(super) fn new(memory_bytes: u64) -> Workers {
-        Workers { kind: Kind { memory_bytes, task: Task::Stage }, all: BTreeMap::new(), next: 0 }
+        Workers {
+            kind: Kind { memory_bytes, task: Task::Stage, without_seccomp: false },
+            all: BTreeMap::new(),
+            next: 0,
+        }
     }
 
     /// Starts one; it is ready later.
@@ -84,8 +91,9 @@ impl Workers {
         // Before anybody else has the socket.
         say(&socket, &Message::Page, Some(page.fd()))?;
         let until_ns = now_ns() + LOADING.as_nanos() as u64;
-        self.all
-            .insert(self.next, Worker { process, program, page, state: State::Loading { socket, until_ns } });
+        let layers = process.layers();
+        let state = State::Loading { socket, until_ns };
+        self.all.insert(self.next, Worker { process, program, page, layers, state });
         self.next += 1;
         Ok(())
     }
@@ -106,12 +114,12 @@ impl Workers {
         self.all.values().filter(unused).count()
     }
 
-    /// Gives a ready worker away: its process id, and the caller's end of its
-    /// socket, of which nothing stays here.
-    pub(super) fn grant(&mut self, id: WorkerId) -> Option<(u32, OwnedFd)> {
+    /// Gives a ready worker away: its process id, the layers of its sandbox, and
+    /// the caller's end of its socket, of which nothing stays here.
+    pub(super) fn grant(&mut self, id: WorkerId) -> Option<(u32, Layers, OwnedFd)> {
         let worker = self.all.get_mut(&id)?;
         match std::mem::replace(&mut worker.state, State::Granted) {
-            State::Ready { socket } => Some((worker.process.pid(), socket.into())),
+            State::Ready { socket } => Some((worker.process.pid(), worker.layers, socket.into())),
             other => {
                 worker.state = other;
                 None
@@ -177,7 +185,8 @@ impl Workers {
         let worker = self.all.get_mut(&id)?;
         let State::Loading { socket, .. } = &worker.state else { return None };
         let refusal = match hear(socket) {
-            Ok(Some((Message::Ready { .. }, _))) => {
+            Ok(Some((Message::Ready { layers }, _))) => {
+                worker.layers = worker.layers.and(Layers::from_bits(layers).unwrap_or_default());
                 if let State::Loading { socket, .. } = std::mem::replace(&mut worker.state, State::Ending) {
                     worker.state = State::Ready { socket };
                 }

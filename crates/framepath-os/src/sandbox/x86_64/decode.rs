@@ -27,7 +27,7 @@ table! {
     SYS_sched_getaffinity = 204,
     SYS_getcpu = 309,
     SYS_prctl = 157 if NAME_ONLY,
-    // Files it has or is sent: memfds, sockets, pipes. None is opened.
+    // Files it has or is sent: memfds, sockets, pipes. None is opened or made.
     SYS_read = 0,
     SYS_write = 1,
     SYS_readv = 19,
@@ -39,10 +39,8 @@ table! {
     SYS_fstatfs = 138,
     SYS_close = 3,
     SYS_fcntl = 72 if FD_AND_SEALS,
-    SYS_memfd_create = 319,
-    SYS_ftruncate = 77,
-    // The socket to the parent.
-    SYS_sendmsg = 46,
+    // The socket to the parent. No sendmsg: descriptors in flight count per user,
+    // so a worker that could send them could stop all others of its user.
     SYS_recvmsg = 47,
     SYS_sendto = 44 if NO_ADDRESS,
     SYS_recvfrom = 45,

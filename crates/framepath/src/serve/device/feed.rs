@@ -24,7 +24,7 @@ use framepath_os::v4l2::Fourcc;
 use super::captures::{Captures, Delivery, News, SessionLender};
 use super::stash::{Entry, Stash};
 use super::{Settings, coding_of, say};
-use crate::host::{Faults, HostError, Input, Reader, Session, Spec, WorkerOptions};
+use crate::host::{Faults, HostError, Input, Reader, SandboxChoice, Session, Spec, WorkerOptions};
 use crate::recorder::Stretch;
 
 /// Marks kept for frames that may still come: as many as the kernel remembers
@@ -282,6 +282,7 @@ impl Serving {
         let options = WorkerOptions {
             watchdog: self.settings.watchdog,
             memory_bytes: self.settings.memory_bytes,
+            sandbox: SandboxChoice::default(),
             faults: Faults::default(),
             uncached: false,
             plugin: None,

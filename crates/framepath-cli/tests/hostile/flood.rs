@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A worker that was taken over, in the sandbox, against the other workers of
+//! its user: descriptors in flight count for all of them together.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use framepath_os::crossing::Socket;
+use framepath_os::sandbox::{self, Limits, Role};
+
+use super::peer::{memory, sealed, stay};
+use super::{harness, hashes_of};
+
+pub const ACT: &str = "sends-descriptors-that-nobody-reads";
+
+/// More than a worker may have open.
+const DESCRIPTORS: usize = 80;
+
+/// Whom the kernel does not exempt.
+const NOBODY: u32 = 65_534;
+
+/// Enters the sandbox, sends what it can, and says how many went.
+pub fn play(socket: &Socket) -> ! {
+    let own = memory(4096, sealed());
+    sandbox::enter(Role::Decode, &Limits::default()).unwrap();
+    let sent = (0..DESCRIPTORS).filter(|_| socket.try_send(b"x", Some(own.as_fd())).unwrap_or(false));
+    eprintln!("sent {}", sent.count());
+    stay()
+}
+
+/// Both run as a user that the limit holds for.
+pub fn beside_an_honest_stream() {
+    let folder = tempfile::tempdir().unwrap();
+    let all_may_enter = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(folder.path(), all_may_enter).unwrap();
+    let copied = |from: &Path, name: &str| {
+        let to = folder.path().join(name);
+        fs::copy(from, &to).unwrap();
+        to
+    };
+    let framepath = copied(Path::new(env!("CARGO_BIN_EXE_framepath")), "framepath");
+    let hostile = copied(&std::env::current_exe().unwrap(), ACT);
+    let clip = copied(&harness::in_checkout("clips/h264-180p8-high.h264"), "clip.h264");
+    let run = |path: &str| {
+        let mut command = Command::new(&framepath);
+        command.args(["run", "--quiet", path]).stdin(Stdio::null()).stdout(Stdio::piped());
+        command.stderr(Stdio::piped()).current_dir(folder.path());
+        if rustix::process::geteuid().is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    };
+    let decode = |options: &str, hashes: &str| {
+        format!("file {} ! decode threads=1 {options} ! framemd5 {hashes}", clip.display())
+    };
+    let mut taken_over = run(&decode("host=process watchdog=60s", "none"));
+    taken_over.env("FRAMEPATH_WORKER", hostile).env("FRAMEPATH_WORKER_STDERR", "1");
+    let mut taken_over = taken_over.spawn().unwrap();
+    let mut lines = BufReader::new(taken_over.stderr.take().unwrap()).lines();
+    let sent = lines.find_map(|line| line.unwrap().strip_prefix("sent ").map(str::to_owned));
+
+    let honest = harness::finish(run(&decode("host=process", "hosted")));
+    taken_over.kill().unwrap();
+    taken_over.wait().unwrap();
+    assert_eq!(honest.code, Some(0), "{honest:#?}");
+    harness::finish(run(&decode("", "inline"))).ended(0);
+    let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
+    let (hosted, inline) = (read("hosted"), read("inline"));
+    assert!(!hashes_of(&inline).is_empty());
+    assert_eq!(hashes_of(&hosted), hashes_of(&inline));
+    assert_eq!(sent.as_deref(), Some("0"), "descriptors that went");
+}

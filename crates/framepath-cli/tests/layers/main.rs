@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What `framepath run` does where the machine lacks layers of the sandbox.
+//!
+//! The binary is also the launcher: it takes system calls away from itself, as
+//! a kernel without them would, and becomes `framepath`.
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+
+#[path = "../cli/harness.rs"]
+#[allow(dead_code, reason = "the other tests need the rest")]
+mod harness;
+
+/// seccomp(2).
+const SECCOMP: i64 = if cfg!(target_arch = "x86_64") { 317 } else { 277 };
+/// landlock_create_ruleset(2).
+const LANDLOCK: i64 = 444;
+/// unshare(2).
+const UNSHARE: i64 = if cfg!(target_arch = "x86_64") { 272 } else { 97 };
+
+type Test = (&'static str, fn());
+
+const TESTS: &[Test] = &[
+    ("with_every_layer_nothing_is_said", complete),
+    ("without_landlock_it_runs_and_says_so_once", no_landlock),
+    ("without_namespaces_it_runs_and_says_so", no_namespaces),
+    ("without_seccomp_it_is_refused", no_seccomp),
+    ("sandbox_allow_goes_on_without_seccomp", allowed),
+    ("sandbox_require_refuses_whatever_is_missing", required),
+];
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some((first, command)) = arguments.split_first() {
+        if let Some(calls) = first.strip_prefix("--without=") {
+            become_without(calls, command);
+        }
+    }
+    let wanted: Vec<&String> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
+    let chosen = |name: &str| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str()));
+    let (mut passed, mut failed) = (0, 0);
+    for (name, test) in TESTS.iter().filter(|(name, _)| chosen(name)) {
+        let ok = std::panic::catch_unwind(test).is_ok();
+        println!("test {name} ... {}", if ok { "ok" } else { "FAILED" });
+        if ok { passed += 1 } else { failed += 1 }
+    }
+    let word = if failed == 0 { "ok" } else { "FAILED" };
+    println!(
+        "\ntest result: {word}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out"
+    );
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Becomes `command` in which `calls` fail with ENOSYS, or EPERM for unshare.
+fn become_without(calls: &str, command: &[String]) {
+    let refused: Vec<i64> = calls.split(',').map(|call| call.parse().unwrap()).collect();
+    let errno = if refused.contains(&UNSHARE) { 1 } else { 38 };
+    let rules = refused.into_iter().map(|call| (call, Vec::new())).collect();
+    let (allow, refuse) = (SeccompAction::Allow, SeccompAction::Errno(errno));
+    let filter = SeccompFilter::new(rules, allow, refuse, std::env::consts::ARCH.try_into().unwrap());
+    let program: BpfProgram = filter.unwrap().try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+    panic!("{}", Command::new(&command[0]).args(&command[1..]).exec());
+}
+
+/// `framepath run` of a clip through a worker, without `calls`.
+fn run(calls: &[i64], options: &str) -> harness::Ran {
+    let clip = harness::in_checkout("clips/h264-180p8-high.h264");
+    let path = format!("file {} ! decode host=process {options} ! null", clip.display());
+    let mut command = harness::framepath(&["run", "--quiet", &path]);
+    if !calls.is_empty() {
+        let calls = calls.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
+        let mut without = Command::new(std::env::current_exe().unwrap());
+        without.arg(format!("--without={calls}")).arg(command.get_program()).args(command.get_args());
+        without.stdin(std::process::Stdio::null());
+        without.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+        command = without;
+    }
+    harness::finish(command)
+}
+
+/// Layers that this machine lacks by itself: old kernels know no ports or
+/// signals in Landlock, and some users get no namespace.
+fn lacks_by_itself() -> usize {
+    run(&[], "").ended(0).stderr.lines().count()
+}
+
+fn complete() {
+    let ran = run(&[], "").ended(0);
+    assert!(ran.stderr.lines().count() <= 1, "{ran:#?}");
+    // On a machine with all of them the strictest choice is no other.
+    if ran.stderr.is_empty() {
+        assert_eq!(run(&[], "sandbox=require").ended(0).stderr, "");
+        assert_eq!(run(&[], "sandbox=allow").ended(0).stderr, "");
+    }
+}
+
+/// The one line, which names these layers.
+fn said(ran: &harness::Ran, layers: &[&str]) {
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    let [line] = lines[..] else { panic!("one line: {ran:#?}") };
+    for layer in layers {
+        assert!(line.contains(layer), "{layer}: {line}");
+    }
+}
+
+fn no_landlock() {
+    said(&run(&[LANDLOCK], "").ended(0), &["Landlock files", "Landlock network"]);
+}
+
+fn no_namespaces() {
+    said(&run(&[UNSHARE], "").ended(0), &["user namespace", "pid namespace", "network namespace"]);
+}
+
+fn no_seccomp() {
+    let ran = run(&[SECCOMP], "").ended(1);
+    assert!(ran.stderr.contains("seccomp") && ran.stderr.contains("sandbox=allow"), "{ran:#?}");
+}
+
+fn allowed() {
+    said(&run(&[SECCOMP], "sandbox=allow").ended(0), &["seccomp"]);
+    said(&run(&[SECCOMP, LANDLOCK], "sandbox=allow").ended(0), &["seccomp", "Landlock files"]);
+}
+
+fn required() {
+    for (missing, layer) in [(LANDLOCK, "Landlock files"), (UNSHARE, "user namespace"), (SECCOMP, "seccomp")]
+    {
+        let ran = run(&[missing], "sandbox=require").ended(1);
+        assert!(ran.stderr.contains(layer), "{ran:#?}");
+    }
+    if lacks_by_itself() > 0 {
+        run(&[], "sandbox=require").ended(1);
+    }
+}

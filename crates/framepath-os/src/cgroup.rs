@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A control group (version 2) for each worker, where this user was given a
+//! part of the tree: it bounds all memory of a worker, mapped or not, and its
+//! threads. systemd gives one by `Delegate=yes` and `DelegateSubgroup=`.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Where the hierarchy is mounted.
+const MOUNT: &str = "/sys/fs/cgroup";
+/// What a worker's group needs.
+const CONTROLLERS: [&str; 2] = ["memory", "pids"];
+
+/// Why there is no part of the tree to make groups in.
+#[derive(Debug, thiserror::Error)]
+pub enum CgroupError {
+    /// No cgroup of version 2 with these controllers.
+    #[error("no cgroup version 2 with the controllers memory and pids at {MOUNT}")]
+    NotMounted,
+    /// The parent of this process's group belongs to somebody else.
+    #[error("{path} is not delegated to this user: {source}")]
+    NotDelegated {
+        /// The folder of the group.
+        path: PathBuf,
+        /// The operating system's words.
+        source: io::Error,
+    },
+}
+
+/// A group whose owner this user is, and that has no process itself.
+#[derive(Clone, Debug)]
+pub struct Delegated(PathBuf);
+
+/// The group of one worker; dropped when the worker has ended, it is removed.
+#[derive(Debug)]
+pub struct Group(PathBuf);
+
+impl Delegated {
+    /// The parent of this process's group. Not that group itself: one that has
+    /// processes has no groups with limits below it.
+    ///
+    /// # Errors
+    /// There is none that this user may change.
+    pub fn find() -> Result<Delegated, CgroupError> {
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let own = own_group(&own).ok_or(CgroupError::NotMounted)?;
+        let own = Path::new(MOUNT).join(own.trim_start_matches('/'));
+        let parent = own.parent().filter(|parent| parent.starts_with(MOUNT));
+        Delegated::at(parent.ok_or(CgroupError::NotMounted)?)
+    }
+
+    /// The group whose folder is `path`.
+    ///
+    /// # Errors
+    /// It has not the controllers, or this user may not change it.
+    pub fn at(path: &Path) -> Result<Delegated, CgroupError> {
+        let has = |file: &str| {
+            let names = fs::read_to_string(path.join(file)).unwrap_or_default();
+            CONTROLLERS.iter().all(|wanted| names.split_whitespace().any(|name| name == *wanted))
+        };
+        if !has("cgroup.controllers") {
+            return Err(CgroupError::NotMounted);
+        }
+        let failed = |source| CgroupError::NotDelegated { path: path.to_owned(), source };
+        // To move a process takes the right to write here too.
+        fs::File::options().write(true).open(path.join("cgroup.procs")).map_err(failed)?;
+        if !has("cgroup.subtree_control") {
+            write(&path.join("cgroup.subtree_control"), "+memory +pids").map_err(failed)?;
+        }
+        Ok(Delegated(path.to_owned()))
+    }
+
+    /// Makes a group whose processes have `memory_bytes` bytes of memory, files
+    /// in memory and the kernel's memory for them included, and `threads`
+    /// threads.
+    ///
+    /// # Errors
+    /// From the file system. No group is left then.
+    pub fn group(&self, memory_bytes: u64, threads: u64) -> io::Result<Group> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        // Relaxed: only that numbers differ matters.
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let group = Group(self.0.join(format!("framepath-{}-{number}", std::process::id())));
+        fs::create_dir(&group.0)?;
+        write(&group.0.join("memory.max"), &memory_bytes.to_string())?;
+        write(&group.0.join("pids.max"), &threads.to_string())?;
+        // Kernels without swap accounting have no such files.
+        let _ = write(&group.0.join("memory.swap.max"), "0");
+        let _ = write(&group.0.join("memory.oom.group"), "1");
+        Ok(group)
+    }
+}
+
+impl Group {
+    /// The file that a process writes `0` to in order to enter the group.
+    ///
+    /// # Errors
+    /// From the file system.
+    pub fn entry(&self) -> io::Result<fs::File> {
+        fs::File::options().write(true).open(self.0.join("cgroup.procs"))
+    }
+
+    /// Whether a process is in the group.
+    pub fn has_process(&self) -> bool {
+        fs::read(self.0.join("cgroup.procs")).is_ok_and(|ids| !ids.is_empty())
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        // It fails where a process is left, which its owner should not have
+        // dropped; the group goes with the delegated tree then.
+        let _ = fs::remove_dir(&self.0);
+    }
+}
+
+/// Writes a file that is there.
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    fs::File::options().write(true).open(path)?.write_all(text.as_bytes())
+}
+
+/// The group in the hierarchy of version 2, by the text of /proc/self/cgroup.
+fn own_group(text: &str) -> Option<&str> {
+    text.lines().find_map(|line| line.strip_prefix("0::"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder that looks as the kernel's does.
+    fn tree(name: &str, controllers: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("framepath-cgroup-{name}-{}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        for (file, text) in [("cgroup.controllers", controllers), ("cgroup.procs", "")] {
+            fs::write(path.join(file), text).unwrap();
+        }
+        fs::write(path.join("cgroup.subtree_control"), "").unwrap();
+        path
+    }
+
+    #[test]
+    fn the_group_of_version_2_is_found_among_the_others() {
+        assert_eq!(own_group("4:memory:/a\n0::/user.slice/x.scope\n"), Some("/user.slice/x.scope"));
+        assert_eq!(own_group("4:memory:/a\n"), None);
+    }
+
+    #[test]
+    fn the_controllers_are_switched_on_where_they_are_there() {
+        let path = tree("has", "cpu memory pids\n");
+        Delegated::at(&path).unwrap();
+        assert_eq!(fs::read_to_string(path.join("cgroup.subtree_control")).unwrap(), "+memory +pids");
+        fs::remove_dir_all(path).unwrap();
+        let path = tree("lacks", "cpu pids\n");
+        assert!(matches!(Delegated::at(&path), Err(CgroupError::NotMounted)));
+        fs::remove_dir_all(path).unwrap();
+        assert!(matches!(Delegated::at(Path::new("/nowhere")), Err(CgroupError::NotMounted)));
+    }
+
+    #[test]
+    fn a_group_whose_limits_cannot_be_set_is_not_left_behind() {
+        let path = tree("limits", "memory pids\n");
+        let delegated = Delegated::at(&path).unwrap();
+        // An ordinary folder has no file memory.max.
+        assert!(delegated.group(1, 1).is_err());
+        let left = fs::read_dir(&path).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir());
+        assert_eq!(left.count(), 0);
+        fs::remove_dir_all(path).unwrap();
+    }
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What becomes of a stream whose worker lacks layers of the sandbox.
+
+use framepath_os::sandbox::{Layer, Layers};
+
+use super::HostError;
+
+/// The option `sandbox=` of a hosted stage.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum SandboxChoice {
+    /// Refuses to run without seccomp; any other missing layer is a note.
+    #[default]
+    Seccomp,
+    /// Refuses to run without any layer that confines.
+    Require,
+    /// Runs with what is there; what is missing is a note.
+    Allow,
+}
+
+impl SandboxChoice {
+    pub(crate) fn of(word: &str) -> SandboxChoice {
+        match word {
+            "require" => SandboxChoice::Require,
+            "allow" => SandboxChoice::Allow,
+            _ => SandboxChoice::Seccomp,
+        }
+    }
+
+    /// Whether a worker with `layers` may have the stream.
+    pub(super) fn check(self, layers: Layers) -> Result<(), HostError> {
+        let refused: Vec<&str> = layers
+            .missing()
+            .filter(|layer| match self {
+                SandboxChoice::Seccomp => *layer == Layer::Seccomp,
+                SandboxChoice::Require => true,
+                SandboxChoice::Allow => false,
+            })
+            .map(Layer::name)
+            .collect();
+        match refused.is_empty() {
+            true => Ok(()),
+            false => Err(HostError::Unconfined { missing: refused.join(", ") }),
+        }
+    }
+}
+
+/// What a user should know of a worker with `layers`; `None` where no layer is
+/// missing.
+pub(crate) fn note(layers: Layers) -> Option<String> {
+    let missing: Vec<&str> = layers.missing().map(Layer::name).collect();
+    (!missing.is_empty()).then(|| {
+        let missing = missing.join(", ");
+        format!("the sandbox of its worker lacks {missing}; see `framepath doctor`, sandbox=require refuses")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use framepath_os::sandbox::Standing;
+
+    use super::*;
+
+    #[test]
+    fn each_choice_refuses_what_it_says() {
+        let all =
+            Layer::ALL.into_iter().fold(Layers::default(), |all, layer| all.with(layer, Standing::Given));
+        let without = |layer| all.with(layer, Standing::Refused);
+        let passes = |layers| {
+            ["default", "require", "allow"].map(|word| SandboxChoice::of(word).check(layers).is_ok())
+        };
+        assert_eq!(passes(all), [true, true, true]);
+        assert_eq!(passes(without(Layer::UserNamespace)), [true, false, true]);
+        assert_eq!(passes(without(Layer::LandlockFiles)), [true, false, true]);
+        assert_eq!(passes(without(Layer::Seccomp)), [false, false, true]);
+        assert_eq!(passes(without(Layer::Cgroup)), [true, true, true]);
+        assert_eq!((note(all), note(without(Layer::Cgroup))), (None, None));
+        assert!(note(without(Layer::NetNamespace)).is_some_and(|note| note.contains("network namespace")));
+    }
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The process that workers are forked from.
+//!
+//! A program that stands on the codec libraries takes tens of milliseconds of
+//! CPU to load. The zygote is the worker program, started once per run with a
+//! clean environment: it loads the libraries, does nothing but fork, and a
+//! worker costs a millisecond. It shares no address, no stack canary and no
+//! environment with the caller.
+
+use std::convert::Infallible;
+use std::ffi::OsStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use framepath_model::wire::Message;
+use framepath_os::crash;
+use framepath_os::crossing::Socket;
+use framepath_os::sandbox::Layers;
+use framepath_os::spawn::{Remote, WorkerProcess, Zygote, spawn_zygote, tend};
+
+use super::say::{hear, hear_within, say};
+use super::start::{Kind, LOADING, Task};
+use super::{HostError, program, worker};
+
+/// How long the zygote may take to load and to fork a worker.
+const SPAWNING: Duration = LOADING;
+
+/// The caller's handle. Dropping it ends the zygote and what is left of its
+/// workers, and waits for them, so that their CPU time counts as the caller's.
+#[derive(Debug)]
+pub(super) struct ZygoteProcess {
+    socket: Socket,
+    process: WorkerProcess,
+}
+
+/// A worker just forked.
+pub(super) struct Spawned {
+    pub(super) pid: u32,
+    pub(super) process: Remote,
+    pub(super) socket: Socket,
+    /// The layers that the zygote made: the namespaces.
+    pub(super) layers: Layers,
+}
+
+impl ZygoteProcess {
+    /// Starts the zygote. The kernel kills it with the calling thread.
+    pub(super) fn start() -> Result<ZygoteProcess, HostError> {
+        let program = program::find()?;
+        let failed = |source| HostError::Start { program: program.name.display().to_string(), source };
+        let (ours, theirs) = Socket::pair().map_err(failed)?;
+        let process = spawn_zygote(&program.file, &[OsStr::new("zygote")], theirs.as_fd())?;
+        Ok(ZygoteProcess { socket: ours, process })
+    }
+
+    /// Forks a worker. Call it from one thread at a time: answers come in the
+    /// order of requests.
+    pub(super) fn spawn(&self, kind: &Kind) -> Result<Spawned, HostError> {
+        let plugin = match &kind.task {
+            Task::Plugin(file) => file.display().to_string(),
+            Task::Stage | Task::Device => String::new(),
+        };
+        let (memory_bytes, by_device) = (kind.memory_bytes, kind.task == Task::Device);
+        let without_seccomp = kind.without_seccomp;
+        say(&self.socket, &Message::Spawn { memory_bytes, plugin, by_device, without_seccomp }, None)?;
+        let granted = || match hear_within(&self.socket, SPAWNING)? {
+            Some((Message::Grant { pid, layers, .. }, Some(fd))) => Ok((pid, layers, fd)),
+            Some((Message::Denied { text }, _)) => Err(HostError::Refused { text }),
+            _ => Err(HostError::NotOpened { what: "was not forked" }),
+        };
+        let (pid, layers, socket) = granted()?;
+        let (_, _, pidfd) = granted()?;
+        let layers = Layers::from_bits(layers).unwrap_or_default();
+        Ok(Spawned { pid, process: Remote::from(pidfd), socket: Socket::from(socket), layers })
+    }
+}
+
+impl Drop for ZygoteProcess {
+    fn drop(&mut self) {
+        self.socket.shut();
+        // Where it cannot be waited for it is gone.
+        let _ = self.process.wait();
+    }
+}
+
+/// The whole life of the zygote: forks workers until its caller is gone, and
+/// ends the process. In the main thread of a process that has no other.
+///
+/// # Errors
+/// Threads, no namespaces for a reason other than a refusal, or a caller that
+/// broke the rules.
+pub fn serve(caller: OwnedFd) -> Result<Infallible, HostError> {
+    fork_on_request(&Socket::from(caller))?;
+    // What a hundred libraries registered for the end is of no use here.
+    crash::leave()
+}
+
+fn fork_on_request(caller: &Socket) -> Result<(), HostError> {
+    let zygote = Zygote::new()?;
+    let failed = |source| HostError::Socket { operation: "waiting for", source };
+    let mut children = Vec::new();
+    loop {
+        tend(caller, &mut children).map_err(failed)?;
+        let Some((message, _)) = hear(caller)? else { return Ok(()) };
+        let Message::Spawn { memory_bytes, plugin, by_device, without_seccomp } = message else { continue };
+        let task = match (plugin.is_empty(), by_device) {
+            (false, _) => Task::Plugin(PathBuf::from(plugin)),
+            (true, true) => Task::Device,
+            (true, false) => Task::Stage,
+        };
+        match make(&zygote, &Kind { memory_bytes, task, without_seccomp }) {
+            Ok((child, socket)) => {
+                let layers = child.layers().bits();
+                let granted = Message::Grant { stream: 0, pid: child.pid(), layers };
+                say(caller, &granted, Some(socket.as_fd()))?;
+                say(caller, &granted, Some(child.pidfd()))?;
+                children.push(child);
+            }
+            Err(error) => say(caller, &Message::Denied { text: error.to_string() }, None)?,
+        }
+    }
+}
+
+fn make(zygote: &Zygote, kind: &Kind) -> Result<(WorkerProcess, Socket), HostError> {
+    let failed = |source| HostError::Socket { operation: "making a socket for", source };
+    let (callers, workers) = Socket::pair().map_err(failed)?;
+    let child = zygote.fork(workers.as_fd(), kind.bounds(), |socket| work(socket, kind))?;
+    Ok((child, callers))
+}
+
+/// The whole life of a worker; its exit code.
+fn work(socket: OwnedFd, kind: &Kind) -> i32 {
+    match worker::lock_in_and_serve(socket, kind.memory_bytes, kind.task.clone(), kind.without_seccomp) {
+        Ok(()) => 0,
+        Err(error) => {
+            // Seen only where the caller asked to keep standard error.
+            eprintln!("framepath: worker: {error}");
+            1
+        }
+    }
+}
