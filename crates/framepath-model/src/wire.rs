@@ -144,6 +144,7 @@ mod error;
 pub mod figures;
 mod layout;
 mod message;
+mod opening;
 mod record;
 mod work;
 
@@ -153,9 +154,8 @@ pub use cell::{
 };
 pub use error::WireError;
 pub use figures::{Figures, Histogram, StreamStatus, Totals};
-pub use message::{
-    Demux, FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, Open, STAGE_BYTES, TEXT_BYTES,
-};
+pub use message::{FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, STAGE_BYTES, TEXT_BYTES};
+pub use opening::{Demux, Open};
 pub use work::Work;
 
 /// The version of this format. A change of a table above is a new one, and so is

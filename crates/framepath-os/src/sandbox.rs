@@ -44,7 +44,8 @@ pub enum Role<'a> {
 /// What a worker may use up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Address space, bytes: code, stacks, heap and everything mapped.
+    /// Address space, bytes, beyond what is mapped when the process is locked in:
+    /// stacks, heap and everything that is mapped later.
     pub memory_bytes: u64,
     /// Largest regular file it can write, bytes.
     pub file_bytes: u64,
@@ -114,7 +115,7 @@ pub fn enter(role: Role<'_>, limits: &Limits) -> Result<Layers, SandboxError> {
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(refused(Layer::NotDumpable, "prctl(PR_SET_DUMPABLE)"))?;
     for (resource, value) in [
-        (Resource::As, limits.memory_bytes),
+        (Resource::As, limits.memory_bytes.saturating_add(mapped_bytes())),
         (Resource::Fsize, limits.file_bytes),
         (Resource::Nofile, limits.open_files),
         (Resource::Core, 0),
@@ -177,6 +178,14 @@ fn install_filter(role: Role<'_>, layers: Layers, threads: filter::Threads) -> R
 /// worker is.
 fn has_own_user_namespace() -> bool {
     std::fs::read("/proc/self/uid_map").is_ok_and(|map| map.is_empty())
+}
+
+/// Address space of this process: a program that stands on the codec libraries has
+/// 200 MiB mapped before it does anything. 0 where the kernel does not say.
+fn mapped_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = statm.split(' ').next().and_then(|pages| pages.parse::<u64>().ok());
+    pages.unwrap_or(0).saturating_mul(rustix::param::page_size() as u64)
 }
 
 /// Sets both limits of `resource` to `value`, or leaves what is lower already.

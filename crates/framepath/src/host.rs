@@ -29,6 +29,7 @@ pub(crate) mod say;
 mod seat;
 mod session;
 pub(crate) mod start;
+mod stats;
 mod submit;
 mod tally;
 mod traffic;
@@ -49,9 +50,9 @@ pub(crate) use remote_demuxer::{DemuxerSpec, RemoteDemuxer};
 pub(crate) use sandbox::SandboxChoice;
 pub use seat::default_socket;
 pub(crate) use seat::{Seat, connect};
-pub use session::WorkerStats;
 pub(crate) use session::{Input, Reader, Session, Spec};
 pub use start::{Task, dismiss_spares};
+pub use stats::WorkerStats;
 pub use traffic::Traffic;
 
 use framepath_codec::frei0r::Frei0rError;

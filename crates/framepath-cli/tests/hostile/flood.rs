@@ -56,7 +56,8 @@ pub fn beside_an_honest_stream() {
         command
     };
     let decode = |options: &str, hashes: &str| {
-        format!("file {} ! decode threads=1 {options} ! framemd5 {hashes}", clip.display())
+        // The hostile worker is to be the decoder's.
+        format!("file {} host=inline ! decode threads=1 {options} ! framemd5 {hashes}", clip.display())
     };
     let mut taken_over = run(&decode("host=process watchdog=60s", "none"));
     taken_over.env("FRAMEPATH_WORKER", hostile).env("FRAMEPATH_WORKER_STDERR", "1");

@@ -203,7 +203,7 @@ const MEMORY: Arg = arg(
     "memory",
     ValueKind::Bytes { min: 64 << 20, max: 1 << 40 },
     Default::Is("4GiB"),
-    "host=process: address space a worker may take; a service has its own --memory",
+    "host=process: address space a worker may take beyond its program; a service has its own --memory",
 );
 const SANDBOX: Arg = arg(
     "sandbox",

@@ -32,8 +32,10 @@ use super::vital::Vital;
 /// Cells of each ring: more packets than any decoder keeps back, so that one
 /// that was given so many has given a frame.
 const CELLS: u32 = 64;
-/// Room for packets; memory is taken only where they reach.
-const PACKET_BYTES: u64 = 64 << 20;
+/// Room for packets: at most this, and an eighth of what the worker may take.
+/// Memory is taken only where they reach.
+const MOST_PACKET_BYTES: u64 = 64 << 20;
+const LEAST_PACKET_BYTES: u64 = 8 << 20;
 /// How long a worker may take to load, and to open a stream.
 const OPENING: Duration = Duration::from_secs(20);
 /// What a cell says to be on the socket was put there before it.
@@ -146,7 +148,12 @@ impl Link {
         start: Start,
         turn: Turn,
     ) -> Result<(Arc<Link>, Sending, Receiving), HostError> {
-        let sizes = Sizes { cells: CELLS, packet_bytes: if spec.track.is_some() { PACKET_BYTES } else { 0 } };
+        let memory = spec.options.memory_bytes / 8;
+        let packet_bytes = match spec.track {
+            Some(_) => memory.clamp(LEAST_PACKET_BYTES, MOST_PACKET_BYTES) & !0xfff,
+            None => 0,
+        };
+        let sizes = Sizes { cells: CELLS, packet_bytes };
         let area = Arc::new(Area::new(sizes)?);
         let mut packets = PacketArea::new(area.clone());
         let track = spec.track.as_ref().map(|track| track.to_bytes()).unwrap_or_default();

@@ -2,7 +2,7 @@
 //! One stream in a worker, for as long as it lasts and whoever the worker is:
 //! what was given, what came, and what to give again to the next worker.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use framepath_os::signal;
 use super::borrow::Lends;
 use super::link::{Came, Full, Link, Receiving, Sending};
 use super::seat::Seat;
-use super::{HostError, Recoveries, Traffic, WorkerOptions, sandbox, start};
+use super::{HostError, WorkerOptions, WorkerStats, sandbox, start};
 use crate::recorder::Stretch;
 
 /// Workers that could not even open the stream, in a row, before it fails.
@@ -93,38 +93,6 @@ pub(super) struct Sent {
     outputs: u32,
     /// The time until it was submitted.
     pub(super) stretch: Stretch,
-}
-
-/// What became of a stream's workers; any thread may look.
-#[derive(Debug, Default)]
-pub struct WorkerStats {
-    /// Process id of the worker; 0 before the first. A number for people and
-    /// meters: the process may have gone.
-    pub pid: AtomicU32,
-    /// Workers that died, hung or broke the rules.
-    pub deaths: AtomicU64,
-    /// Packets or frames that were given again.
-    pub replayed: AtomicU64,
-    /// Packets given up, because they or what they need kill every worker.
-    pub skipped: AtomicU64,
-    /// Number of the first packet that was given up as poisoned, plus one.
-    pub first_poisoned: AtomicU64,
-    /// Frames that were inside a worker which died and cannot be had again.
-    pub lost: AtomicU64,
-    /// Number of the first of them, plus one.
-    pub first_lost: AtomicU64,
-    /// CPU time of the workers that have ended, from their start on,
-    /// nanoseconds.
-    pub cpu_ns: AtomicU64,
-    /// What the sandbox of the first worker lacks, for people; empty where
-    /// nothing.
-    pub sandbox_note: Mutex<String>,
-    /// Why the last of them was replaced.
-    pub last_death: Mutex<String>,
-    /// How long each replacement took.
-    pub recoveries: Recoveries,
-    /// What was said to workers that have ended, and by them.
-    pub traffic: Traffic,
 }
 
 /// A stream's session, shared by the two threads at its ends.

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a worker is told before its first packet or frame.
+
+use super::WireError;
+use super::error::check;
+use super::message::{FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, STAGE_BYTES};
+use super::record::{Reader, Writer};
+use crate::stream::StreamInfo;
+
+/// What a worker needs to open a stream: all of it, in one message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Open {
+    /// The hop as written in a path, at most [`STAGE_BYTES`].
+    pub stage: String,
+    /// Level of the ledger, at most [`MAX_LEVEL`].
+    pub level: u8,
+    /// [`super::Message::Query`] may follow: somebody has to listen.
+    pub questions: bool,
+    /// The stage decodes into memory that the caller lends: it asks by
+    /// [`super::Message::Want`].
+    pub lent: bool,
+    /// Where the stage takes packets: bytes at the start of the packet area
+    /// that describe the track. 0 where it takes frames.
+    pub track_bytes: u32,
+    /// Frames that the caller's later stages hold at a time.
+    pub frames_behind: u32,
+    /// The stream in front of the stage.
+    pub stream: StreamInfo,
+    /// Cells of each ring, 1 to [`MAX_CELLS`].
+    pub cells: u32,
+    /// Bytes of the packet area, with room for the track.
+    pub packet_bytes: u64,
+    /// Faults to inject, for tests; at most [`FAULTS_BYTES`]; mostly empty.
+    pub faults: String,
+}
+
+/// What a worker needs to demux a file: all of it, in one message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Demux {
+    /// The file can be read again from its start.
+    pub seekable: bool,
+    /// How often the file is read, at least once.
+    pub loops: u64,
+    /// Cells of each ring, 1 to [`MAX_CELLS`].
+    pub cells: u32,
+    /// Bytes of the packet area.
+    pub packet_bytes: u64,
+    /// Faults to inject, for tests; at most [`FAULTS_BYTES`]; mostly empty.
+    pub faults: String,
+}
+
+impl Demux {
+    pub(super) fn encode(&self, w: &mut Writer<'_>) {
+        w.u32(u32::from(self.seekable));
+        w.u32(self.cells);
+        w.u64(self.loops);
+        w.u64(self.packet_bytes);
+        w.text(&self.faults, FAULTS_BYTES);
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Demux, WireError> {
+        let flags = r.u32()?;
+        let seekable = r.flags(flags.into(), 1)? != 0;
+        let cells = r.u32()?;
+        check((1..=MAX_CELLS).contains(&cells), r.record, "cells", cells.into())?;
+        let loops = r.u64()?;
+        check(loops > 0, r.record, "loops", loops)?;
+        let packet_bytes = r.u64()?;
+        check(isize::try_from(packet_bytes).is_ok(), r.record, "packet bytes", packet_bytes)?;
+        Ok(Demux { seekable, loops, cells, packet_bytes, faults: r.text(FAULTS_BYTES, "faults")? })
+    }
+}
+
+impl Open {
+    pub(super) fn encode(&self, w: &mut Writer<'_>) {
+        w.u32(u32::from(self.level) | u32::from(self.questions) << 8 | u32::from(self.lent) << 9);
+        w.u32(self.track_bytes);
+        w.u32(self.cells);
+        w.u32(self.frames_behind);
+        w.u64(self.packet_bytes);
+        w.stream(&self.stream);
+        w.text(&self.stage, STAGE_BYTES);
+        w.text(&self.faults, FAULTS_BYTES);
+    }
+
+    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Open, WireError> {
+        let level = r.u8()?;
+        check(level <= MAX_LEVEL, r.record, "level", level.into())?;
+        let flags = r.u8()?;
+        let flags = r.flags(flags.into(), 3)?;
+        let (questions, lent) = (flags & 1 != 0, flags & 2 != 0);
+        r.zeros(2)?;
+        let track_bytes = r.u32()?;
+        let cells = r.u32()?;
+        check((1..=MAX_CELLS).contains(&cells), r.record, "cells", cells.into())?;
+        let frames_behind = r.u32()?;
+        let packet_bytes = r.u64()?;
+        check(isize::try_from(packet_bytes).is_ok(), r.record, "packet bytes", packet_bytes)?;
+        check(u64::from(track_bytes) <= packet_bytes, r.record, "track", track_bytes.into())?;
+        let stream = r.stream()?;
+        let stage = r.text(STAGE_BYTES, "stage")?;
+        let faults = r.text(FAULTS_BYTES, "faults")?;
+        Ok(Open {
+            stage,
+            level,
+            questions,
+            lent,
+            track_bytes,
+            frames_behind,
+            stream,
+            cells,
+            packet_bytes,
+            faults,
+        })
+    }
+}

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Figures of the workers of one stream.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use super::{Recoveries, Traffic};
+
+/// What became of a stream's workers; any thread may look.
+#[derive(Debug, Default)]
+pub struct WorkerStats {
+    /// Process id of the worker; 0 before the first. A number for people and
+    /// meters: the process may have gone.
+    pub pid: AtomicU32,
+    /// Workers that died, hung or broke the rules.
+    pub deaths: AtomicU64,
+    /// Packets or frames that were given again.
+    pub replayed: AtomicU64,
+    /// Packets given up, because they or what they need kill every worker.
+    pub skipped: AtomicU64,
+    /// Number of the first packet that was given up as poisoned, plus one.
+    pub first_poisoned: AtomicU64,
+    /// Frames that were inside a worker which died and cannot be had again.
+    pub lost: AtomicU64,
+    /// Number of the first of them, plus one.
+    pub first_lost: AtomicU64,
+    /// CPU time of the workers that have ended, from their start on,
+    /// nanoseconds.
+    pub cpu_ns: AtomicU64,
+    /// What the sandbox of the first worker lacks, for people; empty where
+    /// nothing.
+    pub sandbox_note: Mutex<String>,
+    /// Why the last of them was replaced.
+    pub last_death: Mutex<String>,
+    /// How long each replacement took.
+    pub recoveries: Recoveries,
+    /// What was said to workers that have ended, and by them.
+    pub traffic: Traffic,
+}
