@@ -29,7 +29,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { connections: 64, streams: 32, opens_per_minute: 1200, replacements_per_minute: 600 }
+        Limits { connections: 128, streams: 64, opens_per_minute: 2400, replacements_per_minute: 600 }
     }
 }
 

@@ -162,7 +162,7 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
     ),
     ("test decode ! null", "decode", "`test` does not take the word `decode`", "put a `!` before `decode`"),
     ("file ! null", "file", "`file` needs `PATH`", "the name of a media file"),
-    ("file a b ! null", "b", "`file` does not take the word `b`", "`file PATH [loop=N|inf] [rate=HZ]`"),
+    ("file a b ! null", "b", "`file` does not take the word `b`", "`file PATH [loop=N|inf] [rate=HZ] [host="),
     ("file '' ! null", "''", "the value of `path` is empty", "the name of a media file"),
     ("file 'abc ! null", "'", "is never closed", "close it"),
     ("test ! null \\", "\\", "a backslash with nothing after it", "`\\\\`"),

@@ -60,7 +60,8 @@ impl Default for Settings {
             limits: Limits::default(),
             uids: Vec::new(),
             gids: Vec::new(),
-            spares: 1,
+            // A path with a file takes two: to demux and to decode.
+            spares: 2,
             memory_bytes: 4 << 30,
             grace: Duration::from_secs(10),
             patience: Duration::from_secs(10),

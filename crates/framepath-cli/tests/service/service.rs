@@ -85,11 +85,11 @@ impl Service {
 
     /// What it holds when nobody is connected and its spare is ready.
     pub fn quiet(&self) -> usize {
-        until("nobody is connected, and one worker is there", || {
+        until("nobody is connected, and the spare workers are there", || {
             let snapshot = self.look();
             let totals = snapshot.totals;
             // The viewer itself is one.
-            (totals.connections, totals.streams, totals.spares) == (1, 0, 1) && self.workers().len() == 1
+            (totals.connections, totals.streams, totals.spares) == (1, 0, 2) && self.workers().len() == 2
         });
         let fds = || self.fds();
         let mut last = fds();
@@ -154,7 +154,7 @@ impl Drop for Service {
 }
 
 fn has_spare(viewer: &Viewer) -> bool {
-    viewer.look().is_ok_and(|snapshot| snapshot.totals.spares == 1)
+    viewer.look().is_ok_and(|snapshot| snapshot.totals.spares == 2)
 }
 
 /// A client that says what it likes.

@@ -336,7 +336,7 @@ fn zygote_forks() {
         format!("abort Some({})", libc::SIGABRT),
         format!("raise Some({})", libc::SIGTERM),
         "thread ids match, its mutex knows it, not the first process".to_owned(),
-        "environment LANG LD_LIBRARY_PATH".to_owned(),
+        "environment clean".to_owned(),
         "panic Some(101)".to_owned(),
         "namespaces of its own".to_owned(),
         "killed Some(9)".to_owned(),

@@ -55,8 +55,8 @@ pub(crate) struct DemuxerSpec {
 
 /// Reads the packets of a file that a worker demuxes. Dropping it ends the worker.
 pub(crate) struct RemoteDemuxer {
-    // First: its thread uses the rest.
-    watcher: Watcher,
+    // First: its thread uses the rest, and is waited for.
+    _watcher: Watcher,
     worker: Worker,
     track: TrackInfo,
     reader: CellReader,
@@ -135,7 +135,7 @@ impl RemoteDemuxer {
             sandbox::note(worker.layers).unwrap_or_default();
         let (received, ended) = (0, false);
         Ok(RemoteDemuxer {
-            watcher,
+            _watcher: watcher,
             worker,
             track,
             reader,
@@ -236,12 +236,10 @@ impl RemoteDemuxer {
 
 impl Drop for RemoteDemuxer {
     fn drop(&mut self) {
-        let process = self.worker.process();
         // Before it is ended: a dead one that was reaped has no clock.
-        self.stats.cpu_ns.fetch_add(process.cpu_ns(), Ordering::Relaxed);
-        process.kill();
+        self.stats.cpu_ns.fetch_add(self.worker.process().cpu_ns(), Ordering::Relaxed);
+        // The worker leaves when its caller does; the fields' ends see to it where it
+        // does not. A service is asked for nothing: a kill would ask for another worker.
         self.worker.socket.shut();
-        // The watcher's thread ends by itself now, and is waited for.
-        let _ = &self.watcher;
     }
 }
