@@ -6,7 +6,7 @@
 //! a few are tried always.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::harness::{in_checkout, run};
@@ -58,7 +58,7 @@ fn damaged_files_end_by_themselves() {
     assert_eq!(failed.into_inner(), 0, "see above");
 }
 
-fn ends_in_every_mode(file: &PathBuf) -> bool {
+fn ends_in_every_mode(file: &Path) -> bool {
     let mut good = true;
     for mode in MODES {
         // A run that does not end in time fails the test in here.

@@ -79,7 +79,7 @@ fn the_page_for_prometheus_parses_and_adds_up() {
     assert!(of("framepath_stream_cpu_seconds_total", &label)[0] > 0.0);
     assert!(of("framepath_stream_cause_seconds_total", "cause=\"compute\"").iter().any(|s| *s > 0.0));
     let count = of("framepath_stream_latency_seconds_count", &label)[0];
-    assert_eq!(of("framepath_stream_latency_seconds_bucket", "le=\"+Inf\""), [count]);
+    assert!(of("framepath_stream_latency_seconds_bucket", "le=\"+Inf\"").contains(&count));
     assert!(of("framepath_stream_latency_seconds_bucket", "").iter().all(|n| *n <= count));
     assert!(of("framepath_stream_latency_seconds_sum", &label)[0] > 0.0);
 
