@@ -12,13 +12,13 @@ fn the_log_level_is_the_callers() {
     // SAFETY: reads and writes one integer of libavutil.
     let level = || unsafe { ff::av_log_get_level() };
     // SAFETY: as above.
-    unsafe { ff::av_log_set_level(ff::AV_LOG_FATAL as i32) };
+    unsafe { ff::av_log_set_level(ff::AV_LOG_FATAL) };
     let clip = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../clips/h264-180p8-container.mp4");
     let mut demuxer = Demuxer::open(&clip).unwrap();
     let mut decoder = Decoder::open(demuxer.info(), &DecoderOptions::default()).unwrap();
     let packet = demuxer.read().unwrap().unwrap();
     decoder.send(packet).unwrap();
-    assert_eq!(level(), ff::AV_LOG_FATAL as i32);
+    assert_eq!(level(), ff::AV_LOG_FATAL);
     silence_ffmpeg();
-    assert_eq!(level(), ff::AV_LOG_QUIET as i32);
+    assert_eq!(level(), ff::AV_LOG_QUIET);
 }

@@ -46,7 +46,7 @@ impl Usage {
 
 /// Waits for `child` to end (wait4(2)). Takes the child: its id may be reused.
 /// When this process is asked to end meanwhile, the child is asked too, and killed
-/// where it has not ended [`PATIENCE`] later.
+/// where it has not ended `PATIENCE` later.
 pub fn wait(child: Child) -> io::Result<Usage> {
     let (mut asked_to_end, mut killed) = (false, false);
     let pid = child.id() as libc::pid_t;

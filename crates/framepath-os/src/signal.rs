@@ -8,7 +8,7 @@
 //! A signal interrupts the system call of one thread. The others learn of it from
 //! a thread of its own: from the first signal on it sends SIGURG, whose handler
 //! does nothing, to every [`interruptible`] thread, and does so again every
-//! [`NUDGE`] until the process ends. A blocking call therefore returns EINTR soon,
+//! `NUDGE` until the process ends. A blocking call therefore returns EINTR soon,
 //! also where the first of these signals came between the look at the flag and the
 //! call. Nothing is spent while no signal has come.
 

@@ -178,9 +178,11 @@ fn zygote() -> String {
         Some(0) => "thread ids match, its mutex knows it, not the first process".to_owned(),
         other => format!("a process that does not know itself: {other:?}"),
     });
-    let known = ["LANG", "LD_LIBRARY_PATH", "FRAMEPATH_SOCKET"];
     let names = |code| if code == Some(0) { "clean" } else { "with others" };
-    let clean = || i32::from(std::env::vars_os().any(|(name, _)| known.iter().all(|known| name != *known)));
+    let clean = || {
+        let known = ["LANG", "LD_LIBRARY_PATH", "FRAMEPATH_SOCKET"];
+        i32::from(std::env::vars_os().any(|(name, _)| known.iter().all(|known| name != *known)))
+    };
     outcomes.push(format!("environment {}", names(forked(clean).exit_code)));
     outcomes.push(format!("panic {:?}", forked(|| std::panic::resume_unwind(Box::new(()))).exit_code));
     let mut process = zygote.fork(theirs.as_fd(), bounds, |_| framepath_os::crash::hang()).unwrap();
