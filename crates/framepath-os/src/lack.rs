@@ -2,12 +2,14 @@
 //! Whether a failed system call says that this process, its user or the machine has
 //! too little of something: descriptors, memory, threads.
 
+#[cfg(not(loom))]
 use std::io;
 
 use rustix::io::Errno;
 
 /// Whether `error` is such a lack, or [`canceled`](crate::cancel::canceled): another
 /// peer in place of the one that was spoken with would not change it.
+#[cfg(not(loom))]
 pub fn is_lack(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(errno_is_lack) || crate::cancel::is_canceled(error)
 }
@@ -16,7 +18,7 @@ pub(crate) fn errno_is_lack(errno: Errno) -> bool {
     matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS | Errno::TOOMANYREFS)
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -19,7 +19,7 @@ pub mod cgroup;
 #[cfg(not(loom))]
 pub mod children;
 pub mod clock;
-#[cfg(not(any(loom, miri)))]
+#[cfg(not(loom))]
 pub mod commit;
 #[cfg(not(loom))]
 pub mod counters;
@@ -29,7 +29,6 @@ pub mod crossing;
 pub mod futex;
 #[cfg(not(loom))]
 mod inherited;
-#[cfg(not(loom))]
 pub mod lack;
 #[cfg(not(loom))]
 pub mod machine;
@@ -55,7 +54,7 @@ pub mod running;
 pub mod sandbox;
 #[cfg(not(loom))]
 pub mod signal;
-#[cfg(not(loom))]
+#[cfg(not(any(loom, miri)))]
 pub mod spawn;
 #[cfg(not(loom))]
 pub mod switches;

@@ -238,7 +238,7 @@ impl PooledPackets {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(miri)))]
 mod tests {
     use proptest::prelude::*;
 
