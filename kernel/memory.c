@@ -139,8 +139,12 @@ static void *fp_memory_alloc(struct vb2_buffer *vb, struct device *dev, unsigned
 static int fp_memory_mmap(void *priv, struct vm_area_struct *vma)
 {
 	struct fp_memory *memory = priv;
-	int ret = vm_map_pages(vma, memory->pages, memory->count);
+	int ret;
 
+	/* CREATE_BUFS in another thread: the buffer is there, its memory is not yet. */
+	if (!memory)
+		return -EINVAL;
+	ret = vm_map_pages(vma, memory->pages, memory->count);
 	if (ret)
 		return ret;
 	fp_vma_dontexpand(vma);

@@ -8,6 +8,7 @@
  *   decoder-hostile NODE namespace UID   with N streams held: none by other ids of UID's
  *   decoder-hostile NODE served UID N M  of N streams the decoder takes M, and fails the others
  *   decoder-hostile NODE loop UID        allocates and frees until SIGTERM
+ *   decoder-hostile NODE racing          maps buffers whose memory is being allocated
  *   decoder-hostile NODE frozen          a client that never leaves CREATE_BUFS, before
  *                                        and after a decoder has accepted its stream
  *
@@ -335,6 +336,50 @@ static void case_loop(unsigned int uid)
 	printf("decoder-hostile: %u rounds\n", rounds);
 }
 
+/*
+ * mmap() takes no lock of the driver's: it meets buffers of CREATE_BUFS before
+ * their memory is there, and after it has gone.
+ */
+static void case_racing(void)
+{
+	int fd = open_or_fail(node, O_RDWR);
+	struct v4l2_plane plane = { };
+	struct v4l2_buffer b = { .type = CAPTURE, .memory = V4L2_MEMORY_MMAP, .m.planes = &plane, .length = 1 };
+	unsigned int made = 0;
+	pid_t child;
+	int status;
+
+	set_size(fd, 1920, 1088);
+	check(create(fd, CAPTURE, sizeimage(fd, CAPTURE), 1) == 1, "one buffer");
+	check(!ioctl(fd, VIDIOC_QUERYBUF, &b), "QUERYBUF");
+	release(fd, CAPTURE);
+	child = fork();
+	check(child >= 0, "fork");
+	while (!child && !ended) {
+		void *memory = mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, plane.m.mem_offset);
+
+		if (memory == MAP_FAILED) {
+			check(errno == EINVAL || errno == ENOMEM, "mmap");
+			continue;
+		}
+		/* Its memory is there for as long as it is mapped. */
+		shared->bytes += *(volatile unsigned char *)memory;
+		shared->rounds++;
+		munmap(memory, 4096);
+	}
+	if (!child)
+		_exit(0);
+	/* One buffer, so that the memory which is being allocated is the mapped one's. */
+	for (unsigned int round = 0; round < 400; round++) {
+		made += create(fd, CAPTURE, 2 * sizeimage(fd, CAPTURE), 1) > 0;
+		release(fd, CAPTURE);
+	}
+	kill(child, SIGTERM);
+	check(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status), "the mapping process");
+	check(made, "no buffer was made");
+	printf("decoder-hostile: %u of 400 calls made a buffer, %u mappings\n", made, shared->rounds);
+}
+
 /* ---- a client that never leaves CREATE_BUFS ------------------------------- */
 
 static pid_t hostile;
@@ -527,6 +572,8 @@ int main(int count, char **words)
 		case_served(uid, atoi(words[4]), atoi(words[5]));
 	else if (!strcmp(name, "loop"))
 		case_loop(uid);
+	else if (!strcmp(name, "racing"))
+		case_racing();
 	else if (!strcmp(name, "frozen"))
 		case_frozen();
 	else
