@@ -155,6 +155,12 @@ impl Demuxer {
         Ok(())
     }
 
+    /// The error of a file that is to be read again and gave no packet.
+    pub fn nothing_to_repeat(&self) -> CodecError {
+        let message = "it gave no packet".to_owned();
+        CodecError::Demux { file: self.name(), operation: "repeat", message }
+    }
+
     fn name(&self) -> String {
         self.name.clone()
     }

@@ -163,6 +163,8 @@ pub struct Book<P> {
     /// The pts of a key behind skipped packets, until the next key: what is
     /// shown before it lacks its references.
     resumed_at: Option<i64>,
+    /// The history does not begin at a random access point: [`Book::forget`].
+    torn: bool,
     /// A frame was delivered since the last death.
     progressed: bool,
     last: Option<Death>,
@@ -195,6 +197,7 @@ impl<P> Book<P> {
             untried: None,
             skipping: false,
             resumed_at: None,
+            torn: false,
             // Nothing is held against a stream before its first death.
             progressed: true,
             last: None,
@@ -265,9 +268,37 @@ impl<P> Book<P> {
         Arrived::Deliver
     }
 
+    /// Forgets submitted packets, but for the last `keep` of them, where the history
+    /// has grown too large to be kept. After a death the stream then goes on at the
+    /// next random access point, and what lies before counts as skipped.
+    ///
+    /// A frame of a forgotten packet is [`Arrived::Deliver`] when it comes.
+    pub fn forget(&mut self, keep: usize) {
+        let forgotten = self.cursor.saturating_sub(keep);
+        if forgotten > 0 {
+            self.history.drain(..forgotten);
+            self.cursor -= forgotten;
+            self.torn = !self.history.front().is_some_and(|start| start.key);
+        }
+    }
+
+    /// The packets that are kept, oldest first.
+    pub fn packets(&self) -> impl Iterator<Item = &P> {
+        self.history.iter().map(|entry| &entry.packet)
+    }
+
     /// The worker died. `popped` is the last packet it had taken;
     /// `single_threaded` how it decoded.
     pub fn died(&mut self, popped: Option<u64>, single_threaded: bool) -> Plan {
+        if mem::take(&mut self.torn) {
+            self.skipping = true;
+            for entry in mem::take(&mut self.history) {
+                if self.admits(&entry) {
+                    self.history.push_back(entry);
+                }
+            }
+            self.cursor = self.cursor.min(self.history.len());
+        }
         let popped_at = popped.and_then(|seq| self.find(seq)).filter(|at| *at < self.cursor);
         let popped = popped_at.map(|at| self.history[at].seq);
         let start = self.history.front().map(|entry| entry.seq);
@@ -441,6 +472,7 @@ impl<P> Book<P> {
 
     fn start_at(&mut self, start: usize) {
         self.history.drain(..start);
+        self.torn = false;
         // What was delivered had been submitted, and so had all before it.
         debug_assert!(self.cursor >= start, "the start was submitted");
         self.cursor -= start;

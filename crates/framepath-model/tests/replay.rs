@@ -461,3 +461,28 @@ fn what_a_dead_worker_never_took_is_not_abandoned() {
         assert_eq!(book.next_unsent().map(|entry| entry.seq()), Some(7));
     }
 }
+
+#[test]
+fn a_history_that_was_forgotten_goes_on_at_the_next_key() {
+    let mut book = Book::new();
+    for seq in 0..100 {
+        book.append(seq, Some(seq as i64), seq == 0, seq);
+        book.sent();
+        if seq >= 2 {
+            assert_eq!(book.arrived(seq - 2), Arrived::Deliver);
+        }
+    }
+    assert_eq!(book.packets().count(), 100);
+    book.forget(10);
+    assert_eq!(book.packets().copied().collect::<Vec<_>>(), (90..100).collect::<Vec<_>>());
+    // One that was forgotten comes late.
+    assert_eq!(book.arrived(98), Arrived::Deliver);
+    // What the dead worker had taken cannot be decoded again without its start.
+    assert!(matches!(book.died(Some(99), true), Plan::Replay { .. }));
+    assert_eq!((book.packets().count(), book.skipped()), (0, 1));
+    for seq in 100..105 {
+        book.append(seq, Some(seq as i64), seq == 103, seq);
+    }
+    assert_eq!(book.packets().copied().collect::<Vec<_>>(), [103, 104]);
+    assert_eq!(book.skipped(), 4);
+}

@@ -57,6 +57,13 @@ pub fn read(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     repeated(signal::interrupted, || rustix::io::read(file, &mut *buffer))
 }
 
+/// Whether a read would return at once: there are bytes, it is the end, or the file is
+/// of a kind that does not say.
+pub fn is_readable(file: &impl AsFd) -> bool {
+    let now = timespec(std::time::Duration::ZERO);
+    !matches!(poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&now)), Ok(0))
+}
+
 /// A file or stream to write to, without a buffer.
 #[derive(Debug)]
 pub struct Writer<F: AsFd>(F);

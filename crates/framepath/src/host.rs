@@ -238,13 +238,15 @@ pub enum HostError {
         /// Packets that came before.
         packets: u64,
     },
-    /// The demuxer's worker gives nothing.
-    #[error("the demuxer's worker gave nothing for {seconds} s after packet {packets}")]
+    /// The demuxer's worker does not get on.
+    #[error("the demuxer's worker {what} for {} ms after packet {packets}", after.as_millis())]
     DemuxerStuck {
         /// Packets that came before.
         packets: u64,
-        /// Time that passed, seconds.
-        seconds: u64,
+        /// What it did instead of sending one.
+        what: &'static str,
+        /// CPU time it used, or time that passed.
+        after: Duration,
     },
     /// A packet is larger than the memory for packets.
     #[error("a packet of {bytes} bytes is more than a worker takes ({most})")]

@@ -30,6 +30,12 @@ pub enum LossReason {
         /// Why the last worker was replaced.
         last_death: String,
     },
+    /// A worker died, and the packets since the last keyframe, which its successor
+    /// would have needed, were too many to be kept.
+    TooLargeToReplay {
+        /// Why the last worker was replaced.
+        last_death: String,
+    },
     /// Frames were inside a worker that died, and its stage cannot repeat them.
     WorkerDied {
         /// Why the last worker was replaced.
@@ -52,7 +58,11 @@ impl Report {
         for worker in &self.workers {
             let (hop, last_death) = (&self.hops[usize::from(worker.hop)].text, &worker.last_death);
             if worker.skipped > 0 {
-                let reason = LossReason::Poisoned { last_death: last_death.clone() };
+                let last_death = last_death.clone();
+                let reason = match worker.poisoned {
+                    Some(_) => LossReason::Poisoned { last_death },
+                    None => LossReason::TooLargeToReplay { last_death },
+                };
                 losses.push(Loss { hop: hop.clone(), count: worker.skipped, first: worker.poisoned, reason });
             }
             if worker.lost > 0 {
@@ -70,7 +80,7 @@ impl fmt::Display for Loss {
         let Loss { hop, count, first, reason } = self;
         let s = if *count == 1 { "" } else { "s" };
         let (verb, thing) = match reason {
-            LossReason::Poisoned { .. } => ("skipped", "packet"),
+            LossReason::Poisoned { .. } | LossReason::TooLargeToReplay { .. } => ("skipped", "packet"),
             LossReason::WorkerDied { .. } | LossReason::Device => ("lost", "frame"),
         };
         write!(f, "{}: {verb} {count} {thing}{s}", shown(hop))?;
@@ -81,6 +91,11 @@ impl fmt::Display for Loss {
             LossReason::Poisoned { last_death } => write!(
                 f,
                 ": every worker dies at it ({}), and what follows up to the next keyframe needs it",
+                shown(last_death)
+            ),
+            LossReason::TooLargeToReplay { last_death } => write!(
+                f,
+                ": a worker died ({}), and the packets since the last keyframe were too many to be kept",
                 shown(last_death)
             ),
             LossReason::WorkerDied { last_death } => {

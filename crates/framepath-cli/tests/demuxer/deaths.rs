@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A demuxer's worker, or a decoder's, ends before the file does.
 
-use crate::frames_of;
-use crate::harness::{in_checkout, run};
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use crate::harness::{framepath, in_checkout, run, wait};
+use crate::{ffmpeg, frames_of};
 
 /// Frames in the order of packets: no reordering, one thread.
 const CLIP: &str = "clips/vp9-180p8.ivf";
@@ -55,4 +59,56 @@ fn a_demuxer_may_have_a_worker_where_its_decoder_has_none() {
     }
     assert!(listings[0].len() > 20);
     assert!(listings.iter().all(|listing| *listing == listings[0]));
+}
+
+/// A pipe may be silent; a worker with something to read may not.
+#[test]
+fn a_demuxer_that_stands_still_on_a_full_pipe_is_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let path = format!("file {} fault=hang@3 watchdog=200ms ! decode host=process ! null", fifo.display());
+    let child = framepath(&["run", &path]).spawn().unwrap();
+    let writer = thread::spawn(move || {
+        let clip = fs::read(in_checkout("clips/h264-1080p8.h264")).unwrap();
+        // The reader goes before all is written.
+        let _ = fs::write(&fifo, clip);
+    });
+    wait(child, &path).ended(1).says("demuxer");
+    writer.join().unwrap();
+}
+
+#[test]
+fn a_file_that_gives_nothing_when_it_is_read_again_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("clip.h264");
+    for host in ["inline", "process"] {
+        fs::copy(in_checkout("clips/h264-180p8-high.h264"), &file).unwrap();
+        let path = format!("file {} loop=inf rate=100 host={host} ! decode ! null", file.display());
+        let child = framepath(&["run", &path]).spawn().unwrap();
+        thread::sleep(Duration::from_millis(500));
+        fs::File::create(&file).unwrap();
+        wait(child, &path).ended(1).says("cannot repeat");
+    }
+}
+
+/// A stream with one keyframe is not kept whole for a replay. What is lost when a
+/// worker dies then is said.
+#[test]
+fn a_stream_without_keyframes_is_not_kept_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, listing) = (folder.path().join("noise.mkv"), folder.path().join("listing"));
+    let source = "color=gray:size=320x180:rate=30:duration=20,noise=alls=100:allf=t,format=yuv420p";
+    let encoder = ["-c:v", "libx264", "-preset", "ultrafast", "-qp", "0", "-g", "9999", "-bf", "0"];
+    ffmpeg(&[&["-f", "lavfi", "-i", source][..], &encoder, &[file.to_str().unwrap()]].concat());
+    assert!(fs::metadata(&file).unwrap().len() > 32 << 20, "more than is kept");
+    let path = |options: &str| {
+        let (file, listing) = (file.display(), listing.display());
+        format!("file {file} ! decode host=process threads=1 memory=64MiB {options} ! framemd5 {listing}")
+    };
+    run(&["run", &path("")]).ended(0);
+    assert_eq!(frames_of(&listing).len(), 600);
+    let ran = run(&["run", "--quiet", &path("fault=crash@550")]).ended(3).says("skipped");
+    let frames = frames_of(&listing).len();
+    assert!((500..=550).contains(&frames), "{frames}: {ran:#?}");
 }

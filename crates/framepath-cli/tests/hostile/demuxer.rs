@@ -106,6 +106,12 @@ pub const ACTS: &[Act] = &[
         let _peer = given(socket);
         stay()
     }),
+    file("computes-before-it-is-open", Then::Opening, |socket| {
+        let _peer = given(socket);
+        endlessly(|| {
+            std::hint::black_box(0);
+        })
+    }),
     file("describes-a-track-without-end", Then::Opening, |socket| {
         given(socket).demuxed(u32::MAX);
         stay()

@@ -11,6 +11,7 @@ use framepath_os::crossing::{Area, Bell, CellWriter, PacketPool, Sizes, Socket, 
 
 use super::HostError;
 use super::fault::Faults;
+use super::remote_demuxer::MOST_TRACK_BYTES;
 use super::say::say;
 use super::tally::Tally;
 
@@ -79,7 +80,9 @@ impl DemuxedFile {
         let faults = demux.faults.parse()?;
         let demuxer = Demuxer::new(file)?;
         let track = demuxer.info().to_bytes();
-        let pool = PacketPool::new(area.clone(), &track).ok_or("the track's description is too long")?;
+        let too_long = format!("the track's description of {} bytes is too long", track.len());
+        let pool = (track.len() <= MOST_TRACK_BYTES).then(|| PacketPool::new(area.clone(), &track));
+        let pool = pool.flatten().ok_or(too_long)?;
         let opened = Message::Demuxed { track_bytes: track.len() as u32, stream: demuxer.info().stream };
         let (completions, room) = (completions(&area).0, Bell::of_completion_room(&area));
         let loops_left = demux.loops - 1;
@@ -100,9 +103,12 @@ impl DemuxedFile {
                 self.send(&packet)?;
                 continue;
             }
-            // A file without packets would loop for ever.
-            if self.loops_left == 0 || packets == first_of_this_loop {
+            if self.loops_left == 0 {
                 return Ok(());
+            }
+            // It would loop for ever.
+            if packets == first_of_this_loop {
+                return Err(file(self.demuxer.nothing_to_repeat()));
             }
             self.loops_left -= 1;
             first_of_this_loop = packets;

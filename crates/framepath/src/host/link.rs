@@ -22,7 +22,7 @@ use framepath_os::v4l2::Node;
 
 use super::HostError;
 use super::borrow::{Lends, LentSlots};
-use super::memory::Granter;
+use super::memory::{Grant, GrantShare, Granter};
 use super::names::{Names, shared_memory};
 use super::say::{hear_within, say};
 use super::session::{Input, Spec, Start, Turn};
@@ -44,6 +44,8 @@ const THERE: Duration = Duration::ZERO;
 const ANSWERING: Duration = Duration::from_secs(5);
 /// Pools a worker may have at a time; the oldest is forgotten beyond.
 const POOLS: u16 = 64;
+/// Of these, the newest are kept however large they are.
+const RECENT_POOLS: usize = 2;
 /// Layouts and pools that a worker may name before it gives the next frame:
 /// one of each is needed.
 const CONSTANTS: u32 = 8;
@@ -121,6 +123,19 @@ impl Returns for SlotReturns {
             words.give_back(slot);
         }
         self.vital.frame_back();
+    }
+}
+
+/// As [`SlotReturns`], of a pool in granted memory, which counts for as long as the
+/// pool or a frame of it is there.
+struct GrantedReturns {
+    returns: Arc<SlotReturns>,
+    _share: Arc<GrantShare>,
+}
+
+impl Returns for GrantedReturns {
+    fn give_back(&self, slot: u32) {
+        self.returns.give_back(slot);
     }
 }
 
@@ -472,6 +487,7 @@ impl Receiving {
         match self.hear()? {
             Some((Message::Want(want), _)) => self.lend(want),
             Some((Message::WantMemory { bytes }, _)) => {
+                self.make_room(bytes);
                 let (answer, memory) = self.granter.grant(bytes);
                 self.returns.vital.traffic.message_out();
                 say(&self.socket, &answer, memory.as_ref().map(AsFd::as_fd))
@@ -534,8 +550,9 @@ impl Receiving {
             (None, Some(_)) => return Err(Breach("a pool of its own").into()),
             _ => match self.hear()? {
                 Some((Message::PoolMemory { pool, memory }, _)) if pool == number => {
-                    let fd =
+                    let Grant { fd, share } =
                         self.granter.take(memory).ok_or(Breach("a pool in memory it was not granted"))?;
+                    let returns = Arc::new(GrantedReturns { returns, _share: share });
                     ForeignPool::new(fd, slot_bytes, slots, first_slot, returns)?
                 }
                 _ => return Err(Breach("a pool without its memory").into()),
@@ -546,6 +563,17 @@ impl Receiving {
         // pools must not make us keep them all.
         self.pools.remove(&number.wrapping_sub(POOLS));
         Ok(())
+    }
+
+    /// Forgets old pools where their memory stands in the way of another. Frames
+    /// keep theirs; and the last pools may still be named, by frames that a decoder
+    /// held back.
+    fn make_room(&mut self, bytes: u64) {
+        let mut oldest = self.next_pool.wrapping_sub(POOLS);
+        while self.granter.is_full(bytes) && self.pools.len() > RECENT_POOLS {
+            self.pools.remove(&oldest);
+            oldest = oldest.wrapping_add(1);
+        }
     }
 
     /// What was said about a cell that came.

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -77,17 +77,44 @@ impl MemoryClient {
     }
 }
 
-/// The caller's side: what one worker was granted.
+/// The caller's side: what one worker was granted. All that the caller itself
+/// keeps, for pools and for frames that are still read, is at most `memory=`.
 pub(super) struct Granter {
     /// Address space of the worker, bytes.
     memory_bytes: u64,
     next: u32,
-    unannounced: VecDeque<(u32, OwnedFd)>,
+    unannounced: VecDeque<(u32, Grant)>,
+    /// Bytes of all grants that are alive.
+    alive: Arc<AtomicU64>,
+}
+
+/// Memory of one pool. It counts until this and all its shares are dropped.
+pub(super) struct Grant {
+    pub(super) fd: OwnedFd,
+    pub(super) share: Arc<GrantShare>,
+}
+
+/// Keeps a grant counted.
+pub(super) struct GrantShare {
+    bytes: u64,
+    alive: Arc<AtomicU64>,
+}
+
+impl Drop for GrantShare {
+    fn drop(&mut self) {
+        // Relaxed: a sum, which orders nothing.
+        self.alive.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 impl Granter {
     pub(super) fn new(memory_bytes: u64) -> Granter {
-        Granter { memory_bytes, next: 0, unannounced: VecDeque::new() }
+        Granter { memory_bytes, next: 0, unannounced: VecDeque::new(), alive: Arc::default() }
+    }
+
+    /// Whether a grant of so many bytes would be one too many while the old ones live.
+    pub(super) fn is_full(&self, bytes: u64) -> bool {
+        self.alive.load(Ordering::Relaxed).saturating_add(bytes) > self.memory_bytes
     }
 
     /// Makes memory for the worker; the answer, and the descriptor to attach.
@@ -100,6 +127,10 @@ impl Granter {
                 "a pool of {bytes} bytes is more than a quarter of memory= ({most} bytes)"
             ));
         }
+        if self.is_full(bytes) {
+            let most = self.memory_bytes;
+            return denied(format!("pools of more than memory= ({most} bytes) are in use at a time"));
+        }
         let granted = commit::grant(bytes).map_err(|(call, errno)| format!("{call}: {errno}"));
         let granted = granted.and_then(|fd| Ok((fd.try_clone().map_err(|error| error.to_string())?, fd)));
         let (kept, sent) = match granted {
@@ -111,14 +142,16 @@ impl Granter {
         if self.unannounced.len() == UNANNOUNCED {
             self.unannounced.pop_front();
         }
-        self.unannounced.push_back((number, kept));
+        self.alive.fetch_add(bytes, Ordering::Relaxed);
+        let share = Arc::new(GrantShare { bytes, alive: self.alive.clone() });
+        self.unannounced.push_back((number, Grant { fd: kept, share }));
         (Message::Memory { number }, Some(sent))
     }
 
     /// The memory that the worker announces a pool in; once for each.
-    pub(super) fn take(&mut self, number: u32) -> Option<OwnedFd> {
+    pub(super) fn take(&mut self, number: u32) -> Option<Grant> {
         let at = self.unannounced.iter().position(|(known, _)| *known == number)?;
-        self.unannounced.remove(at).map(|(_, fd)| fd)
+        self.unannounced.remove(at).map(|(_, grant)| grant)
     }
 }
 
@@ -131,12 +164,30 @@ mod tests {
         let mut granter = Granter::new(1 << 20);
         assert!(matches!(granter.grant((1 << 18) + 1), (Message::Denied { .. }, None)));
         for expected in 0..UNANNOUNCED as u32 + 1 {
-            let (message, fd) = granter.grant(1 << 18);
+            let (message, fd) = granter.grant(1 << 16);
             assert_eq!((message, fd.is_some()), (Message::Memory { number: expected }, true));
         }
         assert!(granter.take(0).is_none(), "the oldest is forgotten");
-        let memory = std::fs::File::from(granter.take(5).unwrap());
-        assert_eq!(memory.metadata().unwrap().len(), 1 << 18);
+        let memory = std::fs::File::from(granter.take(5).unwrap().fd);
+        assert_eq!(memory.metadata().unwrap().len(), 1 << 16);
         assert!(granter.take(5).is_none() && granter.take(77).is_none());
+    }
+
+    #[test]
+    fn what_lives_at_a_time_is_no_more_than_the_memory() {
+        let mut granter = Granter::new(1 << 20);
+        let mut grants = Vec::new();
+        for number in 0..4 {
+            assert!(granter.grant(1 << 18).1.is_some());
+            grants.push(granter.take(number).unwrap());
+        }
+        assert!(granter.is_full(1));
+        assert!(matches!(granter.grant(1 << 18), (Message::Denied { .. }, None)));
+        // A share counts as the whole.
+        let share = grants[0].share.clone();
+        grants.remove(0);
+        assert!(granter.is_full(1 << 18));
+        drop(share);
+        assert!(granter.grant(1 << 18).1.is_some());
     }
 }

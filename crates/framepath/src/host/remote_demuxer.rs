@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use framepath_codec::{MediaFile, Packet, TrackInfo};
 use framepath_model::stream::FrameMeta;
 use framepath_model::wire::{Completion, Demux, Message};
-use framepath_os::cancel::canceled;
+use framepath_os::cancel::{canceled, is_readable};
 use framepath_os::crossing::{
     Area, Breach, CellReader, Look, PooledPackets, Sizes, Watcher, completions, watch,
 };
@@ -32,11 +32,10 @@ const CELLS: u32 = 64;
 const MOST_PACKET_BYTES: u64 = 128 << 20;
 const LEAST_PACKET_BYTES: u64 = 8 << 20;
 /// Longest description of a track.
-const MOST_TRACK_BYTES: u32 = 4 << 20;
-/// How long a worker may take to open a file that is no pipe.
-const OPENING: Duration = Duration::from_secs(20);
-/// How long a file that is no pipe may give nothing, in watchdogs: a slow disk
-/// is no fault of the worker's.
+pub(super) const MOST_TRACK_BYTES: usize = 4 << 20;
+/// How long the worker may give nothing, in watchdogs, while there is something to
+/// read: a slow disk is no fault of the worker's. So long it may compute, too, before
+/// the file is open.
 const SILENCE: u32 = 10;
 /// Time between two looks at a worker that is waited for.
 const LOOK: Duration = Duration::from_millis(200);
@@ -63,7 +62,8 @@ pub(crate) struct RemoteDemuxer {
     packets: Arc<PooledPackets>,
     gone: Arc<AtomicBool>,
     spec: DemuxerSpec,
-    seekable: bool,
+    /// Open here too, to see whether there is something to read.
+    file: MediaFile,
     /// Packets received so far.
     received: u64,
     ended: bool,
@@ -75,7 +75,7 @@ impl RemoteDemuxer {
     ///
     /// # Errors
     /// No worker, or the file is refused.
-    pub(crate) fn open(file: &MediaFile, spec: DemuxerSpec) -> Result<RemoteDemuxer, HostError> {
+    pub(crate) fn open(file: MediaFile, spec: DemuxerSpec) -> Result<RemoteDemuxer, HostError> {
         let memory = spec.options.memory_bytes / 8;
         let packet_bytes = memory.clamp(LEAST_PACKET_BYTES, MOST_PACKET_BYTES) & !0xfff;
         let sizes = Sizes { cells: CELLS, packet_bytes };
@@ -92,7 +92,7 @@ impl RemoteDemuxer {
             faults: spec.options.faults.to_string(),
         };
         say(&socket, &Message::Demux(demux), Some(area.fd()))?;
-        let begun = Instant::now();
+        let mut wait = Wait::new(&worker);
         while !socket
             .readable_within(LOOK)
             .map_err(|source| HostError::Socket { operation: "waiting for", source })?
@@ -100,9 +100,8 @@ impl RemoteDemuxer {
             if signal::interrupted() {
                 return Err(HostError::Socket { operation: "waiting for", source: canceled() });
             }
-            if seekable && begun.elapsed() > OPENING {
-                return Err(HostError::NotOpened { what: "said nothing" });
-            }
+            let watchdog = spec.options.watchdog;
+            wait.check(&worker, &file, watchdog * SILENCE, watchdog * SILENCE, 0)?;
         }
         let (track_bytes, stream) = match hear_within(&socket, Duration::ZERO)? {
             Some((Message::Demuxed { track_bytes, stream }, _)) => (track_bytes, stream),
@@ -110,7 +109,7 @@ impl RemoteDemuxer {
             Some(_) => return Err(HostError::NotOpened { what: "said something else" }),
             None => return Err(HostError::NotOpened { what: "died" }),
         };
-        if track_bytes > MOST_TRACK_BYTES {
+        if track_bytes as usize > MOST_TRACK_BYTES {
             return Err(Breach("a track's description without end").into());
         }
         let packets = PooledPackets::new(area.clone());
@@ -142,7 +141,7 @@ impl RemoteDemuxer {
             packets,
             gone,
             spec,
-            seekable,
+            file,
             received,
             ended,
             stats,
@@ -186,27 +185,13 @@ impl RemoteDemuxer {
             if signal::interrupted() {
                 break;
             }
-            let (since, cpu_ns) =
-                *waiting.get_or_insert_with(|| (Instant::now(), self.worker.process().cpu_ns()));
+            let wait = waiting.get_or_insert_with(|| Wait::new(&self.worker));
             let gone = &self.gone;
             meter::blocked(|| self.reader.sleep(|| gone.load(Ordering::Acquire), Some(LOOK)));
-            self.check_progress(since, cpu_ns)?;
+            let watchdog = self.spec.options.watchdog;
+            wait.check(&self.worker, &self.file, watchdog, watchdog * SILENCE, self.received)?;
         }
         Ok(None)
-    }
-
-    /// Fails where the worker computes, or reads a file that is no pipe, for too
-    /// long. A pipe may be silent.
-    fn check_progress(&self, since: Instant, cpu_ns: u64) -> Result<(), HostError> {
-        let (waited, watchdog) = (since.elapsed(), self.spec.options.watchdog);
-        if waited < LOOK {
-            return Ok(());
-        }
-        let busy = Duration::from_nanos(self.worker.process().cpu_ns().saturating_sub(cpu_ns));
-        if busy > watchdog || (self.seekable && waited > watchdog * SILENCE) {
-            return Err(HostError::DemuxerStuck { packets: self.received, seconds: waited.as_secs() });
-        }
-        Ok(())
     }
 
     fn packet(&mut self, completion: Completion) -> Result<Packet, HostError> {
@@ -231,6 +216,50 @@ impl RemoteDemuxer {
             Some((Message::Failed { text, .. }, _)) => Ok(HostError::Failed { text }),
             _ => Err(Breach("failure reported without an error message").into()),
         }
+    }
+}
+
+/// A wait for the worker.
+struct Wait {
+    since: Instant,
+    /// CPU time of the worker then, nanoseconds.
+    cpu_ns: u64,
+    /// Since when every look found something to read, or the end of a pipe.
+    readable_since: Instant,
+}
+
+impl Wait {
+    fn new(worker: &Worker) -> Wait {
+        let since = Instant::now();
+        Wait { since, cpu_ns: worker.process().cpu_ns(), readable_since: since }
+    }
+
+    /// Fails where the worker has computed for longer than `busy`, or given nothing
+    /// for longer than `silent` while there was something to read. A pipe that has
+    /// nothing may be silent. `packets` came before.
+    fn check(
+        &mut self,
+        worker: &Worker,
+        file: &MediaFile,
+        busy: Duration,
+        silent: Duration,
+        packets: u64,
+    ) -> Result<(), HostError> {
+        if self.since.elapsed() < LOOK {
+            return Ok(());
+        }
+        if !is_readable(file) {
+            self.readable_since = Instant::now();
+        }
+        let computed = Duration::from_nanos(worker.process().cpu_ns().saturating_sub(self.cpu_ns));
+        let silence = self.readable_since.elapsed();
+        if computed > busy {
+            return Err(HostError::DemuxerStuck { packets, what: "computed", after: computed });
+        }
+        if silence > silent {
+            return Err(HostError::DemuxerStuck { packets, what: "gave nothing", after: silence });
+        }
+        Ok(())
     }
 }
 

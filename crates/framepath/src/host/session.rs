@@ -31,6 +31,14 @@ const FRUITLESS: u32 = 32;
 /// Frames that one packet or frame may become.
 const OUTPUTS: u32 = 256;
 
+/// Packets that are kept for a replay whatever their size: more than a decoder
+/// holds back.
+const KEPT: usize = 256;
+/// Bytes of packets that are kept for a replay: a quarter of the worker's memory,
+/// between these.
+const LEAST_HISTORY: u64 = 16 << 20;
+const MOST_HISTORY: u64 = 256 << 20;
+
 /// How long the reading end sleeps at most while it is the one who has to give
 /// the worker the rest.
 const GIVING: Duration = Duration::from_millis(5);
@@ -235,6 +243,13 @@ impl Session {
         let number = state.given;
         state.given += 1;
         state.book.append(number, meta.pts, key, Sent { input: Some(input), meta, outputs: 0, stretch });
+        // A stream without random access points would be kept whole.
+        if number % KEPT as u64 == 0 && state.book.kept() > KEPT {
+            let most = (self.spec.options.memory_bytes / 4).clamp(LEAST_HISTORY, MOST_HISTORY);
+            if state.history_bytes() > most {
+                state.book.forget(KEPT);
+            }
+        }
         loop {
             let Some(link) = state.link() else { return Err(GiveError::Closed) };
             if link.vital.is_gone() {
@@ -319,6 +334,15 @@ impl Session {
 }
 
 impl State {
+    /// Bytes of the packets that are kept.
+    fn history_bytes(&self) -> u64 {
+        let bytes = |sent: &Sent| match &sent.input {
+            Some(Input::Packet(packet)) => packet.len() as u64,
+            _ => 0,
+        };
+        self.book.packets().map(bytes).sum()
+    }
+
     /// The worker was not given what it should be given. Where that is this
     /// process's lack, no other worker would fare better: the stream fails.
     fn not_fed(&mut self, error: HostError) {

@@ -45,7 +45,7 @@ impl File {
     ) -> Result<File, StageError> {
         let file = MediaFile::open(path.as_ref())?;
         let demuxing = match spec {
-            Some(spec) => Demuxing::Worker(Box::new(RemoteDemuxer::open(&file, spec)?)),
+            Some(spec) => Demuxing::Worker(Box::new(RemoteDemuxer::open(file, spec)?)),
             None => Demuxing::Inline(Inline {
                 demuxer: Demuxer::new(file)?,
                 loops_left: loops.saturating_sub(1),
@@ -79,9 +79,12 @@ impl Inline {
                 self.packets_of_this_loop += 1;
                 return Ok(Some(packet));
             }
-            // A file without packets would loop for ever.
-            if self.loops_left == 0 || self.packets_of_this_loop == 0 {
+            if self.loops_left == 0 {
                 return Ok(None);
+            }
+            // It would loop for ever.
+            if self.packets_of_this_loop == 0 {
+                return Err(self.demuxer.nothing_to_repeat().into());
             }
             self.loops_left -= 1;
             self.packets_of_this_loop = 0;
