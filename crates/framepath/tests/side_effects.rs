@@ -8,9 +8,10 @@ use std::fs;
 
 use framepath::{Options, path, run};
 
-/// Lines of /proc/self/status (proc(5)) that belong to the process as a whole.
+/// Lines of /proc/thread-self/status (proc(5)): of the process, and the signals that this
+/// thread blocks. (The main thread blocks all while it makes another.)
 fn status() -> Vec<String> {
-    let text = fs::read_to_string("/proc/self/status").unwrap();
+    let text = fs::read_to_string("/proc/thread-self/status").unwrap();
     let kept = ["SigBlk:", "SigIgn:", "SigCgt:", "Umask:"];
     text.lines().filter(|line| kept.iter().any(|name| line.starts_with(name))).map(str::to_owned).collect()
 }
