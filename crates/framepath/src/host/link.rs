@@ -16,16 +16,18 @@ use framepath_os::crossing::{
     Area, Bell, Breach, CellReader, CellWriter, PacketArea, Sizes, Socket, Watcher, completions, submissions,
     watch,
 };
-use framepath_os::pool::{ForeignPool, Frame, GiveBackWords, Returns};
+use framepath_os::pool::{ForeignPool, Frame};
 use framepath_os::sandbox::Layers;
 use framepath_os::v4l2::Node;
 
 use super::HostError;
 use super::borrow::{Lends, LentSlots};
-use super::memory::{Grant, GrantShare, Granter};
+use super::memory::{Grant, Granter};
 use super::names::{Names, shared_memory};
+use super::returns::{GrantedReturns, SlotReturns};
 use super::say::{hear_within, say};
-use super::session::{Input, Spec, Start, Turn};
+use super::session::Input;
+use super::spec::{Spec, Start, Turn};
 use super::start::{Process, Worker};
 use super::vital::Vital;
 
@@ -108,35 +110,6 @@ pub(super) struct Receiving {
     /// Slots, and the least bytes of one, of a loan that is not mapped yet.
     loan: Option<(u32, u32)>,
     granter: Granter,
-}
-
-/// The worker's slots go back by words of the shared area.
-struct SlotReturns {
-    area: Arc<Area>,
-    vital: Arc<Vital>,
-}
-
-impl Returns for SlotReturns {
-    fn give_back(&self, slot: u32) {
-        let area = &self.area;
-        if let Some(words) = GiveBackWords::new(area.slot_bell(), area.slot_summary(), area.slot_counts()) {
-            words.give_back(slot);
-        }
-        self.vital.frame_back();
-    }
-}
-
-/// As [`SlotReturns`], of a pool in granted memory, which counts for as long as the
-/// pool or a frame of it is there.
-struct GrantedReturns {
-    returns: Arc<SlotReturns>,
-    _share: Arc<GrantShare>,
-}
-
-impl Returns for GrantedReturns {
-    fn give_back(&self, slot: u32) {
-        self.returns.give_back(slot);
-    }
 }
 
 /// What came from a worker.

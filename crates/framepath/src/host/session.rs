@@ -6,8 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use framepath_codec::{Packet, TrackInfo};
-use framepath_model::path;
+use framepath_codec::Packet;
 use framepath_model::replay::{Arrived, Book, Plan};
 use framepath_model::stream::{FrameMeta, StreamInfo};
 use framepath_os::crossing::Breach;
@@ -15,10 +14,9 @@ use framepath_os::meter::{self, Level};
 use framepath_os::pool::Frame;
 use framepath_os::signal;
 
-use super::borrow::Lends;
 use super::link::{Came, Full, Link, Receiving, Sending};
-use super::seat::Seat;
-use super::{HostError, WorkerOptions, WorkerStats, sandbox, start};
+use super::spec::{Spec, Start, Turn};
+use super::{HostError, WorkerStats, sandbox, start};
 use crate::recorder::Stretch;
 
 /// Workers that could not even open the stream, in a row, before it fails.
@@ -42,49 +40,6 @@ const MOST_HISTORY: u64 = 256 << 20;
 /// How long the reading end sleeps at most while it is the one who has to give
 /// the worker the rest.
 const GIVING: Duration = Duration::from_millis(5);
-
-/// What a worker is to run.
-pub(crate) struct Spec {
-    /// The hop, to be run inline by the worker.
-    pub(crate) hop: path::Hop,
-    pub(crate) track: Option<TrackInfo>,
-    pub(crate) frames_behind: u32,
-    pub(crate) options: WorkerOptions,
-    /// Where the workers come from the service, the stream's place there.
-    pub(crate) seat: Option<Arc<Seat>>,
-    /// Who lends the workers the memory for their frames.
-    pub(crate) lends: Option<Arc<dyn Lends>>,
-}
-
-impl Spec {
-    /// The hop without what is the caller's business.
-    pub(super) fn stage_text(&self, single_threaded: bool) -> String {
-        let mut hop = self.hop.without(&path::HOSTING);
-        if single_threaded && hop.def.arg("threads").is_some() {
-            hop = hop.without(&["threads"]);
-            return format!("{hop} threads=1");
-        }
-        hop.to_string()
-    }
-}
-
-/// What is known only when the path starts.
-#[derive(Clone, Copy)]
-pub(super) struct Start {
-    /// The stream in front of the stage.
-    pub(super) stream: StreamInfo,
-    /// The ledger's level, as the wire has it.
-    pub(super) level: u8,
-}
-
-/// Which of a stream's workers is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
-    First,
-    Again,
-    /// On one thread, so that the packet that kills it can be told.
-    Careful,
-}
 
 /// What goes into a worker.
 pub(crate) enum Input {
