@@ -29,9 +29,11 @@ const FRUITLESS: u32 = 32;
 /// Frames that one packet or frame may become.
 const OUTPUTS: u32 = 256;
 
-/// Packets that are kept for a replay whatever their size: more than a decoder
-/// holds back.
-const KEPT: usize = 256;
+/// Packets that are kept for a replay whatever their size: those in the ring, which
+/// has a bound in bytes, too, and more than a decoder holds back.
+const KEPT: usize = 96;
+/// Bytes of new packets between two looks at all that are kept.
+const LOOK_BYTES: u64 = 2 << 20;
 /// Bytes of packets that are kept for a replay: a quarter of the worker's memory,
 /// between these.
 const LEAST_HISTORY: u64 = 16 << 20;
@@ -76,6 +78,8 @@ struct State {
     worker: Option<(Arc<Link>, Sending)>,
     /// Inputs given so far: the number of the next.
     given: u64,
+    /// Bytes of packets since the last look at all that are kept.
+    new_bytes: u64,
     /// Nothing will be appended.
     ended: bool,
     /// What this process could not do for a worker, so that it was ended.
@@ -111,7 +115,14 @@ pub(crate) struct Arrival {
 
 impl Session {
     pub(crate) fn new(spec: Spec) -> Arc<Session> {
-        let state = State { book: Book::new(), worker: None, given: 0, ended: false, host_failure: None };
+        let state = State {
+            book: Book::new(),
+            worker: None,
+            given: 0,
+            new_bytes: 0,
+            ended: false,
+            host_failure: None,
+        };
         let stats = Arc::default();
         Arc::new(Session {
             spec,
@@ -193,17 +204,17 @@ impl Session {
             // Before it is in the book: no worker could ever be given it.
             sending.check_size(packet).map_err(GiveError::Host)?;
         }
+        let bytes = bytes_of(Some(&input));
         let stretch = begun;
         // Numbers of its own: behind a decoder those of frames go up and down.
         let number = state.given;
         state.given += 1;
         state.book.append(number, meta.pts, key, Sent { input: Some(input), meta, outputs: 0, stretch });
         // A stream without random access points would be kept whole.
-        if number % KEPT as u64 == 0 && state.book.kept() > KEPT {
-            let most = (self.spec.options.memory_bytes / 4).clamp(LEAST_HISTORY, MOST_HISTORY);
-            if state.history_bytes() > most {
-                state.book.forget(KEPT);
-            }
+        state.new_bytes += bytes;
+        if state.new_bytes > LOOK_BYTES {
+            state.new_bytes = 0;
+            state.limit_history((self.spec.options.memory_bytes / 4).clamp(LEAST_HISTORY, MOST_HISTORY));
         }
         loop {
             let Some(link) = state.link() else { return Err(GiveError::Closed) };
@@ -288,14 +299,27 @@ impl Session {
     }
 }
 
+/// Bytes of a packet; 0 of frames, which are not kept.
+fn bytes_of(input: Option<&Input>) -> u64 {
+    match input {
+        Some(Input::Packet(packet)) => packet.len() as u64,
+        _ => 0,
+    }
+}
+
 impl State {
-    /// Bytes of the packets that are kept.
-    fn history_bytes(&self) -> u64 {
-        let bytes = |sent: &Sent| match &sent.input {
-            Some(Input::Packet(packet)) => packet.len() as u64,
-            _ => 0,
-        };
-        self.book.packets().map(bytes).sum()
+    /// Forgets the oldest packets where all that are kept have more than `most` bytes.
+    fn limit_history(&mut self, most: u64) {
+        let sizes: Vec<u64> = self.book.packets().map(|sent| bytes_of(sent.input.as_ref())).collect();
+        if sizes.iter().sum::<u64>() <= most {
+            return;
+        }
+        let newest = sizes.iter().rev().scan(0, |sum, bytes| {
+            *sum += bytes;
+            Some(*sum)
+        });
+        let keep = newest.take_while(|sum| *sum <= most / 4 * 3).count();
+        self.book.forget(keep.max(KEPT));
     }
 
     /// The worker was not given what it should be given. Where that is this
