@@ -14,6 +14,7 @@ use crate::container;
 use crate::error::libav_message;
 use crate::input::{INTERRUPT, Input, MediaFile};
 use crate::libav::codec_name;
+use crate::shortage::Shortage;
 use crate::surface::pixel_format;
 use crate::track::{Parameters, TrackInfo};
 use crate::{Codec, CodecError, Packet};
@@ -99,8 +100,13 @@ impl Demuxer {
     fn read_next(&mut self) -> Result<Option<Packet>, CodecError> {
         let mut packet = Packet::new().ok_or_else(|| self.demux_error("read", ff::AVERROR(libc::ENOMEM)))?;
         loop {
+            let shortage = Shortage::watch();
             // SAFETY: both are valid; av_read_frame fills the empty packet.
             let code = unsafe { ff::av_read_frame(self.context.0.as_ptr(), packet.as_ptr()) };
+            // Before the code: a demuxer that drops a packet for lack of memory succeeds.
+            if shortage.occurred() {
+                return Err(CodecError::Memory { file: self.name(), operation: "read" });
+            }
             if let Some(source) = self.input.take_error() {
                 return Err(CodecError::Io { file: self.name(), operation: "read", source });
             }
@@ -221,7 +227,12 @@ impl Context {
                 Some(raw) if code >= 0 => Context(raw),
                 _ => return Err(io_or(input, name, failed("open", code))),
             };
+            let shortage = Shortage::watch();
             let code = ff::avformat_find_stream_info(raw, ptr::null_mut());
+            // This call keeps the packets that it looks into: a dropped one is lost.
+            if shortage.occurred() {
+                return Err(CodecError::Memory { file: file(), operation: "look into" });
+            }
             if code < 0 {
                 return Err(io_or(input, name, failed("read the stream's head", code)));
             }

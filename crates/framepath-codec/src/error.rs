@@ -80,6 +80,14 @@ pub enum CodecError {
         /// libavformat's own words.
         message: String,
     },
+    /// The demuxer had too little memory for a part of the file.
+    #[error("{file}: cannot {operation} the file: out of memory; a demuxer in a worker has `memory=`")]
+    Memory {
+        /// The file, as it was given.
+        file: String,
+        /// What was tried.
+        operation: &'static str,
+    },
     /// The file opened, and holds no video.
     #[error("{file}: no video stream")]
     NoVideo {

@@ -12,7 +12,7 @@ use std::slice;
 use ffmpeg_sys_next as ff;
 use framepath_os::{cancel, meter, signal};
 
-use crate::CodecError;
+use crate::{CodecError, shortage};
 
 /// Bytes asked of the system at a time: few calls for a 1080p stream, small
 /// beside one decoded picture.
@@ -198,7 +198,7 @@ unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: c_int) -> 
     // SAFETY: libav owns `size` writable bytes at `buffer`. They may be
     // uninitialised; the read only writes them.
     let buffer = unsafe { slice::from_raw_parts_mut(buffer, length) };
-    match meter::blocked(|| cancel::read(&reader.file, buffer)) {
+    match shortage::keep_over(|| meter::blocked(|| cancel::read(&reader.file, buffer))) {
         Ok(0) => ff::AVERROR_EOF,
         Ok(count) => count as c_int,
         Err(error) => {
@@ -222,16 +222,17 @@ unsafe extern "C" fn seek(opaque: *mut c_void, offset: i64, whence: c_int) -> i6
     // SAFETY: as in `read`.
     let reader = unsafe { &mut *opaque.cast::<Reader>() };
     let whence = whence & !(ff::AVSEEK_FORCE as c_int);
-    let result = if whence == ff::AVSEEK_SIZE as c_int {
-        size(&mut reader.file)
-    } else {
+    let result = shortage::keep_over(|| {
+        if whence == ff::AVSEEK_SIZE as c_int {
+            return size(&mut reader.file);
+        }
         match (whence, u64::try_from(offset)) {
             (libc::SEEK_SET, Ok(offset)) => reader.file.seek(SeekFrom::Start(offset)),
             (libc::SEEK_CUR, _) => reader.file.seek(SeekFrom::Current(offset)),
             (libc::SEEK_END, _) => reader.file.seek(SeekFrom::End(offset)),
-            _ => return i64::from(ff::AVERROR(libc::EINVAL)),
+            _ => Err(io::Error::from_raw_os_error(libc::EINVAL)),
         }
-    };
+    });
     match result {
         Ok(position) => i64::try_from(position).unwrap_or(i64::MAX),
         Err(error) => i64::from(ff::AVERROR(errno(&error))),

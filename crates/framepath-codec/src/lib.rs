@@ -27,6 +27,7 @@ mod libav;
 mod numbers;
 mod packet;
 mod paint;
+mod shortage;
 mod slots;
 mod surface;
 mod track;

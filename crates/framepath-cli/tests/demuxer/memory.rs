@@ -2,9 +2,10 @@
 //! What a file can make its caller take: little, whatever it claims to be.
 
 use std::fs;
+use std::path::Path;
 
-use crate::ffmpeg;
-use crate::harness::{framepath, wait};
+use crate::harness::{finish, framepath, in_checkout, wait};
+use crate::{ffmpeg, frames_of};
 
 /// Most memory of the caller, bytes.
 const MOST: u64 = 100 << 20;
@@ -47,4 +48,73 @@ fn peak_of(status: &str) -> Option<u64> {
     let text = fs::read_to_string(status).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().split(' ').next()?.parse::<u64>().ok()? << 10)
+}
+
+/// libavformat's Matroska demuxer drops a block that it has no memory for, and
+/// goes on behind it: the frames of that cluster are missing then.
+#[test]
+fn a_demuxer_without_memory_for_a_block_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("large-block.mkv");
+    fs::write(&file, matroska_with_large_block(&in_checkout("clips/vp9-180p8.ivf"), 80 << 20)).unwrap();
+    let file = file.to_str().unwrap();
+    let frames = |memory: &str, code: i32| {
+        let listing = folder.path().join(format!("{memory}.framemd5"));
+        let listing = listing.to_str().unwrap();
+        let path =
+            format!("file {file} ! decode host=process memory={memory} threads=1 ! framemd5 {listing}");
+        let ran = finish(framepath(&["run", "--quiet", &path])).ended(code);
+        (frames_of(Path::new(listing)), ran.stderr)
+    };
+    let (whole, stderr) = frames("1GiB", 0);
+    assert_eq!((whole.len(), stderr.as_str()), (30, ""));
+    let (some, stderr) = frames("64MiB", 1);
+    assert!(stderr.contains("out of memory") && stderr.contains(file), "{stderr}");
+    assert!(some.len() < 30 && some == whole[..some.len()], "{some:#?}");
+}
+
+/// The VP9 frames of the IVF file `ivf` in clusters of ten, and a sound track with
+/// one block, `bytes` long, in the second cluster.
+fn matroska_with_large_block(ivf: &Path, bytes: usize) -> Vec<u8> {
+    let ivf = fs::read(ivf).unwrap();
+    let number = |at: usize, length: usize| {
+        ivf[at..at + length].iter().rev().fold(0_usize, |number, byte| number << 8 | usize::from(*byte))
+    };
+    let side = |id, at: usize| element(id, &(number(at, 2) as u16).to_be_bytes());
+    let track = |number: u8, content: &[Vec<u8>]| {
+        let head = [element(0xd7, &[number]), element(0x73c5, &[number]), element(0x83, &[number])];
+        element(0xae, &[head.concat(), content.concat()].concat())
+    };
+    let video =
+        track(1, &[element(0x86, b"V_VP9"), element(0xe0, &[side(0xb0, 12), side(0xba, 14)].concat())]);
+    let sound = track(2, &[element(0x86, b"A_PCM/INT/LIT"), element(0xe1, &element(0x6264, &[16]))]);
+    let mut file = element(0x1a45_dfa3, &element(0x4282, b"webm"));
+    // A segment of unknown size.
+    file.extend([0x18, 0x53, 0x80, 0x67, 0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
+    file.extend(element(0x1549_a966, &element(0x2a_d7b1, &1_000_000_u32.to_be_bytes())));
+    file.extend(element(0x1654_ae6b, &[video, sound].concat()));
+    let mut at = number(6, 2);
+    for cluster in 0..3_u16 {
+        let mut content = element(0xe7, &(cluster * 330).to_be_bytes());
+        for frame in 0..10_u16 {
+            let length = number(at, 4);
+            let key = if (cluster, frame) == (0, 0) { 0x80 } else { 0 };
+            let [high, low] = (frame * 33).to_be_bytes();
+            content
+                .extend(element(0xa3, &[&[0x81, high, low, key], &ivf[at + 12..at + 12 + length]].concat()));
+            at += 12 + length;
+            if (cluster, frame) == (1, 4) {
+                content.extend(element(0xa3, &[&[0x82, high, low, 0x80][..], &vec![0; bytes - 4]].concat()));
+            }
+        }
+        file.extend(element(0x1f43_b675, &content));
+    }
+    file
+}
+
+/// An EBML element (RFC 8794) with a length of eight bytes.
+fn element(id: u32, content: &[u8]) -> Vec<u8> {
+    let id: Vec<u8> = id.to_be_bytes().into_iter().skip_while(|byte| *byte == 0).collect();
+    let length = (content.len() as u64 | 1 << 56).to_be_bytes();
+    [&id, &length[..], content].concat()
 }
