@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! SDL2, loaded at its first use.
 //!
-//! A program that names libSDL2 in its dynamic section loads it and about 24
+//! A program that names libSDL2 in its dynamic section loads it and about 23
 //! libraries of X11, Wayland and sound at every start, although only `play` with a
 //! window calls SDL. Therefore this module defines the C functions that the crate
 //! `sdl2` calls, and each definition forwards to the function of the same name in
