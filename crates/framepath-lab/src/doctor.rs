@@ -3,7 +3,7 @@
 //!
 //! Every probe asks the thing itself where that is cheap and changes nothing:
 //! it opens the file, makes the object, runs `--version`. Nothing is
-//! installed, loaded or configured.
+//! installed or configured, and no kernel module is loaded.
 
 mod device;
 pub(crate) mod hardware;

@@ -52,6 +52,8 @@ pub mod ring;
 pub mod running;
 #[cfg(not(any(loom, miri)))]
 pub mod sandbox;
+#[cfg(feature = "sdl")]
+pub mod sdl;
 #[cfg(not(loom))]
 pub mod signal;
 #[cfg(not(any(loom, miri)))]

@@ -2,6 +2,7 @@
 //! `play` in a window of an X server of the test's own.
 
 mod eye;
+mod library;
 mod server;
 
 use std::path::{Path, PathBuf};

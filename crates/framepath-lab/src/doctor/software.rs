@@ -21,6 +21,7 @@ pub(super) fn probes(places: &Places) -> Vec<Probe> {
         ffmpeg(),
         gstreamer(),
         gst_headers(),
+        sdl(),
         peer(
             &places.peers,
             ("peer gst-push", "gst-push"),
@@ -92,6 +93,20 @@ fn gst_headers() -> Probe {
         version,
         "apt install libgstreamer1.0-dev",
     )
+}
+
+fn sdl() -> Probe {
+    #[cfg(feature = "play")]
+    let (version, remedy) = (
+        framepath_os::sdl::version().map_err(|error| (State::Missing, error.to_string())),
+        "apt install libsdl2-2.0-0",
+    );
+    #[cfg(not(feature = "play"))]
+    let (version, remedy) = (
+        Err((State::Missing, "this framepath was built without the feature `play`".to_owned())),
+        "apt install libsdl2-dev, then `make build` in the checkout",
+    );
+    tool("SDL2", "sink `play` with a window", version, remedy)
 }
 
 /// A built peer: the probe's name and the program's.

@@ -125,7 +125,10 @@ impl Screen {
         match options.driver.as_str() {
             "null" => Ok(Screen::Null(Shown::default())),
             #[cfg(feature = "play")]
-            _ => Ok(Screen::Window(window::OfThread::default())),
+            _ => match framepath_os::sdl::load() {
+                Ok(()) => Ok(Screen::Window(window::OfThread::default())),
+                Err(error) => Err(StageError::Window(error.to_string())),
+            },
             #[cfg(not(feature = "play"))]
             _ => Err(StageError::Window(
                 "this framepath was built without SDL2: install libsdl2-dev and build with `--features play` \

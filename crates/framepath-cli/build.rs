@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Keeps libSDL2 out of what the command is linked with.
+//!
+//! `framepath_os::sdl` defines the functions of SDL that the command calls, so the
+//! linker needs no library for them. Two reasons make that insufficient, because
+//! sdl2-sys asks for `-lSDL2` all the same:
+//!
+//! - GNU ld decides about `--as-needed` before it removes unused sections. The crate
+//!   `sdl2` refers to hundreds of functions there, and libSDL2 becomes a dependency.
+//!   (LLD, the default of newer compilers, decides afterwards.)
+//! - Either linker exports a definition that a library on its command line has too,
+//!   and exported symbols take the place of those in libraries that are loaded later.
+//!
+//! Therefore `-lSDL2` finds an empty archive here. A function that is called and that
+//! `framepath_os::sdl` does not define is an undefined symbol: the linker says its name.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+
+/// An archive without members.
+const EMPTY_ARCHIVE: &[u8] = b"!<arch>\n";
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    if env::var_os("CARGO_FEATURE_PLAY").is_none() {
+        return;
+    }
+    let folder = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let archive = folder.join("libSDL2.a");
+    fs::write(&archive, EMPTY_ARCHIVE).unwrap_or_else(|error| panic!("{}: {error}", archive.display()));
+    println!("cargo::rustc-link-search=native={}", folder.display());
+}
