@@ -38,8 +38,12 @@
 //! [`FRUITLESS`] times before the last packet is given up all the same.
 //! A new frame clears all suspicion.
 
+mod forgotten;
+
 use std::collections::VecDeque;
 use std::mem;
+
+use forgotten::Forgotten;
 
 /// Deaths on one thread in a row, without a new frame between, after which a
 /// packet is given up even if each death was at another packet.
@@ -150,6 +154,8 @@ struct Death {
 pub struct Book<P> {
     /// In decode order, numbers rising. Skipped packets are not in it.
     history: VecDeque<Entry<P>>,
+    /// What came before the history and was forgotten for its size.
+    forgotten: Forgotten<P>,
     /// `history[..cursor]` was submitted to the present worker.
     cursor: usize,
     /// Packets below this number were submitted to some worker.
@@ -191,6 +197,7 @@ impl<P> Book<P> {
     pub fn new() -> Book<P> {
         Book {
             history: VecDeque::new(),
+            forgotten: Forgotten::new(),
             cursor: 0,
             submitted: 0,
             replayed_below: 0,
@@ -243,6 +250,12 @@ impl<P> Book<P> {
         // that the reader could have seen.
         let first_time = seq >= self.replayed_below;
         let Some(at) = self.find(seq) else {
+            if let Some(entry) = self.forgotten.get_mut(seq) {
+                entry.delivered = entry.delivered.saturating_add(1);
+                self.forgotten.delivered(seq);
+                self.progressed = true;
+                return Arrived::Deliver;
+            }
             let trimmed = seq < self.submitted && self.history.front().is_none_or(|start| seq < start.seq);
             return match (trimmed, first_time) {
                 (true, true) => {
@@ -263,6 +276,7 @@ impl<P> Book<P> {
             return Arrived::AlreadyDelivered;
         }
         entry.delivered = entry.given;
+        self.forgotten.delivered(seq);
         self.progressed = true;
         self.trim(at);
         Arrived::Deliver
@@ -272,11 +286,15 @@ impl<P> Book<P> {
     /// has grown too large to be kept. After a death the stream then goes on at the
     /// next random access point, and what lies before counts as skipped.
     ///
-    /// A frame of a forgotten packet is [`Arrived::Deliver`] when it comes.
-    pub fn forget(&mut self, keep: usize) {
+    /// A frame of a forgotten packet is [`Arrived::Deliver`] when it comes: the last
+    /// 16,384 are still known to [`Book::get`], without what `strip` takes away.
+    pub fn forget(&mut self, keep: usize, mut strip: impl FnMut(&mut P)) {
         let forgotten = self.cursor.saturating_sub(keep);
         if forgotten > 0 {
-            self.history.drain(..forgotten);
+            for mut entry in self.history.drain(..forgotten) {
+                strip(&mut entry.packet);
+                self.forgotten.push(entry);
+            }
             self.cursor -= forgotten;
             self.torn = !self.history.front().is_some_and(|start| start.key);
         }
@@ -290,6 +308,7 @@ impl<P> Book<P> {
     /// The worker died. `popped` is the last packet it had taken;
     /// `single_threaded` how it decoded.
     pub fn died(&mut self, popped: Option<u64>, single_threaded: bool) -> Plan {
+        self.skipped += self.forgotten.clear();
         if mem::take(&mut self.torn) {
             self.skipping = true;
             for entry in mem::take(&mut self.history) {
@@ -339,15 +358,20 @@ impl<P> Book<P> {
         Plan::Replay { single_threaded: self.in_a_row >= 2 || (single_threaded && there_still) }
     }
 
-    /// What was appended for packet `seq`, while it is kept.
+    /// What was appended for packet `seq`, while it is known.
     pub fn get(&self, seq: u64) -> Option<&P> {
-        Some(&self.history[self.find(seq)?].packet)
+        match self.find(seq) {
+            Some(at) => Some(&self.history[at].packet),
+            None => self.forgotten.get(seq).map(|entry| &entry.packet),
+        }
     }
 
     /// As [`Book::get`], to change it.
     pub fn get_mut(&mut self, seq: u64) -> Option<&mut P> {
-        let at = self.find(seq)?;
-        Some(&mut self.history[at].packet)
+        match self.find(seq) {
+            Some(at) => Some(&mut self.history[at].packet),
+            None => self.forgotten.get_mut(seq).map(|entry| &mut entry.packet),
+        }
     }
 
     /// The worker died, and what it had taken cannot be given again: forgets all up
@@ -356,6 +380,7 @@ impl<P> Book<P> {
     pub fn abandon(&mut self, popped: Option<u64>) -> Abandoned {
         let popped = popped.and_then(|seq| self.find(seq)).filter(|at| *at < self.cursor);
         let taken = popped.map_or(0, |at| at + 1);
+        // Stages of frames that cannot be replayed keep no packets: nothing was forgotten.
         let mut lost = Abandoned::default();
         for entry in self.history.drain(..taken).filter(|entry| entry.delivered == 0) {
             lost.first.get_or_insert(entry.seq);

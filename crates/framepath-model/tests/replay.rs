@@ -473,9 +473,10 @@ fn a_history_that_was_forgotten_goes_on_at_the_next_key() {
         }
     }
     assert_eq!(book.packets().count(), 100);
-    book.forget(10);
+    book.forget(10, |packet| *packet = 7777);
     assert_eq!(book.packets().copied().collect::<Vec<_>>(), (90..100).collect::<Vec<_>>());
-    // One that was forgotten comes late.
+    assert_eq!((book.get(89), book.get(90)), (Some(&7777), Some(&90)));
+    // One that is kept comes late.
     assert_eq!(book.arrived(98), Arrived::Deliver);
     // What the dead worker had taken cannot be decoded again without its start.
     assert!(matches!(book.died(Some(99), true), Plan::Replay { .. }));
@@ -485,4 +486,33 @@ fn a_history_that_was_forgotten_goes_on_at_the_next_key() {
     }
     assert_eq!(book.packets().copied().collect::<Vec<_>>(), [103, 104]);
     assert_eq!(book.skipped(), 4);
+}
+
+#[test]
+fn frames_of_forgotten_packets_are_delivered_and_missed_ones_count() {
+    let mut book = Book::new();
+    for seq in 0..100 {
+        book.append(seq, Some(seq as i64), seq == 0, seq);
+        book.sent();
+    }
+    book.forget(10, |_| ());
+    for seq in 0..60 {
+        assert_eq!((book.get(seq).copied(), book.arrived(seq)), (Some(seq), Arrived::Deliver));
+    }
+    // 60 to 89 were forgotten, 90 to 99 kept: all are lost with the worker.
+    assert!(matches!(book.died(Some(99), true), Plan::Replay { .. }));
+    assert_eq!(book.skipped(), 40);
+    assert_eq!((book.get(70).copied(), book.arrived(70)), (None, Arrived::AlreadyDelivered));
+}
+
+#[test]
+fn what_is_known_of_forgotten_packets_is_bounded() {
+    let mut book = Book::new();
+    for seq in 0..20_000 {
+        book.append(seq, None, seq == 0, seq);
+        book.sent();
+    }
+    book.forget(100, |_| ());
+    assert_eq!(book.get(19_899), Some(&19_899));
+    assert_eq!((0..20_000).filter(|seq| book.get(*seq).is_some()).count(), 100 + 16 * 1024);
 }

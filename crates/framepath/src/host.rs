@@ -18,6 +18,7 @@ mod collect;
 mod demux_worker;
 mod export;
 mod fault;
+mod history;
 mod link;
 mod memory;
 mod names;

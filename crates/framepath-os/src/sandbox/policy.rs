@@ -93,6 +93,12 @@ pub(super) mod condition {
 
     /// mmap and mprotect: memory that cannot be executed.
     pub(in crate::sandbox) const NOT_EXECUTABLE: When = When::Bits(2, PROT_EXEC, 0);
+    /// madvise: advice on this process's own view of its memory. MADV_REMOVE would
+    /// free pages of a file that other processes map. MADV_NORMAL to MADV_DONTNEED,
+    /// MADV_FREE, MADV_(NO)HUGEPAGE, MADV_DONTDUMP, MADV_DODUMP, MADV_GUARD_INSTALL,
+    /// MADV_GUARD_REMOVE.
+    pub(in crate::sandbox) const OWN_PAGES: When =
+        When::OneOf(2, &[0, 1, 2, 3, 4, 8, 14, 15, 16, 17, 102, 103]);
     /// clone: a thread of this process, nothing else.
     pub(in crate::sandbox) const THREAD_ONLY: When =
         When::Bits(0, THREAD | CLONE_PTRACE | CLONE_VFORK | CLONE_PARENT | CLONE_NEW, THREAD);

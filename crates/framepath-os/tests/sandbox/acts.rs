@@ -312,6 +312,12 @@ pub const ACTS: &[Act] = &[
         // Succeeds outside where the file is not sealed against writing.
         done(call!(SYS_fallocate, scene.pool, mode, NO, PAGE))
     }),
+    act("free the pool's pages", |scene| {
+        let address = map(PAGE, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, scene.pool)?;
+        let result = call!(SYS_madvise, address, PAGE, libc::MADV_REMOVE);
+        unmap(address)?;
+        done(result)
+    }),
     free("control a descriptor (ioctl)", |scene| done(call!(SYS_ioctl, scene.pool, libc::FIOCLEX))),
     act("own a descriptor's signals", |scene| done(call!(SYS_fcntl, 3, libc::F_SETOWN, scene.parent))),
     // Large parts of the kernel.

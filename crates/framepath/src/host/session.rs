@@ -16,7 +16,7 @@ use framepath_os::signal;
 
 use super::link::{Came, Full, Link, Receiving, Sending};
 use super::spec::{Spec, Start, Turn};
-use super::{HostError, WorkerStats, sandbox, start};
+use super::{HostError, WorkerStats, history, sandbox, start};
 use crate::recorder::Stretch;
 
 /// Workers that could not even open the stream, in a row, before it fails.
@@ -28,16 +28,6 @@ const FRUITLESS: u32 = 32;
 
 /// Frames that one packet or frame may become.
 const OUTPUTS: u32 = 256;
-
-/// Packets that are kept for a replay whatever their size: those in the ring, which
-/// has a bound in bytes, too, and more than a decoder holds back.
-const KEPT: usize = 96;
-/// Bytes of new packets between two looks at all that are kept.
-const LOOK_BYTES: u64 = 2 << 20;
-/// Bytes of packets that are kept for a replay: a quarter of the worker's memory,
-/// between these.
-const LEAST_HISTORY: u64 = 16 << 20;
-const MOST_HISTORY: u64 = 256 << 20;
 
 /// How long the reading end sleeps at most while it is the one who has to give
 /// the worker the rest.
@@ -52,7 +42,7 @@ pub(crate) enum Input {
 /// An input on its way, with its entry to the ledger.
 pub(super) struct Sent {
     /// `None` once a frame's output has come: it goes back to its pool.
-    input: Option<Input>,
+    pub(super) input: Option<Input>,
     meta: FrameMeta,
     /// Frames that came of it.
     outputs: u32,
@@ -204,17 +194,16 @@ impl Session {
             // Before it is in the book: no worker could ever be given it.
             sending.check_size(packet).map_err(GiveError::Host)?;
         }
-        let bytes = bytes_of(Some(&input));
+        let bytes = history::bytes_of(Some(&input));
         let stretch = begun;
         // Numbers of its own: behind a decoder those of frames go up and down.
         let number = state.given;
         state.given += 1;
         state.book.append(number, meta.pts, key, Sent { input: Some(input), meta, outputs: 0, stretch });
-        // A stream without random access points would be kept whole.
         state.new_bytes += bytes;
-        if state.new_bytes > LOOK_BYTES {
+        if state.new_bytes > history::LOOK_BYTES {
             state.new_bytes = 0;
-            state.limit_history((self.spec.options.memory_bytes / 4).clamp(LEAST_HISTORY, MOST_HISTORY));
+            history::limit(&mut state.book, self.spec.options.memory_bytes);
         }
         loop {
             let Some(link) = state.link() else { return Err(GiveError::Closed) };
@@ -299,29 +288,7 @@ impl Session {
     }
 }
 
-/// Bytes of a packet; 0 of frames, which are not kept.
-fn bytes_of(input: Option<&Input>) -> u64 {
-    match input {
-        Some(Input::Packet(packet)) => packet.len() as u64,
-        _ => 0,
-    }
-}
-
 impl State {
-    /// Forgets the oldest packets where all that are kept have more than `most` bytes.
-    fn limit_history(&mut self, most: u64) {
-        let sizes: Vec<u64> = self.book.packets().map(|sent| bytes_of(sent.input.as_ref())).collect();
-        if sizes.iter().sum::<u64>() <= most {
-            return;
-        }
-        let newest = sizes.iter().rev().scan(0, |sum, bytes| {
-            *sum += bytes;
-            Some(*sum)
-        });
-        let keep = newest.take_while(|sum| *sum <= most / 4 * 3).count();
-        self.book.forget(keep.max(KEPT));
-    }
-
     /// The worker was not given what it should be given. Where that is this
     /// process's lack, no other worker would fare better: the stream fails.
     fn not_fed(&mut self, error: HostError) {

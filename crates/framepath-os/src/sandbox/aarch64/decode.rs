@@ -12,7 +12,7 @@ table! {
     SYS_mprotect = 226 if NOT_EXECUTABLE,
     SYS_munmap = 215,
     SYS_mremap = 216,
-    SYS_madvise = 233,
+    SYS_madvise = 233 if OWN_PAGES,
     SYS_brk = 214,
     // Threads of this process. glibc takes clone where clone3 is absent, whose
     // flags lie in memory and cannot be looked at.

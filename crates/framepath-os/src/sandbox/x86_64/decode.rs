@@ -12,7 +12,7 @@ table! {
     SYS_mprotect = 10 if NOT_EXECUTABLE,
     SYS_munmap = 11,
     SYS_mremap = 25,
-    SYS_madvise = 28,
+    SYS_madvise = 28 if OWN_PAGES,
     SYS_brk = 12,
     // Threads of this process. glibc takes clone where clone3 is absent, whose
     // flags lie in memory and cannot be looked at.
