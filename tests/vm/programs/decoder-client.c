@@ -37,6 +37,7 @@ struct client {
 	bool reorders;
 	bool early;			/* drains before CAPTURE is ON */
 	unsigned int pause_ms;		/* before it follows a change */
+	uint32_t offset;		/* of each payload in its buffer */
 	unsigned int sent, got, total;
 	bool seen[100000];
 	unsigned int changes, eos, errors;
@@ -126,6 +127,10 @@ static int give_buffer(struct client *c, struct side *q, unsigned int i, uint32_
 	struct v4l2_buffer b = { .index = i, .type = q->type, .memory = q->memory,
 				 .m.planes = &plane, .length = 1 };
 
+	if (bytes && c->offset) {
+		plane.data_offset = c->offset;
+		plane.bytesused += c->offset;
+	}
 	if (q->memory == V4L2_MEMORY_DMABUF)
 		plane.m.fd = q->dmabuf[i];
 	b.timestamp.tv_sec = number / 1000;
@@ -217,7 +222,7 @@ static bool send_packet(struct client *c)
 	for (unsigned int i = 0; i < c->out.count; i++) {
 		if (c->out.queued[i])
 			continue;
-		memcpy(c->out.at[i], &fake, sizeof(fake));
+		memcpy(c->out.at[i] + c->offset, &fake, sizeof(fake));
 		check(!give_buffer(c, &c->out, i, sizeof(fake), c->sent), "QBUF OUTPUT");
 		c->sent++;
 		return true;
@@ -356,6 +361,16 @@ static void case_plain(const char *node, unsigned int frames, uint32_t memory, u
 
 	c->pixelformat = pixelformat;
 	c->reorders = reorders;
+	run_to(c, frames, 20000);
+	finish(c, frames);
+}
+
+/* Payloads that do not begin where their buffers do. */
+static void case_offset(const char *node, unsigned int frames)
+{
+	struct client *c = begin(node, V4L2_MEMORY_MMAP);
+
+	c->offset = 1000;
 	run_to(c, frames, 20000);
 	finish(c, frames);
 }
@@ -594,6 +609,8 @@ int main(int count, char **words)
 		case_plain(node, number, V4L2_MEMORY_MMAP, V4L2_PIX_FMT_P010, false);
 	else if (!strcmp(name, "dmabuf"))
 		case_plain(node, number, V4L2_MEMORY_DMABUF, 0, false);
+	else if (!strcmp(name, "offset"))
+		case_offset(node, number);
 	else if (!strcmp(name, "pause"))
 		case_pause(node, number);
 	else if (!strcmp(name, "resize"))

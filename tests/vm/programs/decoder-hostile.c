@@ -4,6 +4,8 @@
  * module has to give them.
  *
  *   decoder-hostile NODE sizes           what CREATE_BUFS accepts; what memory counts
+ *   decoder-hostile NODE memory UID      what UID may have, with any number of files
+ *   decoder-hostile NODE cgroup FOLDER   what a memory cgroup, which it makes, is charged
  *   decoder-hostile NODE grab UID N      N streams, no more, held until SIGTERM
  *   decoder-hostile NODE namespace UID   with N streams held: none by other ids of UID's
  *   decoder-hostile NODE served UID N M  of N streams the decoder takes M, and fails the others
@@ -12,7 +14,7 @@
  *   decoder-hostile NODE frozen          a client that never leaves CREATE_BUFS, before
  *                                        and after a decoder has accepted its stream
  *
- * Runs as root; UID is who opens the files.
+ * Runs as root; UID is the user that opens the files.
  */
 #include "fake.h"
 
@@ -20,6 +22,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #undef OUTPUT
@@ -54,6 +57,14 @@ static unsigned long long count_of(const char *name)
 	fclose(file);
 	check(is, "no count %s", name);
 	return found;
+}
+
+static void write_to(const char *path, const char *text)
+{
+	int fd = open_or_fail(path, O_WRONLY);
+
+	check(write(fd, text, strlen(text)) == (ssize_t)strlen(text), "writing %s", path);
+	close(fd);
 }
 
 static void become(unsigned int uid)
@@ -216,6 +227,100 @@ static void case_sizes(void)
 	check(!count_of("memory_bytes"), "memory is left");
 }
 
+/* Opens the node with another user's rights, and is root again. */
+static int open_as(unsigned int uid)
+{
+	int fd;
+
+	check(!setresuid(-1, uid, -1), "user %u", uid);
+	fd = open_or_fail(node, O_RDWR);
+	check(!setresuid(-1, 0, -1), "root");
+	set_size(fd, 2048, 2048);
+	return fd;
+}
+
+/* All files of a user share one limit; those of another user have their own. */
+static void case_memory(unsigned int uid)
+{
+	const unsigned long long limit = count_of("memory_limit_bytes") / 2;
+	unsigned long long bytes = 0;
+	int files[FILES], other, got;
+	unsigned int i;
+
+	for (i = 0; i < FILES; i++) {
+		uint32_t buffer;
+
+		files[i] = open_as(uid);
+		buffer = 2 * sizeimage(files[i], CAPTURE);
+		/* Two for each file, so that none comes near the limit of one file. */
+		got = create(files[i], CAPTURE, buffer, 2);
+		if (got < 0)
+			break;
+		bytes += got * (unsigned long long)buffer;
+		check(bytes <= limit, "user %u has %llu bytes in %u files, not %llu", uid, bytes, i + 1, limit);
+	}
+	check(i >= 2 && i < FILES && got == -ENOMEM, "file %u: %d", i, got);
+	check(count_of("memory_bytes") == bytes, "%llu bytes are counted", count_of("memory_bytes"));
+	other = open_as(uid + 1);
+	check(create(other, CAPTURE, sizeimage(other, CAPTURE), 1) == 1, "another user has no memory");
+	close(other);
+	do
+		close(files[i]);
+	while (i--);
+	check(!count_of("memory_bytes"), "memory is left");
+}
+
+static unsigned long long number_in(const char *folder, const char *name)
+{
+	unsigned long long value;
+	char path[256];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	file = fopen(path, "r");
+	check(file && fscanf(file, "%llu", &value) == 1, "%s", path);
+	fclose(file);
+	return value;
+}
+
+static void set_in(const char *folder, const char *name, const char *text)
+{
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	write_to(path, text);
+}
+
+/* Buffers are charged to the group of the process, and given up with an error at its limit. */
+static void case_cgroup(const char *folder)
+{
+	unsigned long long before;
+	long long charged;
+	uint32_t frame;
+	int fd, got;
+
+	check(!mkdir(folder, 0755), "%s", folder);
+	set_in(folder, "cgroup.procs", "0");
+	fd = open_or_fail(node, O_RDWR);
+	set_size(fd, 2048, 2048);
+	frame = sizeimage(fd, CAPTURE);
+	before = number_in(folder, "memory.current");
+	check(create(fd, CAPTURE, frame, 4) == 4, "four buffers");
+	charged = number_in(folder, "memory.current") - before;
+	check(charged >= 4ll * frame, "%lld of %llu bytes are charged", charged, 4ull * frame);
+	release(fd, CAPTURE);
+	check(!count_of("memory_bytes"), "memory is left");
+	charged = number_in(folder, "memory.current") - before;
+	check(charged < frame, "%lld bytes are charged for memory that was freed", charged);
+
+	set_in(folder, "memory.max", "16M");
+	got = create(fd, CAPTURE, 2 * frame, 32);
+	check(got == -ENOMEM || (got > 0 && got * 2ull * frame <= 16 << 20), "%d buffers of %u bytes in 16 MiB", got,
+	      2 * frame);
+	check(number_in(folder, "memory.current") <= 16 << 20, "more than memory.max");
+	close(fd);
+}
+
 /* ---- streams ------------------------------------------------------------- */
 
 static volatile sig_atomic_t ended;
@@ -282,14 +387,6 @@ static void case_served(unsigned int uid, unsigned int total, unsigned int serve
 	usleep(1000000);
 	failed = failed_streams(files, total);
 	check(failed == total - served, "of %u streams %u fail, not %u", total, failed, total - served);
-}
-
-static void write_to(const char *path, const char *text)
-{
-	int fd = open_or_fail(path, O_WRONLY);
-
-	check(write(fd, text, strlen(text)) == (ssize_t)strlen(text), "writing %s", path);
-	close(fd);
 }
 
 static void case_namespace(unsigned int uid)
@@ -564,6 +661,10 @@ int main(int count, char **words)
 	sigaction(SIGTERM, &(struct sigaction){ .sa_handler = on_term }, NULL);
 	if (!strcmp(name, "sizes"))
 		case_sizes();
+	else if (!strcmp(name, "memory"))
+		case_memory(uid);
+	else if (!strcmp(name, "cgroup") && count > 3)
+		case_cgroup(words[3]);
 	else if (!strcmp(name, "grab"))
 		case_grab(uid, count > 4 ? atoi(words[4]) : 16);
 	else if (!strcmp(name, "namespace"))

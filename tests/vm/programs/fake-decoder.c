@@ -157,7 +157,7 @@ static void tell_frames(struct stream *s, const struct fp_frame *honest)
 	tell(s, "frame, reserved", FP_IOC_FRAME, &f, -EINVAL);
 }
 
-/* A packet is read no further than it goes. */
+/* A packet is read no further than it goes, in both directions. */
 static void tell_payload(struct stream *s, const struct fp_packet *packet)
 {
 	uint64_t at = ((uint64_t)packet->index << 32) + packet->offset;
@@ -171,6 +171,12 @@ static void tell_payload(struct stream *s, const struct fp_packet *packet)
 	check(got == packet->bytes, "a packet of %u bytes has %zd", packet->bytes, got);
 	got = pread(s->fd, bytes, sizeof(bytes), at + packet->bytes);
 	check(got <= 0, "%zd bytes behind a packet", got);
+	if (!packet->offset)
+		return;
+	got = pread(s->fd, bytes, sizeof(bytes), at - packet->offset);
+	check(got < 0, "%zd bytes before a packet", got);
+	got = pread(s->fd, bytes, 1, at - 1);
+	check(got < 0, "the byte before a packet");
 }
 
 static void tell_others(struct stream *s, const struct fp_packet *packet)

@@ -10,6 +10,7 @@ mod memory;
 mod mutated;
 mod playlists;
 mod seccomp;
+mod track;
 
 use std::path::Path;
 use std::process::{Command, Stdio};

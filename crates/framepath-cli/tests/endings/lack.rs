@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A caller without enough descriptors fails; it blames no packet and skips none.
 
-use std::process::Command;
+use std::collections::BTreeSet;
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read, Write};
+use std::process::{Child, Command};
 
-use crate::harness::{Ran, finish, in_checkout};
+use rustix::process::{Pid, Resource, Rlimit, prlimit};
+
+use crate::harness::{Ran, finish, framepath, in_checkout, wait};
+
+/// Packets of the clip that are decoded before the limit is lowered.
+const BEFORE: usize = 10;
 
 /// Runs the path with at most `files` descriptors.
 fn with_files(files: u32, path: &str) -> Ran {
@@ -29,4 +37,87 @@ fn too_few_descriptors_fail_the_run_and_skip_no_packet() {
         codes.push(ran.code);
     }
     assert!(codes.contains(&Some(0)) && codes.contains(&Some(1)), "{codes:?}");
+}
+
+/// Runs of [`with_fewer`] for each number of descriptors, from too few for a worker
+/// up to enough.
+const ROUNDS: usize = 5;
+
+/// The next worker can be started, and the caller cannot share the frames with it.
+#[test]
+fn descriptors_that_run_out_in_a_run_fail_it_and_skip_no_frame() {
+    let path = "file FIFO host=inline ! decode threads=1 ! threshold host=process fault=crash@15 ! y4m -";
+    // With one number of them alone, and other threads use some for a moment.
+    let unshared = (0..ROUNDS).any(|_| with_fewer(path).iter().any(|ran| ran.stderr.contains("sharing")));
+    assert!(unshared, "no run failed at that");
+}
+
+#[test]
+fn descriptors_that_run_out_in_a_run_fail_it_and_skip_no_packet() {
+    with_fewer("file FIFO host=inline ! decode threads=1 host=process fault=crash@15 ! y4m -");
+}
+
+/// Runs the path, whose worker dies behind [`BEFORE`]: the next one needs descriptors,
+/// and there are only some.
+fn with_fewer(path: &str) -> Vec<Ran> {
+    let clip = fs::read(in_checkout("clips/vp9-180p8.ivf")).unwrap();
+    let (first, rest) = clip.split_at(end_of_packet(&clip, BEFORE));
+    let run = |more| {
+        let (mut child, mut fifo) = started(path, first);
+        // Frames of the first packets: the first worker has everything it needs.
+        let seen = child.stdout.as_mut().unwrap().read(&mut [0; 4096]).unwrap();
+        lower_limit(&child, more);
+        // The command may have ended.
+        let _ = fifo.write_all(rest);
+        drop(fifo);
+        let ran = wait_for_bytes(child);
+        assert!(seen > 0 && !ran.stderr.contains("skipped"), "{more} more: {ran:#?}");
+        assert!(matches!(ran.code, Some(0 | 1)), "{more} more: {ran:#?}");
+        // EMFILE
+        assert!(ran.code == Some(0) || ran.stderr.contains("os error 24"), "{more} more: {ran:#?}");
+        ran
+    };
+    let ran: Vec<Ran> = (0..16).map(run).collect();
+    assert!(
+        ran.iter().any(|ran| ran.code == Some(0)) && ran.iter().any(|ran| ran.code == Some(1)),
+        "{ran:#?}"
+    );
+    ran
+}
+
+/// Where the packet with this number begins in an IVF file.
+fn end_of_packet(ivf: &[u8], number: usize) -> usize {
+    let length = |at: usize| u32::from_le_bytes(ivf[at..at + 4].try_into().unwrap()) as usize;
+    (0..number).fold(32, |at, _| at + 12 + length(at))
+}
+
+/// The path, with `first` in the fifo that it reads.
+fn started(path: &str, first: &[u8]) -> (Child, File) {
+    let folder = tempfile::tempdir().unwrap();
+    let fifo = folder.path().join("fifo");
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+    let path = path.replace("FIFO", fifo.to_str().unwrap());
+    let child = framepath(&["run", "--quiet", &path]).spawn().unwrap();
+    let mut writer = OpenOptions::new().write(true).open(&fifo).unwrap();
+    writer.write_all(first).unwrap();
+    (child, writer)
+}
+
+/// Leaves the process so many descriptors beside those it has.
+fn lower_limit(child: &Child, more: usize) {
+    let files = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
+    let number = |file: std::io::Result<fs::DirEntry>| file.unwrap().file_name().to_str().unwrap().parse();
+    let used: BTreeSet<u64> = files.map(|file| number(file).unwrap()).collect();
+    let limit = (0..).filter(|number| !used.contains(number)).nth(more);
+    let pid = Pid::from_raw(child.id() as i32);
+    prlimit(pid, Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
+}
+
+/// Waits; what it wrote to standard output is no text.
+fn wait_for_bytes(mut child: Child) -> Ran {
+    let mut stdout = child.stdout.take().unwrap();
+    let reader = std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
+    let ran = wait(child, "a run without descriptors");
+    reader.join().unwrap().unwrap();
+    ran
 }

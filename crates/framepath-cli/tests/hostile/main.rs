@@ -27,6 +27,7 @@ mod flood;
 #[allow(dead_code, reason = "the other tests need the rest")]
 mod harness;
 mod peer;
+mod pools;
 mod scribble;
 
 use framepath_model::wire::VERSION;
@@ -70,7 +71,7 @@ fn main() -> ExitCode {
     let service =
         [("service-with-another-version".to_owned(), Box::new(play_service_of_another_version) as Test)];
     let beside = [("beside-an-honest-stream".to_owned(), Box::new(flood::beside_an_honest_stream) as Test)];
-    let all = acts.chain(deeds).chain(parts).chain(service).chain(beside);
+    let all = acts.chain(deeds).chain(parts).chain(service).chain(beside).chain(pools::tests());
     let tests: Vec<(String, Test)> = all.filter(|(name, _)| chosen(name)).collect();
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|scope| {

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A worker that makes a pool for every frame: what its caller keeps is bounded.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Child;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
+use std::time::Duration;
+
+use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, Submission, Work};
+use framepath_os::crossing::Socket;
+use rustix::fs::fcntl_add_seals;
+
+use super::act::{Act, Part, Then};
+use super::peer::{layout, opened_quietly, say, sealed, stay};
+use super::{Test, harness};
+
+/// `memory=` of the worker.
+const MEMORY: u64 = 64 << 20;
+/// The largest grant, and one of a page, which holds a frame.
+const LARGE: u64 = MEMORY / 4;
+const SMALL: u64 = 4096;
+/// The area that caller and worker share, with `memory=` as above, and some room.
+const AREA: u64 = 12 << 20;
+/// Mappings of memfds: 64 pools, the area, and some room.
+const MAPPINGS: usize = 80;
+/// Descriptors: 64 pools, 8 grants without a pool yet, a run with one worker, and some room.
+const DESCRIPTORS: usize = 104;
+
+/// One way to take the caller's memory.
+struct Taking {
+    name: &'static str,
+    /// Bytes of each pool.
+    bytes: u64,
+    /// Grants that it asks for before each frame; a pool is in the last.
+    grants: u32,
+    /// What takes the frames, and the exit code with it.
+    sinks: &'static [(&'static str, i32)],
+}
+
+const TAKINGS: [Taking; 3] = [
+    // Frames that are read keep their memory, so that there is none for the next.
+    Taking {
+        name: "makes-large-pools",
+        bytes: LARGE,
+        grants: 1,
+        sinks: &[("block time=1ms ! null", 0), ("queue depth=60 ! block time=100ms ! null", 1)],
+    },
+    Taking { name: "makes-small-pools", bytes: SMALL, grants: 1, sinks: &[("block time=1ms ! null", 0)] },
+    Taking {
+        name: "wants-more-than-it-makes-pools-of",
+        bytes: SMALL,
+        grants: 3,
+        sinks: &[("block time=1ms ! null", 0)],
+    },
+];
+
+const fn act(index: usize, play: fn(Socket)) -> Act {
+    // Played here alone, where what the caller has is counted.
+    Act { name: TAKINGS[index].name, part: Part::Packets, then: Then::Anything, play }
+}
+
+pub const ACTS: &[Act] = &[
+    act(0, |socket| play(socket, &TAKINGS[0])),
+    act(1, |socket| play(socket, &TAKINGS[1])),
+    act(2, |socket| play(socket, &TAKINGS[2])),
+];
+
+/// Answers each packet with a frame in a pool of its own.
+fn play(socket: Socket, taking: &Taking) {
+    let mut peer = opened_quietly(socket, true);
+    let mut number = 0u16;
+    loop {
+        let seq = match peer.next() {
+            Submission::Packet { seq, .. } => seq,
+            _ => {
+                peer.complete(&Completion::End);
+                stay()
+            }
+        };
+        let mut memory = 0;
+        for _ in 0..taking.grants {
+            say(&peer.socket, &Message::WantMemory { bytes: taking.bytes }, None);
+            peer.complete(&Completion::Want);
+            let mut reply = [0; MESSAGE_BYTES];
+            let Ok((MESSAGE_BYTES, fd)) = peer.socket.receive(&mut reply) else { std::process::exit(0) };
+            match (Message::decode(&reply), fd) {
+                (Ok(Message::Memory { number }), Some(fd)) => {
+                    fcntl_add_seals(&fd, sealed()).unwrap();
+                    memory = number;
+                }
+                // As an honest worker ends: with the caller's own words.
+                (Ok(Message::Denied { text }), _) => {
+                    say(&peer.socket, &Message::Failed { text, seq: None }, None);
+                    peer.complete(&Completion::Failed);
+                    stay()
+                }
+                _ => std::process::exit(0),
+            }
+        }
+        say(&peer.socket, &Message::PoolMemory { pool: number, memory }, None);
+        let (slots, slot_bytes, first_slot) = (1, taking.bytes, 0);
+        peer.complete(&Completion::Pool { pool: number, slots, slot_bytes, first_slot });
+        peer.layout(layout());
+        peer.complete(&Completion::Frame { seq, pool: number, slot: 0, layout: 0, work: Work::default() });
+        number = number.wrapping_add(1);
+    }
+}
+
+pub fn tests() -> impl Iterator<Item = (String, Test)> {
+    TAKINGS.iter().flat_map(|taking| {
+        taking.sinks.iter().map(move |(sink, code)| {
+            let name = format!("a-caller-of-one-that-{}-and-ends-with-{code}", taking.name);
+            (name, Box::new(move || bounded(taking, sink, *code)) as Test)
+        })
+    })
+}
+
+/// What a process has: bytes and number of memfd mappings, and descriptors.
+#[derive(Clone, Copy, Debug, Default)]
+struct Holdings {
+    bytes: u64,
+    mappings: usize,
+    descriptors: usize,
+}
+
+fn bounded(taking: &Taking, sink: &str, code: i32) {
+    let folder = tempfile::tempdir().unwrap();
+    let worker = folder.path().join(taking.name);
+    symlink(std::env::current_exe().unwrap(), &worker).unwrap();
+    let clip = harness::in_checkout("clips/h264-180p8-high.h264");
+    let decode = format!("decode threads=1 host=process watchdog=10s memory={}MiB", MEMORY >> 20);
+    let path = format!("file {} loop=6 host=inline ! {decode} ! {sink}", clip.display());
+    let mut command = harness::framepath(&["run", "--quiet", &path]);
+    command.env("FRAMEPATH_WORKER", &worker);
+    let child = command.spawn().unwrap();
+    let (ended, watched) = channel();
+    let most = watch(&child, watched);
+    let ran = harness::wait(child, &path);
+    drop(ended);
+    let most = most.join().unwrap();
+    let ran = ran.ended(code);
+    if code == 1 {
+        // The bound, which its caller told the worker.
+        assert!(ran.stderr.contains(&format!("({MEMORY} bytes)")), "{ran:#?}");
+    }
+    let name = taking.name;
+    println!("{name}: {most:?}");
+    // What was looked at is what grows.
+    assert!(most.bytes > 3 * taking.bytes && most.mappings > 3 && most.descriptors > 3, "{name}: {most:?}");
+    assert!(most.bytes <= MEMORY + AREA, "{name}: {most:?}");
+    assert!(most.mappings <= MAPPINGS && most.descriptors <= DESCRIPTORS, "{name}: {most:?}");
+}
+
+/// The most of each, until the process has ended.
+fn watch(child: &Child, ended: Receiver<()>) -> thread::JoinHandle<Holdings> {
+    let process = Path::new("/proc").join(child.id().to_string());
+    thread::spawn(move || {
+        let mut most = Holdings::default();
+        while ended.try_recv() == Err(TryRecvError::Empty) {
+            let now = holdings(&process);
+            most.bytes = most.bytes.max(now.bytes);
+            most.mappings = most.mappings.max(now.mappings);
+            most.descriptors = most.descriptors.max(now.descriptors);
+            thread::sleep(Duration::from_millis(1));
+        }
+        most
+    })
+}
+
+fn holdings(process: &Path) -> Holdings {
+    let maps = fs::read_to_string(process.join("maps")).unwrap_or_default();
+    let sizes = maps.lines().filter(|line| line.contains("/memfd:framepath")).map(|line| {
+        let (range, _) = line.split_once(' ').unwrap();
+        let (start, end) = range.split_once('-').unwrap();
+        u64::from_str_radix(end, 16).unwrap() - u64::from_str_radix(start, 16).unwrap()
+    });
+    let sizes: Vec<u64> = sizes.collect();
+    let descriptors = fs::read_dir(process.join("fd")).map_or(0, Iterator::count);
+    Holdings { bytes: sizes.iter().sum(), mappings: sizes.len(), descriptors }
+}
