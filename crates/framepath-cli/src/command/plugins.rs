@@ -8,6 +8,7 @@ use std::process;
 
 use anyhow::Context;
 use framepath::plugins::{self, Description, Entry};
+use framepath_model::shown::shown;
 
 use crate::ending::{Ending, Usage};
 use crate::files::Output;
@@ -75,7 +76,8 @@ fn all(entries: &[Entry]) -> String {
             (Some(said), _) => (said.kind.as_str(), in_a_line(said)),
             (None, error) => ("-", error.clone().unwrap_or_default()),
         };
-        let _ = writeln!(text, "{:width$}  {kind:6}  {line}", entry.name);
+        let (name, line) = (shown(&entry.name), shown(&line));
+        let _ = writeln!(text, "{name:width$}  {kind:6}  {line}");
     }
     let folders: Vec<String> = plugins::folders().iter().map(|folder| folder.display().to_string()).collect();
     let _ = match entries.len() {
@@ -100,30 +102,26 @@ fn in_a_line(said: &Description) -> String {
 }
 
 fn one(entry: &Entry) -> String {
+    let (name, file) = (shown(&entry.name), shown(&entry.file));
     let Some(said) = &entry.description else {
-        return format!(
-            "{}  {}\n    {}\n",
-            entry.name,
-            entry.file,
-            entry.error.as_deref().unwrap_or_default()
-        );
+        return format!("{name}  {file}\n    {}\n", shown(entry.error.as_deref().unwrap_or_default()));
     };
-    let mut text = format!("frei0r:{}  {} {}: {}\n", entry.name, said.kind, said.version, said.title);
+    let mut text = format!("frei0r:{name}  {} {}: {}\n", said.kind, said.version, shown(&said.title));
     for line in [&said.explanation, &said.author].into_iter().filter(|line| !line.is_empty()) {
-        let _ = writeln!(text, "    {line}");
+        let _ = writeln!(text, "    {}", shown(line));
     }
-    let _ = writeln!(text, "    {}, {}", said.color_model, entry.file);
+    let _ = writeln!(text, "    {}, {file}", said.color_model);
     if said.params.is_empty() {
         text.push_str("\nno parameters\n");
     }
     for param in &said.params {
-        let _ = writeln!(text, "\n{}={}", param.name, param.kind);
-        let _ = writeln!(text, "    {}; default `{}`", param.takes, param.default);
+        let _ = writeln!(text, "\n{}={}", shown(&param.name), param.kind);
+        let _ = writeln!(text, "    {}; default `{}`", param.takes, shown(&param.default));
         let words = match param.explanation.as_str() {
             "" => param.title.clone(),
             explanation => format!("{}: {explanation}", param.title),
         };
-        let _ = writeln!(text, "    {words}");
+        let _ = writeln!(text, "    {}", shown(&words));
     }
     text
 }

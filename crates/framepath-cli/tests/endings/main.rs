@@ -7,6 +7,7 @@
 mod harness;
 mod lack;
 mod names;
+mod reader;
 
 use std::fs;
 

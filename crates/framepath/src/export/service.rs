@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use framepath_model::shown::shown;
 use framepath_model::wire::figures::KNOWN_CAUSES;
 use framepath_model::wire::{Figures, StreamStatus};
 
@@ -91,7 +92,7 @@ fn line(before: &StreamStatus, now: &StreamStatus, seconds: f64) -> String {
         quantile(0.99),
         now.crashes,
         bar(&before.figures, figures),
-        figures.stage,
+        shown(&figures.stage),
     )
 }
 
@@ -154,6 +155,16 @@ mod tests {
             StreamStatus { stream: 7, client_pid: 4, cpu_ns, crashes: 2, figures, ..Default::default() };
         let totals = Totals { streams: 1, granted: 9, frames, cpu_ns, ..Totals::default() };
         Snapshot { at_ns: at_s * 1_000_000_000, totals, streams: vec![status] }
+    }
+
+    #[test]
+    fn a_stage_text_makes_no_second_line() {
+        let mut now = snapshot(12, 200);
+        let lines = table(&now, &now, usize::MAX).lines().count();
+        now.streams[0].figures.stage = "decode\n     8 somebody\u{1b}[2J".to_owned();
+        let text = table(&now, &now, usize::MAX);
+        assert_eq!(text.lines().count(), lines, "{text}");
+        assert!(!text.contains('\u{1b}'), "{text}");
     }
 
     #[test]
