@@ -147,7 +147,8 @@ impl Demuxer {
         self.read_ahead = None;
         self.packets = 0;
         // Seeking is cheap, and in some containers it misses the first packet.
-        if self.first.is_some() && self.context.seek_to_start(self.stream) {
+        let shortage = Shortage::watch();
+        if self.first.is_some() && self.context.seek_to_start(self.stream) && !shortage.occurred() {
             if let Ok(Some(packet)) = self.read_next() {
                 if self.first == Some(Mark::of(&packet)) {
                     self.read_ahead = Some(packet);
@@ -191,6 +192,10 @@ impl Context {
         // libav looks at the name's ending only; a zero byte in it cannot have
         // been opened.
         let c_name = CString::new(name).unwrap_or_default();
+        // The index, the tracks, and the packets that are looked into: what is left out
+        // here for lack of memory is missing later, or another track is taken.
+        let shortage = Shortage::watch();
+        let no_memory = || CodecError::Memory { file: file(), operation: "look into" };
         let mut format = ptr::null();
         // SAFETY: the reading context is valid and at the start; the format's
         // description is a static of libavformat's. What was read for the guess
@@ -223,15 +228,17 @@ impl Context {
             }
             let code = ff::avformat_open_input(&mut raw, c_name.as_ptr(), format, &mut options);
             ff::av_dict_free(&mut options);
+            if shortage.occurred() {
+                ff::avformat_close_input(&mut raw);
+                return Err(no_memory());
+            }
             let context = match NonNull::new(raw) {
                 Some(raw) if code >= 0 => Context(raw),
                 _ => return Err(io_or(input, name, failed("open", code))),
             };
-            let shortage = Shortage::watch();
             let code = ff::avformat_find_stream_info(raw, ptr::null_mut());
-            // This call keeps the packets that it looks into: a dropped one is lost.
             if shortage.occurred() {
-                return Err(CodecError::Memory { file: file(), operation: "look into" });
+                return Err(no_memory());
             }
             if code < 0 {
                 return Err(io_or(input, name, failed("read the stream's head", code)));

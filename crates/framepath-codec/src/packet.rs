@@ -164,6 +164,22 @@ impl Packet {
         self.data().1
     }
 
+    /// Bytes of memory that its content takes: the compressed bytes and the side data.
+    pub fn content_bytes(&self) -> usize {
+        // SAFETY: `raw` is a valid packet; libav keeps `side_data_elems` parts at
+        // `side_data`, which this handle borrows meanwhile.
+        let parts = unsafe {
+            let raw = self.0.raw.as_ref();
+            match usize::try_from(raw.side_data_elems) {
+                Ok(count) if count > 0 && !raw.side_data.is_null() => {
+                    std::slice::from_raw_parts(raw.side_data, count)
+                }
+                _ => &[],
+            }
+        };
+        self.len() + parts.iter().map(|part| part.size).sum::<usize>()
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0

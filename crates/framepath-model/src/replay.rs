@@ -169,7 +169,7 @@ pub struct Book<P> {
     /// The pts of a key behind skipped packets, until the next key: what is
     /// shown before it lacks its references.
     resumed_at: Option<i64>,
-    /// The history does not begin at a random access point: [`Book::forget`].
+    /// Packets before the history are missing for a replay: [`Book::forget`].
     torn: bool,
     /// A frame was delivered since the last death.
     progressed: bool,
@@ -252,7 +252,8 @@ impl<P> Book<P> {
         let Some(at) = self.find(seq) else {
             if let Some(entry) = self.forgotten.get_mut(seq) {
                 entry.delivered = entry.delivered.saturating_add(1);
-                self.forgotten.delivered(seq);
+                let pts = entry.pts;
+                self.forgotten.delivered(seq, pts);
                 self.progressed = true;
                 return Arrived::Deliver;
             }
@@ -276,7 +277,8 @@ impl<P> Book<P> {
             return Arrived::AlreadyDelivered;
         }
         entry.delivered = entry.given;
-        self.forgotten.delivered(seq);
+        let pts = entry.pts;
+        self.forgotten.delivered(seq, pts);
         self.progressed = true;
         self.trim(at);
         Arrived::Deliver
@@ -296,7 +298,9 @@ impl<P> Book<P> {
                 self.forgotten.push(entry);
             }
             self.cursor -= forgotten;
-            self.torn = !self.history.front().is_some_and(|start| start.key);
+            // Also where it begins at a key: that key's leading pictures may be owed, and
+            // what they are made of was forgotten.
+            self.torn = true;
         }
     }
 
@@ -356,6 +360,21 @@ impl<P> Book<P> {
         // behind, else the same steps would be taken again to the same place.
         let there_still = before.is_some_and(|death| death.start == start);
         Plan::Replay { single_threaded: self.in_a_row >= 2 || (single_threaded && there_still) }
+    }
+
+    /// True for a packet that was forgotten so long ago that [`Book::get`] knows nothing
+    /// of it.
+    pub fn is_unknown(&self, seq: u64) -> bool {
+        self.forgotten.is_unknown(seq)
+    }
+
+    /// A frame of packet `seq`, which [is unknown](Book::is_unknown), came from the
+    /// present worker: it cannot be delivered, and the packet counts as skipped. `false`
+    /// where more such frames came than can.
+    pub fn lose_unknown(&mut self, seq: u64) -> bool {
+        let may_be = self.forgotten.is_unknown(seq) && self.forgotten.lose_unknown();
+        self.skipped += u64::from(may_be);
+        may_be
     }
 
     /// What was appended for packet `seq`, while it is known.

@@ -515,4 +515,67 @@ fn what_is_known_of_forgotten_packets_is_bounded() {
     book.forget(100, |_| ());
     assert_eq!(book.get(19_899), Some(&19_899));
     assert_eq!((0..20_000).filter(|seq| book.get(*seq).is_some()).count(), 100 + 16 * 1024);
+    // A frame of what is not known any more is lost, and counts; a worker that says so too
+    // often lies.
+    let unknown = 20_000 - 100 - 16 * 1024;
+    assert!(book.is_unknown(unknown - 1) && !book.is_unknown(unknown));
+    assert!(!book.lose_unknown(unknown));
+    assert!((0..unknown).all(|seq| book.lose_unknown(seq)) && !book.lose_unknown(0));
+    assert_eq!(book.skipped(), unknown);
+    // All that is left is owed when the worker dies: nothing was delivered.
+    book.died(Some(19_999), true);
+    assert_eq!(book.skipped(), 20_000);
+}
+
+#[test]
+fn unknown_packets_that_are_owed_count_with_the_worker() {
+    let mut book = Book::new();
+    for seq in 0..20_000 {
+        book.append(seq, Some(seq as i64), seq == 0, seq);
+        book.sent();
+        if seq == 10 {
+            assert_eq!(book.arrived(0), Arrived::Deliver);
+        }
+    }
+    book.forget(100, |_| ());
+    book.died(Some(19_999), true);
+    assert_eq!(book.skipped(), 19_999);
+}
+
+#[test]
+fn forgetting_up_to_a_key_leaves_its_leading_pictures_to_be_counted() {
+    // An open group: 50 is the key, shown behind 51 and 52, which need what is before it.
+    let pts = |seq: u64| match seq {
+        50 => 52,
+        51 | 52 => seq as i64 - 1,
+        seq => seq as i64,
+    };
+    let mut book = Book::new();
+    for seq in 0..60 {
+        book.append(seq, Some(pts(seq)), seq == 0 || seq == 50, seq);
+        book.sent();
+        if seq < 50 {
+            assert_eq!(book.arrived(seq), Arrived::Deliver);
+        }
+    }
+    book.forget(10, |_| ());
+    assert_eq!(book.packets().copied().next(), Some(50));
+    book.died(Some(55), true);
+    assert_eq!((book.skipped(), book.skipped_leading()), (2, 2));
+    assert_eq!(book.packets().copied().collect::<Vec<_>>(), [50, 53, 54, 55, 56, 57, 58, 59]);
+}
+
+#[test]
+fn a_forgotten_picture_that_is_held_for_its_time_is_owed() {
+    let mut book = Book::new();
+    // In decode order I P B: the P, 1, is shown behind the B, 2.
+    for (seq, pts) in [(0, 0), (1, 2), (2, 1), (3, 4), (4, 3)] {
+        book.append(seq, Some(pts), seq == 0, seq);
+        book.sent();
+    }
+    book.forget(1, |_| ());
+    assert_eq!((book.arrived(0), book.arrived(2)), (Arrived::Deliver, Arrived::Deliver));
+    book.died(Some(4), true);
+    // 1 and 3 were forgotten, 4 was kept.
+    assert_eq!(book.skipped(), 3);
 }

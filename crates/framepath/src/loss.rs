@@ -36,6 +36,8 @@ pub enum LossReason {
         /// Why the last worker was replaced.
         last_death: String,
     },
+    /// Frames came so many packets behind their own that the caller had forgotten them.
+    TooLate,
     /// Frames were inside a worker that died, and its stage cannot repeat them.
     WorkerDied {
         /// Why the last worker was replaced.
@@ -61,6 +63,7 @@ impl Report {
                 let last_death = last_death.clone();
                 let reason = match worker.poisoned {
                     Some(_) => LossReason::Poisoned { last_death },
+                    None if worker.deaths == 0 => LossReason::TooLate,
                     None => LossReason::TooLargeToReplay { last_death },
                 };
                 losses.push(Loss { hop: hop.clone(), count: worker.skipped, first: worker.poisoned, reason });
@@ -80,7 +83,9 @@ impl fmt::Display for Loss {
         let Loss { hop, count, first, reason } = self;
         let s = if *count == 1 { "" } else { "s" };
         let (verb, thing) = match reason {
-            LossReason::Poisoned { .. } | LossReason::TooLargeToReplay { .. } => ("skipped", "packet"),
+            LossReason::Poisoned { .. } | LossReason::TooLargeToReplay { .. } | LossReason::TooLate => {
+                ("skipped", "packet")
+            }
             LossReason::WorkerDied { .. } | LossReason::Device => ("lost", "frame"),
         };
         write!(f, "{}: {verb} {count} {thing}{s}", shown(hop))?;
@@ -97,6 +102,10 @@ impl fmt::Display for Loss {
                 f,
                 ": a worker died ({}), and the packets since the last keyframe were too many to be kept",
                 shown(last_death)
+            ),
+            LossReason::TooLate => f.write_str(
+                ": their frames came so many packets later that the packets were forgotten; a larger memory= \
+                 keeps more",
             ),
             LossReason::WorkerDied { last_death } => {
                 write!(f, ": a worker died with them inside ({})", shown(last_death))

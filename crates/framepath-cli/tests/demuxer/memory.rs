@@ -56,7 +56,7 @@ fn peak_of(status: &str) -> Option<u64> {
 fn a_demuxer_without_memory_for_a_block_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("large-block.mkv");
-    fs::write(&file, matroska_with_large_block(&in_checkout("clips/vp9-180p8.ivf"), 80 << 20)).unwrap();
+    fs::write(&file, matroska(Large::Block(80 << 20))).unwrap();
     let file = file.to_str().unwrap();
     let frames = |memory: &str, code: i32| {
         let listing = folder.path().join(format!("{memory}.framemd5"));
@@ -73,10 +73,28 @@ fn a_demuxer_without_memory_for_a_block_is_an_error() {
     assert!(some.len() < 30 && some == whole[..some.len()], "{some:#?}");
 }
 
-/// The VP9 frames of the IVF file `ivf` in clusters of ten, and a sound track with
-/// one block, `bytes` long, in the second cluster.
-fn matroska_with_large_block(ivf: &Path, bytes: usize) -> Vec<u8> {
-    let ivf = fs::read(ivf).unwrap();
+/// The same of a track's description: the demuxer goes on with another track.
+#[test]
+fn a_demuxer_without_memory_for_a_track_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("large-track.mkv");
+    fs::write(&file, matroska(Large::Track(80 << 20))).unwrap();
+    let path = format!("file {} ! decode host=process memory=64MiB ! framemd5 -", file.display());
+    let ran = finish(framepath(&["run", "--quiet", &path])).ended(1).says("out of memory");
+    assert_eq!(ran.stdout.lines().filter(|line| !line.starts_with('#')).count(), 0, "{ran:#?}");
+}
+
+/// What takes memory in a file.
+enum Large {
+    /// A block of a sound track in the second cluster, so many bytes long.
+    Block(usize),
+    /// The codec's data of a video track before the one that has the frames.
+    Track(usize),
+}
+
+/// The VP9 frames of a clip in clusters of ten, and what is large.
+fn matroska(large: Large) -> Vec<u8> {
+    let ivf = fs::read(in_checkout("clips/vp9-180p8.ivf")).unwrap();
     let number = |at: usize, length: usize| {
         ivf[at..at + length].iter().rev().fold(0_usize, |number, byte| number << 8 | usize::from(*byte))
     };
@@ -85,14 +103,19 @@ fn matroska_with_large_block(ivf: &Path, bytes: usize) -> Vec<u8> {
         let head = [element(0xd7, &[number]), element(0x73c5, &[number]), element(0x83, &[number])];
         element(0xae, &[head.concat(), content.concat()].concat())
     };
-    let video =
-        track(1, &[element(0x86, b"V_VP9"), element(0xe0, &[side(0xb0, 12), side(0xba, 14)].concat())]);
+    let vp9 = || vec![element(0x86, b"V_VP9"), element(0xe0, &[side(0xb0, 12), side(0xba, 14)].concat())];
+    let video = track(1, &vp9());
     let sound = track(2, &[element(0x86, b"A_PCM/INT/LIT"), element(0xe1, &element(0x6264, &[16]))]);
+    let mut tracks = element(0x1654_ae6b, &[video, sound].concat());
+    if let Large::Track(bytes) = large {
+        let one = track(3, &[vp9(), vec![element(0x63a2, &vec![0; bytes])]].concat());
+        tracks = [element(0x1654_ae6b, &one), tracks].concat();
+    }
     let mut file = element(0x1a45_dfa3, &element(0x4282, b"webm"));
     // A segment of unknown size.
     file.extend([0x18, 0x53, 0x80, 0x67, 0x01, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff]);
     file.extend(element(0x1549_a966, &element(0x2a_d7b1, &1_000_000_u32.to_be_bytes())));
-    file.extend(element(0x1654_ae6b, &[video, sound].concat()));
+    file.extend(tracks);
     let mut at = number(6, 2);
     for cluster in 0..3_u16 {
         let mut content = element(0xe7, &(cluster * 330).to_be_bytes());
@@ -103,7 +126,7 @@ fn matroska_with_large_block(ivf: &Path, bytes: usize) -> Vec<u8> {
             content
                 .extend(element(0xa3, &[&[0x81, high, low, key], &ivf[at + 12..at + 12 + length]].concat()));
             at += 12 + length;
-            if (cluster, frame) == (1, 4) {
+            if let (Large::Block(bytes), (1, 4)) = (&large, (cluster, frame)) {
                 content.extend(element(0xa3, &[&[0x82, high, low, 0x80][..], &vec![0; bytes - 4]].concat()));
             }
         }

@@ -14,19 +14,30 @@ const MOST: usize = 16 * 1024;
 #[derive(Debug)]
 pub(super) struct Forgotten<P> {
     entries: VecDeque<Entry<P>>,
-    /// The highest number of which a frame was delivered.
-    delivered: Option<u64>,
+    /// The number of the last packet that is not even known, where there is one.
+    unknown: Option<u64>,
+    /// Of these, how many may still be owed: without a frame, and behind every packet
+    /// that gave one.
+    owed: u64,
+    /// Frames of unknown packets that may still come.
+    may_come: u64,
+    /// The highest number and presentation time of which a frame was delivered.
+    delivered: (Option<u64>, Option<i64>),
 }
 
 impl<P> Forgotten<P> {
     pub(super) fn new() -> Forgotten<P> {
-        Forgotten { entries: VecDeque::new(), delivered: None }
+        Forgotten { entries: VecDeque::new(), unknown: None, owed: 0, may_come: 0, delivered: (None, None) }
     }
 
     /// Adds a packet behind all others. The oldest leaves where there are too many.
     pub(super) fn push(&mut self, entry: Entry<P>) {
         if self.entries.len() == MOST {
-            self.entries.pop_front();
+            if let Some(oldest) = self.entries.pop_front() {
+                self.owed += u64::from(self.owes(&oldest));
+                self.may_come += 1;
+                self.unknown = Some(oldest.seq);
+            }
         }
         self.entries.push_back(entry);
     }
@@ -41,16 +52,44 @@ impl<P> Forgotten<P> {
         Some(&self.entries[at])
     }
 
-    /// A frame of packet `seq`, forgotten or not, was delivered.
-    pub(super) fn delivered(&mut self, seq: u64) {
-        self.delivered = self.delivered.max(Some(seq));
+    /// True for a packet that was forgotten so long ago that nothing is known of it.
+    pub(super) fn is_unknown(&self, seq: u64) -> bool {
+        Some(seq) <= self.unknown
     }
 
-    /// Drops all, as no frame of them can come any more; returns how many were behind
-    /// every packet that gave a frame.
+    /// A frame of an unknown packet came: it is lost. `false` if that cannot be.
+    pub(super) fn lose_unknown(&mut self) -> bool {
+        self.owed = self.owed.saturating_sub(1);
+        let may_be = self.may_come > 0;
+        self.may_come = self.may_come.saturating_sub(1);
+        may_be
+    }
+
+    /// A frame of packet `seq`, forgotten or not, was delivered.
+    pub(super) fn delivered(&mut self, seq: u64, pts: Option<i64>) {
+        self.delivered = (self.delivered.0.max(Some(seq)), self.delivered.1.max(pts));
+        if Some(seq) > self.unknown {
+            // What would be shown before it and is missing gives nothing.
+            self.owed = 0;
+        }
+    }
+
+    /// True if a frame of the packet may still come: it gave none, and it is shown
+    /// behind what was delivered. Without times, decode order stands for that.
+    fn owes(&self, entry: &Entry<P>) -> bool {
+        let behind = match (entry.pts, self.delivered.1) {
+            (Some(pts), Some(delivered)) => pts > delivered,
+            _ => Some(entry.seq) > self.delivered.0,
+        };
+        entry.delivered == 0 && behind
+    }
+
+    /// Drops all, as no frame of them can come any more; returns how many may have
+    /// been owed.
     pub(super) fn clear(&mut self) -> u64 {
-        let lost = self.entries.iter().filter(|entry| Some(entry.seq) > self.delivered).count();
+        let lost = self.owed + self.entries.iter().filter(|entry| self.owes(entry)).count() as u64;
         self.entries.clear();
-        lost as u64
+        (self.owed, self.may_come) = (0, 0);
+        lost
     }
 }

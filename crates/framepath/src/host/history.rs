@@ -11,9 +11,9 @@ use super::session::{Input, Sent};
 /// Packets that are kept whatever their size: those in the ring, which has a bound in
 /// bytes, too, and more than a decoder holds back.
 const KEPT: usize = 96;
-/// Bytes of memory that a packet takes beside its own bytes: its entry in the book, its
-/// `AVPacket` and its buffer (780 measured).
-const OVERHEAD: u64 = 800;
+/// Bytes of memory that a packet takes beside its own bytes: its `AVPacket` and its
+/// buffer, and its entry in the book, whose capacity doubles (780 and twice 200).
+const OVERHEAD: u64 = 1200;
 /// Bytes of new packets between two looks at all that are kept.
 pub(super) const LOOK_BYTES: u64 = 2 << 20;
 /// Bytes that are kept: a quarter of the worker's memory, between these.
@@ -23,7 +23,7 @@ const MOST: u64 = 256 << 20;
 /// Bytes that a packet takes; 0 of frames, which are not kept.
 pub(super) fn bytes_of(input: Option<&Input>) -> u64 {
     match input {
-        Some(Input::Packet(packet)) => packet.len() as u64 + OVERHEAD,
+        Some(Input::Packet(packet)) => packet.content_bytes() as u64 + OVERHEAD,
         _ => 0,
     }
 }
