@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 pub mod compare;
+pub mod date;
 mod descendants;
 pub mod doctor;
 mod error;

@@ -10,6 +10,7 @@ use super::{
     LabRun, Picture, chart_causes, chart_decode, chart_latency, chart_m2m, chart_queue, chart_timeline,
     players, style, table,
 };
+use crate::date::utc;
 use crate::plain::findings;
 
 /// How wide the page's column is, in CSS pixels.
@@ -72,26 +73,10 @@ fn about(run: &LabRun) -> String {
     let Some(first) = run.summaries.first() else { return "no experiment was run".to_owned() };
     let names: Vec<&str> = run.summaries.iter().map(|s| s.experiment.as_str()).collect();
     let started = run.summaries.iter().filter_map(|s| s.started_unix_s).min();
-    let started = started.map_or(String::new(), |at| format!("{}. ", date(at)));
+    let started = started.map_or(String::new(), |at| utc(at, "%Y-%m-%d %H:%M UTC. "));
     let Machine { cpu, cores, kernel, .. } = &first.machine;
     let cores = if *cores == 1 { "1 core".to_owned() } else { format!("{cores} cores") };
     format!("{started}{} on {cpu}, {cores}, Linux {kernel}", names.join(", "))
-}
-
-/// Seconds since 1970 as a date and a time in UTC.
-fn date(unix_s: u64) -> String {
-    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
-    // Years of 400 have 146,097 days each; the year is counted from March, so
-    // that the leap day is its last.
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02} {:02}:{:02} UTC", second / 3600, second / 60 % 60)
 }
 
 fn pictures(body: &mut String, runs: &[LabRun]) {
@@ -259,14 +244,6 @@ fn method(body: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dates_are_of_the_calendar() {
-        assert_eq!(date(0), "1970-01-01 00:00 UTC");
-        assert_eq!(date(951_782_399), "2000-02-28 23:59 UTC");
-        assert_eq!(date(951_782_400), "2000-02-29 00:00 UTC");
-        assert_eq!(date(1_763_756_220), "2025-11-21 20:17 UTC");
-    }
 
     #[test]
     fn back_quotes_are_code_and_the_rest_is_escaped() {
