@@ -17,6 +17,9 @@ A bare `!` is a direct call; `queue` starts a thread. Options are key=value. Wor
 with blanks stand in quotes. Give `run` the whole path in one pair of quotes, since
 shells have their own idea of `!`.";
 
+/// Where the rest is.
+const ONE: &str = "`framepath stages NAME` shows all options of one.\n";
+
 const EXAMPLES: &str = "\
 Examples:
   framepath stages           all of them
@@ -32,13 +35,13 @@ pub(crate) struct Stages {
 
 /// The list stands in the long help too, so that `help path` has it.
 fn after() -> String {
-    format!("{}\n{EXAMPLES}", table::listing())
+    format!("{}\n{ONE}\n{EXAMPLES}", table::listing())
 }
 
 impl Stages {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
         let text = match self.stage {
-            None => format!("{SYNTAX}\n\n{}", table::listing()),
+            None => format!("{SYNTAX}\n\n{}\n{ONE}", table::listing()),
             Some(name) => one(&name)?,
         };
         Screen::Output.print(&text)?;
@@ -53,12 +56,5 @@ fn one(name: &str) -> Result<String, Usage> {
             .map_or_else(String::new, |near| format!(" did you mean `{near}`?"));
         return Err(Usage(format!("no stage `{name}`;{hint} there are {}", names.join(", "))));
     };
-    let mut text = format!("{}\n    {}: {}\n", def.usage(), def.kind.noun(), def.help);
-    for arg in def.args {
-        text.push_str(&format!("    {}: {} ({})\n", arg.name, arg.help, arg.wants()));
-    }
-    if let Some(open) = def.open {
-        text.push_str(&format!("    PARAM: {open}\n"));
-    }
-    Ok(text)
+    Ok(table::description(def))
 }

@@ -582,8 +582,16 @@ pub(super) fn known(kinds: &[Kind]) -> String {
     listed(&names(kinds))
 }
 
-/// Everything that is known, as the text of a help page.
+/// Everything that is known, a line each, as the text of a help page.
 pub fn listing() -> String {
+    let head = |def: &StageDef| {
+        let required = def.args.iter().filter(|arg| arg.positional || arg.default == Default::Required);
+        required.fold(def.name.to_owned(), |text, arg| match arg.positional {
+            true => format!("{text} {}", arg.usage()),
+            false => format!("{text} {}=...", arg.name),
+        })
+    };
+    let width = STAGES.iter().map(|def| head(def).len()).max().unwrap_or(0);
     let mut text = String::new();
     for (kind, heading) in [
         (Kind::Source, "Sources, the first word of a path:"),
@@ -596,15 +604,25 @@ pub fn listing() -> String {
         }
         let _ = writeln!(text, "{heading}");
         for def in STAGES.iter().filter(|def| def.kind == kind) {
-            let _ = writeln!(text, "  {}", def.usage());
-            let _ = writeln!(text, "      {}", def.help);
-            for arg in def.args {
-                let _ = writeln!(text, "      {}: {} ({})", arg.name, arg.help, arg.wants());
-            }
-            if let Some(open) = def.open {
-                let _ = writeln!(text, "      PARAM: {open}");
-            }
+            let _ = writeln!(text, "  {:width$}  {}", head(def), def.help);
         }
+    }
+    text
+}
+
+/// One of them with all its arguments, as the text of a help page. The arguments that
+/// say where it runs are the same for all that have them, and come last.
+pub fn description(def: &StageDef) -> String {
+    let mut text = format!("{}\n    {}: {}\n", def.usage(), def.kind.noun(), def.help);
+    let (hosting, own): (Vec<&Arg>, Vec<&Arg>) = def.args.iter().partition(|arg| HOSTING.contains(&arg.name));
+    let line = |arg: &Arg| format!("    {}: {} ({})\n", arg.name, arg.help, arg.wants());
+    text.extend(own.into_iter().map(line));
+    if let Some(open) = def.open {
+        let _ = writeln!(text, "    PARAM: {open}");
+    }
+    if !hosting.is_empty() {
+        text.push_str("\n  in a worker, as every stage with host=:\n");
+        text.extend(hosting.into_iter().map(line));
     }
     text
 }
@@ -638,15 +656,25 @@ mod tests {
     }
 
     #[test]
-    fn the_listing_names_everything() {
+    fn the_listing_names_everything_on_one_screen() {
         let listing = listing();
         for def in STAGES {
-            assert!(listing.contains(&def.usage()), "{}", def.name);
+            assert!(listing.contains(&format!("\n  {}", def.name)), "{}", def.name);
+            assert!(listing.contains(def.help), "{}", def.name);
         }
-        assert!(listing.contains("file PATH [loop=N|inf] [rate=HZ]"));
-        assert!(listing.contains("queue [depth=N] [leaky=no|upstream|downstream]"));
-        assert!(listing.contains("encode raw [copy=0|1]"));
-        assert!(listing.contains("plugin PLUGIN [host=inline|process]"));
-        assert!(listing.contains("[PARAM=VALUE...]"));
+        assert!(listing.lines().count() <= 40 && listing.lines().all(|line| line.len() <= 120), "{listing}");
+        assert!(listing.contains("file PATH "));
+    }
+
+    #[test]
+    fn a_description_has_every_argument() {
+        for def in STAGES {
+            let text = description(def);
+            assert!(text.starts_with(&def.usage()), "{text}");
+            assert!(def.args.iter().all(|arg| text.contains(arg.help)), "{text}");
+            assert!(def.open.is_none_or(|open| text.contains(open)), "{text}");
+        }
+        assert!(description(find("file").unwrap()).contains("file PATH [loop=N|inf] [rate=HZ]"));
+        assert!(description(find("plugin").unwrap()).contains("[PARAM=VALUE...]"));
     }
 }
