@@ -80,7 +80,7 @@ fn stay(socket: &Socket) {
 fn start() {
     let arguments: Vec<String> = std::env::args().collect();
     if let [_, worker, _, act] = arguments.as_slice() {
-        if worker == "worker" {
+        if worker == "framepath-worker" {
             let act = ACTS[act.parse::<usize>().expect("a number")];
             act(&Socket::from(take_socket().expect("a service's")));
             std::process::exit(0);

@@ -17,8 +17,6 @@ mod run;
 mod serve;
 mod stages;
 mod top;
-mod worker;
-mod zygote;
 
 use crate::ending::Ending;
 
@@ -46,10 +44,13 @@ pub(crate) enum Command {
     /// Show a service live: streams, frames per second, CPU, latency, crashes
     Top(top::Top),
     /// Send a picture through the kernel's measuring node, or its reference
+    #[command(hide = true)]
     Fixture(fixture::Fixture),
     /// What differs between two grey pictures
+    #[command(hide = true)]
     Diff(diff::Diff),
     /// The measuring node's record of each frame, as CSV
+    #[command(hide = true)]
     Meta(meta::Meta),
     /// Completions for a shell, to be sourced
     Completions(completions::Completions),
@@ -59,12 +60,6 @@ pub(crate) enum Command {
     /// Hand frames over from a worker: contender `process` of lab `handoff`
     #[command(hide = true)]
     Handoff(handoff::Handoff),
-    /// Run a stage in a sandbox, for a path with host=process
-    #[command(hide = true)]
-    Worker(worker::Worker),
-    /// Fork workers for a path with host=process
-    #[command(hide = true)]
-    Zygote(zygote::Zygote),
     /// Load one plug-in and say what it is, for `plugins`
     #[command(hide = true)]
     PluginInfo(plugins::PluginInfo),
@@ -90,8 +85,6 @@ impl Command {
             Command::Plugins(_) => "plugins",
             Command::Bare(_) => "bare",
             Command::Handoff(_) => "handoff",
-            Command::Worker(_) => "worker",
-            Command::Zygote(_) => "zygote",
             Command::PluginInfo(_) => "plugin-info",
         }
     }
@@ -115,8 +108,6 @@ impl Command {
             Command::Plugins(plugins) => plugins.run(),
             Command::Bare(bare) => bare.run(),
             Command::Handoff(handoff) => handoff.run(),
-            Command::Worker(worker) => worker.run(),
-            Command::Zygote(zygote) => zygote.run(),
             Command::PluginInfo(info) => info.run(),
         }
     }

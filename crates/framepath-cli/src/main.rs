@@ -23,7 +23,9 @@ Examples:
   framepath serve & framepath top                        workers for every program, shown live
   framepath lab                                          the quick set of experiments, 90 s
   framepath doctor                                       what this machine offers
-  framepath stages                                       what a path can be made of";
+  framepath stages                                       what a path can be made of
+
+For tests of the kernel module's measuring node: framepath fixture, diff, meta.";
 
 /// Moves video frames between stages at the lowest known cost, and shows where
 /// every microsecond, copy and wake-up of each frame went.
@@ -36,6 +38,7 @@ struct Arguments {
 
 fn main() -> ExitCode {
     framepath::silence_ffmpeg();
+    framepath::worker::init();
     match Arguments::try_parse() {
         Ok(arguments) => {
             let name = arguments.command.name();

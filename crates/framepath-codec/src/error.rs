@@ -81,7 +81,9 @@ pub enum CodecError {
         message: String,
     },
     /// The demuxer had too little memory for a part of the file.
-    #[error("{file}: cannot {operation} the file: out of memory; a demuxer in a worker may have more by `memory=`")]
+    #[error(
+        "{file}: cannot {operation} the file: out of memory; a demuxer in a worker may have more by `memory=`"
+    )]
     Memory {
         /// The file, as it was given.
         file: String,

@@ -19,7 +19,7 @@ mod trigger;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 
-use framepath::{Built, Level, Options, path};
+use framepath::{Level, Options, Pipeline, path};
 use framepath_model::stats::percentile;
 use framepath_os::running::Used;
 
@@ -63,11 +63,11 @@ impl Handoff {
         let trigger = Trigger::new(self, meeting.clone(), is_done, clocks)?;
         let worker = trigger.worker();
         let built =
-            Built::from_source("trigger", Box::new(trigger)).known(&path::parse_stage(&self.stage())?, 1)?;
+            Pipeline::from_source(trigger).named("trigger").add_hop(&path::parse_stage(&self.stage())?, 1)?;
         let stats = built.workers().next().expect("a hosted stage has a worker");
         // Nobody else has it yet.
         let _ = worker.set(stats);
-        let built = built.sink("reader", Box::new(Reader::new(self.frames, meeting, done)));
+        let built = built.sink(Reader::new(self.frames, meeting, done)).named("reader");
         // No ledger, as with the others. Its rows would go nowhere.
         complete(built.run(&Options { level: Level::Off, ..Options::default() })?)?;
         read_clocks.recv().map_err(|_| LabError::Interrupted)

@@ -80,24 +80,9 @@ mod tests {
             flags: flag::COUNTED,
             ..Row::default()
         };
-        let report = Report {
-            hops: vec![HopInfo { text: "threshold host=device:/dev/video2".to_owned(), link: false }],
-            rows: vec![row],
-            level: Level::Full,
-            frames: 1,
-            dropped: 0,
-            missed: 0,
-            copied_bytes: 0,
-            wall_ns: 0,
-            cpu_ns: 0,
-            workers: Vec::new(),
-            threads: Vec::new(),
-            overwritten: 0,
-            notes: Vec::new(),
-            played: None,
-            interrupted: false,
-            error: None,
-        };
+        let mut report = Report::default();
+        report.hops = vec![HopInfo::new("threshold host=device:/dev/video2")];
+        (report.rows, report.level, report.frames) = (vec![row], Level::Full, 1);
         let kept = KeptLedger { name: "m2m".to_owned(), report };
         let segments = kept.segments(&row, row.birth_ns);
         let causes: Vec<&str> = segments.iter().map(|s| s.cause.as_str()).collect();

@@ -149,6 +149,16 @@ impl Plane {
 }
 
 /// Format, size and planes of a picture in a slot.
+///
+/// ```
+/// use framepath_model::format::{Layout, PixelFormat};
+///
+/// let layout = Layout::aligned(PixelFormat::Nv12, 100, 50, 64)?;
+/// let [luma, chroma] = layout.planes() else { panic!("NV12 has two planes") };
+/// assert_eq!((luma.width, luma.stride, luma.rows), (100, 128, 50));
+/// assert_eq!((chroma.width, chroma.stride, chroma.rows), (100, 128, 25));
+/// # Ok::<(), framepath_model::format::LayoutError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// The pixel format.

@@ -43,7 +43,41 @@ pub const INFINITE: u64 = u64::MAX;
 /// The first thing that is wrong, with the place of the word and what would
 /// be right there; [`PathError::render`] prints it under the text.
 pub fn parse(text: &str) -> Result<Path, PathError> {
-    parser::parse(text)
+    parser::parse(text, parser::End::Sink)
+}
+
+/// Reads a path that need not end in a sink, for a program that takes the frames
+/// or packets of the last hop itself.
+///
+/// # Errors
+///
+/// As [`parse`].
+///
+/// ```
+/// use framepath_model::path;
+///
+/// assert_eq!(path::parse_open("file clip.mp4 ! decode").unwrap().hops.len(), 2);
+/// assert!(path::parse("file clip.mp4 ! decode").is_err());
+/// ```
+pub fn parse_open(text: &str) -> Result<Path, PathError> {
+    parser::parse(text, parser::End::Any)
+}
+
+/// Reads the rest of a path, behind its source: stages, links, and a sink where it has
+/// one.
+///
+/// # Errors
+///
+/// As [`parse`], with places in `text`.
+///
+/// ```
+/// use framepath_model::path;
+///
+/// assert_eq!(path::parse_rest("decode ! queue ! null").unwrap().hops.len(), 3);
+/// assert_eq!(path::parse_rest("decode ! kueue").unwrap_err().span, 9..14);
+/// ```
+pub fn parse_rest(text: &str) -> Result<Path, PathError> {
+    parser::parse_rest(text)
 }
 
 /// Reads one stage alone, as [`Hop`] prints it: for a worker that is told what

@@ -26,6 +26,13 @@ impl Rational {
     /// `ticks` of this time base in ticks of `to`, rounded to nearest, halves
     /// away from zero. `None` where a fraction is not positive or the result
     /// does not fit.
+    ///
+    /// ```
+    /// use framepath_model::stream::Rational;
+    ///
+    /// // 90,000 ticks of MPEG's clock are 1,000 milliseconds.
+    /// assert_eq!(Rational::new(1, 90_000).rescale(90_000, Rational::new(1, 1000)), Some(1000));
+    /// ```
     pub fn rescale(self, ticks: i64, to: Rational) -> Option<i64> {
         if self.value().is_none() || to.value().is_none() {
             return None;

@@ -17,7 +17,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::clock::timespec;
-use crate::signal;
+use crate::{signal, stop};
 
 /// The error of a call that was given up because of a signal (ECANCELED).
 pub fn canceled() -> io::Error {
@@ -52,9 +52,12 @@ pub fn create(path: &Path) -> io::Result<File> {
 /// Reads into `buffer`; 0 at the end.
 ///
 /// # Errors
-/// What read(2) says; [`canceled`] after a signal.
+/// What read(2) says; [`canceled`] after a signal or a request to [`stop`].
 pub fn read(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
-    repeated(signal::interrupted, || rustix::io::read(file, &mut *buffer))
+    repeated(signal::interrupted, || {
+        stop::wait_readable(file)?;
+        rustix::io::read(file, &mut *buffer)
+    })
 }
 
 /// Whether a read would return at once: there are bytes, it is the end, or the file is

@@ -22,6 +22,18 @@ pub fn wait(word: &AtomicU32, expected: u32) {
     let _ = futex::wait(word, Flags::PRIVATE, expected, None);
 }
 
+/// [`wait`] for `limit` at most.
+#[cfg(not(loom))]
+pub(crate) fn wait_for(word: &AtomicU32, expected: u32, limit: std::time::Duration) {
+    let _ = futex::wait(word, Flags::PRIVATE, expected, Some(&timespec(limit)));
+}
+
+/// Wakes all sleepers on `word`. One system call.
+#[cfg(not(loom))]
+pub(crate) fn wake_all(word: &AtomicU32) {
+    let _ = futex::wake(word, Flags::PRIVATE, i32::MAX as u32);
+}
+
 /// Wakes at most one sleeper on `word`. One system call.
 #[cfg(not(loom))]
 pub fn wake_one(word: &AtomicU32) {

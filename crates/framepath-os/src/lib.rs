@@ -40,6 +40,8 @@ mod meter {
     pub(crate) fn blocked<R>(f: impl FnOnce() -> R) -> R {
         f()
     }
+
+    pub(crate) fn count_once(_: usize) {}
 }
 mod patience;
 #[cfg(not(loom))]
@@ -58,6 +60,8 @@ pub mod sdl;
 pub mod signal;
 #[cfg(not(any(loom, miri)))]
 pub mod spawn;
+#[cfg(not(loom))]
+pub mod stop;
 #[cfg(not(loom))]
 pub mod switches;
 mod sync;

@@ -42,6 +42,8 @@ struct Meter {
     blocked_ns: Cell<u64>,
     device_ns: Cell<u64>,
     in_waits: Cell<Counts>,
+    /// Inside [`copy`], which counts already.
+    in_copy: Cell<bool>,
     counters: RefCell<Option<Counters>>,
 }
 
@@ -54,6 +56,7 @@ thread_local! {
             blocked_ns: Cell::new(0),
             device_ns: Cell::new(0),
             in_waits: Cell::new(Counts::ZERO),
+            in_copy: Cell::new(false),
             counters: RefCell::new(None),
         }
     };
@@ -114,15 +117,32 @@ pub fn copy<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
     METER.with(|m| {
         m.copied_bytes.set(m.copied_bytes.get() + bytes as u64);
         let clock = match m.level.get() {
-            Level::Off => return f(),
+            Level::Off => return inside_copy(m, f),
             Level::Times => now_ns,
             Level::Full => thread_cpu_ns,
         };
         let start = clock();
-        let result = f();
+        let result = inside_copy(m, f);
         m.copy_ns.set(m.copy_ns.get() + clock().saturating_sub(start));
         result
     })
+}
+
+fn inside_copy<R>(m: &Meter, f: impl FnOnce() -> R) -> R {
+    let before = m.in_copy.replace(true);
+    let result = f();
+    m.in_copy.set(before);
+    result
+}
+
+/// Counts bytes that are copied, unless [`copy`] counts them already.
+#[inline]
+pub fn count_once(bytes: usize) {
+    METER.with(|m| {
+        if !m.in_copy.get() {
+            m.copied_bytes.set(m.copied_bytes.get() + bytes as u64);
+        }
+    });
 }
 
 /// Counts bytes that a worker copied for what this thread works on. Their time

@@ -23,6 +23,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::Errno;
 
 use crate::clock::now_ns;
+use crate::stop;
 
 /// How long frames that are inside may still be delivered after the first signal.
 /// Then no wait lasts any longer.
@@ -178,17 +179,18 @@ impl AsFd for Stops {
     }
 }
 
-/// Whether a signal came: sources stop, what is inside is still delivered.
+/// Whether a signal came, or the calling thread's run was asked to
+/// [`stop`]: sources stop, what is inside is still delivered.
 #[inline]
 pub fn interrupted() -> bool {
-    INTERRUPTED.load(Ordering::Relaxed)
+    INTERRUPTED.load(Ordering::Relaxed) || stop::requested()
 }
 
-/// Whether [`GRACE`] has passed since the first signal: no wait goes on, and what
-/// is still inside is given up.
+/// Whether [`GRACE`] has passed since the first signal or the request to stop: no
+/// wait goes on, and what is still inside is given up.
 #[inline]
 pub fn overdue() -> bool {
-    OVERDUE.load(Ordering::Relaxed)
+    OVERDUE.load(Ordering::Relaxed) || stop::overdue()
 }
 
 /// Time since the first signal; `None` before.

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use framepath_codec::Codec;
 use framepath_model::format::{Layout, PixelFormat, Plane};
-use framepath_os::v4l2::{Direction, Fourcc, Node, Picture, Rect, Role, find_node};
+use framepath_os::v4l2::{Direction, Fourcc, Io, Node, Picture, Rect, Role, find_node};
 
 use crate::error::StageError;
 
@@ -129,6 +129,16 @@ pub(crate) fn layout_of(picture: &Picture, visible: Option<Rect>) -> Result<Layo
         base += stride * rows;
     }
     Ok(Layout::from_planes(format, seen.width, seen.height, &planes)?)
+}
+
+/// Buffer memory type; `None` for `io=read`.
+pub(crate) fn io_of(word: &str) -> Option<Io> {
+    match word {
+        "mmap" => Some(Io::Mmap),
+        "dmabuf" => Some(Io::DmaBuf),
+        "userptr" => Some(Io::UserPtr),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

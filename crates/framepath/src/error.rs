@@ -6,6 +6,7 @@ use std::io;
 use framepath_codec::frei0r::Frei0rError;
 use framepath_codec::{CodecError, ConvertError};
 use framepath_model::format::{LayoutError, PixelFormat};
+use framepath_model::path::PathError;
 use framepath_os::pool::{ForeignError, PoolError};
 use framepath_os::v4l2::V4l2Error;
 
@@ -14,6 +15,7 @@ use crate::loss::Loss;
 
 /// Why a stage stopped.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StageError {
     /// A file or stream could not be read or written.
     #[error("{what}: {error}")]
@@ -81,12 +83,19 @@ pub enum StageError {
     /// No window, or it cannot be shown in.
     #[error("no window: {0}")]
     Window(String),
-    /// A plain word about an option.
+    /// An option's value is invalid.
     #[error("{0}")]
     Option(String),
+    /// An error of a stage, source or sink of the caller's own.
+    #[error(transparent)]
+    Other(Box<dyn std::error::Error + Send + Sync>),
     /// The next stage is gone: not an error of this one, and never reported.
     #[error("the next stage has ended")]
     Downstream,
+    /// The stage takes no more items ([`Out::enough`](crate::Out::enough)): ends the
+    /// run, and is never reported.
+    #[error("the stage takes no more items")]
+    Enough,
 }
 
 impl From<HostError> for StageError {
@@ -114,6 +123,7 @@ impl StageError {
 /// Why a run failed. The frames before the failure were delivered, and the
 /// report that comes with it has their ledger.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RunError {
     /// A stage stopped.
     #[error("{hop}: {error}")]
@@ -123,6 +133,23 @@ pub enum RunError {
         /// Why.
         #[source]
         error: StageError,
+    },
+    /// The text is not a path.
+    #[error("{0}; {help}", help = .0.help)]
+    Path(#[from] PathError),
+    /// A stage, queue or sink was added behind a sink.
+    #[error("{hop}: stands behind the sink {sink}; a pipeline ends in one sink")]
+    BehindSink {
+        /// The hop behind the sink.
+        hop: String,
+        /// The sink.
+        sink: String,
+    },
+    /// The pipeline has no sink.
+    #[error("{last}: no sink behind it; add one, or take the frames by `frames()`")]
+    NoSink {
+        /// The last hop.
+        last: String,
     },
     /// The source ended and nothing had reached the sink.
     #[error("{first}: no frame was delivered{}", why(losses))]

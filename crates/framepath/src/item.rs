@@ -5,7 +5,19 @@ use framepath_codec::Packet;
 use framepath_model::stream::FrameMeta;
 use framepath_os::pool::Frame;
 
+use crate::error::StageError;
+
 /// A frame or a packet.
+///
+/// ```
+/// use framepath::{Failure, Item, Out};
+///
+/// fn push(item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+///     let packet = item.into_packet().map_err(|error| out.fail(error))?;
+///     println!("{} bytes", packet.len());
+///     out.push(Item::Packet(packet))
+/// }
+/// ```
 #[derive(Debug)]
 pub enum Item {
     /// Pixels in pool memory.
@@ -15,6 +27,35 @@ pub enum Item {
 }
 
 impl Item {
+    /// The frame.
+    ///
+    /// # Errors
+    /// [`StageError::WrongInput`] for a packet.
+    pub fn into_frame(self) -> Result<Frame, StageError> {
+        match self {
+            Item::Frame(frame) => Ok(frame),
+            Item::Packet(_) => {
+                let (takes, gets) = ("frames", "packets");
+                Err(StageError::WrongInput { takes, gets, advice: "put `decode` before it" })
+            }
+        }
+    }
+
+    /// The packet.
+    ///
+    /// # Errors
+    /// [`StageError::WrongInput`] for a frame.
+    pub fn into_packet(self) -> Result<Packet, StageError> {
+        match self {
+            Item::Packet(packet) => Ok(packet),
+            Item::Frame(_) => Err(StageError::WrongInput {
+                takes: "packets",
+                gets: "frames",
+                advice: "a path decodes once, right behind its `file`",
+            }),
+        }
+    }
+
     /// Number, birth and presentation time.
     #[inline]
     pub fn meta(&self) -> FrameMeta {

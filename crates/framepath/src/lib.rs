@@ -1,28 +1,68 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Touches files, standard output and threads; the kernel and the codecs only
-//! through the crates below. No unsafe code.
+//! Moves video frames between stages, threads and sandboxed processes, and shows
+//! where every microsecond, copy and wake-up of each frame went.
 //!
-//! A path is built from its text and run; the run comes back with its ledger:
+//! A [`Pipeline`] comes from path text, from parts of your own, or from both. It is an
+//! iterator of frames:
 //!
 //! ```
-//! use framepath::{Options, run};
+//! use framepath::Pipeline;
 //!
-//! let path = framepath::path::parse("test frames=10 ! queue depth=4 ! null").unwrap();
-//! let report = run(&path, &Options::default()).unwrap();
+//! for frame in Pipeline::parse("test frames=3 size=64x48 format=grey")?.frames()? {
+//!     let frame = frame?;
+//!     let luma = frame.plane(0).to_vec();
+//!     let mean = luma.iter().map(|&pixel| u32::from(pixel)).sum::<u32>() / luma.len() as u32;
+//!     println!("frame {}: mean luma {mean}", frame.meta().seq);
+//! }
+//! # Ok::<(), framepath::RunError>(())
+//! ```
+//!
+//! With a sink it runs to its end and returns a [`Report`] with the ledger of the run:
+//!
+//! ```
+//! use framepath::{Options, Pipeline, export};
+//!
+//! let pipeline = Pipeline::parse("test frames=10 ! queue depth=4 ! null")?;
+//! let mut report = pipeline.run(&Options::default())?;
 //! assert_eq!(report.frames, 10);
+//! # Ok::<(), framepath::RunError>(())
 //! ```
+//!
+//! # Parts of your own
+//!
+//! [`Pipeline::sink_fn`] takes a closure. A [`Stage`] takes and gives frames or
+//! packets, and is also what a sink is; a [`Source`] gives them. Pixels are in a
+//! [`Frame`]: [`Frame::layout`] has size, format and strides, [`Frame::plane`] the
+//! bytes.
+//!
+//! # Decoders in a sandbox
+//!
+//! `decode host=process` runs demuxer and decoder in sandboxed processes. Their program
+//! is yours if [`worker::init`] is the first call in `main`; otherwise it is the
+//! `framepath` command.
+//!
+//! # Side effects
+//!
+//! The library installs no signal handler, changes no umask and sets no log callback of
+//! FFmpeg's. [`install_signal_handlers`] and [`silence_ffmpeg`] do, for programs that
+//! want it. [`Options::stop`] ends one run.
 #![forbid(unsafe_code)]
 
-mod build;
+mod copy_pool;
 mod device;
+mod elements;
 mod error;
 pub mod export;
+mod frames;
 pub mod host;
 mod item;
 mod link;
 mod loss;
+mod notes;
+mod options;
 mod out;
 pub mod pgm;
+mod pipeline;
 pub mod plugins;
 mod recorder;
 mod report;
@@ -31,18 +71,28 @@ pub mod serve;
 mod sink;
 mod source;
 mod stage;
+pub mod worker;
 
-pub use build::Built;
+pub use copy_pool::CopyPool;
 pub use error::{RunError, StageError};
-pub use framepath_codec::silence_ffmpeg;
+pub use framepath_codec::{CodecError, Packet, silence_ffmpeg};
 pub use framepath_model::path::{self, Path, PathError};
+pub use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
+pub use framepath_model::{colors, format, ledger};
 pub use framepath_os::meter::Level;
+pub use framepath_os::pool::{Frame, FrameMut, Plane, Pool, PoolError};
 pub use framepath_os::queue::Leaky;
+pub use framepath_os::signal::install as install_signal_handlers;
+pub use framepath_os::stop::Stop;
+pub use frames::Frames;
 pub use item::Item;
 pub use loss::{Loss, LossReason};
+pub use options::{Options, Progress};
 pub use out::{Failure, Out};
+pub use pipeline::Pipeline;
 pub use report::{HopInfo, PlayReport, Report, WorkerReport};
-pub use runner::{Options, Progress, run};
+pub use runner::run;
+pub use sink::function::Control;
 pub use source::Source;
 pub use source::test::{Test, TestOptions};
 pub use stage::Stage;

@@ -5,10 +5,9 @@ use std::fmt;
 
 use framepath_model::shown::shown;
 
-use crate::report::Report;
-
 /// Packets or frames that one hop lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Loss {
     /// The hop as it stands in the path.
     pub hop: String,
@@ -23,6 +22,7 @@ pub struct Loss {
 
 /// Why packets or frames were lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LossReason {
     /// Packets were given up: the first kills every worker that takes it, the others
     /// cannot be decoded without it.
@@ -45,36 +45,6 @@ pub enum LossReason {
     },
     /// The source's device dropped frames because its buffers were not back in time.
     Device,
-}
-
-impl Report {
-    /// What was lost although nobody asked for that: not what a queue with `leaky=`
-    /// dropped ([`Report::dropped`]), nor what `play` found too late
-    /// ([`PlayReport::late`](crate::PlayReport::late)).
-    pub fn losses(&self) -> Vec<Loss> {
-        let mut losses = Vec::new();
-        if self.missed > 0 {
-            let hop = self.hops[0].text.clone();
-            losses.push(Loss { hop, count: self.missed, first: None, reason: LossReason::Device });
-        }
-        for worker in &self.workers {
-            let (hop, last_death) = (&self.hops[usize::from(worker.hop)].text, &worker.last_death);
-            if worker.skipped > 0 {
-                let last_death = last_death.clone();
-                let reason = match worker.poisoned {
-                    Some(_) => LossReason::Poisoned { last_death },
-                    None if worker.deaths == 0 => LossReason::TooLate,
-                    None => LossReason::TooLargeToReplay { last_death },
-                };
-                losses.push(Loss { hop: hop.clone(), count: worker.skipped, first: worker.poisoned, reason });
-            }
-            if worker.lost > 0 {
-                let reason = LossReason::WorkerDied { last_death: last_death.clone() };
-                losses.push(Loss { hop: hop.clone(), count: worker.lost, first: worker.first_lost, reason });
-            }
-        }
-        losses
-    }
 }
 
 /// `decode host=process: skipped 12 packets, from packet 3 on: ...`.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where a stage hands its frames: the rest of its thread's chain.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use framepath_model::ledger::flag;
@@ -26,12 +27,43 @@ pub struct Failure {
     pub(crate) error: StageError,
 }
 
-/// The way downstream for one stage, and its entry to the ledger.
+impl Failure {
+    /// True where the failure only says that a hop takes no more items.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self.error, StageError::Downstream | StageError::Enough)
+    }
+}
+
+/// Counts the items that the sink took.
+#[derive(Clone, Debug)]
+pub(crate) struct Delivery {
+    pub(crate) delivered: Arc<AtomicU64>,
+    /// The run ends with so many.
+    pub(crate) most: u64,
+}
+
+impl Default for Delivery {
+    /// No limit.
+    fn default() -> Delivery {
+        Delivery { delivered: Arc::default(), most: u64::MAX }
+    }
+}
+
+impl Delivery {
+    /// Counts one; `false` if it was the last one that is wanted.
+    fn count(&self) -> bool {
+        // One thread counts; the others only look.
+        let delivered = self.delivered.load(Ordering::Relaxed) + 1;
+        self.delivered.store(delivered, Ordering::Relaxed);
+        delivered < self.most
+    }
+}
+
+/// Downstream output of a stage; also records its timing.
 pub struct Out<'a> {
     rest: &'a mut [Hop],
     recorder: &'a mut Recorder,
-    /// Frames that reached the sink, for whoever watches the run.
-    delivered: &'a AtomicU64,
+    delivery: &'a Delivery,
     hop: u16,
 }
 
@@ -40,9 +72,9 @@ impl<'a> Out<'a> {
         hop: u16,
         rest: &'a mut [Hop],
         recorder: &'a mut Recorder,
-        delivered: &'a AtomicU64,
+        delivery: &'a Delivery,
     ) -> Out<'a> {
-        Out { rest, recorder, delivered, hop }
+        Out { rest, recorder, delivery, hop }
     }
 
     /// Hands `item` to the next stage and returns when that stage, and all
@@ -69,21 +101,45 @@ impl<'a> Out<'a> {
         };
         let ends = next.role == Role::Sink;
         let meta = if ends && self.recorder.level() != Level::Off { Some(item.meta()) } else { None };
-        let mut out = Out { rest, recorder: self.recorder, delivered: self.delivered, hop: next.index };
-        next.stage.push(item, &mut out)?;
+        let mut out = Out { rest, recorder: self.recorder, delivery: self.delivery, hop: next.index };
+        let taken = next.stage.push(item, &mut out);
+        // A sink may take an item and want no more.
+        if !(taken.is_ok() || ends && matches!(&taken, Err(Failure { error: StageError::Enough, .. }))) {
+            return taken;
+        }
         if ends {
             if let Some(meta) = meta {
                 self.recorder.close(next.index, &meta, flag::LAST);
             }
-            // One thread counts; the others only look.
-            self.delivered.store(self.delivered.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            if !self.delivery.count() {
+                // This hop's, so that the sink is still drained.
+                return Err(Failure { hop: self.hop, error: StageError::Enough });
+            }
         }
-        Ok(())
+        taken
     }
 
     /// Wraps this stage's own error.
     pub fn fail(&self, error: impl Into<StageError>) -> Failure {
         Failure { hop: self.hop, error: error.into() }
+    }
+
+    /// Ends the run without an error: the stage takes no more items. The stage and
+    /// the hops behind it are drained.
+    ///
+    /// ```no_run
+    /// # use framepath::{Failure, Item, Out};
+    /// # fn push(item: Item, out: &mut Out<'_>, frames_wanted: &mut u32) -> Result<(), Failure> {
+    /// *frames_wanted -= 1;
+    /// if *frames_wanted == 0 {
+    ///     return Err(out.enough());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn enough(&self) -> Failure {
+        // The hop before has nothing to give any more; this one is drained.
+        Failure { hop: self.hop.saturating_sub(1), error: StageError::Enough }
     }
 
     /// The birth of a frame, now; zero at level `off`. For sources.

@@ -8,19 +8,32 @@ use framepath_os::meter::Level;
 
 use crate::error::RunError;
 use crate::host::WorkerStats;
+use crate::loss::{Loss, LossReason};
 use crate::sink::play::Played;
 
 /// One hop of the path that ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct HopInfo {
     /// As it stands in the path: `decode format=nv12`.
     pub text: String,
     /// Whether it is a link.
     pub link: bool,
+    /// True for parts of the caller's own: the ledger has their copies only where
+    /// they copy by methods of this crate.
+    pub own: bool,
+}
+
+impl HopInfo {
+    /// A stage, source or sink of framepath's.
+    pub fn new(text: impl Into<String>) -> HopInfo {
+        HopInfo { text: text.into(), link: false, own: false }
+    }
 }
 
 /// What became of one hop's workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WorkerReport {
     /// The hop's index.
     pub hop: u16,
@@ -64,6 +77,7 @@ impl WorkerReport {
 
 /// What a `play` has shown. Frames that came are `shown` and `late` together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PlayReport {
     /// Frames that were shown.
     pub shown: u64,
@@ -80,8 +94,9 @@ impl PlayReport {
     }
 }
 
-/// A finished run.
-#[derive(Debug)]
+/// A finished run. The default is a run of no hops.
+#[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct Report {
     /// Frames (or packets) that reached the sink.
     pub frames: u64,
@@ -123,6 +138,34 @@ impl Report {
     pub fn path(&self) -> String {
         let hops: Vec<&str> = self.hops.iter().map(|h| h.text.as_str()).collect();
         hops.join(" ! ")
+    }
+
+    /// What was lost although nobody asked for that: not what a queue with `leaky=`
+    /// dropped ([`Report::dropped`]), nor what `play` found too late
+    /// ([`PlayReport::late`](crate::PlayReport::late)).
+    pub fn losses(&self) -> Vec<Loss> {
+        let mut losses = Vec::new();
+        if self.missed > 0 {
+            let hop = self.hops[0].text.clone();
+            losses.push(Loss { hop, count: self.missed, first: None, reason: LossReason::Device });
+        }
+        for worker in &self.workers {
+            let (hop, last_death) = (&self.hops[usize::from(worker.hop)].text, &worker.last_death);
+            if worker.skipped > 0 {
+                let last_death = last_death.clone();
+                let reason = match worker.poisoned {
+                    Some(_) => LossReason::Poisoned { last_death },
+                    None if worker.deaths == 0 => LossReason::TooLate,
+                    None => LossReason::TooLargeToReplay { last_death },
+                };
+                losses.push(Loss { hop: hop.clone(), count: worker.skipped, first: worker.poisoned, reason });
+            }
+            if worker.lost > 0 {
+                let reason = LossReason::WorkerDied { last_death: last_death.clone() };
+                losses.push(Loss { hop: hop.clone(), count: worker.lost, first: worker.first_lost, reason });
+            }
+        }
+        losses
     }
 
     /// The ledger in a few figures. Rows of frames whose other rows were

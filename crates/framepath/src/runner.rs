@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a built path: one thread per segment, the source in the caller's.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::thread;
 
@@ -12,52 +12,31 @@ use framepath_os::meter::Level;
 use framepath_os::queue::Receiver;
 use framepath_os::{affinity, signal};
 
-use crate::build::{Built, Input, Segment};
-use crate::error::{RunError, StageError};
+use crate::error::RunError;
 use crate::host::{Collect, WorkerStats};
 use crate::link::Queued;
-use crate::out::{Failure, Hop, Out};
+use crate::options::Options;
+use crate::out::{Delivery, Failure, Hop, Out};
+use crate::pipeline::{Pipeline, Segment, SegmentInput};
 use crate::recorder::Recorder;
 use crate::report::{HopInfo, PlayReport, Report, WorkerReport};
 use crate::source::Source;
 
-/// Frames that reached the sink so far; any thread may look while it runs.
-pub type Progress = Arc<AtomicU64>;
-
-/// How to run.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// How much the ledger records.
-    pub level: Level,
-    /// Ledger rows kept per thread; the oldest are overwritten beyond.
-    pub rows: usize,
-    /// CPU for each thread in path order; threads beyond are not tied.
-    pub cpus: Vec<usize>,
-    /// Counts delivered frames while the run goes on.
-    pub progress: Progress,
-}
-
-impl Default for Options {
-    /// Ledger at `full`, 65,536 rows (9 MB) a thread.
-    fn default() -> Options {
-        Options { level: Level::Full, rows: 1 << 16, cpus: Vec::new(), progress: Progress::default() }
-    }
-}
-
 /// Builds and runs `path`. One that ends and has delivered nothing has failed
 /// ([`RunError::NoFrame`]); [`Report::losses`] says what it lost.
 ///
-/// A signal ends it early where the program has called
-/// [`framepath_os::signal::install`]; the library installs no handler.
+/// [`Options::stop`] ends it early. So does a signal where the program has called
+/// [`install_signal_handlers`](crate::install_signal_handlers); the library does not
+/// do that by itself.
 ///
 /// # Errors
 /// Where the path could not be built. A failure while it ran is in
 /// [`Report::error`], beside what was done until then.
 pub fn run(path: &Path, options: &Options) -> Result<Report, RunError> {
-    Built::from_path(path)?.run(options)
+    Pipeline::from_path(path)?.run(options)
 }
 
-/// What a thread brings home.
+/// Result of one thread.
 struct Ended {
     rows: Vec<Row>,
     overwritten: u64,
@@ -74,14 +53,19 @@ fn sandbox_notes(workers: &[(u16, Arc<WorkerStats>)], hops: &[HopInfo]) -> Vec<S
     workers.iter().filter_map(note).collect()
 }
 
-impl Built {
+impl Pipeline {
     /// Runs the path in this thread and one more for each queue.
     ///
     /// # Errors
     /// As [`run`].
     pub fn run(mut self, options: &Options) -> Result<Report, RunError> {
-        self.start(options.level)?;
-        let Built {
+        self.prepare(options)?;
+        Ok(self.run_prepared(options))
+    }
+
+    /// [`Pipeline::run`] behind [`Pipeline::prepare`].
+    pub(crate) fn run_prepared(self, options: &Options) -> Report {
+        let Pipeline {
             mut source,
             segments,
             hops,
@@ -140,7 +124,7 @@ impl Built {
             rows: Vec::new(),
             overwritten: 0,
             notes,
-            interrupted: signal::interrupted(),
+            interrupted: signal::interrupted() || options.stop.is_requested(),
             error: None,
         };
         for ended in ended {
@@ -149,12 +133,15 @@ impl Built {
         if expects_frames {
             report.fail_without_frames();
         }
-        Ok(report)
+        report
     }
 
-    fn start(&mut self, level: Level) -> Result<(), RunError> {
+    /// Checks the parts and starts the stages, in the order of the path.
+    pub(crate) fn prepare(&mut self, options: &Options) -> Result<(), RunError> {
+        self.check()?;
+        let level = options.level;
         for segment in &self.segments {
-            if let Some(Input::Worker(collect)) = &segment.input {
+            if let Some(SegmentInput::Worker(collect)) = &segment.input {
                 collect.set_level(level);
             }
         }
@@ -188,7 +175,8 @@ impl Report {
                 self.overwritten += ended.overwritten;
                 self.copied_bytes += ended.copied_bytes;
                 match ended.failure {
-                    None | Some(Failure { error: StageError::Downstream, .. }) => return,
+                    None => return,
+                    Some(failure) if failure.is_end() => return,
                     Some(Failure { hop, error }) => {
                         RunError::Stage { hop: self.hops[usize::from(hop)].text.clone(), error }
                     }
@@ -211,11 +199,11 @@ fn produce(source: &mut dyn Source, segment: Option<Segment>, options: &Options)
     };
     let mut recorder = recorder(0, options);
     let chain = &mut segment.chain;
-    let delivered = &options.progress;
+    let delivery = &options.delivery();
     let mut failure = None;
-    let _interruptible = signal::interruptible();
+    let _interruptible = (signal::interruptible(), options.stop.enter());
     while !signal::interrupted() {
-        match source.give(&mut Out::new(0, chain, &mut recorder, delivered)) {
+        match source.produce(&mut Out::new(0, chain, &mut recorder, delivery)) {
             Ok(true) => {}
             Ok(false) => break,
             Err(failed) => {
@@ -224,23 +212,23 @@ fn produce(source: &mut dyn Source, segment: Option<Segment>, options: &Options)
             }
         }
     }
-    let failure = drain(chain, &mut recorder, delivered, failure);
+    let failure = drain(chain, &mut recorder, delivery, failure);
     end(recorder, failure)
 }
 
 /// Runs the chain behind a queue.
 fn consume(segment: Segment, number: usize, options: &Options) -> Ended {
     // Before the rest, and so dropped after it: what is dropped may still write.
-    let _interruptible = signal::interruptible();
+    let _interruptible = (signal::interruptible(), options.stop.enter());
     let Segment { input, mut chain, .. } = segment;
     let mut recorder = recorder(number, options);
-    let delivered = &options.progress;
+    let delivery = &options.delivery();
     let failure = match input {
         None => return end(recorder, None),
-        Some(Input::Queue(link, receiver)) => {
-            from_queue(link, receiver, &mut chain, &mut recorder, delivered)
+        Some(SegmentInput::Queue(link, receiver)) => {
+            from_queue(link, receiver, &mut chain, &mut recorder, delivery)
         }
-        Some(Input::Worker(collect)) => from_worker(collect, &mut chain, &mut recorder, delivered),
+        Some(SegmentInput::Worker(collect)) => from_worker(collect, &mut chain, &mut recorder, delivery),
     };
     // Dropping the input tells the thread before; dropping the chain, with its
     // queue's end, tells the one behind.
@@ -252,13 +240,13 @@ fn from_queue(
     mut receiver: Receiver<Queued>,
     chain: &mut [Hop],
     recorder: &mut Recorder,
-    delivered: &AtomicU64,
+    delivery: &Delivery,
 ) -> Option<Failure> {
     receiver.set_timed(recorder.level() != Level::Off);
     let mut failure = None;
     while let Some(queued) = receiver.recv() {
         recorder.dequeued(link, &queued.item.meta(), queued.enqueued_ns, receiver.idle());
-        if let Err(failed) = Out::new(link, chain, recorder, delivered).forward(queued.item) {
+        if let Err(failed) = Out::new(link, chain, recorder, delivery).forward(queued.item) {
             failure = unless_interrupted(failed);
             break;
         }
@@ -268,19 +256,19 @@ fn from_queue(
             break;
         }
     }
-    drain(chain, recorder, delivered, failure)
+    drain(chain, recorder, delivery, failure)
 }
 
 fn from_worker(
     mut collect: Box<Collect>,
     chain: &mut [Hop],
     recorder: &mut Recorder,
-    delivered: &AtomicU64,
+    delivery: &Delivery,
 ) -> Option<Failure> {
     let hop = collect.hop;
     loop {
         let failure = match collect.next(recorder) {
-            Ok(Some(item)) => match Out::new(hop, chain, recorder, delivered).forward(item) {
+            Ok(Some(item)) => match Out::new(hop, chain, recorder, delivery).forward(item) {
                 Ok(()) if signal::overdue() => None,
                 Ok(()) => continue,
                 Err(failed) => unless_interrupted(failed),
@@ -288,7 +276,7 @@ fn from_worker(
             Ok(None) => None,
             Err(error) => unless_interrupted(Failure { hop, error }),
         };
-        return drain(chain, recorder, delivered, failure);
+        return drain(chain, recorder, delivery, failure);
     }
 }
 
@@ -305,7 +293,7 @@ fn unless_interrupted(failure: Failure) -> Option<Failure> {
 pub(crate) fn drain(
     chain: &mut [Hop],
     recorder: &mut Recorder,
-    delivered: &AtomicU64,
+    delivery: &Delivery,
     mut failure: Option<Failure>,
 ) -> Option<Failure> {
     let mut dead = failure.as_ref().map(|f| f.hop);
@@ -315,7 +303,7 @@ pub(crate) fn drain(
         if dead.is_some_and(|dead| hop.index <= dead) {
             continue;
         }
-        if let Err(failed) = hop.stage.drain(&mut Out::new(hop.index, rest, recorder, delivered)) {
+        if let Err(failed) = hop.stage.drain(&mut Out::new(hop.index, rest, recorder, delivery)) {
             dead = Some(failed.hop);
             failure = failure.or_else(|| unless_interrupted(failed));
         }

@@ -2,6 +2,7 @@
 //! The ends of a path: stages that only take.
 
 pub(crate) mod framemd5;
+pub(crate) mod function;
 pub(crate) mod null;
 pub(crate) mod output;
 pub(crate) mod pgm;

@@ -27,13 +27,54 @@ pub(crate) enum Role {
 
 /// Takes frames or packets and gives frames or packets. One thread at a time
 /// calls it, not always the thread that made it.
+///
+/// A stage that inverts grey levels, in place where nobody else uses the frame:
+///
+/// ```
+/// use framepath::{CopyPool, Failure, Item, Out, Pipeline, Stage, StageError, StreamInfo};
+///
+/// struct Invert {
+///     copies: CopyPool,
+/// }
+///
+/// impl Stage for Invert {
+///     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+///         Ok(*info)
+///     }
+///
+///     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+///         let frame = item.into_frame().map_err(|error| out.fail(error))?;
+///         let meta = frame.meta();
+///         let mut frame = self.copies.writable(frame).map_err(|error| out.fail(error))?;
+///         frame.plane_mut(0).iter_mut().for_each(|pixel| *pixel = 255 - *pixel);
+///         out.push(Item::Frame(frame.freeze(meta)))
+///     }
+/// }
+///
+/// let pipeline = Pipeline::parse("test frames=2 size=64x48 format=grey")?.stage(Invert { copies: CopyPool::new() });
+/// assert_eq!(pipeline.frames()?.count(), 2);
+/// # Ok::<(), framepath::RunError>(())
+/// ```
 pub trait Stage: Send {
-    /// Hears what stream will come and says what it will give. Called once,
-    /// before the first item.
+    /// Name in errors and in the ledger; by default the type's.
+    fn name(&self) -> &str {
+        short_name(std::any::type_name::<Self>())
+    }
+
+    /// Takes the description of the stream that will arrive and returns that of the
+    /// stream that it will give; a sink returns what it got. Called once, before the
+    /// first item.
+    ///
+    /// # Errors
+    /// The stage cannot work on this stream. The run fails before its first frame.
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError>;
 
-    /// Takes one item. Whatever the stage gives for it goes to `out.push`,
+    /// Takes one item. Whatever the stage gives for it goes to [`Out::push`],
     /// now or in a later call.
+    ///
+    /// # Errors
+    /// What [`Out::push`] returned, [`Out::fail`] with an error of its own, or
+    /// [`Out::enough`].
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure>;
 
     /// Threads it works with; asked after [`Stage::start`].
@@ -47,31 +88,45 @@ pub trait Stage: Send {
         true
     }
 
-    /// The stream has ended: gives what is still inside.
+    /// Gives what is still inside: the stream has ended.
+    ///
+    /// # Errors
+    /// As [`push`](Stage::push).
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
         let _ = out;
         Ok(())
     }
 }
 
-/// The frame in `item`, or the error that says what is missing.
-pub(crate) fn frame_of(item: Item) -> Result<framepath_os::pool::Frame, StageError> {
-    match item {
-        Item::Frame(frame) => Ok(frame),
-        Item::Packet(_) => {
-            Err(StageError::WrongInput { takes: "frames", gets: "packets", advice: "put `decode` before it" })
-        }
-    }
+/// The last part of a type's path, without type parameters.
+pub(crate) fn short_name(path: &str) -> &str {
+    let path = path.split('<').next().unwrap_or(path);
+    path.rsplit("::").next().unwrap_or(path)
 }
 
-/// The packet in `item`, or the error that says what is wrong.
-pub(crate) fn packet_of(item: Item) -> Result<framepath_codec::Packet, StageError> {
-    match item {
-        Item::Packet(packet) => Ok(packet),
-        Item::Frame(_) => Err(StageError::WrongInput {
-            takes: "packets",
-            gets: "frames",
-            advice: "a path decodes once, right behind its `file`",
-        }),
+/// So that stages of several types fit one variable.
+impl Stage for Box<dyn Stage> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        (**self).start(info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        (**self).push(item, out)
+    }
+
+    fn threads(&self) -> u32 {
+        (**self).threads()
+    }
+
+    fn replayable(&self) -> bool {
+        (**self).replayable()
+    }
+
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        (**self).drain(out)
     }
 }

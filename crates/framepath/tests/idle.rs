@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
-use framepath::{Built, Level};
+use framepath::{Level, Pipeline};
 
 /// Until the first frame is through and the watch over the worker sleeps, too.
 const SETTLING: Duration = Duration::from_secs(3);
@@ -44,7 +44,7 @@ fn an_idle_stream_makes_no_system_call_on_either_side() {
     // The second packet is due in a hundred seconds; nobody waits for it.
     let text =
         format!("file {} rate=0.01 ! decode threads=1 host=process ! null", common::clip("vp9-180p8.ivf"));
-    let built = Built::from_path(&framepath::path::parse(&text).unwrap()).unwrap();
+    let built = Pipeline::from_path(&framepath::path::parse(&text).unwrap()).unwrap();
     let worker = built.workers().next().unwrap();
     let options = common::at(Level::Off);
     let progress = options.progress.clone();

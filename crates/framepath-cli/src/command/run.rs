@@ -21,7 +21,7 @@ const EXAMPLES: &str = "\
 Examples:
   framepath run 'file clip.mp4 ! decode ! null'
   framepath run 'file clip.mp4 ! decode format=nv12 threads=1 ! queue depth=4 ! null'
-  framepath run 'file clip.mp4 ! decode ! framemd5 -' | head
+  framepath run 'file clip.mp4 ! decode ! framemd5 -' --frames 10
   framepath run 'file clip.mp4 ! decode host=process ! play'                  (q ends, space pauses, f fills the screen)
   framepath run 'test frames=600 rate=60 ! queue ! null' --trace trace.json   (ui.perfetto.dev)
   framepath run test frames=0 rate=30 ! threshold level=100 ! null            (Ctrl-C ends it)
@@ -62,6 +62,10 @@ pub(crate) struct Run {
     /// Write the figures as JSON; `-` is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
+
+    /// End after N frames at the sink
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    frames: Option<u64>,
 
     /// Ledger rows kept per thread; the oldest are overwritten beyond
     #[arg(long, value_name = "N", default_value_t = 65_536,
@@ -143,7 +147,12 @@ impl Run {
             return Err(Usage(format!("{on_stdout} outputs want standard output: name a file")).into());
         }
         signal::install().context("installing the handler of Ctrl-C")?;
-        let options = Options { level: self.ledger.level(), rows: self.rows as usize, ..Options::default() };
+        let options = Options {
+            level: self.ledger.level(),
+            rows: self.rows as usize,
+            frames: self.frames,
+            ..Options::default()
+        };
         let mut report = match self.watched(&path, &options) {
             Ok(report) => report,
             Err(error) => {

@@ -24,6 +24,14 @@ fn a_path_may_be_words_where_the_shell_leaves_them_alone() {
 }
 
 #[test]
+fn a_run_may_be_limited_to_so_many_frames() {
+    let path = "test size=64x48 frames=0 ! queue ! framemd5 -";
+    let ran = run(&["run", "--frames", "12", "--quiet", path]).ended(0);
+    assert_eq!(ran.stdout.lines().filter(|line| !line.starts_with('#')).count(), 12);
+    run(&["run", "--frames", "0", path]).ended(2);
+}
+
+#[test]
 fn quiet_prints_nothing() {
     let ran = run(&["run", "--quiet", "test size=64x48 frames=3 ! null"]).ended(0);
     assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", ""));

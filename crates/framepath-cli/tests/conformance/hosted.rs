@@ -2,7 +2,7 @@
 //! Stages in worker processes, as links: what goes in comes out in another
 //! thread, by way of another process.
 
-use framepath::{Built, path};
+use framepath::{Pipeline, path};
 
 use crate::service::Service;
 use crate::way::{Full, Link};
@@ -41,7 +41,7 @@ pub fn service(gives: Gives) -> Link {
     })
 }
 
-fn link(gives: Gives, host: String, keep: impl Fn(Built) -> Built + 'static) -> Link {
+fn link(gives: Gives, host: String, keep: impl Fn(Pipeline) -> Pipeline + 'static) -> Link {
     let stage = match gives {
         Gives::Same => "burn time=1us",
         Gives::Copies => "encode raw copy=1",
@@ -54,7 +54,7 @@ fn link(gives: Gives, host: String, keep: impl Fn(Built) -> Built + 'static) -> 
         Gives::Copies => COPY_SLOTS - 1,
     };
     Link {
-        add: Box::new(move |built| keep(built).known(&hop, 1).unwrap()),
+        add: Box::new(move |built| keep(built).add_hop(&hop, 1).unwrap()),
         // One more is in the worker's hands. The last cell is for a layout. A
         // source that found no cell sleeps until half of them are free.
         holds: Some(CELLS - 1 + 1 + done),

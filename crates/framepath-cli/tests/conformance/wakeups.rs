@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 
 use framepath::host::WorkerStats;
-use framepath::{Built, Failure, Item, Level, Out, Stage, StageError, Test, TestOptions};
+use framepath::{Failure, Item, Level, Out, Pipeline, Stage, StageError, Test, TestOptions};
 use framepath_model::stream::StreamInfo;
 
 use crate::parts::run;
@@ -50,11 +50,11 @@ impl Stage for Counts {
 
 pub fn one_each_way(way: &Way) {
     let options = TestOptions { rate: RATE, frames: FRAMES + 1, ..TestOptions::default() };
-    let source = Built::from_source("test", Box::new(Test::new(&options).unwrap()));
+    let source = Pipeline::from_source(Test::new(&options).unwrap()).named("test");
     let built = (way.link.add)(source);
     let worker = built.workers().next().expect("a stage in a worker");
     let (said, counts) = channel();
-    let report = run(built.sink("counts", Box::new(Counts { worker, said })), Level::Off);
+    let report = run(built.sink(Counts { worker, said }).named("counts"), Level::Off);
     assert!(report.error.is_none(), "{:?}", report.error);
     let [first, last] = [(); 2].map(|()| counts.recv().unwrap());
     for (who, (first, last)) in ["worker", "thread behind it"].into_iter().zip(first.into_iter().zip(last)) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use framepath::host::WorkerStats;
-use framepath::{Built, Failure, Item, Level, Out, Stage, StageError};
+use framepath::{Failure, Item, Level, Out, Pipeline, Stage, StageError};
 use framepath_model::stream::StreamInfo;
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -40,11 +40,11 @@ impl Stage for Kills {
 pub fn nothing_is_lost(way: &Way) {
     for slots in [1, 8, 200] {
         let watch = Watch::new(slots);
-        let source = Built::from_source("numbered", Box::new(watch.source(FRAMES)));
+        let source = Pipeline::from_source(watch.source(FRAMES)).named("numbered");
         let built = (way.link.add)(source);
         let worker = built.workers().next().expect("a stage in a worker");
-        let built = built.stage("kills", Box::new(Kills { worker }));
-        let report = run(built.sink("collect", Box::new(watch.sink())), Level::Full);
+        let built = built.stage(Kills { worker }).named("kills");
+        let report = run(built.sink(watch.sink()).named("collect"), Level::Full);
         assert!(report.error.is_none(), "{:?}", report.error);
         assert_eq!((report.frames, report.dropped), (FRAMES, 0));
         assert_eq!(watch.order(), (0..FRAMES).collect::<Vec<_>>());

@@ -69,12 +69,12 @@ pub struct Opening {
 impl Caller {
     /// A worker that is ready. It ends with the thread that starts it.
     pub fn start() -> Caller {
-        Caller::of(&["worker", "--memory", "1073741824"])
+        Caller::of(&["framepath-worker", "--memory", "1073741824"])
     }
 
     /// The same, of a worker that decodes by a device.
     pub fn of_device_worker() -> Caller {
-        Caller::of(&["worker", "--memory", "1073741824", "--device"])
+        Caller::of(&["framepath-worker", "--memory", "1073741824", "--device"])
     }
 
     fn of(args: &[&str]) -> Caller {

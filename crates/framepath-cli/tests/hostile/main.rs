@@ -47,7 +47,7 @@ fn main() -> ExitCode {
     let mut arguments = std::env::args();
     let own = arguments.next().unwrap_or_default();
     let arguments: Vec<String> = arguments.collect();
-    if arguments.first().is_some_and(|first| first == "worker") {
+    if arguments.first().is_some_and(|first| first == "framepath-worker") {
         peer::run(Path::new(&own));
     }
     let wanted: Vec<&String> = arguments.iter().filter(|a| !a.starts_with('-')).collect();

@@ -9,7 +9,7 @@ mod probe;
 
 use std::sync::Arc;
 
-use framepath::{Built, Leaky, Level, Options, Report, Test, TestOptions};
+use framepath::{Leaky, Level, Options, Pipeline, Report, Test, TestOptions};
 use framepath_model::ledger::Row;
 use framepath_model::stats::median;
 use framepath_model::summary::{Row as SummaryRow, Skipped};
@@ -103,7 +103,7 @@ impl Outcome {
 /// Runs `built` at level full and pairs what was injected into each frame with
 /// the field of its row on hop `hop`.
 fn collect(
-    built: Built,
+    built: Pipeline,
     cpus: Vec<usize>,
     hop: u16,
     injected: impl Fn(u64, &[Row]) -> Option<f64>,
@@ -126,17 +126,17 @@ fn collect(
 }
 
 /// A path that begins with `frames` small frames, `rate` a second.
-fn source(rate: f64, frames: u64) -> Result<Built, LabError> {
+fn source(rate: f64, frames: u64) -> Result<Pipeline, LabError> {
     let options = TestOptions { bytes: Some(64), rate, frames, pool: 64, ..TestOptions::default() };
     let source =
         Test::new(&options).map_err(|error| framepath::RunError::Stage { hop: "test".to_owned(), error })?;
-    Ok(Built::from_source("test", Box::new(source)))
+    Ok(Pipeline::from_source(source).named("test"))
 }
 
 /// The stage measures its burn by the thread's CPU clock.
 fn compute(frames: u64) -> Result<Outcome, LabError> {
     let (probe, log) = Probe::new(Work::Burn(BURN_NS));
-    let built = source(250.0, frames)?.sink("burn", Box::new(probe));
+    let built = source(250.0, frames)?.sink(probe).named("burn");
     let (outcome, _) = collect(built, Vec::new(), 1, |seq, _| log.cpu_ns(seq), |r| r.compute_ns)?;
     Ok(outcome)
 }
@@ -145,7 +145,7 @@ fn compute(frames: u64) -> Result<Outcome, LabError> {
 /// clock from outside.
 fn copy(frames: u64) -> Result<Outcome, LabError> {
     let (probe, log) = Probe::new(Work::copy(COPY_BYTES));
-    let built = source(250.0, frames)?.sink("copy", Box::new(probe));
+    let built = source(250.0, frames)?.sink(probe).named("copy");
     let (mut outcome, report) = collect(built, Vec::new(), 1, |seq, _| log.cpu_ns(seq), |r| r.copy_ns)?;
     let counted: u64 = report.rows.iter().filter(|r| r.hop == 1).map(|r| r.copied_bytes).sum();
     outcome.bytes = Some((COPY_BYTES as f64, counted as f64 / frames as f64));
@@ -157,7 +157,7 @@ fn copy(frames: u64) -> Result<Outcome, LabError> {
 fn queue(frames: u64) -> Result<Outcome, LabError> {
     let frames = frames.min(60);
     let (probe, log) = Probe::new(Work::Burn(BURN_NS));
-    let built = source(800.0, frames)?.queue("queue", 64, Leaky::No).sink("burn", Box::new(probe));
+    let built = source(800.0, frames)?.queue(64, Leaky::No).named("queue").sink(probe).named("burn");
     let done_before = |seq: u64, rows: &[Row]| {
         let handed_over = rows.iter().find(|r| r.seq == seq && r.hop == 0)?.leave_ns;
         let wait = log.end_ns(seq.checked_sub(1)?)?.checked_sub(handed_over)?;
@@ -174,9 +174,12 @@ fn wakeup(frames: u64) -> Result<Outcome, LabError> {
     let preempter = Arc::new(Preempter::start(cpus[1], BURN_NS)?);
     let (trigger, log) = Trigger::new(preempter.clone());
     let built = source(100.0, frames)?
-        .stage("take-cpu", Box::new(trigger))
-        .queue("queue", 4, Leaky::No)
-        .sink("null", Box::new(probe::Nothing));
+        .stage(trigger)
+        .named("take-cpu")
+        .queue(4, Leaky::No)
+        .named("queue")
+        .sink(probe::Nothing)
+        .named("null");
     let cost = |seq, _: &[Row]| log.until_released_ns(seq);
     let (outcome, _) = collect(built, cpus, 2, cost, |r| r.wakeup_ns)?;
     Ok(outcome)
@@ -187,7 +190,7 @@ fn preempted(frames: u64) -> Result<Outcome, LabError> {
     let cpus = two_cpus()?;
     let preempter = Arc::new(Preempter::start(cpus[1], BURN_NS)?);
     let (probe, log) = Probe::new(Work::BurnUnder(BURN_NS, preempter));
-    let built = source(100.0, frames)?.queue("queue", 4, Leaky::No).sink("burn", Box::new(probe));
+    let built = source(100.0, frames)?.queue(4, Leaky::No).named("queue").sink(probe).named("burn");
     let (outcome, _) = collect(built, cpus, 2, |seq, _| log.taken_ns(seq), |r| r.preempted_ns)?;
     Ok(outcome)
 }
@@ -195,7 +198,7 @@ fn preempted(frames: u64) -> Result<Outcome, LabError> {
 /// The stage sleeps and measures how long.
 fn blocked(frames: u64) -> Result<Outcome, LabError> {
     let (probe, log) = Probe::new(Work::Sleep(BURN_NS));
-    let built = source(250.0, frames)?.sink("block", Box::new(probe));
+    let built = source(250.0, frames)?.sink(probe).named("block");
     let (outcome, _) = collect(built, Vec::new(), 1, |seq, _| log.wall_ns(seq), |r| r.blocked_ns)?;
     Ok(outcome)
 }

@@ -167,7 +167,7 @@ impl Source for Trigger {
         self.info
     }
 
-    fn give(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
         let clocks = match self.clocks {
             Some(clocks) => clocks,
             None => {

@@ -12,7 +12,8 @@ use super::words::quote;
 /// say the same, however they were written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Path {
-    /// In order; the first is a source and the last a sink.
+    /// In order; the first is a source, and the last a sink unless
+    /// [`parse_open`](super::parse_open) read it.
     pub hops: Vec<Hop>,
 }
 

@@ -9,7 +9,16 @@ use super::value::listed;
 use super::words::{self, Word};
 use super::{MAX_TEXT, PathError, nearest, plain_name};
 
-pub(super) fn parse(text: &str) -> Result<Path, PathError> {
+/// Where a path may end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    /// In a sink.
+    Sink,
+    /// Anywhere: the program that reads the path takes the items.
+    Any,
+}
+
+pub(super) fn parse(text: &str, may_end: End) -> Result<Path, PathError> {
     if text.len() > MAX_TEXT {
         return Err(PathError::new(
             0..0,
@@ -35,7 +44,7 @@ pub(super) fn parse(text: &str) -> Result<Path, PathError> {
     loop {
         let end = rest.iter().position(|word| word.is_separator).unwrap_or(rest.len());
         let (hop_words, after) = rest.split_at(end);
-        hops.push(read_hop(hop_words, after.first(), &hops, text)?);
+        hops.push(read_hop(hop_words, after.first(), &hops, text, may_end)?);
         match after.split_first() {
             Some((_, following)) => rest = following,
             None => break,
@@ -44,9 +53,29 @@ pub(super) fn parse(text: &str) -> Result<Path, PathError> {
     Ok(Path { hops })
 }
 
+pub(super) fn parse_rest(text: &str) -> Result<Path, PathError> {
+    const SOURCE: &str = "test ! ";
+    let moved = |span: std::ops::Range<usize>| {
+        span.start.saturating_sub(SOURCE.len())..span.end.saturating_sub(SOURCE.len())
+    };
+    let mut path = parse(&format!("{SOURCE}{text}"), End::Any)
+        .map_err(|error| PathError { span: moved(error.span.clone()), ..error })?;
+    path.hops.remove(0);
+    for hop in &mut path.hops {
+        hop.span = moved(hop.span.clone());
+        for given in hop.given.iter_mut().flatten() {
+            given.span = moved(given.span.clone());
+        }
+        for option in &mut hop.open {
+            option.span = moved(option.span.clone());
+        }
+    }
+    Ok(path)
+}
+
 pub(super) fn parse_stage(text: &str) -> Result<Hop, PathError> {
     // A path is the one grammar; what surrounds the stage is of no account.
-    let path = parse(&format!("test ! {text} ! null"))?;
+    let path = parse(&format!("test ! {text} ! null"), End::Sink)?;
     match <[Hop; 3]>::try_from(path.hops) {
         Ok([_, hop, _]) if hop.def.kind == Kind::Stage => Ok(hop),
         _ => Err(PathError::new(0..text.len(), "this is not one stage", right_here(&[Kind::Stage]))),
@@ -55,11 +84,18 @@ pub(super) fn parse_stage(text: &str) -> Result<Hop, PathError> {
 
 /// Reads one hop: the words up to `separator`, or to the end where it is
 /// `None`; `before` are the hops to the left of it.
-fn read_hop(words: &[Word], separator: Option<&Word>, before: &[Hop], text: &str) -> Result<Hop, PathError> {
+fn read_hop(
+    words: &[Word],
+    separator: Option<&Word>,
+    before: &[Hop],
+    text: &str,
+    may_end: End,
+) -> Result<Hop, PathError> {
     let is_first = before.is_empty();
     let is_last = separator.is_none();
     let fitting: &[Kind] = match (is_first, is_last) {
         (true, _) => &[Kind::Source],
+        (false, true) if may_end == End::Any => &[Kind::Sink, Kind::Stage, Kind::Link],
         (false, true) => &[Kind::Sink],
         (false, false) => &[Kind::Stage, Kind::Link],
     };
@@ -72,7 +108,7 @@ fn read_hop(words: &[Word], separator: Option<&Word>, before: &[Hop], text: &str
         return Err(PathError::new(span, message, right_here(fitting)));
     };
     let def = table::find(&first.text).ok_or_else(|| unknown_stage(first, fitting))?;
-    check_place(def, first, fitting, is_first, is_last, before)?;
+    check_place(def, first, fitting, is_first, is_last, may_end, before)?;
     let (given, open) = read_arguments(def, first, arguments)?;
     let end = words.last().map_or(first.span.end, |word| word.span.end);
     Ok(Hop { def, span: first.span.start..end, given, open })
@@ -85,6 +121,12 @@ fn right_here(fitting: &[Kind]) -> String {
         [Kind::Sink] => {
             format!("right here: a sink, {}; `null` throws everything away", known(fitting))
         }
+        [Kind::Sink, ..] => format!(
+            "right here: a stage, {}, a link, {}, or a sink, {}",
+            known(&[Kind::Stage]),
+            known(&[Kind::Link]),
+            known(&[Kind::Sink])
+        ),
         _ => format!("right here: a stage, {}, or a link, {}", known(&[Kind::Stage]), known(&[Kind::Link])),
     }
 }
@@ -135,6 +177,7 @@ fn check_place(
     fitting: &[Kind],
     is_first: bool,
     is_last: bool,
+    may_end: End,
     before: &[Hop],
 ) -> Result<(), PathError> {
     let name = quoted(def.name);
@@ -143,14 +186,15 @@ fn check_place(
     if is_first && def.kind != Kind::Source {
         return wrong(format!("a path starts with a source; {name} is {noun}"), right_here(&[Kind::Source]));
     }
-    if is_first && is_last {
+    let needs_sink = is_last && may_end == End::Sink;
+    if is_first && needs_sink {
         return Err(PathError::new(
             word.span.clone(),
             format!("a path ends in a sink; {name} is a source"),
             format!("add one behind it, such as `! null`; sinks: {}", known(&[Kind::Sink])),
         ));
     }
-    if is_last && def.kind != Kind::Sink {
+    if needs_sink && def.kind != Kind::Sink {
         return wrong(
             format!("a path ends in a sink; {name} is {noun}"),
             format!("add one behind it, such as `! null`; sinks: {}", known(&[Kind::Sink])),

@@ -136,6 +136,14 @@ fn read_quoted(
 }
 
 /// Writes `word` so that it is read back as one positional word.
+///
+/// ```
+/// use framepath_model::path::{parse, quote};
+///
+/// let name = "holiday ! \"1\".mp4";
+/// let path = parse(&format!("file {} ! decode ! null", quote(name))).unwrap();
+/// assert_eq!(path.hops[0].text("path"), name);
+/// ```
 pub fn quote(word: &str) -> String {
     let plain = !word.is_empty()
         && word != "!"

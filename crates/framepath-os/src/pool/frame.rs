@@ -174,6 +174,21 @@ pub struct GrantedPool {
 }
 
 /// A slot being written: the only handle to it.
+///
+/// ```
+/// use framepath_model::format::{Layout, PixelFormat};
+/// use framepath_model::stream::FrameMeta;
+/// use framepath_os::pool::Pool;
+///
+/// let layout = Layout::packed(PixelFormat::Grey, 64, 48)?;
+/// let mut pool = Pool::new(layout.size, 4)?;
+/// let mut frame = pool.acquire()?;
+/// frame.set_layout(&layout)?;
+/// frame.plane_mut(0).fill(16);
+/// let frame = frame.freeze(FrameMeta { seq: 7, ..FrameMeta::default() });
+/// assert_eq!(frame.row(0, 47).to_vec(), [16; 64]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct FrameMut {
     place: NonNull<Place>,
@@ -257,6 +272,30 @@ impl Drop for FrameMut {
 
 /// A frame: pixels nobody writes as long as it lives. The handle is one
 /// pointer, so that it passes in a register from stage to stage.
+///
+/// Rows lie `stride` bytes apart; a row's pixels are what [`Frame::row`] gives:
+///
+/// ```
+/// # use framepath_model::format::{Layout, PixelFormat};
+/// # use framepath_model::stream::FrameMeta;
+/// # use framepath_os::pool::{Frame, Pool};
+/// fn mean_luma(frame: &Frame) -> u64 {
+///     let (mut sum, mut count) = (0, 0);
+///     for y in 0..frame.layout().height as usize {
+///         frame.row(0, y).visit(|pixels| {
+///             sum += pixels.iter().map(|&pixel| u64::from(pixel)).sum::<u64>();
+///             count += pixels.len() as u64;
+///         });
+///     }
+///     sum / count
+/// }
+/// # let layout = Layout::aligned(PixelFormat::Yuv420p, 30, 20, 64)?;
+/// # let mut frame = Pool::new(layout.size, 1)?.acquire()?;
+/// # frame.set_layout(&layout)?;
+/// # frame.plane_mut(0).fill(9);
+/// # assert_eq!(mean_luma(&frame.freeze(FrameMeta::default())), 9);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Frame {
     place: NonNull<Place>,

@@ -7,6 +7,8 @@ use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::ptr::NonNull;
 
+use crate::meter;
+
 /// Bytes of foreign memory looked at in one go; even, so that samples of two
 /// bytes stay whole.
 const LOOK: usize = 4096;
@@ -37,7 +39,7 @@ impl<'a> Plane<'a> {
         Plane { first, len, foreign, frame: PhantomData }
     }
 
-    /// Bytes of nobody's frame.
+    /// Wraps a slice that belongs to no frame.
     pub fn of(bytes: &'a [u8]) -> Plane<'a> {
         Plane { first: NonNull::from(bytes).cast(), len: bytes.len(), foreign: false, frame: PhantomData }
     }
@@ -81,13 +83,14 @@ impl<'a> Plane<'a> {
         Some(unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.len) })
     }
 
-    /// Copies all of it.
+    /// Copies all of it; counted in the ledger.
     ///
     /// # Panics
     /// Where `to` is of another length.
     #[inline]
     pub fn copy_to(&self, to: &mut [u8]) {
         assert_eq!(to.len(), self.len, "copied to another length");
+        meter::count_once(self.len);
         // SAFETY: both sides have so many bytes, `to` is borrowed exclusively,
         // and no reference is made to what another process may be writing.
         unsafe { std::ptr::copy_nonoverlapping(self.first.as_ptr(), to.as_mut_ptr(), self.len) }
@@ -127,7 +130,7 @@ impl<'a> Plane<'a> {
         Ok(())
     }
 
-    /// A copy of all bytes.
+    /// A copy of all bytes; counted in the ledger.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut copy = vec![0; self.len];
         self.copy_to(&mut copy);

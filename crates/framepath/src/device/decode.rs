@@ -18,10 +18,11 @@ use framepath_os::v4l2::{
 };
 
 use super::{PATIENCE, SLICE, fourcc_of_codec, layout_of};
+use crate::copy_pool::CopyPool;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
-use crate::stage::{Stage, encode::Copies, packet_of};
+use crate::stage::Stage;
 
 /// Packets under way to the device.
 const PACKETS: u32 = 16;
@@ -42,7 +43,7 @@ pub(crate) struct DeviceDecode {
     spare_buffers: u32,
     pool_slots: Option<u32>,
     /// In a worker: the device's memory stays with it.
-    copies: Option<Copies>,
+    copies: Option<CopyPool>,
     packets: OutputBuffers,
     start_codes: AnnexB,
     /// What travels with each packet, by its stamp.
@@ -115,7 +116,7 @@ impl DeviceDecode {
             pool_slots: options.pool_slots.filter(|_| options.give_back.is_none()),
             copies: options.give_back.map(|words| {
                 let slots = options.pool_slots.unwrap_or(options.downstream_frames.saturating_add(2));
-                Copies::in_slots(Some(words), slots)
+                CopyPool::with_slots(Some(words), slots)
             }),
             packets,
             start_codes,
@@ -235,7 +236,7 @@ impl DeviceDecode {
             if let Some(mut frame) = frame {
                 if let Some(copies) = &mut self.copies {
                     let meta = frame.meta();
-                    frame = copies.of(&frame).map_err(|e| out.fail(e))?.freeze(meta);
+                    frame = copies.copy(&frame).map_err(|e| out.fail(e))?.freeze(meta);
                 }
                 out.resume_from_device(frame.meta().seq);
                 out.push(Item::Frame(frame))?;
@@ -322,7 +323,7 @@ impl Stage for DeviceDecode {
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
-        let packet = packet_of(item).map_err(|e| out.fail(e))?;
+        let packet = item.into_packet().map_err(|e| out.fail(e))?;
         let seq = packet.meta().seq;
         if !self.packets.has_free() {
             // Frames may be handed on in the meantime.

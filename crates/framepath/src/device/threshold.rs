@@ -18,12 +18,11 @@ use framepath_os::v4l2::{
 };
 
 use super::side::Side;
-use super::{PATIENCE, SLICE, layout_of};
-use crate::build::io_of;
+use super::{PATIENCE, SLICE, io_of, layout_of};
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
-use crate::stage::{Stage, frame_of};
+use crate::stage::Stage;
 
 /// CAPTURE buffers: one the device writes, the rest in frames downstream.
 const BUFFERS: u32 = 8;
@@ -243,7 +242,7 @@ impl Stage for DeviceThreshold {
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
-        let frame = frame_of(item).map_err(|e| out.fail(e))?;
+        let frame = item.into_frame().map_err(|e| out.fail(e))?;
         let meta = frame.meta();
         if self.in_place && !frame.is_only() {
             let what = "in_place=1, but another stage still uses the frame".to_owned();

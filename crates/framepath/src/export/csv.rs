@@ -17,6 +17,17 @@ const HEADER: &str = "path,seq,hop,stage,thread,birth_ns,enter_ns,leave_ns,wall_
 ///
 /// # Errors
 /// What `to` says.
+///
+/// ```
+/// use framepath::{Options, Pipeline, export};
+///
+/// let report = Pipeline::parse("test frames=2 ! null")?.run(&Options::default())?;
+/// let mut table = Vec::new();
+/// export::csv::write(&report, &mut table)?;
+/// // A line of names, and for each frame one of the source and one of the sink.
+/// assert_eq!(String::from_utf8(table)?.lines().count(), 1 + 2 * 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     write_all(&[("", report)], to)
 }

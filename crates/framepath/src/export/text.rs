@@ -12,6 +12,14 @@ use crate::report::Report;
 const BAR_WIDTH: usize = 30;
 
 /// Frames, latency, hops, causes with a bar each, copies and switches.
+///
+/// ```
+/// use framepath::{Options, Pipeline, export};
+///
+/// let mut report = Pipeline::parse("test frames=5 ! null")?.run(&Options::default())?;
+/// assert!(export::text::summary(&mut report).starts_with("5 frames in "));
+/// # Ok::<(), framepath::RunError>(())
+/// ```
 pub fn summary(report: &mut Report) -> String {
     let mut text = headline(report);
     workers(&mut text, report);
@@ -100,15 +108,25 @@ fn ledger(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Resu
     writeln!(text, "latency: p50 {p50}  p95 {p95}  p99 {p99}  max {max}  (birth to end of sink)")?;
     hops(text, report, digest)?;
     causes(text, report, digest)?;
-    writeln!(text, "copied: {} per frame{}", bytes(digest.copied_bytes), counted_by(digest.copied_bytes))?;
+    let own = report.hops.iter().any(|hop| hop.own);
+    writeln!(
+        text,
+        "copied: {} per frame{}",
+        bytes(digest.copied_bytes),
+        counted_by(digest.copied_bytes, own)
+    )?;
     if let Some(switches) = digest.switches {
         writeln!(text, "switches: {switches:.1} per frame")?;
     }
     Ok(())
 }
 
-fn counted_by(copied: f64) -> &'static str {
-    if copied == 0.0 { " (counted: no hop copied)" } else { " (counted)" }
+fn counted_by(copied: f64, own: bool) -> &'static str {
+    match (copied == 0.0, own) {
+        (_, true) => " (counted; copies by the program's own parts are not)",
+        (true, false) => " (counted: no hop copied)",
+        (false, false) => " (counted)",
+    }
 }
 
 fn hops(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result {
@@ -129,15 +147,21 @@ fn hops(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result
         let dropped = if hop.link { figures.dropped.to_string() } else { String::new() };
         let row = format!(
             "{name:<width$}  {p50:>9} {p95:>9} {p99:>9} {max:>9}  {:>11}  {dropped:>8}",
-            copied(figures)
+            copied(figures, hop.own)
         );
         writeln!(text, "{}", row.trim_end())?;
     }
     Ok(())
 }
 
-fn copied(figures: &HopDigest) -> String {
-    if figures.copied_bytes == 0.0 { "0 B".to_owned() } else { bytes(figures.copied_bytes) }
+/// Bytes that a hop copied. A hop of the caller's own may copy without the ledger's
+/// knowledge.
+fn copied(figures: &HopDigest, own: bool) -> String {
+    match figures.copied_bytes {
+        0.0 if own => "not counted".to_owned(),
+        0.0 => "0 B".to_owned(),
+        copied => bytes(copied),
+    }
 }
 
 fn shortened(name: &str, width: usize) -> String {

@@ -16,6 +16,16 @@ use crate::report::Report;
 ///
 /// # Errors
 /// What `to` says.
+///
+/// ```
+/// use framepath::{Options, Pipeline, export};
+///
+/// let report = Pipeline::parse("test frames=2 ! queue ! null")?.run(&Options::default())?;
+/// let mut trace = Vec::new();
+/// export::trace::write(&report, &mut trace)?;
+/// assert!(trace.starts_with(b"{"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     write_all(&[("framepath", report)], to)
 }

@@ -6,7 +6,7 @@
 
 use framepath_model::replay::Book;
 
-use super::session::{Input, Sent};
+use super::input::{Sent, WorkerInput};
 
 /// Packets that are kept whatever their size: those in the ring, which has a bound in
 /// bytes, too, and more than a decoder holds back.
@@ -21,9 +21,9 @@ const LEAST: u64 = 16 << 20;
 const MOST: u64 = 256 << 20;
 
 /// Bytes that a packet takes; 0 of frames, which are not kept.
-pub(super) fn bytes_of(input: Option<&Input>) -> u64 {
+pub(super) fn bytes_of(input: Option<&WorkerInput>) -> u64 {
     match input {
-        Some(Input::Packet(packet)) => packet.content_bytes() as u64 + OVERHEAD,
+        Some(WorkerInput::Packet(packet)) => packet.content_bytes() as u64 + OVERHEAD,
         _ => 0,
     }
 }

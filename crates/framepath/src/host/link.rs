@@ -22,13 +22,13 @@ use framepath_os::v4l2::Node;
 
 use super::HostError;
 use super::borrow::{Lends, LentSlots};
+use super::input::WorkerInput;
 use super::memory::{Grant, Granter};
 use super::names::{Names, shared_memory};
+use super::process::{Process, Worker};
 use super::returns::{GrantedReturns, SlotReturns};
 use super::say::{hear_within, say};
-use super::session::Input;
 use super::spec::{Spec, Start, Turn};
-use super::start::{Process, Worker};
 use super::vital::Vital;
 
 /// Cells of each ring: more packets than any decoder keeps back, so that one
@@ -291,7 +291,7 @@ impl Sending {
         &mut self,
         seq: u64,
         pts: Option<i64>,
-        input: &Input,
+        input: &WorkerInput,
     ) -> Result<Result<Submission, Full>, HostError> {
         self.note_taken()?;
         // A frame may need a cell for its layout too.
@@ -299,12 +299,12 @@ impl Sending {
             return Ok(Err(Full::Cells));
         }
         Ok(Ok(match input {
-            Input::Packet(packet) => {
+            WorkerInput::Packet(packet) => {
                 self.check_size(packet)?;
                 let Some(offset) = packet.put_into(&mut self.packets)? else { return Ok(Err(Full::Bytes)) };
                 Submission::Packet { seq, pts, offset, len: packet.len() as u32, key: packet.is_key() }
             }
-            Input::Frame(frame) => {
+            WorkerInput::Frame(frame) => {
                 let (pool, layout) = (self.pool(frame)?, self.layout(frame.layout())?);
                 Submission::Frame { seq, pts, pool, slot: frame.slot(), layout }
             }

@@ -7,8 +7,15 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::HostError;
+
+/// First argument of the process that workers are forked from
+/// ([`init`](crate::worker::init)).
+pub(crate) const ZYGOTE: &str = "framepath-zygote";
+/// First argument of a worker that is a program of its own.
+pub(crate) const WORKER: &str = "framepath-worker";
 
 /// Names the worker's program; without it `framepath` is looked for.
 const VARIABLE: &str = "FRAMEPATH_WORKER";
@@ -22,6 +29,8 @@ const LIBEXEC: &str = match option_env!("FRAMEPATH_LIBEXEC") {
 };
 
 static SET: OnceLock<PathBuf> = OnceLock::new();
+/// True once this program has called [`init`](crate::worker::init).
+static IS_OWN: AtomicBool = AtomicBool::new(false);
 
 /// A program that can be started.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,12 +47,24 @@ impl Program {
     }
 }
 
-/// Sets the program of this process's workers: a `framepath` of the same
-/// version. The variable FRAMEPATH_WORKER comes first. Call it before the first
-/// stage with a worker is built; later calls change nothing.
+/// Sets the program of this process's workers: the `framepath` command, or a program
+/// that calls [`worker::init`](crate::worker::init), of the same version. The variable
+/// FRAMEPATH_WORKER comes first. Without both it is this program where it has called
+/// `worker::init`, else `framepath` beside this program, in the package's libexec
+/// folder, or in PATH. Call it before the first stage with a worker is built; later
+/// calls change nothing.
+///
+/// ```no_run
+/// framepath::host::set_worker_program("/opt/framepath/bin/framepath");
+/// ```
 pub fn set_worker_program(path: impl Into<PathBuf>) {
     // A second call changes nothing, as documented.
     let _ = SET.set(path.into());
+}
+
+/// Makes this program its own worker program.
+pub(crate) fn use_own_program() {
+    IS_OWN.store(true, Ordering::Relaxed);
 }
 
 /// The program that the environment or [`set_worker_program`] names.
@@ -51,9 +72,8 @@ pub(super) fn named() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).map(PathBuf::from).or_else(|| SET.get().cloned())
 }
 
-/// The worker's program: the named one; this program where it is `framepath`
-/// itself; else `framepath` beside it, in the package's libexec folder, or in
-/// PATH.
+/// The worker's program: the named one; this program where it can be one; else
+/// `framepath` beside it, in the package's libexec folder, or in PATH.
 ///
 /// # Errors
 /// There is none; the error names every place.
@@ -62,7 +82,7 @@ pub(super) fn find() -> Result<Program, HostError> {
         return Ok(Program::of(named));
     }
     let own = std::env::current_exe().unwrap_or_default();
-    if is_framepath(&own) {
+    if IS_OWN.load(Ordering::Relaxed) {
         // Not by its name, so that a new build under that name does not come
         // between.
         return Ok(Program { file: PathBuf::from("/proc/self/exe"), name: own });
@@ -73,13 +93,6 @@ pub(super) fn find() -> Result<Program, HostError> {
         let places: Vec<String> = places.iter().map(|folder| folder.display().to_string()).collect();
         HostError::NoProgram { places: places.join(", ") }
     })
-}
-
-/// Whether `own`, as /proc/self/exe names it, is `framepath` itself; also where
-/// another file has taken its name meanwhile.
-fn is_framepath(own: &Path) -> bool {
-    let name = own.file_name().unwrap_or_default().as_encoded_bytes();
-    name.strip_suffix(b" (deleted)").unwrap_or(name) == NAME.as_bytes()
 }
 
 /// The folders to look in for a program that runs from file `own`, in order.
@@ -99,13 +112,6 @@ fn places(own: &Path, libexec: &Path, path: &OsStr) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn framepath_itself_is_known_after_an_update() {
-        assert!(is_framepath(Path::new("/usr/bin/framepath")));
-        assert!(is_framepath(Path::new("/usr/bin/framepath (deleted)")));
-        assert!(!is_framepath(Path::new("/usr/bin/framepath.py")) && !is_framepath(Path::new("")));
-    }
 
     #[test]
     fn only_folders_that_somebody_chose_are_searched() {

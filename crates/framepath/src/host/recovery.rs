@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use framepath_model::wire::Work;
 use framepath_os::clock::now_ns;
 
-use super::start::Process;
+use super::process::Process;
 
 /// Recoveries that are remembered; the oldest is forgotten beyond.
 const REMEMBERED: usize = 4096;

@@ -20,9 +20,10 @@ use framepath_os::crossing::{
 };
 use framepath_os::{meter, signal};
 
+use super::process::Worker;
 use super::say::{hear_within, say};
 use super::seat::Seat;
-use super::start::{self, Worker};
+use super::start;
 use super::{HostError, WorkerOptions, WorkerStats, sandbox};
 
 /// Cells of each ring: packets that are read ahead.

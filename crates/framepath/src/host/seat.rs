@@ -13,8 +13,9 @@ use framepath_os::machine::effective_uid;
 use framepath_os::sandbox::Layers;
 
 use super::HostError;
+use super::kind::LOADING;
+use super::process::Worker;
 use super::say::{hear_within, say};
-use super::start::{LOADING, Worker};
 
 /// How long the service may take to grant a worker: it may have to load one.
 const GRANTING: Duration = LOADING.saturating_add(Duration::from_secs(10));

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use framepath_codec::Packet;
 use framepath_model::replay::{Arrived, Book, Plan};
 use framepath_model::stream::{FrameMeta, StreamInfo};
 use framepath_os::crossing::Breach;
@@ -14,6 +13,7 @@ use framepath_os::meter::{self, Level};
 use framepath_os::pool::Frame;
 use framepath_os::signal;
 
+use super::input::{Sent, WorkerInput};
 use super::link::{Came, Full, Link, Receiving, Sending};
 use super::spec::{Spec, Start, Turn};
 use super::{HostError, WorkerStats, history, sandbox, start};
@@ -32,23 +32,6 @@ const OUTPUTS: u32 = 256;
 /// How long the reading end sleeps at most while it is the one who has to give
 /// the worker the rest.
 const GIVING: Duration = Duration::from_millis(5);
-
-/// What goes into a worker.
-pub(crate) enum Input {
-    Packet(Packet),
-    Frame(Frame),
-}
-
-/// An input on its way, with its entry to the ledger.
-pub(super) struct Sent {
-    /// `None` once a frame's output has come: it goes back to its pool.
-    pub(super) input: Option<Input>,
-    meta: FrameMeta,
-    /// Frames that came of it.
-    outputs: u32,
-    /// The time until it was submitted.
-    pub(super) stretch: Stretch,
-}
 
 /// A stream's session, shared by the two threads at its ends.
 pub(crate) struct Session {
@@ -180,17 +163,17 @@ impl Session {
     pub(crate) fn give(
         &self,
         meta: FrameMeta,
-        input: Input,
+        input: WorkerInput,
         begun: Stretch,
         mut cut: impl FnMut() -> Stretch,
     ) -> Result<(), GiveError> {
         let key = match &input {
-            Input::Packet(packet) => packet.is_key(),
+            WorkerInput::Packet(packet) => packet.is_key(),
             // Stages that take frames look at one at a time.
-            Input::Frame(_) => true,
+            WorkerInput::Frame(_) => true,
         };
         let mut state = self.locked();
-        if let (Input::Packet(packet), Some((_, sending))) = (&input, &state.worker) {
+        if let (WorkerInput::Packet(packet), Some((_, sending))) = (&input, &state.worker) {
             // Before it is in the book: no worker could ever be given it.
             sending.check_size(packet).map_err(GiveError::Host)?;
         }
@@ -385,7 +368,7 @@ impl Reader {
             Came::Nothing { seq } => {
                 let mut state = self.session.locked();
                 let sent = state.book.get_mut(seq);
-                let frame = sent.filter(|sent| matches!(sent.input, Some(Input::Frame(_))));
+                let frame = sent.filter(|sent| matches!(sent.input, Some(WorkerInput::Frame(_))));
                 let input = frame.and_then(|sent| sent.input.take());
                 drop(state);
                 // Once for each: else it could say so for ever.
@@ -411,12 +394,12 @@ impl Reader {
         let stretch = sent.stretch;
         // A stage lets go of its input before it gives its output.
         let input = match &sent.input {
-            Some(Input::Frame(_)) => sent.input.take(),
+            Some(WorkerInput::Frame(_)) => sent.input.take(),
             _ => None,
         };
         let frame = match (frame, input) {
             (Some(frame), _) => frame,
-            (None, Some(Input::Frame(frame))) => frame,
+            (None, Some(WorkerInput::Frame(frame))) => frame,
             _ => return Err(Breach("the frame that was given, twice").into()),
         };
         let arrived = state.book.arrived(seq);

@@ -9,152 +9,25 @@ use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use framepath_model::wire::Message;
-use framepath_os::clock::cpu_ns_of;
 use framepath_os::crossing::Socket;
-use framepath_os::sandbox::{Layers, Limits};
+use framepath_os::sandbox::Layers;
 use framepath_os::signal;
-use framepath_os::spawn::{Bounds, Remote, WorkerProcess, spawn_bounded};
+use framepath_os::spawn::{WorkerProcess, spawn_bounded};
 
+use super::kind::{Kind, LOADING, Task};
+use super::process::{Parent, Process, Worker};
 use super::say::hear_within;
-use super::seat::{Seat, Turn};
+use super::seat::Seat;
 use super::zygote::ZygoteProcess;
 use super::{HostError, SandboxChoice, WorkerOptions, program};
-
-/// How long a worker may take to load and lock itself in.
-pub(crate) const LOADING: Duration = Duration::from_secs(20);
 
 /// A spare is made when no worker was wanted for so long: a short run makes none,
 /// and a stream's first frame does not wait for it.
 const SETTLED: Duration = Duration::from_millis(100);
-
-/// A worker that is loaded and locked in, and has no stream yet.
-pub(super) struct Worker {
-    pub(super) socket: Arc<Socket>,
-    process: Arc<Process>,
-    /// What was started, for errors; empty where it is this process's own code
-    /// or the service's worker.
-    program: PathBuf,
-    /// The layers of its sandbox: until it is ready, those that its parent made.
-    pub(super) layers: Layers,
-}
-
-/// A worker's process, for any thread. Dropping the last one ends it, and
-/// returns when it has ended.
-#[derive(Debug)]
-pub(super) struct Process {
-    pid: u32,
-    kind: Parent,
-}
-
-#[derive(Debug)]
-enum Parent {
-    Us(Mutex<WorkerProcess>),
-    /// The zygote lives as long as its last worker.
-    Zygote {
-        process: Remote,
-        _zygote: Arc<ZygoteProcess>,
-    },
-    Service(Arc<Seat>, Turn),
-}
-
-impl Process {
-    /// Its id, as this process sees it.
-    pub(super) fn pid(&self) -> u32 {
-        self.pid
-    }
-
-    /// Ends it, whatever it is doing.
-    pub(super) fn kill(&self) {
-        // It fails only where there is no such process any more.
-        let _ = match &self.kind {
-            Parent::Us(process) => process.lock().unwrap_or_else(PoisonError::into_inner).kill(),
-            Parent::Zygote { process, .. } => process.kill(),
-            Parent::Service(seat, turn) => seat.kill(*turn),
-        };
-    }
-
-    /// Ends it, and returns when it has ended; one of the service's is ended
-    /// without waiting.
-    pub(super) fn end(&self) {
-        self.kill();
-        match &self.kind {
-            Parent::Us(process) => {
-                // Where it cannot be waited for it is gone.
-                let _ = process.lock().unwrap_or_else(PoisonError::into_inner).wait();
-            }
-            Parent::Zygote { process, .. } => process.wait(),
-            Parent::Service(..) => {}
-        }
-    }
-
-    /// CPU time it has used, nanoseconds; 0 once it is gone, or out of sight.
-    pub(super) fn cpu_ns(&self) -> u64 {
-        // 0 would be this process.
-        if self.pid == 0 { 0 } else { cpu_ns_of(self.pid).unwrap_or(0) }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // One of our own ends with its `WorkerProcess`, one of the service's with
-        // the stream's seat.
-        if let Parent::Zygote { process, .. } = &self.kind {
-            if process.kill().is_ok() {
-                process.wait();
-            }
-        }
-    }
-}
-
-impl Worker {
-    /// A worker that the service granted.
-    pub(super) fn of_service(
-        socket: Socket,
-        pid: u32,
-        layers: Layers,
-        seat: Arc<Seat>,
-        turn: Turn,
-    ) -> Worker {
-        let process = Process { pid, kind: Parent::Service(seat, turn) };
-        let (socket, process) = (Arc::new(socket), Arc::new(process));
-        Worker { socket, process, program: PathBuf::new(), layers }
-    }
-
-    pub(super) fn process(&self) -> Arc<Process> {
-        self.process.clone()
-    }
-}
-
-/// What distinguishes one worker's start from another's.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Kind {
-    pub(crate) memory_bytes: u64,
-    pub(crate) task: Task,
-    /// It goes on where the kernel has no seccomp.
-    pub(crate) without_seccomp: bool,
-}
-
-impl Kind {
-    /// Bounds of its cgroup.
-    pub(super) fn bounds(&self) -> Bounds {
-        Bounds { memory_bytes: self.memory_bytes, threads: Limits::default().threads }
-    }
-}
-
-/// What a worker is for, which decides what its sandbox lets it do.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Task {
-    /// To run a stage that needs no file.
-    Stage,
-    /// To decode by a device that it is sent.
-    Device,
-    /// To run the plug-in of this canonical name.
-    Plugin(PathBuf),
-}
 
 enum Request {
     Worker { kind: Kind, answer: Sender<Result<Worker, HostError>> },
@@ -349,7 +222,7 @@ pub(crate) fn start_program(kind: &Kind) -> Result<Started, HostError> {
     let failed = |source| HostError::Start { program: program.name.display().to_string(), source };
     let (ours, theirs) = Socket::pair().map_err(failed)?;
     let memory = kind.memory_bytes.to_string();
-    let mut args = vec![OsStr::new("worker"), OsStr::new("--memory"), OsStr::new(&memory)];
+    let mut args = vec![OsStr::new(program::WORKER), OsStr::new("--memory"), OsStr::new(&memory)];
     match &kind.task {
         Task::Stage => {}
         Task::Device => args.push(OsStr::new("--device")),

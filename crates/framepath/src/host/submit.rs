@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use framepath_model::stream::StreamInfo;
 
-use super::session::{GiveError, Input, Reader, Session};
+use super::input::WorkerInput;
+use super::session::{GiveError, Reader, Session};
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
@@ -36,8 +37,8 @@ impl Stage for Submit {
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
         let meta = item.meta();
         let input = match item {
-            Item::Packet(packet) => Input::Packet(packet),
-            Item::Frame(frame) => Input::Frame(frame),
+            Item::Packet(packet) => WorkerInput::Packet(packet),
+            Item::Frame(frame) => WorkerInput::Frame(frame),
         };
         let begun = out.recorder().here();
         let given = self.session.give(meta, input, begun, || out.recorder().cut());

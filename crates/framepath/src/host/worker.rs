@@ -4,7 +4,6 @@
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
@@ -28,13 +27,14 @@ use super::borrow::Borrower;
 use super::demux_worker;
 use super::export::{Export, Exporter, locked};
 use super::fault::Faults;
+use super::kind::Task;
 use super::memory::{MemoryClient, Reply};
 use super::say::{hear, say};
-use super::start::Task;
 use super::tally::Tally;
-use crate::build::{Notes, Place, stage_of};
+use crate::elements::{Place, stage_of};
 use crate::item::Item;
-use crate::out::{Failure, Hop, Out};
+use crate::notes::Notes;
+use crate::out::{Delivery, Failure, Hop, Out};
 use crate::recorder::Recorder;
 use crate::runner::drain;
 use crate::stage::Role;
@@ -215,6 +215,7 @@ struct Stream {
     exporter: Arc<Mutex<Exporter>>,
     chain: Vec<Hop>,
     recorder: Recorder,
+    delivery: Delivery,
     faults: Faults,
     memory: Arc<MemoryClient>,
 }
@@ -289,6 +290,7 @@ impl Stream {
                 Hop { stage: export, index: 1, role: Role::Sink },
             ],
             recorder: Recorder::new(level, 0, ROWS),
+            delivery: Delivery::default(),
             faults: open.faults.parse()?,
             memory,
         };
@@ -338,14 +340,13 @@ impl Stream {
     }
 
     fn push(&mut self, item: Item) -> Result<(), Stopped> {
-        let delivered = AtomicU64::new(0);
         let (first, rest) = self.chain.split_first_mut().expect("two hops");
-        let mut out = Out::new(0, rest, &mut self.recorder, &delivered);
+        let mut out = Out::new(0, rest, &mut self.recorder, &self.delivery);
         first.stage.push(item, &mut out).map_err(stopped)
     }
 
     fn drain(&mut self) -> Result<(), Stopped> {
-        let failure = drain(&mut self.chain, &mut self.recorder, &AtomicU64::new(0), None);
+        let failure = drain(&mut self.chain, &mut self.recorder, &self.delivery, None);
         failure.map_or(Ok(()), |failure| Err(stopped(failure)))?;
         complete(&mut locked(&self.exporter), &Completion::End)
     }

@@ -7,21 +7,18 @@
 //! worker costs a millisecond. It shares no address, no stack canary and no
 //! environment with the caller.
 
-use std::convert::Infallible;
 use std::ffi::OsStr;
-use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use framepath_model::wire::Message;
-use framepath_os::crash;
 use framepath_os::crossing::Socket;
 use framepath_os::sandbox::Layers;
-use framepath_os::spawn::{Remote, WorkerProcess, Zygote, spawn_zygote, tend};
+use framepath_os::spawn::{Remote, WorkerProcess, spawn_zygote};
 
-use super::say::{hear, hear_within, say};
-use super::start::{Kind, LOADING, Task};
-use super::{HostError, program, worker};
+use super::kind::{Kind, LOADING, Task};
+use super::say::{hear_within, say};
+use super::{HostError, program};
 
 /// How long the zygote may take to load and to fork a worker.
 const SPAWNING: Duration = LOADING;
@@ -49,7 +46,7 @@ impl ZygoteProcess {
         let program = program::find()?;
         let failed = |source| HostError::Start { program: program.name.display().to_string(), source };
         let (ours, theirs) = Socket::pair().map_err(failed)?;
-        let process = spawn_zygote(&program.file, &[OsStr::new("zygote")], theirs.as_fd())?;
+        let process = spawn_zygote(&program.file, &[OsStr::new(program::ZYGOTE)], theirs.as_fd())?;
         Ok(ZygoteProcess { socket: ours, process })
     }
 
@@ -80,62 +77,5 @@ impl Drop for ZygoteProcess {
         self.socket.shut();
         // Where it cannot be waited for it is gone.
         let _ = self.process.wait();
-    }
-}
-
-/// The whole life of the zygote: forks workers until its caller is gone, and
-/// ends the process. In the main thread of a process that has no other.
-///
-/// # Errors
-/// Threads, no namespaces for a reason other than a refusal, or a caller that
-/// broke the rules.
-pub fn serve(caller: OwnedFd) -> Result<Infallible, HostError> {
-    fork_on_request(&Socket::from(caller))?;
-    // What a hundred libraries registered for the end is of no use here.
-    crash::leave()
-}
-
-fn fork_on_request(caller: &Socket) -> Result<(), HostError> {
-    let zygote = Zygote::new()?;
-    let failed = |source| HostError::Socket { operation: "waiting for", source };
-    let mut children = Vec::new();
-    loop {
-        tend(caller, &mut children).map_err(failed)?;
-        let Some((message, _)) = hear(caller)? else { return Ok(()) };
-        let Message::Spawn { memory_bytes, plugin, by_device, without_seccomp } = message else { continue };
-        let task = match (plugin.is_empty(), by_device) {
-            (false, _) => Task::Plugin(PathBuf::from(plugin)),
-            (true, true) => Task::Device,
-            (true, false) => Task::Stage,
-        };
-        match make(&zygote, &Kind { memory_bytes, task, without_seccomp }) {
-            Ok((child, socket)) => {
-                let layers = child.layers().bits();
-                let granted = Message::Grant { stream: 0, pid: child.pid(), layers };
-                say(caller, &granted, Some(socket.as_fd()))?;
-                say(caller, &granted, Some(child.pidfd()))?;
-                children.push(child);
-            }
-            Err(error) => say(caller, &Message::Denied { text: error.to_string() }, None)?,
-        }
-    }
-}
-
-fn make(zygote: &Zygote, kind: &Kind) -> Result<(WorkerProcess, Socket), HostError> {
-    let failed = |source| HostError::Socket { operation: "making a socket for", source };
-    let (callers, workers) = Socket::pair().map_err(failed)?;
-    let child = zygote.fork(workers.as_fd(), kind.bounds(), |socket| work(socket, kind))?;
-    Ok((child, callers))
-}
-
-/// The whole life of a worker; its exit code.
-fn work(socket: OwnedFd, kind: &Kind) -> i32 {
-    match worker::lock_in_and_serve(socket, kind.memory_bytes, kind.task.clone(), kind.without_seccomp) {
-        Ok(()) => 0,
-        Err(error) => {
-            // Seen only where the caller asked to keep standard error.
-            eprintln!("framepath: worker: {error}");
-            1
-        }
     }
 }

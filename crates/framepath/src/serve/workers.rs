@@ -13,8 +13,9 @@ use framepath_os::sandbox::Layers;
 use framepath_os::spawn::WorkerProcess;
 
 use crate::host::HostError;
+use crate::host::kind::{Kind, LOADING, Task};
 use crate::host::say::{hear, say};
-use crate::host::start::{Kind, LOADING, Started, Task, start_program};
+use crate::host::start::{Started, start_program};
 
 /// The broker's name for a worker.
 pub(super) type WorkerId = u64;

@@ -15,7 +15,7 @@ use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::sink::output::Output;
-use crate::stage::{Stage, frame_of};
+use crate::stage::Stage;
 
 pub(crate) struct Pgm {
     folder: PathBuf,
@@ -65,7 +65,7 @@ impl Stage for Pgm {
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
-        let frame = frame_of(item).map_err(|e| out.fail(e))?;
+        let frame = item.into_frame().map_err(|e| out.fail(e))?;
         self.write(&frame).map_err(|e| out.fail(e))
     }
 }

@@ -31,7 +31,7 @@ use framepath_os::{meter, signal};
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
-use crate::stage::{Stage, frame_of};
+use crate::stage::Stage;
 use ahead::Ahead;
 use clock::Clock;
 
@@ -321,7 +321,7 @@ impl Stage for Play {
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
-        let frame = frame_of(item).map_err(|e| out.fail(e))?;
+        let frame = item.into_frame().map_err(|e| out.fail(e))?;
         match self.play(&frame).map_err(|e| out.fail(e))? {
             true => Ok(()),
             false => {

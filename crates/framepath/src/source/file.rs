@@ -98,9 +98,9 @@ impl Source for File {
         self.track().stream
     }
 
-    fn give(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
-        if let Some(pace) = &mut self.pace {
-            pace.wait_for(self.next_seq);
+    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+        if self.pace.as_mut().is_some_and(|pace| !pace.wait_for(self.next_seq)) {
+            return Ok(false);
         }
         let birth_ns = out.birth();
         let packet = match &mut self.demuxing {

@@ -38,7 +38,7 @@ impl Source for Fixture {
         StreamInfo::of_frames(&self.layout, Rational::new(30, 1))
     }
 
-    fn give(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
         if self.next_seq >= self.frames {
             return Ok(false);
         }

@@ -2,8 +2,8 @@
 //! Gives frames their time: by absolute deadlines, so that one that comes late
 //! does not move those behind it.
 
-use framepath_os::clock::{now_ns, sleep_until};
-use framepath_os::signal;
+use framepath_os::clock::now_ns;
+use framepath_os::{signal, stop};
 
 /// The deadlines of a paced source.
 pub(crate) struct Pace {
@@ -18,12 +18,14 @@ impl Pace {
         (hz > 0.0).then(|| Pace { period_ns: 1e9 / hz, start_ns: None })
     }
 
-    /// Sleeps until number `seq` is due, or Ctrl-C.
-    pub(crate) fn wait_for(&mut self, seq: u64) {
+    /// Sleeps until number `seq` is due; `false` if the run is to end before that.
+    #[must_use]
+    pub(crate) fn wait_for(&mut self, seq: u64) -> bool {
         let start = *self.start_ns.get_or_insert_with(now_ns);
         let due = start + (seq as f64 * self.period_ns) as u64;
         while now_ns() < due && !signal::interrupted() {
-            sleep_until(due);
+            stop::sleep_unless_requested(due);
         }
+        now_ns() >= due
     }
 }

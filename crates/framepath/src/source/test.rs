@@ -11,6 +11,14 @@ use crate::out::{Failure, Out};
 use crate::source::{Pace, Source, pattern};
 
 /// What the `test` source makes.
+///
+/// ```
+/// use framepath::{Options, Pipeline, Test, TestOptions};
+///
+/// let source = Test::new(&TestOptions { frames: 4, width: 64, height: 48, ..TestOptions::default() })?;
+/// assert_eq!(Pipeline::from_source(source).sink_fn(|_| ()).run(&Options::default())?.frames, 4);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct TestOptions {
     /// Pixels.
@@ -85,13 +93,15 @@ impl Source for Test {
         self.info
     }
 
-    fn give(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
         if self.next_seq >= self.frames {
             return Ok(false);
         }
         let birth_ns = match &mut self.pace {
             Some(pace) => {
-                pace.wait_for(self.next_seq);
+                if !pace.wait_for(self.next_seq) {
+                    return Ok(false);
+                }
                 out.birth()
             }
             None => out.birth_at_last(),

@@ -167,7 +167,7 @@ impl Source for V4l2 {
         self.info
     }
 
-    fn give(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
         if self.left == 0 {
             return Ok(false);
         }

@@ -9,7 +9,7 @@ use framepath_os::pool::{Frame, FrameMut, GiveBack, Pool};
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
-use crate::stage::{Stage, frame_of};
+use crate::stage::Stage;
 
 /// Frames in the stage's own pool: one being written and what a queue behind
 /// it may hold; when that is not enough it waits.
@@ -63,7 +63,7 @@ impl Stage for Convert {
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
-        let frame = frame_of(item).map_err(|e| out.fail(e))?;
+        let frame = item.into_frame().map_err(|e| out.fail(e))?;
         if frame.layout().format == self.to {
             return out.push(Item::Frame(frame));
         }

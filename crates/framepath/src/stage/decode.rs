@@ -5,11 +5,11 @@
 use framepath_codec::{Api, CodecError, Decoder, DecoderOptions, Hardware, Packet, Received, TrackInfo};
 use framepath_model::stream::StreamInfo;
 
-use crate::build::Notes;
 use crate::error::StageError;
 use crate::item::Item;
+use crate::notes::Notes;
 use crate::out::{Failure, Out};
-use crate::stage::{Stage, packet_of};
+use crate::stage::Stage;
 
 /// A decoder. In the ledger, the time a frame spends inside while the decoder
 /// works on others (reordering, frame threads) is `queue`.
@@ -140,7 +140,7 @@ impl Stage for Decode {
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
-        let packet = packet_of(item).map_err(|e| out.fail(e))?;
+        let packet = item.into_packet().map_err(|e| out.fail(e))?;
         out.hold(packet.meta().seq);
         if let Some(trial) = &mut self.trial {
             match packet.share() {

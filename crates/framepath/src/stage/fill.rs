@@ -10,7 +10,7 @@ use framepath_os::pool::{GiveBack, Pool};
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
-use crate::stage::{Stage, frame_of};
+use crate::stage::Stage;
 
 /// Frames under way at most; beyond it waits.
 const SLOTS: u32 = 8;
@@ -45,7 +45,7 @@ impl Stage for Fill {
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
-        let frame = frame_of(item).map_err(|e| out.fail(e))?;
+        let frame = item.into_frame().map_err(|e| out.fail(e))?;
         let meta = frame.meta();
         drop(frame);
         let pool = self.pool.as_mut().expect("made at the start");
@@ -62,7 +62,7 @@ mod tests {
     use std::sync::mpsc::{Sender, channel};
 
     use super::*;
-    use crate::{Built, Level, Options, Test, TestOptions};
+    use crate::{Level, Options, Pipeline, Test, TestOptions};
 
     /// Sends on what it reads in the frames.
     struct Heads(Sender<(u64, [u8; 16], usize)>);
@@ -73,7 +73,7 @@ mod tests {
         }
 
         fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
-            let frame = frame_of(item).map_err(|e| out.fail(e))?;
+            let frame = item.into_frame().map_err(|e| out.fail(e))?;
             let mut head = [0; 16];
             frame.plane(0).sub(0..16).copy_to(&mut head);
             self.0.send((frame.meta().seq, head, frame.plane(0).len())).unwrap();
@@ -87,10 +87,12 @@ mod tests {
         let options = TestOptions { bytes: Some(64), frames: 50, ..TestOptions::default() };
         let hop = crate::path::parse_stage("fill bytes=4097").unwrap();
         let before = now_ns();
-        let report = Built::from_source("test", Box::new(Test::new(&options).unwrap()))
-            .known(&hop, 1)
+        let report = Pipeline::from_source(Test::new(&options).unwrap())
+            .named("test")
+            .add_hop(&hop, 1)
             .unwrap()
-            .sink("heads", Box::new(Heads(sender)))
+            .sink(Heads(sender))
+            .named("heads")
             .run(&Options { level: Level::Times, ..Options::default() })
             .unwrap();
         assert_eq!((report.frames, report.copied_bytes), (50, 0));

@@ -21,7 +21,7 @@ use framepath_os::pool::{Frame, FrameMut, GiveBack, Pool};
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
-use crate::stage::{Stage, frame_of};
+use crate::stage::Stage;
 
 /// Frames in the stage's own pool: one being written and what a queue behind
 /// it may hold; when that is not enough it waits.
@@ -105,7 +105,7 @@ impl Stage for Plugin {
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
-        let frame = frame_of(item).map_err(|e| out.fail(e))?;
+        let frame = item.into_frame().map_err(|e| out.fail(e))?;
         let Some(loaded) = &mut self.loaded else { return Err(out.fail(StageError::Downstream)) };
         let meta = frame.meta();
         let made = loaded.apply(frame).map_err(|e| out.fail(e))?.freeze(meta);

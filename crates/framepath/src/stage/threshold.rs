@@ -5,11 +5,11 @@ use framepath_model::format::PixelFormat;
 use framepath_model::stream::StreamInfo;
 use framepath_os::pool::FrameMut;
 
+use crate::copy_pool::CopyPool;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
-use crate::stage::encode::Copies;
-use crate::stage::{Stage, frame_of};
+use crate::stage::Stage;
 
 /// Sets luma at or above `level` to the largest value and the rest to 0,
 /// inside the region; the rest of the picture stays as it is.
@@ -22,7 +22,7 @@ pub(crate) struct Threshold {
     /// x, y, width, height in pixels; clamped to the frame.
     pub(crate) region: Option<(u32, u32, u32, u32)>,
     /// Where it works when it may not in place.
-    pub(crate) copies: Copies,
+    pub(crate) copies: CopyPool,
 }
 
 impl Stage for Threshold {
@@ -31,17 +31,14 @@ impl Stage for Threshold {
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
-        let frame = frame_of(item).map_err(|e| out.fail(e))?;
+        let frame = item.into_frame().map_err(|e| out.fail(e))?;
         let meta = frame.meta();
         let format = frame.layout().format;
         if format == PixelFormat::Rgba {
             let takes = "GREY and the YUV formats";
             return Err(out.fail(StageError::Format { format, takes }));
         }
-        let mut frame = match frame.try_unique() {
-            Ok(unique) => unique,
-            Err(shared) => self.copies.of(&shared).map_err(|e| out.fail(e))?,
-        };
+        let mut frame = self.copies.writable(frame).map_err(|e| out.fail(e))?;
         self.apply(&mut frame);
         out.push(Item::Frame(frame.freeze(meta)))
     }
@@ -96,7 +93,7 @@ mod tests {
         let mut frame = pool.acquire().unwrap();
         frame.set_layout(&layout).unwrap();
         frame.plane_mut(0).copy_from_slice(fill);
-        Threshold { level: 128, region, copies: Copies::new(None) }.apply(&mut frame);
+        Threshold { level: 128, region, copies: CopyPool::new() }.apply(&mut frame);
         frame.freeze(FrameMeta::default()).plane(0).to_vec()
     }
 

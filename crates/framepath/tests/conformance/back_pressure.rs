@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::thread::sleep;
 use std::time::Duration;
 
-use framepath::{Built, Level, Report};
+use framepath::{Level, Pipeline, Report};
 use framepath_model::ledger::flag;
 
 use crate::parts::{Watch, run, wait_for};
@@ -44,8 +44,8 @@ fn waits(way: &Way, slots: u32) {
     // frame is out of it, so the sink must have the first before that.
     let mut source = watch.source(FRAMES);
     source.awaits_first = true;
-    let built = Built::from_source("numbered", Box::new(source));
-    let report = run(way.through(built).sink("collect", Box::new(sink)), Level::Full);
+    let built = Pipeline::from_source(source).named("numbered");
+    let report = run(way.through(built).sink(sink).named("collect"), Level::Full);
     assert!(report.error.is_none(), "{:?}", report.error);
     assert_eq!((report.frames, report.dropped), (FRAMES, 0));
     assert_eq!(watch.order(), (0..FRAMES).collect::<Vec<_>>());
@@ -61,8 +61,8 @@ fn drops(way: &Way, arrive: Vec<u64>) {
     });
     let mut source = watch.source(FRAMES);
     source.awaits_first = true;
-    let built = Built::from_source("numbered", Box::new(source));
-    let report = run(way.through(built).sink("collect", Box::new(sink)), Level::Times);
+    let built = Pipeline::from_source(source).named("numbered");
+    let report = run(way.through(built).sink(sink).named("collect"), Level::Times);
     assert!(report.error.is_none(), "{:?}", report.error);
     assert_eq!(watch.order(), arrive);
     assert_eq!(report.dropped, FRAMES - arrive.len() as u64);

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering;
 
-use framepath::{Built, Level};
+use framepath::{Level, Pipeline};
 
 use crate::parts::{Keeps, Watch, run};
 use crate::way::Way;
@@ -23,10 +23,10 @@ pub fn an_empty_stream_ends(way: &Way) {
 pub fn everything_inside_is_drained(way: &Way) {
     const FRAMES: u64 = 4;
     let watch = Watch::new(FRAMES as u32);
-    let source = Built::from_source("numbered", Box::new(watch.source(FRAMES)));
-    let built = source.stage("keeps", Box::<Keeps>::default());
-    let built = way.through(built).stage("keeps", Box::<Keeps>::default());
-    let mut report = run(built.sink("collect", Box::new(watch.sink())), Level::Full);
+    let source = Pipeline::from_source(watch.source(FRAMES)).named("numbered");
+    let built = source.stage(Keeps::default()).named("keeps");
+    let built = way.through(built).stage(Keeps::default()).named("keeps");
+    let mut report = run(built.sink(watch.sink()).named("collect"), Level::Full);
     assert!(report.error.is_none(), "{:?}", report.error);
     assert_eq!(watch.order(), (0..FRAMES).collect::<Vec<_>>());
     assert_eq!(watch.drained.load(Ordering::SeqCst), 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The links within one process.
 
-use framepath::{Built, Leaky};
+use framepath::{Leaky, Pipeline};
 
 use crate::way::{Full, Link};
 
@@ -24,6 +24,7 @@ pub fn queue(depth: usize, leaky: Leaky) -> Link {
         Leaky::Upstream => Full::DropsNew,
         Leaky::Downstream => Full::DropsOldest,
     };
-    let (add, holds) = (Box::new(move |built: Built| built.queue("link", depth, leaky)), depth as u64);
+    let (add, holds) =
+        (Box::new(move |built: Pipeline| built.queue(depth, leaky).named("link")), depth as u64);
     Link { add, holds: Some(holds), holds_least: holds, full, own_slots: None, runs: RUNS }
 }

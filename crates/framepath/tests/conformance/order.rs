@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames arrive in order, once, as they were written.
 
-use framepath::{Built, Level};
+use framepath::{Level, Pipeline};
 
 use crate::parts::{Pass, Watch, run, unpoisoned};
 use crate::way::Way;
@@ -34,9 +34,9 @@ pub fn frames_come_in_order_and_unchanged(way: &Way) {
 pub fn rates_of_any_two_ends_lose_nothing(way: &Way) {
     for slots in [1, 2, 64] {
         let watch = Watch::new(slots);
-        let source = Built::from_source("numbered", Box::new(watch.source(FRAMES)));
-        let built = way.through(way.through(source)).stage("pass", Box::new(Pass));
-        let report = run(built.sink("collect", Box::new(watch.sink())), Level::Off);
+        let source = Pipeline::from_source(watch.source(FRAMES)).named("numbered");
+        let built = way.through(way.through(source)).stage(Pass).named("pass");
+        let report = run(built.sink(watch.sink()).named("collect"), Level::Off);
         assert!(report.error.is_none(), "{:?}", report.error);
         assert_order(&watch, way, report.frames, report.dropped);
         watch.assert_all_back();

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
-use framepath::{Built, Failure, Item, Level, Options, Out, Report, Source, Stage, StageError};
+use framepath::{Failure, Item, Level, Options, Out, Pipeline, Report, Source, Stage, StageError};
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 use framepath_os::pool::{Frame, Pool};
@@ -70,8 +70,8 @@ impl Watch {
 
     /// Runs `way` between a source of `frames` frames and a sink.
     pub fn run(self: &Arc<Watch>, way: &Way, frames: u64, level: Level) -> Report {
-        let source = Built::from_source("numbered", Box::new(self.source(frames)));
-        run(way.through(source).sink("collect", Box::new(self.sink())), level)
+        let source = Pipeline::from_source(self.source(frames)).named("numbered");
+        run(way.through(source).sink(self.sink()).named("collect"), level)
     }
 
     /// The numbers of the frames that arrived.
@@ -89,7 +89,7 @@ impl Watch {
 }
 
 /// Runs a path with room for all its rows.
-pub fn run(built: Built, level: Level) -> Report {
+pub fn run(built: Pipeline, level: Level) -> Report {
     built.run(&Options { level, rows: 1 << 14, ..Options::default() }).unwrap()
 }
 
@@ -140,7 +140,7 @@ impl Source for Numbered {
         }
     }
 
-    fn give(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
         if self.next == self.frames {
             if self.fails {
                 return Err(out.fail(on_purpose()));

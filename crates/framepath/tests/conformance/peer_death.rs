@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering;
 
-use framepath::{Built, Level, Report, RunError};
+use framepath::{Level, Pipeline, Report, RunError};
 use framepath_model::ledger::flag;
 
 use crate::parts::{ENDLESS, FailsAt, Keeps, Watch, run};
@@ -32,10 +32,10 @@ fn assert_first(watch: &Watch, way: &Way, frames: u64) {
 
 pub fn a_stage_behind_fails(way: &Way) {
     let watch = Watch::new(4);
-    let source = Built::from_source("numbered", Box::new(watch.source(ENDLESS)));
+    let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
     let built = (way.link.add)((way.host.pass)(source, BEFORE));
     let built = (way.host.fails_at)(built, BEHIND, GOOD);
-    let report = run(built.sink("collect", Box::new(watch.sink())), Level::Full);
+    let report = run(built.sink(watch.sink()).named("collect"), Level::Full);
     assert_failed(&report, BEHIND, GOOD);
     assert_first(&watch, way, GOOD);
     // What was delivered, is in the link or in the hands of either side, or
@@ -50,10 +50,10 @@ pub fn a_stage_before_fails(way: &Way) {
     // As many as the smallest link that drops can hold at once.
     let good = GOOD.min(way.link.holds.filter(|_| !way.keeps_all()).unwrap_or(GOOD));
     let watch = Watch::new(8);
-    let source = Built::from_source("numbered", Box::new(watch.source(ENDLESS)));
-    let built = (way.host.fails_at)(source, BEFORE, good).stage("keeps", Box::<Keeps>::default());
-    let built = (way.host.pass)((way.link.add)(built), BEHIND).stage("keeps", Box::<Keeps>::default());
-    let report = run(built.sink("collect", Box::new(watch.sink())), Level::Full);
+    let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
+    let built = (way.host.fails_at)(source, BEFORE, good).stage(Keeps::default()).named("keeps");
+    let built = (way.host.pass)((way.link.add)(built), BEHIND).stage(Keeps::default()).named("keeps");
+    let report = run(built.sink(watch.sink()).named("collect"), Level::Full);
     assert_failed(&report, BEFORE, good);
     assert_eq!(watch.order(), (0..good).collect::<Vec<_>>());
     assert_eq!(watch.drained.load(Ordering::SeqCst), 1);
@@ -65,9 +65,9 @@ pub fn a_stage_before_fails(way: &Way) {
 pub fn a_sink_fails_while_the_source_waits_for_it(way: &Way) {
     for slots in [1, 2, 3, 256].into_iter().cycle().take(way.link.runs) {
         let watch = Watch::new(slots);
-        let source = Built::from_source("numbered", Box::new(watch.source(ENDLESS)));
+        let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
         let built = way.through(source);
-        let report = run(built.sink("fails", Box::new(FailsAt::new(0))), Level::Times);
+        let report = run(built.sink(FailsAt::new(0)).named("fails"), Level::Times);
         assert_failed(&report, "fails", 0);
         watch.assert_all_back();
     }
@@ -78,9 +78,9 @@ pub fn the_source_fails(way: &Way) {
     let watch = Watch::new(8);
     let mut source = watch.source(good);
     source.fails = true;
-    let built = Built::from_source("numbered", Box::new(source));
-    let built = way.through(built).stage("keeps", Box::<Keeps>::default());
-    let report = run(built.sink("collect", Box::new(watch.sink())), Level::Full);
+    let built = Pipeline::from_source(source).named("numbered");
+    let built = way.through(built).stage(Keeps::default()).named("keeps");
+    let report = run(built.sink(watch.sink()).named("collect"), Level::Full);
     assert_failed(&report, "numbered", good);
     assert_eq!(watch.order(), (0..good).collect::<Vec<_>>());
     assert_eq!(watch.drained.load(Ordering::SeqCst), 1);
@@ -95,9 +95,9 @@ pub fn a_stage_behind_panics(way: &Way) {
     }
     for slots in [1, 4] {
         let watch = Watch::new(slots);
-        let source = Built::from_source("numbered", Box::new(watch.source(ENDLESS)));
-        let built = way.through(source).stage("panics", Box::new(FailsAt::panicking(GOOD)));
-        let report = run(built.sink("collect", Box::new(watch.sink())), Level::Full);
+        let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
+        let built = way.through(source).stage(FailsAt::panicking(GOOD)).named("panics");
+        let report = run(built.sink(watch.sink()).named("collect"), Level::Full);
         let error = report.error.as_ref().expect("an error");
         assert!(matches!(error, RunError::Thread { hop, .. } if hop == BEHIND), "{error}");
         assert_first(&watch, way, GOOD);

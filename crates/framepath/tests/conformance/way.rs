@@ -2,7 +2,7 @@
 //! The ways a frame can take from a source to a sink: over which link, through
 //! which host.
 
-use framepath::Built;
+use framepath::Pipeline;
 
 use crate::parts::{FailsAt, Pass};
 
@@ -20,7 +20,7 @@ pub enum Full {
 /// One link under test.
 pub struct Link {
     /// Puts it into a path.
-    pub add: Box<dyn Fn(Built) -> Built>,
+    pub add: Box<dyn Fn(Pipeline) -> Pipeline>,
     /// Frames it holds at most; `None` where the sink runs in the source's own
     /// call.
     pub holds: Option<u64>,
@@ -44,9 +44,9 @@ impl Link {
 /// Where a stage runs.
 pub struct Host {
     /// Adds a stage of that name that hands every frame on.
-    pub pass: fn(Built, &str) -> Built,
+    pub pass: fn(Pipeline, &str) -> Pipeline,
     /// Adds one that fails at its frame of that number, counted from 0.
-    pub fails_at: fn(Built, &str, u64) -> Built,
+    pub fails_at: fn(Pipeline, &str, u64) -> Pipeline,
 }
 
 /// A path's inside: a hosted stage, the link, another hosted stage.
@@ -62,7 +62,7 @@ pub const BEHIND: &str = "behind";
 
 impl Way {
     /// The whole inside of a path.
-    pub fn through(&self, built: Built) -> Built {
+    pub fn through(&self, built: Pipeline) -> Pipeline {
         let built = (self.link.add)((self.host.pass)(built, BEFORE));
         (self.host.pass)(built, BEHIND)
     }
@@ -80,7 +80,7 @@ impl Way {
 
 pub fn inline() -> Host {
     Host {
-        pass: |built, name| built.stage(name, Box::new(Pass)),
-        fails_at: |built, name, frame| built.stage(name, Box::new(FailsAt::new(frame))),
+        pass: |built, name| built.stage(Pass).named(name),
+        fails_at: |built, name, frame| built.stage(FailsAt::new(frame)).named(name),
     }
 }

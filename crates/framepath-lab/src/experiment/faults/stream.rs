@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use framepath::host::{Recovery, WorkerStats};
-use framepath::{Built, Level, Options, Progress, Report};
+use framepath::{Level, Options, Pipeline, Progress, Report};
 
 use super::check::{Expected, Seen};
 use crate::error::LabError;
@@ -75,7 +75,7 @@ fn start(text: &str, frames: u64) -> Result<Running, LabError> {
     let io = |error| LabError::Io { what: "a file in memory for the hashes".to_owned(), error };
     let mut hashes = framepath_os::memory_file("faults-hashes").map_err(io)?;
     let path = framepath::path::parse(&format!("{text} ! framemd5 /proc/self/fd/{}", hashes.as_raw_fd()))?;
-    let built = Built::from_path(&path)?;
+    let built = Pipeline::from_path(&path)?;
     let stats = built.workers().next();
     // A thread writes two rows for a frame at most: the decoder's and the sink's.
     let options = Options { level: Level::Times, rows: 2 * frames as usize + 64, ..Options::default() };

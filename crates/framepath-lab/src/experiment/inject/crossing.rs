@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
 use framepath::host::WorkerStats;
-use framepath::{Built, path};
+use framepath::{Pipeline, path};
 use framepath_model::ledger::Row;
 use framepath_os::affinity;
 
@@ -19,9 +19,9 @@ use crate::error::LabError;
 const HOP: u16 = 1;
 
 /// A path whose second hop is `stage`, in a worker.
-fn hosted(built: Built, stage: &str) -> Result<Built, LabError> {
+fn hosted(built: Pipeline, stage: &str) -> Result<Pipeline, LabError> {
     let hop = path::parse_stage(&format!("{stage} host=process"))?;
-    Ok(built.known(&hop, 1)?)
+    Ok(built.add_hop(&hop, 1)?)
 }
 
 fn burn() -> String {
@@ -30,21 +30,21 @@ fn burn() -> String {
 
 /// The stage burns by its thread's CPU clock: what it was told is what it took.
 pub(super) fn compute(frames: u64) -> Result<Outcome, LabError> {
-    let built = hosted(source(250.0, frames)?, &burn())?.sink("null", Box::new(Nothing));
+    let built = hosted(source(250.0, frames)?, &burn())?.sink(Nothing).named("null");
     Ok(collect(built, Vec::new(), HOP, |_, _| Some(BURN_NS as f64), |row| row.compute_ns)?.0)
 }
 
 /// The stage sleeps; a sleep is longer than it was told by the timer's slack.
 pub(super) fn blocked(frames: u64) -> Result<Outcome, LabError> {
     let stage = format!("block time={}us", BURN_NS / 1000);
-    let built = hosted(source(250.0, frames)?, &stage)?.sink("null", Box::new(Nothing));
+    let built = hosted(source(250.0, frames)?, &stage)?.sink(Nothing).named("null");
     Ok(collect(built, Vec::new(), HOP, |_, _| Some(BURN_NS as f64), |row| row.blocked_ns)?.0)
 }
 
 /// Of a copy in another process the bytes are known; its time is not.
 pub(super) fn copy(frames: u64) -> Result<Outcome, LabError> {
     let built = hosted(source(250.0, frames)?, &format!("copy bytes={COPY_BYTES}"))?;
-    let built = built.sink("null", Box::new(Nothing));
+    let built = built.sink(Nothing).named("null");
     let (mut outcome, report) = collect(built, Vec::new(), HOP, |_, _| None, |row| row.copy_ns)?;
     let counted: u64 = report.rows.iter().filter(|row| row.hop == HOP).map(|row| row.copied_bytes).sum();
     outcome.bytes = Some((COPY_BYTES as f64, counted as f64 / frames as f64));
@@ -57,7 +57,7 @@ pub(super) fn copy(frames: u64) -> Result<Outcome, LabError> {
 pub(super) fn queue(frames: u64) -> Result<Outcome, LabError> {
     let frames = frames.min(60);
     let (probe, log) = Probe::new(Work::Burn(0));
-    let built = hosted(source(800.0, frames)?, &burn())?.sink("probe", Box::new(probe));
+    let built = hosted(source(800.0, frames)?, &burn())?.sink(probe).named("probe");
     let done_before = |seq: u64, rows: &[Row]| {
         let handed_over = rows.iter().find(|row| row.seq == seq && row.hop == 0)?.leave_ns;
         Some(log.end_ns(seq.checked_sub(1)?)?.checked_sub(handed_over)? as f64)
@@ -80,8 +80,8 @@ pub(super) fn wakeup(frames: u64) -> Result<Outcome, LabError> {
         let pid = known.get().map_or(0, |stats| stats.pid.load(Ordering::Relaxed));
         affinity::pin_process_to(pid, cpu)
     });
-    let built = hosted(built.stage("take-cpu", Box::new(trigger)), "burn time=0ns")?;
-    let built = built.sink("null", Box::new(Nothing));
+    let built = hosted(built.stage(trigger).named("take-cpu"), "burn time=0ns")?;
+    let built = built.sink(Nothing).named("null");
     // It is set once.
     let _ = built.workers().next().map(|stats| worker.set(stats));
     let cost = |seq, _: &[Row]| log.until_released_ns(seq);

@@ -24,7 +24,7 @@ use framepath_os::v4l2::Fourcc;
 use super::captures::{Captures, Delivery, News, SessionLender};
 use super::stash::{Entry, Stash};
 use super::{Settings, coding_of, say};
-use crate::host::{Faults, HostError, Input, Reader, SandboxChoice, Session, Spec, WorkerOptions};
+use crate::host::{Faults, HostError, Reader, SandboxChoice, Session, Spec, WorkerInput, WorkerOptions};
 use crate::recorder::Stretch;
 
 /// Marks kept for frames that may still come: as many as the kernel remembers
@@ -272,7 +272,7 @@ impl Serving {
         let packet = Packet::copied(&entry.bytes, meta, entry.key).ok_or(io::ErrorKind::OutOfMemory)?;
         // Where the session is over, so are its packets: whoever ended it knows
         // what is to be done.
-        let _ = session.give(meta, Input::Packet(packet), Stretch::default(), Stretch::default);
+        let _ = session.give(meta, WorkerInput::Packet(packet), Stretch::default(), Stretch::default);
         Ok(())
     }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From the text of a path, or stage by stage, to something that can run.
+//! Pipelines from path text: the constructor of each source, stage and sink.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use framepath_codec::frei0r;
@@ -11,17 +11,16 @@ use framepath_codec::{Api, DecoderOptions, Lenders, Output, Threads, TrackInfo};
 use framepath_model::format::PixelFormat;
 use framepath_model::path::{self, AUTO, Kind};
 use framepath_os::pool::GiveBack;
-use framepath_os::queue::{Leaky, Receiver, queue};
-use framepath_os::v4l2::{Heap, Io, Node};
+use framepath_os::queue::Leaky;
+use framepath_os::v4l2::{Heap, Node};
 
-use crate::device::{PATIENCE, decode::DeviceDecode, decoder_node, threshold::DeviceThreshold};
+use crate::copy_pool::CopyPool;
+use crate::device::{PATIENCE, decode::DeviceDecode, decoder_node, io_of, threshold::DeviceThreshold};
 use crate::error::{RunError, StageError};
-use crate::host::{
-    self, Collect, DemuxerSpec, RemoteDemuxer, SandboxChoice, Seat, Session, Spec, WorkerOptions, WorkerStats,
-};
-use crate::link::{QueueEnd, Queued};
-use crate::out::Hop;
-use crate::report::HopInfo;
+use crate::frames::FRAMES_BEHIND;
+use crate::host::{self, DemuxerSpec, RemoteDemuxer, SandboxChoice, Seat, Session, Spec, WorkerOptions};
+use crate::notes::Notes;
+use crate::pipeline::{Pipeline, SegmentInput};
 use crate::sink::play::{Play, PlayOptions, Played};
 use crate::sink::{framemd5::FrameMd5, null::Null, pgm::Pgm, y4m::Y4m};
 use crate::source::Source;
@@ -31,26 +30,8 @@ use crate::source::test::{Test, TestOptions};
 use crate::source::v4l2::{V4l2, V4l2Options};
 use crate::stage::{Role, Stage, block::Block, burn::Burn, convert::Convert, copy::Copy};
 use crate::stage::{
-    decode::Decode, decode::Wish, encode::Copies, encode::RawEncode, fill::Fill, plugin::Plugin,
-    threshold::Threshold,
+    decode::Decode, decode::Wish, encode::RawEncode, fill::Fill, plugin::Plugin, threshold::Threshold,
 };
-
-/// The hops that one thread runs.
-pub(crate) struct Segment {
-    /// What it reads; the first has the source.
-    pub(crate) input: Option<Input>,
-    pub(crate) chain: Vec<Hop>,
-    /// Index of its first hop.
-    pub(crate) first: u16,
-}
-
-/// What a thread behind the first reads.
-pub(crate) enum Input {
-    /// A queue, with the link's index.
-    Queue(u16, Receiver<Queued>),
-    /// A worker's frames.
-    Worker(Box<Collect>),
-}
 
 /// What a stage has to know of its place in the path.
 pub(crate) struct Place {
@@ -71,95 +52,107 @@ pub(crate) struct Place {
     pub(crate) notes: Notes,
 }
 
-/// What stages have to say that is no error; a line each.
-#[derive(Clone, Default)]
-pub(crate) struct Notes(Arc<Mutex<Vec<String>>>);
-
-impl Notes {
-    pub(crate) fn say(&self, note: String) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(note);
+impl Pipeline {
+    /// Builds the pipeline that `text` describes: opens its files, makes its pools,
+    /// starts its workers. The text need not end in a sink.
+    ///
+    /// # Errors
+    /// [`RunError::Path`] for text that is no path; else the hop that could not be
+    /// made, and why.
+    ///
+    /// ```
+    /// use framepath::{Options, Pipeline};
+    ///
+    /// let report = Pipeline::parse("test frames=3 ! null")?.run(&Options::default())?;
+    /// assert_eq!(report.frames, 3);
+    /// # Ok::<(), framepath::RunError>(())
+    /// ```
+    pub fn parse(text: &str) -> Result<Pipeline, RunError> {
+        Pipeline::from_path(&path::parse_open(text)?)
     }
 
-    pub(crate) fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    /// Builds what `path` says: opens its files, makes its pools.
+    ///
+    /// # Errors
+    /// The hop that could not be made, and why.
+    pub fn from_path(path: &path::Path) -> Result<Pipeline, RunError> {
+        let (source, rest) = path.hops.split_first().expect("a path that was read has hops");
+        let mut pipeline = Pipeline::source_of(source, rest).map_err(|error| of_hop(source, error))?;
+        pipeline.expects_frames = true;
+        pipeline.append_hops(rest)
     }
-}
 
-/// A path ready to run: a source, segments joined by queues, a sink.
-///
-/// ```
-/// use framepath::{Built, Options};
-///
-/// let path = framepath::path::parse("test frames=3 ! null").unwrap();
-/// assert_eq!(Built::from_path(&path).unwrap().run(&Options::default()).unwrap().frames, 3);
-/// ```
-pub struct Built {
-    pub(crate) source: Box<dyn Source>,
-    pub(crate) segments: Vec<Segment>,
-    pub(crate) hops: Vec<HopInfo>,
-    pub(crate) dropped: Arc<AtomicU64>,
-    /// Frames that the source's device dropped.
-    pub(crate) missed: Arc<AtomicU64>,
-    /// What has become of workers, by hop.
-    pub(crate) workers: Vec<(u16, Arc<WorkerStats>)>,
-    /// The worker that demuxes, where there is one.
-    pub(crate) demuxer: Option<Arc<WorkerStats>>,
-    pub(crate) notes: Notes,
-    /// Whether a run that delivers nothing has failed: that of a path. A source of
-    /// the caller's own may be empty.
-    pub(crate) expects_frames: bool,
-    /// What its `play` has shown, where it ends in one.
-    pub(crate) played: Option<Arc<Played>>,
-    /// What the hop before gives, where that is compressed.
-    track: Option<TrackInfo>,
-}
+    /// Adds the hops of `text`, which has no source: stages, queues, a sink.
+    ///
+    /// # Errors
+    /// [`RunError::Path`] for text that is no path without its source; else the hop
+    /// that could not be made, and why.
+    ///
+    /// ```
+    /// use framepath::{Options, Pipeline};
+    ///
+    /// let mut pipeline = Pipeline::parse("test frames=3 size=64x48")?;
+    /// pipeline = pipeline.append("threshold ! queue depth=2")?.append("null")?;
+    /// assert_eq!(pipeline.run(&Options::default())?.frames, 3);
+    /// # Ok::<(), framepath::RunError>(())
+    /// ```
+    pub fn append(self, text: &str) -> Result<Pipeline, RunError> {
+        self.append_hops(&path::parse_rest(text)?.hops)
+    }
 
-impl Built {
-    /// Begins a path with a source of your own.
-    pub fn from_source(text: &str, source: Box<dyn Source>) -> Built {
-        let first = Segment { input: None, chain: Vec::new(), first: 0 };
-        let hops = vec![HopInfo { text: text.to_owned(), link: false }];
-        Built {
-            source,
-            segments: vec![first],
-            hops,
-            dropped: Arc::default(),
-            missed: Arc::default(),
-            workers: Vec::new(),
-            demuxer: None,
-            notes: Notes::default(),
-            expects_frames: false,
-            played: None,
-            track: None,
+    fn append_hops(self, rest: &[path::Hop]) -> Result<Pipeline, RunError> {
+        let is_open = rest.last().is_none_or(|last| last.def.kind != Kind::Sink);
+        let mut pipeline = self;
+        let kept = if is_open { FRAMES_BEHIND } else { 0 };
+        for (at, hop) in rest.iter().enumerate() {
+            let text = hop.to_string();
+            pipeline = match hop.def.kind {
+                Kind::Link => {
+                    let leaky = match hop.choice("leaky") {
+                        "upstream" => Leaky::Upstream,
+                        "downstream" => Leaky::Downstream,
+                        _ => Leaky::No,
+                    };
+                    pipeline.queue(hop.count("depth") as usize, leaky).named(&text)
+                }
+                Kind::Stage => pipeline.add_hop(hop, kept + frames_behind(&rest[at + 1..]))?,
+                Kind::Sink if hop.name() == "play" => {
+                    let played = Arc::<Played>::default();
+                    let sink = Play::new(PlayOptions::of(hop), played.clone());
+                    pipeline.played = Some(played);
+                    pipeline.add(Box::new(sink.map_err(|error| of_hop(hop, error))?), Role::Sink).named(&text)
+                }
+                Kind::Sink | Kind::Source => pipeline.add(sink_of(hop), Role::Sink).named(&text),
+            };
         }
+        Ok(pipeline)
     }
 
-    /// Adds a stage by a direct link.
-    pub fn stage(self, text: &str, stage: Box<dyn Stage>) -> Built {
-        self.add(text, stage, Role::Through)
-    }
-
-    /// Ends the path.
-    pub fn sink(self, text: &str, sink: Box<dyn Stage>) -> Built {
-        self.add(text, sink, Role::Sink)
-    }
-
-    /// Adds a queue of `depth` frames: what follows runs in another thread.
-    pub fn queue(self, text: &str, depth: usize, leaky: Leaky) -> Built {
-        let index = self.hops.len() as u16;
-        let (sender, receiver) = queue(depth, leaky);
-        let end = QueueEnd { index, sender: Some(sender), dropped: self.dropped.clone() };
-        let mut built = self.add(text, Box::new(end), Role::Link);
-        built.segments.push(Segment {
-            input: Some(Input::Queue(index, receiver)),
-            chain: Vec::new(),
-            first: index + 1,
-        });
-        built
+    /// Adds a stage that paths know, inline or in a worker as `hop` says
+    /// ([`path::parse_stage`]). Hops behind it may keep `frames_behind` of its
+    /// frames.
+    ///
+    /// # Errors
+    /// It could not be made.
+    pub fn add_hop(self, hop: &path::Hop, frames_behind: u32) -> Result<Pipeline, RunError> {
+        let (track, notes) = (self.track.clone(), self.notes.clone());
+        let place =
+            Place { track, frames_behind, give_back: None, lender: None, plugin: None, node: None, notes };
+        let added = match hop.is_hosted() {
+            true => self.hosted(hop, place),
+            false => {
+                stage_of(hop, &place).map(|stage| self.add(stage, Role::Through).named(&hop.to_string()))
+            }
+        };
+        let mut added = added.map_err(|error| of_hop(hop, error))?;
+        if hop.name() == "decode" {
+            added.track = None;
+        }
+        Ok(added)
     }
 
     /// Runs a stage in a worker: what follows runs in another thread.
-    fn hosted(self, hop: &path::Hop, place: Place) -> Result<Built, StageError> {
+    fn hosted(self, hop: &path::Hop, place: Place) -> Result<Pipeline, StageError> {
         let node = if hop.def.arg("api").is_some() { node_of_worker(hop, &place) } else { None };
         let Place { track, frames_behind, .. } = place;
         let watchdog = Duration::from_nanos(hop.duration_ns("watchdog"));
@@ -183,90 +176,28 @@ impl Built {
         let session =
             Session::new(Spec { hop: hop.clone(), track, frames_behind, options, seat, lends: None });
         let (submit, collect) = host::ends(index, session.clone());
-        let mut built = self.add(&text, Box::new(submit), Role::Through);
-        built.workers.push((index, session.stats()));
-        let input = Some(Input::Worker(Box::new(collect)));
-        built.segments.push(Segment { input, chain: Vec::new(), first: index + 1 });
-        Ok(built)
+        let mut pipeline = self.add(Box::new(submit), Role::Through).named(&text);
+        pipeline.workers.push((index, session.stats()));
+        pipeline.begin_segment(SegmentInput::Worker(Box::new(collect)));
+        Ok(pipeline)
     }
 
-    /// Adds a stage that paths know, inline or in a worker as `hop` says
-    /// ([`path::parse_stage`]). Hops behind it may keep `frames_behind` of its
-    /// frames.
-    ///
-    /// # Errors
-    /// It could not be made.
-    pub fn known(self, hop: &path::Hop, frames_behind: u32) -> Result<Built, RunError> {
-        let (track, notes) = (self.track.clone(), self.notes.clone());
-        let place =
-            Place { track, frames_behind, give_back: None, lender: None, plugin: None, node: None, notes };
-        let added = match hop.is_hosted() {
-            true => self.hosted(hop, place),
-            false => stage_of(hop, &place).map(|stage| self.add(&hop.to_string(), stage, Role::Through)),
-        };
-        let mut added = added.map_err(|error| of_hop(hop, error))?;
-        if hop.name() == "decode" {
-            added.track = None;
-        }
-        Ok(added)
+    /// Starts with a source that paths know.
+    fn of_known(source: impl Source + 'static, text: &str) -> Pipeline {
+        let mut pipeline = Pipeline::from_source(source).named(text);
+        pipeline.hops[0].own = false;
+        pipeline
     }
 
-    /// What becomes of the workers of its stages, in path order. It can be kept
-    /// while the path runs.
-    pub fn workers(&self) -> impl Iterator<Item = Arc<WorkerStats>> + '_ {
-        self.workers.iter().map(|(_, stats)| stats.clone())
-    }
-
-    fn add(mut self, text: &str, stage: Box<dyn Stage>, role: Role) -> Built {
-        let index = self.hops.len() as u16;
-        if let Some(segment) = self.segments.last_mut() {
-            segment.chain.push(Hop { stage, index, role });
-        }
-        self.hops.push(HopInfo { text: text.to_owned(), link: role == Role::Link });
-        self
-    }
-
-    /// Builds what `path` says: opens its files, makes its pools.
-    ///
-    /// # Errors
-    /// The hop that could not be made, and why.
-    pub fn from_path(path: &path::Path) -> Result<Built, RunError> {
-        let (source, rest) = path.hops.split_first().expect("a path that was read has hops");
-        let mut built = Built::source_of(source, rest).map_err(|error| of_hop(source, error))?;
-        built.expects_frames = true;
-        for (at, hop) in rest.iter().enumerate() {
-            let text = hop.to_string();
-            built = match hop.def.kind {
-                Kind::Link => {
-                    let leaky = match hop.choice("leaky") {
-                        "upstream" => Leaky::Upstream,
-                        "downstream" => Leaky::Downstream,
-                        _ => Leaky::No,
-                    };
-                    built.queue(&text, hop.count("depth") as usize, leaky)
-                }
-                Kind::Stage => built.known(hop, frames_behind(&rest[at + 1..]))?,
-                Kind::Sink if hop.name() == "play" => {
-                    let played = Arc::<Played>::default();
-                    let sink = Play::new(PlayOptions::of(hop), played.clone());
-                    built.played = Some(played);
-                    built.add(&text, Box::new(sink.map_err(|error| of_hop(hop, error))?), Role::Sink)
-                }
-                Kind::Sink | Kind::Source => built.add(&text, sink_of(hop), Role::Sink),
-            };
-        }
-        Ok(built)
-    }
-
-    fn source_of(hop: &path::Hop, rest: &[path::Hop]) -> Result<Built, StageError> {
+    fn source_of(hop: &path::Hop, rest: &[path::Hop]) -> Result<Pipeline, StageError> {
         let text = hop.to_string();
         if hop.name() == "file" {
             let (loops, demuxer) = (hop.count("loop"), demuxer_of(hop, rest)?);
             let file = File::open(hop.text("path"), loops, hop.rate("rate"), demuxer)?;
             let (track, demuxer) = (file.track().clone(), file.worker().map(RemoteDemuxer::stats));
-            let mut built = Built::from_source(&text, Box::new(file));
-            (built.track, built.demuxer) = (Some(track), demuxer);
-            return Ok(built);
+            let mut pipeline = Pipeline::of_known(file, &text);
+            (pipeline.track, pipeline.demuxer) = (Some(track), demuxer);
+            return Ok(pipeline);
         }
         if hop.name() == "fixture" {
             let fixture = Fixture::open(
@@ -275,14 +206,14 @@ impl Built {
                 hop.count("frames"),
                 hop.count("pool") as u32,
             )?;
-            return Ok(Built::from_source(&text, Box::new(fixture)));
+            return Ok(Pipeline::of_known(fixture, &text));
         }
         if hop.name() == "v4l2" {
             let missed = Arc::new(AtomicU64::new(0));
             let source = V4l2::open(&v4l2_options(hop)?, missed.clone())?;
-            let mut built = Built::from_source(&text, Box::new(source));
-            built.missed = missed;
-            return Ok(built);
+            let mut pipeline = Pipeline::of_known(source, &text);
+            pipeline.missed = missed;
+            return Ok(pipeline);
         }
         let (width, height) = hop.size("size");
         let test = Test::new(&TestOptions {
@@ -294,7 +225,7 @@ impl Built {
             frames: hop.count("frames"),
             pool: hop.count("pool") as u32,
         })?;
-        Ok(Built::from_source(&text, Box::new(test)))
+        Ok(Pipeline::of_known(test, &text))
     }
 }
 
@@ -337,7 +268,7 @@ pub(crate) fn stage_of(hop: &path::Hop, place: &Place) -> Result<Box<dyn Stage>,
         "threshold" => Box::new(Threshold {
             level: hop.level("level"),
             region: hop.roi("roi"),
-            copies: Copies::new(place.give_back),
+            copies: CopyPool::for_worker(place.give_back),
         }),
         "convert" => Box::new(Convert::new(hop.choice("format").parse()?, place.give_back)),
         // Finding looks at folders alone; the file is opened at the start.
@@ -348,7 +279,7 @@ pub(crate) fn stage_of(hop: &path::Hop, place: &Place) -> Result<Box<dyn Stage>,
             };
             Box::new(Plugin::new(file, hop.open(), place.give_back))
         }
-        "encode" => Box::new(RawEncode::new(hop.flag("copy").then(|| Copies::new(place.give_back)))),
+        "encode" => Box::new(RawEncode::new(hop.flag("copy").then(|| CopyPool::for_worker(place.give_back)))),
         "burn" => Box::new(Burn { cpu_ns: hop.duration_ns("time") }),
         "copy" => Box::new(Copy::new(hop.bytes("bytes").unwrap_or(0) as usize)),
         "fill" => Box::new(Fill::new(hop.bytes("bytes").unwrap_or(0) as usize, place.give_back)),
@@ -446,16 +377,6 @@ fn v4l2_options(hop: &path::Hop) -> Result<V4l2Options, StageError> {
         buffers: hop.count("buffers") as u32,
         heap: heap_of(hop),
     })
-}
-
-/// Whose memory; `None` for `read`.
-pub(crate) fn io_of(word: &str) -> Option<Io> {
-    match word {
-        "mmap" => Some(Io::Mmap),
-        "dmabuf" => Some(Io::DmaBuf),
-        "userptr" => Some(Io::UserPtr),
-        _ => None,
-    }
 }
 
 fn canonical(file: PathBuf) -> Result<PathBuf, StageError> {

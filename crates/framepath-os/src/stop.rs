@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The request to stop one run, among several in one process.
+//!
+//! [`signal`](crate::signal) asks the whole program to end; a [`Stop`] asks the
+//! threads that have [entered](Stop::enter) it. Code that waits does not see the
+//! difference: [`signal::interrupted`](crate::signal::interrupted) and
+//! [`signal::overdue`](crate::signal::overdue) look at both.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
+
+use crate::clock::{now_ns, sleep_until};
+use crate::futex;
+use crate::signal::GRACE;
+
+/// Stops one run from any thread; clones stop the same run.
+///
+/// A run that was asked to stop delivers the frames that are inside, and ends.
+#[derive(Clone, Default)]
+pub struct Stop(Arc<Request>);
+
+#[derive(Default)]
+struct Request {
+    /// 1 from the request on. Sleepers wait on it.
+    word: AtomicU32,
+    /// Time of the request, CLOCK_MONOTONIC nanoseconds; 0 before.
+    since_ns: AtomicU64,
+    /// Readable from the request on; made by the first thread that waits for a
+    /// descriptor, `None` where that could not be.
+    event: OnceLock<Option<OwnedFd>>,
+}
+
+thread_local! {
+    /// What the calling thread has entered, the last one at the end.
+    static ENTERED: RefCell<Vec<Stop>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Stop {
+    /// A request that was not made yet.
+    pub fn new() -> Stop {
+        Stop::default()
+    }
+
+    /// Asks the run to stop. Returns at once; a second call does nothing.
+    pub fn stop(&self) {
+        // One request has one time.
+        let _ = self.0.since_ns.compare_exchange(0, now_ns(), Ordering::Relaxed, Ordering::Relaxed);
+        // Pairs with the load in `is_requested`: whoever sees the word sees the time.
+        self.0.word.store(1, Ordering::Release);
+        futex::wake_all(&self.0.word);
+        // Pairs with the fence in `wait_readable`: either the event is seen here, or the
+        // word there.
+        fence(Ordering::SeqCst);
+        if let Some(Some(event)) = self.0.event.get() {
+            // It cannot fail: nothing else is ever written to it.
+            let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// True once [`stop`](Stop::stop) was called.
+    pub fn is_requested(&self) -> bool {
+        self.0.word.load(Ordering::Acquire) != 0
+    }
+
+    /// Makes waits of the calling thread end with this request, until the result
+    /// is dropped.
+    pub fn enter(&self) -> Entered {
+        ENTERED.with_borrow_mut(|entered| entered.push(self.clone()));
+        Entered { stays: PhantomData }
+    }
+
+    fn is_overdue(&self) -> bool {
+        self.is_requested()
+            && now_ns().saturating_sub(self.0.since_ns.load(Ordering::Relaxed)) >= GRACE.as_nanos() as u64
+    }
+}
+
+impl fmt::Debug for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stop").field("is_requested", &self.is_requested()).finish()
+    }
+}
+
+/// The time that a thread belongs to a run. Leaves it when dropped.
+#[derive(Debug)]
+pub struct Entered {
+    /// Stays in its thread.
+    stays: PhantomData<*const ()>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        ENTERED.with_borrow_mut(Vec::pop);
+    }
+}
+
+/// True if the calling thread's run was asked to stop.
+pub(crate) fn requested() -> bool {
+    ENTERED.with_borrow(|entered| entered.last().is_some_and(Stop::is_requested))
+}
+
+/// True if the calling thread's run was asked to stop longer than [`GRACE`] ago.
+pub(crate) fn overdue() -> bool {
+    ENTERED.with_borrow(|entered| entered.last().is_some_and(Stop::is_overdue))
+}
+
+/// Sleeps until `deadline_ns` (CLOCK_MONOTONIC), a signal, or the request of the
+/// calling thread's run. May return early: callers look again.
+pub fn sleep_unless_requested(deadline_ns: u64) {
+    let Some(stop) = ENTERED.with_borrow(|entered| entered.last().cloned()) else {
+        return sleep_until(deadline_ns);
+    };
+    let left = Duration::from_nanos(deadline_ns.saturating_sub(now_ns()));
+    futex::wait_for(&stop.0.word, 0, left);
+}
+
+/// Waits until `file` is readable, at its end, or failed, or the calling thread's run is
+/// asked to stop. Returns at once for a thread of no run.
+///
+/// # Errors
+/// EINTR after a signal, ECANCELED after the request.
+pub(crate) fn wait_readable(file: &impl AsFd) -> Result<(), Errno> {
+    let Some(stop) = ENTERED.with_borrow(|entered| entered.last().cloned()) else { return Ok(()) };
+    let event = stop.0.event.get_or_init(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok());
+    // Pairs with the fence in `stop`.
+    fence(Ordering::SeqCst);
+    if !stop.is_requested() {
+        let Some(event) = event else { return Ok(()) };
+        poll(&mut [PollFd::new(file, PollFlags::IN), PollFd::new(event, PollFlags::IN)], None)?;
+    }
+    if stop.is_requested() { Err(Errno::CANCELED) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::signal;
+
+    #[test]
+    fn a_request_is_seen_by_the_threads_that_entered_it() {
+        let (mine, other) = (Stop::new(), Stop::new());
+        assert!(!signal::interrupted());
+        {
+            let _outer = other.enter();
+            let inner = mine.enter();
+            other.stop();
+            assert!(!signal::interrupted(), "the other run's request");
+            mine.stop();
+            assert!(signal::interrupted() && !signal::overdue());
+            drop(inner);
+            assert!(signal::interrupted(), "the outer run's request");
+        }
+        assert!(!signal::interrupted());
+        assert!(std::thread::spawn(|| !signal::interrupted()).join().unwrap());
+    }
+
+    #[test]
+    fn a_request_ends_a_read_of_a_silent_pipe() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let file = std::fs::File::from(reader);
+        let stop = Stop::new();
+        rustix::io::write(&writer, b"ab").unwrap();
+        let (sender, results) = std::sync::mpsc::channel();
+        let waiting = std::thread::spawn({
+            let stop = stop.clone();
+            move || {
+                let _entered = stop.enter();
+                for _ in 0..2 {
+                    sender.send(crate::cancel::read(&file, &mut [0; 8])).unwrap();
+                }
+            }
+        });
+        assert_eq!(results.recv().unwrap().unwrap(), 2);
+        stop.stop();
+        assert!(crate::cancel::is_canceled(&results.recv().unwrap().unwrap_err()));
+        waiting.join().unwrap();
+    }
+
+    #[test]
+    fn a_request_ends_a_sleep() {
+        let stop = Stop::new();
+        let far = now_ns() + Duration::from_secs(3600).as_nanos() as u64;
+        let sleeper = std::thread::spawn({
+            let stop = stop.clone();
+            move || {
+                let _entered = stop.enter();
+                while !signal::interrupted() {
+                    sleep_unless_requested(far);
+                }
+            }
+        });
+        stop.stop();
+        sleeper.join().unwrap();
+    }
+}

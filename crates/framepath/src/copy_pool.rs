@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Writable copies of frames.
+
+use framepath_model::format::Layout;
+use framepath_os::meter;
+use framepath_os::pool::{Frame, FrameMut, GiveBack, Pool};
+
+use crate::error::StageError;
+
+/// Frames in a stage's own pool: one being written and what a
+/// queue behind it may hold; when that is not enough it waits.
+const COPY_SLOTS: u32 = 8;
+
+/// Writable copies of frames that other hops still read, in a pool of the stage's own.
+///
+/// A decoder keeps its pictures as references, and several readers may share a frame:
+/// a stage that changes pixels asks [`writable`](CopyPool::writable) for the frame.
+///
+/// ```
+/// use framepath::{CopyPool, Failure, Frame, Item, Out};
+///
+/// # fn push(copies: &mut CopyPool, frame: Frame, out: &mut Out<'_>) -> Result<(), Failure> {
+/// let meta = frame.meta();
+/// let mut frame = copies.writable(frame).map_err(|error| out.fail(error))?;
+/// frame.plane_mut(0).reverse();
+/// out.push(Item::Frame(frame.freeze(meta)))
+/// # }
+/// ```
+pub struct CopyPool {
+    /// In a worker: the way back of frames from the caller.
+    give_back: Option<&'static GiveBack>,
+    slots: u32,
+    pool: Option<Pool>,
+    /// How the last frame lay, and how its copy did.
+    layouts: Option<(Layout, Layout)>,
+}
+
+impl CopyPool {
+    /// A pool of 8 buffers, made with the first copy. Hops behind may keep 7 of them;
+    /// the next copy then waits.
+    pub fn new() -> CopyPool {
+        CopyPool::for_worker(None)
+    }
+
+    /// [`CopyPool::new`] in a worker, where `give_back` is the way back of frames.
+    pub(crate) fn for_worker(give_back: Option<&'static GiveBack>) -> CopyPool {
+        CopyPool::with_slots(give_back, COPY_SLOTS)
+    }
+
+    /// With so many slots, of which those behind may hold all but one.
+    pub(crate) fn with_slots(give_back: Option<&'static GiveBack>, slots: u32) -> CopyPool {
+        CopyPool { give_back, slots, pool: None, layouts: None }
+    }
+
+    /// `frame` itself where nobody else reads it, else a copy of it without padding,
+    /// which the ledger counts. Waits while all buffers of the pool are in use.
+    ///
+    /// # Errors
+    /// No memory for the pool.
+    pub fn writable(&mut self, frame: Frame) -> Result<FrameMut, StageError> {
+        frame.try_unique().or_else(|shared| self.copy(&shared))
+    }
+
+    /// A writable copy of `frame`, packed, in a slot of a pool that is made,
+    /// or made anew, where the frame does not fit. Every byte goes through the
+    /// meter.
+    pub(crate) fn copy(&mut self, frame: &Frame) -> Result<FrameMut, StageError> {
+        let layout = self.packed(frame.layout());
+        if self.pool.as_ref().is_none_or(|p| p.slot_bytes() < layout.size) {
+            self.pool = Some(Pool::for_stage(layout.size, self.slots, self.give_back)?);
+        }
+        let pool = self.pool.as_mut().expect("made above");
+        let mut copy = pool.acquire()?;
+        copy.set_layout(&layout)?;
+        for (index, plane) in layout.planes().iter().enumerate() {
+            let stride = frame.layout().planes()[index].stride;
+            let from = frame.plane(index);
+            let to = copy.plane_mut(index);
+            if stride == plane.stride {
+                meter::copy(to.len(), || from.sub(0..to.len()).copy_to(to));
+            } else {
+                meter::copy(plane.width * plane.rows, || {
+                    for (y, to) in to.chunks_mut(plane.stride).enumerate() {
+                        from.sub(y * stride..y * stride + plane.width).copy_to(to);
+                    }
+                });
+            }
+        }
+        Ok(copy)
+    }
+
+    /// `from` without padding; worked out, which allocates, once for all
+    /// frames alike.
+    fn packed(&mut self, from: &Layout) -> Layout {
+        match &self.layouts {
+            Some((last, packed)) if last == from => *packed,
+            _ => {
+                // Opaque buffers may be wider than any picture.
+                let packed = Layout::packed(from.format, from.width, from.height)
+                    .map_or(*from, |packed| packed.with_colors(from.colors));
+                self.layouts.insert((*from, packed)).1
+            }
+        }
+    }
+}
+
+impl Default for CopyPool {
+    fn default() -> CopyPool {
+        CopyPool::new()
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How a pipeline is run.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use framepath_os::meter::Level;
+use framepath_os::stop::Stop;
+
+use crate::out::Delivery;
+
+/// Frames that reached the sink so far; any thread may look while it runs.
+pub type Progress = Arc<AtomicU64>;
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How much the ledger records.
+    pub level: Level,
+    /// Ledger rows kept per thread; the oldest are overwritten beyond.
+    pub rows: usize,
+    /// CPU for each thread in path order; threads beyond are not tied.
+    pub cpus: Vec<usize>,
+    /// Counts delivered frames while the run goes on.
+    pub progress: Progress,
+    /// The run ends after this many frames at the sink, without an error; `None` is
+    /// no limit.
+    pub frames: Option<u64>,
+    /// Stops this run from another thread. Keep a clone.
+    pub stop: Stop,
+}
+
+impl Options {
+    pub(crate) fn delivery(&self) -> Delivery {
+        Delivery { delivered: self.progress.clone(), most: self.frames.unwrap_or(u64::MAX) }
+    }
+}
+
+impl Default for Options {
+    /// Ledger at `full`, 65,536 rows (9 MB) a thread.
+    fn default() -> Options {
+        Options {
+            level: Level::Full,
+            rows: 1 << 16,
+            cpus: Vec::new(),
+            progress: Progress::default(),
+            frames: None,
+            stop: Stop::new(),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A path that is ready to run, put together hop by hop.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use framepath_codec::TrackInfo;
+use framepath_os::pool::Frame;
+use framepath_os::queue::{Leaky, Receiver, queue};
+
+use crate::error::RunError;
+use crate::host::{Collect, WorkerStats};
+use crate::link::{QueueEnd, Queued};
+use crate::notes::Notes;
+use crate::out::Hop;
+use crate::report::HopInfo;
+use crate::sink::function::{Control, Function};
+use crate::sink::play::Played;
+use crate::source::Source;
+use crate::stage::{Role, Stage};
+
+/// The hops that one thread runs.
+pub(crate) struct Segment {
+    /// What it reads; the first has the source.
+    pub(crate) input: Option<SegmentInput>,
+    pub(crate) chain: Vec<Hop>,
+    /// Index of its first hop.
+    pub(crate) first: u16,
+}
+
+/// What a thread behind the first reads.
+pub(crate) enum SegmentInput {
+    /// A queue, with the link's index.
+    Queue(u16, Receiver<Queued>),
+    /// A worker's frames.
+    Worker(Box<Collect>),
+}
+
+/// A source, stages and links, and a sink, ready to run.
+///
+/// Comes from [path text](Pipeline::parse), from parts of the caller's own, or from
+/// both:
+///
+/// ```
+/// use framepath::{Frame, Options, Pipeline};
+///
+/// let mut lines = 0;
+/// let pipeline = Pipeline::parse("test frames=3 size=64x48 format=grey ! queue")?;
+/// let report = pipeline
+///     .sink_fn(move |frame: Frame| {
+///         lines += frame.layout().height;
+///         println!("{lines} lines so far");
+///     })
+///     .run(&Options::default())?;
+/// assert_eq!(report.frames, 3);
+/// # Ok::<(), framepath::RunError>(())
+/// ```
+///
+/// Each hop runs in the thread of the hop before it, except behind a
+/// [queue](Pipeline::queue) and behind a stage that runs in a worker. Frames stay in
+/// the order in which their stage gives them: a decoder gives them in presentation
+/// order, and no other stage changes the order.
+pub struct Pipeline {
+    pub(crate) source: Box<dyn Source>,
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) hops: Vec<HopInfo>,
+    pub(crate) dropped: Arc<AtomicU64>,
+    /// Frames that the source's device dropped.
+    pub(crate) missed: Arc<AtomicU64>,
+    /// What has become of workers, by hop.
+    pub(crate) workers: Vec<(u16, Arc<WorkerStats>)>,
+    /// The worker that demuxes, where there is one.
+    pub(crate) demuxer: Option<Arc<WorkerStats>>,
+    pub(crate) notes: Notes,
+    /// Whether a run that delivers nothing has failed: that of a path. A source of
+    /// the caller's own may be empty.
+    pub(crate) expects_frames: bool,
+    /// What its `play` has shown, where it ends in one.
+    pub(crate) played: Option<Arc<Played>>,
+    /// What the hop before gives, where that is compressed.
+    pub(crate) track: Option<TrackInfo>,
+    /// The sink, once there is one.
+    sink: Option<u16>,
+    /// What was wrong with the parts, reported when it runs.
+    problem: Option<RunError>,
+}
+
+impl Pipeline {
+    /// Starts a pipeline with a source of the caller's own. A run without any frame
+    /// is then no error.
+    pub fn from_source(source: impl Source + 'static) -> Pipeline {
+        let hops = vec![HopInfo { own: true, ..HopInfo::new(source.name()) }];
+        let first = Segment { input: None, chain: Vec::new(), first: 0 };
+        Pipeline {
+            source: Box::new(source),
+            segments: vec![first],
+            hops,
+            dropped: Arc::default(),
+            missed: Arc::default(),
+            workers: Vec::new(),
+            demuxer: None,
+            notes: Notes::default(),
+            expects_frames: false,
+            played: None,
+            track: None,
+            sink: None,
+            problem: None,
+        }
+    }
+
+    /// Adds a stage. It runs in the thread of the hop before it.
+    ///
+    /// Behind a sink this is an error, which [`run`](Pipeline::run) and
+    /// [`frames`](Pipeline::frames) return.
+    ///
+    /// ```
+    /// use framepath::{Options, Pipeline, RunError};
+    ///
+    /// let late = Pipeline::parse("test frames=1 ! null")?.append("threshold")?;
+    /// assert!(matches!(late.run(&Options::default()), Err(RunError::BehindSink { .. })));
+    /// # Ok::<(), RunError>(())
+    /// ```
+    pub fn stage(self, stage: impl Stage + 'static) -> Pipeline {
+        self.add(Box::new(stage), Role::Through).of_caller()
+    }
+
+    /// Ends the pipeline in a sink: a stage that gives nothing. An error behind
+    /// another sink, as with [`stage`](Pipeline::stage).
+    pub fn sink(self, sink: impl Stage + 'static) -> Pipeline {
+        self.add(Box::new(sink), Role::Sink).of_caller()
+    }
+
+    /// Ends the pipeline in a function, which is called with each frame in the thread
+    /// of the hop before it. The frame's buffer goes back to its pool when the frame
+    /// is dropped.
+    ///
+    /// The function returns nothing, a [`ControlFlow`](std::ops::ControlFlow) that
+    /// may end the run early, or a `Result` of either, whose error ends the run:
+    ///
+    /// ```
+    /// use std::ops::ControlFlow;
+    /// use framepath::{Options, Pipeline};
+    ///
+    /// let mut left = 10;
+    /// let report = Pipeline::parse("test frames=1000")?
+    ///     .sink_fn(move |_| {
+    ///         left -= 1;
+    ///         if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    ///     })
+    ///     .run(&Options::default())?;
+    /// assert_eq!(report.frames, 10);
+    /// # Ok::<(), framepath::RunError>(())
+    /// ```
+    pub fn sink_fn<R: Control>(self, function: impl FnMut(Frame) -> R + Send + 'static) -> Pipeline {
+        self.sink(Function::new(function)).named("sink_fn")
+    }
+
+    /// Adds a queue of `depth` frames or packets, at least 1: the hops behind it run
+    /// in a thread of their own.
+    ///
+    /// ```
+    /// use framepath::{Leaky, Options, Pipeline};
+    ///
+    /// // A slow consumer that wants the newest frame: the oldest one leaves.
+    /// let report = Pipeline::parse("test frames=50 rate=1000 size=64x48")?
+    ///     .queue(1, Leaky::Downstream)
+    ///     .sink_fn(|_| std::thread::sleep(std::time::Duration::from_millis(5)))
+    ///     .run(&Options::default())?;
+    /// assert_eq!(report.frames + report.dropped, 50);
+    /// # Ok::<(), framepath::RunError>(())
+    /// ```
+    pub fn queue(self, depth: usize, leaky: Leaky) -> Pipeline {
+        let index = self.hops.len() as u16;
+        let (sender, receiver) = queue(depth, leaky);
+        let end = QueueEnd { index, sender: Some(sender), dropped: self.dropped.clone() };
+        let mut pipeline = self.add(Box::new(end), Role::Link);
+        pipeline.begin_segment(SegmentInput::Queue(index, receiver));
+        pipeline.named(&format!("queue depth={depth}"))
+    }
+
+    /// Sets the name of the last hop, in errors and in the ledger. By default that is
+    /// [`Stage::name`] or [`Source::name`].
+    ///
+    /// ```
+    /// use framepath::{Options, Pipeline};
+    ///
+    /// let pipeline = Pipeline::parse("test frames=1")?.sink_fn(|_| ()).named("display");
+    /// assert_eq!(pipeline.run(&Options::default())?.hops[1].text, "display");
+    /// # Ok::<(), framepath::RunError>(())
+    /// ```
+    pub fn named(mut self, name: &str) -> Pipeline {
+        if let Some(last) = self.hops.last_mut() {
+            name.clone_into(&mut last.text);
+        }
+        self
+    }
+
+    /// What becomes of the workers of its stages, in path order. It can be kept
+    /// while the path runs.
+    pub fn workers(&self) -> impl Iterator<Item = Arc<WorkerStats>> + '_ {
+        self.workers.iter().map(|(_, stats)| stats.clone())
+    }
+
+    /// Marks the last hop as the caller's own.
+    fn of_caller(mut self) -> Pipeline {
+        if let Some(last) = self.hops.last_mut() {
+            last.own = true;
+        }
+        self
+    }
+
+    /// Adds a hop that is made already, to the last segment.
+    pub(crate) fn add(mut self, stage: Box<dyn Stage>, role: Role) -> Pipeline {
+        let index = self.hops.len() as u16;
+        let text = stage.name().to_owned();
+        if let (Some(sink), None) = (self.sink, &self.problem) {
+            let sink = self.hops[usize::from(sink)].text.clone();
+            self.problem = Some(RunError::BehindSink { hop: text.clone(), sink });
+        }
+        if role == Role::Sink {
+            self.sink = Some(index);
+        }
+        if let Some(segment) = self.segments.last_mut() {
+            segment.chain.push(Hop { stage, index, role });
+        }
+        self.hops.push(HopInfo { link: role == Role::Link, ..HopInfo::new(text) });
+        self
+    }
+
+    /// Has the hops that follow run in a thread of their own, on `input`.
+    pub(crate) fn begin_segment(&mut self, input: SegmentInput) {
+        let first = self.hops.len() as u16;
+        self.segments.push(Segment { input: Some(input), chain: Vec::new(), first });
+    }
+
+    /// Checks that the parts make a whole.
+    pub(crate) fn check(&mut self) -> Result<(), RunError> {
+        match (self.problem.take(), self.sink) {
+            (Some(problem), _) => Err(problem),
+            (None, Some(_)) => Ok(()),
+            (None, None) => {
+                let last = self.hops.last().map(|hop| hop.text.clone()).unwrap_or_default();
+                Err(RunError::NoSink { last })
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Pipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let hops: Vec<&str> = self.hops.iter().map(|hop| hop.text.as_str()).collect();
+        f.debug_tuple("Pipeline").field(&hops.join(" ! ")).finish()
+    }
+}

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A function as the sink of a pipeline.
+
+use std::error::Error;
+use std::ops::ControlFlow;
+
+use framepath_model::stream::StreamInfo;
+use framepath_os::pool::Frame;
+
+use crate::error::StageError;
+use crate::item::Item;
+use crate::out::{Failure, Out};
+use crate::stage::Stage;
+
+/// What a function of [`sink_fn`](crate::Pipeline::sink_fn) may return: `()`, a
+/// [`ControlFlow`], or a `Result` of one of them.
+pub trait Control {
+    /// Tells whether the run goes on.
+    ///
+    /// # Errors
+    /// The run fails with it.
+    fn control(self) -> Result<ControlFlow<()>, Box<dyn Error + Send + Sync>>;
+}
+
+impl Control for () {
+    fn control(self) -> Result<ControlFlow<()>, Box<dyn Error + Send + Sync>> {
+        Ok(ControlFlow::Continue(()))
+    }
+}
+
+impl Control for ControlFlow<()> {
+    fn control(self) -> Result<ControlFlow<()>, Box<dyn Error + Send + Sync>> {
+        Ok(self)
+    }
+}
+
+impl<C: Control, E: Into<Box<dyn Error + Send + Sync>>> Control for Result<C, E> {
+    fn control(self) -> Result<ControlFlow<()>, Box<dyn Error + Send + Sync>> {
+        self.map_err(Into::into)?.control()
+    }
+}
+
+/// Calls a function with each frame.
+pub(crate) struct Function<F> {
+    function: F,
+}
+
+impl<F> Function<F> {
+    pub(crate) fn new(function: F) -> Function<F> {
+        Function { function }
+    }
+}
+
+impl<R: Control, F: FnMut(Frame) -> R + Send> Stage for Function<F> {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        let frame = item.into_frame().map_err(|error| out.fail(error))?;
+        match (self.function)(frame).control() {
+            Ok(ControlFlow::Continue(())) => Ok(()),
+            Ok(ControlFlow::Break(())) => Err(out.enough()),
+            Err(error) => Err(out.fail(StageError::Other(error))),
+        }
+    }
+}
