@@ -10,7 +10,9 @@ use std::io;
 use std::path::Path;
 use std::thread;
 
-use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
+use rustix::process::{
+    DumpableBehavior, Resource, Rlimit, dumpable_behavior, set_dumpable_behavior, setrlimit,
+};
 
 mod aarch64;
 mod capabilities;
@@ -112,8 +114,11 @@ pub fn enter(role: Role<'_>, limits: &Limits) -> Result<Layers, SandboxError> {
     };
     rustix::thread::set_no_new_privs(true)
         .map_err(refused(Layer::NoNewPrivileges, "prctl(PR_SET_NO_NEW_PRIVS)"))?;
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)
-        .map_err(refused(Layer::NotDumpable, "prctl(PR_SET_DUMPABLE)"))?;
+    // A process in its first role cannot change it any more, and need not.
+    if dumpable_behavior() != Ok(DumpableBehavior::NotDumpable) {
+        set_dumpable_behavior(DumpableBehavior::NotDumpable)
+            .map_err(refused(Layer::NotDumpable, "prctl(PR_SET_DUMPABLE)"))?;
+    }
     for (resource, value) in [
         (Resource::As, limits.memory_bytes.saturating_add(mapped_bytes())),
         (Resource::Fsize, limits.file_bytes),

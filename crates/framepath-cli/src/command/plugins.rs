@@ -20,8 +20,8 @@ Examples:
   framepath plugins glow        one, with its parameters
   framepath run 'test ! plugin frei0r:glow blur=0.3 ! null'
 
-Each is loaded in a process of its own. FREI0R_PATH names other folders to look in,
-with `:` between them.";
+Each is loaded in a process of its own, but in no sandbox: a plug-in's code runs as you.
+FREI0R_PATH names other folders to look in, with `:` between them.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]

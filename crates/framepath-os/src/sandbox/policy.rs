@@ -107,11 +107,11 @@ pub(super) mod condition {
     pub(in crate::sandbox) const FD_AND_SEALS: When = When::OneOf(1, &[1, 2, 3, 4, 1030, 1033, 1034]);
     /// prctl: PR_SET_NAME.
     pub(in crate::sandbox) const NAME_ONLY: When = When::OneOf(0, &[15]);
-    /// prctl of a process that will enter the next role: also PR_SET_DUMPABLE,
-    /// PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT.
-    /// Without capabilities none of them gives anything but PR_SET_DUMPABLE,
-    /// which is set again.
-    pub(in crate::sandbox) const NAME_AND_LOCKS: When = When::OneOf(0, &[15, 4, 23, 24, 38, 47]);
+    /// prctl of a process that will enter the next role: also PR_GET_DUMPABLE,
+    /// PR_CAPBSET_READ, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS, PR_CAP_AMBIENT. Without
+    /// capabilities none of them gives anything. Not PR_SET_DUMPABLE: a thread of a
+    /// plug-in's constructor could undo it at any time until the next filter.
+    pub(in crate::sandbox) const NAME_AND_LOCKS: When = When::OneOf(0, &[15, 3, 23, 24, 38, 47]);
     /// futex: on words that other processes map, only what the rings need:
     /// FUTEX_WAIT, FUTEX_WAKE, FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET. The others
     /// could carry a sleeping caller over to a word where nobody wakes it. With

@@ -60,6 +60,9 @@ fn acts(socket: BorrowedFd<'_>, role: &str, file: &Path) -> String {
         }
         "plugin" => {
             sandbox::enter(Role::PluginLoading { file }, &LIMITS).unwrap();
+            // A constructor's thread could set it again behind the next role's back.
+            let dumpable = call!(SYS_prctl, libc::PR_SET_DUMPABLE, 1, 0usize, 0usize, 0usize);
+            assert_eq!(dumpable, Err(libc::EPERM));
             sandbox::enter(Role::Plugin, &LIMITS).unwrap()
         }
         _ => sandbox::Layers::default(),
