@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::Rational;
@@ -302,6 +302,12 @@ pub const DEEDS: &[Deed] = &[
             stream.work(Duration::from_millis(1));
         }
         stream.set(Word::SubmissionTail, 1);
+        // It may wait for its frames first.
+        let since = Instant::now();
+        while since.elapsed() < A_WHILE {
+            stream.take();
+            sleep(Duration::from_millis(1));
+        }
     }),
     deed("takes-what-was-never-completed", Then::Ends, |caller| {
         let mut stream = caller.decode();
