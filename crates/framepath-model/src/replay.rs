@@ -521,7 +521,8 @@ impl<P> Book<P> {
         debug_assert!(self.cursor >= start, "the start was submitted");
         self.cursor -= start;
         let start_pts = self.history.front().and_then(|entry| entry.pts);
-        for entry in self.history.iter_mut().skip(1) {
+        // Up to the next key: behind that, times may begin anew, as where a file is repeated.
+        for entry in self.history.iter_mut().skip(1).take_while(|entry| !entry.key) {
             entry.closed |= entry.delivered == 0 && entry.shown_before(start_pts) == Some(true);
         }
     }

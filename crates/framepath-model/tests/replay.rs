@@ -579,3 +579,35 @@ fn a_forgotten_picture_that_is_held_for_its_time_is_owed() {
     // 1 and 3 were forgotten, 4 was kept.
     assert_eq!(book.skipped(), 3);
 }
+
+/// A file that is repeated: times begin anew with a key, and are no leading pictures of the
+/// key before it.
+#[test]
+fn frames_of_a_repeated_file_are_delivered_after_a_death() {
+    let mut book = Book::new();
+    let mut next = 0;
+    let mut send = |book: &mut Book<u64>, until: u64| {
+        while next < until {
+            book.append(next, Some((next % 20) as i64), next % 10 == 0, next);
+            book.sent();
+            next += 1;
+        }
+    };
+    // The worker is fifteen packets ahead of its frames.
+    for seq in 0..22 {
+        send(&mut book, seq + 16);
+        assert_eq!(book.arrived(seq), Arrived::Deliver);
+    }
+    assert!(matches!(book.died(Some(36), false), Plan::Replay { .. }));
+    let mut delivered = Vec::new();
+    while let Some(entry) = book.next_unsent() {
+        let seq = entry.seq();
+        book.sent();
+        match book.arrived(seq) {
+            Arrived::Deliver => delivered.push(seq),
+            Arrived::AlreadyDelivered => assert!(seq < 22, "{seq}"),
+            Arrived::Unknown => panic!("{seq}"),
+        }
+    }
+    assert_eq!((delivered, book.skipped()), ((22..37).collect(), 0));
+}

@@ -74,14 +74,11 @@ impl<P> Forgotten<P> {
         }
     }
 
-    /// True if a frame of the packet may still come: it gave none, and it is shown
-    /// behind what was delivered. Without times, decode order stands for that.
+    /// True if a frame of the packet may still come: it gave none, and it is decoded or
+    /// shown behind what was delivered. (Times may begin anew where a file is repeated.)
     fn owes(&self, entry: &Entry<P>) -> bool {
-        let behind = match (entry.pts, self.delivered.1) {
-            (Some(pts), Some(delivered)) => pts > delivered,
-            _ => Some(entry.seq) > self.delivered.0,
-        };
-        entry.delivered == 0 && behind
+        let is_behind = Some(entry.seq) > self.delivered.0 || entry.pts > self.delivered.1;
+        entry.delivered == 0 && is_behind
     }
 
     /// Drops all, as no frame of them can come any more; returns how many may have
