@@ -38,7 +38,7 @@ pub(crate) const FRAMES_BEHIND: u32 = DEPTH as u32 + 1 + KEPT;
 pub struct Frames {
     /// `None` once the frames have ended.
     receiver: Option<Receiver<Frame>>,
-    run: Option<JoinHandle<Result<Report, RunError>>>,
+    run: Option<JoinHandle<Report>>,
     stop: Stop,
     report: Option<Report>,
 }
@@ -70,23 +70,20 @@ impl Pipeline {
     /// # Errors
     /// As [`frames`](Pipeline::frames).
     pub fn frames_with(self, options: Options) -> Result<Frames, RunError> {
-        Frames::start(self, options)
+        let (sender, receiver) = queue(DEPTH, Leaky::No);
+        let mut pipeline = self.sink(Sending(sender)).named("frames");
+        pipeline.prepare(&options)?;
+        let stop = options.stop.clone();
+        let run = std::thread::Builder::new().name("framepath".to_owned());
+        let run = run.spawn(move || pipeline.run_prepared(&options)).map_err(|error| RunError::Thread {
+            hop: "frames".to_owned(),
+            detail: format!("cannot start: {error}"),
+        })?;
+        Ok(Frames { receiver: Some(receiver), run: Some(run), stop, report: None })
     }
 }
 
 impl Frames {
-    pub(crate) fn start(pipeline: Pipeline, options: Options) -> Result<Frames, RunError> {
-        let (sender, receiver) = queue(DEPTH, Leaky::No);
-        let mut pipeline = pipeline.sink(Sending(sender)).named("frames");
-        pipeline.prepare(&options)?;
-        let stop = options.stop.clone();
-        let run = std::thread::Builder::new().name("framepath".to_owned());
-        let run = run.spawn(move || Ok(pipeline.run_prepared(&options))).map_err(|error| {
-            RunError::Thread { hop: "frames".to_owned(), detail: format!("cannot start: {error}") }
-        })?;
-        Ok(Frames { receiver: Some(receiver), run: Some(run), stop, report: None })
-    }
-
     /// Stops the pipeline from any thread. The frames that are inside still come.
     ///
     /// ```
@@ -126,7 +123,7 @@ impl Frames {
             hop: "frames".to_owned(),
             detail: "ended in a panic, which is a bug".to_owned(),
         };
-        let mut report = run.join().map_err(panicked)??;
+        let mut report = run.join().map_err(panicked)?;
         let error = report.error.take();
         self.report = Some(report);
         error.map_or(Ok(()), Err)
@@ -152,7 +149,10 @@ impl Iterator for Frames {
 
 impl Drop for Frames {
     fn drop(&mut self) {
-        self.stop.stop();
+        // A request that other runs share is not made for one that has ended.
+        if self.run.is_some() {
+            self.stop.stop();
+        }
         // An error that nobody asked for any more.
         let _ = self.join();
     }

@@ -62,6 +62,16 @@ fn frames_come_in_order_and_end() {
 }
 
 #[test]
+fn frames_that_have_ended_stop_no_run_that_shares_their_stop() {
+    let stop = Stop::new();
+    let frames = |options| Pipeline::parse(GREY).unwrap().frames_with(options).unwrap();
+    assert_eq!(frames(Options { stop: stop.clone(), ..Options::default() }).count(), 20);
+    assert!(!stop.is_requested());
+    drop(frames(Options { stop: stop.clone(), ..Options::default() }));
+    assert!(stop.is_requested());
+}
+
+#[test]
 fn frames_of_a_file_are_those_of_the_decoder() {
     let clip = concat!(env!("CARGO_MANIFEST_DIR"), "/../../clips/vp9-180p8.ivf");
     for decode in ["decode", "decode threads=1", "decode ! queue depth=2"] {
