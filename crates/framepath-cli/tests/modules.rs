@@ -21,7 +21,7 @@ type Segments = Vec<String>;
 
 struct Module {
     text: String,
-    /// What its `pub use` declarations give: the item's name, and its path.
+    /// Items of its `pub use` declarations: name and path.
     exports: BTreeMap<String, Segments>,
 }
 

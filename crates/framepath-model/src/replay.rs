@@ -154,7 +154,7 @@ struct Death {
 pub struct Book<P> {
     /// In decode order, numbers rising. Skipped packets are not in it.
     history: VecDeque<Entry<P>>,
-    /// What came before the history and was forgotten for its size.
+    /// Packets before the history, forgotten for their size.
     forgotten: Forgotten<P>,
     /// `history[..cursor]` was submitted to the present worker.
     cursor: usize,

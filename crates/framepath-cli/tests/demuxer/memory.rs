@@ -84,7 +84,7 @@ fn a_demuxer_without_memory_for_a_track_is_an_error() {
     assert_eq!(ran.stdout.lines().filter(|line| !line.starts_with('#')).count(), 0, "{ran:#?}");
 }
 
-/// What takes memory in a file.
+/// The part of a file that takes memory.
 enum Large {
     /// A block of a sound track in the second cluster, so many bytes long.
     Block(usize),

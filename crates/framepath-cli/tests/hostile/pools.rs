@@ -36,7 +36,7 @@ struct Taking {
     bytes: u64,
     /// Grants that it asks for before each frame; a pool is in the last.
     grants: u32,
-    /// What takes the frames, and the exit code with it.
+    /// The sink, and the exit code with it.
     sinks: &'static [(&'static str, i32)],
 }
 
@@ -118,7 +118,7 @@ pub fn tests() -> impl Iterator<Item = (String, Test)> {
     })
 }
 
-/// What a process has: bytes and number of memfd mappings, and descriptors.
+/// The holdings of a process: bytes and number of memfd mappings, and descriptors.
 #[derive(Clone, Copy, Debug, Default)]
 struct Holdings {
     bytes: u64,
@@ -148,7 +148,7 @@ fn bounded(taking: &Taking, sink: &str, code: i32) {
     }
     let name = taking.name;
     println!("{name}: {most:?}");
-    // What was looked at is what grows.
+    // The watched holdings did grow: the bounds below look at the right ones.
     assert!(most.bytes > 3 * taking.bytes && most.mappings > 3 && most.descriptors > 3, "{name}: {most:?}");
     assert!(most.bytes <= MEMORY + AREA, "{name}: {most:?}");
     assert!(most.mappings <= MAPPINGS && most.descriptors <= DESCRIPTORS, "{name}: {most:?}");

@@ -30,7 +30,7 @@ fn the_command_is_not_linked_with_sdl() {
     assert!(!symbols.contains(" SDL_"), "{symbols}");
 }
 
-/// What the dynamic linker loaded in each program that the command executed, itself
+/// The libraries that the dynamic linker loaded in each program that the command executed, itself
 /// included.
 fn loaded(folder: &Path, arguments: &[&str]) -> Vec<String> {
     let logs = folder.join("logs");
