@@ -1,13 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 
-# Optimised like a release, with the assertions of a debug build: the tests
-# decode and hash gigabytes of pixels, which an unoptimised build takes minutes
-# for. Its own folder under target/, so that `make demo` and `make test` do not
-# build each other's crates again.
-CHECKED := --config 'profile.checked.inherits="release"' \
-	--config 'profile.checked.debug-assertions=true' \
-	--config 'profile.checked.overflow-checks=true' --profile checked
-
 CARGO ?= cargo
 TARGET := $(abspath $(or $(CARGO_TARGET_DIR),target))
 FUZZ_SECONDS ?= 60
@@ -51,7 +43,7 @@ test:
 	@$(MAKE) -s shell-check
 	@scripts/check-units
 	@$(MAKE) -s -C peers TARGET=$(TARGET) CARGO=$(CARGO) all check
-	$(CARGO) test --workspace --features play --locked $(CHECKED)
+	$(CARGO) test --workspace --features play --locked --profile checked
 
 test-kernel:
 	@tests/vm/install
@@ -64,7 +56,7 @@ test-kernel-debug:
 	@tests/vm/test debug
 
 VM_SCRIPTS = kernel/take-mem2mem $(addprefix tests/vm/,make run test install check-depends) $(wildcard tests/vm/lib/* tests/vm/inside/* tests/vm/guest/* tests/vm/jobs/*)
-SHELL_SCRIPTS = scripts/debian-root scripts/setup scripts/fresh scripts/fuzz scripts/check-unsafe scripts/check-units scripts/prune-target .ci/run .ci/crates .ci/check clips/make.sh peers/gst-push/check peers/handoff/check $(VM_SCRIPTS)
+SHELL_SCRIPTS = scripts/debian-root scripts/setup scripts/fresh scripts/fuzz scripts/check-packages scripts/check-unsafe scripts/check-units scripts/check-user scripts/prune-target .ci/run .ci/crates .ci/check clips/make.sh peers/gst-push/check peers/handoff/check $(VM_SCRIPTS)
 
 shell-check:
 	@for script in $(SHELL_SCRIPTS); do bash -n $$script || exit 1; done

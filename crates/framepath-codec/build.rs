@@ -33,7 +33,9 @@ fn bind_dav1d() {
     let bindings = bindgen::Builder::default()
         .header_contents("framepath_dav1d.h", "#include <dav1d/dav1d.h>\n")
         .clang_args(include_args)
-        .allowlist_function("dav1d_(version|default_settings|open|close|send_data|get_picture|picture_unref)")
+        .allowlist_function(
+            "dav1d_(version|default_settings|open|close|flush|send_data|get_picture|picture_unref)",
+        )
         .allowlist_function("dav1d_(data_wrap|data_unref|get_decode_error_data_props|data_props_unref)")
         .allowlist_type("Dav1d(Settings|Context|Picture|Data|DataProps|PicAllocator|PixelLayout)")
         .allowlist_var("DAV1D_PICTURE_ALIGNMENT")

@@ -3,7 +3,7 @@
 //! from its canonical form.
 #![no_main]
 
-use framepath_model::path::parse;
+use framepath::path::parse;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -11,7 +11,7 @@ fuzz_target!(|text: &str| {
         Ok(path) => {
             let canonical = path.to_string();
             // The canonical form may be longer than a path can be.
-            if canonical.len() <= framepath_model::path::MAX_TEXT {
+            if canonical.len() <= framepath::path::MAX_TEXT {
                 assert_eq!(parse(&canonical).as_ref(), Ok(&path), "{canonical}");
             }
         }

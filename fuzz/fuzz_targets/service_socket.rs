@@ -20,7 +20,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use framepath::serve::{Limits, Service, Settings, Viewer};
+use framepath_serve::{Limits, Service, Settings, Viewer};
 use framepath_model::wire::{MAGIC, MESSAGE_BYTES, Message, VERSION};
 use framepath_os::crossing::{Listener, Socket};
 use framepath_os::signal::Stops;
@@ -79,8 +79,8 @@ fn stay(socket: &Socket) {
 /// The program's first act: a worker's whole life, or the services' start.
 fn start() {
     let arguments: Vec<String> = std::env::args().collect();
-    if let [_, worker, _, act] = arguments.as_slice() {
-        if worker == "framepath-worker" {
+    if let [_, worker, kind] = arguments.as_slice() {
+        if let ("framepath-worker", Some(act)) = (worker.as_str(), kind.strip_prefix("stage memory=")) {
             let act = ACTS[act.parse::<usize>().expect("a number")];
             act(&Socket::from(take_socket().expect("a service's")));
             std::process::exit(0);

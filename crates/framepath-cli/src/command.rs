@@ -1,17 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The commands, one file each.
 
+#[cfg(feature = "lab")]
+mod asked;
 mod bare;
+#[cfg(feature = "lab")]
 mod compare;
+mod complete;
 mod completions;
 mod diff;
+#[cfg(feature = "lab")]
 mod doctor;
 mod fixture;
+#[cfg(feature = "lab")]
 mod gate;
+#[cfg(feature = "lab")]
 mod handoff;
+#[cfg(feature = "lab")]
 mod lab;
 mod meta;
 mod plugins;
+#[cfg(feature = "lab")]
 mod report;
 mod run;
 mod serve;
@@ -25,14 +34,19 @@ pub(crate) enum Command {
     /// Run a path and show where its frames' time went
     Run(run::Run),
     /// Run experiments; ends with a report that opens in a browser
+    #[cfg(feature = "lab")]
     Lab(lab::Lab),
     /// Compare two paths, or any two commands, in interleaved pairs
+    #[cfg(feature = "lab")]
     Compare(compare::Compare),
     /// Hold summaries of the lab against budgets
+    #[cfg(feature = "lab")]
     Gate(gate::Gate),
     /// Put runs of the lab, also of several machines, side by side
+    #[cfg(feature = "lab")]
     Report(report::Report),
     /// What this machine offers, and what each missing thing would unlock
+    #[cfg(feature = "lab")]
     Doctor(doctor::Doctor),
     /// What a path can be made of: sources, stages, links, sinks
     #[command(visible_alias = "path")]
@@ -54,12 +68,20 @@ pub(crate) enum Command {
     Meta(meta::Meta),
     /// Completions for a shell, to be sourced
     Completions(completions::Completions),
+    /// Words for a shell's completion
+    #[command(hide = true)]
+    Complete(complete::Complete),
     /// Decode a file with the codec library alone: the floor of lab `decode`
     #[command(hide = true)]
     Bare(bare::Bare),
     /// Hand frames over from a worker: contender `process` of lab `handoff`
     #[command(hide = true)]
+    #[cfg(feature = "lab")]
     Handoff(handoff::Handoff),
+    /// Run a path and ask another process with every frame: contender of lab `rpc`
+    #[command(hide = true)]
+    #[cfg(feature = "lab")]
+    Asked(asked::Asked),
     /// Load one plug-in and say what it is, for `plugins`
     #[command(hide = true)]
     PluginInfo(plugins::PluginInfo),
@@ -70,10 +92,15 @@ impl Command {
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Command::Run(_) => "run",
+            #[cfg(feature = "lab")]
             Command::Lab(_) => "lab",
+            #[cfg(feature = "lab")]
             Command::Compare(_) => "compare",
+            #[cfg(feature = "lab")]
             Command::Gate(_) => "gate",
+            #[cfg(feature = "lab")]
             Command::Report(_) => "report",
+            #[cfg(feature = "lab")]
             Command::Doctor(_) => "doctor",
             Command::Stages(_) => "stages",
             Command::Serve(_) => "serve",
@@ -81,10 +108,14 @@ impl Command {
             Command::Fixture(_) => "fixture",
             Command::Diff(_) => "diff",
             Command::Meta(_) => "meta",
+            Command::Complete(_) => "complete",
             Command::Completions(_) => "completions",
             Command::Plugins(_) => "plugins",
             Command::Bare(_) => "bare",
+            #[cfg(feature = "lab")]
             Command::Handoff(_) => "handoff",
+            #[cfg(feature = "lab")]
+            Command::Asked(_) => "asked",
             Command::PluginInfo(_) => "plugin-info",
         }
     }
@@ -93,10 +124,15 @@ impl Command {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
         match self {
             Command::Run(run) => run.run(),
+            #[cfg(feature = "lab")]
             Command::Lab(lab) => lab.run(),
+            #[cfg(feature = "lab")]
             Command::Compare(compare) => compare.run(),
+            #[cfg(feature = "lab")]
             Command::Gate(gate) => gate.run(),
+            #[cfg(feature = "lab")]
             Command::Report(report) => report.run(),
+            #[cfg(feature = "lab")]
             Command::Doctor(doctor) => doctor.run(),
             Command::Stages(stages) => stages.run(),
             Command::Serve(serve) => serve.run(),
@@ -104,10 +140,14 @@ impl Command {
             Command::Fixture(fixture) => fixture.run(),
             Command::Diff(diff) => diff.run(),
             Command::Meta(meta) => meta.run(),
+            Command::Complete(complete) => complete.run(),
             Command::Completions(completions) => completions.run(),
             Command::Plugins(plugins) => plugins.run(),
             Command::Bare(bare) => bare.run(),
+            #[cfg(feature = "lab")]
             Command::Handoff(handoff) => handoff.run(),
+            #[cfg(feature = "lab")]
+            Command::Asked(asked) => asked.run(),
             Command::PluginInfo(info) => info.run(),
         }
     }

@@ -5,9 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
-use framepath_lab::report::FrameTimeline;
-use framepath_model::summary::Summary;
+use anyhow::Context;
 use framepath_os::cancel::Writer;
 
 use crate::screen;
@@ -125,37 +123,4 @@ impl Output {
 fn fill(file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut writer = BufWriter::new(Writer::new(file));
     content(&mut writer).and_then(|()| writer.flush())
-}
-
-/// The summaries in `path`: a file with one or an array of them, or a run
-/// folder with such a `run.json`.
-pub(crate) fn summaries(path: &Path) -> anyhow::Result<Vec<Summary>> {
-    let file = if path.is_dir() { path.join("run.json") } else { path.to_owned() };
-    let text = fs::read_to_string(&file).with_context(|| format!("reading `{}`", file.display()))?;
-    let of_file = || format!("`{}` is not a summary of the lab", file.display());
-    let value: serde_json::Value = serde_json::from_str(&text).with_context(of_file)?;
-    let summaries = if value.is_array() {
-        serde_json::from_value::<Vec<Summary>>(value).with_context(of_file)?
-    } else {
-        vec![serde_json::from_value::<Summary>(value).with_context(of_file)?]
-    };
-    if summaries.is_empty() {
-        bail!("`{}` has no summary in it", file.display());
-    }
-    Ok(summaries)
-}
-
-/// The slowest frames of the run folder that `path` is, or whose `run.json`
-/// it is; none where none were kept.
-pub(crate) fn slow_frames(path: &Path) -> anyhow::Result<Vec<FrameTimeline>> {
-    let folder = if path.is_dir() { Some(path) } else { path.parent().filter(|_| is_run_json(path)) };
-    let file = folder.map(|folder| folder.join("timeline.json")).filter(|file| file.exists());
-    let Some(file) = file else { return Ok(Vec::new()) };
-    let text = fs::read_to_string(&file).with_context(|| format!("reading `{}`", file.display()))?;
-    serde_json::from_str(&text).with_context(|| format!("`{}` is no timeline of the lab", file.display()))
-}
-
-/// Whether `path` is the file of a run folder that holds its summaries.
-pub(crate) fn is_run_json(path: &Path) -> bool {
-    path.file_name().is_some_and(|name| name == "run.json")
 }

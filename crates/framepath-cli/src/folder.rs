@@ -6,8 +6,10 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use framepath_lab::date::utc;
+use framepath_lab::report::FrameTimeline;
+use framepath_model::summary::Summary;
 
 /// Makes `given`, or a new folder under `runs/` named after the time.
 pub(crate) fn create(given: Option<&Path>) -> anyhow::Result<PathBuf> {
@@ -38,4 +40,37 @@ pub(crate) fn create(given: Option<&Path>) -> anyhow::Result<PathBuf> {
 /// Seconds since 1970-01-01 UTC; `None` where the clock says a time before.
 pub(crate) fn unix_seconds() -> Option<u64> {
     SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| time.as_secs())
+}
+
+/// The summaries in `path`: a file with one or an array of them, or a run
+/// folder with such a `run.json`.
+pub(crate) fn summaries(path: &Path) -> anyhow::Result<Vec<Summary>> {
+    let file = if path.is_dir() { path.join("run.json") } else { path.to_owned() };
+    let text = fs::read_to_string(&file).with_context(|| format!("reading `{}`", file.display()))?;
+    let of_file = || format!("`{}` is not a summary of the lab", file.display());
+    let value: serde_json::Value = serde_json::from_str(&text).with_context(of_file)?;
+    let summaries = if value.is_array() {
+        serde_json::from_value::<Vec<Summary>>(value).with_context(of_file)?
+    } else {
+        vec![serde_json::from_value::<Summary>(value).with_context(of_file)?]
+    };
+    if summaries.is_empty() {
+        bail!("`{}` has no summary in it", file.display());
+    }
+    Ok(summaries)
+}
+
+/// The slowest frames of the run folder that `path` is, or whose `run.json`
+/// it is; none where none were kept.
+pub(crate) fn slow_frames(path: &Path) -> anyhow::Result<Vec<FrameTimeline>> {
+    let folder = if path.is_dir() { Some(path) } else { path.parent().filter(|_| is_run_json(path)) };
+    let file = folder.map(|folder| folder.join("timeline.json")).filter(|file| file.exists());
+    let Some(file) = file else { return Ok(Vec::new()) };
+    let text = fs::read_to_string(&file).with_context(|| format!("reading `{}`", file.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("`{}` is no timeline of the lab", file.display()))
+}
+
+/// Whether `path` is the file of a run folder that holds its summaries.
+pub(crate) fn is_run_json(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name == "run.json")
 }

@@ -4,9 +4,12 @@
 #![forbid(unsafe_code)]
 
 mod command;
+mod diagnostics;
 mod ending;
 mod files;
+#[cfg(feature = "lab")]
 mod folder;
+#[cfg(feature = "lab")]
 mod place;
 mod progress;
 mod screen;
@@ -15,25 +18,39 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-const EXAMPLES: &str = "\
-Examples:
-  framepath run 'file clip.mp4 ! decode ! null'          what decoding costs, cause by cause
-  framepath run 'file clip.mp4 ! decode ! framemd5 -'    the MD5 of every frame
-  framepath compare 'test ! null' 'test ! queue ! null'  what a thread boundary costs
-  framepath serve & framepath top                        workers for every program, shown live
-  framepath lab                                          the quick set of experiments, 90 s
-  framepath doctor                                       what this machine offers
-  framepath stages                                       what a path can be made of
+const EXAMPLES: [&str; 4] = [
+    "run 'file clip.mp4 ! decode ! null'          what decoding costs, cause by cause",
+    "run 'file clip.mp4 ! decode ! framemd5 -'    the MD5 of every frame",
+    "serve & framepath top                        workers for every program, shown live",
+    "stages                                       what a path can be made of",
+];
 
-For tests of the kernel module's measuring node: framepath fixture, diff, meta.";
+/// Examples of the commands that the feature `lab` adds.
+const LAB_EXAMPLES: [&str; 3] = [
+    "compare 'test ! null' 'test ! queue ! null'  what a thread boundary costs",
+    "lab                                          the quick set of experiments, 90 s",
+    "doctor                                       what this machine offers",
+];
+
+const KERNEL_TESTS: &str = "For tests of the kernel module's measuring node: framepath fixture, diff, meta.";
+
+fn examples() -> String {
+    let of_lab = if cfg!(feature = "lab") { &LAB_EXAMPLES[..] } else { &[] };
+    let lines = EXAMPLES.iter().chain(of_lab).map(|line| format!("  framepath {line}\n"));
+    format!("Examples:\n{}\n{KERNEL_TESTS}", lines.collect::<String>())
+}
 
 /// Moves video frames between stages at the lowest known cost, and shows where
 /// every microsecond, copy and wake-up of each frame went.
 #[derive(Parser)]
-#[command(name = "framepath", version, after_help = EXAMPLES, max_term_width = 100)]
+#[command(name = "framepath", version, after_help = examples(), max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: command::Command,
+
+    /// Report what happens on standard error: files, workers, connections; -vv reports more
+    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    verbose: u8,
 }
 
 fn main() -> ExitCode {
@@ -42,7 +59,9 @@ fn main() -> ExitCode {
     match Arguments::try_parse() {
         Ok(arguments) => {
             let name = arguments.command.name();
-            let code = ending::code(name, arguments.command.run());
+            let reporting = diagnostics::install(arguments.verbose);
+            let outcome = reporting.map_err(Into::into).and_then(|()| arguments.command.run());
+            let code = ending::code(name, outcome);
             // Waits for the workers that are left, so that their CPU time counts
             // as this command's.
             framepath::host::dismiss_spares();

@@ -7,7 +7,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use framepath_testkit::harness::{Missing, Tested};
 use serde_json::Value;
+
+framepath_testkit::tests! {
+    dependencies_point_one_way,
+    only_one_crate_knows_the_codecs,
+    dependencies_stay_few,
+    the_command_is_built_without_the_lab,
+    unsafe_is_forbidden_above_the_system,
+    every_crate_takes_the_lints_of_the_workspace,
+    every_source_file_says_its_licence,
+    files_are_short_or_say_why,
+    every_file_is_a_module_of_one_crate,
+    conditions_are_such_as_the_oldest_rust_takes,
+}
 
 /// Every crate of the workspace, lowest first, and the crates of the workspace
 /// that it may name in any of its dependency tables. A new crate comes with a
@@ -17,9 +31,27 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("framepath-os", &["framepath-model"]),
     ("framepath-codec", &["framepath-model", "framepath-os"]),
     ("framepath", &["framepath-model", "framepath-os", "framepath-codec"]),
-    ("framepath-lab", &["framepath-model", "framepath-os", "framepath-codec", "framepath"]),
-    ("framepath-cli", &["framepath-model", "framepath-os", "framepath-codec", "framepath", "framepath-lab"]),
+    ("framepath-serve", &["framepath-model", "framepath-os", "framepath-codec", "framepath"]),
+    (
+        "framepath-lab",
+        &["framepath-model", "framepath-os", "framepath-codec", "framepath", "framepath-serve"],
+    ),
+    (
+        "framepath-cli",
+        &[
+            "framepath-model",
+            "framepath-os",
+            "framepath-codec",
+            "framepath",
+            "framepath-serve",
+            "framepath-lab",
+        ],
+    ),
+    (TESTKIT, &["framepath-model", "framepath-os", "framepath", "framepath-serve"]),
 ];
+
+/// Helpers of tests: a dev-dependency of any crate, and no other dependency.
+const TESTKIT: &str = "framepath-testkit";
 
 /// The one crate that knows FFmpeg and dav1d, and the names it knows them by.
 const CODEC_CRATE: &str = "framepath-codec";
@@ -30,7 +62,9 @@ const FORBIDS_UNSAFE: &[&str] = &[
     "crates/framepath-model/src/lib.rs",
     "crates/framepath/src/lib.rs",
     "crates/framepath-lab/src/lib.rs",
+    "crates/framepath-serve/src/lib.rs",
     "crates/framepath-cli/src/main.rs",
+    "crates/framepath-testkit/src/lib.rs",
 ];
 
 /// Packages that the command is built of with its default features, our own left
@@ -57,7 +91,8 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Crate name to the names of all it depends on: normal, build and dev.
+/// Crate name to the names of all it depends on (normal, build and dev), the testkit as a
+/// dev-dependency left out.
 fn dependencies() -> BTreeMap<String, Vec<String>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let metadata = output(Command::new(cargo).args([
@@ -76,18 +111,18 @@ fn dependencies() -> BTreeMap<String, Vec<String>> {
         .iter()
         .map(|package| {
             let names = package["dependencies"].as_array().expect("dependencies");
-            let names = names.iter().map(|one| text(&one["name"])).collect();
+            let names = names.iter().filter(|one| one["kind"] != "dev" || one["name"] != TESTKIT);
+            let names = names.map(|one| text(&one["name"])).collect();
             (text(&package["name"]), names)
         })
         .collect()
 }
 
-/// Files that git tracks or would add, as paths below the root. None where
+/// Files that git tracks or would add, as paths below the root. An error where
 /// there is no git repository, as in an unpacked archive.
-fn files() -> Option<Vec<String>> {
+fn files() -> Result<Vec<String>, Missing> {
     if !root().join(".git").exists() {
-        eprintln!("skipped: no git repository here to list files from: run it in a clone");
-        return None;
+        return Err(Missing::new("no git repository here to list files from: run it in a clone"));
     }
     // A clone that another user owns is listed too: only names are read.
     let listed = output(Command::new("git").args([
@@ -103,10 +138,9 @@ fn files() -> Option<Vec<String>> {
         listed.split_terminator('\0').filter(|path| root().join(path).is_file()).map(str::to_owned).collect();
     files.sort();
     assert!(files.len() > 20, "git lists only {} files: {files:?}", files.len());
-    Some(files)
+    Ok(files)
 }
 
-#[test]
 fn dependencies_point_one_way() {
     let found = dependencies();
     let known: BTreeMap<&str, &[&str]> = MAY_KNOW.iter().copied().collect();
@@ -128,7 +162,6 @@ fn dependencies_point_one_way() {
     }
 }
 
-#[test]
 fn only_one_crate_knows_the_codecs() {
     for (name, dependencies) in dependencies() {
         if name == CODEC_CRATE {
@@ -143,11 +176,11 @@ fn only_one_crate_knows_the_codecs() {
     }
 }
 
-#[test]
-fn dependencies_stay_few() {
+/// Packages that the command is built of, with these options: NAME VERSION.
+fn packages(options: &[&str]) -> BTreeSet<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let tree = output(Command::new(cargo).args([
-        "tree",
+    let mut command = Command::new(cargo);
+    let tree = output(command.arg("tree").args(options).args([
         "--package",
         "framepath-cli",
         "--edges",
@@ -160,13 +193,22 @@ fn dependencies_stay_few() {
         "--locked",
     ]));
     // NAME VERSION, and words in parentheses: a path, "proc-macro", or "*" for a repetition.
-    let packages: BTreeSet<_> = tree
-        .lines()
+    tree.lines()
         .map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
         .filter(|package| !package.is_empty())
-        .collect();
+        .collect()
+}
+
+fn the_command_is_built_without_the_lab() {
+    let has_lab =
+        |options: &[&str]| packages(options).iter().any(|package| package.starts_with("framepath-lab "));
+    assert!(has_lab(&[]) && !has_lab(&["--no-default-features"]));
+}
+
+fn dependencies_stay_few() {
+    let packages = packages(&[]);
     let own = packages.iter().filter(|package| package.starts_with("framepath")).count();
-    assert_eq!(own, MAY_KNOW.len(), "the command is built of all of our crates: {packages:?}");
+    assert_eq!(own, MAY_KNOW.len() - 1, "the command is built of all of our crates but one: {packages:?}");
     let outside = packages.len() - own;
     assert!(
         outside <= MOST_DEPENDENCIES,
@@ -174,7 +216,6 @@ fn dependencies_stay_few() {
     );
 }
 
-#[test]
 fn unsafe_is_forbidden_above_the_system() {
     for path in FORBIDS_UNSAFE {
         assert!(
@@ -184,7 +225,6 @@ fn unsafe_is_forbidden_above_the_system() {
     }
 }
 
-#[test]
 fn every_crate_takes_the_lints_of_the_workspace() {
     for (name, _) in MAY_KNOW {
         let path = format!("crates/{name}/Cargo.toml");
@@ -220,9 +260,8 @@ fn licences(path: &str) -> &'static [&'static str] {
     }
 }
 
-#[test]
-fn every_source_file_says_its_licence() {
-    let Some(files) = files() else { return };
+fn every_source_file_says_its_licence() -> Tested {
+    let files = files()?;
     let mut wrong = Vec::new();
     for path in &files {
         // A clip or a picture is not text, and not source.
@@ -242,11 +281,11 @@ fn every_source_file_says_its_licence() {
         }
     }
     assert!(wrong.is_empty(), "no or another SPDX line on line 1 or 2:\n{}", wrong.join("\n"));
+    Ok(())
 }
 
-#[test]
-fn files_are_short_or_say_why() {
-    let Some(files) = files() else { return };
+fn files_are_short_or_say_why() -> Tested {
+    let files = files()?;
     let tests = |path: &str| path.split('/').any(|part| part == "tests" || part == "tests.rs");
     let mut long = Vec::new();
     for path in files.iter().filter(|path| path.ends_with(".rs") && !tests(path)) {
@@ -261,13 +300,23 @@ fn files_are_short_or_say_why() {
         "longer than {MOST_LINES} lines, without a line `{LONGER_BECAUSE} ...`:\n{}",
         long.join("\n")
     );
+    Ok(())
+}
+
+/// A file that two crates or tests compile is a module of a crate that both depend on.
+fn every_file_is_a_module_of_one_crate() -> Tested {
+    let files = files()?;
+    let attribute = ["#[", "path"].concat();
+    let with = |path: &&String| read(path).lines().any(|line| line.trim_start().starts_with(&attribute));
+    let wrong: Vec<&String> = files.iter().filter(|path| path.ends_with(".rs")).filter(with).collect();
+    assert!(wrong.is_empty(), "modules included by their path: {wrong:?}");
+    Ok(())
 }
 
 /// Debian 13's Rust, 1.85, builds `make demo` and `make test`: it has no `let`
 /// behind `&&`, which clippy of a newer one does not mind.
-#[test]
-fn conditions_are_such_as_the_oldest_rust_takes() {
-    let Some(files) = files() else { return };
+fn conditions_are_such_as_the_oldest_rust_takes() -> Tested {
+    let files = files()?;
     let chained = ["&&", "let "].join(" ");
     let mut sources = 0;
     for path in files.iter().filter(|path| path.ends_with(".rs")) {
@@ -275,4 +324,5 @@ fn conditions_are_such_as_the_oldest_rust_takes() {
         assert!(!read(path).contains(&chained), "{path} has a chain of `let` conditions");
     }
     assert!(sources > 100, "only {sources} sources");
+    Ok(())
 }

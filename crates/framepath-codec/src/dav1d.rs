@@ -200,7 +200,7 @@ impl Dav1dDecoder {
         if matches!(self.state, State::Draining | State::Ended) || packet.is_empty() {
             return Ok(());
         }
-        let number = self.numbers.insert(packet.meta());
+        let number = self.numbers.insert(packet.meta(), packet.preroll());
         match Data::of(packet, number) {
             Some(data) => {
                 self.pending = Some(data);
@@ -232,6 +232,16 @@ impl Dav1dDecoder {
         }
     }
 
+    /// Forgets what is inside, how many pictures that is, and begins anew.
+    pub(crate) fn flush(&mut self) -> u64 {
+        self.pending = None;
+        // SAFETY: an open context. Its threads are idle afterwards.
+        unsafe { ffi::dav1d_flush(self.context.0.as_ptr()) };
+        self.slots.forget_failure();
+        (self.failure, self.stop_at, self.state) = (None, i64::MAX, State::Idle);
+        self.numbers.flush()
+    }
+
     pub(crate) fn receive(&mut self) -> Result<Received, CodecError> {
         // The first empty answer after a packet only says that dav1d's threads
         // are at work; from the second on it waits for them.
@@ -249,7 +259,9 @@ impl Dav1dDecoder {
                     if self.state == State::Sent {
                         self.state = State::Idle;
                     }
-                    return self.give(&picture).map(Received::Frame);
+                    if let Some(frame) = self.give(&picture)? {
+                        return Ok(Received::Frame(frame));
+                    }
                 }
                 Ok(None) if self.state == State::Draining => {
                     asked_in_vain += 1;
@@ -277,8 +289,10 @@ impl Dav1dDecoder {
         }
     }
 
-    fn give(&mut self, picture: &PictureRef) -> Result<Frame, CodecError> {
+    /// The picture as a frame; `None` where it is not given out.
+    fn give(&mut self, picture: &PictureRef) -> Result<Option<Frame>, CodecError> {
         let picture = &picture.0;
+        let Some(meta) = self.numbers.find(picture.m.timestamp) else { return Ok(None) };
         let outside = CodecError::OutsideSlot { codec: self.slots.codec() };
         let side = |length: c_int| u32::try_from(length).unwrap_or(0);
         let [Ok(luma), Ok(chroma)] = picture.stride.map(usize::try_from) else { return Err(outside) };
@@ -287,11 +301,10 @@ impl Dav1dDecoder {
         }
         // SAFETY: set by `allocate`, and alive while the picture is.
         let slot = unsafe { &*picture.allocator_data.cast::<Slot>() };
-        let meta = self.numbers.find(picture.m.timestamp);
         let starts = picture.data.map(|start| start.cast::<u8>().cast_const());
         let size = (side(picture.p.w), side(picture.p.h));
         // SAFETY: dav1d's own picture, and it gives out finished ones only.
-        unsafe { slot.frame(size, starts, [luma, chroma, chroma], colors_of(picture), meta) }
+        unsafe { slot.frame(size, starts, [luma, chroma, chroma], colors_of(picture), meta) }.map(Some)
     }
 
     /// Keeps the first failure until the pictures before it are out.

@@ -107,6 +107,8 @@ enum Backend {
 /// It may be dropped at any time, also while all of its frames are held and its
 /// threads wait for one of them.
 ///
+/// What is [preroll](Packet::preroll) is decoded and not given out.
+///
 /// After a failure the frames the decoder finished before it are still given
 /// out; then `receive` returns the error, once, and afterwards the end.
 pub struct Decoder {
@@ -136,6 +138,7 @@ impl Decoder {
             Codec::Av1 => Backend::Dav1d(Dav1dDecoder::open(options.threads, slots)?),
             _ => Backend::Libav(LibavDecoder::open(track, options.threads, slots)?),
         };
+        log::debug!("decoder for {codec}, threads {:?}, output {:?}", options.threads, options.output);
         Ok(Decoder { backend })
     }
 
@@ -194,6 +197,17 @@ impl Decoder {
             Backend::Libav(decoder) => decoder.receive(),
             Backend::Dav1d(decoder) => decoder.receive(),
             Backend::Hardware(decoder) => decoder.receive(),
+        }
+    }
+
+    /// Forgets what is inside, and begins anew with the next packet, which is a random
+    /// access point. Also after the end and after a failure. How many pictures were
+    /// inside that would have been given out.
+    pub fn flush(&mut self) -> u64 {
+        match &mut self.backend {
+            Backend::Libav(decoder) => decoder.flush(),
+            Backend::Dav1d(decoder) => decoder.flush(),
+            Backend::Hardware(decoder) => decoder.flush(),
         }
     }
 

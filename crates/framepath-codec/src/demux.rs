@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Packets of the video in a file.
 
+mod seek;
+
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::fmt;
 use std::path::Path;
@@ -19,20 +21,25 @@ use crate::surface::pixel_format;
 use crate::track::{Parameters, TrackInfo};
 use crate::{Codec, CodecError, Packet};
 
-/// Reads the packets of the best video stream of a file. May move between
-/// threads.
+/// Reads the packets of one video track of a file. May move between threads.
 pub struct Demuxer {
     // Dropped before `input`, which it reads through.
     context: Context,
     input: Input,
     name: String,
     info: TrackInfo,
+    /// The video track asked for; `None` is the best.
+    track: Option<usize>,
     stream: c_int,
     packets: u64,
     /// By what the first packet is known again.
     first: Option<Mark>,
-    /// The first packet, already read to see whether a seek found it.
+    /// A packet already read to see whether a seek found it.
     read_ahead: Option<Packet>,
+    /// Packets to be marked as discarded.
+    marking: Option<seek::Marking>,
+    /// The next packet is the first behind a seek.
+    restarts: bool,
 }
 
 /// What tells a packet from the others of a file.
@@ -68,11 +75,34 @@ impl Demuxer {
     /// The file cannot be read, is no container of [`containers`](crate::containers),
     /// is a playlist, or holds no video of a known [`Codec`].
     pub fn new(file: MediaFile) -> Result<Demuxer, CodecError> {
+        Demuxer::of_track(file, None)
+    }
+
+    /// [`Demuxer::new`] for the video track with the number `track`, counted from 0 in
+    /// the order of the file and without cover pictures; `None` is the best one, as
+    /// libavformat rates them.
+    ///
+    /// # Errors
+    /// As [`Demuxer::new`]; [`CodecError::NoTrack`].
+    pub fn of_track(file: MediaFile, track: Option<usize>) -> Result<Demuxer, CodecError> {
         let name = file.name().to_owned();
         let mut input = Input::new(file)?;
-        let (context, stream) = Context::open(&name, &mut input)?;
+        let (context, stream) = Context::open(&name, &mut input, track)?;
         let info = context.track(&name, stream)?;
-        Ok(Demuxer { context, input, name, info, stream, packets: 0, first: None, read_ahead: None })
+        let (first, read_ahead, marking) = (None, None, None);
+        Ok(Demuxer {
+            context,
+            input,
+            name,
+            info,
+            track,
+            stream,
+            packets: 0,
+            first,
+            read_ahead,
+            marking,
+            restarts: false,
+        })
     }
 
     /// The video this reads.
@@ -87,14 +117,21 @@ impl Demuxer {
     /// The file cannot be read further, or ends inside a packet. The packets
     /// before that were handed out.
     pub fn read(&mut self) -> Result<Option<Packet>, CodecError> {
-        if let Some(packet) = self.read_ahead.take() {
-            return Ok(Some(packet));
-        }
-        let packet = self.read_next()?;
+        let packet = match self.read_ahead.take() {
+            Some(packet) => Some(packet),
+            None => self.read_next()?,
+        };
         if self.first.is_none() {
             self.first = packet.as_ref().map(Mark::of);
         }
-        Ok(packet)
+        let Some(mut packet) = packet else { return Ok(None) };
+        packet.preroll_mut().restarts = std::mem::take(&mut self.restarts);
+        if let Some(marking) = &mut self.marking {
+            if !marking.mark(&mut packet) {
+                self.marking = None;
+            }
+        }
+        Ok(Some(packet))
     }
 
     fn read_next(&mut self) -> Result<Option<Packet>, CodecError> {
@@ -127,6 +164,10 @@ impl Demuxer {
             if raw.flags & ff::AV_PKT_FLAG_CORRUPT as c_int != 0 {
                 return Err(CodecError::DamagedPacket { file: self.name(), packet: self.packets });
             }
+            // An edit list leaves it out. libavcodec's own handling of the flag is wrong for
+            // pictures that a later packet shows (VP9), and dav1d has none.
+            packet.preroll_mut().discarded = raw.flags & ff::AV_PKT_FLAG_DISCARD as c_int != 0;
+            raw.flags &= !(ff::AV_PKT_FLAG_DISCARD as c_int);
             packet.meta_mut().pts = (raw.pts != ff::AV_NOPTS_VALUE).then_some(raw.pts);
             packet.meta_mut().duration = raw.duration;
             self.packets += 1;
@@ -144,7 +185,7 @@ impl Demuxer {
         if !self.input.seekable {
             return Err(io_error(self.name(), std::io::Error::from_raw_os_error(libc::ESPIPE)));
         }
-        self.read_ahead = None;
+        (self.read_ahead, self.marking, self.restarts) = (None, None, false);
         self.packets = 0;
         // Seeking is cheap, and in some containers it misses the first packet.
         let shortage = Shortage::watch();
@@ -158,7 +199,7 @@ impl Demuxer {
         }
         self.packets = 0;
         self.input.rewind().map_err(|source| io_error(self.name(), source))?;
-        (self.context, self.stream) = Context::open(&self.name, &mut self.input)?;
+        (self.context, self.stream) = Context::open(&self.name, &mut self.input, self.track)?;
         Ok(())
     }
 
@@ -185,7 +226,7 @@ unsafe impl Send for Context {}
 
 impl Context {
     /// Opens the container and picks the stream; the others are skipped.
-    fn open(name: &str, input: &mut Input) -> Result<(Context, c_int), CodecError> {
+    fn open(name: &str, input: &mut Input, track: Option<usize>) -> Result<(Context, c_int), CodecError> {
         let file = || name.to_owned();
         let failed =
             |operation, code| CodecError::Demux { file: file(), operation, message: libav_message(code) };
@@ -243,11 +284,20 @@ impl Context {
             if code < 0 {
                 return Err(io_or(input, name, failed("read the stream's head", code)));
             }
-            let stream =
+            let best =
                 ff::av_find_best_stream(raw, ff::AVMediaType::AVMEDIA_TYPE_VIDEO, -1, -1, ptr::null_mut(), 0);
-            if stream < 0 {
+            if best < 0 {
                 return Err(io_or(input, name, CodecError::NoVideo { file: file() }));
             }
+            let stream = match track {
+                None => best,
+                Some(track) => {
+                    let videos = context.video_streams();
+                    let tracks = videos.len();
+                    let no_track = CodecError::NoTrack { file: file(), track, tracks };
+                    *videos.get(track).ok_or(no_track)?
+                }
+            };
             for index in 0..(*raw).nb_streams as usize {
                 if index != stream as usize {
                     (**(*raw).streams.add(index)).discard = ff::AVDiscard::AVDISCARD_ALL;
@@ -255,6 +305,21 @@ impl Context {
             }
             Ok((context, stream))
         }
+    }
+
+    /// Numbers of the streams that are video tracks.
+    fn video_streams(&self) -> Vec<c_int> {
+        let video = ff::AVMediaType::AVMEDIA_TYPE_VIDEO as c_int;
+        // SAFETY: an open context; streams are read within `nb_streams`, and enums as
+        // the integers they are in C.
+        let is_video = |index: &usize| unsafe {
+            let stream: *mut ff::AVStream = *(*self.0.as_ptr()).streams.add(*index);
+            let is_cover = (*stream).disposition & ff::AV_DISPOSITION_ATTACHED_PIC as c_int != 0;
+            (&raw const (*(*stream).codecpar).codec_type).cast::<c_int>().read() == video && !is_cover
+        };
+        // SAFETY: as above.
+        let count = unsafe { (*self.0.as_ptr()).nb_streams as usize };
+        (0..count).filter(is_video).map(|index| index as c_int).collect()
     }
 
     fn track(&self, name: &str, stream: c_int) -> Result<TrackInfo, CodecError> {
@@ -288,9 +353,35 @@ impl Context {
         }
     }
 
+    /// The earliest presentation time of the stream, where it is known.
+    fn start(&self, stream: c_int) -> Option<i64> {
+        // SAFETY: the context is valid and has this stream.
+        let start = unsafe { (**(*self.0.as_ptr()).streams.add(stream as usize)).start_time };
+        (start != ff::AV_NOPTS_VALUE).then_some(start)
+    }
+
+    /// Whether pictures of the stream may be fields.
+    fn has_fields(&self, stream: c_int) -> bool {
+        // SAFETY: the context is valid and has this stream; the enum is read as the
+        // integer that it is in C.
+        let order = unsafe {
+            let parameters = (**(*self.0.as_ptr()).streams.add(stream as usize)).codecpar;
+            (&raw const (*parameters).field_order).cast::<c_int>().read()
+        };
+        ![ff::AVFieldOrder::AV_FIELD_UNKNOWN as c_int, ff::AVFieldOrder::AV_FIELD_PROGRESSIVE as c_int]
+            .contains(&order)
+    }
+
     /// Seeks to the first packet where the container has timestamps to seek
     /// by; says whether it did.
     fn seek_to_start(&mut self, stream: c_int) -> bool {
+        self.seek_before(stream, self.start(stream).unwrap_or(0))
+    }
+
+    /// Seeks to some packet that libavformat holds to be a random access point not
+    /// after `ticks`, by its index or by a search; says whether it did. Which packet
+    /// it is the next read tells.
+    fn seek_before(&mut self, stream: c_int, ticks: i64) -> bool {
         // SAFETY: the context is valid and has this stream; `iformat` is set
         // by the successful open.
         unsafe {
@@ -298,9 +389,30 @@ impl Context {
             if (*(*raw).iformat).flags & ff::AVFMT_NOTIMESTAMPS as c_int != 0 {
                 return false;
             }
-            let start = (**(*raw).streams.add(stream as usize)).start_time;
-            let start = if start == ff::AV_NOPTS_VALUE { 0 } else { start };
-            ff::av_seek_frame(raw, stream, start, ff::AVSEEK_FLAG_BACKWARD as c_int) >= 0
+            ff::av_seek_frame(raw, stream, ticks, ff::AVSEEK_FLAG_BACKWARD as c_int) >= 0
+        }
+    }
+}
+
+impl Context {
+    /// Whether the container's index has a random access point behind the packet with
+    /// the times `from` whose time there is not after `until`. (Some indices have decoding
+    /// times.)
+    fn has_key_between(&self, stream: c_int, from: &Packet, until: i64) -> bool {
+        // SAFETY: the context is valid and has this stream, and `from` is a valid packet.
+        // Entries stay until the next call into the demuxer; null is behind the last.
+        unsafe {
+            let stream: *mut ff::AVStream = *(*self.0.as_ptr()).streams.add(stream as usize);
+            let (dts, pts) = ((*from.as_ptr()).dts, (*from.as_ptr()).pts);
+            let any = ff::AVSEEK_FLAG_ANY as c_int;
+            let from = ff::av_index_search_timestamp(stream, dts.max(pts).saturating_add(1), any);
+            if from < 0 {
+                return false;
+            }
+            let entries = (from..).map(|index| ff::avformat_index_get_entry(stream, index));
+            let entries = entries.take_while(|entry| !entry.is_null() && (**entry).timestamp <= until);
+            let mut entries = entries.skip_while(|entry| (**entry).timestamp <= dts.max(pts));
+            entries.any(|entry| (*entry).flags() & ff::AVINDEX_KEYFRAME as c_int != 0)
         }
     }
 }

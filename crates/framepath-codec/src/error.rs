@@ -96,6 +96,24 @@ pub enum CodecError {
         /// The file, as it was given.
         file: String,
     },
+    /// The file holds fewer video tracks.
+    #[error("{file}: no video track {track}; it has {}", tracks_of(*.tracks))]
+    NoTrack {
+        /// The file, as it was given.
+        file: String,
+        /// The number asked for, counted from 0.
+        track: usize,
+        /// Video tracks that there are, at least one.
+        tracks: usize,
+    },
+    /// There is no way to another time of the stream.
+    #[error("{file}: cannot seek: {reason}")]
+    CannotSeek {
+        /// The file, as it was given.
+        file: String,
+        /// What is missing.
+        reason: &'static str,
+    },
     /// The container ends, or is damaged, inside a packet.
     #[error("{file}: packet {packet} is damaged or cut short")]
     DamagedPacket {
@@ -226,6 +244,13 @@ pub enum CodecError {
         /// The codec.
         codec: &'static str,
     },
+}
+
+fn tracks_of(tracks: usize) -> String {
+    match tracks {
+        1 => "1 video track, track=0".to_owned(),
+        _ => format!("{tracks} video tracks, track=0 to {}", tracks - 1),
+    }
 }
 
 fn or_earlier(in_flight: u32) -> String {

@@ -208,7 +208,7 @@ impl LibavDecoder {
         if self.state != State::Running || packet.is_empty() {
             return Ok(());
         }
-        let number = self.numbers.insert(packet.meta());
+        let number = self.numbers.insert(packet.meta(), packet.preroll());
         // SAFETY: the packet is ours alone, the context is open.
         let code = unsafe {
             (*packet.as_ptr()).pts = number;
@@ -230,6 +230,17 @@ impl LibavDecoder {
             // fail while the decoder is running.
             unsafe { ff::avcodec_send_packet(self.context.as_ptr(), ptr::null()) };
         }
+    }
+
+    /// Forgets what is inside, how many pictures that is, and begins anew.
+    pub(crate) fn flush(&mut self) -> u64 {
+        // SAFETY: an open context. Its threads are idle afterwards, and no picture
+        // that was not received is left.
+        unsafe { ff::avcodec_flush_buffers(self.context.as_ptr()) };
+        self.slots.forget_failure();
+        self.failure = None;
+        self.state = State::Running;
+        self.numbers.flush()
     }
 
     pub(crate) fn receive(&mut self) -> Result<Received, CodecError> {
@@ -273,7 +284,11 @@ impl LibavDecoder {
             let (number, flags) = ((*picture).pts, (*picture).decode_error_flags);
             (number, flags, (*picture).buf[0], data, linesizes, width, height)
         };
-        let meta = self.numbers.find(number);
+        let Some(meta) = self.numbers.find(number) else {
+            // SAFETY: our frame; its slot is let go of now, not with the next picture.
+            unsafe { ff::av_frame_unref(self.picture.as_ptr()) };
+            return Ok(None);
+        };
         if self.failure.as_ref().is_some_and(|failure| !self.comes_before(failure, number, meta)) {
             return Ok(None);
         }

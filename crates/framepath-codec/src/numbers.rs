@@ -5,13 +5,24 @@
 //! from packet to picture faithfully. So each packet is numbered, the number
 //! travels, and what belongs to it waits here.
 
-use framepath_model::stream::FrameMeta;
+use std::collections::VecDeque;
+
+use framepath_model::stream::{FrameMeta, Preroll};
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     number: i64,
     meta: FrameMeta,
     shown: bool,
+    /// Its picture is not given out.
+    discarded: bool,
+}
+
+/// The frames from a packet on that are not given out.
+#[derive(Clone, Copy, Debug)]
+struct Skip {
+    from: i64,
+    left: u64,
 }
 
 /// The packets a decoder may still have in it, at most a fixed number of them:
@@ -21,6 +32,12 @@ pub(crate) struct Numbers {
     /// Entry of number n at n modulo the length, which is a power of two.
     entries: Vec<Option<Entry>>,
     next: i64,
+    /// The first number since the last flush.
+    first: i64,
+    /// In decoding order. Those whose pictures are all out go when the next begins.
+    skips: VecDeque<Skip>,
+    /// Presentation time and number of the last picture that came.
+    last: Option<(Option<i64>, i64)>,
 }
 
 impl Numbers {
@@ -29,16 +46,36 @@ impl Numbers {
     /// for hidden pictures between.
     pub(crate) fn new(threads: u32) -> Numbers {
         let length = (4 * (2 * threads as usize + 32)).next_power_of_two();
-        Numbers { entries: vec![None; length], next: 0 }
+        Numbers { entries: vec![None; length], next: 0, first: 0, skips: VecDeque::new(), last: None }
     }
 
     /// Remembers the next packet's data; gives the number it travels under.
-    pub(crate) fn insert(&mut self, meta: FrameMeta) -> i64 {
+    pub(crate) fn insert(&mut self, meta: FrameMeta, preroll: Preroll) -> i64 {
         let number = self.next;
         self.next += 1;
         let place = self.place(number);
-        self.entries[place] = Some(Entry { number, meta, shown: false });
+        self.entries[place] = Some(Entry { number, meta, shown: false, discarded: preroll.discarded });
+        if preroll.skipped > 0 {
+            self.skips.push_back(Skip { from: number, left: preroll.skipped });
+        }
         number
+    }
+
+    /// Forgets what is inside: the decoder was flushed. How many pictures will not
+    /// come that would have been given out: those that are shown behind the last
+    /// that came.
+    pub(crate) fn flush(&mut self) -> u64 {
+        let last = self.last.take();
+        let comes = |entry: &Entry| match (entry.meta.pts, last) {
+            (_, None) => true,
+            (Some(pts), Some((Some(last), _))) => pts > last,
+            (_, Some((_, last))) => entry.number > last,
+        };
+        let inside = self.entries.iter_mut().filter_map(Option::take);
+        let inside = inside.filter(|entry| !entry.shown && !entry.discarded && comes(entry)).count();
+        self.first = self.next;
+        self.skips.clear();
+        inside as u64
     }
 
     /// Packets numbered so far.
@@ -49,14 +86,15 @@ impl Numbers {
     /// The earliest presentation time among the packets from `number` on;
     /// `None` where one of them has none, or there are none.
     pub(crate) fn earliest_from(&self, number: i64) -> Option<i64> {
-        let from = number.max(self.next - self.entries.len() as i64).max(0);
+        let from = number.max(self.next - self.entries.len() as i64).max(self.first);
         let times = (from..self.next).map(|number| self.entries[self.place(number)]?.meta.pts);
         times.collect::<Option<Vec<_>>>()?.into_iter().min()
     }
 
-    /// What belongs to `number`. A number nobody gave out stands for the
-    /// oldest packet that was not shown yet.
-    pub(crate) fn find(&mut self, number: i64) -> FrameMeta {
+    /// What belongs to `number`, the next picture in presentation order; `None` where
+    /// it is not given out. A number nobody gave out stands for the oldest packet that
+    /// was not shown yet.
+    pub(crate) fn find(&mut self, number: i64) -> Option<FrameMeta> {
         let place = self.place(number);
         let known = self.entries[place].filter(|entry| entry.number == number).map(|_| place);
         let place = known.or_else(|| {
@@ -68,9 +106,25 @@ impl Numbers {
         match place.and_then(|place| self.entries[place].as_mut()) {
             Some(entry) => {
                 entry.shown = true;
-                entry.meta
+                let Entry { number, meta, discarded, .. } = *entry;
+                self.last = Some((meta.pts, number));
+                (!discarded && !self.skips(number)).then_some(meta)
             }
-            None => FrameMeta::default(),
+            None => Some(FrameMeta::default()),
+        }
+    }
+
+    /// Counts the picture of packet `number` where it is one of those to skip.
+    fn skips(&mut self, number: i64) -> bool {
+        while self.skips.get(1).is_some_and(|next| number >= next.from) {
+            self.skips.pop_front();
+        }
+        match self.skips.front_mut() {
+            Some(skip) if skip.left > 0 && number >= skip.from => {
+                skip.left -= 1;
+                true
+            }
+            _ => false,
         }
     }
 
@@ -87,39 +141,76 @@ mod tests {
         FrameMeta { seq, ..FrameMeta::default() }
     }
 
+    fn insert(numbers: &mut Numbers, meta: FrameMeta) -> i64 {
+        numbers.insert(meta, Preroll::default())
+    }
+
+    #[test]
+    fn discarded_and_skipped_pictures_are_not_given_out() {
+        let mut numbers = Numbers::new(1);
+        numbers.insert(meta(0), Preroll { discarded: true, ..Preroll::default() });
+        numbers.insert(meta(1), Preroll { skipped: 2, ..Preroll::default() });
+        (2..5).for_each(|seq| assert_eq!(insert(&mut numbers, meta(seq)), seq as i64));
+        // Pictures of packets before the one that carries the count do not count.
+        let found = [0, 2, 1, 3, 4].map(|number| numbers.find(number).map(|meta| meta.seq));
+        assert_eq!(found, [None, None, None, Some(3), Some(4)]);
+        // A file that is repeated: the next count comes before the pictures of this one.
+        for seq in 5..9 {
+            let skipped = if seq % 2 == 1 { 1 } else { 0 };
+            numbers.insert(meta(seq), Preroll { skipped, ..Preroll::default() });
+        }
+        let found = [5, 6, 7, 8].map(|number| numbers.find(number).map(|meta| meta.seq));
+        assert_eq!(found, [None, Some(6), None, Some(8)]);
+    }
+
+    #[test]
+    fn a_flush_forgets_what_is_inside_and_counts_it() {
+        let mut numbers = Numbers::new(1);
+        for pts in [0, 40, 10, 20, 30, 30] {
+            insert(&mut numbers, FrameMeta { pts: Some(pts), ..FrameMeta::default() });
+        }
+        numbers.insert(meta(9), Preroll { discarded: true, skipped: 5, ..Preroll::default() });
+        assert!([0, 2, 3].into_iter().all(|number| numbers.find(number).is_some()));
+        // 40 and both of 30; not the discarded one.
+        assert_eq!(numbers.flush(), 3);
+        assert_eq!((numbers.flush(), numbers.sent()), (0, 7));
+        assert_eq!((insert(&mut numbers, meta(10)), numbers.find(7)), (7, Some(meta(10))));
+        assert_eq!(numbers.earliest_from(0), None);
+    }
+
     #[test]
     fn finds_across_reordering_and_repeats() {
         let mut numbers = Numbers::new(1);
         for seq in 0..5 {
-            assert_eq!(numbers.insert(meta(seq + 100)), seq as i64);
+            assert_eq!(insert(&mut numbers, meta(seq + 100)), seq as i64);
         }
         for number in [0, 3, 1, 1, 2, 4] {
-            assert_eq!(numbers.find(number).seq, 100 + number as u64);
+            assert_eq!(numbers.find(number).unwrap().seq, 100 + number as u64);
         }
     }
 
     #[test]
     fn an_unknown_number_is_the_oldest_not_shown() {
         let mut numbers = Numbers::new(1);
-        assert_eq!(numbers.find(i64::MIN), FrameMeta::default());
+        assert_eq!(numbers.find(i64::MIN), Some(FrameMeta::default()));
         for seq in 0..4 {
-            numbers.insert(meta(seq));
+            insert(&mut numbers, meta(seq));
         }
-        assert_eq!(numbers.find(0).seq, 0);
-        assert_eq!(numbers.find(i64::MIN).seq, 1);
-        assert_eq!(numbers.find(77).seq, 2);
+        assert_eq!(numbers.find(0).unwrap().seq, 0);
+        assert_eq!(numbers.find(i64::MIN).unwrap().seq, 1);
+        assert_eq!(numbers.find(77).unwrap().seq, 2);
     }
 
     #[test]
     fn the_earliest_time_needs_all_times() {
         let mut numbers = Numbers::new(1);
         for pts in [0, 40, 10, 20, 30] {
-            numbers.insert(FrameMeta { pts: Some(pts), ..FrameMeta::default() });
+            insert(&mut numbers, FrameMeta { pts: Some(pts), ..FrameMeta::default() });
         }
         assert_eq!(numbers.earliest_from(1), Some(10));
         assert_eq!(numbers.earliest_from(4), Some(30));
         assert_eq!(numbers.earliest_from(5), None);
-        numbers.insert(meta(5));
+        insert(&mut numbers, meta(5));
         assert_eq!(numbers.earliest_from(1), None);
     }
 
@@ -128,8 +219,8 @@ mod tests {
         let mut numbers = Numbers::new(2);
         let length = numbers.entries.len();
         for seq in 0..100_000 {
-            let number = numbers.insert(meta(seq));
-            assert_eq!(numbers.find(number).seq, seq);
+            let number = insert(&mut numbers, meta(seq));
+            assert_eq!(numbers.find(number).unwrap().seq, seq);
         }
         assert_eq!(numbers.entries.len(), length);
     }

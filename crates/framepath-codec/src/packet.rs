@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compressed bytes, as libavformat handed them out.
 
+use std::borrow::Cow;
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 use std::slice;
 
 use ffmpeg_sys_next as ff;
-use framepath_model::stream::FrameMeta;
+use framepath_model::stream::{FrameMeta, Preroll};
 use framepath_os::crossing::{Breach, PacketArea, SharedBytes};
 use framepath_os::meter;
 
@@ -21,6 +22,7 @@ struct Body {
     raw: NonNull<ff::AVPacket>,
     /// Whether another process can write the bytes.
     shared: bool,
+    preroll: Preroll,
 }
 
 // SAFETY: the packet is owned by this value alone, and the buffer it refers to
@@ -32,7 +34,12 @@ impl Packet {
     pub(crate) fn new() -> Option<Packet> {
         // SAFETY: no arguments; the result is owned by the new value.
         let raw = NonNull::new(unsafe { ff::av_packet_alloc() })?;
-        Some(Packet(Box::new(Body { meta: FrameMeta::default(), raw, shared: false })))
+        Some(Packet(Box::new(Body {
+            meta: FrameMeta::default(),
+            raw,
+            shared: false,
+            preroll: Preroll::default(),
+        })))
     }
 
     /// Sequence number, birth and presentation time.
@@ -44,6 +51,19 @@ impl Packet {
     /// gives the packet its birth.
     pub fn meta_mut(&mut self) -> &mut FrameMeta {
         &mut self.0.meta
+    }
+
+    /// What a decoder does not give out: the picture of this packet, where it is before the
+    /// target of a seek or outside of the file's edit list; or a number of frames from this
+    /// packet on, for streams without timestamps, where only the decoder knows which
+    /// pictures are before the target.
+    pub fn preroll(&self) -> Preroll {
+        self.0.preroll
+    }
+
+    /// [`preroll`](Packet::preroll) to be changed, by the demuxer and who passes packets on.
+    pub fn preroll_mut(&mut self) -> &mut Preroll {
+        &mut self.0.preroll
     }
 
     /// The packet for calls into libav; valid while `self` lives.
@@ -136,7 +156,7 @@ impl Packet {
             meter::copy(len, || ptr::copy_nonoverlapping(from, (*raw).data, len));
         }
         let mut packet = packet;
-        packet.0.meta = self.0.meta;
+        (packet.0.meta, packet.0.preroll) = (self.0.meta, self.0.preroll);
         Some(packet)
     }
 
@@ -144,6 +164,7 @@ impl Packet {
     pub fn share(&self) -> Option<Packet> {
         let mut packet = Packet::new()?;
         (packet.0.meta, packet.0.shared) = (self.0.meta, self.0.shared);
+        packet.0.preroll = self.0.preroll;
         // SAFETY: both are valid; the bytes are counted.
         let code = unsafe { ff::av_packet_ref(packet.as_ptr(), self.as_ptr()) };
         (code >= 0).then_some(packet)
@@ -194,6 +215,22 @@ impl Packet {
         // SAFETY: `len` bytes of this process alone, which change only through
         // `&mut self` or never.
         Some(if len == 0 { &[] } else { unsafe { slice::from_raw_parts(data, len) } })
+    }
+
+    /// The first `most` bytes, in a copy where another process could write them. The copy
+    /// is to be looked at and passed to nobody: it is not counted.
+    pub fn peek(&self, most: usize) -> Cow<'_, [u8]> {
+        if let Some(bytes) = self.bytes() {
+            return Cow::Borrowed(&bytes[..bytes.len().min(most)]);
+        }
+        let (from, len) = self.data();
+        let len = len.min(most);
+        let mut copy = vec![0; len];
+        // SAFETY: `len` bytes at `from` stay while `self` lives, and raw pointers may be read
+        // while somebody writes: what is read is looked at in the copy only, which is `len`
+        // bytes long and of this process alone.
+        unsafe { ptr::copy_nonoverlapping(from, copy.as_mut_ptr(), len) };
+        Cow::Owned(copy)
     }
 
     /// Whether decoding can begin here, as the container says.

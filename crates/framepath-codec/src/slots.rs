@@ -257,6 +257,12 @@ impl Slots {
         self.failed.load(Ordering::Acquire)
     }
 
+    /// Gives slots again after a failure: the decoder was flushed.
+    pub(crate) fn forget_failure(&self) {
+        *unpoisoned(&self.failure) = None;
+        self.failed.store(false, Ordering::Release);
+    }
+
     /// The first failure, once.
     pub(crate) fn take_failure(&self) -> Option<(i64, CodecError)> {
         if self.has_failed() { unpoisoned(&self.failure).take() } else { None }

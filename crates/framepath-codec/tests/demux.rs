@@ -27,7 +27,7 @@ fn the_track_is_described() {
 fn only_the_video_is_read() {
     let clips = Clips::new();
     let path = clips.path("a.mkv");
-    common::ffmpeg(&[
+    framepath_testkit::ffmpeg(&[
         "-f",
         "lavfi",
         "-i",

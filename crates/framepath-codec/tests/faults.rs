@@ -34,14 +34,14 @@ fn what_cannot_be_opened_is_named() {
     assert!(text.starts_with(&text_file.display().to_string()), "{text}");
 
     let sound = clips.path("sound.wav");
-    common::ffmpeg(&["-f", "lavfi", "-i", "sine=duration=0.2", sound.to_str().unwrap()]);
+    framepath_testkit::ffmpeg(&["-f", "lavfi", "-i", "sine=duration=0.2", sound.to_str().unwrap()]);
     assert!(matches!(
         Demuxer::open(&sound),
         Err(CodecError::UnsupportedContainer { container, .. }) if container == "wav"
     ));
 
     let mute = clips.path("mute.mp4");
-    common::ffmpeg(&["-f", "lavfi", "-i", "sine=duration=0.2", mute.to_str().unwrap()]);
+    framepath_testkit::ffmpeg(&["-f", "lavfi", "-i", "sine=duration=0.2", mute.to_str().unwrap()]);
     assert_eq!(open_error(&mute), format!("{}: no video stream", mute.display()));
 
     let other = clips.make("other.avi", "64x64", "-c:v mjpeg");

@@ -182,7 +182,7 @@ fn cropped_on_all_sides() {
     let clips = Clips::new();
     let whole = clips.make("whole.mp4", "160x96", "-c:v libx264 -bf 2 -pix_fmt yuv420p");
     let path = clips.path("cropped.mp4");
-    common::ffmpeg(&[
+    framepath_testkit::ffmpeg(&[
         "-i",
         whole.to_str().unwrap(),
         "-c",

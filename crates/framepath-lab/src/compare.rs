@@ -22,7 +22,7 @@ use crate::plain::metric_in_words;
 use crate::plain::number::{bare_ratio, figure, times};
 use crate::watch::Watch;
 
-pub use side::{Side, SideError, sides, takes_stdout};
+pub use side::{Side, SideError, sides};
 
 /// Figures that are compared pair by pair.
 const METRICS: [&str; 2] = ["wall_ms", "cpu_ms"];

@@ -19,8 +19,8 @@ use framepath_model::summary::Summary;
 
 use crate::error::LabError;
 use crate::kept::KeptLedger;
-use crate::machine::machine;
 use crate::watch::Watch;
+use framepath::export::machine::machine;
 
 /// How much to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -81,7 +81,7 @@ mod tests {
             ..Row::default()
         };
         let mut report = Report::default();
-        report.hops = vec![HopInfo::new("threshold host=device:/dev/video2")];
+        report.hops = vec![HopInfo::new("threshold device=/dev/video2")];
         (report.rows, report.level, report.frames) = (vec![row], Level::Full, 1);
         let kept = KeptLedger { name: "m2m".to_owned(), report };
         let segments = kept.segments(&row, row.birth_ns);

@@ -3,6 +3,7 @@
 //! experiments that compare video paths in interleaved pairs.
 #![forbid(unsafe_code)]
 
+pub mod asked;
 pub mod compare;
 pub mod date;
 mod descendants;
@@ -12,7 +13,6 @@ pub mod experiment;
 pub mod gate;
 pub mod handoff;
 mod kept;
-mod machine;
 pub mod measure;
 pub mod pairs;
 pub mod plain;
@@ -24,5 +24,5 @@ pub mod watch;
 pub const LOST: u8 = 3;
 
 pub use error::LabError;
+pub use framepath::export::machine::machine;
 pub use kept::KeptLedger;
-pub use machine::machine;

@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use framepath::Report;
-use framepath_model::ledger::{Cause, Causes, Digest, Latency};
+use framepath::{Report, export};
 use framepath_model::summary::{CausesUs, LatencyUs};
 
 use crate::error::LabError;
@@ -51,45 +50,17 @@ impl Measured {
 
     /// Figures of a path run in this process.
     pub fn of_report(report: &mut Report) -> Measured {
-        let digest = (report.level != framepath::Level::Off).then(|| report.digest());
-        let frames = report.frames;
+        let row = export::summary::row(report, "");
         Measured {
-            frames,
+            frames: row.frames,
             wall_ns: report.wall_ns,
             cpu_ns: report.cpu_ns,
-            copied_bytes_per_frame: (frames > 0).then(|| report.copied_bytes as f64 / frames as f64),
-            latency: digest.as_ref().and_then(|d| d.latency).map(latency_us),
-            switches_per_frame: digest.as_ref().and_then(|d| d.switches),
-            causes: digest.as_ref().map(median_frame),
+            copied_bytes_per_frame: row.copied_bytes_per_frame,
+            latency: row.latency_us,
+            switches_per_frame: row.switches_per_frame,
+            causes: row.causes_us,
             ..Measured::default()
         }
-    }
-}
-
-/// Percentiles in microseconds.
-pub fn latency_us(latency: Latency) -> LatencyUs {
-    let us = |ns: u64| ns as f64 / 1e3;
-    LatencyUs { p50: us(latency.p50), p95: us(latency.p95), p99: us(latency.p99), max: us(latency.max) }
-}
-
-/// The median frame's causes in microseconds.
-pub fn median_frame(digest: &Digest) -> CausesUs {
-    causes_us(&digest.causes)
-}
-
-/// Causes in microseconds.
-pub fn causes_us(causes: &Causes) -> CausesUs {
-    let us = |cause| causes[cause].map(|ns: f64| ns / 1e3);
-    CausesUs {
-        compute: us(Cause::Compute),
-        copy: us(Cause::Copy),
-        queue: us(Cause::Queue),
-        wakeup: us(Cause::Wakeup),
-        preempted: us(Cause::Preempted),
-        blocked: us(Cause::Blocked),
-        device: us(Cause::Device),
-        network: us(Cause::Network),
-        unexplained: us(Cause::Unexplained),
     }
 }
 

@@ -7,12 +7,12 @@
 //! and the AV1 one (5.3, 5.5, 5.9). The bytes are anybody's: what makes no
 //! sense is an access unit at which nothing begins.
 
-/// How access units are coded.
+/// Codecs whose access units are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coding {
-    /// H.264 byte stream (Annex B).
+    /// H.264; [`Sequences`] takes byte streams (Annex B).
     H264,
-    /// HEVC byte stream (Annex B).
+    /// HEVC; [`Sequences`] takes byte streams (Annex B).
     Hevc,
     /// A VP8 frame.
     Vp8,
@@ -56,7 +56,7 @@ impl Sequences {
     pub fn look(&mut self, bytes: &[u8]) -> Unit {
         let (key, mark) = match self.coding {
             Coding::H264 => return self.byte_stream(bytes, |head| Nal::of_h264(head[0])),
-            Coding::Hevc => return self.byte_stream(bytes, |head| Nal::of_hevc(head[0])),
+            Coding::Hevc => return self.byte_stream(bytes, Nal::of_hevc),
             Coding::Vp8 => vp8(bytes),
             Coding::Vp9 => vp9(bytes).map_or((false, None), |mark| (true, Some(mark))),
             Coding::Av1 => av1(bytes),
@@ -129,8 +129,12 @@ impl Nal {
         }
     }
 
-    fn of_hevc(head: u8) -> Nal {
-        match head >> 1 & 0x3f {
+    fn of_hevc(head: &[u8]) -> Nal {
+        // Of other layers nothing is decoded.
+        if head[0] & 1 != 0 || head.get(1).is_some_and(|second| second >> 3 != 0) {
+            return Nal::Other;
+        }
+        match head[0] >> 1 & 0x3f {
             16..=21 => Nal::Random,
             33 => Nal::Set { sequence: true },
             32 | 34 => Nal::Set { sequence: false },
@@ -141,7 +145,7 @@ impl Nal {
 
 /// The units between start codes, each at least a byte; zeros at their ends
 /// belong to the next start code.
-fn nals(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub(crate) fn nals(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = start_code(bytes).map_or(&[][..], |(_, behind)| &bytes[behind..]);
     std::iter::from_fn(move || {
         while !rest.is_empty() {
@@ -163,7 +167,7 @@ fn start_code(bytes: &[u8]) -> Option<(usize, usize)> {
     Some((at, at + 3))
 }
 
-fn vp8(bytes: &[u8]) -> (bool, Option<Vec<u8>>) {
+pub(crate) fn vp8(bytes: &[u8]) -> (bool, Option<Vec<u8>>) {
     match bytes {
         [head, _, _, 0x9d, 0x01, 0x2a, size @ ..] if head & 1 == 0 && size.len() >= 4 => {
             // The upper two bits of each are how it is shown.
@@ -175,13 +179,29 @@ fn vp8(bytes: &[u8]) -> (bool, Option<Vec<u8>>) {
 }
 
 /// Bits from the highest of each byte down.
-struct Bits<'a> {
+pub(crate) struct Bits<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
 impl Bits<'_> {
-    fn take(&mut self, count: usize) -> Option<u32> {
+    pub(crate) fn new(bytes: &[u8]) -> Bits<'_> {
+        Bits { bytes, at: 0 }
+    }
+
+    /// An Exp-Golomb number, ue(v), of 31 bits at most.
+    pub(crate) fn exp_golomb(&mut self) -> Option<u32> {
+        let mut zeros = 0;
+        while self.take(1)? == 0 {
+            zeros += 1;
+            if zeros > 30 {
+                return None;
+            }
+        }
+        Some((1 << zeros) - 1 + self.take(zeros)?)
+    }
+
+    pub(crate) fn take(&mut self, count: usize) -> Option<u32> {
         (0..count).try_fold(0, |value, _| {
             let bit = self.bytes.get(self.at / 8)? >> (7 - self.at % 8) & 1;
             self.at += 1;
@@ -191,8 +211,8 @@ impl Bits<'_> {
 }
 
 /// What tells the sequence of a key frame; `None` for other frames.
-fn vp9(bytes: &[u8]) -> Option<Vec<u8>> {
-    let mut bits = Bits { bytes, at: 0 };
+pub(crate) fn vp9(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut bits = Bits::new(bytes);
     if bits.take(2)? != 2 {
         return None;
     }
@@ -223,18 +243,23 @@ fn vp9(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(numbers.iter().flat_map(|number| number.to_le_bytes()).collect())
 }
 
+pub(crate) const FRAME_HEADER: u8 = 3;
+pub(crate) const FRAME: u8 = 6;
+
+/// Whether the frame header is neither of a frame that is shown again, nor of anything but a
+/// key frame. (Still pictures have no such bits, and one picture only.)
+fn begins_key_frame(body: &[u8]) -> bool {
+    body.first().is_some_and(|first| first >> 5 == 0)
+}
+
 fn av1(bytes: &[u8]) -> (bool, Option<Vec<u8>>) {
     const SEQUENCE_HEADER: u8 = 1;
-    const FRAME_HEADER: u8 = 3;
-    const FRAME: u8 = 6;
     let (mut key, mut mark) = (false, None);
     let mut rest = bytes;
     while let Some((kind, body, next)) = obu(rest) {
         match kind {
             SEQUENCE_HEADER => mark = Some(body.to_vec()),
-            // Neither shown again, nor anything but a key frame. (Still
-            // pictures have no such bits, and one picture only.)
-            FRAME_HEADER | FRAME => key |= body.first().is_some_and(|first| first >> 5 == 0),
+            FRAME_HEADER | FRAME => key |= begins_key_frame(body),
             _ => {}
         }
         rest = next;
@@ -244,6 +269,13 @@ fn av1(bytes: &[u8]) -> (bool, Option<Vec<u8>>) {
 
 /// Kind and body of the first unit, and what follows it.
 fn obu(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (kind, size, rest) = obu_head(bytes)?;
+    let (body, next) = rest.split_at_checked(size)?;
+    Some((kind, body, next))
+}
+
+/// Kind and size of the first unit, and its body with all that follows.
+pub(crate) fn obu_head(bytes: &[u8]) -> Option<(u8, usize, &[u8])> {
     let (head, mut rest) = bytes.split_first()?;
     if head & 0x80 != 0 {
         return None;
@@ -265,8 +297,7 @@ fn obu(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
         rest = rest.get(length..)?;
         size = usize::try_from(value).ok()?;
     }
-    let (body, next) = rest.split_at_checked(size)?;
-    Some((head >> 3 & 15, body, next))
+    Some((head >> 3 & 15, size, rest))
 }
 
 #[cfg(test)]

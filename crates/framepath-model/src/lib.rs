@@ -6,6 +6,7 @@
 //! the lab's summaries.
 #![forbid(unsafe_code)]
 
+pub mod access_point;
 pub mod access_unit;
 pub mod colors;
 pub mod format;

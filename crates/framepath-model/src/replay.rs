@@ -9,7 +9,7 @@
 //!
 //! # Where the history may start
 //!
-//! It may start at the key packet R once nothing is owed any more that a
+//! It may start at the random access point R once nothing is owed any more that a
 //! decoder starting at R could not give: neither a frame of a packet before R,
 //! nor one of R's leading pictures (open GOP: behind R in decode order, shown
 //! before it, made of pictures before it). Frames come in presentation order,
@@ -27,6 +27,18 @@
 //! So the history is the packets since the last delivered random access point,
 //! and in streams where rule 1 cannot tell, since the last but one.
 //!
+//! Both rules hold for random access points that the bytes confirm
+//! ([`Access::Point`](crate::access_point::Access)), and for no flag of a container. A
+//! packet that leaves the history without a frame stays known, so that a stream that
+//! confirms what is wrong loses nothing while its worker lives, and what a death then
+//! costs is counted.
+//!
+//! # Where a stream resumes
+//!
+//! Where history was lost (a poisoned packet, [`Book::forget`]), the stream goes on at
+//! the next packet that is, or claims to be, a random access point. Of a claim the
+//! pictures up to its recovery are decoded and not delivered: they lack what came before.
+//!
 //! # When a packet is given up
 //!
 //! The first death leads to a plain replay. A second one without a new frame
@@ -39,11 +51,15 @@
 //! A new frame clears all suspicion.
 
 mod forgotten;
+mod resumption;
 
 use std::collections::VecDeque;
 use std::mem;
 
 use forgotten::Forgotten;
+use resumption::{Admission, Resumption};
+
+use crate::access_point::Access;
 
 /// Deaths on one thread in a row, without a new frame between, after which a
 /// packet is given up even if each death was at another packet.
@@ -58,7 +74,7 @@ pub const UNOPENED: u32 = 8;
 pub struct Entry<P> {
     seq: u64,
     pts: Option<i64>,
-    key: bool,
+    access: Access,
     packet: P,
     /// Frames delivered to the reader, from whichever worker.
     delivered: u32,
@@ -67,6 +83,9 @@ pub struct Entry<P> {
     /// Leading picture of the history's start that is known to give nothing;
     /// what a replay makes of it lacks its references.
     closed: bool,
+    /// Decoded for those behind it alone: it lacks what was lost before it. Counts as
+    /// skipped.
+    withheld: bool,
 }
 
 impl<P> Entry<P> {
@@ -80,9 +99,13 @@ impl<P> Entry<P> {
         self.pts
     }
 
-    /// Whether decoding can begin here.
-    pub fn key(&self) -> bool {
-        self.key
+    /// What decoding can do here.
+    pub fn access(&self) -> Access {
+        self.access
+    }
+
+    fn is_point(&self) -> bool {
+        self.access == Access::Point
     }
 
     /// The packet.
@@ -104,6 +127,8 @@ pub enum Arrived {
     Deliver,
     /// It comes from a replay: the reader has seen it. Give the slot back.
     AlreadyDelivered,
+    /// It lacks what was lost before it, and was counted as skipped. Give the slot back.
+    Withheld,
     /// The present worker was not given that packet: it is lying.
     Unknown,
 }
@@ -123,8 +148,7 @@ pub enum Plan {
     Skip {
         /// The packet that kills.
         poisoned: u64,
-        /// The random access point where the stream goes on, if it has been
-        /// read yet.
+        /// Where the stream resumes, if that has been read yet.
         next: Option<u64>,
     },
     /// Workers die before they take a packet: opening the stream kills.
@@ -154,21 +178,19 @@ struct Death {
 pub struct Book<P> {
     /// In decode order, numbers rising. Skipped packets are not in it.
     history: VecDeque<Entry<P>>,
-    /// Packets before the history, forgotten for their size.
+    /// Packets before the history whose frames may still come.
     forgotten: Forgotten<P>,
+    /// Takes away what a forgotten packet needs no more.
+    strip: fn(&mut P),
     /// `history[..cursor]` was submitted to the present worker.
     cursor: usize,
     /// Packets below this number were submitted to some worker.
     submitted: u64,
     /// Packets below this number were submitted to a worker that is dead.
     replayed_below: u64,
-    /// A key whose first frame came, not yet tried as start by rule 1.
+    /// A point whose first frame came, not yet tried as start by rule 1.
     untried: Option<u64>,
-    /// Appended packets are dropped until a key comes.
-    skipping: bool,
-    /// The pts of a key behind skipped packets, until the next key: what is
-    /// shown before it lacks its references.
-    resumed_at: Option<i64>,
+    resumption: Resumption,
     /// Packets before the history are missing for a replay: [`Book::forget`].
     torn: bool,
     /// A frame was delivered since the last death.
@@ -186,24 +208,19 @@ pub struct Book<P> {
     skipped_leading: u64,
 }
 
-impl<P> Default for Book<P> {
-    fn default() -> Book<P> {
-        Book::new()
-    }
-}
-
 impl<P> Book<P> {
-    /// An empty book for a new stream.
-    pub fn new() -> Book<P> {
+    /// An empty book for a new stream. `strip` takes from a packet what only a replay
+    /// needs.
+    pub fn new(strip: fn(&mut P)) -> Book<P> {
         Book {
             history: VecDeque::new(),
             forgotten: Forgotten::new(),
+            strip,
             cursor: 0,
             submitted: 0,
             replayed_below: 0,
             untried: None,
-            skipping: false,
-            resumed_at: None,
+            resumption: Resumption::default(),
             torn: false,
             // Nothing is held against a stream before its first death.
             progressed: true,
@@ -219,11 +236,12 @@ impl<P> Book<P> {
     }
 
     /// Adds the next packet in decode order; numbers rise, gaps are allowed.
-    /// Behind a poisoned packet it is dropped at once, until a key comes.
-    pub fn append(&mut self, seq: u64, pts: Option<i64>, key: bool, packet: P) {
+    /// Behind a poisoned packet it is dropped at once, until the stream can resume.
+    pub fn append(&mut self, seq: u64, pts: Option<i64>, access: Access, packet: P) {
         debug_assert!(self.history.back().is_none_or(|last| last.seq < seq), "numbers rise");
-        let entry = Entry { seq, pts, key, packet, delivered: 0, given: 0, closed: false };
-        if self.admits(&entry) {
+        let mut entry =
+            Entry { seq, pts, access, packet, delivered: 0, given: 0, closed: false, withheld: false };
+        if self.admits(&mut entry) {
             self.history.push_back(entry);
         }
     }
@@ -244,6 +262,19 @@ impl<P> Book<P> {
         self.cursor += 1;
     }
 
+    /// Number of the last packet, of those submitted to the present worker, for which
+    /// `is_it` is true.
+    pub fn last_submitted(&self, mut is_it: impl FnMut(&P) -> bool) -> Option<u64> {
+        let submitted = self.history.iter().take(self.cursor);
+        submitted.rev().find(|entry| is_it(&entry.packet)).map(|entry| entry.seq)
+    }
+
+    /// True where [`Book::append`] keeps every packet: none has to be dropped because of
+    /// a poisoned or forgotten one before it.
+    pub fn takes_all(&self) -> bool {
+        self.resumption.admits_all()
+    }
+
     /// A frame of packet `seq` came from the present worker.
     pub fn arrived(&mut self, seq: u64) -> Arrived {
         // Submitted for the first time to this worker: there is no frame of it
@@ -251,6 +282,12 @@ impl<P> Book<P> {
         let first_time = seq >= self.replayed_below;
         let Some(at) = self.find(seq) else {
             if let Some(entry) = self.forgotten.get_mut(seq) {
+                if entry.closed && !first_time {
+                    return Arrived::AlreadyDelivered;
+                }
+                if entry.withheld {
+                    return Arrived::Withheld;
+                }
                 entry.delivered = entry.delivered.saturating_add(1);
                 let pts = entry.pts;
                 self.forgotten.delivered(seq, pts);
@@ -277,6 +314,11 @@ impl<P> Book<P> {
             return Arrived::AlreadyDelivered;
         }
         entry.delivered = entry.given;
+        if entry.withheld {
+            // The worker got on, although the reader does not see it.
+            self.progressed = true;
+            return Arrived::Withheld;
+        }
         let pts = entry.pts;
         self.forgotten.delivered(seq, pts);
         self.progressed = true;
@@ -285,20 +327,20 @@ impl<P> Book<P> {
     }
 
     /// Forgets submitted packets, but for the last `keep` of them, where the history
-    /// has grown too large to be kept. After a death the stream then goes on at the
-    /// next random access point, and what lies before counts as skipped.
+    /// has grown too large to be kept. After a death the stream then resumes as behind a
+    /// poisoned packet, and what lies before counts as skipped.
     ///
     /// A frame of a forgotten packet is [`Arrived::Deliver`] when it comes: the last
-    /// 16,384 are still known to [`Book::get`], without what `strip` takes away.
-    pub fn forget(&mut self, keep: usize, mut strip: impl FnMut(&mut P)) {
+    /// 16,384 are still known to [`Book::get`], without what is stripped.
+    pub fn forget(&mut self, keep: usize) {
         let forgotten = self.cursor.saturating_sub(keep);
         if forgotten > 0 {
             for mut entry in self.history.drain(..forgotten) {
-                strip(&mut entry.packet);
+                (self.strip)(&mut entry.packet);
                 self.forgotten.push(entry);
             }
             self.cursor -= forgotten;
-            // Also where it begins at a key: that key's leading pictures may be owed, and
+            // Also where it begins at a point: that point's leading pictures may be owed, and
             // what they are made of was forgotten.
             self.torn = true;
         }
@@ -314,9 +356,9 @@ impl<P> Book<P> {
     pub fn died(&mut self, popped: Option<u64>, single_threaded: bool) -> Plan {
         self.skipped += self.forgotten.clear();
         if mem::take(&mut self.torn) {
-            self.skipping = true;
-            for entry in mem::take(&mut self.history) {
-                if self.admits(&entry) {
+            self.resumption.lose();
+            for mut entry in mem::take(&mut self.history) {
+                if self.admits(&mut entry) {
                     self.history.push_back(entry);
                 }
             }
@@ -399,8 +441,7 @@ impl<P> Book<P> {
     pub fn abandon(&mut self, popped: Option<u64>) -> Abandoned {
         let popped = popped.and_then(|seq| self.find(seq)).filter(|at| *at < self.cursor);
         let taken = popped.map_or(0, |at| at + 1);
-        // Stages of frames that cannot be replayed keep no packets: nothing was forgotten.
-        let mut lost = Abandoned::default();
+        let mut lost = Abandoned { count: self.forgotten.clear(), first: None };
         for entry in self.history.drain(..taken).filter(|entry| entry.delivered == 0) {
             lost.first.get_or_insert(entry.seq);
             lost.count += 1;
@@ -414,6 +455,26 @@ impl<P> Book<P> {
         lost
     }
 
+    /// Forgets all packets: what comes next is from another place of the stream, and no frame of
+    /// what came before is wanted. How many packets had given no frame and may have been
+    /// about to: shown behind every frame that was delivered, or, without times, decoded
+    /// behind them.
+    pub fn flush(&mut self) -> u64 {
+        let delivered = |entry: &&Entry<P>| entry.delivered > 0;
+        let last_shown = self.history.iter().filter(delivered).filter_map(|entry| entry.pts).max();
+        let last = self.history.iter().filter(delivered).map(|entry| entry.seq).max();
+        let owed = self.history.iter().filter(|entry| match (entry.pts, last_shown) {
+            _ if entry.delivered > 0 => false,
+            (Some(pts), Some(shown)) => pts > shown,
+            _ => Some(entry.seq) > last,
+        });
+        let owed = owed.count() as u64 + self.forgotten.clear();
+        let (deaths, replayed) = (self.deaths, self.replayed);
+        let (skipped, skipped_leading) = (self.skipped, self.skipped_leading);
+        *self = Book { deaths, replayed, skipped, skipped_leading, ..Book::new(self.strip) };
+        owed
+    }
+
     /// Deaths so far.
     pub fn deaths(&self) -> u64 {
         self.deaths
@@ -425,7 +486,7 @@ impl<P> Book<P> {
     }
 
     /// Packets given up so far that had given no frame: the poisoned ones, those
-    /// up to the next random access point, and that point's leading pictures.
+    /// up to the next random access point, and what lacks its references there.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
@@ -445,22 +506,19 @@ impl<P> Book<P> {
         self.history.binary_search_by_key(&seq, |entry| entry.seq).ok()
     }
 
-    /// Whether a packet that follows all others in decode order can be decoded
-    /// after what was skipped; counts it where not. Leading pictures without
-    /// pts cannot be told and are left to the decoder.
-    fn admits(&mut self, entry: &Entry<P>) -> bool {
-        if entry.key {
-            self.resumed_at = if self.skipping { entry.pts } else { None };
-            self.skipping = false;
-            return true;
+    /// Whether a packet that follows all others in decode order is to be decoded after
+    /// what was skipped; counts it where not, and where what it gives is withheld.
+    fn admits(&mut self, entry: &mut Entry<P>) -> bool {
+        let admission = self.resumption.admit(entry.access, entry.pts);
+        let lost = u64::from(entry.delivered == 0 && !entry.withheld);
+        match admission {
+            Admission::Whole => return true,
+            Admission::Withheld => entry.withheld = true,
+            Admission::Leading => self.skipped_leading += lost,
+            Admission::Skipped => {}
         }
-        let leading = !self.skipping && entry.shown_before(self.resumed_at) == Some(true);
-        if self.skipping || leading {
-            self.skipped += u64::from(entry.delivered == 0);
-            self.skipped_leading += u64::from(leading && entry.delivered == 0);
-            return false;
-        }
-        true
+        self.skipped += lost;
+        admission == Admission::Withheld
     }
 
     /// Drops the packet at `poisoned` and what cannot be decoded without it.
@@ -468,13 +526,13 @@ impl<P> Book<P> {
         let mut behind = self.history.split_off(poisoned).into_iter();
         // The packet is there: the caller found it.
         let first = behind.next().map_or(0, |entry| {
-            self.skipped += u64::from(entry.delivered == 0);
+            self.skipped += u64::from(entry.delivered == 0 && !entry.withheld);
             entry.seq
         });
-        self.skipping = true;
+        self.resumption.lose();
         let mut next = None;
-        for entry in behind {
-            if self.admits(&entry) {
+        for mut entry in behind {
+            if self.admits(&mut entry) {
                 next = next.or(Some(entry.seq));
                 self.history.push_back(entry);
             }
@@ -490,10 +548,10 @@ impl<P> Book<P> {
     /// random access point, not per frame.
     fn trim(&mut self, at: usize) {
         let entry = &self.history[at];
-        if entry.key && entry.delivered == 1 {
-            // Rule 2, for the key before this one.
+        if entry.is_point() && entry.delivered == 1 {
+            // Rule 2, for the point before this one.
             self.untried = Some(entry.seq);
-            if let Some(start) = (1..at).rev().find(|at| self.history[*at].key) {
+            if let Some(start) = (1..at).rev().find(|at| self.history[*at].is_point()) {
                 self.start_at(start);
             }
             return;
@@ -507,7 +565,7 @@ impl<P> Book<P> {
         self.untried = None;
         let settled = self.history.iter().enumerate().all(|(at, entry)| {
             let owed = at < key || (at > key && entry.shown_before(start_pts) != Some(false));
-            !owed || entry.delivered > 0
+            !owed || entry.delivered > 0 || entry.withheld
         });
         if settled && key > 0 {
             self.start_at(key);
@@ -515,14 +573,20 @@ impl<P> Book<P> {
     }
 
     fn start_at(&mut self, start: usize) {
-        self.history.drain(..start);
+        for mut entry in self.history.drain(..start) {
+            // By the rules it gives nothing. A stream whose points are none breaks them.
+            if entry.delivered == 0 {
+                (self.strip)(&mut entry.packet);
+                self.forgotten.push(entry);
+            }
+        }
         self.torn = false;
         // What was delivered had been submitted, and so had all before it.
         debug_assert!(self.cursor >= start, "the start was submitted");
         self.cursor -= start;
         let start_pts = self.history.front().and_then(|entry| entry.pts);
-        // Up to the next key: behind that, times may begin anew, as where a file is repeated.
-        for entry in self.history.iter_mut().skip(1).take_while(|entry| !entry.key) {
+        // Up to the next point: behind that, times may begin anew, as where a file is repeated.
+        for entry in self.history.iter_mut().skip(1).take_while(|entry| !entry.is_point()) {
             entry.closed |= entry.delivered == 0 && entry.shown_before(start_pts) == Some(true);
         }
     }

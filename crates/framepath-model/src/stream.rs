@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a stage tells the next about the stream, and what a frame carries.
 
+use std::time::Duration;
+
 use crate::format::{Layout, PixelFormat};
 
 /// A fraction, as containers write time bases and rates.
@@ -42,6 +44,37 @@ impl Rational {
         let half = if num < 0 { -den / 2 } else { den / 2 };
         i64::try_from((num + half) / den).ok()
     }
+
+    /// The last tick of this time base that is not after `time`, and the first that
+    /// is not before it. `None` where the time base is not known or a tick does not
+    /// fit.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use framepath_model::stream::Rational;
+    ///
+    /// let frames = Rational::new(1, 30);
+    /// assert_eq!(frames.ticks_around(Duration::from_millis(50)), Some((1, 2)));
+    /// assert_eq!(frames.ticks_around(Duration::from_millis(100)), Some((3, 3)));
+    /// ```
+    pub fn ticks_around(self, time: Duration) -> Option<(i64, i64)> {
+        self.value()?;
+        let num = i128::try_from(time.as_nanos()).ok()?.checked_mul(self.den.into())?;
+        let den = i128::from(self.num) * 1_000_000_000;
+        let floor = num.div_euclid(den);
+        let ceil = floor + i128::from(num.rem_euclid(den) != 0);
+        Some((i64::try_from(floor).ok()?, i64::try_from(ceil).ok()?))
+    }
+}
+
+/// Where a seek goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SeekTo {
+    /// The first frame whose presentation time is not before the given time.
+    Exact,
+    /// The last random access point that is not after the given time, as far as the
+    /// container tells where they are.
+    KeyframeBefore,
 }
 
 /// The stream between two hops.
@@ -88,6 +121,20 @@ pub struct FrameMeta {
     pub pts: Option<i64>,
     /// Duration in ticks of the stream's time base; 0 where not known.
     pub duration: i64,
+}
+
+/// How decoding begins at a packet: what is decoded for the sake of later pictures, and not
+/// given out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Preroll {
+    /// What comes from here on is from another place of the stream: the decoder gives what
+    /// it has inside, and begins anew.
+    pub restarts: bool,
+    /// The picture of this packet.
+    pub discarded: bool,
+    /// Of this packet and those behind it, the first so many frames in presentation
+    /// order.
+    pub skipped: u64,
 }
 
 #[cfg(test)]

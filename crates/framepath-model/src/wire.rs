@@ -21,13 +21,20 @@
 //!
 //! | submission | word 0 | 1 | 2 | 3 | 4..7 |
 //! | --- | --- | --- | --- | --- | --- |
-//! | packet | `1:8`, flags`:8`, `0:16`, len`:32` | seq | pts | offset | 0 |
+//! | packet | `1:8`, flags`:8`, `0:16`, len`:32` | seq | pts | offset | word 4 frames to skip; 0 |
 //! | frame | `2:8`, layout`:8`, pool`:16`, slot`:32` | seq | pts | flags | 0 |
 //! | layout | see below, kind 3 | | | | |
 //! | drain | `4:8` | 0 | 0 | 0 | 0 |
+//! | flush | `5:8` | seq | 0 | 0 | 0 |
+//! | seek | `6:8`, mode`:8` | number | nanoseconds | 0 | 0 |
 //!
 //! Flags: bit 0, the pts is known (where it is not, its word is 0); bit 1, the
-//! container calls the packet a random access point (packets only). `offset`
+//! container calls the packet a random access point (packets only); bit 3, its
+//! picture is decoded and not given out; bit 4, the decoder gives what is inside
+//! and begins anew with it (both packets only). The first so many frames
+//! from a packet on that are to be skipped are not given out either. Modes of a
+//! seek: 0 exactly there, 1 the random access point before, 2 the next random
+//! access point (without a time). `offset`
 //! and `len` are in bytes of the packet area; `slot` is counted in its pool.
 //! A completion's slots are counted from their pool's first slot, since all
 //! pools of a worker share the words that give slots back.
@@ -41,7 +48,8 @@
 //! | end | `133:8` | 0 | 0 | 0 | 0 |
 //! | passed | `134:8` | seq | 0 | 0 | 0 |
 //! | want | `135:8` | 0 | 0 | 0 | 0 |
-//! | packet | `136:8`, flags`:8`, `0:16`, len`:32` | pts | duration | offset | word 4 id`:32`; 0 |
+//! | packet | `136:8`, flags`:8`, `0:16`, len`:32` | pts | duration | offset | word 4 id`:32`; word 5 frames to skip; 0 |
+//! | flushed | `137:8` | number | 0 | 0 | 0 |
 //!
 //! A packet's flags are those of a submission, and bit 2: the caller has to copy
 //! the packet and give its memory back at once. It is given back under its id,
@@ -82,15 +90,14 @@
 //! | message | kind | from byte 8 on |
 //! | --- | --- | --- |
 //! | caller to worker | | |
-//! | open, with the shared area | 1 | level`:8`, flags`:8` (bit 0: questions follow, bit 1: memory is lent), `0:16`, track bytes`:32`, cells`:32`, frames behind`:32`, packet bytes`:64`, stream, stage text(512), faults text(64) |
+//! | open, with the shared area | 1 | level`:8`, flags`:8` (bit 0: memory is lent), `0:16`, track bytes`:32`, cells`:32`, frames behind`:32`, packet bytes`:64`, stream, stage text(512), faults text(64) |
 //! | input pool, with its fd | 2 | pool`:16`, `0:16`, slots`:32`, slot bytes`:64` |
 //! | page, with its fd, from the service before the grant | 3 | |
-//! | query | 4 | number`:32` |
 //! | lend, or denied | 5 | flags`:32` (bit 0: packed), buffers`:32` |
 //! | buffer, with its fd | 6 | index`:32` |
 //! | device, with its fd, before open | 7 | name text(960) |
 //! | file, with its fd, before demux | 8 | name text(960) |
-//! | demux, with the shared area, in place of open | 9 | flags`:32` (bit 0: seekable), cells`:32`, loops`:64`, packet bytes`:64`, faults text(64) |
+//! | demux, with the shared area, in place of open | 9 | flags`:32` (bit 0: seekable), cells`:32`, loops`:64`, packet bytes`:64`, track`:32` plus one or 0 for the best, `0:32`, start`:64` in nanoseconds, faults text(64) |
 //! | memory, with its fd | 10 | number`:32` |
 //! | worker to caller | | |
 //! | ready | 16 | layers`:32` |
@@ -98,7 +105,6 @@
 //! | refused | 18 | text(960) |
 //! | failed | 19 | flags`:64` (bit 0: seq is known), seq`:64`, text(960) |
 //! | pool memory | 20 | pool`:16`, `0:16`, memory number`:32` |
-//! | answer | 21 | number`:32`, threads`:32`, stream |
 //! | want | 22 | format`:8`, `0:24`, width`:32`, height`:32`, stride`:32`, rows`:32`, native bytes`:32`, packed bytes`:32`, buffers`:32`, colours`:32` |
 //! | demuxed | 23 | track bytes`:32`, stream |
 //! | want memory | 24 | bytes`:64` |
@@ -112,7 +118,7 @@
 //! | status | 38 | stream`:32`, client pid`:32`, uid`:32`, worker pid`:32`, crashes`:64`, CPU`:64`, figures |
 //! | totals | 39 | streams`:32`, connections`:32`, spares`:32`, `0:32`, granted`:64`, denied`:64`, crashes`:64`, frames`:64`, CPU`:64` |
 //! | caller and zygote (which answers as the service does) | | |
-//! | spawn | 48 | memory bytes`:64`, plug-in text(960), flags`:64` (bit 0: by device, bit 1: without seccomp) |
+//! | spawn | 48 | kind text(960), as the worker program's argument has it |
 //!
 //! A stream is 36 bytes: format`:8` (0 where not known), `0:24`, width`:32`,
 //! height`:32`, then time base, frame rate and sample aspect as numerator`:32`
@@ -150,7 +156,7 @@ mod work;
 
 pub use cell::{
     BYTES_PER_FRAME, CELL_BYTES, CELL_WORDS, Cell, Completion, FRAME_COMPLETION_BYTES,
-    PACKET_SUBMISSION_BYTES, SAME_FRAME, Submission,
+    PACKET_SUBMISSION_BYTES, Place, SAME_FRAME, Submission,
 };
 pub use error::WireError;
 pub use figures::{Figures, Histogram, StreamStatus, Totals};
@@ -160,7 +166,7 @@ pub use work::Work;
 
 /// The version of this format. A change of a table above is a new one, and so is
 /// a change of where words lie in the shared area (`framepath_os::crossing`).
-pub const VERSION: u16 = 4;
+pub const VERSION: u16 = 6;
 
 /// What every message begins with.
 pub const MAGIC: [u8; 4] = *b"FPWM";

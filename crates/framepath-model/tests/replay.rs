@@ -4,9 +4,14 @@
 
 use std::collections::VecDeque;
 
+use framepath_model::access_point::Access;
 use framepath_model::replay::{Arrived, Book, FRUITLESS, Plan, UNOPENED};
 use proptest::collection::vec;
 use proptest::prelude::*;
+
+fn access(is_point: bool) -> Access {
+    if is_point { Access::Point } else { Access::Picture { reference: true } }
+}
 
 /// One packet of a made-up stream; its number is its place in decode order.
 #[derive(Clone, Copy, Debug)]
@@ -156,6 +161,8 @@ struct Trouble {
     gives_damaged: bool,
     /// Packets read ahead of what was submitted.
     ahead: usize,
+    /// Every packet is said to be a random access point.
+    lying: bool,
 }
 
 struct Seen {
@@ -168,7 +175,7 @@ struct Seen {
 
 fn run(pictures: &[Picture], trouble: &Trouble) -> Seen {
     let mut seen =
-        Seen { frames: Vec::new(), damaged: 0, skips: Vec::new(), most_kept: 0, book: Book::new() };
+        Seen { frames: Vec::new(), damaged: 0, skips: Vec::new(), most_kept: 0, book: Book::new(|_| ()) };
     let mut lives = trouble.lives.iter().copied();
     let mut unread = pictures.iter().enumerate();
     let (mut single, mut last_popped, mut futile) = (false, None, 0);
@@ -190,7 +197,12 @@ fn run(pictures: &[Picture], trouble: &Trouble) -> Seen {
                 || unread.len() + furthest + trouble.ahead >= pictures.len()
             {
                 let Some((at, picture)) = unread.next() else { break };
-                seen.book.append(at as u64, picture.has_pts.then_some(picture.shown), picture.key, at);
+                seen.book.append(
+                    at as u64,
+                    picture.has_pts.then_some(picture.shown),
+                    access(picture.key || trouble.lying),
+                    at,
+                );
             }
             seen.most_kept = seen.most_kept.max(seen.book.kept());
             let out = match seen.book.next_unsent() {
@@ -233,6 +245,8 @@ fn run(pictures: &[Picture], trouble: &Trouble) -> Seen {
                 continue 'worker;
             }
             for (at, _, good) in out {
+                // Else the frame would be taken for a lie of the worker.
+                assert!(seen.book.get(at as u64).is_some() || counts[at] > 0, "{at} is not known");
                 match seen.book.arrived(at as u64) {
                     Arrived::Deliver => {
                         delivered += 1;
@@ -241,6 +255,7 @@ fn run(pictures: &[Picture], trouble: &Trouble) -> Seen {
                         seen.damaged += usize::from(!good);
                     }
                     Arrived::AlreadyDelivered => {}
+                    Arrived::Withheld => panic!("nothing is withheld behind points"),
                     Arrived::Unknown => panic!("packet {at} was submitted"),
                 }
             }
@@ -290,6 +305,21 @@ proptest! {
         prop_assert!(seen.most_kept <= 3 * LONGEST + REORDER + threads + ahead + 1, "{}", seen.most_kept);
     }
 
+    /// Points that are none cost nothing while the worker lives, and a death costs no
+    /// frame of an honest worker its place.
+    #[test]
+    fn points_that_are_none_lose_nothing_without_a_death(
+        groups in vec(group(), 1..10), threads in 0..5usize, has_pts in prop::bool::weighted(0.8),
+        ahead in 0..4usize, lives in vec(0..40usize, 0..4),
+    ) {
+        let pictures = pictures(&groups, has_pts);
+        let lying = Trouble { threads, ahead, lying: true, ..Trouble::default() };
+        let seen = run(&pictures, &lying);
+        prop_assert_eq!(seen.frames, expected(&pictures, &[]));
+        prop_assert_eq!(seen.book.skipped(), 0);
+        run(&pictures, &Trouble { lives, ..lying });
+    }
+
     #[test]
     fn poison_costs_what_hangs_on_it_and_no_more(
         groups in vec(group(), 1..8), picks in vec(any::<prop::sample::Index>(), 1..5),
@@ -322,15 +352,15 @@ fn a_stream_in_which_everything_kills_ends() {
 
 #[test]
 fn the_history_is_what_follows_the_last_delivered_random_access_point() {
-    let mut book = Book::new();
+    let mut book = Book::new(|_| ());
     for seq in 0..30 {
-        book.append(seq, Some(seq as i64), seq % 10 == 0, ());
+        book.append(seq, Some(seq as i64), access(seq % 10 == 0), ());
         book.sent();
         assert_eq!(book.arrived(seq), Arrived::Deliver);
     }
     assert_eq!(book.kept(), 10);
     assert_eq!(book.died(Some(29), false), Plan::Replay { single_threaded: false });
-    assert_eq!(book.next_unsent().map(|entry| (entry.seq(), entry.key())), Some((20, true)));
+    assert_eq!(book.next_unsent().map(|entry| (entry.seq(), entry.access())), Some((20, Access::Point)));
     assert_eq!(book.arrived(20), Arrived::Unknown, "not submitted to this worker");
     book.sent();
     assert_eq!(book.arrived(20), Arrived::AlreadyDelivered);
@@ -340,9 +370,9 @@ fn the_history_is_what_follows_the_last_delivered_random_access_point() {
 
 #[test]
 fn blame_needs_the_same_packet_twice_on_one_thread() {
-    let mut book = Book::new();
+    let mut book = Book::new(|_| ());
     for seq in 0..8 {
-        book.append(seq, Some(seq as i64), seq == 0 || seq == 6, ());
+        book.append(seq, Some(seq as i64), access(seq == 0 || seq == 6), ());
     }
     let submit = |book: &mut Book<()>, count: usize| (0..count).for_each(|_| book.sent());
     submit(&mut book, 6);
@@ -364,15 +394,15 @@ fn blame_needs_the_same_packet_twice_on_one_thread() {
     }
     submit(&mut book, 4);
     assert_eq!(book.died(Some(6), true), Plan::Skip { poisoned: 6, next: None });
-    book.append(8, Some(8), false, ());
-    book.append(9, Some(9), true, ());
+    book.append(8, Some(8), access(false), ());
+    book.append(9, Some(9), access(true), ());
     assert_eq!((book.skipped(), book.kept()), (6, 4));
 }
 
 #[test]
 fn a_stream_that_cannot_be_opened_is_given_up() {
-    let mut book = Book::new();
-    book.append(0, None, true, ());
+    let mut book = Book::new(|_| ());
+    book.append(0, None, access(true), ());
     for death in 1..UNOPENED {
         assert_eq!(book.died(None, false), Plan::Replay { single_threaded: death > 1 });
     }
@@ -382,9 +412,9 @@ fn a_stream_that_cannot_be_opened_is_given_up() {
 
 /// Two groups, the second open: packet 2 is shown behind packets 3 and 4.
 fn open_group() -> Book<()> {
-    let mut book = Book::new();
+    let mut book = Book::new(|_| ());
     for (seq, pts) in [0, 1, 4, 2, 3, 5, 6, 7].into_iter().enumerate() {
-        book.append(seq as u64, Some(pts), [0, 2, 6].contains(&seq), ());
+        book.append(seq as u64, Some(pts), access([0, 2, 6].contains(&seq)), ());
         book.sent();
     }
     book
@@ -428,6 +458,17 @@ fn what_gave_nothing_gives_nothing_in_a_replay() {
     use Arrived::{AlreadyDelivered as Old, Deliver as New, Unknown};
     assert_eq!(answers, [Old, Old, Old, Old, Old, New, Old, Unknown]);
 
+    // Nor once the replay has gone past it.
+    let mut book = open_group();
+    for seq in [0, 1, 2, 5, 6] {
+        book.arrived(seq);
+    }
+    assert_eq!(start(&mut book), Some(2));
+    book.append(8, Some(8), Access::Point, ());
+    (0..book.kept()).for_each(|_| book.sent());
+    let answers = [2, 5, 6, 7, 8, 3].map(|seq| book.arrived(seq));
+    assert_eq!((answers, book.kept()), ([Old, Old, Old, New, New, Old], 3));
+
     // To the worker that showed them too late they are new, trimmed or not.
     let mut book = open_group();
     let answers = [0, 1, 2, 5, 6, 3, 1].map(|seq| book.arrived(seq));
@@ -436,9 +477,9 @@ fn what_gave_nothing_gives_nothing_in_a_replay() {
 
 #[test]
 fn what_a_dead_worker_never_took_is_not_abandoned() {
-    let mut book = Book::new();
+    let mut book = Book::new(|_| ());
     for seq in 0..6 {
-        book.append(seq, Some(seq as i64), true, ());
+        book.append(seq, Some(seq as i64), access(true), ());
         book.sent();
     }
     assert_eq!(book.arrived(0), Arrived::Deliver);
@@ -454,141 +495,23 @@ fn what_a_dead_worker_never_took_is_not_abandoned() {
     }
     // One that took nothing loses nothing, and neither does a number it never had.
     for popped in [None, Some(99)] {
-        let mut book = Book::new();
-        book.append(7, Some(0), true, ());
+        let mut book = Book::new(|_| ());
+        book.append(7, Some(0), access(true), ());
         book.sent();
         assert_eq!((book.abandon(popped).count, book.kept()), (0, 1));
         assert_eq!(book.next_unsent().map(|entry| entry.seq()), Some(7));
     }
 }
 
-#[test]
-fn a_history_that_was_forgotten_goes_on_at_the_next_key() {
-    let mut book = Book::new();
-    for seq in 0..100 {
-        book.append(seq, Some(seq as i64), seq == 0, seq);
-        book.sent();
-        if seq >= 2 {
-            assert_eq!(book.arrived(seq - 2), Arrived::Deliver);
-        }
-    }
-    assert_eq!(book.packets().count(), 100);
-    book.forget(10, |packet| *packet = 7777);
-    assert_eq!(book.packets().copied().collect::<Vec<_>>(), (90..100).collect::<Vec<_>>());
-    assert_eq!((book.get(89), book.get(90)), (Some(&7777), Some(&90)));
-    // One that is kept comes late.
-    assert_eq!(book.arrived(98), Arrived::Deliver);
-    // What the dead worker had taken cannot be decoded again without its start.
-    assert!(matches!(book.died(Some(99), true), Plan::Replay { .. }));
-    assert_eq!((book.packets().count(), book.skipped()), (0, 1));
-    for seq in 100..105 {
-        book.append(seq, Some(seq as i64), seq == 103, seq);
-    }
-    assert_eq!(book.packets().copied().collect::<Vec<_>>(), [103, 104]);
-    assert_eq!(book.skipped(), 4);
-}
-
-#[test]
-fn frames_of_forgotten_packets_are_delivered_and_missed_ones_count() {
-    let mut book = Book::new();
-    for seq in 0..100 {
-        book.append(seq, Some(seq as i64), seq == 0, seq);
-        book.sent();
-    }
-    book.forget(10, |_| ());
-    for seq in 0..60 {
-        assert_eq!((book.get(seq).copied(), book.arrived(seq)), (Some(seq), Arrived::Deliver));
-    }
-    // 60 to 89 were forgotten, 90 to 99 kept: all are lost with the worker.
-    assert!(matches!(book.died(Some(99), true), Plan::Replay { .. }));
-    assert_eq!(book.skipped(), 40);
-    assert_eq!((book.get(70).copied(), book.arrived(70)), (None, Arrived::AlreadyDelivered));
-}
-
-#[test]
-fn what_is_known_of_forgotten_packets_is_bounded() {
-    let mut book = Book::new();
-    for seq in 0..20_000 {
-        book.append(seq, None, seq == 0, seq);
-        book.sent();
-    }
-    book.forget(100, |_| ());
-    assert_eq!(book.get(19_899), Some(&19_899));
-    assert_eq!((0..20_000).filter(|seq| book.get(*seq).is_some()).count(), 100 + 16 * 1024);
-    // A frame of what is not known any more is lost, and counts; a worker that says so too
-    // often lies.
-    let unknown = 20_000 - 100 - 16 * 1024;
-    assert!(book.is_unknown(unknown - 1) && !book.is_unknown(unknown));
-    assert!(!book.lose_unknown(unknown));
-    assert!((0..unknown).all(|seq| book.lose_unknown(seq)) && !book.lose_unknown(0));
-    assert_eq!(book.skipped(), unknown);
-    // All that is left is owed when the worker dies: nothing was delivered.
-    book.died(Some(19_999), true);
-    assert_eq!(book.skipped(), 20_000);
-}
-
-#[test]
-fn unknown_packets_that_are_owed_count_with_the_worker() {
-    let mut book = Book::new();
-    for seq in 0..20_000 {
-        book.append(seq, Some(seq as i64), seq == 0, seq);
-        book.sent();
-        if seq == 10 {
-            assert_eq!(book.arrived(0), Arrived::Deliver);
-        }
-    }
-    book.forget(100, |_| ());
-    book.died(Some(19_999), true);
-    assert_eq!(book.skipped(), 19_999);
-}
-
-#[test]
-fn forgetting_up_to_a_key_leaves_its_leading_pictures_to_be_counted() {
-    // An open group: 50 is the key, shown behind 51 and 52, which need what is before it.
-    let pts = |seq: u64| match seq {
-        50 => 52,
-        51 | 52 => seq as i64 - 1,
-        seq => seq as i64,
-    };
-    let mut book = Book::new();
-    for seq in 0..60 {
-        book.append(seq, Some(pts(seq)), seq == 0 || seq == 50, seq);
-        book.sent();
-        if seq < 50 {
-            assert_eq!(book.arrived(seq), Arrived::Deliver);
-        }
-    }
-    book.forget(10, |_| ());
-    assert_eq!(book.packets().copied().next(), Some(50));
-    book.died(Some(55), true);
-    assert_eq!((book.skipped(), book.skipped_leading()), (2, 2));
-    assert_eq!(book.packets().copied().collect::<Vec<_>>(), [50, 53, 54, 55, 56, 57, 58, 59]);
-}
-
-#[test]
-fn a_forgotten_picture_that_is_held_for_its_time_is_owed() {
-    let mut book = Book::new();
-    // In decode order I P B: the P, 1, is shown behind the B, 2.
-    for (seq, pts) in [(0, 0), (1, 2), (2, 1), (3, 4), (4, 3)] {
-        book.append(seq, Some(pts), seq == 0, seq);
-        book.sent();
-    }
-    book.forget(1, |_| ());
-    assert_eq!((book.arrived(0), book.arrived(2)), (Arrived::Deliver, Arrived::Deliver));
-    book.died(Some(4), true);
-    // 1 and 3 were forgotten, 4 was kept.
-    assert_eq!(book.skipped(), 3);
-}
-
 /// A file that is repeated: times begin anew with a key, and are no leading pictures of the
 /// key before it.
 #[test]
 fn frames_of_a_repeated_file_are_delivered_after_a_death() {
-    let mut book = Book::new();
+    let mut book = Book::new(|_| ());
     let mut next = 0;
     let mut send = |book: &mut Book<u64>, until: u64| {
         while next < until {
-            book.append(next, Some((next % 20) as i64), next % 10 == 0, next);
+            book.append(next, Some((next % 20) as i64), access(next % 10 == 0), next);
             book.sent();
             next += 1;
         }
@@ -606,8 +529,59 @@ fn frames_of_a_repeated_file_are_delivered_after_a_death() {
         match book.arrived(seq) {
             Arrived::Deliver => delivered.push(seq),
             Arrived::AlreadyDelivered => assert!(seq < 22, "{seq}"),
-            Arrived::Unknown => panic!("{seq}"),
+            other => panic!("{seq} {other:?}"),
         }
     }
     assert_eq!((delivered, book.skipped()), ((22..37).collect(), 0));
+}
+
+#[test]
+fn every_packet_is_kept_again_behind_the_second_key_after_a_skip() {
+    let mut book = Book::new(|_| ());
+    (0..4).for_each(|seq| book.append(seq, Some(seq as i64), access(seq == 0), ()));
+    (0..4).for_each(|_| book.sent());
+    assert!(book.takes_all());
+    book.died(Some(1), false);
+    (0..4).for_each(|_| book.sent());
+    assert_eq!(book.died(Some(1), true), Plan::Skip { poisoned: 1, next: None });
+    assert!(!book.takes_all());
+    book.append(4, Some(4), access(false), ());
+    book.append(5, Some(9), access(true), ());
+    assert!(!book.takes_all(), "leading pictures are dropped");
+    book.append(6, Some(8), access(false), ());
+    book.append(7, Some(20), access(true), ());
+    assert!(book.takes_all());
+    assert_eq!((book.kept(), book.skipped()), (3, 5));
+}
+
+#[test]
+fn the_last_packet_that_a_worker_had_is_one_that_was_submitted_to_it() {
+    let mut book = Book::new(|_| ());
+    (0..4).for_each(|cell| book.append(10 + cell, None, access(cell == 0), cell));
+    (0..3).for_each(|_| book.sent());
+    assert_eq!(book.last_submitted(|cell| *cell < 2), Some(11));
+    assert_eq!(book.last_submitted(|_| true), Some(12));
+    assert_eq!(book.last_submitted(|_| false), None);
+}
+
+#[test]
+fn a_flush_forgets_what_was_given_and_counts_what_was_owed() {
+    let mut book = Book::new(|_| ());
+    for (seq, pts) in [(0, 0), (1, 3), (2, 1), (3, 2)] {
+        book.append(seq, Some(pts), access(seq == 0), ());
+        book.sent();
+    }
+    for seq in [0, 2] {
+        assert_eq!(book.arrived(seq), Arrived::Deliver);
+    }
+    // Packets 1 and 3 are shown behind what was delivered.
+    assert_eq!((book.flush(), book.kept(), book.skipped()), (2, 0, 0));
+    book.append(5, Some(100), access(true), ());
+    book.sent();
+    // A worker that dies right behind it has only that to repeat.
+    assert_eq!(book.died(Some(5), false), Plan::Replay { single_threaded: false });
+    assert_eq!(book.next_unsent().map(|entry| entry.seq()), Some(5));
+    book.sent();
+    assert_eq!(book.arrived(5), Arrived::Deliver);
+    assert_eq!((book.arrived(0), book.replayed()), (Arrived::AlreadyDelivered, 1));
 }

@@ -6,11 +6,11 @@ use framepath_model::colors::{Colors, Range};
 use framepath_model::format::{Layout, PixelFormat, Plane};
 use framepath_model::ledger::Row;
 use framepath_model::lend::{Lent, MOST_BUFFERS, Want};
-use framepath_model::stream::{Rational, StreamInfo};
+use framepath_model::stream::{Preroll, Rational, SeekTo, StreamInfo};
 use framepath_model::wire::figures::{BUCKETS, LABEL_BYTES};
 use framepath_model::wire::{
     BYTES_PER_FRAME, Cell, Completion, Demux, FAULTS_BYTES, Figures, Histogram, MAGIC, MAX_CELLS, MAX_LEVEL,
-    MESSAGE_BYTES, Message, Open, STAGE_BYTES, StreamStatus, Submission, TEXT_BYTES, Totals, VERSION,
+    MESSAGE_BYTES, Message, Open, Place, STAGE_BYTES, StreamStatus, Submission, TEXT_BYTES, Totals, VERSION,
     WireError, Work,
 };
 use proptest::collection::vec;
@@ -65,12 +65,38 @@ fn work() -> impl Strategy<Value = Work> {
 
 fn submission() -> impl Strategy<Value = Submission> {
     prop_oneof![
-        (any::<u64>(), any::<Option<i64>>(), 0..=u64::MAX - u64::from(u32::MAX), any::<u32>(), any::<bool>())
-            .prop_map(|(seq, pts, offset, len, key)| Submission::Packet { seq, pts, offset, len, key }),
+        (any::<(u64, Option<i64>, u32, bool)>(), 0..=u64::MAX - u64::from(u32::MAX), preroll()).prop_map(
+            |((seq, pts, len, key), offset, preroll)| Submission::Packet {
+                seq,
+                pts,
+                offset,
+                len,
+                key,
+                preroll
+            }
+        ),
         (any::<u64>(), any::<Option<i64>>(), any::<u16>(), any::<u32>(), any::<u8>())
             .prop_map(|(seq, pts, pool, slot, layout)| Submission::Frame { seq, pts, pool, slot, layout }),
         (any::<u8>(), layout()).prop_map(|(id, layout)| Submission::Layout { id, layout }),
         Just(Submission::Drain),
+        any::<u64>().prop_map(|seq| Submission::Flush { seq }),
+        (any::<u64>(), place()).prop_map(|(number, to)| Submission::Seek { number, to }),
+    ]
+}
+
+fn preroll() -> impl Strategy<Value = Preroll> {
+    any::<(bool, bool, u64)>().prop_map(|(restarts, discarded, skipped)| Preroll {
+        restarts,
+        discarded,
+        skipped,
+    })
+}
+
+fn place() -> impl Strategy<Value = Place> {
+    prop_oneof![
+        any::<u64>().prop_map(|ns| Place::Time(ns, SeekTo::Exact)),
+        any::<u64>().prop_map(|ns| Place::Time(ns, SeekTo::KeyframeBefore)),
+        Just(Place::NextKey),
     ]
 }
 
@@ -86,14 +112,15 @@ fn completion() -> impl Strategy<Value = Completion> {
         Just(Completion::End),
         Just(Completion::Want),
         any::<u64>().prop_map(|seq| Completion::Passed { seq }),
+        any::<u64>().prop_map(|number| Completion::Flushed { number }),
         packet(),
     ]
 }
 
 fn packet() -> impl Strategy<Value = Completion> {
     let (flags, numbers) = (any::<[bool; 2]>(), any::<(i64, u32, u32)>());
-    (any::<Option<i64>>(), 0..=u64::MAX - u64::from(u32::MAX), flags, numbers).prop_map(
-        |(pts, offset, [key, transit], (duration, len, id))| Completion::Packet {
+    (any::<Option<i64>>(), 0..=u64::MAX - u64::from(u32::MAX), flags, numbers, preroll()).prop_map(
+        |(pts, offset, [key, transit], (duration, len, id), preroll)| Completion::Packet {
             pts,
             duration,
             offset,
@@ -101,6 +128,7 @@ fn packet() -> impl Strategy<Value = Completion> {
             id,
             key,
             transit,
+            preroll,
         },
     )
 }
@@ -124,7 +152,7 @@ fn text(most: usize) -> impl Strategy<Value = String> {
 fn open() -> impl Strategy<Value = Open> {
     (
         text(STAGE_BYTES),
-        (0..=MAX_LEVEL, any::<(bool, bool)>()),
+        (0..=MAX_LEVEL, any::<bool>()),
         any::<u32>(),
         any::<u32>(),
         stream(),
@@ -133,28 +161,16 @@ fn open() -> impl Strategy<Value = Open> {
         text(FAULTS_BYTES),
     )
         .prop_map(
-            |(
+            |(stage, (level, lent), track_bytes, frames_behind, stream, cells, packet_bytes, faults)| Open {
                 stage,
-                (level, (questions, lent)),
+                level,
+                lent,
                 track_bytes,
                 frames_behind,
                 stream,
                 cells,
                 packet_bytes,
                 faults,
-            )| {
-                Open {
-                    stage,
-                    level,
-                    questions,
-                    lent,
-                    track_bytes,
-                    frames_behind,
-                    stream,
-                    cells,
-                    packet_bytes,
-                    faults,
-                }
             },
         )
 }
@@ -202,7 +218,6 @@ fn message() -> impl Strategy<Value = Message> {
         (any::<u16>(), any::<u32>()).prop_map(|(pool, memory)| Message::PoolMemory { pool, memory }),
         any::<u32>().prop_map(|number| Message::Memory { number }),
         (1..=1u64 << 40).prop_map(|bytes| Message::WantMemory { bytes }),
-        any::<u32>().prop_map(|number| Message::Query { number }),
         (any::<bool>(), 1..=MOST_BUFFERS).prop_map(|(packed, buffers)| Message::Lend {
             lent: if packed { Lent::Packed } else { Lent::Native },
             buffers
@@ -224,26 +239,16 @@ fn message() -> impl Strategy<Value = Message> {
                 })
             }
         ),
-        (any::<[u32; 2]>(), stream()).prop_map(|([number, threads], stream)| Message::Answer {
-            number,
-            threads,
-            stream
-        }),
-        (any::<u64>(), text(TEXT_BYTES), any::<[bool; 2]>()).prop_map(
-            |(memory_bytes, plugin, [by_device, without_seccomp])| Message::Spawn {
-                memory_bytes,
-                plugin,
-                by_device,
-                without_seccomp
-            }
-        ),
+        text(TEXT_BYTES).prop_map(|kind| Message::Spawn { kind }),
         text(TEXT_BYTES).prop_map(|node| Message::Device { node }),
         text(TEXT_BYTES).prop_map(|name| Message::File { name }),
-        (any::<bool>(), 1..=u64::MAX, 1..=MAX_CELLS, 0..=i64::MAX as u64, text(FAULTS_BYTES)).prop_map(
-            |(seekable, loops, cells, packet_bytes, faults)| {
-                Message::Demux(Demux { seekable, loops, cells, packet_bytes, faults })
-            }
-        ),
+        (
+            (any::<bool>(), 1..=u64::MAX, option::of(0..u32::MAX), any::<u64>()),
+            (1..=MAX_CELLS, 0..=i64::MAX as u64, text(FAULTS_BYTES))
+        )
+            .prop_map(|((seekable, loops, track, start_ns), (cells, packet_bytes, faults))| {
+                Message::Demux(Demux { seekable, loops, track, start_ns, cells, packet_bytes, faults })
+            }),
         (1..=u32::MAX, stream()).prop_map(|(track_bytes, stream)| Message::Demuxed { track_bytes, stream }),
         any::<u16>().prop_map(|version| Message::Hello { version }),
         any::<[u32; 3]>().prop_map(|[stream, pid, layers]| Message::Grant { stream, pid, layers }),
@@ -363,11 +368,20 @@ proptest! {
     }
 }
 
-const PACKET: Submission = Submission::Packet { seq: 7, pts: None, offset: 16, len: 9, key: true };
+const NO_PREROLL: Preroll = Preroll { restarts: false, discarded: false, skipped: 0 };
+const PACKET: Submission =
+    Submission::Packet { seq: 7, pts: None, offset: 16, len: 9, key: true, preroll: NO_PREROLL };
 
 #[test]
 fn the_words_are_those_of_the_tables() {
     assert_eq!(PACKET.encode(), [9 << 32 | 2 << 8 | 1, 7, 0, 16, 0, 0, 0, 0]);
+    let preroll = Preroll { restarts: true, discarded: true, skipped: 3 };
+    let discarded = Submission::Packet { seq: 7, pts: None, offset: 16, len: 9, key: true, preroll };
+    assert_eq!(discarded.encode(), [9 << 32 | 26 << 8 | 1, 7, 0, 16, 3, 0, 0, 0]);
+    let seek = Submission::Seek { number: 2, to: Place::Time(9, SeekTo::KeyframeBefore) };
+    assert_eq!(seek.encode(), [1 << 8 | 6, 2, 9, 0, 0, 0, 0, 0]);
+    assert_eq!((Submission::Flush { seq: 8 }).encode(), [5, 8, 0, 0, 0, 0, 0, 0]);
+    assert_eq!((Completion::Flushed { number: 8 }).encode(), [137, 8, 0, 0, 0, 0, 0, 0]);
     let work = Work { enter_ns: 5, leave_ns: 6, copied_bytes: 8, involuntary_switches: 3, ..Work::default() };
     let frame = Completion::Frame { seq: 4, pool: 2, slot: 11, layout: 1, work };
     assert_eq!(frame.encode(), [11 << 32 | 2 << 16 | 1 << 8 | 129, 4, 5, 6, 0, 0, 0, 3 << 48 | 8]);
@@ -378,7 +392,7 @@ fn the_words_are_those_of_the_tables() {
         [2 << 40 | 2 << 32 | 2 << 24 | 3 << 16 | 5 << 8 | 130, 8 << 32 | 16, 0, 16, 128, 16, 0, 0]
     );
     let bytes = bytes_of(&Message::Replace { stream: 258, kill: true });
-    assert_eq!(bytes[..16], *b"FPWM\x04\0\x22\0\x02\x01\0\0\x01\0\0\0");
+    assert_eq!(bytes[..16], *b"FPWM\x06\0\x22\0\x02\x01\0\0\x01\0\0\0");
     assert!(bytes[16..].iter().all(|byte| *byte == 0));
     const { assert!(BYTES_PER_FRAME <= 128) };
 }
@@ -424,6 +438,11 @@ fn wrong_numbers_are_refused_by_name() {
     assert!(layout([2 << 32 | 8, 0, 1 << 62]), "a plane beyond the address space");
     assert!(!layout([2 << 32 | 8, 0, 8]));
 
+    assert!(matches!(
+        Submission::decode(&[3 << 8 | 6, 0, 0, 0, 0, 0, 0, 0]),
+        Err(WireError::Field { field: "mode", .. })
+    ));
+    assert!(Submission::decode(&[2 << 8 | 6, 0, 1, 0, 0, 0, 0, 0]).is_err(), "a place has no time");
     let mut packet = PACKET.encode();
     packet[3] = u64::MAX;
     assert!(matches!(Submission::decode(&packet), Err(WireError::Field { field: "offset", .. })));

@@ -99,5 +99,6 @@ mod system {
 }
 
 #[cfg(loom)]
-#[path = "barrier/model.rs"]
-pub(crate) mod system;
+pub(crate) mod model;
+#[cfg(loom)]
+pub(crate) use model as system;

@@ -67,6 +67,8 @@ pub mod switches;
 mod sync;
 #[cfg(not(loom))]
 pub mod terminal;
+#[cfg(feature = "sdl")]
+pub mod texture_cache;
 #[cfg(not(loom))]
 pub mod udp;
 #[cfg(not(any(loom, miri)))]

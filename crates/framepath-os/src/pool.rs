@@ -367,6 +367,7 @@ impl Pool {
             }
         };
         let memory = map(padded, map_bytes)?;
+        log::debug!("pool of {slots} slots of {padded} bytes{}", if lent { ", lent" } else { "" });
         let owner_waits = give_back.map_or_else(Waits::own, GiveBack::waits);
         let inner = Inner {
             id: next_id(),

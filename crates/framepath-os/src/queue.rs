@@ -14,12 +14,19 @@
 //! producer sleep until half of it is free, so that a slow consumer costs one
 //! wake-up per half queue and not one per frame.
 
+// over 600 lines because the model of its sleeping handshake stands beside it.
+
 use crate::barrier::Barrier;
 use crate::clock::now_ns;
 use crate::patience::Patience;
 use crate::ring::{self, Consumer, Producer, Reason, Ring, SendError};
 use crate::sync::{AtomicU32, Ordering};
 use crate::{futex, meter};
+
+#[cfg(loom)]
+use loom::sync::Arc;
+#[cfg(not(loom))]
+use std::sync::Arc;
 
 /// What a full queue does with frames; GStreamer's words and meanings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +100,24 @@ impl<T: Send> Sender<T> {
         }
     }
 
+    /// Puts `value` in, and waits for room whatever the queue's [`Leaky`] says.
+    ///
+    /// # Errors
+    /// As [`send`](Sender::send).
+    pub fn send_waiting(&mut self, mut value: T) -> Result<(), SendError<T>> {
+        loop {
+            match self.producer.push(value) {
+                Ok(()) => {
+                    self.wake_consumer();
+                    return Ok(());
+                }
+                Err(SendError { value: back, reason: Reason::Full }) => value = back,
+                Err(closed) => return Err(closed),
+            }
+            self.wait_for_space();
+        }
+    }
+
     #[cold]
     fn send_full(&mut self, mut value: T) -> Result<Sent<T>, SendError<T>> {
         let mut oldest = None;
@@ -152,6 +177,32 @@ impl<T: Send> Drop for Sender<T> {
     }
 }
 
+/// What [`Receiver::recv_unless`] found.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Received<T> {
+    /// The oldest value.
+    Value(T),
+    /// The sender is gone and everything was taken.
+    Closed,
+    /// The queue is empty, and there is something else to do.
+    News,
+}
+
+/// Wakes the thread that waits in [`Receiver::recv_unless`], from any thread.
+pub struct Waker<T: Send> {
+    ring: Arc<Ring<T>>,
+    barrier: Barrier,
+}
+
+impl<T: Send> Waker<T> {
+    /// Has the receiver look for news, which were set before.
+    pub fn wake(&self) {
+        self.barrier.before_look();
+        wake(&self.ring.consumer_sleeps.0);
+        self.barrier.may_land();
+    }
+}
+
 /// The reading end; one thread at a time.
 pub struct Receiver<T: Send> {
     consumer: Consumer<T>,
@@ -176,6 +227,26 @@ impl<T: Send> Receiver<T> {
     /// sender is gone and everything was taken.
     #[inline(always)]
     pub fn recv(&mut self) -> Option<T> {
+        match self.recv_unless(|| false) {
+            Received::Value(value) => Some(value),
+            Received::Closed | Received::News => None,
+        }
+    }
+
+    /// Whether nothing is inside.
+    pub fn is_empty(&self) -> bool {
+        self.consumer.is_empty()
+    }
+
+    /// A handle for other threads, to wake this end.
+    pub fn waker(&self) -> Waker<T> {
+        Waker { ring: self.consumer.ring.clone(), barrier: self.barrier }
+    }
+
+    /// [`Receiver::recv`], but while the queue is empty sleeps only until there is `news`,
+    /// behind which a [`Waker`] was used.
+    #[inline(always)]
+    pub fn recv_unless(&mut self, news: impl Fn() -> bool) -> Received<T> {
         match self.consumer.pop() {
             Some(value) => {
                 // The producer may sleep since the queue was full: half of it
@@ -184,14 +255,14 @@ impl<T: Send> Receiver<T> {
                 if self.consumer.known() == self.consumer.ring.depth() / 2 {
                     self.wake_producer();
                 }
-                Some(value)
+                Received::Value(value)
             }
-            None => self.recv_empty(),
+            None => self.recv_empty(news),
         }
     }
 
     #[cold]
-    fn recv_empty(&mut self) -> Option<T> {
+    fn recv_empty(&mut self, news: impl Fn() -> bool) -> Received<T> {
         let since_ns = if self.timed { now_ns() } else { 0 };
         loop {
             self.wake_producer();
@@ -200,18 +271,21 @@ impl<T: Send> Receiver<T> {
                 if self.timed {
                     self.idle = Idle { since_ns, until_ns: now_ns() };
                 }
-                return Some(value);
+                return Received::Value(value);
             }
             if gone {
-                return None;
+                return Received::Closed;
             }
-            self.wait_for_value();
+            if news() {
+                return Received::News;
+            }
+            self.wait_for_value(&news);
         }
     }
 
-    fn wait_for_value(&mut self) {
+    fn wait_for_value(&mut self, news: impl Fn() -> bool) {
         let consumer = &self.consumer;
-        let ready = || !consumer.is_empty() || consumer.producer_gone();
+        let ready = || !consumer.is_empty() || consumer.producer_gone() || news();
         if self.patience.spin(ready) {
             return;
         }
@@ -362,6 +436,49 @@ mod tests {
         let refused = sender.join().unwrap().unwrap_err();
         assert_eq!(refused, SendError { value: 2, reason: Reason::Closed });
     }
+
+    #[test]
+    fn news_wake_a_receiver_of_an_empty_queue_and_take_nothing() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        let (mut tx, mut rx) = queue(2, Leaky::No);
+        let news = Arc::new(AtomicBool::new(false));
+        let waker = rx.waker();
+        let (results, received) = std::sync::mpsc::channel();
+        let receiver = std::thread::spawn({
+            let news = news.clone();
+            move || {
+                results.send(rx.recv_unless(|| news.load(Ordering::Relaxed))).unwrap();
+                // What is there goes before news.
+                while rx.is_empty() {
+                    std::thread::yield_now();
+                }
+                results.send(rx.recv_unless(|| true)).unwrap();
+                results.send(rx.recv_unless(|| false)).unwrap();
+            }
+        });
+        let next = || received.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+        news.store(true, Ordering::Relaxed);
+        waker.wake();
+        assert_eq!(next(), Received::News);
+        tx.send_waiting(1).unwrap();
+        assert_eq!(next(), Received::Value(1));
+        drop(tx);
+        assert_eq!(next(), Received::Closed);
+        receiver.join().unwrap();
+    }
+
+    #[test]
+    fn a_leaking_queue_waits_where_it_is_asked_to() {
+        for leaky in [Leaky::Upstream, Leaky::Downstream] {
+            let (mut tx, mut rx) = queue(1, leaky);
+            tx.send(0u32).unwrap();
+            let sender = std::thread::spawn(move || tx.send_waiting(1));
+            assert_eq!((rx.recv(), rx.recv(), rx.recv()), (Some(0), Some(1), None), "{leaky:?}");
+            assert_eq!(sender.join().unwrap(), Ok(()));
+        }
+    }
+
     #[test]
     fn a_gone_receiver_lets_go_of_what_it_did_not_take() {
         let (mut tx, rx) = queue(4, Leaky::No);
@@ -487,6 +604,28 @@ mod model {
     fn a_receiver_of_a_leaking_queue_is_woken() {
         check(1, Leaky::Downstream, 2);
         check(1, Leaky::Upstream, 2);
+    }
+
+    /// News that are set before the wake-up are seen, or the sleeper is woken.
+    #[test]
+    fn news_wake_the_receiver() {
+        for barrier in [Barrier::Symmetric, Barrier::Asymmetric] {
+            bounded().check(move || {
+                let (tx, mut rx) = queue_with::<u32>(1, Leaky::No, barrier);
+                let news = loom::sync::Arc::new(AtomicU32::new(0));
+                let (waker, set) = (rx.waker(), news.clone());
+                let waking = loom::thread::spawn(move || {
+                    system::run_as(0, move || {
+                        set.store(1, Ordering::Relaxed);
+                        waker.wake();
+                    });
+                });
+                let received = system::run_as(1, || rx.recv_unless(|| news.load(Ordering::Relaxed) == 1));
+                assert_eq!(received, Received::News);
+                waking.join().unwrap();
+                drop(tx);
+            });
+        }
     }
 
     #[test]

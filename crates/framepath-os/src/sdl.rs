@@ -139,6 +139,7 @@ forward! {
         title: *const c_char, x: c_int, y: c_int, w: c_int, h: c_int, flags: Uint32
     ) -> *mut SDL_Window;
     fn SDL_DestroyRenderer(renderer: *mut SDL_Renderer);
+    fn SDL_DestroyTexture(texture: *mut SDL_Texture);
     fn SDL_DestroyWindow(window: *mut SDL_Window);
     fn SDL_GetCurrentVideoDriver() -> *const c_char;
     fn SDL_GetDisplayUsableBounds(display: c_int, rect: *mut SDL_Rect) -> c_int;

@@ -29,7 +29,8 @@ pub struct Stop(Arc<Request>);
 
 #[derive(Default)]
 struct Request {
-    /// 1 from the request on. Sleepers wait on it.
+    /// [`REQUESTED`] from the request on; above it, the number of nudges. Sleepers wait on
+    /// it.
     word: AtomicU32,
     /// Time of the request, CLOCK_MONOTONIC nanoseconds; 0 before.
     since_ns: AtomicU64,
@@ -37,6 +38,11 @@ struct Request {
     /// descriptor, `None` where that could not be.
     event: OnceLock<Option<OwnedFd>>,
 }
+
+/// In [`Request::word`].
+const REQUESTED: u32 = 1;
+/// One nudge in [`Request::word`].
+const NUDGE: u32 = 2;
 
 thread_local! {
     /// What the calling thread has entered, the last one at the end.
@@ -54,7 +60,7 @@ impl Stop {
         // One request has one time.
         let _ = self.0.since_ns.compare_exchange(0, now_ns(), Ordering::Relaxed, Ordering::Relaxed);
         // Pairs with the load in `is_requested`: whoever sees the word sees the time.
-        self.0.word.store(1, Ordering::Release);
+        self.0.word.fetch_or(REQUESTED, Ordering::Release);
         futex::wake_all(&self.0.word);
         // Pairs with the fence in `wait_readable`: either the event is seen here, or the
         // word there.
@@ -67,7 +73,16 @@ impl Stop {
 
     /// True once [`stop`](Stop::stop) was called.
     pub fn is_requested(&self) -> bool {
-        self.0.word.load(Ordering::Acquire) != 0
+        self.0.word.load(Ordering::Acquire) & REQUESTED != 0
+    }
+
+    /// Ends the [sleeps](sleep_unless) of the run's threads once, so that they look whether
+    /// there is something else to do. What they look for is set before.
+    pub fn nudge(&self) {
+        // Release: pairs with the Acquire in `sleep_unless`. Wrapping is harmless: a
+        // sleeper would have to miss two thousand million nudges.
+        self.0.word.fetch_add(NUDGE, Ordering::Release);
+        futex::wake_all(&self.0.word);
     }
 
     /// Makes waits of the calling thread end with this request, until the result
@@ -112,14 +127,24 @@ pub(crate) fn overdue() -> bool {
     ENTERED.with_borrow(|entered| entered.last().is_some_and(Stop::is_overdue))
 }
 
-/// Sleeps until `deadline_ns` (CLOCK_MONOTONIC), a signal, or the request of the
-/// calling thread's run. May return early: callers look again.
-pub fn sleep_unless_requested(deadline_ns: u64) {
+/// Sleeps until `deadline_ns` (CLOCK_MONOTONIC), a signal, the request of the calling
+/// thread's run, or a [nudge](Stop::nudge) that makes `awake` true. May return early:
+/// callers look again.
+pub fn sleep_unless(deadline_ns: u64, awake: impl Fn() -> bool) {
     let Some(stop) = ENTERED.with_borrow(|entered| entered.last().cloned()) else {
-        return sleep_until(deadline_ns);
+        if !awake() {
+            sleep_until(deadline_ns);
+        }
+        return;
     };
+    // Acquire: pairs with the Release in `nudge`. A nudge before this is seen by `awake`,
+    // one behind it changes the word.
+    let word = stop.0.word.load(Ordering::Acquire);
+    if word & REQUESTED != 0 || awake() {
+        return;
+    }
     let left = Duration::from_nanos(deadline_ns.saturating_sub(now_ns()));
-    futex::wait_for(&stop.0.word, 0, left);
+    futex::wait_for(&stop.0.word, word, left);
 }
 
 /// Waits until `file` is readable, at its end, or failed, or the calling thread's run is
@@ -185,6 +210,28 @@ mod tests {
     }
 
     #[test]
+    fn a_nudge_ends_a_sleep_without_a_request() {
+        use std::sync::atomic::AtomicBool;
+
+        let stop = Stop::new();
+        let news = Arc::new(AtomicBool::new(false));
+        let far = now_ns() + Duration::from_secs(3600).as_nanos() as u64;
+        let sleeper = std::thread::spawn({
+            let (stop, news) = (stop.clone(), news.clone());
+            move || {
+                let _entered = stop.enter();
+                while !news.load(Ordering::Relaxed) {
+                    sleep_unless(far, || news.load(Ordering::Relaxed));
+                }
+            }
+        });
+        news.store(true, Ordering::Relaxed);
+        stop.nudge();
+        sleeper.join().unwrap();
+        assert!(!stop.is_requested());
+    }
+
+    #[test]
     fn a_request_ends_a_sleep() {
         let stop = Stop::new();
         let far = now_ns() + Duration::from_secs(3600).as_nanos() as u64;
@@ -193,7 +240,7 @@ mod tests {
             move || {
                 let _entered = stop.enter();
                 while !signal::interrupted() {
-                    sleep_unless_requested(far);
+                    sleep_unless(far, || false);
                 }
             }
         });

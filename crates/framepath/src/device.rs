@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stages that a V4L2 device does: `host=device:/dev/videoN`.
+//! Stages that a V4L2 device does: `device=/dev/videoN`.
 //!
 //! ```text
 //! packet ──1 copy──▶ OUTPUT buffer ──▶ decoder ──▶ CAPTURE buffer = frame
@@ -47,7 +47,7 @@ const CODECS: [(Fourcc, Codec); 5] = [
 ];
 
 /// The codec with a name of V4L2's.
-pub(crate) fn codec_of(fourcc: Fourcc) -> Option<Codec> {
+pub fn codec_of(fourcc: Fourcc) -> Option<Codec> {
     CODECS.iter().find(|(name, _)| *name == fourcc).map(|(_, codec)| *codec)
 }
 

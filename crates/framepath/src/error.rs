@@ -12,6 +12,7 @@ use framepath_os::v4l2::V4l2Error;
 
 use crate::host::HostError;
 use crate::loss::Loss;
+use crate::request::RequestError;
 
 /// Why a stage stopped.
 #[derive(Debug, thiserror::Error)]
@@ -151,6 +152,9 @@ pub enum RunError {
         /// The last hop.
         last: String,
     },
+    /// What was requested cannot be done.
+    #[error(transparent)]
+    Request(#[from] RequestError),
     /// The source ended and nothing had reached the sink.
     #[error("{first}: no frame was delivered{}", why(losses))]
     NoFrame {

@@ -1,8 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ledger and the service for people and for other programs.
+//! The ledger for people and for other programs.
 
 pub mod csv;
+pub mod machine;
 pub mod meta;
-pub mod service;
+pub mod summary;
 pub mod text;
 pub mod trace;
+
+use framepath_model::path::Path;
+
+/// True where the path's sink writes to standard output, which then takes no summary.
+pub fn takes_stdout(path: &Path) -> bool {
+    path.hops.last().is_some_and(|sink| sink.def.arg("file").is_some() && sink.text("file") == "-")
+}

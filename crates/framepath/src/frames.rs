@@ -2,9 +2,11 @@
 //! The frames of a pipeline as an iterator.
 
 use std::fmt;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
-use framepath_model::stream::StreamInfo;
+use framepath_model::stream::{SeekTo, StreamInfo};
 use framepath_os::pool::Frame;
 use framepath_os::queue::{Leaky, Receiver, Sender, queue};
 use framepath_os::stop::Stop;
@@ -15,6 +17,8 @@ use crate::options::Options;
 use crate::out::{Failure, Out};
 use crate::pipeline::Pipeline;
 use crate::report::Report;
+use crate::request::{Request, RequestError};
+use crate::requests::Requests;
 use crate::stage::Stage;
 
 /// Frames that wait for the iterator; more let the pipeline wait.
@@ -35,12 +39,43 @@ pub(crate) const FRAMES_BEHIND: u32 = DEPTH as u32 + 1 + KEPT;
 /// while it asks for the next one may wait for ever, so it copies what it needs
 /// longer. An error of the pipeline comes after the frames before it, once; then the
 /// iterator ends. Dropping the iterator stops the pipeline and waits for its threads.
+///
+/// [`seek`](Frames::seek) goes to another time, also behind the last frame:
+///
+/// ```
+/// use std::time::Duration;
+/// use framepath::{Pipeline, SeekTo};
+///
+/// // 30 frames a second.
+/// let mut frames = Pipeline::parse("test frames=90 size=64x48")?.frames()?;
+/// for (second, expected) in [(1, Some(30)), (2, Some(60)), (9, None), (0, Some(0))] {
+///     frames.seek(Duration::from_secs(second), SeekTo::Exact)?;
+///     let frame = frames.next().transpose()?;
+///     assert_eq!(frame.and_then(|frame| frame.meta().pts), expected);
+/// }
+/// # Ok::<(), framepath::RunError>(())
+/// ```
 pub struct Frames {
-    /// `None` once the frames have ended.
-    receiver: Option<Receiver<Frame>>,
-    run: Option<JoinHandle<Report>>,
+    /// `None` once the run has ended.
+    receiver: Option<Receiver<Sent>>,
+    run: Mutex<Option<JoinHandle<Report>>>,
     stop: Stop,
-    report: Option<Report>,
+    requests: Requests,
+    report: OnceLock<Report>,
+    /// Number of the last seek or flush: what is older is not returned.
+    generation: u64,
+    /// The last frame of the stream was returned.
+    at_end: bool,
+    /// Whether the program had a frame, or a seek: then an end without frames is no error.
+    had_any: bool,
+}
+
+/// What the iterator receives.
+struct Sent {
+    /// `None` for the end of the stream, in a run that goes on.
+    frame: Option<Frame>,
+    /// Number of the last seek or flush before it.
+    generation: u64,
 }
 
 impl Pipeline {
@@ -75,11 +110,23 @@ impl Pipeline {
         pipeline.prepare(&options)?;
         let stop = options.stop.clone();
         let run = std::thread::Builder::new().name("framepath".to_owned());
+        let requests = pipeline.requests();
+        // The program may seek at the end.
+        requests.hold_open(true);
         let run = run.spawn(move || pipeline.run_prepared(&options)).map_err(|error| RunError::Thread {
             hop: "frames".to_owned(),
             detail: format!("cannot start: {error}"),
         })?;
-        Ok(Frames { receiver: Some(receiver), run: Some(run), stop, report: None })
+        Ok(Frames {
+            receiver: Some(receiver),
+            run: Mutex::new(Some(run)),
+            stop,
+            requests,
+            report: OnceLock::new(),
+            generation: 0,
+            at_end: false,
+            had_any: false,
+        })
     }
 }
 
@@ -101,7 +148,47 @@ impl Frames {
         self.stop.clone()
     }
 
-    /// The ledger of the run; `None` before the last frame was returned.
+    /// Goes to another time, counted from the stream's start. The next frame is the first
+    /// that is not before it ([`SeekTo::Exact`]), or the random access point before it.
+    /// Behind the last frame the iterator is at its end, until the next seek.
+    ///
+    /// Frames of a stream without timestamps (`.h264`, `.hevc`) are at their number divided
+    /// by the frame rate.
+    ///
+    /// # Errors
+    /// [`RequestError::CannotSeek`], and the frames go on as if nothing had been asked;
+    /// [`RequestError::Ended`]. A file that cannot be read any more is an item of the
+    /// iterator.
+    pub fn seek(&mut self, to: Duration, mode: SeekTo) -> Result<(), RequestError> {
+        self.request(Request::Seek { to, mode })
+    }
+
+    /// Discards what is inside the pipeline, for a live source: the next frame is the next
+    /// that the source gives, or that decoding can begin with.
+    ///
+    /// # Errors
+    /// [`RequestError::Ended`].
+    pub fn flush(&mut self) -> Result<(), RequestError> {
+        self.request(Request::Flush)
+    }
+
+    fn request(&mut self, request: Request) -> Result<(), RequestError> {
+        if self.receiver.is_none() || self.report.get().is_some() {
+            return Err(RequestError::Ended);
+        }
+        self.requests.send(request)?;
+        self.had_any = true;
+        Ok(())
+    }
+
+    /// A handle for other requests, and for other threads. A seek that is sent by it is as
+    /// [`seek`](Frames::seek) for the frames that are asked for later.
+    pub fn requests(&self) -> Requests {
+        self.requests.clone()
+    }
+
+    /// The ledger of the run; `None` before the last frame was returned. The run has ended
+    /// then: a later seek is an error.
     ///
     /// ```
     /// use framepath::Pipeline;
@@ -112,27 +199,41 @@ impl Frames {
     /// # Ok::<(), framepath::RunError>(())
     /// ```
     pub fn report(&self) -> Option<&Report> {
-        self.report.as_ref()
+        if self.at_end && self.report.get().is_none() {
+            if let Some(Ok(report)) = self.join() {
+                let _ = self.report.set(report);
+            }
+        }
+        self.report.get()
     }
 
-    /// Waits for the end of the run.
-    fn join(&mut self) -> Result<(), RunError> {
-        self.receiver = None;
-        let Some(run) = self.run.take() else { return Ok(()) };
-        let panicked = |_| RunError::Thread {
+    /// Waits for the end of the run, which does not wait for another seek; `None` where it
+    /// was waited for before.
+    fn join(&self) -> Option<Result<Report, RunError>> {
+        let run = self.run.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        self.requests.hold_open(false);
+        Some(run.join().map_err(|_| RunError::Thread {
             hop: "frames".to_owned(),
             detail: "ended in a panic, which is a bug".to_owned(),
+        }))
+    }
+
+    /// Ends the iterator.
+    fn finish(&mut self) -> Result<(), RunError> {
+        (self.receiver, self.at_end) = (None, true);
+        let mut report = match self.join() {
+            None => return Ok(()),
+            Some(report) => report?,
         };
-        let mut report = run.join().map_err(panicked)?;
         let error = report.error.take();
-        self.report = Some(report);
+        let _ = self.report.set(report);
         error.map_or(Ok(()), Err)
     }
 }
 
 impl fmt::Debug for Frames {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Frames").field("has_ended", &self.run.is_none()).finish_non_exhaustive()
+        f.debug_struct("Frames").field("at_end", &self.at_end).finish_non_exhaustive()
     }
 }
 
@@ -140,26 +241,51 @@ impl Iterator for Frames {
     type Item = Result<Frame, RunError>;
 
     fn next(&mut self) -> Option<Result<Frame, RunError>> {
-        match self.receiver.as_mut()?.recv() {
-            Some(frame) => Some(Ok(frame)),
-            None => self.join().err().map(Err),
+        // Also one that was sent by another handle.
+        let generation = self.requests.generation();
+        if generation > self.generation && self.receiver.is_some() {
+            // The end comes again.
+            (self.generation, self.at_end) = (generation, false);
         }
+        while !self.at_end {
+            match self.receiver.as_mut()?.recv() {
+                Some(Sent { generation, .. }) if generation < self.generation => {
+                    self.requests.count_flushed(1);
+                }
+                Some(Sent { frame: Some(frame), .. }) => {
+                    self.had_any = true;
+                    return Some(Ok(frame));
+                }
+                // What an empty run reports is an error.
+                Some(Sent { frame: None, .. }) if self.had_any => self.at_end = true,
+                Some(_) | None => return self.finish().err().map(Err),
+            }
+        }
+        None
     }
 }
 
 impl Drop for Frames {
     fn drop(&mut self) {
         // A request that other runs share is not made for one that has ended.
-        if self.run.is_some() {
+        if !self.at_end {
             self.stop.stop();
         }
         // An error that nobody asked for any more.
-        let _ = self.join();
+        let _ = self.finish();
     }
 }
 
 /// The sink that sends frames to the iterator.
-struct Sending(Sender<Frame>);
+struct Sending(Sender<Sent>);
+
+impl Sending {
+    /// Fails once the iterator was dropped.
+    fn send(&mut self, frame: Option<Frame>, out: &Out<'_>) -> Result<(), Failure> {
+        let sent = self.0.send(Sent { frame, generation: out.generation() });
+        sent.map(|_| ()).map_err(|_| out.fail(StageError::Downstream))
+    }
+}
 
 impl Stage for Sending {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
@@ -168,7 +294,10 @@ impl Stage for Sending {
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
         let frame = item.into_frame().map_err(|error| out.fail(error))?;
-        // Fails once the iterator was dropped.
-        self.0.send(frame).map(|_| ()).map_err(|_| out.fail(StageError::Downstream))
+        self.send(Some(frame), out)
+    }
+
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        if out.holds() { self.send(None, out) } else { Ok(()) }
     }
 }

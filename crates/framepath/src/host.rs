@@ -2,45 +2,96 @@
 //! Stages that run in a sandboxed worker process.
 //!
 //! ```text
-//! caller's thread        worker                      the next thread
-//! Submit ──packets──▶ worker ──▶ stage ──▶ Export ──frames──▶ Collect
-//!            ▲                                                   │
-//!            └───────────── Session: what to replay ◀────────────┘
+//! caller's thread                 worker                     next thread
+//! SubmitEnd ───packets──────▶ worker ──▶ stage ──▶ Export ──frames──▶ CollectEnd
+//!     │ ▲                                                              │  ▲
+//!     │ └─────── ways: the next worker, and who submits to it ─────────┘  │
+//!     └───────── log: what was given, in its order ───────────────────────┘
 //! ```
 //!
-//! Packets are copied once, into shared memory; frames never: the worker
-//! decodes into its own sealed pool, which the caller maps to read. A worker
-//! that dies, stands still or breaks the rules of the shared memory is ended
-//! and replaced, and what had not arrived is decoded again (`session`).
+//! Packets are copied once, into shared memory; frames never: the worker decodes into
+//! its own sealed pool, which the caller maps to read.
+//!
+//! The two ends of a stream run in two threads and share no lock. The submit end owns
+//! `Sending`, the right to write the ring to the worker, and logs an
+//! input before the worker can see it. The collect end owns the `History`,
+//! and with it everything that a restart needs. `log` and `ways` are channels. The one
+//! lock that the collect end takes, where a worker begins or ends, is for threads
+//! outside the stream that abandon it ([`Session::abandon`]).
+//!
+//! # States of a stream
+//!
+//! ```text
+//!        Session::start
+//!              │ a spare worker, or a new one, locks itself in   ── fails ──▶ [failed]
+//!              │ it opens the stage                              ── fails ──▶ [failed]
+//!              ▼
+//!  ┌─────▶ [running]   SubmitEnd submits, CollectEnd takes frames
+//!  │           │   │
+//!  │           │   └── the input ends: SubmitEnd hands Sending over ──▶ [draining]
+//!  │           │
+//!  │           │ the worker ends by itself, is killed by the watchdog, or breaks the
+//!  │           │ rules: CollectEnd takes what it had completed, then ends it
+//!  │           ▼
+//!  │      [restarting]  SubmitEnd waits with its next input
+//!  │           │   ├── 32 deaths in a row without a new frame           ──▶ [failed]
+//!  │           │   ├── 8 deaths before a packet was taken               ──▶ [failed]
+//!  │           │   ├── no worker opens the stream in 4 tries            ──▶ [failed]
+//!  │           │   └── this process lacks memory or descriptors         ──▶ [failed]
+//!  │           ▼
+//!  │      [replaying]  CollectEnd submits the history, and drops the frames that were
+//!  │           │       delivered before; another death leads to [restarting]
+//!  │           │ all was submitted, and SubmitEnd asks: CollectEnd hands Sending over
+//!  └───────────┘
+//!
+//!     [draining]  CollectEnd submits what is left and the drain; a death leads to
+//!         │       [restarting], and from there back here
+//!         ▼
+//!      [ended]   the worker has given its last frame, and is ended
+//!
+//!     [failed]   the stage failed, the stream was abandoned, or as above: CollectEnd
+//!                returns the error and is dropped; SubmitEnd learns that it is closed
+//! ```
+//!
+//! The limits are in `policy.rs`. Which packets are replayed, and which one is given up
+//! as poisoned, is [`framepath_model::replay`]'s business. A demuxer's worker
+//! (`RemoteDemuxer`) is never replaced: from \[running\] it ends or fails.
 
+mod between;
 mod borrow;
 mod collect;
 mod demux_worker;
 mod export;
 mod fault;
+#[doc(hidden)]
+pub mod for_serve;
 pub mod forks;
+mod health;
 mod history;
 mod input;
-pub(crate) mod kind;
+mod kind;
 mod link;
 mod memory;
 mod names;
+mod opening;
+mod policy;
 mod process;
 mod program;
+mod receiving;
 mod recovery;
 mod remote_demuxer;
-mod returns;
+mod restart;
 mod sandbox;
 pub(crate) mod say;
 mod seat;
 mod session;
+pub(crate) mod spares;
 mod spec;
 pub(crate) mod start;
 mod stats;
 mod submit;
 mod tally;
 mod traffic;
-mod vital;
 pub mod worker;
 mod zygote;
 
@@ -48,19 +99,18 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use borrow::{Lends, LentSlots, Loan};
-pub(crate) use collect::{Collect, ends};
+pub(crate) use collect::{Collect, Collected, ends};
 pub(crate) use fault::Faults;
-pub(crate) use input::WorkerInput;
-pub use kind::Task;
+pub use kind::UnknownKind;
+pub(crate) use kind::{Task, WorkerKind};
 pub use program::set_worker_program;
 pub(crate) use program::{WORKER, ZYGOTE, use_own_program};
 pub use recovery::{Recoveries, Recovery};
 pub(crate) use remote_demuxer::{DemuxerSpec, RemoteDemuxer};
 pub(crate) use sandbox::SandboxChoice;
+pub(crate) use seat::Seat;
 pub use seat::default_socket;
-pub(crate) use seat::{Seat, connect};
-pub(crate) use session::{Reader, Session};
+pub(crate) use session::Session;
 pub(crate) use spec::Spec;
 pub use start::dismiss_spares;
 pub use stats::WorkerStats;
@@ -78,31 +128,15 @@ use framepath_os::v4l2::V4l2Error;
 
 /// How a stage's worker is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct WorkerOptions {
+pub struct WorkerOptions {
     /// A worker that has work and shows no progress for so long is replaced.
-    pub(crate) watchdog: Duration,
-    /// Most memory a worker may take.
-    pub(crate) memory_bytes: u64,
+    pub watchdog: Duration,
+    /// What is started.
+    pub kind: WorkerKind,
     /// What to do where a layer of the sandbox is missing.
-    pub(crate) sandbox: SandboxChoice,
+    pub sandbox: SandboxChoice,
     /// Faults to inject.
-    pub(crate) faults: Faults,
-    /// What is constant is asked again with every frame.
-    pub(crate) uncached: bool,
-    /// The plug-in that the worker loads, by its canonical name.
-    pub(crate) plugin: Option<PathBuf>,
-    /// The device that it decodes by.
-    pub(crate) node: Option<PathBuf>,
-}
-
-impl WorkerOptions {
-    pub(crate) fn task(&self) -> Task {
-        match (&self.plugin, &self.node) {
-            (Some(file), _) => Task::Plugin(file.clone()),
-            (None, Some(_)) => Task::Device,
-            (None, None) => Task::Stage,
-        }
-    }
+    pub faults: Faults,
 }
 
 /// What goes wrong between a caller and its worker.
@@ -287,25 +321,28 @@ pub enum HostError {
     /// The other side offered memory that is refused.
     #[error(transparent)]
     Foreign(#[from] ForeignError),
+    /// The caller wants a worker of no kind.
+    #[error(transparent)]
+    Kind(#[from] UnknownKind),
     /// A worker was told to run what is no stage.
     #[error("this is no stage: {0}")]
     Stage(#[from] PathError),
 }
 
 impl HostError {
-    /// Whether this process lacks something (descriptors, memory, threads), or gave a
-    /// wait up: no fault of the worker, or of what it was given.
+    /// Whether this process lacks something (descriptors, memory, threads), gave a
+    /// wait up, or has a packet that no worker takes: no fault of the worker, or of what it was given.
     fn is_of_caller(&self) -> bool {
         match self {
             HostError::Socket { source, .. } => is_lack(source),
             HostError::Foreign(error) => error.is_lack(),
-            HostError::Area(AreaError::Os { .. }) => true,
+            HostError::Area(AreaError::Os { .. }) | HostError::PacketSize { .. } => true,
             _ => false,
         }
     }
 
     /// With the program's name where a worker speaks another version.
-    pub(crate) fn of_worker(self, program: &std::path::Path) -> HostError {
+    pub fn of_worker(self, program: &std::path::Path) -> HostError {
         match self {
             HostError::Wire(WireError::Version { ours, theirs }) => {
                 HostError::WorkerVersion { program: program.display().to_string(), ours, theirs }
@@ -315,7 +352,7 @@ impl HostError {
     }
 
     /// With the socket's name where the service speaks another version.
-    pub(crate) fn of_service(self, path: &std::path::Path) -> HostError {
+    pub fn of_service(self, path: &std::path::Path) -> HostError {
         match self {
             HostError::Wire(WireError::Version { ours, theirs }) => {
                 HostError::ServiceVersion { path: path.to_owned(), ours, theirs }

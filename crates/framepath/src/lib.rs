@@ -35,6 +35,9 @@
 //! [`Frame`]: [`Frame::layout`] has size, format and strides, [`Frame::plane`] the
 //! bytes.
 //!
+//! A [`Registry`] gives them names, so that path text can have them with options, help
+//! and completion.
+//!
 //! # Decoders in a sandbox
 //!
 //! `decode host=process` runs demuxer and decoder in sandboxed processes. Their program
@@ -46,39 +49,62 @@
 //! The library installs no signal handler, changes no umask and sets no log callback of
 //! FFmpeg's. [`install_signal_handlers`] and [`silence_ffmpeg`] do, for programs that
 //! want it. [`Options::stop`] ends one run.
+//!
+//! # Diagnostics
+//!
+//! The library reports through the crate [`log`](https://docs.rs/log), and is silent until the
+//! program installs a logger. Targets begin with `framepath`.
+//!
+//! | level | reports |
+//! | --- | --- |
+//! | `error` | a run that failed, a service that cannot start workers |
+//! | `warn` | a worker that died or hung, with the reason; software in place of a hardware decoder; a client that a service turned away |
+//! | `info` | a file that was opened, with codec and size; a pipeline that starts and ends; a worker that takes a stream; connections to a service |
+//! | `debug` | hops, decoders, pools and their sizes |
+//!
+//! Nothing is reported per frame above `trace`. Sandboxed workers have no logger: what they have
+//! to say comes to the caller as an error. Messages may contain text from files and from other
+//! processes: escape it before a terminal shows it ([`shown::shown`]).
 #![forbid(unsafe_code)]
 
 mod copy_pool;
 mod device;
-mod elements;
+mod element;
 mod error;
 pub mod export;
 mod frames;
+mod from_path;
 pub mod host;
+mod hosting;
 mod item;
 mod link;
 mod loss;
 mod notes;
 mod options;
 mod out;
+mod outcomes;
+pub mod path;
 pub mod pgm;
 mod pipeline;
 pub mod plugins;
 mod recorder;
+mod registry;
 mod report;
+mod request;
+mod requests;
 mod runner;
-pub mod serve;
 mod sink;
 mod source;
 mod stage;
 pub mod worker;
 
 pub use copy_pool::CopyPool;
+pub use element::Place;
 pub use error::{RunError, StageError};
-pub use framepath_codec::{CodecError, Packet, silence_ffmpeg};
-pub use framepath_model::path::{self, Path, PathError};
-pub use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
-pub use framepath_model::{colors, format, ledger};
+pub use framepath_codec::{Codec, CodecError, Packet, TrackInfo, silence_ffmpeg};
+pub use framepath_model::path::{Path, PathError};
+pub use framepath_model::stream::{FrameMeta, Rational, SeekTo, StreamInfo};
+pub use framepath_model::{colors, format, ledger, shown};
 pub use framepath_os::meter::Level;
 pub use framepath_os::pool::{Frame, FrameMut, Plane, Pool, PoolError};
 pub use framepath_os::queue::Leaky;
@@ -90,7 +116,10 @@ pub use loss::{Loss, LossReason};
 pub use options::{Options, Progress};
 pub use out::{Failure, Out};
 pub use pipeline::Pipeline;
+pub use registry::Registry;
 pub use report::{HopInfo, PlayReport, Report, WorkerReport};
+pub use request::{Answered, Request, RequestError};
+pub use requests::Requests;
 pub use runner::run;
 pub use sink::function::Control;
 pub use source::Source;

@@ -1,18 +1,48 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `queue`: the end of one thread's chain.
 
+use framepath_model::path::{Arg, DefaultValue, Definition, ValueKind};
 use framepath_model::stream::StreamInfo;
 use framepath_os::queue::{Sender, Sent};
 
+use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::stage::Stage;
 
-/// An item in a queue, with the stamp of its hand-off.
-pub(crate) struct Queued {
-    pub(crate) item: Item,
-    pub(crate) enqueued_ns: u64,
+static DEFINITION: Definition =
+    Definition::link("queue", "a thread boundary: what follows runs in a thread of its own")
+        .args(&[
+            Arg::option("depth", ValueKind::count(1, 65_536), DefaultValue::Is("16"), "frames it holds")
+                .known_as(&["max-size-buffers"]),
+            Arg::option(
+                "leaky",
+                ValueKind::choice(&["no", "upstream", "downstream"]),
+                DefaultValue::Is("no"),
+                "when full: wait, drop what comes, or drop the oldest",
+            ),
+        ])
+        .known_as(&["queue2"]);
+
+pub(crate) fn element() -> Element {
+    Element::queue(&DEFINITION)
+}
+
+/// What passes through a queue.
+pub(crate) enum Queued {
+    /// An item.
+    Item {
+        item: Item,
+        /// Stamp of its hand-off.
+        enqueued_ns: u64,
+        /// Number of the last seek or flush before it.
+        generation: u64,
+    },
+    /// What the hops behind hold is from before the seek or flush of this number.
+    Flush(u64),
+    /// The stream has ended, and the run goes on.
+    End,
 }
 
 /// The writing end of a queue, as the last stage of its thread.
@@ -23,6 +53,14 @@ pub(crate) struct QueueEnd {
     pub(crate) sender: Option<Sender<Queued>>,
     /// Frames a full queue has dropped.
     pub(crate) dropped: std::sync::Arc<std::sync::atomic::AtomicU64>,
+}
+
+impl QueueEnd {
+    /// Sends a marker, for which even a leaky queue waits until it has room.
+    fn mark(&mut self, marker: Queued, out: &Out<'_>) -> Result<(), Failure> {
+        let sent = self.sender.as_mut().is_some_and(|sender| sender.send_waiting(marker).is_ok());
+        if sent { Ok(()) } else { Err(out.fail(StageError::Downstream)) }
+    }
 }
 
 impl Stage for QueueEnd {
@@ -36,18 +74,28 @@ impl Stage for QueueEnd {
             return Err(out.fail(StageError::Downstream));
         };
         let enqueued_ns = out.recorder().last_ns();
-        match sender.send(Queued { item, enqueued_ns }) {
+        match sender.send(Queued::Item { item, enqueued_ns, generation: out.generation() }) {
             Ok(Sent::Queued) => Ok(()),
             Ok(Sent::DroppedNew(queued) | Sent::DroppedOldest(queued)) => {
-                self.dropped.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                out.recorder().dropped(self.index, &queued.item.meta(), queued.enqueued_ns);
+                // A marker that leaves is followed by an item of its generation.
+                if let Queued::Item { item, enqueued_ns, .. } = queued {
+                    self.dropped.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                    out.recorder().dropped(self.index, &item.meta(), enqueued_ns);
+                }
                 Ok(())
             }
             Err(_) => Err(out.fail(StageError::Downstream)),
         }
     }
 
-    fn drain(&mut self, _: &mut Out<'_>) -> Result<(), Failure> {
+    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        self.mark(Queued::Flush(out.generation()), out)
+    }
+
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        if out.holds() {
+            return self.mark(Queued::End, out);
+        }
         self.sender = None;
         Ok(())
     }

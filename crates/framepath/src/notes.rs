@@ -9,6 +9,7 @@ pub(crate) struct Notes(Arc<Mutex<Vec<String>>>);
 
 impl Notes {
     pub(crate) fn say(&self, note: String) {
+        log::warn!("{note}");
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(note);
     }
 

@@ -8,6 +8,7 @@ use framepath_os::meter::Level;
 use framepath_os::stop::Stop;
 
 use crate::out::Delivery;
+use crate::requests::{Mailbox, Requests};
 
 /// Frames that reached the sink so far; any thread may look while it runs.
 pub type Progress = Arc<AtomicU64>;
@@ -31,8 +32,9 @@ pub struct Options {
 }
 
 impl Options {
-    pub(crate) fn delivery(&self) -> Delivery {
-        Delivery { delivered: self.progress.clone(), most: self.frames.unwrap_or(u64::MAX) }
+    /// The part of a thread with `mailbox` in a run that gets `requests`.
+    pub(crate) fn delivery(&self, requests: Requests, mailbox: Arc<Mailbox>) -> Delivery {
+        Delivery::new(self.progress.clone(), self.frames.unwrap_or(u64::MAX), requests, Some(mailbox))
     }
 }
 

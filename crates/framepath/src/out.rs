@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where a stage hands its frames: the rest of its thread's chain.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,6 +11,8 @@ use framepath_os::meter::Level;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::recorder::Recorder;
+use crate::request::{Request, RequestError};
+use crate::requests::{Mailbox, Pending, Requests};
 use crate::stage::{Role, Stage};
 
 /// A stage in its place.
@@ -34,18 +37,58 @@ impl Failure {
     }
 }
 
-/// Counts the items that the sink took.
-#[derive(Clone, Debug)]
+/// One thread's part of a run: counts the items that the sink took, and has the requests
+/// that the thread is to look at.
 pub(crate) struct Delivery {
     pub(crate) delivered: Arc<AtomicU64>,
     /// The run ends with so many.
     pub(crate) most: u64,
+    pub(crate) requests: Requests,
+    /// `None` where nobody makes requests.
+    pub(crate) mailbox: Option<Arc<Mailbox>>,
+    /// Number of the last seek or flush that has come to this thread's items.
+    generation: Cell<u64>,
+    /// The stream has ended, and the run goes on.
+    holds: Cell<bool>,
 }
 
 impl Default for Delivery {
-    /// No limit.
+    /// No limit, and nobody makes requests.
     fn default() -> Delivery {
-        Delivery { delivered: Arc::default(), most: u64::MAX }
+        Delivery::new(Arc::default(), u64::MAX, Requests::new(None), None)
+    }
+}
+
+impl Delivery {
+    pub(crate) fn new(
+        delivered: Arc<AtomicU64>,
+        most: u64,
+        requests: Requests,
+        mailbox: Option<Arc<Mailbox>>,
+    ) -> Delivery {
+        Delivery { delivered, most, requests, mailbox, generation: Cell::new(0), holds: Cell::new(false) }
+    }
+
+    /// Whether the thread has requests to look at.
+    #[inline]
+    pub(crate) fn has_request(&self) -> bool {
+        self.mailbox.as_ref().is_some_and(|mailbox| mailbox.has_news())
+    }
+
+    pub(crate) fn take_request(&self) -> Option<Pending> {
+        self.mailbox.as_ref()?.take()
+    }
+
+    pub(crate) fn generation(&self) -> u64 {
+        self.generation.get()
+    }
+
+    pub(crate) fn set_generation(&self, generation: u64) {
+        self.generation.set(generation);
+    }
+
+    pub(crate) fn set_holds(&self, holds: bool) {
+        self.holds.set(holds);
     }
 }
 
@@ -102,7 +145,7 @@ impl<'a> Out<'a> {
         let ends = next.role == Role::Sink;
         let meta = if ends && self.recorder.level() != Level::Off { Some(item.meta()) } else { None };
         let mut out = Out { rest, recorder: self.recorder, delivery: self.delivery, hop: next.index };
-        let taken = next.stage.push(item, &mut out);
+        let taken = next.stage.as_mut().push(item, &mut out);
         // A sink may take an item and want no more.
         if !(taken.is_ok() || ends && matches!(&taken, Err(Failure { error: StageError::Enough, .. }))) {
             return taken;
@@ -140,6 +183,45 @@ impl<'a> Out<'a> {
     pub fn enough(&self) -> Failure {
         // The hop before has nothing to give any more; this one is drained.
         Failure { hop: self.hop.saturating_sub(1), error: StageError::Enough }
+    }
+
+    /// Sends `request` to the hops in front. This thread looks at it when it is done with
+    /// the present item.
+    ///
+    /// ```no_run
+    /// # use framepath::{Out, Request};
+    /// # fn lost_a_packet(out: &Out<'_>) {
+    /// out.request(Request::Keyframe).ok();
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Requests::send`].
+    pub fn request(&self, request: Request) -> Result<(), RequestError> {
+        let Delivery { requests, mailbox, .. } = self.delivery;
+        requests.send_from(self.hop, request, mailbox.as_deref()).map(|_| ())
+    }
+
+    /// True where a request waits for the thread. A source that waits for its next item
+    /// returns `Ok(true)` without one then.
+    #[inline]
+    pub fn has_request(&self) -> bool {
+        self.delivery.has_request()
+    }
+
+    /// Counts what [`Stage::flush`] discarded, in frames or packets.
+    pub fn flushed(&self, items: u64) {
+        self.delivery.requests.count_flushed(items);
+    }
+
+    /// Number of the last seek or flush.
+    pub(crate) fn generation(&self) -> u64 {
+        self.delivery.generation()
+    }
+
+    /// Whether the run goes on behind the drain: another seek may come.
+    pub(crate) fn holds(&self) -> bool {
+        self.delivery.holds.get()
     }
 
     /// The birth of a frame, now; zero at level `off`. For sources.

@@ -12,11 +12,13 @@ use framepath_os::queue::{Leaky, Receiver, queue};
 use crate::error::RunError;
 use crate::host::{Collect, WorkerStats};
 use crate::link::{QueueEnd, Queued};
-use crate::notes::Notes;
 use crate::out::Hop;
+use crate::outcomes::Outcomes;
+use crate::registry::Registry;
 use crate::report::HopInfo;
+use crate::request::RequestError;
+use crate::requests::Requests;
 use crate::sink::function::{Control, Function};
-use crate::sink::play::Played;
 use crate::source::Source;
 use crate::stage::{Role, Stage};
 
@@ -66,20 +68,17 @@ pub struct Pipeline {
     pub(crate) segments: Vec<Segment>,
     pub(crate) hops: Vec<HopInfo>,
     pub(crate) dropped: Arc<AtomicU64>,
-    /// Frames that the source's device dropped.
-    pub(crate) missed: Arc<AtomicU64>,
     /// What has become of workers, by hop.
     pub(crate) workers: Vec<(u16, Arc<WorkerStats>)>,
-    /// The worker that demuxes, where there is one.
-    pub(crate) demuxer: Option<Arc<WorkerStats>>,
-    pub(crate) notes: Notes,
+    pub(crate) outcomes: Outcomes,
+    /// What names stand for in text that is appended.
+    pub(crate) registry: Registry,
     /// Whether a run that delivers nothing has failed: that of a path. A source of
     /// the caller's own may be empty.
     pub(crate) expects_frames: bool,
-    /// What its `play` has shown, where it ends in one.
-    pub(crate) played: Option<Arc<Played>>,
     /// What the hop before gives, where that is compressed.
     pub(crate) track: Option<TrackInfo>,
+    pub(crate) requests: Requests,
     /// The sink, once there is one.
     sink: Option<u16>,
     /// What was wrong with the parts, reported when it runs.
@@ -90,20 +89,27 @@ impl Pipeline {
     /// Starts a pipeline with a source of the caller's own. A run without any frame
     /// is then no error.
     pub fn from_source(source: impl Source + 'static) -> Pipeline {
+        Pipeline::of_source(Box::new(source), Registry::default(), Outcomes::default())
+    }
+
+    pub(crate) fn of_source(source: Box<dyn Source>, registry: Registry, outcomes: Outcomes) -> Pipeline {
         let hops = vec![HopInfo { own: true, ..HopInfo::new(source.name()) }];
         let first = Segment { input: None, chain: Vec::new(), first: 0 };
+        let cannot_seek = source.can_seek().err().map(|reason| RequestError::CannotSeek {
+            source_hop: source.name().to_owned(),
+            reason: reason.to_owned(),
+        });
         Pipeline {
-            source: Box::new(source),
+            track: source.track_info(),
+            source,
             segments: vec![first],
             hops,
             dropped: Arc::default(),
-            missed: Arc::default(),
             workers: Vec::new(),
-            demuxer: None,
-            notes: Notes::default(),
+            outcomes,
+            registry,
             expects_frames: false,
-            played: None,
-            track: None,
+            requests: Requests::new(cannot_seek),
             sink: None,
             problem: None,
         }
@@ -193,7 +199,15 @@ impl Pipeline {
         if let Some(last) = self.hops.last_mut() {
             name.clone_into(&mut last.text);
         }
+        if self.hops.len() == 1 {
+            self.requests.name_source(name);
+        }
         self
+    }
+
+    /// A handle that sends requests to the run, from any thread: seek, flush, stop.
+    pub fn requests(&self) -> Requests {
+        self.requests.clone()
     }
 
     /// What becomes of the workers of its stages, in path order. It can be kept

@@ -17,7 +17,7 @@ const MOST_INSIDE: usize = 1024;
 
 /// A stretch of this thread's time spent on one frame.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Stretch {
+pub struct Stretch {
     start_ns: u64,
     end_ns: u64,
     copied_bytes: u64,
@@ -368,6 +368,13 @@ impl Recorder {
             thread: self.thread,
             ..Row::default()
         });
+    }
+
+    /// Forgets the frames inside stages: they were flushed.
+    pub(crate) fn flush(&mut self) {
+        self.inside.clear();
+        self.resumed = None;
+        self.mark();
     }
 
     /// Stamp of the last boundary: when the frame now being handed on was.

@@ -9,7 +9,7 @@ use framepath_os::meter::Level;
 use crate::error::RunError;
 use crate::host::WorkerStats;
 use crate::loss::{Loss, LossReason};
-use crate::sink::play::Played;
+use crate::outcomes::Played;
 
 /// One hop of the path that ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,6 +102,8 @@ pub struct Report {
     pub frames: u64,
     /// Frames that full queues with `leaky=` dropped, as they were asked to.
     pub dropped: u64,
+    /// Frames and packets that a seek or flush discarded on their way.
+    pub flushed: u64,
     /// Frames that the source's device dropped.
     pub missed: u64,
     /// Bytes the CPU copied, all frames together.
@@ -141,7 +143,7 @@ impl Report {
     }
 
     /// What was lost although nobody asked for that: not what a queue with `leaky=`
-    /// dropped ([`Report::dropped`]), nor what `play` found too late
+    /// dropped ([`Report::dropped`]), nor what a seek discarded ([`Report::flushed`]), nor what `play` found too late
     /// ([`PlayReport::late`](crate::PlayReport::late)).
     pub fn losses(&self) -> Vec<Loss> {
         let mut losses = Vec::new();

@@ -9,17 +9,19 @@ use framepath_model::ledger::Row;
 use framepath_model::path::Path;
 use framepath_os::clock::{now_ns, process_cpu_ns};
 use framepath_os::meter::Level;
-use framepath_os::queue::Receiver;
-use framepath_os::{affinity, signal};
+use framepath_os::queue::{Received, Receiver};
+use framepath_os::{affinity, signal, stop};
 
 use crate::error::RunError;
-use crate::host::{Collect, WorkerStats};
+use crate::host::{Collect, Collected, WorkerStats};
 use crate::link::Queued;
 use crate::options::Options;
 use crate::out::{Delivery, Failure, Hop, Out};
 use crate::pipeline::{Pipeline, Segment, SegmentInput};
 use crate::recorder::Recorder;
 use crate::report::{HopInfo, PlayReport, Report, WorkerReport};
+use crate::request::{Answered, Request};
+use crate::requests::{Mailbox, Pending, Wake};
 use crate::source::Source;
 
 /// Builds and runs `path`. One that ends and has delivered nothing has failed
@@ -66,41 +68,24 @@ impl Pipeline {
     /// [`Pipeline::run`] behind [`Pipeline::prepare`].
     pub(crate) fn run_prepared(self, options: &Options) -> Report {
         let Pipeline {
-            mut source,
-            segments,
-            hops,
-            dropped,
-            missed,
-            workers,
-            demuxer,
-            notes,
-            expects_frames,
-            played,
-            ..
+            mut source, segments, hops, dropped, workers, outcomes, expects_frames, requests, ..
         } = self;
         options.progress.store(0, Ordering::Relaxed);
         let threads: Vec<String> = segments.iter().map(|s| thread_name(s, &hops)).collect();
+        log::info!("pipeline of {} hops in {} threads starts", hops.len(), threads.len());
+        for (hop, info) in hops.iter().enumerate() {
+            log::debug!("hop {hop}: {}", info.text);
+        }
+        let mailboxes: Vec<_> = segments.iter().map(|segment| mailbox(segment, options)).collect();
+        let deliveries: Vec<_> =
+            mailboxes.iter().map(|mailbox| options.delivery(requests.clone(), mailbox.clone())).collect();
+        requests.begin(mailboxes, options.stop.clone());
         let (start_ns, start_cpu) = (now_ns(), process_cpu_ns());
-        let ended = thread::scope(|scope| {
-            let mut segments = segments.into_iter().enumerate();
-            let first = segments.next().map(|(_, segment)| segment);
-            let handles: Vec<_> = segments
-                .map(|(number, segment)| {
-                    let name = threads[number].clone();
-                    let builder = thread::Builder::new().name(name);
-                    builder.spawn_scoped(scope, move || consume(segment, number, options))
-                })
-                .collect();
-            let mut ended = vec![Ok(produce(source.as_mut(), first, options))];
-            ended.extend(handles.into_iter().enumerate().map(|(n, handle)| {
-                let problem = |detail: String| RunError::Thread { hop: threads[n + 1].clone(), detail };
-                let handle = handle.map_err(|e| problem(format!("cannot start: {e}")))?;
-                handle.join().map_err(|_| problem("ended in a panic, which is a bug".to_owned()))
-            }));
-            ended
-        });
+        let ended = run_threads(source.as_mut(), segments.into_iter().zip(deliveries), &threads, options);
+        requests.end();
         // Its worker, where it has one, has counted its time then.
         drop(source);
+        let demuxer = outcomes.demuxer.get().cloned();
         let hosted = workers.iter().map(|(_, stats)| stats).chain(&demuxer);
         let workers_cpu_ns = hosted.map(|stats| stats.cpu_ns.load(Ordering::Relaxed)).sum::<u64>();
         // A demuxer's worker lacks what its decoder's does.
@@ -108,16 +93,17 @@ impl Pipeline {
             (Some(demuxer), []) => sandbox_notes(&[(0, demuxer.clone())], &hops),
             _ => sandbox_notes(&workers, &hops),
         };
-        let notes = notes.take().into_iter().chain(confined).collect();
+        let notes = outcomes.notes.take().into_iter().chain(confined).collect();
         let mut report = Report {
             frames: options.progress.load(Ordering::Relaxed),
             dropped: dropped.load(Ordering::Relaxed),
-            missed: missed.load(Ordering::Relaxed),
+            flushed: requests.flushed(),
+            missed: outcomes.missed.load(Ordering::Relaxed),
             copied_bytes: 0,
             wall_ns: now_ns() - start_ns,
             cpu_ns: process_cpu_ns() - start_cpu + workers_cpu_ns,
             workers: workers.iter().map(|(hop, stats)| WorkerReport::of(*hop, stats)).collect(),
-            played: played.as_deref().map(PlayReport::of),
+            played: outcomes.played.get().map(|played| PlayReport::of(played)),
             level: options.level,
             hops,
             threads,
@@ -132,6 +118,10 @@ impl Pipeline {
         }
         if expects_frames {
             report.fail_without_frames();
+        }
+        log::info!("pipeline ended: {} frames, {} dropped", report.frames, report.dropped);
+        if let Some(error) = &report.error {
+            log::error!("{error}");
         }
         report
     }
@@ -188,47 +178,118 @@ impl Report {
     }
 }
 
+/// Runs each segment in a thread, the first in this one.
+fn run_threads(
+    source: &mut dyn Source,
+    segments: impl Iterator<Item = (Segment, Delivery)>,
+    threads: &[String],
+    options: &Options,
+) -> Vec<Result<Ended, RunError>> {
+    thread::scope(|scope| {
+        let mut segments = segments.enumerate();
+        let first = segments.next().map(|(_, first)| first);
+        let handles: Vec<_> = segments
+            .map(|(number, (segment, delivery))| {
+                let name = threads[number].clone();
+                let builder = thread::Builder::new().name(name);
+                builder.spawn_scoped(scope, move || consume(segment, number, options, &delivery))
+            })
+            .collect();
+        let mut ended = vec![Ok(produce(source, first, options))];
+        ended.extend(handles.into_iter().enumerate().map(|(n, handle)| {
+            let problem = |detail: String| RunError::Thread { hop: threads[n + 1].clone(), detail };
+            let handle = handle.map_err(|e| problem(format!("cannot start: {e}")))?;
+            handle.join().map_err(|_| problem("ended in a panic, which is a bug".to_owned()))
+        }));
+        ended
+    })
+}
+
 fn thread_name(segment: &Segment, hops: &[HopInfo]) -> String {
     hops[usize::from(segment.first)].text.split(' ').next().unwrap_or_default().to_owned()
 }
 
+/// The mailbox of the thread that will run `segment`.
+fn mailbox(segment: &Segment, options: &Options) -> Arc<Mailbox> {
+    let wake: Wake = match &segment.input {
+        None => {
+            let stop = options.stop.clone();
+            Box::new(move || stop.nudge())
+        }
+        Some(SegmentInput::Queue(_, receiver)) => {
+            let waker = receiver.waker();
+            Box::new(move || waker.wake())
+        }
+        Some(SegmentInput::Worker(collect)) => collect.waker(),
+    };
+    Arc::new(Mailbox::new(wake))
+}
+
 /// Runs the source and the chain up to the first queue.
-fn produce(source: &mut dyn Source, segment: Option<Segment>, options: &Options) -> Ended {
-    let Some(mut segment) = segment else {
+fn produce(source: &mut dyn Source, segment: Option<(Segment, Delivery)>, options: &Options) -> Ended {
+    let Some((mut segment, delivery)) = segment else {
         return Ended { rows: Vec::new(), overwritten: 0, copied_bytes: 0, failure: None };
     };
     let mut recorder = recorder(0, options);
     let chain = &mut segment.chain;
-    let delivery = &options.delivery();
+    let delivery = &delivery;
     let mut failure = None;
+    // The source has nothing more to give, unless a seek comes.
+    let mut at_end = false;
+    // What was inside at the end was given.
+    let mut is_held = false;
     let _interruptible = (signal::interruptible(), options.stop.enter());
     while !signal::interrupted() {
-        match source.produce(&mut Out::new(0, chain, &mut recorder, delivery)) {
-            Ok(true) => {}
-            Ok(false) => break,
-            Err(failed) => {
-                failure = unless_interrupted(failed);
+        let step = if delivery.has_request() {
+            let before = delivery.generation();
+            let attended = attend(Some(&mut *source), 0, chain, &mut recorder, delivery);
+            is_held &= delivery.generation() == before;
+            attended.map(|seeks| at_end &= !seeks)
+        } else if !at_end {
+            let produced = source.produce(&mut Out::new(0, chain, &mut recorder, delivery));
+            produced.map(|goes_on| at_end = !goes_on)
+        } else if !delivery.requests.holds_open() {
+            if delivery.requests.end_source(delivery.mailbox.as_deref()) {
                 break;
             }
+            Ok(())
+        } else if !is_held {
+            failure = hold(chain, &mut recorder, delivery);
+            if failure.is_some() {
+                delivery.requests.end_source(None);
+                return end(recorder, failure);
+            }
+            is_held = true;
+            Ok(())
+        } else {
+            stop::sleep_unless(u64::MAX, || delivery.has_request());
+            Ok(())
+        };
+        if let Err(failed) = step {
+            failure = unless_interrupted(failed);
+            break;
         }
     }
-    let failure = drain(chain, &mut recorder, delivery, failure);
+    // Also behind a failure: a seek would discard what was handed on before it.
+    delivery.requests.end_source(None);
+    let failure = if is_held { failure } else { drain(chain, &mut recorder, delivery, failure) };
     end(recorder, failure)
 }
 
 /// Runs the chain behind a queue.
-fn consume(segment: Segment, number: usize, options: &Options) -> Ended {
+fn consume(segment: Segment, number: usize, options: &Options, delivery: &Delivery) -> Ended {
     // Before the rest, and so dropped after it: what is dropped may still write.
     let _interruptible = (signal::interruptible(), options.stop.enter());
     let Segment { input, mut chain, .. } = segment;
     let mut recorder = recorder(number, options);
-    let delivery = &options.delivery();
     let failure = match input {
         None => return end(recorder, None),
         Some(SegmentInput::Queue(link, receiver)) => {
-            from_queue(link, receiver, &mut chain, &mut recorder, delivery)
+            from_queue(link, receiver, number, &mut chain, &mut recorder, delivery)
         }
-        Some(SegmentInput::Worker(collect)) => from_worker(collect, &mut chain, &mut recorder, delivery),
+        Some(SegmentInput::Worker(collect)) => {
+            from_worker(collect, number, &mut chain, &mut recorder, delivery)
+        }
     };
     // Dropping the input tells the thread before; dropping the chain, with its
     // queue's end, tells the one behind.
@@ -238,46 +299,173 @@ fn consume(segment: Segment, number: usize, options: &Options) -> Ended {
 fn from_queue(
     link: u16,
     mut receiver: Receiver<Queued>,
+    thread: usize,
     chain: &mut [Hop],
     recorder: &mut Recorder,
     delivery: &Delivery,
 ) -> Option<Failure> {
     receiver.set_timed(recorder.level() != Level::Off);
-    let mut failure = None;
-    while let Some(queued) = receiver.recv() {
-        recorder.dequeued(link, &queued.item.meta(), queued.enqueued_ns, receiver.idle());
-        if let Err(failed) = Out::new(link, chain, recorder, delivery).forward(queued.item) {
-            failure = unless_interrupted(failed);
-            break;
+    let mut is_held = false;
+    // What is still inside when it is overdue goes back to its pools, and who waits for one
+    // of these frames goes on.
+    let mut is_overdue = false;
+    let failure = loop {
+        if is_overdue {
+            break None;
         }
-        // What is still inside goes back to its pools, and who waits for one of
-        // these frames goes on.
-        if signal::overdue() {
-            break;
+        let done = match receiver.recv_unless(|| delivery.has_request()) {
+            Received::News => attend(None, thread, chain, recorder, delivery).map(|_| ()),
+            Received::Closed => break None,
+            Received::Value(queued) => {
+                let attended = match delivery.has_request() {
+                    true => attend(None, thread, chain, recorder, delivery).map(|_| ()),
+                    false => Ok(()),
+                };
+                let taken = attended.and_then(|()| match queued {
+                    Queued::Item { item, enqueued_ns, generation } => {
+                        is_held = false;
+                        let meta = item.meta();
+                        if delivery.requests.is_stale(generation) {
+                            recorder.dropped(link, &meta, enqueued_ns);
+                            delivery.requests.count_flushed(1);
+                            return Ok(());
+                        }
+                        catch_up(generation, link, chain, recorder, delivery)?;
+                        recorder.dequeued(link, &meta, enqueued_ns, receiver.idle());
+                        Out::new(link, chain, recorder, delivery).forward(item)
+                    }
+                    Queued::Flush(generation) => catch_up(generation, link, chain, recorder, delivery),
+                    Queued::End => {
+                        is_held = true;
+                        hold(chain, recorder, delivery).map_or(Ok(()), Err)
+                    }
+                });
+                is_overdue = signal::overdue();
+                taken
+            }
+        };
+        if let Err(failed) = done {
+            break unless_interrupted(failed);
         }
-    }
-    drain(chain, recorder, delivery, failure)
+    };
+    if is_held { failure } else { drain(chain, recorder, delivery, failure) }
 }
 
 fn from_worker(
     mut collect: Box<Collect>,
+    thread: usize,
     chain: &mut [Hop],
     recorder: &mut Recorder,
     delivery: &Delivery,
 ) -> Option<Failure> {
     let hop = collect.hop;
-    loop {
-        let failure = match collect.next(recorder) {
-            Ok(Some(item)) => match Out::new(hop, chain, recorder, delivery).forward(item) {
-                Ok(()) if signal::overdue() => None,
-                Ok(()) => continue,
-                Err(failed) => unless_interrupted(failed),
-            },
-            Ok(None) => None,
-            Err(error) => unless_interrupted(Failure { hop, error }),
+    let mut is_held = false;
+    let failure = loop {
+        let done = match collect.next(recorder, || delivery.has_request()) {
+            Ok(Collected::News) => attend(None, thread, chain, recorder, delivery).map(|_| ()),
+            Ok(Collected::End) => break None,
+            Ok(Collected::Frame(_)) if delivery.requests.is_stale(delivery.generation()) => {
+                delivery.requests.count_flushed(1);
+                Ok(())
+            }
+            Ok(Collected::Frame(item)) => {
+                let forwarded = Out::new(hop, chain, recorder, delivery).forward(item);
+                if forwarded.is_ok() && signal::overdue() {
+                    break None;
+                }
+                forwarded
+            }
+            Ok(Collected::Flush(generation, discarded)) => {
+                is_held = false;
+                delivery.requests.count_flushed(discarded);
+                catch_up(generation, hop, chain, recorder, delivery)
+            }
+            Ok(Collected::Held) => {
+                is_held = true;
+                hold(chain, recorder, delivery).map_or(Ok(()), Err)
+            }
+            Err(error) => Err(Failure { hop, error }),
         };
-        return drain(chain, recorder, delivery, failure);
+        if let Err(failed) = done {
+            break unless_interrupted(failed);
+        }
+    };
+    if is_held { failure } else { drain(chain, recorder, delivery, failure) }
+}
+
+/// Looks at the requests that have come to `thread`: asks its hops from the last to the
+/// first, then its `source`, or hands them to the thread before. Whether the source has
+/// gone to another time.
+fn attend(
+    mut source: Option<&mut dyn Source>,
+    thread: usize,
+    chain: &mut [Hop],
+    recorder: &mut Recorder,
+    delivery: &Delivery,
+) -> Result<bool, Failure> {
+    let mut seeks = false;
+    while let Some(pending) = delivery.take_request() {
+        let Pending { request, number, origin } = pending;
+        let mut asked = chain.iter_mut().rev().filter(|hop| hop.index < origin);
+        let answered = asked.any(|hop| {
+            let answered = hop.stage.request(&request) == Answered::Done;
+            // Those are the source's: else what it gives would be of an old generation.
+            answered && !request.flushes()
+        });
+        match &mut source {
+            _ if answered => {}
+            None => delivery.requests.pass_on(thread, pending),
+            Some(source) => {
+                let answered = source.request(&request).map_err(|error| Failure { hop: 0, error })?;
+                seeks |= matches!(request, Request::Seek { .. }) && answered == Answered::Done;
+                if request.flushes() {
+                    catch_up(number, 0, chain, recorder, delivery)?;
+                }
+            }
+        }
     }
+    Ok(seeks)
+}
+
+/// Flushes the hops behind hop `behind` where what comes is behind another seek or flush
+/// than what came before.
+fn catch_up(
+    generation: u64,
+    behind: u16,
+    chain: &mut [Hop],
+    recorder: &mut Recorder,
+    delivery: &Delivery,
+) -> Result<(), Failure> {
+    if generation <= delivery.generation() {
+        return Ok(());
+    }
+    delivery.set_generation(generation);
+    flush(behind + 1, chain, recorder, delivery)
+}
+
+/// Has all hops, which begin at hop `first`, forget what is inside.
+pub(crate) fn flush(
+    first: u16,
+    chain: &mut [Hop],
+    recorder: &mut Recorder,
+    delivery: &Delivery,
+) -> Result<(), Failure> {
+    recorder.flush();
+    for at in 0..chain.len() {
+        let (done, rest) = chain.split_at_mut(at + 1);
+        let hop = &mut done[at];
+        debug_assert!(hop.index >= first, "hops of one thread follow its input");
+        hop.stage.flush(&mut Out::new(hop.index, rest, recorder, delivery))?;
+    }
+    Ok(())
+}
+
+/// Gives what is inside at the end of the stream, of a run that goes on.
+fn hold(chain: &mut [Hop], recorder: &mut Recorder, delivery: &Delivery) -> Option<Failure> {
+    delivery.set_holds(true);
+    let failure = drain(chain, recorder, delivery, None);
+    delivery.set_holds(false);
+    failure
 }
 
 /// The failure, unless it comes after a signal that ends the run: a wait that was
@@ -305,6 +493,8 @@ pub(crate) fn drain(
         }
         if let Err(failed) = hop.stage.drain(&mut Out::new(hop.index, rest, recorder, delivery)) {
             dead = Some(failed.hop);
+            // The run does not go on.
+            delivery.set_holds(false);
             failure = failure.or_else(|| unless_interrupted(failed));
         }
     }

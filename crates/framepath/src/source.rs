@@ -8,11 +8,16 @@ pub(crate) mod pattern;
 pub(crate) mod test;
 pub(crate) mod v4l2;
 
+use framepath_codec::TrackInfo;
+use framepath_model::path::{Arg, DefaultValue, Hop, ValueKind};
 use framepath_model::stream::StreamInfo;
+use framepath_os::v4l2::Heap;
 
-pub(crate) use pace::Pace;
+pub(crate) use pace::{Due, Pace};
 
+use crate::error::StageError;
 use crate::out::{Failure, Out};
+use crate::request::{Answered, Request};
 use crate::stage::short_name;
 
 /// Gives frames or packets; the thread that runs it asks for the next when the
@@ -62,10 +67,56 @@ pub trait Source: Send {
     /// The stream it gives.
     fn info(&self) -> StreamInfo;
 
+    /// How what it gives is compressed, for a decoder behind it; `None` for frames.
+    fn track_info(&self) -> Option<TrackInfo> {
+        None
+    }
+
     /// Pushes the next item to `out`, numbered and with its birth stamp from
     /// [`Out::birth`]. `false` at the end: it is not called again.
     ///
     /// # Errors
     /// Its own by [`Out::fail`], or what a push returned, as it is.
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure>;
+
+    /// Whether the source answers [`Request::Seek`]; else why not. Asked before the run.
+    ///
+    /// # Errors
+    /// The reason, for [`RequestError::CannotSeek`](crate::RequestError::CannotSeek).
+    fn can_seek(&self) -> Result<(), &'static str> {
+        Err("the source has no other times to go to")
+    }
+
+    /// Does what was requested from behind, between two items. Behind a seek,
+    /// [`produce`](Source::produce) gives what is there, also after the end. Behind a
+    /// flush it gives what decoding can begin with.
+    ///
+    /// # Errors
+    /// It was to be done, and failed: ends the run.
+    fn request(&mut self, request: &Request) -> Result<Answered, StageError> {
+        Ok(if *request == Request::Flush { Answered::Done } else { Answered::PassOn })
+    }
+}
+
+/// Of a source that could go on for ever.
+const fn frames(default: &'static str) -> Arg {
+    Arg::option(
+        "frames",
+        ValueKind::count(0, 1_000_000_000_000),
+        DefaultValue::Is(default),
+        "how many frames; 0 is without end",
+    )
+    .known_as(&["num-buffers"])
+}
+
+/// Of a source whose frames devices can share.
+const HEAP: Arg = Arg::option(
+    "heap",
+    ValueKind::Text("the name of a dma-heap, `udmabuf` or `pages`"),
+    DefaultValue::Unset("the system's dma-heap, or udmabuf where there is none"),
+    "where memory comes from that devices share; `pages` is ordinary memory",
+);
+
+fn heap_of(hop: &Hop) -> Heap {
+    if hop.is_set("heap") { Heap::named(hop.text("heap")) } else { Heap::any() }
 }

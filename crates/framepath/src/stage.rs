@@ -16,6 +16,7 @@ use framepath_model::stream::StreamInfo;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
+use crate::request::{Answered, Request};
 
 /// How a hop stands in its thread's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,11 +91,33 @@ pub trait Stage: Send {
 
     /// Gives what is still inside: the stream has ended.
     ///
+    /// With [`Pipeline::frames`](crate::Pipeline::frames) the program may seek at the end:
+    /// [`flush`](Stage::flush) and then other items may follow.
+    ///
     /// # Errors
     /// As [`push`](Stage::push).
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
         let _ = out;
         Ok(())
+    }
+
+    /// Forgets what is inside: what comes next is from behind a seek or flush. A stage
+    /// that keeps items for later must implement this, and counts what it discards by
+    /// [`Out::flushed`]. It pushes nothing.
+    ///
+    /// # Errors
+    /// The stage cannot go on.
+    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        let _ = out;
+        Ok(())
+    }
+
+    /// Looks at a request from behind, between two items. An encoder answers
+    /// [`Request::Keyframe`] and [`Request::BitRate`]; a seek and a flush always go on to
+    /// the source.
+    fn request(&mut self, request: &Request) -> Answered {
+        let _ = request;
+        Answered::PassOn
     }
 }
 
@@ -128,5 +151,13 @@ impl Stage for Box<dyn Stage> {
 
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
         (**self).drain(out)
+    }
+
+    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        (**self).flush(out)
+    }
+
+    fn request(&mut self, request: &Request) -> Answered {
+        (**self).request(request)
     }
 }

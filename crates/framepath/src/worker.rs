@@ -10,7 +10,8 @@ use std::process;
 
 use framepath_os::spawn;
 
-use crate::host::{self, Task};
+use crate::host;
+use crate::registry::Registry;
 
 /// Runs the worker and ends the process, if framepath has started this process as a
 /// worker; returns at once otherwise. Call it first thing in `main`, before any thread
@@ -28,12 +29,37 @@ use crate::host::{self, Task};
 /// }
 /// ```
 pub fn init() {
+    init_with(Registry::built_in());
+}
+
+/// [`init`] for a program that registers sources and stages of its own: its workers know
+/// them by this registry.
+///
+/// ```no_run
+/// use framepath::{Pipeline, Registry};
+///
+/// fn registry() -> Registry {
+///     let registry = Registry::default();
+///     // registry.add_stage(&DEFINITION, ...)
+///     registry
+/// }
+///
+/// fn main() -> Result<(), framepath::RunError> {
+///     let registry = registry();
+///     framepath::worker::init_with(&registry);
+///     for frame in Pipeline::parse_with(&registry, "file clip.mp4 ! decode host=process")?.frames()? {
+///         println!("{:?}", frame?.meta().pts);
+///     }
+///     Ok(())
+/// }
+/// ```
+pub fn init_with(registry: &Registry) {
     let mut arguments = std::env::args_os().skip(1);
     let first = arguments.next().unwrap_or_default();
     let ended = if first == host::ZYGOTE {
-        serve_zygote()
+        serve_zygote(registry)
     } else if first == host::WORKER {
-        serve_worker(arguments)
+        serve_worker(arguments, registry)
     } else {
         host::use_own_program();
         return;
@@ -46,23 +72,15 @@ pub fn init() {
     process::exit(0);
 }
 
-fn serve_zygote() -> Result<(), Box<dyn std::error::Error>> {
-    match host::forks::serve(spawn::take_socket()?)? {}
+fn serve_zygote(registry: &Registry) -> Result<(), Box<dyn std::error::Error>> {
+    match host::forks::serve(spawn::take_socket()?, registry)? {}
 }
 
-fn serve_worker(mut arguments: impl Iterator<Item = OsString>) -> Result<(), Box<dyn std::error::Error>> {
-    let (mut memory_bytes, mut task, mut without_seccomp) = (None, Task::Stage, false);
-    while let Some(argument) = arguments.next() {
-        let mut value = || arguments.next().ok_or("an argument lacks its value");
-        match argument.to_str() {
-            Some("--memory") => memory_bytes = value()?.to_str().and_then(|text| text.parse().ok()),
-            Some("--plugin") => task = Task::Plugin(value()?.into()),
-            Some("--device") => task = Task::Device,
-            Some("--without-seccomp") => without_seccomp = true,
-            _ => return Err(format!("unknown argument {}", argument.to_string_lossy()).into()),
-        }
-    }
-    let memory_bytes = memory_bytes.ok_or("--memory BYTES is missing")?;
-    host::worker::lock_in_and_serve(spawn::take_socket()?, memory_bytes, task, without_seccomp)?;
+fn serve_worker(
+    mut arguments: impl Iterator<Item = OsString>,
+    registry: &Registry,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let kind = arguments.next().unwrap_or_default().to_string_lossy().parse()?;
+    host::worker::lock_in_and_serve(spawn::take_socket()?, kind, registry)?;
     Ok(())
 }

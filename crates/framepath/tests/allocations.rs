@@ -2,13 +2,11 @@
 //! A path in steady state allocates nothing. Alone in its binary, since the
 //! allocator counts the whole process.
 
-mod common;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::at;
 use framepath::{Level, Options};
+use framepath_testkit::pipeline::at;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
@@ -91,7 +89,7 @@ fn pattern_frames() {
 fn decoded_frames() {
     for (name, format) in [("h264-180p8-high.h264", "nv12"), ("vp9-180p8.ivf", "native")] {
         let stages = format!("decode threads=1 format={format} ! threshold level=9 ! null");
-        let text = |loops: u64| format!("file {} loop={loops} ! {stages}", common::clip(name));
+        let text = |loops: u64| format!("file {} loop={loops} ! {stages}", framepath_testkit::clip(name));
         let of_three_loops = [Level::Off, Level::Times, Level::Full].map(|level| {
             let options = at(level);
             allocations(&text(6), &options) - allocations(&text(3), &options)

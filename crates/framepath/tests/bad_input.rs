@@ -2,15 +2,14 @@
 //! Bad input ends in an error that names the thing; what was good before it is
 //! delivered, and the ledger kept.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::{at, clip, md5_lines, run, try_run};
 use framepath::{Level, Report};
 use framepath_model::ledger::flag;
+use framepath_testkit::pipeline::{at, run, try_run};
+use framepath_testkit::{clip, md5_lines};
 use tempfile::TempDir;
 
 /// Runs what must fail, and gives the error with what was done until then

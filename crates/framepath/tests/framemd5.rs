@@ -2,12 +2,11 @@
 //! What framepath decodes is what ffmpeg decodes, frame by frame, and
 //! `framemd5` writes it in the same lines.
 
-mod common;
-
 use std::fs;
 
-use common::{at, clip, clips, ffmpeg, run};
 use framepath::Level;
+use framepath_testkit::pipeline::{at, run};
+use framepath_testkit::{clip, clips, ffmpeg, md5_lines};
 
 fn clip_names() -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(clips())
@@ -26,7 +25,7 @@ fn ours(name: &str, options: &str) -> String {
     let text = format!("file {} ! decode {options} ! framemd5 {}", clip(name), file.display());
     let report = run(&text, &at(Level::Off));
     let written = fs::read_to_string(&file).unwrap();
-    assert_eq!(common::md5_lines(&written).len() as u64, report.frames, "{text}");
+    assert_eq!(md5_lines(&written).len() as u64, report.frames, "{text}");
     written
 }
 
@@ -35,7 +34,7 @@ fn theirs(name: &str, options: &[&str]) -> String {
     let mut words = vec!["-i", &file, "-fps_mode", "passthrough", "-noautoscale"];
     words.extend(options);
     words.extend(["-f", "framemd5", "-"]);
-    ffmpeg(&words)
+    String::from_utf8(ffmpeg(&words)).expect("framemd5 is text")
 }
 
 /// All lines but the one that names the program.
@@ -90,7 +89,7 @@ fn links_and_loops_change_nothing() {
         let text = format!("file {} loop=3 ! decode ! framemd5 {}", clip(name), file.display());
         run(&text, &at(Level::Off));
         let hashes = |text: &str| -> Vec<String> {
-            common::md5_lines(text).iter().map(|l| l.rsplit(' ').next().unwrap().to_owned()).collect()
+            md5_lines(text).iter().map(|l| l.rsplit(' ').next().unwrap().to_owned()).collect()
         };
         let (once, thrice) = (hashes(&theirs), hashes(&fs::read_to_string(&file).unwrap()));
         assert_eq!(thrice, [once.clone(), once.clone(), once].concat(), "{name}");

@@ -2,8 +2,6 @@
 //! A stream that is open and has nothing to do makes no system call, on either
 //! side. One test in a process of its own: it counts what every thread does.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::sync::atomic::Ordering;
@@ -40,13 +38,15 @@ fn threads_of(process: &str) -> BTreeMap<String, Ran> {
 
 #[test]
 fn an_idle_stream_makes_no_system_call_on_either_side() {
-    framepath::host::set_worker_program(common::worker_program());
+    framepath::host::set_worker_program(framepath_testkit::program());
     // The second packet is due in a hundred seconds; nobody waits for it.
-    let text =
-        format!("file {} rate=0.01 ! decode threads=1 host=process ! null", common::clip("vp9-180p8.ivf"));
+    let text = format!(
+        "file {} rate=0.01 ! decode threads=1 host=process ! null",
+        framepath_testkit::clip("vp9-180p8.ivf")
+    );
     let built = Pipeline::from_path(&framepath::path::parse(&text).unwrap()).unwrap();
     let worker = built.workers().next().unwrap();
-    let options = common::at(Level::Off);
+    let options = framepath_testkit::pipeline::at(Level::Off);
     let progress = options.progress.clone();
     let _stream = thread::spawn(move || built.run(&options));
     thread::sleep(SETTLING);

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the ledger holds at each level, and that its counts are exact.
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use common::{at, clip, md5_lines, run};
 use framepath::{Level, Options, Report};
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::ledger::{Cause, flag};
+use framepath_testkit::pipeline::{at, run};
+use framepath_testkit::{clip, md5_lines};
 
 fn pixel_bytes(format: PixelFormat, width: u32, height: u32) -> u64 {
     Layout::packed(format, width, height).unwrap().pixel_bytes() as u64
@@ -247,42 +245,4 @@ fn a_stage_behind_a_decoder_writes_into_a_counted_copy() {
         assert_eq!(in_place, on_copies, "{name}");
         assert_ne!(in_place, hashes("encode raw").1);
     }
-}
-
-const FRAMES: &str = "FRAMEPATH_TEST_FRAMES";
-
-/// Run under strace by the test below.
-#[test]
-#[ignore = "the part of the next test that runs under strace"]
-fn direct_path_for_strace() {
-    let frames = std::env::var(FRAMES).unwrap_or_else(|_| "10".to_owned());
-    let path = format!("test size=64x64 format=grey frames={frames} ! threshold level=128 ! null");
-    assert_eq!(run(&path, &at(Level::Times)).frames.to_string(), frames);
-}
-
-#[test]
-fn the_direct_path_makes_no_system_call_per_frame() {
-    let folder = tempfile::tempdir().unwrap();
-    let table = folder.path().join("calls");
-    let traced = |command: &mut Command| command.output().is_ok_and(|output| output.status.success());
-    if !traced(Command::new("strace").args(["-f", "-c", "-o"]).arg(&table).arg("true")) {
-        eprintln!("skipped: strace is not installed, or may not trace here: apt install strace");
-        return;
-    }
-    let calls = |frames: u64| {
-        let mut command = Command::new("strace");
-        command.args(["-f", "-c", "-o"]).arg(&table).arg(std::env::current_exe().unwrap());
-        command.args(["--ignored", "--exact", "direct_path_for_strace"]).env(FRAMES, frames.to_string());
-        assert!(traced(&mut command), "{command:?}");
-        total_calls(&fs::read_to_string(&table).unwrap())
-    };
-    let (few, many) = (calls(100), calls(20_100));
-    // The test harness itself makes some more or less each time.
-    assert!(many < few + 100, "{few} calls for 100 frames, {many} for 20,100");
-}
-
-/// The fourth column of strace's last line.
-fn total_calls(table: &str) -> u64 {
-    let line = table.lines().rev().find(|line| line.ends_with("total")).expect("strace's total");
-    line.split_whitespace().nth(3).expect("calls").parse().expect("a number")
 }

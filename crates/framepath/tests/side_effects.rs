@@ -2,8 +2,6 @@
 //! A path that runs changes nothing of its process: no signal is handled, ignored
 //! or blocked that was not before, and the umask stays.
 
-mod common;
-
 use std::fs;
 
 use framepath::{Options, path, run};
@@ -21,7 +19,7 @@ fn a_run_leaves_signals_and_umask_alone() {
     let folder = tempfile::tempdir().unwrap();
     let before = status();
     assert_eq!(before.len(), 4, "{before:?}");
-    let clip = common::clip("vp9-180p8.ivf");
+    let clip = framepath_testkit::clip("vp9-180p8.ivf");
     for rest in ["decode ! null", "decode ! queue ! framemd5 OUT", "decode format=native ! y4m OUT"] {
         let out = folder.path().join("out");
         let text = format!("file {clip} ! {}", rest.replace("OUT", out.to_str().unwrap()));

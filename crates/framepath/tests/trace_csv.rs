@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ledger as other programs read it: CSV, and a trace for Perfetto.
 
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 
-use common::{at, clip, run};
 use framepath::export::{csv, trace};
 use framepath::{Level, Report};
 use framepath_model::ledger::flag;
+use framepath_testkit::clip;
+use framepath_testkit::pipeline::{at, run};
 use serde_json::Value;
 
 const PLAIN: &str = "test size=64x48 format=grey frames=20 ! queue depth=2 ! encode raw ! null";

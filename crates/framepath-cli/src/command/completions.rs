@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `framepath completions`.
 
+use anyhow::Context;
 use clap_complete::Shell;
 
 use crate::ending::Ending;
@@ -20,12 +21,61 @@ pub(crate) struct Completions {
     shell: Shell,
 }
 
+/// Behind the generated script: words that only the program knows are asked of it.
+const BASH: &str = r#"
+_framepath_words() {
+    local line=${COMP_LINE:0:COMP_POINT} cur=${COMP_WORDS[COMP_CWORD]}
+    [[ $cur == '=' ]] && cur=
+    mapfile -t COMPREPLY < <(framepath complete -- "$cur" "$line" 2>/dev/null)
+    if ((${#COMPREPLY[@]})); then
+        [[ ${COMPREPLY[0]} == *= ]] && compopt -o nospace
+        return 0
+    fi
+    _framepath "$@"
+}
+complete -F _framepath_words -o nosort -o bashdefault -o default framepath
+"#;
+
+/// In front of the generated function, which is called where this knows nothing.
+const ZSH: &str = r#"
+_framepath_words() {
+    local -a words_of_path
+    words_of_path=("${(@f)$(framepath complete -- "$QIPREFIX$PREFIX" "$LBUFFER" 2>/dev/null)}")
+    if [[ -n $words_of_path[1] ]]; then
+        compadd -S '' -- $words_of_path
+        return 0
+    fi
+    _framepath_options "$@"
+}
+"#;
+
+const FISH: &str = r#"
+complete -c framepath -n "__fish_seen_subcommand_from run compare stages path lab" \
+    -a "(framepath complete -- (commandline -ct) (commandline -c) 2>/dev/null)"
+"#;
+
 impl Completions {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
         // The generator cannot report a failed write, so it gets memory.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut crate::arguments(), "framepath", &mut script);
-        screen::print(&script)?;
+        let script = String::from_utf8(script).context("the completion script")?;
+        let script = match self.shell {
+            Shell::Bash => script + BASH,
+            Shell::Zsh => zsh(&script),
+            Shell::Fish => script + FISH,
+            _ => script,
+        };
+        screen::print(script.as_bytes())?;
         Ok(Ending::Done)
     }
+}
+
+/// The generated script below another name, and `_framepath` in front of it.
+fn zsh(generated: &str) -> String {
+    let (header, rest) = generated.split_once('\n').unwrap_or(("", generated));
+    let rest = rest.replace("_framepath()", "_framepath_options()");
+    let rest = rest.replace("    _framepath \"$@\"", "    _framepath_words \"$@\"");
+    let rest = rest.replace("compdef _framepath framepath", "compdef _framepath_words framepath");
+    format!("{header}\n{ZSH}{rest}")
 }

@@ -82,7 +82,7 @@ impl Fixture {
         }
         words.extend(["!".to_owned(), "threshold".to_owned(), format!("level={}", self.level)]);
         words.extend(self.roi.iter().map(|roi| format!("roi={roi}")));
-        words.extend(self.device.iter().map(|node| format!("host=device:{node}")));
+        words.extend(self.device.iter().map(|node| format!("device={node}")));
         words.extend(self.io.iter().map(|io| format!("io={io}")));
         words.extend(self.algo.iter().map(|algo| format!("algo={algo}")));
         words.extend(self.in_place.then(|| "in_place=1".to_owned()));
@@ -129,7 +129,7 @@ mod tests {
     fn words_become_a_path() {
         assert_eq!(
             path_of("a.pgm --device /dev/video2 --level 9 --roi 1,2,3,4 --in-place --out o"),
-            "fixture a.pgm frames=1 ! threshold level=9 roi=1,2,3,4 host=device:/dev/video2 in_place=yes ! pgm o"
+            "fixture a.pgm frames=1 ! threshold level=9 roi=1,2,3,4 device=/dev/video2 in_place=yes ! pgm o"
         );
         assert_eq!(
             path_of("a.pgm --reference --frames 7"),

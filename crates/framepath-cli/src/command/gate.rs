@@ -8,7 +8,7 @@ use anyhow::Context;
 use framepath_lab::gate;
 
 use crate::ending::{Ending, Usage};
-use crate::files;
+use crate::folder;
 use crate::screen::Screen;
 
 const EXAMPLES: &str = "\
@@ -45,7 +45,7 @@ impl Gate {
         }
         let mut summaries = Vec::new();
         for path in &self.summaries {
-            summaries.extend(files::summaries(path)?);
+            summaries.extend(folder::summaries(path)?);
         }
         let lines = gate::evaluate(&budgets, &summaries);
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();

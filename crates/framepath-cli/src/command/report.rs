@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use framepath_lab::report::{self, LabRun};
 
 use crate::ending::Ending;
-use crate::files::{self, Output};
+use crate::files::Output;
+use crate::folder;
 use crate::screen::Screen;
 
 const EXAMPLES: &str = "\
@@ -32,8 +33,8 @@ impl Report {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
         let mut runs = Vec::new();
         for path in &self.runs {
-            let summaries = files::summaries(path)?;
-            let slow_frames = files::slow_frames(path)?;
+            let summaries = folder::summaries(path)?;
+            let slow_frames = folder::slow_frames(path)?;
             runs.push(LabRun { label: label(path), summaries, slow_frames });
         }
         let output = Output::create(&self.out)?;
@@ -46,7 +47,7 @@ impl Report {
 
 /// The folder of a `run.json`, the name of any other file.
 fn label(path: &Path) -> String {
-    let named = if files::is_run_json(path) {
+    let named = if folder::is_run_json(path) {
         path.parent().filter(|folder| folder.file_name().is_some()).unwrap_or(path)
     } else {
         path

@@ -4,16 +4,11 @@
 use anyhow::Context;
 use clap::ValueEnum;
 use framepath::{Level, Options, Path, PathError, Progress, Report, export, path};
-use framepath_lab::compare::takes_stdout;
-use framepath_lab::measure::Measured;
-use framepath_lab::pairs;
 use framepath_model::shown::shown;
-use framepath_model::summary::{Row, Summary};
 use framepath_os::signal;
 
 use crate::ending::{Ending, Usage};
 use crate::files::Output;
-use crate::folder::unix_seconds;
 use crate::progress::Ticker;
 use crate::screen::{self, Screen};
 
@@ -25,6 +20,9 @@ Examples:
   framepath run 'file clip.mp4 ! decode host=process ! play'                  (q ends, space pauses, f fills the screen)
   framepath run 'test frames=600 rate=60 ! queue ! null' --trace trace.json   (ui.perfetto.dev)
   framepath run test frames=0 rate=30 ! threshold level=100 ! null            (Ctrl-C ends it)
+
+-v reports files, workers and connections as they come and go, -vv hops, decoders and
+pools too; FRAMEPATH_LOG=error, warn, info, debug or trace does the same without -v.
 
 `framepath stages` lists what a path can be made of. The summary goes to standard
 output, or to standard error where the path's sink or --json takes that.
@@ -113,7 +111,7 @@ impl Outputs {
     /// What is left of a path that could not begin.
     fn write_failure(self, error: &anyhow::Error) -> anyhow::Result<()> {
         self.json.map_or(Ok(()), |json| {
-            let summary = summary(Vec::new(), vec![format!("stopped: {error}")]);
+            let summary = export::summary::stopped(&error.to_string());
             json.json(serde_json::to_string_pretty(&summary))
         })
     }
@@ -126,7 +124,7 @@ impl Outputs {
             trace.write(|to| export::trace::write(report, to))?;
         }
         if let Some(json) = self.json {
-            json.json(serde_json::to_string_pretty(&summary_of(report, path)))?;
+            json.json(serde_json::to_string_pretty(&export::summary::summary(report, &path.to_string())))?;
         }
         Ok(())
     }
@@ -136,7 +134,7 @@ impl Run {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
         let text = text_of(&self.path);
         let path = path::parse(&text).map_err(|error| unreadable(&text, &error))?;
-        let sink_on_stdout = takes_stdout(&path);
+        let sink_on_stdout = export::takes_stdout(&path);
         let outputs = Outputs {
             csv: Output::option(self.csv.as_deref())?,
             trace: Output::option(self.trace.as_deref())?,
@@ -212,37 +210,4 @@ fn text_of(words: &[String]) -> String {
 /// Points at the word that is wrong.
 pub(super) fn unreadable(text: &str, error: &PathError) -> Usage {
     Usage(format!("this path cannot be read:\n{}", error.render(text)))
-}
-
-/// The figures in the lab's shape.
-fn summary_of(report: &mut Report, path: &Path) -> Summary {
-    let measured = Measured::of_report(report);
-    let mut row = pairs::row(&path.to_string(), "path", &[measured]);
-    let dropped = report.dropped + report.missed;
-    row.extra.insert("dropped".to_owned(), dropped as f64);
-    let losses = report.losses();
-    let lost: u64 = losses.iter().map(|loss| loss.count).sum();
-    row.extra.insert("lost".to_owned(), lost as f64);
-    if let Some(played) = report.played {
-        row.extra.insert("shown".to_owned(), played.shown as f64);
-        row.extra.insert("late".to_owned(), played.late as f64);
-        row.extra.insert("dropped".to_owned(), (dropped + played.late) as f64);
-    }
-    let mut notes = report.notes.clone();
-    notes.extend(losses.iter().map(ToString::to_string));
-    notes.extend(report.interrupted.then(|| "interrupted".to_owned()));
-    notes.extend(report.error.as_ref().map(|error| format!("stopped: {error}")));
-    summary(vec![row], notes)
-}
-
-fn summary(rows: Vec<Row>, notes: Vec<String>) -> Summary {
-    Summary {
-        experiment: "run".to_owned(),
-        machine: framepath_lab::machine(),
-        started_unix_s: unix_seconds(),
-        rows,
-        ratios: Vec::new(),
-        skipped: Vec::new(),
-        notes,
-    }
 }

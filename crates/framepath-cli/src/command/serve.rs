@@ -8,12 +8,12 @@ use std::{io, thread};
 
 use anyhow::Context;
 use framepath::host::default_socket;
-use framepath::serve::device;
-use framepath::serve::{Limits, Service, Settings};
 use framepath_os::attach::Attached;
 use framepath_os::crossing::Listener;
 use framepath_os::machine::raise_open_files;
 use framepath_os::signal::Stops;
+use framepath_serve::device;
+use framepath_serve::{Limits, Service, Settings};
 
 use crate::ending::{Ending, Usage};
 use crate::screen;

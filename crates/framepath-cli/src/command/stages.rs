@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `framepath stages`, also `framepath help path`.
 
-use framepath::path::{nearest, table};
+use framepath::Registry;
+use framepath::path::{Definitions, nearest};
 
 use crate::ending::{Ending, Usage};
 use crate::screen::Screen;
@@ -35,13 +36,13 @@ pub(crate) struct Stages {
 
 /// The list stands in the long help too, so that `help path` has it.
 fn after() -> String {
-    format!("{}\n{ONE}\n{EXAMPLES}", table::listing())
+    format!("{}\n{ONE}\n{EXAMPLES}", definitions().listing())
 }
 
 impl Stages {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
         let text = match self.stage {
-            None => format!("{SYNTAX}\n\n{}\n{ONE}", table::listing()),
+            None => format!("{SYNTAX}\n\n{}\n{ONE}", definitions().listing()),
             Some(name) => one(&name)?,
         };
         Screen::Output.print(&text)?;
@@ -49,12 +50,16 @@ impl Stages {
     }
 }
 
+fn definitions() -> &'static Definitions {
+    Registry::built_in().definitions()
+}
+
 fn one(name: &str) -> Result<String, Usage> {
-    let Some(def) = table::find(name) else {
-        let names: Vec<&str> = table::STAGES.iter().map(|def| def.name).collect();
+    let Some(definition) = definitions().find(name) else {
+        let names: Vec<&str> = definitions().iter().map(|one| one.name).collect();
         let hint = nearest(name, names.iter().copied())
             .map_or_else(String::new, |near| format!(" did you mean `{near}`?"));
         return Err(Usage(format!("no stage `{name}`;{hint} there are {}", names.join(", "))));
     };
-    Ok(table::description(def))
+    Ok(definition.description())
 }

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use framepath::export::service;
 use framepath::host::default_socket;
-use framepath::serve::{Snapshot, Viewer};
 use framepath_os::clock::{now_ns, sleep_until};
 use framepath_os::signal;
 use framepath_os::terminal::Terminal;
+use framepath_serve::table;
+use framepath_serve::{Snapshot, Viewer};
 
 use crate::ending::Ending;
 use crate::screen::Screen;
@@ -65,7 +65,7 @@ impl Top {
                 }
                 sleep_until(until);
             }
-            Screen::Output.print(&service::table(&first, &viewer.look()?, usize::MAX))?;
+            Screen::Output.print(&table::table(&first, &viewer.look()?, usize::MAX))?;
             return Ok(Ending::Done);
         }
         let terminal = Terminal::open().context("the terminal")?;
@@ -79,7 +79,7 @@ fn live(viewer: &Viewer, terminal: &Terminal, first: Snapshot, every: Duration) 
     let (mut before, mut now) = (first.clone(), first);
     loop {
         let (columns, _) = terminal.size();
-        terminal.show(&service::table(&before, &now, columns)).context("the terminal")?;
+        terminal.show(&table::table(&before, &now, columns)).context("the terminal")?;
         let key = terminal.key_within(every).context("the terminal")?;
         if signal::interrupted() || key == Some(CTRL_C) {
             return Ok(Ending::Interrupted);

@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::harness::{framepath, in_checkout, run, wait};
+use framepath_testkit::{framepath, in_checkout, run, wait};
 
 #[test]
 fn a_wrong_word_is_pointed_at() {
@@ -140,9 +140,9 @@ fn summaries_and_budgets_that_are_none_are_named() {
     let budgets = in_checkout("budgets.toml");
     let budgets = budgets.to_str().unwrap();
     run(&["gate", budgets]).ended(2).says("framepath lab --json");
-    run(&["gate", budgets, not_json]).ended(1).says("is not a summary");
+    run(&["gate", budgets, not_json]).ended(1).says(not_json);
     run(&["gate", "/nowhere/budgets.toml", not_json]).ended(1).says("/nowhere/budgets.toml");
     run(&["gate", not_json, not_json]).ended(2).says("not.json");
-    run(&["report", not_json]).ended(1).says("is not a summary");
+    run(&["report", not_json]).ended(1).says(not_json);
     run(&["report", folder.path().to_str().unwrap()]).ended(1).says("run.json");
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::harness::{finish, in_checkout, run};
+use framepath_testkit::{finish, in_checkout, run};
 
 fn clips() -> Vec<PathBuf> {
     let is_clip = |path: &PathBuf| {

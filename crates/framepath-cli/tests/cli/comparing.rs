@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::harness::run;
+use framepath_testkit::run;
 
 #[test]
 fn two_paths_are_run_in_pairs() {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::harness::{in_checkout, run};
+use framepath_testkit::{in_checkout, run};
 
 const BUDGETS: &str = r#"
 [[budget]]

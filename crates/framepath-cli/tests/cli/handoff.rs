@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::harness::run;
+use framepath_testkit::run;
 
 /// What lab `handoff` reads, by `peers/README.md`.
 const COUNTS: [&str; 10] = [

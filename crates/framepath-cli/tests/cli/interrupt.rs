@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use framepath_os::children;
 
-use crate::harness::{framepath, wait};
+use framepath_testkit::{framepath, wait};
 
 const SIGINT: i32 = 2;
 

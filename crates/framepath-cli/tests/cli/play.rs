@@ -2,7 +2,7 @@
 //! `play` where nothing is shown: times, late frames, and what is said without
 //! SDL. Windows are tested in `tests/play`.
 
-use crate::harness::run;
+use framepath_testkit::run;
 
 /// A number of a JSON row.
 fn number(json: &str, key: &str) -> f64 {
@@ -29,9 +29,9 @@ fn without_times_every_frame_is_shown() {
 
 #[test]
 fn without_a_window_it_says_what_would_bring_one() {
-    let mut command = crate::harness::framepath(&["run", "test size=64x48 frames=3 ! play"]);
+    let mut command = framepath_testkit::framepath(&["run", "test size=64x48 frames=3 ! play"]);
     command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").env_remove("SDL_VIDEODRIVER");
-    let ran = crate::harness::finish(command).ended(1).says("play: no window: ").says("driver=null");
+    let ran = framepath_testkit::finish(command).ended(1).says("play: no window: ").says("driver=null");
     let remedy = if cfg!(feature = "play") { "DISPLAY" } else { "--features play" };
     ran.says(remedy);
 }

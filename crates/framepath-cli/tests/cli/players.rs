@@ -8,7 +8,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-use crate::harness::{finish, framepath, in_checkout};
+use framepath_testkit::{finish, framepath, in_checkout};
 
 fn script(folder: &Path, name: &str, text: &str) {
     let file = folder.join(name);

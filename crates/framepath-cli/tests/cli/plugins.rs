@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::harness::{Ran, finish, framepath, run};
+use framepath_testkit::{Ran, finish, framepath, run};
 
 /// The hashes that framemd5 wrote.
 fn hashes(path: &str) -> Vec<String> {
@@ -25,7 +25,7 @@ fn in_folder(folder: &Path, args: &[&str]) -> Ran {
 
 #[test]
 fn plugins_are_listed_by_type() {
-    run(&["plugins"]).ended(0).shows("invert0r").shows("filters and sources run as a stage").shows("mixer2");
+    run(&["plugins"]).ended(0).shows("invert0r").shows("mixer2");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn what_cannot_be_loaded_is_a_line() {
     ran.ended(0).shows("noise  -       noise: cannot load: ");
     let empty = tempfile::tempdir().unwrap();
     let ran = in_folder(empty.path(), &["run", "test ! plugin frei0r:glow ! null"]);
-    ran.ended(1).says("no frei0r plug-in `glow`: there are none in").says("apt install frei0r-plugins");
+    ran.ended(1).says("`glow`").says("frei0r-plugins");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn what_is_not_rgba_is_converted() {
 fn what_a_plugin_does_not_take_is_said() {
     let fails =
         |stage: &str| run(&["run", &format!("test frames=1 ! plugin frei0r:{stage} ! null")]).ended(1);
-    fails("glow blurr=1").says("glow: no parameter `blurr`, did you mean `blur`? it has blur");
-    fails("glow blur=2").says("glow: `blur=2`: blur is a number from 0 to 1");
-    fails("addition").says("a mixer2 takes 2 frames at a time, and a path carries one");
+    fails("glow blurr=1").says("`blurr`").says("`blur`");
+    fails("glow blur=2").says("`blur=2`").says("0 to 1");
+    fails("addition").says("mixer2");
 }

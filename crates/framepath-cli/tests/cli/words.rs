@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::harness::run;
+use framepath_testkit::{framepath, run};
 
 const COMMANDS: [&str; 9] =
     ["run", "lab", "compare", "gate", "report", "doctor", "stages", "plugins", "completions"];
@@ -26,7 +26,7 @@ fn every_stage_is_explained() {
     // The help is broken into lines.
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let help = flat(&run(&["help", "path"]).ended(0).stdout);
-    for def in framepath::path::table::STAGES {
+    for def in framepath::Registry::built_in().definitions().iter() {
         assert!(all.stdout.contains(def.help), "{}", def.name);
         assert!(help.contains(&flat(def.help)), "{}", def.name);
         run(&["stages", def.name]).ended(0).shows(&def.usage());
@@ -42,6 +42,35 @@ fn completions_know_the_commands() {
         }
     }
     run(&["completions", "tcsh"]).ended(2).says("bash");
+}
+
+/// The script in a bash of its own, with what readline would give it.
+#[test]
+fn bash_completes_paths() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("completions.bash");
+    std::fs::write(&script, run(&["completions", "bash"]).ended(0).stdout).unwrap();
+    let program = framepath(&[]).get_program().to_owned();
+    let program = std::path::Path::new(&program).parent().unwrap().to_owned();
+    let completed = |line: &str, words: &[&str]| {
+        const ASK: &str = "source \"$1\"; COMP_LINE=$2 COMP_POINT=${#2}; shift 2; COMP_WORDS=(\"$@\"); \
+                           COMP_CWORD=$(($# - 1)); _framepath_words framepath \"${!#}\" '' 2>/dev/null; \
+                           printf '%s|' \"${COMPREPLY[@]}\"";
+        let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
+        let mut bash = std::process::Command::new("bash");
+        bash.args(["-c", ASK, "bash"]).arg(&script).arg(line).args(words).env("PATH", path);
+        String::from_utf8(bash.output().unwrap().stdout).unwrap()
+    };
+    let quoted = "'test ! queue lea";
+    assert_eq!(
+        completed(&format!("framepath run {quoted}"), &["framepath", "run", quoted]),
+        "test ! queue leaky=|"
+    );
+    // Readline ends a word at `=`.
+    let words = ["framepath", "run", "test", "!", "queue", "leaky", "=", "u"];
+    assert_eq!(completed("framepath run test ! queue leaky=u", &words), "upstream|");
+    assert_eq!(completed("framepath stages thr", &["framepath", "stages", "thr"]), "threshold|");
+    assert_eq!(completed("framepath ga", &["framepath", "ga"]), "gate|");
 }
 
 #[test]

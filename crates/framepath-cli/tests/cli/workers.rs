@@ -4,7 +4,7 @@
 use framepath_lab::process::Program;
 use serde_json::Value;
 
-use crate::harness::{in_checkout, run};
+use framepath_testkit::{in_checkout, run};
 
 /// Frames of the path, and what each burns in the worker.
 const FRAMES: u64 = 50;

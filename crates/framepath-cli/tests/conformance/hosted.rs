@@ -4,8 +4,8 @@
 
 use framepath::{Pipeline, path};
 
-use crate::service::Service;
-use crate::way::{Full, Link};
+use framepath_testkit::conformance::way::{Full, Link};
+use framepath_testkit::service::Service;
 
 /// Cells of a ring between caller and worker.
 const CELLS: u64 = 64;

@@ -1,46 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The conformance suite of `framepath`, on stages in worker processes: every
-//! check, on every host. The checks are where the other links have them,
-//! `crates/framepath/tests/conformance`.
+//! The conformance suite on stages in worker processes: every check, on every host.
 
-#[path = "../../../framepath/tests/conformance/back_pressure.rs"]
-mod back_pressure;
-#[path = "../../../framepath/tests/conformance/closing.rs"]
-mod closing;
-#[path = "../../../framepath/tests/common/mod.rs"]
-mod common;
-#[path = "../../../framepath/tests/conformance/end_of_stream.rs"]
-mod end_of_stream;
-#[path = "../../../framepath/tests/conformance/frame_return.rs"]
-mod frame_return;
-#[path = "../cli/harness.rs"]
-#[allow(dead_code, reason = "the other tests need the rest")]
-mod harness;
 mod hosted;
-#[path = "../../../framepath/tests/conformance/leaks.rs"]
-mod leaks;
-#[path = "../../../framepath/tests/conformance/order.rs"]
-mod order;
-#[path = "../../../framepath/tests/conformance/parts.rs"]
-mod parts;
-#[path = "../../../framepath/tests/conformance/peer_death.rs"]
-mod peer_death;
-#[path = "../service/service.rs"]
-#[allow(dead_code, reason = "the other tests need the rest")]
-mod service;
-#[path = "../../../framepath/tests/conformance/suite.rs"]
-mod suite;
 mod wakeups;
-#[path = "../../../framepath/tests/conformance/way.rs"]
-#[allow(dead_code, reason = "other links drop frames")]
-mod way;
 mod worker_death;
 
+use framepath_testkit::conformance::{Way, inline, isolated};
 use hosted::{Gives, process, service};
-use suite::conformance;
-use way::{Way, inline};
 
-conformance! {
+framepath_testkit::conformance! {
     process_same_frame: process(Gives::Same), inline();
     process_own_frames: process(Gives::Copies), inline();
     service_same_frame: service(Gives::Same), inline();
@@ -58,12 +26,12 @@ macro_rules! worker_conformance {
 
             #[test]
             fn nothing_is_lost_with_a_worker() {
-                leaks::none(|| common::ends(|| worker_death::nothing_is_lost(&way())));
+                isolated(|| worker_death::nothing_is_lost(&way()));
             }
 
             #[test]
             fn frames_wake_each_side_once() {
-                leaks::none(|| common::ends(|| wakeups::one_each_way(&way())));
+                isolated(|| wakeups::one_each_way(&way()));
             }
         }
     )+};

@@ -11,8 +11,8 @@ use framepath::host::WorkerStats;
 use framepath::{Failure, Item, Level, Out, Pipeline, Stage, StageError, Test, TestOptions};
 use framepath_model::stream::StreamInfo;
 
-use crate::parts::run;
-use crate::way::Way;
+use framepath_testkit::conformance::parts::run;
+use framepath_testkit::conformance::way::Way;
 
 const FRAMES: u64 = 100;
 /// So slow that everybody sleeps between two frames.

@@ -10,8 +10,8 @@ use framepath::{Failure, Item, Level, Out, Pipeline, Stage, StageError};
 use framepath_model::stream::StreamInfo;
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::parts::{Watch, run, unpoisoned};
-use crate::way::Way;
+use framepath_testkit::conformance::parts::{Watch, run, unpoisoned};
+use framepath_testkit::conformance::way::Way;
 
 const FRAMES: u64 = 400;
 /// It is killed when the frames with these numbers arrive.

@@ -5,8 +5,8 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-use crate::harness::{framepath, in_checkout, run, wait};
 use crate::{ffmpeg, frames_of};
+use framepath_testkit::{framepath, in_checkout, run, wait};
 
 /// Frames in the order of packets: no reordering, one thread.
 const CLIP: &str = "clips/vp9-180p8.ivf";

@@ -4,8 +4,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::harness::{finish, framepath, in_checkout, wait};
 use crate::{ffmpeg, frames_of};
+use framepath_testkit::{finish, framepath, in_checkout, wait};
 
 /// Most memory of the caller, bytes.
 const MOST: u64 = 100 << 20;
@@ -81,7 +81,7 @@ fn a_demuxer_without_memory_for_a_track_is_an_error() {
     fs::write(&file, matroska(Large::Track(80 << 20))).unwrap();
     let path = format!("file {} ! decode host=process memory=64MiB ! framemd5 -", file.display());
     let ran = finish(framepath(&["run", "--quiet", &path])).ended(1).says("out of memory");
-    assert_eq!(ran.stdout.lines().filter(|line| !line.starts_with('#')).count(), 0, "{ran:#?}");
+    assert_eq!(ran.frames().len(), 0, "{ran:#?}");
 }
 
 /// The part of a file that takes memory.

@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::harness::{in_checkout, run};
+use framepath_testkit::{in_checkout, run};
 
 const CLIPS: [&str; 9] = [
     "av1-180p8-container.mp4",

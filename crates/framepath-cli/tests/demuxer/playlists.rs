@@ -7,7 +7,7 @@ use std::path::Path;
 use rustix::fs::inotify;
 
 use crate::ffmpeg;
-use crate::harness::{in_checkout, run};
+use framepath_testkit::{in_checkout, run};
 
 /// The name of the disguise, its text, and libavformat's name for what it is,
 /// where it knows such a thing here. OTHER is a video, FIFO a pipe nobody writes,

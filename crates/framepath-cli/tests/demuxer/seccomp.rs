@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use framepath_os::children;
 
 use crate::ffmpeg;
-use crate::harness::{Ran, finish, framepath, in_checkout};
+use framepath_testkit::{Ran, finish, framepath, in_checkout};
 
 /// A name, and how the ffmpeg tool makes it.
 const CONTAINERS: [(&str, &str); 21] = [

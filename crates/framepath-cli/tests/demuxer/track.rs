@@ -4,7 +4,7 @@
 use std::fs;
 
 use crate::frames_of;
-use crate::harness::{in_checkout, run};
+use framepath_testkit::{in_checkout, run};
 
 /// Longest description, with the eight words in front of the codec's own head.
 const LONGEST: usize = 4 << 20;

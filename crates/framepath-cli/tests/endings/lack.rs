@@ -8,7 +8,7 @@ use std::process::{Child, Command};
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-use crate::harness::{Ran, finish, framepath, in_checkout, wait};
+use framepath_testkit::{Ran, finish, framepath, in_checkout, wait};
 
 /// Packets of the clip that are decoded before the limit is lowered.
 const BEFORE: usize = 10;
@@ -23,8 +23,7 @@ fn with_files(files: u32, path: &str) -> Ran {
     finish(command)
 }
 
-#[test]
-fn too_few_descriptors_fail_the_run_and_skip_no_packet() {
+pub fn too_few_descriptors_fail_the_run_and_skip_no_packet() {
     let clip = in_checkout("clips/vp9-180p8.ivf");
     let path = format!("file {} ! decode host=process ! framemd5 -", clip.display());
     let mut codes = Vec::new();
@@ -44,16 +43,14 @@ fn too_few_descriptors_fail_the_run_and_skip_no_packet() {
 const ROUNDS: usize = 5;
 
 /// The next worker can be started, and the caller cannot share the frames with it.
-#[test]
-fn descriptors_that_run_out_in_a_run_fail_it_and_skip_no_frame() {
+pub fn descriptors_that_run_out_in_a_run_fail_it_and_skip_no_frame() {
     let path = "file FIFO host=inline ! decode threads=1 ! threshold host=process fault=crash@15 ! y4m -";
     // With one number of them alone, and other threads use some for a moment.
     let unshared = (0..ROUNDS).any(|_| with_fewer(path).iter().any(|ran| ran.stderr.contains("sharing")));
     assert!(unshared, "no run failed at that");
 }
 
-#[test]
-fn descriptors_that_run_out_in_a_run_fail_it_and_skip_no_packet() {
+pub fn descriptors_that_run_out_in_a_run_fail_it_and_skip_no_packet() {
     with_fewer("file FIFO host=inline ! decode threads=1 host=process fault=crash@15 ! y4m -");
 }
 

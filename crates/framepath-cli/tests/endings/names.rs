@@ -5,7 +5,7 @@ use std::fs;
 
 use framepath_model::shown::acts_on_terminals;
 
-use crate::harness::{in_checkout, run};
+use framepath_testkit::{in_checkout, run};
 
 /// Clears the screen, begins a line, and turns what follows round.
 const NAME: &str = "a\u{1b}[2Jb\nframepath: all is well\u{202e}\u{9b}31m.ivf";
@@ -17,8 +17,7 @@ fn assert_plain(text: &str) {
     assert!(!text.contains("\nframepath: all is well"), "{text:?}");
 }
 
-#[test]
-fn errors_and_summaries_escape_the_names_of_files() {
+pub fn errors_and_summaries_escape_the_names_of_files() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join(NAME);
     let path = |rest: &str| format!("file '{}' {rest}", file.display());
@@ -44,8 +43,7 @@ fn errors_and_summaries_escape_the_names_of_files() {
     assert!(escaped >= 8, "the names are shown, escaped: {escaped}");
 }
 
-#[test]
-fn words_that_are_no_option_are_escaped() {
+pub fn words_that_are_no_option_are_escaped() {
     let ran = run(&["run", "--\u{1b}[2J\u{202e}", "test ! null"]).ended(2);
     assert_plain(&ran.stderr);
     let ran = run(&["run", "test ! nu\u{1b}[2Jll"]).ended(2);

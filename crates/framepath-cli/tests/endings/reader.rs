@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::harness::framepath;
+use framepath_testkit::framepath;
 
 const FRAMES: usize = 300;
 /// Bytes of a 4:2:0 picture, and of the line before it in Y4M.
@@ -15,8 +15,7 @@ const FRAME_BYTES: usize = 320 * 240 * 3 / 2 + "FRAME\n".len();
 /// One keyframe and packets of some 140 kB, so that the bound in bytes leaves fewer
 /// than are on their way: the caller keeps some of them for a replay, and
 /// forgets others whose frames the reader has not taken yet.
-#[test]
-fn a_slow_reader_of_a_stream_without_keyframes_loses_nothing() {
+pub fn a_slow_reader_of_a_stream_without_keyframes_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("one-keyframe.mkv");
     let file = file.to_str().unwrap();

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use framepath_codec::{Demuxer, Packet};
 use framepath_model::format::Layout;
-use framepath_model::stream::{Rational, StreamInfo};
+use framepath_model::stream::{Preroll, Rational, StreamInfo};
 use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, Open, Submission};
 use framepath_os::children::Usage;
 use framepath_os::commit;
@@ -69,12 +69,12 @@ pub struct Opening {
 impl Caller {
     /// A worker that is ready. It ends with the thread that starts it.
     pub fn start() -> Caller {
-        Caller::of(&["framepath-worker", "--memory", "1073741824"])
+        Caller::of(&["framepath-worker", "stage memory=1073741824"])
     }
 
     /// The same, of a worker that decodes by a device.
     pub fn of_device_worker() -> Caller {
-        Caller::of(&["framepath-worker", "--memory", "1073741824", "--device"])
+        Caller::of(&["framepath-worker", "device memory=1073741824 /dev/null"])
     }
 
     fn of(args: &[&str]) -> Caller {
@@ -158,7 +158,7 @@ impl Caller {
 
 impl Opening {
     pub fn new(stage: &str) -> Opening {
-        let clip = super::harness::in_checkout("clips/h264-180p8-high.h264");
+        let clip = framepath_testkit::in_checkout("clips/h264-180p8-high.h264");
         let mut demuxer = Demuxer::open(&clip).unwrap();
         let mut clip = Vec::new();
         while let Some(packet) = demuxer.read().unwrap() {
@@ -173,7 +173,6 @@ impl Opening {
         let open = Open {
             stage: stage.to_owned(),
             level: 1,
-            questions: false,
             lent: false,
             track_bytes: track.len() as u32,
             frames_behind: 2,
@@ -229,7 +228,14 @@ impl Stream {
 
     /// A packet where there is none.
     pub fn packet_at(&mut self, offset: u64, len: u32) {
-        self.submit(&Submission::Packet { seq: 0, pts: None, offset, len, key: true });
+        self.submit(&Submission::Packet {
+            seq: 0,
+            pts: None,
+            offset,
+            len,
+            key: true,
+            preroll: Preroll::default(),
+        });
     }
 
     /// Submits the next packet of the clip, which is played for ever; whether
@@ -242,7 +248,14 @@ impl Stream {
         let bytes = packet.bytes().unwrap();
         let Ok(Some(offset)) = self.packets.put(bytes) else { return false };
         let (seq, len, key) = (self.next, bytes.len() as u32, packet.is_key());
-        self.submit(&Submission::Packet { seq, pts: Some(seq as i64), offset, len, key });
+        self.submit(&Submission::Packet {
+            seq,
+            pts: Some(seq as i64),
+            offset,
+            len,
+            key,
+            preroll: Preroll::default(),
+        });
         self.next += 1;
         true
     }

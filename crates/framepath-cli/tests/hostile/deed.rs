@@ -9,7 +9,7 @@ use std::thread::{self, sleep};
 use std::time::{Duration, Instant};
 
 use framepath_model::format::{Layout, PixelFormat};
-use framepath_model::stream::Rational;
+use framepath_model::stream::{Preroll, Rational};
 use framepath_model::wire::{MESSAGE_BYTES, Message, Open, Submission};
 use framepath_os::crossing::Page;
 use rustix::fs::SealFlags;
@@ -373,7 +373,14 @@ pub const DEEDS: &[Deed] = &[
         let mut stream = caller.decode();
         for seq in [u64::MAX, 0, 0, 1 << 63] {
             let (pts, key) = (Some(i64::MIN), false);
-            stream.submit(&Submission::Packet { seq, pts, offset: 0, len: 64, key });
+            stream.submit(&Submission::Packet {
+                seq,
+                pts,
+                offset: 0,
+                len: 64,
+                key,
+                preroll: Preroll::default(),
+            });
             stream.work(A_WHILE / 4);
         }
     }),
@@ -423,17 +430,17 @@ pub const DEEDS: &[Deed] = &[
         while caller.socket().try_send(&question, Some(null.as_fd())).is_ok_and(|sent| sent) {}
         stream.work(A_WHILE);
     }),
-    deed("asks-without-end", Then::Anything, |caller| {
-        let mut stream = caller.open("decode", |open| open.questions = true).unwrap();
+    deed("answers-without-end", Then::Anything, |caller| {
+        let mut stream = caller.decode();
         let mut bytes = [0; MESSAGE_BYTES];
-        Message::Query { number: 1 }.encode(&mut bytes);
+        Message::Memory { number: 1 }.encode(&mut bytes);
         for _ in 0..1000 {
             let _ = caller.socket().try_send(&bytes, None);
         }
         stream.work(A_WHILE);
     }),
-    deed("asks-in-part", Then::Anything, |caller| {
-        let mut stream = caller.open("decode", |open| open.questions = true).unwrap();
+    deed("says-parts-of-messages", Then::Anything, |caller| {
+        let mut stream = caller.decode();
         caller.send(&[0; 1], None);
         caller.send(&[0; 4 * MESSAGE_BYTES], Some(device("/dev/null").as_fd()));
         stream.work(A_WHILE);
@@ -475,7 +482,7 @@ pub const DEEDS: &[Deed] = &[
     }),
     deed("says-something-else-than-the-pool", Then::Ends, |caller| {
         let mut stream = caller.threshold();
-        caller.say(&Message::Query { number: 0 }, None);
+        caller.say(&Message::Memory { number: 0 }, None);
         stream.frame(0, 0, 0);
     }),
     deed("gives-a-pool-without-memory", Then::Ends, |caller| {

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use framepath_codec::{Codec, TrackInfo};
-use framepath_model::stream::{Rational, StreamInfo};
+use framepath_model::stream::{Preroll, Rational, StreamInfo};
 use framepath_model::wire::{Completion, Demux, MESSAGE_BYTES, Message, Work};
 use framepath_os::crossing::{Area, CellWriter, PACKET_IDS, PacketPool, Placed, Sizes, Socket, completions};
 
@@ -78,7 +78,8 @@ impl Peer {
 
     fn packet(&mut self, offset: u64, len: u32, id: u32) {
         let (pts, duration, key, transit) = (Some(0), 1, true, false);
-        self.cell(Completion::Packet { pts, duration, offset, len, id, key, transit }.encode());
+        let preroll = Preroll::default();
+        self.cell(Completion::Packet { pts, duration, offset, len, id, key, transit, preroll }.encode());
     }
 }
 

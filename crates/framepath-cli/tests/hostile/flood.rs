@@ -13,8 +13,8 @@ use std::process::{Command, Stdio};
 use framepath_os::crossing::Socket;
 use framepath_os::sandbox::{self, Limits, Role};
 
+use super::hashes_of;
 use super::peer::{memory, sealed, stay};
-use super::{harness, hashes_of};
 
 pub const ACT: &str = "sends-descriptors-that-nobody-reads";
 
@@ -45,7 +45,7 @@ pub fn beside_an_honest_stream() {
     };
     let framepath = copied(Path::new(env!("CARGO_BIN_EXE_framepath")), "framepath");
     let hostile = copied(&std::env::current_exe().unwrap(), ACT);
-    let clip = copied(&harness::in_checkout("clips/h264-180p8-high.h264"), "clip.h264");
+    let clip = copied(&framepath_testkit::in_checkout("clips/h264-180p8-high.h264"), "clip.h264");
     let run = |path: &str| {
         let mut command = Command::new(&framepath);
         command.args(["run", "--quiet", path]).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -65,11 +65,11 @@ pub fn beside_an_honest_stream() {
     let mut lines = BufReader::new(taken_over.stderr.take().unwrap()).lines();
     let sent = lines.find_map(|line| line.unwrap().strip_prefix("sent ").map(str::to_owned));
 
-    let honest = harness::finish(run(&decode("host=process", "hosted")));
+    let honest = framepath_testkit::finish(run(&decode("host=process", "hosted")));
     taken_over.kill().unwrap();
     taken_over.wait().unwrap();
     assert_eq!(honest.code, Some(0), "{honest:#?}");
-    harness::finish(run(&decode("", "inline"))).ended(0);
+    framepath_testkit::finish(run(&decode("", "inline"))).ended(0);
     let read = |name: &str| fs::read_to_string(folder.path().join(name)).unwrap();
     let (hosted, inline) = (read("hosted"), read("inline"));
     assert!(!hashes_of(&inline).is_empty());

@@ -23,9 +23,6 @@ mod caller;
 mod deed;
 mod demuxer;
 mod flood;
-#[path = "../cli/harness.rs"]
-#[allow(dead_code, reason = "the other tests need the rest")]
-mod harness;
 mod peer;
 mod pools;
 mod scribble;
@@ -104,7 +101,7 @@ fn play(name: &str, act: &Act, once: bool) {
         symlink(env!("CARGO_BIN_EXE_framepath"), folder.path().join("honest")).unwrap();
     }
     let hashes = folder.path().join("hashes");
-    let clip = harness::in_checkout("clips/h264-180p8-high.h264");
+    let clip = framepath_testkit::in_checkout("clips/h264-180p8-high.h264");
     let (clip, hashes_name) = (clip.display(), hashes.display());
     let path = |options: &str| match act.part {
         Part::Frames => {
@@ -118,9 +115,9 @@ fn play(name: &str, act: &Act, once: bool) {
     };
     // An honest worker must not be late, however busy the machine is.
     let options = if once { "host=process watchdog=5s" } else { "host=process watchdog=200ms" };
-    let mut command = harness::framepath(&["run", &path(options)]);
+    let mut command = framepath_testkit::framepath(&["run", &path(options)]);
     command.env("FRAMEPATH_WORKER", &worker);
-    let ran = harness::finish(command);
+    let ran = framepath_testkit::finish(command);
     let got = fs::read_to_string(&hashes).unwrap_or_default();
     // 3: what every worker breaks the rules at is skipped, and said.
     assert!(matches!(ran.code, Some(0 | 1 | 3)), "{name}: {ran:#?}");
@@ -137,7 +134,7 @@ fn play(name: &str, act: &Act, once: bool) {
         (_, false) => assert_eq!(ran.code, Some(1), "{name}: {ran:#?}"),
         (Then::Broken, true) => {
             assert_eq!(ran.code, Some(0), "{name}: {ran:#?}");
-            harness::run(&["run", &path("")]).ended(0);
+            framepath_testkit::run(&["run", &path("")]).ended(0);
             let inline = fs::read_to_string(&hashes).unwrap();
             assert_eq!(hashes_of(&got), hashes_of(&inline), "{name}");
         }
@@ -157,15 +154,16 @@ fn play_service_of_another_version() {
     let worker = folder.path().join("speaks-another-version");
     symlink(std::env::current_exe().unwrap(), &worker).unwrap();
     let socket = folder.path().join("socket");
-    let mut serve = harness::framepath(&["serve", "--spares", "0", "--socket", socket.to_str().unwrap()]);
+    let mut serve =
+        framepath_testkit::framepath(&["serve", "--spares", "0", "--socket", socket.to_str().unwrap()]);
     let mut serve = serve.env("FRAMEPATH_WORKER", &worker).spawn().unwrap();
     while Socket::connect(&socket).is_err() {
         assert!(serve.try_wait().unwrap().is_none(), "the service has ended");
         thread::sleep(std::time::Duration::from_millis(5));
     }
-    let clip = harness::in_checkout("clips/h264-180p8-high.h264");
+    let clip = framepath_testkit::in_checkout("clips/h264-180p8-high.h264");
     let path = format!("file {} ! decode host=service socket={} ! null", clip.display(), socket.display());
-    let ran = harness::run(&["run", &path]).ended(1);
+    let ran = framepath_testkit::run(&["run", &path]).ended(1);
     serve.kill().unwrap();
     serve.wait().unwrap();
     assert_names_versions(&ran.stderr, &worker);

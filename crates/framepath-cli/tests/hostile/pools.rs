@@ -13,9 +13,9 @@ use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, Submission, Work
 use framepath_os::crossing::Socket;
 use rustix::fs::fcntl_add_seals;
 
+use super::Test;
 use super::act::{Act, Part, Then};
 use super::peer::{layout, opened_quietly, say, sealed, stay};
-use super::{Test, harness};
 
 /// `memory=` of the worker.
 const MEMORY: u64 = 64 << 20;
@@ -130,15 +130,15 @@ fn bounded(taking: &Taking, sink: &str, code: i32) {
     let folder = tempfile::tempdir().unwrap();
     let worker = folder.path().join(taking.name);
     symlink(std::env::current_exe().unwrap(), &worker).unwrap();
-    let clip = harness::in_checkout("clips/h264-180p8-high.h264");
+    let clip = framepath_testkit::in_checkout("clips/h264-180p8-high.h264");
     let decode = format!("decode threads=1 host=process watchdog=10s memory={}MiB", MEMORY >> 20);
     let path = format!("file {} loop=6 host=inline ! {decode} ! {sink}", clip.display());
-    let mut command = harness::framepath(&["run", "--quiet", &path]);
+    let mut command = framepath_testkit::framepath(&["run", "--quiet", &path]);
     command.env("FRAMEPATH_WORKER", &worker);
     let child = command.spawn().unwrap();
     let (ended, watched) = channel();
     let most = watch(&child, watched);
-    let ran = harness::wait(child, &path);
+    let ran = framepath_testkit::wait(child, &path);
     drop(ended);
     let most = most.join().unwrap();
     let ran = ran.ended(code);

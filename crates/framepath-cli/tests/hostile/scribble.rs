@@ -8,7 +8,6 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::harness;
 use super::peer::Random;
 
 /// Where in the area is written, and how much of it there is.
@@ -43,13 +42,13 @@ fn areas(pid: u32) -> Vec<File> {
 
 /// The path ends in time, by itself, with or without an error.
 pub fn play(part: &Part) {
-    let clip = harness::in_checkout("clips/h264-180p8-high.h264");
+    let clip = framepath_testkit::in_checkout("clips/h264-180p8-high.h264");
     let path = format!(
         "file {} loop=30 rate=600 ! decode threads=2 host=process watchdog=200ms ! threshold \
          host=process watchdog=200ms ! null",
         clip.display()
     );
-    let mut child = harness::framepath(&["run", &path]).spawn().unwrap();
+    let mut child = framepath_testkit::framepath(&["run", &path]).spawn().unwrap();
     let (mut random, mut written, mut first) = (Random(0x1234_5678_9abc_def1), 0, None::<Instant>);
     while first.is_none_or(|first| first.elapsed() < A_WHILE) && child.try_wait().unwrap().is_none() {
         // Each worker has another.
@@ -63,7 +62,7 @@ pub fn play(part: &Part) {
         }
         sleep(Duration::from_millis(5));
     }
-    let ran = harness::wait(child, &path);
+    let ran = framepath_testkit::wait(child, &path);
     assert!(written > 0, "{}: it ended before anything was written: {ran:#?}", part.name);
     assert!(matches!(ran.code, Some(0 | 1)), "{}: {ran:#?}", part.name);
     assert!(!ran.stderr.contains("panicked"), "{}: {ran:#?}", part.name);

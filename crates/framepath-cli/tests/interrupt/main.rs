@@ -2,9 +2,6 @@
 //! The first SIGINT or SIGTERM ends every wait: the command exits with 130,
 //! whatever it is blocked in. A second signal ends it at once.
 
-#[path = "../cli/harness.rs"]
-#[allow(dead_code, reason = "the other tests need the rest")]
-mod harness;
 mod situation;
 
 use std::process::{Child, ExitStatus};

@@ -15,7 +15,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use rustix::pipe::{PipeFlags, pipe_with};
 use tempfile::TempDir;
 
-use crate::harness::{framepath, in_checkout};
+use framepath_testkit::{framepath, in_checkout};
 
 /// A command that never ends by itself.
 pub struct Situation {

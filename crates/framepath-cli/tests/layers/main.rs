@@ -9,10 +9,6 @@ use std::process::{Command, ExitCode};
 
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
-#[path = "../cli/harness.rs"]
-#[allow(dead_code, reason = "the other tests need the rest")]
-mod harness;
-
 /// seccomp(2).
 const SECCOMP: i64 = if cfg!(target_arch = "x86_64") { 317 } else { 277 };
 /// landlock_create_ruleset(2).
@@ -66,10 +62,10 @@ fn become_without(calls: &str, command: &[String]) {
 }
 
 /// `framepath run` of a clip through a worker, without `calls`.
-fn run(calls: &[i64], options: &str) -> harness::Ran {
-    let clip = harness::in_checkout("clips/h264-180p8-high.h264");
+fn run(calls: &[i64], options: &str) -> framepath_testkit::Ran {
+    let clip = framepath_testkit::in_checkout("clips/h264-180p8-high.h264");
     let path = format!("file {} ! decode host=process {options} ! null", clip.display());
-    let mut command = harness::framepath(&["run", "--quiet", &path]);
+    let mut command = framepath_testkit::framepath(&["run", "--quiet", &path]);
     if !calls.is_empty() {
         let calls = calls.iter().map(i64::to_string).collect::<Vec<_>>().join(",");
         let mut without = Command::new(std::env::current_exe().unwrap());
@@ -78,7 +74,7 @@ fn run(calls: &[i64], options: &str) -> harness::Ran {
         without.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
         command = without;
     }
-    harness::finish(command)
+    framepath_testkit::finish(command)
 }
 
 /// Layers that this machine lacks by itself: old kernels know no ports or
@@ -98,7 +94,7 @@ fn complete() {
 }
 
 /// The one line, which names these layers.
-fn said(ran: &harness::Ran, layers: &[&str]) {
+fn said(ran: &framepath_testkit::Ran, layers: &[&str]) {
     let lines: Vec<&str> = ran.stderr.lines().collect();
     let [line] = lines[..] else { panic!("one line: {ran:#?}") };
     for layer in layers {

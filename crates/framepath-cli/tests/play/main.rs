@@ -5,22 +5,36 @@ mod eye;
 mod library;
 mod server;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use framepath_testkit::clip;
+use framepath_testkit::harness::Tested;
 use server::{Manager, Xvfb};
+
+framepath_testkit::tests! {
+    the_right_frame_is_on_the_screen,
+    colours_are_those_that_the_stream_tells,
+    a_window_without_shared_memory_shows_them_too,
+    a_picture_that_stands_still_is_one_of_the_clip,
+    a_window_that_grows_has_a_larger_picture,
+    f_is_the_whole_screen_and_back,
+    keys_end_and_pause,
+    every_format_is_played_to_the_end,
+    memory_does_not_grow_with_the_sizes_of_pictures,
+    one_table_has_the_cells_of_two_machines,
+    library::the_command_is_not_linked_with_sdl,
+    library::a_sandboxed_decoder_does_not_load_sdl,
+    library::the_doctor_loads_sdl,
+    library::without_sdl_only_the_window_fails,
+}
 
 /// No test needs this long; one that does hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const SIZE: (u32, u32) = (320, 180);
-
-fn clip(name: &str) -> String {
-    let file = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../clips").join(name);
-    file.canonicalize().unwrap().display().to_string()
-}
 
 /// Starts a path on a screen.
 fn play(server: &Xvfb, path: &str) -> Child {
@@ -141,9 +155,8 @@ fn window_is_there(server: &Xvfb) {
     }
 }
 
-#[test]
-fn the_right_frame_is_on_the_screen() {
-    let Some(server) = Xvfb::start(SIZE) else { return };
+fn the_right_frame_is_on_the_screen() -> Tested {
+    let server = Xvfb::start(SIZE)?;
     let file = clip("vp9-180p8.ivf");
     let (first, other) = (reference(&file, 0), reference(&file, 20));
     assert!(distance(&first, &other) > 5.0, "the frames are too much alike to tell");
@@ -160,13 +173,13 @@ fn the_right_frame_is_on_the_screen() {
         xdotool(&server, &["key", "q"]);
         counts(&ended(child));
     }
+    Ok(())
 }
 
 /// A picture all of one colour, in YUV of each kind that streams are of: taken for
 /// another, it would be another colour.
-#[test]
-fn colours_are_those_that_the_stream_tells() {
-    let Some(server) = Xvfb::start(SIZE) else { return };
+fn colours_are_those_that_the_stream_tells() -> Tested {
+    let server = Xvfb::start(SIZE)?;
     let folder = tempfile::tempdir().unwrap();
     let wanted: Vec<u8> = [0x90, 0x50, 0x30].repeat((SIZE.0 * SIZE.1) as usize);
     for (matrix, range) in [("bt709", "tv"), ("bt709", "pc"), ("smpte170m", "pc"), ("smpte170m", "tv")] {
@@ -190,12 +203,12 @@ fn colours_are_those_that_the_stream_tells() {
             counts(&ended(child));
         }
     }
+    Ok(())
 }
 
 /// A server that shares no memory: SDL sends it the pictures.
-#[test]
-fn a_window_without_shared_memory_shows_them_too() {
-    let Some(server) = Xvfb::without(SIZE, "MIT-SHM") else { return };
+fn a_window_without_shared_memory_shows_them_too() -> Tested {
+    let server = Xvfb::without(SIZE, "MIT-SHM")?;
     let file = clip("vp9-180p8.ivf");
     let first = reference(&file, 0);
     let rest = "block time=3s ! play driver=software sync=0";
@@ -206,13 +219,13 @@ fn a_window_without_shared_memory_shows_them_too() {
     counts(&ended(child));
     let (shown, late) = counts(&ended(play(&server, &format!("file '{file}' ! decode ! play"))));
     assert_eq!(shown + late, 30);
+    Ok(())
 }
 
 /// Frames go to the server ahead of their times, and often only what changed of
 /// them: whenever it stops, the screen has a whole one.
-#[test]
-fn a_picture_that_stands_still_is_one_of_the_clip() {
-    let Some(server) = Xvfb::start(BOXED) else { return };
+fn a_picture_that_stands_still_is_one_of_the_clip() -> Tested {
+    let server = Xvfb::start(BOXED)?;
     let folder = tempfile::tempdir().unwrap();
     let (file, frames) = moving_box(folder.path());
     let child = play(&server, &format!("file '{file}' loop=100 ! decode ! play"));
@@ -228,11 +241,11 @@ fn a_picture_that_stands_still_is_one_of_the_clip() {
     }
     xdotool(&server, &["key", "q"]);
     counts(&ended(child));
+    Ok(())
 }
 
-#[test]
-fn a_window_that_grows_has_a_larger_picture() {
-    let Some(server) = Xvfb::start((2 * SIZE.0, 2 * SIZE.1)) else { return };
+fn a_window_that_grows_has_a_larger_picture() -> Tested {
+    let server = Xvfb::start((2 * SIZE.0, 2 * SIZE.1))?;
     let file = clip("vp9-180p8.ivf");
     let first = reference(&file, 0);
     // A frame stays for three seconds: time to resize its window.
@@ -246,6 +259,7 @@ fn a_window_that_grows_has_a_larger_picture() {
     assert!(distance(&screen, &second).min(distance(&screen, &first)) <= 6.0);
     xdotool(&server, &["key", "Escape"]);
     counts(&ended(child));
+    Ok(())
 }
 
 /// Asks for the window's size until it is this.
@@ -264,11 +278,10 @@ fn window_has(server: &Xvfb, size: (u32, u32)) {
     }
 }
 
-#[test]
-fn f_is_the_whole_screen_and_back() {
+fn f_is_the_whole_screen_and_back() -> Tested {
     let whole = (2 * BOXED.0, 2 * BOXED.1);
-    let Some(server) = Xvfb::start(whole) else { return };
-    let Some(_manager) = Manager::start(&server) else { return };
+    let server = Xvfb::start(whole)?;
+    let _manager = Manager::start(&server)?;
     let folder = tempfile::tempdir().unwrap();
     let (file, frames) = moving_box(folder.path());
     let child = play(&server, &format!("file '{file}' loop=100 ! decode ! play"));
@@ -293,11 +306,11 @@ fn f_is_the_whole_screen_and_back() {
     }
     xdotool(&server, &["key", "q"]);
     counts(&ended(child));
+    Ok(())
 }
 
-#[test]
-fn keys_end_and_pause() {
-    let Some(server) = Xvfb::start((64, 48)) else { return };
+fn keys_end_and_pause() -> Tested {
+    let server = Xvfb::start((64, 48))?;
     for key in ["q", "Escape"] {
         let child = play(&server, "test size=64x48 frames=0 rate=30 ! play");
         window_is_there(&server);
@@ -315,11 +328,11 @@ fn keys_end_and_pause() {
     xdotool(&server, &["key", "space"]);
     let (shown, late) = counts(&ended(child));
     assert_eq!(shown + late, 100);
+    Ok(())
 }
 
-#[test]
-fn every_format_is_played_to_the_end() {
-    let Some(server) = Xvfb::start(SIZE) else { return };
+fn every_format_is_played_to_the_end() -> Tested {
+    let server = Xvfb::start(SIZE)?;
     let clips = ["vp9-180p10.ivf", "av1-180p8-grey.ivf", "vp9-resize-180p8.ivf", "vp9-99x57p8-odd.ivf"];
     for driver in ["software", "opengl"] {
         let mut paths: Vec<(String, u64)> = clips
@@ -340,11 +353,60 @@ fn every_format_is_played_to_the_end() {
             assert_eq!(shown + late, frames, "{path}");
         }
     }
+    Ok(())
+}
+
+/// A file of VP8 key frames, each of another size: the size is patched into one frame,
+/// whose macroblocks stay the same.
+fn many_sizes(folder: &Path, frames: u16) -> String {
+    let one = folder.join("one.ivf").display().to_string();
+    let mut command = Command::new("ffmpeg");
+    command.args(["-v", "error", "-f", "lavfi", "-i", "color=gray:s=1920x1088:r=25", "-frames:v", "1"]);
+    bytes_of(command.args(["-c:v", "libvpx", "-deadline", "realtime", "-cpu-used", "8", &one]));
+    let bytes = std::fs::read(&one).unwrap();
+    let (head, frame) = (&bytes[..32], &bytes[44..]);
+    assert_eq!(frame[3..6], [0x9d, 1, 0x2a]);
+    let mut file = head.to_vec();
+    file[24..28].copy_from_slice(&u32::from(frames).to_le_bytes());
+    for number in 0..frames {
+        file.extend((frame.len() as u32).to_le_bytes());
+        file.extend(u64::from(number).to_le_bytes());
+        let at = file.len();
+        file.extend(frame);
+        file[at + 6..at + 8].copy_from_slice(&(1920 - number % 16).to_le_bytes());
+        file[at + 8..at + 10].copy_from_slice(&(1088 - number / 16).to_le_bytes());
+    }
+    let many = folder.join("many.ivf").display().to_string();
+    std::fs::write(&many, file).unwrap();
+    many
+}
+
+/// A stream chooses its sizes: each has a texture, and few of them stay.
+fn memory_does_not_grow_with_the_sizes_of_pictures() -> Tested {
+    let server = Xvfb::start(SIZE)?;
+    let folder = tempfile::tempdir().unwrap();
+    let file = many_sizes(folder.path(), 160);
+    let path = format!("file '{file}' ! decode host=process memory=256MiB ! play driver=opengl sync=0");
+    let mut child = play(&server, &path);
+    // The highest resident size that the kernel saw, kilobytes.
+    let status = format!("/proc/{}/status", child.id());
+    let mut most_kib = 0;
+    let deadline = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() && Instant::now() < deadline {
+        let text = std::fs::read_to_string(&status).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        most_kib = kib.unwrap_or(0).max(most_kib);
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(counts(&ended(child)), (160, 0));
+    // 160 textures of 3 MB each would be there twice: for SDL and for OpenGL.
+    assert!((1..500 << 10).contains(&most_kib), "{most_kib} KiB");
+    Ok(())
 }
 
 /// Beauchesne's table: one command makes a machine's, one merges two. The second
 /// machine is a copy with another name, and says so.
-#[test]
 fn one_table_has_the_cells_of_two_machines() {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name);

@@ -4,23 +4,25 @@
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::process::{Child, Command, Stdio};
 
+use framepath_testkit::harness::Missing;
+
 pub struct Xvfb {
     child: Child,
     name: String,
 }
 
 impl Xvfb {
-    /// One with a screen of that size; `None`, and said why, where there is none.
-    pub fn start(size: (u32, u32)) -> Option<Xvfb> {
+    /// One with a screen of that size; an error where none is installed.
+    pub fn start(size: (u32, u32)) -> Result<Xvfb, Missing> {
         Xvfb::with(size, &[])
     }
 
     /// One that lacks an extension.
-    pub fn without(size: (u32, u32), extension: &str) -> Option<Xvfb> {
+    pub fn without(size: (u32, u32), extension: &str) -> Result<Xvfb, Missing> {
         Xvfb::with(size, &["-extension", extension])
     }
 
-    fn with(size: (u32, u32), words: &[&str]) -> Option<Xvfb> {
+    fn with(size: (u32, u32), words: &[&str]) -> Result<Xvfb, Missing> {
         let screen = format!("{}x{}x24", size.0, size.1);
         let mut command = Command::new("Xvfb");
         command
@@ -31,7 +33,7 @@ impl Xvfb {
         let mut number = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut number).unwrap();
         assert!(!number.trim().is_empty(), "Xvfb did not start");
-        Some(Xvfb { child, name: format!(":{}", number.trim()) })
+        Ok(Xvfb { child, name: format!(":{}", number.trim()) })
     }
 
     pub fn name(&self) -> String {
@@ -43,8 +45,8 @@ impl Xvfb {
 pub struct Manager(Child);
 
 impl Manager {
-    /// One for that server; `None`, and said why, where there is none.
-    pub fn start(server: &Xvfb) -> Option<Manager> {
+    /// One for that server; an error where none is installed.
+    pub fn start(server: &Xvfb) -> Result<Manager, Missing> {
         let mut command = Command::new("jwm");
         command.env("DISPLAY", server.name()).stdout(Stdio::null());
         started(&mut command, "no window manager: apt install jwm").map(Manager)
@@ -63,14 +65,11 @@ impl Drop for Xvfb {
     }
 }
 
-/// Starts a program; `None`, and said why, where it is not installed.
-fn started(command: &mut Command, missing: &str) -> Option<Child> {
+/// Starts a program; an error where it is not installed.
+fn started(command: &mut Command, missing: &str) -> Result<Child, Missing> {
     match command.stdin(Stdio::null()).stderr(Stdio::null()).spawn() {
-        Ok(child) => Some(child),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            eprintln!("skipped: {missing}");
-            None
-        }
+        Ok(child) => Ok(child),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(Missing::new(missing)),
         Err(error) => panic!("{command:?}: {error}"),
     }
 }

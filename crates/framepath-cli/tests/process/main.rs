@@ -6,22 +6,20 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
-#[path = "../cli/harness.rs"]
-#[allow(dead_code, reason = "the other tests need the rest")]
-mod harness;
+mod access_points;
 mod plugins;
 
 use framepath::{Level, Options};
-use harness::in_checkout;
+use framepath_testkit::in_checkout;
 
 /// The lines of `framemd5` behind `decode` with these options.
 fn hashes(clip: &str, options: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("hashes");
     let path = format!("file {clip} ! decode {options} ! framemd5 {}", file.display());
-    harness::run(&["run", &path]).ended(0);
+    framepath_testkit::run(&["run", &path]).ended(0);
     let text = fs::read_to_string(&file).unwrap();
-    text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+    framepath_testkit::md5_lines(&text)
 }
 
 fn clips(large: bool) -> Vec<String> {

@@ -8,7 +8,7 @@ use std::thread;
 
 use framepath::plugins::list;
 
-use crate::harness::run;
+use framepath_testkit::run;
 
 /// Fewer filters and sources than any version of Debian's package has.
 const LEAST: usize = 90;
@@ -46,10 +46,10 @@ fn run_in_a_worker(name: &str) -> Became {
     let setting = setting.map_or("", |(_, setting, _)| setting);
     let stage = format!("plugin frei0r:{name} {setting} host=process");
     let ran = run(&["run", &format!("test size=64x48 format=rgba frames=3 ! {stage} ! framemd5 -")]);
-    let frames = ran.stdout.lines().filter(|line| !line.starts_with('#')).count();
+    let frames = ran.frames().len();
     match (ran.code, frames) {
         (Some(0), 3) if !ran.stderr.contains("replaced a worker") => Became::Frames,
-        (Some(1), 0) if ran.stderr.contains("frames at a time, and a path carries one") => Became::Mixer,
+        (Some(1), 0) if ran.stderr.contains("mixer") => Became::Mixer,
         // Of frei0r 2 (Debian 13): its own f0r_init says no.
         (Some(1), 0) if name == "pixs0r" && ran.stderr.contains("its f0r_init failed") => Became::Mixer,
         _ => Became::Failed(format!("{name}: {frames} frames: {ran:#?}")),

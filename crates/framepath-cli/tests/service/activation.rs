@@ -4,12 +4,12 @@
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
-use framepath::serve::Viewer;
 use framepath_os::children;
 use framepath_os::crossing::Listener;
+use framepath_serve::Viewer;
 
-use crate::harness::wait;
-use crate::service::until;
+use framepath_testkit::until;
+use framepath_testkit::wait;
 
 /// The shell stands for the service manager: it puts the socket at number 3.
 const MANAGER: &str =

@@ -4,8 +4,9 @@
 use framepath_model::wire::{MAGIC, MESSAGE_BYTES, Message, VERSION};
 use framepath_os::crossing::Socket;
 
-use crate::harness::finish;
-use crate::service::{Service, Talker, until};
+use framepath_testkit::finish;
+use framepath_testkit::service::{Service, Talker};
+use framepath_testkit::until;
 
 fn record(message: &Message) -> [u8; MESSAGE_BYTES] {
     let mut bytes = [0; MESSAGE_BYTES];

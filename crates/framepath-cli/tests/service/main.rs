@@ -3,14 +3,9 @@
 
 mod activation;
 mod figures;
-#[path = "../cli/harness.rs"]
-mod harness;
 mod hostile;
 mod limits;
-mod service;
-mod squatters;
 mod stopping;
 mod streams;
-mod users;
 mod versions;
 mod worker_program;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The service ends as it is told, and leaves nothing.
 
-use crate::harness::{finish, framepath, wait};
-use crate::service::{Service, Talker, lives, until};
+use framepath_testkit::service::{Service, Talker, lives};
+use framepath_testkit::until;
+use framepath_testkit::{finish, framepath, wait};
 
 #[test]
 fn running_streams_finish_and_no_new_one_is_opened() {

@@ -4,8 +4,9 @@
 use std::fs;
 use std::process::Command;
 
-use crate::harness::{Ran, finish, in_checkout, run, wait};
-use crate::service::{Service, lives, until};
+use framepath_testkit::service::{Service, lives};
+use framepath_testkit::until;
+use framepath_testkit::{Ran, finish, in_checkout, run, wait};
 
 fn inline(clip: &str, options: &str) -> String {
     let clip = in_checkout(&format!("clips/{clip}"));

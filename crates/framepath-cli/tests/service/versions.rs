@@ -6,8 +6,8 @@ use std::thread;
 use framepath_model::wire::{MESSAGE_BYTES, Message, VERSION};
 use framepath_os::crossing::{Listener, Socket};
 
-use crate::harness::{in_checkout, run};
-use crate::service::{Service, Talker};
+use framepath_testkit::service::{Service, Talker};
+use framepath_testkit::{in_checkout, run};
 
 /// A message as a release with wire format `version` sends it.
 fn of_version(message: &Message, version: u16) -> [u8; MESSAGE_BYTES] {

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use framepath::{Options, Pipeline};
 
-use crate::harness::{Ran, finish, in_checkout};
+use framepath_testkit::{Ran, finish, in_checkout};
 
 /// Names the path that the program below runs.
 const TEXT: &str = "PLAYER_TEXT";

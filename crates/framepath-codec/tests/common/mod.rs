@@ -4,15 +4,14 @@
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use framepath_codec::{CodecError, Decoder, DecoderOptions, Demuxer, Output as Format, Received, Threads};
 use framepath_os::pool::Frame;
+use framepath_testkit::{ffmpeg, ffmpeg_output, md5_lines};
 use tempfile::TempDir;
 
 pub const FRAMES: usize = 20;
-
-const NEEDS_FFMPEG: &str = "these tests need the `ffmpeg` tool (apt install ffmpeg)";
 
 /// A folder of clips, gone with the test.
 pub struct Clips {
@@ -43,19 +42,6 @@ impl Clips {
     }
 }
 
-/// Runs the tool; returns what it wrote to stdout.
-pub fn ffmpeg(words: &[&str]) -> Vec<u8> {
-    let output = Command::new("ffmpeg")
-        .args(["-nostdin", "-v", "error", "-y"])
-        .args(words)
-        .stdin(Stdio::null())
-        .output()
-        .unwrap_or_else(|error| panic!("{NEEDS_FFMPEG}: {error}"));
-    let text = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "ffmpeg {words:?}: {text}");
-    output.stdout
-}
-
 /// The hashes of the pictures as the tool decodes them.
 pub fn reference(path: &Path, format: &str) -> Vec<String> {
     let output = ffmpeg_framemd5(path, format);
@@ -70,19 +56,14 @@ pub fn reference_of_damaged(path: &Path, format: &str) -> Vec<String> {
 }
 
 fn ffmpeg_framemd5(path: &Path, format: &str) -> Output {
-    Command::new("ffmpeg")
-        .args(["-nostdin", "-v", "error", "-i"])
-        .arg(path)
-        .args(["-map", "0:v:0", "-fps_mode", "passthrough", "-pix_fmt", format, "-f", "framemd5", "-"])
-        .stdin(Stdio::null())
-        .output()
-        .unwrap_or_else(|error| panic!("{NEEDS_FFMPEG}: {error}"))
+    let path = path.to_str().expect("a plain path");
+    let hashes = ["-map", "0:v:0", "-fps_mode", "passthrough", "-pix_fmt", format, "-f", "framemd5", "-"];
+    ffmpeg_output(&[&["-i", path], &hashes[..]].concat())
 }
 
 fn framemd5_hashes(output: Output) -> Vec<String> {
     let text = String::from_utf8(output.stdout).expect("framemd5 is text");
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines.map(|line| line.rsplit(',').next().expect("a hash").trim().to_owned()).collect()
+    md5_lines(&text).iter().map(|line| line.rsplit(',').next().expect("a hash").trim().to_owned()).collect()
 }
 
 /// The presentation times of the pictures as the tool reads them.
@@ -103,8 +84,10 @@ pub fn reference_times(path: &Path) -> Vec<i64> {
         "-",
     ];
     let text = String::from_utf8(ffmpeg(&words)).expect("framemd5 is text");
-    let lines = text.lines().filter(|line| !line.starts_with('#'));
-    lines.map(|line| line.split(',').nth(2).expect("a time").trim().parse().expect("a number")).collect()
+    md5_lines(&text)
+        .iter()
+        .map(|line| line.split(',').nth(2).expect("a time").trim().parse().expect("a number"))
+        .collect()
 }
 
 /// The hash of a frame's visible pixels, in the order raw files have them.

@@ -6,7 +6,7 @@ use std::fmt;
 use std::path::Path;
 
 use framepath::PathError;
-use framepath_model::path;
+use framepath::path;
 
 use crate::LOST;
 use crate::error::LabError;
@@ -93,11 +93,6 @@ fn command(words: &[String]) -> Result<Side, SideError> {
     Ok(Side::Command(Program::new(program, args)))
 }
 
-/// Whether the path's sink writes to standard output.
-pub fn takes_stdout(path: &path::Path) -> bool {
-    path.hops.last().is_some_and(|sink| sink.def.arg("file").is_some() && sink.text("file") == "-")
-}
-
 impl Side {
     /// Runs it once, in processes of its own.
     pub(super) fn run(&self, framepath: &Path) -> Result<Measured, LabError> {
@@ -107,7 +102,7 @@ impl Side {
                 let text = path.to_string();
                 let args = ["run", "--ledger", "off", "--quiet", "--count", "--", &text];
                 let program = Program::new(OsString::from(framepath), args);
-                let keep_output = !takes_stdout(path);
+                let keep_output = !framepath::export::takes_stdout(path);
                 let finished = program.run(keep_output).map_err(|error| match error {
                     LabError::Command { exit_code: Some(code), stderr, .. } if code == i32::from(LOST) => {
                         LabError::Lost(format!("{text}: {stderr}"))

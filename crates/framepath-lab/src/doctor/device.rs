@@ -42,7 +42,7 @@ fn opened(
 }
 
 fn v4l2() -> Probe {
-    let (name, unlocks) = ("V4L2 nodes", "`v4l2` sources and `host=device:PATH`");
+    let (name, unlocks) = ("V4L2 nodes", "`v4l2` sources and `decode api=v4l2m2m`");
     let nodes = machine::nodes("/dev", "video");
     if nodes.is_empty() {
         let remedy = "a camera or a codec device; to try without one: sudo modprobe vivid, vicodec or vim2m";
@@ -145,20 +145,6 @@ fn render_node() -> Probe {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// The day the kernel's header has fences, this says so: then buffers can be
-    /// handed over before their frames are finished, and the project wants to
-    /// know.
-    #[test]
-    fn the_header_here_has_no_fences_yet() {
-        let probe = fence_flags(Path::new(VIDEODEV2));
-        match probe.state {
-            State::Ok => panic!("{}", probe.found),
-            State::NotPermitted => panic!("{} cannot be read", VIDEODEV2),
-            State::Missing if Path::new(VIDEODEV2).exists() => {}
-            State::Missing => println!("skipped: {}; {}", probe.found, probe.remedy.unwrap_or_default()),
-        }
-    }
 
     #[test]
     fn the_module_is_known_by_its_nodes() {

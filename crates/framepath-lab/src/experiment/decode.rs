@@ -149,7 +149,7 @@ impl OneClip<'_> {
             let host = Ok(format!("service socket={socket}"));
             let ours = |host: Result<String, LabError>| host.map(|host| self.framepath(&host, "auto"));
             contenders.push(Contender::new("service", serviced(served, ours(host))));
-            contenders.push(Contender::new("device", serviced(served, ours(self.device.host()))));
+            contenders.push(Contender::new("device", serviced(served, ours(self.device.options()))));
             let theirs = self.device.ffmpeg(self.clip).map(|decoder| self.ffmpeg(None, Some(&decoder)));
             contenders.push(Contender::new("ffmpeg-v4l2m2m", or_skipped(serviced(served, theirs))));
             contenders.push(Contender::new("ffmpeg-t1", timed(self.ffmpeg(Some("1"), None))));
@@ -233,10 +233,14 @@ fn path_text(file: &Path, host: &str, format: &str, threads: &str) -> String {
     format!("file {file} ! decode format={format} threads={threads}{} ! null", host_text(host))
 }
 
-/// ` host=process`; nothing for `inline`, which is what users type and what
-/// prepares no workers.
+/// ` host=process`, or ` api=v4l2m2m device=PATH` for a device; nothing for `inline`,
+/// which is what users type and what prepares no workers.
 fn host_text(host: &str) -> String {
-    if host == "inline" { String::new() } else { format!(" host={host}") }
+    match host {
+        "inline" => String::new(),
+        device if device.starts_with("api=") => format!(" {device}"),
+        _ => format!(" host={host}"),
+    }
 }
 
 /// Runs the path once more in this process, for what only the ledger knows.

@@ -191,8 +191,7 @@ fn cases(nodes: &Nodes, picture: &Path, frames: u64) -> Vec<(&'static str, Vec<W
             .iter()
             .map(|(contender, arguments)| {
                 let (source, need) = source(arguments.contains("dmabuf"));
-                let stage =
-                    format!("threshold level={LEVEL} algo={algo} host=device:{measuring} {arguments}");
+                let stage = format!("threshold level={LEVEL} algo={algo} device={measuring} {arguments}");
                 let path = format!("{source} ! {stage} ! null");
                 Way { contender, path, needs: vec![Need::Measuring, need], device_hop: Some(1) }
             })

@@ -13,6 +13,7 @@ use framepath::{Level, Options};
 use framepath_model::summary::Summary;
 use framepath_model::wire::{CELL_BYTES, MESSAGE_BYTES, PACKET_SUBMISSION_BYTES};
 
+use crate::asked;
 use crate::error::LabError;
 use crate::experiment::{Findings, Settings, Size};
 use crate::measure::{Contender, Measured, complete};
@@ -23,9 +24,11 @@ use crate::watch::Watch;
 const CLIP: &str = "h264-1080p8.h264";
 const FRAMES: u64 = 150;
 
-/// Contenders: name, and where their decoder runs.
+/// Contenders: name, and where their decoder runs. The last asks another process for
+/// something constant with each frame.
 const CONTENDERS: [(&str, &str); 3] =
-    [("inline", ""), ("process", " host=process"), ("process-uncached", " host=process cache=off")];
+    [("inline", ""), ("process", " host=process"), (UNCACHED, " host=process")];
+const UNCACHED: &str = "process-uncached";
 
 const COMPARISONS: [Comparison<'static>; 4] = [
     ("cpu_ms", "process", "inline"),
@@ -63,7 +66,7 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
     summary.notes.push(format!(
         "session: {CLIP} {passes} times over, flat out; messages have {MESSAGE_BYTES} bytes, a packet's cell \
          {PACKET_SUBMISSION_BYTES} of its {CELL_BYTES} and a frame's all; packets and pixels are not counted; \
-         uncached: one question and answer over the socket for every frame; crossing: CPU time of both processes \
+         uncached: one question and answer over a socket, with a process of its own, for every frame; crossing: CPU time of both processes \
          with a stage that does nothing, less the same inline; wake-ups: voluntary switches of all processes"
     ));
     Ok(())
@@ -78,10 +81,16 @@ fn session(
     summary: &mut Summary,
 ) -> Result<(), LabError> {
     let clip = framepath_model::path::quote(&clip.to_string_lossy());
-    let text = |host: &str| format!("file {clip} loop={passes} rate={rate} ! decode{host} ! null");
+    let text = |host: &str| format!("file {clip} loop={passes} rate={rate} ! decode{host}");
     let contenders = CONTENDERS.map(|(name, host)| {
         let path = text(host);
-        let program = Program::new(&settings.framepath, ["run", "--ledger", "off", "--quiet", &path]);
+        let program = match name {
+            UNCACHED => Program::new(&settings.framepath, ["asked", &path]),
+            _ => {
+                let path = format!("{path} ! null");
+                Program::new(&settings.framepath, ["run", "--ledger", "off", "--quiet", &path])
+            }
+        };
         Contender::new(name, move || timed(&program, passes * FRAMES))
     });
     pairs::run(case, contenders.into(), &COMPARISONS, rounds, watch, summary)?;
@@ -90,7 +99,7 @@ fn session(
     }
     for (name, host) in &CONTENDERS[1..] {
         watch.step(&format!("{case} calls of {name}"));
-        let counted = calls(&text(host))?;
+        let counted = calls(name, &text(host))?;
         let row = summary.rows.iter_mut().find(|row| row.case == case && row.contender == *name);
         if let Some(row) = row {
             row.extra.extend(counted.map(|(key, figure)| (key.to_owned(), figure)));
@@ -109,12 +118,20 @@ fn timed(program: &Program, frames: u64) -> Result<Measured, LabError> {
 }
 
 /// Runs the path once more, in this process, for what only its session counts.
-fn calls(text: &str) -> Result<[(&'static str, f64); 8], LabError> {
-    let path = framepath::path::parse(text)?;
-    let report = complete(framepath::run(&path, &Options { level: Level::Off, ..Options::default() })?)?;
+fn calls(name: &str, text: &str) -> Result<[(&'static str, f64); 8], LabError> {
+    let (report, questions) = match name {
+        UNCACHED => {
+            let asked = asked::run(text)?;
+            (asked.report, asked.questions)
+        }
+        _ => {
+            let path = framepath::path::parse(&format!("{text} ! null"))?;
+            (complete(framepath::run(&path, &Options { level: Level::Off, ..Options::default() })?)?, 0)
+        }
+    };
     let worker = report.workers.first();
     let (messages, cells) = worker.map_or(((0, 0), (0, 0)), |worker| (worker.messages, worker.cells));
-    Ok(figures(messages, cells, report.frames))
+    Ok(figures((messages.0 + questions, messages.1 + questions), cells, report.frames))
 }
 
 /// Calls and bytes, out and in.

@@ -65,7 +65,7 @@ impl Cause {
             Cause::Preempted => "measured: the kernel's switch records or run delay",
             Cause::Blocked => "measured: stamps at the wait, the kernel's switch records",
             Cause::Device => "measured: stamps at both ends",
-            Cause::Network => "measured: stamps at both ends",
+            Cause::Network => "not measured: no hop crosses a network yet",
             Cause::Unexplained => "derived: latency less all rows above",
         }
     }

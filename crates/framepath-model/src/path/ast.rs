@@ -4,7 +4,7 @@
 use std::fmt;
 use std::ops::Range;
 
-use super::table::{Default, StageDef};
+use super::definition::{DefaultValue, Definition};
 use super::value::{Value, ValueKind};
 use super::words::quote;
 
@@ -13,29 +13,31 @@ use super::words::quote;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Path {
     /// In order; the first is a source, and the last a sink unless
-    /// [`parse_open`](super::parse_open) read it.
+    /// [`Definitions::parse_open`](super::Definitions::parse_open) read it.
     pub hops: Vec<Hop>,
 }
 
 /// One stage or link of a path, with its arguments.
 ///
-/// The getters take a name from the table ([`StageDef::args`]) and give the
-/// default where the argument was not given. A name or a type that is not in
-/// the table is an error in the program: a debug build panics, a release
+/// The getters take a declared name ([`Definition::all_args`]) and give the
+/// default where the argument was not given. A name or a type that is not
+/// declared is an error in the program: a debug build panics, a release
 /// build gives zero or nothing.
 #[derive(Debug, Clone)]
 pub struct Hop {
     /// What it is.
-    pub def: &'static StageDef,
+    pub def: &'static Definition,
     /// Where it stands in the text that was read, arguments included, in bytes.
     pub span: Range<usize>,
-    /// In the order of [`StageDef::args`]; `None` where not given.
+    /// In the order of [`Definition::all_args`]; `None` where not given.
     pub(super) given: Vec<Option<Given>>,
     /// Options that only an open stage takes, in the order they were given.
     pub(super) open: Vec<OpenOption>,
+    /// What was written in an old spelling, a line each.
+    pub(super) renamed: Vec<String>,
 }
 
-/// An option that is not in the table.
+/// An option that is not declared.
 #[derive(Debug, Clone)]
 pub(super) struct OpenOption {
     /// As [`plain_name`](super::plain_name) writes it.
@@ -71,33 +73,39 @@ impl Hop {
         let named = self
             .def
             .arg("host")
-            .is_some_and(|(_, arg)| self.is_set("host") || matches!(arg.default, Default::Is(_)));
-        named && !matches!(self.choice("host"), "inline" | "device")
+            .is_some_and(|(_, arg)| self.is_set("host") || matches!(arg.default, DefaultValue::Is(_)));
+        named && self.choice("host") != "inline"
     }
 
-    /// The V4L2 node it runs in, if it does.
-    pub fn device(&self) -> Option<&str> {
-        let (place, _) = self.def.arg("host")?;
-        match self.given[place].as_ref().map(|given| &given.value) {
-            Some(Value::Device(node)) => Some(node),
-            _ => None,
-        }
-    }
-
-    /// The hop as it is without the arguments of these names.
-    pub fn without(&self, names: &[&str]) -> Hop {
+    /// The hop as it is for the worker that runs it: without the arguments that say
+    /// how it is hosted.
+    pub fn without_hosting(&self) -> Hop {
         let mut hop = self.clone();
-        for (arg, given) in self.def.args.iter().zip(&mut hop.given) {
-            if names.contains(&arg.name) {
-                *given = None;
+        hop.given[self.def.own.len()..].fill(None);
+        hop
+    }
+
+    /// The hop with another number for an argument that is a count, where it has that
+    /// argument.
+    #[must_use]
+    pub fn with_count(&self, name: &str, number: u64) -> Hop {
+        let mut hop = self.clone();
+        if let Some((place, arg)) = self.def.arg(name) {
+            if matches!(arg.kind, ValueKind::Count { .. }) {
+                hop.given[place] = Some(Given { value: Value::Count(number), span: self.span.clone() });
             }
         }
         hop
     }
 
-    /// The options that are not in the table, in the order they were given:
+    /// What was written in an old spelling and how it is written now, a line each.
+    pub fn renamed(&self) -> &[String] {
+        &self.renamed
+    }
+
+    /// The options that are not declared, in the order they were given:
     /// their names as [`plain_name`](super::plain_name) writes them, and their
-    /// texts. Empty but for stages that are [open](StageDef::open).
+    /// texts. Empty but for stages that are [open](Definition::open).
     pub fn open(&self) -> impl Iterator<Item = (&str, &str)> {
         self.open.iter().map(|option| (option.name.as_str(), option.value.as_str()))
     }
@@ -178,11 +186,10 @@ impl Hop {
         }
     }
 
-    /// One of the words of a choice; `device` of a host that is one.
+    /// One of the words of a choice.
     pub fn choice(&self, name: &str) -> &'static str {
         match self.value(name) {
             Some(Value::Choice(word)) => word,
-            Some(Value::Device(_)) => "device",
             other => mistyped(self.def, name, other.as_ref(), ""),
         }
     }
@@ -198,11 +205,11 @@ impl Hop {
     /// A text, such as a file's name; empty where it was not given.
     pub fn text(&self, name: &str) -> &str {
         let Some(place) = self.place(name) else { return "" };
-        let arg = &self.def.args[place];
+        let arg = self.def.all_args().nth(place).expect("a place is that of an argument");
         match (self.given[place].as_ref().map(|given| &given.value), arg.default) {
             (Some(Value::Text(text)), _) => text,
-            (None, Default::Is(text)) if matches!(arg.kind, ValueKind::Text(_)) => text,
-            (None, Default::Unset(_)) => "",
+            (None, DefaultValue::Is(text)) if matches!(arg.kind, ValueKind::Text(_)) => text,
+            (None, DefaultValue::Unset(_)) => "",
             (other, _) => mistyped(self.def, name, other, ""),
         }
     }
@@ -218,22 +225,23 @@ impl Hop {
         if let Some(given) = &self.given[place] {
             return Some(given.value.clone());
         }
-        match self.def.args[place].default {
-            Default::Is(text) => self.def.args[place].kind.read(text).ok(),
-            Default::Required | Default::Unset(_) => None,
+        let arg = self.def.all_args().nth(place)?;
+        match arg.default {
+            DefaultValue::Is(text) => arg.kind.read(text).ok(),
+            DefaultValue::Required | DefaultValue::Unset(_) => None,
         }
     }
 }
 
 /// An argument asked for by the wrong getter.
-fn mistyped<T>(def: &StageDef, name: &str, value: Option<&Value>, instead: T) -> T {
+fn mistyped<T>(def: &Definition, name: &str, value: Option<&Value>, instead: T) -> T {
     debug_assert!(false, "`{}` of `{}` is {value:?}, asked for as another type", name, def.name);
     instead
 }
 
 /// The canonical form: positional arguments, then the options that were given
-/// in the table's order, then those not in the table. It is read back as an equal path, unless quoting made it
-/// longer than [`MAX_TEXT`](super::MAX_TEXT).
+/// in the order of their declaration, then those not declared. It is read back as an equal path, unless
+/// quoting made it longer than [`MAX_TEXT`](super::MAX_TEXT).
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, hop) in self.hops.iter().enumerate() {
@@ -249,7 +257,7 @@ impl fmt::Display for Path {
 impl fmt::Display for Hop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.def.name)?;
-        for (arg, given) in self.def.args.iter().zip(&self.given) {
+        for (arg, given) in self.def.all_args().zip(&self.given) {
             let Some(given) = given else { continue };
             let text = quote(&arg.kind.print(&given.value));
             if arg.positional {

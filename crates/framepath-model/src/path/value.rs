@@ -24,6 +24,8 @@ pub enum ValueKind {
     Rate,
     /// A time with its unit, up to one minute.
     Duration,
+    /// A place in a stream, as time from its start, with a unit.
+    StreamTime,
     /// A number of bytes, with or without a unit (powers of 1024), at most
     /// `max`, at least `min`.
     Bytes {
@@ -39,11 +41,6 @@ pub enum ValueKind {
         /// The words that are taken.
         now: &'static [&'static str],
     },
-    /// Where a stage runs: one of some words, or a V4L2 node, `device:PATH`.
-    Host {
-        /// The words that are taken.
-        now: &'static [&'static str],
-    },
     /// `1`, `0`, `yes` or `no`.
     Flag,
     /// Any text, such as a file's name; in words, what it is.
@@ -54,6 +51,8 @@ pub enum ValueKind {
 
 /// The longest duration an argument takes: one minute.
 const MAX_DURATION_NS: u64 = 60_000_000_000;
+/// A thousand hours.
+const MAX_STREAM_NS: u64 = 3_600_000_000_000_000;
 
 /// The widest and highest picture an argument takes, in pixels.
 const MAX_SIDE: u32 = 16_384;
@@ -78,8 +77,6 @@ pub enum Value {
     Roi(u32, u32, u32, u32),
     /// One of the kind's words.
     Choice(&'static str),
-    /// A V4L2 node's path.
-    Device(String),
     /// Yes or no.
     Flag(bool),
     /// The text, unquoted; of [`ValueKind::Plugin`] the name behind `frei0r:`.
@@ -100,6 +97,21 @@ fn refused(why: &str) -> Refused {
 }
 
 impl ValueKind {
+    /// A whole number from `min` to `max`.
+    pub const fn count(min: u64, max: u64) -> ValueKind {
+        ValueKind::Count { min, max, word: None }
+    }
+
+    /// A whole number from `min` to `max`, or `word`, which stands for a number.
+    pub const fn count_or(min: u64, max: u64, word: &'static str, stands_for: u64) -> ValueKind {
+        ValueKind::Count { min, max, word: Some((word, stands_for)) }
+    }
+
+    /// One of these words.
+    pub const fn choice(now: &'static [&'static str]) -> ValueKind {
+        ValueKind::Choice { now }
+    }
+
     /// What is taken, in words: type, unit and range.
     pub fn wants(&self) -> String {
         match *self {
@@ -114,6 +126,9 @@ impl ValueKind {
             ValueKind::Rate => {
                 format!("a rate in Hz from 0 to {MAX_RATE}, such as `60`, `29.97` or `30000/1001`")
             }
+            ValueKind::StreamTime => {
+                "a time from the stream's start with its unit (ns, us, ms, s), such as `90s`".to_owned()
+            }
             ValueKind::Duration => {
                 "a time from 0 to 60s with its unit (ns, us, ms, s), such as `2ms`".to_owned()
             }
@@ -126,9 +141,6 @@ impl ValueKind {
                 [only] => format!("`{only}`"),
                 _ => format!("one of {}", listed(now)),
             },
-            ValueKind::Host { now } => {
-                format!("one of {}, such as `device:/dev/video0`", listed_with_device(now))
-            }
             ValueKind::Flag => "`1` or `yes`, `0` or `no`".to_owned(),
             ValueKind::Text(what) => what.to_owned(),
             ValueKind::Plugin => "a plug-in, such as `frei0r:invert0r`".to_owned(),
@@ -143,11 +155,10 @@ impl ValueKind {
             ValueKind::Level => "0..255".to_owned(),
             ValueKind::Size => "WxH".to_owned(),
             ValueKind::Rate => "HZ".to_owned(),
-            ValueKind::Duration => "TIME".to_owned(),
+            ValueKind::Duration | ValueKind::StreamTime => "TIME".to_owned(),
             ValueKind::Bytes { .. } => "BYTES".to_owned(),
             ValueKind::Roi => "X,Y,W,H".to_owned(),
             ValueKind::Choice { now } => now.join("|"),
-            ValueKind::Host { now } => format!("{}|device:PATH", now.join("|")),
             ValueKind::Flag => "0|1".to_owned(),
             ValueKind::Text(_) => "TEXT".to_owned(),
             ValueKind::Plugin => "frei0r:NAME".to_owned(),
@@ -169,7 +180,8 @@ impl ValueKind {
             ValueKind::Level => read_count(text, 0, 255).map(Value::Count),
             ValueKind::Size => read_size(text),
             ValueKind::Rate => read_rate(text),
-            ValueKind::Duration => read_duration(text).map(Value::Duration),
+            ValueKind::Duration => read_duration(text, MAX_DURATION_NS).map(Value::Duration),
+            ValueKind::StreamTime => read_duration(text, MAX_STREAM_NS).map(Value::Duration),
             ValueKind::Bytes { min, max } => read_bytes(text, min, max).map(Value::Bytes),
             ValueKind::Roi => read_roi(text),
             ValueKind::Choice { now } => match now.iter().find(|w| **w == text) {
@@ -179,7 +191,6 @@ impl ValueKind {
                     meant: nearest(text, now.iter().copied()).map(str::to_owned),
                 }),
             },
-            ValueKind::Host { now } => read_host(text, now),
             ValueKind::Flag => match text {
                 "1" | "yes" => Ok(Value::Flag(true)),
                 "0" | "no" => Ok(Value::Flag(false)),
@@ -211,7 +222,6 @@ impl ValueKind {
             (_, Value::Bytes(bytes)) => print_bytes(*bytes),
             (_, Value::Roi(x, y, w, h)) => format!("{x},{y},{w},{h}"),
             (_, Value::Choice(word)) => (*word).to_owned(),
-            (_, Value::Device(node)) => format!("{DEVICE_PREFIX}{node}"),
             (_, Value::Flag(yes)) => if *yes { "yes" } else { "no" }.to_owned(),
             (ValueKind::Plugin, Value::Text(name)) => format!("{PLUGIN_PREFIX}{name}"),
             (_, Value::Text(text)) => text.clone(),
@@ -233,37 +243,6 @@ pub(super) fn listed(words: &[&str]) -> String {
         list.push('`');
     }
     list
-}
-
-/// The words of a host, and that a device can be one.
-fn listed_with_device(words: &[&str]) -> String {
-    let mut words = words.to_vec();
-    words.push("device:PATH");
-    listed(&words)
-}
-
-/// What a V4L2 node's path stands behind.
-const DEVICE_PREFIX: &str = "device:";
-
-fn read_host(text: &str, now: &'static [&'static str]) -> Result<Value, Refused> {
-    if let Some(word) = now.iter().find(|word| **word == text) {
-        return Ok(Value::Choice(word));
-    }
-    match text.strip_prefix(DEVICE_PREFIX) {
-        Some("") => Err(refused("names no device behind the colon")),
-        Some(node) if node.contains('\0') => Err(refused("holds a zero byte")),
-        Some(node) => Ok(Value::Device(node.to_owned())),
-        None if text == "device" => {
-            Err(Refused { why: "names no device".to_owned(), meant: Some("device:/dev/video0".to_owned()) })
-        }
-        None if text.starts_with("/dev/") => {
-            Err(Refused { why: "is not known".to_owned(), meant: Some(format!("{DEVICE_PREFIX}{text}")) })
-        }
-        None => Err(Refused {
-            why: "is not known".to_owned(),
-            meant: nearest(text, now.iter().copied()).map(str::to_owned),
-        }),
-    }
 }
 
 /// Digits alone: no sign, no blank, nothing that `str::parse` would let pass.
@@ -327,7 +306,7 @@ fn read_plugin(text: &str) -> Result<Value, Refused> {
 const DURATION_UNITS: [(&str, u64); 5] =
     [("ns", 1), ("us", 1_000), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 
-fn read_duration(text: &str) -> Result<u64, Refused> {
+fn read_duration(text: &str, most: u64) -> Result<u64, Refused> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
@@ -353,7 +332,7 @@ fn read_duration(text: &str) -> Result<u64, Refused> {
     let parse = |part: &str| part.parse::<u64>().unwrap_or(u64::MAX);
     let total = u128::from(parse(whole)) * u128::from(unit_ns)
         + u128::from(parse(fraction)) * u128::from(unit_ns) / u128::from(scale);
-    u64::try_from(total).ok().filter(|ns| *ns <= MAX_DURATION_NS).ok_or_else(|| refused("is out of range"))
+    u64::try_from(total).ok().filter(|ns| *ns <= most).ok_or_else(|| refused("is out of range"))
 }
 
 fn print_duration(ns: u64) -> String {

@@ -138,11 +138,10 @@ fn read_quoted(
 /// Writes `word` so that it is read back as one positional word.
 ///
 /// ```
-/// use framepath_model::path::{parse, quote};
+/// use framepath_model::path::{quote, shell_words};
 ///
 /// let name = "holiday ! \"1\".mp4";
-/// let path = parse(&format!("file {} ! decode ! null", quote(name))).unwrap();
-/// assert_eq!(path.hops[0].text("path"), name);
+/// assert_eq!(quote(name), "'holiday ! \"1\".mp4'");
 /// ```
 pub fn quote(word: &str) -> String {
     let plain = !word.is_empty()

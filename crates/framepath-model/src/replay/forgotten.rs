@@ -74,11 +74,11 @@ impl<P> Forgotten<P> {
         }
     }
 
-    /// True if a frame of the packet may still come: it gave none, and it is decoded or
+    /// True if a frame for the reader may still come: the packet gave none, and it is decoded or
     /// shown behind what was delivered. (Times may begin anew where a file is repeated.)
     fn owes(&self, entry: &Entry<P>) -> bool {
         let is_behind = Some(entry.seq) > self.delivered.0 || entry.pts > self.delivered.1;
-        entry.delivered == 0 && is_behind
+        entry.delivered == 0 && !entry.closed && !entry.withheld && is_behind
     }
 
     /// Drops all, as no frame of them can come any more; returns how many may have

@@ -4,6 +4,7 @@
 use super::error::check;
 use super::{WireError, Work, layout};
 use crate::format::Layout;
+use crate::stream::{Preroll, SeekTo};
 
 /// Words of a cell.
 pub const CELL_WORDS: usize = 8;
@@ -32,6 +33,8 @@ const PACKET: u8 = 1;
 const FRAME_IN: u8 = 2;
 const LAYOUT_IN: u8 = 3;
 const DRAIN: u8 = 4;
+const FLUSH: u8 = 5;
+const SEEK: u8 = 6;
 const FRAME_OUT: u8 = 129;
 const LAYOUT_OUT: u8 = 130;
 const POOL: u8 = 131;
@@ -40,10 +43,13 @@ const END: u8 = 133;
 const PASSED: u8 = 134;
 const WANT: u8 = 135;
 const PACKET_OUT: u8 = 136;
+const FLUSHED: u8 = 137;
 
 const HAS_PTS: u64 = 1;
 const KEY: u64 = 2;
 const TRANSIT: u64 = 4;
+const DISCARDED: u64 = 8;
+const RESTARTS: u64 = 16;
 
 /// From caller to worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +66,8 @@ pub enum Submission {
         len: u32,
         /// The container calls it a random access point.
         key: bool,
+        /// What is not given out.
+        preroll: Preroll,
     },
     /// A frame for a stage that takes frames.
     Frame {
@@ -83,6 +91,28 @@ pub enum Submission {
     },
     /// Nothing follows: give what is still inside, then [`Completion::End`].
     Drain,
+    /// Forget what is inside: what follows is from another place of the stream. The answer is
+    /// [`Completion::Flushed`].
+    Flush {
+        /// Number among the packets or frames.
+        seq: u64,
+    },
+    /// To a demuxer: go on at another place. The answer is [`Completion::Flushed`].
+    Seek {
+        /// Number of the seek.
+        number: u64,
+        /// The place.
+        to: Place,
+    },
+}
+
+/// Where a demuxer goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// So many nanoseconds from the stream's start.
+    Time(u64, SeekTo),
+    /// The next random access point.
+    NextKey,
 }
 
 /// From worker to caller.
@@ -149,6 +179,13 @@ pub enum Completion {
         key: bool,
         /// The caller has to copy it and give it back at once.
         transit: bool,
+        /// What is not given out.
+        preroll: Preroll,
+    },
+    /// What comes from here on is from behind a flush or seek.
+    Flushed {
+        /// Its number.
+        number: u64,
     },
 }
 
@@ -156,10 +193,10 @@ impl Submission {
     /// As a cell.
     pub fn encode(&self) -> Cell {
         match *self {
-            Submission::Packet { seq, pts, offset, len, key } => {
-                let flags = has_pts(pts) | if key { KEY } else { 0 };
+            Submission::Packet { seq, pts, offset, len, key, preroll } => {
+                let flags = has_pts(pts) | if key { KEY } else { 0 } | preroll_flags(preroll);
                 let word = u64::from(PACKET) | flags << 8 | u64::from(len) << 32;
-                [word, seq, pts.unwrap_or(0) as u64, offset, 0, 0, 0, 0]
+                [word, seq, pts.unwrap_or(0) as u64, offset, preroll.skipped, 0, 0, 0]
             }
             Submission::Frame { seq, pts, pool, slot, layout } => {
                 let word = slot_word(FRAME_IN, layout, pool, slot);
@@ -167,6 +204,15 @@ impl Submission {
             }
             Submission::Layout { id, ref layout } => layout::encode(LAYOUT_IN, id, layout),
             Submission::Drain => alone(DRAIN, 0),
+            Submission::Flush { seq } => alone(FLUSH, seq),
+            Submission::Seek { number, to } => {
+                let (mode, ns) = match to {
+                    Place::Time(ns, SeekTo::Exact) => (0, ns),
+                    Place::Time(ns, SeekTo::KeyframeBefore) => (1, ns),
+                    Place::NextKey => (2, 0),
+                };
+                [u64::from(SEEK) | mode << 8, number, ns, 0, 0, 0, 0, 0]
+            }
         }
     }
 
@@ -180,15 +226,16 @@ impl Submission {
         match word as u8 {
             PACKET => {
                 const RECORD: &str = "packet submission";
-                zero(cell, 4, RECORD)?;
+                zero(cell, 5, RECORD)?;
                 let flags = word >> 8 & 0xff;
-                if flags & !(HAS_PTS | KEY) != 0 || word >> 16 & 0xffff != 0 {
+                if flags & !(HAS_PTS | KEY | DISCARDED | RESTARTS) != 0 || word >> 16 & 0xffff != 0 {
                     return Err(WireError::Reserved { record: RECORD });
                 }
                 let (offset, len) = (third, (word >> 32) as u32);
                 check(offset.checked_add(len.into()).is_some(), RECORD, "offset", offset)?;
                 let pts = pts_of(flags, pts, RECORD)?;
-                Ok(Submission::Packet { seq, pts, offset, len, key: flags & KEY != 0 })
+                let preroll = preroll_of(flags, cell[4]);
+                Ok(Submission::Packet { seq, pts, offset, len, key: flags & KEY != 0, preroll })
             }
             FRAME_IN => {
                 const RECORD: &str = "frame submission";
@@ -204,6 +251,23 @@ impl Submission {
                 only_kind(cell, "drain")?;
                 zero(cell, 1, "drain")?;
                 Ok(Submission::Drain)
+            }
+            FLUSH => {
+                only_kind(cell, "flush")?;
+                zero(cell, 2, "flush")?;
+                Ok(Submission::Flush { seq })
+            }
+            SEEK => {
+                const RECORD: &str = "seek";
+                zero(cell, 3, RECORD)?;
+                let [_, number, ns, ..] = *cell;
+                let to = match word >> 8 {
+                    0 => Place::Time(ns, SeekTo::Exact),
+                    1 => Place::Time(ns, SeekTo::KeyframeBefore),
+                    2 if ns == 0 => Place::NextKey,
+                    mode => return Err(WireError::Field { record: RECORD, field: "mode", value: mode }),
+                };
+                Ok(Submission::Seek { number, to })
             }
             kind => Err(WireError::Kind { family: "submission", kind: kind.into() }),
         }
@@ -226,11 +290,14 @@ impl Completion {
             Completion::End => alone(END, 0),
             Completion::Want => alone(WANT, 0),
             Completion::Passed { seq } => alone(PASSED, seq),
-            Completion::Packet { pts, duration, offset, len, id, key, transit } => {
+            Completion::Packet { pts, duration, offset, len, id, key, transit, preroll } => {
                 let flags = has_pts(pts) | if key { KEY } else { 0 } | if transit { TRANSIT } else { 0 };
-                let word = u64::from(PACKET_OUT) | flags << 8 | u64::from(len) << 32;
-                [word, pts.unwrap_or(0) as u64, duration as u64, offset, id.into(), 0, 0, 0]
+                let word =
+                    u64::from(PACKET_OUT) | (flags | preroll_flags(preroll)) << 8 | u64::from(len) << 32;
+                let (pts, skipped) = (pts.unwrap_or(0) as u64, preroll.skipped);
+                [word, pts, duration as u64, offset, id.into(), skipped, 0, 0]
             }
+            Completion::Flushed { number } => alone(FLUSHED, number),
         }
     }
 
@@ -283,10 +350,13 @@ impl Completion {
             }
             PACKET_OUT => {
                 const RECORD: &str = "packet";
-                zero(cell, 5, RECORD)?;
-                let [_, pts, duration, offset, id, ..] = *cell;
+                zero(cell, 6, RECORD)?;
+                let [_, pts, duration, offset, id, skipped, ..] = *cell;
                 let flags = word >> 8 & 0xff;
-                if flags & !(HAS_PTS | KEY | TRANSIT) != 0 || word >> 16 & 0xffff != 0 || id >> 32 != 0 {
+                if flags & !(HAS_PTS | KEY | TRANSIT | DISCARDED | RESTARTS) != 0
+                    || word >> 16 & 0xffff != 0
+                    || id >> 32 != 0
+                {
                     return Err(WireError::Reserved { record: RECORD });
                 }
                 let len = (word >> 32) as u32;
@@ -299,7 +369,13 @@ impl Completion {
                     id: id as u32,
                     key: flags & KEY != 0,
                     transit: flags & TRANSIT != 0,
+                    preroll: preroll_of(flags, skipped),
                 })
+            }
+            FLUSHED => {
+                only_kind(cell, "flushed")?;
+                zero(cell, 2, "flushed")?;
+                Ok(Completion::Flushed { number: seq })
             }
             kind => Err(WireError::Kind { family: "completion", kind: kind.into() }),
         }
@@ -323,6 +399,15 @@ fn slot_word(kind: u8, layout: u8, pool: u16, slot: u32) -> u64 {
 
 fn slot_of(word: u64) -> (u8, u16, u32) {
     ((word >> 8) as u8, (word >> 16) as u16, (word >> 32) as u32)
+}
+
+/// The flags of a packet's preroll.
+fn preroll_flags(preroll: Preroll) -> u64 {
+    (if preroll.discarded { DISCARDED } else { 0 }) | if preroll.restarts { RESTARTS } else { 0 }
+}
+
+fn preroll_of(flags: u64, skipped: u64) -> Preroll {
+    Preroll { restarts: flags & RESTARTS != 0, discarded: flags & DISCARDED != 0, skipped }
 }
 
 fn has_pts(pts: Option<i64>) -> u64 {

@@ -31,7 +31,6 @@ const OPEN: u16 = 1;
 const LEND: u16 = 5;
 const BUFFER: u16 = 6;
 const INPUT_POOL: u16 = 2;
-const QUERY: u16 = 4;
 const PAGE: u16 = 3;
 const DEVICE: u16 = 7;
 const FILE: u16 = 8;
@@ -42,7 +41,6 @@ const OPENED: u16 = 17;
 const REFUSED: u16 = 18;
 const FAILED: u16 = 19;
 const POOL_MEMORY: u16 = 20;
-const ANSWER: u16 = 21;
 const WANT: u16 = 22;
 const DEMUXED: u16 = 23;
 const WANT_MEMORY: u16 = 24;
@@ -105,12 +103,6 @@ pub enum Message {
     /// Caller to worker, in place of [`Message::Open`]: demux the file; the
     /// shared area attached. The answer is [`Message::Demuxed`] or [`Message::Refused`].
     Demux(Demux),
-    /// Caller to worker: what the stream is, although that is constant; only to
-    /// see what asking costs.
-    Query {
-        /// Comes back with the answer.
-        number: u32,
-    },
     /// Worker to caller: loaded and in the sandbox.
     Ready {
         /// Bits of the sandbox's layers that this machine gave.
@@ -163,15 +155,6 @@ pub enum Message {
     /// Worker to caller: memory to decode into is wanted. The answer is
     /// [`Message::Lend`], or [`Message::Denied`].
     Want(Want),
-    /// Worker to caller: the stream is still what it was.
-    Answer {
-        /// The question's.
-        number: u32,
-        /// Threads the stage decodes with.
-        threads: u32,
-        /// The stream behind the stage.
-        stream: StreamInfo,
-    },
     /// Client to service: wants a stream.
     Hello {
         /// The newest version the sender speaks.
@@ -218,15 +201,8 @@ pub enum Message {
     /// Caller to zygote: fork a worker. The answer is [`Message::Grant`] with
     /// the worker's process id and socket, and once more with its pidfd.
     Spawn {
-        /// Most address space it may take, bytes.
-        memory_bytes: u64,
-        /// File of the plug-in that it loads before it is locked in; empty
-        /// where it needs none.
-        plugin: String,
-        /// It decodes by a device.
-        by_device: bool,
-        /// It goes on where the kernel has no seccomp.
-        without_seccomp: bool,
+        /// The worker's kind, in the caller's own words: one text says all of it.
+        kind: String,
     },
 }
 
@@ -260,12 +236,6 @@ impl Message {
                 w.u32(want.packed_bytes);
                 w.u32(want.buffers);
                 w.u32(colors_number(want.colors));
-            }
-            Message::Query { number } => w.u32(*number),
-            Message::Answer { number, threads, stream } => {
-                w.u32(*number);
-                w.u32(*threads);
-                w.stream(stream);
             }
             Message::Ready { layers } => w.u32(*layers),
             Message::Opened { threads, stream, replayable, takes_packets } => {
@@ -301,11 +271,7 @@ impl Message {
             }
             Message::Status(status) => status.encode(&mut w),
             Message::Totals(totals) => totals.encode(&mut w),
-            Message::Spawn { memory_bytes, plugin, by_device, without_seccomp } => {
-                w.u64(*memory_bytes);
-                w.text(plugin, TEXT_BYTES);
-                w.u64(u64::from(*by_device) | u64::from(*without_seccomp) << 1);
-            }
+            Message::Spawn { kind } => w.text(kind, TEXT_BYTES),
             Message::Replace { stream, kill } => {
                 w.u32(*stream);
                 w.u32((*kill).into());
@@ -378,8 +344,6 @@ impl Message {
                 check(want.is_sound(), r.record, "numbers", want.buffers.into())?;
                 Message::Want(want)
             }
-            QUERY => Message::Query { number: r.u32()? },
-            ANSWER => Message::Answer { number: r.u32()?, threads: r.u32()?, stream: r.stream()? },
             READY => Message::Ready { layers: r.u32()? },
             OPENED => {
                 let threads = r.u32()?;
@@ -419,13 +383,7 @@ impl Message {
                 Message::Replace { stream, kill: r.flags(flags.into(), 1)? != 0 }
             }
             RELEASE => Message::Release { stream: r.u32()? },
-            SPAWN => {
-                let (memory_bytes, plugin) = (r.u64()?, r.text(TEXT_BYTES, "plug-in")?);
-                let flags = r.u64()?;
-                let flags = r.flags(flags, 3)?;
-                let (by_device, without_seccomp) = (flags & 1 != 0, flags & 2 != 0);
-                Message::Spawn { memory_bytes, plugin, by_device, without_seccomp }
-            }
+            SPAWN => Message::Spawn { kind: r.text(TEXT_BYTES, "kind")? },
             DEVICE => Message::Device { node: r.text(TEXT_BYTES, "device")? },
             FILE => Message::File { name: r.text(TEXT_BYTES, "file")? },
             DEMUX => Message::Demux(Demux::decode(r)?),
@@ -450,8 +408,6 @@ impl Message {
             Message::Lend { .. } => LEND,
             Message::Buffer { .. } => BUFFER,
             Message::Want(_) => WANT,
-            Message::Query { .. } => QUERY,
-            Message::Answer { .. } => ANSWER,
             Message::Ready { .. } => READY,
             Message::Opened { .. } => OPENED,
             Message::Refused { .. } => REFUSED,
@@ -483,8 +439,6 @@ impl Message {
             LEND => "lend",
             BUFFER => "buffer",
             WANT => "want",
-            QUERY => "query",
-            ANSWER => "answer",
             READY => "ready",
             OPENED => "opened",
             REFUSED => "refused",

@@ -14,8 +14,6 @@ pub struct Open {
     pub stage: String,
     /// Level of the ledger, at most [`MAX_LEVEL`].
     pub level: u8,
-    /// [`super::Message::Query`] may follow: somebody has to listen.
-    pub questions: bool,
     /// The stage decodes into memory that the caller lends: it asks by
     /// [`super::Message::Want`].
     pub lent: bool,
@@ -41,6 +39,10 @@ pub struct Demux {
     pub seekable: bool,
     /// How often the file is read, at least once.
     pub loops: u64,
+    /// Number of the video track, counted from 0; `None` is the best one.
+    pub track: Option<u32>,
+    /// Where each reading begins, nanoseconds from the stream's start.
+    pub start_ns: u64,
     /// Cells of each ring, 1 to [`MAX_CELLS`].
     pub cells: u32,
     /// Bytes of the packet area.
@@ -55,6 +57,9 @@ impl Demux {
         w.u32(self.cells);
         w.u64(self.loops);
         w.u64(self.packet_bytes);
+        w.u32(self.track.map_or(0, |track| track.saturating_add(1)));
+        w.u32(0);
+        w.u64(self.start_ns);
         w.text(&self.faults, FAULTS_BYTES);
     }
 
@@ -67,13 +72,17 @@ impl Demux {
         check(loops > 0, r.record, "loops", loops)?;
         let packet_bytes = r.u64()?;
         check(isize::try_from(packet_bytes).is_ok(), r.record, "packet bytes", packet_bytes)?;
-        Ok(Demux { seekable, loops, cells, packet_bytes, faults: r.text(FAULTS_BYTES, "faults")? })
+        let track = r.u32()?.checked_sub(1);
+        r.zeros(4)?;
+        let start_ns = r.u64()?;
+        let faults = r.text(FAULTS_BYTES, "faults")?;
+        Ok(Demux { seekable, loops, track, start_ns, cells, packet_bytes, faults })
     }
 }
 
 impl Open {
     pub(super) fn encode(&self, w: &mut Writer<'_>) {
-        w.u32(u32::from(self.level) | u32::from(self.questions) << 8 | u32::from(self.lent) << 9);
+        w.u32(u32::from(self.level) | u32::from(self.lent) << 8);
         w.u32(self.track_bytes);
         w.u32(self.cells);
         w.u32(self.frames_behind);
@@ -87,8 +96,7 @@ impl Open {
         let level = r.u8()?;
         check(level <= MAX_LEVEL, r.record, "level", level.into())?;
         let flags = r.u8()?;
-        let flags = r.flags(flags.into(), 3)?;
-        let (questions, lent) = (flags & 1 != 0, flags & 2 != 0);
+        let lent = r.flags(flags.into(), 1)? != 0;
         r.zeros(2)?;
         let track_bytes = r.u32()?;
         let cells = r.u32()?;
@@ -100,17 +108,6 @@ impl Open {
         let stream = r.stream()?;
         let stage = r.text(STAGE_BYTES, "stage")?;
         let faults = r.text(FAULTS_BYTES, "faults")?;
-        Ok(Open {
-            stage,
-            level,
-            questions,
-            lent,
-            track_bytes,
-            frames_behind,
-            stream,
-            cells,
-            packet_bytes,
-            faults,
-        })
+        Ok(Open { stage, level, lent, track_bytes, frames_behind, stream, cells, packet_bytes, faults })
     }
 }

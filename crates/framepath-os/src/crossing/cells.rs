@@ -9,9 +9,9 @@ use std::time::Duration;
 
 use super::area::{Line, Ring};
 use super::{Area, Breach, Cell};
-use crate::futex;
 use crate::patience::Patience;
 use crate::sync::{AtomicU32, Ordering, fence};
+use crate::{futex, meter};
 
 /// A futex word across processes: 1 while somebody sleeps on it.
 ///
@@ -99,6 +99,8 @@ pub struct CellWriter {
     /// Cells ever written.
     tail: u64,
     bell: Bell,
+    /// Rung when cells are free again.
+    room: Bell,
 }
 
 /// The reading end of a ring; one thread at a time.
@@ -137,7 +139,15 @@ fn ends(
 ) -> (CellWriter, CellReader) {
     let (tail_line, head_line) = lines;
     let bell = Bell { area: area.clone(), line: bell };
-    let writer = CellWriter { area: area.clone(), ring, tail_line, head_line, tail: 0, bell: bell.clone() };
+    let writer = CellWriter {
+        area: area.clone(),
+        ring,
+        tail_line,
+        head_line,
+        tail: 0,
+        bell: bell.clone(),
+        room: room.clone(),
+    };
     let reader = CellReader {
         area: area.clone(),
         ring,
@@ -173,6 +183,11 @@ impl CellWriter {
     /// As [`CellWriter::len`].
     pub fn is_empty(&self) -> Result<bool, Breach> {
         Ok(self.len()? == 0)
+    }
+
+    /// Cells of the ring.
+    pub fn cells(&self) -> u64 {
+        self.area.sizes().cells.into()
     }
 
     /// Cells that can be written now.
@@ -212,6 +227,17 @@ impl CellWriter {
         // sees the position sees the cell, and what was written before it.
         self.area.word(self.tail_line).store(self.tail, Ordering::Release);
         Ok(true)
+    }
+
+    /// [`CellWriter::push`] that waits while the ring is full.
+    ///
+    /// # Errors
+    /// As [`CellWriter::len`].
+    pub fn push_waiting(&mut self, cell: &Cell) -> Result<(), Breach> {
+        while !self.push(cell)? {
+            meter::blocked(|| self.room.sleep_unless(|| self.room() != Ok(0), None));
+        }
+        Ok(())
     }
 
     /// The bell that wakes the reader.

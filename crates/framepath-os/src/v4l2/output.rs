@@ -82,6 +82,12 @@ impl OutputBuffers {
         Ok(collected)
     }
 
+    /// Takes all buffers back from a device whose queue was stopped.
+    pub fn take_back(&mut self) {
+        self.lent.iter_mut().for_each(|held| *held = None);
+        self.free = (0..self.lent.len() as u32).rev().collect();
+    }
+
     /// Copies `parts`, counted, one behind the other into a free buffer of the
     /// driver's memory; gives the bytes, for [`OutputBuffers::send`].
     ///

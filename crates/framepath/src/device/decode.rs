@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `decode host=device:PATH`: a client of the kernel's stateful decoder
+//! `decode api=v4l2m2m device=PATH`: a client of the kernel's stateful decoder
 //! interface (Documentation/userspace-api/media/v4l/dev-decoder.rst).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use framepath_codec::{AnnexB, DecoderOptions, Output, Packet, TrackInfo};
 use framepath_model::format::{Layout, PixelFormat};
-use framepath_model::stream::{FrameMeta, StreamInfo};
+use framepath_model::stream::{FrameMeta, Preroll, StreamInfo};
 use framepath_os::pool::{Frame, Plane};
 use framepath_os::signal;
 use framepath_os::v4l2::{
@@ -46,9 +46,14 @@ pub(crate) struct DeviceDecode {
     copies: Option<CopyPool>,
     packets: OutputBuffers,
     start_codes: AnnexB,
-    /// What travels with each packet, by its stamp.
-    inside: HashMap<u64, FrameMeta>,
+    /// What travels with each packet, by its stamp; true where its picture is not given out.
+    inside: HashMap<u64, (FrameMeta, bool)>,
+    /// From the packet with a stamp on, so many pictures in presentation order are not given
+    /// out. In the order of packets.
+    skips: VecDeque<(u64, u64)>,
     next_stamp: u64,
+    /// Nothing was sent since the start or a flush.
+    is_fresh: bool,
     frames: Option<Frames>,
     /// A format waits to be set up.
     changed: bool,
@@ -121,7 +126,9 @@ impl DeviceDecode {
             packets,
             start_codes,
             inside: HashMap::new(),
+            skips: VecDeque::new(),
             next_stamp: 0,
+            is_fresh: true,
             frames: None,
             changed: false,
             last_seen: false,
@@ -259,11 +266,28 @@ impl DeviceDecode {
         if taken.failed {
             return Err(self.rejected(taken.timestamp_us));
         }
-        let Some(meta) = self.inside.remove(&taken.timestamp_us) else {
+        let Some((meta, is_discarded)) = self.inside.remove(&taken.timestamp_us) else {
             let what = format!("gave a frame with the stamp {} us, which no packet had", taken.timestamp_us);
             return Err(V4l2Error::Driver { node: self.node.path().to_owned(), what }.into());
         };
-        Ok(Some(frames.buffers.frame(taken, &frames.layout, meta)?))
+        let frame = frames.buffers.frame(taken, &frames.layout, meta)?;
+        let is_skipped = self.skips(taken.timestamp_us);
+        // Dropped, it goes back to the device.
+        Ok((!is_discarded && !is_skipped).then_some(frame))
+    }
+
+    /// Counts the picture of the packet with `stamp` where it is one of those to skip.
+    fn skips(&mut self, stamp: u64) -> bool {
+        while self.skips.get(1).is_some_and(|(from, _)| stamp >= *from) {
+            self.skips.pop_front();
+        }
+        match self.skips.front_mut() {
+            Some((from, left)) if *left > 0 && stamp >= *from => {
+                *left -= 1;
+                true
+            }
+            _ => false,
+        }
     }
 
     fn rejected(&self, stamp: u64) -> StageError {
@@ -288,19 +312,43 @@ impl DeviceDecode {
 
     /// Copies the packet, counted, into a free buffer and queues it.
     fn send(&mut self, packet: Packet) -> Result<(), StageError> {
-        let meta = packet.meta();
+        let (meta, Preroll { discarded, skipped, .. }) = (packet.meta(), packet.preroll());
+        if skipped > 0 {
+            self.skips.push_back((self.next_stamp, skipped));
+        }
         let packet =
             packet.private().ok_or_else(|| StageError::io("a packet")(io::ErrorKind::OutOfMemory.into()))?;
         let bytes = packet.bytes().expect("they are this process's alone");
-        let parts = self.start_codes.parts(bytes, self.next_stamp == 0)?;
+        let parts = self.start_codes.parts(bytes, self.is_fresh)?;
         let bytes = self.packets.fill(parts.into_iter().map(Plane::of))?;
         let stamp = self.next_stamp;
         self.packets.send(bytes, stamp)?;
         self.next_stamp += 1;
-        self.inside.insert(stamp, meta);
+        self.is_fresh = false;
+        self.inside.insert(stamp, (meta, discarded));
         if self.inside.len() as u64 > MOST_INSIDE {
             self.inside.retain(|old, _| old + MOST_INSIDE / 2 > stamp);
         }
+        Ok(())
+    }
+
+    /// Stops both queues, which forgets what is inside, and starts them for packets from
+    /// another place of the stream (dev-decoder, "Seek"). Also behind a drain.
+    fn restart(&mut self) -> Result<(), StageError> {
+        self.node.stream(Direction::Output, false)?;
+        self.packets.take_back();
+        self.inside.clear();
+        // A change of format that comes with what was discarded is announced again.
+        self.take_events()?;
+        self.skips.clear();
+        self.is_fresh = true;
+        (self.draining, self.ended, self.last_seen) = (false, false, false);
+        self.node.stream(Direction::Output, true)?;
+        match self.frames {
+            Some(_) => self.set_up()?,
+            None => self.changed = false,
+        }
+        self.progressed(true);
         Ok(())
     }
 
@@ -325,6 +373,11 @@ impl Stage for DeviceDecode {
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
         let packet = item.into_packet().map_err(|e| out.fail(e))?;
         let seq = packet.meta().seq;
+        if packet.preroll().restarts && !self.is_fresh {
+            // A file that is repeated: pictures of the last time are inside.
+            self.drain(out)?;
+            self.restart().map_err(|e| out.fail(e))?;
+        }
         if !self.packets.has_free() {
             // Frames may be handed on in the meantime.
             out.hold(seq);
@@ -343,9 +396,15 @@ impl Stage for DeviceDecode {
         self.turn(Duration::ZERO, out)
     }
 
+    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        let inside = self.inside.values().filter(|(_, is_discarded)| !is_discarded).count();
+        out.flushed(inside as u64);
+        self.restart().map_err(|e| out.fail(e))
+    }
+
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
         out.mark();
-        if self.next_stamp == 0 {
+        if self.is_fresh {
             return Ok(());
         }
         self.progress = Instant::now();

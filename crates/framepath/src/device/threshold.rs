@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `threshold host=device:PATH`: the kernel's measuring node does it.
+//! `threshold device=PATH`: the kernel's measuring node does it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ enum Capture {
 impl DeviceThreshold {
     /// Opens the node.
     pub(crate) fn open(hop: &path::Hop) -> Result<DeviceThreshold, StageError> {
-        let path = PathBuf::from(hop.device().unwrap_or_default());
+        let path = PathBuf::from(hop.text("device"));
         let in_place = hop.flag("in_place");
         let io = if hop.is_set("io") { io_of(hop.choice("io")) } else { None };
         if in_place && io.is_some_and(|io| io != Io::DmaBuf) {

@@ -5,7 +5,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-use framepath_codec::Lender;
+use framepath_codec::{Lender, Lenders};
 use framepath_model::lend::{Lent, Want};
 use framepath_model::wire::Message;
 use framepath_os::crossing::Socket;
@@ -16,15 +16,15 @@ use super::export::{Exporter, locked};
 use super::say::hear;
 
 /// The caller's buffers for one worker.
-pub(crate) struct Loan {
+pub struct Loan {
     /// Dmabufs, or memfds, in the order of their numbers.
-    pub(crate) buffers: Vec<OwnedFd>,
+    pub buffers: Vec<OwnedFd>,
     /// Which planes frames are to have.
-    pub(crate) lent: Lent,
+    pub lent: Lent,
 }
 
 /// Who lends a stream's workers the memory they decode into.
-pub(crate) trait Lends: Send + Sync {
+pub trait Lends: Send + Sync {
     /// Buffers as wanted. May wait for long. Each worker of a stream asks anew,
     /// in the thread that reads from it.
     ///
@@ -37,7 +37,7 @@ pub(crate) trait Lends: Send + Sync {
 }
 
 /// The slots of a loan, by which a worker is given buffers to write.
-pub(crate) struct LentSlots {
+pub struct LentSlots {
     pub(super) returns: Arc<dyn Returns>,
     pub(super) first: u32,
 }
@@ -46,7 +46,7 @@ impl LentSlots {
     /// The worker may write buffer `index`, once nobody has a frame in it.
     /// Once for the first time; after that each frame in it, when dropped, says
     /// so by itself.
-    pub(crate) fn give(&self, index: u32) {
+    pub fn give(&self, index: u32) {
         self.returns.give_back(self.first + index);
     }
 }
@@ -56,6 +56,17 @@ pub(super) struct Borrower {
     pub(super) socket: Arc<Socket>,
     pub(super) exporter: Arc<Mutex<Exporter>>,
     pub(super) give_back: &'static GiveBack,
+}
+
+impl Borrower {
+    /// As a decoder wants it, for as long as the process lives: it has this stream only.
+    pub(super) fn lenders(
+        socket: Arc<Socket>,
+        exporter: Arc<Mutex<Exporter>>,
+        give_back: &'static GiveBack,
+    ) -> Lenders {
+        Lenders(Box::leak(Box::new(Borrower { socket, exporter, give_back })))
+    }
 }
 
 impl Lender for Borrower {

@@ -1,34 +1,105 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The first of a thread behind a worker: takes its frames.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, sync_channel};
+use std::time::Duration;
 
+use framepath_model::replay::Arrived;
+use framepath_model::wire::Work;
 use framepath_os::clock::now_ns;
+use framepath_os::crossing::Breach;
 use framepath_os::meter::Level;
+use framepath_os::pool::Frame;
 use framepath_os::queue::Idle;
+use framepath_os::signal;
 
-use super::session::{Arrival, Reader, Session};
-use super::submit::{Handover, Submit};
+use super::HostError;
+use super::between::{Logged, Way};
+use super::history::{History, OUTPUTS, Standing};
+use super::input::WorkerInput;
+use super::link::Link;
+use super::policy::Restarts;
+use super::receiving::{Came, Receiving};
+use super::session::Session;
+use super::spec::Start;
+use super::submit::Submit;
 use crate::error::StageError;
 use crate::item::Item;
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, Stretch};
+use crate::requests::Wake;
 
-/// The reading end of a worker, as the input of a thread.
+/// How long the collect end sleeps at most while it has to submit the rest.
+const SUBMITTING: Duration = Duration::from_millis(5);
+
+/// The collect end of a worker, as the input of a thread.
 pub(crate) struct Collect {
     /// The hop that the worker runs.
     pub(crate) hop: u16,
     session: Arc<Session>,
-    handover: Handover,
-    reader: Option<Reader>,
+    is_by_device: bool,
+    started: Receiver<CollectEnd>,
+    end: Option<CollectEnd>,
     idle: Idle,
 }
 
 /// The two ends of a stage in a worker: the last stage of one thread, and the
 /// input of the next.
 pub(crate) fn ends(hop: u16, session: Arc<Session>) -> (Submit, Collect) {
-    let handover = Handover::default();
-    let submit = Submit::new(session.clone(), handover.clone());
-    (submit, Collect { hop, session, handover, reader: None, idle: Idle::default() })
+    let (slot, started) = sync_channel(1);
+    let of_stream = session.clone();
+    let submit = Submit::new(Box::new(move |info| {
+        let (stream, submit, collect) = of_stream.start(info)?;
+        // Where nobody collects, the first input finds that out.
+        let _ = slot.send(collect);
+        Ok((stream, submit))
+    }));
+    let is_by_device = session.is_by_device();
+    (submit, Collect { hop, session, is_by_device, started, end: None, idle: Idle::default() })
+}
+
+/// The end of a stream that takes what its workers give, and replaces those that die.
+///
+/// It alone knows what was not delivered yet. Once a worker is replaced it submits that
+/// again, and then hands the right to submit over to the submit end.
+pub struct CollectEnd {
+    pub(super) session: Arc<Session>,
+    pub(super) start: Start,
+    pub(super) link: Arc<Link>,
+    pub(super) receiving: Receiving,
+    pub(super) history: History,
+    pub(super) ways: Sender<Way>,
+    pub(super) restarts: Restarts,
+    /// No new frame since the last death.
+    pub(super) is_recovering: bool,
+    /// Number of the seek or flush that the next thread was told of.
+    generation: u64,
+    /// The worker has given all, of a stream that is held.
+    at_end: bool,
+}
+
+/// What comes from a worker, for the thread behind.
+pub(crate) enum Collected<T> {
+    /// A frame.
+    Frame(T),
+    /// What comes next is from behind the seek or flush of this number, for which so many
+    /// frames did not come.
+    Flush(u64, u64),
+    /// The stream has ended, and another seek may come.
+    Held,
+    /// The stream has ended.
+    End,
+    /// The thread has something else to look at.
+    News,
+}
+
+/// A frame that came, with what the ledger knows of its way.
+pub struct Arrival {
+    /// The frame.
+    pub frame: Frame,
+    pub(super) stretch: Stretch,
+    /// What the worker says of it.
+    pub work: Work,
 }
 
 impl Collect {
@@ -37,20 +108,27 @@ impl Collect {
         self.session.set_level(level);
     }
 
-    /// The next frame, with its row written; `None` behind the last.
-    pub(crate) fn next(&mut self, recorder: &mut Recorder) -> Result<Option<Item>, StageError> {
-        let handover = &self.handover;
-        let reader = match &mut self.reader {
-            Some(reader) => reader,
-            none => {
-                let waiting = handover.lock().unwrap_or_else(PoisonError::into_inner).take();
-                none.insert(waiting.ok_or(StageError::Downstream)?)
-            }
+    /// Has [`next`](Collect::next) look for news.
+    pub(crate) fn waker(&self) -> Wake {
+        let session = self.session.clone();
+        Box::new(move || session.call_attention())
+    }
+
+    /// What comes next, with its row written. Sleeps until something does or there is
+    /// `news`.
+    pub(crate) fn next(
+        &mut self,
+        recorder: &mut Recorder,
+        news: impl Fn() -> bool,
+    ) -> Result<Collected<Item>, StageError> {
+        let end = match &mut self.end {
+            Some(end) => end,
+            none => none.insert(self.started.try_recv().map_err(|_| StageError::Downstream)?),
         };
         let timed = recorder.level() != Level::Off;
         let idle = &mut self.idle;
         let mut asleep = false;
-        let arrival = reader.next(|| {
+        let collected = end.next_or(news, || {
             if timed && !asleep {
                 idle.since_ns = now_ns();
             } else if timed {
@@ -58,8 +136,238 @@ impl Collect {
             }
             asleep = !asleep;
         })?;
-        let Some(Arrival { frame, stretch, work }) = arrival else { return Ok(None) };
-        recorder.arrived(self.hop, &frame.meta(), &stretch, &work, self.session.is_by_device(), self.idle);
-        Ok(Some(Item::Frame(frame)))
+        Ok(match collected {
+            Collected::Frame(Arrival { frame, stretch, work }) => {
+                recorder.arrived(self.hop, &frame.meta(), &stretch, &work, self.is_by_device, self.idle);
+                Collected::Frame(Item::Frame(frame))
+            }
+            Collected::Flush(generation, discarded) => Collected::Flush(generation, discarded),
+            Collected::Held => Collected::Held,
+            Collected::End => Collected::End,
+            Collected::News => Collected::News,
+        })
+    }
+}
+
+impl CollectEnd {
+    pub(super) fn new(
+        session: Arc<Session>,
+        start: Start,
+        (link, receiving): (Arc<Link>, Receiving),
+        logged: Receiver<Logged>,
+        ways: Sender<Way>,
+    ) -> CollectEnd {
+        let history =
+            History::new(logged, session.spec.track.as_ref(), session.spec.options.kind.memory_bytes);
+        let restarts = Restarts::default();
+        CollectEnd {
+            session,
+            start,
+            link,
+            receiving,
+            history,
+            ways,
+            restarts,
+            is_recovering: false,
+            generation: 0,
+            at_end: false,
+        }
+    }
+
+    /// The next frame of a stream without flushes, `None` behind the last. Sleeps until
+    /// there is one.
+    pub fn next_frame(&mut self) -> Result<Option<Arrival>, HostError> {
+        loop {
+            match self.next_or(|| false, || {})? {
+                Collected::Frame(arrival) => return Ok(Some(arrival)),
+                Collected::End | Collected::Held => return Ok(None),
+                Collected::Flush(..) | Collected::News => {}
+            }
+        }
+    }
+
+    /// What comes next. Sleeps until something does or there is `news`; calls `idle` when
+    /// it goes to sleep and when it wakes.
+    fn next_or(
+        &mut self,
+        news: impl Fn() -> bool,
+        mut idle: impl FnMut(),
+    ) -> Result<Collected<Arrival>, HostError> {
+        loop {
+            if self.at_end {
+                if let Some(collected) = self.held(&news) {
+                    return Ok(collected);
+                }
+                continue;
+            }
+            if let Some(flush) = self.flush() {
+                return Ok(flush);
+            }
+            if news() {
+                return Ok(Collected::News);
+            }
+            // Looked at before the ring: what a worker completed before its
+            // end is taken first.
+            let is_gone = self.link.health.is_gone();
+            let history = &mut self.history;
+            match self.receiving.take(|seq| history.meta(seq)) {
+                // Of what was before a flush.
+                Ok(Some(Came::End)) if self.history.awaits_flush() => {}
+                Ok(Some(Came::End)) if self.history.is_drained() => {
+                    if !self.history.is_held {
+                        return Ok(Collected::End);
+                    }
+                    self.link.health.awaits_end(false);
+                    self.at_end = true;
+                    return Ok(Collected::Held);
+                }
+                Ok(Some(came)) => match self.came(came) {
+                    Ok(None) => {}
+                    Err(error @ HostError::Failed { .. }) => return Err(error),
+                    Err(error) => self.replace(error)?,
+                    Ok(Some(arrival)) => return Ok(Collected::Frame(arrival)),
+                },
+                Ok(None) if is_gone => self.replace(HostError::Gone)?,
+                Ok(None) if signal::overdue() => return Err(HostError::Abandoned),
+                Ok(None) => {
+                    let limit = self.submit_rest()?.then_some(SUBMITTING);
+                    idle();
+                    self.receiving.sleep(&news, limit);
+                    idle();
+                }
+                Err(error) => self.replace(error)?,
+            }
+        }
+    }
+
+    /// A flush that the next thread was not told of.
+    fn flush(&mut self) -> Option<Collected<Arrival>> {
+        let (generation, discarded) = self.history.generation();
+        if generation == self.generation {
+            return None;
+        }
+        self.generation = generation;
+        // Packets that were given up are not to blame for what follows.
+        self.restarts.delivered();
+        Some(Collected::Flush(generation, discarded))
+    }
+
+    /// Waits at the end of a stream that is held; `None` once it goes on. A worker that
+    /// dies meanwhile is missed when it does.
+    fn held(&mut self, news: impl Fn() -> bool) -> Option<Collected<Arrival>> {
+        self.link.health.pays_attention();
+        self.history.read_log();
+        // The end may have come again behind a flush.
+        self.at_end = self.history.ended && !self.history.was_flushed_since(self.generation);
+        if !self.at_end {
+            return None;
+        }
+        if !self.history.is_held {
+            return Some(Collected::End);
+        }
+        if news() {
+            return Some(Collected::News);
+        }
+        self.receiving.sleep_until_called(news);
+        None
+    }
+
+    fn came(&mut self, came: Came) -> Result<Option<Arrival>, HostError> {
+        if let Came::Frame { seq, .. } | Came::Same { seq, .. } | Came::Nothing { seq } = came {
+            match self.history.standing(seq) {
+                Standing::Wanted => {}
+                Standing::Flushed => return Ok(None),
+                Standing::Forgotten => return Err(Breach("a frame of what it was told to forget").into()),
+            }
+        }
+        let (seq, frame, work) = match came {
+            Came::Frame { seq, frame, work } => (seq, Some(frame), work),
+            Came::Same { seq, work } => (seq, None, work),
+            Came::Nothing { seq } => return self.gave_nothing(seq).map(|()| None),
+            Came::Constant => return Ok(None),
+            Came::Flushed { seq } if self.history.flushed(seq) => return Ok(None),
+            Came::Flushed { .. } => return Err(Breach("an answer to no flush").into()),
+            Came::Failed(text) => return Err(HostError::Failed { text }),
+            Came::End => return Err(Breach("end of stream before the drain completed").into()),
+        };
+        let Some(sent) = self.history.get(seq) else {
+            return self.lose(seq).map(|()| None);
+        };
+        sent.outputs += 1;
+        if sent.outputs > OUTPUTS {
+            return Err(Breach("too many frames from one input").into());
+        }
+        let stretch = sent.stretch;
+        // A stage lets go of its input before it gives its output.
+        let input = match &sent.input {
+            Some(WorkerInput::Frame(_)) => sent.input.take(),
+            _ => None,
+        };
+        let frame = match (frame, input) {
+            (Some(frame), _) => frame,
+            (None, Some(WorkerInput::Frame(frame))) => frame,
+            _ => return Err(Breach("the frame that was given, twice").into()),
+        };
+        let arrived = self.history.book.arrived(seq);
+        if self.history.sending.is_some() {
+            self.submit_rest()?;
+        }
+        if self.is_recovering {
+            let is_new = arrived == Arrived::Deliver;
+            self.session.stats.recoveries.arrived(&work, is_new);
+            self.is_recovering = !is_new;
+            if is_new {
+                self.restarts.delivered();
+            }
+        }
+        match arrived {
+            Arrived::Deliver => Ok(Some(Arrival { frame, stretch, work })),
+            Arrived::AlreadyDelivered | Arrived::Withheld => Ok(None),
+            Arrived::Unknown => Err(Breach("a frame of what this worker never had").into()),
+        }
+    }
+
+    /// The stage is done with input `seq`, and gave nothing for it.
+    fn gave_nothing(&mut self, seq: u64) -> Result<(), HostError> {
+        let sent = self.history.get(seq);
+        let frame = sent.filter(|sent| matches!(sent.input, Some(WorkerInput::Frame(_))));
+        // Once for each: else it could say so for ever.
+        let unasked = Breach("it is done with what it was not given");
+        frame.and_then(|sent| sent.input.take()).map(|_| ()).ok_or(unasked.into())
+    }
+
+    /// A frame came whose input is not known any more.
+    fn lose(&mut self, seq: u64) -> Result<(), HostError> {
+        if !self.history.book.lose_unknown(seq) {
+            return Err(Breach("a frame of what was never given").into());
+        }
+        self.count_skipped();
+        Ok(())
+    }
+
+    /// Reads the log and submits what the submit end does not submit by itself; answers
+    /// it. True where the worker has no room for all of it.
+    ///
+    /// # Errors
+    /// What this process lacks. A worker that breaks the rules is ended, which the next
+    /// look finds.
+    pub(super) fn submit_rest(&mut self) -> Result<bool, HostError> {
+        self.link.health.pays_attention();
+        self.history.read_log();
+        match self.history.submit() {
+            Ok(true) => Ok(true),
+            Ok(false) => {
+                if let Some(answer) = self.history.answer() {
+                    // Who asks is there.
+                    let _ = self.ways.send(answer);
+                }
+                Ok(false)
+            }
+            Err(error) if error.is_of_caller() => Err(error),
+            Err(_) => {
+                self.link.break_off();
+                Ok(false)
+            }
+        }
     }
 }

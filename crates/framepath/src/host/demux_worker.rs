@@ -3,11 +3,15 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
-use framepath_codec::{Demuxer, MediaFile, Packet};
-use framepath_model::wire::{Completion, Demux, Message};
+use framepath_codec::{CodecError, Demuxer, MediaFile, Packet};
+use framepath_model::stream::SeekTo;
+use framepath_model::wire::{Completion, Demux, Message, Place, Submission};
 use framepath_os::crash;
-use framepath_os::crossing::{Area, Bell, CellWriter, PacketPool, Sizes, Socket, completions};
+use framepath_os::crossing::{
+    Area, Breach, CellReader, CellWriter, PacketPool, Sizes, Socket, completions, submissions,
+};
 
 use super::HostError;
 use super::fault::Faults;
@@ -35,16 +39,14 @@ pub(super) fn demux(
             crash::hang()
         }
     };
-    let last = match stream.run() {
-        Ok(()) => Completion::End,
-        Err(Stopped::Caller(error)) => return Err(error),
-        Err(Stopped::File(text)) => {
+    match stream.run() {
+        Stopped::Caller(error) => return Err(error),
+        Stopped::File(text) => {
             // Before the cell, so that who reads the cell finds the text.
             say(socket, &Message::Failed { text, seq: None }, None)?;
-            Completion::Failed
+            stream.completions.push_waiting(&Completion::Failed.encode())?;
         }
-    };
-    stream.complete(&last)?;
+    }
     // What was handed over is still read.
     crash::hang()
 }
@@ -57,13 +59,29 @@ enum Stopped {
     Caller(HostError),
 }
 
+impl From<CodecError> for Stopped {
+    fn from(error: CodecError) -> Stopped {
+        Stopped::File(error.to_string())
+    }
+}
+
+impl From<Breach> for Stopped {
+    fn from(breach: Breach) -> Stopped {
+        Stopped::Caller(breach.into())
+    }
+}
+
 struct DemuxedFile {
     demuxer: Demuxer,
     pool: PacketPool,
     completions: CellWriter,
-    room: Bell,
+    /// Seeks.
+    submissions: CellReader,
+    /// Where each loop begins.
+    start: Duration,
     loops_left: u64,
-    faults: Faults,
+    /// `None` where nothing is to go wrong.
+    faults: Option<Faults>,
     /// What the service wants counted: packets.
     tally: Option<Tally>,
 }
@@ -77,43 +95,90 @@ impl DemuxedFile {
     ) -> Result<(DemuxedFile, Message), Box<dyn std::error::Error>> {
         let sizes = Sizes { cells: demux.cells, packet_bytes: demux.packet_bytes };
         let area = Arc::new(Area::open(memory, sizes)?);
-        let faults = demux.faults.parse()?;
-        let demuxer = Demuxer::new(file)?;
+        let faults = if demux.faults.is_empty() { None } else { Some(demux.faults.parse()?) };
+        let mut demuxer = Demuxer::of_track(file, demux.track.map(|track| track as usize))?;
+        let start = Duration::from_nanos(demux.start_ns);
+        if !start.is_zero() {
+            demuxer.seek(start, SeekTo::Exact)?;
+        }
         let track = demuxer.info().to_bytes();
         let too_long = format!("the track's description of {} bytes is too long", track.len());
         let pool = (track.len() <= MOST_TRACK_BYTES).then(|| PacketPool::new(area.clone(), &track));
         let pool = pool.flatten().ok_or(too_long)?;
         let opened = Message::Demuxed { track_bytes: track.len() as u32, stream: demuxer.info().stream };
-        let (completions, room) = (completions(&area).0, Bell::of_completion_room(&area));
+        let (completions, submissions) = (completions(&area).0, submissions(&area).1);
         let loops_left = demux.loops - 1;
-        Ok((DemuxedFile { demuxer, pool, completions, room, loops_left, faults, tally }, opened))
+        let stream =
+            DemuxedFile { demuxer, pool, completions, submissions, start, loops_left, faults, tally };
+        Ok((stream, opened))
     }
 
-    fn run(&mut self) -> Result<(), Stopped> {
+    /// Sends packets, and goes where it is told to, until that cannot go on.
+    fn run(&mut self) -> Stopped {
         let mut packets = 0;
-        let mut first_of_this_loop = 0;
-        let file = |error: framepath_codec::CodecError| Stopped::File(error.to_string());
         loop {
-            if let Some(packet) = self.demuxer.read().map_err(file)? {
-                self.faults.strike(packets);
-                if let Some(tally) = &mut self.tally {
-                    tally.took(packets);
+            match self.read_to_end(&mut packets) {
+                Ok(()) => {}
+                Err(stopped) => return stopped,
+            }
+        }
+    }
+
+    /// Sends the packets up to the end of the last loop, and then waits for a seek.
+    fn read_to_end(&mut self, packets: &mut u64) -> Result<(), Stopped> {
+        // Packets of this loop that become frames.
+        let mut of_this_loop = 0;
+        loop {
+            if self.seek()? {
+                of_this_loop = 0;
+            }
+            if let Some(packet) = self.demuxer.read()? {
+                if let Some(faults) = &self.faults {
+                    faults.strike(*packets);
                 }
-                packets += 1;
+                if let Some(tally) = &mut self.tally {
+                    tally.took(*packets);
+                }
+                *packets += 1;
+                of_this_loop += u64::from(!packet.preroll().discarded);
                 self.send(&packet)?;
                 continue;
             }
             if self.loops_left == 0 {
-                return Ok(());
+                break;
             }
             // It would loop for ever.
-            if packets == first_of_this_loop {
-                return Err(file(self.demuxer.nothing_to_repeat()));
+            if of_this_loop == 0 {
+                return Err(self.demuxer.nothing_to_repeat().into());
             }
             self.loops_left -= 1;
-            first_of_this_loop = packets;
-            self.demuxer.rewind().map_err(file)?;
+            of_this_loop = 0;
+            if self.start.is_zero() {
+                self.demuxer.rewind()?;
+            } else {
+                self.demuxer.seek(self.start, SeekTo::Exact)?;
+            }
         }
+        self.completions.push_waiting(&Completion::End.encode())?;
+        // The caller ends its worker, or asks for more.
+        while !self.seek()? {
+            self.submissions.sleep(|| false, None);
+        }
+        Ok(())
+    }
+
+    /// Goes where the caller wants, where it asked for that.
+    fn seek(&mut self) -> Result<bool, Stopped> {
+        let Some(cell) = self.submissions.pop()? else { return Ok(false) };
+        let Ok(Submission::Seek { number, to }) = Submission::decode(&cell) else {
+            return Err(Breach("a demuxer was given what is no seek").into());
+        };
+        match to {
+            Place::Time(ns, mode) => self.demuxer.seek(Duration::from_nanos(ns), mode)?,
+            Place::NextKey => self.demuxer.skip_to_key()?,
+        }
+        self.completions.push_waiting(&Completion::Flushed { number }.encode())?;
+        Ok(true)
     }
 
     fn send(&mut self, packet: &Packet) -> Result<(), Stopped> {
@@ -123,15 +188,14 @@ impl DemuxedFile {
             let (bytes, most) = (bytes.len(), self.pool.largest());
             return Err(Stopped::File(HostError::PacketSize { bytes, most }.to_string()));
         }
-        let caller = |error: HostError| Stopped::Caller(error);
         let placed = loop {
-            match self.pool.put(bytes).map_err(|breach| caller(breach.into()))? {
+            match self.pool.put(bytes)? {
                 Some(placed) => break placed,
                 None => self.pool.wait(None),
             };
         };
         let meta = packet.meta();
-        self.complete(&Completion::Packet {
+        let completion = Completion::Packet {
             pts: meta.pts,
             duration: meta.duration,
             offset: placed.offset,
@@ -139,17 +203,8 @@ impl DemuxedFile {
             id: placed.id,
             key: packet.is_key(),
             transit: placed.transit,
-        })
-        .map_err(caller)
-    }
-
-    /// Hands over a cell; waits while the ring is full.
-    fn complete(&mut self, completion: &Completion) -> Result<(), HostError> {
-        let cell = completion.encode();
-        while !self.completions.push(&cell)? {
-            let completions = &self.completions;
-            self.room.sleep_unless(|| completions.room() != Ok(0), None);
-        }
-        Ok(())
+            preroll: packet.preroll(),
+        };
+        Ok(self.completions.push_waiting(&completion.encode())?)
     }
 }

@@ -7,8 +7,7 @@ use framepath_model::format::Layout;
 use framepath_model::lend::Want;
 use framepath_model::stream::StreamInfo;
 use framepath_model::wire::{Completion, Message, SAME_FRAME, Work};
-use framepath_os::crossing::{Bell, CellWriter, Socket};
-use framepath_os::meter;
+use framepath_os::crossing::{CellWriter, Socket};
 use framepath_os::pool::{Frame, GrantedPool, Pool};
 
 use super::HostError;
@@ -26,7 +25,6 @@ pub(super) struct Export(pub(super) Arc<Mutex<Exporter>>);
 /// Writes completions.
 pub(super) struct Exporter {
     completions: CellWriter,
-    room: Bell,
     socket: Arc<Socket>,
     /// What the caller has heard of.
     names: Names,
@@ -44,13 +42,8 @@ pub(super) fn locked(exporter: &Mutex<Exporter>) -> MutexGuard<'_, Exporter> {
 }
 
 impl Exporter {
-    pub(super) fn new(
-        completions: CellWriter,
-        room: Bell,
-        socket: Arc<Socket>,
-        tally: Option<Tally>,
-    ) -> Exporter {
-        Exporter { completions, room, socket, names: Names::default(), idle_ns: 0, given: 0, tally }
+    pub(super) fn new(completions: CellWriter, socket: Arc<Socket>, tally: Option<Tally>) -> Exporter {
+        Exporter { completions, socket, names: Names::default(), idle_ns: 0, given: 0, tally }
     }
 
     /// The stage gets the packet or frame `seq`.
@@ -67,12 +60,7 @@ impl Exporter {
 
     /// Writes a completion; where the caller takes none for now, waits.
     pub(super) fn complete(&mut self, completion: &Completion) -> Result<(), HostError> {
-        let cell = completion.encode();
-        while !self.completions.push(&cell)? {
-            let completions = &self.completions;
-            meter::blocked(|| self.room.sleep_unless(|| completions.room() != Ok(0), None));
-        }
-        Ok(())
+        Ok(self.completions.push_waiting(&completion.encode())?)
     }
 
     fn give(&mut self, frame: Frame, work: Work) -> Result<(), HostError> {

@@ -32,7 +32,7 @@ struct Fault {
 
 /// Faults of one stream: `KIND@N`, several with commas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Faults(Vec<Fault>);
+pub struct Faults(Vec<Fault>);
 
 impl FromStr for Faults {
     type Err = String;

@@ -3,16 +3,16 @@
 
 use std::convert::Infallible;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
 
 use framepath_model::wire::Message;
 use framepath_os::crash;
 use framepath_os::crossing::Socket;
 use framepath_os::spawn::{WorkerProcess, Zygote, tend};
 
-use super::kind::{Kind, Task};
+use super::kind::WorkerKind;
 use super::say::{hear, say};
 use super::{HostError, worker};
+use crate::registry::Registry;
 
 /// The whole life of the zygote: forks workers until its caller is gone, and
 /// ends the process. In the main thread of a process that has no other.
@@ -20,26 +20,21 @@ use super::{HostError, worker};
 /// # Errors
 /// Threads, no namespaces for a reason other than a refusal, or a caller that
 /// broke the rules.
-pub fn serve(caller: OwnedFd) -> Result<Infallible, HostError> {
-    fork_on_request(&Socket::from(caller))?;
+pub fn serve(caller: OwnedFd, registry: &Registry) -> Result<Infallible, HostError> {
+    fork_on_request(&Socket::from(caller), registry)?;
     // What a hundred libraries registered for the end is of no use here.
     crash::leave()
 }
 
-fn fork_on_request(caller: &Socket) -> Result<(), HostError> {
+fn fork_on_request(caller: &Socket, registry: &Registry) -> Result<(), HostError> {
     let zygote = Zygote::new()?;
     let failed = |source| HostError::Socket { operation: "waiting for", source };
     let mut children = Vec::new();
     loop {
         tend(caller, &mut children).map_err(failed)?;
         let Some((message, _)) = hear(caller)? else { return Ok(()) };
-        let Message::Spawn { memory_bytes, plugin, by_device, without_seccomp } = message else { continue };
-        let task = match (plugin.is_empty(), by_device) {
-            (false, _) => Task::Plugin(PathBuf::from(plugin)),
-            (true, true) => Task::Device,
-            (true, false) => Task::Stage,
-        };
-        match make(&zygote, &Kind { memory_bytes, task, without_seccomp }) {
+        let Message::Spawn { kind } = message else { continue };
+        match make(&zygote, &kind, registry) {
             Ok((child, socket)) => {
                 let layers = child.layers().bits();
                 let granted = Message::Grant { stream: 0, pid: child.pid(), layers };
@@ -52,16 +47,17 @@ fn fork_on_request(caller: &Socket) -> Result<(), HostError> {
     }
 }
 
-fn make(zygote: &Zygote, kind: &Kind) -> Result<(WorkerProcess, Socket), HostError> {
+fn make(zygote: &Zygote, kind: &str, registry: &Registry) -> Result<(WorkerProcess, Socket), HostError> {
+    let kind: WorkerKind = kind.parse()?;
     let failed = |source| HostError::Socket { operation: "making a socket for", source };
     let (callers, workers) = Socket::pair().map_err(failed)?;
-    let child = zygote.fork(workers.as_fd(), kind.bounds(), |socket| work(socket, kind))?;
+    let child = zygote.fork(workers.as_fd(), kind.bounds(), |socket| work(socket, kind.clone(), registry))?;
     Ok((child, callers))
 }
 
 /// The whole life of a worker; its exit code.
-fn work(socket: OwnedFd, kind: &Kind) -> i32 {
-    match worker::lock_in_and_serve(socket, kind.memory_bytes, kind.task.clone(), kind.without_seccomp) {
+fn work(socket: OwnedFd, kind: WorkerKind, registry: &Registry) -> i32 {
+    match worker::lock_in_and_serve(socket, kind, registry) {
         Ok(()) => 0,
         Err(error) => {
             // Seen only where the caller asked to keep standard error.

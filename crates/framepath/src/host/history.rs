@@ -1,12 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory that packets take which are kept for a replay.
+//! What a stream was given and may have to be given again: the collect end's.
 //!
-//! A book keeps the packets since the last random access point. A stream without such
-//! points, or one that says so, would be kept whole.
+//! The book keeps the packets since the last random access point. A stream without such
+//! points, or one that says so, would be kept whole: so their memory is bounded here.
 
+use std::sync::mpsc::Receiver;
+
+use framepath_codec::{Packet, TrackInfo};
+use framepath_model::access_point::{Access, AccessPoints};
 use framepath_model::replay::Book;
+use framepath_model::stream::FrameMeta;
 
+use super::HostError;
+use super::between::{Logged, Way};
 use super::input::{Sent, WorkerInput};
+use super::submit::Sending;
+
+/// Frames that one packet or frame may become.
+pub(super) const OUTPUTS: u32 = 256;
 
 /// Packets that are kept whatever their size: those in the ring, which has a bound in
 /// bytes, too, and more than a decoder holds back.
@@ -15,22 +26,314 @@ const KEPT: usize = 96;
 /// buffer, and its entry in the book, whose capacity doubles (780 and twice 200).
 const OVERHEAD: u64 = 1200;
 /// Bytes of new packets between two looks at all that are kept.
-pub(super) const LOOK_BYTES: u64 = 2 << 20;
+const LOOK_BYTES: u64 = 2 << 20;
+/// Inputs that were forgotten for their size and may still give frames.
+const INSIDE: u64 = 64;
 /// Bytes that are kept: a quarter of the worker's memory, between these.
 const LEAST: u64 = 16 << 20;
 const MOST: u64 = 256 << 20;
 
+/// The inputs of one stream, whichever worker has them.
+pub(super) struct History {
+    log: Receiver<Logged>,
+    pub(super) book: Book<Sent>,
+    /// Verifies the random access points of packets; `None` for frames.
+    points: Option<AccessPoints>,
+    /// The right to submit to the present worker, while it is with the collect end.
+    pub(super) sending: Option<Box<Sending>>,
+    /// Number of the present worker.
+    worker: u64,
+    /// Inputs read from the log: the number of the next.
+    read: u64,
+    /// Bytes of packets since the last look at all that are kept.
+    new_bytes: u64,
+    /// Address space of a worker, bytes.
+    memory_bytes: u64,
+    /// The submit end waits for an answer.
+    is_asked: bool,
+    /// Nothing will be appended, unless a flush comes and it is held.
+    pub(super) ended: bool,
+    pub(super) is_held: bool,
+    flush: Flush,
+}
+
+/// The last flush of a stream.
+#[derive(Default)]
+struct Flush {
+    /// Its number among the seeks and flushes.
+    generation: u64,
+    /// Inputs before this number are not wanted.
+    wanted_from: u64,
+    /// Number among the inputs, while the present worker was not told.
+    untold: Option<u64>,
+    /// The same, while the worker has not answered.
+    unanswered: Option<u64>,
+    /// What the worker may still give for inputs before it.
+    may_come: u64,
+    /// Frames that will not come for it, not yet counted.
+    discarded: u64,
+}
+
+/// What becomes of something that came for an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Wanted,
+    /// It is from before the last flush.
+    Flushed,
+    /// The worker has said before that it has forgotten it.
+    Forgotten,
+}
+
+impl History {
+    /// The history of a stream whose submit end writes `log`.
+    pub(super) fn new(log: Receiver<Logged>, track: Option<&TrackInfo>, memory_bytes: u64) -> History {
+        History {
+            log,
+            book: Book::new(Sent::strip),
+            points: track.map(TrackInfo::access_points),
+            sending: None,
+            worker: 0,
+            read: 0,
+            new_bytes: 0,
+            memory_bytes,
+            is_asked: false,
+            ended: false,
+            is_held: false,
+            flush: Flush::default(),
+        }
+    }
+
+    /// Reads what the submit end has logged.
+    pub(super) fn read_log(&mut self) {
+        while let Ok(logged) = self.log.try_recv() {
+            match logged {
+                Logged::Input { worker, sent } => self.append(worker, sent),
+                Logged::Ask => self.is_asked = true,
+                Logged::Flush { generation, sending } => {
+                    self.forget(generation);
+                    self.take_back(sending);
+                }
+                Logged::End { is_held, sending } => {
+                    (self.ended, self.is_held) = (true, is_held);
+                    self.take_back(sending);
+                }
+            }
+        }
+    }
+
+    /// Forgets what was given before a flush.
+    fn forget(&mut self, generation: u64) {
+        let kept = self.book.kept() as u64;
+        self.flush = Flush {
+            generation,
+            wanted_from: self.read + 1,
+            untold: Some(self.read),
+            unanswered: self.flush.unanswered,
+            may_come: self.flush.may_come.saturating_add((kept + INSIDE) * u64::from(OUTPUTS)),
+            discarded: self.flush.discarded + self.book.flush(),
+        };
+        self.read += 1;
+        (self.ended, self.is_held) = (false, false);
+    }
+
+    /// Number of the last seek or flush, and how many inputs that became no frame before
+    /// it would have; those are counted once.
+    pub(super) fn generation(&mut self) -> (u64, u64) {
+        (self.flush.generation, std::mem::take(&mut self.flush.discarded))
+    }
+
+    /// Whether another flush has come than that of `generation`.
+    pub(super) fn was_flushed_since(&self, generation: u64) -> bool {
+        self.flush.generation != generation
+    }
+
+    /// What becomes of something that came for input `seq`.
+    pub(super) fn standing(&mut self, seq: u64) -> Standing {
+        self.read_log_for(seq);
+        if seq >= self.flush.wanted_from {
+            return Standing::Wanted;
+        }
+        let is_inside = self.flush.untold.is_some() || self.flush.unanswered.is_some();
+        if !is_inside || self.flush.may_come == 0 {
+            return Standing::Forgotten;
+        }
+        self.flush.may_come -= 1;
+        Standing::Flushed
+    }
+
+    /// True where an end that came is that of inputs before the last flush.
+    pub(super) fn awaits_flush(&self) -> bool {
+        self.flush.untold.is_some() || self.flush.unanswered.is_some()
+    }
+
+    /// The worker has forgotten what was before the flush with the number `seq` among the
+    /// inputs. False where it was told of none such.
+    pub(super) fn flushed(&mut self, seq: u64) -> bool {
+        match self.flush.unanswered {
+            Some(last) if seq <= last => {
+                if seq == last {
+                    self.flush.unanswered = None;
+                    self.flush.may_come = 0;
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn append(&mut self, worker: Option<u64>, sent: Sent) {
+        let access = match (&sent.input, &mut self.points) {
+            (Some(WorkerInput::Packet(packet)), Some(points)) => access(points, packet),
+            // Stages that take frames look at one at a time.
+            _ => Access::Point,
+        };
+        self.new_bytes += bytes_of(sent.input.as_ref());
+        // Numbers of its own: behind a decoder those of frames go up and down.
+        self.book.append(self.read, sent.meta.pts, access, sent);
+        self.read += 1;
+        if worker == Some(self.worker) {
+            self.book.sent();
+        }
+        if self.new_bytes > LOOK_BYTES {
+            self.new_bytes = 0;
+            limit(&mut self.book, self.memory_bytes);
+        }
+    }
+
+    /// The right to submit, where it came from the submit end.
+    fn take_back(&mut self, sending: Option<Box<Sending>>) {
+        // That of an older worker is of no use.
+        if let Some(sending) = sending.filter(|sending| sending.link.number == self.worker) {
+            self.sending = Some(sending);
+        }
+    }
+
+    /// Input `seq`, while it is known.
+    pub(super) fn get(&mut self, seq: u64) -> Option<&mut Sent> {
+        self.read_log_for(seq);
+        self.book.get_mut(seq)
+    }
+
+    /// Reads the log where input `seq` has not come. There may be a flush behind it.
+    fn read_log_for(&mut self, seq: u64) {
+        // The submit end logs an input before the worker can see it.
+        if seq >= self.read {
+            self.read_log();
+        }
+    }
+
+    /// What belongs to a frame of input `seq`.
+    pub(super) fn meta(&mut self, seq: u64) -> Option<FrameMeta> {
+        self.read_log_for(seq);
+        if seq < self.flush.wanted_from {
+            // Looked at, as below.
+            return Some(FrameMeta::default());
+        }
+        let known = self.get(seq).map(|sent| sent.meta);
+        // The frame is looked at, so that its slot is given back, and then dropped.
+        known.or_else(|| self.book.is_unknown(seq).then(FrameMeta::default))
+    }
+
+    /// The last input that the present worker had taken, where `taken` cells were.
+    pub(super) fn last_taken(&self, taken: u64) -> Option<u64> {
+        self.book.last_submitted(|sent| sent.cell < taken)
+    }
+
+    /// The stream goes on with another worker.
+    pub(super) fn begin(&mut self, sending: Box<Sending>) {
+        self.worker = sending.link.number;
+        self.sending = Some(sending);
+        // It has nothing to forget.
+        (self.flush.untold, self.flush.unanswered, self.flush.may_come) = (None, None, 0);
+    }
+
+    /// Submits what was not yet, and the end where that is all; true where the worker
+    /// has no room for all of it.
+    ///
+    /// # Errors
+    /// The worker broke the rules, or this process lacks something.
+    pub(super) fn submit(&mut self) -> Result<bool, HostError> {
+        let Some(sending) = &mut self.sending else { return Ok(false) };
+        if sending.link.health.is_gone() {
+            // What is not yet submitted waits for the next worker.
+            return Ok(false);
+        }
+        if let Some(seq) = self.flush.untold {
+            if sending.flush(seq)?.is_err() {
+                return Ok(true);
+            }
+            (self.flush.untold, self.flush.unanswered) = (None, Some(seq));
+        }
+        let mut is_full = false;
+        while let Some(entry) = self.book.next_unsent() {
+            let (seq, sent) = (entry.seq(), entry.packet());
+            let mut cell = u64::MAX;
+            if let Some(input) = &sent.input {
+                match sending.prepare(seq, sent.meta.pts, input)? {
+                    Ok(submission) => cell = sending.submit(&submission)?,
+                    Err(_) => is_full = true,
+                }
+            }
+            if is_full {
+                break;
+            }
+            self.book.sent();
+            if let Some(sent) = self.book.get_mut(seq) {
+                sent.cell = cell;
+            }
+        }
+        if self.ended && !is_full && !sending.drained {
+            is_full = sending.drain()?.is_err();
+        }
+        sending.wake_worker();
+        Ok(is_full)
+    }
+
+    /// Answers the submit end, where it has asked and all that it gave was submitted.
+    pub(super) fn answer(&mut self) -> Option<Way> {
+        let is_behind = self.flush.untold.is_some() || self.book.next_unsent().is_some();
+        if !self.is_asked || self.sending.is_none() || is_behind {
+            return None;
+        }
+        self.is_asked = false;
+        // The book may drop what comes: then it has to see it before a worker does.
+        let sending = if self.book.takes_all() { self.sending.take() } else { None };
+        Some(sending.map_or(Way::Relay, Way::Direct))
+    }
+
+    /// True where the worker has taken all, and knows that it is all.
+    pub(super) fn is_drained(&mut self) -> bool {
+        self.ended && self.sending.as_ref().is_some_and(|sending| sending.drained && sending.is_taken())
+    }
+}
+
 /// Bytes that a packet takes; 0 of frames, which are not kept.
-pub(super) fn bytes_of(input: Option<&WorkerInput>) -> u64 {
+fn bytes_of(input: Option<&WorkerInput>) -> u64 {
     match input {
         Some(WorkerInput::Packet(packet)) => packet.content_bytes() as u64 + OVERHEAD,
         _ => 0,
     }
 }
 
+/// Bytes that are looked at first: the pictures of most random access points begin in them.
+const FIRST_LOOK: usize = 4 << 10;
+
+/// What decoding can do at the packet.
+fn access(points: &mut AccessPoints, packet: &Packet) -> Access {
+    let flagged = packet.is_key();
+    if !points.needs(flagged) {
+        return Access::Picture { reference: true };
+    }
+    let whole = packet.len() <= FIRST_LOOK;
+    let first = points.look(&packet.peek(FIRST_LOOK), flagged, whole);
+    let look_again = || points.look(&packet.peek(usize::MAX), flagged, true);
+    // All of a packet is enough.
+    first.or_else(look_again).unwrap_or(Access::Claimed { recovery: 0 })
+}
+
 /// Forgets the oldest packets where those that are kept take more than the share of a
 /// worker with `memory_bytes`.
-pub(super) fn limit(book: &mut Book<Sent>, memory_bytes: u64) {
+fn limit(book: &mut Book<Sent>, memory_bytes: u64) {
     let most = (memory_bytes / 4).clamp(LEAST, MOST);
     let sizes: Vec<u64> = book.packets().map(|sent| bytes_of(sent.input.as_ref())).collect();
     if sizes.iter().sum::<u64>() <= most {
@@ -41,5 +344,5 @@ pub(super) fn limit(book: &mut Book<Sent>, memory_bytes: u64) {
         Some(*sum)
     });
     let keep = newest.take_while(|sum| *sum <= most / 4 * 3).count();
-    book.forget(keep.max(KEPT), |sent| sent.input = None);
+    book.forget(keep.max(KEPT));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a worker is given.
+//! What a worker is given, and how the two ends of a stream tell each other of it.
 
 use framepath_codec::Packet;
 use framepath_model::stream::FrameMeta;
@@ -8,8 +8,10 @@ use framepath_os::pool::Frame;
 use crate::recorder::Stretch;
 
 /// A packet or frame for a worker.
-pub(crate) enum WorkerInput {
+pub enum WorkerInput {
+    /// A packet.
     Packet(Packet),
+    /// A frame.
     Frame(Frame),
 }
 
@@ -18,8 +20,17 @@ pub(super) struct Sent {
     /// `None` once a frame's output has come: it goes back to its pool.
     pub(super) input: Option<WorkerInput>,
     pub(super) meta: FrameMeta,
+    /// Position of its cell in the ring of the worker that has it.
+    pub(super) cell: u64,
     /// Frames that came of it.
     pub(super) outputs: u32,
     /// The time until it was submitted.
     pub(super) stretch: Stretch,
+}
+
+impl Sent {
+    /// Lets go of the input, which only a replay would need.
+    pub(super) fn strip(&mut self) {
+        self.input = None;
+    }
 }

@@ -1,38 +1,180 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What workers are for.
+//! The kind of a worker: all that distinguishes one worker's start from another's.
+//!
+//! It is described here and nowhere else. One text carries it to the zygote, in its
+//! spawn message, and to a worker that is a program of its own, as its argument:
+//!
+//! ```text
+//! TASK memory=BYTES [without-seccomp] [FILE]
+//! stage memory=4294967296
+//! device memory=4294967296 /dev/video0
+//! plugin memory=4294967296 without-seccomp /usr/lib/frei0r-1/glow.so
+//! ```
 
-use std::path::PathBuf;
-use std::time::Duration;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
-use framepath_os::sandbox::Limits;
+use framepath_codec::frei0r;
+use framepath_os::sandbox::{Layers, Limits, Role, SandboxError, enter};
 use framepath_os::spawn::Bounds;
 
-/// How long a worker may take to load and lock itself in.
-pub(crate) const LOADING: Duration = Duration::from_secs(20);
+use super::{HostError, SandboxChoice};
 
-/// What distinguishes one worker's start from another's.
+/// What a worker is for, which decides what its sandbox lets it do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Kind {
-    pub(crate) memory_bytes: u64,
-    pub(crate) task: Task,
-    /// It goes on where the kernel has no seccomp.
-    pub(crate) without_seccomp: bool,
+pub(crate) enum Task {
+    /// To run a stage, or to demux a file that it is sent.
+    Stage,
+    /// To decode by the device of this name, which it is sent.
+    Device(PathBuf),
+    /// To run the plug-in of this canonical name.
+    Plugin(PathBuf),
 }
 
-impl Kind {
+/// A worker's kind. Workers of one kind are interchangeable until they have a stream.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WorkerKind {
+    pub(crate) task: Task,
+    /// Address space that it may take, bytes.
+    pub(crate) memory_bytes: u64,
+    /// It goes on where the kernel has no seccomp.
+    without_seccomp: bool,
+}
+
+impl WorkerKind {
+    /// A worker for `task`, whose stream accepts the sandbox that `sandbox` says.
+    pub(crate) fn new(task: Task, memory_bytes: u64, sandbox: SandboxChoice) -> WorkerKind {
+        WorkerKind { task, memory_bytes, without_seccomp: sandbox == SandboxChoice::Allow }
+    }
+
+    /// A worker for plain stages.
+    pub fn of_stage(memory_bytes: u64) -> WorkerKind {
+        WorkerKind::new(Task::Stage, memory_bytes, SandboxChoice::default())
+    }
+
+    /// The device that it decodes by.
+    pub(super) fn device(&self) -> Option<&Path> {
+        match &self.task {
+            Task::Device(node) => Some(node),
+            Task::Stage | Task::Plugin(_) => None,
+        }
+    }
+
     /// Bounds of its cgroup.
     pub(super) fn bounds(&self) -> Bounds {
         Bounds { memory_bytes: self.memory_bytes, threads: Limits::default().threads }
     }
+
+    /// Locks this process into the sandbox of its kind; the layers that it has. A
+    /// plug-in is loaded half-way: its constructors are foreign code, and they and what
+    /// it is linked with have to be read.
+    ///
+    /// # Errors
+    /// No sandbox, or no plug-in.
+    pub(super) fn lock_in(&self) -> Result<Layers, HostError> {
+        match self.enter() {
+            Err(HostError::Sandbox(SandboxError::NoSeccomp { layers, .. })) if self.without_seccomp => {
+                Ok(layers)
+            }
+            entered => entered,
+        }
+    }
+
+    fn enter(&self) -> Result<Layers, HostError> {
+        let limits = &Limits { memory_bytes: self.memory_bytes, ..Limits::default() };
+        // A device's buffers, and the libraries of a plug-in, are open files.
+        let many = &Limits { open_files: 64, ..*limits };
+        Ok(match &self.task {
+            Task::Stage => enter(Role::Decode, limits)?,
+            Task::Device(_) => enter(Role::DecodeByDevice, many)?,
+            Task::Plugin(file) => {
+                enter(Role::PluginLoading { file }, many)?;
+                frei0r::Plugin::load(file)?;
+                enter(Role::Plugin, limits)?
+            }
+        })
+    }
 }
 
-/// What a worker is for, which decides what its sandbox lets it do.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Task {
-    /// To run a stage that needs no file.
-    Stage,
-    /// To decode by a device that it is sent.
-    Device,
-    /// To run the plug-in of this canonical name.
-    Plugin(PathBuf),
+impl fmt::Display for WorkerKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (task, file) = match &self.task {
+            Task::Stage => ("stage", None),
+            Task::Device(node) => ("device", Some(node)),
+            Task::Plugin(file) => ("plugin", Some(file)),
+        };
+        write!(f, "{task} memory={}", self.memory_bytes)?;
+        if self.without_seccomp {
+            f.write_str(" without-seccomp")?;
+        }
+        file.map_or(Ok(()), |file| write!(f, " {}", file.display()))
+    }
+}
+
+/// A text that describes no kind of worker.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no kind of worker; expected TASK memory=BYTES [without-seccomp] [FILE]")]
+pub struct UnknownKind(String);
+
+impl FromStr for WorkerKind {
+    type Err = UnknownKind;
+
+    fn from_str(text: &str) -> Result<WorkerKind, UnknownKind> {
+        let parse = || {
+            let (task, rest) = text.split_once(" memory=")?;
+            let (memory, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+            let (without_seccomp, file) = match rest.strip_prefix("without-seccomp") {
+                Some("") => (true, ""),
+                Some(file) if file.starts_with(' ') => (true, &file[1..]),
+                _ => (false, rest),
+            };
+            let task = match (task, file) {
+                ("stage", "") => Task::Stage,
+                ("device", file) if !file.is_empty() => Task::Device(file.into()),
+                ("plugin", file) if file.starts_with('/') => Task::Plugin(file.into()),
+                _ => return None,
+            };
+            Some(WorkerKind { task, memory_bytes: memory.parse().ok()?, without_seccomp })
+        };
+        // Each kind has one text.
+        let kind = parse().filter(|kind| kind.to_string() == text);
+        kind.ok_or_else(|| UnknownKind(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_is_what_its_text_says() {
+        let file = || PathBuf::from("/a b/without-seccomp memory=1.so");
+        for task in [Task::Stage, Task::Device(file()), Task::Plugin(file())] {
+            for sandbox in [SandboxChoice::Seccomp, SandboxChoice::Allow] {
+                let kind = WorkerKind::new(task.clone(), u64::MAX, sandbox);
+                assert_eq!(kind.to_string().parse(), Ok(kind));
+            }
+        }
+        assert_eq!(WorkerKind::of_stage(7).to_string(), "stage memory=7");
+    }
+
+    #[test]
+    fn no_other_text_is_a_kind() {
+        for wrong in [
+            "",
+            "stage",
+            "stage memory=",
+            "stage memory=-1",
+            "stage memory=1 ",
+            "stage memory=+1",
+            "stage memory=1 /dev/video0",
+            "stage memory=1 without-seccomp-x",
+            "device memory=1",
+            "plugin memory=1 x.so",
+            "shell memory=1 /bin/sh",
+        ] {
+            assert_eq!(wrong.parse::<WorkerKind>(), Err(UnknownKind(wrong.to_owned())));
+        }
+    }
 }

@@ -6,16 +6,17 @@
 //! stop every other worker of that user, and what a worker holds without having
 //! it mapped is known: it was granted.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use framepath_model::format::Layout;
+use framepath_model::stream::FrameMeta;
 use framepath_model::wire::Message;
 use framepath_os::commit;
 use framepath_os::crossing::Socket;
-use framepath_os::pool::GrantedMemory;
+use framepath_os::pool::{ForeignPool, Frame, GrantedMemory, Returns};
 use framepath_os::sandbox::Limits;
 
 use super::HostError;
@@ -26,24 +27,35 @@ use super::say::hear;
 /// oldest is forgotten beyond.
 const UNANNOUNCED: usize = 8;
 
-/// A message that answers a request of the worker.
+/// A message of the caller.
 pub(super) type Reply = (Message, Option<OwnedFd>);
 
-/// The worker's side.
+/// The worker's side: what the caller says of memory, for pools of both directions. The
+/// caller announces the pool of an input whenever it submits that input, so that such a
+/// message may come before the answer to a request.
 pub(super) struct MemoryClient {
     socket: Arc<Socket>,
     exporter: Arc<Mutex<Exporter>>,
     /// The caller looks at the ring from now on, and no more at the socket alone.
     opened: AtomicBool,
-    /// Where another thread reads the socket: what it passes on. Held for a
-    /// whole request, so that answers come in the order of requests.
-    replies: Mutex<Option<Receiver<Reply>>>,
+    /// Held for a whole request, so that answers come in the order of requests.
+    requesting: Mutex<()>,
+    /// Pools of input frames, by their number. Mapped when their message is read: a worker
+    /// has too few descriptors to keep them for later.
+    inputs: Mutex<HashMap<u16, ForeignPool>>,
+}
+
+/// Input frames are the caller's, who takes one back when its output comes.
+struct Nowhere;
+
+impl Returns for Nowhere {
+    fn give_back(&self, _: u32) {}
 }
 
 impl MemoryClient {
     pub(super) fn new(socket: Arc<Socket>, exporter: Arc<Mutex<Exporter>>) -> Arc<MemoryClient> {
-        let (opened, replies) = (AtomicBool::new(false), Mutex::new(None));
-        Arc::new(MemoryClient { socket, exporter, opened, replies })
+        let (opened, requesting, inputs) = (AtomicBool::new(false), Mutex::new(()), Mutex::default());
+        Arc::new(MemoryClient { socket, exporter, opened, requesting, inputs })
     }
 
     /// The caller was told that the stream is open.
@@ -52,28 +64,74 @@ impl MemoryClient {
         self.opened.store(true, Ordering::Relaxed);
     }
 
-    /// Another thread reads the socket from now on, and passes replies on.
-    pub(super) fn forward(&self) -> Sender<Reply> {
-        let (sender, receiver) = channel();
-        *self.replies.lock().unwrap_or_else(PoisonError::into_inner) = Some(receiver);
-        sender
-    }
-
     /// Memory of `bytes` bytes. Any thread.
     pub(super) fn request(&self, bytes: u64) -> Result<GrantedMemory, String> {
         let failed = |error: HostError| error.to_string();
-        let replies = self.replies.lock().unwrap_or_else(PoisonError::into_inner);
+        let _requesting = self.requesting.lock().unwrap_or_else(PoisonError::into_inner);
         // The exporter's lock is not kept while the caller thinks.
         locked(&self.exporter).want_memory(bytes, self.opened.load(Ordering::Relaxed)).map_err(failed)?;
-        let reply = match &*replies {
-            Some(replies) => replies.recv().ok(),
-            None => hear(&self.socket).map_err(failed)?,
-        };
-        match reply {
-            Some((Message::Memory { number }, Some(fd))) => Ok(GrantedMemory { number, fd }),
-            Some((Message::Denied { text }, _)) => Err(text),
-            _ => Err("the caller sent something else than memory".to_owned()),
+        loop {
+            match self.receive().map_err(failed)? {
+                Some((Message::Memory { number }, Some(fd))) => return Ok(GrantedMemory { number, fd }),
+                Some((Message::Denied { text }, _)) => return Err(text),
+                Some((Message::InputPool { .. }, _)) => {}
+                _ => return Err("the caller sent something else than memory".to_owned()),
+            }
         }
+    }
+
+    /// The input frame that lies in that slot of that pool. Waits for the pool's
+    /// announcement, which the caller sends before it names the pool. Any thread.
+    ///
+    /// # Errors
+    /// The caller broke the rules, or is gone.
+    pub(super) fn input(
+        &self,
+        pool: u16,
+        slot: u32,
+        layout: &Layout,
+        meta: FrameMeta,
+    ) -> Result<Frame, HostError> {
+        let invalid = || HostError::NotOpened { what: "sent an invalid input pool" };
+        loop {
+            if let Some(known) = self.inputs().get(&pool) {
+                return known.frame(slot, layout, meta).map_err(|_| invalid());
+            }
+            // A request of another thread may read the announcement meanwhile.
+            let _requesting = self.requesting.lock().unwrap_or_else(PoisonError::into_inner);
+            if self.inputs().contains_key(&pool) {
+                continue;
+            }
+            let Some((Message::InputPool { .. }, _)) = self.receive()? else {
+                return Err(invalid());
+            };
+        }
+    }
+
+    /// The next message; an announced input pool is added before its message is returned.
+    fn receive(&self) -> Result<Option<Reply>, HostError> {
+        let reply = hear(&self.socket)?;
+        reply.map(|reply| self.add_input(reply)).transpose()
+    }
+
+    /// Maps the pool of an input where the message announces one.
+    ///
+    /// # Errors
+    /// Memory that is not as announced.
+    pub(super) fn add_input(&self, (message, fd): Reply) -> Result<Reply, HostError> {
+        let Message::InputPool { pool, slots, slot_bytes } = message else { return Ok((message, fd)) };
+        let invalid = || HostError::NotOpened { what: "sent an invalid input pool" };
+        let slot_bytes = usize::try_from(slot_bytes).map_err(|_| invalid())?;
+        let foreign = ForeignPool::new(fd.ok_or_else(invalid)?, slot_bytes, slots, 0, Arc::new(Nowhere));
+        let mut foreign = foreign.map_err(|_| invalid())?;
+        // A worker has few descriptors, and passes none on.
+        foreign.close();
+        self.inputs().insert(pool, foreign);
+        Ok((message, None))
+    }
+
+    fn inputs(&self) -> MutexGuard<'_, HashMap<u16, ForeignPool>> {
+        self.inputs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -157,7 +215,50 @@ impl Granter {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
+    use framepath_model::format::PixelFormat;
+    use framepath_os::crossing::{Area, Sizes, completions};
+    use framepath_os::pool::Pool;
+
+    use super::super::names::shared_memory;
+    use super::super::say::say;
     use super::*;
+
+    /// A caller whose input pools change while the worker asks for memory.
+    #[test]
+    fn input_pools_that_come_before_memory_are_kept() {
+        let (caller, worker) = Socket::pair().unwrap();
+        let worker = Arc::new(worker);
+        let area = Arc::new(Area::new(Sizes { cells: 8, packet_bytes: 0 }).unwrap());
+        let exporter = Exporter::new(completions(&area).0, worker.clone(), None);
+        let client = MemoryClient::new(worker, Arc::new(Mutex::new(exporter)));
+        let layout = Layout::packed(PixelFormat::Grey, 16, 16).unwrap();
+        let frame = |_| {
+            let mut frame = Pool::new(layout.size, 1).unwrap().acquire().unwrap();
+            frame.set_layout(&layout).unwrap();
+            frame.freeze(FrameMeta::default())
+        };
+        let frames: Vec<Frame> = (0..3).map(frame).collect();
+        let announce = |pool: u16| {
+            let memory = shared_memory(&frames[usize::from(pool)]).unwrap();
+            let slot_bytes = memory.slot_bytes as u64;
+            let message = Message::InputPool { pool, slots: memory.slots, slot_bytes };
+            say(&caller, &message, Some(memory.fd.as_fd())).unwrap();
+        };
+        let (answer, memory) = Granter::new(1 << 20).grant(4096);
+        announce(0);
+        announce(1);
+        say(&caller, &answer, memory.as_ref().map(AsFd::as_fd)).unwrap();
+        announce(2);
+        assert_eq!(client.request(4096).unwrap().number, 0);
+        for pool in [1, 0, 2] {
+            assert!(client.input(pool, 0, &layout, FrameMeta::default()).is_ok(), "{pool}");
+        }
+        // What neither of them awaits is still refused.
+        say(&caller, &Message::WantMemory { bytes: 1 }, None).unwrap();
+        assert!(client.input(3, 0, &layout, FrameMeta::default()).is_err());
+    }
 
     #[test]
     fn a_quarter_of_the_memory_is_granted_and_each_grant_announced_once() {

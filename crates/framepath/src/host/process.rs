@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A worker's process, as its caller has it.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use framepath_os::clock::cpu_ns_of;
@@ -16,10 +15,7 @@ use super::zygote::ZygoteProcess;
 pub(super) struct Worker {
     pub(super) socket: Arc<Socket>,
     pub(super) process: Arc<Process>,
-    /// What was started, for errors; empty where it is this process's own code
-    /// or the service's worker.
-    pub(super) program: PathBuf,
-    /// The layers of its sandbox: until it is ready, those that its parent made.
+    /// The layers of its sandbox.
     pub(super) layers: Layers,
 }
 
@@ -73,6 +69,15 @@ impl Process {
         }
     }
 
+    /// Ends it where nothing else does once its connection is shut, and returns when it
+    /// has ended. The service ends its own workers.
+    pub(super) fn finish(&self) {
+        match &self.kind {
+            Parent::Us(_) | Parent::Zygote { .. } => self.end(),
+            Parent::Service(..) => {}
+        }
+    }
+
     /// CPU time it has used, nanoseconds; 0 once it is gone, or out of sight.
     pub(super) fn cpu_ns(&self) -> u64 {
         // 0 would be this process.
@@ -103,7 +108,7 @@ impl Worker {
     ) -> Worker {
         let process = Process { pid, kind: Parent::Service(seat, turn) };
         let (socket, process) = (Arc::new(socket), Arc::new(process));
-        Worker { socket, process, program: PathBuf::new(), layers }
+        Worker { socket, process, layers }
     }
 
     pub(super) fn process(&self) -> Arc<Process> {

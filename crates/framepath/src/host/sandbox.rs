@@ -7,7 +7,7 @@ use super::HostError;
 
 /// The option `sandbox=` of a hosted stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum SandboxChoice {
+pub enum SandboxChoice {
     /// Refuses to run without seccomp; any other missing layer is a note.
     #[default]
     Seccomp,

@@ -10,7 +10,7 @@ use framepath_os::crossing::{Socket, is_crowded};
 use super::HostError;
 
 /// Sends `message`, with a descriptor where there is one.
-pub(crate) fn say(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
+pub fn say(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
     let mut bytes = [0; MESSAGE_BYTES];
     message.encode(&mut bytes);
     socket.send(&bytes, fd).map_err(|source| {
@@ -23,7 +23,7 @@ pub(crate) fn say(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>
 }
 
 /// The next message; `None` where the other side is gone.
-pub(crate) fn hear(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
+pub fn hear(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
     // One byte more, so that a record that is too long does not pass.
     let mut bytes = [0; MESSAGE_BYTES + 1];
     let heard = socket.receive(&mut bytes);
@@ -45,8 +45,8 @@ fn shown(message: Message) -> Message {
     }
 }
 
-/// [`hear`] that gives up after `limit`.
-pub(crate) fn hear_within(
+/// Like `hear`, but gives up after `limit`.
+pub fn hear_within(
     socket: &Socket,
     limit: Duration,
 ) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {

@@ -5,7 +5,6 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use framepath_model::wire::{Message, VERSION};
 use framepath_os::crossing::Socket;
@@ -13,12 +12,9 @@ use framepath_os::machine::effective_uid;
 use framepath_os::sandbox::Layers;
 
 use super::HostError;
-use super::kind::LOADING;
+use super::policy::GRANTING;
 use super::process::Worker;
 use super::say::{hear_within, say};
-
-/// How long the service may take to grant a worker: it may have to load one.
-const GRANTING: Duration = LOADING.saturating_add(Duration::from_secs(10));
 
 const NAME: &str = "framepath.sock";
 /// Where the service of the whole machine listens.
@@ -38,7 +34,7 @@ pub fn default_socket() -> PathBuf {
 /// A connection to the service at `path`, which must run as root, as this
 /// process's user, or as user `allowed`: it is trusted with the worker, and
 /// whoever is first to take a name in a folder can listen there.
-pub(crate) fn connect(path: &Path, allowed: Option<u32>) -> Result<Socket, HostError> {
+pub fn connect(path: &Path, allowed: Option<u32>) -> Result<Socket, HostError> {
     let failed = |source| HostError::NoService { path: path.to_owned(), source };
     let socket = Socket::connect(path).map_err(failed)?;
     let theirs = socket.peer().map_err(failed)?.uid;
@@ -46,6 +42,7 @@ pub(crate) fn connect(path: &Path, allowed: Option<u32>) -> Result<Socket, HostE
     if theirs != 0 && theirs != ours && Some(theirs) != allowed {
         return Err(HostError::ServiceUser { path: path.to_owned(), ours, theirs });
     }
+    log::info!("service {}: connected, it runs as user {theirs}", path.display());
     Ok(socket)
 }
 
@@ -55,7 +52,7 @@ pub(super) type Turn = u64;
 /// One stream's connection to the service; dropping it ends the stream and its
 /// worker.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub struct Seat {
     path: PathBuf,
     /// A user whose service is accepted besides root's and this user's own.
     allowed: Option<u32>,

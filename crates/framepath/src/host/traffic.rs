@@ -25,10 +25,6 @@ impl Traffic {
         self.messages_in.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn cell_in(&self) {
-        self.cells_in.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Adds what another counted.
     pub(super) fn add(&self, other: &Traffic) {
         for (to, from) in [

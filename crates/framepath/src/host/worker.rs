@@ -1,25 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a worker process does: one stage of one stream, for one caller.
 
-use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex};
 
-use framepath_codec::{Lenders, MediaFile, Packet, TrackInfo, frei0r};
+use framepath_codec::{MediaFile, Packet, TrackInfo};
 use framepath_model::format::Layout;
-use framepath_model::path;
-use framepath_model::stream::{FrameMeta, StreamInfo};
+use framepath_model::stream::FrameMeta;
 use framepath_model::wire::{Completion, Message, Open, Submission};
 use framepath_os::clock::now_ns;
 use framepath_os::crash;
 use framepath_os::crossing::{
-    Area, Bell, Breach, CellReader, Page, SharedPackets, Sizes, Socket, at_end, completions, submissions,
+    Area, Breach, CellReader, Page, SharedPackets, Sizes, Socket, at_end, completions, submissions,
 };
 use framepath_os::meter::{self, Level};
-use framepath_os::pool::{ForeignPool, Frame, GiveBack, GiveBackWords, Returns};
-use framepath_os::sandbox::{self, Layers, Limits, SandboxError, enter};
+use framepath_os::pool::{Frame, GiveBack, GiveBackWords};
+use framepath_os::sandbox::SandboxError;
 use framepath_os::v4l2::Node;
 
 use super::HostError;
@@ -27,45 +24,39 @@ use super::borrow::Borrower;
 use super::demux_worker;
 use super::export::{Export, Exporter, locked};
 use super::fault::Faults;
-use super::kind::Task;
-use super::memory::{MemoryClient, Reply};
+use super::kind::{Task, WorkerKind};
+use super::memory::MemoryClient;
 use super::say::{hear, say};
 use super::tally::Tally;
-use crate::elements::{Place, stage_of};
+use crate::element::Place;
 use crate::item::Item;
-use crate::notes::Notes;
 use crate::out::{Delivery, Failure, Hop, Out};
+use crate::outcomes::Outcomes;
 use crate::recorder::Recorder;
-use crate::runner::drain;
+use crate::registry::Registry;
+use crate::runner::{drain, flush};
 use crate::stage::Role;
 
 /// Rows of the worker's own ledger: only the last is ever read.
 const ROWS: usize = 4;
 
-/// The whole life of a worker: enters the sandbox, then serves the caller
-/// behind `socket` until it goes away; `without_seccomp` goes on where the
-/// kernel has no seccomp. In the main thread of a process that
+/// The whole life of a worker: enters the sandbox of its kind, then serves the caller
+/// behind `socket` until it goes away. In the main thread of a process that
 /// does nothing else. Returns only where no stream was opened, or the caller
 /// broke the rules.
 ///
 /// # Errors
 /// No sandbox, a caller that broke the rules, or a machine without memory.
 /// What the stage says goes to the caller and is no error here.
-pub fn lock_in_and_serve(
+pub(crate) fn lock_in_and_serve(
     socket: OwnedFd,
-    memory_bytes: u64,
-    task: Task,
-    without_seccomp: bool,
+    kind: WorkerKind,
+    registry: &Registry,
 ) -> Result<(), HostError> {
     let socket = Arc::new(Socket::from(socket));
     // Counters of this thread cannot be opened later.
     meter::prepare();
-    let limits = Limits { memory_bytes, ..Limits::default() };
-    let locked = match lock_in(&limits, &task) {
-        Err(HostError::Sandbox(SandboxError::NoSeccomp { layers, .. })) if without_seccomp => Ok(layers),
-        locked => locked,
-    };
-    match locked {
+    match kind.lock_in() {
         Ok(layers) => say(&socket, &Message::Ready { layers: layers.bits() }, None)?,
         Err(error) => {
             let advice = match error {
@@ -76,25 +67,10 @@ pub fn lock_in_and_serve(
             return Err(error);
         }
     }
-    serve(&socket, task)
+    serve(&socket, kind.task, registry)
 }
 
-/// A plug-in is loaded half-way: its constructors are foreign code, and they
-/// and what it is linked with have to be read.
-fn lock_in(limits: &Limits, task: &Task) -> Result<Layers, HostError> {
-    // A device's buffers, and the libraries of a plug-in, are open files.
-    let many = &Limits { open_files: 64, ..*limits };
-    let file = match task {
-        Task::Stage => return Ok(enter(sandbox::Role::Decode, limits)?),
-        Task::Device => return Ok(enter(sandbox::Role::DecodeByDevice, many)?),
-        Task::Plugin(file) => file,
-    };
-    enter(sandbox::Role::PluginLoading { file }, many)?;
-    frei0r::Plugin::load(file)?;
-    Ok(enter(sandbox::Role::Plugin, limits)?)
-}
-
-fn serve(socket: &Arc<Socket>, task: Task) -> Result<(), HostError> {
+fn serve(socket: &Arc<Socket>, task: Task, registry: &Registry) -> Result<(), HostError> {
     let (mut first, mut page, mut node) = (hear(socket)?, None, None);
     // The service's, which says it before the caller has the other end.
     if let Some((Message::Page, Some(fd))) = first {
@@ -106,7 +82,7 @@ fn serve(socket: &Arc<Socket>, task: Task) -> Result<(), HostError> {
         first = hear(socket)?;
     }
     let first = match (&task, first) {
-        (Task::Device, Some((Message::Device { node: name }, Some(fd)))) => {
+        (Task::Device(_), Some((Message::Device { node: name }, Some(fd)))) => {
             node = Some((PathBuf::from(name), fd));
             hear(socket)?
         }
@@ -123,13 +99,10 @@ fn serve(socket: &Arc<Socket>, task: Task) -> Result<(), HostError> {
     // The end of the caller ends the worker, whatever it is doing.
     at_end(socket.clone(), || crash::leave())
         .map_err(|source| HostError::Socket { operation: "watching", source })?;
-    let mut stream = match Stream::open(&open, fd, socket, task, node, page) {
+    let mut stream = match Stream::open(&open, fd, socket, task, node, page, registry) {
         Ok((stream, opened)) => {
             say(socket, &opened, None)?;
             stream.memory.opened();
-            if let (true, Message::Opened { threads, stream: info, .. }) = (open.questions, opened) {
-                answer_questions(socket.clone(), threads, info, stream.memory.forward())?;
-            }
             stream
         }
         Err(error) => {
@@ -166,31 +139,6 @@ fn serve_file(
     demux_worker::demux(&demux, memory, file, socket, page.map(|page| Tally::new(page, "file")))
 }
 
-/// Answers in a thread of its own, while the stage works.
-/// What is no question is an answer to somebody else's, and goes to `others`.
-fn answer_questions(
-    socket: Arc<Socket>,
-    threads: u32,
-    stream: StreamInfo,
-    others: Sender<Reply>,
-) -> Result<(), HostError> {
-    let answering = move || {
-        while let Ok(Some((message, fd))) = hear(&socket) {
-            let done = match message {
-                Message::Query { number } => {
-                    say(&socket, &Message::Answer { number, threads, stream }, None).is_err()
-                }
-                other => others.send((other, fd)).is_err(),
-            };
-            if done {
-                return;
-            }
-        }
-    };
-    let thread = std::thread::Builder::new().name("fp-answer".to_owned()).spawn(answering);
-    thread.map(|_| ()).map_err(|source| HostError::Socket { operation: "answering", source })
-}
-
 /// Why a stream stopped.
 enum Stopped {
     /// The stage failed: news for the caller.
@@ -207,24 +155,16 @@ impl From<Breach> for Stopped {
 
 /// One stream in its worker.
 struct Stream {
-    socket: Arc<Socket>,
     submissions: CellReader,
     packets: Arc<SharedPackets>,
-    inputs: HashMap<u16, ForeignPool>,
     layouts: Vec<Option<Layout>>,
     exporter: Arc<Mutex<Exporter>>,
     chain: Vec<Hop>,
     recorder: Recorder,
     delivery: Delivery,
-    faults: Faults,
+    /// `None` where nothing is to go wrong.
+    faults: Option<Faults>,
     memory: Arc<MemoryClient>,
-}
-
-/// Input frames are the caller's, who takes one back when its output comes.
-struct Nowhere;
-
-impl Returns for Nowhere {
-    fn give_back(&self, _: u32) {}
 }
 
 type Refusal = Box<dyn std::error::Error>;
@@ -237,6 +177,7 @@ impl Stream {
         task: Task,
         node: Option<(PathBuf, OwnedFd)>,
         page: Option<Page>,
+        registry: &Registry,
     ) -> Result<(Stream, Message), Refusal> {
         let sizes = Sizes { cells: open.cells, packet_bytes: open.packet_bytes };
         let area = Arc::new(Area::open(fd, sizes)?);
@@ -246,43 +187,39 @@ impl Stream {
             len => Some(TrackInfo::from_bytes(&packets.kept(len)?, open.stream)?),
         };
         let takes_packets = track.is_some();
-        let hop = path::parse_stage(&open.stage)?;
+        let hop = registry.definitions().parse_stage(&open.stage).map_err(|error| {
+            format!(
+                "the worker's program reads {:?} and says: {error} (a program with stages of its own is its \
+                 own worker program by framepath::worker::init_with)",
+                open.stage
+            )
+        })?;
         let tally = page.map(|page| Tally::new(page, &open.stage));
-        let room = Bell::of_completion_room(&area);
-        let exporter = Exporter::new(completions(&area).0, room, socket.clone(), tally);
+        let exporter = Exporter::new(completions(&area).0, socket.clone(), tally);
         let exporter = Arc::new(Mutex::new(exporter));
         let memory = MemoryClient::new(socket.clone(), exporter.clone());
         let give_back = give_back(&area, memory.clone());
         let give_back = give_back.ok_or("the words to give frames back do not fit")?;
-        let lender = open.lent.then(|| {
-            let (socket, exporter) = (socket.clone(), exporter.clone());
-            // For as long as the process lives, which has this stream only.
-            Lenders(Box::leak(Box::new(Borrower { socket, exporter, give_back })))
-        });
+        let lender = open.lent.then(|| Borrower::lenders(socket.clone(), exporter.clone(), give_back));
         let give_back = Some(give_back);
         let place = Place {
+            behind: &[],
             track,
             frames_behind: open.frames_behind,
             give_back,
             lender,
             plugin: if let Task::Plugin(file) = task { Some(file) } else { None },
             node: node.map(|(name, fd)| Node::of_open(fd, name).map(Arc::new)).transpose()?,
-            notes: Notes::default(),
+            outcomes: Outcomes::default(),
         };
-        let mut stage = stage_of(&hop, &place)?;
+        let mut stage = registry.make_stage(&hop, &place)?;
         let stream = stage.start(&open.stream)?;
         let (threads, replayable) = (stage.threads(), stage.replayable());
         let export = Box::new(Export(exporter.clone()));
-        let level = match open.level {
-            0 => Level::Off,
-            1 => Level::Times,
-            _ => Level::Full,
-        };
+        let level = level_of(open.level);
         let stream_in_worker = Stream {
-            socket: socket.clone(),
             submissions: submissions(&area).1,
             packets,
-            inputs: HashMap::new(),
             layouts: vec![None; 256],
             exporter,
             chain: vec![
@@ -291,7 +228,7 @@ impl Stream {
             ],
             recorder: Recorder::new(level, 0, ROWS),
             delivery: Delivery::default(),
-            faults: open.faults.parse()?,
+            faults: if open.faults.is_empty() { None } else { Some(open.faults.parse()?) },
             memory,
         };
         Ok((stream_in_worker, Message::Opened { threads, stream, replayable, takes_packets }))
@@ -311,20 +248,22 @@ impl Stream {
             let idle_ns = idle_since.take().map_or(0, |since| now_ns() - since);
             locked(&self.exporter).idle_ns = u32::try_from(idle_ns).unwrap_or(u32::MAX);
             match Submission::decode(&cell).map_err(|_| Stopped::Caller)? {
-                Submission::Packet { seq, pts, offset, len, key } => {
+                Submission::Packet { seq, pts, offset, len, key, preroll } => {
                     self.recorder.mark();
                     locked(&self.exporter).took(seq);
-                    self.faults.strike(seq);
+                    self.strike(seq);
                     let bytes = self.packets.packet(offset, len)?;
                     let meta = FrameMeta { seq, pts, ..FrameMeta::default() };
                     let packet = Packet::shared(bytes, meta, key);
-                    let packet = packet.ok_or_else(|| Stopped::Stage("no memory for a packet".to_owned()))?;
+                    let mut packet =
+                        packet.ok_or_else(|| Stopped::Stage("no memory for a packet".to_owned()))?;
+                    *packet.preroll_mut() = preroll;
                     self.push(Item::Packet(packet))?;
                 }
                 Submission::Frame { seq, pts, pool, slot, layout } => {
                     self.recorder.mark();
                     locked(&self.exporter).took(seq);
-                    self.faults.strike(seq);
+                    self.strike(seq);
                     let meta = FrameMeta { seq, pts, ..FrameMeta::default() };
                     let frame = self.input(pool, slot, layout, meta)?;
                     self.push(Item::Frame(frame))?;
@@ -335,14 +274,31 @@ impl Stream {
                 }
                 Submission::Layout { id, layout } => self.layouts[usize::from(id)] = Some(layout),
                 Submission::Drain => self.drain()?,
+                Submission::Flush { seq } => self.flush(seq)?,
+                Submission::Seek { .. } => return Err(Stopped::Caller),
             }
+        }
+    }
+
+    /// Fails on purpose where input `seq` is to.
+    fn strike(&self, seq: u64) {
+        if let Some(faults) = &self.faults {
+            faults.strike(seq);
         }
     }
 
     fn push(&mut self, item: Item) -> Result<(), Stopped> {
         let (first, rest) = self.chain.split_first_mut().expect("two hops");
         let mut out = Out::new(0, rest, &mut self.recorder, &self.delivery);
-        first.stage.push(item, &mut out).map_err(stopped)
+        first.stage.as_mut().push(item, &mut out).map_err(stopped)
+    }
+
+    /// Forgets what is inside.
+    fn flush(&mut self, seq: u64) -> Result<(), Stopped> {
+        self.strike(seq);
+        let flushed = flush(0, &mut self.chain, &mut self.recorder, &self.delivery);
+        flushed.map_err(stopped)?;
+        complete(&mut locked(&self.exporter), &Completion::Flushed { number: seq })
     }
 
     fn drain(&mut self) -> Result<(), Stopped> {
@@ -352,24 +308,8 @@ impl Stream {
     }
 
     fn input(&mut self, pool: u16, slot: u32, layout: u8, meta: FrameMeta) -> Result<Frame, Stopped> {
-        while !self.inputs.contains_key(&pool) {
-            self.hear_of_pool()?;
-        }
         let layout = self.layouts[usize::from(layout)].ok_or(Stopped::Caller)?;
-        self.inputs[&pool].frame(slot, &layout, meta).map_err(|_| Stopped::Caller)
-    }
-
-    fn hear_of_pool(&mut self) -> Result<(), Stopped> {
-        let Ok(Some((Message::InputPool { pool, slots, slot_bytes }, Some(fd)))) = hear(&self.socket) else {
-            return Err(Stopped::Caller);
-        };
-        let slot_bytes = usize::try_from(slot_bytes).map_err(|_| Stopped::Caller)?;
-        let foreign = ForeignPool::new(fd, slot_bytes, slots, 0, Arc::new(Nowhere));
-        let mut foreign = foreign.map_err(|_| Stopped::Caller)?;
-        // A worker has few descriptors, and passes none on.
-        foreign.close();
-        self.inputs.insert(pool, foreign);
-        Ok(())
+        self.memory.input(pool, slot, &layout, meta).map_err(|_| Stopped::Caller)
     }
 }
 
@@ -379,6 +319,15 @@ fn stopped(failure: Failure) -> Stopped {
 
 fn complete(exporter: &mut Exporter, completion: &Completion) -> Result<(), Stopped> {
     exporter.complete(completion).map_err(|_| Stopped::Caller)
+}
+
+/// The ledger's level, from the wire's number.
+fn level_of(number: u8) -> Level {
+    match number {
+        0 => Level::Off,
+        1 => Level::Times,
+        _ => Level::Full,
+    }
 }
 
 /// The words that frames come back by. They are used until the process ends.

@@ -16,7 +16,8 @@ use framepath_os::crossing::Socket;
 use framepath_os::sandbox::Layers;
 use framepath_os::spawn::{Remote, WorkerProcess, spawn_zygote};
 
-use super::kind::{Kind, LOADING, Task};
+use super::kind::WorkerKind;
+use super::policy::LOADING;
 use super::say::{hear_within, say};
 use super::{HostError, program};
 
@@ -52,14 +53,8 @@ impl ZygoteProcess {
 
     /// Forks a worker. Call it from one thread at a time: answers come in the
     /// order of requests.
-    pub(super) fn spawn(&self, kind: &Kind) -> Result<Spawned, HostError> {
-        let plugin = match &kind.task {
-            Task::Plugin(file) => file.display().to_string(),
-            Task::Stage | Task::Device => String::new(),
-        };
-        let (memory_bytes, by_device) = (kind.memory_bytes, kind.task == Task::Device);
-        let without_seccomp = kind.without_seccomp;
-        say(&self.socket, &Message::Spawn { memory_bytes, plugin, by_device, without_seccomp }, None)?;
+    pub(super) fn spawn(&self, kind: &WorkerKind) -> Result<Spawned, HostError> {
+        say(&self.socket, &Message::Spawn { kind: kind.to_string() }, None)?;
         let granted = || match hear_within(&self.socket, SPAWNING)? {
             Some((Message::Grant { pid, layers, .. }, Some(fd))) => Ok((pid, layers, fd)),
             Some((Message::Denied { text }, _)) => Err(HostError::Refused { text }),

@@ -4,14 +4,23 @@
 //! Times are in ticks of one frame, as ffmpeg's are for a stream of constant
 //! rate; the header's `software` line is ours.
 
+use framepath_model::path::Definition;
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 use framepath_os::pool::Frame;
 
+use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
-use crate::sink::output::Output;
+use crate::sink::output::{FILE, Output};
 use crate::stage::Stage;
+
+static DEFINITION: Definition =
+    Definition::sink("framemd5", "writes the MD5 of every frame, as `ffmpeg -f framemd5` does").args(&[FILE]);
+
+pub(crate) fn element() -> Element {
+    Element::stage(&DEFINITION, |hop, _| Ok(FrameMd5::new(hop.text("file"))))
+}
 
 pub(crate) struct FrameMd5 {
     target: String,

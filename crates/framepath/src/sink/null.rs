@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `null`: takes frames and packets and gives them back to their pool.
 
+use framepath_model::path::Definition;
 use framepath_model::stream::StreamInfo;
 
+use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::stage::Stage;
+
+static DEFINITION: Definition = Definition::sink("null", "throws everything away").known_as(&["fakesink"]);
+
+pub(crate) fn element() -> Element {
+    Element::stage(&DEFINITION, |_, _| Ok(Null))
+}
 
 pub(crate) struct Null;
 

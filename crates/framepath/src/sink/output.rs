@@ -3,11 +3,16 @@
 
 use std::io::{self, BufWriter, Write};
 
+use framepath_model::path::{Arg, ValueKind};
 use framepath_os::cancel::{self, Writer};
 use framepath_os::meter;
 use framepath_os::pool::Plane;
 
 use crate::error::StageError;
+
+/// Where to write.
+pub(crate) const FILE: Arg =
+    Arg::word("file", ValueKind::Text("a file's name, or `-`"), "`-` is standard output");
 
 /// A file or standard output, with the name that errors show.
 pub(crate) struct Output {

@@ -8,14 +8,23 @@ use std::fs;
 use std::path::PathBuf;
 
 use framepath_model::format::PixelFormat;
+use framepath_model::path::{Arg, Definition, ValueKind};
 use framepath_model::stream::StreamInfo;
 use framepath_os::pool::Frame;
 
+use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::sink::output::Output;
 use crate::stage::Stage;
+
+static DEFINITION: Definition = Definition::sink("pgm", "writes the luma of every frame as a PGM picture")
+    .args(&[Arg::word("dir", ValueKind::Text("a folder's name"), "made when it is missing")]);
+
+pub(crate) fn element() -> Element {
+    Element::stage(&DEFINITION, |hop, _| Ok(Pgm::new(hop.text("dir"))))
+}
 
 pub(crate) struct Pgm {
     folder: PathBuf,

@@ -22,26 +22,55 @@ mod window;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use framepath_model::path::Hop;
+use framepath_model::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
 use framepath_model::stream::StreamInfo;
 use framepath_os::clock::{now_ns, sleep_until};
 use framepath_os::pool::Frame;
 use framepath_os::{meter, signal};
 
+use crate::element::{Element, Place};
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
+use crate::outcomes::Played;
 use crate::stage::Stage;
 use ahead::Ahead;
 use clock::Clock;
 
-/// Counts of a run, for whoever looks; one thread writes, and the order does
-/// not matter to those who read.
-#[derive(Debug, Default)]
-pub(crate) struct Played {
-    pub(crate) shown: AtomicU64,
-    pub(crate) late: AtomicU64,
-    pub(crate) ended: AtomicU64,
+static DEFINITION: Definition = Definition::sink(
+    "play",
+    "shows frames in a window at their times; q or Esc ends, space pauses, f is full screen",
+)
+.args(&[
+    Arg::option(
+        "driver",
+        ValueKind::choice(&["auto", "software", "opengl", "opengles2", "null"]),
+        DefaultValue::Is("auto"),
+        "who scales and draws: the CPU, or a GPU; `null` keeps the times and shows nothing",
+    ),
+    Arg::option("fullscreen", ValueKind::Flag, DefaultValue::Is("0"), "begin with the whole screen"),
+    Arg::option(
+        "sync",
+        ValueKind::Flag,
+        DefaultValue::Is("1"),
+        "0 shows every frame as soon as it comes, and drops none",
+    ),
+    Arg::option(
+        "title",
+        ValueKind::Text("a window's title"),
+        DefaultValue::Unset("framepath"),
+        "what the window's frame says",
+    ),
+])
+.known_as(&["autovideosink", "ximagesink", "glimagesink", "waylandsink", "kmssink"]);
+
+pub(crate) fn element() -> Element {
+    Element::stage(&DEFINITION, make)
+}
+
+fn make(hop: &Hop, place: &Place<'_>) -> Result<Play, StageError> {
+    let played = place.outcomes.played.get_or_init(Arc::default);
+    Play::new(PlayOptions::of(hop), played.clone())
 }
 
 /// What the viewer wants. (Without SDL nobody views.)
@@ -288,13 +317,19 @@ impl Play {
         Ok(())
     }
 
-    /// Shows what is on its way, and nothing more.
-    fn end(&mut self) -> Result<(), StageError> {
+    /// Waits until the screen has shown what it has.
+    fn finish(&mut self) -> Result<(), StageError> {
         if let Some(last) = self.ahead.last() {
             wait_until(last);
         }
+        self.ahead = Ahead::default();
         self.screen.finish()?;
-        self.count()?;
+        self.count()
+    }
+
+    /// Shows what is on its way, and nothing more.
+    fn end(&mut self) -> Result<(), StageError> {
+        self.finish()?;
         self.screen.close();
         Ok(())
     }
@@ -331,6 +366,14 @@ impl Stage for Play {
                 Err(out.fail(StageError::Downstream))
             }
         }
+    }
+
+    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        // The screen shows what it has, four frames at most, at their times: later than the
+        // first frame from behind the seek, if that did not wait.
+        self.finish().map_err(|e| out.fail(e))?;
+        self.clock.iter_mut().for_each(Clock::restart);
+        Ok(())
     }
 
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {

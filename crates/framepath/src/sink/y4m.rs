@@ -7,14 +7,23 @@
 
 use framepath_model::colors::Range;
 use framepath_model::format::{Layout, PixelFormat};
+use framepath_model::path::Definition;
 use framepath_model::stream::StreamInfo;
 use framepath_os::pool::Frame;
 
+use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
-use crate::sink::output::Output;
+use crate::sink::output::{FILE, Output};
 use crate::stage::Stage;
+
+static DEFINITION: Definition =
+    Definition::sink("y4m", "writes a YUV4MPEG2 stream").args(&[FILE]).known_as(&["filesink"]);
+
+pub(crate) fn element() -> Element {
+    Element::stage(&DEFINITION, |hop, _| Ok(Y4m::new(hop.text("file"))))
+}
 
 pub(crate) struct Y4m {
     target: String,

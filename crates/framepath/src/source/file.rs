@@ -1,19 +1,106 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `file`: packets of the first video track of a media file.
 
-use framepath_codec::{Demuxer, MediaFile, Packet, TrackInfo};
-use framepath_model::stream::StreamInfo;
+use std::time::Duration;
 
+use framepath_codec::{Demuxer, MediaFile, Packet, TrackInfo};
+use framepath_model::path::{Arg, DefaultValue, Definition, Hop, Hosts, INFINITE, ValueKind};
+use framepath_model::stream::{SeekTo, StreamInfo};
+use framepath_model::wire;
+
+use crate::element::{Element, Place};
 use crate::error::StageError;
-use crate::host::{DemuxerSpec, RemoteDemuxer};
+use crate::host::{DemuxerSpec, RemoteDemuxer, Task};
+use crate::hosting::{seat_of, worker_options};
 use crate::item::Item;
 use crate::out::{Failure, Out};
-use crate::source::{Pace, Source};
+use crate::request::{Answered, Request};
+use crate::source::{Due, Pace, Source};
+
+/// Which part of a file is read, and how.
+pub(crate) struct FileOptions {
+    /// How often it is read.
+    pub(crate) loops: u64,
+    /// Packets a second; 0 is flat out.
+    pub(crate) rate: f64,
+    /// Where it begins, each time.
+    pub(crate) start: Duration,
+    /// Number of the video track; `None` is the best.
+    pub(crate) track: Option<usize>,
+}
+
+static DEFINITION: Definition = Definition::source("file", "packets of one video track of a file")
+    .args(&[
+        Arg::word("path", ValueKind::Text("the name of a media file"), "the file to read")
+            .known_as(&["location"]),
+        Arg::option(
+            "start",
+            ValueKind::StreamTime,
+            DefaultValue::Is("0s"),
+            "the first frame is the first that is not shown before this time",
+        ),
+        Arg::option(
+            "track",
+            ValueKind::count(0, 99),
+            DefaultValue::Unset("the best one"),
+            "number of the video track, counted from 0",
+        ),
+        Arg::option(
+            "loop",
+            ValueKind::count_or(1, 1_000_000_000, "inf", INFINITE),
+            DefaultValue::Is("1"),
+            "how often the file is played, each time from `start`",
+        ),
+        Arg::option("rate", ValueKind::Rate, DefaultValue::Is("0"), "packets per second; 0 is flat out"),
+    ])
+    .hosts(Hosts::AsDecoder)
+    .known_as(&["filesrc", "uridecodebin"]);
+
+pub(crate) fn element() -> Element {
+    Element::source(&DEFINITION, make)
+}
+
+fn make(hop: &Hop, place: &Place<'_>) -> Result<File, StageError> {
+    let options = FileOptions {
+        loops: hop.count("loop"),
+        rate: hop.rate("rate"),
+        start: Duration::from_nanos(hop.duration_ns("start")),
+        track: hop.is_set("track").then(|| hop.count("track") as usize),
+    };
+    let file = File::open(hop.text("path"), &options, demuxer_of(hop, place.behind)?)?;
+    if let Some(worker) = file.worker() {
+        place.outcomes.demuxer.get_or_init(|| worker.stats());
+    }
+    Ok(file)
+}
+
+/// The worker that demuxes for `file`: as it says itself, else as the decoder
+/// behind it. `None` where it is demuxed inline.
+fn demuxer_of(file: &Hop, behind: &[Hop]) -> Result<Option<DemuxerSpec>, StageError> {
+    let decoder = behind.iter().find(|hop| hop.name() == "decode");
+    let decoder = decoder.filter(|decoder| decoder.is_hosted());
+    let hop = match decoder {
+        Some(decoder) if !file.is_set("host") => decoder,
+        _ if file.is_hosted() => file,
+        _ => return Ok(None),
+    };
+    let naming = |option: &str| if file.is_set(option) { file } else { hop };
+    let options = worker_options(file, Task::Stage, naming)?;
+    let seat = seat_of(hop, naming("socket"));
+    Ok(Some(DemuxerSpec {
+        loops: file.count("loop"),
+        start: Duration::from_nanos(file.duration_ns("start")),
+        track: file.is_set("track").then(|| file.count("track") as u32),
+        options,
+        seat,
+        private: decoder.is_none(),
+    }))
+}
 
 /// Where the file is demuxed.
 enum Demuxing {
     /// In the thread that runs the source.
-    Inline(Inline),
+    Inline(Box<Inline>),
     /// In a worker, which may be packets ahead.
     Worker(Box<RemoteDemuxer>),
 }
@@ -21,8 +108,11 @@ enum Demuxing {
 /// A demuxer in this process, with the loops that are left.
 struct Inline {
     demuxer: Demuxer,
+    /// Where each loop begins.
+    start: Duration,
     /// Times the file is still to be read after this one.
     loops_left: u64,
+    /// Packets of this loop that become frames.
     packets_of_this_loop: u64,
 }
 
@@ -35,28 +125,32 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Opens `path`, to be read `loops` times. `rate` packets a second; 0 is flat
-    /// out. Demuxes inline, where `spec` names no worker.
+    /// Opens `path`. Demuxes inline, where `spec` names no worker.
     pub(crate) fn open(
         path: &str,
-        loops: u64,
-        rate: f64,
+        options: &FileOptions,
         spec: Option<DemuxerSpec>,
     ) -> Result<File, StageError> {
         let file = MediaFile::open(path.as_ref())?;
         let demuxing = match spec {
             Some(spec) => Demuxing::Worker(Box::new(RemoteDemuxer::open(file, spec)?)),
-            None => Demuxing::Inline(Inline {
-                demuxer: Demuxer::new(file)?,
-                loops_left: loops.saturating_sub(1),
-                packets_of_this_loop: 0,
-            }),
+            None => {
+                let mut demuxer = Demuxer::of_track(file, options.track)?;
+                if !options.start.is_zero() {
+                    demuxer.seek(options.start, SeekTo::Exact)?;
+                }
+                let (start, loops_left) = (options.start, options.loops.saturating_sub(1));
+                Demuxing::Inline(Box::new(Inline { demuxer, start, loops_left, packets_of_this_loop: 0 }))
+            }
         };
-        Ok(File { demuxing, next_seq: 0, pace: Pace::of_rate(rate) })
+        let file = File { demuxing, next_seq: 0, pace: Pace::of_rate(options.rate) };
+        let (track, demuxed) = (file.track(), if file.worker().is_some() { "in a worker" } else { "inline" });
+        let StreamInfo { width, height, .. } = track.stream;
+        log::info!("file {path}: {} {width}x{height}, demuxed {demuxed}", track.codec);
+        Ok(file)
     }
 
-    /// The video that it reads.
-    pub(crate) fn track(&self) -> &TrackInfo {
+    fn track(&self) -> &TrackInfo {
         match &self.demuxing {
             Demuxing::Inline(inline) => inline.demuxer.info(),
             Demuxing::Worker(remote) => remote.track(),
@@ -76,7 +170,7 @@ impl Inline {
     fn read(&mut self) -> Result<Option<Packet>, StageError> {
         loop {
             if let Some(packet) = self.demuxer.read()? {
-                self.packets_of_this_loop += 1;
+                self.packets_of_this_loop += u64::from(!packet.preroll().discarded);
                 return Ok(Some(packet));
             }
             if self.loops_left == 0 {
@@ -88,7 +182,11 @@ impl Inline {
             }
             self.loops_left -= 1;
             self.packets_of_this_loop = 0;
-            self.demuxer.rewind()?;
+            if self.start.is_zero() {
+                self.demuxer.rewind()?;
+            } else {
+                self.demuxer.seek(self.start, SeekTo::Exact)?;
+            }
         }
     }
 }
@@ -98,9 +196,15 @@ impl Source for File {
         self.track().stream
     }
 
+    fn track_info(&self) -> Option<TrackInfo> {
+        Some(self.track().clone())
+    }
+
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
-        if self.pace.as_mut().is_some_and(|pace| !pace.wait_for(self.next_seq)) {
-            return Ok(false);
+        match self.pace.as_mut().map(|pace| pace.wait_for(self.next_seq, out)) {
+            None | Some(Due::Now) => {}
+            Some(Due::Ended) => return Ok(false),
+            Some(Due::Request) => return Ok(true),
         }
         let birth_ns = out.birth();
         let packet = match &mut self.demuxing {
@@ -113,5 +217,28 @@ impl Source for File {
         self.next_seq += 1;
         out.push(Item::Packet(packet))?;
         Ok(true)
+    }
+
+    fn can_seek(&self) -> Result<(), &'static str> {
+        let can = match &self.demuxing {
+            Demuxing::Inline(inline) => inline.demuxer.is_seekable(),
+            Demuxing::Worker(remote) => remote.is_seekable(),
+        };
+        can.then_some(()).ok_or("it is a pipe or a device, not a regular file")
+    }
+
+    fn request(&mut self, request: &Request) -> Result<Answered, StageError> {
+        let nanoseconds = |to: Duration| u64::try_from(to.as_nanos()).unwrap_or(u64::MAX);
+        match (&mut self.demuxing, *request) {
+            (Demuxing::Inline(inline), Request::Seek { to, mode }) => inline.demuxer.seek(to, mode)?,
+            (Demuxing::Inline(inline), Request::Flush) => inline.demuxer.skip_to_key()?,
+            (Demuxing::Worker(remote), Request::Seek { to, mode }) => {
+                remote.seek(wire::Place::Time(nanoseconds(to), mode))?;
+            }
+            (Demuxing::Worker(remote), Request::Flush) => remote.seek(wire::Place::NextKey)?,
+            _ => return Ok(Answered::PassOn),
+        }
+        self.pace.iter_mut().for_each(Pace::restart);
+        Ok(Answered::Done)
     }
 }

@@ -3,14 +3,37 @@
 //! share. Each frame is one counted copy.
 
 use framepath_model::format::{Layout, PixelFormat};
+use framepath_model::path::{Arg, DefaultValue, Definition, ValueKind};
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 use framepath_os::v4l2::{DevicePool, Heap};
 
+use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::pgm::Picture;
-use crate::source::Source;
+use crate::source::{HEAP, Source, frames, heap_of};
+
+static DEFINITION: Definition =
+    Definition::source("fixture", "the same GREY picture again and again, in memory that devices share")
+        .args(&[
+            Arg::word("file", ValueKind::Text("the name of a PGM picture"), "binary PGM of 8 bits"),
+            frames("1"),
+            Arg::option(
+                "pool",
+                ValueKind::count(1, 64),
+                DefaultValue::Is("4"),
+                "frames in the source's pool",
+            ),
+            HEAP,
+        ])
+        .for_tests();
+
+pub(crate) fn element() -> Element {
+    Element::source(&DEFINITION, |hop, _| {
+        Fixture::open(hop.text("file"), &heap_of(hop), hop.count("frames"), hop.count("pool") as u32)
+    })
+}
 
 /// A frame is born when its copy begins.
 pub(crate) struct Fixture {

@@ -5,27 +5,51 @@
 use framepath_os::clock::now_ns;
 use framepath_os::{signal, stop};
 
+use crate::out::Out;
+
 /// The deadlines of a paced source.
 pub(crate) struct Pace {
     period_ns: f64,
-    /// When the first was given.
-    start_ns: Option<u64>,
+    /// Number of the first, and when it was given.
+    start: Option<(u64, u64)>,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// The frame is due.
+    Now,
+    /// The run is to end before that.
+    Ended,
+    /// There is a request to look at.
+    Request,
 }
 
 impl Pace {
     /// `hz` a second; `None` for 0, which is flat out.
     pub(crate) fn of_rate(hz: f64) -> Option<Pace> {
-        (hz > 0.0).then(|| Pace { period_ns: 1e9 / hz, start_ns: None })
+        (hz > 0.0).then(|| Pace { period_ns: 1e9 / hz, start: None })
     }
 
-    /// Sleeps until number `seq` is due; `false` if the run is to end before that.
+    /// Begins anew with the next frame, which is due at once.
+    pub(crate) fn restart(&mut self) {
+        self.start = None;
+    }
+
+    /// Sleeps until number `seq` is due, the run is to end or a request comes.
     #[must_use]
-    pub(crate) fn wait_for(&mut self, seq: u64) -> bool {
-        let start = *self.start_ns.get_or_insert_with(now_ns);
-        let due = start + (seq as f64 * self.period_ns) as u64;
-        while now_ns() < due && !signal::interrupted() {
-            stop::sleep_unless_requested(due);
+    pub(crate) fn wait_for(&mut self, seq: u64, out: &Out<'_>) -> Due {
+        let (first, start) = *self.start.get_or_insert_with(|| (seq, now_ns()));
+        let due = start + ((seq - first) as f64 * self.period_ns) as u64;
+        while now_ns() < due {
+            if signal::interrupted() {
+                return Due::Ended;
+            }
+            if out.has_request() {
+                return Due::Request;
+            }
+            stop::sleep_unless(due, || out.has_request());
         }
-        now_ns() >= due
+        Due::Now
     }
 }

@@ -2,13 +2,55 @@
 //! `test`: a moving pattern, or buffers of so many bytes, paced or flat out.
 
 use framepath_model::format::{Layout, PixelFormat};
-use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
+use framepath_model::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
+use framepath_model::stream::{FrameMeta, Rational, SeekTo, StreamInfo};
 use framepath_os::pool::Pool;
 
+use crate::element::{Element, Place};
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
-use crate::source::{Pace, Source, pattern};
+use crate::request::{Answered, Request};
+use crate::source::{Due, Pace, Source, frames, pattern};
+
+static DEFINITION: Definition = Definition::source("test", "frames with a moving pattern")
+    .args(&[
+        Arg::option("size", ValueKind::Size, DefaultValue::Is("1280x720"), "size of the picture in pixels"),
+        Arg::option(
+            "format",
+            ValueKind::choice(&["grey", "yuv420p", "nv12", "yuv420p10", "p010", "rgba"]),
+            DefaultValue::Is("nv12"),
+            "pixel format",
+        ),
+        Arg::option("rate", ValueKind::Rate, DefaultValue::Is("0"), "frames per second; 0 is flat out"),
+        frames("300"),
+        Arg::option("pool", ValueKind::count(1, 4096), DefaultValue::Is("8"), "frames in the source's pool"),
+        Arg::option(
+            "bytes",
+            ValueKind::Bytes { min: 1, max: 1 << 30 },
+            DefaultValue::Unset("a picture of `size` and `format`"),
+            "give buffers of so many bytes with no picture in them",
+        )
+        .excluding(&["size", "format"]),
+    ])
+    .known_as(&["videotestsrc"]);
+
+pub(crate) fn element() -> Element {
+    Element::source(&DEFINITION, make)
+}
+
+fn make(hop: &Hop, _: &Place<'_>) -> Result<Test, StageError> {
+    let (width, height) = hop.size("size");
+    Test::new(&TestOptions {
+        width,
+        height,
+        format: hop.choice("format").parse()?,
+        bytes: hop.bytes("bytes"),
+        rate: hop.rate("rate"),
+        frames: hop.count("frames"),
+        pool: hop.count("pool") as u32,
+    })
+}
 
 /// What the `test` source makes.
 ///
@@ -62,6 +104,8 @@ pub struct Test {
     pace: Option<Pace>,
     frames: u64,
     next_seq: u64,
+    /// Number of the next picture: the time in frames.
+    position: u64,
 }
 
 impl Test {
@@ -84,6 +128,7 @@ impl Test {
             pace: Pace::of_rate(options.rate),
             frames: if options.frames == 0 { u64::MAX } else { options.frames },
             next_seq: 0,
+            position: 0,
         })
     }
 }
@@ -94,27 +139,48 @@ impl Source for Test {
     }
 
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
-        if self.next_seq >= self.frames {
+        if self.position >= self.frames {
             return Ok(false);
         }
         let birth_ns = match &mut self.pace {
-            Some(pace) => {
-                if !pace.wait_for(self.next_seq) {
-                    return Ok(false);
-                }
-                out.birth()
-            }
+            Some(pace) => match pace.wait_for(self.next_seq, out) {
+                Due::Now => out.birth(),
+                Due::Ended => return Ok(false),
+                Due::Request => return Ok(true),
+            },
             None => out.birth_at_last(),
         };
         let mut frame = self.pool.acquire().map_err(|e| out.fail(e))?;
         if self.draws {
             frame.set_layout(&self.layout).map_err(|e| out.fail(e))?;
-            pattern::draw(&mut frame, self.next_seq);
+            pattern::draw(&mut frame, self.position);
         }
-        let meta = FrameMeta { seq: self.next_seq, birth_ns, pts: Some(self.next_seq as i64), duration: 1 };
+        let pts = i64::try_from(self.position).ok();
+        let meta = FrameMeta { seq: self.next_seq, birth_ns, pts, duration: 1 };
         self.next_seq += 1;
+        self.position += 1;
         out.push(Item::Frame(frame.freeze(meta)))?;
         Ok(true)
+    }
+
+    fn can_seek(&self) -> Result<(), &'static str> {
+        Ok(())
+    }
+
+    fn request(&mut self, request: &Request) -> Result<Answered, StageError> {
+        match *request {
+            Request::Seek { to, mode } => {
+                // Each frame is a random access point.
+                let behind_all = (i64::MAX, i64::MAX);
+                let (before, exact) = self.info.time_base.ticks_around(to).unwrap_or(behind_all);
+                let position = if mode == SeekTo::Exact { exact } else { before };
+                self.position = position as u64;
+                self.pace.iter_mut().for_each(Pace::restart);
+                Ok(Answered::Done)
+            }
+            Request::Flush => Ok(Answered::Done),
+            _ => Ok(Answered::PassOn),
+        }
     }
 }
 

@@ -6,17 +6,69 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use framepath_model::format::{Layout, PixelFormat};
+use framepath_model::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 use framepath_os::clock::now_ns;
 use framepath_os::pool::{Frame, Pool};
 use framepath_os::signal;
 use framepath_os::v4l2::{CaptureBuffers, Direction, Heap, Io, Node, Picture, Role, V4l2Error};
 
-use crate::device::{PATIENCE, SLICE, fourcc, layout_of, pixel_format};
+use crate::device::{PATIENCE, SLICE, fourcc, io_of, layout_of, pixel_format};
+use crate::element::{Element, Place};
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
-use crate::source::Source;
+use crate::source::{HEAP, Source, frames, heap_of};
+
+static DEFINITION: Definition =
+    Definition::source("v4l2", "frames of a camera or another V4L2 device").args(&[
+        Arg::word("device", ValueKind::Text("the name of a V4L2 node"), "the node, such as /dev/video0"),
+        Arg::option(
+            "io",
+            ValueKind::choice(&["mmap", "dmabuf", "userptr", "read"]),
+            DefaultValue::Is("mmap"),
+            "whose memory frames come in: the driver's, a heap's, ordinary, or by a copy",
+        ),
+        Arg::option(
+            "size",
+            ValueKind::Size,
+            DefaultValue::Unset("as the device has it"),
+            "size of the picture in pixels",
+        ),
+        Arg::option(
+            "format",
+            ValueKind::choice(&["grey", "yuv420p", "nv12"]),
+            DefaultValue::Unset("as the device has it, or the first of these that it offers"),
+            "pixel format",
+        ),
+        Arg::option(
+            "rate",
+            ValueKind::Rate,
+            DefaultValue::Unset("as the device has it"),
+            "frames per second",
+        ),
+        frames("300"),
+        Arg::option("buffers", ValueKind::count(2, 32), DefaultValue::Is("8"), "buffers of the device"),
+        HEAP,
+    ]);
+
+pub(crate) fn element() -> Element {
+    Element::source(&DEFINITION, make)
+}
+
+fn make(hop: &Hop, place: &Place<'_>) -> Result<V4l2, StageError> {
+    let options = V4l2Options {
+        node: hop.text("device").to_owned(),
+        io: io_of(hop.choice("io")),
+        size: hop.is_set("size").then(|| hop.size("size")),
+        format: if hop.is_set("format") { Some(hop.choice("format").parse()?) } else { None },
+        rate: if hop.is_set("rate") { hop.rate("rate") } else { 0.0 },
+        frames: hop.count("frames"),
+        buffers: hop.count("buffers") as u32,
+        heap: heap_of(hop),
+    };
+    V4l2::open(&options, place.outcomes.missed.clone())
+}
 
 /// What the `v4l2` source is asked for.
 #[derive(Clone, Debug)]

@@ -1,14 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `block`: a known wait in every frame.
 
+use framepath_model::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
 use framepath_model::stream::StreamInfo;
 use framepath_os::clock::{now_ns, sleep_until};
 use framepath_os::{meter, signal};
 
+use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::stage::Stage;
+
+static DEFINITION: Definition = Definition::stage("block", "injects a blocked wait into every frame")
+    .args(&[Arg::option("time", ValueKind::Duration, DefaultValue::Required, "time waited per frame")])
+    .hosts(Hosts::Any)
+    .for_tests();
+
+pub(crate) fn element() -> Element {
+    Element::stage(&DEFINITION, |hop, _| Ok(Block { ns: hop.duration_ns("time") }))
+}
 
 /// Sleeps `ns` per frame, stamped as blocked.
 pub(crate) struct Block {

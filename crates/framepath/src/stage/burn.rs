@@ -1,14 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `burn`: a known CPU cost in every frame.
 
+use framepath_model::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
 use framepath_model::stream::StreamInfo;
 use framepath_os::clock::{now_ns, thread_cpu_ns};
 use framepath_os::signal;
 
+use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::stage::Stage;
+
+static DEFINITION: Definition = Definition::stage("burn", "injects CPU time into every frame")
+    .args(&[Arg::option("time", ValueKind::Duration, DefaultValue::Required, "CPU time per frame")
+        .known_as(&["cpu"])])
+    .hosts(Hosts::Any)
+    .for_tests();
+
+pub(crate) fn element() -> Element {
+    Element::stage(&DEFINITION, |hop, _| Ok(Burn { cpu_ns: hop.duration_ns("time") }))
+}
 
 /// Uses `cpu_ns` of CPU time per frame, by the thread's own CPU clock, so that
 /// a preempted burn still burns what it should.

@@ -3,13 +3,32 @@
 
 use framepath_codec::Converter;
 use framepath_model::format::{Layout, PixelFormat};
+use framepath_model::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
 use framepath_model::stream::StreamInfo;
 use framepath_os::pool::{Frame, FrameMut, GiveBack, Pool};
 
+use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::stage::Stage;
+
+static DEFINITION: Definition = Definition::stage(
+    "convert",
+    "frames of another pixel format, by libswscale; a frame that has it already passes as it is",
+)
+.args(&[Arg::option(
+    "format",
+    ValueKind::choice(&["grey", "yuv420p", "nv12", "yuv420p10", "p010", "rgba"]),
+    DefaultValue::Required,
+    "pixel format given",
+)])
+.hosts(Hosts::Any)
+.known_as(&["videoconvert"]);
+
+pub(crate) fn element() -> Element {
+    Element::stage(&DEFINITION, |hop, place| Ok(Convert::new(hop.choice("format").parse()?, place.give_back)))
+}
 
 /// Frames in the stage's own pool: one being written and what a queue behind
 /// it may hold; when that is not enough it waits.

@@ -1,13 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `copy`: a known number of copied bytes in every frame.
 
+use framepath_model::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
 use framepath_model::stream::StreamInfo;
 use framepath_os::meter;
 
+use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::stage::Stage;
+
+static DEFINITION: Definition = Definition::stage("copy", "injects a copy into every frame")
+    .args(&[Arg::option(
+        "bytes",
+        ValueKind::Bytes { min: 0, max: 1 << 30 },
+        DefaultValue::Required,
+        "bytes copied per frame",
+    )])
+    .hosts(Hosts::Any)
+    .for_tests();
+
+pub(crate) fn element() -> Element {
+    Element::stage(&DEFINITION, |hop, _| Ok(Copy::new(hop.bytes("bytes").unwrap_or(0) as usize)))
+}
 
 /// Copies as many bytes per frame as its two buffers hold.
 pub(crate) struct Copy {

@@ -1,170 +1,196 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `decode host=inline`: FFmpeg's or dav1d's decoder in the caller's thread, or
-//! the machine's own with either as what is left.
+//! `decode`: packets into frames, and the choice of the decoder that does it.
 
-use framepath_codec::{Api, CodecError, Decoder, DecoderOptions, Hardware, Packet, Received, TrackInfo};
-use framepath_model::stream::StreamInfo;
+mod inline;
 
+use std::path::PathBuf;
+
+use framepath_codec::{Api, Codec, DecoderOptions, Output, Threads, TrackInfo};
+use framepath_model::path::{AUTO, Arg, DefaultValue, Definition, Hop, Hosts, ValueKind};
+
+use crate::device::decode::DeviceDecode;
+use crate::device::decoder_node;
+use crate::element::{Element, Place};
 use crate::error::StageError;
-use crate::item::Item;
-use crate::notes::Notes;
-use crate::out::{Failure, Out};
+use crate::host::Task;
 use crate::stage::Stage;
+use inline::{Decode, Wish};
 
-/// A decoder. In the ledger, the time a frame spends inside while the decoder
-/// works on others (reordering, frame threads) is `queue`.
-pub(crate) struct Decode {
-    track: TrackInfo,
-    options: DecoderOptions,
-    decoder: Option<Decoder>,
-    wish: Option<Wish>,
-    trial: Option<Trial>,
+static DEFINITION: Definition =
+    Definition::stage("decode", "packets of H.264, HEVC, VP8, VP9 or AV1 into frames")
+        .args(&[
+            Arg::option(
+                "format",
+                ValueKind::choice(&["native", "nv12", "p010"]),
+                DefaultValue::Is("native"),
+                "pixel format given; native copies nothing",
+            ),
+            Arg::option(
+                "threads",
+                ValueKind::count_or(1, 256, "auto", AUTO),
+                DefaultValue::Is("auto"),
+                "threads of the decoder",
+            ),
+            Arg::option(
+                "pool",
+                ValueKind::count_or(1, 4096, "auto", AUTO),
+                DefaultValue::Is("auto"),
+                "frames in the decoder's pool",
+            ),
+            Arg::option(
+                "api",
+                ValueKind::choice(&["software", "vaapi", "nvdec", "vulkan", "vdpau", "v4l2m2m", "auto"]),
+                DefaultValue::Is("software"),
+                "the machine's decoder to use; where it cannot, software does it and a line says why",
+            ),
+            Arg::option(
+                "device",
+                ValueKind::Text("the name of a V4L2 node"),
+                DefaultValue::Unset("the first that decodes the codec"),
+                "api=v4l2m2m: the decoder to use, such as /dev/video0; where it cannot, the run fails",
+            ),
+        ])
+        .hosts(Hosts::Any)
+        .known_as(&["decodebin", "avdec_h264", "dav1ddec"]);
+
+pub(crate) fn element() -> Element {
+    Element::boxed(&DEFINITION, make).with_task(task).decoding()
 }
 
-/// The machine's decoders to try.
-pub(crate) struct Wish {
-    /// As `api=` has it.
-    pub(crate) asked: String,
-    pub(crate) apis: Vec<Api>,
+/// A decoder of the machine that can be tried, in the order of trial.
+enum Candidate {
+    /// A V4L2 device.
+    Node(PathBuf),
+    /// By libavcodec.
+    Library(Api),
+}
+
+/// What `hop` asks for.
+struct Choice {
+    candidates: Vec<Candidate>,
+    /// A device was named: it or nothing.
+    only: bool,
     /// Why others are not tried.
-    pub(crate) reasons: Vec<String>,
-    /// Where it is said that it came to software.
-    pub(crate) notes: Notes,
+    reasons: Vec<String>,
 }
 
-/// A machine's decoder that has given no frame yet: only the stream tells
-/// whether the driver can decode it.
-struct Trial {
-    wish: Wish,
-    /// What was sent, to send it again.
-    packets: Vec<Packet>,
-}
+impl Choice {
+    /// The decoders for `codec` that `hop` allows: V4L2 devices come first, then
+    /// libavcodec's in their order.
+    fn of(hop: &Hop, codec: Codec) -> Result<Choice, StageError> {
+        let api = hop.choice("api");
+        let mut choice = Choice { candidates: Vec::new(), only: hop.is_set("device"), reasons: Vec::new() };
+        if choice.only {
+            if hop.is_set("api") && !matches!(api, "v4l2m2m" | "auto") {
+                let what = format!("device= goes with api=v4l2m2m; the stage has api={api}");
+                return Err(StageError::Option(what));
+            }
+            choice.candidates.push(Candidate::Node(hop.text("device").into()));
+            return Ok(choice);
+        }
+        if matches!(api, "auto" | "v4l2m2m") {
+            match decoder_node(codec, api == "auto") {
+                Some(node) => choice.candidates.push(Candidate::Node(node)),
+                None => choice.reasons.push(format!("v4l2m2m: no device decodes {codec}")),
+            }
+        }
+        let apis = if api == "auto" { Api::ALL.into() } else { Vec::from_iter(Api::named(api)) };
+        choice.candidates.extend(apis.into_iter().map(Candidate::Library));
+        Ok(choice)
+    }
 
-impl Wish {
-    /// Says that it is software, and why.
-    fn given_up(self) {
-        let why = self.reasons.join("; ");
-        self.notes.say(format!("decode api={}: in software, because {why}", self.asked));
+    fn is_software(&self) -> bool {
+        self.candidates.is_empty() && self.reasons.is_empty()
     }
 }
 
-impl Decode {
-    pub(crate) fn new(track: TrackInfo, options: DecoderOptions, wish: Option<Wish>) -> Decode {
-        Decode { track, options, decoder: None, wish, trial: None }
+fn make(hop: &Hop, place: &Place<'_>) -> Result<Box<dyn Stage>, StageError> {
+    let track = place.track.clone().ok_or(StageError::WrongInput {
+        takes: "packets",
+        gets: "frames",
+        advice: "what comes is not compressed: leave `decode` out",
+    })?;
+    let options = decoder_options(hop, place);
+    // What a worker decodes by was chosen when it was made.
+    if let Some(node) = &place.node {
+        return Ok(Box::new(DeviceDecode::by(node.clone(), track, &options)?));
     }
-
-    /// The first of the wished for that opens.
-    fn machines_decoder(&mut self, mut wish: Wish) -> Option<Decoder> {
-        for api in std::mem::take(&mut wish.apis) {
-            let opened =
-                Hardware::open(api).and_then(|device| Decoder::on(&device, &self.track, &self.options));
-            match opened {
-                Ok(decoder) => {
-                    self.trial = Some(Trial { wish, packets: Vec::new() });
-                    return Some(decoder);
+    let choice = Choice::of(hop, track.codec)?;
+    if place.give_back.is_some() || choice.is_software() {
+        return Ok(Box::new(Decode::new(track, options, None)));
+    }
+    let Choice { candidates, only, mut reasons } = choice;
+    let mut apis = Vec::new();
+    for candidate in candidates {
+        match candidate {
+            Candidate::Library(api) => apis.push(api),
+            Candidate::Node(node) => {
+                match DeviceDecode::open(&node.to_string_lossy(), track.clone(), &options) {
+                    Ok(stage) => return Ok(Box::new(stage)),
+                    Err(error) if only => return Err(error),
+                    Err(error) => reasons.push(format!("v4l2m2m: {error}")),
                 }
-                Err(error) => wish.reasons.push(error.to_string()),
-            }
-        }
-        wish.given_up();
-        None
-    }
-
-    /// Forwards what is decoded; a machine's decoder that fails before its first
-    /// frame makes way for software, which gets all that was sent.
-    fn forward_all(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
-        loop {
-            let Some(decoder) = &mut self.decoder else { return Ok(()) };
-            match decoder.receive() {
-                Ok(Received::Frame(frame)) => {
-                    self.trial = None;
-                    out.resume(frame.meta().seq);
-                    out.push(Item::Frame(frame))?;
-                    out.mark();
-                }
-                Ok(Received::NeedsPacket | Received::End) => return Ok(()),
-                Err(error) => match self.trial.take() {
-                    Some(trial) => return self.instead(trial, &error, out),
-                    None => return Err(out.fail(error)),
-                },
             }
         }
     }
-
-    fn instead(&mut self, mut trial: Trial, error: &CodecError, out: &mut Out<'_>) -> Result<(), Failure> {
-        trial.wish.reasons.push(error.to_string());
-        trial.wish.given_up();
-        self.decoder = Some(Decoder::open(&self.track, &self.options).map_err(|e| out.fail(e))?);
-        for packet in trial.packets {
-            self.send(packet, out)?;
-        }
-        Ok(())
-    }
-
-    /// Gives the decoder a packet and forwards what comes of it.
-    fn send(&mut self, packet: Packet, out: &mut Out<'_>) -> Result<(), Failure> {
-        let Some(decoder) = &mut self.decoder else {
-            return Err(out.fail(StageError::Downstream));
-        };
-        match decoder.send(packet) {
-            Ok(()) => self.forward_all(out),
-            Err(error) => match self.trial.take() {
-                Some(trial) => self.instead(trial, &error, out),
-                None => Err(self.give_up(error, out)),
-            },
-        }
-    }
-
-    /// Delivers what was decoded before `error`, then fails with it.
-    fn give_up(&mut self, error: CodecError, out: &mut Out<'_>) -> Failure {
-        let drained = self.decoder.as_mut().is_some_and(|d| d.drain().is_ok());
-        if drained {
-            // A second failure on the way out says nothing new.
-            let _ = self.forward_all(out);
-        }
-        out.fail(error)
-    }
+    let asked = hop.choice("api").to_owned();
+    let wish = Wish { asked, apis, reasons, notes: place.outcomes.notes.clone() };
+    Ok(Box::new(Decode::new(track, options, Some(wish))))
 }
 
-impl Stage for Decode {
-    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
-        let decoder = match self.wish.take() {
-            Some(wish) => self.machines_decoder(wish),
-            None => None,
-        };
-        self.decoder = Some(match decoder {
-            Some(decoder) => decoder,
-            None => Decoder::open(&self.track, &self.options)?,
-        });
-        Ok(StreamInfo { format: None, ..*info })
-    }
-
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
-        let packet = item.into_packet().map_err(|e| out.fail(e))?;
-        out.hold(packet.meta().seq);
-        if let Some(trial) = &mut self.trial {
-            match packet.share() {
-                Some(shared) => trial.packets.push(shared),
-                // Without memory for a handle there is no second try.
-                None => self.trial = None,
+/// The device that a worker is to decode by, where `hop` asks for one that can be; else
+/// says why it is software.
+fn task(hop: &Hop, place: &Place<'_>) -> Result<Task, StageError> {
+    let Some(track) = &place.track else { return Ok(Task::Stage) };
+    let Choice { candidates, only, mut reasons } = Choice::of(hop, track.codec)?;
+    if hop.choice("host") == "service" && !candidates.is_empty() {
+        reasons = vec!["the service's workers have no devices".to_owned()];
+        if only {
+            return Err(StageError::Option(format!("device= and host=service: {}", reasons[0])));
+        }
+    } else {
+        for candidate in candidates {
+            let Candidate::Node(node) = candidate else {
+                reasons.push("a worker's sandbox has V4L2 devices only".to_owned());
+                break;
+            };
+            // A trial: what it is refused, its worker would be.
+            match trial(&node, track, hop, place) {
+                Ok(()) => return Ok(Task::Device(node)),
+                Err(error) if only => return Err(error),
+                Err(error) => reasons.push(format!("v4l2m2m: {error}")),
             }
         }
-        self.send(packet, out)
     }
-
-    fn threads(&self) -> u32 {
-        self.decoder.as_ref().map_or(1, Decoder::threads)
+    if !reasons.is_empty() {
+        let (asked, why) = (hop.choice("api"), reasons.join("; "));
+        place.note(&format!("decode api={asked}: in software, because {why}"));
     }
+    Ok(Task::Stage)
+}
 
-    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
-        out.mark();
-        // A trial that fails here leaves a decoder that is to be drained too.
-        for _ in 0..2 {
-            if let Some(decoder) = &mut self.decoder {
-                decoder.drain().map_err(|e| out.fail(e))?;
-            }
-            self.forward_all(out)?;
-        }
-        Ok(())
+fn trial(node: &std::path::Path, track: &TrackInfo, hop: &Hop, place: &Place<'_>) -> Result<(), StageError> {
+    let options = decoder_options(hop, place);
+    DeviceDecode::open(&node.to_string_lossy(), track.clone(), &options).map(drop)
+}
+
+fn decoder_options(hop: &Hop, place: &Place<'_>) -> DecoderOptions {
+    DecoderOptions {
+        threads: match hop.count("threads") {
+            AUTO => Threads::Auto,
+            n => Threads::Count(n as u32),
+        },
+        output: match hop.choice("format") {
+            "nv12" => Output::Nv12,
+            "p010" => Output::P010,
+            _ => Output::Native,
+        },
+        pool_slots: match hop.count("pool") {
+            AUTO => None,
+            n => Some(n as u32),
+        },
+        downstream_frames: place.frames_behind,
+        give_back: place.give_back,
+        lender: place.lender,
     }
 }

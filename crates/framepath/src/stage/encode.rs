@@ -1,13 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `encode raw`: the pixels as they are.
 
+use framepath_model::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
 use framepath_model::stream::StreamInfo;
 
 use crate::copy_pool::CopyPool;
+use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::stage::Stage;
+
+static DEFINITION: Definition = Definition::stage("encode", "frames into packets")
+    .args(&[
+        Arg::word("codec", ValueKind::choice(&["raw"]), "raw: the pixels as they are"),
+        Arg::option(
+            "copy",
+            ValueKind::Flag,
+            DefaultValue::Is("0"),
+            "copy the pixels, as a naive encoder does",
+        ),
+    ])
+    .hosts(Hosts::Any);
+
+pub(crate) fn element() -> Element {
+    Element::stage(&DEFINITION, |hop, place| Ok(RawEncode::new(hop.flag("copy").then(|| place.copy_pool()))))
+}
 
 /// Hands the frame on, or with `copies` writes it to memory of its own first,
 /// as a naive raw encoder does.

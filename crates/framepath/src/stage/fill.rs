@@ -3,14 +3,35 @@
 //! comes. What handing frames over costs is measured with it.
 
 use framepath_model::format::Layout;
+use framepath_model::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
 use framepath_model::stream::StreamInfo;
 use framepath_os::clock::now_ns;
 use framepath_os::pool::{GiveBack, Pool};
 
+use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::stage::Stage;
+
+static DEFINITION: Definition = Definition::stage(
+    "fill",
+    "gives an own frame for every frame: its number and the time in 16 bytes, the rest untouched",
+)
+.args(&[Arg::option(
+    "bytes",
+    ValueKind::Bytes { min: 16, max: 1 << 30 },
+    DefaultValue::Required,
+    "bytes of a frame given",
+)])
+.hosts(Hosts::Any)
+.for_tests();
+
+pub(crate) fn element() -> Element {
+    Element::stage(&DEFINITION, |hop, place| {
+        Ok(Fill::new(hop.bytes("bytes").unwrap_or(0) as usize, place.give_back))
+    })
+}
 
 /// Frames under way at most; beyond it waits.
 const SLOTS: u32 = 8;

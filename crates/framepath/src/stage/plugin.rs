@@ -14,14 +14,44 @@ use std::path::PathBuf;
 use framepath_codec::Converter;
 use framepath_codec::frei0r::{self, ColorModel, Instance, ParamValue};
 use framepath_model::format::{Layout, PixelFormat, Plane};
+use framepath_model::path::{Arg, Definition, Hop, Hosts, ValueKind};
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 use framepath_os::meter;
 use framepath_os::pool::{Frame, FrameMut, GiveBack, Pool};
 
+use crate::element::{Element, Place};
 use crate::error::StageError;
+use crate::host::Task;
 use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::stage::Stage;
+
+static DEFINITION: Definition =
+    Definition::stage("plugin", "a frei0r filter or source: frames into RGBA frames")
+        .args(&[Arg::word("plugin", ValueKind::Plugin, "the plug-in, by its file's name without `.so`")])
+        .hosts(Hosts::NoService)
+        .open("a parameter that the plug-in declares, as `framepath plugins NAME` lists it")
+        .known_as(&["frei0r"]);
+
+pub(crate) fn element() -> Element {
+    Element::stage(&DEFINITION, make).with_task(task)
+}
+
+fn make(hop: &Hop, place: &Place<'_>) -> Result<Plugin, StageError> {
+    // Finding looks at folders alone; the file is opened at the start.
+    let file = match &place.plugin {
+        Some(loaded) => loaded.clone(),
+        None => frei0r::find(hop.text("plugin"))?.path,
+    };
+    Ok(Plugin::new(file, hop.open(), place.give_back))
+}
+
+/// Its worker's sandbox lets it read this file.
+fn task(hop: &Hop, _: &Place<'_>) -> Result<Task, StageError> {
+    let file = frei0r::find(hop.text("plugin"))?.path;
+    let plugin = file.canonicalize().map_err(StageError::io(file.display().to_string()))?;
+    Ok(Task::Plugin(plugin))
+}
 
 /// Frames in the stage's own pool: one being written and what a queue behind
 /// it may hold; when that is not enough it waits.

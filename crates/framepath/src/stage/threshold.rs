@@ -2,14 +2,69 @@
 //! `threshold`: luma to black and white inside a region.
 
 use framepath_model::format::PixelFormat;
+use framepath_model::path::{Arg, DefaultValue, Definition, Hop, Hosts, ValueKind};
 use framepath_model::stream::StreamInfo;
 use framepath_os::pool::FrameMut;
 
 use crate::copy_pool::CopyPool;
+use crate::device::threshold::DeviceThreshold;
+use crate::element::{Element, Place};
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::stage::Stage;
+
+static DEFINITION: Definition =
+    Definition::stage("threshold", "makes luma at or above a level white, the rest black")
+        .args(&[
+            Arg::option("level", ValueKind::Level, DefaultValue::Is("128"), "the level"),
+            Arg::option(
+                "roi",
+                ValueKind::Roi,
+                DefaultValue::Unset("the whole frame"),
+                "the region it works on, clamped to the frame",
+            ),
+            Arg::option(
+                "device",
+                ValueKind::Text("the name of a V4L2 node"),
+                DefaultValue::Unset("the CPU does it"),
+                "the measuring node of framepath's kernel module that does it",
+            )
+            .excluding(&["host"]),
+            Arg::option(
+                "io",
+                ValueKind::choice(&["mmap", "dmabuf", "userptr"]),
+                DefaultValue::Unset("dmabuf for frames that are one, else mmap"),
+                "how frames go into the device; mmap is a copy, the others none",
+            )
+            .needing("device"),
+            Arg::option(
+                "algo",
+                ValueKind::choice(&["threshold", "none"]),
+                DefaultValue::Is("threshold"),
+                "`none` has the device leave the pixels as they are, to see what the way costs",
+            )
+            .needing("device"),
+            Arg::option(
+                "in_place",
+                ValueKind::Flag,
+                DefaultValue::Is("0"),
+                "the device writes into the frame itself, which must be a dmabuf",
+            )
+            .needing("device"),
+        ])
+        .hosts(Hosts::Any);
+
+pub(crate) fn element() -> Element {
+    Element::boxed(&DEFINITION, make)
+}
+
+fn make(hop: &Hop, place: &Place<'_>) -> Result<Box<dyn Stage>, StageError> {
+    if hop.is_set("device") {
+        return Ok(Box::new(DeviceThreshold::open(hop)?));
+    }
+    Ok(Box::new(Threshold { level: hop.level("level"), region: hop.roi("roi"), copies: place.copy_pool() }))
+}
 
 /// Sets luma at or above `level` to the largest value and the rest to 0,
 /// inside the region; the rest of the picture stays as it is.

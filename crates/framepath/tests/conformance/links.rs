@@ -3,7 +3,7 @@
 
 use framepath::{Leaky, Pipeline};
 
-use crate::way::{Full, Link};
+use framepath_testkit::conformance::way::{Full, Link};
 
 const RUNS: usize = 40;
 

@@ -1,28 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The one conformance suite: every check, on every link and every host. A new
-//! link or host is one more line in the table below; those that need workers
-//! are in `framepath-cli`'s, where the worker's program is.
+//! The conformance suite on the links within one process. A new link is one more line in the
+//! table below; hosts that need the worker program are in `framepath-cli`'s suite.
 
-mod back_pressure;
-mod closing;
-#[path = "../common/mod.rs"]
-mod common;
-mod end_of_stream;
-mod frame_return;
-mod leaks;
 mod links;
-mod order;
-mod parts;
-mod peer_death;
-mod suite;
-mod way;
 
 use framepath::Leaky;
+use framepath_testkit::conformance::inline;
 use links::{direct, queue};
-use suite::conformance;
-use way::{Way, inline};
 
-conformance! {
+framepath_testkit::conformance! {
     direct_inline: direct(), inline();
     queue_1_inline: queue(1, Leaky::No), inline();
     queue_4_inline: queue(4, Leaky::No), inline();

@@ -23,19 +23,19 @@ impl Device {
         self.0.is_some()
     }
 
-    /// `device:/dev/video0`, as `host=` takes it.
-    pub(super) fn host(&self) -> Result<String, LabError> {
+    /// `api=v4l2m2m device=/dev/video0`, as `decode` takes it.
+    pub(super) fn options(&self) -> Result<String, LabError> {
         let node = self.0.as_ref().ok_or_else(|| {
             let remedy =
                 "no decoder node: build kernel/ and load it: sudo modprobe framepath (docs/device.md)";
             LabError::Missing(remedy.to_owned())
         })?;
-        Ok(format!("device:{}", framepath_model::path::quote(&node.to_string_lossy())))
+        Ok(format!("api=v4l2m2m device={}", framepath_model::path::quote(&node.to_string_lossy())))
     }
 
     /// The ffmpeg tool's decoder that uses such a node.
     pub(super) fn ffmpeg(&self, clip: &Clip) -> Result<String, LabError> {
-        self.host()?;
+        self.options()?;
         let codec = clip.case().trim_start_matches("hard-").split('-').next().unwrap_or_default();
         if clip.ten_bits || codec == "av1" {
             let what = "the ffmpeg tool's V4L2 decoders have no AV1 and no 10 bits";
@@ -57,7 +57,7 @@ mod tests {
         let names: Vec<Option<&str>> = named.iter().map(Option::as_deref).collect();
         let (vp9, h264) = (Some("vp9_v4l2m2m"), Some("h264_v4l2m2m"));
         assert_eq!(names, [vp9, None, h264, None, vp9, None, h264, None]);
-        assert_eq!(device.host().unwrap(), "device:/dev/video7");
-        assert!(matches!(Device(None).host(), Err(LabError::Missing(_))));
+        assert_eq!(device.options().unwrap(), "api=v4l2m2m device=/dev/video7");
+        assert!(matches!(Device(None).options(), Err(LabError::Missing(_))));
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kernel's own test device, driven frame by frame as `threshold
-//! host=device` drives the measuring node.
+//! device=` drives the measuring node.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -7,7 +7,8 @@ use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 /// Between two frames of a stream that does not say, nanoseconds.
 const USUAL_INTERVAL_NS: u64 = 40_000_000;
 
-/// A step of timestamps that is no pause between frames but a new beginning.
+/// A step of timestamps that is no pause between frames but a new beginning. No frame
+/// rate makes a longer one: a file chooses its rate, and a viewer would wait for ever.
 const JUMP_NS: u64 = 10_000_000_000;
 
 /// However late frames are, one is shown when none was for so long.
@@ -34,12 +35,17 @@ struct Last {
 impl Clock {
     pub(crate) fn new(info: &StreamInfo) -> Clock {
         let interval = info.frame_rate.value().map_or(USUAL_INTERVAL_NS, |rate| (1e9 / rate) as u64);
-        Clock { time_base: info.time_base, interval_ns: interval.max(1), last: None }
+        Clock { time_base: info.time_base, interval_ns: interval.clamp(1, JUMP_NS), last: None }
     }
 
     /// Whether a frame was shown already: the first is due at once.
     pub(crate) fn runs(&self) -> bool {
         self.last.is_some()
+    }
+
+    /// Begins anew: the next frame is the first.
+    pub(crate) fn restart(&mut self) {
+        self.last = None;
     }
 
     /// The first frame was shown at `now_ns`: the others follow from it.
@@ -128,12 +134,32 @@ mod tests {
     }
 
     #[test]
+    fn a_rate_makes_no_longer_step_than_timestamps_do() {
+        let mut clock = Clock::new(&info(Rational::new(1, i32::MAX)));
+        clock.start(&at(Some(0)), 0);
+        assert_eq!(clock.due(&at(None)), Some(JUMP_NS));
+        // A time that is too far away, to which the rate is the answer.
+        assert_eq!(clock.due(&at(Some(i64::MAX))), Some(2 * JUMP_NS));
+    }
+
+    #[test]
     fn a_file_that_begins_again_goes_on() {
         let mut clock = Clock::new(&info(Rational::new(25, 1)));
         clock.start(&at(Some(9000)), 0);
         for (pts, due) in [(9040, 40), (0, 80), (40, 120), (i64::MAX, 160), (i64::MIN, 200)] {
             assert_eq!(clock.due(&at(Some(pts))), Some(due * MS), "{pts}");
         }
+    }
+
+    #[test]
+    fn the_first_frame_behind_a_seek_is_due_at_once() {
+        let mut clock = Clock::new(&info(Rational::new(25, 1)));
+        clock.start(&at(Some(0)), 0);
+        clock.restart();
+        assert_eq!(clock.due(&at(Some(4000))), None);
+        assert!(!clock.runs());
+        clock.start(&at(Some(4000)), 70 * MS);
+        assert_eq!(clock.due(&at(Some(4040))), Some(110 * MS));
     }
 
     #[test]

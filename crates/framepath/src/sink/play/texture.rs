@@ -7,19 +7,19 @@ use framepath_model::colors::{BT470BG, BT709, Range, SMPTE170M};
 use framepath_model::format::{Layout, PixelFormat, Plane};
 use framepath_os::meter;
 use framepath_os::pool::Frame;
+use framepath_os::texture_cache::TextureCache;
 use framepath_os::yuv::YuvMode;
 use sdl2::pixels::PixelFormatEnum;
 use sdl2::rect::Rect;
-use sdl2::render::{Texture, WindowCanvas};
+use sdl2::render::WindowCanvas;
 
-/// A canvas and the textures of the pictures it has seen.
+/// A canvas and the textures of the last pictures.
 pub(super) struct Textured {
-    pub(super) canvas: WindowCanvas,
-    /// They go with the canvas, and cannot go before it: one for each size and
-    /// format, mostly one in all.
-    textures: Vec<(Key, Texture)>,
-    /// The one to draw.
-    current: Option<usize>,
+    /// One for each size and format, mostly one in all; a stream chooses its sizes, and
+    /// the cache bounds their number.
+    cache: TextureCache<Key>,
+    /// Of the texture to draw.
+    current: Option<Key>,
     painter: Painter,
 }
 
@@ -29,7 +29,16 @@ type Key = (PixelFormatEnum, Option<YuvMode>, u32, u32);
 
 impl Textured {
     pub(super) fn new(canvas: WindowCanvas) -> Textured {
-        Textured { canvas, textures: Vec::new(), current: None, painter: Painter::new() }
+        Textured { cache: TextureCache::new(canvas), current: None, painter: Painter::new() }
+    }
+
+    pub(super) fn window_mut(&mut self) -> &mut sdl2::video::Window {
+        self.cache.window_mut()
+    }
+
+    /// Width and height of what is drawn into, pixels.
+    pub(super) fn output_size(&self) -> Result<(u32, u32), String> {
+        self.cache.canvas().output_size()
     }
 
     /// Uploads the frame; nothing of it is seen yet.
@@ -38,23 +47,15 @@ impl Textured {
         let key = key_of(&layout);
         let (format, mode, width, height) = key;
         if let Some(mode) = mode {
-            mode.set(&self.canvas);
+            mode.set(self.cache.canvas());
         }
-        let at = match self.textures.iter().position(|(known, _)| *known == key) {
-            Some(at) => at,
-            None => {
-                // Chroma of odd sizes rounds up, and so do textures here.
-                let (even_width, even_height) = (width.next_multiple_of(2), height.next_multiple_of(2));
-                let made = self.canvas.create_texture_streaming(format, even_width, even_height);
-                self.textures.push((key, made.map_err(|error| error.to_string())?));
-                self.textures.len() - 1
-            }
-        };
-        self.current = Some(at);
-        let rows = height.next_multiple_of(2) as usize;
+        // Chroma of odd sizes rounds up, and so do textures here.
+        let even = (width.next_multiple_of(2), height.next_multiple_of(2));
+        let rows = even.1 as usize;
         let painted = mode.is_none() && layout.format != PixelFormat::Rgba;
         let painter = &mut self.painter;
-        self.textures[at].1.with_lock(None, |bytes, pitch| {
+        self.current = None;
+        self.cache.upload(key, format, even, |bytes, pitch| {
             if !painted {
                 fill(frame, bytes, pitch, rows);
                 return Ok(());
@@ -63,21 +64,19 @@ impl Textured {
             painter.forget();
             let whole = Area { x: 0, y: 0, width: width as usize, height: height as usize };
             painter.paint(frame, bytes, pitch, whole, PixelOrder::Rgbx).map_err(|error| error.to_string())
-        })?
+        })??;
+        self.current = Some(key);
+        Ok(())
     }
 
     /// Draws the last uploaded frame and shows it.
     pub(super) fn draw(&mut self, area: Area) -> Result<(), String> {
-        let Some(at) = self.current else { return Ok(()) };
-        let ((_, mode, width, height), texture) = &self.textures[at];
+        let Some((_, mode, width, height)) = self.current else { return Ok(()) };
         if let Some(mode) = mode {
-            mode.set(&self.canvas);
+            mode.set(self.cache.canvas());
         }
         let to = Rect::new(area.x as i32, area.y as i32, area.width as u32, area.height as u32);
-        self.canvas.clear();
-        self.canvas.copy(texture, Rect::new(0, 0, *width, *height), to)?;
-        self.canvas.present();
-        Ok(())
+        self.cache.draw(Rect::new(0, 0, width, height), to)
     }
 }
 

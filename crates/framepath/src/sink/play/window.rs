@@ -227,7 +227,7 @@ impl Window {
         match &mut self.surface {
             Surface::Presented(presented) => return presented.present(turn),
             Surface::Textured(textured) => {
-                let size = textured.canvas.output_size().map_err(StageError::Window)?;
+                let size = textured.output_size().map_err(StageError::Window)?;
                 textured.draw(fit::area(self.picture, size))
             }
             Surface::Painted { window, painter, size, bars } => {
@@ -295,7 +295,7 @@ impl Window {
 
     fn toggle_fullscreen(&mut self) {
         let window = match &mut self.surface {
-            Surface::Textured(textured) => textured.canvas.window_mut(),
+            Surface::Textured(textured) => textured.window_mut(),
             Surface::Presented(presented) => &mut presented.window,
             Surface::Painted { window, .. } => window,
         };

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `framepath complete`: what the shells' completions ask for the words that only the
+//! program knows: paths, stages, experiments.
+
+use framepath::Registry;
+
+use crate::ending::Ending;
+use crate::screen::Screen;
+
+#[derive(clap::Args)]
+pub(crate) struct Complete {
+    /// The word that is being written, with the quote that opens it
+    #[arg(allow_hyphen_values = true)]
+    word: String,
+
+    /// The command line up to the cursor
+    #[arg(allow_hyphen_values = true)]
+    line: String,
+}
+
+impl Complete {
+    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+        for replacement in replacements(&self.word, &self.line) {
+            Screen::Output.print(&format!("{replacement}\n"))?;
+        }
+        Ok(Ending::Done)
+    }
+}
+
+/// What can stand in place of `word`, the end of `line`.
+fn replacements(word: &str, line: &str) -> Vec<String> {
+    let definitions = Registry::built_in().definitions();
+    let mut parts = line.trim_start().splitn(3, char::is_whitespace);
+    let (_, command, rest) = (parts.next(), parts.next(), parts.next().unwrap_or_default().trim_start());
+    let starting = |names: Vec<&str>| -> Vec<String> {
+        names.into_iter().filter(|name| name.starts_with(word)).map(str::to_owned).collect()
+    };
+    match command {
+        Some("stages" | "path") => starting(definitions.iter().map(|one| one.name).collect()),
+        Some("lab") => starting(experiments()),
+        Some("run" | "compare") if !word.starts_with('-') => {
+            let quoted = word.strip_prefix(['"', '\'']);
+            let path = quoted.map_or_else(|| unquoted(rest), str::to_owned);
+            let written = path.rfind(char::is_whitespace).map_or(0, |blank| blank + 1);
+            // The part of the last word that the shell keeps: some end words at `=`.
+            let kept = match quoted {
+                Some(_) => path[..written].to_owned(),
+                None => String::new(),
+            };
+            let skipped = match quoted {
+                Some(_) => 0,
+                None => path[written..].len().saturating_sub(word.len()),
+            };
+            let candidates = definitions.complete(&path).into_iter();
+            candidates.filter_map(|one| Some(format!("{kept}{}", one.get(skipped..)?))).collect()
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// The names of the lab's experiments, where the command has the lab.
+fn experiments() -> Vec<&'static str> {
+    #[cfg(feature = "lab")]
+    let names = framepath_lab::experiment::EXPERIMENTS.iter().map(|one| one.name).collect();
+    #[cfg(not(feature = "lab"))]
+    let names = Vec::new();
+    names
+}
+
+/// Words of a shell without options and quotes, such as `test '!' null`.
+fn unquoted(words: &str) -> String {
+    words
+        .split_inclusive(char::is_whitespace)
+        .filter(|word| !word.starts_with("--"))
+        .collect::<String>()
+        .replace(['\'', '"', '\\'], "")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::replacements;
+
+    #[test]
+    fn a_word_of_a_path_is_completed_as_the_shell_sees_it() {
+        let joined = |word: &str, line: &str| replacements(word, line).join("|");
+        assert_eq!(joined("'test ! que", "framepath run 'test ! que"), "test ! queue");
+        assert_eq!(joined("\"test ! queue le", "framepath run \"test ! queue le"), "test ! queue leaky=");
+        assert_eq!(joined("que", "framepath run test '!' que"), "queue");
+        // bash ends a word at `=`.
+        assert_eq!(joined("u", "framepath run test ! queue leaky=u"), "upstream");
+        assert_eq!(joined("leaky=u", "framepath run --quiet test ! queue leaky=u"), "leaky=upstream");
+        assert_eq!(joined("--js", "framepath run --js"), "");
+        assert_eq!(joined("thr", "framepath stages thr"), "threshold");
+        assert_eq!(joined("", "framepath lab ").contains("decode"), cfg!(feature = "lab"));
+        assert_eq!(joined("x", "framepath doctor x"), "");
+    }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the library reports through `log`, as lines on standard error: `-v`, or FRAMEPATH_LOG.
+
+use std::env;
+
+use framepath_model::shown::shown;
+use log::{LevelFilter, Log, Metadata, Record};
+
+use crate::ending::Usage;
+use crate::screen;
+
+/// Names a level where no `-v` is given.
+const VARIABLE: &str = "FRAMEPATH_LOG";
+
+struct StandardError;
+
+impl Log for StandardError {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        // Other crates report for their own users.
+        metadata.target().starts_with("framepath") && metadata.level() <= log::max_level()
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if self.enabled(record.metadata()) {
+            screen::note(&line(record));
+        }
+    }
+
+    fn flush(&self) {}
+}
+
+/// One line, whatever the message has in it: it may name files, or be another process's.
+fn line(record: &Record<'_>) -> String {
+    let level = record.level().as_str().to_ascii_lowercase();
+    format!("framepath: {level}: {}", shown(&record.args().to_string()))
+}
+
+/// Reports from here on, at the level of `-v`, of FRAMEPATH_LOG, or not at all.
+///
+/// # Errors
+/// FRAMEPATH_LOG is no level.
+pub(crate) fn install(verbose: u8) -> Result<(), Usage> {
+    let level = match verbose {
+        0 => of_environment()?,
+        1 => LevelFilter::Info,
+        2 => LevelFilter::Debug,
+        _ => LevelFilter::Trace,
+    };
+    if level != LevelFilter::Off {
+        // It fails where there is a logger already: nobody else makes one here.
+        let _ = log::set_logger(&StandardError);
+        log::set_max_level(level);
+    }
+    Ok(())
+}
+
+fn of_environment() -> Result<LevelFilter, Usage> {
+    let Some(value) = env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
+        return Ok(LevelFilter::Off);
+    };
+    let level = value.to_str().and_then(|value| value.parse().ok());
+    let value = value.to_string_lossy();
+    level.ok_or_else(|| Usage(format!("{VARIABLE}={value}: expected off, error, warn, info, debug or trace")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use log::Level;
+
+    #[test]
+    fn a_message_is_one_line_that_a_terminal_can_be_given() {
+        let args = format_args!("file a\x1b[2J\nb: vp9");
+        let record = Record::builder().level(Level::Info).target("framepath::x").args(args).build();
+        assert_eq!(line(&record), "framepath: info: file a\\u{1b}[2J\\nb: vp9");
+    }
+}

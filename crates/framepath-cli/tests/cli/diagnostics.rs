@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `-v` and FRAMEPATH_LOG: what happens, on standard error.
+
+use std::fs;
+
+use framepath_testkit::{Ran, clip, finish, framepath};
+
+/// Lines of the level.
+fn lines<'a>(ran: &'a Ran, level: &str) -> Vec<&'a str> {
+    let head = format!("framepath: {level}: ");
+    ran.stderr.lines().filter_map(|line| line.strip_prefix(&head)).collect()
+}
+
+fn decode(file: &str, options: &str, arguments: &[&str], level: Option<&str>) -> Ran {
+    let path = format!("file '{file}' ! decode {options} ! null");
+    let mut command = framepath(&[&["run", "--quiet", &path], arguments].concat());
+    command.env_remove("FRAMEPATH_LOG");
+    if let Some(level) = level {
+        command.env("FRAMEPATH_LOG", level);
+    }
+    finish(command).ended(0)
+}
+
+#[test]
+fn nothing_is_reported_unless_it_is_asked_for() {
+    let clip = clip("vp9-180p8.ivf");
+    for level in [None, Some(""), Some("off")] {
+        assert_eq!(decode(&clip, "", &[], level).stderr, "");
+    }
+}
+
+#[test]
+fn v_and_the_variable_choose_the_level() {
+    let clip = clip("vp9-180p8.ivf");
+    for (arguments, level) in [(&["-v"][..], None), (&["-v"], Some("off")), (&[], Some("info"))] {
+        let ran = decode(&clip, "", arguments, level);
+        let info = lines(&ran, "info");
+        assert!(
+            info.iter().any(|line| line.contains("vp9-180p8.ivf") && line.contains("320x180")),
+            "{ran:#?}"
+        );
+        assert_eq!(lines(&ran, "debug").len(), 0, "{ran:#?}");
+    }
+    let more = decode(&clip, "", &["-vv"], None);
+    assert!(lines(&more, "debug").iter().any(|line| line.contains("pool")), "{more:#?}");
+}
+
+#[test]
+fn the_death_of_a_worker_is_a_warning_that_names_it() {
+    let clip = clip("vp9-180p8.ivf");
+    let ran = decode(&clip, "host=process fault=crash@3", &[], Some("warn"));
+    let warnings = lines(&ran, "warn");
+    assert!(warnings.iter().any(|line| line.starts_with("worker ")), "{ran:#?}");
+    let started = decode(&clip, "host=process fault=crash@3", &["-v"], None);
+    let started = lines(&started, "info").iter().filter(|line| line.starts_with("worker ")).count();
+    // The demuxer's, the decoder's, and the one that takes its stream over.
+    assert_eq!(started, 3);
+}
+
+#[test]
+fn a_hostile_name_reaches_the_terminal_escaped() {
+    let folder = tempfile::tempdir().unwrap();
+    let name = folder.path().join("a\x1b[2Jb.ivf");
+    fs::copy(clip("vp9-180p8.ivf"), &name).unwrap();
+    let ran = decode(name.to_str().unwrap(), "", &["-vv"], None);
+    assert!(ran.stderr.contains("b.ivf") && !ran.stderr.contains('\x1b'), "{ran:#?}");
+}
+
+#[test]
+fn what_is_no_level_is_refused() {
+    let mut command = framepath(&["run", "test frames=1 ! null"]);
+    command.env("FRAMEPATH_LOG", "loud");
+    finish(command).ended(2).says("FRAMEPATH_LOG").says("loud");
+}

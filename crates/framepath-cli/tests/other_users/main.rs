@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A service and its clients of several users. Only root can run these tests.
+
+mod squatters;
+mod users;
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+framepath_testkit::tests! {
+    users::only_its_own_user_unless_it_says_so,
+    squatters::a_folder_of_another_user_is_refused_and_no_file_changes,
+    squatters::a_service_of_another_user_gets_no_client_unless_it_is_named,
+}
+
+const NOBODY: u32 = 65_534;
+const NOGROUP: u32 = 65_534;
+
+/// `framepath` as nobody. The caller opens the binary: where a home folder is its owner's
+/// alone, nobody cannot find a checkout in it.
+fn as_nobody(binary: &File, args: &[&str]) -> Command {
+    let mut command = Command::new(format!("/proc/self/fd/{}", binary.as_raw_fd()));
+    command.args(args).uid(NOBODY).gid(NOGROUP);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn binary() -> File {
+    File::open(framepath_testkit::program()).unwrap()
+}

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Other users who own the folder of the socket, or listen where clients look.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::path::Path;
+use std::process::Stdio;
+
+use framepath_os::crossing::Socket;
+
+use framepath_testkit::harness::{Tested, needs_root};
+use framepath_testkit::until;
+use framepath_testkit::{Ran, finish, framepath, in_checkout, run, wait};
+
+use crate::{NOBODY, NOGROUP, as_nobody, binary};
+
+/// A folder of nobody's.
+fn folder_of_nobody() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    chown(folder.path(), Some(NOBODY), Some(NOGROUP)).unwrap();
+    folder
+}
+
+/// A service that must not start; ended where it does.
+fn serve_at(socket: &Path) -> Ran {
+    let mut serve =
+        framepath(&["serve", "--spares", "0", "--grace", "0", "--allow-uid", "12345", "--socket"]);
+    let mut child = serve.arg(socket).spawn().unwrap();
+    let mut has_ended = || child.try_wait().unwrap().is_some();
+    let mut looks = 0;
+    while Socket::connect(socket).is_err() && !has_ended() && looks < 1000 {
+        looks += 1;
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    if !has_ended() {
+        framepath_os::children::signal(&child, 15).unwrap();
+    }
+    wait(child, "serve")
+}
+
+/// The owner of a folder puts names there that lead elsewhere.
+pub fn a_folder_of_another_user_is_refused_and_no_file_changes() -> Tested {
+    needs_root()?;
+    let victims = tempfile::tempdir().unwrap();
+    let victim = victims.path().join("victim");
+    fs::write(&victim, "root's").unwrap();
+    fs::set_permissions(&victim, Permissions::from_mode(0o600)).unwrap();
+    let folder = folder_of_nobody();
+    let socket = folder.path().join("socket");
+    let refused = |socket: &Path| {
+        serve_at(socket).ended(1).says("belongs to user 65534").says(folder.path().to_str().unwrap());
+        assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o7777, 0o600);
+        assert_eq!(fs::read(&victim).unwrap(), b"root's");
+    };
+    refused(&socket);
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    symlink(&victim, &socket).unwrap();
+    refused(&socket);
+    assert!(fs::symlink_metadata(&socket).unwrap().is_symlink());
+    fs::remove_file(&socket).unwrap();
+    fs::write(&socket, "nobody's").unwrap();
+    refused(&socket);
+    // A folder of root's, below one that nobody can rename it away from.
+    fs::create_dir(folder.path().join("inner")).unwrap();
+    refused(&folder.path().join("inner/socket"));
+    // A link of nobody's that leads to a folder of root's.
+    let public = tempfile::tempdir().unwrap();
+    fs::set_permissions(public.path(), Permissions::from_mode(0o1777)).unwrap();
+    let link = public.path().join("link");
+    symlink(victims.path(), &link).unwrap();
+    std::os::unix::fs::lchown(&link, Some(NOBODY), None).unwrap();
+    serve_at(&link.join("socket")).ended(1).says("symbolic link").says("belongs to user 65534");
+    assert_eq!(fs::read_dir(victims.path()).unwrap().count(), 1);
+    // Where everybody may add files and nobody can replace another's it listens,
+    // but does not take a name over from another user.
+    let name = public.path().join("socket");
+    serve_at(&name).ended(0);
+    drop(std::os::unix::net::UnixListener::bind(&name).unwrap());
+    chown(&name, Some(NOBODY), None).unwrap();
+    serve_at(&name).ended(1).says("belongs to user 65534");
+    assert!(name.exists());
+    Ok(())
+}
+
+pub fn a_service_of_another_user_gets_no_client_unless_it_is_named() -> Tested {
+    needs_root()?;
+    let (binary, folder) = (binary(), folder_of_nobody());
+    let socket = folder.path().join("socket");
+    let at = socket.to_str().unwrap();
+    let mut service = as_nobody(&binary, &["serve", "--socket", at, "--allow-uid", "0"]);
+    service.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut service = service.spawn().unwrap();
+    until("nobody's service listens", || Socket::connect(&socket).is_ok());
+    let clip = in_checkout("clips/vp9-180p8.ivf");
+    let client = |more: &str| {
+        let host = format!("host=service socket={at} {more}");
+        run(&["run", &format!("file '{}' ! decode {host} ! framemd5 -", clip.display())])
+    };
+    let names_both = |ran: Ran| ran.ended(1).says("runs as user 65534").says("as user 0");
+    assert!(!names_both(client("")).stdout.contains("0, "), "frames of a service of nobody's");
+    names_both(client("service_uid=12345"));
+    names_both(run(&["top", "--once", "--socket", at]));
+    // It was not asked for anything.
+    let top = run(&["top", "--once", "--socket", at, "--service-uid", "65534"]).ended(0);
+    top.shows("no streams");
+    client("service_uid=65534").ended(0);
+    // Nobody itself trusts nobody's, and root's.
+    finish(as_nobody(&binary, &["top", "--once", "--socket", at])).ended(0);
+    service.kill().unwrap();
+    service.wait().unwrap();
+    Ok(())
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who may use a service: by the kernel's word, whatever the socket's
+//! permissions say.
+
+use framepath_testkit::harness::{Tested, needs_root};
+use framepath_testkit::service::Service;
+use framepath_testkit::{Ran, finish};
+
+/// `top`, asked for by nobody.
+fn as_nobody(service: &Service) -> Ran {
+    let socket = service.socket();
+    finish(crate::as_nobody(&crate::binary(), &["top", "--once", "--socket", socket.to_str().unwrap()]))
+}
+
+pub fn only_its_own_user_unless_it_says_so() -> Tested {
+    needs_root()?;
+    let service = Service::start(&[]);
+    as_nobody(&service).ended(1).says("Permission denied");
+    // A socket that anybody may connect to, for somebody else.
+    let service = Service::start(&["--allow-uid", "12345"]);
+    as_nobody(&service).ended(1).says("65534").says("--allow-uid");
+    assert_eq!(service.look().totals.denied, 1);
+    service.quiet();
+    for allowed in [["--allow-uid", "65534"], ["--allow-gid", "65534"]] {
+        let service = Service::start(&allowed);
+        as_nobody(&service).ended(0).shows("no streams");
+    }
+    Ok(())
+}

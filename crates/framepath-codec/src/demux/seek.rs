@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Seeks: to a random access point from which all that is wanted can be decoded.
+//!
+//! libavformat's seeks go by decoding time in some containers, land between random access
+//! points in others, and fail without an index. So each landing is checked by the
+//! packets that follow.
+
+use std::time::Duration;
+
+use framepath_model::stream::SeekTo;
+
+use super::Demuxer;
+use crate::shortage::Shortage;
+use crate::{Codec, CodecError, Packet};
+
+/// Seeks before the start of the file is taken instead: each goes back twice as far as
+/// the one before.
+const TRIES: u32 = 24;
+
+/// Marks packets whose pictures are shown before a seek's target.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Marking {
+    /// Presentation time of the first picture that is wanted.
+    target: i64,
+    /// Presentation time of the first random access point behind the target: pictures
+    /// shown behind that one begin a part of the stream without such packets, and times
+    /// may begin anew there.
+    next_key: Option<i64>,
+    /// No packet was looked at yet.
+    is_new: bool,
+}
+
+impl Marking {
+    fn before(target: i64) -> Marking {
+        Marking { target, next_key: None, is_new: true }
+    }
+
+    /// Looks at the next packet in decoding order. `false` where no packet behind it is
+    /// to be marked.
+    pub(super) fn mark(&mut self, packet: &mut Packet) -> bool {
+        let is_first = std::mem::take(&mut self.is_new);
+        let Some(pts) = packet.meta().pts else { return true };
+        if self.next_key.is_some_and(|key| pts > key) {
+            return false;
+        }
+        if pts < self.target {
+            packet.preroll_mut().discarded = true;
+        } else if packet.is_key() && !is_first && self.next_key.is_none() {
+            self.next_key = Some(pts);
+        }
+        true
+    }
+}
+
+impl Demuxer {
+    /// Whether [`seek`](Demuxer::seek) and [`rewind`](Demuxer::rewind) can work: the file
+    /// is no pipe.
+    pub fn is_seekable(&self) -> bool {
+        self.input.seekable
+    }
+
+    /// Goes to another time, counted from the stream's start: the next
+    /// [`read`](Demuxer::read) gives the random access point from which a decoder, which
+    /// has to be flushed, gives the frames wanted. Earlier pictures are
+    /// [preroll](Packet::preroll). Behind the last frame there is nothing more to give.
+    ///
+    /// In a stream without timestamps frame n is at n divided by the frame rate; the file
+    /// is read from its start then.
+    ///
+    /// # Errors
+    /// [`CodecError::CannotSeek`]; or the file can no longer be read.
+    pub fn seek(&mut self, to: Duration, mode: SeekTo) -> Result<(), CodecError> {
+        if !self.is_seekable() {
+            return Err(self.cannot_seek("it is a pipe or a device, not a regular file"));
+        }
+        self.marking = None;
+        if self.first.is_none() {
+            // `rewind` knows the start again by it.
+            self.read_ahead = self.read()?;
+        }
+        let Some(first) = self.first else { return Ok(()) };
+        let start = self.context.start(self.stream).or(first.pts);
+        match (first.pts, start) {
+            (Some(_), Some(start)) => self.seek_by_time(start, to, mode)?,
+            _ => self.seek_by_count(to, mode)?,
+        }
+        self.restarts = true;
+        Ok(())
+    }
+
+    /// Goes on at the next random access point, where a decoder that was flushed can begin.
+    ///
+    /// # Errors
+    /// As [`read`](Demuxer::read).
+    pub fn skip_to_key(&mut self) -> Result<(), CodecError> {
+        self.marking = None;
+        if self.read_ahead.as_ref().is_none_or(|packet| !packet.is_key()) {
+            self.read_ahead = self.read_key()?;
+        }
+        let key = self.read_ahead.as_ref().and_then(|key| key.meta().pts);
+        self.marking = key.map(Marking::before);
+        self.restarts = true;
+        Ok(())
+    }
+
+    fn seek_by_time(&mut self, start: i64, to: Duration, mode: SeekTo) -> Result<(), CodecError> {
+        let ticks = self.info.stream.time_base.ticks_around(to);
+        let (floor, ceil) = ticks.ok_or_else(|| self.cannot_seek("the time is out of range"))?;
+        let (latest, target) = (start.saturating_add(floor), start.saturating_add(ceil));
+        let landed = self.land(latest)?;
+        self.marking = match (mode, &landed) {
+            (SeekTo::Exact, _) => Some(Marking::before(target)),
+            // What is shown before it and decoded behind it refers to what is missing.
+            (SeekTo::KeyframeBefore, Some(key)) => key.meta().pts.map(Marking::before),
+            (SeekTo::KeyframeBefore, None) => None,
+        };
+        match landed {
+            Some(key) => self.read_ahead = Some(key),
+            None => self.rewind_marked()?,
+        }
+        Ok(())
+    }
+
+    /// [`rewind`](Demuxer::rewind) that keeps the marking.
+    fn rewind_marked(&mut self) -> Result<(), CodecError> {
+        let marking = self.marking.take();
+        self.rewind()?;
+        self.marking = marking;
+        Ok(())
+    }
+
+    /// The random access point that is shown last and not after `latest`; nothing else
+    /// was read behind it. `None` where decoding has to begin at the first packet.
+    fn land(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
+        let base = self.info.stream.time_base;
+        let (mut step, _) = base.ticks_around(Duration::from_secs(1)).unwrap_or_default();
+        step = step.max(1);
+        let mut aim = latest;
+        for attempt in 0..TRIES {
+            if !self.go_before(aim) {
+                break;
+            }
+            match self.read_key()? {
+                Some(key) if key.meta().pts.is_some_and(|pts| pts <= latest) => {
+                    let is_last = attempt == 0 && !self.context.has_key_between(self.stream, &key, latest);
+                    return if is_last { Ok(Some(key)) } else { self.advance(aim, latest) };
+                }
+                _ => {}
+            }
+            aim = aim.saturating_sub(step);
+            step = step.saturating_mul(2);
+        }
+        self.land_by_reading(latest)
+    }
+
+    fn go_before(&mut self, ticks: i64) -> bool {
+        self.read_ahead = None;
+        let shortage = Shortage::watch();
+        self.context.seek_before(self.stream, ticks) && !shortage.occurred()
+    }
+
+    /// The last random access point that is not after `latest`, from where a seek to `aim`
+    /// and the next such point led. That one may lie further back.
+    fn advance(&mut self, aim: i64, latest: i64) -> Result<Option<Packet>, CodecError> {
+        let mut keys: u64 = 0;
+        while let Some(key) = self.read_key()? {
+            if key.meta().pts.is_some_and(|pts| pts > latest) {
+                break;
+            }
+            keys += 1;
+        }
+        if !self.go_before(aim) {
+            return self.land_by_reading(latest);
+        }
+        for _ in 0..keys {
+            self.read_key()?;
+        }
+        self.read_key()
+    }
+
+    /// [`land`](Demuxer::land) for containers that libavformat cannot seek in: reads from
+    /// the start, twice.
+    fn land_by_reading(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
+        self.rewind()?;
+        let mut found = None;
+        let mut number: u64 = 0;
+        while let Some(packet) = self.read()? {
+            match packet.meta().pts {
+                Some(pts) if packet.is_key() && pts > latest => break,
+                Some(_) if packet.is_key() => found = Some(number),
+                _ => {}
+            }
+            number += 1;
+        }
+        let Some(found) = found else { return Ok(None) };
+        self.rewind()?;
+        for _ in 0..found {
+            self.read()?;
+        }
+        self.read()
+    }
+
+    /// The next random access point. Damaged packets before it are no error: a seek into
+    /// the middle of a transport stream begins with the rest of a picture.
+    fn read_key(&mut self) -> Result<Option<Packet>, CodecError> {
+        loop {
+            match self.read_next() {
+                Ok(Some(packet)) if packet.is_key() => return Ok(Some(packet)),
+                Ok(Some(_)) | Err(CodecError::DamagedPacket { .. }) => {}
+                Ok(None) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn seek_by_count(&mut self, to: Duration, mode: SeekTo) -> Result<(), CodecError> {
+        let rate = self.info.stream.frame_rate;
+        let frames = framepath_model::stream::Rational::new(rate.den, rate.num).ticks_around(to);
+        let unknown = "it has neither timestamps nor a frame rate";
+        let (floor, ceil) = frames.ok_or_else(|| self.cannot_seek(unknown))?;
+        let target = u64::try_from(if mode == SeekTo::Exact { ceil } else { floor }).unwrap_or(0);
+        self.rewind()?;
+        // A picture before an IDR picture in decoding order is shown before it. That each
+        // packet is a frame holds for frames, and where the first can be decoded alone.
+        let counts = !self.context.has_fields(self.stream);
+        let mut begin: u64 = 0;
+        let mut number: u64 = 0;
+        while number <= target {
+            let packet = match (self.read()?, mode) {
+                (Some(packet), _) => packet,
+                // Nothing is left to give: the packets before would only be decoded.
+                (None, SeekTo::Exact) => return Ok(()),
+                (None, SeekTo::KeyframeBefore) => break,
+            };
+            let is_idr = counts && packet.is_key() && is_idr(self.info.codec, &packet);
+            if number == 0 && !is_idr {
+                break;
+            }
+            if is_idr {
+                begin = number;
+            }
+            number += 1;
+        }
+        self.rewind()?;
+        for _ in 0..begin {
+            self.read()?;
+        }
+        self.read_ahead = self.read()?;
+        if let (SeekTo::Exact, Some(packet)) = (mode, &mut self.read_ahead) {
+            packet.preroll_mut().skipped = target - begin;
+        }
+        Ok(())
+    }
+
+    fn cannot_seek(&self, reason: &'static str) -> CodecError {
+        CodecError::CannotSeek { file: self.name.clone(), reason }
+    }
+}
+
+/// Whether a packet with start codes (Annex B) holds an IDR picture.
+fn is_idr(codec: Codec, packet: &Packet) -> bool {
+    let bytes = packet.bytes().unwrap_or_default();
+    let units = bytes.windows(4).filter(|window| window[..3] == [0, 0, 1]).map(|window| window[3]);
+    let mut units = units;
+    match codec {
+        Codec::H264 => units.any(|head| head & 0x1f == 5),
+        // IDR_W_RADL and IDR_N_LP.
+        Codec::Hevc => units.any(|head| matches!(head >> 1 & 0x3f, 19 | 20)),
+        // Their key frames are the only random access points.
+        Codec::Vp8 | Codec::Vp9 | Codec::Av1 => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use framepath_model::stream::FrameMeta;
+
+    use super::*;
+
+    fn packet(pts: i64, key: bool) -> Packet {
+        Packet::copied(b"x", FrameMeta { pts: Some(pts), ..FrameMeta::default() }, key).unwrap()
+    }
+
+    #[test]
+    fn marking_ends_behind_the_next_random_access_point() {
+        let mut marking = Marking::before(50);
+        let mut seen = Vec::new();
+        // A random access point, one of its leading pictures, the target, the next random
+        // access point with a leading picture, and a stream that begins anew.
+        for (pts, key) in [
+            (40, true),
+            (30, false),
+            (50, false),
+            (45, false),
+            (80, true),
+            (49, false),
+            (90, false),
+            (0, true),
+        ] {
+            let mut packet = packet(pts, key);
+            let goes_on = marking.mark(&mut packet);
+            seen.push((pts, packet.preroll().discarded));
+            if !goes_on {
+                break;
+            }
+        }
+        assert_eq!(
+            seen,
+            [(40, true), (30, true), (50, false), (45, true), (80, false), (49, true), (90, false)]
+        );
+    }
+
+    #[test]
+    fn an_idr_picture_is_known_by_its_unit() {
+        let with = |bytes: &[u8]| Packet::copied(bytes, FrameMeta::default(), true).unwrap();
+        assert!(is_idr(Codec::H264, &with(&[0, 0, 0, 1, 0x67, 0xaa, 0, 0, 1, 0x65, 3])));
+        assert!(!is_idr(Codec::H264, &with(&[0, 0, 0, 1, 0x67, 0xaa, 0, 0, 1, 0x41, 5])));
+        assert!(is_idr(Codec::Hevc, &with(&[0, 0, 1, 20 << 1, 1, 0])));
+        // CRA: pictures before it in presentation order may come behind it.
+        assert!(!is_idr(Codec::Hevc, &with(&[0, 0, 1, 21 << 1, 1, 0])));
+    }
+}

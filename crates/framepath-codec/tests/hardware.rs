@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a machine without the device of a hardware API says. One test per API: each is ignored
+//! where the machine has the device.
+
+use std::process::ExitCode;
+
+use framepath_codec::{Api, Hardware};
+use framepath_testkit::harness::{self, Missing, Tested, test};
+
+fn main() -> ExitCode {
+    let tests = Api::ALL.into_iter();
+    harness::main(tests.map(|api| test(format!("without_a_device::{api}"), move || without(api))).collect())
+}
+
+fn without(api: Api) -> Tested {
+    match Hardware::open(api) {
+        Ok(hardware) => Err(Missing::new(format!("there is a device: {hardware:?}"))),
+        Err(error) => {
+            assert!(error.to_string().starts_with(&format!("{api}: no device: ")), "{error}");
+            Ok(())
+        }
+    }
+}

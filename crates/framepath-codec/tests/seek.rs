@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Seeks in every codec and kind of container: the frames behind one are those of a decode
+//! of the whole file.
+
+mod common;
+
+use std::path::Path;
+use std::time::Duration;
+
+use common::{Clips, hash};
+use framepath_codec::{CodecError, Decoder, DecoderOptions, Demuxer, MediaFile, Received, Threads};
+use framepath_model::stream::{Rational, SeekTo};
+use framepath_testkit::ffmpeg;
+
+/// Presentation time and hash of a frame.
+type Shown = (Option<i64>, String);
+
+/// Frames of each clip, 25 a second.
+const FRAMES: u32 = 60;
+
+/// Where to, in milliseconds: the start, frames, between frames, backwards, behind the end.
+const TARGETS: [u64; 10] = [1000, 0, 1330, 1341, 2360, 90_000, 40, 19, 1999, 720];
+
+const X264: &str = "-c:v libx264 -preset veryfast -pix_fmt yuv420p";
+
+fn make(clips: &Clips, name: &str, options: &str) -> std::path::PathBuf {
+    let path = clips.path(name);
+    let source = "testsrc2=size=128x96:rate=25,noise=alls=6:allf=t";
+    let frames = FRAMES.to_string();
+    let mut words = vec!["-f", "lavfi", "-i", source, "-frames:v", &frames];
+    words.extend(options.split_whitespace());
+    words.push(path.to_str().unwrap());
+    ffmpeg(&words);
+    path
+}
+
+/// What is left of the stream.
+fn rest(demuxer: &mut Demuxer, decoder: &mut Decoder) -> Vec<Shown> {
+    let mut shown = Vec::new();
+    let mut take = |decoder: &mut Decoder| {
+        while let Received::Frame(frame) = decoder.receive().unwrap() {
+            shown.push((frame.meta().pts, hash(&frame)));
+        }
+    };
+    while let Some(packet) = demuxer.read().unwrap() {
+        decoder.send(packet).unwrap();
+        take(decoder);
+    }
+    decoder.drain().unwrap();
+    take(decoder);
+    shown
+}
+
+/// Whether a frame of the whole is not before `target`; by its number where it has no time.
+fn is_wanted(number: usize, pts: Option<i64>, start: i64, base: Rational, target: Duration) -> bool {
+    let nanoseconds = match pts {
+        Some(pts) => i128::from(pts - start) * i128::from(base.num) * 1_000_000_000 / i128::from(base.den),
+        None => number as i128 * 40_000_000,
+    };
+    // Time bases of whole milliseconds round, and so do their nanoseconds.
+    nanoseconds >= target.as_nanos() as i128
+}
+
+fn check(path: &Path, threads: u32) {
+    let name = path.display();
+    let options = DecoderOptions { threads: Threads::Count(threads), ..DecoderOptions::default() };
+    let mut demuxer = Demuxer::open(path).unwrap();
+    let info = demuxer.info().clone();
+    let mut decoder = Decoder::open(&info, &options).unwrap();
+    let whole = rest(&mut demuxer, &mut decoder);
+    assert!(whole.len() >= 40, "{name}: {} frames", whole.len());
+    let start = whole.iter().filter_map(|(pts, _)| *pts).min().unwrap_or(0);
+    let keys: Vec<Option<i64>> = {
+        let mut demuxer = Demuxer::open(path).unwrap();
+        let packets = std::iter::from_fn(|| demuxer.read().unwrap());
+        packets.filter(|packet| packet.is_key()).map(|packet| packet.meta().pts).collect()
+    };
+    assert!(keys.len() > 1, "{name}: one random access point");
+    for to in TARGETS.map(Duration::from_millis) {
+        let wanted: Vec<usize> = (0..whole.len())
+            .filter(|n| is_wanted(*n, whole[*n].0, start, info.stream.time_base, to))
+            .collect();
+        let first = wanted.first().copied().unwrap_or(whole.len());
+        // From within the stream too, with frames inside the decoder.
+        for read_before in [0, 7] {
+            for _ in 0..read_before {
+                let Some(packet) = demuxer.read().unwrap() else { break };
+                decoder.send(packet).unwrap();
+                while let Received::Frame(_) = decoder.receive().unwrap() {}
+            }
+            demuxer.seek(to, SeekTo::Exact).unwrap();
+            decoder.flush();
+            let shown = rest(&mut demuxer, &mut decoder);
+            let expected = &whole[first..];
+            assert!(
+                shown == expected,
+                "{name} exactly to {to:?}: {} frames from {:?}, expected {} from {:?}",
+                shown.len(),
+                shown.first(),
+                expected.len(),
+                expected.first()
+            );
+        }
+        demuxer.seek(to, SeekTo::KeyframeBefore).unwrap();
+        decoder.flush();
+        let shown = rest(&mut demuxer, &mut decoder);
+        assert!(whole.ends_with(&shown) && !shown.is_empty(), "{name} before {to:?}: {:?}", shown.first());
+        let from = whole.len() - shown.len();
+        assert!(from <= first, "{name} before {to:?}: from frame {from}, not before {first}");
+        if let Some(start) = whole[0].0 {
+            // The last random access point that is shown by then.
+            let is_by_then = |pts: &i64| {
+                let nanoseconds =
+                    i128::from(pts - start) * i128::from(info.stream.time_base.num) * 1_000_000_000;
+                nanoseconds <= to.as_nanos() as i128 * i128::from(info.stream.time_base.den)
+            };
+            let last = keys.iter().flatten().copied().filter(is_by_then).max();
+            // An edit list may leave it out.
+            assert_eq!(shown[0].0, last.max(Some(start)).or(whole[0].0), "{name} before {to:?}");
+        }
+    }
+}
+
+fn check_all(kinds: &[(&str, &str)]) {
+    let clips = Clips::new();
+    for (name, options) in kinds {
+        let path = make(&clips, name, options);
+        check(&path, 1);
+        check(&path, 3);
+    }
+}
+
+#[test]
+fn h264_seeks_are_exact() {
+    let closed = &format!("{X264} -bf 3 -g 12 -sc_threshold 0");
+    let open = &format!("{X264} -bf 3 -g 12 -sc_threshold 0 -x264-params open-gop=1:b-pyramid=normal");
+    let plain = &format!("{X264} -bf 0 -g 12");
+    check_all(&[
+        ("closed.mp4", closed),
+        ("open.mp4", open),
+        ("open.mkv", open),
+        ("open.ts", open),
+        ("closed.flv", closed),
+        ("plain.avi", plain),
+        ("closed.avi", closed),
+        ("closed.h264", closed),
+        ("open.h264", open),
+    ]);
+}
+
+#[test]
+fn hevc_seeks_are_exact() {
+    let closed = "-c:v libx265 -preset ultrafast -bf 3 -g 12 -pix_fmt yuv420p \
+                  -x265-params log-level=none:bframes=3:open-gop=0:scenecut=0:keyint=12";
+    let open = "-c:v libx265 -preset ultrafast -bf 3 -g 12 -pix_fmt yuv420p \
+                -x265-params log-level=none:bframes=3:b-adapt=0:open-gop=1:scenecut=0:keyint=12";
+    check_all(&[
+        ("closed.mkv", closed),
+        ("open.mp4", open),
+        ("open.ts", open),
+        ("closed.hevc", closed),
+        ("open.hevc", open),
+    ]);
+}
+
+#[test]
+fn vp8_and_vp9_seeks_are_exact() {
+    let vp8 = "-c:v libvpx -b:v 300k -g 12 -auto-alt-ref 1 -lag-in-frames 9 -cpu-used 8 -deadline realtime";
+    let vp9 = "-c:v libvpx-vp9 -b:v 300k -g 12 -auto-alt-ref 1 -lag-in-frames 9 -cpu-used 8";
+    check_all(&[("a.webm", vp8), ("a.ivf", vp8), ("b.webm", vp9), ("b.ivf", vp9), ("b.mp4", vp9)]);
+}
+
+#[test]
+fn av1_seeks_are_exact() {
+    let av1 = "-c:v libsvtav1 -preset 12 -g 12 -pix_fmt yuv420p";
+    check_all(&[("a.mp4", av1), ("a.mkv", av1), ("a.ivf", av1), ("a.obu", av1)]);
+}
+
+/// The picture at which a cut without a new encode begins needs those before it: they are
+/// in the file, and its edit list leaves them out.
+#[test]
+fn seeks_in_files_with_an_edit_list_are_exact() {
+    let clips = Clips::new();
+    for encoder in [
+        format!("{X264} -bf 3 -g 12 -sc_threshold 0"),
+        "-c:v libsvtav1 -preset 12 -g 12 -pix_fmt yuv420p".to_owned(),
+    ] {
+        let whole = make(&clips, "whole.mp4", &encoder);
+        let cut = clips.path("cut.mp4");
+        ffmpeg(&["-ss", "0.3", "-i", whole.to_str().unwrap(), "-c", "copy", cut.to_str().unwrap()]);
+        let mut demuxer = Demuxer::open(&cut).unwrap();
+        let left_out =
+            std::iter::from_fn(|| demuxer.read().unwrap()).filter(|packet| packet.preroll().discarded);
+        assert!(left_out.count() > 0, "the cut has an edit list");
+        check(&cut, 1);
+        check(&cut, 3);
+    }
+}
+
+#[test]
+fn seeks_in_files_whose_times_begin_below_or_above_zero_are_exact() {
+    let clips = Clips::new();
+    let closed = format!("{X264} -bf 3 -g 12 -sc_threshold 0");
+    let whole = make(&clips, "whole.nut", &closed);
+    for (name, offset) in [("below.ts", "-3.2"), ("above.ts", "1000"), ("above.mkv", "7")] {
+        let shifted = clips.path(name);
+        let words = ["-itsoffset", offset, "-i", whole.to_str().unwrap(), "-c", "copy"];
+        let last = ["-avoid_negative_ts", "disabled", shifted.to_str().unwrap()];
+        ffmpeg(&[&words[..], &last[..]].concat());
+        let mut demuxer = Demuxer::open(&shifted).unwrap();
+        let first = demuxer.read().unwrap().unwrap().meta().pts.unwrap();
+        assert_eq!(first < 0, offset.starts_with('-'), "{name} begins at {first}");
+        check(&shifted, 2);
+    }
+}
+
+#[test]
+fn a_track_is_chosen_by_its_number() {
+    let clips = Clips::new();
+    let path = clips.path("two.mkv");
+    ffmpeg(&[
+        "-f",
+        "lavfi",
+        "-i",
+        "testsrc2=size=64x48:rate=25:duration=1",
+        "-f",
+        "lavfi",
+        "-i",
+        "testsrc2=size=96x64:rate=25:duration=1",
+        "-map",
+        "0",
+        "-map",
+        "1",
+        "-c:v",
+        "libx264",
+        path.to_str().unwrap(),
+    ]);
+    let open = |track| Demuxer::of_track(MediaFile::open(&path).unwrap(), track);
+    for (track, width) in [(Some(0), 64), (Some(1), 96)] {
+        let mut demuxer = open(track).unwrap();
+        assert_eq!(demuxer.info().stream.width, width);
+        demuxer.seek(Duration::from_millis(500), SeekTo::Exact).unwrap();
+        let mut decoder = Decoder::open(&demuxer.info().clone(), &DecoderOptions::default()).unwrap();
+        assert_eq!(rest(&mut demuxer, &mut decoder).len(), 12, "track {track:?}");
+        demuxer.rewind().unwrap();
+        decoder.flush();
+        assert_eq!(rest(&mut demuxer, &mut decoder).len(), 25, "track {track:?}");
+    }
+    assert!(matches!(open(Some(2)), Err(CodecError::NoTrack { track: 2, tracks: 2, .. })));
+}
+
+#[test]
+fn a_pipe_cannot_seek() {
+    let clips = Clips::new();
+    let path = make(&clips, "a.ts", &format!("{X264} -g 12"));
+    let mut cat =
+        std::process::Command::new("cat").arg(&path).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let pipe = std::os::fd::OwnedFd::from(cat.stdout.take().unwrap());
+    let mut demuxer = Demuxer::new(MediaFile::from_fd(pipe, "a.ts".to_owned(), false)).unwrap();
+    assert!(!demuxer.is_seekable());
+    let refused = demuxer.seek(Duration::ZERO, SeekTo::Exact);
+    assert!(matches!(refused, Err(CodecError::CannotSeek { .. })), "{refused:?}");
+    // The refusal changes nothing.
+    assert_eq!(std::iter::from_fn(|| demuxer.read().unwrap()).count() as u32, FRAMES);
+    cat.wait().unwrap();
+}

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A path whose caller asks another process for constant information with every frame:
+//! contender `process-uncached` of lab `rpc`.
+//!
+//! ```text
+//! worker ──frame──▶ Ask ──frame──▶ null
+//!                   │ ▲
+//!          question ▼ │ answer: one message each, over a socket
+//!                   cat
+//! ```
+//!
+//! The other process is `cat`, which answers with the question. It sleeps until it is
+//! asked, as a process that knows the constant does, and its CPU time counts.
+
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use framepath::{Failure, Item, Level, Options, Out, Pipeline, Report, Stage, StageError, StreamInfo};
+use framepath_model::wire::MESSAGE_BYTES;
+
+use crate::error::LabError;
+use crate::measure::complete;
+
+/// A finished run, and the questions that were answered during it.
+#[derive(Debug)]
+pub struct Asked {
+    /// The run's figures, without the questions.
+    pub report: Report,
+    /// Questions, each with its answer.
+    pub questions: u64,
+}
+
+/// Runs `path`, which has no sink, and asks once for each of its frames.
+///
+/// # Errors
+/// The path failed or lost frames, or the other process did not answer.
+pub fn run(path: &str) -> Result<Asked, LabError> {
+    let questions = Arc::<AtomicU64>::default();
+    let ask = Ask::start(questions.clone()).map_err(LabError::io("starting `cat`"))?;
+    let pipeline = Pipeline::parse(path)?.stage(ask).append("null")?;
+    let report = complete(pipeline.run(&Options { level: Level::Off, ..Options::default() })?)?;
+    Ok(Asked { report, questions: questions.load(Ordering::Relaxed) })
+}
+
+/// Asks, and passes frames on when the answer has come.
+struct Ask {
+    /// `None` once this is dropped.
+    socket: Option<UnixStream>,
+    answering: Child,
+    questions: Arc<AtomicU64>,
+}
+
+impl Ask {
+    fn start(questions: Arc<AtomicU64>) -> std::io::Result<Ask> {
+        let (ours, theirs) = UnixStream::pair()?;
+        let output = Stdio::from(OwnedFd::from(theirs.try_clone()?));
+        let answering = Command::new("cat").stdin(OwnedFd::from(theirs)).stdout(output).spawn()?;
+        Ok(Ask { socket: Some(ours), answering, questions })
+    }
+
+    fn ask(&mut self) -> std::io::Result<()> {
+        let Some(socket) = &mut self.socket else { return Ok(()) };
+        let mut message = [0x5a; MESSAGE_BYTES];
+        socket.write_all(&message)?;
+        socket.read_exact(&mut message)?;
+        self.questions.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Stage for Ask {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        self.ask().map_err(|error| out.fail(StageError::Other(Box::new(error))))?;
+        out.push(item)
+    }
+}
+
+impl Drop for Ask {
+    fn drop(&mut self) {
+        // `cat` ends where nobody can ask any more. It is waited for, so that its CPU
+        // time is this process's.
+        self.socket = None;
+        let _ = self.answering.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_frame_is_one_question() {
+        let asked = run("test frames=17 size=64x48").unwrap();
+        assert_eq!((asked.report.frames, asked.questions), (17, 17));
+    }
+}

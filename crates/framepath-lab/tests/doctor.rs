@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the doctor finds on this machine.
+
+use std::path::PathBuf;
+
+use framepath_lab::doctor::{Places, State, examine};
+use framepath_testkit::harness::{Missing, Tested};
+
+framepath_testkit::tests! {
+    the_header_here_has_no_fences_yet,
+}
+
+/// Fails once the kernel's header has fences: buffers can then be handed over before their
+/// frames are finished.
+fn the_header_here_has_no_fences_yet() -> Tested {
+    let header = PathBuf::from("/usr/include/linux/videodev2.h");
+    if !header.exists() {
+        return Err(Missing::new(format!("no {}: apt install linux-libc-dev", header.display())));
+    }
+    let nowhere = PathBuf::from("/nonexistent");
+    let findings = examine(&Places { clips: nowhere.clone(), peers: nowhere });
+    let probe = findings.probes.iter().find(|probe| probe.name == "V4L2 fence flags").expect("the probe");
+    assert_eq!(probe.state, State::Missing, "{}", probe.found);
+    Ok(())
+}

@@ -1,0 +1,418 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Random access points: what a packet's bytes say of the flag that a container gave it.
+//!
+//! A container may flag any packet: MP4 without `stss` flags all of them, and Matroska
+//! has the flag beside the bytes. A replay that starts where decoding cannot start loses
+//! pictures or makes wrong ones, so that the flag alone is not believed.
+//!
+//! Tables: ITU-T H.264 (7.3.3, 7.4.1, D.1.8), ITU-T H.265 (7.4.2.2, D.2.8), ISO/IEC
+//! 14496-15 (length prefixes), and those of [`access_unit`](crate::access_unit). Only NAL
+//! unit heads, SEI messages and slice headers are read. The bytes come from anybody: what
+//! makes no sense confirms nothing.
+
+use crate::access_unit::{Bits, Coding, FRAME, FRAME_HEADER, nals, obu_head, vp8, vp9};
+
+/// Pictures that HEVC may output behind the recovery point and decode before it: the
+/// largest picture buffer (ITU-T H.265, A.4.2).
+const MOST_REORDERED: u32 = 16;
+
+/// What decoding can do at a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// No random access point.
+    Picture {
+        /// Other pictures may refer to the picture; counts towards a recovery.
+        reference: bool,
+    },
+    /// Flagged as random access point, and the bytes do not confirm that pictures are
+    /// right from here on: a gradual refresh, or no proof.
+    Claimed {
+        /// Reference pictures until pictures are right, the packet's own not counted.
+        recovery: u32,
+    },
+    /// Decoding can start here.
+    Point,
+}
+
+/// Verifies the flags of one stream's packets, in decode order.
+#[derive(Clone, Debug)]
+pub struct AccessPoints {
+    coding: Coding,
+    /// Bytes of a NAL unit's length; `None` for start codes and other codecs.
+    length_bytes: Option<usize>,
+    /// A gradual refresh was met: reference pictures are told from others from then on.
+    gradual: bool,
+}
+
+impl AccessPoints {
+    /// `head` is the codec's own head (avcC, hvcC, parameter sets or nothing).
+    pub fn new(coding: Coding, head: &[u8]) -> AccessPoints {
+        let with_lengths = head.first().is_some_and(|first| *first != 0);
+        let length_at = match coding {
+            Coding::H264 if with_lengths => head.get(4),
+            Coding::Hevc if with_lengths => head.get(21),
+            _ => None,
+        };
+        let length_bytes = length_at.map(|byte| usize::from(byte & 3) + 1);
+        AccessPoints { coding, length_bytes, gradual: false }
+    }
+
+    /// Whether the bytes of a packet have to be looked at.
+    pub fn needs(&self, flagged: bool) -> bool {
+        flagged || (self.gradual && self.coding == Coding::H264)
+    }
+
+    /// What the packet is. `bytes` are its first; `None` where these are not all (`whole`)
+    /// and more of them are needed. Reads each byte twice at most.
+    pub fn look(&mut self, bytes: &[u8], flagged: bool, whole: bool) -> Option<Access> {
+        if !self.needs(flagged) {
+            return Some(Access::Picture { reference: true });
+        }
+        let access = match self.coding {
+            Coding::H264 | Coding::Hevc => self.units(bytes, flagged, whole)?,
+            Coding::Vp8 => point_or_picture(vp8(bytes).0),
+            Coding::Vp9 => point_or_picture(vp9(bytes).is_some()),
+            Coding::Av1 => point_or_picture(av1(bytes, whole)?),
+        };
+        if !flagged && access == Access::Point {
+            // The container knows better than to seek here.
+            return Some(Access::Picture { reference: true });
+        }
+        self.gradual |= matches!(access, Access::Claimed { recovery: 1.. });
+        Some(access)
+    }
+
+    fn units(&self, bytes: &[u8], flagged: bool, whole: bool) -> Option<Access> {
+        match self.length_bytes {
+            // Some files have start codes in spite of their head, and decoders accept them. As
+            // a length this would be of one byte, and no access unit begins with such a unit.
+            Some(4) if bytes.starts_with(&[0, 0, 0, 1]) => self.picture(nals(bytes), flagged, whole),
+            Some(length_bytes) => self.picture(lengths(bytes, length_bytes), flagged, whole),
+            None => self.picture(nals(bytes), flagged, whole),
+        }
+    }
+
+    fn picture<'a>(
+        &self,
+        units: impl Iterator<Item = &'a [u8]>,
+        flagged: bool,
+        whole: bool,
+    ) -> Option<Access> {
+        match self.coding {
+            Coding::H264 => h264(units, flagged, whole),
+            _ => hevc(units, whole),
+        }
+    }
+}
+
+fn point_or_picture(is_key: bool) -> Access {
+    if is_key { Access::Point } else { Access::Picture { reference: true } }
+}
+
+/// Units behind their lengths. The last may be cut off.
+fn lengths(bytes: &[u8], length_bytes: usize) -> impl Iterator<Item = &[u8]> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        loop {
+            let (length, behind) = rest.split_at_checked(length_bytes)?;
+            let length = length.iter().fold(0usize, |length, byte| length << 8 | usize::from(*byte));
+            let (unit, next) = behind.split_at(length.min(behind.len()));
+            rest = next;
+            if !unit.is_empty() {
+                return Some(unit);
+            }
+        }
+    })
+}
+
+/// Without the bytes that keep start codes out (0, 0, 3).
+fn unescaped(bytes: &[u8]) -> Vec<u8> {
+    let mut zeros = 0;
+    let kept = bytes.iter().copied().filter(|byte| {
+        let is_escape = zeros >= 2 && *byte == 3;
+        zeros = if *byte == 0 { zeros + 1 } else { 0 };
+        !is_escape
+    });
+    kept.collect()
+}
+
+/// The payload of the recovery point message, where the SEI has one.
+fn recovery_point(sei: &[u8]) -> Option<Vec<u8>> {
+    const RECOVERY_POINT: usize = 6;
+    let sei = unescaped(sei);
+    let mut rest = sei.as_slice();
+    // Two bytes at least for a message; what is left is the trailing bits.
+    while rest.len() > 2 {
+        let mut number = || {
+            let mut sum = 0;
+            loop {
+                let (byte, behind) = rest.split_first()?;
+                rest = behind;
+                sum += usize::from(*byte);
+                if *byte != 0xff {
+                    return Some(sum);
+                }
+            }
+        };
+        let (kind, size) = (number()?, number()?);
+        let (payload, behind) = rest.split_at_checked(size)?;
+        if kind == RECOVERY_POINT {
+            return Some(payload.to_vec());
+        }
+        rest = behind;
+    }
+    None
+}
+
+/// `first_mb_in_slice` and whether a slice is an I slice.
+fn h264_slice(unit: &[u8]) -> Option<(u32, bool)> {
+    let head = unescaped(&unit[1..unit.len().min(17)]);
+    let mut bits = Bits::new(&head);
+    let (first, kind) = (bits.exp_golomb()?, bits.exp_golomb()?);
+    Some((first, matches!(kind, 2 | 4 | 7 | 9)))
+}
+
+fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -> Option<Access> {
+    let (mut recovery, mut slices) = (None, 0);
+    for unit in units {
+        match unit[0] & 0x1f {
+            5 => return Some(Access::Point),
+            6 => {
+                let payload = recovery_point(&unit[1..]);
+                let frames = payload.and_then(|payload| Bits::new(&payload).exp_golomb());
+                recovery = recovery.or(frames);
+            }
+            // Partitions: decoders leave them out.
+            2..=4 if flagged => return Some(Access::Claimed { recovery: recovery.unwrap_or(0) }),
+            1 => {
+                if !flagged {
+                    return Some(Access::Picture { reference: unit[0] >> 5 & 3 != 0 });
+                }
+                let Some(0) = recovery else {
+                    return Some(Access::Claimed { recovery: recovery.unwrap_or(0) });
+                };
+                match h264_slice(unit) {
+                    // The second field may refer to the first.
+                    Some((0, _)) if slices > 0 => return Some(Access::Point),
+                    Some((_, true)) => slices += 1,
+                    // Cut off.
+                    None if !whole => return None,
+                    _ => return Some(Access::Claimed { recovery: 0 }),
+                }
+            }
+            _ => {}
+        }
+    }
+    match (whole, slices) {
+        (false, _) => None,
+        (true, 0) if flagged => Some(Access::Claimed { recovery: recovery.unwrap_or(0) }),
+        (true, 0) => Some(Access::Picture { reference: true }),
+        (true, _) => Some(Access::Point),
+    }
+}
+
+/// Every slice of the packet has to be of an IRAP picture: a decoder leaves out slices of
+/// other layers and of reserved types, and decodes those behind them.
+fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, whole: bool) -> Option<Access> {
+    let (mut recovery, mut is_irap) = (0, false);
+    for unit in units {
+        let layer = (unit[0] & 1) << 5 | unit.get(1).map_or(0, |second| second >> 3);
+        match unit[0] >> 1 & 0x3f {
+            _ if layer != 0 => {}
+            16..=21 => is_irap = true,
+            0..=31 => return Some(Access::Claimed { recovery }),
+            // The number is signed: the odd ones are positive.
+            39 => {
+                let payload = recovery_point(unit.get(2..).unwrap_or_default());
+                let order = payload.and_then(|payload| Bits::new(&payload).exp_golomb());
+                if let Some(order) = order.filter(|order| order % 2 == 1) {
+                    recovery = order.div_ceil(2) + MOST_REORDERED;
+                }
+            }
+            _ => {}
+        }
+    }
+    whole.then_some(if is_irap { Access::Point } else { Access::Claimed { recovery } })
+}
+
+/// Whether every frame of the temporal unit is a key frame that is shown: a decoder leaves
+/// out a header that another one follows. Its sequence header may be in the codec's head
+/// alone.
+fn av1(bytes: &[u8], whole: bool) -> Option<bool> {
+    let (mut rest, mut is_key) = (bytes, false);
+    while let Some((kind, size, body)) = obu_head(rest) {
+        if matches!(kind, FRAME_HEADER | FRAME) && !body.is_empty() {
+            if !is_shown_key_frame(body) {
+                return Some(false);
+            }
+            is_key = true;
+        }
+        rest = body.get(size..).unwrap_or_default();
+    }
+    whole.then_some(is_key)
+}
+
+/// `show_existing_frame` 0, `frame_type` 0 (key), `show_frame` 1.
+fn is_shown_key_frame(header: &[u8]) -> bool {
+    header.first().is_some_and(|first| first >> 4 == 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const IDR: &[u8] = &[0x65, 0x88, 0x80];
+    /// `first_mb_in_slice` 0, then the slice type: 7 (I), 5 (P), 2 (I), 0 (P).
+    const ALL_I: &[u8] = &[0x41, 0x88, 0x80];
+    const ALL_P: &[u8] = &[0x41, 0x98, 0x80];
+    const ONE_I: &[u8] = &[0x41, 0xb8, 0x80];
+    const ONE_P: &[u8] = &[0x41, 0xe0, 0x80];
+    /// A second slice (`first_mb_in_slice` 1): 2 (I), 0 (P).
+    const NEXT_I: &[u8] = &[0x41, 0x4c, 0x80];
+    const NEXT_P: &[u8] = &[0x41, 0x58, 0x80];
+    const NOT_REFERENCE: &[u8] = &[0x01, 0x9a, 0x80];
+    /// Recovery point behind a message of another kind: 0 and 9 frames.
+    const NOW: &[u8] = &[6, 5, 2, 0, 0, 3, 6, 1, 0xc4, 0x80];
+    const LATER: &[u8] = &[6, 6, 1, 0x14, 0x80];
+
+    fn starts(units: &[&[u8]]) -> Vec<u8> {
+        units.iter().flat_map(|unit| [&[0, 0, 1], *unit].concat()).collect()
+    }
+
+    fn with_lengths(units: &[&[u8]], bytes: usize) -> Vec<u8> {
+        units
+            .iter()
+            .flat_map(|unit| [&(unit.len() as u32).to_be_bytes()[4 - bytes..], *unit].concat())
+            .collect()
+    }
+
+    /// In each form that a container has.
+    fn seen(coding: Coding, units: &[&[u8]], flagged: bool) -> Access {
+        let looked = |head: &[u8], bytes: &[u8]| AccessPoints::new(coding, head).look(bytes, flagged, true);
+        let access = looked(&[], &starts(units)).unwrap();
+        assert_eq!(looked(&[0, 0, 0, 1, 0x67], &starts(units)), Some(access));
+        for bytes in [1, 2, 4] {
+            let mut head = vec![1; 22];
+            (head[4], head[21]) = (0xfc | (bytes as u8 - 1), 0xfc | (bytes as u8 - 1));
+            assert_eq!(looked(&head, &with_lengths(units, bytes)), Some(access), "{units:?}");
+        }
+        let (head, coded) = ([1, 0, 0, 0, 0xff], [&[0], starts(units).as_slice()].concat());
+        let head = [head.as_slice(), &[0xff; 17]].concat();
+        assert_eq!(looked(&head, &coded), Some(access), "start codes in spite of the head");
+        access
+    }
+
+    fn claimed(recovery: u32) -> Access {
+        Access::Claimed { recovery }
+    }
+
+    #[test]
+    fn h264_begins_at_idr_and_at_confirmed_recovery_points() {
+        let of = |units: &[&[u8]]| seen(Coding::H264, units, true);
+        assert_eq!(of(&[&[9, 0xf0], &[0x67, 1], IDR]), Access::Point);
+        assert_eq!(of(&[NOW, ALL_I, NEXT_I]), Access::Point);
+        assert_eq!(of(&[NOW, ONE_I, NEXT_I]), Access::Point);
+        assert_eq!(of(&[NOW, ONE_I, NEXT_P]), claimed(0));
+        assert_eq!(of(&[NOW, ONE_P, NEXT_I]), claimed(0));
+        assert_eq!(of(&[NOW, ALL_P]), claimed(0));
+        // A second field.
+        assert_eq!(of(&[NOW, ONE_I, NEXT_I, ONE_P]), Access::Point);
+        // A partition, which decoders leave out, and the slice that they decode.
+        assert_eq!(of(&[NOW, &[0x42, 0x88, 0x80], ALL_P]), claimed(0));
+        assert_eq!(of(&[NOW, ALL_I, NEXT_P]), claimed(0));
+        assert_eq!(of(&[LATER, ALL_I]), claimed(9));
+        assert_eq!(of(&[LATER, ALL_P]), claimed(9));
+        assert_eq!(of(&[ALL_I]), claimed(0));
+        assert_eq!(of(&[&[6, 6, 200, 1], ALL_I]), claimed(0));
+        assert_eq!(of(&[&[9, 0xf0]]), claimed(0));
+    }
+
+    #[test]
+    fn hevc_begins_at_irap_pictures() {
+        let of = |units: &[&[u8]]| seen(Coding::Hevc, units, true);
+        for kind in 16..=21u8 {
+            let irap = [kind << 1, 1, 9];
+            assert_eq!(of(&[&[32 << 1, 1, 7], &irap, &irap]), Access::Point);
+            // One that a decoder may leave out, and another picture behind it.
+            assert_eq!(of(&[&irap, &[2, 1, 9]]), claimed(0));
+            // One of another layer.
+            assert_eq!(of(&[&[kind << 1, 9, 9], &[2, 1, 9]]), claimed(0));
+            assert_eq!(of(&[&[kind << 1 | 1, 1, 9]]), claimed(0));
+            assert_eq!(of(&[&irap, &[2, 9, 9]]), Access::Point);
+        }
+        for kind in [0, 1, 9, 15, 22, 23, 24, 31u8] {
+            assert_eq!(of(&[&[kind << 1, 1, 9]]), claimed(0));
+            assert_eq!(of(&[&[kind << 1, 1, 9], &[19 << 1, 1, 9]]), claimed(0));
+        }
+        // recovery_poc_cnt 4 is 8 - 1 as ue(v): 0001000.
+        assert_eq!(of(&[&[39 << 1, 1, 6, 1, 0x10, 0x80], &[2, 1, 9]]), claimed(4 + MOST_REORDERED));
+    }
+
+    #[test]
+    fn other_codecs_tell_their_key_frames() {
+        let look = |coding, bytes: &[u8]| AccessPoints::new(coding, &[]).look(bytes, true, false);
+        let picture = Some(Access::Picture { reference: true });
+        assert_eq!(look(Coding::Vp8, &[0x10, 0, 0, 0x9d, 1, 0x2a, 64, 0, 48, 0, 5]), Some(Access::Point));
+        assert_eq!(look(Coding::Vp8, &[0x11, 0, 0, 0x9d, 1, 0x2a, 64, 0, 48, 0, 5]), picture);
+        let key = [0x82, 0x49, 0x83, 0x42, 0x20, 0x15, 0xf0, 0x11, 0xf0, 0];
+        assert_eq!(look(Coding::Vp9, &key), Some(Access::Point));
+        assert_eq!(look(Coding::Vp9, &[0x86, 0, 0]), picture);
+        // The frame is longer than what is looked at.
+        assert_eq!(look(Coding::Av1, &[0x12, 0, 0x32, 0xff, 0x7f, 0x10, 1]), None);
+        let whole = |bytes: &[u8]| AccessPoints::new(Coding::Av1, &[]).look(bytes, true, true);
+        let (key, inter) = ([0x32, 2, 0x10, 1], [0x32, 2, 0x30, 1]);
+        assert_eq!(whole(&key), Some(Access::Point));
+        // A key frame that is not shown, and a header that another one follows.
+        assert_eq!(whole(&[0x32, 2, 0x00, 1]), picture);
+        assert_eq!(whole(&[&[0x1a, 1, 0x10], &inter[..]].concat()), picture);
+        assert_eq!(whole(&[key, inter].concat()), picture);
+        assert_eq!(look(Coding::Av1, &[0x12, 0, 0x32, 0xff, 0x7f, 0x30, 1]), picture);
+        assert_eq!(look(Coding::Av1, &[0x12, 0, 0x2a, 0xff, 0x7f, 0x10]), None);
+    }
+
+    #[test]
+    fn more_is_asked_for_only_where_it_matters() {
+        let mut points = AccessPoints::new(Coding::H264, &[]);
+        assert_eq!(points.look(&starts(&[&[9, 0xf0], IDR]), true, false), Some(Access::Point));
+        assert_eq!(points.look(&starts(&[NOW]), true, false), None);
+        assert_eq!(points.look(&starts(&[NOW, ALL_I]), true, false), None);
+        assert_eq!(points.look(&starts(&[NOW, ALL_I]), true, true), Some(Access::Point));
+        assert_eq!(points.look(&starts(&[NOW, ONE_I]), true, false), None);
+        assert_eq!(points.look(&starts(&[NOW, ONE_I, NEXT_P]), true, false), Some(claimed(0)));
+    }
+
+    #[test]
+    fn references_are_told_behind_a_gradual_refresh() {
+        let mut points = AccessPoints::new(Coding::H264, &[]);
+        assert!(!points.needs(false) && points.needs(true));
+        points.look(&starts(&[LATER, ALL_P]), true, true);
+        assert!(points.needs(false));
+        let mut reference = |unit| points.look(&starts(&[unit]), false, true);
+        assert_eq!(reference(ALL_P), Some(Access::Picture { reference: true }));
+        assert_eq!(reference(NOT_REFERENCE), Some(Access::Picture { reference: false }));
+        // What the container does not flag is no place to start.
+        assert_eq!(reference(IDR), Some(Access::Picture { reference: true }));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_do_no_harm(
+            head in proptest::collection::vec(0..5u8, 0..24),
+            packets in proptest::collection::vec(proptest::collection::vec(0..8u8, 0..64), 0..8),
+            any in proptest::collection::vec(any::<u8>(), 0..64), flagged: bool,
+        ) {
+            for coding in [Coding::H264, Coding::Hevc, Coding::Vp8, Coding::Vp9, Coding::Av1] {
+                let mut points = AccessPoints::new(coding, &head);
+                for bytes in packets.iter().chain([&any]) {
+                    let part = points.clone().look(&bytes[..bytes.len() / 2], flagged, false);
+                    let whole = points.look(bytes, flagged, true);
+                    prop_assert!(whole.is_some());
+                    let is_picture = matches!(whole, Some(Access::Picture { .. }));
+                    prop_assert!(flagged || is_picture);
+                    prop_assert!(part.is_some() || whole.is_some());
+                }
+            }
+        }
+    }
+}

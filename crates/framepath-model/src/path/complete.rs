@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How a path that is being written can go on, for tab completion.
+
+use super::definition::{Arg, Definition, Kind};
+use super::definitions::Definitions;
+use super::value::ValueKind;
+use super::words;
+
+impl Definitions {
+    /// The words that can stand where the last word of `text` is being written; that is an
+    /// empty one behind a blank. Names of what fits the place, options (`depth=`), or an
+    /// option with each of its values (`leaky=no`). Nothing where a file or another text
+    /// is due, and where the text is already wrong.
+    ///
+    /// ```
+    /// # use framepath_model::path::{Arg, DefaultValue, Definition, Definitions, ValueKind};
+    /// # static TEST: Definition = Definition::source("test", "frames");
+    /// # static QUEUE: Definition = Definition::link("queue", "a thread boundary")
+    /// #     .args(&[Arg::option("depth", ValueKind::count(1, 9), DefaultValue::Is("4"), "frames")]);
+    /// # let mut definitions = Definitions::default();
+    /// # definitions.add(&TEST)?;
+    /// # definitions.add(&QUEUE)?;
+    /// assert_eq!(definitions.complete("test ! que"), ["queue"]);
+    /// assert_eq!(definitions.complete("test ! queue "), ["depth=", "!"]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn complete(&self, text: &str) -> Vec<String> {
+        let Ok(mut words) = words::split(text) else { return Vec::new() };
+        let begun = !text.ends_with(|c: char| c.is_ascii_whitespace()) && !words.is_empty();
+        let word = if begun { words.pop() } else { None };
+        let start = word.as_ref().map_or("", |word| word.text.as_str());
+        let hop = words.rsplit(|word| word.is_separator).next().unwrap_or_default();
+        let is_first = !words.iter().any(|word| word.is_separator);
+        let candidates = match hop.split_first() {
+            None => self.names_for(is_first),
+            Some((name, given)) => match self.find(&name.text) {
+                Some(definition) => options_for(definition, given, start),
+                None => Vec::new(),
+            },
+        };
+        candidates.into_iter().filter(|candidate| candidate.starts_with(start)).collect()
+    }
+
+    fn names_for(&self, is_first: bool) -> Vec<String> {
+        let kinds: &[Kind] = if is_first { &[Kind::Source] } else { &[Kind::Stage, Kind::Link, Kind::Sink] };
+        self.names(kinds).into_iter().map(str::to_owned).collect()
+    }
+}
+
+/// What can stand behind the words that are `given`, where `start` is the beginning of it.
+fn options_for(definition: &Definition, given: &[words::Word], start: &str) -> Vec<String> {
+    if let Some((name, _)) = start.split_once('=') {
+        let values = definition.arg(name).map_or(Vec::new(), |(_, arg)| values(arg));
+        return values.iter().map(|value| format!("{name}={value}")).collect();
+    }
+    let options = given.iter().filter_map(|word| word.equals.map(|equals| &word.text[..equals.in_word]));
+    let options: Vec<&str> = options.collect();
+    let mut positional = definition.all_args().filter(|arg| arg.positional);
+    if let Some(due) = positional.nth(given.len() - options.len()) {
+        return values(due);
+    }
+    let left = definition.all_args().filter(|arg| {
+        let mut given = options.iter().filter_map(|name| definition.arg(name));
+        let excluded =
+            given.any(|(_, other)| other.excludes.contains(&arg.name) || arg.excludes.contains(&other.name));
+        let lacks = arg.needs.is_some_and(|needed| !options.contains(&needed));
+        !arg.positional && !options.contains(&arg.name) && !excluded && !lacks
+    });
+    let mut words: Vec<String> = left.map(|arg| format!("{}=", arg.name)).collect();
+    words.extend((definition.kind != Kind::Sink).then(|| "!".to_owned()));
+    words
+}
+
+/// The values that can be listed.
+fn values(arg: &Arg) -> Vec<String> {
+    match arg.kind {
+        ValueKind::Choice { now } => now.iter().map(|&word| word.to_owned()).collect(),
+        ValueKind::Count { word: Some((word, _)), .. } => vec![word.to_owned()],
+        ValueKind::Flag => vec!["0".to_owned(), "1".to_owned()],
+        _ => Vec::new(),
+    }
+}

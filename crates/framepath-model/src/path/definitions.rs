@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A set of declarations: the words that paths are read with.
+
+use super::ast::{Hop, Path};
+use super::definition::{DefaultValue, Definition, Kind};
+use super::parser::{Begin, End, Grammar};
+use super::value::listed;
+use super::{PathError, nearest};
+
+/// The sources, stages, sinks and links that paths can name.
+#[derive(Debug, Clone, Default)]
+pub struct Definitions {
+    list: Vec<&'static Definition>,
+}
+
+/// Why a declaration cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum DefinitionError {
+    /// Another has its name.
+    #[error("`{0}` is declared already")]
+    NameTaken(&'static str),
+    /// A name is not a lower-case word of letters, digits and `_` that starts with a
+    /// letter.
+    #[error("`{0}` is no name: it needs to be letters, digits and `_`, lower case, a letter first")]
+    Name(&'static str),
+    /// Its constructor makes something else.
+    #[error("`{0}` is declared as something else than what its constructor makes")]
+    Kind(&'static str),
+    /// Something about one of its arguments.
+    #[error("argument `{arg}` of `{definition}`: {what}")]
+    Arg {
+        /// What is declared.
+        definition: &'static str,
+        /// The argument's name.
+        arg: &'static str,
+        /// What is wrong.
+        what: &'static str,
+    },
+}
+
+impl Definitions {
+    /// Adds one.
+    ///
+    /// # Errors
+    /// Its name is taken, or the declaration contradicts itself.
+    pub fn add(&mut self, definition: &'static Definition) -> Result<(), DefinitionError> {
+        if self.find(definition.name).is_some() {
+            return Err(DefinitionError::NameTaken(definition.name));
+        }
+        check(definition)?;
+        self.list.push(definition);
+        Ok(())
+    }
+
+    /// All of them, in the order they were added.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Definition> + Clone + '_ {
+        self.list.iter().copied()
+    }
+
+    /// The one of that name.
+    pub fn find(&self, name: &str) -> Option<&'static Definition> {
+        self.iter().find(|definition| definition.name == name)
+    }
+
+    /// The names of one or more kinds, in order.
+    pub fn names(&self, kinds: &[Kind]) -> Vec<&'static str> {
+        self.iter().filter(|one| kinds.contains(&one.kind)).map(|one| one.name).collect()
+    }
+
+    /// The names of some kinds as a list in a sentence.
+    pub(super) fn known(&self, kinds: &[Kind]) -> String {
+        listed(&self.names(kinds))
+    }
+
+    /// What was perhaps meant by `name`, first among `fitting` kinds.
+    pub(super) fn meant(&self, name: &str, fitting: &[Kind]) -> Option<&'static str> {
+        let elsewhere = self.iter().find(|one| one.known_as.contains(&name)).map(|one| one.name);
+        elsewhere
+            .or_else(|| nearest(name, self.names(fitting)))
+            .or_else(|| nearest(name, self.iter().map(|one| one.name)))
+    }
+
+    /// Reads a path.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with the place of the word and what would
+    /// be right there; [`PathError::render`] prints it under the text.
+    pub fn parse(&self, text: &str) -> Result<Path, PathError> {
+        Grammar { known: self, begin: Begin::Source, end: End::Sink }.parse(text)
+    }
+
+    /// Reads a path that need not end in a sink, for a program that takes the frames
+    /// or packets of the last hop itself.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_open(&self, text: &str) -> Result<Path, PathError> {
+        Grammar { known: self, begin: Begin::Source, end: End::Any }.parse(text)
+    }
+
+    /// Reads the rest of a path, behind its source: stages, links, and a sink where it
+    /// has one.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub fn parse_rest(&self, text: &str) -> Result<Path, PathError> {
+        Grammar { known: self, begin: Begin::Behind, end: End::Any }.parse(text)
+    }
+
+    /// Reads one stage alone, as [`Hop`] prints it: for a worker that is told what to
+    /// run.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse); what is no stage is an error too.
+    pub fn parse_stage(&self, text: &str) -> Result<Hop, PathError> {
+        let path = self.parse_rest(text)?;
+        match <[Hop; 1]>::try_from(path.hops) {
+            Ok([hop]) if hop.def.kind == Kind::Stage => Ok(hop),
+            _ => Err(PathError::new(
+                0..text.len(),
+                "this is not one stage",
+                format!("right here: a stage, {}", self.known(&[Kind::Stage])),
+            )),
+        }
+    }
+}
+
+/// Whether a path can hold `name` as a word of its own or as an option's.
+fn is_name(name: &str) -> bool {
+    let letters = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
+    name.bytes().next().is_some_and(|b| b.is_ascii_lowercase()) && name.bytes().all(letters)
+}
+
+fn check(definition: &'static Definition) -> Result<(), DefinitionError> {
+    if !is_name(definition.name) {
+        return Err(DefinitionError::Name(definition.name));
+    }
+    let args: Vec<_> = definition.all_args().collect();
+    for (at, arg) in args.iter().enumerate() {
+        let wrong = |what| Err(DefinitionError::Arg { definition: definition.name, arg: arg.name, what });
+        if !is_name(arg.name) {
+            return wrong("is no name");
+        }
+        if args[..at].iter().any(|other| other.name == arg.name) {
+            return wrong("is declared twice");
+        }
+        if arg.positional && args[..at].iter().any(|other| !other.positional) {
+            return wrong("a word stands behind an option");
+        }
+        if arg.excludes.iter().chain(&arg.needs).any(|name| definition.arg(name).is_none()) {
+            return wrong("excludes or needs an argument that is not declared");
+        }
+        if let DefaultValue::Is(text) = arg.default {
+            if arg.kind.read(text).is_err() {
+                return wrong("has a default that cannot be read");
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Arg, ValueKind};
+    use super::*;
+
+    #[test]
+    fn what_contradicts_itself_is_refused() {
+        static GOOD: Definition = Definition::stage("good", "");
+        static CAPITAL: Definition = Definition::stage("Flip", "");
+        static TWICE: Definition = Definition::stage("twice", "").args(&[
+            Arg::option("a", ValueKind::Flag, DefaultValue::Is("0"), ""),
+            Arg::option("a", ValueKind::Flag, DefaultValue::Is("0"), ""),
+        ]);
+        static LATE: Definition = Definition::stage("late", "").args(&[
+            Arg::option("a", ValueKind::Flag, DefaultValue::Is("0"), ""),
+            Arg::word("b", ValueKind::Flag, ""),
+        ]);
+        static UNREAD: Definition = Definition::stage("unread", "").args(&[Arg::option(
+            "a",
+            ValueKind::Flag,
+            DefaultValue::Is("perhaps"),
+            "",
+        )]);
+        static ALONE: Definition = Definition::stage("alone", "").args(&[Arg::option(
+            "a",
+            ValueKind::Flag,
+            DefaultValue::Is("0"),
+            "",
+        )
+        .needing("b")]);
+        static HOST_TWICE: Definition = Definition::stage("host_twice", "")
+            .args(&[Arg::option("host", ValueKind::Flag, DefaultValue::Is("0"), "")])
+            .hosts(super::super::Hosts::Any);
+
+        let mut definitions = Definitions::default();
+        definitions.add(&GOOD).unwrap();
+        assert_eq!(definitions.add(&GOOD), Err(DefinitionError::NameTaken("good")));
+        assert_eq!(definitions.add(&CAPITAL), Err(DefinitionError::Name("Flip")));
+        for (wrong, argument) in
+            [(&TWICE, "a"), (&LATE, "b"), (&UNREAD, "a"), (&ALONE, "a"), (&HOST_TWICE, "host")]
+        {
+            let refused = definitions.add(wrong);
+            assert!(
+                matches!(refused, Err(DefinitionError::Arg { arg, .. }) if arg == argument),
+                "{refused:?}"
+            );
+        }
+        assert_eq!(definitions.names(&[Kind::Stage]), ["good"]);
+    }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Help pages: all that paths can name, and one with its arguments.
+
+use std::fmt::Write;
+
+use super::definition::{Arg, DefaultValue, Definition, Kind};
+use super::definitions::Definitions;
+
+impl Definitions {
+    /// All of them, a line each, as the text of a help page.
+    pub fn listing(&self) -> String {
+        let width = self.iter().map(|one| head(one).len()).max().unwrap_or(0);
+        let mut text = String::new();
+        let mut part = |heading: &str, belongs: &dyn Fn(&Definition) -> bool| {
+            let blank = if text.is_empty() { "" } else { "\n" };
+            let _ = writeln!(text, "{blank}{heading}");
+            for one in self.iter().filter(|one| belongs(one)) {
+                let _ = writeln!(text, "  {:width$}  {}", head(one), one.help);
+            }
+        };
+        for (kind, heading) in [
+            (Kind::Source, "Sources, the first word of a path:"),
+            (Kind::Stage, "Stages, between:"),
+            (Kind::Link, "Links, between (a bare ! is a direct call):"),
+            (Kind::Sink, "Sinks, at the end:"),
+        ] {
+            part(heading, &|one| one.kind == kind && !one.for_tests);
+        }
+        part("For measurements and tests:", &|one| one.for_tests);
+        text
+    }
+}
+
+/// Its name with what must be given.
+fn head(definition: &Definition) -> String {
+    let required = definition.all_args().filter(|arg| arg.default == DefaultValue::Required);
+    required.fold(definition.name.to_owned(), |text, arg| match arg.positional {
+        true => format!("{text} {}", arg.usage()),
+        false => format!("{text} {}=...", arg.name),
+    })
+}
+
+impl Definition {
+    /// All its arguments, as the text of a help page. Those that say where it runs are
+    /// the same for all that have them, and come last.
+    pub fn description(&self) -> String {
+        let line = |arg: &Arg| format!("    {}: {} ({})\n", arg.name, arg.help, arg.wants());
+        let mut text = format!("{}\n    {}: {}\n", self.usage(), self.kind.noun(), self.help);
+        text.extend(self.own.iter().map(line));
+        if let Some(open) = self.open {
+            let _ = writeln!(text, "    PARAM: {open}");
+        }
+        let hosting = self.hosts.args();
+        if !hosting.is_empty() {
+            text.push_str("\n  in a worker, as everything with host=:\n");
+            text.extend(hosting.iter().map(line));
+        }
+        text
+    }
+}

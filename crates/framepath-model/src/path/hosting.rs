@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where hops can run, and the arguments that say so: the same for all that have them.
+
+use super::definition::{Arg, DefaultValue};
+use super::value::ValueKind;
+
+/// Where a stage or source can run. What can run in a worker has the arguments of
+/// workers: `host=`, `watchdog=` and so on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hosts {
+    /// In the path's own thread only.
+    Inline,
+    /// In the path's own thread, in a sandboxed process, or in one of a service.
+    Any,
+    /// In the path's own thread or in a sandboxed process: a service opens no file
+    /// for its clients.
+    NoService,
+    /// Where the decoder behind it runs, or anywhere that is named.
+    AsDecoder,
+}
+
+impl Hosts {
+    /// The arguments that go with it, `host` first.
+    pub fn args(self) -> &'static [Arg] {
+        match self {
+            Hosts::Inline => &[],
+            Hosts::Any => &ANY,
+            Hosts::NoService => &NO_SERVICE,
+            Hosts::AsDecoder => &AS_DECODER,
+        }
+    }
+}
+
+static ANY: [Arg; 7] = [HOST, WATCHDOG, MEMORY, SANDBOX, SOCKET, SERVICE_UID, FAULT];
+static NO_SERVICE: [Arg; 5] = [PROCESS_HOST, WATCHDOG, MEMORY, SANDBOX, FAULT];
+static AS_DECODER: [Arg; 7] = [DECODER_HOST, WATCHDOG, MEMORY, SANDBOX, SOCKET, SERVICE_UID, FAULT];
+
+const HOST: Arg = Arg::option(
+    "host",
+    ValueKind::choice(&["inline", "process", "service"]),
+    DefaultValue::Is("inline"),
+    "where it runs: in the path's own thread, in a sandboxed process, or in one of `framepath serve`",
+);
+const PROCESS_HOST: Arg = Arg { kind: ValueKind::choice(&["inline", "process"]), help: PROCESS_HELP, ..HOST };
+const PROCESS_HELP: &str = "where it runs: in the path's own thread or in a sandboxed process";
+const DECODER_HOST: Arg = Arg {
+    default: DefaultValue::Unset("the host of the decoder, where that is a worker; else inline"),
+    ..HOST
+};
+const WATCHDOG: Arg = Arg::option(
+    "watchdog",
+    ValueKind::Duration,
+    DefaultValue::Is("2s"),
+    "not inline: a worker that stands still for so long is replaced",
+);
+const MEMORY: Arg = Arg::option(
+    "memory",
+    ValueKind::Bytes { min: 64 << 20, max: 1 << 40 },
+    DefaultValue::Is("4GiB"),
+    "host=process: address space a worker may take beyond its program; a service has its own --memory",
+);
+const SANDBOX: Arg = Arg::option(
+    "sandbox",
+    ValueKind::choice(&["default", "require", "allow"]),
+    DefaultValue::Is("default"),
+    "not inline: `require` refuses a worker whose sandbox lacks any layer, `allow` accepts one without \
+     seccomp too; by default seccomp is required, and what else is missing is said",
+);
+const SOCKET: Arg = Arg::option(
+    "socket",
+    ValueKind::Text("the name of a socket"),
+    DefaultValue::Unset("where `framepath serve` listens by default"),
+    "host=service: the service's socket",
+);
+const SERVICE_UID: Arg = Arg::option(
+    "service_uid",
+    ValueKind::count(0, u32::MAX as u64),
+    DefaultValue::Unset("root, or the user of this program"),
+    "host=service: also accept a service that runs as this user",
+);
+const FAULT: Arg = Arg::option(
+    "fault",
+    ValueKind::Text("crash@N, hang@N, bomb@N or poison@N"),
+    DefaultValue::Unset("none"),
+    "for tests, not inline: lets the worker fail at packet N, to see what becomes of the path",
+);

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where a stream goes on after packets of it were lost.
+
+use std::mem;
+
+use crate::access_point::Access;
+
+/// What becomes of a packet behind a loss.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// It is decoded, and what it gives is right.
+    Whole,
+    /// It is decoded for those behind it; what it gives lacks what was lost.
+    Withheld,
+    /// A leading picture of the point where the stream goes on: nothing needs it.
+    Leading,
+    /// It cannot be decoded.
+    Skipped,
+}
+
+/// The loss before the next packet in decode order, as far as it still matters. A packet
+/// without pts cannot be told from a leading picture, and is left to the decoder.
+#[derive(Debug, Default)]
+pub(super) struct Resumption {
+    /// Packets are dropped until a point comes, or one that claims to be one.
+    skipping: bool,
+    /// Reference pictures that are still withheld behind such a claim.
+    withholding: u32,
+    /// Until the next point: what is shown before this lacks its references.
+    right_from: Option<i64>,
+    /// `right_from` is a point's pts, and not that of the picture at which a claim was
+    /// made good: what is shown before it is no reference of what follows.
+    is_point: bool,
+}
+
+impl Resumption {
+    /// Packets before the next one are lost.
+    pub(super) fn lose(&mut self) {
+        *self = Resumption { skipping: true, ..Resumption::default() };
+    }
+
+    /// True while every packet is to be decoded, whatever comes next.
+    pub(super) fn admits_all(&self) -> bool {
+        let drops_leading = self.is_point && self.right_from.is_some();
+        // While pictures are withheld the next point has leading pictures to drop.
+        !self.skipping && self.withholding == 0 && !drops_leading
+    }
+
+    /// The next packet in decode order.
+    pub(super) fn admit(&mut self, access: Access, pts: Option<i64>) -> Admission {
+        let reference = match access {
+            Access::Point => {
+                let was_whole = !self.skipping && self.withholding == 0;
+                let right_from = if was_whole { None } else { pts };
+                *self = Resumption { right_from, is_point: true, ..Resumption::default() };
+                return Admission::Whole;
+            }
+            Access::Claimed { recovery } => {
+                let pictures = recovery.saturating_add(1);
+                if mem::take(&mut self.skipping) {
+                    self.withholding = pictures;
+                }
+                self.withholding = self.withholding.min(pictures);
+                true
+            }
+            Access::Picture { reference } => reference,
+        };
+        if self.skipping {
+            return Admission::Skipped;
+        }
+        let shown_before = pts.zip(self.right_from).is_some_and(|(pts, from)| pts < from);
+        if shown_before && self.is_point {
+            return Admission::Leading;
+        }
+        let was_whole = self.withholding == 0;
+        if !was_whole && reference {
+            self.withholding -= 1;
+            if self.withholding == 0 {
+                self.right_from = pts;
+            }
+        }
+        if shown_before || !was_whole { Admission::Withheld } else { Admission::Whole }
+    }
+}

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The book of a stream whose random access points are none, or are gradual.
+
+use framepath_model::access_point::Access;
+use framepath_model::replay::{Arrived, Book, Plan};
+
+fn access(is_point: bool) -> Access {
+    if is_point { Access::Point } else { Access::Picture { reference: true } }
+}
+
+fn start<P>(book: &mut Book<P>) -> Option<u64> {
+    book.died(None, false);
+    book.next_unsent().map(|entry| entry.seq())
+}
+
+/// Pictures in decode order I P B, each said to be a point: the P is shown last.
+fn false_points() -> Book<u64> {
+    let mut book = Book::new(|packet| *packet = 7777);
+    for (seq, pts) in [(0, 0), (1, 3), (2, 1), (3, 2), (4, 6), (5, 4), (6, 5)] {
+        book.append(seq, Some(pts), Access::Point, seq);
+        book.sent();
+    }
+    book
+}
+
+#[test]
+fn what_false_points_push_out_is_delivered_when_it_comes() {
+    let mut book = false_points();
+    for seq in [0, 2, 3, 1, 5, 6, 4] {
+        assert_eq!(book.arrived(seq), Arrived::Deliver, "{seq}");
+    }
+    let mut book = false_points();
+    let answers = [0, 2, 3].map(|seq| book.arrived(seq));
+    assert_eq!(answers, [Arrived::Deliver; 3]);
+    // 1 left the history without a frame, and without its bytes.
+    assert_eq!((book.kept(), book.get(1)), (5, Some(&7777)));
+    book.died(Some(6), false);
+    assert_eq!((book.skipped(), book.get(1)), (1, None));
+}
+
+#[test]
+fn packets_without_a_picture_are_no_loss() {
+    let mut book = Book::new(|_| ());
+    // Each third packet gives nothing, as VP8's alternate references.
+    for seq in 0..30_000 {
+        book.append(seq, Some(seq as i64), access(seq % 30 == 0), ());
+        book.sent();
+        if seq % 3 != 1 {
+            assert_eq!(book.arrived(seq), Arrived::Deliver);
+        }
+    }
+    book.died(Some(29_999), false);
+    assert_eq!(book.skipped(), 0);
+}
+
+/// A stream of gradual refreshes, of four reference pictures each; pictures of odd
+/// numbers are no references. Its history was forgotten up to 40.
+fn gradual() -> Book<u64> {
+    let mut book = Book::new(|_| ());
+    for seq in 0..100 {
+        let access = match seq {
+            0 => Access::Point,
+            _ if seq % 20 == 0 => Access::Claimed { recovery: 4 },
+            _ => Access::Picture { reference: seq % 2 == 0 },
+        };
+        book.append(seq, Some(seq as i64), access, seq);
+        book.sent();
+        if seq < 50 {
+            assert_eq!(book.arrived(seq), Arrived::Deliver);
+        }
+    }
+    book
+}
+
+#[test]
+fn no_replay_starts_at_a_claim() {
+    let mut book = gradual();
+    assert_eq!((book.kept(), start(&mut book)), (100, Some(0)));
+    assert_eq!(book.skipped(), 0);
+}
+
+#[test]
+fn a_stream_resumes_at_a_claim_and_withholds_what_is_not_recovered() {
+    let mut book = gradual();
+    book.forget(55);
+    book.died(Some(99), false);
+    // It goes on at 60; 60, 62, 64, 66 and 68 are the pictures that lack something.
+    assert_eq!((book.kept(), book.next_unsent().map(|entry| entry.seq())), (40, Some(60)));
+    assert_eq!(book.skipped(), 10 + 9);
+    for seq in 60..100 {
+        book.sent();
+        let expected = if seq <= 68 { Arrived::Withheld } else { Arrived::Deliver };
+        assert_eq!(book.arrived(seq), expected, "{seq}");
+    }
+    // Another death: nothing counts twice, and what is new is told from what is not.
+    book.died(Some(99), false);
+    assert_eq!((book.next_unsent().map(|entry| entry.seq()), book.skipped()), (Some(60), 19));
+    for seq in 60..100 {
+        book.sent();
+        assert_eq!(book.arrived(seq), Arrived::AlreadyDelivered, "{seq}");
+    }
+    // A point ends it, and nothing behind it is withheld.
+    book.append(100, Some(100), Access::Point, 100);
+    book.sent();
+    assert_eq!(book.arrived(100), Arrived::Deliver);
+}
+
+#[test]
+fn what_was_withheld_is_not_kept_behind_another_loss() {
+    let mut book = gradual();
+    book.forget(55);
+    book.died(Some(99), false);
+    (60..70).for_each(|_| book.sent());
+    // 60 to 62 are gone as well: what follows cannot be decoded up to 80.
+    book.forget(7);
+    book.died(Some(69), false);
+    assert_eq!((book.kept(), book.next_unsent().map(|entry| entry.seq())), (20, Some(80)));
+    // 50 to 79, and 80 to 88 are withheld.
+    assert_eq!(book.skipped(), 30 + 9);
+}
+
+#[test]
+fn pictures_decoded_behind_a_recovery_and_shown_before_it_are_withheld() {
+    let mut book = Book::new(|_| ());
+    book.append(0, Some(0), Access::Point, ());
+    book.sent();
+    book.died(Some(0), true);
+    book.sent();
+    assert!(matches!(book.died(Some(0), true), Plan::Skip { poisoned: 0, .. }));
+    let picture = Access::Picture { reference: true };
+    let claimed = Access::Claimed { recovery: 1 };
+    for (seq, pts, access) in
+        [(1, 1, picture), (2, 2, claimed), (3, 6, picture), (4, 4, picture), (5, 7, picture)]
+    {
+        book.append(seq, Some(pts), access, ());
+        if seq > 1 {
+            book.sent();
+        }
+    }
+    use Arrived::{Deliver, Withheld};
+    assert_eq!([2, 4, 3, 5].map(|seq| book.arrived(seq)), [Withheld, Withheld, Withheld, Deliver]);
+    assert_eq!(book.skipped(), 5);
+    // The next point before the recovery is made good: its leading pictures lack theirs.
+    book.forget(1);
+    book.died(None, false);
+    for (seq, pts, access) in [(6, 8, claimed), (7, 11, Access::Point), (8, 10, picture), (9, 12, picture)] {
+        book.append(seq, Some(pts), access, ());
+    }
+    let mut given = Vec::new();
+    while let Some(entry) = book.next_unsent() {
+        given.push(entry.seq());
+        book.sent();
+    }
+    assert_eq!(given, [6, 7, 9]);
+    assert_eq!([6, 7, 9].map(|seq| book.arrived(seq)), [Withheld, Deliver, Deliver]);
+    assert_eq!((book.skipped(), book.skipped_leading()), (5 + 2, 1));
+}

@@ -1,0 +1,493 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The loop of the service: waits for clients and workers, and does what the
+//! rules (`framepath_model::service`) say.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::TcpListener;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use framepath_model::service::{Action, Denial, User};
+use framepath_model::wire::{MESSAGE_BYTES, Message, StreamStatus, Totals};
+use framepath_os::clock::now_ns;
+use framepath_os::crossing::{Events, Listener, Peer, Socket, Wait, wait};
+use framepath_os::machine::effective_uid;
+use framepath_os::signal::Stops;
+
+use super::connection::{Connection, Heard};
+use super::exposition;
+use super::metrics::Metrics;
+use super::workers::{Ended, Waits, WorkerId, Workers};
+use super::{ServeError, Settings};
+
+/// Connections accepted in a turn, so that a crowd at the door does not keep
+/// those inside waiting.
+const ACCEPTED: usize = 32;
+/// Connections that were told no and have a moment to read it.
+const LEAVING: usize = 64;
+/// That moment.
+const LEAVING_NS: u64 = 1_000_000_000;
+/// How long nobody is let in when there is no descriptor for one more.
+const PAUSE_NS: u64 = 100_000_000;
+
+type ClientId = u64;
+
+/// One thread's worth of service.
+#[derive(Debug)]
+pub(super) struct Broker {
+    settings: Settings,
+    listener: Option<Listener>,
+    /// Nobody is let in before.
+    paused_until_ns: Option<u64>,
+    metrics: Option<Metrics>,
+    clients: BTreeMap<ClientId, Connection>,
+    leaving: VecDeque<(Socket, u64)>,
+    users: HashMap<u32, User>,
+    streams: BTreeMap<u32, Stream>,
+    /// Streams that wait for a worker, first come first served.
+    waiting: VecDeque<u32>,
+    workers: Workers,
+    /// Why the last worker that was started did not get ready. None is started
+    /// in advance while that is so.
+    broken: Option<String>,
+    next_client: ClientId,
+    next_stream: u32,
+    /// What is over.
+    past: Totals,
+    /// Once it stops: when what still runs is ended.
+    stops_at_ns: Option<u64>,
+}
+
+/// A stream, whatever workers it has had.
+#[derive(Debug)]
+struct Stream {
+    client: ClientId,
+    worker: Option<WorkerId>,
+    /// Of the workers before.
+    status: StreamStatus,
+}
+
+/// Who is waited for.
+#[derive(Clone, Copy, Debug)]
+enum Who {
+    Stops,
+    Door,
+    Scraper,
+    Reader,
+    Client(ClientId),
+    Leaving,
+    WorkerEnds(WorkerId),
+    WorkerSpeaks(WorkerId),
+}
+
+impl Broker {
+    pub(super) fn new(listener: Listener, metrics: Option<TcpListener>, settings: Settings) -> Broker {
+        Broker {
+            workers: Workers::new(settings.memory_bytes),
+            settings,
+            listener: Some(listener),
+            paused_until_ns: None,
+            metrics: metrics.map(Metrics::new),
+            clients: BTreeMap::new(),
+            leaving: VecDeque::new(),
+            users: HashMap::new(),
+            streams: BTreeMap::new(),
+            waiting: VecDeque::new(),
+            broken: None,
+            next_client: 0,
+            next_stream: 1,
+            past: Totals::default(),
+            stops_at_ns: None,
+        }
+    }
+
+    /// As [`super::Service::run`]. What is left at the end is killed and
+    /// reaped when `self` goes.
+    pub(super) fn run(mut self, stops: &Stops) -> Result<(), ServeError> {
+        loop {
+            self.settle();
+            if self.stops_at_ns.is_some_and(|at_ns| self.streams.is_empty() || at_ns <= now_ns()) {
+                return Ok(());
+            }
+            for who in self.wait(stops)? {
+                match who {
+                    Who::Stops if stops.take() => {
+                        if self.stops_at_ns.is_some() {
+                            return Ok(());
+                        }
+                        self.stop();
+                    }
+                    Who::Stops | Who::Reader => {}
+                    Who::Door => self.let_in(),
+                    Who::Scraper => {
+                        if let Some(metrics) = &mut self.metrics {
+                            metrics.accept(now_ns());
+                        }
+                    }
+                    Who::Client(id) => self.attend(id),
+                    Who::Leaving => {}
+                    Who::WorkerSpeaks(id) => self.hear_worker(id),
+                    Who::WorkerEnds(id) => self.reap(id),
+                }
+            }
+            self.look_at_the_clock();
+        }
+    }
+
+    /// Sleeps until somebody has to be attended to, or the next deadline.
+    fn wait(&self, stops: &Stops) -> Result<Vec<Who>, ServeError> {
+        let (mut who, mut waits) = (vec![Who::Stops], vec![Wait::new(stops.as_fd(), Events::Readable)]);
+        let mut add = |one, fd, events| {
+            who.push(one);
+            waits.push(Wait::new(fd, events));
+        };
+        // Ends of workers come first: what they held is then free again.
+        for (id, wait) in self.workers.waits() {
+            match wait {
+                Waits::End(fd) => add(Who::WorkerEnds(id), fd, Events::Readable),
+                Waits::Word(fd) => add(Who::WorkerSpeaks(id), fd, Events::Readable),
+            }
+        }
+        for (id, connection) in &self.clients {
+            let events = if connection.is_behind() { Events::Writable } else { Events::Readable };
+            add(Who::Client(*id), connection.fd(), events);
+        }
+        for (socket, _) in &self.leaving {
+            add(Who::Leaving, socket.as_fd(), Events::End);
+        }
+        if let Some(listener) = self.listener.as_ref().filter(|_| self.paused_until_ns.is_none()) {
+            add(Who::Door, listener.as_fd(), Events::Readable);
+        }
+        if let Some(metrics) = &self.metrics {
+            for (fd, writes) in metrics.readers() {
+                add(Who::Reader, fd, if writes { Events::Writable } else { Events::Readable });
+            }
+            if let Some(listener) = metrics.listener() {
+                add(Who::Scraper, listener, Events::Readable);
+            }
+        }
+        let limit = self.deadline_ns().map(|at| Duration::from_nanos(at.saturating_sub(now_ns())));
+        let happened = wait(waits, limit).map_err(ServeError::Poll)?;
+        Ok(who.into_iter().zip(happened).filter(|(_, happened)| *happened).map(|(who, _)| who).collect())
+    }
+
+    fn deadline_ns(&self) -> Option<u64> {
+        let silent = self.clients.values().filter_map(Connection::deadline_ns);
+        let leaving = self.leaving.front().map(|(_, until_ns)| *until_ns);
+        let metrics = self.metrics.as_ref().and_then(Metrics::deadline_ns);
+        let others = [self.workers.deadline_ns(), self.stops_at_ns, self.paused_until_ns, leaving, metrics];
+        silent.chain(others.into_iter().flatten()).min()
+    }
+
+    fn look_at_the_clock(&mut self) {
+        let now_ns = now_ns();
+        let silent = |connection: &Connection| connection.deadline_ns().is_some_and(|at| at <= now_ns);
+        let silent: Vec<ClientId> =
+            self.clients.iter().filter(|(_, connection)| silent(connection)).map(|(id, _)| *id).collect();
+        silent.into_iter().for_each(|id| self.part_with(id));
+        self.leaving.retain(|(socket, until_ns)| *until_ns > now_ns && !socket.has_ended());
+        for _ in 0..self.workers.end_late(now_ns) {
+            self.fail("a worker did not get ready in time".to_owned());
+        }
+        if self.paused_until_ns.is_some_and(|at| at <= now_ns) {
+            self.paused_until_ns = None;
+        }
+        if let Some(mut metrics) = self.metrics.take() {
+            metrics.turn(now_ns, || exposition::text(&self.totals(), &self.statuses()));
+            self.metrics = Some(metrics);
+        }
+    }
+
+    fn stop(&mut self) {
+        let grace_ns = u64::try_from(self.settings.grace.as_nanos()).unwrap_or(u64::MAX);
+        self.stops_at_ns = Some(now_ns().saturating_add(grace_ns));
+        // Its name goes too: the next service can have it.
+        self.listener = None;
+    }
+
+    /// Lets in who waits at the door and may.
+    fn let_in(&mut self) {
+        for _ in 0..ACCEPTED {
+            let Some(listener) = &self.listener else { return };
+            match listener.accept() {
+                Ok(Some((socket, peer))) => self.meet(socket, peer),
+                Ok(None) => return,
+                // No descriptor, most likely: somebody has to leave first.
+                Err(_) => {
+                    self.paused_until_ns = Some(now_ns() + PAUSE_NS);
+                    return;
+                }
+            }
+        }
+    }
+
+    fn meet(&mut self, socket: Socket, peer: Peer) {
+        let now_ns = now_ns();
+        if !self.admits(&peer) {
+            return self.turn_away(socket, Denial::User(peer.uid));
+        }
+        self.users.retain(|_, user| !user.is_forgettable(now_ns));
+        if let Err(denial) = self.users.entry(peer.uid).or_default().connect(&self.settings.limits) {
+            return self.turn_away(socket, denial);
+        }
+        log::info!("client {} connected: process {}, user {}", self.next_client, peer.pid, peer.uid);
+        self.clients.insert(self.next_client, Connection::new(socket, peer, self.settings.patience));
+        self.next_client += 1;
+    }
+
+    fn admits(&self, peer: &Peer) -> bool {
+        peer.uid == effective_uid()
+            || self.settings.uids.contains(&peer.uid)
+            || peer.gids.iter().any(|gid| self.settings.gids.contains(gid))
+    }
+
+    /// Says no to who was not let in, and lets them read it.
+    fn turn_away(&mut self, socket: Socket, denial: Denial) {
+        log::warn!("a client was turned away: {denial}");
+        self.past.denied += 1;
+        let mut bytes = [0; MESSAGE_BYTES];
+        Message::Denied { text: denial.to_string() }.encode(&mut bytes);
+        if socket.try_send(&bytes, None).is_ok_and(|sent| sent) {
+            self.leave(socket);
+        }
+    }
+
+    /// Closing a socket that has something unread takes back what was said: the
+    /// peer closes first, or a moment passes.
+    fn leave(&mut self, socket: Socket) {
+        socket.finish();
+        if self.leaving.len() >= LEAVING {
+            self.leaving.pop_front();
+        }
+        self.leaving.push_back((socket, now_ns() + LEAVING_NS));
+    }
+
+    /// Hears one message of client `id`, or goes on telling it what it has
+    /// coming.
+    fn attend(&mut self, id: ClientId) {
+        let Some(connection) = self.clients.get_mut(&id) else { return };
+        if connection.is_behind() {
+            if connection.flush().is_err() {
+                self.part_with(id);
+            }
+            return;
+        }
+        let said = match connection.hear() {
+            Heard::Word(said) => said,
+            Heard::Nothing => return,
+            Heard::Gone => return self.part_with(id),
+        };
+        let user = self.users.entry(connection.peer.uid).or_default();
+        let stopping = self.stops_at_ns.is_some();
+        let limits = &self.settings.limits;
+        let action = connection.client.hear(said, user, limits, self.next_stream, stopping, now_ns());
+        match action {
+            Action::Open { stream } => self.open(id, stream),
+            Action::Replace { stream } => self.replace(stream),
+            Action::Release { stream } => self.release(stream),
+            Action::Report { from } => {
+                let report = match self.streams.range(from..).next() {
+                    Some((_, stream)) => Message::Status(Box::new(self.status(stream))),
+                    None => Message::Totals(self.totals()),
+                };
+                self.tell(id, report);
+            }
+            Action::Deny(denial) => self.deny(id, &denial),
+        }
+    }
+
+    fn deny(&mut self, id: ClientId, denial: &Denial) {
+        self.past.denied += 1;
+        self.tell(id, Message::Denied { text: denial.to_string() });
+        if denial.ends() {
+            if let Some(connection) = self.dismiss(id) {
+                self.leave(connection.into_socket());
+            }
+        }
+    }
+
+    fn tell(&mut self, id: ClientId, message: Message) {
+        let Some(connection) = self.clients.get_mut(&id) else { return };
+        if connection.say(message, None).is_err() {
+            self.part_with(id);
+        }
+    }
+
+    /// The client is gone, or has to go.
+    fn part_with(&mut self, id: ClientId) {
+        drop(self.dismiss(id));
+    }
+
+    /// Ends all that client `id` has.
+    fn dismiss(&mut self, id: ClientId) -> Option<Connection> {
+        let connection = self.clients.remove(&id)?;
+        log::info!("client {id} has left");
+        for stream in connection.client.streams() {
+            self.release(stream);
+        }
+        if let Some(user) = self.users.get_mut(&connection.peer.uid) {
+            user.disconnect(&connection.client);
+        }
+        Some(connection)
+    }
+
+    fn open(&mut self, id: ClientId, number: u32) {
+        let Some(connection) = self.clients.get(&id) else { return };
+        let status = StreamStatus {
+            stream: number,
+            client_pid: connection.peer.pid,
+            client_uid: connection.peer.uid,
+            ..StreamStatus::default()
+        };
+        self.streams.insert(number, Stream { client: id, worker: None, status });
+        self.waiting.push_back(number);
+        self.past.granted += 1;
+        // Numbers go round after years; one may be in use then.
+        self.next_stream = self.next_stream.wrapping_add(1).max(1);
+        while self.streams.contains_key(&self.next_stream) {
+            self.next_stream = self.next_stream.wrapping_add(1).max(1);
+        }
+    }
+
+    fn replace(&mut self, number: u32) {
+        self.take_worker(number);
+        if let Some(stream) = self.streams.get_mut(&number) {
+            stream.status.crashes += 1;
+            log::warn!("stream {number}: its worker is replaced, for the {}. time", stream.status.crashes);
+            self.waiting.push_back(number);
+        }
+    }
+
+    fn release(&mut self, number: u32) {
+        self.take_worker(number);
+        self.waiting.retain(|waiting| *waiting != number);
+        if let Some(stream) = self.streams.remove(&number) {
+            self.past.crashes += stream.status.crashes;
+            self.past.cpu_ns += stream.status.cpu_ns;
+            self.past.frames = self.past.frames.saturating_add(stream.status.figures.frames);
+        }
+    }
+
+    /// Ends the stream's worker; what it did stays in the stream.
+    fn take_worker(&mut self, number: u32) {
+        let Some(stream) = self.streams.get_mut(&number) else { return };
+        let Some(worker) = stream.worker.take() else { return };
+        if let Some(work) = self.workers.work(worker) {
+            stream.status.figures += &work.figures;
+            stream.status.cpu_ns += work.cpu_ns;
+        }
+        self.workers.end(worker);
+    }
+
+    fn hear_worker(&mut self, id: WorkerId) {
+        match self.workers.hear(id) {
+            Some(Ok(())) => self.broken = None,
+            Some(Err(reason)) => self.fail(reason),
+            None => {}
+        }
+    }
+
+    fn reap(&mut self, id: WorkerId) {
+        match self.workers.reap(id) {
+            Some(Ended::Unused) => self.fail("a worker died before it had a stream".to_owned()),
+            Some(Ended::Used(work)) => {
+                // Its client sees it too, and says what it wants.
+                if let Some(stream) = self.streams.values_mut().find(|stream| stream.worker == Some(id)) {
+                    stream.worker = None;
+                    stream.status.figures += &work.figures;
+                    stream.status.cpu_ns += work.cpu_ns;
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// No worker could be made: who waits longest is told so, since the next
+    /// try is not likely to do better.
+    fn fail(&mut self, reason: String) {
+        if let Some(number) = self.waiting.pop_front() {
+            let text = format!("no worker could be started: {reason}");
+            log::error!("stream {number}: {text}");
+            if let Some(stream) = self.streams.get(&number) {
+                let id = stream.client;
+                if let Some(connection) = self.clients.get_mut(&id) {
+                    if let Some(user) = self.users.get_mut(&connection.peer.uid) {
+                        connection.client.failed(number, user);
+                    }
+                }
+                self.past.denied += 1;
+                self.tell(id, Message::Denied { text });
+            }
+            self.release(number);
+        }
+        self.broken = Some(reason);
+    }
+
+    /// Gives workers to who waits for them, and starts as many as are wanted.
+    fn settle(&mut self) {
+        while let (Some(number), Some(worker)) = (self.waiting.front().copied(), self.workers.ready()) {
+            self.waiting.pop_front();
+            self.grant(number, worker);
+        }
+        let no_spares = self.broken.is_some() || self.stops_at_ns.is_some();
+        let spares = if no_spares { 0 } else { self.settings.spares as usize };
+        // Those that were started for clients who are gone again.
+        self.workers.end_unused(self.waiting.len() + spares);
+        while let Err(error) = self.workers.fill(self.waiting.len() + spares) {
+            let nobody_waits = self.waiting.is_empty();
+            self.fail(error.to_string());
+            if nobody_waits {
+                return;
+            }
+        }
+    }
+
+    fn grant(&mut self, number: u32, worker: WorkerId) {
+        let Some(stream) = self.streams.get_mut(&number) else { return };
+        let Some(connection) = self.clients.get_mut(&stream.client) else { return };
+        let Some((pid, layers, socket)) = self.workers.grant(worker) else { return };
+        stream.worker = Some(worker);
+        connection.client.granted(number);
+        let client = stream.client;
+        // A client in another pid namespace would take it for another process.
+        let pid = if connection.peer.pid == 0 { 0 } else { pid };
+        if connection
+            .say(Message::Grant { stream: number, pid, layers: layers.bits() }, Some(socket))
+            .is_err()
+        {
+            self.part_with(client);
+        }
+    }
+
+    fn status(&self, stream: &Stream) -> StreamStatus {
+        let mut status = stream.status.clone();
+        if let Some(worker) = stream.worker {
+            status.worker_pid = self.workers.pid(worker).unwrap_or(0);
+            if let Some(work) = self.workers.work(worker) {
+                status.figures += &work.figures;
+                status.cpu_ns += work.cpu_ns;
+            }
+        }
+        status
+    }
+
+    fn statuses(&self) -> Vec<StreamStatus> {
+        self.streams.values().map(|stream| self.status(stream)).collect()
+    }
+
+    fn totals(&self) -> Totals {
+        let count = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+        let mut totals = Totals {
+            streams: count(self.streams.len()),
+            connections: count(self.clients.len()),
+            spares: count(self.workers.spares()),
+            ..self.past
+        };
+        for status in self.statuses() {
+            totals.crashes += status.crashes;
+            totals.cpu_ns += status.cpu_ns;
+            totals.frames = totals.frames.saturating_add(status.figures.frames);
+        }
+        totals
+    }
+}

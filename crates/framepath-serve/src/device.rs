@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The decoder behind the kernel module's decoder node: every stream that a
+//! V4L2 client opens is decoded by a sandboxed worker, into the client's own
+//! CAPTURE buffers.
+//!
+//! ```text
+//! V4L2 client ──packets──▶ framepath.ko ──▶ feed ──copies──▶ worker
+//!             ◀──frames─── framepath.ko ◀── deliver ◀─────────┘ │
+//!                  └── CAPTURE buffers, lent ───────────────────┘
+//! ```
+
+mod captures;
+mod feed;
+mod stash;
+mod users;
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use framepath_codec::{Codec, TrackInfo};
+use framepath_model::access_unit::Coding;
+use framepath_model::shown::shown;
+use framepath_model::stream::{Rational, StreamInfo};
+use framepath_os::attach::Attached;
+use framepath_os::v4l2::Fourcc;
+
+use feed::Serving;
+use framepath::host::for_serve::HostError;
+use framepath::host::for_serve::codec_of;
+use framepath::host::for_serve::keep_ready;
+use users::Users;
+
+/// How the device's streams are decoded.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// A worker that has work and shows no progress for so long is replaced.
+    pub watchdog: Duration,
+    /// Most address space a worker may take, bytes.
+    pub memory_bytes: u64,
+    /// Threads of each decoder. More take more CAPTURE buffers.
+    pub threads: u32,
+    /// Workers kept ready for the next streams.
+    pub spares: u32,
+    /// Streams, and so workers, of one user without privileges.
+    pub user_streams: u32,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            watchdog: Duration::from_secs(2),
+            memory_bytes: 4 << 30,
+            threads: 1,
+            spares: 1,
+            user_streams: 16,
+        }
+    }
+}
+
+/// Decodes whatever clients of the device want decoded, until accepting fails.
+/// Each stream has threads of its own.
+///
+/// # Errors
+/// Of accepting; streams that fail say so on standard error.
+pub fn serve(attached: &Attached, settings: &Settings) -> io::Result<std::convert::Infallible> {
+    keep_ready(settings.memory_bytes, settings.spares as usize);
+    let users = Arc::new(Users::new(settings.user_streams));
+    loop {
+        let offered = attached.accept()?;
+        let (id, settings) = (offered.id, settings.clone());
+        let place = match offered.limited_uid.map(|uid| users.begin(uid).ok_or(uid)).transpose() {
+            Ok(place) => place,
+            Err(uid) => {
+                say(&format!(
+                    "stream {id}: refused: user {uid} has {} streams; --device-user-streams allows no more",
+                    settings.user_streams
+                ));
+                // Else it would be offered again.
+                let _ = offered.stream.fail();
+                continue;
+            }
+        };
+        let serving = move || {
+            let _place = place;
+            if let Err(error) = Serving::run(offered, settings) {
+                say(&format!("stream {id}: {error}"));
+            }
+        };
+        thread::Builder::new().name("fp-feed".to_owned()).spawn(serving)?;
+    }
+}
+
+/// To whoever runs the service.
+fn say(text: &str) {
+    eprintln!("framepath: device: {}", shown(text));
+}
+
+/// The codec with V4L2's name for its pictures, and how they are looked at.
+fn coding_of(fourcc: Fourcc) -> Option<(Codec, Coding)> {
+    let codec = codec_of(fourcc)?;
+    let coding = match codec {
+        Codec::H264 => Coding::H264,
+        Codec::Hevc => Coding::Hevc,
+        Codec::Vp8 => Coding::Vp8,
+        Codec::Vp9 => Coding::Vp9,
+        Codec::Av1 => Coding::Av1,
+    };
+    Some((codec, coding))
+}
+
+fn track_of(codec: Codec, width: u32, height: u32) -> Result<TrackInfo, HostError> {
+    let stream = StreamInfo {
+        format: None,
+        width,
+        height,
+        // The device's times are nanoseconds.
+        time_base: Rational::new(1, 1_000_000_000),
+        frame_rate: Rational::new(0, 1),
+        sample_aspect: Rational::new(1, 1),
+    };
+    TrackInfo::of_codec(codec, stream).map_err(|error| HostError::Failed { text: error.to_string() })
+}

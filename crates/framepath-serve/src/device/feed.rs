@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! One stream of the device: its packets go to a session, its frames to the
+//! client.
+//!
+//! Three threads: one takes packets from the kernel and gives them to the
+//! worker, one takes the worker's frames and gives them to the client, one
+//! watches over the client's buffers. A session lasts for one sequence of one
+//! epoch; it begins at a packet where decoding can.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+use framepath_codec::{Packet, TrackInfo};
+use framepath_model::access_unit::Sequences;
+use framepath_model::stream::FrameMeta;
+use framepath_os::attach::{DELIVERED, FrameInfo, Mark, NextPacket, Offered, PacketInfo, Refusal, Stream};
+use framepath_os::meter::Level;
+use framepath_os::v4l2::Fourcc;
+
+use super::captures::{Captures, Delivery, News, SessionLender};
+use super::stash::{Entry, Stash};
+use super::{Settings, coding_of, say};
+use framepath::host::for_serve::Stretch;
+use framepath::host::for_serve::{
+    CollectEnd, Faults, HostError, SandboxChoice, Session, Spec, SubmitEnd, WorkerInput, WorkerKind,
+    WorkerOptions,
+};
+
+/// Marks kept for frames that may still come: as many as the kernel remembers
+/// packets.
+const MARKS: usize = 8192;
+
+/// A stream, as its threads share it.
+pub(super) struct Serving {
+    id: u64,
+    stream: Arc<Stream>,
+    track: TrackInfo,
+    settings: Settings,
+    captures: Arc<Captures>,
+    /// Who holds it gives packets to the session, and begins and ends sessions.
+    feeder: Mutex<Feeder>,
+    state: Mutex<State>,
+    changed: Condvar,
+    /// `None` once no session will begin.
+    jobs: Mutex<Option<Sender<Job>>>,
+}
+
+struct Feeder {
+    /// Of the session that began last.
+    submit: Option<SubmitEnd>,
+    sequences: Sequences,
+    stash: Stash,
+    epoch: u32,
+    /// Packets before this have been taken.
+    next_seq: u64,
+}
+
+#[derive(Default)]
+struct State {
+    session: Option<(u32, Arc<Session>)>,
+    /// The worker's frames are still being read.
+    reading: bool,
+    /// The session's memory is no longer used.
+    stale: bool,
+    marks: BTreeMap<u64, Mark>,
+    /// Packets whose frames the client had before this decoder came.
+    had: BTreeSet<u64>,
+    /// The highest number of a frame that the client has.
+    delivered: Option<u64>,
+}
+
+impl State {
+    /// The client has the frame: not before, as the stash then lets go of what
+    /// it could be decoded from again.
+    fn has(&mut self, seq: u64) {
+        self.delivered = self.delivered.max(Some(seq));
+    }
+}
+
+/// A session's frames, to be delivered.
+struct Job {
+    collect: CollectEnd,
+    session: Arc<Session>,
+    epoch: u32,
+}
+
+impl Serving {
+    /// Serves a stream until its client closes. Blocks.
+    pub(super) fn run(offered: Offered, settings: Settings) -> Result<(), HostError> {
+        let id = offered.id;
+        let stream = Arc::new(offered.stream);
+        let stash = Stash::open(offered.stash, offered.epoch)
+            .map_err(|source| HostError::Socket { operation: "the stash of", source });
+        let size = (offered.width, offered.height);
+        let begun = stash.and_then(|(stash, entries)| {
+            let serving = Serving::start(id, offered.codec, size, offered.epoch, &stream, stash, settings)?;
+            Ok((serving, entries))
+        });
+        // Else it would be offered again, at once and for ever.
+        let (serving, entries) = begun.inspect_err(|_| drop(stream.fail()))?;
+        if let Err(error) = serving.resume(&entries).and_then(|()| serving.feed()) {
+            if Refusal::of(&error) != Refusal::Closed {
+                say(&format!("stream {id}: {error}"));
+                let _ = stream.fail();
+            }
+        }
+        serving.captures.close();
+        let _ = stream.stop();
+        serving.abandon();
+        serving.jobs().take();
+        Ok(())
+    }
+
+    /// The stream with its threads but the one that feeds.
+    fn start(
+        id: u64,
+        codec: u32,
+        (width, height): (u32, u32),
+        epoch: u32,
+        stream: &Arc<Stream>,
+        stash: Stash,
+        settings: Settings,
+    ) -> Result<Arc<Serving>, HostError> {
+        let unknown = || HostError::Failed { text: "a codec that is not known".to_owned() };
+        let (codec, coding) = coding_of(Fourcc(codec)).ok_or_else(unknown)?;
+        let track = super::track_of(codec, width, height)?;
+        let feeder = Feeder { submit: None, sequences: Sequences::new(coding), stash, epoch, next_seq: 0 };
+        let (jobs, jobs_to_do) = channel();
+        let serving = Arc::new(Serving {
+            id,
+            captures: Arc::new(Captures::new(stream.clone(), epoch)),
+            stream: stream.clone(),
+            track,
+            settings,
+            feeder: Mutex::new(feeder),
+            state: Mutex::default(),
+            changed: Condvar::new(),
+            jobs: Mutex::new(Some(jobs)),
+        });
+        let thread = |name: &str| thread::Builder::new().name(name.to_owned());
+        let failed = |source| HostError::Socket { operation: "a thread for", source };
+        let (watching, delivering) = (serving.clone(), serving.clone());
+        thread("fp-captures").spawn(move || watching.watch()).map_err(failed)?;
+        thread("fp-deliver").spawn(move || delivering.deliver_all(&jobs_to_do)).map_err(failed)?;
+        Ok(serving)
+    }
+
+    fn feeder(&self) -> MutexGuard<'_, Feeder> {
+        self.feeder.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn jobs(&self) -> MutexGuard<'_, Option<Sender<Job>>> {
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // ---- packets
+
+    fn feed(&self) -> io::Result<()> {
+        loop {
+            match self.stream.next_packet()? {
+                NextPacket::Packet(info) => {
+                    let taken = self.stream.payload(&info);
+                    let failed = taken.is_err();
+                    if let Ok(bytes) = taken {
+                        self.take(&mut self.feeder(), &info, bytes)?;
+                    }
+                    ignore_flushed(self.stream.packet_done(&info, failed))?;
+                }
+                NextPacket::Drain { epoch } => {
+                    let mut feeder = self.feeder();
+                    self.finish(&mut feeder)?;
+                    feeder.stash.begin(epoch)?;
+                    ignore_flushed(self.captures.drained_at_end(epoch))?;
+                }
+                NextPacket::Flush { epoch } => {
+                    let mut feeder = self.feeder();
+                    self.captures.flush(epoch);
+                    self.abandon();
+                    feeder.epoch = epoch;
+                    feeder.stash.begin(epoch)?;
+                }
+            }
+        }
+    }
+
+    fn take(&self, feeder: &mut Feeder, info: &PacketInfo, bytes: Vec<u8>) -> io::Result<()> {
+        if info.seq < feeder.next_seq {
+            // The decoder before had it, and had not said so.
+            return Ok(());
+        }
+        feeder.next_seq = info.seq + 1;
+        let unit = feeder.sequences.look(&bytes);
+        if unit.begins {
+            self.finish(feeder)?;
+        }
+        let begins = self.state().session.is_none();
+        if begins {
+            if !unit.key {
+                return Ok(());
+            }
+            feeder.stash.begin(feeder.epoch)?;
+        }
+        let bytes = match unit.before.is_empty() {
+            true => bytes,
+            false => [unit.before, bytes].concat(),
+        };
+        let entry = Entry { seq: info.seq, key: unit.key, mark: info.mark, bytes };
+        let delivered = self.state().delivered;
+        if let Some(seq) = delivered {
+            feeder.stash.delivered(seq)?;
+        }
+        feeder.stash.append(&entry)?;
+        self.give(feeder, &entry)?;
+        if begins {
+            self.captures.wait_for_setup(feeder.epoch, || !self.state().reading);
+        }
+        self.mend(feeder)
+    }
+
+    /// Goes on where the decoder before has left off.
+    fn resume(&self, entries: &[Entry]) -> io::Result<()> {
+        let mut feeder = self.feeder();
+        self.replay(&mut feeder, entries)
+    }
+
+    fn replay(&self, feeder: &mut Feeder, entries: &[Entry]) -> io::Result<()> {
+        let Some(first) = entries.first() else { return Ok(()) };
+        let mut had = BTreeSet::new();
+        for from in (first.seq..=entries[entries.len() - 1].seq).step_by(DELIVERED as usize) {
+            let words = self.stream.delivered(from)?;
+            let bits = (0..DELIVERED).filter(|bit| words[*bit as usize / 64] >> (bit % 64) & 1 != 0);
+            had.extend(bits.map(|bit| from + bit));
+        }
+        self.state().had = had;
+        for entry in entries {
+            feeder.sequences.look(&entry.bytes);
+            feeder.next_seq = feeder.next_seq.max(entry.seq + 1);
+            self.give(feeder, entry)?;
+        }
+        Ok(())
+    }
+
+    /// Where the client has made other buffers in the middle of a sequence:
+    /// decodes into those from the last point on where that is possible.
+    fn mend(&self, feeder: &mut Feeder) -> io::Result<()> {
+        while std::mem::take(&mut self.state().stale) {
+            self.abandon();
+            let entries = feeder.stash.entries()?;
+            self.replay(feeder, &entries)?;
+        }
+        Ok(())
+    }
+
+    /// Gives a packet to the session there is, or to a new one.
+    fn give(&self, feeder: &mut Feeder, entry: &Entry) -> io::Result<()> {
+        let is_running = self.state().session.is_some();
+        let submit = match &mut feeder.submit {
+            Some(submit) if is_running => submit,
+            none => none.insert(self.begin(feeder.epoch)?),
+        };
+        let mut state = self.state();
+        state.marks.insert(entry.seq, entry.mark);
+        if state.marks.len() > MARKS {
+            state.marks.pop_first();
+        }
+        drop(state);
+        let pts = i64::try_from(entry.mark.timestamp).ok();
+        let meta = FrameMeta { seq: entry.seq, pts, ..FrameMeta::default() };
+        let packet = Packet::copied(&entry.bytes, meta, entry.key).ok_or(io::ErrorKind::OutOfMemory)?;
+        // Where the session is over, so are its packets: whoever ended it knows
+        // what is to be done.
+        let _ = submit.give(meta, WorkerInput::Packet(packet), Stretch::default(), Stretch::default);
+        Ok(())
+    }
+
+    // ---- sessions
+
+    fn begin(&self, epoch: u32) -> io::Result<SubmitEnd> {
+        let options = WorkerOptions {
+            watchdog: self.settings.watchdog,
+            kind: WorkerKind::of_stage(self.settings.memory_bytes),
+            sandbox: SandboxChoice::default(),
+            faults: Faults::default(),
+        };
+        let hop = framepath::path::parse_stage(&format!("decode threads={}", self.settings.threads));
+        let hop = hop.map_err(io::Error::other)?;
+        let lends = Arc::new(SessionLender { captures: self.captures.clone(), epoch });
+        let spec = Spec {
+            hop,
+            track: Some(self.track.clone()),
+            frames_behind: 0,
+            options,
+            seat: None,
+            lends: Some(lends),
+        };
+        let session = Session::new(spec);
+        // Without it workers do not say what they copy.
+        session.set_level(Level::Times);
+        let (_, submit, collect) = session.start(self.track.stream).map_err(io::Error::other)?;
+        let mut state = self.state();
+        state.session = Some((epoch, session.clone()));
+        state.reading = true;
+        drop(state);
+        let job = Job { collect, session, epoch };
+        let sent = self.jobs().as_ref().is_some_and(|jobs| jobs.send(job).is_ok());
+        if sent { Ok(submit) } else { Err(io::ErrorKind::BrokenPipe.into()) }
+    }
+
+    /// Lets the session give what is inside, and waits until it has.
+    fn finish(&self, feeder: &mut Feeder) -> io::Result<()> {
+        loop {
+            if let Some(submit) = &mut feeder.submit {
+                submit.end(false);
+            }
+            let waits = |state: &mut State| state.reading && !state.stale;
+            let state = self.changed.wait_while(self.state(), waits);
+            let stale = state.unwrap_or_else(PoisonError::into_inner).stale;
+            if !stale {
+                return Ok(());
+            }
+            self.mend(feeder)?;
+        }
+    }
+
+    /// Ends the session, and waits until nothing of it is left.
+    fn abandon(&self) {
+        let mut state = self.state();
+        while state.reading {
+            if let Some((_, session)) = &state.session {
+                session.abandon();
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    // ---- frames
+
+    fn deliver_all(&self, jobs: &Receiver<Job>) {
+        while let Ok(Job { mut collect, session, epoch }) = jobs.recv() {
+            let ended = self.deliver(&mut collect, epoch);
+            drop(collect);
+            if let Err(error) = ended {
+                say(&format!("stream {}: {error}", self.id));
+            }
+            let mut state = self.state();
+            state.session.take_if(|(_, running)| Arc::ptr_eq(running, &session));
+            state.reading = false;
+            drop(state);
+            self.changed.notify_all();
+            self.captures.look_again();
+        }
+    }
+
+    /// Delivers a session's frames. Where it fails, the next packet at which
+    /// decoding can begin begins another.
+    fn deliver(&self, collect: &mut CollectEnd, epoch: u32) -> Result<(), HostError> {
+        loop {
+            let arrival = match collect.next_frame() {
+                Ok(Some(arrival)) => arrival,
+                Ok(None) | Err(HostError::Abandoned) => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            let seq = arrival.frame.meta().seq;
+            let state = self.state();
+            let (had, mark) = (state.had.contains(&seq), state.marks.get(&seq).copied());
+            drop(state);
+            if had {
+                self.state().has(seq);
+                continue;
+            }
+            let (mark, copied) = (mark.unwrap_or_default(), arrival.work.copied_bytes);
+            let info = FrameInfo { seq, epoch, mark, copied, ..FrameInfo::default() };
+            let delivery = self.captures.deliver(arrival.frame, &info);
+            match delivery {
+                Ok(Delivery::Done) => self.state().has(seq),
+                Ok(Delivery::Over) => return Ok(()),
+                Err(source) => return Err(HostError::Socket { operation: "delivering a frame of", source }),
+            }
+        }
+    }
+
+    // ---- buffers
+
+    fn watch(self: &Arc<Serving>) {
+        while let Ok(news) = self.captures.next() {
+            match news {
+                News::Nothing => {}
+                News::Flushed(epoch) => {
+                    let state = self.state();
+                    if let Some((_, session)) = state.session.as_ref().filter(|(of, _)| *of < epoch) {
+                        session.abandon();
+                    }
+                }
+                News::Stale => {
+                    let mut state = self.state();
+                    state.stale = true;
+                    if let Some((_, session)) = &state.session {
+                        session.abandon();
+                    }
+                    drop(state);
+                    self.changed.notify_all();
+                    // Who feeds may be asleep until the next packet.
+                    let serving = self.clone();
+                    let mend = move || serving.mend(&mut serving.feeder());
+                    // Without a thread the next packet does it.
+                    let _ = thread::Builder::new().name("fp-mend".to_owned()).spawn(mend);
+                }
+            }
+        }
+        // The client has closed: whoever waits is to see it.
+        self.captures.close();
+        if let Some((_, session)) = &self.state().session {
+            session.abandon();
+        }
+    }
+}
+
+/// What an answer of an old epoch says is known already.
+fn ignore_flushed(answer: io::Result<()>) -> io::Result<()> {
+    let known = |error: &io::Error| {
+        matches!(Refusal::of(error), Refusal::Stale | Refusal::CalledOff | Refusal::Unknown)
+    };
+    answer.or_else(|error| if known(&error) { Ok(()) } else { Err(error) })
+}

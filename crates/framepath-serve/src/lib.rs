@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Touches the service's socket, its workers and the kernel module's node: sandboxed
+//! workers for every program on the machine that may have them.
+//!
+//! ```text
+//! client ──hello──▶ broker ──spawns──▶ worker
+//!        ◀─grant, worker's socket──┘      ▲  │ counts
+//!        ◀═══════ packets and frames ═════┘  ▼
+//!                                  page ──▶ broker ──▶ top, metrics
+//! ```
+//!
+//! The service is a broker: it starts workers, hands each to one client, and
+//! ends it when that client is gone. No packet and no frame passes it, and
+//! nobody waits for it but who wants another worker. It has one thread, which
+//! sleeps in poll(2) and makes no system call while nothing happens.
+//!
+//! Clients need the crate `framepath` alone: a path with `host=service`.
+#![forbid(unsafe_code)]
+
+mod broker;
+mod connection;
+pub mod device;
+mod exposition;
+mod metrics;
+pub mod table;
+mod viewer;
+mod workers;
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+use framepath_os::crossing::Listener;
+use framepath_os::signal::Stops;
+
+pub use framepath_model::service::Limits;
+pub use viewer::{Snapshot, Viewer};
+
+use broker::Broker;
+
+/// What a service gives, and to whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// What one user may have.
+    pub limits: Limits,
+    /// Users that are let in besides the service's own.
+    pub uids: Vec<u32>,
+    /// Groups whose members are let in.
+    pub gids: Vec<u32>,
+    /// Workers that are kept ready.
+    pub spares: u32,
+    /// Most address space a worker may take, bytes.
+    pub memory_bytes: u64,
+    /// How long running streams may go on once the service stops.
+    pub grace: Duration,
+    /// How long a client may say nothing after it connected, and how long it
+    /// may leave a full socket unread.
+    pub patience: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            limits: Limits::default(),
+            uids: Vec::new(),
+            gids: Vec::new(),
+            // A path with a file takes two: to demux and to decode.
+            spares: 2,
+            memory_bytes: 4 << 30,
+            grace: Duration::from_secs(10),
+            patience: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Why a service does not start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum ServeError {
+    /// Figures are for this machine: whoever reaches the address reads them.
+    #[error("{0} is not an address of this machine alone; --metrics takes 127.0.0.1:PORT or [::1]:PORT")]
+    NotLoopback(SocketAddr),
+    /// The address of the figures cannot be listened on.
+    #[error("listening on {address}: {source}")]
+    Metrics {
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// poll(2) failed.
+    #[error("waiting for clients: {0}")]
+    Poll(io::Error),
+}
+
+/// A service that is about to run.
+#[derive(Debug)]
+pub struct Service {
+    broker: Broker,
+    metrics: Option<SocketAddr>,
+}
+
+impl Service {
+    /// Takes clients from `listener`; tells its figures over HTTP at `metrics`.
+    ///
+    /// # Errors
+    /// The address is not of this machine alone, or cannot be had.
+    pub fn new(
+        listener: Listener,
+        metrics: Option<SocketAddr>,
+        settings: Settings,
+    ) -> Result<Service, ServeError> {
+        let socket = metrics.map(|address| {
+            if !address.ip().is_loopback() {
+                return Err(ServeError::NotLoopback(address));
+            }
+            let socket = TcpListener::bind(address).and_then(|socket| {
+                socket.set_nonblocking(true)?;
+                Ok(socket)
+            });
+            socket.map_err(|source| ServeError::Metrics { address, source })
+        });
+        let socket = socket.transpose()?;
+        let metrics = socket.as_ref().and_then(|socket| socket.local_addr().ok());
+        Ok(Service { broker: Broker::new(listener, socket, settings), metrics })
+    }
+
+    /// Where the figures are told; with the port that was given where port 0
+    /// was asked for.
+    pub fn metrics(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+
+    /// Serves until `stops` says so, and the streams that run then have ended
+    /// or used up their grace; at once when `stops` says so again. In the
+    /// thread that lives longest: workers end with it.
+    ///
+    /// # Errors
+    /// poll(2) failed.
+    pub fn run(self, stops: &Stops) -> Result<(), ServeError> {
+        self.broker.run(stops)
+    }
+}

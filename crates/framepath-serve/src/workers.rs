@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The service's workers, from their start until they are reaped.
+
+use std::collections::BTreeMap;
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use framepath_model::wire::figures::FIGURE_WORDS;
+use framepath_model::wire::{Figures, Message};
+use framepath_os::clock::cpu_ns_of;
+use framepath_os::crossing::Page;
+use framepath_os::sandbox::Layers;
+use framepath_os::spawn::WorkerProcess;
+
+use framepath::host::for_serve::{HostError, Spare, Spares, WorkerKind, say, start_program};
+
+/// The broker's name for a worker.
+pub(super) type WorkerId = u64;
+
+/// What the kernel and the worker's page say it did.
+#[derive(Debug, Default)]
+pub(super) struct Work {
+    pub(super) figures: Figures,
+    pub(super) cpu_ns: u64,
+}
+
+/// All workers.
+#[derive(Debug)]
+pub(super) struct Workers {
+    kind: WorkerKind,
+    /// Those without a stream.
+    spares: Spares<Worker>,
+    /// A client's, or killed and not yet gone.
+    used: BTreeMap<WorkerId, Worker>,
+    next: WorkerId,
+}
+
+#[derive(Debug)]
+struct Worker {
+    id: WorkerId,
+    process: WorkerProcess,
+    page: Page,
+}
+
+/// What became of a worker that was waited for.
+#[derive(Debug)]
+pub(super) enum Ended {
+    /// It was told to end, or had a stream.
+    Used(Box<Work>),
+    /// It died before it had one.
+    Unused,
+}
+
+/// What a worker is waited for by poll(2).
+pub(super) enum Waits<'a> {
+    /// For its end.
+    End(BorrowedFd<'a>),
+    /// For its word that it is ready.
+    Word(BorrowedFd<'a>),
+}
+
+impl Workers {
+    pub(super) fn new(memory_bytes: u64) -> Workers {
+        let kind = WorkerKind::of_stage(memory_bytes);
+        Workers { kind, spares: Spares::default(), used: BTreeMap::new(), next: 0 }
+    }
+
+    /// Starts workers until `count` are ready or will be.
+    pub(super) fn fill(&mut self, count: usize) -> Result<(), HostError> {
+        let (kind, next) = (&self.kind, &mut self.next);
+        self.spares.fill(count, || {
+            let page = Page::new().map_err(|errno| HostError::Socket {
+                operation: "making a page for",
+                source: errno.into(),
+            })?;
+            let Spare { process, socket, program, layers, .. } = start_program(kind)?;
+            // Before anybody else has the socket.
+            say(&socket, &Message::Page, Some(page.fd()))?;
+            let id = *next;
+            *next += 1;
+            Ok(Spare::new(Worker { id, process, page }, socket, program, layers))
+        })
+    }
+
+    /// A worker that waits for a stream.
+    pub(super) fn ready(&self) -> Option<WorkerId> {
+        self.spares.ready().next().map(|spare| spare.process.id)
+    }
+
+    /// How many are ready.
+    pub(super) fn spares(&self) -> usize {
+        self.spares.ready().count()
+    }
+
+    /// Gives a ready worker away: its process id, the layers of its sandbox, and
+    /// the caller's end of its socket, of which nothing stays here.
+    pub(super) fn grant(&mut self, id: WorkerId) -> Option<(u32, Layers, OwnedFd)> {
+        let spare = self.spares.take(|spare| spare.process.id == id && spare.is_ready())?;
+        let Spare { process: worker, socket, layers, .. } = spare;
+        let pid = worker.process.pid();
+        self.used.insert(id, worker);
+        Some((pid, layers, socket.into()))
+    }
+
+    /// What worker `id` has done so far.
+    pub(super) fn work(&self, id: WorkerId) -> Option<Work> {
+        let worker = self.used.get(&id)?;
+        let cpu_ns = cpu_ns_of(worker.process.pid()).unwrap_or(0);
+        Some(Work { figures: worker.figures(), cpu_ns })
+    }
+
+    /// The process of worker `id`.
+    pub(super) fn pid(&self, id: WorkerId) -> Option<u32> {
+        self.used.get(&id).map(|worker| worker.process.pid())
+    }
+
+    /// Kills a client's worker. It is gone when [`Workers::reap`] says so.
+    pub(super) fn end(&mut self, id: WorkerId) {
+        if let Some(worker) = self.used.get_mut(&id) {
+            // It fails only where there is no such process any more.
+            let _ = worker.process.kill();
+        }
+    }
+
+    fn end_spare(&mut self, spare: Spare<Worker>) {
+        let id = spare.process.id;
+        self.used.insert(id, spare.process);
+        self.end(id);
+    }
+
+    /// Kills workers without a stream until there are `most`; those that are
+    /// not ready yet go first.
+    pub(super) fn end_unused(&mut self, most: usize) {
+        while let Some(spare) = self.spares.take_surplus(most) {
+            self.end_spare(spare);
+        }
+    }
+
+    /// What to wait for, for every worker.
+    pub(super) fn waits(&self) -> impl Iterator<Item = (WorkerId, Waits<'_>)> {
+        let words = self.spares.loading().map(|(spare, socket)| (spare.process.id, Waits::Word(socket)));
+        let spares = self.spares.iter().map(|spare| &spare.process);
+        let ends = spares.chain(self.used.values());
+        words.chain(ends.map(|worker| (worker.id, Waits::End(worker.process.pidfd()))))
+    }
+
+    /// Hears what a loading worker says: that it is ready; or why it is not,
+    /// and then it is ended.
+    pub(super) fn hear(&mut self, id: WorkerId) -> Option<Result<(), String>> {
+        let spare = self.spares.get_mut(|spare| spare.process.id == id && !spare.is_ready())?;
+        let heard = spare.hear();
+        if heard.is_err() {
+            if let Some(spare) = self.spares.take(|spare| spare.process.id == id) {
+                self.end_spare(spare);
+            }
+        }
+        Some(heard.map_err(|error| match error {
+            // Its own words.
+            HostError::Refused { text } => text,
+            error => error.to_string(),
+        }))
+    }
+
+    /// Reaps a worker that has ended; `None` where it has not.
+    pub(super) fn reap(&mut self, id: WorkerId) -> Option<Ended> {
+        let spare = self.spares.get_mut(|spare| spare.process.id == id);
+        let is_spare = spare.is_some();
+        let worker = spare.map(|spare| &mut spare.process).or_else(|| self.used.get_mut(&id))?;
+        let usage = match worker.process.try_wait() {
+            Ok(Some(usage)) => usage,
+            Ok(None) => return None,
+            // Somebody else waited for it: it is gone all the same.
+            Err(_) => Default::default(),
+        };
+        let work = Work { figures: worker.figures(), cpu_ns: usage.cpu_ns };
+        if is_spare {
+            self.spares.take(|spare| spare.process.id == id);
+            return Some(Ended::Unused);
+        }
+        self.used.remove(&id);
+        Some(Ended::Used(Box::new(work)))
+    }
+
+    /// Ends those that load for too long; how many.
+    pub(super) fn end_late(&mut self, now_ns: u64) -> usize {
+        let mut late = 0;
+        while let Some(spare) = self.spares.take_late(now_ns) {
+            self.end_spare(spare);
+            late += 1;
+        }
+        late
+    }
+
+    /// When the next one is late.
+    pub(super) fn deadline_ns(&self) -> Option<u64> {
+        self.spares.deadline_ns()
+    }
+}
+
+impl Worker {
+    fn figures(&self) -> Figures {
+        let words: [u64; FIGURE_WORDS] = std::array::from_fn(|at| self.page.get(at));
+        Figures::from_words(&words)
+    }
+}

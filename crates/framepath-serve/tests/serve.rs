@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the service keeps of clients that are gone.
+
+use std::os::fd::AsFd;
+use std::sync::mpsc::channel;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use framepath_model::wire::{MESSAGE_BYTES, Message};
+use framepath_os::crossing::{Listener, Socket};
+use framepath_os::signal::Stops;
+use framepath_serve::{Service, Settings, Viewer};
+
+/// A client that asks on and on, reads nothing, and sends the service its own
+/// end of their socket: in a message that is not read while the client is
+/// behind, that end stays open although the client is gone.
+#[test]
+fn a_client_that_sends_itself_and_is_gone_is_forgotten() {
+    let path = std::env::temp_dir().join(format!("framepath-itself-{}.sock", std::process::id()));
+    let listener = Listener::bind(&path, 0o600).unwrap();
+    let settings = Settings { spares: 0, patience: Duration::from_secs(3), ..Settings::default() };
+    let service = Service::new(listener, None, settings).unwrap();
+    let (sender, open) = channel();
+    // It ends with this process.
+    thread::spawn(move || {
+        let stops = Stops::open().unwrap();
+        sender.send(()).unwrap();
+        service.run(&stops)
+    });
+    open.recv().unwrap();
+    let client = Socket::connect(&path).unwrap();
+    let mut question = [0; MESSAGE_BYTES];
+    Message::Watch { from: 0 }.encode(&mut question);
+    let mut refused = 0;
+    // Full for a while: the service listens no more.
+    while refused < 20 {
+        if !client.try_send(&question, Some(client.as_fd())).unwrap() {
+            refused += 1;
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    let connections = || Viewer::connect(&path).unwrap().look().unwrap().totals.connections;
+    assert_eq!(connections(), 2, "it is behind, and there");
+    drop(client);
+    let since = Instant::now();
+    while connections() != 1 {
+        assert!(since.elapsed() < Duration::from_secs(60), "it is still there");
+        thread::sleep(Duration::from_millis(10));
+    }
+    std::fs::remove_file(&path).unwrap();
+}

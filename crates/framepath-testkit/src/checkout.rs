@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files of the checkout and of its build.
+
+use std::path::PathBuf;
+
+/// A file or folder of the checkout; `path` is relative to its root.
+pub fn in_checkout(path: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
+}
+
+/// The folder of the committed clips.
+pub fn clips() -> PathBuf {
+    in_checkout("clips")
+}
+
+/// The absolute path of a committed clip, as text for a path.
+pub fn clip(name: &str) -> String {
+    let path = clips().join(name);
+    let path = path.canonicalize().unwrap_or_else(|error| panic!("clip {}: {error}", path.display()));
+    path.to_str().expect("the checkout's path is UTF-8").to_owned()
+}
+
+/// The command `framepath` of the same build, which is the worker program too.
+///
+/// Cargo puts tests into `deps/` of the folder that has the programs, and builds the command
+/// before tests of its own crate.
+pub fn program() -> PathBuf {
+    let own = std::env::current_exe().expect("a test has a file");
+    let program = own.ancestors().nth(2).expect("target/PROFILE/deps").join("framepath");
+    assert!(program.is_file(), "no {}: cargo build -p framepath-cli, in this profile", program.display());
+    program
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs the command `framepath`; a run that hangs is ended and fails the test.
+
+use std::io::{ErrorKind, Read};
+use std::process::{Child, Command, Output, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::checkout::program;
+use crate::ffmpeg::md5_lines;
+
+/// Longer than any test takes: a run that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A command line of the binary, with nothing on standard input.
+pub fn framepath(args: &[&str]) -> Command {
+    let mut command = Command::new(program());
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs the binary to its end.
+pub fn run(args: &[&str]) -> Ran {
+    finish(framepath(args))
+}
+
+/// Runs `command` to its end; kills it and fails where that does not come.
+pub fn finish(mut command: Command) -> Ran {
+    wait(spawn(&mut command), &format!("{command:?}"))
+}
+
+/// Starts `command`. Retries while its program is busy: a test that wrote the program may have
+/// been forked by another test meanwhile, whose child has the file open until it executes.
+fn spawn(command: &mut Command) -> Child {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match command.spawn() {
+            Err(error) if error.kind() == ErrorKind::ExecutableFileBusy && Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            child => return child.unwrap_or_else(|error| panic!("{command:?}: {error}")),
+        }
+    }
+}
+
+/// Waits for `child` and takes what it wrote.
+pub fn wait(mut child: Child, what: &str) -> Ran {
+    let stdout = child.stdout.take().map(|pipe| thread::spawn(move || all_of(pipe)));
+    let stderr = child.stderr.take().map(|pipe| thread::spawn(move || all_of(pipe)));
+    let deadline = Instant::now() + PATIENCE;
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            panic!("{what} hangs");
+        }
+        thread::sleep(Duration::from_millis(5));
+    };
+    let text =
+        |reader: Option<thread::JoinHandle<Vec<u8>>>| reader.map_or_else(Vec::new, |r| r.join().unwrap());
+    Ran::from(Output { status, stdout: text(stdout), stderr: text(stderr) })
+}
+
+fn all_of(mut pipe: impl Read) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    pipe.read_to_end(&mut bytes).unwrap();
+    bytes
+}
+
+/// Exit code and output of a command that ended.
+#[derive(Debug)]
+pub struct Ran {
+    /// The exit code; `None` where a signal ended it.
+    pub code: Option<i32>,
+    /// Standard output.
+    pub stdout: String,
+    /// Standard error.
+    pub stderr: String,
+}
+
+impl From<Output> for Ran {
+    fn from(output: Output) -> Ran {
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("output is UTF-8");
+        Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+    }
+}
+
+impl Ran {
+    /// Asserts the exit code; shows everything where it is another.
+    #[track_caller]
+    pub fn ended(self, code: i32) -> Ran {
+        assert_eq!(self.code, Some(code), "{self:#?}");
+        assert!(!self.stderr.contains("panicked"), "{self:#?}");
+        self
+    }
+
+    /// The lines of framemd5 on standard output, without the head.
+    pub fn frames(&self) -> Vec<String> {
+        md5_lines(&self.stdout)
+    }
+
+    /// Asserts that standard error says `part`.
+    #[track_caller]
+    pub fn says(self, part: &str) -> Ran {
+        assert!(self.stderr.contains(part), "no `{part}` in {self:#?}");
+        self
+    }
+
+    /// Asserts that standard output has `part`.
+    #[track_caller]
+    pub fn shows(self, part: &str) -> Ran {
+        assert!(self.stdout.contains(part), "no `{part}` in {self:#?}");
+        self
+    }
+}

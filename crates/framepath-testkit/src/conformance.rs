@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The conformance suite: every check, on every link and every host. A test binary
+//! instantiates it with the macro [`conformance!`](crate::conformance!), one line per
+//! combination.
+//!
+//! `crates/framepath/tests/conformance` has the links within one process;
+//! `crates/framepath-cli/tests/conformance` has those that need the worker program.
+
+pub mod back_pressure;
+pub mod closing;
+pub mod end_of_stream;
+pub mod frame_return;
+pub mod leaks;
+pub mod order;
+pub mod parts;
+pub mod peer_death;
+mod suite;
+pub mod way;
+
+pub use way::{Full, Host, Link, Way, inline};
+
+/// Runs one check alone in this process, fails it where it hangs, and asserts that it leaves
+/// no open file, child or thread behind.
+pub fn isolated(check: impl FnOnce() + Send + 'static) {
+    // In this order: waiting for the other checks is no hang.
+    leaks::none(|| crate::deadline::ends(check));
+}

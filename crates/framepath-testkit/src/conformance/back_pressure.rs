@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A sink that does not go on stops the source, or makes the link drop.
+
+use std::sync::atomic::Ordering;
+use std::thread::sleep;
+use std::time::Duration;
+
+use framepath::{Level, Pipeline, Report};
+use framepath_model::ledger::flag;
+
+use super::parts::{Watch, run, wait_for};
+use super::way::{Full, Way};
+
+const FRAMES: u64 = 500;
+
+/// The source stops, or the link drops what its policy says.
+pub fn a_slow_sink_stops_the_source(way: &Way) {
+    let holds = way.link.holds.unwrap_or(0);
+    match way.link.full {
+        Full::Waits => {
+            for slots in [1, 2, holds as u32 + 4] {
+                waits(way, slots);
+            }
+        }
+        // The frame in the sink's hands, and those the link held by then.
+        Full::DropsNew => drops(way, (0..=holds).collect()),
+        Full::DropsOldest => drops(way, [0].into_iter().chain(FRAMES - holds..FRAMES).collect()),
+    }
+}
+
+fn waits(way: &Way, slots: u32) {
+    // One in the sink's hands, one that the source could not get rid of.
+    let in_pool = u64::from(slots) + way.link.copied();
+    let most = way.link.holds.map_or(1, |holds| (holds + 2).min(in_pool));
+    let least = way.link.holds.map_or(1, |_| (way.link.holds_least + 2).min(in_pool));
+    let watch = Watch::new(slots);
+    let sink = watch.sink().gated(move |watch| {
+        wait_for("the source running full", || watch.given.load(Ordering::SeqCst) >= least);
+        // It would go on now, if it could.
+        sleep(Duration::from_millis(10));
+        let given = watch.given.load(Ordering::SeqCst);
+        assert!(given <= most, "the source ran on: {given} frames");
+    });
+    // A link may let a source that found it full sleep until more than one
+    // frame is out of it, so the sink must have the first before that.
+    let mut source = watch.source(FRAMES);
+    source.awaits_first = true;
+    let built = Pipeline::from_source(source).named("numbered");
+    let report = run(way.through(built).sink(sink).named("collect"), Level::Full);
+    assert!(report.error.is_none(), "{:?}", report.error);
+    assert_eq!((report.frames, report.dropped), (FRAMES, 0));
+    assert_eq!(watch.order(), (0..FRAMES).collect::<Vec<_>>());
+    assert!(watch.most_alive.load(Ordering::SeqCst) <= in_pool);
+    watch.assert_all_back();
+}
+
+fn drops(way: &Way, arrive: Vec<u64>) {
+    let holds = way.link.holds.unwrap_or(0);
+    let watch = Watch::new(holds as u32 + 4);
+    let sink = watch.sink().gated(|watch| {
+        wait_for("the end of the source", || watch.ended.load(Ordering::SeqCst));
+    });
+    let mut source = watch.source(FRAMES);
+    source.awaits_first = true;
+    let built = Pipeline::from_source(source).named("numbered");
+    let report = run(way.through(built).sink(sink).named("collect"), Level::Times);
+    assert!(report.error.is_none(), "{:?}", report.error);
+    assert_eq!(watch.order(), arrive);
+    assert_eq!(report.dropped, FRAMES - arrive.len() as u64);
+    assert_eq!(dropped_frames(&report), (0..FRAMES).filter(|n| !arrive.contains(n)).collect::<Vec<_>>());
+    watch.assert_all_back();
+}
+
+/// Frames with a row that says they were dropped.
+fn dropped_frames(report: &Report) -> Vec<u64> {
+    let mut dropped: Vec<u64> =
+        report.rows.iter().filter(|r| r.has(flag::DROPPED | flag::LINK)).map(|r| r.seq).collect();
+    dropped.sort_unstable();
+    dropped
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The end of the stream passes every hop and leaves nothing behind.
+
+use std::sync::atomic::Ordering;
+
+use framepath::{Level, Pipeline};
+
+use super::parts::{Keeps, Watch, run};
+use super::way::Way;
+
+/// A source without a frame drains the sink once.
+pub fn an_empty_stream_ends(way: &Way) {
+    let watch = Watch::new(1);
+    let mut report = watch.run(way, 0, Level::Full);
+    assert!(report.error.is_none(), "{:?}", report.error);
+    assert_eq!((report.frames, report.rows.len()), (0, 0));
+    assert_eq!(watch.drained.load(Ordering::SeqCst), 1);
+    assert_eq!(report.digest().latency, None);
+    watch.assert_all_back();
+}
+
+/// Frames in stages on both sides of the link, and in the link, when the
+/// source ends.
+pub fn everything_inside_is_drained(way: &Way) {
+    const FRAMES: u64 = 4;
+    let watch = Watch::new(FRAMES as u32);
+    let source = Pipeline::from_source(watch.source(FRAMES)).named("numbered");
+    let built = source.stage(Keeps::default()).named("keeps");
+    let built = way.through(built).stage(Keeps::default()).named("keeps");
+    let mut report = run(built.sink(watch.sink()).named("collect"), Level::Full);
+    assert!(report.error.is_none(), "{:?}", report.error);
+    assert_eq!(watch.order(), (0..FRAMES).collect::<Vec<_>>());
+    assert_eq!(watch.drained.load(Ordering::SeqCst), 1);
+    let digest = report.digest();
+    assert_eq!(digest.frames, FRAMES);
+    for total in &digest.totals {
+        assert_eq!(total.causes.total(), total.latency_ns() as f64, "frame {}", total.seq);
+    }
+    watch.assert_all_back();
+}

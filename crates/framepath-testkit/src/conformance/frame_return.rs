@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frames go back to their pool and their memory is used again.
+
+use std::collections::HashSet;
+
+use framepath::Level;
+
+use super::parts::{Watch, unpoisoned};
+use super::way::Way;
+
+/// Frames use no more addresses than the pool has slots.
+pub fn slots_are_used_again(way: &Way) {
+    const FRAMES: u64 = 300;
+    for slots in [1, 3, 5] {
+        let watch = Watch::new(slots);
+        let report = watch.run(way, FRAMES, Level::Times);
+        assert!(report.error.is_none(), "{:?}", report.error);
+        let addresses: HashSet<usize> = unpoisoned(&watch.seen).iter().map(|s| s.address).collect();
+        let slots = way.link.own_slots.unwrap_or(slots as usize);
+        assert!(addresses.len() <= slots, "{} addresses of {slots} slots", addresses.len());
+        assert_eq!(report.frames + report.dropped, FRAMES);
+        watch.assert_all_back();
+    }
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a run must not leave behind in its process.
+
+use std::fs;
+use std::sync::Mutex;
+
+use framepath::host::dismiss_spares;
+
+use super::parts::{unpoisoned, wait_for};
+use super::way::BEHIND;
+
+/// Held by the one check that runs: the counts are of the whole process.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// Names of the threads that a path makes, and the watchers of its workers.
+const THREADS: [&str; 2] = [BEHIND, "fp-watch"];
+
+/// Runs `check`; afterwards the same files are open as before, there are the
+/// same children, and no thread of a path is left.
+pub fn none(check: impl FnOnce()) {
+    let _alone = unpoisoned(&ALONE);
+    // What is kept ready for the next path is not this one's.
+    dismiss_spares();
+    let before = (open_files(), children());
+    check();
+    dismiss_spares();
+    // A thread that was joined stays listed for a moment.
+    wait_for("the end of the path's threads", || threads_behind() == 0);
+    assert_eq!((open_files(), children()), before, "open files, children");
+}
+
+fn open_files() -> Vec<String> {
+    let mut files: Vec<String> = fs::read_dir("/proc/self/fd")
+        .unwrap()
+        .filter_map(|entry| fs::read_link(entry.unwrap().path()).ok())
+        .map(|link| link.display().to_string())
+        // The folder that is being read.
+        .filter(|link| !link.starts_with("/proc/"))
+        .collect();
+    files.sort_unstable();
+    files
+}
+
+fn threads_behind() -> usize {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| THREADS.contains(&name.trim_end())).count()
+}
+
+/// Processes that any thread of this one has started, the dead included.
+fn children() -> Vec<String> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap();
+    // A thread may have ended since.
+    let lists = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("children")).ok());
+    lists.flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).collect()
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frames arrive in order, once, as they were written.
+
+use framepath::{Level, Pipeline};
+
+use super::parts::{Pass, Watch, run, unpoisoned};
+use super::way::Way;
+
+const FRAMES: u64 = 2_000;
+
+fn assert_order(watch: &Watch, way: &Way, delivered: u64, dropped: u64) {
+    let order = watch.order();
+    assert!(order.windows(2).all(|w| w[0] < w[1]), "out of order, or twice");
+    assert_eq!(order.len() as u64, delivered);
+    assert_eq!(delivered + dropped, FRAMES);
+    if way.keeps_all() {
+        assert_eq!(dropped, 0);
+    }
+    // A slot that came back too early would hold a later number.
+    assert!(unpoisoned(&watch.seen).iter().all(|s| s.written == s.seq));
+}
+
+/// At every level of the ledger.
+pub fn frames_come_in_order_and_unchanged(way: &Way) {
+    for level in [Level::Off, Level::Times, Level::Full] {
+        let watch = Watch::new(8);
+        let report = watch.run(way, FRAMES, level);
+        assert!(report.error.is_none(), "{:?}", report.error);
+        assert_order(&watch, way, report.frames, report.dropped);
+        watch.assert_all_back();
+    }
+}
+
+/// Two of the links in a row, one end slower than the other.
+pub fn rates_of_any_two_ends_lose_nothing(way: &Way) {
+    for slots in [1, 2, 64] {
+        let watch = Watch::new(slots);
+        let source = Pipeline::from_source(watch.source(FRAMES)).named("numbered");
+        let built = way.through(way.through(source)).stage(Pass).named("pass");
+        let report = run(built.sink(watch.sink()).named("collect"), Level::Off);
+        assert!(report.error.is_none(), "{:?}", report.error);
+        assert_order(&watch, way, report.frames, report.dropped);
+        watch.assert_all_back();
+    }
+}

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Sources, stages and sinks that watch what happens to them.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
+
+use framepath::{Failure, Item, Level, Options, Out, Pipeline, Report, Source, Stage, StageError};
+use framepath_model::format::{Layout, PixelFormat};
+use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
+use framepath_os::pool::{Frame, Pool};
+
+use super::way::Way;
+
+/// Frames when the path should stop the source, which would go on.
+pub const ENDLESS: u64 = u64::MAX;
+
+/// What both ends of one path say about it.
+pub struct Watch {
+    pool: Mutex<Pool>,
+    /// Frames the source took out of its pool.
+    pub given: AtomicU64,
+    /// The most frames that were out of it and not yet at the sink's end.
+    pub most_alive: AtomicU64,
+    /// Frames the sink is done with, or about to be.
+    pub taken: AtomicU64,
+    /// The source said that it has no more.
+    pub ended: AtomicBool,
+    /// What the sink got, in its order.
+    pub seen: Mutex<Vec<Seen>>,
+    /// How often the sink was drained.
+    pub drained: AtomicU64,
+}
+
+/// A frame as it arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// The frame's sequence number.
+    pub seq: u64,
+    /// What the source wrote into the pixels.
+    pub written: u64,
+    /// Where its pixels lie.
+    pub address: usize,
+}
+
+impl Watch {
+    /// A watch over a pool of that many slots.
+    pub fn new(slots: u32) -> Arc<Watch> {
+        let pool = Pool::new(layout().size, slots).unwrap();
+        Arc::new(Watch {
+            pool: Mutex::new(pool),
+            given: AtomicU64::new(0),
+            most_alive: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            ended: AtomicBool::new(false),
+            seen: Mutex::default(),
+            drained: AtomicU64::new(0),
+        })
+    }
+
+    /// A source of `frames` frames.
+    pub fn source(self: &Arc<Watch>, frames: u64) -> Numbered {
+        Numbered { watch: self.clone(), frames, next: 0, fails: false, awaits_first: false }
+    }
+
+    /// A sink.
+    pub fn sink(self: &Arc<Watch>) -> Collect {
+        Collect { watch: self.clone(), gate: None }
+    }
+
+    /// Runs `way` between a source of `frames` frames and a sink.
+    pub fn run(self: &Arc<Watch>, way: &Way, frames: u64, level: Level) -> Report {
+        let source = Pipeline::from_source(self.source(frames)).named("numbered");
+        run(way.through(source).sink(self.sink()).named("collect"), level)
+    }
+
+    /// The numbers of the frames that arrived.
+    pub fn order(&self) -> Vec<u64> {
+        unpoisoned(&self.seen).iter().map(|s| s.seq).collect()
+    }
+
+    /// All slots can be taken out at once. (One that leaked would be waited
+    /// for, until the watchdog barks.)
+    pub fn assert_all_back(&self) {
+        let mut pool = unpoisoned(&self.pool);
+        let all: Vec<_> = (0..pool.slots()).map(|_| pool.acquire().unwrap()).collect();
+        assert_eq!(all.len() as u32, pool.slots());
+    }
+}
+
+/// Runs a path with room for all its rows.
+pub fn run(built: Pipeline, level: Level) -> Report {
+    built.run(&Options { level, rows: 1 << 14, ..Options::default() }).unwrap()
+}
+
+/// The failure of the parts below.
+pub fn on_purpose() -> StageError {
+    StageError::Io { what: "the part".to_owned(), error: io::Error::other("failed on purpose") }
+}
+
+/// Waits for `done`, but not for ever.
+pub fn wait_for(what: &str, done: impl Fn() -> bool) {
+    for _ in 0..20_000 {
+        if done() {
+            return;
+        }
+        sleep(Duration::from_millis(1));
+    }
+    panic!("{what} did not happen");
+}
+
+/// Locks; a test that panicked elsewhere does not count.
+pub fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn layout() -> Layout {
+    Layout::packed(PixelFormat::Grey, 16, 16).unwrap()
+}
+
+/// Gives frames that have their number in their pixels.
+pub struct Numbered {
+    watch: Arc<Watch>,
+    frames: u64,
+    next: u64,
+    /// Ends in a failure.
+    pub fails: bool,
+    /// Gives the second frame when the sink has the first.
+    pub awaits_first: bool,
+}
+
+impl Source for Numbered {
+    fn info(&self) -> StreamInfo {
+        StreamInfo {
+            format: Some(PixelFormat::Grey),
+            width: 16,
+            height: 16,
+            time_base: Rational::new(1, 30),
+            frame_rate: Rational::new(30, 1),
+            sample_aspect: Rational::new(1, 1),
+        }
+    }
+
+    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+        if self.next == self.frames {
+            if self.fails {
+                return Err(out.fail(on_purpose()));
+            }
+            self.watch.ended.store(true, Ordering::SeqCst);
+            return Ok(false);
+        }
+        if self.awaits_first && self.next == 1 {
+            wait_for("the first frame's arrival", || self.watch.taken.load(Ordering::SeqCst) >= 1);
+        }
+        let birth_ns = out.birth();
+        let mut frame = unpoisoned(&self.watch.pool).acquire().map_err(|e| out.fail(e))?;
+        let given = self.watch.given.fetch_add(1, Ordering::SeqCst) + 1;
+        // `taken` counts before a frame is let go, so this is at most the truth.
+        let alive = given - self.watch.taken.load(Ordering::SeqCst).min(given);
+        self.watch.most_alive.fetch_max(alive, Ordering::SeqCst);
+        frame.set_layout(&layout()).map_err(|e| out.fail(e))?;
+        frame.plane_mut(0)[..8].copy_from_slice(&self.next.to_le_bytes());
+        let meta = FrameMeta { seq: self.next, birth_ns, pts: Some(self.next as i64), duration: 1 };
+        self.next += 1;
+        out.push(Item::Frame(frame.freeze(meta)))?;
+        Ok(true)
+    }
+}
+
+/// Hands on what comes.
+pub struct Pass;
+
+impl Stage for Pass {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        out.push(item)
+    }
+}
+
+/// Hands on what comes, then fails, a while after it let go of the frame.
+pub struct FailsAt {
+    left: u64,
+    panics: bool,
+}
+
+impl FailsAt {
+    /// Fails at that frame, counted from 0.
+    pub fn new(frame: u64) -> FailsAt {
+        FailsAt { left: frame, panics: false }
+    }
+
+    /// Panics at that frame, counted from 0.
+    pub fn panicking(frame: u64) -> FailsAt {
+        FailsAt { left: frame, panics: true }
+    }
+}
+
+impl Stage for FailsAt {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        if self.left == 0 {
+            // The source gets the slot and goes on before it can know.
+            drop(item);
+            sleep(Duration::from_millis(2));
+            assert!(!self.panics, "panics on purpose");
+            return Err(out.fail(on_purpose()));
+        }
+        self.left -= 1;
+        out.push(item)
+    }
+}
+
+/// Keeps everything until it is drained.
+#[derive(Default)]
+pub struct Keeps {
+    inside: Vec<Item>,
+}
+
+impl Stage for Keeps {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        out.hold(item.meta().seq);
+        self.inside.push(item);
+        Ok(())
+    }
+
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        for item in self.inside.drain(..) {
+            out.mark();
+            out.resume(item.meta().seq);
+            out.push(item)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a sink does with the first frame in its hands.
+pub type Gate = Box<dyn FnMut(&Watch) + Send>;
+
+/// Notes what comes.
+pub struct Collect {
+    watch: Arc<Watch>,
+    gate: Option<Gate>,
+}
+
+impl Collect {
+    /// Calls `gate` with the first frame in its hands.
+    pub fn gated(self, gate: impl FnMut(&Watch) + Send + 'static) -> Collect {
+        Collect { gate: Some(Box::new(gate)), ..self }
+    }
+}
+
+impl Stage for Collect {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, _: &mut Out<'_>) -> Result<(), Failure> {
+        assert_eq!(self.watch.drained.load(Ordering::SeqCst), 0, "a frame behind the end");
+        let Item::Frame(frame) = item else { panic!("frames were given") };
+        self.watch.taken.fetch_add(1, Ordering::SeqCst);
+        if let Some(mut gate) = self.gate.take() {
+            gate(&self.watch);
+        }
+        unpoisoned(&self.watch.seen).push(seen(&frame));
+        drop(frame);
+        Ok(())
+    }
+
+    fn drain(&mut self, _: &mut Out<'_>) -> Result<(), Failure> {
+        self.watch.drained.fetch_add(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+fn seen(frame: &Frame) -> Seen {
+    let pixels = frame.plane(0);
+    let mut stamp = [0; 8];
+    pixels.sub(0..8).copy_to(&mut stamp);
+    let written = u64::from_le_bytes(stamp);
+    Seen { seq: frame.meta().seq, written, address: pixels.as_ptr() as usize }
+}

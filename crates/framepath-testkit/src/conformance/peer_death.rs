@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A part of the path dies: the others stop, the error is told once, and what
+//! came before it is delivered and in the ledger.
+
+use std::sync::atomic::Ordering;
+use std::thread;
+
+use framepath::{Level, Pipeline, Report, RunError};
+use framepath_model::ledger::flag;
+
+use super::parts::{ENDLESS, FailsAt, Keeps, Watch, run};
+use super::way::{BEFORE, BEHIND, Way};
+
+const GOOD: u64 = 5;
+
+/// The failure is `hop`'s, told once, and `delivered` frames have all rows.
+fn assert_failed(report: &Report, hop: &str, delivered: u64) {
+    let error = report.error.as_ref().expect("an error");
+    assert!(matches!(error, RunError::Stage { hop: at, .. } if at == hop), "{error}");
+    assert_eq!(error.to_string().matches("failed on purpose").count(), 1, "{error}");
+    assert_eq!(report.frames, delivered);
+    assert_eq!(report.rows.iter().filter(|r| r.has(flag::LAST)).count() as u64, delivered);
+}
+
+fn assert_first(watch: &Watch, way: &Way, frames: u64) {
+    let order = watch.order();
+    assert_eq!(order.len() as u64, frames);
+    assert!(order.windows(2).all(|w| w[0] < w[1]));
+    if way.keeps_all() {
+        assert_eq!(order, (0..frames).collect::<Vec<_>>());
+    }
+}
+
+/// The stages before it stop, and what it delivered is in the ledger.
+pub fn a_stage_behind_fails(way: &Way) {
+    let watch = Watch::new(4);
+    let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
+    let built = (way.link.add)((way.host.pass)(source, BEFORE));
+    let built = (way.host.fails_at)(built, BEHIND, GOOD);
+    let report = run(built.sink(watch.sink()).named("collect"), Level::Full);
+    assert_failed(&report, BEHIND, GOOD);
+    assert_first(&watch, way, GOOD);
+    // What was delivered, is in the link or in the hands of either side, or
+    // was dropped.
+    let inside = GOOD + way.link.holds.unwrap_or(0) + 4 + report.dropped;
+    assert!(watch.given.load(Ordering::SeqCst) <= inside);
+    watch.assert_all_back();
+}
+
+/// What the failing stage handed on still arrives, also what is kept behind it.
+pub fn a_stage_before_fails(way: &Way) {
+    // As many as the smallest link that drops can hold at once.
+    let good = GOOD.min(way.link.holds.filter(|_| !way.keeps_all()).unwrap_or(GOOD));
+    let watch = Watch::new(8);
+    let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
+    let built = (way.host.fails_at)(source, BEFORE, good).stage(Keeps::default()).named("keeps");
+    let built = (way.host.pass)((way.link.add)(built), BEHIND).stage(Keeps::default()).named("keeps");
+    let report = run(built.sink(watch.sink()).named("collect"), Level::Full);
+    assert_failed(&report, BEFORE, good);
+    assert_eq!(watch.order(), (0..good).collect::<Vec<_>>());
+    assert_eq!(watch.drained.load(Ordering::SeqCst), 1);
+    assert_eq!(watch.given.load(Ordering::SeqCst), good + 1);
+    watch.assert_all_back();
+}
+
+/// The end of the path dies when all that is before it is full, or just then.
+pub fn a_sink_fails_while_the_source_waits_for_it(way: &Way) {
+    for slots in [1, 2, 3, 256].into_iter().cycle().take(way.link.runs) {
+        let watch = Watch::new(slots);
+        let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
+        let built = way.through(source);
+        let report = run(built.sink(FailsAt::new(0)).named("fails"), Level::Times);
+        assert_failed(&report, "fails", 0);
+        watch.assert_all_back();
+    }
+}
+
+/// What came before the failure arrives.
+pub fn the_source_fails(way: &Way) {
+    let good = GOOD.min(way.link.holds.filter(|_| !way.keeps_all()).unwrap_or(GOOD));
+    let watch = Watch::new(8);
+    let mut source = watch.source(good);
+    source.fails = true;
+    let built = Pipeline::from_source(source).named("numbered");
+    let built = way.through(built).stage(Keeps::default()).named("keeps");
+    let report = run(built.sink(watch.sink()).named("collect"), Level::Full);
+    assert_failed(&report, "numbered", good);
+    assert_eq!(watch.order(), (0..good).collect::<Vec<_>>());
+    assert_eq!(watch.drained.load(Ordering::SeqCst), 1);
+    watch.assert_all_back();
+}
+
+/// A bug in a stage ends its own thread, not the process.
+pub fn a_stage_behind_panics(way: &Way) {
+    for slots in [1, 4] {
+        let watch = Watch::new(slots);
+        let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
+        let built = way.through(source).stage(FailsAt::panicking(GOOD)).named("panics");
+        let built = built.sink(watch.sink()).named("collect");
+        if way.link.holds.is_none() {
+            // The stage runs in the caller's thread, and the panic is the caller's. A thread of
+            // its own: counters of a thread whose run was unwound are closed with the thread.
+            assert!(thread::spawn(|| run(built, Level::Full)).join().is_err());
+            assert_first(&watch, way, GOOD);
+            watch.assert_all_back();
+            continue;
+        }
+        let report = run(built, Level::Full);
+        let error = report.error.as_ref().expect("an error");
+        assert!(matches!(error, RunError::Thread { hop, .. } if hop == BEHIND), "{error}");
+        assert_first(&watch, way, GOOD);
+        watch.assert_all_back();
+    }
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Waits that end: a hang becomes a failure.
+
+use std::panic::resume_unwind;
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Longer than anything under test takes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Runs `f`, which must end: a hang becomes a failure.
+pub fn ends<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
+    let (sender, receiver) = channel();
+    let worker = thread::spawn(move || {
+        // Nobody receives once the test has failed.
+        let _ = sender.send(f());
+    });
+    match receiver.recv_timeout(PATIENCE) {
+        Ok(result) => result,
+        Err(RecvTimeoutError::Timeout) => panic!("hangs: not done after {} s", PATIENCE.as_secs()),
+        Err(RecvTimeoutError::Disconnected) => match worker.join() {
+            Err(panic) => resume_unwind(panic),
+            Ok(()) => unreachable!("the result was sent"),
+        },
+    }
+}
+
+/// Waits until `holds`; panics with `what` where that does not come.
+#[track_caller]
+pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < deadline, "never: {what}");
+        thread::sleep(Duration::from_millis(5));
+    }
+}

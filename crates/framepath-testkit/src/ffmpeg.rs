@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The `ffmpeg` tool, which makes clips and says what their frames are.
+
+use std::process::{Command, Output, Stdio};
+
+/// Runs `ffmpeg` with these arguments; returns its standard output. Panics where it fails.
+pub fn ffmpeg(arguments: &[&str]) -> Vec<u8> {
+    let output = ffmpeg_output(arguments);
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "ffmpeg {arguments:?}: {text}");
+    output.stdout
+}
+
+/// Runs `ffmpeg` with these arguments, whether it succeeds or not.
+pub fn ffmpeg_output(arguments: &[&str]) -> Output {
+    Command::new("ffmpeg")
+        .args(["-nostdin", "-v", "error", "-y"])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("this test needs the `ffmpeg` tool (apt install ffmpeg): {error}"))
+}
+
+/// Lines of a framemd5 file without its head.
+pub fn md5_lines(text: &str) -> Vec<String> {
+    text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+}

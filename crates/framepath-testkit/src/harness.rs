@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A test harness whose tests can say, when they run, that this machine lacks what they need.
+//!
+//! The test is then reported as ignored, with the reason; `#[ignore]` is decided when the test
+//! is compiled. A binary that uses it has `harness = false` in Cargo.toml and lists its tests
+//! with [`tests!`](crate::tests!); a function that is left out of the list is dead code, which
+//! clippy reports. `docs/decisions/0018-testkit.md`.
+
+use std::fmt::{self, Display, Formatter};
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+
+/// Why this machine cannot run a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing(String);
+
+impl Missing {
+    /// A test's reason, which ends with what to do.
+    pub fn new(reason: impl Into<String>) -> Missing {
+        Missing(reason.into())
+    }
+}
+
+impl Display for Missing {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Result of a test that this machine may be unable to run. A failure is a panic.
+pub type Tested = Result<(), Missing>;
+
+/// What a test function returns: `()` or [`Tested`].
+pub trait Outcome {
+    /// The missing part, where there is one.
+    fn missing(self) -> Option<Missing>;
+}
+
+impl Outcome for () {
+    fn missing(self) -> Option<Missing> {
+        None
+    }
+}
+
+impl Outcome for Tested {
+    fn missing(self) -> Option<Missing> {
+        self.err()
+    }
+}
+
+/// A test of this name.
+pub fn test<O: Outcome>(name: impl Into<String>, run: impl FnOnce() -> O + Send + 'static) -> Trial {
+    Trial::ignorable_test(name, move || -> Result<Completion, Failed> {
+        Ok(match run().missing() {
+            Some(reason) => Completion::ignored_with(reason),
+            None => Completion::Completed,
+        })
+    })
+}
+
+/// Runs the tests that the command line names, all without one, as libtest would.
+pub fn main(tests: Vec<Trial>) -> ExitCode {
+    libtest_mimic::run(&Arguments::from_args(), tests).exit_code()
+}
+
+/// Defines `main` of a test binary: a list of test functions.
+#[macro_export]
+macro_rules! tests {
+    ($($test:path),+ $(,)?) => {
+        fn main() -> std::process::ExitCode {
+            $crate::harness::main(vec![$($crate::harness::test(stringify!($test), $test)),+])
+        }
+    };
+}
+
+/// Only root can become another user.
+pub fn needs_root() -> Tested {
+    if rustix::process::geteuid().is_root() {
+        return Ok(());
+    }
+    Err(Missing::new("only root can become another user: run the tests as root"))
+}
+
+/// Needs a program in PATH, which `apt install PACKAGE` puts there.
+pub fn needs_program(program: &str, package: &str) -> Tested {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
+        return Ok(());
+    }
+    Err(Missing::new(format!("{program} is not installed: apt install {package}")))
+}

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs paths in the test's own process.
+
+use framepath::{Level, Options, Report, RunError};
+
+use crate::deadline::ends;
+
+/// Options with the ledger at `level`.
+pub fn at(level: Level) -> Options {
+    Options { level, ..Options::default() }
+}
+
+/// Runs the path in `text`, which must parse; fails where it hangs.
+pub fn try_run(text: &str, options: &Options) -> Result<Report, RunError> {
+    let path = framepath::path::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    let options = options.clone();
+    ends(move || framepath::run(&path, &options))
+}
+
+/// Runs the path in `text`, which must parse and end without an error.
+pub fn run(text: &str, options: &Options) -> Report {
+    let report = try_run(text, options).unwrap_or_else(|error| panic!("{text}: {error}"));
+    assert!(report.error.is_none(), "{text}: {:?}", report.error);
+    report
+}

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A service under test, and what can be seen of it from outside.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use framepath_model::wire::{MESSAGE_BYTES, Message, StreamStatus, VERSION};
+use framepath_os::children;
+use framepath_os::crossing::Socket;
+use framepath_serve::{Snapshot, Viewer};
+
+use crate::checkout::in_checkout;
+use crate::command::framepath;
+use crate::deadline::until;
+
+/// Longer than a service takes to answer.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const SIGTERM: i32 = 15;
+
+/// True while the process runs: false for a zombie.
+pub fn lives(pid: u32) -> bool {
+    // A zombie's command line is empty.
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
+}
+
+/// A running `framepath serve`; dropped, it is killed.
+pub struct Service {
+    child: Option<Child>,
+    folder: tempfile::TempDir,
+}
+
+impl Service {
+    /// Starts one and waits until it listens and its spare is ready.
+    pub fn start(options: &[&str]) -> Service {
+        let folder = tempfile::tempdir().unwrap();
+        // For tests that come in as somebody else.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        let socket = folder.path().join("socket");
+        let mut command = framepath(&["serve", "--socket", socket.to_str().unwrap()]);
+        command.args(options).stdout(Stdio::null());
+        command.stderr(fs::File::create(folder.path().join("said")).unwrap());
+        let service = Service { child: Some(command.spawn().unwrap()), folder };
+        until("a service with its spare", || {
+            socket.exists() && Viewer::connect(&socket).is_ok_and(|viewer| has_spare(&viewer))
+        });
+        service.quiet();
+        service
+    }
+
+    /// Path of its socket.
+    pub fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+
+    /// Its standard error so far.
+    pub fn said(&self) -> String {
+        fs::read_to_string(self.folder.path().join("said")).unwrap()
+    }
+
+    /// Its process id.
+    pub fn pid(&self) -> u32 {
+        self.child.as_ref().unwrap().id()
+    }
+
+    /// Open files of the service.
+    pub fn fds(&self) -> usize {
+        fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
+    }
+
+    /// Its workers, the spare included.
+    pub fn workers(&self) -> Vec<u32> {
+        let pid = self.pid();
+        let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+    }
+
+    /// What it holds when nobody is connected and its spare is ready.
+    pub fn quiet(&self) -> usize {
+        until("nobody is connected, and the spare workers are there", || {
+            let snapshot = self.look();
+            let totals = snapshot.totals;
+            // The viewer itself is one.
+            (totals.connections, totals.streams, totals.spares) == (1, 0, 2) && self.workers().len() == 2
+        });
+        let fds = || self.fds();
+        let mut last = fds();
+        // The viewer's connection is closed a moment later.
+        until("its files stay as they are", || {
+            thread::sleep(Duration::from_millis(20));
+            std::mem::replace(&mut last, fds()) == last
+        });
+        last
+    }
+
+    /// Its state, as `framepath top` gets it.
+    pub fn look(&self) -> Snapshot {
+        Viewer::connect(&self.socket()).unwrap().look().unwrap()
+    }
+
+    /// Whether it lets one more in.
+    pub fn has_room(&self) -> bool {
+        Viewer::connect(&self.socket()).is_ok_and(|viewer| viewer.look().is_ok())
+    }
+
+    /// The stream of client `pid`, once it has given frames.
+    pub fn stream_of(&self, pid: u32) -> StreamStatus {
+        let mut found = None;
+        until("frames of the client", || {
+            found = self.look().streams.into_iter().find(|s| s.client_pid == pid && s.figures.frames > 0);
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
+    /// A path's client that decodes `clip` here, before ` ! ` and `sink`.
+    pub fn client(&self, clip: &str, options: &str, sink: &str) -> Command {
+        let socket = self.socket();
+        let path = format!(
+            "file '{}' {options} host=service socket={} ! {sink}",
+            in_checkout(&format!("clips/{clip}")).display(),
+            socket.display()
+        );
+        framepath(&["run", &path])
+    }
+
+    /// Sends SIGTERM.
+    pub fn terminate(&self) {
+        children::signal(self.child.as_ref().unwrap(), SIGTERM).unwrap();
+    }
+
+    /// Waits for its end; its exit code.
+    pub fn ended(mut self) -> Option<i32> {
+        let mut child = self.child.take().unwrap();
+        until("the end of the service", || child.try_wait().unwrap().is_some());
+        assert!(!self.socket().exists(), "its socket's name is left");
+        child.wait().unwrap().code()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn has_spare(viewer: &Viewer) -> bool {
+    viewer.look().is_ok_and(|snapshot| snapshot.totals.spares == 2)
+}
+
+/// A client that says what it likes.
+pub struct Talker(pub Socket);
+
+impl Talker {
+    /// Connects, and sends nothing yet.
+    pub fn connect(socket: &Path) -> Talker {
+        Talker(Socket::connect(socket).unwrap())
+    }
+
+    /// Sends a message.
+    pub fn say(&self, message: &Message) {
+        let mut bytes = [0; MESSAGE_BYTES];
+        message.encode(&mut bytes);
+        self.0.send(&bytes, None).unwrap();
+    }
+
+    /// Sends the first message of a client of this version.
+    pub fn hello(&self) {
+        self.say(&Message::Hello { version: VERSION });
+    }
+
+    /// The next message; `None` where the connection is over.
+    pub fn hear(&self) -> Option<(Message, Option<std::os::fd::OwnedFd>)> {
+        assert!(self.0.readable_within(PATIENCE).unwrap(), "the service says nothing");
+        let mut bytes = [0; MESSAGE_BYTES];
+        let (len, fd) = self.0.receive(&mut bytes).unwrap();
+        (len > 0).then(|| (Message::decode(&bytes[..len]).unwrap(), fd))
+    }
+
+    /// The words of a denial.
+    #[track_caller]
+    pub fn denied(&self) -> String {
+        match self.hear() {
+            Some((Message::Denied { text }, None)) => text,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// A granted stream, and the worker's socket.
+    #[track_caller]
+    pub fn granted(&self) -> (u32, Socket) {
+        match self.hear() {
+            Some((Message::Grant { stream, .. }, Some(fd))) => (stream, Socket::from(fd)),
+            other => panic!("{other:?}"),
+        }
+    }
+}

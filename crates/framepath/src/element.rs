@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A source, stage, sink or link that path text can name: its declaration and its
+//! constructor. Each stands in one file with what it declares.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use framepath_codec::{Lenders, TrackInfo};
+use framepath_model::path::{Definition, Hop, Kind};
+use framepath_os::pool::{GiveBack, Pool};
+use framepath_os::v4l2::Node;
+
+use crate::copy_pool::CopyPool;
+use crate::error::StageError;
+use crate::host::Task;
+use crate::outcomes::Outcomes;
+use crate::source::Source;
+use crate::stage::Stage;
+
+type MakeSource = dyn Fn(&Hop, &Place<'_>) -> Result<Box<dyn Source>, StageError> + Send + Sync;
+type MakeStage = dyn Fn(&Hop, &Place<'_>) -> Result<Box<dyn Stage>, StageError> + Send + Sync;
+type FindTask = dyn Fn(&Hop, &Place<'_>) -> Result<Task, StageError> + Send + Sync;
+
+/// The constructor.
+#[derive(Clone)]
+pub(crate) enum Make {
+    Source(Arc<MakeSource>),
+    /// Of a stage or a sink.
+    Stage(Arc<MakeStage>),
+    /// The one link there is.
+    Queue,
+}
+
+/// What a name in path text stands for.
+#[derive(Clone)]
+pub(crate) struct Element {
+    pub(crate) definition: &'static Definition,
+    pub(crate) make: Make,
+    /// What its worker is for, where that is more than to run a stage.
+    pub(crate) task: Option<Arc<FindTask>>,
+    /// What comes behind it is not compressed any more.
+    pub(crate) decodes: bool,
+}
+
+impl Element {
+    pub(crate) fn source<S: Source + 'static>(
+        definition: &'static Definition,
+        make: impl Fn(&Hop, &Place<'_>) -> Result<S, StageError> + Send + Sync + 'static,
+    ) -> Element {
+        Element::new(
+            definition,
+            Make::Source(Arc::new(move |hop, place| Ok(Box::new(make(hop, place)?) as Box<dyn Source>))),
+        )
+    }
+
+    /// A stage or a sink.
+    pub(crate) fn stage<S: Stage + 'static>(
+        definition: &'static Definition,
+        make: impl Fn(&Hop, &Place<'_>) -> Result<S, StageError> + Send + Sync + 'static,
+    ) -> Element {
+        Element::new(
+            definition,
+            Make::Stage(Arc::new(move |hop, place| Ok(Box::new(make(hop, place)?) as Box<dyn Stage>))),
+        )
+    }
+
+    /// A stage of one of several types.
+    pub(crate) fn boxed(
+        definition: &'static Definition,
+        make: impl Fn(&Hop, &Place<'_>) -> Result<Box<dyn Stage>, StageError> + Send + Sync + 'static,
+    ) -> Element {
+        Element::new(definition, Make::Stage(Arc::new(make)))
+    }
+
+    pub(crate) fn queue(definition: &'static Definition) -> Element {
+        Element::new(definition, Make::Queue)
+    }
+
+    fn new(definition: &'static Definition, make: Make) -> Element {
+        Element { definition, make, task: None, decodes: false }
+    }
+
+    /// With a worker of another task than to run a stage.
+    pub(crate) fn with_task(
+        self,
+        task: impl Fn(&Hop, &Place<'_>) -> Result<Task, StageError> + Send + Sync + 'static,
+    ) -> Element {
+        Element { task: Some(Arc::new(task)), ..self }
+    }
+
+    /// What comes behind it is not compressed any more.
+    pub(crate) fn decoding(self) -> Element {
+        Element { decodes: true, ..self }
+    }
+
+    /// Whether the constructor makes what the declaration says.
+    pub(crate) fn is_whole(&self) -> bool {
+        match self.make {
+            Make::Source(_) => self.definition.kind == Kind::Source,
+            Make::Stage(_) => matches!(self.definition.kind, Kind::Stage | Kind::Sink),
+            Make::Queue => self.definition.kind == Kind::Link,
+        }
+    }
+}
+
+/// What a constructor may know of the hop's place in the path.
+pub struct Place<'a> {
+    /// The hops behind it; empty in a worker.
+    pub(crate) behind: &'a [Hop],
+    /// What the source gives, where that is compressed.
+    pub(crate) track: Option<TrackInfo>,
+    pub(crate) frames_behind: u32,
+    /// In a worker: the way back of frames from the caller.
+    pub(crate) give_back: Option<&'static GiveBack>,
+    /// In a worker: who lends the memory that is decoded into, where it is not
+    /// the worker's own.
+    pub(crate) lender: Option<Lenders>,
+    /// In a worker: the file of the plug-in that is loaded already.
+    pub(crate) plugin: Option<PathBuf>,
+    /// In a worker: the device that it decodes by.
+    pub(crate) node: Option<Arc<Node>>,
+    /// Where the stage says what users should know.
+    pub(crate) outcomes: Outcomes,
+}
+
+impl<'a> Place<'a> {
+    /// In this process, in front of the hops `behind`, which may keep `frames_behind` of
+    /// its frames.
+    pub(crate) fn inline(
+        behind: &'a [Hop],
+        track: Option<TrackInfo>,
+        frames_behind: u32,
+        outcomes: Outcomes,
+    ) -> Place<'a> {
+        Place {
+            behind,
+            track,
+            frames_behind,
+            give_back: None,
+            lender: None,
+            plugin: None,
+            node: None,
+            outcomes,
+        }
+    }
+}
+
+impl Place<'_> {
+    /// Frames that the hops behind may keep while this one gives the next: what their
+    /// queues hold, and one in the hands of each thread. A pool of one more never waits
+    /// for itself.
+    pub fn frames_behind(&self) -> u32 {
+        self.frames_behind
+    }
+
+    /// A pool of `slots` buffers of `slot_bytes` bytes for frames that the stage gives.
+    /// A stage that can run in a worker makes its pools here: from a worker, frames
+    /// reach the program by this memory.
+    ///
+    /// # Errors
+    /// No memory, or an impossible size.
+    pub fn pool(&self, slot_bytes: usize, slots: u32) -> Result<Pool, StageError> {
+        Ok(Pool::for_stage(slot_bytes, slots, self.give_back)?)
+    }
+
+    /// Writable copies of frames, [`CopyPool::new`] for a stage that can run in a worker.
+    pub fn copy_pool(&self) -> CopyPool {
+        CopyPool::for_worker(self.give_back)
+    }
+
+    /// Adds a line to [`Report::notes`](crate::Report::notes), for the user. From a
+    /// worker it does not come through.
+    pub fn note(&self, line: &str) {
+        self.outcomes.notes.say(line.to_owned());
+    }
+}

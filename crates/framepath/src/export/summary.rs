@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The figures of one run in the shape of the lab's summaries, which
+//! `framepath run --json` writes.
+
+use std::collections::BTreeMap;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use framepath_model::ledger::{Cause, Causes, Latency};
+use framepath_model::stats::Spread;
+use framepath_model::summary::{CausesUs, LatencyUs, Row, Summary};
+use framepath_os::meter::Level;
+
+use super::machine::machine;
+use crate::report::Report;
+
+/// The summary of one run: one row, and a note per loss and failure. `case` is the path's text.
+///
+/// ```
+/// use framepath::{Options, Pipeline, export};
+///
+/// let mut report = Pipeline::parse("test frames=8 size=64x48 ! null")?.run(&Options::default())?;
+/// let summary = export::summary::summary(&mut report, "test");
+/// assert_eq!((summary.experiment.as_str(), summary.rows[0].frames), ("run", 8));
+/// # Ok::<(), framepath::RunError>(())
+/// ```
+pub fn summary(report: &mut Report, case: &str) -> Summary {
+    let row = row(report, case);
+    let mut notes = report.notes.clone();
+    notes.extend(report.losses().iter().map(ToString::to_string));
+    notes.extend(report.interrupted.then(|| "interrupted".to_owned()));
+    notes.extend(report.error.as_ref().map(|error| format!("stopped: {error}")));
+    of_rows(vec![row], notes)
+}
+
+/// The summary of a path that could not begin.
+pub fn stopped(reason: &str) -> Summary {
+    of_rows(Vec::new(), vec![format!("stopped: {reason}")])
+}
+
+fn of_rows(rows: Vec<Row>, notes: Vec<String>) -> Summary {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    Summary {
+        experiment: "run".to_owned(),
+        machine: machine(),
+        started_unix_s: now.ok().map(|time| time.as_secs()),
+        rows,
+        ratios: Vec::new(),
+        skipped: Vec::new(),
+        notes,
+    }
+}
+
+/// The figures of one run. What is not known is `None`.
+pub fn row(report: &mut Report, case: &str) -> Row {
+    let digest = (report.level != Level::Off).then(|| report.digest());
+    let (wall_ns, cpu_ns) = (report.wall_ns as f64, report.cpu_ns as f64);
+    Row {
+        case: case.to_owned(),
+        contender: "path".to_owned(),
+        runs: 1,
+        frames: report.frames,
+        wall_ms: Spread::of(&[wall_ns / 1e6]),
+        cpu_ms: Spread::of(&[cpu_ns / 1e6]),
+        load: (report.wall_ns > 0).then(|| cpu_ns / wall_ns),
+        latency_us: digest.as_ref().and_then(|digest| digest.latency).map(latency_us),
+        copied_bytes_per_frame: (report.frames > 0)
+            .then(|| report.copied_bytes as f64 / report.frames as f64),
+        switches_per_frame: digest.as_ref().and_then(|digest| digest.switches),
+        syscalls_per_frame: None,
+        causes_us: digest.as_ref().map(|digest| causes_us(&digest.causes)),
+        peak_memory_kib: None,
+        extra: counts(report),
+    }
+}
+
+/// Frames that did not arrive, by what became of them.
+fn counts(report: &Report) -> BTreeMap<String, f64> {
+    let late = report.played.map_or(0, |played| played.late);
+    let lost: u64 = report.losses().iter().map(|loss| loss.count).sum();
+    let mut counts = vec![("dropped", report.dropped + report.missed + late), ("lost", lost)];
+    counts.extend(report.played.map(|played| ("shown", played.shown)));
+    counts.extend(report.played.map(|played| ("late", played.late)));
+    counts.into_iter().map(|(key, count)| (key.to_owned(), count as f64)).collect()
+}
+
+/// Percentiles in microseconds.
+pub fn latency_us(latency: Latency) -> LatencyUs {
+    let us = |ns: u64| ns as f64 / 1e3;
+    LatencyUs { p50: us(latency.p50), p95: us(latency.p95), p99: us(latency.p99), max: us(latency.max) }
+}
+
+/// Causes in microseconds.
+pub fn causes_us(causes: &Causes) -> CausesUs {
+    let us = |cause| causes[cause].map(|ns: f64| ns / 1e3);
+    CausesUs {
+        compute: us(Cause::Compute),
+        copy: us(Cause::Copy),
+        queue: us(Cause::Queue),
+        wakeup: us(Cause::Wakeup),
+        preempted: us(Cause::Preempted),
+        blocked: us(Cause::Blocked),
+        device: us(Cause::Device),
+        network: us(Cause::Network),
+        unexplained: us(Cause::Unexplained),
+    }
+}

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Pipelines from path text.
+
+use framepath_model::path::{self, Hop, Kind};
+use framepath_os::queue::Leaky;
+
+use crate::element::{Make, Place};
+use crate::error::{RunError, StageError};
+use crate::frames::FRAMES_BEHIND;
+use crate::host::{self, Session, Spec, Task};
+use crate::hosting::{seat_of, worker_options};
+use crate::pipeline::{Pipeline, SegmentInput};
+use crate::registry::Registry;
+use crate::stage::Role;
+
+impl Pipeline {
+    /// Builds the pipeline that `text` describes: opens its files, makes its pools,
+    /// starts its workers. The text need not end in a sink.
+    ///
+    /// # Errors
+    /// [`RunError::Path`] for text that is no path; else the hop that could not be
+    /// made, and why.
+    ///
+    /// ```
+    /// use framepath::{Options, Pipeline};
+    ///
+    /// let report = Pipeline::parse("test frames=3 ! null")?.run(&Options::default())?;
+    /// assert_eq!(report.frames, 3);
+    /// # Ok::<(), framepath::RunError>(())
+    /// ```
+    pub fn parse(text: &str) -> Result<Pipeline, RunError> {
+        Pipeline::parse_with(Registry::built_in(), text)
+    }
+
+    /// [`parse`](Pipeline::parse) with the names of `registry`, which
+    /// [`append`](Pipeline::append) then knows too.
+    ///
+    /// # Errors
+    /// As [`parse`](Pipeline::parse).
+    pub fn parse_with(registry: &Registry, text: &str) -> Result<Pipeline, RunError> {
+        Pipeline::from_path_with(registry, &registry.definitions().parse_open(text)?)
+    }
+
+    /// Builds what `path` says: opens its files, makes its pools.
+    ///
+    /// # Errors
+    /// The hop that could not be made, and why.
+    pub fn from_path(path: &path::Path) -> Result<Pipeline, RunError> {
+        Pipeline::from_path_with(Registry::built_in(), path)
+    }
+
+    /// [`from_path`](Pipeline::from_path) with the names of `registry`, which read the
+    /// path.
+    ///
+    /// # Errors
+    /// As [`from_path`](Pipeline::from_path).
+    pub fn from_path_with(registry: &Registry, path: &path::Path) -> Result<Pipeline, RunError> {
+        let (source, behind) = path.hops.split_first().expect("a path that was read has hops");
+        let mut pipeline =
+            Pipeline::from_hop(registry, source, behind).map_err(|error| of_hop(source, error))?;
+        pipeline.expects_frames = true;
+        pipeline.append_hops(behind)
+    }
+
+    /// Adds the hops of `text`, which has no source: stages, queues, a sink.
+    ///
+    /// # Errors
+    /// [`RunError::Path`] for text that is no path without its source; else the hop
+    /// that could not be made, and why.
+    ///
+    /// ```
+    /// use framepath::{Options, Pipeline};
+    ///
+    /// let mut pipeline = Pipeline::parse("test frames=3 size=64x48")?;
+    /// pipeline = pipeline.append("threshold ! queue depth=2")?.append("null")?;
+    /// assert_eq!(pipeline.run(&Options::default())?.frames, 3);
+    /// # Ok::<(), framepath::RunError>(())
+    /// ```
+    pub fn append(self, text: &str) -> Result<Pipeline, RunError> {
+        let path = self.registry.definitions().parse_rest(text)?;
+        self.append_hops(&path.hops)
+    }
+
+    /// Adds a stage that paths know, inline or in a worker as `hop` says
+    /// ([`path::parse_stage`](crate::path::parse_stage)). Hops behind it may keep
+    /// `frames_behind` of its frames.
+    ///
+    /// # Errors
+    /// It could not be made.
+    pub fn add_hop(self, hop: &Hop, frames_behind: u32) -> Result<Pipeline, RunError> {
+        self.add_known(hop, &[], frames_behind).map_err(|error| of_hop(hop, error))
+    }
+
+    /// Starts with a source that paths know.
+    fn from_hop(registry: &Registry, hop: &Hop, behind: &[Hop]) -> Result<Pipeline, StageError> {
+        let Make::Source(make) = &registry.element(hop)?.make else {
+            return Err(StageError::Option(format!("`{}` is no source", hop.name())));
+        };
+        let place = Place::inline(behind, None, 0, Default::default());
+        let source = make(hop, &place)?;
+        let outcomes = place.outcomes;
+        let mut pipeline = Pipeline::of_source(source, registry.clone(), outcomes).named(&hop.to_string());
+        pipeline.hops[0].own = false;
+        Ok(pipeline)
+    }
+
+    fn append_hops(self, hops: &[Hop]) -> Result<Pipeline, RunError> {
+        let is_open = hops.last().is_none_or(|last| last.def.kind != Kind::Sink);
+        let kept = if is_open { FRAMES_BEHIND } else { 0 };
+        let mut pipeline = self;
+        for (at, hop) in hops.iter().enumerate() {
+            let behind = &hops[at + 1..];
+            let added = pipeline.add_known(hop, behind, kept + frames_behind(behind));
+            pipeline = added.map_err(|error| of_hop(hop, error))?;
+        }
+        Ok(pipeline)
+    }
+
+    fn add_known(self, hop: &Hop, behind: &[Hop], frames_behind: u32) -> Result<Pipeline, StageError> {
+        let registry = self.registry.clone();
+        let element = registry.element(hop)?;
+        hop.renamed().iter().for_each(|line| self.outcomes.notes.say(line.clone()));
+        let make = match &element.make {
+            Make::Stage(make) => make,
+            Make::Queue => {
+                let leaky = match hop.choice("leaky") {
+                    "upstream" => Leaky::Upstream,
+                    "downstream" => Leaky::Downstream,
+                    _ => Leaky::No,
+                };
+                return Ok(self.queue(hop.count("depth") as usize, leaky).named(&hop.to_string()));
+            }
+            Make::Source(_) => return Err(StageError::Option(format!("`{}` is a source", hop.name()))),
+        };
+        let place = Place::inline(behind, self.track.clone(), frames_behind, self.outcomes.clone());
+        let mut pipeline = match hop.is_hosted() {
+            true => {
+                let task = element.task.as_ref().map_or(Ok(Task::Stage), |task| task(hop, &place))?;
+                self.hosted(hop, place, task)?
+            }
+            false => {
+                let role = if hop.def.kind == Kind::Sink { Role::Sink } else { Role::Through };
+                self.add(make(hop, &place)?, role).named(&hop.to_string())
+            }
+        };
+        if element.decodes {
+            pipeline.track = None;
+        }
+        Ok(pipeline)
+    }
+
+    /// Runs a stage in a worker: what follows runs in another thread.
+    fn hosted(self, hop: &Hop, place: Place<'_>, task: Task) -> Result<Pipeline, StageError> {
+        let Place { track, frames_behind, .. } = place;
+        let options = worker_options(hop, task, |_| hop)?;
+        let index = self.hops.len() as u16;
+        let seat = seat_of(hop, hop);
+        let session =
+            Session::new(Spec { hop: hop.clone(), track, frames_behind, options, seat, lends: None });
+        let (submit, collect) = host::ends(index, session.clone());
+        let mut pipeline = self.add(Box::new(submit), Role::Through).named(&hop.to_string());
+        pipeline.workers.push((index, session.stats()));
+        pipeline.begin_segment(SegmentInput::Worker(Box::new(collect)));
+        Ok(pipeline)
+    }
+}
+
+fn of_hop(hop: &Hop, error: StageError) -> RunError {
+    RunError::Stage { hop: hop.to_string(), error }
+}
+
+/// Frames that the hops behind a decoder may keep from it: what its queues
+/// hold, and one in the hands of each thread.
+fn frames_behind(hops: &[Hop]) -> u32 {
+    let links = hops.iter().filter(|hop| hop.def.kind == Kind::Link);
+    1 + links.map(|hop| hop.count("depth") as u32 + 1).sum::<u32>()
+}

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the two ends of a stream tell each other.
+
+use std::sync::Arc;
+
+use super::input::Sent;
+use super::link::Link;
+use super::submit::Sending;
+
+/// From the submit end to the collect end, in the order of the stream.
+// Nearly all are inputs, one for each frame: a box would be an allocation for each.
+#[allow(clippy::large_enum_variant)]
+pub(super) enum Logged {
+    /// The next input. It is submitted to the worker of this number at once; `None`
+    /// where the collect end has to submit it.
+    Input { worker: Option<u64>, sent: Sent },
+    /// The submit end has another input, and no worker to submit it to. It waits for
+    /// [`Way::Direct`] or [`Way::Relay`].
+    Ask,
+    /// What was given before is not wanted any more; with the right to submit, where the
+    /// submit end has it.
+    Flush {
+        /// Number of the seek or flush.
+        generation: u64,
+        sending: Option<Box<Sending>>,
+    },
+    /// Nothing follows, or, where the stream is held, nothing but a flush; with the right
+    /// to submit, where the submit end has it.
+    End { is_held: bool, sending: Option<Box<Sending>> },
+}
+
+/// From the collect end to the submit end.
+pub(super) enum Way {
+    /// The stream goes on with another worker. Unasked, once for each.
+    Next(Arc<Link>),
+    /// Answers [`Logged::Ask`]: the submit end submits from now on.
+    Direct(Box<Sending>),
+    /// Answers [`Logged::Ask`]: the collect end submits the input, if the book takes it.
+    Relay,
+}

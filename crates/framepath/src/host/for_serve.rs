@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the crate `framepath-serve` needs beyond the public interface. No promise: it changes
+//! with any release.
+
+pub use super::borrow::{Lends, LentSlots, Loan};
+pub use super::collect::{Arrival, CollectEnd};
+pub use super::fault::Faults;
+pub use super::input::WorkerInput;
+pub use super::kind::WorkerKind;
+pub use super::sandbox::SandboxChoice;
+pub use super::say::{hear_within, say};
+pub use super::seat::{Seat, connect};
+pub use super::session::Session;
+pub use super::spares::{Spare, Spares};
+pub use super::spec::Spec;
+pub use super::start::{keep_ready, start_program};
+pub use super::submit::{GiveError, SubmitEnd};
+pub use super::{HostError, WorkerOptions};
+pub use crate::device::codec_of;
+pub use crate::recorder::Stretch;

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is in flight between a caller and one worker, and whether the worker gets on
+//! with it. This is the one place that counts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use framepath_os::crossing::{Area, Bell, Look, completions};
+
+use super::Traffic;
+use super::policy::{Progress, Watchdog};
+
+/// What the caller knows of its worker, for any thread. The counts order
+/// nothing: they are looked at from outside (Relaxed).
+pub(super) struct WorkerHealth {
+    area: Arc<Area>,
+    /// Where the collect end sleeps.
+    collect_bell: Bell,
+    gone: AtomicBool,
+    /// The submit end has something for the collect end, which may be asleep.
+    attention: AtomicBool,
+    /// Cells submitted to the worker and taken from it, and messages.
+    pub(super) traffic: Traffic,
+    /// Of the cells submitted, frames; each is answered by something.
+    inputs: AtomicU64,
+    /// Cells taken from it that answer a frame.
+    answers: AtomicU64,
+    /// Frames of its pools that later stages hold.
+    frames_out: AtomicU64,
+    /// The worker was told to drain.
+    awaits_end: AtomicBool,
+    /// The collect end sleeps until the worker completes something.
+    collect_sleeps: AtomicBool,
+    /// The submit end sleeps until the worker makes room.
+    submit_sleeps: AtomicBool,
+    /// The collect end looks for the memory that the worker waits for.
+    lending: AtomicBool,
+    watchdog: Watchdog,
+}
+
+impl WorkerHealth {
+    pub(super) fn new(area: Arc<Area>, watchdog: Duration) -> WorkerHealth {
+        WorkerHealth {
+            collect_bell: completions(&area).1.bell().clone(),
+            area,
+            gone: AtomicBool::new(false),
+            attention: AtomicBool::new(false),
+            traffic: Traffic::default(),
+            inputs: AtomicU64::new(0),
+            answers: AtomicU64::new(0),
+            frames_out: AtomicU64::new(0),
+            awaits_end: AtomicBool::new(false),
+            collect_sleeps: AtomicBool::new(false),
+            submit_sleeps: AtomicBool::new(false),
+            lending: AtomicBool::new(false),
+            watchdog: Watchdog::new(watchdog),
+        }
+    }
+
+    /// A cell was submitted; `is_frame` where the worker has to answer it.
+    pub(super) fn submitted(&self, is_frame: bool) {
+        self.traffic.cells_out.fetch_add(1, Ordering::Relaxed);
+        if is_frame {
+            self.inputs.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A cell was taken from the worker; `is_answer` where it answers a frame.
+    pub(super) fn completed(&self, is_answer: bool) {
+        self.traffic.cells_in.fetch_add(1, Ordering::Relaxed);
+        if is_answer {
+            self.answers.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Cells that the worker says it has taken, no more than it was given.
+    pub(super) fn taken(&self) -> u64 {
+        self.area.taken().min(self.traffic.cells_out.load(Ordering::Relaxed))
+    }
+
+    /// A frame of the worker's pools went to the later stages.
+    pub(super) fn frame_out(&self) {
+        self.frames_out.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It came back.
+    pub(super) fn frame_back(&self) {
+        self.frames_out.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The worker was told to drain, or has done so.
+    pub(super) fn awaits_end(&self, awaits: bool) {
+        self.awaits_end.store(awaits, Ordering::Relaxed);
+    }
+
+    /// The collect end goes to sleep, or wakes.
+    pub(super) fn collect_sleeps(&self, sleeps: bool) {
+        self.collect_sleeps.store(sleeps, Ordering::Relaxed);
+    }
+
+    /// The submit end goes to sleep, or wakes.
+    pub(super) fn submit_sleeps(&self, sleeps: bool) {
+        self.submit_sleeps.store(sleeps, Ordering::Relaxed);
+    }
+
+    /// The collect end looks for memory to lend, or has done so.
+    pub(super) fn lending(&self, lending: bool) {
+        self.lending.store(lending, Ordering::Relaxed);
+    }
+
+    /// Wakes the collect end, so that it looks into the log.
+    pub(super) fn call_attention(&self) {
+        // Release: pairs with the Acquire in `pays_attention`; the log's entry is there
+        // before the call. The fences of the bell order it with the look before a sleep.
+        self.attention.store(true, Ordering::Release);
+        self.collect_bell.ring_out();
+    }
+
+    /// True after [`WorkerHealth::call_attention`].
+    pub(super) fn wants_attention(&self) -> bool {
+        self.attention.load(Ordering::Relaxed)
+    }
+
+    /// The collect end is going to look into the log.
+    pub(super) fn pays_attention(&self) {
+        // Acquire: pairs with the Release in `call_attention`. A swap, so that no call
+        // is lost between a look and the store.
+        self.attention.swap(false, Ordering::Acquire);
+    }
+
+    /// True once the worker has gone. What it completed before can still be taken.
+    pub(super) fn is_gone(&self) -> bool {
+        // Acquire: pairs with the Release in `end`, so that a look at the ring
+        // after this one finds the worker's last cells.
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// The worker is gone: wakes both ends.
+    pub(super) fn end(&self) {
+        // Release: pairs with the Acquire in `is_gone`.
+        self.gone.store(true, Ordering::Release);
+        // Its fence comes between this store and the collect end's next look into the
+        // log; that of `call_attention` or `Bell::ring` between an entry of the log
+        // and the submit end's next look at `gone`. One of the two sees the other's.
+        self.collect_bell.ring_out();
+        Bell::of_room(&self.area).ring_out();
+        Bell::of_packets(&self.area).ring_out();
+    }
+
+    /// The watcher's look: calls `kill` for a worker that has work, stands
+    /// still for longer than the watchdog allows, and does not wait for us.
+    ///
+    /// How far each value reported by the worker is trusted: a position counts where
+    /// it is further than ever, and no further than what was submitted; that it
+    /// waits for us, only where we could make it wait.
+    pub(super) fn look(&self, kill: impl FnOnce()) -> Look {
+        let submitted = self.traffic.cells_out.load(Ordering::Relaxed);
+        let done = self.traffic.cells_in.load(Ordering::Relaxed);
+        let taken = self.area.taken();
+        // It may have no room for what it completed, or no slot for a frame.
+        let collect_sleeps = self.collect_sleeps.load(Ordering::Relaxed);
+        let waits_for_us = self.lending.load(Ordering::Relaxed)
+            || (!collect_sleeps && self.area.completed() != done)
+            || (self.frames_out.load(Ordering::Relaxed) > 0 && self.area.worker_awaits_slot());
+        let has_no_work = taken == submitted
+            && self.answers.load(Ordering::Relaxed) >= self.inputs.load(Ordering::Relaxed)
+            && !self.awaits_end.load(Ordering::Relaxed)
+            && !self.submit_sleeps.load(Ordering::Relaxed)
+            && self.area.worker_sleeps();
+        let cells = taken.min(submitted).wrapping_add(done);
+        self.watchdog.judge(&Progress { cells, waits_for_us, has_no_work }, kill)
+    }
+}

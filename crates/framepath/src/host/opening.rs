@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Opens streams in workers: the first, and those of a stream that goes on with another.
+
+use std::os::fd::AsFd;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{channel, sync_channel};
+use std::sync::{Arc, PoisonError};
+
+use framepath_model::stream::StreamInfo;
+use framepath_model::wire::{Message, Open};
+use framepath_os::crossing::{Area, PacketArea, Socket, Watcher, completions, submissions, watch};
+use framepath_os::v4l2::Node;
+
+use super::collect::CollectEnd;
+use super::health::WorkerHealth;
+use super::link::Link;
+use super::memory::Granter;
+use super::policy::OPENING;
+use super::process::Worker;
+use super::receiving::{CONSTANTS, Receiving};
+use super::say::{hear_within, say};
+use super::session::Session;
+use super::spec::{Attempt, Spec, Start, area_sizes};
+use super::submit::{Sending, SubmitEnd};
+use super::{HostError, sandbox, start};
+
+/// Most room for packets.
+const MOST_PACKET_BYTES: u64 = 64 << 20;
+
+/// Inputs that the submit end is ahead of what the collect end has read of its log. A
+/// ring of them, and another: an end that is asleep is not woken for each input.
+const LOGGED: usize = 128;
+
+impl Session {
+    /// Opens the stream in a first worker. The stream behind the stage, and the two ends.
+    pub fn start(
+        self: &Arc<Session>,
+        stream: StreamInfo,
+    ) -> Result<(StreamInfo, SubmitEnd, CollectEnd), HostError> {
+        let start = Start { stream, level: self.level.load(Ordering::Relaxed) };
+        let worker = start::worker(self.spec.seat.as_ref(), &self.spec.options)?;
+        let (link, sending, receiving) = open(worker, &self.spec, start, (0, Attempt::First))?;
+        let stream = link.stream;
+        *self.stats.sandbox_note.lock().unwrap_or_else(PoisonError::into_inner) =
+            sandbox::note(link.layers()).unwrap_or_default();
+        self.goes_on_with(&link);
+        let ((log, logged), (ways, found)) = (sync_channel(LOGGED), channel());
+        let submit = SubmitEnd::new(log, found, sending);
+        let collect = CollectEnd::new(self.clone(), start, (link, receiving), logged, ways);
+        Ok((stream, submit, collect))
+    }
+}
+
+/// A worker's answer to [`Message::Open`].
+struct Opened {
+    threads: u32,
+    replayable: bool,
+    stream: StreamInfo,
+}
+
+/// Opens the stream of `spec` in `worker`, the `number`th of the stream.
+pub(super) fn open(
+    worker: Worker,
+    spec: &Spec,
+    start: Start,
+    (number, attempt): (u64, Attempt),
+) -> Result<(Arc<Link>, Box<Sending>, Receiving), HostError> {
+    let mut sizes = area_sizes(spec.options.kind.memory_bytes, MOST_PACKET_BYTES);
+    if spec.track.is_none() {
+        sizes.packet_bytes = 0;
+    }
+    let area = Arc::new(Area::new(sizes)?);
+    let mut packets = PacketArea::new(area.clone());
+    let track = spec.track.as_ref().map(|track| track.to_bytes()).unwrap_or_default();
+    if !track.is_empty() && !packets.keep(&track) {
+        return Err(HostError::PacketSize { bytes: track.len(), most: packets.largest() });
+    }
+    let open = Open {
+        stage: spec.stage_text(attempt),
+        level: start.level,
+        lent: spec.lends.is_some(),
+        track_bytes: track.len() as u32,
+        frames_behind: spec.frames_behind,
+        stream: start.stream,
+        cells: sizes.cells,
+        packet_bytes: sizes.packet_bytes,
+        faults: spec.faults(attempt).to_string(),
+    };
+    let mut granter = Granter::new(spec.options.kind.memory_bytes);
+    let Opened { threads, replayable, stream } = ask(&worker.socket, spec, open, &area, &mut granter)?;
+    let health = Arc::new(WorkerHealth::new(area.clone(), spec.options.watchdog));
+    // The stream's opening, there and back.
+    health.traffic.message_out();
+    health.traffic.message_in();
+    let (socket, watcher) = (worker.socket.clone(), watch_over(&worker, spec, &health)?);
+    let (writer, reader) = (submissions(&area).0, completions(&area).1);
+    let link = Arc::new(Link { number, area, socket, health, watcher, worker, threads, replayable, stream });
+    let receiving = Receiving::new(&link, reader, granter, spec.lends.clone());
+    Ok((link.clone(), Box::new(Sending::new(link, writer, packets)), receiving))
+}
+
+/// Tells the worker to open its stream; its answer.
+fn ask(
+    socket: &Socket,
+    spec: &Spec,
+    open: Open,
+    area: &Area,
+    granter: &mut Granter,
+) -> Result<Opened, HostError> {
+    if let Some(node) = spec.options.kind.device() {
+        // Each worker has it to itself: what one left behind in it went with
+        // the last of its descriptors.
+        let opened = Node::open(node)?;
+        say(socket, &Message::Device { node: node.display().to_string() }, Some(opened.fd()))?;
+    }
+    say(socket, &Message::Open(open), Some(area.fd()))?;
+    let mut requests = 0;
+    loop {
+        match hear_within(socket, OPENING)? {
+            Some((Message::Opened { threads, replayable, stream, .. }, _)) => {
+                return Ok(Opened { threads, replayable, stream });
+            }
+            // A stage may make its pool before it has a frame.
+            Some((Message::WantMemory { bytes }, _)) if requests < CONSTANTS => {
+                requests += 1;
+                let (answer, memory) = granter.grant(bytes);
+                say(socket, &answer, memory.as_ref().map(AsFd::as_fd))?;
+            }
+            Some((Message::Refused { text }, _)) => return Err(HostError::Refused { text }),
+            Some(_) => return Err(HostError::NotOpened { what: "said something else" }),
+            None => return Err(HostError::NotOpened { what: "died" }),
+        }
+    }
+}
+
+fn watch_over(worker: &Worker, spec: &Spec, health: &Arc<WorkerHealth>) -> Result<Watcher, HostError> {
+    let (looked, gone, process) = (health.clone(), health.clone(), worker.process());
+    let look = move || looked.look(|| process.kill());
+    watch(worker.socket.clone(), spec.options.watchdog / 4, look, move || gone.end())
+        .map_err(|source| HostError::Socket { operation: "watching", source })
+}

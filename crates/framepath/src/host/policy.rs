@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! When a caller gives up waiting for a worker, and when a stream gives up
+//! restarting: every limit and the rules that use them.
+//!
+//! | wait for | limit | then |
+//! | --- | --- | --- |
+//! | a worker to load and lock itself in | [`LOADING`] | the start fails |
+//! | the service to grant a worker | [`GRANTING`] | the start fails |
+//! | a worker to open a stream | [`OPENING`] | the start fails |
+//! | a worker that has work | `watchdog=` ([`Watchdog`]) | it is killed and replaced |
+//! | a demuxer's worker that computes | `watchdog=` of CPU time ([`Patience`]) | the stream fails |
+//! | a demuxer's worker with input to read | [`SILENCE`] times `watchdog=` | the stream fails |
+//! | a worker's start after a death | [`OPENING_TRIES`] more tries ([`Restarts`]) | the stream fails |
+//! | a new frame after deaths | [`FRUITLESS`] deaths ([`Restarts`]) | the stream fails |
+//!
+//! Which packet is given up as poisoned is decided by
+//! [`Book`](framepath_model::replay::Book), which knows what was decoded.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use framepath_codec::MediaFile;
+use framepath_os::cancel::is_readable;
+use framepath_os::clock::now_ns;
+use framepath_os::crossing::Look;
+
+use super::HostError;
+use super::process::Process;
+
+/// Longest time a worker takes to load and lock itself in.
+pub const LOADING: Duration = Duration::from_secs(20);
+/// Longest time the service takes to grant a worker: it may have to load one.
+pub(super) const GRANTING: Duration = LOADING.saturating_add(Duration::from_secs(10));
+/// Longest time a worker takes to open a stream.
+pub(super) const OPENING: Duration = Duration::from_secs(20);
+/// Further tries to start a worker after one that could not open the stream.
+const OPENING_TRIES: u32 = 3;
+/// Deaths in a row without a new frame. Where one packet after the other is skipped,
+/// that is sixteen packets.
+const FRUITLESS: u32 = 32;
+/// Watchdogs that a demuxer's worker may send nothing while its file has something to
+/// read: a slow disk is no fault of the worker's. So long it may compute, too, before
+/// the file is open.
+const SILENCE: u32 = 10;
+/// Time between two looks at a demuxer's worker that is waited for.
+pub(super) const LOOK: Duration = Duration::from_millis(200);
+
+/// Counts the deaths of one stream's workers.
+#[derive(Debug, Default)]
+pub(super) struct Restarts {
+    /// Deaths since the last new frame.
+    fruitless: u32,
+}
+
+impl Restarts {
+    /// A new frame came.
+    pub(super) fn delivered(&mut self) {
+        self.fruitless = 0;
+    }
+
+    /// A worker died.
+    ///
+    /// # Errors
+    /// It was one too many.
+    pub(super) fn died(&mut self) -> Result<(), HostError> {
+        self.fruitless += 1;
+        if self.fruitless >= FRUITLESS {
+            return Err(HostError::NotOpened { what: "died again and again" });
+        }
+        Ok(())
+    }
+
+    /// Calls `open` until a worker has the stream open.
+    ///
+    /// # Errors
+    /// The last one, where no further try helps or too many failed.
+    pub(super) fn open<T>(mut open: impl FnMut() -> Result<T, HostError>) -> Result<T, HostError> {
+        let mut tries = 0;
+        loop {
+            match open() {
+                Err(error) if tries < OPENING_TRIES && !error.is_final() => tries += 1,
+                opened => return opened,
+            }
+        }
+    }
+}
+
+/// Watches the progress of a worker that has work.
+#[derive(Debug)]
+pub(super) struct Watchdog {
+    limit_ns: u64,
+    /// Highest progress observed, and when it last advanced. Only the watcher's thread
+    /// uses these two.
+    progress: AtomicU64,
+    since_ns: AtomicU64,
+}
+
+/// The state of a worker at one look.
+pub(super) struct Progress {
+    /// Cells that the worker has taken and that were taken from it.
+    pub(super) cells: u64,
+    /// The worker waits for the caller.
+    pub(super) waits_for_us: bool,
+    /// The worker has no work.
+    pub(super) has_no_work: bool,
+}
+
+impl Watchdog {
+    pub(super) fn new(limit: Duration) -> Watchdog {
+        let limit_ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
+        Watchdog { limit_ns, progress: AtomicU64::new(0), since_ns: AtomicU64::new(now_ns()) }
+    }
+
+    /// Judges one look; calls `kill` for a worker that has stood still for too long.
+    pub(super) fn judge(&self, now: &Progress, kill: impl FnOnce()) -> Look {
+        let now_ns = now_ns();
+        let further = self.progress.fetch_max(now.cells, Ordering::Relaxed) < now.cells;
+        if further || now.waits_for_us || now.has_no_work {
+            self.since_ns.store(now_ns, Ordering::Relaxed);
+            let quiet = !further && !now.waits_for_us;
+            return if quiet { Look::Quiet } else { Look::Again };
+        }
+        if now_ns - self.since_ns.load(Ordering::Relaxed) >= self.limit_ns {
+            kill();
+        }
+        Look::Again
+    }
+}
+
+/// One wait for a demuxer's worker.
+pub(super) struct Patience {
+    since: Instant,
+    /// CPU time of the worker then, nanoseconds.
+    cpu_ns: u64,
+    /// Since when every look found something to read, or the end of a pipe.
+    readable_since: Instant,
+    busy: Duration,
+    silent: Duration,
+}
+
+impl Patience {
+    /// A wait for the file to be open.
+    pub(super) fn to_open(process: &Process, watchdog: Duration) -> Patience {
+        Patience { busy: watchdog * SILENCE, ..Patience::for_packet(process, watchdog) }
+    }
+
+    /// A wait for the next packet.
+    pub(super) fn for_packet(process: &Process, watchdog: Duration) -> Patience {
+        let since = Instant::now();
+        let (busy, silent) = (watchdog, watchdog * SILENCE);
+        Patience { since, cpu_ns: process.cpu_ns(), readable_since: since, busy, silent }
+    }
+
+    /// Fails where the worker has computed for too long, or sent nothing for too long
+    /// while there was something to read. A pipe that has nothing may be silent.
+    /// `packets` came before.
+    pub(super) fn check(
+        &mut self,
+        process: &Process,
+        file: &MediaFile,
+        packets: u64,
+    ) -> Result<(), HostError> {
+        if self.since.elapsed() < LOOK {
+            return Ok(());
+        }
+        if !is_readable(file) {
+            self.readable_since = Instant::now();
+        }
+        let computed = Duration::from_nanos(process.cpu_ns().saturating_sub(self.cpu_ns));
+        let silence = self.readable_since.elapsed();
+        if computed > self.busy {
+            return Err(HostError::DemuxerStuck { packets, what: "computed", after: computed });
+        }
+        if silence > self.silent {
+            return Err(HostError::DemuxerStuck { packets, what: "gave nothing", after: silence });
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_ends_with_its_thirty_second_death_in_a_row() {
+        let mut restarts = Restarts::default();
+        assert!((1..FRUITLESS).all(|_| restarts.died().is_ok()));
+        restarts.delivered();
+        assert!((1..FRUITLESS).all(|_| restarts.died().is_ok()));
+        assert!(restarts.died().is_err());
+    }
+
+    #[test]
+    fn a_worker_is_tried_four_times_and_once_where_that_is_final() {
+        for (error, expected) in [(HostError::Gone, 4), (HostError::Abandoned, 1)] {
+            let (mut tries, mut error) = (0, Some(error));
+            let opened = Restarts::open(|| {
+                tries += 1;
+                let last = tries == expected;
+                Err::<(), _>(if last { error.take().unwrap_or(HostError::Gone) } else { HostError::Gone })
+            });
+            assert!(opened.is_err());
+            assert_eq!(tries, expected);
+        }
+    }
+
+    #[test]
+    fn a_worker_is_killed_only_where_it_has_work_and_stands_still() {
+        let watchdog = Watchdog::new(Duration::ZERO);
+        let kills = |cells, waits_for_us, has_no_work| {
+            let mut killed = false;
+            let look = watchdog.judge(&Progress { cells, waits_for_us, has_no_work }, || killed = true);
+            (killed, look == Look::Quiet)
+        };
+        assert_eq!(kills(1, false, false), (false, false), "progress");
+        assert_eq!(kills(1, false, false), (true, false));
+        assert_eq!(kills(0, false, false), (true, false), "less is no progress");
+        assert_eq!(kills(1, true, false), (false, false));
+        assert_eq!(kills(1, false, true), (false, true));
+        assert_eq!(kills(2, false, true), (false, false));
+    }
+}

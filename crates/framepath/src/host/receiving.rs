@@ -1,0 +1,353 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reads what a worker completes: its frames, the pools they lie in, and the way back of
+//! their slots. Nothing that it says is believed unchecked.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use framepath_model::format::Layout;
+use framepath_model::lend::Want;
+use framepath_model::stream::FrameMeta;
+use framepath_model::wire::{Completion, Message, SAME_FRAME, Work};
+use framepath_os::crossing::{Area, Breach, CellReader};
+use framepath_os::pool::{ForeignPool, Frame, GiveBackWords, Returns};
+
+use super::HostError;
+use super::borrow::{Lends, LentSlots};
+use super::health::WorkerHealth;
+use super::link::Link;
+use super::memory::{Grant, GrantShare, Granter};
+use super::say::{hear_within, say};
+
+/// What a cell says to be on the socket was put there before it.
+const THERE: Duration = Duration::ZERO;
+/// Layouts and pools that a worker may name before it gives the next frame:
+/// one of each is needed.
+pub(super) const CONSTANTS: u32 = 8;
+
+/// Takes frames from one worker.
+pub(super) struct Receiving {
+    link: Arc<Link>,
+    reader: CellReader,
+    pools: WorkerPools,
+    /// Layouts and pools named since the last frame.
+    constants: u32,
+    lends: Option<Arc<dyn Lends>>,
+}
+
+/// What came from a worker.
+pub(super) enum Came {
+    /// A frame in its pool.
+    Frame { seq: u64, frame: Frame, work: Work },
+    /// The frame with this number passed unchanged.
+    Same { seq: u64, work: Work },
+    /// The input with this number gave nothing.
+    Nothing { seq: u64 },
+    /// What was before the flush with this number is forgotten.
+    Flushed { seq: u64 },
+    /// All that was submitted has been given.
+    End,
+    /// The stage failed.
+    Failed(String),
+    /// What only this end itself has to know.
+    Constant,
+}
+
+impl Receiving {
+    pub(super) fn new(
+        link: &Arc<Link>,
+        reader: CellReader,
+        granter: Granter,
+        lends: Option<Arc<dyn Lends>>,
+    ) -> Receiving {
+        let pools = WorkerPools::new(link, granter);
+        Receiving { link: link.clone(), reader, pools, constants: 0, lends }
+    }
+
+    /// The next thing that came; `None` where nothing has. `meta` finds what
+    /// belongs to a number.
+    pub(super) fn take(
+        &mut self,
+        meta: impl FnMut(u64) -> Option<FrameMeta>,
+    ) -> Result<Option<Came>, HostError> {
+        let Some(cell) = self.reader.pop()? else { return Ok(None) };
+        let completion = Completion::decode(&cell)?;
+        let is_answer = matches!(completion, Completion::Frame { .. } | Completion::Passed { .. });
+        self.link.health.completed(is_answer);
+        if is_answer {
+            self.constants = 0;
+        }
+        match completion {
+            Completion::Frame { seq, pool: SAME_FRAME, work, .. } => Ok(Some(Came::Same { seq, work })),
+            Completion::Frame { seq, pool, slot, layout, work } => {
+                let frame = self.pools.frame(pool, slot, layout, seq, meta)?;
+                self.link.health.frame_out();
+                Ok(Some(Came::Frame { seq, frame, work }))
+            }
+            Completion::Passed { seq } => Ok(Some(Came::Nothing { seq })),
+            Completion::End => Ok(Some(Came::End)),
+            Completion::Flushed { number: seq } => Ok(Some(Came::Flushed { seq })),
+            other => self.rare(&other).map(Some),
+        }
+    }
+
+    /// Takes what does not come with each frame.
+    fn rare(&mut self, completion: &Completion) -> Result<Came, HostError> {
+        if *completion == Completion::Failed {
+            return match self.hear()? {
+                Some((Message::Failed { text, .. }, _)) => Ok(Came::Failed(text)),
+                _ => Err(Breach("failure reported without an error message").into()),
+            };
+        }
+        self.constants += 1;
+        if self.constants > CONSTANTS {
+            return Err(Breach("names without end, and no frame").into());
+        }
+        match *completion {
+            Completion::Layout { id, layout } => self.pools.name_layout(id, layout),
+            Completion::Pool { pool, slots, slot_bytes, first_slot } => {
+                let slot_bytes =
+                    usize::try_from(slot_bytes).map_err(|_| Breach("slots beyond the address space"))?;
+                match &self.lends {
+                    Some(lends) => self.pools.add_lent(pool, slots, slot_bytes, first_slot, &**lends)?,
+                    None => {
+                        let said = self.hear()?;
+                        self.pools.add_granted(pool, slots, slot_bytes, first_slot, said)?;
+                    }
+                }
+            }
+            Completion::Want => self.provide()?,
+            _ => return Err(Breach("a packet from a stage that was given some").into()),
+        }
+        Ok(Came::Constant)
+    }
+
+    /// Gives the worker the memory that it asks for.
+    fn provide(&mut self) -> Result<(), HostError> {
+        match self.hear()? {
+            Some((Message::Want(want), _)) => self.lend(want),
+            Some((Message::WantMemory { bytes }, _)) => {
+                let (answer, memory) = self.pools.grant(bytes);
+                self.tell(&answer, memory.as_ref())
+            }
+            _ => Err(Breach("a request for memory without a message").into()),
+        }
+    }
+
+    /// Asks who lends, and passes the buffers on.
+    fn lend(&mut self, want: Want) -> Result<(), HostError> {
+        let Some(lends) = self.lends.clone() else {
+            return Err(Breach("it wants memory, and has its own").into());
+        };
+        // It stands still for as long as we think, and is not to blame.
+        self.link.health.lending(true);
+        let loan = lends.lend(&want);
+        self.link.health.lending(false);
+        let loan = match loan {
+            Ok(loan) => loan,
+            Err(text) => {
+                // The worker learns it too, and both fail.
+                self.tell(&Message::Denied { text: text.clone() }, None)?;
+                return Err(HostError::Failed { text });
+            }
+        };
+        let buffers = loan.buffers.len() as u32;
+        self.tell(&Message::Lend { lent: loan.lent, buffers }, None)?;
+        for (index, buffer) in loan.buffers.iter().enumerate() {
+            self.tell(&Message::Buffer { index: index as u32 }, Some(buffer))?;
+        }
+        self.pools.expect_loan(buffers, want.bytes(loan.lent));
+        Ok(())
+    }
+
+    /// What was said about a cell that came.
+    fn hear(&self) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
+        let heard = hear_within(&self.link.socket, THERE)?;
+        self.link.health.traffic.message_in();
+        Ok(heard)
+    }
+
+    fn tell(&self, message: &Message, fd: Option<&OwnedFd>) -> Result<(), HostError> {
+        self.link.health.traffic.message_out();
+        say(&self.link.socket, message, fd.map(AsFd::as_fd))
+    }
+
+    /// Sleeps until something comes, the submit end calls, there is `news`, `limit` passes
+    /// or the worker is gone; may return early.
+    pub(super) fn sleep(&mut self, news: impl Fn() -> bool, limit: Option<Duration>) {
+        let health = &self.link.health;
+        health.collect_sleeps(true);
+        self.reader.sleep(|| health.is_gone() || health.wants_attention() || news(), limit);
+        health.collect_sleeps(false);
+    }
+
+    /// Sleeps until the submit end calls or there is `news`, whatever the worker does; may
+    /// return early.
+    pub(super) fn sleep_until_called(&mut self, news: impl Fn() -> bool) {
+        let health = &self.link.health;
+        self.reader.bell().sleep_unless(|| health.wants_attention() || news(), None);
+    }
+}
+
+/// Pools a worker may have at a time; the oldest is forgotten beyond.
+const POOLS: u16 = 64;
+/// Of these, the newest are kept however large they are.
+const RECENT_POOLS: usize = 2;
+
+/// A refusal of memory that does not belong to the pool.
+const ANOTHER: Breach = Breach("the memory of another pool");
+
+/// Pools and layouts that a worker has named.
+pub(super) struct WorkerPools {
+    pools: HashMap<u16, ForeignPool>,
+    /// Number of the next pool.
+    next: u16,
+    layouts: Vec<Option<Layout>>,
+    returns: Arc<SlotReturns>,
+    /// Slots, and the least bytes of one, of a loan that is not mapped yet.
+    loan: Option<(u32, u32)>,
+    granter: Granter,
+}
+
+impl WorkerPools {
+    pub(super) fn new(link: &Link, granter: Granter) -> WorkerPools {
+        let returns = Arc::new(SlotReturns { area: link.area.clone(), health: link.health.clone() });
+        let layouts = vec![None; 256];
+        WorkerPools { pools: HashMap::new(), next: 0, layouts, returns, loan: None, granter }
+    }
+
+    /// The frame of input `seq` in a slot; `meta` finds what belongs to it.
+    pub(super) fn frame(
+        &self,
+        pool: u16,
+        slot: u32,
+        layout: u8,
+        seq: u64,
+        mut meta: impl FnMut(u64) -> Option<FrameMeta>,
+    ) -> Result<Frame, HostError> {
+        let meta = meta(seq).ok_or(Breach("a frame of what was never given"))?;
+        let pool = self.pools.get(&pool).ok_or(Breach("a frame in a pool nobody knows"))?;
+        let layout = self.layouts[usize::from(layout)].ok_or(Breach("a frame of no known layout"))?;
+        Ok(pool.frame(slot, &layout, meta)?)
+    }
+
+    /// The worker names a layout.
+    pub(super) fn name_layout(&mut self, id: u8, layout: Layout) {
+        self.layouts[usize::from(id)] = Some(layout);
+    }
+
+    /// Makes memory for a pool: the answer, and what to attach.
+    pub(super) fn grant(&mut self, bytes: u64) -> (Message, Option<OwnedFd>) {
+        self.make_room(bytes);
+        self.granter.grant(bytes)
+    }
+
+    /// The next pool lies in `buffers` lent buffers of at least `bytes` bytes.
+    pub(super) fn expect_loan(&mut self, buffers: u32, bytes: u32) {
+        self.loan = Some((buffers, bytes));
+    }
+
+    /// The worker announces the pool of the last loan.
+    pub(super) fn add_lent(
+        &mut self,
+        number: u16,
+        slots: u32,
+        slot_bytes: usize,
+        first_slot: u32,
+        lends: &dyn Lends,
+    ) -> Result<(), HostError> {
+        self.check_number(number)?;
+        let (lent, least) = self.loan.take().ok_or(Breach("a pool of its own"))?;
+        if slots != lent || slot_bytes < least as usize {
+            return Err(ANOTHER.into());
+        }
+        let foreign = ForeignPool::unseen(slot_bytes, slots, first_slot, self.returns.clone())?;
+        // All are with the caller until it gives them.
+        (0..slots).for_each(|_| self.returns.health.frame_out());
+        lends.mapped(LentSlots { returns: self.returns.clone(), first: first_slot });
+        self.add(number, foreign);
+        Ok(())
+    }
+
+    /// The worker announces a pool in memory that it was granted; `said` is what it said
+    /// of that.
+    pub(super) fn add_granted(
+        &mut self,
+        number: u16,
+        slots: u32,
+        slot_bytes: usize,
+        first_slot: u32,
+        said: Option<(Message, Option<OwnedFd>)>,
+    ) -> Result<(), HostError> {
+        self.check_number(number)?;
+        let memory = match said {
+            Some((Message::PoolMemory { pool, memory }, _)) if pool == number => memory,
+            _ => return Err(Breach("a pool without its memory").into()),
+        };
+        let Grant { fd, share } =
+            self.granter.take(memory).ok_or(Breach("a pool in memory it was not granted"))?;
+        let returns = Arc::new(GrantedReturns { returns: self.returns.clone(), _share: share });
+        let foreign = ForeignPool::new(fd, slot_bytes, slots, first_slot, returns)?;
+        self.add(number, foreign);
+        Ok(())
+    }
+
+    /// In order: else old pools would not be met again.
+    fn check_number(&mut self, number: u16) -> Result<(), HostError> {
+        if number != self.next {
+            return Err(ANOTHER.into());
+        }
+        self.next = number.wrapping_add(1);
+        Ok(())
+    }
+
+    fn add(&mut self, number: u16, pool: ForeignPool) {
+        self.pools.insert(number, pool);
+        // Frames outlive the pool they came from; a worker that goes on making
+        // pools must not make us keep them all.
+        self.pools.remove(&number.wrapping_sub(POOLS));
+    }
+
+    /// Forgets old pools where their memory stands in the way of another. Frames
+    /// keep theirs; and the last pools may still be named, by frames that a decoder
+    /// held back.
+    fn make_room(&mut self, bytes: u64) {
+        let mut oldest = self.next.wrapping_sub(POOLS);
+        while self.granter.is_full(bytes) && self.pools.len() > RECENT_POOLS {
+            self.pools.remove(&oldest);
+            oldest = oldest.wrapping_add(1);
+        }
+    }
+}
+
+/// The worker's slots go back by words of the shared area.
+pub(super) struct SlotReturns {
+    pub(super) area: Arc<Area>,
+    pub(super) health: Arc<WorkerHealth>,
+}
+
+impl Returns for SlotReturns {
+    fn give_back(&self, slot: u32) {
+        let area = &self.area;
+        if let Some(words) = GiveBackWords::new(area.slot_bell(), area.slot_summary(), area.slot_counts()) {
+            words.give_back(slot);
+        }
+        self.health.frame_back();
+    }
+}
+
+/// As [`SlotReturns`], of a pool in granted memory, which counts for as long as the
+/// pool or a frame of it is there.
+pub(super) struct GrantedReturns {
+    pub(super) returns: Arc<SlotReturns>,
+    /// Kept until the last frame is gone.
+    pub(super) _share: Arc<GrantShare>,
+}
+
+impl Returns for GrantedReturns {
+    fn give_back(&self, slot: u32) {
+        self.returns.give_back(slot);
+    }
+}

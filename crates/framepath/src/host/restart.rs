@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A stream whose worker died: goes on with another.
+
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+
+use framepath_model::replay::Plan;
+use framepath_os::signal;
+
+use super::between::Way;
+use super::collect::CollectEnd;
+use super::policy::Restarts;
+use super::spec::Attempt;
+use super::{HostError, opening, start};
+
+impl CollectEnd {
+    /// Ends the worker and goes on with another: replays what had not come.
+    pub(super) fn replace(&mut self, why: HostError) -> Result<(), HostError> {
+        if self.session.is_abandoned() || signal::overdue() {
+            return Err(HostError::Abandoned);
+        }
+        if why.is_of_caller() {
+            // The worker did nothing wrong: no packet of it is to blame.
+            return Err(why);
+        }
+        log::warn!("worker {} ended, another takes its stream: {why}", self.link.pid());
+        *self.session.stats.last_death.lock().unwrap_or_else(PoisonError::into_inner) = why.to_string();
+        self.count_cpu();
+        // At once: from now on nothing is submitted to this one. What was, is in the log.
+        self.link.break_off();
+        self.session.stats.recoveries.ended();
+        self.is_recovering = true;
+        self.session.stats.deaths.fetch_add(1, Ordering::Relaxed);
+        self.history.read_log();
+        let attempt = self.plan()?;
+        let spec = &self.session.spec;
+        if spec.options.kind.device().is_some() {
+            // It has the device until it is gone.
+            self.link.process().end();
+        }
+        let which = (self.link.number + 1, attempt);
+        let (link, sending, receiving) = Restarts::open(|| {
+            let worker = start::worker(spec.seat.as_ref(), &spec.options)?;
+            opening::open(worker, spec, self.start, which)
+        })?;
+        self.session.goes_on_with(&link);
+        self.history.begin(sending);
+        let old = std::mem::replace(&mut self.link, link.clone());
+        let _receiving = std::mem::replace(&mut self.receiving, receiving);
+        // It fails where the submit end is gone, behind its last entry.
+        let _ = self.ways.send(Way::Next(link));
+        self.submit_rest()?;
+        // While the new one works. The submit end may keep its handle on the old one
+        // until its next input.
+        old.process().finish();
+        Ok(())
+    }
+
+    /// Before the worker is ended: a dead one that was reaped has no clock.
+    pub(super) fn count_cpu(&self) {
+        self.session.stats.cpu_ns.fetch_add(self.link.cpu_ns(), Ordering::Relaxed);
+        self.session.stats.traffic.add(&self.link.health.traffic);
+    }
+
+    /// What the book has given up so far.
+    pub(super) fn count_skipped(&self) {
+        self.session.stats.skipped.store(self.history.book.skipped(), Ordering::Relaxed);
+    }
+
+    /// What is to be done after a death.
+    fn plan(&mut self) -> Result<Attempt, HostError> {
+        self.restarts.died()?;
+        let stats = &self.session.stats;
+        let taken = self.history.last_taken(self.link.health.taken());
+        let book = &mut self.history.book;
+        let first = |place: &std::sync::atomic::AtomicU64, seq: u64| {
+            let _ = place.compare_exchange(0, seq + 1, Ordering::Relaxed, Ordering::Relaxed);
+        };
+        if !self.link.replayable {
+            let lost = book.abandon(taken);
+            stats.lost.fetch_add(lost.count, Ordering::Relaxed);
+            if let Some(seq) = lost.first {
+                first(&stats.first_lost, seq);
+            }
+            return Ok(Attempt::Again);
+        }
+        match book.died(taken, self.link.threads == 1) {
+            Plan::Replay { single_threaded: false } => Ok(Attempt::Again),
+            Plan::Replay { single_threaded: true } => Ok(Attempt::SingleThreaded),
+            Plan::Skip { poisoned, .. } => {
+                first(&stats.first_poisoned, poisoned);
+                Ok(Attempt::SingleThreaded)
+            }
+            Plan::GiveUp => Err(HostError::NotOpened { what: "died again and again" }),
+        }
+    }
+}
+
+impl Drop for CollectEnd {
+    fn drop(&mut self) {
+        self.count_cpu();
+        self.session.stats.replayed.store(self.history.book.replayed(), Ordering::Relaxed);
+        self.count_skipped();
+        self.session.is_over();
+        // For a submit end that waits for room. Frames that will never be given again
+        // go back to their pool with the history, whose owner may wait for one in front
+        // of us.
+        self.link.health.end();
+        // The submit end may keep its handle until its next input.
+        self.link.socket.shut();
+        self.link.process().finish();
+    }
+}

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Workers from their start until a stream gets them: those that are made ahead, and
+//! those that a stream waits for. A run and the service keep theirs in this pool.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::path::PathBuf;
+
+use framepath_model::wire::Message;
+use framepath_os::clock::now_ns;
+use framepath_os::crossing::Socket;
+use framepath_os::sandbox::Layers;
+
+use super::HostError;
+use super::policy::LOADING;
+use super::say::{hear, hear_within};
+
+/// A worker without a stream; `P` is what its parent has of its process.
+#[derive(Debug)]
+pub struct Spare<P> {
+    /// The process.
+    pub process: P,
+    /// To the worker.
+    pub socket: Socket,
+    /// What was started, for errors; empty where it is a zygote's.
+    pub program: PathBuf,
+    /// The layers of its sandbox: until it is ready, those that its parent made.
+    pub layers: Layers,
+    /// CLOCK_MONOTONIC by when it has to be ready; `None` once it is.
+    until_ns: Option<u64>,
+}
+
+impl<P> Spare<P> {
+    /// A worker that was just started, and loads.
+    pub fn new(process: P, socket: Socket, program: PathBuf, layers: Layers) -> Spare<P> {
+        let until_ns = Some(now_ns() + LOADING.as_nanos() as u64);
+        Spare { process, socket, program, layers, until_ns }
+    }
+
+    /// True once it has said that it is locked in.
+    pub fn is_ready(&self) -> bool {
+        self.until_ns.is_none()
+    }
+
+    /// Receives what the worker says when it is locked in. Waits for it.
+    ///
+    /// # Errors
+    /// It says why it is not, it died, or it takes too long.
+    pub fn wait(&mut self) -> Result<(), HostError> {
+        if self.is_ready() { Ok(()) } else { self.heard(hear_within(&self.socket, LOADING)) }
+    }
+
+    /// [`Spare::wait`] for one whose socket has something.
+    ///
+    /// # Errors
+    /// As [`Spare::wait`].
+    pub fn hear(&mut self) -> Result<(), HostError> {
+        self.heard(hear(&self.socket))
+    }
+
+    fn heard(
+        &mut self,
+        heard: Result<Option<(Message, Option<std::os::fd::OwnedFd>)>, HostError>,
+    ) -> Result<(), HostError> {
+        match heard.map_err(|error| error.of_worker(&self.program))? {
+            Some((Message::Ready { layers }, _)) => {
+                self.layers = self.layers.and(Layers::from_bits(layers).unwrap_or_default());
+                self.until_ns = None;
+                Ok(())
+            }
+            Some((Message::Refused { text }, _)) => Err(HostError::Refused { text }),
+            Some(_) => Err(HostError::NotOpened { what: "said something else" }),
+            None => Err(HostError::NotOpened { what: "died" }),
+        }
+    }
+}
+
+/// Workers of one kind, oldest first.
+#[derive(Debug)]
+pub struct Spares<P>(VecDeque<Spare<P>>);
+
+impl<P> Default for Spares<P> {
+    fn default() -> Spares<P> {
+        Spares(VecDeque::new())
+    }
+}
+
+impl<P> Spares<P> {
+    /// Those that are ready or load.
+    #[allow(clippy::len_without_is_empty, reason = "nobody asks whether it is empty")]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Those that are ready.
+    pub fn ready(&self) -> impl Iterator<Item = &Spare<P>> {
+        self.0.iter().filter(|spare| spare.is_ready())
+    }
+
+    /// Those that load, with what to wait for by poll(2).
+    pub fn loading(&self) -> impl Iterator<Item = (&Spare<P>, BorrowedFd<'_>)> {
+        self.0.iter().filter(|spare| !spare.is_ready()).map(|spare| (spare, spare.socket.as_fd()))
+    }
+
+    /// All, oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = &Spare<P>> {
+        self.0.iter()
+    }
+
+    /// Makes workers until there are `count`.
+    ///
+    /// # Errors
+    /// The first that `make` returns.
+    pub fn fill(
+        &mut self,
+        count: usize,
+        mut make: impl FnMut() -> Result<Spare<P>, HostError>,
+    ) -> Result<(), HostError> {
+        while self.len() < count {
+            self.0.push_back(make()?);
+        }
+        Ok(())
+    }
+
+    /// Takes the oldest one, when it is ready. Passes over those that do not get there.
+    pub fn take_waiting(&mut self) -> Option<Spare<P>> {
+        std::iter::from_fn(|| self.0.pop_front()).find_map(|mut spare| spare.wait().ok().map(|()| spare))
+    }
+
+    /// Takes the oldest one for which `is_it` is true.
+    pub fn take(&mut self, is_it: impl Fn(&Spare<P>) -> bool) -> Option<Spare<P>> {
+        let at = self.0.iter().position(is_it)?;
+        self.0.remove(at)
+    }
+
+    /// The one for which `is_it` is true.
+    pub fn get_mut(&mut self, is_it: impl Fn(&Spare<P>) -> bool) -> Option<&mut Spare<P>> {
+        self.0.iter_mut().find(|spare| is_it(spare))
+    }
+
+    /// Takes one that is too many beyond `most`: those that load go first.
+    pub fn take_surplus(&mut self, most: usize) -> Option<Spare<P>> {
+        if self.len() <= most {
+            return None;
+        }
+        self.take(|spare| !spare.is_ready()).or_else(|| self.0.pop_front())
+    }
+
+    /// Takes one that should be ready by `now_ns` and is not.
+    pub fn take_late(&mut self, now_ns: u64) -> Option<Spare<P>> {
+        self.take(|spare| spare.until_ns.is_some_and(|until| until <= now_ns))
+    }
+
+    /// When the next one is late, CLOCK_MONOTONIC.
+    pub fn deadline_ns(&self) -> Option<u64> {
+        self.0.iter().filter_map(|spare| spare.until_ns).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::host::say::say;
+
+    fn spare(number: u32) -> (Spare<u32>, Arc<Socket>) {
+        let (ours, theirs) = Socket::pair().unwrap();
+        (Spare::new(number, ours, PathBuf::new(), Layers::default()), Arc::new(theirs))
+    }
+
+    fn pool(count: u32) -> (Spares<u32>, Vec<Arc<Socket>>) {
+        let (mut spares, mut workers, mut number) = (Spares::default(), Vec::new(), 0);
+        let make = || {
+            let (spare, worker) = spare(number);
+            number += 1;
+            workers.push(worker);
+            Ok(spare)
+        };
+        spares.fill(count as usize, make).unwrap();
+        (spares, workers)
+    }
+
+    #[test]
+    fn the_oldest_that_gets_ready_is_taken() {
+        let (mut spares, mut workers) = pool(3);
+        say(&workers[1], &Message::Ready { layers: 0 }, None).unwrap();
+        say(&workers[2], &Message::Ready { layers: 0 }, None).unwrap();
+        // It dies.
+        workers.remove(0);
+        assert_eq!(spares.take_waiting().map(|spare| spare.process), Some(1));
+        assert_eq!(spares.len(), 1);
+    }
+
+    #[test]
+    fn those_that_load_go_before_those_that_are_ready() {
+        let (mut spares, workers) = pool(3);
+        say(&workers[0], &Message::Ready { layers: 0 }, None).unwrap();
+        spares.get_mut(|spare| spare.process == 0).unwrap().hear().unwrap();
+        assert_eq!((spares.ready().count(), spares.loading().count()), (1, 2));
+        let gone: Vec<u32> =
+            std::iter::from_fn(|| spares.take_surplus(0)).map(|spare| spare.process).collect();
+        assert_eq!(gone, [1, 2, 0]);
+    }
+
+    #[test]
+    fn one_that_loads_for_too_long_is_late() {
+        let (mut spares, workers) = pool(2);
+        say(&workers[0], &Message::Ready { layers: 0 }, None).unwrap();
+        spares.get_mut(|spare| spare.process == 0).unwrap().hear().unwrap();
+        let deadline = spares.deadline_ns().unwrap();
+        assert!(spares.take_late(deadline - 1).is_none());
+        assert_eq!(spares.take_late(deadline).map(|spare| spare.process), Some(1));
+        assert!(spares.take_late(u64::MAX).is_none());
+    }
+}

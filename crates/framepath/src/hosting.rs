@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the arguments of a hop say of its worker.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use framepath_model::path::Hop;
+
+use crate::device::PATIENCE;
+use crate::error::StageError;
+use crate::host::{self, SandboxChoice, Seat, Task, WorkerKind, WorkerOptions};
+
+/// Options of the worker of `hop`, which is for `task`, each as `naming` has it: the hop itself, or the one
+/// whose worker it shares.
+pub(crate) fn worker_options<'a>(
+    hop: &'a Hop,
+    task: Task,
+    naming: impl Fn(&str) -> &'a Hop,
+) -> Result<WorkerOptions, StageError> {
+    let watchdog = Duration::from_nanos(naming("watchdog").duration_ns("watchdog"));
+    let sandbox = SandboxChoice::of(naming("sandbox").choice("sandbox"));
+    Ok(WorkerOptions {
+        watchdog: match task {
+            // A device that is silent is no packet's fault, and its client says so
+            // by itself in the end.
+            Task::Device(_) => watchdog.max(PATIENCE + Duration::from_secs(2)),
+            Task::Stage | Task::Plugin(_) => watchdog,
+        },
+        kind: WorkerKind::new(task, naming("memory").bytes("memory").unwrap_or(0), sandbox),
+        sandbox,
+        faults: hop.text("fault").parse().map_err(StageError::Option)?,
+    })
+}
+
+/// The stream's place in the service, where `hop` runs there; `named` may name
+/// the service's socket.
+pub(crate) fn seat_of(hop: &Hop, named: &Hop) -> Option<Arc<Seat>> {
+    (hop.choice("host") == "service").then(|| {
+        let set = |of: &Hop, name| of.def.arg(name).is_some() && of.is_set(name);
+        let socket = set(named, "socket").then(|| named.text("socket").into());
+        let uid = |of: &Hop| set(of, "service_uid").then(|| of.count("service_uid") as u32);
+        Seat::new(socket.unwrap_or_else(host::default_socket), uid(named).or_else(|| uid(hop)))
+    })
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! All that path text can name: the built-in sources, stages, sinks and links, and a
+//! program's own.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use framepath_model::path::{Definition, DefinitionError, Definitions, Hop};
+
+use crate::element::{Element, Make, Place};
+use crate::error::StageError;
+use crate::source::Source;
+use crate::stage::Stage;
+use crate::{link, sink, source, stage};
+
+/// The built-in ones, in the order of help pages.
+fn built_in() -> [Element; 19] {
+    [
+        source::file::element(),
+        source::test::element(),
+        source::v4l2::element(),
+        source::fixture::element(),
+        stage::decode::element(),
+        stage::threshold::element(),
+        stage::convert::element(),
+        stage::plugin::element(),
+        stage::encode::element(),
+        stage::burn::element(),
+        stage::copy::element(),
+        stage::block::element(),
+        stage::fill::element(),
+        sink::null::element(),
+        sink::framemd5::element(),
+        sink::y4m::element(),
+        sink::pgm::element(),
+        sink::play::element(),
+        link::element(),
+    ]
+}
+
+/// What names in path text stand for. Clones are cheap.
+///
+/// A stage that a program adds has the same help, completion and errors as a built-in
+/// one, and runs in workers where its [`Hosts`](crate::path::Hosts) say so and the
+/// program calls [`worker::init_with`](crate::worker::init_with):
+///
+/// ```
+/// use framepath::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
+/// use framepath::{Failure, Item, Out, Pipeline, Place, Registry, Stage, StageError, StreamInfo};
+///
+/// static EVERY: Definition = Definition::stage("every", "one frame of so many").args(&[
+///     Arg::option("n", ValueKind::count(1, 1000), DefaultValue::Required, "frames that one is of"),
+/// ]);
+///
+/// struct Every(u64);
+///
+/// impl Stage for Every {
+///     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+///         Ok(*info)
+///     }
+///
+///     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+///         if item.meta().seq % self.0 == 0 { out.push(item) } else { Ok(()) }
+///     }
+/// }
+///
+/// let mut registry = Registry::default();
+/// registry.add_stage(&EVERY, |hop: &Hop, _: &Place<'_>| Ok(Every(hop.count("n"))))?;
+/// let pipeline = Pipeline::parse_with(&registry, "test frames=10 size=64x48 ! every n=4")?;
+/// assert_eq!(pipeline.frames()?.count(), 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Registry {
+    definitions: Arc<Definitions>,
+    elements: Arc<Vec<Element>>,
+}
+
+impl Default for Registry {
+    /// The built-in ones.
+    fn default() -> Registry {
+        Registry::built_in().clone()
+    }
+}
+
+impl Registry {
+    /// The one that everything uses that is given no other.
+    pub fn built_in() -> &'static Registry {
+        static BUILT_IN: OnceLock<Registry> = OnceLock::new();
+        BUILT_IN.get_or_init(|| {
+            let mut registry = Registry { definitions: Arc::default(), elements: Arc::default() };
+            for element in built_in() {
+                registry.add(element).expect("the built-in declarations are right");
+            }
+            registry
+        })
+    }
+
+    /// Adds a source: its declaration, and a function that makes it for a hop of a path.
+    ///
+    /// # Errors
+    /// The name is taken, or the declaration contradicts itself or is not of a source.
+    pub fn add_source<S: Source + 'static>(
+        &mut self,
+        definition: &'static Definition,
+        make: impl Fn(&Hop, &Place<'_>) -> Result<S, StageError> + Send + Sync + 'static,
+    ) -> Result<(), DefinitionError> {
+        self.add(Element::source(definition, make))
+    }
+
+    /// Adds a stage or, where that is what it declares, a sink.
+    ///
+    /// # Errors
+    /// As [`add_source`](Self::add_source).
+    pub fn add_stage<S: Stage + 'static>(
+        &mut self,
+        definition: &'static Definition,
+        make: impl Fn(&Hop, &Place<'_>) -> Result<S, StageError> + Send + Sync + 'static,
+    ) -> Result<(), DefinitionError> {
+        self.add(Element::stage(definition, make))
+    }
+
+    fn add(&mut self, element: Element) -> Result<(), DefinitionError> {
+        if !element.is_whole() {
+            return Err(DefinitionError::Kind(element.definition.name));
+        }
+        Arc::make_mut(&mut self.definitions).add(element.definition)?;
+        Arc::make_mut(&mut self.elements).push(element);
+        Ok(())
+    }
+
+    /// The declarations, which read path text and print help pages.
+    pub fn definitions(&self) -> &Definitions {
+        &self.definitions
+    }
+
+    /// The stage that `hop` names, to run where it is made.
+    pub(crate) fn make_stage(&self, hop: &Hop, place: &Place<'_>) -> Result<Box<dyn Stage>, StageError> {
+        match &self.element(hop)?.make {
+            Make::Stage(make) => make(hop, place),
+            Make::Source(_) | Make::Queue => Err(StageError::Option(format!("`{}` is no stage", hop.name()))),
+        }
+    }
+
+    /// What `hop` stands for.
+    pub(crate) fn element(&self, hop: &Hop) -> Result<&Element, StageError> {
+        let found = self.elements.iter().find(|element| element.definition.name == hop.name());
+        found.ok_or_else(|| StageError::Option(format!("`{}` is not in this registry", hop.name())))
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.definitions.iter().map(|definition| definition.name)).finish()
+    }
+}

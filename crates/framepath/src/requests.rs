@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The way of requests through the threads of a run.
+//!
+//! Each thread has a mailbox, which it looks at between two items. What no hop of a thread
+//! answers goes into the mailbox of the thread before. A seek or flush is put into all of
+//! them at once. `docs/decisions/0017-requests.md`.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use framepath_model::stream::SeekTo;
+use framepath_os::stop::Stop;
+
+use crate::request::{Request, RequestError};
+
+/// Sends requests to a run, from any thread; clones send to the same run.
+///
+/// [`Pipeline::requests`](crate::Pipeline::requests) gives it before the run. Requests
+/// that are sent before the run begins are its first ones.
+///
+/// ```
+/// use std::time::Duration;
+/// use framepath::{Options, Pipeline, Request, SeekTo};
+///
+/// let pipeline = Pipeline::parse("test frames=100 size=64x48 ! null")?;
+/// let requests = pipeline.requests();
+/// requests.send(Request::Seek { to: Duration::from_secs(2), mode: SeekTo::Exact })?;
+/// // 30 frames a second.
+/// assert_eq!(pipeline.run(&Options::default())?.frames, 40);
+/// # Ok::<(), framepath::RunError>(())
+/// ```
+#[derive(Clone)]
+pub struct Requests(Arc<Shared>);
+
+struct Shared {
+    /// Items of an older generation than this are discarded by who receives them.
+    stale_below: AtomicU64,
+    /// Items that were discarded for a seek or flush.
+    flushed: AtomicU64,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Number of the last request.
+    sent: u64,
+    /// Before the run: what was sent.
+    early: VecDeque<Pending>,
+    /// During the run: of each thread, in path order.
+    mailboxes: Vec<Arc<Mailbox>>,
+    /// Why the source cannot seek.
+    cannot_seek: Option<RequestError>,
+    stop: Option<Stop>,
+    stop_early: bool,
+    /// The run goes on at the end of the stream, until this is taken back.
+    holds_open: bool,
+    /// What is inside is the last.
+    source_ended: bool,
+    ended: bool,
+}
+
+/// A request on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) request: Request,
+    pub(crate) number: u64,
+    /// Hops in front of this one are asked.
+    pub(crate) origin: u16,
+}
+
+/// The requests that one thread has to look at.
+pub(crate) struct Mailbox {
+    /// Whether there are any. Looked at once for an item.
+    news: AtomicBool,
+    pending: Mutex<VecDeque<Pending>>,
+    /// Ends the thread's waits.
+    wake: Wake,
+}
+
+/// Wakes a thread.
+pub(crate) type Wake = Box<dyn Fn() + Send + Sync>;
+
+impl Mailbox {
+    pub(crate) fn new(wake: Wake) -> Mailbox {
+        Mailbox { news: AtomicBool::new(false), pending: Mutex::default(), wake }
+    }
+
+    /// Whether there is something to look at.
+    #[inline]
+    pub(crate) fn has_news(&self) -> bool {
+        // Relaxed: what it stands for is behind a lock, and the wake-up has its own order.
+        self.news.load(Ordering::Relaxed)
+    }
+
+    fn put(&self, pending: Pending) {
+        locked(&self.pending).push_back(pending);
+        self.wake_up();
+    }
+
+    fn wake_up(&self) {
+        self.news.store(true, Ordering::Relaxed);
+        (self.wake)();
+    }
+
+    /// The next request.
+    pub(crate) fn take(&self) -> Option<Pending> {
+        let mut pending = locked(&self.pending);
+        let next = pending.pop_front();
+        self.news.store(!pending.is_empty(), Ordering::Relaxed);
+        next
+    }
+}
+
+/// Puts a request where it begins: in `mailbox` or the last, or, for a seek or flush, in
+/// all. The source does those at once, before it gives what would be discarded, and the
+/// other threads only tell their hops.
+fn deliver(mailboxes: &[Arc<Mailbox>], mailbox: Option<&Mailbox>, pending: Pending) {
+    if pending.request.flushes() {
+        mailboxes.iter().for_each(|mailbox| mailbox.put(pending));
+    } else if let Some(first) = mailbox.or(mailboxes.last().map(Arc::as_ref)) {
+        first.put(pending);
+    }
+}
+
+/// Nothing under these locks is left half done by a panic.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Requests {
+    /// For a run whose source cannot seek because of `cannot_seek`.
+    pub(crate) fn new(cannot_seek: Option<RequestError>) -> Requests {
+        Requests(Arc::new(Shared {
+            stale_below: AtomicU64::new(0),
+            flushed: AtomicU64::new(0),
+            state: Mutex::new(State {
+                sent: 0,
+                early: VecDeque::new(),
+                mailboxes: Vec::new(),
+                cannot_seek,
+                stop: None,
+                stop_early: false,
+                holds_open: false,
+                source_ended: false,
+                ended: false,
+            }),
+        }))
+    }
+
+    /// Names the source in errors.
+    pub(crate) fn name_source(&self, name: &str) {
+        if let Some(RequestError::CannotSeek { source_hop, .. }) = &mut self.locked().cannot_seek {
+            name.clone_into(source_hop);
+        }
+    }
+
+    /// Sends a request from behind the last hop. Returns at once; frames from before a seek
+    /// or flush may still reach the sink, but none does behind the first frame from after
+    /// it.
+    ///
+    /// # Errors
+    /// [`RequestError::CannotSeek`], before anything is discarded; [`RequestError::Ended`].
+    pub fn send(&self, request: Request) -> Result<(), RequestError> {
+        self.send_from(u16::MAX, request, None).map(|_| ())
+    }
+
+    /// [`Request::Seek`].
+    ///
+    /// # Errors
+    /// As [`send`](Requests::send).
+    pub fn seek(&self, to: Duration, mode: SeekTo) -> Result<(), RequestError> {
+        self.send(Request::Seek { to, mode })
+    }
+
+    /// Sends a request from hop `origin`, whose thread has `mailbox`; the request's number.
+    /// Without a mailbox it begins in the last thread.
+    pub(crate) fn send_from(
+        &self,
+        origin: u16,
+        request: Request,
+        mailbox: Option<&Mailbox>,
+    ) -> Result<u64, RequestError> {
+        let mut state = self.locked();
+        if state.ended || state.source_ended && request.flushes() {
+            return Err(RequestError::Ended);
+        }
+        match (request, &state.cannot_seek) {
+            (Request::Seek { .. }, Some(reason)) => return Err(reason.clone()),
+            (Request::Stop, _) => {
+                state.stop_early = true;
+                state.stop.iter().for_each(Stop::stop);
+                return Ok(state.sent);
+            }
+            _ => {}
+        }
+        state.sent += 1;
+        let number = state.sent;
+        if request.flushes() {
+            // Under the lock: it only rises.
+            self.0.stale_below.store(number, Ordering::Relaxed);
+        }
+        let pending = Pending { request, number, origin };
+        if state.mailboxes.is_empty() {
+            state.early.push_back(pending);
+        } else {
+            deliver(&state.mailboxes, mailbox, pending);
+        }
+        Ok(number)
+    }
+
+    /// The run begins: `mailboxes` of its threads, in path order.
+    pub(crate) fn begin(&self, mailboxes: Vec<Arc<Mailbox>>, stop: Stop) {
+        let mut state = self.locked();
+        if state.stop_early {
+            stop.stop();
+        }
+        state.stop = Some(stop);
+        state.early.drain(..).for_each(|pending| deliver(&mailboxes, None, pending));
+        state.mailboxes = mailboxes;
+    }
+
+    /// The source ends, unless there is a request for it. `false` where there is.
+    pub(crate) fn end_source(&self, mailbox: Option<&Mailbox>) -> bool {
+        let mut state = self.locked();
+        // Under the lock that requests are delivered under.
+        if mailbox.is_some_and(Mailbox::has_news) {
+            return false;
+        }
+        state.source_ended = true;
+        true
+    }
+
+    /// The run has ended.
+    pub(crate) fn end(&self) {
+        let mut state = self.locked();
+        state.ended = true;
+        state.mailboxes.clear();
+    }
+
+    /// Hands a request that no hop of thread `thread` answers to the thread before, which
+    /// has a seek or flush already.
+    pub(crate) fn pass_on(&self, thread: usize, pending: Pending) {
+        if pending.request.flushes() {
+            return;
+        }
+        let before = thread.checked_sub(1).and_then(|before| self.locked().mailboxes.get(before).cloned());
+        if let Some(before) = before {
+            before.put(pending);
+        }
+    }
+
+    /// Number of the last seek or flush that was sent.
+    pub(crate) fn generation(&self) -> u64 {
+        self.0.stale_below.load(Ordering::Relaxed)
+    }
+
+    /// Whether items of `generation` are from before a seek or flush.
+    #[inline]
+    pub(crate) fn is_stale(&self, generation: u64) -> bool {
+        // Relaxed: an item that is not seen as stale is as one that was in time.
+        generation < self.0.stale_below.load(Ordering::Relaxed)
+    }
+
+    /// Counts what was discarded.
+    pub(crate) fn count_flushed(&self, items: u64) {
+        self.0.flushed.fetch_add(items, Ordering::Relaxed);
+    }
+
+    pub(crate) fn flushed(&self) -> u64 {
+        self.0.flushed.load(Ordering::Relaxed)
+    }
+
+    /// Has the run go on at the end of the stream, or end there.
+    pub(crate) fn hold_open(&self, holds: bool) {
+        let mut state = self.locked();
+        state.holds_open = holds;
+        // The source may be waiting for another seek.
+        state.mailboxes.iter().for_each(|mailbox| mailbox.wake_up());
+    }
+
+    pub(crate) fn holds_open(&self) -> bool {
+        self.locked().holds_open
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        locked(&self.0.state)
+    }
+}
+
+impl fmt::Debug for Requests {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.locked();
+        f.debug_struct("Requests").field("sent", &state.sent).field("has_ended", &state.ended).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEEK: Request = Request::Seek { to: Duration::ZERO, mode: SeekTo::Exact };
+
+    #[test]
+    fn requests_travel_from_the_last_thread_to_the_first() {
+        let requests = Requests::new(None);
+        requests.send(Request::Keyframe).unwrap();
+        let boxes: Vec<_> = (0..3).map(|_| Arc::new(Mailbox::new(Box::new(|| ())))).collect();
+        requests.begin(boxes.clone(), Stop::new());
+        for (thread, mailbox) in boxes.iter().enumerate().rev() {
+            let pending = mailbox.take().unwrap();
+            assert_eq!((pending.number, mailbox.has_news()), (1, false));
+            assert!(boxes[..thread].iter().all(|before| before.take().is_none()));
+            requests.pass_on(thread, pending);
+        }
+    }
+
+    #[test]
+    fn a_seek_is_in_all_mailboxes_at_once() {
+        let requests = Requests::new(None);
+        let boxes: Vec<_> = (0..3).map(|_| Arc::new(Mailbox::new(Box::new(|| ())))).collect();
+        requests.begin(boxes.clone(), Stop::new());
+        requests.send(SEEK).unwrap();
+        assert_eq!((requests.is_stale(0), requests.is_stale(1)), (true, false));
+        assert!(!requests.end_source(Some(&boxes[0])), "there is a request for it");
+        for (thread, mailbox) in boxes.iter().enumerate().rev() {
+            requests.pass_on(thread, mailbox.take().unwrap());
+        }
+        assert!(boxes.iter().all(|mailbox| mailbox.take().is_none()));
+        assert!(requests.end_source(Some(&boxes[0])));
+        assert_eq!(requests.send(SEEK), Err(RequestError::Ended));
+        assert!(!requests.is_stale(1), "what is inside is not discarded");
+        assert_eq!(requests.send(Request::Keyframe), Ok(()));
+    }
+
+    #[test]
+    fn a_source_that_cannot_seek_says_so_before_anything_is_discarded() {
+        let refused = RequestError::CannotSeek { source_hop: "x".to_owned(), reason: "y".to_owned() };
+        let requests = Requests::new(Some(refused.clone()));
+        assert_eq!(requests.send(SEEK), Err(refused));
+        assert!(!requests.is_stale(0));
+        assert_eq!(requests.send(Request::Flush), Ok(()));
+        assert!(requests.is_stale(0));
+    }
+
+    #[test]
+    fn a_stop_reaches_a_run_that_begins_later() {
+        let (requests, stop) = (Requests::new(None), Stop::new());
+        requests.send(Request::Stop).unwrap();
+        requests.begin(Vec::new(), stop.clone());
+        assert!(stop.is_requested());
+        requests.end();
+        assert_eq!(requests.send(Request::Stop), Err(RequestError::Ended));
+    }
+}

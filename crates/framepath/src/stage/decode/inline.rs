@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! FFmpeg's or dav1d's decoder in the thread of the stage, or one of the machine's by
+//! libavcodec, with either as what is left.
+
+use framepath_codec::{Api, CodecError, Decoder, DecoderOptions, Hardware, Packet, Received, TrackInfo};
+use framepath_model::stream::StreamInfo;
+
+use crate::error::StageError;
+use crate::item::Item;
+use crate::notes::Notes;
+use crate::out::{Failure, Out};
+use crate::stage::Stage;
+
+/// A decoder. In the ledger, the time a frame spends inside while the decoder
+/// works on others (reordering, frame threads) is `queue`.
+pub(crate) struct Decode {
+    track: TrackInfo,
+    options: DecoderOptions,
+    decoder: Option<Decoder>,
+    /// It was given nothing since it was opened or flushed.
+    is_fresh: bool,
+    wish: Option<Wish>,
+    trial: Option<Trial>,
+}
+
+/// The machine's decoders to try.
+pub(crate) struct Wish {
+    /// As `api=` has it.
+    pub(crate) asked: String,
+    pub(crate) apis: Vec<Api>,
+    /// Why others are not tried.
+    pub(crate) reasons: Vec<String>,
+    /// Where it is said that it came to software.
+    pub(crate) notes: Notes,
+}
+
+/// A machine's decoder that has given no frame yet: only the stream tells
+/// whether the driver can decode it.
+struct Trial {
+    wish: Wish,
+    /// What was sent, to send it again.
+    packets: Vec<Packet>,
+}
+
+impl Wish {
+    /// Says that it is software, and why.
+    fn given_up(self) {
+        let why = self.reasons.join("; ");
+        self.notes.say(format!("decode api={}: in software, because {why}", self.asked));
+    }
+}
+
+impl Decode {
+    pub(crate) fn new(track: TrackInfo, options: DecoderOptions, wish: Option<Wish>) -> Decode {
+        Decode { track, options, decoder: None, is_fresh: true, wish, trial: None }
+    }
+
+    /// The first of the wished for that opens.
+    fn machines_decoder(&mut self, mut wish: Wish) -> Option<Decoder> {
+        for api in std::mem::take(&mut wish.apis) {
+            let opened =
+                Hardware::open(api).and_then(|device| Decoder::on(&device, &self.track, &self.options));
+            match opened {
+                Ok(decoder) => {
+                    log::info!("decode api={}: trying {api}", wish.asked);
+                    self.trial = Some(Trial { wish, packets: Vec::new() });
+                    return Some(decoder);
+                }
+                Err(error) => wish.reasons.push(error.to_string()),
+            }
+        }
+        wish.given_up();
+        None
+    }
+
+    /// Forwards what is decoded; a machine's decoder that fails before its first
+    /// frame makes way for software, which gets all that was sent.
+    fn forward_all(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        loop {
+            let Some(decoder) = &mut self.decoder else { return Ok(()) };
+            match decoder.receive() {
+                Ok(Received::Frame(frame)) => {
+                    self.trial = None;
+                    out.resume(frame.meta().seq);
+                    out.push(Item::Frame(frame))?;
+                    out.mark();
+                }
+                Ok(Received::NeedsPacket | Received::End) => return Ok(()),
+                Err(error) => match self.trial.take() {
+                    Some(trial) => return self.instead(trial, &error, out),
+                    None => return Err(out.fail(error)),
+                },
+            }
+        }
+    }
+
+    fn instead(&mut self, mut trial: Trial, error: &CodecError, out: &mut Out<'_>) -> Result<(), Failure> {
+        trial.wish.reasons.push(error.to_string());
+        trial.wish.given_up();
+        self.decoder = Some(Decoder::open(&self.track, &self.options).map_err(|e| out.fail(e))?);
+        for packet in trial.packets {
+            self.send(packet, out)?;
+        }
+        Ok(())
+    }
+
+    /// Gives the decoder a packet and forwards what comes of it.
+    fn send(&mut self, packet: Packet, out: &mut Out<'_>) -> Result<(), Failure> {
+        let Some(decoder) = &mut self.decoder else {
+            return Err(out.fail(StageError::Downstream));
+        };
+        match decoder.send(packet) {
+            Ok(()) => self.forward_all(out),
+            Err(error) => match self.trial.take() {
+                Some(trial) => self.instead(trial, &error, out),
+                None => Err(self.give_up(error, out)),
+            },
+        }
+    }
+
+    /// Delivers what was decoded before `error`, then fails with it.
+    fn give_up(&mut self, error: CodecError, out: &mut Out<'_>) -> Failure {
+        let drained = self.decoder.as_mut().is_some_and(|d| d.drain().is_ok());
+        if drained {
+            // A second failure on the way out says nothing new.
+            let _ = self.forward_all(out);
+        }
+        out.fail(error)
+    }
+}
+
+impl Stage for Decode {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        let decoder = match self.wish.take() {
+            Some(wish) => self.machines_decoder(wish),
+            None => None,
+        };
+        self.decoder = Some(match decoder {
+            Some(decoder) => decoder,
+            None => Decoder::open(&self.track, &self.options)?,
+        });
+        Ok(StreamInfo { format: None, ..*info })
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        let packet = item.into_packet().map_err(|e| out.fail(e))?;
+        if packet.preroll().restarts && !self.is_fresh {
+            // A file that is repeated: pictures of the last time are inside.
+            self.drain(out)?;
+            if let Some(decoder) = &mut self.decoder {
+                decoder.flush();
+            }
+        }
+        self.is_fresh = false;
+        out.hold(packet.meta().seq);
+        if let Some(trial) = &mut self.trial {
+            match packet.share() {
+                Some(shared) => trial.packets.push(shared),
+                // Without memory for a handle there is no second try.
+                None => self.trial = None,
+            }
+        }
+        self.send(packet, out)
+    }
+
+    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        if let Some(trial) = &mut self.trial {
+            trial.packets.clear();
+        }
+        out.flushed(self.decoder.as_mut().map_or(0, Decoder::flush));
+        self.is_fresh = true;
+        Ok(())
+    }
+
+    fn threads(&self) -> u32 {
+        self.decoder.as_ref().map_or(1, Decoder::threads)
+    }
+
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        out.mark();
+        // A trial that fails here leaves a decoder that is to be drained too.
+        for _ in 0..2 {
+            if let Some(decoder) = &mut self.decoder {
+                decoder.drain().map_err(|e| out.fail(e))?;
+            }
+            self.forward_all(out)?;
+        }
+        Ok(())
+    }
+}
