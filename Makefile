@@ -11,11 +11,12 @@ export CARGO_TERM_PROGRESS_WHEN ?= auto
 # The sink `play` has a window where SDL2 is installed.
 PLAY = $(shell pkg-config --exists sdl2 2>/dev/null && echo --features play)
 
-.PHONY: help build peers demo test test-kernel test-kernel-fast test-kernel-debug shell-check check-unsafe fresh clips fuzz
+.PHONY: help build peers demo test lint test-kernel test-kernel-fast test-kernel-debug shell-check check-unsafe fresh clips fuzz
 
 help:
 	@echo "make demo     installs what is missing, builds, runs the lab's quick set (90 s), ends with report.html"
 	@echo "make test     installs what is missing, builds, runs every test"
+	@echo "make lint     format, lints and documentation without a warning, in every set of features: a minute, before each commit"
 	@echo "make test-kernel        tests the kernel module and how it is installed under Debian's own kernel in QEMU (root; the first time makes a Debian root)"
 	@echo "make test-kernel-fast   the same in User-Mode Linux, the edit loop (the first time builds the kernel)"
 	@echo "make test-kernel-debug  the same in User-Mode Linux with KASAN, lockdep and kmemleak"
@@ -44,6 +45,14 @@ test:
 	@scripts/check-units
 	@$(MAKE) -s -C peers TARGET=$(TARGET) CARGO=$(CARGO) all check
 	$(CARGO) test --workspace --features play --locked --profile checked
+
+# The last clippy is the command without the lab: run, stages and serve need none of it.
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --features play --locked -- -D warnings
+	$(CARGO) clippy -p framepath-cli --no-default-features --locked -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --features play --no-deps --locked
 
 test-kernel:
 	@tests/vm/install
