@@ -6,8 +6,10 @@ mod cause;
 mod digest;
 mod frames;
 mod row;
+mod tree;
 
 pub use cause::{CAUSES, Cause, Causes};
 pub use digest::{Digest, HopDigest, Latency, digest};
 pub use frames::{FrameTotal, frame_totals};
 pub use row::{Row, flag};
+pub use tree::HopTree;

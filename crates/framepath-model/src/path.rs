@@ -3,7 +3,8 @@
 //!
 //! Words are split on blanks; a `!` that stands alone ends a hop. Quotes and
 //! backslashes work as in a shell, so a file name may hold blanks, `!` or `=`.
-//! `key=value` is an option; every other word is positional. Each source, stage, sink
+//! `key=value` is an option; every other word is positional. `tee`, the last hop, has branches
+//! in parentheses: `test ! tee ( queue ! y4m a.y4m ) ( queue ! null )`. Each source, stage, sink
 //! and link has a [`Definition`]; a set of them, [`Definitions`], reads paths, and
 //! errors, help and the canonical form come from it.
 //!
@@ -11,6 +12,7 @@
 //! is bounded by [`MAX_TEXT`].
 
 mod ast;
+mod branches;
 mod complete;
 mod definition;
 mod definitions;
@@ -24,7 +26,7 @@ mod parser;
 mod value;
 mod words;
 
-pub use ast::{Hop, Path};
+pub use ast::{Hop, Path, all_hops};
 pub use definition::{Arg, DefaultValue, Definition, Kind};
 pub use definitions::{DefinitionError, Definitions};
 pub use error::PathError;

@@ -29,6 +29,8 @@ pub(crate) enum Make {
     Stage(Arc<MakeStage>),
     /// The one link there is.
     Queue,
+    /// The pipeline builds its branches.
+    Tee,
 }
 
 /// What a name in path text stands for.
@@ -76,6 +78,10 @@ impl Element {
         Element::new(definition, Make::Queue)
     }
 
+    pub(crate) fn tee(definition: &'static Definition) -> Element {
+        Element::new(definition, Make::Tee)
+    }
+
     fn new(definition: &'static Definition, make: Make) -> Element {
         Element { definition, make, task: None, decodes: false }
     }
@@ -99,6 +105,7 @@ impl Element {
             Make::Source(_) => self.definition.kind == Kind::Source,
             Make::Stage(_) => matches!(self.definition.kind, Kind::Stage | Kind::Sink),
             Make::Queue => self.definition.kind == Kind::Link,
+            Make::Tee => self.definition.kind == Kind::Tee,
         }
     }
 }

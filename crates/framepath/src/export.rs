@@ -8,9 +8,10 @@ pub mod summary;
 pub mod text;
 pub mod trace;
 
-use framepath_model::path::Path;
+use framepath_model::path::{Kind, Path};
 
-/// True where the path's sink writes to standard output, which then takes no summary.
+/// True where a sink of the path writes to standard output, which then takes no summary.
 pub fn takes_stdout(path: &Path) -> bool {
-    path.hops.last().is_some_and(|sink| sink.def.arg("file").is_some() && sink.text("file") == "-")
+    let mut sinks = path.all_hops().filter(|hop| hop.def.kind == Kind::Sink);
+    sinks.any(|sink| sink.def.arg("file").is_some() && sink.text("file") == "-")
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pipelines from path text.
 
-use framepath_model::path::{self, Hop, Kind};
+use framepath_model::path::{self, Hop, Kind, all_hops};
 use framepath_os::queue::Leaky;
 
 use crate::element::{Make, Place};
@@ -105,15 +105,32 @@ impl Pipeline {
     }
 
     fn append_hops(self, hops: &[Hop]) -> Result<Pipeline, RunError> {
-        let is_open = hops.last().is_none_or(|last| last.def.kind != Kind::Sink);
-        let kept = if is_open { FRAMES_BEHIND } else { 0 };
+        let kept = if is_open(hops) { FRAMES_BEHIND } else { 0 };
+        self.append_keeping(hops, kept)
+    }
+
+    /// Adds `hops`, behind which the program may keep `kept` frames.
+    fn append_keeping(self, hops: &[Hop], kept: u32) -> Result<Pipeline, RunError> {
         let mut pipeline = self;
         for (at, hop) in hops.iter().enumerate() {
+            if let Some((last, sides)) = hop.branches.split_last() {
+                for side in sides {
+                    pipeline = pipeline.append_branch(side)?;
+                }
+                return pipeline.append_keeping(last, kept);
+            }
             let behind = &hops[at + 1..];
             let added = pipeline.add_known(hop, behind, kept + frames_behind(behind));
             pipeline = added.map_err(|error| of_hop(hop, error))?;
         }
         Ok(pipeline)
+    }
+
+    /// Adds a branch, whose first hop is a link.
+    fn append_branch(self, hops: &[Hop]) -> Result<Pipeline, RunError> {
+        let (link, behind) = hops.split_first().expect("a branch that was read has hops");
+        let (depth, leaky) = queue_of(link);
+        self.branch(depth, leaky, |side| side.named(&link.to_string()).append_keeping(behind, 0))
     }
 
     fn add_known(self, hop: &Hop, behind: &[Hop], frames_behind: u32) -> Result<Pipeline, StageError> {
@@ -123,14 +140,12 @@ impl Pipeline {
         let make = match &element.make {
             Make::Stage(make) => make,
             Make::Queue => {
-                let leaky = match hop.choice("leaky") {
-                    "upstream" => Leaky::Upstream,
-                    "downstream" => Leaky::Downstream,
-                    _ => Leaky::No,
-                };
-                return Ok(self.queue(hop.count("depth") as usize, leaky).named(&hop.to_string()));
+                let (depth, leaky) = queue_of(hop);
+                return Ok(self.queue(depth, leaky).named(&hop.to_string()));
             }
-            Make::Source(_) => return Err(StageError::Option(format!("`{}` is a source", hop.name()))),
+            Make::Source(_) | Make::Tee => {
+                return Err(StageError::Option(format!("`{}` is no stage", hop.name())));
+            }
         };
         let place = Place::inline(behind, self.track.clone(), frames_behind, self.outcomes.clone());
         let mut pipeline = match hop.is_hosted() {
@@ -160,7 +175,7 @@ impl Pipeline {
         let (submit, collect) = host::ends(index, session.clone());
         let mut pipeline = self.add(Box::new(submit), Role::Through).named(&hop.to_string());
         pipeline.workers.push((index, session.stats()));
-        pipeline.begin_segment(SegmentInput::Worker(Box::new(collect)));
+        pipeline.begin_segment(SegmentInput::Worker(Box::new(collect)), index);
         Ok(pipeline)
     }
 }
@@ -169,9 +184,30 @@ fn of_hop(hop: &Hop, error: StageError) -> RunError {
     RunError::Stage { hop: hop.to_string(), error }
 }
 
+/// Depth and policy of a queue.
+fn queue_of(hop: &Hop) -> (usize, Leaky) {
+    let leaky = match hop.choice("leaky") {
+        "upstream" => Leaky::Upstream,
+        "downstream" => Leaky::Downstream,
+        _ => Leaky::No,
+    };
+    (hop.count("depth") as usize, leaky)
+}
+
+/// Whether `hops` end without a sink.
+fn is_open(hops: &[Hop]) -> bool {
+    match hops.last() {
+        None => true,
+        Some(last) => match last.branches.last() {
+            Some(branch) => is_open(branch),
+            None => last.def.kind != Kind::Sink,
+        },
+    }
+}
+
 /// Frames that the hops behind a decoder may keep from it: what its queues
 /// hold, and one in the hands of each thread.
 fn frames_behind(hops: &[Hop]) -> u32 {
-    let links = hops.iter().filter(|hop| hop.def.kind == Kind::Link);
+    let links = all_hops(hops).filter(|hop| hop.def.kind == Kind::Link);
     1 + links.map(|hop| hop.count("depth") as u32 + 1).sum::<u32>()
 }

@@ -56,6 +56,23 @@ impl Item {
         }
     }
 
+    /// Another handle to the same pixels or bytes, which are not copied.
+    ///
+    /// # Errors
+    /// No memory for the handle.
+    pub fn share(&self) -> Result<Item, StageError> {
+        match self {
+            Item::Frame(frame) => Ok(Item::Frame(frame.share())),
+            Item::Packet(packet) => {
+                let shared = packet.share().ok_or_else(|| StageError::Io {
+                    what: "another handle to a packet".to_owned(),
+                    error: std::io::ErrorKind::OutOfMemory.into(),
+                })?;
+                Ok(Item::Packet(shared))
+            }
+        }
+    }
+
     /// Number, birth and presentation time.
     #[inline]
     pub fn meta(&self) -> FrameMeta {

@@ -96,6 +96,7 @@ mod runner;
 mod sink;
 mod source;
 mod stage;
+mod tee;
 pub mod worker;
 
 pub use copy_pool::CopyPool;
@@ -117,7 +118,7 @@ pub use options::{Options, Progress};
 pub use out::{Failure, Out};
 pub use pipeline::Pipeline;
 pub use registry::Registry;
-pub use report::{HopInfo, PlayReport, Report, WorkerReport};
+pub use report::{HopInfo, PlayReport, Report, SinkReport, WorkerReport};
 pub use request::{Answered, Request, RequestError};
 pub use requests::Requests;
 pub use runner::run;

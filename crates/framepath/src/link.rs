@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `queue`: the end of one thread's chain.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use framepath_model::path::{Arg, DefaultValue, Definition, ValueKind};
 use framepath_model::stream::StreamInfo;
 use framepath_os::queue::{Sender, Sent};
@@ -48,14 +51,56 @@ pub(crate) enum Queued {
 /// The writing end of a queue, as the last stage of its thread.
 pub(crate) struct QueueEnd {
     /// Index of the link in the path.
-    pub(crate) index: u16,
-    /// `None` once the stream has ended.
-    pub(crate) sender: Option<Sender<Queued>>,
+    index: u16,
+    /// `None` once the stream has ended, or nobody takes items any more.
+    sender: Option<Sender<Queued>>,
     /// Frames a full queue has dropped.
-    pub(crate) dropped: std::sync::Arc<std::sync::atomic::AtomicU64>,
+    dropped: Arc<AtomicU64>,
 }
 
+/// An item that a full queue has dropped, and the stamp of its hand-off.
+pub(crate) type Dropped = (Item, u64);
+
 impl QueueEnd {
+    pub(crate) fn new(index: u16, sender: Sender<Queued>, dropped: Arc<AtomicU64>) -> QueueEnd {
+        QueueEnd { index, sender: Some(sender), dropped }
+    }
+
+    /// Whether somebody takes items.
+    pub(crate) fn is_open(&self) -> bool {
+        self.sender.is_some()
+    }
+
+    /// Puts `item` into the queue: what had to leave for it, or the item itself.
+    ///
+    /// # Errors
+    /// Nobody takes items any more. The queue is closed then.
+    #[inline]
+    pub(crate) fn offer(&mut self, item: Item, out: &mut Out<'_>) -> Result<Option<Dropped>, Failure> {
+        let Some(sender) = &mut self.sender else {
+            return Err(out.fail(StageError::Downstream));
+        };
+        let enqueued_ns = out.recorder().last_ns();
+        match sender.send(Queued::Item { item, enqueued_ns, generation: out.generation() }) {
+            Ok(Sent::Queued) => Ok(None),
+            Ok(Sent::DroppedNew(queued) | Sent::DroppedOldest(queued)) => match queued {
+                Queued::Item { item, enqueued_ns, .. } => Ok(Some((item, enqueued_ns))),
+                // A marker that leaves is followed by an item of its generation.
+                Queued::Flush(_) | Queued::End => Ok(None),
+            },
+            Err(_) => {
+                self.sender = None;
+                Err(out.fail(StageError::Downstream))
+            }
+        }
+    }
+
+    /// Counts an item that the queue has dropped.
+    pub(crate) fn count_dropped(&self, (item, enqueued_ns): &Dropped, out: &mut Out<'_>) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+        out.recorder().dropped(self.index, &item.meta(), *enqueued_ns);
+    }
+
     /// Sends a marker, for which even a leaky queue waits until it has room.
     fn mark(&mut self, marker: Queued, out: &Out<'_>) -> Result<(), Failure> {
         let sent = self.sender.as_mut().is_some_and(|sender| sender.send_waiting(marker).is_ok());
@@ -70,22 +115,10 @@ impl Stage for QueueEnd {
 
     #[inline]
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
-        let Some(sender) = &mut self.sender else {
-            return Err(out.fail(StageError::Downstream));
-        };
-        let enqueued_ns = out.recorder().last_ns();
-        match sender.send(Queued::Item { item, enqueued_ns, generation: out.generation() }) {
-            Ok(Sent::Queued) => Ok(()),
-            Ok(Sent::DroppedNew(queued) | Sent::DroppedOldest(queued)) => {
-                // A marker that leaves is followed by an item of its generation.
-                if let Queued::Item { item, enqueued_ns, .. } = queued {
-                    self.dropped.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                    out.recorder().dropped(self.index, &item.meta(), enqueued_ns);
-                }
-                Ok(())
-            }
-            Err(_) => Err(out.fail(StageError::Downstream)),
+        if let Some(dropped) = self.offer(item, out)? {
+            self.count_dropped(&dropped, out);
         }
+        Ok(())
     }
 
     fn flush(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {

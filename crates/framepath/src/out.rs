@@ -21,6 +21,14 @@ pub(crate) struct Hop {
     /// Index in the path.
     pub(crate) index: u16,
     pub(crate) role: Role,
+    /// Number of the last request it was asked. One from outside comes by every branch.
+    pub(crate) asked: u64,
+}
+
+impl Hop {
+    pub(crate) fn new(stage: Box<dyn Stage>, index: u16, role: Role) -> Hop {
+        Hop { stage, index, role, asked: 0 }
+    }
 }
 
 /// A failure and the hop it happened in.
@@ -37,12 +45,15 @@ impl Failure {
     }
 }
 
-/// One thread's part of a run: counts the items that the sink took, and has the requests
+/// One thread's part of a run: counts the items that its sink took, and has the requests
 /// that the thread is to look at.
 pub(crate) struct Delivery {
-    pub(crate) delivered: Arc<AtomicU64>,
-    /// The run ends with so many.
-    pub(crate) most: u64,
+    /// Items that the thread's sink took.
+    delivered: Cell<u64>,
+    /// Those of the sink that has taken the most.
+    progress: Arc<AtomicU64>,
+    /// The sink takes so many.
+    most: u64,
     pub(crate) requests: Requests,
     /// `None` where nobody makes requests.
     pub(crate) mailbox: Option<Arc<Mailbox>>,
@@ -50,6 +61,10 @@ pub(crate) struct Delivery {
     generation: Cell<u64>,
     /// The stream has ended, and the run goes on.
     holds: Cell<bool>,
+    /// Hops behind this one have ended, while those in front go on.
+    ended_behind: Cell<u16>,
+    /// Number of the last request that the source was asked.
+    pub(crate) source_asked: Cell<u64>,
 }
 
 impl Default for Delivery {
@@ -61,12 +76,22 @@ impl Default for Delivery {
 
 impl Delivery {
     pub(crate) fn new(
-        delivered: Arc<AtomicU64>,
+        progress: Arc<AtomicU64>,
         most: u64,
         requests: Requests,
         mailbox: Option<Arc<Mailbox>>,
     ) -> Delivery {
-        Delivery { delivered, most, requests, mailbox, generation: Cell::new(0), holds: Cell::new(false) }
+        Delivery {
+            delivered: Cell::new(0),
+            progress,
+            most,
+            requests,
+            mailbox,
+            generation: Cell::new(0),
+            holds: Cell::new(false),
+            ended_behind: Cell::new(u16::MAX),
+            source_asked: Cell::new(0),
+        }
     }
 
     /// Whether the thread has requests to look at.
@@ -95,10 +120,24 @@ impl Delivery {
 impl Delivery {
     /// Counts one; `false` if it was the last one that is wanted.
     fn count(&self) -> bool {
-        // One thread counts; the others only look.
-        let delivered = self.delivered.load(Ordering::Relaxed) + 1;
-        self.delivered.store(delivered, Ordering::Relaxed);
+        let delivered = self.delivered.get() + 1;
+        self.delivered.set(delivered);
+        // With several sinks a thread may overwrite the greater number of another: the next
+        // frame puts that right, and the end of the run reads each thread's own.
+        if delivered > self.progress.load(Ordering::Relaxed) {
+            self.progress.store(delivered, Ordering::Relaxed);
+        }
         delivered < self.most
+    }
+
+    /// Items that the thread's sink took.
+    pub(crate) fn delivered(&self) -> u64 {
+        self.delivered.get()
+    }
+
+    /// Whether hop `hop` takes no more items, while the thread goes on.
+    pub(crate) fn has_ended(&self, hop: u16) -> bool {
+        hop > self.ended_behind.get()
     }
 }
 
@@ -222,6 +261,12 @@ impl<'a> Out<'a> {
     /// Whether the run goes on behind the drain: another seek may come.
     pub(crate) fn holds(&self) -> bool {
         self.delivery.holds.get()
+    }
+
+    /// The hops behind this one take no more items, and this one goes on.
+    pub(crate) fn end_behind(&self) {
+        let ended_behind = &self.delivery.ended_behind;
+        ended_behind.set(ended_behind.get().min(self.hop));
     }
 
     /// The birth of a frame, now; zero at level `off`. For sources.

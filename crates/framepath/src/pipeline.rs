@@ -15,12 +15,13 @@ use crate::link::{QueueEnd, Queued};
 use crate::out::Hop;
 use crate::outcomes::Outcomes;
 use crate::registry::Registry;
-use crate::report::HopInfo;
+use crate::report::{HopInfo, path_text};
 use crate::request::RequestError;
 use crate::requests::Requests;
 use crate::sink::function::{Control, Function};
 use crate::source::Source;
 use crate::stage::{Role, Stage};
+use crate::tee::Tee;
 
 /// The hops that one thread runs.
 pub(crate) struct Segment {
@@ -29,6 +30,10 @@ pub(crate) struct Segment {
     pub(crate) chain: Vec<Hop>,
     /// Index of its first hop.
     pub(crate) first: u16,
+    /// The segment that gives it its items; `None` for the first.
+    pub(crate) before: Option<usize>,
+    /// Index of that segment's hop that its items come from.
+    pub(crate) behind: u16,
 }
 
 /// What a thread behind the first reads.
@@ -60,7 +65,8 @@ pub(crate) enum SegmentInput {
 /// ```
 ///
 /// Each hop runs in the thread of the hop before it, except behind a
-/// [queue](Pipeline::queue) and behind a stage that runs in a worker. Frames stay in
+/// [queue](Pipeline::queue), in a [branch](Pipeline::branch) and behind a stage that runs in a
+/// worker. Frames stay in
 /// the order in which their stage gives them: a decoder gives them in presentation
 /// order, and no other stage changes the order.
 pub struct Pipeline {
@@ -79,6 +85,10 @@ pub struct Pipeline {
     /// What the hop before gives, where that is compressed.
     pub(crate) track: Option<TrackInfo>,
     pub(crate) requests: Requests,
+    /// The segment that hops are added to.
+    at: usize,
+    /// The hop that the next one is behind, in the ledger.
+    last: u16,
     /// The sink, once there is one.
     sink: Option<u16>,
     /// What was wrong with the parts, reported when it runs.
@@ -94,7 +104,7 @@ impl Pipeline {
 
     pub(crate) fn of_source(source: Box<dyn Source>, registry: Registry, outcomes: Outcomes) -> Pipeline {
         let hops = vec![HopInfo { own: true, ..HopInfo::new(source.name()) }];
-        let first = Segment { input: None, chain: Vec::new(), first: 0 };
+        let first = Segment { input: None, chain: Vec::new(), first: 0, before: None, behind: 0 };
         let cannot_seek = source.can_seek().err().map(|reason| RequestError::CannotSeek {
             source_hop: source.name().to_owned(),
             reason: reason.to_owned(),
@@ -110,6 +120,8 @@ impl Pipeline {
             registry,
             expects_frames: false,
             requests: Requests::new(cannot_seek),
+            at: 0,
+            last: 0,
             sink: None,
             problem: None,
         }
@@ -179,10 +191,58 @@ impl Pipeline {
     pub fn queue(self, depth: usize, leaky: Leaky) -> Pipeline {
         let index = self.hops.len() as u16;
         let (sender, receiver) = queue(depth, leaky);
-        let end = QueueEnd { index, sender: Some(sender), dropped: self.dropped.clone() };
+        let end = QueueEnd::new(index, sender, self.dropped.clone());
         let mut pipeline = self.add(Box::new(end), Role::Link);
-        pipeline.begin_segment(SegmentInput::Queue(index, receiver));
+        pipeline.begin_segment(SegmentInput::Queue(index, receiver), index);
         pipeline.named(&format!("queue depth={depth}"))
+    }
+
+    /// Adds a `tee`: every item goes on here, and also into a branch that runs in a thread of
+    /// its own, behind a queue as [`queue`](Pipeline::queue) makes it. `side` adds the hops of
+    /// the branch to the pipeline that it is given, a sink last.
+    ///
+    /// A branch that ends, because its sink wants no more or fails, leaves the others running;
+    /// the run ends when all have ended. A queue that is not leaky lets the other branches
+    /// wait for this one. In path text this is `tee ( queue ! ... ) ( ... )`.
+    ///
+    /// ```
+    /// use framepath::{Leaky, Options, Pipeline};
+    ///
+    /// let pipeline = Pipeline::parse("test frames=20 size=64x48")?
+    ///     .branch(4, Leaky::No, |side| side.append("threshold ! null"))?
+    ///     .sink_fn(|_| ());
+    /// let report = pipeline.run(&Options::default())?;
+    /// let sinks = report.sinks.iter().map(|sink| (report.hops[usize::from(sink.hop)].text.as_str(), sink.frames));
+    /// assert_eq!(sinks.collect::<Vec<_>>(), [("null", 20), ("sink_fn", 20)]);
+    /// # Ok::<(), framepath::RunError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What `side` returns, and a branch without a sink.
+    pub fn branch(
+        self,
+        depth: usize,
+        leaky: Leaky,
+        side: impl FnOnce(Pipeline) -> Result<Pipeline, RunError>,
+    ) -> Result<Pipeline, RunError> {
+        let (before, tee) = (self.last, self.hops.len() as u16);
+        let link = tee + 1;
+        let (sender, receiver) = queue(depth, leaky);
+        let end = QueueEnd::new(link, sender, self.dropped.clone());
+        let mut pipeline = self.add(Box::new(Tee::new(end)), Role::Through).named("tee");
+        // The branch takes over where the tee gets the frame: its time in the tee is the tee's.
+        let text = format!("queue depth={depth}");
+        pipeline.hops.push(HopInfo { link: true, before: Some(before), ..HopInfo::new(text) });
+        let (at, track, sink) = (pipeline.at, pipeline.track.clone(), pipeline.sink.take());
+        pipeline.begin_segment(SegmentInput::Queue(link, receiver), tee);
+        pipeline.last = link;
+        let mut pipeline = side(pipeline)?;
+        if pipeline.sink.is_none() {
+            let last = pipeline.hops.last().map(|hop| hop.text.clone()).unwrap_or_default();
+            return Err(RunError::NoSink { last });
+        }
+        (pipeline.at, pipeline.track, pipeline.sink, pipeline.last) = (at, track, sink, tee);
+        Ok(pipeline)
     }
 
     /// Sets the name of the last hop, in errors and in the ledger. By default that is
@@ -235,17 +295,19 @@ impl Pipeline {
         if role == Role::Sink {
             self.sink = Some(index);
         }
-        if let Some(segment) = self.segments.last_mut() {
-            segment.chain.push(Hop { stage, index, role });
-        }
-        self.hops.push(HopInfo { link: role == Role::Link, ..HopInfo::new(text) });
+        self.segments[self.at].chain.push(Hop::new(stage, index, role));
+        let before = Some(self.last);
+        self.hops.push(HopInfo { link: role == Role::Link, before, ..HopInfo::new(text) });
+        self.last = index;
         self
     }
 
-    /// Has the hops that follow run in a thread of their own, on `input`.
-    pub(crate) fn begin_segment(&mut self, input: SegmentInput) {
-        let first = self.hops.len() as u16;
-        self.segments.push(Segment { input: Some(input), chain: Vec::new(), first });
+    /// Has the hops that follow run in a thread of their own, on `input`, which comes from
+    /// hop `behind`.
+    pub(crate) fn begin_segment(&mut self, input: SegmentInput, behind: u16) {
+        let (first, before) = (self.hops.len() as u16, Some(self.at));
+        self.at = self.segments.len();
+        self.segments.push(Segment { input: Some(input), chain: Vec::new(), first, before, behind });
     }
 
     /// Checks that the parts make a whole.
@@ -263,7 +325,6 @@ impl Pipeline {
 
 impl fmt::Debug for Pipeline {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hops: Vec<&str> = self.hops.iter().map(|hop| hop.text.as_str()).collect();
-        f.debug_tuple("Pipeline").field(&hops.join(" ! ")).finish()
+        f.debug_tuple("Pipeline").field(&path_text(&self.hops)).finish()
     }
 }

@@ -11,10 +11,10 @@ use crate::element::{Element, Make, Place};
 use crate::error::StageError;
 use crate::source::Source;
 use crate::stage::Stage;
-use crate::{link, sink, source, stage};
+use crate::{link, sink, source, stage, tee};
 
 /// The built-in ones, in the order of help pages.
-fn built_in() -> [Element; 19] {
+fn built_in() -> [Element; 20] {
     [
         source::file::element(),
         source::test::element(),
@@ -35,6 +35,7 @@ fn built_in() -> [Element; 19] {
         sink::pgm::element(),
         sink::play::element(),
         link::element(),
+        tee::element(),
     ]
 }
 
@@ -138,7 +139,9 @@ impl Registry {
     pub(crate) fn make_stage(&self, hop: &Hop, place: &Place<'_>) -> Result<Box<dyn Stage>, StageError> {
         match &self.element(hop)?.make {
             Make::Stage(make) => make(hop, place),
-            Make::Source(_) | Make::Queue => Err(StageError::Option(format!("`{}` is no stage", hop.name()))),
+            Make::Source(_) | Make::Queue | Make::Tee => {
+                Err(StageError::Option(format!("`{}` is no stage", hop.name())))
+            }
         }
     }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a run leaves behind.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use framepath_model::ledger::{Digest, Row, digest, flag};
+use framepath_model::ledger::{Digest, HopTree, Row, digest, flag};
 use framepath_os::meter::Level;
 
 use crate::error::RunError;
@@ -22,13 +23,57 @@ pub struct HopInfo {
     /// True for parts of the caller's own: the ledger has their copies only where
     /// they copy by methods of this crate.
     pub own: bool,
+    /// Index of the hop whose rows come before this one's in the ledger of a frame; `None` for
+    /// the source. It is the hop in front, but for the first hop of a branch of a `tee`:
+    /// there it is the hop before the tee, or the tee whose last branch begins there.
+    pub before: Option<u16>,
 }
 
 impl HopInfo {
     /// A stage, source or sink of framepath's.
     pub fn new(text: impl Into<String>) -> HopInfo {
-        HopInfo { text: text.into(), link: false, own: false }
+        HopInfo { text: text.into(), link: false, own: false, before: None }
     }
+}
+
+/// The path that has these hops, as one would type it.
+pub(crate) fn path_text(hops: &[HopInfo]) -> String {
+    part_text(hops, 0..hops.len())
+}
+
+/// Whether hop `at` is the first of a branch in a thread of its own: it is behind what the tee
+/// in front of it is behind.
+fn begins_branch(hops: &[HopInfo], at: usize) -> bool {
+    at > 0 && hops[at].before.is_some() && hops[at].before == hops[at - 1].before
+}
+
+/// For each hop, how many branches with threads of their own it is inside of.
+pub(crate) fn depths(hops: &[HopInfo]) -> Vec<usize> {
+    let mut depths = vec![0; hops.len()];
+    for at in 1..hops.len() {
+        let before = hops[at].before.map_or(at - 1, usize::from).min(at - 1);
+        depths[at] = if begins_branch(hops, at) { depths[at - 1] + 1 } else { depths[before] };
+    }
+    depths
+}
+
+/// The part of a path in `range` of its `hops`, which begins behind a `!` or a `(`.
+fn part_text(hops: &[HopInfo], range: Range<usize>) -> String {
+    let mut text = String::new();
+    for at in range.clone() {
+        let hop = &hops[at];
+        text.push_str(if at == range.start { "" } else { " ! " });
+        text.push_str(&hop.text);
+        if at + 1 < range.end && begins_branch(hops, at + 1) {
+            let is_main = |next: &usize| hops[*next].before == Some(at as u16);
+            let main = (at + 2..range.end).find(is_main).unwrap_or(range.end);
+            for branch in [at + 1..main, main..range.end].into_iter().filter(|branch| !branch.is_empty()) {
+                text.push_str(&format!(" ( {} )", part_text(hops, branch)));
+            }
+            break;
+        }
+    }
+    text
 }
 
 /// What became of one hop's workers.
@@ -94,12 +139,24 @@ impl PlayReport {
     }
 }
 
+/// What one sink took.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SinkReport {
+    /// The hop's index.
+    pub hop: u16,
+    /// Frames (or packets) that it took.
+    pub frames: u64,
+}
+
 /// A finished run. The default is a run of no hops.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
-    /// Frames (or packets) that reached the sink.
+    /// Frames (or packets) that reached the sink; behind a `tee`, the sink that took the most.
     pub frames: u64,
+    /// The sinks, in path order: one, or one for each branch of a `tee`.
+    pub sinks: Vec<SinkReport>,
     /// Frames that full queues with `leaky=` dropped, as they were asked to.
     pub dropped: u64,
     /// Frames and packets that a seek or flush discarded on their way.
@@ -138,8 +195,12 @@ pub struct Report {
 impl Report {
     /// The path that ran, as one would type it.
     pub fn path(&self) -> String {
-        let hops: Vec<&str> = self.hops.iter().map(|h| h.text.as_str()).collect();
-        hops.join(" ! ")
+        path_text(&self.hops)
+    }
+
+    /// The order of the hops.
+    pub fn hop_tree(&self) -> HopTree {
+        HopTree::new(self.hops.iter().map(|hop| hop.before))
     }
 
     /// What was lost although nobody asked for that: not what a queue with `leaky=`
@@ -170,29 +231,60 @@ impl Report {
         losses
     }
 
-    /// The ledger in a few figures. Rows of frames whose other rows were
-    /// overwritten are left out.
+    /// The ledger in a few figures; behind a `tee`, for the last sink. Rows of frames whose
+    /// other rows were overwritten are left out.
     pub fn digest(&mut self) -> Digest {
+        let hops = self.hop_tree();
+        let last = hops.ends().last().copied().unwrap_or_default();
+        self.digest_of(last)
+    }
+
+    /// [`digest`](Report::digest) for the frames that reached the sink that is hop `sink`.
+    pub fn digest_of(&mut self, sink: u16) -> Digest {
+        let hops = self.hop_tree();
         if self.overwritten > 0 {
-            self.drop_torn_frames();
+            self.drop_torn_frames(&hops);
         }
-        digest(&mut self.rows, self.hops.len())
+        digest(&mut self.rows, &hops, sink)
     }
 
     /// Removes frames that lost a row: those whose hops, from the source to
     /// where the frame ended, are not all there. (Threads write different
     /// numbers of rows, and decoders change the order of frames, so the oldest
     /// row that is left says nothing of the frames after it.)
-    fn drop_torn_frames(&mut self) {
+    fn drop_torn_frames(&mut self, hops: &HopTree) {
         self.rows.sort_unstable_by_key(|r| (r.seq, r.hop));
         let mut whole = Vec::with_capacity(self.rows.len());
         for frame in self.rows.chunk_by(|a, b| a.seq == b.seq) {
             let ended = frame.iter().any(|r| r.has(flag::LAST) || r.has(flag::DROPPED));
-            let gapless = frame[0].hop == 0 && frame.windows(2).all(|w| w[1].hop <= w[0].hop + 1);
-            if ended && gapless {
+            let has = |hop: u16| frame.binary_search_by_key(&hop, |row| row.hop).is_ok();
+            let is_gapless = frame.iter().all(|row| hops.before(row.hop).is_none_or(has));
+            if ended && is_gapless {
                 whole.extend_from_slice(frame);
             }
         }
         self.rows = whole;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_of_branches_is_written_as_it_is_typed() {
+        let hops = |before: &[Option<u16>], texts: &str| -> Vec<HopInfo> {
+            let texts = texts.split(' ').zip(before);
+            texts.map(|(text, before)| HopInfo { before: *before, ..HopInfo::new(text) }).collect()
+        };
+        assert_eq!(path_text(&hops(&[None; 3], "test queue null")), "test ! queue ! null");
+        let [of_0, of_1, of_2, of_3] = [0, 1, 2, 3].map(Some);
+        let branches = hops(&[None, of_0, of_0, of_2, of_1], "test tee queue null y4m");
+        assert_eq!(path_text(&branches), "test ! tee ( queue ! null ) ( y4m )");
+        assert_eq!(depths(&branches), [0, 0, 1, 1, 0]);
+        let three = hops(&[None, of_0, of_0, of_2, of_1, of_1, Some(5), Some(4)], "a tee b c tee d e f");
+        assert_eq!(path_text(&three), "a ! tee ( b ! c ) ( tee ( d ! e ) ( f ) )");
+        let nested = hops(&[None, of_0, of_0, of_2, of_2, Some(4), of_3, of_1], "a tee b tee c d e f");
+        assert_eq!(path_text(&nested), "a ! tee ( b ! tee ( c ! d ) ( e ) ) ( f )");
     }
 }

@@ -2,8 +2,8 @@
 //! The way of requests through the threads of a run.
 //!
 //! Each thread has a mailbox, which it looks at between two items. What no hop of a thread
-//! answers goes into the mailbox of the thread before. A seek or flush is put into all of
-//! them at once. `docs/decisions/0017-requests.md`.
+//! answers goes into the mailbox of the thread before; behind a tee several threads have the
+//! same one before them. A seek or flush is put into all of them at once. `docs/decisions/0017-requests.md`.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -48,8 +48,8 @@ struct State {
     sent: u64,
     /// Before the run: what was sent.
     early: VecDeque<Pending>,
-    /// During the run: of each thread, in path order.
-    mailboxes: Vec<Arc<Mailbox>>,
+    /// During the run: its threads, in path order.
+    threads: Vec<RequestThread>,
     /// Why the source cannot seek.
     cannot_seek: Option<RequestError>,
     stop: Option<Stop>,
@@ -68,6 +68,16 @@ pub(crate) struct Pending {
     pub(crate) number: u64,
     /// Hops in front of this one are asked.
     pub(crate) origin: u16,
+}
+
+/// A thread on the way of requests.
+#[derive(Clone)]
+pub(crate) struct RequestThread {
+    pub(crate) mailbox: Arc<Mailbox>,
+    /// The thread before it; `None` for the source's.
+    pub(crate) before: Option<usize>,
+    /// Index of its first hop.
+    pub(crate) first: u16,
 }
 
 /// The requests that one thread has to look at.
@@ -113,14 +123,17 @@ impl Mailbox {
     }
 }
 
-/// Puts a request where it begins: in `mailbox` or the last, or, for a seek or flush, in
-/// all. The source does those at once, before it gives what would be discarded, and the
-/// other threads only tell their hops.
-fn deliver(mailboxes: &[Arc<Mailbox>], mailbox: Option<&Mailbox>, pending: Pending) {
+/// Puts a request where it begins: in `mailbox`, or at the end of each branch, or, for a seek
+/// or flush, in all. The source does those at once, before it gives what would be discarded,
+/// and the other threads only tell their hops.
+fn deliver(threads: &[RequestThread], mailbox: Option<&Mailbox>, pending: Pending) {
     if pending.request.flushes() {
-        mailboxes.iter().for_each(|mailbox| mailbox.put(pending));
-    } else if let Some(first) = mailbox.or(mailboxes.last().map(Arc::as_ref)) {
-        first.put(pending);
+        threads.iter().for_each(|thread| thread.mailbox.put(pending));
+    } else if let Some(mailbox) = mailbox {
+        mailbox.put(pending);
+    } else {
+        let is_end = |at: &usize| !threads.iter().any(|thread| thread.before == Some(*at));
+        (0..threads.len()).filter(is_end).for_each(|at| threads[at].mailbox.put(pending));
     }
 }
 
@@ -138,7 +151,7 @@ impl Requests {
             state: Mutex::new(State {
                 sent: 0,
                 early: VecDeque::new(),
-                mailboxes: Vec::new(),
+                threads: Vec::new(),
                 cannot_seek,
                 stop: None,
                 stop_early: false,
@@ -156,7 +169,7 @@ impl Requests {
         }
     }
 
-    /// Sends a request from behind the last hop. Returns at once; frames from before a seek
+    /// Sends a request from behind the last hop, of each branch where there are several. Returns at once; frames from before a seek
     /// or flush may still reach the sink, but none does behind the first frame from after
     /// it.
     ///
@@ -175,7 +188,7 @@ impl Requests {
     }
 
     /// Sends a request from hop `origin`, whose thread has `mailbox`; the request's number.
-    /// Without a mailbox it begins in the last thread.
+    /// Without a mailbox it begins in the last thread of each branch.
     pub(crate) fn send_from(
         &self,
         origin: u16,
@@ -202,23 +215,23 @@ impl Requests {
             self.0.stale_below.store(number, Ordering::Relaxed);
         }
         let pending = Pending { request, number, origin };
-        if state.mailboxes.is_empty() {
+        if state.threads.is_empty() {
             state.early.push_back(pending);
         } else {
-            deliver(&state.mailboxes, mailbox, pending);
+            deliver(&state.threads, mailbox, pending);
         }
         Ok(number)
     }
 
-    /// The run begins: `mailboxes` of its threads, in path order.
-    pub(crate) fn begin(&self, mailboxes: Vec<Arc<Mailbox>>, stop: Stop) {
+    /// The run begins, in `threads`, in path order.
+    pub(crate) fn begin(&self, threads: Vec<RequestThread>, stop: Stop) {
         let mut state = self.locked();
         if state.stop_early {
             stop.stop();
         }
         state.stop = Some(stop);
-        state.early.drain(..).for_each(|pending| deliver(&mailboxes, None, pending));
-        state.mailboxes = mailboxes;
+        state.early.drain(..).for_each(|pending| deliver(&threads, None, pending));
+        state.threads = threads;
     }
 
     /// The source ends, unless there is a request for it. `false` where there is.
@@ -236,7 +249,7 @@ impl Requests {
     pub(crate) fn end(&self) {
         let mut state = self.locked();
         state.ended = true;
-        state.mailboxes.clear();
+        state.threads.clear();
     }
 
     /// Hands a request that no hop of thread `thread` answers to the thread before, which
@@ -245,9 +258,12 @@ impl Requests {
         if pending.request.flushes() {
             return;
         }
-        let before = thread.checked_sub(1).and_then(|before| self.locked().mailboxes.get(before).cloned());
-        if let Some(before) = before {
-            before.put(pending);
+        let state = self.locked();
+        let Some(this) = state.threads.get(thread) else { return };
+        if let Some(before) = this.before.and_then(|before| state.threads.get(before)) {
+            // Hops of other branches, which the thread before may run, are not in front.
+            let origin = pending.origin.min(this.first);
+            before.mailbox.put(Pending { origin, ..pending });
         }
     }
 
@@ -277,7 +293,7 @@ impl Requests {
         let mut state = self.locked();
         state.holds_open = holds;
         // The source may be waiting for another seek.
-        state.mailboxes.iter().for_each(|mailbox| mailbox.wake_up());
+        state.threads.iter().for_each(|thread| thread.mailbox.wake_up());
     }
 
     pub(crate) fn holds_open(&self) -> bool {
@@ -302,12 +318,37 @@ mod tests {
 
     const SEEK: Request = Request::Seek { to: Duration::ZERO, mode: SeekTo::Exact };
 
+    /// Begins a run of threads behind those of these numbers: their mailboxes.
+    fn begin(requests: &Requests, before: [Option<usize>; 3]) -> Vec<Arc<Mailbox>> {
+        let boxes: Vec<_> = before.iter().map(|_| Arc::new(Mailbox::new(Box::new(|| ())))).collect();
+        let threads = boxes.iter().zip(before).zip(1..).map(|((mailbox, before), thread)| RequestThread {
+            mailbox: mailbox.clone(),
+            before,
+            first: thread * 10,
+        });
+        requests.begin(threads.collect(), Stop::new());
+        boxes
+    }
+
+    #[test]
+    fn a_request_from_outside_comes_by_every_branch() {
+        let requests = Requests::new(None);
+        let boxes = begin(&requests, [None, Some(0), Some(0)]);
+        requests.send(Request::Keyframe).unwrap();
+        assert!(boxes[0].take().is_none());
+        for thread in [1, 2] {
+            requests.pass_on(thread, boxes[thread].take().unwrap());
+        }
+        let passed = [boxes[0].take().unwrap(), boxes[0].take().unwrap()];
+        // One request, in front of either branch.
+        assert_eq!(passed.map(|pending| (pending.number, pending.origin)), [(1, 20), (1, 30)]);
+    }
+
     #[test]
     fn requests_travel_from_the_last_thread_to_the_first() {
         let requests = Requests::new(None);
         requests.send(Request::Keyframe).unwrap();
-        let boxes: Vec<_> = (0..3).map(|_| Arc::new(Mailbox::new(Box::new(|| ())))).collect();
-        requests.begin(boxes.clone(), Stop::new());
+        let boxes = begin(&requests, [None, Some(0), Some(1)]);
         for (thread, mailbox) in boxes.iter().enumerate().rev() {
             let pending = mailbox.take().unwrap();
             assert_eq!((pending.number, mailbox.has_news()), (1, false));
@@ -319,8 +360,7 @@ mod tests {
     #[test]
     fn a_seek_is_in_all_mailboxes_at_once() {
         let requests = Requests::new(None);
-        let boxes: Vec<_> = (0..3).map(|_| Arc::new(Mailbox::new(Box::new(|| ())))).collect();
-        requests.begin(boxes.clone(), Stop::new());
+        let boxes = begin(&requests, [None, Some(0), Some(1)]);
         requests.send(SEEK).unwrap();
         assert_eq!((requests.is_stale(0), requests.is_stale(1)), (true, false));
         assert!(!requests.end_source(Some(&boxes[0])), "there is a request for it");

@@ -19,10 +19,11 @@ use crate::options::Options;
 use crate::out::{Delivery, Failure, Hop, Out};
 use crate::pipeline::{Pipeline, Segment, SegmentInput};
 use crate::recorder::Recorder;
-use crate::report::{HopInfo, PlayReport, Report, WorkerReport};
+use crate::report::{HopInfo, PlayReport, Report, SinkReport, WorkerReport};
 use crate::request::{Answered, Request};
-use crate::requests::{Mailbox, Pending, Wake};
+use crate::requests::{Mailbox, Pending, RequestThread, Wake};
 use crate::source::Source;
+use crate::stage::Role;
 
 /// Builds and runs `path`. One that ends and has delivered nothing has failed
 /// ([`RunError::NoFrame`]); [`Report::losses`] says what it lost.
@@ -43,6 +44,8 @@ struct Ended {
     rows: Vec<Row>,
     overwritten: u64,
     copied_bytes: u64,
+    /// Items that its sink took.
+    delivered: u64,
     failure: Option<Failure>,
 }
 
@@ -76,10 +79,12 @@ impl Pipeline {
         for (hop, info) in hops.iter().enumerate() {
             log::debug!("hop {hop}: {}", info.text);
         }
-        let mailboxes: Vec<_> = segments.iter().map(|segment| mailbox(segment, options)).collect();
-        let deliveries: Vec<_> =
-            mailboxes.iter().map(|mailbox| options.delivery(requests.clone(), mailbox.clone())).collect();
-        requests.begin(mailboxes, options.stop.clone());
+        let sinks: Vec<Option<u16>> = segments.iter().map(sink_of).collect();
+        let request_threads: Vec<_> =
+            segments.iter().map(|segment| request_thread(segment, options)).collect();
+        let delivery = |thread: &RequestThread| options.delivery(requests.clone(), thread.mailbox.clone());
+        let deliveries: Vec<_> = request_threads.iter().map(delivery).collect();
+        requests.begin(request_threads, options.stop.clone());
         let (start_ns, start_cpu) = (now_ns(), process_cpu_ns());
         let ended = run_threads(source.as_mut(), segments.into_iter().zip(deliveries), &threads, options);
         requests.end();
@@ -95,7 +100,8 @@ impl Pipeline {
         };
         let notes = outcomes.notes.take().into_iter().chain(confined).collect();
         let mut report = Report {
-            frames: options.progress.load(Ordering::Relaxed),
+            frames: 0,
+            sinks: sinks_of(&sinks, &ended),
             dropped: dropped.load(Ordering::Relaxed),
             flushed: requests.flushed(),
             missed: outcomes.missed.load(Ordering::Relaxed),
@@ -113,6 +119,8 @@ impl Pipeline {
             interrupted: signal::interrupted() || options.stop.is_requested(),
             error: None,
         };
+        report.frames = report.sinks.iter().map(|sink| sink.frames).max().unwrap_or_default();
+        options.progress.store(report.frames, Ordering::Relaxed);
         for ended in ended {
             report.add(ended);
         }
@@ -135,15 +143,35 @@ impl Pipeline {
                 collect.set_level(level);
             }
         }
-        let mut info = self.source.info();
-        for hop in self.segments.iter_mut().flat_map(|s| &mut s.chain) {
-            info = hop.stage.start(&info).map_err(|error| RunError::Stage {
-                hop: self.hops[usize::from(hop.index)].text.clone(),
-                error,
-            })?;
+        // What each hop gives.
+        let mut given = vec![self.source.info(); self.hops.len()];
+        for segment in &mut self.segments {
+            let mut info = given[usize::from(segment.behind)];
+            for hop in &mut segment.chain {
+                let index = usize::from(hop.index);
+                info = hop
+                    .stage
+                    .start(&info)
+                    .map_err(|error| RunError::Stage { hop: self.hops[index].text.clone(), error })?;
+                given[index] = info;
+            }
         }
         Ok(())
     }
+}
+
+/// Index of the sink in a segment.
+fn sink_of(segment: &Segment) -> Option<u16> {
+    segment.chain.iter().find(|hop| hop.role == Role::Sink).map(|hop| hop.index)
+}
+
+/// What the `sinks` of the threads took, in path order.
+fn sinks_of(sinks: &[Option<u16>], ended: &[Result<Ended, RunError>]) -> Vec<SinkReport> {
+    let taken = |ended: &Result<Ended, RunError>| ended.as_ref().map_or(0, |ended| ended.delivered);
+    let with_sink = sinks.iter().zip(ended).filter_map(|(sink, ended)| Some(((*sink)?, taken(ended))));
+    let mut sinks: Vec<_> = with_sink.map(|(hop, frames)| SinkReport { hop, frames }).collect();
+    sinks.sort_unstable_by_key(|sink| sink.hop);
+    sinks
 }
 
 impl Report {
@@ -209,8 +237,8 @@ fn thread_name(segment: &Segment, hops: &[HopInfo]) -> String {
     hops[usize::from(segment.first)].text.split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// The mailbox of the thread that will run `segment`.
-fn mailbox(segment: &Segment, options: &Options) -> Arc<Mailbox> {
+/// The way of requests through the thread that will run `segment`.
+fn request_thread(segment: &Segment, options: &Options) -> RequestThread {
     let wake: Wake = match &segment.input {
         None => {
             let stop = options.stop.clone();
@@ -222,13 +250,13 @@ fn mailbox(segment: &Segment, options: &Options) -> Arc<Mailbox> {
         }
         Some(SegmentInput::Worker(collect)) => collect.waker(),
     };
-    Arc::new(Mailbox::new(wake))
+    RequestThread { mailbox: Arc::new(Mailbox::new(wake)), before: segment.before, first: segment.first }
 }
 
 /// Runs the source and the chain up to the first queue.
 fn produce(source: &mut dyn Source, segment: Option<(Segment, Delivery)>, options: &Options) -> Ended {
     let Some((mut segment, delivery)) = segment else {
-        return Ended { rows: Vec::new(), overwritten: 0, copied_bytes: 0, failure: None };
+        return Ended { rows: Vec::new(), overwritten: 0, copied_bytes: 0, delivered: 0, failure: None };
     };
     let mut recorder = recorder(0, options);
     let chain = &mut segment.chain;
@@ -257,7 +285,7 @@ fn produce(source: &mut dyn Source, segment: Option<(Segment, Delivery)>, option
             failure = hold(chain, &mut recorder, delivery);
             if failure.is_some() {
                 delivery.requests.end_source(None);
-                return end(recorder, failure);
+                return end(recorder, delivery, failure);
             }
             is_held = true;
             Ok(())
@@ -273,7 +301,7 @@ fn produce(source: &mut dyn Source, segment: Option<(Segment, Delivery)>, option
     // Also behind a failure: a seek would discard what was handed on before it.
     delivery.requests.end_source(None);
     let failure = if is_held { failure } else { drain(chain, &mut recorder, delivery, failure) };
-    end(recorder, failure)
+    end(recorder, delivery, failure)
 }
 
 /// Runs the chain behind a queue.
@@ -283,7 +311,7 @@ fn consume(segment: Segment, number: usize, options: &Options, delivery: &Delive
     let Segment { input, mut chain, .. } = segment;
     let mut recorder = recorder(number, options);
     let failure = match input {
-        None => return end(recorder, None),
+        None => return end(recorder, delivery, None),
         Some(SegmentInput::Queue(link, receiver)) => {
             from_queue(link, receiver, number, &mut chain, &mut recorder, delivery)
         }
@@ -293,7 +321,7 @@ fn consume(segment: Segment, number: usize, options: &Options, delivery: &Delive
     };
     // Dropping the input tells the thread before; dropping the chain, with its
     // queue's end, tells the one behind.
-    end(recorder, failure)
+    end(recorder, delivery, failure)
 }
 
 fn from_queue(
@@ -406,8 +434,13 @@ fn attend(
     let mut seeks = false;
     while let Some(pending) = delivery.take_request() {
         let Pending { request, number, origin } = pending;
-        let mut asked = chain.iter_mut().rev().filter(|hop| hop.index < origin);
+        // A request from outside comes by every branch: each hop is asked once.
+        let mut asked = chain
+            .iter_mut()
+            .rev()
+            .filter(|hop| hop.index < origin && hop.asked != number && !delivery.has_ended(hop.index));
         let answered = asked.any(|hop| {
+            hop.asked = number;
             let answered = hop.stage.request(&request) == Answered::Done;
             // Those are the source's: else what it gives would be of an old generation.
             answered && !request.flushes()
@@ -415,6 +448,7 @@ fn attend(
         match &mut source {
             _ if answered => {}
             None => delivery.requests.pass_on(thread, pending),
+            Some(_) if delivery.source_asked.replace(number) == number => {}
             Some(source) => {
                 let answered = source.request(&request).map_err(|error| Failure { hop: 0, error })?;
                 seeks |= matches!(request, Request::Seek { .. }) && answered == Answered::Done;
@@ -455,6 +489,9 @@ pub(crate) fn flush(
         let (done, rest) = chain.split_at_mut(at + 1);
         let hop = &mut done[at];
         debug_assert!(hop.index >= first, "hops of one thread follow its input");
+        if delivery.has_ended(hop.index) {
+            break;
+        }
         hop.stage.flush(&mut Out::new(hop.index, rest, recorder, delivery))?;
     }
     Ok(())
@@ -510,7 +547,7 @@ fn recorder(number: usize, options: &Options) -> Recorder {
     Recorder::new(options.level, number as u16, options.rows)
 }
 
-fn end(recorder: Recorder, failure: Option<Failure>) -> Ended {
+fn end(recorder: Recorder, delivery: &Delivery, failure: Option<Failure>) -> Ended {
     let (rows, overwritten, copied_bytes) = recorder.finish();
-    Ended { rows, overwritten, copied_bytes, failure }
+    Ended { rows, overwritten, copied_bytes, delivered: delivery.delivered(), failure }
 }

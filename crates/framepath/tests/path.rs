@@ -2,7 +2,7 @@
 //! The path syntax from outside: what is read, and what is said of the rest.
 
 use framepath::Registry;
-use framepath::path::{AUTO, Definitions, INFINITE, Kind, join, parse, parse_stage};
+use framepath::path::{AUTO, Definitions, Hop, INFINITE, Kind, join, parse, parse_stage};
 use proptest::prelude::*;
 
 fn definitions() -> &'static Definitions {
@@ -115,11 +115,80 @@ fn help_names_everything_on_one_screen() {
 }
 
 #[test]
+fn branches_are_read_and_written() {
+    let text = "test ! tee ( queue depth=4 ! threshold ! null ) ( queue ! tee ( queue ! y4m a.y4m ) ( null ) ) ( play )";
+    let path = parse(text).unwrap();
+    let [test, tee] = &path.hops[..] else { panic!("{path}") };
+    assert!(test.branches.is_empty());
+    let names = |hops: &[Hop]| hops.iter().map(Hop::name).collect::<Vec<_>>().join(" ");
+    let branches: Vec<String> = tee.branches.iter().map(|branch| names(branch)).collect();
+    assert_eq!(branches, ["queue threshold null", "queue tee", "play"]);
+    assert_eq!(names(&tee.branches[1][1].branches[0]), "queue y4m");
+    assert_eq!(path.to_string(), text);
+    assert_eq!(&text[tee.span.clone()], &text[7..]);
+    assert_eq!(
+        path.all_hops().map(Hop::name).collect::<Vec<_>>().join(" "),
+        "test tee queue threshold null queue tee queue y4m null play"
+    );
+    // The program takes what the last branch gives.
+    assert!(definitions().parse_open("test ! tee ( queue ! null ) ( threshold )").is_ok());
+    assert!(parse("test ! tee ( queue ! null ) ( threshold )").is_err());
+    // Quoted, and inside of words, parentheses are as other letters.
+    assert_eq!(parse("file 'a (1).mp4' ! y4m '('").unwrap().hops[1].text("file"), "(");
+    assert_eq!(parse("file a(1).mp4 ! null").unwrap().to_string(), "file a(1).mp4 ! null");
+}
+
+#[test]
+fn what_is_wrong_with_branches_is_pointed_at() {
+    for (text, pointed_at, message) in [
+        ("test ! tee", "tee", "has no branches"),
+        ("test ! tee ! null", "tee", "has no branches"),
+        ("test ! tee ( queue ! null )", "tee ( queue ! null )", "only one branch"),
+        ("test ! tee ( threshold ! null ) ( null )", "threshold", "begins with a link"),
+        ("test ! tee ( null ) ( null )", "null", "begins with a link"),
+        ("test ! tee ( queue ! threshold ) ( null )", "threshold", "ends in a sink"),
+        ("test ! tee ( queue ! null ) ( threshold )", "threshold", "ends in a sink"),
+        ("test ! tee ( queue ! null ) ( null ) ! null", "! null", "nothing can follow"),
+        ("test ! tee ( queue ! null ) ( null ) null", "null", "nothing can follow"),
+        ("test ! tee ( queue ! null ) ( )", "( )", "nothing stands in this branch"),
+        ("test ! tee ( queue ! null ( null )", "(", "never closed"),
+        ("test ! tee ( queue ! null ) ( null ) )", ")", "closes nothing"),
+        ("test ! null )", ")", "closes nothing"),
+        ("test ! threshold ( null )", "(", "has no branches"),
+        ("test ! ( queue ! null )", "(", "before this parenthesis"),
+        ("test ! tee (queue ! null) ( null )", "(queue", "does not take the word"),
+        ("test ! tee ( (queue ! null ) ( null )", "(queue", "is not a stage"),
+        ("tee ( queue ! null ) ( null )", "tee", "starts with a source"),
+        ("test ! tee depth=4 ( queue ! null ) ( null )", "depth", "has no option"),
+        ("test ! tee ( queue ! tess ) ( null )", "tess", "is not a stage"),
+    ] {
+        let error = parse(text).expect_err(text);
+        let found = (text.get(error.span.clone()), error.to_string().contains(message));
+        assert_eq!(found, (Some(pointed_at), true), "{text}: {}", error.render(text));
+    }
+    // Deep nesting ends in an error and not in the stack.
+    let deep = format!("test ! {}", "tee ( ".repeat(9000));
+    assert!(parse(&deep).is_err());
+    let nested = |depth: usize| {
+        format!("test ! {}null{}", "tee ( queue ! null ) ( ".repeat(depth), " )".repeat(depth))
+    };
+    assert!(parse(&nested(8)).is_ok());
+    assert!(parse(&nested(9)).unwrap_err().to_string().contains("inside each other"));
+}
+
+#[test]
 fn a_path_that_is_being_written_can_go_on() {
     let words = |text: &str| definitions().complete(text).join(" ");
     assert_eq!(words(""), "file test v4l2 fixture");
     assert_eq!(words("te"), "test");
-    assert_eq!(words("test ! "), definitions().names(&[Kind::Stage, Kind::Link, Kind::Sink]).join(" "));
+    let behind = definitions().names(&[Kind::Stage, Kind::Link, Kind::Sink, Kind::Tee]).join(" ");
+    assert_eq!(words("test ! "), behind);
+    assert_eq!(words("test ! tee "), "(");
+    assert_eq!(words("test ! tee ( "), behind);
+    assert_eq!(words("test ! tee ( queue depth=4 "), "leaky= ! )");
+    assert_eq!(words("test ! tee ( queue ! null "), ")");
+    assert_eq!(words("test ! tee ( queue ! null ) "), "(");
+    assert_eq!(words("test ! tee ( queue ! tee ( queue ! null ) ( null ) "), "( )");
     assert_eq!(words("test ! que"), "queue");
     assert_eq!(words("test ! queue "), "depth= leaky= !");
     assert_eq!(words("test ! queue depth=4 "), "leaky= !");
@@ -382,7 +451,7 @@ fn any_piece() -> impl Strategy<Value = String> {
         })
         .collect();
     prop_oneof![
-        4 => Just(" ! ".to_owned()),
+        4 => proptest::sample::select(vec![" ! ", " ! ", " ( ", " ) "]).prop_map(str::to_owned),
         4 => proptest::sample::select(known),
         2 => Just(" ".to_owned()),
         1 => proptest::sample::select(vec!["'", "\"", "\\", "=", "!", "ä", "0", "64KiB", "2ms", "1x1", ",", "/", ".", "\n", "inf", "auto"]).prop_map(str::to_owned),
@@ -489,6 +558,19 @@ proptest! {
     #[test]
     fn any_pieces_are_read_or_refused(pieces in proptest::collection::vec(any_piece(), 0..40)) {
         check(&pieces.concat());
+    }
+
+    #[test]
+    fn branches_come_back_the_same(
+        branches in proptest::collection::vec((any_hop(&[Kind::Link]), any_hop(&[Kind::Stage]), any_hop(&[Kind::Sink])), 2..5),
+    ) {
+        let branches: Vec<String> =
+            branches.iter().map(|(link, stage, sink)| format!("( {link} ! {stage} ! {sink} )")).collect();
+        let text = format!("test ! tee {}", branches.join(" "));
+        let path = parse(&text).unwrap_or_else(|e| panic!("{}", e.render(&text)));
+        prop_assert_eq!(path.hops[1].branches.len(), branches.len());
+        let canonical = path.to_string();
+        prop_assert_eq!(parse(&canonical).unwrap(), path);
     }
 
     #[test]

@@ -16,6 +16,7 @@ const EXAMPLES: &str = "\
 Examples:
   framepath run 'file clip.mp4 ! decode ! null'
   framepath run 'file clip.mp4 ! decode format=nv12 threads=1 ! queue depth=4 ! null'
+  framepath run 'file clip.mp4 ! decode ! tee ( queue ! framemd5 a.md5 ) ( queue leaky=downstream ! play )'
   framepath run 'file clip.mp4 ! decode ! framemd5 -' --frames 10
   framepath run 'file clip.mp4 ! decode host=process ! play'                  (q ends, space pauses, f fills the screen)
   framepath run 'test frames=600 rate=60 ! queue ! null' --trace trace.json   (ui.perfetto.dev)
@@ -61,7 +62,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
 
-    /// End after N frames at the sink
+    /// End after N frames at the sink; behind a tee, at each sink
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     frames: Option<u64>,
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From frames to the few figures a summary shows.
 
-use super::{Cause, Causes, FrameTotal, Row, flag, frame_totals};
+use super::{Cause, Causes, FrameTotal, HopTree, Row, flag, frame_totals};
 
 /// Percentiles of latency, nanoseconds (nearest rank).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub struct HopDigest {
     pub switches: Option<f64>,
 }
 
-/// A run's ledger in a few figures.
+/// A run's ledger in a few figures, for the frames that reached one of its sinks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Digest {
     /// Frames that reached the sink and have rows.
@@ -58,7 +58,7 @@ pub struct Digest {
     pub copied_bytes: f64,
     /// Switches per frame, mean; `None` below level `full`.
     pub switches: Option<f64>,
-    /// By hop, in path order.
+    /// By hop, in path order; all hops, also those that are not on the way to the sink.
     pub hops: Vec<HopDigest>,
     /// The frames, in order of `seq`.
     pub totals: Vec<FrameTotal>,
@@ -72,9 +72,10 @@ impl Digest {
     }
 }
 
-/// Digests `rows` of a path of `hops` hops. The rows are sorted by frame.
-pub fn digest(rows: &mut [Row], hops: usize) -> Digest {
-    let totals = frame_totals(rows);
+/// Digests `rows` of a path of `hops`, for the frames that reached hop `sink`. The rows are
+/// sorted by frame.
+pub fn digest(rows: &mut [Row], hops: &HopTree, sink: u16) -> Digest {
+    let totals = frame_totals(rows, &hops.way_to(sink));
     let mut by_latency: Vec<&FrameTotal> = totals.iter().collect();
     by_latency.sort_unstable_by_key(|t| t.latency_ns());
     let latencies: Vec<u64> = by_latency.iter().map(|t| t.latency_ns()).collect();
@@ -94,7 +95,7 @@ pub fn digest(rows: &mut [Row], hops: usize) -> Digest {
         median_ns,
         copied_bytes: totals.iter().map(|t| t.copied_bytes as f64).sum::<f64>() / count.max(1.0),
         switches: switches.filter(|_| !totals.is_empty()).map(|n| n as f64 / count),
-        hops: (0..hops).map(|hop| hop_digest(rows, hop)).collect(),
+        hops: (0..hops.len()).map(|hop| hop_digest(rows, hop)).collect(),
         totals,
     }
 }
@@ -136,6 +137,33 @@ mod tests {
         Row { seq, hop, enter_ns, leave_ns, birth_ns: 0, flags, ..Row::default() }
     }
 
+    fn line(rows: &mut [Row], hops: u16) -> Digest {
+        digest(rows, &HopTree::line(hops.into()), hops - 1)
+    }
+
+    #[test]
+    fn each_sink_behind_a_tee_has_its_own_latency_and_causes() {
+        // test ! tee ( queue ! null ) ( null ): the link's row begins where the tee's does.
+        let tree = HopTree::new([None, Some(0), Some(0), Some(2), Some(1)]);
+        let mut rows = vec![
+            Row { compute_ns: 100, ..row(0, 0, 0, 100, flag::COUNTED) },
+            Row { blocked_ns: 20, ..row(0, 1, 100, 120, flag::COUNTED) },
+            Row { compute_ns: 30, ..row(0, 4, 120, 150, flag::COUNTED | flag::LAST) },
+            Row { queue_ns: 400, ..row(0, 2, 100, 500, flag::LINK) },
+            Row { compute_ns: 60, ..row(0, 3, 500, 560, flag::COUNTED | flag::LAST) },
+            row(1, 0, 100, 200, flag::COUNTED),
+            row(1, 2, 200, 300, flag::LINK | flag::DROPPED),
+        ];
+        let direct = digest(&mut rows, &tree, 4);
+        assert_eq!((direct.frames, direct.median_ns, direct.causes.total()), (1, 150.0, 150.0));
+        assert_eq!(direct.causes[Cause::Blocked], Some(20.0));
+        assert_eq!((direct.causes[Cause::Queue], direct.causes[Cause::Unexplained]), (Some(0.0), Some(0.0)));
+        let queued = digest(&mut rows, &tree, 3);
+        assert_eq!((queued.frames, queued.median_ns, queued.causes.total()), (1, 560.0, 560.0));
+        assert_eq!((queued.causes[Cause::Queue], queued.causes[Cause::Blocked]), (Some(400.0), Some(0.0)));
+        assert_eq!((queued.hops[2].dropped, queued.hops[4].frames), (1, 1));
+    }
+
     #[test]
     fn a_ledger_that_tiles_closes() {
         let mut rows = vec![
@@ -143,7 +171,7 @@ mod tests {
             Row { queue_ns: 30, wakeup_ns: 20, ..row(0, 1, 100, 150, flag::LINK) },
             Row { copy_ns: 40, compute_ns: 5, ..row(0, 2, 150, 200, flag::COUNTED | flag::LAST) },
         ];
-        let d = digest(&mut rows, 3);
+        let d = line(&mut rows, 3);
         assert_eq!(d.latency, Some(Latency { p50: 200, p95: 200, p99: 200, max: 200 }));
         assert_eq!(d.causes[Cause::Compute], Some(95.0));
         assert_eq!(d.causes[Cause::Unexplained], Some(5.0));
@@ -154,7 +182,7 @@ mod tests {
     #[test]
     fn what_was_not_measured_is_empty_not_zero() {
         let mut rows = vec![row(0, 0, 0, 100, 0), row(0, 1, 100, 150, flag::LAST)];
-        let d = digest(&mut rows, 2);
+        let d = line(&mut rows, 2);
         assert_eq!(d.causes[Cause::Compute], None);
         assert_eq!(d.causes[Cause::Unexplained], None);
         assert_eq!(d.causes[Cause::Copy], Some(0.0));
@@ -167,7 +195,7 @@ mod tests {
             Row { compute_ns: 100, ..row(0, 0, 0, 100, flag::COUNTED) },
             Row { compute_ns: 50, ..row(0, 1, 130, 180, flag::COUNTED | flag::LAST) },
         ];
-        assert_eq!(digest(&mut rows, 2).causes[Cause::Unexplained], Some(30.0));
+        assert_eq!(line(&mut rows, 2).causes[Cause::Unexplained], Some(30.0));
     }
 
     #[test]
@@ -179,9 +207,9 @@ mod tests {
             row(2, 0, 20, 30, 0),
             row(2, 1, 30, 40, flag::LAST),
         ];
-        let d = digest(&mut rows, 2);
+        let d = line(&mut rows, 2);
         assert_eq!((d.frames, d.hops[1].dropped, d.hops[1].frames), (1, 1, 1));
-        assert_eq!(digest(&mut [], 1).latency, None);
+        assert_eq!(line(&mut [], 1).latency, None);
     }
 
     #[test]

@@ -35,13 +35,21 @@ impl FrameTotal {
     }
 }
 
-/// Totals of every frame that reached its sink, in order of `seq`. Rows may
-/// come in any order; they are sorted here.
-pub fn frame_totals(rows: &mut [Row]) -> Vec<FrameTotal> {
+/// Totals of every frame that reached the end of a way, in order of `seq`: `way` says of each
+/// hop whether it is on it ([`HopTree::way_to`](super::HopTree::way_to)). Rows may come in
+/// any order; they are sorted here.
+pub fn frame_totals(rows: &mut [Row], way: &[bool]) -> Vec<FrameTotal> {
     rows.sort_unstable_by_key(|r| (r.seq, r.enter_ns, r.hop));
-    rows.chunk_by(|a, b| a.seq == b.seq).filter_map(total).collect()
+    let frames = rows.chunk_by(|a, b| a.seq == b.seq);
+    if way.iter().all(|on_way| *on_way) {
+        return frames.filter_map(total).collect();
+    }
+    let on_way = |row: &&Row| way.get(usize::from(row.hop)).is_some_and(|on_way| *on_way);
+    let of_way = |frame: &[Row]| frame.iter().filter(on_way).copied().collect::<Vec<Row>>();
+    frames.filter_map(|frame| total(&of_way(frame))).collect()
 }
 
+/// The total of `rows`, which are one frame's on its way to one sink.
 fn total(rows: &[Row]) -> Option<FrameTotal> {
     let last = rows.iter().find(|r| r.has(flag::LAST))?;
     let mut causes = Causes::default();

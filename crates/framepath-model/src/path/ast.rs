@@ -12,9 +12,26 @@ use super::words::quote;
 /// say the same, however they were written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Path {
-    /// In order; the first is a source, and the last a sink unless
+    /// In order; the first is a source, and the last a sink or a tee unless
     /// [`Definitions::parse_open`](super::Definitions::parse_open) read it.
     pub hops: Vec<Hop>,
+}
+
+impl Path {
+    /// All hops, those of branches too, in the order in which they stand in the text.
+    pub fn all_hops(&self) -> impl Iterator<Item = &Hop> {
+        all_hops(&self.hops)
+    }
+}
+
+/// `hops` and those of their branches, in the order in which they stand in the text.
+pub fn all_hops(hops: &[Hop]) -> impl Iterator<Item = &Hop> {
+    let mut left: Vec<&Hop> = hops.iter().rev().collect();
+    std::iter::from_fn(move || {
+        let hop = left.pop()?;
+        left.extend(hop.branches.iter().flatten().rev());
+        Some(hop)
+    })
 }
 
 /// One stage or link of a path, with its arguments.
@@ -29,6 +46,9 @@ pub struct Hop {
     pub def: &'static Definition,
     /// Where it stands in the text that was read, arguments included, in bytes.
     pub span: Range<usize>,
+    /// Of a tee: its branches, at least two, each with at least one hop. Empty for all
+    /// others.
+    pub branches: Vec<Vec<Hop>>,
     /// In the order of [`Definition::all_args`]; `None` where not given.
     pub(super) given: Vec<Option<Given>>,
     /// Options that only an open stage takes, in the order they were given.
@@ -58,7 +78,10 @@ impl PartialEq for Hop {
         let values = |hop: &Hop| -> Vec<Option<Value>> {
             hop.given.iter().map(|given| given.as_ref().map(|g| g.value.clone())).collect()
         };
-        self.def.name == other.def.name && values(self) == values(other) && self.open().eq(other.open())
+        self.def.name == other.def.name
+            && values(self) == values(other)
+            && self.open().eq(other.open())
+            && self.branches == other.branches
     }
 }
 
@@ -244,14 +267,18 @@ fn mistyped<T>(def: &Definition, name: &str, value: Option<&Value>, instead: T) 
 /// quoting made it longer than [`MAX_TEXT`](super::MAX_TEXT).
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, hop) in self.hops.iter().enumerate() {
-            if i > 0 {
-                f.write_str(" ! ")?;
-            }
-            write!(f, "{hop}")?;
-        }
-        Ok(())
+        write_hops(&self.hops, f)
     }
+}
+
+fn write_hops(hops: &[Hop], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    for (i, hop) in hops.iter().enumerate() {
+        if i > 0 {
+            f.write_str(" ! ")?;
+        }
+        write!(f, "{hop}")?;
+    }
+    Ok(())
 }
 
 impl fmt::Display for Hop {
@@ -268,6 +295,11 @@ impl fmt::Display for Hop {
         }
         for option in &self.open {
             write!(f, " {}={}", option.name, quote(&option.value))?;
+        }
+        for branch in &self.branches {
+            f.write_str(" ( ")?;
+            write_hops(branch, f)?;
+            f.write_str(" )")?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 use super::definition::{Arg, Definition, Kind};
 use super::definitions::Definitions;
 use super::value::ValueKind;
-use super::words;
+use super::words::{self, Mark};
 
 impl Definitions {
     /// The words that can stand where the last word of `text` is being written; that is an
@@ -29,20 +29,29 @@ impl Definitions {
         let begun = !text.ends_with(|c: char| c.is_ascii_whitespace()) && !words.is_empty();
         let word = if begun { words.pop() } else { None };
         let start = word.as_ref().map_or("", |word| word.text.as_str());
-        let hop = words.rsplit(|word| word.is_separator).next().unwrap_or_default();
-        let is_first = !words.iter().any(|word| word.is_separator);
-        let candidates = match hop.split_first() {
-            None => self.names_for(is_first),
-            Some((name, given)) => match self.find(&name.text) {
+        let hop = words.rsplit(|word| word.mark.is_some()).next().unwrap_or_default();
+        let last_mark = words.iter().rev().find_map(|word| word.mark);
+        let opened = words.iter().filter(|word| word.mark == Some(Mark::Open)).count();
+        let is_inside = opened > words.iter().filter(|word| word.mark == Some(Mark::Close)).count();
+        let mut candidates = match (hop.split_first(), last_mark) {
+            (None, Some(Mark::Close)) => vec!["(".to_owned()],
+            (None, mark) => self.names_for(mark),
+            (Some((name, given)), _) => match self.find(&name.text) {
                 Some(definition) => options_for(definition, given, start),
                 None => Vec::new(),
             },
         };
+        if is_inside && last_mark.is_some_and(|mark| mark == Mark::Close || !hop.is_empty()) {
+            candidates.push(")".to_owned());
+        }
         candidates.into_iter().filter(|candidate| candidate.starts_with(start)).collect()
     }
 
-    fn names_for(&self, is_first: bool) -> Vec<String> {
-        let kinds: &[Kind] = if is_first { &[Kind::Source] } else { &[Kind::Stage, Kind::Link, Kind::Sink] };
+    fn names_for(&self, last_mark: Option<Mark>) -> Vec<String> {
+        let kinds: &[Kind] = match last_mark {
+            None => &[Kind::Source],
+            Some(_) => &[Kind::Stage, Kind::Link, Kind::Sink, Kind::Tee],
+        };
         self.names(kinds).into_iter().map(str::to_owned).collect()
     }
 }
@@ -67,7 +76,11 @@ fn options_for(definition: &Definition, given: &[words::Word], start: &str) -> V
         !arg.positional && !options.contains(&arg.name) && !excluded && !lacks
     });
     let mut words: Vec<String> = left.map(|arg| format!("{}=", arg.name)).collect();
-    words.extend((definition.kind != Kind::Sink).then(|| "!".to_owned()));
+    words.extend(match definition.kind {
+        Kind::Sink => None,
+        Kind::Tee => Some("(".to_owned()),
+        Kind::Source | Kind::Stage | Kind::Link => Some("!".to_owned()),
+    });
     words
 }
 

@@ -18,6 +18,8 @@ pub enum Kind {
     Sink,
     /// How a frame passes on; `!` alone is a direct call.
     Link,
+    /// Gives every item to several branches, which stand behind it in parentheses.
+    Tee,
 }
 
 impl Kind {
@@ -28,6 +30,7 @@ impl Kind {
             Kind::Stage => "a stage",
             Kind::Sink => "a sink",
             Kind::Link => "a link",
+            Kind::Tee => "a tee",
         }
     }
 }
@@ -179,6 +182,11 @@ impl Definition {
         Definition::new(name, Kind::Link, help)
     }
 
+    /// A tee.
+    pub const fn tee(name: &'static str, help: &'static str) -> Definition {
+        Definition::new(name, Kind::Tee, help)
+    }
+
     const fn new(name: &'static str, kind: Kind, help: &'static str) -> Definition {
         Definition {
             name,
@@ -243,6 +251,9 @@ impl Definition {
         }
         if self.open.is_some() {
             usage.push_str(" [PARAM=VALUE...]");
+        }
+        if self.kind == Kind::Tee {
+            usage.push_str(" ( BRANCH ) ( BRANCH )...");
         }
         usage
     }

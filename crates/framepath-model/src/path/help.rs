@@ -22,6 +22,7 @@ impl Definitions {
             (Kind::Source, "Sources, the first word of a path:"),
             (Kind::Stage, "Stages, between:"),
             (Kind::Link, "Links, between (a bare ! is a direct call):"),
+            (Kind::Tee, "For several branches, each with a sink:"),
             (Kind::Sink, "Sinks, at the end:"),
         ] {
             part(heading, &|one| one.kind == kind && !one.for_tests);
@@ -33,6 +34,9 @@ impl Definitions {
 
 /// Its name with what must be given.
 fn head(definition: &Definition) -> String {
+    if definition.kind == Kind::Tee {
+        return format!("{} (...) (...)", definition.name);
+    }
     let required = definition.all_args().filter(|arg| arg.default == DefaultValue::Required);
     required.fold(definition.name.to_owned(), |text, arg| match arg.positional {
         true => format!("{text} {}", arg.usage()),
@@ -49,6 +53,12 @@ impl Definition {
         text.extend(self.own.iter().map(line));
         if let Some(open) = self.open {
             let _ = writeln!(text, "    PARAM: {open}");
+        }
+        if self.kind == Kind::Tee {
+            text.push_str(
+                "    BRANCH: stages, links and a sink; all but the last begin with a link, which says what\n    \
+                 happens when the branch is slow: `tee ( queue ! y4m a.y4m ) ( queue leaky=downstream ! play )`\n",
+            );
         }
         let hosting = self.hosts.args();
         if !hosting.is_empty() {

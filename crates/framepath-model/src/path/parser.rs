@@ -10,7 +10,7 @@ use super::definitions::Definitions;
 use super::error::quoted;
 use super::old_spelling::old_spelling;
 use super::value::listed;
-use super::words::{self, Word};
+use super::words::{self, Mark, Word};
 use super::{MAX_TEXT, PathError, nearest, plain_name};
 
 /// Where a path may begin.
@@ -20,6 +20,8 @@ pub(super) enum Begin {
     Source,
     /// Behind a source that is not in the text.
     Behind,
+    /// Behind a tee, in a thread of its own: at a link.
+    Thread,
 }
 
 /// Where a path may end.
@@ -52,18 +54,24 @@ impl Grammar<'_> {
         if words.is_empty() {
             return Err(PathError::new(text.len()..text.len(), "the path is empty", self.whole()));
         }
+        Ok(Path { hops: self.read_hops(&words, text, 0)? })
+    }
+
+    /// Reads `words`, which are in `depth` pairs of parentheses, all of them.
+    pub(super) fn read_hops(self, words: &[Word], text: &str, depth: usize) -> Result<Vec<Hop>, PathError> {
         let mut hops: Vec<Hop> = Vec::new();
-        let mut rest = &words[..];
+        let mut rest = words;
         loop {
-            let end = rest.iter().position(|word| word.is_separator).unwrap_or(rest.len());
+            let end = rest.iter().position(|word| word.mark.is_some()).unwrap_or(rest.len());
             let (hop_words, after) = rest.split_at(end);
-            hops.push(self.read_hop(hop_words, after.first(), &hops, text)?);
+            let mut hop = self.read_hop(hop_words, after.first(), &hops, text)?;
+            let after = self.read_branches(&mut hop, after, text, depth)?;
+            hops.push(hop);
             match after.split_first() {
                 Some((_, following)) => rest = following,
-                None => break,
+                None => return Ok(hops),
             }
         }
-        Ok(Path { hops })
     }
 
     /// The help that says what a whole path is.
@@ -75,6 +83,7 @@ impl Grammar<'_> {
                 self.known.known(&[Kind::Sink])
             ),
             Begin::Behind => self.right_here(&[Kind::Sink, Kind::Stage, Kind::Link]),
+            Begin::Thread => self.right_here(&[Kind::Link]),
         }
     }
 
@@ -87,19 +96,28 @@ impl Grammar<'_> {
         before: &[Hop],
         text: &str,
     ) -> Result<Hop, PathError> {
+        let mark = separator.and_then(|word| word.mark);
+        // A `)` here closes nothing, which is said when the hop is read.
+        let is_last = matches!(mark, None | Some(Mark::Close));
         let place = Position {
             is_first: before.is_empty() && self.begin == Begin::Source,
-            is_last: separator.is_none(),
-            needs_sink: separator.is_none() && self.end == End::Sink,
+            is_threads_first: before.is_empty() && self.begin == Begin::Thread,
+            is_last,
+            needs_sink: is_last && self.end == End::Sink,
         };
         let fitting: &[Kind] = match (place.is_first, place.is_last) {
             (true, _) => &[Kind::Source],
+            _ if place.is_threads_first => &[Kind::Link],
+            _ if mark == Some(Mark::Open) => &[Kind::Tee],
             (false, true) if place.needs_sink => &[Kind::Sink],
             (false, true) => &[Kind::Sink, Kind::Stage, Kind::Link],
             (false, false) => &[Kind::Stage, Kind::Link],
         };
         let Some((first, arguments)) = words.split_first() else {
             let (span, message) = match separator {
+                Some(paren) if mark != Some(Mark::Next) => {
+                    (paren.span.clone(), "nothing stands before this parenthesis")
+                }
                 Some(bang) if before.is_empty() => (bang.span.clone(), "nothing stands before this `!`"),
                 Some(bang) => (bang.span.clone(), "nothing stands between this `!` and the one before"),
                 None => (text.len()..text.len(), "nothing stands after the last `!`"),
@@ -119,7 +137,7 @@ impl Grammar<'_> {
         let arguments = self.read_arguments(def, first, arguments)?;
         let end = words.last().map_or(first.span.end, |word| word.span.end);
         let Arguments { given, open, renamed } = arguments;
-        Ok(Hop { def, span: first.span.start..end, given, open, renamed })
+        Ok(Hop { def, span: first.span.start..end, branches: Vec::new(), given, open, renamed })
     }
 
     /// The help that names what may stand in a place.
@@ -127,6 +145,12 @@ impl Grammar<'_> {
         let known = |kind| self.known.known(&[kind]);
         match fitting {
             [Kind::Source] => format!("right here: a source, {}", known(Kind::Source)),
+            [Kind::Link] => format!(
+                "right here: a link, {}; it gives the branch a thread of its own, which only the last \
+                 branch can do without",
+                known(Kind::Link)
+            ),
+            [Kind::Tee] => format!("parentheses stand behind a tee, {}, only", known(Kind::Tee)),
             [Kind::Sink] => {
                 format!("right here: a sink, {}; `null` throws everything away", known(Kind::Sink))
             }
@@ -157,6 +181,13 @@ impl Grammar<'_> {
                 "a `!` between two hops needs a blank on either side",
             );
         }
+        if name.len() > 1 && (name.starts_with('(') || name.ends_with(')')) {
+            return PathError::new(
+                word.span.clone(),
+                format!("{} is not a stage or a link", quoted(name)),
+                "a parenthesis needs a blank on either side",
+            );
+        }
         PathError::new(
             word.span.clone(),
             format!("{} is not a stage or a link", quoted(name)),
@@ -182,7 +213,11 @@ impl Grammar<'_> {
             let help = self.right_here(&[Kind::Source]);
             return wrong(format!("a path starts with a source; {name} is {noun}"), help);
         }
-        if place.needs_sink && (place.is_first || def.kind != Kind::Sink) {
+        if place.is_threads_first && def.kind != Kind::Link {
+            let help = self.right_here(&[Kind::Link]);
+            return wrong(format!("this branch begins with a link; {name} is {noun}"), help);
+        }
+        if place.needs_sink && (place.is_first || !matches!(def.kind, Kind::Sink | Kind::Tee)) {
             return wrong(format!("a path ends in a sink; {name} is {noun}"), add_sink());
         }
         if !place.is_first && def.kind == Kind::Source {
@@ -277,6 +312,8 @@ impl Grammar<'_> {
 #[derive(Clone, Copy)]
 struct Position {
     is_first: bool,
+    /// The first behind a tee, in a thread of its own.
+    is_threads_first: bool,
     is_last: bool,
     needs_sink: bool,
 }

@@ -14,8 +14,30 @@ pub(super) struct Word {
     pub span: Range<usize>,
     /// The `=` of `key=value`, where the key is a plain identifier.
     pub equals: Option<Equals>,
-    /// A `!` that stands alone and unquoted.
-    pub is_separator: bool,
+    /// For a `!`, `(` or `)` that stands alone and unquoted.
+    pub mark: Option<Mark>,
+}
+
+/// A word that orders the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// `!`, between two hops.
+    Next,
+    /// `(`, before a branch.
+    Open,
+    /// `)`, behind a branch.
+    Close,
+}
+
+impl Mark {
+    fn of(word: &str) -> Option<Mark> {
+        match word {
+            "!" => Some(Mark::Next),
+            "(" => Some(Mark::Open),
+            ")" => Some(Mark::Close),
+            _ => None,
+        }
+    }
 }
 
 /// Where the `=` of an option stands.
@@ -56,7 +78,7 @@ pub(super) fn split(text: &str) -> Result<Vec<Word>, PathError> {
             chars.next();
             continue;
         }
-        let mut word = Word { text: String::new(), span: start..start, equals: None, is_separator: false };
+        let mut word = Word { text: String::new(), span: start..start, equals: None, mark: None };
         let mut quoted = false;
         while let Some(&(at, c)) = chars.peek() {
             if is_blank(c) {
@@ -92,7 +114,7 @@ pub(super) fn split(text: &str) -> Result<Vec<Word>, PathError> {
             }
         }
         word.span.end = chars.peek().map_or(text.len(), |&(at, _)| at);
-        word.is_separator = !quoted && word.text == "!";
+        word.mark = if quoted { None } else { Mark::of(&word.text) };
         // Only an escaped line end: no word at all.
         if quoted || !word.text.is_empty() {
             words.push(word);
@@ -145,14 +167,14 @@ fn read_quoted(
 /// ```
 pub fn quote(word: &str) -> String {
     let plain = !word.is_empty()
-        && word != "!"
+        && Mark::of(word).is_none()
         && !word.chars().any(|c| is_blank(c) || matches!(c, '\'' | '"' | '\\' | '='));
     if plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
 /// Makes one path text of words that a shell has split already, such as a
 /// program's arguments: blanks, quotes and backslashes inside a word are kept
-/// as they are, and `!` and `key=value` keep their meaning.
+/// as they are, and `!`, `(`, `)` and `key=value` keep their meaning.
 pub fn join<S: AsRef<str>>(words: &[S]) -> String {
     let mut text = String::new();
     for word in words {
@@ -161,7 +183,7 @@ pub fn join<S: AsRef<str>>(words: &[S]) -> String {
         }
         let word = word.as_ref();
         match word.split_once('=') {
-            _ if word == "!" => text.push('!'),
+            _ if Mark::of(word).is_some() => text.push_str(word),
             Some((key, value)) if is_identifier(key) => {
                 text.push_str(key);
                 text.push('=');
@@ -202,10 +224,10 @@ mod tests {
     }
 
     #[test]
-    fn only_a_bare_exclamation_mark_separates() {
-        let separators = |text| split(text).unwrap().iter().filter(|w| w.is_separator).count();
-        assert_eq!(separators("a ! b"), 1);
-        assert_eq!(separators(r#"a '!' "!" \! b!c"#), 0);
+    fn only_a_mark_that_stands_alone_and_unquoted_counts() {
+        let marks = |text| split(text).unwrap().iter().filter_map(|w| w.mark).collect::<Vec<_>>();
+        assert_eq!(marks("a ! b ( c )"), [Mark::Next, Mark::Open, Mark::Close]);
+        assert_eq!(marks(r#"a '!' "!" \! b!c (d) '(' \)"#), []);
     }
 
     #[test]
@@ -229,7 +251,10 @@ mod tests {
     fn joined_words_come_back() {
         let words = ["file", "my clip='x'.mp4", "loop=2", "!", "x=", "a\\b", "", "\u{a0}"];
         assert_eq!(texts(&join(&words)), words);
-        assert_eq!(split(&join(&["!"])).unwrap().len(), 1);
-        assert!(split(&join(&["!"])).unwrap()[0].is_separator);
+        for mark in ["!", "(", ")"] {
+            let words = split(&join(&[mark])).unwrap();
+            assert_eq!((words.len(), words[0].mark), (1, Mark::of(mark)));
+            assert_eq!(split(&quote(mark)).unwrap()[0].mark, None);
+        }
     }
 }

@@ -5,15 +5,16 @@
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use framepath_model::ledger::{Cause, Causes, Latency};
+use framepath_model::ledger::{Cause, Causes, Digest, Latency};
 use framepath_model::stats::Spread;
 use framepath_model::summary::{CausesUs, LatencyUs, Row, Summary};
 use framepath_os::meter::Level;
 
 use super::machine::machine;
-use crate::report::Report;
+use crate::report::{Report, SinkReport};
 
-/// The summary of one run: one row, and a note per loss and failure. `case` is the path's text.
+/// The summary of one run: a row for each sink, and a note per loss and failure. `case` is the
+/// path's text.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, export};
@@ -24,12 +25,12 @@ use crate::report::Report;
 /// # Ok::<(), framepath::RunError>(())
 /// ```
 pub fn summary(report: &mut Report, case: &str) -> Summary {
-    let row = row(report, case);
+    let rows = rows(report, case);
     let mut notes = report.notes.clone();
     notes.extend(report.losses().iter().map(ToString::to_string));
     notes.extend(report.interrupted.then(|| "interrupted".to_owned()));
     notes.extend(report.error.as_ref().map(|error| format!("stopped: {error}")));
-    of_rows(vec![row], notes)
+    of_rows(rows, notes)
 }
 
 /// The summary of a path that could not begin.
@@ -50,9 +51,29 @@ fn of_rows(rows: Vec<Row>, notes: Vec<String>) -> Summary {
     }
 }
 
-/// The figures of one run. What is not known is `None`.
+/// The figures of one run. What is not known is `None`. Behind a `tee`, latency and causes are
+/// those of the last sink.
 pub fn row(report: &mut Report, case: &str) -> Row {
     let digest = (report.level != Level::Off).then(|| report.digest());
+    row_of(report, case, digest)
+}
+
+/// [`row`] for each sink, whose text the contender's name has where there are several. What is
+/// not a frame's or a sink's own (times, copies, losses) is that of the whole run in each.
+fn rows(report: &mut Report, case: &str) -> Vec<Row> {
+    if report.sinks.len() < 2 {
+        return vec![row(report, case)];
+    }
+    let sinks = report.sinks.clone();
+    let of_sink = |sink: SinkReport| {
+        let digest = (report.level != Level::Off).then(|| report.digest_of(sink.hop));
+        let contender = format!("path to {}", report.hops[usize::from(sink.hop)].text);
+        Row { contender, frames: sink.frames, ..row_of(report, case, digest) }
+    };
+    sinks.into_iter().map(of_sink).collect()
+}
+
+fn row_of(report: &Report, case: &str, digest: Option<Digest>) -> Row {
     let (wall_ns, cpu_ns) = (report.wall_ns as f64, report.cpu_ns as f64);
     Row {
         case: case.to_owned(),

@@ -3,11 +3,11 @@
 
 use std::fmt::Write;
 
-use framepath_model::ledger::{Cause, Digest, HopDigest};
+use framepath_model::ledger::{Cause, Digest, HopDigest, Latency};
 use framepath_model::shown::shown;
 use framepath_os::meter::Level;
 
-use crate::report::Report;
+use crate::report::{Report, SinkReport, depths};
 
 const BAR_WIDTH: usize = 30;
 
@@ -27,10 +27,21 @@ pub fn summary(report: &mut Report) -> String {
     if report.level == Level::Off {
         return text;
     }
-    let digest = report.digest();
+    let digests = digests(report);
     // Writing to a string cannot fail.
-    let _ = ledger(&mut text, report, &digest);
+    let _ = ledger(&mut text, report, &digests);
     text
+}
+
+/// The ledger's figures for each sink, with its index.
+fn digests(report: &mut Report) -> Vec<(u16, Digest)> {
+    match report.sinks.len() {
+        0 | 1 => vec![(0, report.digest())],
+        _ => {
+            let sinks = report.sinks.clone();
+            sinks.iter().map(|sink| (sink.hop, report.digest_of(sink.hop))).collect()
+        }
+    }
 }
 
 fn headline(report: &Report) -> String {
@@ -48,6 +59,13 @@ fn headline(report: &Report) -> String {
         text.push_str("; interrupted");
     }
     text.push('\n');
+    if report.sinks.len() > 1 {
+        let of_sink = |sink: &SinkReport| {
+            format!("{} to {}", sink.frames, shown(&report.hops[usize::from(sink.hop)].text))
+        };
+        let sinks: Vec<String> = report.sinks.iter().map(of_sink).collect();
+        let _ = writeln!(text, "frames: {}", sinks.join(", "));
+    }
     text
 }
 
@@ -92,30 +110,45 @@ fn dropped(frames: u64) -> String {
     }
 }
 
-fn ledger(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result {
-    let Some(latency) = digest.latency else {
+fn ledger(text: &mut String, report: &Report, digests: &[(u16, Digest)]) -> std::fmt::Result {
+    let Some((_, last)) = digests.last() else { return Ok(()) };
+    if digests.iter().all(|(_, digest)| digest.latency.is_none()) {
         return writeln!(text, "no frame reached the sink: no latency");
-    };
+    }
     if report.overwritten > 0 {
         let rows = report.overwritten;
         writeln!(
             text,
             "ledger: the first {rows} rows were overwritten; figures are of the last {} frames",
-            digest.frames
+            last.frames
         )?;
     }
-    let [p50, p95, p99, max] = [latency.p50, latency.p95, latency.p99, latency.max].map(|ns| time(ns as f64));
-    writeln!(text, "latency: p50 {p50}  p95 {p95}  p99 {p99}  max {max}  (birth to end of sink)")?;
-    hops(text, report, digest)?;
-    causes(text, report, digest)?;
+    // Which sink is meant, where there are several.
+    let to = |sink: u16| match digests.len() {
+        1 => String::new(),
+        _ => format!(" to {}", shown(&report.hops[usize::from(sink)].text)),
+    };
+    for (sink, digest) in digests {
+        let Some(Latency { p50, p95, p99, max }) = digest.latency else { continue };
+        let [p50, p95, p99, max] = [p50, p95, p99, max].map(|ns| time(ns as f64));
+        let of = to(*sink);
+        writeln!(text, "latency{of}: p50 {p50}  p95 {p95}  p99 {p99}  max {max}  (birth to end of sink)")?;
+    }
+    hops(text, report, last)?;
+    for (sink, digest) in digests {
+        causes(text, report.level, digest, &to(*sink))?;
+    }
+    // All hops: each way alone has those in front of its tee too.
+    let copied = match digests.len() {
+        1 => last.copied_bytes,
+        _ => {
+            last.hops.iter().map(|hop| hop.copied_bytes * hop.frames as f64).sum::<f64>()
+                / report.frames.max(1) as f64
+        }
+    };
     let own = report.hops.iter().any(|hop| hop.own);
-    writeln!(
-        text,
-        "copied: {} per frame{}",
-        bytes(digest.copied_bytes),
-        counted_by(digest.copied_bytes, own)
-    )?;
-    if let Some(switches) = digest.switches {
+    writeln!(text, "copied: {} per frame{}", bytes(copied), counted_by(copied, own))?;
+    if let (Some(switches), 1) = (last.switches, digests.len()) {
         writeln!(text, "switches: {switches:.1} per frame")?;
     }
     Ok(())
@@ -130,14 +163,18 @@ fn counted_by(copied: f64, own: bool) -> &'static str {
 }
 
 fn hops(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result {
-    let width = report.hops.iter().map(|h| h.text.chars().count()).max().unwrap_or(0).clamp(4, 48);
+    // What is in a branch stands further right.
+    let indent = |depth: usize| "  ".repeat(depth);
+    let names = report.hops.iter().zip(depths(&report.hops));
+    let names: Vec<String> = names.map(|(hop, depth)| indent(depth) + &shown(&hop.text)).collect();
+    let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).clamp(4, 48);
     writeln!(
         text,
         "\n{:<width$}  {:>9} {:>9} {:>9} {:>9}  {:>11}  {:>8}",
         "hop", "p50", "p95", "p99", "max", "copied", "dropped"
     )?;
-    for (hop, figures) in report.hops.iter().zip(&digest.hops) {
-        let name = shortened(&hop.text, width);
+    for ((hop, name), figures) in report.hops.iter().zip(&names).zip(&digest.hops) {
+        let name = shortened(name, width);
         if figures.frames == 0 && figures.dropped == 0 {
             writeln!(text, "{name:<width$}  {:>9}", "-")?;
             continue;
@@ -165,16 +202,18 @@ fn copied(figures: &HopDigest, own: bool) -> String {
 }
 
 fn shortened(name: &str, width: usize) -> String {
-    let name = shown(name);
     if name.chars().count() <= width {
-        return name.into_owned();
+        return name.to_owned();
     }
     let kept: String = name.chars().take(width - 1).collect();
     format!("{kept}…")
 }
 
-fn causes(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result {
-    writeln!(text, "\nthe median frame's {} by cause", time(digest.median_ns))?;
+fn causes(text: &mut String, level: Level, digest: &Digest, to: &str) -> std::fmt::Result {
+    if digest.latency.is_none() {
+        return Ok(());
+    }
+    writeln!(text, "\nthe median frame's {}{to} by cause", time(digest.median_ns))?;
     for (cause, figure) in digest.causes.iter() {
         // No V4L2 device and no wire is in a path yet unless a row says so.
         if figure.is_none() && matches!(cause, Cause::Device | Cause::Network) {
@@ -203,7 +242,7 @@ fn causes(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Resu
             )?,
         }
     }
-    if report.level == Level::Times {
+    if level == Level::Times {
         writeln!(
             text,
             "  (level `times` stamps hops but does not ask the kernel for CPU time; `full` does)"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ledger as a trace that Perfetto (ui.perfetto.dev) opens: a track per
-//! thread, a slice per frame and hop, and a flow that follows each frame.
+//! thread, a slice per frame and hop, and a flow that follows each frame to each sink.
 //!
 //! Format: the Trace Event Format's JSON object form, with complete events
 //! (`X`) and flow events (`s`, `t`, `f`); times in microseconds.
@@ -57,21 +57,28 @@ fn process(pid: usize, name: &str, report: &Report, to: &mut dyn Write) -> io::R
     let mut rows: Vec<&Row> = report.rows.iter().filter(|r| !r.has(flag::DROPPED)).collect();
     rows.sort_unstable_by_key(|r| (r.seq, r.enter_ns, r.hop));
     let drawn = drawn_from(&rows);
-    let mut rows = rows.into_iter().zip(drawn).peekable();
-    let mut before = None;
-    while let Some((row, from)) = rows.next() {
+    for (row, from) in rows.iter().zip(&drawn) {
         let name = report.hops.get(usize::from(row.hop)).map_or("", |h| &h.text);
-        write!(to, ",\n{}", slice(pid, row, from, name, origin))?;
-        let first = before.replace(row.seq) != Some(row.seq);
-        let last = rows.peek().is_none_or(|(next, _)| next.seq != row.seq);
-        // An arrow needs two ends.
-        let step = match (first, last) {
-            (true, true) => continue,
-            (true, false) => "s",
-            (false, false) => "t",
-            (false, true) => "f",
-        };
-        write!(to, ",\n{}", flow(pid, row, from, step, origin))?;
+        write!(to, ",\n{}", slice(pid, row, *from, name, origin))?;
+    }
+    let hops = report.hop_tree();
+    for end in hops.ends() {
+        let way = hops.way_to(end);
+        let on_way = |(row, _): &(&&Row, &u64)| way.get(usize::from(row.hop)).is_some_and(|on_way| *on_way);
+        let mut rows = rows.iter().zip(&drawn).filter(on_way).peekable();
+        let mut before = None;
+        while let Some((row, from)) = rows.next() {
+            let first = before.replace(row.seq) != Some(row.seq);
+            let last = rows.peek().is_none_or(|(next, _)| next.seq != row.seq);
+            // An arrow needs two ends.
+            let step = match (first, last) {
+                (true, true) => continue,
+                (true, false) => "s",
+                (false, false) => "t",
+                (false, true) => "f",
+            };
+            write!(to, ",\n{}", flow(pid, end, row, *from, step, origin))?;
+        }
     }
     Ok(())
 }
@@ -138,9 +145,10 @@ fn slice(pid: usize, row: &Row, from: u64, name: &str, origin: u64) -> Value {
     event
 }
 
-fn flow(pid: usize, row: &Row, from: u64, step: &str, origin: u64) -> Value {
+/// A step of a frame's way to hop `end`.
+fn flow(pid: usize, end: u16, row: &Row, from: u64, step: &str, origin: u64) -> Value {
     json!({
         "ph": step, "pid": pid, "tid": row.thread, "ts": micros(from, origin),
-        "name": "frame", "cat": "frame", "id": format!("{pid}.{}", row.seq), "bp": "e",
+        "name": "frame", "cat": "frame", "id": format!("{pid}.{end}.{}", row.seq), "bp": "e",
     })
 }

@@ -222,10 +222,7 @@ impl Stream {
             packets,
             layouts: vec![None; 256],
             exporter,
-            chain: vec![
-                Hop { stage, index: 0, role: Role::Through },
-                Hop { stage: export, index: 1, role: Role::Sink },
-            ],
+            chain: vec![Hop::new(stage, 0, Role::Through), Hop::new(export, 1, Role::Sink)],
             recorder: Recorder::new(level, 0, ROWS),
             delivery: Delivery::default(),
             faults: if open.faults.is_empty() { None } else { Some(open.faults.parse()?) },

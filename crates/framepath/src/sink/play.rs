@@ -69,8 +69,12 @@ pub(crate) fn element() -> Element {
 }
 
 fn make(hop: &Hop, place: &Place<'_>) -> Result<Play, StageError> {
-    let played = place.outcomes.played.get_or_init(Arc::default);
-    Play::new(PlayOptions::of(hop), played.clone())
+    let played = Arc::new(Played::default());
+    // SDL has one thread for all windows of a program.
+    if place.outcomes.played.set(played.clone()).is_err() {
+        return Err(StageError::Option("a path has one `play` at most".to_owned()));
+    }
+    Play::new(PlayOptions::of(hop), played)
 }
 
 /// What the viewer wants. (Without SDL nobody views.)

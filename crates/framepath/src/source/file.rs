@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use framepath_codec::{Demuxer, MediaFile, Packet, TrackInfo};
-use framepath_model::path::{Arg, DefaultValue, Definition, Hop, Hosts, INFINITE, ValueKind};
+use framepath_model::path::{Arg, DefaultValue, Definition, Hop, Hosts, INFINITE, ValueKind, all_hops};
 use framepath_model::stream::{SeekTo, StreamInfo};
 use framepath_model::wire;
 
@@ -77,8 +77,8 @@ fn make(hop: &Hop, place: &Place<'_>) -> Result<File, StageError> {
 /// The worker that demuxes for `file`: as it says itself, else as the decoder
 /// behind it. `None` where it is demuxed inline.
 fn demuxer_of(file: &Hop, behind: &[Hop]) -> Result<Option<DemuxerSpec>, StageError> {
-    let decoder = behind.iter().find(|hop| hop.name() == "decode");
-    let decoder = decoder.filter(|decoder| decoder.is_hosted());
+    let decoders: Vec<&Hop> = all_hops(behind).filter(|hop| hop.name() == "decode").collect();
+    let decoder = decoders.iter().find(|decoder| decoder.is_hosted());
     let hop = match decoder {
         Some(decoder) if !file.is_set("host") => decoder,
         _ if file.is_hosted() => file,
@@ -93,7 +93,8 @@ fn demuxer_of(file: &Hop, behind: &[Hop]) -> Result<Option<DemuxerSpec>, StageEr
         track: file.is_set("track").then(|| file.count("track") as u32),
         options,
         seat,
-        private: decoder.is_none(),
+        // A decoder in this process reads no memory that the worker can still change.
+        private: decoder.is_none() || decoders.iter().any(|decoder| !decoder.is_hosted()),
     }))
 }
 

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The order of a path's hops: a line, or a tree where a tee has branches.
+
+/// For each hop of a path, the hop whose rows come before its own in the ledger of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HopTree {
+    /// `None` for the source.
+    before: Vec<Option<u16>>,
+}
+
+impl HopTree {
+    /// A path of `hops` hops without branches.
+    pub fn line(hops: usize) -> HopTree {
+        HopTree { before: (0..hops as u16).map(|hop| hop.checked_sub(1)).collect() }
+    }
+
+    /// A tree from the index of the hop before each hop. Where that is `None`, or not smaller
+    /// than the hop's own index, it is the hop in front in the list.
+    pub fn new(before: impl IntoIterator<Item = Option<u16>>) -> HopTree {
+        let checked =
+            |(hop, before): (u16, Option<u16>)| before.filter(|before| *before < hop).or(hop.checked_sub(1));
+        HopTree { before: (0..).zip(before).map(checked).collect() }
+    }
+
+    /// The number of hops.
+    pub fn len(&self) -> usize {
+        self.before.len()
+    }
+
+    /// Whether there are no hops.
+    pub fn is_empty(&self) -> bool {
+        self.before.is_empty()
+    }
+
+    /// The hop before `hop`; `None` for the source, and for what is no hop.
+    pub fn before(&self, hop: u16) -> Option<u16> {
+        self.before.get(usize::from(hop)).copied().flatten()
+    }
+
+    /// The hops that no other is behind, in rising order: the ends of the branches.
+    pub fn ends(&self) -> Vec<u16> {
+        let is_end = |hop: &u16| !self.before.contains(&Some(*hop));
+        (0..self.len() as u16).filter(is_end).collect()
+    }
+
+    /// For each hop, whether frames pass it on their way to hop `end`, which they do too.
+    ///
+    /// ```
+    /// use framepath_model::ledger::HopTree;
+    ///
+    /// // test ! tee ( queue ! null ) ( null )
+    /// let tree = HopTree::new([None, Some(0), Some(0), Some(2), Some(1)]);
+    /// assert_eq!(tree.ends(), [3, 4]);
+    /// assert_eq!(tree.way_to(3), [true, false, true, true, false]);
+    /// assert_eq!(tree.way_to(4), [true, true, false, false, true]);
+    /// ```
+    pub fn way_to(&self, end: u16) -> Vec<bool> {
+        let mut way = vec![false; self.len()];
+        let mut at = Some(end);
+        while let Some(hop) = at {
+            if let Some(passed) = way.get_mut(usize::from(hop)) {
+                *passed = true;
+            }
+            at = self.before(hop);
+        }
+        way
+    }
+}

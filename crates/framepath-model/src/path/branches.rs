@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The branches of a tee: `( HOP ! HOP ) ( HOP ! HOP )`.
+
+use super::PathError;
+use super::ast::Hop;
+use super::definition::Kind;
+use super::parser::{Begin, End, Grammar};
+use super::words::{Mark, Word};
+
+/// Pairs of parentheses around a hop, at most: reading goes one call deeper with each.
+const MOST_DEPTH: usize = 8;
+
+impl Grammar<'_> {
+    /// Reads the branches of `hop` where it is a tee, and nothing where it is not; `words`
+    /// begin behind its arguments, and are in `depth` pairs of parentheses. The words that
+    /// are left: none, or a `!` and the next hop's.
+    pub(super) fn read_branches<'a>(
+        self,
+        hop: &mut Hop,
+        words: &'a [Word],
+        text: &str,
+        depth: usize,
+    ) -> Result<&'a [Word], PathError> {
+        let mark = words.first().and_then(|word| word.mark);
+        match (hop.def.kind == Kind::Tee, mark) {
+            (false, None | Some(Mark::Next)) => return Ok(words),
+            (true, Some(Mark::Open)) => {}
+            (true, _) => {
+                let message = format!("`{}` has no branches", hop.name());
+                return Err(PathError::new(hop.span.clone(), message, usage(hop)));
+            }
+            (false, Some(Mark::Open)) => {
+                let message = format!("`{}` is {} and has no branches", hop.name(), hop.def.kind.noun());
+                let help = "parentheses stand behind `tee` only; quote one that is part of a name";
+                return Err(PathError::new(words[0].span.clone(), message, help));
+            }
+            (false, Some(Mark::Close)) => return Err(closes_nothing(&words[0])),
+        }
+        if depth == MOST_DEPTH {
+            let message = format!("more than {MOST_DEPTH} tees are inside each other");
+            return Err(PathError::new(hop.span.clone(), message, "put the branches behind one `tee`"));
+        }
+        let mut rest = words;
+        while let Some((open, inside)) = rest.split_first().filter(|(word, _)| word.mark == Some(Mark::Open))
+        {
+            let Some(length) = length_to_close(inside) else {
+                let help = "close it with another `)`, with a blank on either side";
+                return Err(PathError::new(open.span.clone(), "this `(` is never closed", help));
+            };
+            let (branch, after) = (&inside[..length], &inside[length + 1..]);
+            let close = &inside[length];
+            if branch.is_empty() {
+                let span = open.span.start..close.span.end;
+                return Err(PathError::new(span, "nothing stands in this branch", usage(hop)));
+            }
+            let is_last = after.first().is_none_or(|word| word.mark != Some(Mark::Open));
+            let grammar = match is_last {
+                // What the path may leave open is the end of its last branch.
+                true => Grammar { begin: Begin::Behind, ..self },
+                false => Grammar { begin: Begin::Thread, end: End::Sink, ..self },
+            };
+            hop.branches.push(grammar.read_hops(branch, text, depth + 1)?);
+            hop.span.end = close.span.end;
+            rest = after;
+        }
+        match (rest.first(), &hop.branches[..]) {
+            (_, [_]) => {
+                let help = format!("a tee has at least two; {}", usage(hop));
+                Err(PathError::new(hop.span.clone(), "there is only one branch", help))
+            }
+            (None, _) => Ok(rest),
+            (Some(word), _) if word.mark == Some(Mark::Close) => Err(closes_nothing(word)),
+            (Some(word), _) => Err(PathError::new(
+                word.span.start..text.len(),
+                "nothing can follow the branches of a tee",
+                "put these hops into the last branch",
+            )),
+        }
+    }
+}
+
+fn usage(hop: &Hop) -> String {
+    format!("such as `{} ( queue ! null ) ( null )`", hop.name())
+}
+
+fn closes_nothing(word: &Word) -> PathError {
+    let help = "take it away, or quote it where it is part of a name";
+    PathError::new(word.span.clone(), "this `)` closes nothing", help)
+}
+
+/// Words before the `)` that belongs to the `(` in front of `words`.
+fn length_to_close(words: &[Word]) -> Option<usize> {
+    let mut inner = 0;
+    words.iter().position(|word| match word.mark {
+        Some(Mark::Open) => {
+            inner += 1;
+            false
+        }
+        Some(Mark::Close) if inner > 0 => {
+            inner -= 1;
+            false
+        }
+        Some(Mark::Close) => true,
+        _ => false,
+    })
+}

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `tee`: gives each item to a branch with a thread of its own, and to the hops behind it in
+//! this one.
+//!
+//! A tee in path text that has more than two branches is several of these, one behind the
+//! other. Items are shared, not copied. What a slow branch means for the others is for its
+//! queue to say: one that waits lets them wait too, which is in this hop's row of the ledger;
+//! a leaky one drops. A branch that ends, by a failure or because its sink wants no more,
+//! leaves the others running.
+
+use framepath_model::path::Definition;
+use framepath_model::stream::StreamInfo;
+
+use crate::element::Element;
+use crate::error::StageError;
+use crate::item::Item;
+use crate::link::QueueEnd;
+use crate::out::{Failure, Out};
+use crate::stage::Stage;
+
+static DEFINITION: Definition =
+    Definition::tee("tee", "gives every frame or packet to each of its branches, without a copy");
+
+pub(crate) fn element() -> Element {
+    Element::tee(&DEFINITION)
+}
+
+/// The stage in front of two branches.
+pub(crate) struct Tee {
+    /// The branch with a thread of its own.
+    side: QueueEnd,
+    /// Why the hops behind it in this thread take no more items.
+    ended: Option<Failure>,
+}
+
+impl Tee {
+    pub(crate) fn new(side: QueueEnd) -> Tee {
+        Tee { side, ended: None }
+    }
+}
+
+impl Stage for Tee {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        let mut dropped = None;
+        if self.side.is_open() {
+            let shared = item.share().map_err(|error| out.fail(error))?;
+            match self.side.offer(shared, out) {
+                Ok(left) => dropped = left,
+                Err(_) => log::debug!("a branch of a tee has ended"),
+            }
+        }
+        if self.ended.is_none() {
+            self.ended = out.push(item).err();
+            if self.ended.is_some() {
+                out.end_behind();
+            }
+        }
+        // Behind the frame's own row, which it would cut short.
+        if let Some(dropped) = dropped {
+            self.side.count_dropped(&dropped, out);
+        }
+        match self.side.is_open() {
+            true => Ok(()),
+            false => self.ended.take().map_or(Ok(()), Err),
+        }
+    }
+
+    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        // A branch that has ended has nothing to forget.
+        let _ = self.side.flush(out);
+        Ok(())
+    }
+
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        let _ = self.side.drain(out);
+        self.ended.take().map_or(Ok(()), Err)
+    }
+}
