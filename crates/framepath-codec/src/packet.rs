@@ -160,6 +160,30 @@ impl Packet {
         Some(packet)
     }
 
+    /// A packet of `before` and the bytes of this one, in a counted copy; `None` when memory is
+    /// short.
+    pub fn prefixed(&self, before: &[u8]) -> Option<Packet> {
+        let (from, len) = self.data();
+        let mut packet = Packet::new()?;
+        let size = c_int::try_from(before.len().checked_add(len)?).ok()?;
+        // SAFETY: a valid, empty packet of our own; after success it has `size` bytes, and
+        // padding, at `data`. Those at `from` stay while `self` lives, and may be read by raw
+        // pointers while somebody writes: what is read is looked at in the copy only.
+        unsafe {
+            let raw = packet.as_ptr();
+            if ff::av_new_packet(raw, size) < 0 {
+                return None;
+            }
+            (*raw).flags = (*self.as_ptr()).flags;
+            meter::copy(before.len() + len, || {
+                ptr::copy_nonoverlapping(before.as_ptr(), (*raw).data, before.len());
+                ptr::copy_nonoverlapping(from, (*raw).data.add(before.len()), len);
+            });
+        }
+        (packet.0.meta, packet.0.preroll) = (self.0.meta, self.0.preroll);
+        Some(packet)
+    }
+
     /// Another handle to the same bytes; `None` where there is no memory.
     pub fn share(&self) -> Option<Packet> {
         let mut packet = Packet::new()?;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use ffmpeg_sys_next as ff;
 use framepath_model::access_point::AccessPoints;
 use framepath_model::access_unit::Coding;
+use framepath_model::parameter_sets::ParameterSets;
 use framepath_model::stream::StreamInfo;
 
 use crate::CodecError;
@@ -134,14 +135,22 @@ impl TrackInfo {
 
     /// What verifies the random access points of its packets.
     pub fn access_points(&self) -> AccessPoints {
-        let coding = match self.codec {
+        AccessPoints::new(self.coding(), self.head())
+    }
+
+    /// What keeps the parameter sets that come in its packets.
+    pub fn parameter_sets(&self) -> ParameterSets {
+        ParameterSets::new(self.coding(), self.head())
+    }
+
+    fn coding(&self) -> Coding {
+        match self.codec {
             Codec::H264 => Coding::H264,
             Codec::Hevc => Coding::Hevc,
             Codec::Vp8 => Coding::Vp8,
             Codec::Vp9 => Coding::Vp9,
             Codec::Av1 => Coding::Av1,
-        };
-        AccessPoints::new(coding, self.head())
+        }
     }
 
     /// What a decoder in another process needs, as little-endian 32-bit words

@@ -7,7 +7,8 @@
 //!
 //! Tables: ITU-T H.264 (7.3.3, 7.4.1, D.1.8), ITU-T H.265 (7.4.2.2, D.2.8), ISO/IEC
 //! 14496-15 (length prefixes), and those of [`access_unit`](crate::access_unit). Only NAL
-//! unit heads, SEI messages and slice headers are read. The bytes come from anybody: what
+//! unit heads, SEI messages and slice headers are read. What a point needs besides, parameter
+//! sets that came before it, is kept by [`ParameterSets`](crate::parameter_sets::ParameterSets). The bytes come from anybody: what
 //! makes no sense confirms nothing.
 
 use crate::access_unit::{Bits, Coding, FRAME, FRAME_HEADER, nals, obu_head, vp8, vp9};
@@ -38,8 +39,7 @@ pub enum Access {
 #[derive(Clone, Debug)]
 pub struct AccessPoints {
     coding: Coding,
-    /// Bytes of a NAL unit's length; `None` for start codes and other codecs.
-    length_bytes: Option<usize>,
+    framing: Framing,
     /// A gradual refresh was met: reference pictures are told from others from then on.
     gradual: bool,
 }
@@ -47,14 +47,7 @@ pub struct AccessPoints {
 impl AccessPoints {
     /// `head` is the codec's own head (avcC, hvcC, parameter sets or nothing).
     pub fn new(coding: Coding, head: &[u8]) -> AccessPoints {
-        let with_lengths = head.first().is_some_and(|first| *first != 0);
-        let length_at = match coding {
-            Coding::H264 if with_lengths => head.get(4),
-            Coding::Hevc if with_lengths => head.get(21),
-            _ => None,
-        };
-        let length_bytes = length_at.map(|byte| usize::from(byte & 3) + 1);
-        AccessPoints { coding, length_bytes, gradual: false }
+        AccessPoints { coding, framing: Framing::new(coding, head), gradual: false }
     }
 
     /// Whether the bytes of a packet have to be looked at.
@@ -70,7 +63,10 @@ impl AccessPoints {
         }
         let access = match self.coding {
             Coding::H264 | Coding::Hevc => self.units(bytes, flagged, whole)?,
-            Coding::Vp8 => point_or_picture(vp8(bytes).0),
+            Coding::Vp8 => match vp8(bytes).0 {
+                true if keeps_segment_map(bytes) => Access::Claimed { recovery: 0 },
+                is_key => point_or_picture(is_key),
+            },
             Coding::Vp9 => point_or_picture(vp9(bytes).is_some()),
             Coding::Av1 => point_or_picture(av1(bytes, whole)?),
         };
@@ -83,26 +79,85 @@ impl AccessPoints {
     }
 
     fn units(&self, bytes: &[u8], flagged: bool, whole: bool) -> Option<Access> {
-        match self.length_bytes {
-            // Some files have start codes in spite of their head, and decoders accept them. As
-            // a length this would be of one byte, and no access unit begins with such a unit.
-            Some(4) if bytes.starts_with(&[0, 0, 0, 1]) => self.picture(nals(bytes), flagged, whole),
-            Some(length_bytes) => self.picture(lengths(bytes, length_bytes), flagged, whole),
-            None => self.picture(nals(bytes), flagged, whole),
-        }
-    }
-
-    fn picture<'a>(
-        &self,
-        units: impl Iterator<Item = &'a [u8]>,
-        flagged: bool,
-        whole: bool,
-    ) -> Option<Access> {
+        let units = self.framing.units(bytes);
         match self.coding {
             Coding::H264 => h264(units, flagged, whole),
             _ => hevc(units, whole),
         }
     }
+}
+
+/// How NAL units are told from each other in a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Framing {
+    /// Bytes of a NAL unit's length; `None` for start codes and other codecs.
+    length_bytes: Option<usize>,
+}
+
+impl Framing {
+    /// Of a stream with the codec's own `head`.
+    pub(crate) fn new(coding: Coding, head: &[u8]) -> Framing {
+        let with_lengths = head.first().is_some_and(|first| *first != 0);
+        let length_at = match coding {
+            Coding::H264 if with_lengths => head.get(4),
+            Coding::Hevc if with_lengths => head.get(21),
+            _ => None,
+        };
+        Framing { length_bytes: length_at.map(|byte| usize::from(byte & 3) + 1) }
+    }
+
+    /// That of a packet, from its first `bytes`.
+    pub(crate) fn of(self, bytes: &[u8]) -> Framing {
+        match self.length_bytes {
+            // Some files have start codes in spite of their head, and decoders accept them. As
+            // a length this would be of one byte, and no access unit begins with such a unit.
+            Some(4) if bytes.starts_with(&[0, 0, 0, 1]) => Framing { length_bytes: None },
+            _ => self,
+        }
+    }
+
+    /// The units of a packet. The last may be cut off.
+    pub(crate) fn units(self, bytes: &[u8]) -> Box<dyn Iterator<Item = &[u8]> + '_> {
+        match self.of(bytes).length_bytes {
+            Some(length_bytes) => Box::new(lengths(bytes, length_bytes)),
+            None => Box::new(nals(bytes)),
+        }
+    }
+
+    /// Appends a unit to a packet.
+    pub(crate) fn put(self, unit: &[u8], packet: &mut Vec<u8>) {
+        match self.length_bytes {
+            Some(length_bytes) => {
+                packet.extend_from_slice(&(unit.len() as u32).to_be_bytes()[4 - length_bytes..]);
+            }
+            None => packet.extend_from_slice(&[0, 0, 0, 1]),
+        }
+        packet.extend_from_slice(unit);
+    }
+}
+
+/// Whether a VP8 key frame keeps the map of segments of the frame before it: they are in use,
+/// and it brings no map (RFC 6386, 9.2, 9.3). The four bits behind the frame's tag are coded
+/// with even chances (7.3).
+fn keeps_segment_map(frame: &[u8]) -> bool {
+    let Some(&[first, second]) = frame.get(10..12) else { return false };
+    let (mut value, mut range) = (u32::from(first) << 8 | u32::from(second), 255u32);
+    let mut bit = || {
+        let split = 1 + (range - 1) / 2;
+        let is_set = value >= split << 8;
+        if is_set {
+            (value, range) = (value - (split << 8), range - split);
+        } else {
+            range = split;
+        }
+        // Four bits need no byte behind these two.
+        let shift = range.leading_zeros() - 24;
+        (value, range) = (value << shift, range << shift);
+        is_set
+    };
+    let (_color_space, _clamping) = (bit(), bit());
+    let (segments, new_map) = (bit(), bit());
+    segments && !new_map
 }
 
 fn point_or_picture(is_key: bool) -> Access {
@@ -126,7 +181,7 @@ fn lengths(bytes: &[u8], length_bytes: usize) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Without the bytes that keep start codes out (0, 0, 3).
-fn unescaped(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn unescaped(bytes: &[u8]) -> Vec<u8> {
     let mut zeros = 0;
     let kept = bytes.iter().copied().filter(|byte| {
         let is_escape = zeros >= 2 && *byte == 3;
@@ -354,6 +409,10 @@ mod tests {
         let look = |coding, bytes: &[u8]| AccessPoints::new(coding, &[]).look(bytes, true, false);
         let picture = Some(Access::Picture { reference: true });
         assert_eq!(look(Coding::Vp8, &[0x10, 0, 0, 0x9d, 1, 0x2a, 64, 0, 48, 0, 5]), Some(Access::Point));
+        // Segments without a map: bits 0, 0, 1, 0. With one: 0, 0, 1, 1.
+        let segments = |first| look(Coding::Vp8, &[0x10, 0, 0, 0x9d, 1, 0x2a, 64, 0, 48, 0, first, 0]);
+        assert_eq!(segments(0x20), Some(claimed(0)));
+        assert_eq!([0x00, 0x30].map(segments), [Some(Access::Point); 2]);
         assert_eq!(look(Coding::Vp8, &[0x11, 0, 0, 0x9d, 1, 0x2a, 64, 0, 48, 0, 5]), picture);
         let key = [0x82, 0x49, 0x83, 0x42, 0x20, 0x15, 0xf0, 0x11, 0xf0, 0];
         assert_eq!(look(Coding::Vp9, &key), Some(Access::Point));

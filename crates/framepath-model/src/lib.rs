@@ -12,6 +12,7 @@ pub mod colors;
 pub mod format;
 pub mod ledger;
 pub mod lend;
+pub mod parameter_sets;
 pub mod path;
 pub mod replay;
 pub mod service;

@@ -108,3 +108,79 @@ fn a_gradual_refresh_is_replayed_whole_and_resumed_at_when_it_must() {
         assert!((50..90).contains(&frames.len()) && frames.last() == inline.0.last(), "{}", frames.len());
     }
 }
+
+/// NAL units of a byte stream, each with its start code.
+fn units(bytes: &[u8]) -> Vec<&[u8]> {
+    let starts: Vec<usize> = (0..bytes.len() - 3).filter(|at| bytes[*at..].starts_with(&[0, 0, 1])).collect();
+    let ends = starts[1..].iter().copied().chain([bytes.len()]);
+    starts.iter().zip(ends).map(|(start, end)| &bytes[*start..end]).collect()
+}
+
+/// Two encodings in one stream; the second has its own parameter sets, at its first random access
+/// point alone.
+fn two_encodings(
+    folder: &Path,
+    extension: &str,
+    encodings: [&str; 2],
+    is_set: fn(u8) -> bool,
+) -> std::path::PathBuf {
+    let mut stream = Vec::new();
+    for (number, encoder) in encodings.iter().enumerate() {
+        let file = folder.join(format!("{number}.{extension}"));
+        let source = format!("testsrc2=size=128x96:rate=25,hue=h={}", number * 90);
+        let mut arguments = vec!["-f", "lavfi", "-i", &source, "-frames:v", "48", "-threads", "1"];
+        arguments.extend(encoder.split_whitespace());
+        arguments.push(file.to_str().unwrap());
+        ffmpeg(&arguments);
+        let bytes = fs::read(&file).unwrap();
+        let mut has_picture = false;
+        for unit in units(&bytes) {
+            // Behind the first picture the sets are left out.
+            if is_set(unit[3]) && number == 1 && has_picture {
+                continue;
+            }
+            has_picture |= !is_set(unit[3]) && unit.len() > 100;
+            stream.extend_from_slice(unit);
+        }
+    }
+    let file = folder.join(format!("two.{extension}"));
+    fs::write(&file, stream).unwrap();
+    file
+}
+
+#[test]
+fn a_replay_has_the_parameter_sets_that_came_in_earlier_packets() {
+    let folder = tempfile::tempdir().unwrap();
+    let x264 = "-c:v libx264 -pix_fmt yuv420p -g 12 -sc_threshold 0 -x264-params";
+    let x265 =
+        "-c:v libx265 -pix_fmt yuv420p -x265-params log-level=error:repeat-headers=1:keyint=12:min-keyint=12";
+    let [a, b] = ["repeat-headers=1:ref=1:cabac=0", "repeat-headers=1:ref=4:qp=30"];
+    let h264 = [format!("{x264} {a}"), format!("{x264} {b}")];
+    let [a, b] = ["ref=1", "ref=3:sao=0:ctu=16:amp=1"];
+    let hevc = [format!("{x265}:{a}"), format!("{x265}:{b}")];
+    let files = [
+        two_encodings(folder.path(), "h264", h264.each_ref().map(String::as_str), |head| {
+            matches!(head & 0x1f, 7 | 8)
+        }),
+        two_encodings(folder.path(), "hevc", hevc.each_ref().map(String::as_str), |head| {
+            matches!(head >> 1 & 0x3f, 32..=34)
+        }),
+    ];
+    for file in files {
+        let inline = decoded(&file, "threads=1");
+        assert_eq!((inline.0.len(), inline.1), (96, Some(0)), "{}", file.display());
+        for fault in ["crash@30", "crash@47", "crash@50", "crash@80", "crash@85", "crash@95"] {
+            for threads in ["", "threads=1"] {
+                let replayed = decoded(&file, &format!("host=process {threads} fault={fault}"));
+                assert_eq!(replayed, inline, "{} {fault} {threads}", file.display());
+            }
+        }
+        // The packet that has the sets is given up: what is delivered behind it is right.
+        let (frames, code) = decoded(&file, "host=process threads=1 fault=poison@48");
+        assert_eq!(code, Some(3), "{}", file.display());
+        let hash = |line: &String| line.rsplit(' ').next().unwrap().to_owned();
+        let right: Vec<String> = inline.0.iter().map(hash).collect();
+        assert!((70..96).contains(&frames.len()), "{}", frames.len());
+        assert!(frames.iter().all(|line| right.contains(&hash(line))), "{}", file.display());
+    }
+}

@@ -4,10 +4,12 @@
 //! The book keeps the packets since the last random access point. A stream without such
 //! points, or one that says so, would be kept whole: so their memory is bounded here.
 
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use framepath_codec::{Packet, TrackInfo};
 use framepath_model::access_point::{Access, AccessPoints};
+use framepath_model::parameter_sets::ParameterSets;
 use framepath_model::replay::Book;
 use framepath_model::stream::FrameMeta;
 
@@ -39,6 +41,10 @@ pub(super) struct History {
     pub(super) book: Book<Sent>,
     /// Verifies the random access points of packets; `None` for frames.
     points: Option<AccessPoints>,
+    /// What decoders need besides the track's head; `None` for frames.
+    sets: Option<ParameterSets>,
+    /// Those that the present worker has.
+    worker_sets: Option<Arc<[u8]>>,
     /// The right to submit to the present worker, while it is with the collect end.
     pub(super) sending: Option<Box<Sending>>,
     /// Number of the present worker.
@@ -91,6 +97,8 @@ impl History {
             log,
             book: Book::new(Sent::strip),
             points: track.map(TrackInfo::access_points),
+            sets: track.map(TrackInfo::parameter_sets),
+            worker_sets: None,
             sending: None,
             worker: 0,
             read: 0,
@@ -181,17 +189,26 @@ impl History {
         }
     }
 
-    fn append(&mut self, worker: Option<u64>, sent: Sent) {
-        let access = match (&sent.input, &mut self.points) {
-            (Some(WorkerInput::Packet(packet)), Some(points)) => access(points, packet),
+    fn append(&mut self, worker: Option<u64>, mut sent: Sent) {
+        let access = match (&sent.input, &mut self.points, &mut self.sets) {
+            (Some(WorkerInput::Packet(packet)), Some(points), Some(sets)) => {
+                sent.sets_before = sets.in_force().cloned();
+                take_in(sets, packet);
+                sent.sets_behind = sets.in_force().cloned();
+                match access(points, packet) {
+                    Access::Point if sets.is_lost() => Access::Claimed { recovery: 0 },
+                    access => access,
+                }
+            }
             // Stages that take frames look at one at a time.
             _ => Access::Point,
         };
-        self.new_bytes += bytes_of(sent.input.as_ref());
+        self.new_bytes += bytes_of(&sent);
         // Numbers of its own: behind a decoder those of frames go up and down.
         self.book.append(self.read, sent.meta.pts, access, sent);
         self.read += 1;
         if worker == Some(self.worker) {
+            self.worker_sets = self.sets.as_ref().and_then(ParameterSets::in_force).cloned();
             self.book.sent();
         }
         if self.new_bytes > LOOK_BYTES {
@@ -243,6 +260,7 @@ impl History {
     pub(super) fn begin(&mut self, sending: Box<Sending>) {
         self.worker = sending.link.number;
         self.sending = Some(sending);
+        self.worker_sets = None;
         // It has nothing to forget.
         (self.flush.untold, self.flush.unanswered, self.flush.may_come) = (None, None, 0);
     }
@@ -269,7 +287,11 @@ impl History {
             let (seq, sent) = (entry.seq(), entry.packet());
             let mut cell = u64::MAX;
             if let Some(input) = &sent.input {
-                match sending.prepare(seq, sent.meta.pts, input)? {
+                // Another worker, or one from whose stream packets were left out, may lack sets
+                // that came in packets before this one.
+                let lacks = sent.sets_before.as_ref().filter(|sets| self.worker_sets.as_ref() != Some(sets));
+                let completed = lacks.map(|sets| with_sets(sets, input)).transpose()?.flatten();
+                match sending.prepare(seq, sent.meta.pts, completed.as_ref().unwrap_or(input))? {
                     Ok(submission) => cell = sending.submit(&submission)?,
                     Err(_) => is_full = true,
                 }
@@ -277,6 +299,7 @@ impl History {
             if is_full {
                 break;
             }
+            self.worker_sets = sent.sets_behind.clone();
             self.book.sent();
             if let Some(sent) = self.book.get_mut(seq) {
                 sent.cell = cell;
@@ -307,16 +330,39 @@ impl History {
     }
 }
 
-/// Bytes that a packet takes; 0 of frames, which are not kept.
-fn bytes_of(input: Option<&WorkerInput>) -> u64 {
-    match input {
-        Some(WorkerInput::Packet(packet)) => packet.content_bytes() as u64 + OVERHEAD,
-        _ => 0,
-    }
+/// Bytes that a packet takes, with the parameter sets that changed with it; 0 of frames, which
+/// are not kept.
+fn bytes_of(sent: &Sent) -> u64 {
+    let Some(WorkerInput::Packet(packet)) = &sent.input else { return 0 };
+    let new_sets = sent.sets_behind.as_ref().filter(|sets| sent.sets_before.as_ref() != Some(sets));
+    packet.content_bytes() as u64 + new_sets.map_or(0, |sets| sets.len() as u64) + OVERHEAD
+}
+
+/// A packet with `sets` in front, in a counted copy.
+fn with_sets(sets: &[u8], input: &WorkerInput) -> Result<Option<WorkerInput>, HostError> {
+    let WorkerInput::Packet(packet) = input else { return Ok(None) };
+    let completed = packet.prefixed(sets);
+    let completed =
+        completed.ok_or_else(|| HostError::Failed { text: "no memory for a packet".to_owned() })?;
+    Ok(Some(WorkerInput::Packet(completed)))
 }
 
 /// Bytes that are looked at first: the pictures of most random access points begin in them.
 const FIRST_LOOK: usize = 4 << 10;
+
+/// Bytes that are looked at first of a packet that is no random access point, for sets in front
+/// of its picture.
+const FIRST_LOOK_FOR_SETS: usize = 128;
+
+/// Takes in the parameter sets in front of the packet's picture.
+fn take_in(sets: &mut ParameterSets, packet: &Packet) {
+    for most in [if packet.is_key() { FIRST_LOOK } else { FIRST_LOOK_FOR_SETS }, FIRST_LOOK] {
+        if sets.look(&packet.peek(most), packet.len() <= most) {
+            return;
+        }
+    }
+    sets.look(&packet.peek(usize::MAX), true);
+}
 
 /// What decoding can do at the packet.
 fn access(points: &mut AccessPoints, packet: &Packet) -> Access {
@@ -335,7 +381,7 @@ fn access(points: &mut AccessPoints, packet: &Packet) -> Access {
 /// worker with `memory_bytes`.
 fn limit(book: &mut Book<Sent>, memory_bytes: u64) {
     let most = (memory_bytes / 4).clamp(LEAST, MOST);
-    let sizes: Vec<u64> = book.packets().map(|sent| bytes_of(sent.input.as_ref())).collect();
+    let sizes: Vec<u64> = book.packets().map(bytes_of).collect();
     if sizes.iter().sum::<u64>() <= most {
         return;
     }

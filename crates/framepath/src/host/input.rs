@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a worker is given, and how the two ends of a stream tell each other of it.
 
+use std::sync::Arc;
+
 use framepath_codec::Packet;
 use framepath_model::stream::FrameMeta;
 use framepath_os::pool::Frame;
@@ -26,11 +28,19 @@ pub(super) struct Sent {
     pub(super) outputs: u32,
     /// The time until it was submitted.
     pub(super) stretch: Stretch,
+    /// Parameter sets in force in front of the packet, besides those of the track's head.
+    pub(super) sets_before: Option<Arc<[u8]>>,
+    /// The same behind the packet.
+    pub(super) sets_behind: Option<Arc<[u8]>>,
 }
 
 impl Sent {
+    pub(super) fn new(input: WorkerInput, meta: FrameMeta, cell: u64, stretch: Stretch) -> Sent {
+        Sent { input: Some(input), meta, cell, outputs: 0, stretch, sets_before: None, sets_behind: None }
+    }
+
     /// Lets go of the input, which only a replay would need.
     pub(super) fn strip(&mut self) {
-        self.input = None;
+        (self.input, self.sets_before, self.sets_behind) = (None, None, None);
     }
 }

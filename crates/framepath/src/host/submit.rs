@@ -89,19 +89,13 @@ impl SubmitEnd {
                 if self.ask()? {
                     continue;
                 }
-                return self.relay(Sent {
-                    input: Some(input),
-                    meta,
-                    cell: u64::MAX,
-                    outputs: 0,
-                    stretch: begun,
-                });
+                return self.relay(Sent::new(input, meta, u64::MAX, begun));
             };
             match sending.prepare(self.given, meta.pts, &input) {
                 Ok(Ok(submission)) => {
                     let stretch = if has_waited { begun } else { cut() };
                     let (worker, cell) = (Some(sending.link.number), sending.next_cell());
-                    self.log_input(worker, Sent { input: Some(input), meta, cell, outputs: 0, stretch })?;
+                    self.log_input(worker, Sent::new(input, meta, cell, stretch))?;
                     self.submit(&submission);
                     return Ok(());
                 }
