@@ -196,7 +196,7 @@ impl Way {
         }
         let since = Instant::now();
         while !signal::interrupted() {
-            let ready = self.node.wait_for_capture(SLICE)?;
+            let ready = self.node.wait_for_capture(SLICE, || false)?;
             let taken = match &self.capture {
                 _ if ready.is_none() => None,
                 Capture::Own(capture) => capture.dequeue()?,
@@ -222,7 +222,7 @@ impl Way {
     fn wait_for_room(&self) {
         if let Capture::Own(capture) = &self.capture {
             while capture.queued() == 0 && !signal::interrupted() {
-                capture.wait_for_return(SLICE);
+                capture.wait_for_return(SLICE, || false);
             }
         }
     }
