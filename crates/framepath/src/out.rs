@@ -12,7 +12,7 @@ use crate::error::StageError;
 use crate::item::Item;
 use crate::recorder::Recorder;
 use crate::request::{Request, RequestError};
-use crate::requests::{Mailbox, Pending, Requests};
+use crate::requests::{Mailbox, Pending, Requests, Upstream};
 use crate::stage::{Role, Stage};
 
 /// A stage in its place.
@@ -52,13 +52,6 @@ pub(crate) struct Delivery {
     holds: Cell<bool>,
 }
 
-impl Default for Delivery {
-    /// No limit, and nobody makes requests.
-    fn default() -> Delivery {
-        Delivery::new(Arc::default(), u64::MAX, Requests::new(None), None)
-    }
-}
-
 impl Delivery {
     pub(crate) fn new(
         delivered: Arc<AtomicU64>,
@@ -67,6 +60,12 @@ impl Delivery {
         mailbox: Option<Arc<Mailbox>>,
     ) -> Delivery {
         Delivery { delivered, most, requests, mailbox, generation: Cell::new(0), holds: Cell::new(false) }
+    }
+
+    /// Of a worker: what is requested there is for the caller's hops.
+    pub(crate) fn in_worker() -> Delivery {
+        let (requests, mailbox) = Requests::in_worker();
+        Delivery::new(Arc::default(), u64::MAX, requests, Some(mailbox))
     }
 
     /// Whether the thread has requests to look at.
@@ -186,7 +185,8 @@ impl<'a> Out<'a> {
     }
 
     /// Sends `request` to the hops in front. This thread looks at it when it is done with
-    /// the present item.
+    /// the present item; from a worker it goes to the caller then, whose hops in front of the
+    /// worker get it. There only [`Request::Keyframe`] and [`Request::BitRate`] can be sent.
     ///
     /// ```no_run
     /// # use framepath::{Out, Request};
@@ -196,7 +196,7 @@ impl<'a> Out<'a> {
     /// ```
     ///
     /// # Errors
-    /// As [`Requests::send`].
+    /// As [`Requests::send`]; [`RequestError::InWorker`].
     pub fn request(&self, request: Request) -> Result<(), RequestError> {
         let Delivery { requests, mailbox, .. } = self.delivery;
         requests.send_from(self.hop, request, mailbox.as_deref()).map(|_| ())
@@ -212,6 +212,12 @@ impl<'a> Out<'a> {
     /// Counts what [`Stage::flush`] discarded, in frames or packets.
     pub fn flushed(&self, items: u64) {
         self.delivery.requests.count_flushed(items);
+    }
+
+    /// The way upstream from this hop, for who sends requests in its place.
+    pub(crate) fn upstream(&self) -> Upstream {
+        let Delivery { requests, mailbox, .. } = self.delivery;
+        Upstream { requests: requests.clone(), mailbox: mailbox.clone(), hop: self.hop }
     }
 
     /// Number of the last seek or flush.
