@@ -50,10 +50,13 @@
 //! | want | `135:8` | 0 | 0 | 0 | 0 |
 //! | packet | `136:8`, flags`:8`, `0:16`, len`:32` | pts | duration | offset | word 4 id`:32`; word 5 frames to skip; 0 |
 //! | flushed | `137:8` | number | 0 | 0 | 0 |
+//! | request | `138:8`, request`:8` | bits a second | 0 | 0 | 0 |
 //!
 //! A packet's flags are those of a submission, and bit 2: the caller has to copy
 //! the packet and give its memory back at once. It is given back under its id,
 //! as a frame's slot is.
+//!
+//! Requests of a stage to the hops in front: 1 keyframe (bits a second 0), 2 bit rate, 1 to 2^40.
 //!
 //! A frame of pool 65,535 is the submitted one, passed on as it is.
 //! Work of a frame: word 4 queue`:32`, idle`:32`; word 5 blocked`:32`,
@@ -155,8 +158,8 @@ mod record;
 mod work;
 
 pub use cell::{
-    BYTES_PER_FRAME, CELL_BYTES, CELL_WORDS, Cell, Completion, FRAME_COMPLETION_BYTES,
-    PACKET_SUBMISSION_BYTES, Place, SAME_FRAME, Submission,
+    BYTES_PER_FRAME, CELL_BYTES, CELL_WORDS, Cell, Completion, FRAME_COMPLETION_BYTES, MAX_BIT_RATE,
+    PACKET_SUBMISSION_BYTES, Place, SAME_FRAME, Submission, UpstreamRequest,
 };
 pub use error::WireError;
 pub use figures::{Figures, Histogram, StreamStatus, Totals};
@@ -166,7 +169,7 @@ pub use work::Work;
 
 /// The version of this format. A change of a table above is a new one, and so is
 /// a change of where words lie in the shared area (`framepath_os::crossing`).
-pub const VERSION: u16 = 6;
+pub const VERSION: u16 = 7;
 
 /// What every message begins with.
 pub const MAGIC: [u8; 4] = *b"FPWM";

@@ -9,9 +9,9 @@ use framepath_model::lend::{Lent, MOST_BUFFERS, Want};
 use framepath_model::stream::{Preroll, Rational, SeekTo, StreamInfo};
 use framepath_model::wire::figures::{BUCKETS, LABEL_BYTES};
 use framepath_model::wire::{
-    BYTES_PER_FRAME, Cell, Completion, Demux, FAULTS_BYTES, Figures, Histogram, MAGIC, MAX_CELLS, MAX_LEVEL,
-    MESSAGE_BYTES, Message, Open, Place, STAGE_BYTES, StreamStatus, Submission, TEXT_BYTES, Totals, VERSION,
-    WireError, Work,
+    BYTES_PER_FRAME, Cell, Completion, Demux, FAULTS_BYTES, Figures, Histogram, MAGIC, MAX_BIT_RATE,
+    MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, Open, Place, STAGE_BYTES, StreamStatus, Submission,
+    TEXT_BYTES, Totals, UpstreamRequest, VERSION, WireError, Work,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -113,6 +113,8 @@ fn completion() -> impl Strategy<Value = Completion> {
         Just(Completion::Want),
         any::<u64>().prop_map(|seq| Completion::Passed { seq }),
         any::<u64>().prop_map(|number| Completion::Flushed { number }),
+        Just(Completion::Request(UpstreamRequest::Keyframe)),
+        (1..=MAX_BIT_RATE).prop_map(|bits| Completion::Request(UpstreamRequest::BitRate(bits))),
         packet(),
     ]
 }
@@ -382,6 +384,10 @@ fn the_words_are_those_of_the_tables() {
     assert_eq!(seek.encode(), [1 << 8 | 6, 2, 9, 0, 0, 0, 0, 0]);
     assert_eq!((Submission::Flush { seq: 8 }).encode(), [5, 8, 0, 0, 0, 0, 0, 0]);
     assert_eq!((Completion::Flushed { number: 8 }).encode(), [137, 8, 0, 0, 0, 0, 0, 0]);
+    let keyframe = Completion::Request(UpstreamRequest::Keyframe);
+    assert_eq!(keyframe.encode(), [1 << 8 | 138, 0, 0, 0, 0, 0, 0, 0]);
+    let bit_rate = Completion::Request(UpstreamRequest::BitRate(9));
+    assert_eq!(bit_rate.encode(), [2 << 8 | 138, 9, 0, 0, 0, 0, 0, 0]);
     let work = Work { enter_ns: 5, leave_ns: 6, copied_bytes: 8, involuntary_switches: 3, ..Work::default() };
     let frame = Completion::Frame { seq: 4, pool: 2, slot: 11, layout: 1, work };
     assert_eq!(frame.encode(), [11 << 32 | 2 << 16 | 1 << 8 | 129, 4, 5, 6, 0, 0, 0, 3 << 48 | 8]);
@@ -392,7 +398,7 @@ fn the_words_are_those_of_the_tables() {
         [2 << 40 | 2 << 32 | 2 << 24 | 3 << 16 | 5 << 8 | 130, 8 << 32 | 16, 0, 16, 128, 16, 0, 0]
     );
     let bytes = bytes_of(&Message::Replace { stream: 258, kill: true });
-    assert_eq!(bytes[..16], *b"FPWM\x06\0\x22\0\x02\x01\0\0\x01\0\0\0");
+    assert_eq!(bytes[..16], *b"FPWM\x07\0\x22\0\x02\x01\0\0\x01\0\0\0");
     assert!(bytes[16..].iter().all(|byte| *byte == 0));
     const { assert!(BYTES_PER_FRAME <= 128) };
 }
@@ -414,6 +420,9 @@ fn wrong_numbers_are_refused_by_name() {
         WireError::Field { field, .. } => field,
         other => panic!("{other:?}"),
     };
+    let request = |what: u64, bits: u64| [what << 8 | 138, bits, 0, 0, 0, 0, 0, 0];
+    assert_eq!((field(request(0, 0)), field(request(3, 0))), ("request", "request"));
+    assert_eq!((field(request(2, 0)), field(request(2, MAX_BIT_RATE + 1))), ("bit rate", "bit rate"));
     let pool = Completion::Pool { pool: 0, slots: 4, slot_bytes: 4096, first_slot: 0 }.encode();
     let with = |word: usize, value: u64| {
         let mut cell = pool;

@@ -3,6 +3,8 @@
 //! decoder node. The interface is `kernel/uapi/framepath.h`; names and
 //! meanings are those.
 
+pub(crate) mod layout;
+
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd};
@@ -23,6 +25,15 @@ pub const STASH_BYTES: u64 = 64 << 20;
 const LIMITED: u32 = 1;
 /// FP_QUEUE_CAPTURE.
 const CAPTURE: u32 = 1;
+/// enum fp_packet_kind.
+const PACKET: u32 = 1;
+const DRAIN: u32 = 2;
+const FLUSH: u32 = 3;
+/// enum fp_capture_kind.
+const CAPTURE_ON: u32 = 1;
+const CAPTURE_OFF: u32 = 2;
+const CAPTURE_QUEUED: u32 = 3;
+const CAPTURE_FLUSH: u32 = 4;
 /// Packets that one [`Stream::delivered`] tells of.
 pub const DELIVERED: u64 = 1024;
 
@@ -430,9 +441,9 @@ impl Stream {
         update::<NEXT_PACKET, _>(&self.0, &mut info)?;
         let epoch = info.epoch;
         match info.kind {
-            1 => Ok(NextPacket::Packet(info)),
-            2 => Ok(NextPacket::Drain { epoch }),
-            3 => Ok(NextPacket::Flush { epoch }),
+            PACKET => Ok(NextPacket::Packet(info)),
+            DRAIN => Ok(NextPacket::Drain { epoch }),
+            FLUSH => Ok(NextPacket::Flush { epoch }),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
@@ -458,10 +469,10 @@ impl Stream {
         update::<NEXT_CAPTURE, _>(&self.0, &mut info)?;
         let CaptureInfo { kind, epoch, index, generation, count, pixelformat, length, .. } = info;
         match kind {
-            1 => Ok(NextCapture::On { count, pixelformat, length }),
-            2 => Ok(NextCapture::Off),
-            3 => Ok(NextCapture::Queued { index, generation }),
-            4 => Ok(NextCapture::Flush { epoch }),
+            CAPTURE_ON => Ok(NextCapture::On { count, pixelformat, length }),
+            CAPTURE_OFF => Ok(NextCapture::Off),
+            CAPTURE_QUEUED => Ok(NextCapture::Queued { index, generation }),
+            CAPTURE_FLUSH => Ok(NextCapture::Flush { epoch }),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }

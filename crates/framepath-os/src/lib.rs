@@ -10,6 +10,9 @@ pub mod affinity;
 #[cfg(not(any(loom, miri)))]
 pub mod attach;
 mod barrier;
+#[cfg(not(any(loom, miri)))]
+#[doc(hidden)]
+pub mod c_layout;
 #[cfg(not(loom))]
 pub mod cancel;
 #[cfg(not(any(loom, miri)))]
@@ -43,6 +46,9 @@ mod meter {
 
     pub(crate) fn count_once(_: usize) {}
 }
+#[cfg(not(any(loom, miri)))]
+#[doc(hidden)]
+pub mod mirrored;
 mod patience;
 #[cfg(not(loom))]
 pub mod pmu;

@@ -9,7 +9,7 @@
 use std::cell::RefCell;
 use std::fmt;
 use std::marker::PhantomData;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 
-use crate::clock::{now_ns, sleep_until};
+use crate::clock::{now_ns, sleep_until, timespec};
 use crate::futex;
 use crate::signal::GRACE;
 
@@ -37,6 +37,9 @@ struct Request {
     /// Readable from the request on; made by the first thread that waits for a
     /// descriptor, `None` where that could not be.
     event: OnceLock<Option<OwnedFd>>,
+    /// Readable from a nudge on until the nudged thread's next wait; made by the first
+    /// [`poll_unless`], `None` where that could not be.
+    nudged: OnceLock<Option<OwnedFd>>,
 }
 
 /// In [`Request::word`].
@@ -76,13 +79,21 @@ impl Stop {
         self.0.word.load(Ordering::Acquire) & REQUESTED != 0
     }
 
-    /// Ends the [sleeps](sleep_unless) of the run's threads once, so that they look whether
-    /// there is something else to do. What they look for is set before.
+    /// Ends the [sleeps](sleep_unless) of the run's threads once, and a device's wait
+    /// (`poll_unless`), so that they look whether there is something else to do. What they
+    /// look for is set before.
     pub fn nudge(&self) {
         // Release: pairs with the Acquire in `sleep_unless`. Wrapping is harmless: a
         // sleeper would have to miss two thousand million nudges.
         self.0.word.fetch_add(NUDGE, Ordering::Release);
         futex::wake_all(&self.0.word);
+        // Pairs with the fence in `poll_unless`: either the event is seen here, or what was
+        // set before there.
+        fence(Ordering::SeqCst);
+        if let Some(Some(event)) = self.0.nudged.get() {
+            // Where it fails it is full, and readable.
+            let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+        }
     }
 
     /// Makes waits of the calling thread end with this request, until the result
@@ -127,11 +138,63 @@ pub(crate) fn overdue() -> bool {
     ENTERED.with_borrow(|entered| entered.last().is_some_and(Stop::is_overdue))
 }
 
+/// The run that the calling thread belongs to.
+pub(crate) fn current() -> Option<Stop> {
+    ENTERED.with_borrow(|entered| entered.last().cloned())
+}
+
+fn event() -> Option<OwnedFd> {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()
+}
+
+/// Polls `fd` for `flags`, at most `limit`; what was found, nothing where the wait ended
+/// early: by a signal, by the request to stop the calling thread's run, or by a
+/// [nudge](Stop::nudge) that makes `awake` true. A run has one thread that waits here and is
+/// nudged.
+///
+/// A run that was asked to stop before is not looked at: its frames are still waited for.
+pub(crate) fn poll_unless(
+    fd: BorrowedFd<'_>,
+    flags: PollFlags,
+    limit: Duration,
+    awake: impl Fn() -> bool,
+) -> Result<PollFlags, Errno> {
+    let limit = timespec(limit);
+    let stop = current().filter(|stop| !stop.is_requested());
+    let events = stop.as_ref().and_then(|stop| {
+        let requested = stop.0.event.get_or_init(event).as_ref()?;
+        let nudged = stop.0.nudged.get_or_init(event).as_ref()?;
+        // A nudge from before: what it was for is looked at next.
+        let _ = rustix::io::read(nudged, &mut [0; 8]);
+        Some((requested, nudged))
+    });
+    // Pairs with the fences in `stop` and `nudge`.
+    fence(Ordering::SeqCst);
+    if awake() || stop.as_ref().is_some_and(Stop::is_requested) {
+        return Ok(PollFlags::empty());
+    }
+    let first = PollFd::from_borrowed_fd(fd, flags);
+    let found = match events {
+        None => {
+            let mut fds = [first];
+            poll(&mut fds, Some(&limit)).map(|_| fds[0].revents())
+        }
+        Some((requested, nudged)) => {
+            let mut fds = [first, PollFd::new(requested, PollFlags::IN), PollFd::new(nudged, PollFlags::IN)];
+            poll(&mut fds, Some(&limit)).map(|_| fds[0].revents())
+        }
+    };
+    match found {
+        Err(Errno::INTR) => Ok(PollFlags::empty()),
+        found => found,
+    }
+}
+
 /// Sleeps until `deadline_ns` (CLOCK_MONOTONIC), a signal, the request of the calling
 /// thread's run, or a [nudge](Stop::nudge) that makes `awake` true. May return early:
 /// callers look again.
 pub fn sleep_unless(deadline_ns: u64, awake: impl Fn() -> bool) {
-    let Some(stop) = ENTERED.with_borrow(|entered| entered.last().cloned()) else {
+    let Some(stop) = current() else {
         if !awake() {
             sleep_until(deadline_ns);
         }
@@ -153,8 +216,8 @@ pub fn sleep_unless(deadline_ns: u64, awake: impl Fn() -> bool) {
 /// # Errors
 /// EINTR after a signal, ECANCELED after the request.
 pub(crate) fn wait_readable(file: &impl AsFd) -> Result<(), Errno> {
-    let Some(stop) = ENTERED.with_borrow(|entered| entered.last().cloned()) else { return Ok(()) };
-    let event = stop.0.event.get_or_init(|| eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok());
+    let Some(stop) = current() else { return Ok(()) };
+    let event = stop.0.event.get_or_init(event);
     // Pairs with the fence in `stop`.
     fence(Ordering::SeqCst);
     if !stop.is_requested() {
@@ -166,6 +229,8 @@ pub(crate) fn wait_readable(file: &impl AsFd) -> Result<(), Errno> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
     use crate::signal;
 
@@ -211,8 +276,6 @@ mod tests {
 
     #[test]
     fn a_nudge_ends_a_sleep_without_a_request() {
-        use std::sync::atomic::AtomicBool;
-
         let stop = Stop::new();
         let news = Arc::new(AtomicBool::new(false));
         let far = now_ns() + Duration::from_secs(3600).as_nanos() as u64;
@@ -229,6 +292,61 @@ mod tests {
         stop.nudge();
         sleeper.join().unwrap();
         assert!(!stop.is_requested());
+    }
+
+    /// Waits for a silent pipe, which stands for a device, in a thread of a run; `news` ends
+    /// it, and `wake` is called once the thread is about to wait.
+    fn wait_for_a_silent_device(stop: &Stop, news: &Arc<AtomicBool>, wake: impl Fn()) {
+        let (device, _writer) = rustix::pipe::pipe().unwrap();
+        let (sender, waits) = std::sync::mpsc::channel();
+        let waiting = std::thread::spawn({
+            let (stop, news) = (stop.clone(), news.clone());
+            move || {
+                let _entered = stop.enter();
+                let awake = || {
+                    // The last look before the wait.
+                    let _ = sender.send(());
+                    news.load(Ordering::Relaxed)
+                };
+                while !news.load(Ordering::Relaxed) && !signal::interrupted() {
+                    let hour = Duration::from_secs(3600);
+                    let found = poll_unless(device.as_fd(), PollFlags::IN, hour, awake);
+                    assert_eq!(found, Ok(PollFlags::empty()));
+                }
+            }
+        });
+        waits.recv().unwrap();
+        wake();
+        waiting.join().unwrap();
+    }
+
+    #[test]
+    fn a_nudge_ends_a_wait_for_a_device() {
+        let (stop, news) = (Stop::new(), Arc::new(AtomicBool::new(false)));
+        // One that was for something else, and is over.
+        stop.nudge();
+        // Again: a nudge is taken back by the wait that it ends.
+        for _ in 0..100 {
+            news.store(false, Ordering::Relaxed);
+            wait_for_a_silent_device(&stop, &news, || {
+                news.store(true, Ordering::Relaxed);
+                stop.nudge();
+            });
+        }
+        assert!(!stop.is_requested());
+    }
+
+    #[test]
+    fn a_request_ends_a_wait_for_a_device_that_began_before() {
+        let (stop, news) = (Stop::new(), Arc::default());
+        wait_for_a_silent_device(&stop, &news, || stop.stop());
+        // What the device still has is waited for.
+        let (device, writer) = rustix::pipe::pipe().unwrap();
+        let _entered = stop.enter();
+        let wait = |limit| poll_unless(device.as_fd(), PollFlags::IN, limit, || false).unwrap();
+        assert_eq!(wait(Duration::ZERO), PollFlags::empty());
+        rustix::io::write(&writer, b"x").unwrap();
+        assert_eq!(wait(Duration::from_secs(3600)), PollFlags::IN);
     }
 
     #[test]

@@ -31,8 +31,16 @@ pub use decoding::Event;
 pub use error::V4l2Error;
 pub use fourcc::Fourcc;
 pub use heap::{DeviceFrame, DevicePool, Heap};
-pub use meta::{META_NODE, MetaReader, MetaRecord};
+pub use meta::{META_NODE, MetaReader, MetaRecord, measuring};
 pub use node::{Control, FormatOffer, Node, Picture, Ready, Rect, Role, find_node};
 pub use output::{Collected, InPlace, OutputBuffers};
 pub use queue::{Dequeued, Direction, Lent};
 pub use region::Region;
+
+/// What is mirrored from C headers.
+pub(crate) fn list_layout(facts: &mut crate::c_layout::Facts) {
+    abi::layout::list(facts);
+    fourcc::list_layout(facts);
+    heap::list_layout(facts);
+    meta::list_layout(facts);
+}

@@ -12,7 +12,7 @@ use crate::error::StageError;
 use crate::item::Item;
 use crate::recorder::Recorder;
 use crate::request::{Request, RequestError};
-use crate::requests::{Mailbox, Pending, Requests};
+use crate::requests::{Mailbox, Pending, Requests, Upstream};
 use crate::stage::{Role, Stage};
 
 /// A stage in its place.
@@ -67,13 +67,6 @@ pub(crate) struct Delivery {
     pub(crate) source_asked: Cell<u64>,
 }
 
-impl Default for Delivery {
-    /// No limit, and nobody makes requests.
-    fn default() -> Delivery {
-        Delivery::new(Arc::default(), u64::MAX, Requests::new(None), None)
-    }
-}
-
 impl Delivery {
     pub(crate) fn new(
         progress: Arc<AtomicU64>,
@@ -92,6 +85,12 @@ impl Delivery {
             ended_behind: Cell::new(u16::MAX),
             source_asked: Cell::new(0),
         }
+    }
+
+    /// Of a worker: what is requested there is for the caller's hops.
+    pub(crate) fn in_worker() -> Delivery {
+        let (requests, mailbox) = Requests::in_worker();
+        Delivery::new(Arc::default(), u64::MAX, requests, Some(mailbox))
     }
 
     /// Whether the thread has requests to look at.
@@ -225,7 +224,8 @@ impl<'a> Out<'a> {
     }
 
     /// Sends `request` to the hops in front. This thread looks at it when it is done with
-    /// the present item.
+    /// the present item; from a worker it goes to the caller then, whose hops in front of the
+    /// worker get it. There only [`Request::Keyframe`] and [`Request::BitRate`] can be sent.
     ///
     /// ```no_run
     /// # use framepath::{Out, Request};
@@ -235,7 +235,7 @@ impl<'a> Out<'a> {
     /// ```
     ///
     /// # Errors
-    /// As [`Requests::send`].
+    /// As [`Requests::send`]; [`RequestError::InWorker`].
     pub fn request(&self, request: Request) -> Result<(), RequestError> {
         let Delivery { requests, mailbox, .. } = self.delivery;
         requests.send_from(self.hop, request, mailbox.as_deref()).map(|_| ())
@@ -251,6 +251,12 @@ impl<'a> Out<'a> {
     /// Counts what [`Stage::flush`] discarded, in frames or packets.
     pub fn flushed(&self, items: u64) {
         self.delivery.requests.count_flushed(items);
+    }
+
+    /// The way upstream from this hop, for who sends requests in its place.
+    pub(crate) fn upstream(&self) -> Upstream {
+        let Delivery { requests, mailbox, .. } = self.delivery;
+        Upstream { requests: requests.clone(), mailbox: mailbox.clone(), hop: self.hop }
     }
 
     /// Number of the last seek or flush.

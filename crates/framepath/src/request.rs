@@ -35,6 +35,12 @@ impl Request {
     pub(crate) fn flushes(&self) -> bool {
         matches!(self, Request::Seek { .. } | Request::Flush)
     }
+
+    /// Whether `later` makes this one needless while nobody has looked at it.
+    pub(crate) fn gives_way_to(&self, later: &Request) -> bool {
+        use Request::{BitRate, Keyframe};
+        matches!((self, later), (Keyframe, Keyframe) | (BitRate(_), BitRate(_)))
+    }
 }
 
 /// What a hop did with a [`Request`].
@@ -62,4 +68,8 @@ pub enum RequestError {
     /// The run has ended.
     #[error("the run has ended")]
     Ended,
+    /// A stage in a worker may not make this request: its process may be in a stranger's
+    /// hands, and the run is not to be stopped or moved by that.
+    #[error("a stage in a worker can request a keyframe, or a bit rate of 1 to 2^40, and nothing else")]
+    InWorker,
 }

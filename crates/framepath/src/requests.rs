@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use framepath_model::stream::SeekTo;
+use framepath_model::wire::MAX_BIT_RATE;
 use framepath_os::stop::Stop;
 
 use crate::request::{Request, RequestError};
@@ -59,6 +60,8 @@ struct State {
     /// What is inside is the last.
     source_ended: bool,
     ended: bool,
+    /// The run is the part of one that is in a worker.
+    in_worker: bool,
 }
 
 /// A request on its way.
@@ -78,6 +81,13 @@ pub(crate) struct RequestThread {
     pub(crate) before: Option<usize>,
     /// Index of its first hop.
     pub(crate) first: u16,
+}
+
+impl RequestThread {
+    /// The source's.
+    fn first(mailbox: Arc<Mailbox>) -> RequestThread {
+        RequestThread { mailbox, before: None, first: 0 }
+    }
 }
 
 /// The requests that one thread has to look at.
@@ -104,8 +114,18 @@ impl Mailbox {
         self.news.load(Ordering::Relaxed)
     }
 
+    /// A request that one of the same hop makes needless is replaced, so that a thread that
+    /// does not look gets no longer queue.
     fn put(&self, pending: Pending) {
-        locked(&self.pending).push_back(pending);
+        let mut queue = locked(&self.pending);
+        let needless = |waiting: &&mut Pending| {
+            waiting.origin == pending.origin && waiting.request.gives_way_to(&pending.request)
+        };
+        match queue.iter_mut().find(needless) {
+            Some(waiting) => *waiting = pending,
+            None => queue.push_back(pending),
+        }
+        drop(queue);
         self.wake_up();
     }
 
@@ -158,8 +178,19 @@ impl Requests {
                 holds_open: false,
                 source_ended: false,
                 ended: false,
+                in_worker: false,
             }),
         }))
+    }
+
+    /// Of the part of a run that is in a worker: what may be requested there comes into the
+    /// mailbox, for the worker to send it to its caller.
+    pub(crate) fn in_worker() -> (Requests, Arc<Mailbox>) {
+        let requests = Requests::new(None);
+        let mailbox = Arc::new(Mailbox::new(Box::new(|| ())));
+        requests.begin(vec![RequestThread::first(mailbox.clone())], Stop::new());
+        requests.locked().in_worker = true;
+        (requests, mailbox)
     }
 
     /// Names the source in errors.
@@ -169,9 +200,10 @@ impl Requests {
         }
     }
 
-    /// Sends a request from behind the last hop, of each branch where there are several. Returns at once; frames from before a seek
-    /// or flush may still reach the sink, but none does behind the first frame from after
-    /// it.
+    /// Sends a request from behind the last hop, of each branch where there are several. A
+    /// keyframe or bit rate that still waits for its thread is not asked for twice. Returns at
+    /// once; frames from before a seek or flush may still reach the sink, but none does behind
+    /// the first frame from after it.
     ///
     /// # Errors
     /// [`RequestError::CannotSeek`], before anything is discarded; [`RequestError::Ended`].
@@ -198,6 +230,14 @@ impl Requests {
         let mut state = self.locked();
         if state.ended || state.source_ended && request.flushes() {
             return Err(RequestError::Ended);
+        }
+        let is_allowed = match request {
+            Request::Keyframe => true,
+            Request::BitRate(bits) => (1..=MAX_BIT_RATE).contains(&bits),
+            _ => false,
+        };
+        if state.in_worker && !is_allowed {
+            return Err(RequestError::InWorker);
         }
         match (request, &state.cannot_seek) {
             (Request::Seek { .. }, Some(reason)) => return Err(reason.clone()),
@@ -305,6 +345,21 @@ impl Requests {
     }
 }
 
+/// The way upstream from one hop.
+pub(crate) struct Upstream {
+    pub(crate) requests: Requests,
+    /// Of the hop's thread.
+    pub(crate) mailbox: Option<Arc<Mailbox>>,
+    pub(crate) hop: u16,
+}
+
+impl Upstream {
+    /// Sends a request as a stage at this hop would.
+    pub(crate) fn send(&self, request: Request) -> Result<u64, RequestError> {
+        self.requests.send_from(self.hop, request, self.mailbox.as_deref())
+    }
+}
+
 impl fmt::Debug for Requests {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = self.locked();
@@ -382,6 +437,38 @@ mod tests {
         assert!(!requests.is_stale(0));
         assert_eq!(requests.send(Request::Flush), Ok(()));
         assert!(requests.is_stale(0));
+    }
+
+    #[test]
+    fn a_thread_that_does_not_look_gets_no_queue_without_end() {
+        let requests = Requests::new(None);
+        let mailbox = Arc::new(Mailbox::new(Box::new(|| ())));
+        requests.begin(vec![RequestThread::first(mailbox.clone())], Stop::new());
+        let send = |origin, request| requests.send_from(origin, request, None).unwrap();
+        for bits in 1..1000 {
+            send(3, Request::Keyframe);
+            send(3, Request::BitRate(bits));
+            send(4, Request::Keyframe);
+        }
+        let waiting: Vec<_> = std::iter::from_fn(|| mailbox.take()).map(|p| (p.origin, p.request)).collect();
+        let last = Request::BitRate(999);
+        assert_eq!(waiting, [(3, Request::Keyframe), (3, last), (4, Request::Keyframe)]);
+        // Each seek has its number, and is looked at.
+        requests.send(SEEK).unwrap();
+        requests.send(SEEK).unwrap();
+        assert_eq!(std::iter::from_fn(|| mailbox.take()).count(), 2);
+    }
+
+    #[test]
+    fn a_stage_in_a_worker_may_not_move_or_stop_the_run() {
+        let (requests, mailbox) = Requests::in_worker();
+        let refused = [SEEK, Request::Flush, Request::Stop, Request::BitRate(0), Request::BitRate(u64::MAX)];
+        for request in refused {
+            assert_eq!(requests.send_from(0, request, Some(&mailbox)), Err(RequestError::InWorker));
+        }
+        assert!(!mailbox.has_news() && !requests.is_stale(0));
+        requests.send_from(0, Request::BitRate(MAX_BIT_RATE), Some(&mailbox)).unwrap();
+        assert_eq!(mailbox.take().map(|pending| pending.request), Some(Request::BitRate(MAX_BIT_RATE)));
     }
 
     #[test]

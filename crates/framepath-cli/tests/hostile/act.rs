@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::{Rational, StreamInfo};
-use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, SAME_FRAME, VERSION, Work};
+use framepath_model::wire::{
+    Completion, MAX_BIT_RATE, MESSAGE_BYTES, Message, SAME_FRAME, UpstreamRequest, VERSION, Work,
+};
 use framepath_os::crossing::Socket;
 use rustix::fs::SealFlags;
 
@@ -324,6 +326,35 @@ pub const ACTS: &[Act] = &[
         let mut peer = opened(socket);
         endlessly(|| peer.complete(&Completion::End))
     }),
+    packets("requests-keyframes-for-ever", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        let keyframe = Completion::Request(UpstreamRequest::Keyframe);
+        endlessly(|| peer.complete(&keyframe))
+    }),
+    frames("requests-bit-rates-for-ever", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        let mut random = Random(0x2545_f491_4f6c_dd1d);
+        endlessly(|| {
+            let bits = 1 + random.next() % MAX_BIT_RATE;
+            peer.complete(&Completion::Request(UpstreamRequest::BitRate(bits)));
+        })
+    }),
+    packets("requests-before-it-has-taken-anything", Then::Broken, |socket| {
+        let mut peer = opened_quietly(socket, true);
+        let keyframe = Completion::Request(UpstreamRequest::Keyframe);
+        endlessly(|| peer.complete(&keyframe))
+    }),
+    // Of the numbers a request has: a keyframe with a bit rate, none, too much, a seek.
+    packets("requests-a-keyframe-at-a-bit-rate", Then::Broken, |socket| {
+        cell([138 | 1 << 8, 1, 0, 0, 0, 0, 0, 0])(socket);
+    }),
+    packets("requests-no-bit-rate", Then::Broken, |socket| {
+        cell([138 | 2 << 8, 0, 0, 0, 0, 0, 0, 0])(socket);
+    }),
+    packets("requests-every-bit-there-is", Then::Broken, |socket| {
+        cell([138 | 2 << 8, u64::MAX, 0, 0, 0, 0, 0, 0])(socket);
+    }),
+    packets("requests-a-seek", Then::Broken, |socket| cell([138 | 3 << 8, 0, 0, 0, 0, 0, 0, 0])(socket)),
     packets("fails-without-a-word", Then::Broken, |socket| cell(Completion::Failed.encode())(socket)),
     packets("fails-in-colours", Then::Wrong, |socket| {
         let mut peer = opened(socket);

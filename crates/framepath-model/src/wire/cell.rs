@@ -25,6 +25,9 @@ pub const FRAME_COMPLETION_BYTES: usize = CELL_BYTES;
 /// packet itself and the slot's return left out.
 pub const BYTES_PER_FRAME: usize = PACKET_SUBMISSION_BYTES + FRAME_COMPLETION_BYTES;
 
+/// The largest bit rate that a stage in a worker may request, bits a second.
+pub const MAX_BIT_RATE: u64 = 1 << 40;
+
 /// The pool of a completed frame that is the submitted one, passed on as it
 /// is: the caller has it already. Slot and layout are 0 then.
 pub const SAME_FRAME: u16 = u16::MAX;
@@ -44,6 +47,10 @@ const PASSED: u8 = 134;
 const WANT: u8 = 135;
 const PACKET_OUT: u8 = 136;
 const FLUSHED: u8 = 137;
+const REQUEST: u8 = 138;
+
+const REQUEST_KEYFRAME: u64 = 1;
+const REQUEST_BIT_RATE: u64 = 2;
 
 const HAS_PTS: u64 = 1;
 const KEY: u64 = 2;
@@ -187,6 +194,17 @@ pub enum Completion {
         /// Its number.
         number: u64,
     },
+    /// The stage has a request to the hops in front.
+    Request(UpstreamRequest),
+}
+
+/// A request that a stage in a worker may make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UpstreamRequest {
+    /// The next packet is to be a random access point.
+    Keyframe,
+    /// Encode with so many bits a second: 1 to [`MAX_BIT_RATE`].
+    BitRate(u64),
 }
 
 impl Submission {
@@ -298,6 +316,12 @@ impl Completion {
                 [word, pts, duration as u64, offset, id.into(), skipped, 0, 0]
             }
             Completion::Flushed { number } => alone(FLUSHED, number),
+            Completion::Request(UpstreamRequest::Keyframe) => {
+                alone_word(u64::from(REQUEST) | REQUEST_KEYFRAME << 8, 0)
+            }
+            Completion::Request(UpstreamRequest::BitRate(bits)) => {
+                alone_word(u64::from(REQUEST) | REQUEST_BIT_RATE << 8, bits)
+            }
         }
     }
 
@@ -377,6 +401,22 @@ impl Completion {
                 zero(cell, 2, "flushed")?;
                 Ok(Completion::Flushed { number: seq })
             }
+            REQUEST => {
+                const RECORD: &str = "request";
+                zero(cell, 2, RECORD)?;
+                let bits = cell[1];
+                match word >> 8 {
+                    REQUEST_KEYFRAME => {
+                        zero(cell, 1, RECORD)?;
+                        Ok(Completion::Request(UpstreamRequest::Keyframe))
+                    }
+                    REQUEST_BIT_RATE => {
+                        check((1..=MAX_BIT_RATE).contains(&bits), RECORD, "bit rate", bits)?;
+                        Ok(Completion::Request(UpstreamRequest::BitRate(bits)))
+                    }
+                    what => Err(WireError::Field { record: RECORD, field: "request", value: what }),
+                }
+            }
             kind => Err(WireError::Kind { family: "completion", kind: kind.into() }),
         }
     }
@@ -390,7 +430,11 @@ pub(super) fn check_pool(slots: u32, slot_bytes: u64, record: &'static str) -> R
 }
 
 fn alone(kind: u8, seq: u64) -> Cell {
-    [kind.into(), seq, 0, 0, 0, 0, 0, 0]
+    alone_word(kind.into(), seq)
+}
+
+fn alone_word(word: u64, seq: u64) -> Cell {
+    [word, seq, 0, 0, 0, 0, 0, 0]
 }
 
 fn slot_word(kind: u8, layout: u8, pool: u16, slot: u32) -> u64 {

@@ -2,6 +2,8 @@
 //! What `linux/videodev2.h` says, as far as it is used: structures, numbers of
 //! ioctls, constants. For machines with longs of 64 bits, little-endian or not.
 
+pub(super) mod layout;
+
 use rustix::ioctl::{Opcode, opcode};
 
 pub(super) const CAP_VIDEO_CAPTURE: u32 = 0x1;
@@ -43,6 +45,35 @@ pub(super) const DEC_CMD_START: u32 = 0;
 pub(super) const DEC_CMD_STOP: u32 = 1;
 
 pub(super) const CID_MIN_BUFFERS_FOR_CAPTURE: u32 = 0x0098_0927;
+
+pub(super) const COLORSPACE_SMPTE170M: u32 = 1;
+pub(super) const COLORSPACE_SMPTE240M: u32 = 2;
+pub(super) const COLORSPACE_REC709: u32 = 3;
+pub(super) const COLORSPACE_470_SYSTEM_M: u32 = 5;
+pub(super) const COLORSPACE_470_SYSTEM_BG: u32 = 6;
+pub(super) const COLORSPACE_JPEG: u32 = 7;
+pub(super) const COLORSPACE_SRGB: u32 = 8;
+pub(super) const COLORSPACE_BT2020: u32 = 10;
+pub(super) const COLORSPACE_DCI_P3: u32 = 12;
+
+pub(super) const XFER_FUNC_709: u32 = 1;
+pub(super) const XFER_FUNC_SRGB: u32 = 2;
+pub(super) const XFER_FUNC_SMPTE240M: u32 = 4;
+pub(super) const XFER_FUNC_NONE: u32 = 5;
+pub(super) const XFER_FUNC_DCI_P3: u32 = 6;
+pub(super) const XFER_FUNC_SMPTE2084: u32 = 7;
+
+pub(super) const YCBCR_ENC_601: u32 = 1;
+pub(super) const YCBCR_ENC_709: u32 = 2;
+pub(super) const YCBCR_ENC_XV601: u32 = 3;
+pub(super) const YCBCR_ENC_XV709: u32 = 4;
+pub(super) const YCBCR_ENC_SYCC: u32 = 5;
+pub(super) const YCBCR_ENC_BT2020: u32 = 6;
+pub(super) const YCBCR_ENC_BT2020_CONST_LUM: u32 = 7;
+pub(super) const YCBCR_ENC_SMPTE240M: u32 = 8;
+
+pub(super) const QUANTIZATION_FULL_RANGE: u32 = 1;
+pub(super) const QUANTIZATION_LIM_RANGE: u32 = 2;
 
 pub(super) const MOST_PLANES: usize = 8;
 

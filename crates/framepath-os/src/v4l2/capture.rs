@@ -14,8 +14,10 @@ use super::heap::{Heap, sync};
 use super::queue::Memory;
 use super::region::{Access, Region};
 use super::{Dequeued, Direction, Lent, Node, V4l2Error};
-use crate::meter;
+use crate::clock::now_ns;
 use crate::pool::{ForeignError, ForeignPool, Frame, Returns};
+use crate::stop::Stop;
+use crate::{meter, stop};
 
 /// Whose memory a queue's buffers are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,6 +73,8 @@ struct State {
     live: bool,
     /// Buffers the device has.
     queued: u32,
+    /// The run whose thread waits for a buffer to come back.
+    waiting: Option<Stop>,
     /// A buffer that could not be queued: the stream is over, and this is why.
     failed: Option<V4l2Error>,
 }
@@ -107,8 +111,10 @@ impl Returns for Shared {
         if state.live {
             self.queue(&mut state, slot);
         }
+        let waiting = state.waiting.take();
         drop(state);
         self.returned.notify_one();
+        waiting.iter().for_each(Stop::nudge);
     }
 }
 
@@ -136,7 +142,7 @@ impl CaptureBuffers {
             node: node.clone(),
             io,
             region: region.clone(),
-            state: Mutex::new(State { live: true, queued: 0, failed: None }),
+            state: Mutex::new(State { live: true, queued: 0, waiting: None, failed: None }),
             returned: Condvar::new(),
         });
         let mut state = shared.state();
@@ -169,13 +175,25 @@ impl CaptureBuffers {
     }
 
     /// Waits until the device has a buffer, at most `time`, stamped as blocked:
-    /// when all are in frames downstream, nothing can come.
-    pub fn wait_for_return(&self, time: Duration) {
-        let state = self.shared.state();
-        if state.queued == 0 && state.failed.is_none() {
-            let wait = || self.shared.returned.wait_timeout(state, time);
-            drop(meter::blocked(wait));
+    /// when all are in frames downstream, nothing can come. Ends early where the calling
+    /// thread's run is asked to stop, or a [nudge](Stop::nudge) makes `awake` true.
+    pub fn wait_for_return(&self, time: Duration, awake: impl Fn() -> bool) {
+        let has_returned = |state: &State| state.queued > 0 || state.failed.is_some();
+        let mut state = self.shared.state();
+        if has_returned(&state) {
+            return;
         }
+        let Some(run) = stop::current() else {
+            drop(meter::blocked(|| self.shared.returned.wait_timeout(state, time)));
+            return;
+        };
+        // Under the lock that a buffer comes back under: it finds the run to nudge.
+        state.waiting = Some(run);
+        drop(state);
+        let deadline_ns = now_ns().saturating_add(time.as_nanos() as u64);
+        meter::blocked(|| {
+            stop::sleep_unless(deadline_ns, || awake() || has_returned(&self.shared.state()));
+        });
     }
 
     /// The next buffer the device has filled; `None` where there is none yet.

@@ -12,31 +12,45 @@ use super::node::Node;
 use super::queue::Direction;
 
 /// `enum v4l2_colorspace` and ColourPrimaries.
-const PRIMARIES: [(u32, u8); 8] =
-    [(3, BT709), (1, SMPTE170M), (6, BT470BG), (5, 4), (2, SMPTE240M), (10, BT2020), (12, 11), (12, 12)];
-/// Colour spaces with the primaries of another: sRGB and JPEG.
-const SAME_PRIMARIES: [(u32, u8); 2] = [(8, BT709), (7, BT709)];
+const PRIMARIES: [(u32, u8); 8] = [
+    (abi::COLORSPACE_REC709, BT709),
+    (abi::COLORSPACE_SMPTE170M, SMPTE170M),
+    (abi::COLORSPACE_470_SYSTEM_BG, BT470BG),
+    (abi::COLORSPACE_470_SYSTEM_M, 4),
+    (abi::COLORSPACE_SMPTE240M, SMPTE240M),
+    (abi::COLORSPACE_BT2020, BT2020),
+    (abi::COLORSPACE_DCI_P3, 11),
+    (abi::COLORSPACE_DCI_P3, 12),
+];
+/// Colour spaces with the primaries of another.
+const SAME_PRIMARIES: [(u32, u8); 2] = [(abi::COLORSPACE_SRGB, BT709), (abi::COLORSPACE_JPEG, BT709)];
 
 /// `enum v4l2_xfer_func` and TransferCharacteristics.
-const TRANSFERS: [(u32, u8); 10] =
-    [(1, 1), (1, 6), (1, 14), (1, 15), (2, 13), (4, 7), (5, 8), (6, 17), (7, 16), (1, 11)];
+const TRANSFERS: [(u32, u8); 10] = [
+    (abi::XFER_FUNC_709, 1),
+    (abi::XFER_FUNC_709, 6),
+    (abi::XFER_FUNC_709, 14),
+    (abi::XFER_FUNC_709, 15),
+    (abi::XFER_FUNC_SRGB, 13),
+    (abi::XFER_FUNC_SMPTE240M, 7),
+    (abi::XFER_FUNC_NONE, 8),
+    (abi::XFER_FUNC_DCI_P3, 17),
+    (abi::XFER_FUNC_SMPTE2084, 16),
+    (abi::XFER_FUNC_709, 11),
+];
 
 /// `enum v4l2_ycbcr_encoding` and MatrixCoefficients.
 const MATRICES: [(u32, u8); 9] = [
-    (2, BT709),
-    (1, SMPTE170M),
-    (1, BT470BG),
-    (8, SMPTE240M),
-    (6, BT2020),
-    (7, 10),
-    (3, SMPTE170M),
-    (4, BT709),
-    (5, SMPTE170M),
+    (abi::YCBCR_ENC_709, BT709),
+    (abi::YCBCR_ENC_601, SMPTE170M),
+    (abi::YCBCR_ENC_601, BT470BG),
+    (abi::YCBCR_ENC_SMPTE240M, SMPTE240M),
+    (abi::YCBCR_ENC_BT2020, BT2020),
+    (abi::YCBCR_ENC_BT2020_CONST_LUM, 10),
+    (abi::YCBCR_ENC_XV601, SMPTE170M),
+    (abi::YCBCR_ENC_XV709, BT709),
+    (abi::YCBCR_ENC_SYCC, SMPTE170M),
 ];
-
-/// `enum v4l2_quantization`.
-const FULL: u32 = 1;
-const LIMITED: u32 = 2;
 
 /// What a V4L2 format says of colours; 0 is a default that follows from the
 /// rest.
@@ -70,8 +84,8 @@ impl From<Colors> for V4l2Colors {
             ycbcr_enc: number(&MATRICES, colors.matrix),
             quantization: match colors.range {
                 Range::Unknown => 0,
-                Range::Limited => LIMITED,
-                Range::Full => FULL,
+                Range::Limited => abi::QUANTIZATION_LIM_RANGE,
+                Range::Full => abi::QUANTIZATION_FULL_RANGE,
             },
         }
     }
@@ -88,19 +102,17 @@ impl From<V4l2Colors> for Colors {
         };
         // The defaults of V4L2_MAP_YCBCR_ENC_DEFAULT and
         // V4L2_MAP_QUANTIZATION_DEFAULT: JPEG alone has the full range.
-        const DCI_P3: u32 = 12;
-        const JPEG: u32 = 7;
         let matrix = match (code(&MATRICES, said.ycbcr_enc), said.colorspace) {
             (UNSPECIFIED, 0) => UNSPECIFIED,
-            (UNSPECIFIED, 3 | DCI_P3) => BT709,
-            (UNSPECIFIED, 2) => SMPTE240M,
-            (UNSPECIFIED, 10) => BT2020,
+            (UNSPECIFIED, abi::COLORSPACE_REC709 | abi::COLORSPACE_DCI_P3) => BT709,
+            (UNSPECIFIED, abi::COLORSPACE_SMPTE240M) => SMPTE240M,
+            (UNSPECIFIED, abi::COLORSPACE_BT2020) => BT2020,
             (UNSPECIFIED, _) => SMPTE170M,
             (told, _) => told,
         };
         let range = match (said.quantization, said.colorspace) {
-            (FULL, _) | (0, JPEG) => Range::Full,
-            (LIMITED, _) => Range::Limited,
+            (abi::QUANTIZATION_FULL_RANGE, _) | (0, abi::COLORSPACE_JPEG) => Range::Full,
+            (abi::QUANTIZATION_LIM_RANGE, _) => Range::Limited,
             _ => Range::Unknown,
         };
         Colors { primaries, transfer: code(&TRANSFERS, said.xfer_func), matrix, range }

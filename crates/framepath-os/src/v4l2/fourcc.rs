@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use crate::c_layout::{Facts, numbers};
+
 /// V4L2's name of a format of pixels or packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fourcc(pub u32);
@@ -45,6 +47,20 @@ impl fmt::Display for Fourcc {
         }
         if self.0 >> 31 == 1 { f.write_str("-BE") } else { Ok(()) }
     }
+}
+
+pub(super) fn list_layout(facts: &mut Facts) {
+    numbers!(facts {
+        Fourcc::GREY.0 => "V4L2_PIX_FMT_GREY",
+        Fourcc::YU12.0 => "V4L2_PIX_FMT_YUV420",
+        Fourcc::NV12.0 => "V4L2_PIX_FMT_NV12",
+        Fourcc::P010.0 => "V4L2_PIX_FMT_P010",
+        Fourcc::H264.0 => "V4L2_PIX_FMT_H264",
+        Fourcc::HEVC.0 => "V4L2_PIX_FMT_HEVC",
+        Fourcc::VP8.0 => "V4L2_PIX_FMT_VP8",
+        Fourcc::VP9.0 => "V4L2_PIX_FMT_VP9",
+    });
+    facts.number_if_known("Fourcc::AV1.0", "V4L2_PIX_FMT_AV1", Fourcc::AV1.0.into());
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ use rustix::ioctl::{Opcode, opcode};
 use super::V4l2Error;
 use super::call::call;
 use super::region::{Access, Region};
+use crate::c_layout::{Facts, numbers, structure};
 use crate::meter;
 use crate::pool::{ForeignPool, Frame, Returns};
 
@@ -57,6 +58,24 @@ const UDMABUF_CLOEXEC: u32 = 1;
 const SYNC_READ: u64 = 1;
 const SYNC_WRITE: u64 = 2;
 const SYNC_END: u64 = 4;
+
+pub(super) fn list_layout(facts: &mut Facts) {
+    structure!(facts, None, HeapAllocation = "struct dma_heap_allocation_data" {
+        len = "len", fd = "fd", fd_flags = "fd_flags", heap_flags = "heap_flags",
+    });
+    structure!(facts, None, UdmabufCreate = "struct udmabuf_create" {
+        memfd = "memfd", flags = "flags", offset = "offset", size = "size",
+    });
+    numbers!(facts {
+        HEAP_ALLOC => "DMA_HEAP_IOCTL_ALLOC",
+        UDMABUF_CREATE => "UDMABUF_CREATE",
+        DMA_BUF_SYNC => "DMA_BUF_IOCTL_SYNC",
+        UDMABUF_CLOEXEC => "UDMABUF_FLAGS_CLOEXEC",
+        SYNC_READ => "DMA_BUF_SYNC_READ",
+        SYNC_WRITE => "DMA_BUF_SYNC_WRITE",
+        SYNC_END => "DMA_BUF_SYNC_END",
+    });
+}
 
 impl Heap {
     /// The heap of that name: a file's name, `udmabuf` or `pages`.

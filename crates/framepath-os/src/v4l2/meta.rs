@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `/dev/framepath-meta`: what the measuring node says of each frame.
 
+use std::mem::offset_of;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,14 +13,52 @@ use rustix::ioctl::{Opcode, opcode};
 
 use super::V4l2Error;
 use super::call::call;
+use crate::c_layout::{Facts, numbers, structure};
 
 /// Where the kernel's module gives its records.
 pub const META_NODE: &str = "/dev/framepath-meta";
 
 const MISSED: Opcode = opcode::read::<u64>(0xfb, 0x20);
 
+/// Numbers of the measuring node, as `kernel/uapi/framepath.h` has them.
+pub mod measuring {
+    const CID_BASE: u32 = 0x0098_0900 + 0x1e00;
+    /// Control: number of the frame at its source, 64 bits.
+    pub const CID_SRC_SEQUENCE: u32 = CID_BASE;
+    /// Control: the algorithm.
+    pub const CID_ALGO: u32 = CID_BASE + 1;
+    /// Control: level of the threshold.
+    pub const CID_THRESHOLD: u32 = CID_BASE + 2;
+    /// Control: left edge of the region.
+    pub const CID_ROI_LEFT: u32 = CID_BASE + 3;
+    /// Control: upper edge of the region.
+    pub const CID_ROI_TOP: u32 = CID_BASE + 4;
+    /// Control: width of the region; 0 is up to the frame's edge.
+    pub const CID_ROI_WIDTH: u32 = CID_BASE + 5;
+    /// Control: height of the region; 0 is up to the frame's edge.
+    pub const CID_ROI_HEIGHT: u32 = CID_BASE + 6;
+    /// Control: CAPTURE is the memory of OUTPUT.
+    pub const CID_IN_PLACE: u32 = CID_BASE + 7;
+
+    /// No algorithm.
+    pub const ALGO_NONE: u32 = 0;
+    /// Pixels at or above the level are 255, the others 0.
+    pub const ALGO_THRESHOLD: u32 = 1;
+
+    /// Status: done.
+    pub const STATUS_DONE: u32 = 0;
+    /// Status: done, over the part of the region that is inside the frame.
+    pub const STATUS_ROI_CLAMPED: u32 = 1;
+    /// Status: failed.
+    pub const STATUS_FAILED: u32 = 2;
+
+    /// Flag of a record: worked in place.
+    pub const META_IN_PLACE: u32 = 1;
+}
+
 /// One frame of the measuring node, as `kernel/uapi/framepath.h` has it. Times
 /// are CLOCK_MONOTONIC, nanoseconds.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaRecord {
     /// Number of the record since the module was loaded.
@@ -38,11 +77,11 @@ pub struct MetaRecord {
     pub done_ns: u64,
     /// Which open file of the node.
     pub context: u32,
-    /// 0 none, 1 threshold.
+    /// `measuring::ALGO_*`.
     pub algo: u32,
-    /// 0 done, 1 done over a clamped region, 2 failed.
+    /// `measuring::STATUS_*`.
     pub status: u32,
-    /// Bit 0: in place.
+    /// `measuring::META_IN_PLACE`.
     pub flags: u32,
     /// Left, top, width, height as used.
     pub roi: [u32; 4],
@@ -54,29 +93,57 @@ pub struct MetaRecord {
 
 impl MetaRecord {
     /// Bytes of a record.
-    pub const BYTES: usize = 104;
+    pub const BYTES: usize = size_of::<MetaRecord>();
 
     /// Reads a record as the kernel writes it.
     pub fn of_bytes(bytes: &[u8; MetaRecord::BYTES]) -> MetaRecord {
         let long = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
         let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
         MetaRecord {
-            number: long(0),
-            source_sequence: long(8),
-            queued_ns: long(16),
-            ready_ns: long(24),
-            start_ns: long(32),
-            end_ns: long(40),
-            done_ns: long(48),
-            context: word(56),
-            algo: word(60),
-            status: word(64),
-            flags: word(68),
-            roi: [word(72), word(76), word(80), word(84)],
-            value: [word(88), word(92)],
-            copied: long(96),
+            number: long(offset_of!(MetaRecord, number)),
+            source_sequence: long(offset_of!(MetaRecord, source_sequence)),
+            queued_ns: long(offset_of!(MetaRecord, queued_ns)),
+            ready_ns: long(offset_of!(MetaRecord, ready_ns)),
+            start_ns: long(offset_of!(MetaRecord, start_ns)),
+            end_ns: long(offset_of!(MetaRecord, end_ns)),
+            done_ns: long(offset_of!(MetaRecord, done_ns)),
+            context: word(offset_of!(MetaRecord, context)),
+            algo: word(offset_of!(MetaRecord, algo)),
+            status: word(offset_of!(MetaRecord, status)),
+            flags: word(offset_of!(MetaRecord, flags)),
+            roi: std::array::from_fn(|i| word(offset_of!(MetaRecord, roi) + 4 * i)),
+            value: std::array::from_fn(|i| word(offset_of!(MetaRecord, value) + 4 * i)),
+            copied: long(offset_of!(MetaRecord, copied)),
         }
     }
+}
+
+pub(super) fn list_layout(facts: &mut Facts) {
+    use measuring::*;
+
+    structure!(facts, None, MetaRecord = "struct fp_meta_record" {
+        number = "number", source_sequence = "source_sequence", queued_ns = "queued_ns",
+        ready_ns = "ready_ns", start_ns = "start_ns", end_ns = "end_ns", done_ns = "done_ns",
+        context = "context", algo = "algo", status = "status", flags = "flags", roi = "roi",
+        value = "value", copied = "copied",
+    });
+    numbers!(facts {
+        MISSED => "FP_IOC_META_MISSED",
+        CID_SRC_SEQUENCE => "FP_CID_SRC_SEQUENCE",
+        CID_ALGO => "FP_CID_ALGO",
+        CID_THRESHOLD => "FP_CID_THRESHOLD",
+        CID_ROI_LEFT => "FP_CID_ROI_LEFT",
+        CID_ROI_TOP => "FP_CID_ROI_TOP",
+        CID_ROI_WIDTH => "FP_CID_ROI_WIDTH",
+        CID_ROI_HEIGHT => "FP_CID_ROI_HEIGHT",
+        CID_IN_PLACE => "FP_CID_IN_PLACE",
+        ALGO_NONE => "FP_ALGO_NONE",
+        ALGO_THRESHOLD => "FP_ALGO_THRESHOLD",
+        STATUS_DONE => "FP_STATUS_DONE",
+        STATUS_ROI_CLAMPED => "FP_STATUS_ROI_CLAMPED",
+        STATUS_FAILED => "FP_STATUS_FAILED",
+        META_IN_PLACE => "FP_META_IN_PLACE",
+    });
 }
 
 /// A reader of the records, with a cursor of its own.

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::fs::{FileType, Mode, OFlags, fstat, open};
 use rustix::io::Errno;
 use rustix::ioctl::Opcode;
@@ -14,7 +14,7 @@ use rustix::ioctl::Opcode;
 use super::call::call;
 use super::{Direction, Fourcc, V4l2Error, abi};
 use crate::machine::nodes;
-use crate::meter;
+use crate::{meter, stop};
 
 /// What a node is there for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -451,32 +451,26 @@ impl Node {
     }
 
     /// Waits until there is something, at most `time`; none at its end, or
-    /// where a signal came.
+    /// where a signal came or the calling thread's run was asked to stop.
     ///
     /// # Errors
     /// As the kernel says.
     pub fn wait(&self, time: Duration) -> Result<Ready, V4l2Error> {
-        let mut fds = [PollFd::new(&self.fd, PollFlags::IN | PollFlags::OUT | PollFlags::PRI)];
-        self.poll(&mut fds, time)
+        self.poll(PollFlags::IN | PollFlags::OUT | PollFlags::PRI, time, || false)
     }
 
-    /// [`Node::wait`] for a CAPTURE buffer alone.
+    /// [`Node::wait`] for a CAPTURE buffer alone. Ends early, with none, where a
+    /// [nudge](crate::stop::Stop::nudge) makes `awake` true.
     ///
     /// # Errors
     /// As the kernel says.
-    pub fn wait_for_capture(&self, time: Duration) -> Result<Ready, V4l2Error> {
-        let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
-        self.poll(&mut fds, time)
+    pub fn wait_for_capture(&self, time: Duration, awake: impl Fn() -> bool) -> Result<Ready, V4l2Error> {
+        self.poll(PollFlags::IN, time, awake)
     }
 
-    fn poll(&self, fds: &mut [PollFd<'_>; 1], time: Duration) -> Result<Ready, V4l2Error> {
-        let limit = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
-        let polled = meter::in_device(|| poll(fds, Some(&limit)));
-        match polled {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(self.error("poll", errno)),
-        }
-        let found = fds[0].revents();
+    fn poll(&self, flags: PollFlags, time: Duration, awake: impl Fn() -> bool) -> Result<Ready, V4l2Error> {
+        let polled = meter::in_device(|| stop::poll_unless(self.fd.as_fd(), flags, time, awake));
+        let found = polled.map_err(|errno| self.error("poll", errno))?;
         Ok(Ready {
             capture: found.contains(PollFlags::IN),
             output: found.contains(PollFlags::OUT),

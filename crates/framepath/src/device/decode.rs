@@ -186,7 +186,7 @@ impl DeviceDecode {
             if !time.is_zero() && frames.buffers.queued() == 0 && !self.last_seen {
                 // All are downstream: the device can give none before one is
                 // back, which is not its silence.
-                frames.buffers.wait_for_return(time);
+                frames.buffers.wait_for_return(time, || false);
                 self.progress = Instant::now();
             }
         }

@@ -14,7 +14,7 @@ use framepath_os::pool::Frame;
 use framepath_os::signal;
 use framepath_os::v4l2::{
     CaptureBuffers, Control, Delivered, Direction, Fourcc, Heap, InPlace, Io, Node, OutputBuffers, Picture,
-    Role, V4l2Error,
+    Role, V4l2Error, measuring as numbers,
 };
 
 use super::side::Side;
@@ -27,22 +27,12 @@ use crate::stage::Stage;
 /// CAPTURE buffers: one the device writes, the rest in frames downstream.
 const BUFFERS: u32 = 8;
 
-/// See `kernel/uapi/framepath.h`.
-mod cid {
-    const BASE: u32 = 0x0098_0900 + 0x1e00;
-    pub(super) const SRC_SEQUENCE: u32 = BASE;
-    pub(super) const ALGO: u32 = BASE + 1;
-    pub(super) const THRESHOLD: u32 = BASE + 2;
-    pub(super) const ROI: [u32; 4] = [BASE + 3, BASE + 4, BASE + 5, BASE + 6];
-    pub(super) const IN_PLACE: u32 = BASE + 7;
-}
-
 /// One frame at a time: in, worked on, out.
 pub(crate) struct DeviceThreshold {
     node: PathBuf,
     level: u8,
     roi: (u32, u32, u32, u32),
-    algo: i32,
+    algo: u32,
     in_place: bool,
     /// As asked for; else what the first frame allows.
     io: Option<Io>,
@@ -87,7 +77,10 @@ impl DeviceThreshold {
             node: path,
             level: hop.level("level"),
             roi: hop.roi("roi").unwrap_or((0, 0, 0, 0)),
-            algo: i32::from(hop.choice("algo") == "threshold"),
+            algo: match hop.choice("algo") {
+                "threshold" => numbers::ALGO_THRESHOLD,
+                _ => numbers::ALGO_NONE,
+            },
             in_place,
             io: if in_place { Some(Io::DmaBuf) } else { io },
             opened: Some(node),
@@ -120,13 +113,13 @@ impl DeviceThreshold {
         let number = |value: u32| Control::Int(value as i32);
         let (left, top, width, height) = self.roi;
         [
-            (cid::ALGO, Control::Int(self.algo)),
-            (cid::THRESHOLD, number(self.level.into())),
-            (cid::ROI[0], number(left)),
-            (cid::ROI[1], number(top)),
-            (cid::ROI[2], number(width)),
-            (cid::ROI[3], number(height)),
-            (cid::IN_PLACE, Control::Int(self.in_place.into())),
+            (numbers::CID_ALGO, number(self.algo)),
+            (numbers::CID_THRESHOLD, number(self.level.into())),
+            (numbers::CID_ROI_LEFT, number(left)),
+            (numbers::CID_ROI_TOP, number(top)),
+            (numbers::CID_ROI_WIDTH, number(width)),
+            (numbers::CID_ROI_HEIGHT, number(height)),
+            (numbers::CID_IN_PLACE, Control::Int(self.in_place.into())),
         ]
     }
 }
@@ -203,7 +196,7 @@ impl Way {
         }
         let since = Instant::now();
         while !signal::interrupted() {
-            let ready = self.node.wait_for_capture(SLICE)?;
+            let ready = self.node.wait_for_capture(SLICE, || false)?;
             let taken = match &self.capture {
                 _ if ready.is_none() => None,
                 Capture::Own(capture) => capture.dequeue()?,
@@ -229,7 +222,7 @@ impl Way {
     fn wait_for_room(&self) {
         if let Capture::Own(capture) = &self.capture {
             while capture.queued() == 0 && !signal::interrupted() {
-                capture.wait_for_return(SLICE);
+                capture.wait_for_return(SLICE, || false);
             }
         }
     }
@@ -252,7 +245,7 @@ impl Stage for DeviceThreshold {
         way.wait_for_room();
         let bytes = way.fill(&frame).map_err(|e| out.fail(e))?;
         let sequence = Control::Wide(meta.seq as i64);
-        way.node.set_controls(&[(cid::SRC_SEQUENCE, sequence)]).map_err(|e| out.fail(e))?;
+        way.node.set_controls(&[(numbers::CID_SRC_SEQUENCE, sequence)]).map_err(|e| out.fail(e))?;
         let queued_ns = now_ns();
         let done = meter::in_device(|| way.run(&frame, bytes)).map_err(|e| out.fail(e))?;
         let Some(taken) = done else { return Ok(()) };

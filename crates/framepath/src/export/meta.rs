@@ -4,7 +4,7 @@
 
 use std::io::{self, Write};
 
-use framepath_os::v4l2::MetaRecord;
+use framepath_os::v4l2::{MetaRecord, measuring};
 
 const HEADER: &str = "number,source_sequence,queued_ns,ready_ns,start_ns,end_ns,done_ns,context,algo,status,\
                       in_place,roi_left,roi_top,roi_width,roi_height,level,pixels_set,copied_bytes";
@@ -29,7 +29,18 @@ pub fn write(records: &[MetaRecord], to: &mut dyn Write) -> io::Result<()> {
         for number in times {
             write!(to, "{number},")?;
         }
-        for number in [r.context, r.algo, r.status, r.flags & 1, left, top, width, height, level, set] {
+        for number in [
+            r.context,
+            r.algo,
+            r.status,
+            r.flags & measuring::META_IN_PLACE,
+            left,
+            top,
+            width,
+            height,
+            level,
+            set,
+        ] {
             write!(to, "{number},")?;
         }
         writeln!(to, "{}", r.copied)?;

@@ -48,12 +48,15 @@ pub(crate) struct Collect {
 pub(crate) fn ends(hop: u16, session: Arc<Session>) -> (Submit, Collect) {
     let (slot, started) = sync_channel(1);
     let of_stream = session.clone();
-    let submit = Submit::new(Box::new(move |info| {
-        let (stream, submit, collect) = of_stream.start(info)?;
-        // Where nobody collects, the first input finds that out.
-        let _ = slot.send(collect);
-        Ok((stream, submit))
-    }));
+    let submit = Submit::new(
+        session.clone(),
+        Box::new(move |info| {
+            let (stream, submit, collect) = of_stream.start(info)?;
+            // Where nobody collects, the first input finds that out.
+            let _ = slot.send(collect);
+            Ok((stream, submit))
+        }),
+    );
     let is_by_device = session.is_by_device();
     (submit, Collect { hop, session, is_by_device, started, end: None, idle: Idle::default() })
 }
@@ -285,6 +288,10 @@ impl CollectEnd {
             Came::Same { seq, work } => (seq, None, work),
             Came::Nothing { seq } => return self.gave_nothing(seq).map(|()| None),
             Came::Constant => return Ok(None),
+            Came::Request(request) => {
+                self.session.request(request);
+                return Ok(None);
+            }
             Came::Flushed { seq } if self.history.flushed(seq) => return Ok(None),
             Came::Flushed { .. } => return Err(Breach("an answer to no flush").into()),
             Came::Failed(text) => return Err(HostError::Failed { text }),

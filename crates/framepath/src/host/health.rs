@@ -74,6 +74,11 @@ impl WorkerHealth {
         }
     }
 
+    /// Cells submitted to the worker.
+    pub(super) fn submissions(&self) -> u64 {
+        self.traffic.cells_out.load(Ordering::Relaxed)
+    }
+
     /// Cells that the worker says it has taken, no more than it was given.
     pub(super) fn taken(&self) -> u64 {
         self.area.taken().min(self.traffic.cells_out.load(Ordering::Relaxed))

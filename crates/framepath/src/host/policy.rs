@@ -11,6 +11,7 @@
 //! | a demuxer's worker that computes | `watchdog=` of CPU time ([`Patience`]) | the stream fails |
 //! | a demuxer's worker with input to read | [`SILENCE`] times `watchdog=` | the stream fails |
 //! | a worker's start after a death | [`OPENING_TRIES`] more tries ([`Restarts`]) | the stream fails |
+//! | requests of a stage in a worker | [`REQUESTS_PER_CELL`] for each submission, [`MOST_REQUESTS`] at once ([`RequestBudget`]) | it is killed and replaced |
 //! | a new frame after deaths | [`FRUITLESS`] deaths ([`Restarts`]) | the stream fails |
 //!
 //! Which packet is given up as poisoned is decided by
@@ -22,7 +23,7 @@ use std::time::{Duration, Instant};
 use framepath_codec::MediaFile;
 use framepath_os::cancel::is_readable;
 use framepath_os::clock::now_ns;
-use framepath_os::crossing::Look;
+use framepath_os::crossing::{Breach, Look};
 
 use super::HostError;
 use super::process::Process;
@@ -44,6 +45,39 @@ const FRUITLESS: u32 = 32;
 const SILENCE: u32 = 10;
 /// Time between two looks at a demuxer's worker that is waited for.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
+
+/// Cells of each ring: more packets than any decoder keeps back, so that one
+/// that was given so many has given a frame.
+pub(super) const CELLS: u32 = 64;
+/// Requests to the hops in front that a worker may send for each cell submitted to it: it
+/// sends a keyframe and a bit rate once for each.
+const REQUESTS_PER_CELL: u64 = 2;
+/// Requests that a worker may send in a row. An honest one has no more on their way than
+/// those of a ring of submissions, and a ring of completions that are not read yet.
+const MOST_REQUESTS: u64 = (REQUESTS_PER_CELL + 2) * CELLS as u64;
+
+/// Counts the requests of one worker.
+#[derive(Debug, Default)]
+pub(super) struct RequestBudget {
+    /// Requests that it may still send.
+    left: u64,
+    /// Cells that were submitted to it until then.
+    submitted: u64,
+}
+
+impl RequestBudget {
+    /// The worker, to which `submitted` cells were submitted so far, sends a request.
+    ///
+    /// # Errors
+    /// It was one too many.
+    pub(super) fn spend(&mut self, submitted: u64) -> Result<(), Breach> {
+        let new = submitted.saturating_sub(self.submitted);
+        self.submitted = submitted;
+        let left = self.left.saturating_add(new.saturating_mul(REQUESTS_PER_CELL)).min(MOST_REQUESTS);
+        self.left = left.checked_sub(1).ok_or(Breach("more requests than it was given inputs"))?;
+        Ok(())
+    }
+}
 
 /// Counts the deaths of one stream's workers.
 #[derive(Debug, Default)]
@@ -203,6 +237,25 @@ mod tests {
             assert!(opened.is_err());
             assert_eq!(tries, expected);
         }
+    }
+
+    #[test]
+    fn requests_are_bounded_by_what_was_submitted() {
+        let mut budget = RequestBudget::default();
+        assert!(budget.spend(0).is_err(), "nothing was submitted");
+        // An honest worker, behind by all that the rings hold.
+        let mut budget = RequestBudget::default();
+        let cells = u64::from(CELLS);
+        for cell in 1..10_000_u64 {
+            let submitted = cell + cells;
+            (0..REQUESTS_PER_CELL).for_each(|_| budget.spend(submitted).unwrap());
+        }
+        (0..REQUESTS_PER_CELL * cells).for_each(|_| budget.spend(9_999 + cells).unwrap());
+        // One that was quiet for long has saved nothing up.
+        let mut budget = RequestBudget::default();
+        let accepted = (0..).take_while(|_| budget.spend(1 << 40).is_ok()).count() as u64;
+        assert_eq!(accepted, MOST_REQUESTS);
+        assert!(budget.spend((1 << 40) + 1).is_ok());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use framepath_model::format::Layout;
 use framepath_model::lend::Want;
 use framepath_model::stream::FrameMeta;
-use framepath_model::wire::{Completion, Message, SAME_FRAME, Work};
+use framepath_model::wire::{Completion, Message, SAME_FRAME, UpstreamRequest, Work};
 use framepath_os::crossing::{Area, Breach, CellReader};
 use framepath_os::pool::{ForeignPool, Frame, GiveBackWords, Returns};
 
@@ -19,6 +19,7 @@ use super::borrow::{Lends, LentSlots};
 use super::health::WorkerHealth;
 use super::link::Link;
 use super::memory::{Grant, GrantShare, Granter};
+use super::policy::RequestBudget;
 use super::say::{hear_within, say};
 
 /// What a cell says to be on the socket was put there before it.
@@ -34,6 +35,7 @@ pub(super) struct Receiving {
     pools: WorkerPools,
     /// Layouts and pools named since the last frame.
     constants: u32,
+    requests: RequestBudget,
     lends: Option<Arc<dyn Lends>>,
 }
 
@@ -51,6 +53,8 @@ pub(super) enum Came {
     End,
     /// The stage failed.
     Failed(String),
+    /// The stage has a request to the hops in front.
+    Request(UpstreamRequest),
     /// What only this end itself has to know.
     Constant,
 }
@@ -63,7 +67,8 @@ impl Receiving {
         lends: Option<Arc<dyn Lends>>,
     ) -> Receiving {
         let pools = WorkerPools::new(link, granter);
-        Receiving { link: link.clone(), reader, pools, constants: 0, lends }
+        let requests = RequestBudget::default();
+        Receiving { link: link.clone(), reader, pools, constants: 0, requests, lends }
     }
 
     /// The next thing that came; `None` where nothing has. `meta` finds what
@@ -89,6 +94,10 @@ impl Receiving {
             Completion::Passed { seq } => Ok(Some(Came::Nothing { seq })),
             Completion::End => Ok(Some(Came::End)),
             Completion::Flushed { number: seq } => Ok(Some(Came::Flushed { seq })),
+            Completion::Request(request) => {
+                self.requests.spend(self.link.health.submissions())?;
+                Ok(Some(Came::Request(request)))
+            }
             other => self.rare(&other).map(Some),
         }
     }

@@ -3,13 +3,16 @@
 //! thread may know of it.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use framepath_model::wire::UpstreamRequest;
 use framepath_os::meter::Level;
 
 use super::WorkerStats;
 use super::link::Link;
 use super::spec::Spec;
+use crate::request::Request;
+use crate::requests::Upstream;
 
 /// A stream's session.
 pub struct Session {
@@ -21,6 +24,8 @@ pub struct Session {
     /// the submit end never.
     present: Mutex<Option<Arc<Link>>>,
     pub(super) stats: Arc<WorkerStats>,
+    /// The way of its stage's requests, from the first input on; none outside a pipeline.
+    upstream: OnceLock<Upstream>,
 }
 
 impl Session {
@@ -32,6 +37,7 @@ impl Session {
             abandoned: AtomicBool::new(false),
             present: Mutex::new(None),
             stats: Arc::default(),
+            upstream: OnceLock::new(),
         })
     }
 
@@ -63,6 +69,24 @@ impl Session {
     pub(crate) fn call_attention(&self) {
         if let Some(link) = &*self.present() {
             link.health.call_attention();
+        }
+    }
+
+    /// Requests of its stage go there.
+    pub(super) fn set_upstream(&self, upstream: Upstream) {
+        // A session belongs to one run.
+        let _ = self.upstream.set(upstream);
+    }
+
+    /// Sends on what the stage in the worker requests, as if it were a stage of this process.
+    /// Once the run has ended nobody is left to ask.
+    pub(super) fn request(&self, request: UpstreamRequest) {
+        let request = match request {
+            UpstreamRequest::Keyframe => Request::Keyframe,
+            UpstreamRequest::BitRate(bits) => Request::BitRate(bits),
+        };
+        if let Some(upstream) = self.upstream.get() {
+            let _ = upstream.send(request);
         }
     }
 

@@ -9,12 +9,10 @@ use framepath_model::stream::StreamInfo;
 use framepath_os::crossing::Sizes;
 
 use super::borrow::Lends;
+use super::policy::CELLS;
 use super::seat::Seat;
 use super::{Faults, WorkerOptions};
 
-/// Cells of each ring: more packets than any decoder keeps back, so that one
-/// that was given so many has given a frame.
-const CELLS: u32 = 64;
 /// Least room for packets.
 const LEAST_PACKET_BYTES: u64 = 8 << 20;
 

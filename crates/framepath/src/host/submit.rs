@@ -19,6 +19,7 @@ use super::input::{Sent, WorkerInput};
 use super::link::Link;
 use super::names::{Names, shared_memory};
 use super::say::say;
+use super::session::Session;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::out::{Failure, Out};
@@ -31,6 +32,8 @@ type Start = Box<dyn FnMut(StreamInfo) -> Result<(StreamInfo, SubmitEnd), HostEr
 /// The last stage of its thread; what the worker gives goes to the next.
 pub(crate) struct Submit {
     start: Start,
+    /// Until the first input: waits for the way of requests upstream, which begins here.
+    session: Option<Arc<Session>>,
     /// `None` before the start.
     end: Option<SubmitEnd>,
 }
@@ -230,8 +233,16 @@ impl Drop for SubmitEnd {
 }
 
 impl Submit {
-    pub(super) fn new(start: Start) -> Submit {
-        Submit { start, end: None }
+    pub(super) fn new(session: Arc<Session>, start: Start) -> Submit {
+        Submit { start, session: Some(session), end: None }
+    }
+
+    /// Has requests of the worker's stage go the way that this hop's would go.
+    #[inline]
+    fn set_upstream(&mut self, out: &Out<'_>) {
+        if let Some(session) = self.session.take() {
+            session.set_upstream(out.upstream());
+        }
     }
 }
 
@@ -250,6 +261,7 @@ impl Stage for Submit {
     }
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        self.set_upstream(out);
         let Some(end) = &mut self.end else { return Err(out.fail(StageError::Downstream)) };
         let meta = item.meta();
         let input = match item {
@@ -262,6 +274,7 @@ impl Stage for Submit {
     }
 
     fn flush(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        self.set_upstream(out);
         let Some(end) = &mut self.end else { return Err(out.fail(StageError::Downstream)) };
         end.flush(out.generation()).map_err(|error| refused(error, out))
     }

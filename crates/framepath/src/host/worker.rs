@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use framepath_codec::{MediaFile, Packet, TrackInfo};
 use framepath_model::format::Layout;
 use framepath_model::stream::FrameMeta;
-use framepath_model::wire::{Completion, Message, Open, Submission};
+use framepath_model::wire::{Completion, Message, Open, Submission, UpstreamRequest};
 use framepath_os::clock::now_ns;
 use framepath_os::crash;
 use framepath_os::crossing::{
@@ -34,6 +34,7 @@ use crate::out::{Delivery, Failure, Hop, Out};
 use crate::outcomes::Outcomes;
 use crate::recorder::Recorder;
 use crate::registry::Registry;
+use crate::request::Request;
 use crate::runner::{drain, flush};
 use crate::stage::Role;
 
@@ -224,7 +225,7 @@ impl Stream {
             exporter,
             chain: vec![Hop::new(stage, 0, Role::Through), Hop::new(export, 1, Role::Sink)],
             recorder: Recorder::new(level, 0, ROWS),
-            delivery: Delivery::default(),
+            delivery: Delivery::in_worker(),
             faults: if open.faults.is_empty() { None } else { Some(open.faults.parse()?) },
             memory,
         };
@@ -274,7 +275,26 @@ impl Stream {
                 Submission::Flush { seq } => self.flush(seq)?,
                 Submission::Seek { .. } => return Err(Stopped::Caller),
             }
+            self.send_requests()?;
         }
+    }
+
+    /// Sends the caller what the stage requests of the hops in front: at most one keyframe and
+    /// one bit rate for each submission, which is what the caller accepts.
+    fn send_requests(&self) -> Result<(), Stopped> {
+        if !self.delivery.has_request() {
+            return Ok(());
+        }
+        while let Some(pending) = self.delivery.take_request() {
+            let request = match pending.request {
+                Request::Keyframe => UpstreamRequest::Keyframe,
+                Request::BitRate(bits) => UpstreamRequest::BitRate(bits),
+                // Refused where the stage made them.
+                Request::Seek { .. } | Request::Flush | Request::Stop => continue,
+            };
+            complete(&mut locked(&self.exporter), &Completion::Request(request))?;
+        }
+        Ok(())
     }
 
     /// Fails on purpose where input `seq` is to.
@@ -295,12 +315,15 @@ impl Stream {
         self.strike(seq);
         let flushed = flush(0, &mut self.chain, &mut self.recorder, &self.delivery);
         flushed.map_err(stopped)?;
+        self.send_requests()?;
         complete(&mut locked(&self.exporter), &Completion::Flushed { number: seq })
     }
 
     fn drain(&mut self) -> Result<(), Stopped> {
         let failure = drain(&mut self.chain, &mut self.recorder, &self.delivery, None);
         failure.map_or(Ok(()), |failure| Err(stopped(failure)))?;
+        // In front of the end, behind which the caller may read no more.
+        self.send_requests()?;
         complete(&mut locked(&self.exporter), &Completion::End)
     }
 

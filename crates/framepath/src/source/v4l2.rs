@@ -11,7 +11,7 @@ use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 use framepath_os::clock::now_ns;
 use framepath_os::pool::{Frame, Pool};
 use framepath_os::signal;
-use framepath_os::v4l2::{CaptureBuffers, Direction, Heap, Io, Node, Picture, Role, V4l2Error};
+use framepath_os::v4l2::{CaptureBuffers, Direction, Heap, Io, Node, Picture, Ready, Role, V4l2Error};
 
 use crate::device::{PATIENCE, SLICE, fourcc, io_of, layout_of, pixel_format};
 use crate::element::{Element, Place};
@@ -100,6 +100,22 @@ pub(crate) struct V4l2 {
     next: u64,
     missed: Arc<AtomicU64>,
     started: bool,
+    silence: Silence,
+}
+
+/// Since when a device that has buffers to fill gives no frame; not while nobody waits.
+#[derive(Default)]
+struct Silence(Option<Instant>);
+
+/// How a wait for a frame ended.
+#[derive(Debug, PartialEq, Eq)]
+enum Waited {
+    /// There is a frame, or an error that the next call names.
+    Frame,
+    /// The run is to end.
+    Ended,
+    /// There is a request to look at.
+    Request,
 }
 
 enum Way {
@@ -134,32 +150,41 @@ impl V4l2 {
             ..StreamInfo::of_frames(&layout, frame_rate)
         };
         let left = if options.frames == 0 { u64::MAX } else { options.frames };
-        Ok(V4l2 { way, node, layout, info, left, first: None, next: 0, missed, started: false })
+        Ok(V4l2 {
+            way,
+            node,
+            layout,
+            info,
+            left,
+            first: None,
+            next: 0,
+            missed,
+            started: false,
+            silence: Silence::default(),
+        })
     }
 
-    /// Waits until the device has a frame; `false` where the run was ended.
-    fn wait(&mut self) -> Result<bool, StageError> {
-        let mut since = Instant::now();
-        while !signal::interrupted() {
-            if let Way::Queue(buffers) = &self.way {
+    /// Waits until the device has a frame, the run is to end or a request comes.
+    fn wait(&mut self, out: &Out<'_>) -> Result<Waited, StageError> {
+        let has_request = || out.has_request();
+        let (node, way) = (&self.node, &self.way);
+        wait_for_frame(&mut self.silence, has_request, || {
+            if let Way::Queue(buffers) = way {
                 if buffers.queued() == 0 {
                     // All are in frames downstream: it is not the device's silence.
-                    buffers.wait_for_return(SLICE);
-                    since = Instant::now();
-                    continue;
+                    buffers.wait_for_return(SLICE, has_request);
+                    return Ok(None);
                 }
             }
-            let ready = self.node.wait_for_capture(SLICE)?;
-            if ready.capture || ready.error {
-                // With an error the next call says which.
-                return Ok(true);
+            node.wait_for_capture(SLICE, has_request).map(Some)
+        })
+        .map_err(|error| match error {
+            NoFrame::Device(error) => error.into(),
+            NoFrame::Silent { waited_ms } => {
+                let node = node.path().to_owned();
+                V4l2Error::Silent { node, awaited: "no frame", waited_ms }.into()
             }
-            if since.elapsed() >= PATIENCE {
-                let (node, waited_ms) = (self.node.path().to_owned(), since.elapsed().as_millis());
-                return Err(V4l2Error::Silent { node, awaited: "no frame", waited_ms }.into());
-            }
-        }
-        Ok(false)
+        })
     }
 
     /// Number and birth of a frame with the driver's number and stamp.
@@ -231,16 +256,55 @@ impl Source for V4l2 {
         let waited_since_ns = now_ns();
         loop {
             // A device that is read is started by poll too.
-            if !self.wait().map_err(|e| out.fail(e))? {
-                return Ok(false);
+            match self.wait(out).map_err(|e| out.fail(e))? {
+                Waited::Frame => {}
+                Waited::Ended => return Ok(false),
+                Waited::Request => return Ok(true),
             }
             if let Some(frame) = self.take(waited_since_ns, out).map_err(|e| out.fail(e))? {
+                self.silence = Silence::default();
                 self.left -= 1;
                 out.push(Item::Frame(frame))?;
                 return Ok(true);
             }
         }
     }
+}
+
+/// Why there is no frame.
+#[derive(Debug)]
+enum NoFrame {
+    Device(V4l2Error),
+    /// The device said nothing for [`PATIENCE`].
+    Silent {
+        waited_ms: u128,
+    },
+}
+
+/// Waits by `look` again and again, which returns early where `has_request`; it gives `None`
+/// where the device has nothing to fill.
+fn wait_for_frame(
+    silence: &mut Silence,
+    has_request: impl Fn() -> bool,
+    mut look: impl FnMut() -> Result<Option<Ready>, V4l2Error>,
+) -> Result<Waited, NoFrame> {
+    while !signal::interrupted() {
+        if has_request() {
+            return Ok(Waited::Request);
+        }
+        // Kept over requests: they do not make the device less silent.
+        let since = *silence.0.get_or_insert_with(Instant::now);
+        match look().map_err(NoFrame::Device)? {
+            None => silence.0 = None,
+            // With an error the next call says which.
+            Some(ready) if ready.capture || ready.error => return Ok(Waited::Frame),
+            Some(_) if since.elapsed() >= PATIENCE => {
+                return Err(NoFrame::Silent { waited_ms: since.elapsed().as_millis() });
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(Waited::Ended)
 }
 
 /// Sets what was asked for; the format the device will give.
@@ -273,4 +337,43 @@ fn set_format(node: &Node, options: &V4l2Options) -> Result<Picture, StageError>
         return Err(StageError::Option(what));
     }
     Ok(got)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    const NONE: Ready = Ready { capture: false, output: false, event: false, error: false };
+
+    #[test]
+    fn a_request_ends_the_wait_for_a_frame_and_the_next_wait_goes_on() {
+        let (looks, mut silence) = (Cell::new(0), Silence::default());
+        let look = || {
+            looks.set(looks.get() + 1);
+            Ok(Some(Ready { capture: looks.get() == 3, ..NONE }))
+        };
+        let waited = wait_for_frame(&mut silence, || looks.get() == 1, look);
+        assert_eq!((waited.unwrap(), looks.get()), (Waited::Request, 1));
+        let since = silence.0;
+        let waited = wait_for_frame(&mut silence, || false, look);
+        assert_eq!((waited.unwrap(), looks.get()), (Waited::Frame, 3));
+        assert_eq!(since, silence.0, "a request is no frame");
+    }
+
+    #[test]
+    fn a_device_without_buffers_to_fill_is_not_silent() {
+        let mut silence = Silence(Some(Instant::now() - PATIENCE * 2));
+        let looks = Cell::new(0);
+        let look = || {
+            looks.set(looks.get() + 1);
+            Ok(if looks.get() == 1 { None } else { Some(NONE) })
+        };
+        let waited = wait_for_frame(&mut silence, || looks.get() == 2, look);
+        assert_eq!(waited.unwrap(), Waited::Request);
+        let mut silence = Silence(Some(Instant::now() - PATIENCE * 2));
+        let waited = wait_for_frame(&mut silence, || false, || Ok(Some(NONE)));
+        assert!(matches!(waited, Err(NoFrame::Silent { .. })), "{waited:?}");
+    }
 }

@@ -6,7 +6,7 @@ use framepath::{Level, Options, Report};
 use framepath_model::ledger::{Row, flag};
 use framepath_model::stats::median;
 use framepath_os::clock::now_ns;
-use framepath_os::v4l2::{META_NODE, MetaReader, MetaRecord};
+use framepath_os::v4l2::{META_NODE, MetaReader, MetaRecord, measuring};
 
 use super::Way;
 use super::nodes::Nodes;
@@ -95,7 +95,7 @@ fn whole(sequences: &[u64], frames: u64, dropped: u64) -> Result<(), String> {
 
 /// Whether each frame has one record, in order.
 fn joined(sequences: &[u64], records: &[MetaRecord]) -> Result<(), String> {
-    if let Some(failed) = records.iter().find(|record| record.status > 1) {
+    if let Some(failed) = records.iter().find(|record| record.status >= measuring::STATUS_FAILED) {
         return Err(format!("frame {} failed in the node", failed.source_sequence));
     }
     let told: Vec<u64> = records.iter().map(|record| record.source_sequence).collect();
@@ -160,7 +160,7 @@ mod tests {
         for wrong in [&[0, 1][..], &[0, 1, 2], &[0, 3, 1], &[0, 1, 3, 3]] {
             assert!(joined(&[0, 1, 3], &records(wrong)).is_err(), "{wrong:?}");
         }
-        let failed = MetaRecord { status: 2, ..MetaRecord::default() };
+        let failed = MetaRecord { status: measuring::STATUS_FAILED, ..MetaRecord::default() };
         assert!(joined(&[0], &[failed]).unwrap_err().contains("frame 0 failed"));
     }
 }

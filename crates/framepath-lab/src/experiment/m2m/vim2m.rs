@@ -113,7 +113,7 @@ impl Device {
         drop(frame);
         let since = Instant::now();
         loop {
-            self.node.wait_for_capture(PATIENCE)?;
+            self.node.wait_for_capture(PATIENCE, || false)?;
             if let Some(taken) = self.capture.dequeue()? {
                 let latency_ns = now_ns() - birth_ns;
                 // The OUTPUT buffer came back first.

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Lists of structures and numbers that are mirrored from C headers. They exist for
+//! `tests/c_layout.rs`, which compares them with the headers.
+//! `docs/decisions/0021-c-layout.md`.
+
+use std::any::TypeId;
+
+/// A number of this crate, and the C expression that must have the same value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// Name on the Rust side.
+    pub rust: String,
+    /// C expression.
+    pub c: String,
+    /// Value on the Rust side.
+    pub value: u64,
+    /// The expression is a macro that older headers lack.
+    pub may_lack: bool,
+}
+
+/// Facts that are being collected.
+#[derive(Default)]
+pub(crate) struct Facts(pub(crate) Vec<Fact>);
+
+/// Padding in a structure.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Padding {
+    /// Every byte belongs to a field, so that a field which Rust lacks changes the size.
+    None,
+    Allowed,
+}
+
+/// One field on both sides.
+pub(crate) struct Field {
+    rust: &'static str,
+    c: &'static str,
+    offset: usize,
+    size: usize,
+    is_signed: bool,
+}
+
+impl Field {
+    /// `_type` has the field's type; nothing is read from it. Without a C name the field
+    /// stands for bytes that have none.
+    pub(crate) fn new<F: 'static>(
+        rust: &'static str,
+        c: &'static str,
+        offset: usize,
+        _type: *const F,
+    ) -> Field {
+        let signed = [TypeId::of::<i8>(), TypeId::of::<i16>(), TypeId::of::<i32>(), TypeId::of::<i64>()];
+        Field { rust, c, offset, size: size_of::<F>(), is_signed: signed.contains(&TypeId::of::<F>()) }
+    }
+}
+
+impl Facts {
+    pub(crate) fn number(&mut self, rust: impl Into<String>, c: impl Into<String>, value: u64) {
+        self.0.push(Fact { rust: rust.into(), c: c.into(), value, may_lack: false });
+    }
+
+    /// A number of a macro that older headers lack.
+    pub(crate) fn number_if_known(&mut self, rust: &str, c: &str, value: u64) {
+        self.0.push(Fact { rust: rust.to_owned(), c: c.to_owned(), value, may_lack: true });
+    }
+
+    pub(crate) fn structure(
+        &mut self,
+        rust: &'static str,
+        c: &'static str,
+        size: usize,
+        padding: Padding,
+        fields: &[Field],
+    ) {
+        self.number(rust, format!("sizeof({c})"), size as u64);
+        if padding == Padding::None {
+            let sum: usize = fields.iter().map(|field| field.size).sum();
+            self.number(format!("{rust} (sum of the fields)"), format!("sizeof({c})"), sum as u64);
+        }
+        for field in fields.iter().filter(|field| !field.c.is_empty()) {
+            let name = |of: &str| format!("{rust}.{} ({of})", field.rust);
+            let place = format!("(({c} *)0)->{}", field.c);
+            self.number(name("offset"), format!("offsetof({c}, {})", field.c), field.offset as u64);
+            self.number(name("size"), format!("sizeof({place})"), field.size as u64);
+            self.number(name("is signed"), format!("IS_SIGNED({place})"), field.is_signed.into());
+        }
+    }
+}
+
+/// Adds a structure: every field of the Rust side, each with its C name.
+macro_rules! structure {
+    ($facts:ident, $padding:ident, $type:ident = $c:literal { $($field:tt = $c_field:literal),+ $(,)? }) => {{
+        // A pattern without `..`: a field that this list lacks does not compile.
+        let _ = |value: $type| {
+            let $type { $($field: _),+ } = value;
+        };
+        $crate::c_layout::members!($facts, $padding, $type = $c { $($field = $c_field),+ });
+    }};
+}
+
+/// Adds a union, or a structure without the check that its list of fields is whole.
+macro_rules! members {
+    ($facts:ident, $padding:ident, $type:ident = $c:literal { $($field:tt = $c_field:literal),+ $(,)? }) => {{
+        let place = std::mem::MaybeUninit::<$type>::uninit();
+        let fields = [$($crate::c_layout::Field::new(
+            stringify!($field),
+            $c_field,
+            std::mem::offset_of!($type, $field),
+            // SAFETY: inside of `place`; only the address is made, for its type.
+            unsafe { &raw const (*place.as_ptr()).$field },
+        )),+];
+        let padding = $crate::c_layout::Padding::$padding;
+        $facts.structure(stringify!($type), $c, size_of::<$type>(), padding, &fields);
+    }};
+}
+
+/// Adds constants, each with its C name.
+macro_rules! numbers {
+    ($facts:ident { $($rust:expr => $c:literal),+ $(,)? }) => {
+        $($facts.number(stringify!($rust), $c, $rust as u64);)+
+    };
+}
+
+pub(crate) use {members, numbers, structure};

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The structures and numbers that this crate mirrors from C headers, for
+//! `tests/c_layout.rs` alone. `docs/decisions/0021-c-layout.md`.
+
+use crate::c_layout::{Fact, Facts};
+
+/// All facts, of all headers.
+pub fn facts() -> Vec<Fact> {
+    let mut facts = Facts::default();
+    crate::attach::layout::list(&mut facts);
+    crate::v4l2::list_layout(&mut facts);
+    facts.0
+}
