@@ -62,6 +62,26 @@ fn large_clips_through_a_worker_are_what_they_are_inline() {
     }
 }
 
+#[test]
+fn branches_decode_in_workers_and_beside_them() {
+    let clip = in_checkout("clips/h264-180p8-high.h264");
+    let clip = clip.to_str().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let files: Vec<String> =
+        ["a", "b", "c"].map(|name| folder.path().join(name).to_str().unwrap().to_owned()).into();
+    let [a, b, c] = &files[..] else { unreachable!() };
+    let path = format!(
+        "file {clip} ! tee ( queue ! decode host=process fault=crash@20 ! framemd5 {a} ) \
+         ( queue ! decode host=process threads=1 ! tee ( queue ! framemd5 {b} ) ( null ) ) \
+         ( decode ! framemd5 {c} )"
+    );
+    framepath_testkit::run(&["run", &path]).ended(0);
+    let expected = hashes(clip, "threads=1");
+    for file in files {
+        assert_eq!(framepath_testkit::md5_lines(&fs::read_to_string(&file).unwrap()), expected, "{file}");
+    }
+}
+
 /// What this process has open or mapped of paths that ran.
 fn held() -> (usize, usize) {
     let files = fs::read_dir("/proc/self/fd").unwrap().count();
