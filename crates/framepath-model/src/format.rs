@@ -50,7 +50,8 @@ impl PixelFormat {
         }
     }
 
-    /// Bytes of one luma (or grey, or packed RGBA) sample position.
+    /// Bytes of one luma (or grey, or packed RGBA) sample position. Offsets and strides
+    /// of all planes are multiples of it.
     pub fn luma_bytes(self) -> usize {
         match self {
             PixelFormat::Grey | PixelFormat::Yuv420p | PixelFormat::Nv12 => 1,
@@ -178,6 +179,9 @@ pub struct Layout {
 impl Layout {
     /// Largest width or height in pixels.
     pub const MAX_SIDE: u32 = 16384;
+    /// Largest number of bytes of a plane, padding included: libswscale calculates
+    /// strides and offsets in `int`.
+    pub const MAX_PLANE_BYTES: usize = i32::MAX as usize;
 
     /// Planes one behind the other with no padding (what raw files hold).
     pub fn packed(format: PixelFormat, width: u32, height: u32) -> Result<Layout, LayoutError> {
@@ -203,7 +207,13 @@ impl Layout {
         Layout::from_planes(format, width, height, &planes)
     }
 
-    /// A picture whose planes lie wherever a decoder put them.
+    /// A picture whose planes lie wherever a decoder put them, which may be in another
+    /// process.
+    ///
+    /// # Errors
+    /// Rows that overlap, samples that are not aligned to their size, or a plane of more
+    /// than [`Layout::MAX_PLANE_BYTES`]: libraries that take the picture abort or read
+    /// elsewhere then.
     pub fn from_planes(
         format: PixelFormat,
         width: u32,
@@ -224,7 +234,13 @@ impl Layout {
             if plane.stride < plane.width {
                 return Err(wrong("a stride is shorter than its row"));
             }
-            let end = plane.stride.checked_mul(plane.rows).and_then(|n| n.checked_add(plane.offset));
+            let sample = format.luma_bytes();
+            if plane.offset % sample != 0 || plane.stride % sample != 0 {
+                return Err(wrong("an offset or a stride is not a multiple of the sample size"));
+            }
+            let bytes = plane.stride.checked_mul(plane.rows).filter(|n| *n <= Layout::MAX_PLANE_BYTES);
+            let bytes = bytes.ok_or_else(|| wrong("a plane has 2 GiB or more"))?;
+            let end = plane.offset.checked_add(bytes);
             if end.is_none_or(|end| end > isize::MAX as usize) {
                 return Err(wrong("a plane ends beyond the address space"));
             }
@@ -303,6 +319,43 @@ mod tests {
         assert!(Layout::packed(PixelFormat::Grey, 0, 5).is_err());
         planes[1].stride = usize::MAX / 2;
         assert!(Layout::from_planes(PixelFormat::Nv12, 16, 16, &planes).is_err());
+    }
+
+    /// libswscale aborts at an odd stride of 16-bit samples, and takes strides as `int`.
+    #[test]
+    fn planes_that_would_abort_a_converter_are_refused() {
+        for format in PixelFormat::ALL {
+            let sample = format.luma_bytes();
+            let packed = Layout::packed(format, 30, 20).unwrap();
+            let with = |index: usize, change: fn(&mut Plane, usize), by: usize| {
+                let mut planes = packed.planes().to_vec();
+                change(&mut planes[index], by);
+                Layout::from_planes(format, 30, 20, &planes)
+            };
+            let change: [fn(&mut Plane, usize); 2] = [|p, by| p.stride += by, |p, by| p.offset += by];
+            for index in 0..packed.planes().len() {
+                for change in change {
+                    for by in 1..=8 {
+                        let laid_out = with(index, change, by);
+                        assert_eq!(laid_out.is_ok(), by % sample == 0, "{format} {index} {by}");
+                    }
+                }
+                assert!(with(index, |p, by| p.stride -= by, sample).is_err(), "{format} {index}");
+                for stride in [i32::MAX as usize + 1, u32::MAX as usize + 1, usize::MAX - 3] {
+                    let laid_out = with(index, |p, stride| p.stride = stride, stride);
+                    assert!(laid_out.is_err(), "{format} {index} {stride}");
+                }
+            }
+        }
+        // One row has no next one, and its stride is passed on all the same.
+        let row = |stride| Plane { offset: 0, stride, width: 16, rows: 1 };
+        let of = |stride| Layout::from_planes(PixelFormat::Grey, 16, 1, &[row(stride)]);
+        assert!(of(Layout::MAX_PLANE_BYTES).is_ok());
+        assert!(of(Layout::MAX_PLANE_BYTES + 1).is_err());
+        // The largest picture there is fits.
+        for format in PixelFormat::ALL {
+            assert!(Layout::aligned(format, Layout::MAX_SIDE, Layout::MAX_SIDE, 64).is_ok(), "{format}");
+        }
     }
 
     #[test]

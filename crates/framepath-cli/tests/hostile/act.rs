@@ -30,6 +30,8 @@ pub enum Part {
     File,
     /// A stage that takes packets.
     Packets,
+    /// A stage that takes packets, whose frames the caller converts.
+    Converted,
     /// A stage that takes frames.
     Frames,
 }
@@ -50,6 +52,10 @@ pub enum Then {
 
 const fn packets(name: &'static str, then: Then, play: fn(Socket)) -> Act {
     Act { name, part: Part::Packets, then, play }
+}
+
+const fn converted(name: &'static str, then: Then, play: fn(Socket)) -> Act {
+    Act { name, part: Part::Converted, then, play }
 }
 
 const fn frames(name: &'static str, then: Then, play: fn(Socket)) -> Act {
@@ -314,6 +320,19 @@ pub const ACTS: &[Act] = &[
         let layout = Layout::packed(PixelFormat::P010, 2, 2).unwrap();
         peer.pool(0);
         peer.layout(layout);
+        peer.frame(0, 0);
+        stay()
+    }),
+    // libswscale aborts at such strides.
+    converted("names-rows-of-an-odd-number-of-bytes", Then::Broken, |socket| {
+        let mut peer = opened(socket);
+        let layout = Layout::packed(PixelFormat::Yuv420p10, 32, 20).unwrap();
+        let mut words = Completion::Layout { id: 0, layout }.encode();
+        for stride in [3, 5, 7] {
+            words[stride] += 1;
+        }
+        peer.pool(0);
+        peer.cell(words);
         peer.frame(0, 0);
         stay()
     }),

@@ -108,8 +108,10 @@ fn play(name: &str, act: &Act, once: bool) {
             let source = "test frames=300 size=64x36 format=yuv420p pool=4";
             format!("{source} ! threshold level=99 {options} ! framemd5 {hashes_name}")
         }
-        Part::Packets => {
-            format!("file {clip} loop=4 host=inline ! decode threads=1 {options} ! framemd5 {hashes_name}")
+        Part::Packets | Part::Converted => {
+            let convert = if act.part == Part::Converted { "! convert format=p010" } else { "" };
+            let decode = format!("decode threads=1 {options} {convert}");
+            format!("file {clip} loop=4 host=inline ! {decode} ! framemd5 {hashes_name}")
         }
         Part::File => format!("file {clip} {options} ! decode threads=1 ! framemd5 {hashes_name}"),
     };

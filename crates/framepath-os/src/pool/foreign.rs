@@ -30,7 +30,8 @@ pub trait Returns: Send + Sync {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ForeignError {
-    /// Zero slots, zero bytes, or more than numbers or the address space hold.
+    /// Zero slots, zero bytes, slots that are not aligned, or more than numbers or the
+    /// address space hold.
     #[error(
         "a foreign pool of {slots} slots of {slot_bytes} bytes from number {first_slot} on is not possible"
     )]
@@ -231,12 +232,17 @@ impl ForeignPool {
     }
 }
 
+/// Alignment of every slot, so that the samples of a checked layout are aligned: pools
+/// of this crate consist of whole pages.
+#[cfg(not(any(loom, miri)))]
+const SLOT_ALIGN: usize = 64;
+
 /// Bytes of all slots.
 #[cfg(not(any(loom, miri)))]
 fn checked_bytes(slot_bytes: usize, slots: u32, first_slot: u32) -> Result<usize, ForeignError> {
     let bytes = slot_bytes.checked_mul(slots as usize).filter(|n| (1..=isize::MAX as usize).contains(n));
     match (bytes, first_slot.checked_add(slots)) {
-        (Some(bytes), Some(_)) => Ok(bytes),
+        (Some(bytes), Some(_)) if slot_bytes % SLOT_ALIGN == 0 => Ok(bytes),
         _ => Err(ForeignError::Size { slot_bytes, slots, first_slot }),
     }
 }

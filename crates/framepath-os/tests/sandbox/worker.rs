@@ -280,6 +280,9 @@ fn plugin(file: &Path, other: &str) -> String {
     if layers.has(Layer::LandlockFiles) {
         assert_eq!(open(&other, libc::O_RDONLY), Err(libc::EACCES), "another file");
     }
+    // Landlock lets such a descriptor pass for any path.
+    assert_eq!(open(&other, libc::O_PATH), Err(libc::EPERM), "another file, by O_PATH");
+    assert_eq!(open(&other, libc::O_PATH | libc::O_DIRECTORY), Err(libc::EPERM), "O_PATH of a folder");
     assert_eq!(open(&path, libc::O_RDWR), Err(libc::EPERM), "the file, for writing");
     assert!(open(&path, libc::O_RDONLY).is_ok(), "the file, for reading");
     assert!(code().is_ok(), "code can be mapped");

@@ -9,6 +9,7 @@
 //! | a worker to open a stream | [`OPENING`] | the start fails |
 //! | a worker that has work | `watchdog=` ([`Watchdog`]) | it is killed and replaced |
 //! | a demuxer's worker that computes | `watchdog=` of CPU time ([`Patience`]) | the stream fails |
+//! | a demuxer's worker that opens or seeks | [`SILENCE`] times `watchdog=` of CPU time | the stream fails |
 //! | a demuxer's worker with input to read | [`SILENCE`] times `watchdog=` | the stream fails |
 //! | a worker's start after a death | [`OPENING_TRIES`] more tries ([`Restarts`]) | the stream fails |
 //! | requests of a stage in a worker | [`REQUESTS_PER_CELL`] for each submission, [`MOST_REQUESTS`] at once ([`RequestBudget`]) | it is killed and replaced |
@@ -41,7 +42,7 @@ const OPENING_TRIES: u32 = 3;
 const FRUITLESS: u32 = 32;
 /// Watchdogs that a demuxer's worker may send nothing while its file has something to
 /// read: a slow disk is no fault of the worker's. So long it may compute, too, before
-/// the file is open.
+/// the file is open and until it answers a seek, which may read the file twice.
 const SILENCE: u32 = 10;
 /// Time between two looks at a demuxer's worker that is waited for.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
@@ -173,7 +174,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// A wait for the file to be open.
+    /// A wait for the file to be open, or for the answer to a seek.
     pub(super) fn to_open(process: &Process, watchdog: Duration) -> Patience {
         Patience { busy: watchdog * SILENCE, ..Patience::for_packet(process, watchdog) }
     }
