@@ -80,6 +80,24 @@ impl Default for DecoderOptions {
     }
 }
 
+impl DecoderOptions {
+    /// Frames that later stages hold, at the least, while a decoder of `codec` waits for a
+    /// slot of its pool: the other slots are as many as it can need for itself. At least 1.
+    /// Does not look at `lender`.
+    pub fn least_out(&self, codec: Codec) -> u32 {
+        let threads = match self.threads {
+            Threads::Count(count) => count,
+            // As many as the machine of the decoder has processors.
+            Threads::Auto => u32::MAX,
+        };
+        let out = match self.pool_slots {
+            None => self.downstream_frames.min(MOST_DOWNSTREAM),
+            Some(slots) => slots.saturating_sub(default_slots(codec, threads, 0)),
+        };
+        out.max(1)
+    }
+}
+
 /// What [`Decoder::receive`] found.
 #[derive(Debug)]
 pub enum Received {
@@ -155,7 +173,7 @@ impl Decoder {
         options: &DecoderOptions,
     ) -> Result<Decoder, CodecError> {
         // One being written, and one for whoever asks for the next.
-        let advised = options.downstream_frames.min(4096) + 2;
+        let advised = options.downstream_frames.min(MOST_DOWNSTREAM) + 2;
         let slots = options.pool_slots.unwrap_or(advised);
         let download = Download { slots, output: options.output, give_back: options.give_back };
         let decoder = HardwareDecoder::open(track, hardware, download)?;
@@ -232,6 +250,9 @@ impl fmt::Debug for Decoder {
     }
 }
 
+/// Frames held downstream that a pool is made for.
+const MOST_DOWNSTREAM: u32 = 4096;
+
 /// Slots that are enough for any stream of `codec`: its reference pictures,
 /// the pictures it may keep back for reordering, two for each thread (the one
 /// it writes, and one it has not yet let go of), two for the calling thread,
@@ -246,7 +267,11 @@ fn default_slots(codec: Codec, threads: u32, downstream_frames: u32) -> u32 {
         // Eight references and the one chosen for output.
         Codec::Av1 => (9, 0),
     };
-    references + reordered + 2 * threads.saturating_add(1).min(256) + downstream_frames.min(4096) + 2
+    references
+        + reordered
+        + 2 * threads.saturating_add(1).min(256)
+        + downstream_frames.min(MOST_DOWNSTREAM)
+        + 2
 }
 
 /// Slots that are enough for decoding alone, where memory is dear: without
@@ -275,5 +300,20 @@ mod tests {
         assert!(default_slots(Codec::Av1, 8, 2) > default_slots(Codec::Av1, 2, 2));
         assert!(default_slots(Codec::Av1, 2, 9) == default_slots(Codec::Av1, 2, 2) + 7);
         assert!(default_slots(Codec::Hevc, u32::MAX, u32::MAX) < 1 << 14);
+    }
+    #[test]
+    fn a_decoder_waits_only_where_others_hold_what_its_pool_has_for_them() {
+        let options = |pool_slots| DecoderOptions {
+            threads: Threads::Count(1),
+            pool_slots,
+            downstream_frames: 8,
+            ..DecoderOptions::default()
+        };
+        let own = default_slots(Codec::H264, 1, 0);
+        for (slots, least) in [(None, 8), (Some(1), 1), (Some(own + 1), 1), (Some(own + 5), 5)] {
+            assert_eq!(options(slots).least_out(Codec::H264), least, "{slots:?}");
+        }
+        let unknown = DecoderOptions { threads: Threads::Auto, ..options(Some(64)) };
+        assert_eq!(unknown.least_out(Codec::H264), 1);
     }
 }

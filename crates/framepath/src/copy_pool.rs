@@ -9,7 +9,7 @@ use crate::error::StageError;
 
 /// Frames in a stage's own pool: one being written and what a
 /// queue behind it may hold; when that is not enough it waits.
-const COPY_SLOTS: u32 = 8;
+pub(crate) const COPY_SLOTS: u32 = 8;
 
 /// Writable copies of frames that other hops still read, in a pool of the stage's own.
 ///

@@ -19,6 +19,7 @@ use crate::stage::Stage;
 
 type MakeSource = dyn Fn(&Hop, &Place<'_>) -> Result<Box<dyn Source>, StageError> + Send + Sync;
 type MakeStage = dyn Fn(&Hop, &Place<'_>) -> Result<Box<dyn Stage>, StageError> + Send + Sync;
+pub(crate) type LeastOut = fn(&Hop, &Place<'_>) -> u32;
 type FindTask = dyn Fn(&Hop, &Place<'_>) -> Result<Task, StageError> + Send + Sync;
 
 /// The constructor.
@@ -42,6 +43,9 @@ pub(crate) struct Element {
     pub(crate) task: Option<Arc<FindTask>>,
     /// What comes behind it is not compressed any more.
     pub(crate) decodes: bool,
+    /// Frames of its pool that the hops behind it hold, at the least, while it waits for a
+    /// slot: a worker that claims to wait with fewer of them out is not believed.
+    pub(crate) least_out: LeastOut,
 }
 
 impl Element {
@@ -83,7 +87,8 @@ impl Element {
     }
 
     fn new(definition: &'static Definition, make: Make) -> Element {
-        Element { definition, make, task: None, decodes: false }
+        // A stage of a user can keep all but one of its slots for itself.
+        Element { definition, make, task: None, decodes: false, least_out: |_, _| 1 }
     }
 
     /// With a worker of another task than to run a stage.
@@ -97,6 +102,11 @@ impl Element {
     /// What comes behind it is not compressed any more.
     pub(crate) fn decoding(self) -> Element {
         Element { decodes: true, ..self }
+    }
+
+    /// With so many frames out, at the least, while it waits for a slot.
+    pub(crate) fn with_least_out(self, least_out: LeastOut) -> Element {
+        Element { least_out, ..self }
     }
 
     /// Whether the constructor makes what the declaration says.

@@ -4,7 +4,7 @@
 use framepath_model::path::{self, Hop, Kind, all_hops};
 use framepath_os::queue::Leaky;
 
-use crate::element::{Make, Place};
+use crate::element::{LeastOut, Make, Place};
 use crate::error::{RunError, StageError};
 use crate::frames::FRAMES_BEHIND;
 use crate::host::{self, Session, Spec, Task};
@@ -151,7 +151,7 @@ impl Pipeline {
         let mut pipeline = match hop.is_hosted() {
             true => {
                 let task = element.task.as_ref().map_or(Ok(Task::Stage), |task| task(hop, &place))?;
-                self.hosted(hop, place, task)?
+                self.hosted(hop, place, task, element.least_out)?
             }
             false => {
                 let role = if hop.def.kind == Kind::Sink { Role::Sink } else { Role::Through };
@@ -165,13 +165,27 @@ impl Pipeline {
     }
 
     /// Runs a stage in a worker: what follows runs in another thread.
-    fn hosted(self, hop: &Hop, place: Place<'_>, task: Task) -> Result<Pipeline, StageError> {
+    fn hosted(
+        self,
+        hop: &Hop,
+        place: Place<'_>,
+        task: Task,
+        least_out: LeastOut,
+    ) -> Result<Pipeline, StageError> {
+        let least_out = least_out(hop, &place);
         let Place { track, frames_behind, .. } = place;
         let options = worker_options(hop, task, |_| hop)?;
         let index = self.hops.len() as u16;
         let seat = seat_of(hop, hop);
-        let session =
-            Session::new(Spec { hop: hop.clone(), track, frames_behind, options, seat, lends: None });
+        let session = Session::new(Spec {
+            hop: hop.clone(),
+            track,
+            frames_behind,
+            least_out,
+            options,
+            seat,
+            lends: None,
+        });
         let (submit, collect) = host::ends(index, session.clone());
         let mut pipeline = self.add(Box::new(submit), Role::Through).named(&hop.to_string());
         pipeline.workers.push((index, session.stats()));

@@ -57,6 +57,7 @@
 //! as poisoned, is [`framepath_model::replay`]'s business. A demuxer's worker
 //! (`RemoteDemuxer`) is never replaced: from \[running\] it ends or fails.
 
+mod answers;
 mod between;
 mod borrow;
 mod collect;

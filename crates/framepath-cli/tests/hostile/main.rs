@@ -3,6 +3,8 @@
 //! in time, by itself, and either says what is wrong or goes on with another
 //! worker as if nothing had been.
 //!
+//! A program that seeks has one such worker, too (`flush`).
+//!
 //! Then callers that do all they can against a worker of `framepath`, which
 //! ends in time too, and by itself; and somebody who writes into the memory
 //! between the two.
@@ -23,6 +25,7 @@ mod caller;
 mod deed;
 mod demuxer;
 mod flood;
+mod flush;
 mod peer;
 mod pools;
 mod scribble;
@@ -47,6 +50,12 @@ fn main() -> ExitCode {
     if arguments.first().is_some_and(|first| first == "framepath-worker") {
         peer::run(Path::new(&own));
     }
+    if let [first, act] = arguments.as_slice() {
+        if first == flush::DRIVE {
+            flush::drive(act);
+            return ExitCode::SUCCESS;
+        }
+    }
     let wanted: Vec<&String> = arguments.iter().filter(|a| !a.starts_with('-')).collect();
     let chosen = |name: &str| wanted.is_empty() || wanted.iter().any(|w| name.contains(w.as_str()));
     let acts = ACTS
@@ -68,7 +77,13 @@ fn main() -> ExitCode {
     let service =
         [("service-with-another-version".to_owned(), Box::new(play_service_of_another_version) as Test)];
     let beside = [("beside-an-honest-stream".to_owned(), Box::new(flood::beside_an_honest_stream) as Test)];
-    let all = acts.chain(deeds).chain(parts).chain(service).chain(beside).chain(pools::tests());
+    let all = acts
+        .chain(deeds)
+        .chain(parts)
+        .chain(service)
+        .chain(beside)
+        .chain(pools::tests())
+        .chain(flush::tests());
     let tests: Vec<(String, Test)> = all.filter(|(name, _)| chosen(name)).collect();
     let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
     thread::scope(|scope| {

@@ -68,7 +68,8 @@ pub fn run(own: &Path) -> ! {
         panic!("{}", Command::new(honest.read_link().unwrap()).args(arguments).exec());
     }
     let name = own.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let mut acts = ACTS.iter().chain(super::demuxer::ACTS).chain(super::pools::ACTS);
+    let mut acts =
+        ACTS.iter().chain(super::demuxer::ACTS).chain(super::pools::ACTS).chain(super::flush::ACTS);
     let act = acts.find(|act| act.name == name).expect("a known act");
     let socket = Socket::from(take_socket().unwrap());
     (act.play)(socket);

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 mod access_points;
+mod kept;
 mod plugins;
 
 use framepath::{Level, Options};

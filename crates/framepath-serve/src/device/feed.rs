@@ -296,6 +296,8 @@ impl Serving {
             hop,
             track: Some(self.track.clone()),
             frames_behind: 0,
+            // The client gives buffers when it likes.
+            least_out: 1,
             options,
             seat: None,
             lends: Some(lends),

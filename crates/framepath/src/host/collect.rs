@@ -15,8 +15,9 @@ use framepath_os::queue::Idle;
 use framepath_os::signal;
 
 use super::HostError;
+use super::answers::Standing;
 use super::between::{Logged, Way};
-use super::history::{History, OUTPUTS, Standing};
+use super::history::{History, OUTPUTS};
 use super::input::WorkerInput;
 use super::link::Link;
 use super::policy::Restarts;
@@ -214,21 +215,11 @@ impl CollectEnd {
             let is_gone = self.link.health.is_gone();
             let history = &mut self.history;
             match self.receiving.take(|seq| history.meta(seq)) {
-                // Of what was before a flush.
-                Ok(Some(Came::End)) if self.history.awaits_flush() => {}
-                Ok(Some(Came::End)) if self.history.is_drained() => {
-                    if !self.history.is_held {
-                        return Ok(Collected::End);
-                    }
-                    self.link.health.awaits_end(false);
-                    self.at_end = true;
-                    return Ok(Collected::Held);
-                }
                 Ok(Some(came)) => match self.came(came) {
                     Ok(None) => {}
+                    Ok(Some(collected)) => return Ok(collected),
                     Err(error @ HostError::Failed { .. }) => return Err(error),
                     Err(error) => self.replace(error)?,
-                    Ok(Some(arrival)) => return Ok(Collected::Frame(arrival)),
                 },
                 Ok(None) if is_gone => self.replace(HostError::Gone)?,
                 Ok(None) if signal::overdue() => return Err(HostError::Abandoned),
@@ -275,12 +266,26 @@ impl CollectEnd {
         None
     }
 
-    fn came(&mut self, came: Came) -> Result<Option<Arrival>, HostError> {
+    /// The worker has given all; `None` where a flush follows.
+    fn came_to_end(&mut self) -> Result<Option<Collected<Arrival>>, Breach> {
+        let is_last = self.history.came_to_end()?;
+        self.link.health.owes_answer(self.history.awaits_answer());
+        self.at_end = is_last && self.history.is_held;
+        let ended = if self.at_end { Collected::Held } else { Collected::End };
+        Ok(is_last.then_some(ended))
+    }
+
+    fn came(&mut self, came: Came) -> Result<Option<Collected<Arrival>>, HostError> {
         if let Came::Frame { seq, .. } | Came::Same { seq, .. } | Came::Nothing { seq } = came {
             match self.history.standing(seq) {
                 Standing::Wanted => {}
-                Standing::Flushed => return Ok(None),
-                Standing::Forgotten => return Err(Breach("a frame of what it was told to forget").into()),
+                Standing::Flushed { is_timely } => {
+                    if !is_timely {
+                        self.link.health.came_late();
+                    }
+                    return Ok(None);
+                }
+                Standing::Impossible => return Err(Breach("a frame of what it was told to forget").into()),
             }
         }
         let (seq, frame, work) = match came {
@@ -292,10 +297,13 @@ impl CollectEnd {
                 self.session.request(request);
                 return Ok(None);
             }
-            Came::Flushed { seq } if self.history.flushed(seq) => return Ok(None),
-            Came::Flushed { .. } => return Err(Breach("an answer to no flush").into()),
+            Came::Flushed { seq } => {
+                self.history.flushed(seq)?;
+                self.link.health.owes_answer(self.history.awaits_answer());
+                return Ok(None);
+            }
             Came::Failed(text) => return Err(HostError::Failed { text }),
-            Came::End => return Err(Breach("end of stream before the drain completed").into()),
+            Came::End => return Ok(self.came_to_end()?),
         };
         let Some(sent) = self.history.get(seq) else {
             return self.lose(seq).map(|()| None);
@@ -328,7 +336,7 @@ impl CollectEnd {
             }
         }
         match arrived {
-            Arrived::Deliver => Ok(Some(Arrival { frame, stretch, work })),
+            Arrived::Deliver => Ok(Some(Collected::Frame(Arrival { frame, stretch, work }))),
             Arrived::AlreadyDelivered | Arrived::Withheld => Ok(None),
             Arrived::Unknown => Err(Breach("a frame of what this worker never had").into()),
         }

@@ -28,8 +28,12 @@ pub(super) struct WorkerHealth {
     answers: AtomicU64,
     /// Frames of its pools that later stages hold.
     frames_out: AtomicU64,
-    /// The worker was told to drain.
-    awaits_end: AtomicBool,
+    /// Frames that the worker has to have given away before it waits for a slot.
+    least_out: u64,
+    /// Cells taken from it that are no progress.
+    late: AtomicU64,
+    /// The worker was told to drain or to flush, and has not answered.
+    owes_answer: AtomicBool,
     /// The collect end sleeps until the worker completes something.
     collect_sleeps: AtomicBool,
     /// The submit end sleeps until the worker makes room.
@@ -40,7 +44,9 @@ pub(super) struct WorkerHealth {
 }
 
 impl WorkerHealth {
-    pub(super) fn new(area: Arc<Area>, watchdog: Duration) -> WorkerHealth {
+    /// The worker of `area`, which is ended after `watchdog` without progress. It waits for a
+    /// slot of its pool with `least_out` of its frames here or more; 0 means 1.
+    pub(super) fn new(area: Arc<Area>, watchdog: Duration, least_out: u32) -> WorkerHealth {
         WorkerHealth {
             collect_bell: completions(&area).1.bell().clone(),
             area,
@@ -50,7 +56,9 @@ impl WorkerHealth {
             inputs: AtomicU64::new(0),
             answers: AtomicU64::new(0),
             frames_out: AtomicU64::new(0),
-            awaits_end: AtomicBool::new(false),
+            least_out: u64::from(least_out.max(1)),
+            late: AtomicU64::new(0),
+            owes_answer: AtomicBool::new(false),
             collect_sleeps: AtomicBool::new(false),
             submit_sleeps: AtomicBool::new(false),
             lending: AtomicBool::new(false),
@@ -94,9 +102,14 @@ impl WorkerHealth {
         self.frames_out.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The worker was told to drain, or has done so.
-    pub(super) fn awaits_end(&self, awaits: bool) {
-        self.awaits_end.store(awaits, Ordering::Relaxed);
+    /// The worker was told to drain or to flush, or has answered all of that.
+    pub(super) fn owes_answer(&self, owes: bool) {
+        self.owes_answer.store(owes, Ordering::Relaxed);
+    }
+
+    /// The last cell that was taken is no progress.
+    pub(super) fn came_late(&self) {
+        self.late.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The collect end goes to sleep, or wakes.
@@ -158,7 +171,8 @@ impl WorkerHealth {
     ///
     /// How far each value reported by the worker is trusted: a position counts where
     /// it is further than ever, and no further than what was submitted; that it
-    /// waits for us, only where we could make it wait.
+    /// waits for us, only where we could make it wait: with so many of its frames here that
+    /// an honest one could lack a slot.
     pub(super) fn look(&self, kill: impl FnOnce()) -> Look {
         let submitted = self.traffic.cells_out.load(Ordering::Relaxed);
         let done = self.traffic.cells_in.load(Ordering::Relaxed);
@@ -167,13 +181,83 @@ impl WorkerHealth {
         let collect_sleeps = self.collect_sleeps.load(Ordering::Relaxed);
         let waits_for_us = self.lending.load(Ordering::Relaxed)
             || (!collect_sleeps && self.area.completed() != done)
-            || (self.frames_out.load(Ordering::Relaxed) > 0 && self.area.worker_awaits_slot());
+            || (self.frames_out.load(Ordering::Relaxed) >= self.least_out && self.area.worker_awaits_slot());
         let has_no_work = taken == submitted
             && self.answers.load(Ordering::Relaxed) >= self.inputs.load(Ordering::Relaxed)
-            && !self.awaits_end.load(Ordering::Relaxed)
+            && !self.owes_answer.load(Ordering::Relaxed)
             && !self.submit_sleeps.load(Ordering::Relaxed)
             && self.area.worker_sleeps();
-        let cells = taken.min(submitted).wrapping_add(done);
+        let cells = taken.min(submitted) + done.saturating_sub(self.late.load(Ordering::Relaxed));
         self.watchdog.judge(&Progress { cells, waits_for_us, has_no_work }, kill)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use framepath_os::crossing::{Sizes, submissions};
+
+    use super::*;
+
+    /// A worker that has taken none of one packet, and claims to wait for a slot.
+    fn waiting(least_out: u32) -> WorkerHealth {
+        let area = Arc::new(Area::new(Sizes { cells: 8, packet_bytes: 0 }).unwrap());
+        submissions(&area).0.push_quietly(&[0; 8]).unwrap();
+        area.slot_bell().store(1, Ordering::Relaxed);
+        let health = WorkerHealth::new(area, Duration::ZERO, least_out);
+        health.submitted(false);
+        health.collect_sleeps(true);
+        health
+    }
+
+    fn is_killed(health: &WorkerHealth) -> bool {
+        let mut is_killed = false;
+        health.look(|| is_killed = true);
+        is_killed
+    }
+
+    #[test]
+    fn a_worker_waits_for_a_slot_only_where_its_pool_can_lack_one() {
+        for (least_out, least) in [(0, 1), (1, 1), (8, 8)] {
+            let health = waiting(least_out);
+            for out in 0..least {
+                assert!(is_killed(&health), "{out} of {least}");
+                health.frame_out();
+            }
+            assert!(!is_killed(&health), "{least}");
+            health.frame_back();
+            assert!(is_killed(&health), "{least}");
+        }
+    }
+
+    #[test]
+    fn a_worker_that_owes_an_answer_has_work_though_it_sleeps() {
+        let area = Arc::new(Area::new(Sizes { cells: 8, packet_bytes: 0 }).unwrap());
+        let health = WorkerHealth::new(area.clone(), Duration::ZERO, 1);
+        let (writer, mut reader) = submissions(&area);
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(move || reader.sleep(|| false, None));
+            while !area.worker_sleeps() {
+                std::thread::yield_now();
+            }
+            assert!(!is_killed(&health));
+            health.owes_answer(true);
+            assert!(is_killed(&health));
+            health.owes_answer(false);
+            assert!(!is_killed(&health));
+            while !worker.is_finished() {
+                writer.bell().ring();
+            }
+        });
+    }
+
+    #[test]
+    fn what_comes_late_is_no_progress() {
+        let health = waiting(8);
+        assert!(is_killed(&health));
+        health.completed(false);
+        assert!(!is_killed(&health));
+        health.completed(false);
+        health.came_late();
+        assert!(is_killed(&health));
     }
 }

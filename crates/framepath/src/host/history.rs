@@ -12,8 +12,10 @@ use framepath_model::access_point::{Access, AccessPoints};
 use framepath_model::parameter_sets::ParameterSets;
 use framepath_model::replay::Book;
 use framepath_model::stream::FrameMeta;
+use framepath_os::crossing::Breach;
 
 use super::HostError;
+use super::answers::{Answers, End, Standing};
 use super::between::{Logged, Way};
 use super::input::{Sent, WorkerInput};
 use super::submit::Sending;
@@ -29,8 +31,6 @@ const KEPT: usize = 96;
 const OVERHEAD: u64 = 1200;
 /// Bytes of new packets between two looks at all that are kept.
 const LOOK_BYTES: u64 = 2 << 20;
-/// Inputs that were forgotten for their size and may still give frames.
-const INSIDE: u64 = 64;
 /// Bytes that are kept: a quarter of the worker's memory, between these.
 const LEAST: u64 = 16 << 20;
 const MOST: u64 = 256 << 20;
@@ -61,6 +61,8 @@ pub(super) struct History {
     pub(super) ended: bool,
     pub(super) is_held: bool,
     flush: Flush,
+    /// What the present worker is to answer.
+    answers: Answers,
 }
 
 /// The last flush of a stream.
@@ -70,24 +72,8 @@ struct Flush {
     generation: u64,
     /// Inputs before this number are not wanted.
     wanted_from: u64,
-    /// Number among the inputs, while the present worker was not told.
-    untold: Option<u64>,
-    /// The same, while the worker has not answered.
-    unanswered: Option<u64>,
-    /// What the worker may still give for inputs before it.
-    may_come: u64,
     /// Frames that will not come for it, not yet counted.
     discarded: u64,
-}
-
-/// What becomes of something that came for an input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    Wanted,
-    /// It is from before the last flush.
-    Flushed,
-    /// The worker has said before that it has forgotten it.
-    Forgotten,
 }
 
 impl History {
@@ -108,6 +94,7 @@ impl History {
             ended: false,
             is_held: false,
             flush: Flush::default(),
+            answers: Answers::default(),
         }
     }
 
@@ -131,13 +118,10 @@ impl History {
 
     /// Forgets what was given before a flush.
     fn forget(&mut self, generation: u64) {
-        let kept = self.book.kept() as u64;
+        self.answers.flush(self.read, self.book.kept() as u64);
         self.flush = Flush {
             generation,
             wanted_from: self.read + 1,
-            untold: Some(self.read),
-            unanswered: self.flush.unanswered,
-            may_come: self.flush.may_come.saturating_add((kept + INSIDE) * u64::from(OUTPUTS)),
             discarded: self.flush.discarded + self.book.flush(),
         };
         self.read += 1;
@@ -158,35 +142,34 @@ impl History {
     /// What becomes of something that came for input `seq`.
     pub(super) fn standing(&mut self, seq: u64) -> Standing {
         self.read_log_for(seq);
-        if seq >= self.flush.wanted_from {
-            return Standing::Wanted;
-        }
-        let is_inside = self.flush.untold.is_some() || self.flush.unanswered.is_some();
-        if !is_inside || self.flush.may_come == 0 {
-            return Standing::Forgotten;
-        }
-        self.flush.may_come -= 1;
-        Standing::Flushed
+        self.answers.standing(seq, self.flush.wanted_from)
     }
 
-    /// True where an end that came is that of inputs before the last flush.
-    pub(super) fn awaits_flush(&self) -> bool {
-        self.flush.untold.is_some() || self.flush.unanswered.is_some()
+    /// The worker has given all. True where that is the end of the stream, false where a
+    /// flush follows.
+    ///
+    /// # Errors
+    /// It was not asked for that, or has not taken all.
+    pub(super) fn came_to_end(&mut self) -> Result<bool, Breach> {
+        match self.answers.ended()? {
+            End::Flushed => Ok(false),
+            End::Last if self.is_drained() => Ok(true),
+            End::Last => Err(Breach("end of stream before the drain completed")),
+        }
     }
 
     /// The worker has forgotten what was before the flush with the number `seq` among the
-    /// inputs. False where it was told of none such.
-    pub(super) fn flushed(&mut self, seq: u64) -> bool {
-        match self.flush.unanswered {
-            Some(last) if seq <= last => {
-                if seq == last {
-                    self.flush.unanswered = None;
-                    self.flush.may_come = 0;
-                }
-                true
-            }
-            _ => false,
-        }
+    /// inputs.
+    ///
+    /// # Errors
+    /// That is not what it was to answer next.
+    pub(super) fn flushed(&mut self, seq: u64) -> Result<(), Breach> {
+        self.answers.flushed(seq)
+    }
+
+    /// True while the worker owes an answer to a drain or flush.
+    pub(super) fn awaits_answer(&self) -> bool {
+        self.answers.is_owed()
     }
 
     fn append(&mut self, worker: Option<u64>, mut sent: Sent) {
@@ -261,8 +244,7 @@ impl History {
         self.worker = sending.link.number;
         self.sending = Some(sending);
         self.worker_sets = None;
-        // It has nothing to forget.
-        (self.flush.untold, self.flush.unanswered, self.flush.may_come) = (None, None, 0);
+        self.answers.begin();
     }
 
     /// Submits what was not yet, and the end where that is all; true where the worker
@@ -276,11 +258,11 @@ impl History {
             // What is not yet submitted waits for the next worker.
             return Ok(false);
         }
-        if let Some(seq) = self.flush.untold {
+        if let Some(seq) = self.answers.untold() {
             if sending.flush(seq)?.is_err() {
                 return Ok(true);
             }
-            (self.flush.untold, self.flush.unanswered) = (None, Some(seq));
+            self.answers.told_flush();
         }
         let mut is_full = false;
         while let Some(entry) = self.book.next_unsent() {
@@ -307,6 +289,9 @@ impl History {
         }
         if self.ended && !is_full && !sending.drained {
             is_full = sending.drain()?.is_err();
+            if !is_full {
+                self.answers.told_drain();
+            }
         }
         sending.wake_worker();
         Ok(is_full)
@@ -314,7 +299,7 @@ impl History {
 
     /// Answers the submit end, where it has asked and all that it gave was submitted.
     pub(super) fn answer(&mut self) -> Option<Way> {
-        let is_behind = self.flush.untold.is_some() || self.book.next_unsent().is_some();
+        let is_behind = self.answers.untold().is_some() || self.book.next_unsent().is_some();
         if !self.is_asked || self.sending.is_none() || is_behind {
             return None;
         }
@@ -325,7 +310,7 @@ impl History {
     }
 
     /// True where the worker has taken all, and knows that it is all.
-    pub(super) fn is_drained(&mut self) -> bool {
+    fn is_drained(&mut self) -> bool {
         self.ended && self.sending.as_ref().is_some_and(|sending| sending.drained && sending.is_taken())
     }
 }

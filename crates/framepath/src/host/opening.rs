@@ -88,7 +88,7 @@ pub(super) fn open(
     };
     let mut granter = Granter::new(spec.options.kind.memory_bytes);
     let Opened { threads, replayable, stream } = ask(&worker.socket, spec, open, &area, &mut granter)?;
-    let health = Arc::new(WorkerHealth::new(area.clone(), spec.options.watchdog));
+    let health = Arc::new(WorkerHealth::new(area.clone(), spec.options.watchdog, spec.least_out));
     // The stream's opening, there and back.
     health.traffic.message_out();
     health.traffic.message_in();

@@ -24,6 +24,9 @@ pub struct Spec {
     pub track: Option<TrackInfo>,
     /// Frames that the hops behind it may hold.
     pub frames_behind: u32,
+    /// Frames that the hops behind it hold, at the least, while it waits for a slot of its
+    /// pool; a worker that waits with fewer of them out stands still.
+    pub least_out: u32,
     /// How its worker is kept.
     pub options: WorkerOptions,
     /// Where the workers come from the service, the stream's place there.

@@ -375,7 +375,7 @@ impl Sending {
         }
         self.drained = true;
         self.submit(&Submission::Drain)?;
-        self.link.health.awaits_end(true);
+        self.link.health.owes_answer(true);
         Ok(Ok(()))
     }
 
@@ -385,8 +385,8 @@ impl Sending {
             return Ok(Err(Full::Cells));
         }
         self.drained = false;
-        self.link.health.awaits_end(false);
         self.submit(&Submission::Flush { seq })?;
+        self.link.health.owes_answer(true);
         Ok(Ok(()))
     }
 

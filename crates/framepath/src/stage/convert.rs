@@ -28,6 +28,7 @@ static DEFINITION: Definition = Definition::stage(
 
 pub(crate) fn element() -> Element {
     Element::stage(&DEFINITION, |hop, place| Ok(Convert::new(hop.choice("format").parse()?, place.give_back)))
+        .with_least_out(|_, _| SLOTS - 1)
 }
 
 /// Frames in the stage's own pool: one being written and what a queue behind

@@ -54,7 +54,7 @@ static DEFINITION: Definition =
         .known_as(&["decodebin", "avdec_h264", "dav1ddec"]);
 
 pub(crate) fn element() -> Element {
-    Element::boxed(&DEFINITION, make).with_task(task).decoding()
+    Element::boxed(&DEFINITION, make).with_task(task).with_least_out(least_out).decoding()
 }
 
 /// A decoder of the machine that can be tried, in the order of trial.
@@ -172,6 +172,10 @@ fn task(hop: &Hop, place: &Place<'_>) -> Result<Task, StageError> {
 fn trial(node: &std::path::Path, track: &TrackInfo, hop: &Hop, place: &Place<'_>) -> Result<(), StageError> {
     let options = decoder_options(hop, place);
     DeviceDecode::open(&node.to_string_lossy(), track.clone(), &options).map(drop)
+}
+
+fn least_out(hop: &Hop, place: &Place<'_>) -> u32 {
+    place.track.as_ref().map_or(1, |track| decoder_options(hop, place).least_out(track.codec))
 }
 
 fn decoder_options(hop: &Hop, place: &Place<'_>) -> DecoderOptions {

@@ -4,7 +4,7 @@
 use framepath_model::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
 use framepath_model::stream::StreamInfo;
 
-use crate::copy_pool::CopyPool;
+use crate::copy_pool::{COPY_SLOTS, CopyPool};
 use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
@@ -25,6 +25,7 @@ static DEFINITION: Definition = Definition::stage("encode", "frames into packets
 
 pub(crate) fn element() -> Element {
     Element::stage(&DEFINITION, |hop, place| Ok(RawEncode::new(hop.flag("copy").then(|| place.copy_pool()))))
+        .with_least_out(|_, _| COPY_SLOTS - 1)
 }
 
 /// Hands the frame on, or with `copies` writes it to memory of its own first,

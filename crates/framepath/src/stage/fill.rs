@@ -31,6 +31,7 @@ pub(crate) fn element() -> Element {
     Element::stage(&DEFINITION, |hop, place| {
         Ok(Fill::new(hop.bytes("bytes").unwrap_or(0) as usize, place.give_back))
     })
+    .with_least_out(|_, _| SLOTS - 1)
 }
 
 /// Frames under way at most; beyond it waits.

@@ -34,7 +34,7 @@ static DEFINITION: Definition =
         .known_as(&["frei0r"]);
 
 pub(crate) fn element() -> Element {
-    Element::stage(&DEFINITION, make).with_task(task)
+    Element::stage(&DEFINITION, make).with_task(task).with_least_out(|_, _| SLOTS - 1)
 }
 
 fn make(hop: &Hop, place: &Place<'_>) -> Result<Plugin, StageError> {

@@ -6,7 +6,7 @@ use framepath_model::path::{Arg, DefaultValue, Definition, Hop, Hosts, ValueKind
 use framepath_model::stream::StreamInfo;
 use framepath_os::pool::FrameMut;
 
-use crate::copy_pool::CopyPool;
+use crate::copy_pool::{COPY_SLOTS, CopyPool};
 use crate::device::threshold::DeviceThreshold;
 use crate::element::{Element, Place};
 use crate::error::StageError;
@@ -57,6 +57,7 @@ static DEFINITION: Definition =
 
 pub(crate) fn element() -> Element {
     Element::boxed(&DEFINITION, make)
+        .with_least_out(|hop, _| if hop.is_set("device") { 1 } else { COPY_SLOTS - 1 })
 }
 
 fn make(hop: &Hop, place: &Place<'_>) -> Result<Box<dyn Stage>, StageError> {

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The answers that a worker owes: one for each drain and each flush, in their order. Pure
+//! arithmetic: the worker is believed no answer that it was not asked for.
+
+use std::collections::VecDeque;
+
+use framepath_os::crossing::Breach;
+
+use super::history::OUTPUTS;
+
+/// Frames from before a flush that count as progress of the worker: the packets of the ring
+/// and more than a decoder holds back. What comes beyond is taken, and leaves the watchdog
+/// as it is.
+const TIMELY: u64 = 96;
+
+/// A drain or flush that the worker has not answered.
+enum Question {
+    Drain,
+    Flush(Flush),
+}
+
+/// A flush that the worker has not answered.
+struct Flush {
+    /// Its number among the inputs.
+    seq: u64,
+    /// What the worker may still give for inputs before it.
+    may_come: u64,
+    /// Part of that which counts as progress.
+    timely: u64,
+}
+
+/// An output that came for an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Wanted,
+    /// Of an input before a flush that is not answered.
+    Flushed {
+        /// It counts as progress.
+        is_timely: bool,
+    },
+    /// The worker has no such input: it has said that it has forgotten it, or does not have
+    /// it before it has answered.
+    Impossible,
+}
+
+/// An end that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// It is the end of inputs that a flush follows.
+    Flushed,
+    /// Nothing follows.
+    Last,
+}
+
+/// What the present worker was told to answer, and the flush that it is to be told of.
+#[derive(Default)]
+pub(super) struct Answers {
+    /// In the order in which it was told.
+    owed: VecDeque<Question>,
+    /// It was not told yet.
+    untold: Option<Flush>,
+    /// Inputs before this number are forgotten: the present worker has said so, or never
+    /// had them.
+    forgotten: u64,
+}
+
+impl Answers {
+    /// The inputs before number `seq` are not wanted any more, and the worker is to be told;
+    /// `kept` of them may be inside.
+    pub(super) fn flush(&mut self, seq: u64, kept: u64) {
+        // What came behind a flush that the worker was not told of it never had.
+        let inside = self
+            .untold
+            .take()
+            .map_or((kept * u64::from(OUTPUTS), kept.min(TIMELY)), |older| (older.may_come, older.timely));
+        let (may_come, timely) = inside;
+        self.untold = Some(Flush { seq, may_come, timely });
+    }
+
+    /// Number of the flush that the worker is to be told of.
+    pub(super) fn untold(&self) -> Option<u64> {
+        self.untold.as_ref().map(|flush| flush.seq)
+    }
+
+    /// It was.
+    pub(super) fn told_flush(&mut self) {
+        self.owed.extend(self.untold.take().map(Question::Flush));
+    }
+
+    /// The worker was told to drain.
+    pub(super) fn told_drain(&mut self) {
+        self.owed.push_back(Question::Drain);
+    }
+
+    /// Another worker has the stream, and nothing to forget.
+    pub(super) fn begin(&mut self) {
+        self.owed.clear();
+        self.untold = None;
+    }
+
+    /// True while the worker owes an answer.
+    pub(super) fn is_owed(&self) -> bool {
+        !self.owed.is_empty()
+    }
+
+    /// An output came for input `seq`, of which those from `wanted_from` on are wanted.
+    pub(super) fn standing(&mut self, seq: u64, wanted_from: u64) -> Standing {
+        let forgotten = self.forgotten;
+        let Some(flush) = self.next_flush() else {
+            return if seq >= wanted_from { Standing::Wanted } else { Standing::Impossible };
+        };
+        if !(forgotten..flush.seq).contains(&seq) || flush.may_come == 0 {
+            return Standing::Impossible;
+        }
+        flush.may_come -= 1;
+        let is_timely = flush.timely > 0;
+        flush.timely = flush.timely.saturating_sub(1);
+        Standing::Flushed { is_timely }
+    }
+
+    /// The worker has given all.
+    ///
+    /// # Errors
+    /// A drain is not what it has to answer next.
+    pub(super) fn ended(&mut self) -> Result<End, Breach> {
+        match self.owed.front() {
+            Some(Question::Drain) => _ = self.owed.pop_front(),
+            _ => return Err(Breach("an end of the stream that it was not asked for")),
+        }
+        Ok(if self.next_flush().is_some() { End::Flushed } else { End::Last })
+    }
+
+    /// The worker has forgotten what was before the flush with the number `seq`.
+    ///
+    /// # Errors
+    /// That flush is not what it has to answer next.
+    pub(super) fn flushed(&mut self, seq: u64) -> Result<(), Breach> {
+        match self.owed.front() {
+            Some(Question::Flush(flush)) if flush.seq == seq => _ = self.owed.pop_front(),
+            _ => return Err(Breach("an answer to no flush")),
+        }
+        self.forgotten = seq;
+        Ok(())
+    }
+
+    /// The first flush that is not answered.
+    fn next_flush(&mut self) -> Option<&mut Flush> {
+        let told = self.owed.iter_mut().find_map(|question| match question {
+            Question::Flush(flush) => Some(flush),
+            Question::Drain => None,
+        });
+        told.or(self.untold.as_mut())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TIMELY_ONE: Standing = Standing::Flushed { is_timely: true };
+    const LATE_ONE: Standing = Standing::Flushed { is_timely: false };
+
+    /// A worker that was told of flush `seq`, with `kept` packets inside.
+    fn told(seq: u64, kept: u64) -> Answers {
+        let mut answers = Answers::default();
+        answers.flush(seq, kept);
+        assert_eq!((answers.untold(), answers.is_owed()), (Some(seq), false));
+        answers.told_flush();
+        assert_eq!((answers.untold(), answers.is_owed()), (None, true));
+        answers
+    }
+
+    #[test]
+    fn each_drain_is_answered_by_one_end() {
+        let mut answers = Answers::default();
+        assert!(answers.ended().is_err(), "no drain");
+        answers.told_drain();
+        assert_eq!(answers.ended(), Ok(End::Last));
+        assert!(answers.ended().is_err() && !answers.is_owed());
+        // One whose inputs are not wanted any more.
+        answers.told_drain();
+        answers.flush(5, 5);
+        answers.told_flush();
+        assert!(answers.flushed(5).is_err(), "the drain comes first");
+        assert_eq!(answers.ended(), Ok(End::Flushed));
+        assert!(answers.ended().is_err(), "it was told of one drain");
+        assert_eq!(answers.flushed(5), Ok(()));
+        answers.told_drain();
+        assert_eq!(answers.ended(), Ok(End::Last));
+    }
+
+    #[test]
+    fn each_flush_is_answered_once_and_in_order() {
+        let mut answers = told(5, 5);
+        answers.flush(9, 3);
+        answers.told_flush();
+        for wrong in [0, 4, 6, 9] {
+            assert!(answers.flushed(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(answers.flushed(5), Ok(()));
+        assert!(answers.flushed(5).is_err(), "twice");
+        assert_eq!(answers.flushed(9), Ok(()));
+        assert!(answers.flushed(9).is_err() && !answers.is_owed());
+        let mut another = told(5, 5);
+        another.begin();
+        assert!(another.flushed(5).is_err(), "it was told by nobody");
+    }
+
+    #[test]
+    fn frames_are_of_inputs_that_the_worker_can_have() {
+        let mut answers = told(5, 5);
+        answers.flush(9, 3);
+        answers.told_flush();
+        let standing = |answers: &mut Answers, seq| answers.standing(seq, 10);
+        assert_eq!(standing(&mut answers, 4), TIMELY_ONE);
+        for early in [5, 6, 10] {
+            assert_eq!(standing(&mut answers, early), Standing::Impossible, "{early}: not answered yet");
+        }
+        answers.flushed(5).unwrap();
+        assert_eq!(standing(&mut answers, 4), Standing::Impossible, "forgotten");
+        assert_eq!(standing(&mut answers, 6), TIMELY_ONE);
+        answers.flushed(9).unwrap();
+        assert_eq!(standing(&mut answers, 6), Standing::Impossible);
+        assert_eq!(standing(&mut answers, 10), Standing::Wanted);
+    }
+
+    #[test]
+    fn frames_from_before_a_flush_are_bounded_for_each_flush() {
+        let mut answers = told(3, 3);
+        // The worker has nothing of what comes between two that it was not told of.
+        answers.flush(7, 2);
+        answers.flush(100, 92);
+        answers.told_flush();
+        let most = 3 * u64::from(OUTPUTS);
+        for frame in 0..most {
+            let expected = if frame < 3 { TIMELY_ONE } else { LATE_ONE };
+            assert_eq!(answers.standing(2, 101), expected, "{frame}");
+        }
+        assert_eq!(answers.standing(2, 101), Standing::Impossible);
+        answers.flushed(3).unwrap();
+        let most = 2 * u64::from(OUTPUTS);
+        assert!((0..most).all(|_| answers.standing(4, 101) != Standing::Impossible));
+        assert_eq!(answers.standing(4, 101), Standing::Impossible);
+        // Nothing inside.
+        answers.flushed(100).unwrap();
+        answers.flush(101, 0);
+        assert_eq!(answers.standing(100, 102), Standing::Impossible);
+    }
+}
