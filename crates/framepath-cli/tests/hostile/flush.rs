@@ -154,7 +154,7 @@ pub fn drive(name: &str) {
         let count = hashes(&mut inline).len();
         let mut kept = stream.next().map(Result::unwrap);
         let mut came = 1;
-        while let Some(frame) = stream.next() {
+        for frame in stream.by_ref() {
             kept.replace(frame.unwrap());
             came += 1;
         }

@@ -37,7 +37,7 @@ fn assert_none_died(frames: &Frames) {
 fn keep_four(path: &str) {
     let mut frames = frames(path);
     let (mut kept, mut count) = (Vec::new(), 0);
-    while let Some(frame) = frames.next() {
+    for frame in frames.by_ref() {
         kept.insert(0, frame.unwrap());
         kept.truncate(4);
         count += 1;
@@ -69,7 +69,7 @@ fn keep_all(path: &str, expected: usize) {
     let (count, no_more) = (came.clone(), drops.clone());
     let (keep, kept) = channel();
     let program = thread::spawn(move || {
-        while let Some(frame) = frames.next() {
+        for frame in frames.by_ref() {
             let frame = frame.unwrap();
             count.fetch_add(1, Ordering::Relaxed);
             if !no_more.load(Ordering::Relaxed) {
