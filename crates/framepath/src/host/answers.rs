@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 
 use framepath_os::crossing::Breach;
 
-use super::history::OUTPUTS;
+/// Frames that one packet or frame may become.
+pub(super) const OUTPUTS: u32 = 256;
 
 /// Frames from before a flush that count as progress of the worker: the packets of the ring
 /// and more than a decoder holds back. What comes beyond is taken, and leaves the watchdog

@@ -15,9 +15,9 @@ use framepath_os::queue::Idle;
 use framepath_os::signal;
 
 use super::HostError;
-use super::answers::Standing;
+use super::answers::{OUTPUTS, Standing};
 use super::between::{Logged, Way};
-use super::history::{History, OUTPUTS};
+use super::history::History;
 use super::input::WorkerInput;
 use super::link::Link;
 use super::policy::Restarts;

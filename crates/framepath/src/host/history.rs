@@ -20,9 +20,6 @@ use super::between::{Logged, Way};
 use super::input::{Sent, WorkerInput};
 use super::submit::Sending;
 
-/// Frames that one packet or frame may become.
-pub(super) const OUTPUTS: u32 = 256;
-
 /// Packets that are kept whatever their size: those in the ring, which has a bound in
 /// bytes, too, and more than a decoder holds back.
 const KEPT: usize = 96;
