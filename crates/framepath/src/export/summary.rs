@@ -67,7 +67,13 @@ fn rows(report: &mut Report, case: &str) -> Vec<Row> {
     let sinks = report.sinks.clone();
     let of_sink = |sink: SinkReport| {
         let digest = (report.level != Level::Off).then(|| report.digest_of(sink.hop));
-        let contender = format!("path to {}", report.hops[usize::from(sink.hop)].text);
+        let text = &report.hops[usize::from(sink.hop)].text;
+        let is_same = |other: &&SinkReport| report.hops[usize::from(other.hop)].text == *text;
+        let contender = match report.sinks.iter().filter(is_same).count() {
+            1 => format!("path to {text}"),
+            // Names of rows tell them from each other.
+            _ => format!("path to {text} (hop {})", sink.hop),
+        };
         Row { contender, frames: sink.frames, ..row_of(report, case, digest) }
     };
     sinks.into_iter().map(of_sink).collect()
