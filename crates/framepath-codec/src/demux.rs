@@ -10,6 +10,7 @@ use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
 use ffmpeg_sys_next as ff;
+use framepath_model::parameter_sets::in_band;
 use framepath_model::stream::{Rational, StreamInfo};
 
 use crate::container;
@@ -170,9 +171,20 @@ impl Demuxer {
             raw.flags &= !(ff::AV_PKT_FLAG_DISCARD as c_int);
             packet.meta_mut().pts = (raw.pts != ff::AV_NOPTS_VALUE).then_some(raw.pts);
             packet.meta_mut().duration = raw.duration;
+            let packet = self.with_new_head(packet)?;
             self.packets += 1;
             return Ok(Some(packet));
         }
+    }
+
+    /// Puts the parameter sets of a codec's head that changes with `packet` in front of it: the
+    /// head beside a packet does not come to decoders in other processes.
+    fn with_new_head(&self, packet: Packet) -> Result<Packet, CodecError> {
+        let Some(new) = packet.new_head() else { return Ok(packet) };
+        let sets = in_band(self.info.coding(), self.info.head(), new);
+        let sets =
+            sets.ok_or_else(|| CodecError::OtherFraming { file: self.name(), packet: self.packets })?;
+        packet.prefixed(&sets).ok_or_else(|| self.demux_error("read", ff::AVERROR(libc::ENOMEM)))
     }
 
     /// Starts over: the next [`read`](Demuxer::read) gives the first packet,

@@ -114,6 +114,17 @@ pub enum CodecError {
         /// What is missing.
         reason: &'static str,
     },
+    /// The codec's head changes inside the stream, to one with NAL unit lengths of another size.
+    #[error(
+        "{file}: packet {packet} brings another codec configuration, with NAL unit lengths of another size, which is \
+         not supported"
+    )]
+    OtherFraming {
+        /// The file.
+        file: String,
+        /// Number of the packet, from 0.
+        packet: u64,
+    },
     /// The container ends, or is damaged, inside a packet.
     #[error("{file}: packet {packet} is damaged or cut short")]
     DamagedPacket {

@@ -160,8 +160,8 @@ impl Packet {
         Some(packet)
     }
 
-    /// A packet of `before` and the bytes of this one, in a counted copy; `None` when memory is
-    /// short.
+    /// A packet of `before` and the bytes of this one, in a counted copy, without side data;
+    /// `None` when memory is short.
     pub fn prefixed(&self, before: &[u8]) -> Option<Packet> {
         let (from, len) = self.data();
         let mut packet = Packet::new()?;
@@ -174,7 +174,10 @@ impl Packet {
             if ff::av_new_packet(raw, size) < 0 {
                 return None;
             }
-            (*raw).flags = (*self.as_ptr()).flags;
+            if ff::av_packet_copy_props(raw, self.as_ptr()) < 0 {
+                return None;
+            }
+            ff::av_packet_free_side_data(raw);
             meter::copy(before.len() + len, || {
                 ptr::copy_nonoverlapping(before.as_ptr(), (*raw).data, before.len());
                 ptr::copy_nonoverlapping(from, (*raw).data.add(before.len()), len);
@@ -255,6 +258,17 @@ impl Packet {
         // bytes long and of this process alone.
         unsafe { ptr::copy_nonoverlapping(from, copy.as_mut_ptr(), len) };
         Cow::Owned(copy)
+    }
+
+    /// The codec's head from here on, where the container says that it changes.
+    pub(crate) fn new_head(&self) -> Option<&[u8]> {
+        let mut size = 0;
+        // SAFETY: a valid packet, whose side data this handle borrows meanwhile.
+        unsafe {
+            let kind = ff::AVPacketSideDataType::AV_PKT_DATA_NEW_EXTRADATA;
+            let data = ff::av_packet_get_side_data(self.as_ptr(), kind, &mut size);
+            (!data.is_null()).then(|| slice::from_raw_parts(data, size))
+        }
     }
 
     /// Whether decoding can begin here, as the container says.

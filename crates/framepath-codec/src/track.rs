@@ -143,7 +143,7 @@ impl TrackInfo {
         ParameterSets::new(self.coding(), self.head())
     }
 
-    fn coding(&self) -> Coding {
+    pub(crate) fn coding(&self) -> Coding {
         match self.codec {
             Codec::H264 => Coding::H264,
             Codec::Hevc => Coding::Hevc,

@@ -88,7 +88,7 @@ impl AccessPoints {
 }
 
 /// How NAL units are told from each other in a packet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Framing {
     /// Bytes of a NAL unit's length; `None` for start codes and other codecs.
     length_bytes: Option<usize>,
@@ -114,6 +114,13 @@ impl Framing {
             Some(4) if bytes.starts_with(&[0, 0, 0, 1]) => Framing { length_bytes: None },
             _ => self,
         }
+    }
+
+    /// True for an H.264 packet that is a configuration record (avcC), which libavcodec takes in
+    /// streams with lengths.
+    pub(crate) fn is_record(self, bytes: &[u8]) -> bool {
+        let is_like_one = |head: &[u8]| head[0] == 1 && head[2] == 0 && head[4] & 0xfc == 0xfc;
+        self.length_bytes.is_some() && bytes.get(..9).is_some_and(is_like_one)
     }
 
     /// The units of a packet. The last may be cut off.
@@ -181,7 +188,7 @@ fn lengths(bytes: &[u8], length_bytes: usize) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Without the bytes that keep start codes out (0, 0, 3).
-pub(crate) fn unescaped(bytes: &[u8]) -> Vec<u8> {
+fn unescaped(bytes: &[u8]) -> Vec<u8> {
     let mut zeros = 0;
     let kept = bytes.iter().copied().filter(|byte| {
         let is_escape = zeros >= 2 && *byte == 3;

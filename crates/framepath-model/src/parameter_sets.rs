@@ -3,24 +3,57 @@
 //! to be given them: with the codec's head alone it would decode with other ones, or not at
 //! all.
 //!
-//! Tables: ITU-T H.264 (7.3.2, 7.4.1), ITU-T H.265 (7.3.2, 7.3.3, 7.4.2), ISO/IEC 14496-15
+//! Sets are kept as they came and in their order, also those that make no sense: what a decoder
+//! makes of them, and of those that depend on them, is then the same again.
+//!
+//! Tables: ITU-T H.264 (7.3.1, 7.4.1), ITU-T H.265 (7.3.1, 7.4.2), ISO/IEC 14496-15
 //! (5.3.3, 8.3.3), the AV1 specification (5.3, 5.5). The bytes come from anybody.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::access_point::{Framing, unescaped};
-use crate::access_unit::{Bits, Coding, FRAME, FRAME_HEADER, nals, obu_head};
+use crate::access_point::Framing;
+use crate::access_unit::{Coding, FRAME, FRAME_HEADER, nals, obu_head};
 
 /// Bytes of parameter sets that are kept. Those of common streams have a hundred.
 const MOST: usize = 16 << 10;
 
-/// Of H.264, the largest number of a picture parameter set; HEVC has smaller ones.
-const MOST_ID: u32 = 255;
+/// Sets that came in packets, in their order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SetLog {
+    coding: Coding,
+    framing: Framing,
+    /// The sets of each packet that had some.
+    groups: Vec<Vec<Vec<u8>>>,
+}
 
-/// What a set replaces: one of its kind and number. Sets are in the order in which they
-/// refer to each other.
-type Key = (u8, u32);
+impl SetLog {
+    /// All of them, as they stand in front of a packet that begins with `bytes`.
+    pub fn in_front_of(&self, bytes: &[u8]) -> Vec<u8> {
+        let framing = self.framing.of(bytes);
+        let mut front = Vec::new();
+        for unit in self.groups.iter().flatten() {
+            match self.coding {
+                Coding::Av1 => put_obu(unit, &mut front),
+                _ => framing.put(unit, &mut front),
+            }
+        }
+        front
+    }
+
+    /// Bytes of all sets.
+    pub fn bytes(&self) -> usize {
+        self.groups.iter().flatten().map(Vec::len).sum()
+    }
+}
+
+/// The parameter sets of another codec's head, `new`, as they stand in a packet of a stream
+/// with `head`. `None` if the new head has NAL unit lengths of another size.
+pub fn in_band(coding: Coding, head: &[u8], new: &[u8]) -> Option<Vec<u8>> {
+    let framing = Framing::new(coding, head);
+    let groups = vec![head_units(coding, new).into_iter().map(<[u8]>::to_vec).collect()];
+    let sets = SetLog { coding, framing, groups };
+    (Framing::new(coding, new) == framing).then(|| sets.in_front_of(&[]))
+}
 
 /// The parameter sets of one stream's packets, in decode order.
 #[derive(Clone, Debug)]
@@ -28,35 +61,31 @@ pub struct ParameterSets {
     coding: Coding,
     framing: Framing,
     /// Those in the codec's head.
-    head: BTreeMap<Key, Vec<u8>>,
-    /// Those that came later and differ, each as it stands in a packet.
-    later: BTreeMap<Key, Vec<u8>>,
-    in_force: Option<Arc<[u8]>>,
+    head: Vec<Vec<u8>>,
+    in_force: Option<Arc<SetLog>>,
     is_lost: bool,
 }
 
 impl ParameterSets {
     /// `head` is the codec's own head (avcC, hvcC, av1C, parameter sets or nothing).
     pub fn new(coding: Coding, head: &[u8]) -> ParameterSets {
-        let sets = head_units(coding, head).into_iter();
         ParameterSets {
             coding,
             framing: Framing::new(coding, head),
-            head: sets.filter_map(|unit| Some((key_of(coding, unit)?, unit.to_vec()))).collect(),
-            later: BTreeMap::new(),
+            head: head_units(coding, head).into_iter().map(<[u8]>::to_vec).collect(),
             in_force: None,
             is_lost: false,
         }
     }
 
-    /// What a decoder that was given the codec's head alone has to be given in front of the
-    /// next packet; `None` where that is nothing. It is the same allocation while it does not
+    /// Sets that a decoder which was given the codec's head alone has to be given in front of
+    /// the next packet; `None` if there are none. It is the same allocation while it does not
     /// change.
-    pub fn in_force(&self) -> Option<&Arc<[u8]>> {
+    pub fn in_force(&self) -> Option<&Arc<SetLog>> {
         self.in_force.as_ref()
     }
 
-    /// There were more than are kept: a decoder that begins later cannot be given them.
+    /// True if there were more than are kept: a decoder that begins later cannot be given them.
     pub fn is_lost(&self) -> bool {
         self.is_lost
     }
@@ -65,6 +94,7 @@ impl ParameterSets {
     /// false where these are not all (`whole`) and more of them are needed.
     pub fn look(&mut self, bytes: &[u8], whole: bool) -> bool {
         let (sets, reached) = match self.coding {
+            Coding::H264 if self.framing.is_record(bytes) => (avcc_units(bytes), whole),
             Coding::H264 | Coding::Hevc => self.before_slices(bytes),
             Coding::Av1 => before_frames(bytes),
             Coding::Vp8 | Coding::Vp9 => return true,
@@ -72,35 +102,47 @@ impl ParameterSets {
         if !reached && !whole {
             return false;
         }
-        let mut changed = false;
-        let framing = self.framing.of(bytes);
-        for unit in sets {
-            let Some(key) = key_of(self.coding, unit) else { continue };
-            if self.head.get(&key).is_some_and(|known| known == unit) {
-                changed |= self.later.remove(&key).is_some();
-                continue;
-            }
-            let mut framed = Vec::with_capacity(unit.len() + 4);
-            match self.coding {
-                Coding::Av1 => put_obu(unit, &mut framed),
-                _ => framing.put(unit, &mut framed),
-            }
-            changed |= self.later.get(&key) != Some(&framed);
-            self.later.insert(key, framed);
-        }
-        if changed {
-            self.renew();
+        let is_known = |unit: &&[u8]| self.head.iter().any(|known| known == unit);
+        // While all are the head's, a decoder has them.
+        let differs = self.in_force.is_some() || !sets.iter().all(is_known);
+        if !sets.is_empty() && differs && !self.is_lost {
+            self.add(sets.into_iter().map(<[u8]>::to_vec).collect());
         }
         true
     }
 
-    fn renew(&mut self) {
-        if self.later.values().map(Vec::len).sum::<usize>() > MOST {
-            self.later.clear();
-            self.is_lost = true;
+    fn add(&mut self, group: Vec<Vec<u8>>) {
+        let groups = self.in_force.as_ref().map_or(&[][..], |log| &log.groups);
+        if groups.last() == Some(&group) {
+            return;
         }
-        let all: Vec<u8> = self.later.values().flatten().copied().collect();
-        self.in_force = (!all.is_empty()).then(|| all.into());
+        let mut groups = groups.to_vec();
+        // Streams that change between a few encodings: those that were replaced as a whole need
+        // not come twice.
+        if groups.iter().all(|group| self.is_complete(group)) && self.is_complete(&group) {
+            groups.retain(|older| *older != group);
+        }
+        groups.push(group);
+        let log = SetLog { coding: self.coding, framing: self.framing, groups };
+        self.is_lost = log.bytes() > MOST;
+        self.in_force = (!self.is_lost).then(|| Arc::new(log));
+    }
+
+    /// True if the sets of a packet refer to each other alone: one of each kind.
+    fn is_complete(&self, group: &[Vec<u8>]) -> bool {
+        let has = |kinds: &[u8]| {
+            let mut of_group = group.iter().filter_map(|unit| unit.first());
+            kinds.iter().all(|kind| match self.coding {
+                Coding::H264 => of_group.clone().any(|first| first & 0x1f == *kind),
+                _ => of_group.any(|first| first >> 1 & 0x3f == *kind),
+            })
+        };
+        match self.coding {
+            Coding::H264 => has(&[7, 8]),
+            Coding::Hevc => [32, 33, 34].iter().all(|kind| has(&[*kind])),
+            Coding::Av1 => true,
+            Coding::Vp8 | Coding::Vp9 => false,
+        }
     }
 
     /// The sets in front of the first slice, and whether there is a slice.
@@ -128,6 +170,7 @@ fn kind_of(coding: Coding, unit: &[u8]) -> Unit {
         (Coding::H264, first) => match first & 0x1f {
             1..=5 => Unit::Slice,
             7 | 8 | 13 | 15 => Unit::Set,
+            6 if is_of_encoder(unit) => Unit::Set,
             _ => Unit::Other,
         },
         // Of other layers nothing is decoded.
@@ -140,54 +183,10 @@ fn kind_of(coding: Coding, unit: &[u8]) -> Unit {
     }
 }
 
-/// Kind and number of a set; `None` where it makes no sense.
-fn key_of(coding: Coding, unit: &[u8]) -> Option<Key> {
-    // The numbers of all but HEVC's sequence sets are in the first bytes; those have a table
-    // of layers before it, of 13 bytes and 11 for each of 7 more.
-    let start = unescaped(&unit[..unit.len().min(160)]);
-    let rank = match (coding, unit.first()?) {
-        (Coding::H264, first) => match first & 0x1f {
-            7 => 0,
-            13 => 1,
-            15 => 2,
-            8 => 3,
-            _ => return None,
-        },
-        (Coding::Hevc, first) => match first >> 1 & 0x3f {
-            kind @ 32..=34 => kind - 32,
-            _ => return None,
-        },
-        (Coding::Av1, _) => return Some((0, 0)),
-        (Coding::Vp8 | Coding::Vp9, _) => return None,
-    };
-    let mut bits = Bits::new(start.get(if coding == Coding::H264 { 1.. } else { 2.. })?);
-    let id = match (coding, rank) {
-        (Coding::H264, 0 | 2) => {
-            bits.take(24)?;
-            bits.exp_golomb()?
-        }
-        (Coding::Hevc, 0) => bits.take(4)?,
-        (Coding::Hevc, 1) => hevc_sequence_id(&mut bits)?,
-        _ => bits.exp_golomb()?,
-    };
-    (id <= MOST_ID).then_some((rank, id))
-}
-
-/// `sps_seq_parameter_set_id`, which stands behind the profiles and levels of all sub-layers.
-fn hevc_sequence_id(bits: &mut Bits<'_>) -> Option<u32> {
-    bits.take(4)?;
-    let more_layers = bits.take(3)? as usize;
-    bits.take(1)?;
-    bits.take(96)?;
-    let mut skipped = 0;
-    for _ in 0..more_layers {
-        skipped += 88 * bits.take(1)? as usize + 8 * bits.take(1)? as usize;
-    }
-    if more_layers > 0 {
-        bits.take(2 * (8 - more_layers))?;
-    }
-    bits.take(skipped)?;
-    bits.exp_golomb()
+/// True for the message by which libavcodec works around mistakes of x264's old versions.
+fn is_of_encoder(sei: &[u8]) -> bool {
+    const NAME: &[u8] = b"x264 - core";
+    sei[..sei.len().min(64)].windows(NAME.len()).any(|bytes| bytes == NAME)
 }
 
 const SEQUENCE_HEADER: u8 = 1;
@@ -222,8 +221,8 @@ fn put_obu(body: &[u8], packet: &mut Vec<u8>) {
 fn head_units(coding: Coding, head: &[u8]) -> Vec<&[u8]> {
     let is_record = head.first().is_some_and(|first| *first != 0);
     match coding {
-        Coding::H264 if is_record => avcc_units(head).unwrap_or_default(),
-        Coding::Hevc if is_record => hvcc_units(head).unwrap_or_default(),
+        Coding::H264 if is_record => avcc_units(head),
+        Coding::Hevc if is_record => hvcc_units(head),
         Coding::H264 | Coding::Hevc => nals(head).collect(),
         // A record of four bytes, whose first has the highest bit set, or units alone.
         Coding::Av1 => {
@@ -242,31 +241,34 @@ fn take_unit<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(unit)
 }
 
-/// avcC: sequence sets, then picture sets, each behind their number.
-fn avcc_units(head: &[u8]) -> Option<Vec<&[u8]>> {
-    let (mut rest, mut units) = (head.get(5..)?, Vec::new());
+/// avcC: sequence sets, then picture sets, each behind their number. Those before what makes no
+/// sense.
+fn avcc_units(head: &[u8]) -> Vec<&[u8]> {
+    let (mut rest, mut units) = (head.get(5..).unwrap_or_default(), Vec::new());
     for mask in [0x1f, 0xff] {
-        let (count, behind) = rest.split_first()?;
+        let Some((count, behind)) = rest.split_first() else { return units };
         rest = behind;
         for _ in 0..count & mask {
-            units.push(take_unit(&mut rest)?);
+            let Some(unit) = take_unit(&mut rest) else { return units };
+            units.push(unit);
         }
     }
-    Some(units)
+    units
 }
 
-/// hvcC: arrays of units of one kind.
-fn hvcc_units(head: &[u8]) -> Option<Vec<&[u8]>> {
-    let (arrays, mut rest) = head.get(22..)?.split_first()?;
+/// hvcC: arrays of units of one kind. Those before what makes no sense.
+fn hvcc_units(head: &[u8]) -> Vec<&[u8]> {
     let mut units = Vec::new();
+    let Some((arrays, mut rest)) = head.get(22..).and_then(<[u8]>::split_first) else { return units };
     for _ in 0..*arrays {
-        let (array, behind) = rest.split_at_checked(3)?;
+        let Some((array, behind)) = rest.split_at_checked(3) else { return units };
         rest = behind;
         for _ in 0..u16::from_be_bytes([array[1], array[2]]) {
-            units.push(take_unit(&mut rest)?);
+            let Some(unit) = take_unit(&mut rest) else { return units };
+            units.push(unit);
         }
     }
-    Some(units)
+    units
 }
 
 #[cfg(test)]
@@ -274,100 +276,135 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    // seq_parameter_set_id 0 and 1 behind three bytes; pic_parameter_set_id 0 and 1.
-    const SPS_0: &[u8] = &[0x67, 66, 0, 30, 0x80, 1];
-    const SPS_0_NEW: &[u8] = &[0x67, 66, 0, 30, 0x80, 2];
-    const SPS_1: &[u8] = &[0x67, 66, 0, 30, 0x40, 1];
-    const PPS_0: &[u8] = &[0x68, 0x80, 1];
-    const PPS_0_NEW: &[u8] = &[0x68, 0x80, 2];
+    const SPS: &[u8] = &[0x67, 66, 0, 30, 0x80, 1];
+    const SPS_NEW: &[u8] = &[0x67, 66, 0, 30, 0x80, 2];
+    const PPS: &[u8] = &[0x68, 0x80, 1];
+    const PPS_NEW: &[u8] = &[0x68, 0x80, 2];
     const IDR: &[u8] = &[0x65, 0x88, 0x80];
     const SLICE: &[u8] = &[0x41, 0x9a, 0x80];
+    /// avcC of `SPS` and `PPS`, with lengths of four bytes.
+    const RECORD: &[u8] = &[1, 66, 0, 30, 0xff, 0xe1, 0, 6, 0x67, 66, 0, 30, 0x80, 1, 1, 0, 3, 0x68, 0x80, 1];
 
     fn starts(units: &[&[u8]]) -> Vec<u8> {
         units.iter().flat_map(|unit| [&[0, 0, 0, 1], *unit].concat()).collect()
     }
 
-    fn in_force(sets: &ParameterSets) -> Vec<u8> {
-        sets.in_force().map_or(Vec::new(), |all| all.to_vec())
+    fn lengths(units: &[&[u8]]) -> Vec<u8> {
+        units.iter().flat_map(|unit| [&[0, 0, 0, unit.len() as u8], *unit].concat()).collect()
+    }
+
+    fn in_front_of(sets: &ParameterSets, bytes: &[u8]) -> Vec<u8> {
+        sets.in_force().map_or(Vec::new(), |log| log.in_front_of(bytes))
     }
 
     #[test]
-    fn sets_that_the_head_has_are_not_repeated() {
-        for (head, framing) in [
-            (starts(&[SPS_0, PPS_0]), None),
-            ([&[1, 66, 0, 30, 0xff, 0xe1, 0, 6], SPS_0, &[1, 0, 3], PPS_0].concat(), Some(4)),
-        ] {
-            let packet = |units: &[&[u8]]| match framing {
-                None => starts(units),
-                Some(_) => {
-                    units.iter().flat_map(|unit| [&[0, 0, 0, unit.len() as u8], *unit].concat()).collect()
-                }
-            };
+    fn sets_are_repeated_from_the_first_that_the_head_does_not_have() {
+        type Packet = fn(&[&[u8]]) -> Vec<u8>;
+        for (head, packet) in [(starts(&[SPS, PPS]), starts as Packet), (RECORD.to_vec(), lengths as Packet)]
+        {
             let mut sets = ParameterSets::new(Coding::H264, &head);
-            assert!(sets.look(&packet(&[SPS_0, PPS_0, IDR]), true));
+            let next = packet(&[SLICE]);
+            assert!(sets.look(&packet(&[SPS, PPS, IDR]), true));
             assert_eq!(sets.in_force(), None);
-            assert!(sets.look(&packet(&[SPS_0_NEW, PPS_0, IDR]), true));
-            assert_eq!(in_force(&sets), packet(&[SPS_0_NEW]));
+            // The head's picture set belongs to the new sequence set from here on.
+            assert!(sets.look(&packet(&[SPS_NEW, PPS, IDR]), true));
+            assert_eq!(in_front_of(&sets, &next), packet(&[SPS_NEW, PPS]));
             // It is the same while nothing changes.
             let before = sets.in_force().cloned();
-            sets.look(&packet(&[SPS_0_NEW, PPS_0, IDR]), true);
+            sets.look(&packet(&[SPS_NEW, PPS, IDR]), true);
             sets.look(&packet(&[SLICE]), true);
             assert!(before.zip(sets.in_force()).is_some_and(|(before, now)| Arc::ptr_eq(&before, now)));
-            // Sets come in the order in which they refer to each other.
-            sets.look(&packet(&[PPS_0_NEW, SLICE]), true);
-            sets.look(&packet(&[SPS_1, SLICE]), true);
-            assert_eq!(in_force(&sets), packet(&[SPS_0_NEW, SPS_1, PPS_0_NEW]));
-            // The head's again.
-            sets.look(&packet(&[SPS_0, PPS_0, IDR]), true);
-            assert_eq!(in_force(&sets), packet(&[SPS_1]));
+            // In their order, with those that the head has, and one that makes no sense.
+            let bad: &[u8] = &[0xe7, 1];
+            sets.look(&packet(&[PPS_NEW, SLICE]), true);
+            sets.look(&packet(&[bad, SLICE]), true);
+            sets.look(&packet(&[SPS, PPS, IDR]), true);
+            let all = packet(&[SPS_NEW, PPS, PPS_NEW, bad, SPS, PPS]);
+            assert_eq!(in_front_of(&sets, &next), all);
         }
+    }
+
+    #[test]
+    fn encodings_that_take_turns_do_not_add_up() {
+        let mut sets = ParameterSets::new(Coding::H264, &[]);
+        for _ in 0..1000 {
+            sets.look(&starts(&[SPS, PPS, IDR]), true);
+            sets.look(&starts(&[SPS_NEW, PPS_NEW, IDR]), true);
+        }
+        assert_eq!(in_front_of(&sets, &[]), starts(&[SPS, PPS, SPS_NEW, PPS_NEW]));
+        // Those that need others stay in their places.
+        let mut sets = ParameterSets::new(Coding::H264, &[]);
+        for unit in [SPS, PPS, SPS_NEW, PPS] {
+            sets.look(&starts(&[unit, SLICE]), true);
+        }
+        assert_eq!(in_front_of(&sets, &[]), starts(&[SPS, PPS, SPS_NEW, PPS]));
+    }
+
+    #[test]
+    fn sets_are_framed_as_the_packet_that_they_precede() {
+        let mut sets = ParameterSets::new(Coding::H264, RECORD);
+        // Start codes in spite of the head.
+        assert!(sets.look(&starts(&[SPS_NEW, PPS, IDR]), true));
+        assert_eq!(in_front_of(&sets, &lengths(&[IDR])), lengths(&[SPS_NEW, PPS]));
+        assert_eq!(in_front_of(&sets, &starts(&[IDR])), starts(&[SPS_NEW, PPS]));
+        // A packet that is a record.
+        let mut sets = ParameterSets::new(Coding::H264, RECORD);
+        let mut record = RECORD.to_vec();
+        record[13] = 7;
+        assert!(!sets.look(&record[..12], false) && sets.look(&record, true));
+        let new: &[u8] = &[0x67, 66, 0, 30, 0x80, 7];
+        assert_eq!(in_front_of(&sets, &lengths(&[IDR])), lengths(&[new, PPS]));
+    }
+
+    #[test]
+    fn another_head_becomes_sets_in_a_packet() {
+        let mut new = RECORD.to_vec();
+        new[13] = 7;
+        let sps: &[u8] = &[0x67, 66, 0, 30, 0x80, 7];
+        assert_eq!(in_band(Coding::H264, RECORD, &new), Some(lengths(&[sps, PPS])));
+        new[4] = 0xfd;
+        assert_eq!(in_band(Coding::H264, RECORD, &new), None);
+        assert_eq!(in_band(Coding::H264, &[], &starts(&[SPS])), Some(starts(&[SPS])));
+        assert_eq!(in_band(Coding::Vp9, &[], &[1, 2, 3]), Some(Vec::new()));
     }
 
     #[test]
     fn only_whole_sets_in_front_of_the_picture_count() {
         let mut sets = ParameterSets::new(Coding::H264, &[]);
-        let packet = starts(&[SPS_0, PPS_0, IDR]);
+        let packet = starts(&[SPS, PPS, IDR]);
         assert!(!sets.look(&packet[..8], false), "a set that may go on");
         assert_eq!(sets.in_force(), None);
         assert!(sets.look(&packet[..packet.len() - 1], false));
-        assert_eq!(in_force(&sets), starts(&[SPS_0, PPS_0]));
+        assert_eq!(in_front_of(&sets, &[]), starts(&[SPS, PPS]));
         let mut sets = ParameterSets::new(Coding::H264, &[]);
-        assert!(sets.look(&starts(&[IDR, SPS_0]), true));
+        assert!(sets.look(&starts(&[IDR, SPS]), true));
         assert_eq!(sets.in_force(), None);
     }
 
     #[test]
-    fn hevc_sets_are_told_by_their_numbers() {
-        let vps = |id: u8, byte: u8| vec![32 << 1, 1, id << 4, byte];
-        let pps = |id: u8, byte: u8| vec![34 << 1, 1, [0x80, 0x40][usize::from(id)], byte];
-        // One sub-layer more, which has a profile and a level; then 14 bits, 96, and the id.
-        let sps = |id: u8, byte: u8| {
-            let mut unit = vec![33 << 1, 1, 0x02];
-            unit.extend([9; 12]);
-            unit.extend([0xc0, 0]);
-            unit.extend([9; 12]);
-            unit.extend([[0x80, 0x40][usize::from(id)], byte]);
-            unit
-        };
+    fn the_message_of_an_encoder_is_kept_with_the_sets() {
+        let sei = [&[6, 5, 30][..], &[7; 16], b"x264 - core 30"].concat();
+        let other = [&[6, 5, 30][..], &[7; 16], b"another core 3"].concat();
+        let mut sets = ParameterSets::new(Coding::H264, &starts(&[SPS, PPS]));
+        sets.look(&starts(&[&other, SPS, PPS, IDR]), true);
+        assert_eq!(sets.in_force(), None);
+        sets.look(&starts(&[SPS, PPS, &sei, IDR]), true);
+        assert_eq!(in_front_of(&sets, &[]), starts(&[SPS, PPS, &sei]));
+    }
+
+    #[test]
+    fn hevc_sets_of_the_base_layer_count() {
+        let [vps, sps, pps] = [32u8, 33, 34].map(|kind| vec![kind << 1, 1, 9]);
         let slice: &[u8] = &[19 << 1, 1, 9];
-        let mut sets = ParameterSets::new(Coding::Hevc, &[]);
-        sets.look(&starts(&[&pps(0, 1), &sps(0, 1), &vps(0, 1), slice]), true);
-        sets.look(&starts(&[&sps(1, 2), &pps(1, 2), slice]), true);
-        sets.look(&starts(&[&sps(0, 3), slice]), true);
-        let expected = [vps(0, 1), sps(0, 3), sps(1, 2), pps(0, 1), pps(1, 2)];
-        let expected: Vec<&[u8]> = expected.iter().map(Vec::as_slice).collect();
-        assert_eq!(in_force(&sets), starts(&expected));
-        // Of another layer.
-        let mut other = sps(0, 9);
+        let mut other = sps.clone();
         other[1] = 9;
-        sets.look(&starts(&[&other, slice]), true);
-        assert_eq!(in_force(&sets), starts(&expected));
-        // A head of arrays.
-        let record = |unit: &[u8]| [&[33, 0, 1, 0, unit.len() as u8], unit].concat();
-        let head = [&[1; 21][..], &[0xff, 1], &record(&sps(0, 1))].concat();
+        // A head of one array.
+        let head = [&[1; 21][..], &[0xff, 1, 33, 0, 1, 0, 3], &sps].concat();
         let mut sets = ParameterSets::new(Coding::Hevc, &head);
-        sets.look(&starts(&[&sps(0, 1), &sps(1, 1), slice]), true);
-        assert_eq!(in_force(&sets), starts(&[&sps(1, 1)]));
+        sets.look(&starts(&[&sps, &other, slice]), true);
+        assert_eq!(sets.in_force(), None);
+        sets.look(&starts(&[&vps, &sps, &pps, slice]), true);
+        assert_eq!(in_front_of(&sets, &starts(&[slice])), starts(&[&vps, &sps, &pps]));
     }
 
     #[test]
@@ -379,7 +416,7 @@ mod tests {
             assert!(sets.look(&[&[0x12, 0], first.as_slice(), &frame].concat(), true));
             assert_eq!(sets.in_force(), None);
             assert!(sets.look(&[&[0x12, 0], second.as_slice(), &[0x32, 200]].concat(), false));
-            assert_eq!(in_force(&sets), second);
+            assert_eq!(in_front_of(&sets, &[]), second);
             assert!(!sets.look(&[0x12, 0, 0x0a, 90, 7], false));
         }
         let mut long = Vec::new();
@@ -391,12 +428,11 @@ mod tests {
     #[test]
     fn what_is_kept_has_a_bound() {
         let mut sets = ParameterSets::new(Coding::H264, &[]);
-        let large = [PPS_0, &vec![7; MOST / 2 - 20]].concat();
-        sets.look(&starts(&[&large, IDR]), true);
-        assert!(!sets.is_lost());
-        let more = [&[0x68, 0x40], large.as_slice()].concat();
-        sets.look(&starts(&[&more, &[&[0x68, 0x60], large.as_slice()].concat(), IDR]), true);
-        assert!(sets.is_lost());
+        for byte in 1..=u8::MAX {
+            sets.look(&starts(&[&[&[0x68], &[byte; 99][..]].concat(), IDR]), true);
+            assert!(sets.in_force().is_none_or(|log| log.bytes() <= MOST));
+            assert_eq!(sets.is_lost(), usize::from(byte) > MOST / 100, "{byte}");
+        }
         assert_eq!(sets.in_force(), None);
     }
 
@@ -413,7 +449,7 @@ mod tests {
                     prop_assert!(sets.look(bytes, true));
                     let framed = [&[0, 0, 0, 1], bytes.as_slice()].concat();
                     prop_assert!(sets.look(&framed, true));
-                    prop_assert!(in_force(&sets).len() <= MOST);
+                    prop_assert!(sets.in_force().is_none_or(|log| log.bytes() <= MOST));
                 }
             }
         }

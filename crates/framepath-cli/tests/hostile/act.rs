@@ -363,6 +363,14 @@ pub const ACTS: &[Act] = &[
         let keyframe = Completion::Request(UpstreamRequest::Keyframe);
         endlessly(|| peer.complete(&keyframe))
     }),
+    packets("requests-now-and-then-and-takes-nothing", Then::Broken, |socket| {
+        let mut peer = opened_quietly(socket, true);
+        let keyframe = Completion::Request(UpstreamRequest::Keyframe);
+        endlessly(|| {
+            peer.complete(&keyframe);
+            std::thread::sleep(std::time::Duration::from_millis(300));
+        })
+    }),
     // Of the numbers a request has: a keyframe with a bit rate, none, too much, a seek.
     packets("requests-a-keyframe-at-a-bit-rate", Then::Broken, |socket| {
         cell([138 | 1 << 8, 1, 0, 0, 0, 0, 0, 0])(socket);

@@ -45,13 +45,18 @@ fn assert_all_end_after(signal: i32, name: &str) {
 #[test]
 fn a_second_signal_ends_at_once() {
     // 143 is the second's; a process that ended by the first, before the second
-    // was sent, has 130 and is tried again.
-    let codes: Vec<Option<i32>> = (0..5).map(|_| code_after_two_signals()).collect();
+    // was sent, has 130 and is tried again: more than once on a busy machine.
+    let mut codes = Vec::new();
+    while codes.len() < 10 && !codes.contains(&Some(128 + SIGTERM)) {
+        codes.push(code_after_two_signals());
+    }
     assert!(codes.contains(&Some(128 + SIGTERM)), "{codes:?}");
 }
 
 fn code_after_two_signals() -> Option<i32> {
-    let situation = &SITUATIONS[0];
+    // The first signal leaves it 0.4 s.
+    let hangs = "a worker that hangs, with the stream inside";
+    let situation = SITUATIONS.iter().find(|situation| situation.what == hangs).unwrap();
     let (mut child, _others) = situation.begin();
     settle(&mut child, situation);
     children::signal(&child, SIGINT).unwrap();

@@ -156,9 +156,16 @@ fn a_replay_has_the_parameter_sets_that_came_in_earlier_packets() {
         "-c:v libx265 -pix_fmt yuv420p -x265-params log-level=error:repeat-headers=1:keyint=12:min-keyint=12";
     let [a, b] = ["repeat-headers=1:ref=1:cabac=0", "repeat-headers=1:ref=4:qp=30"];
     let h264 = [format!("{x264} {a}"), format!("{x264} {b}")];
+    // The second has the first's picture set, which belongs to another sequence set there.
+    let level = ["3.0", "4.0"].map(|level| format!("{x264} repeat-headers=1:level={level}"));
     let [a, b] = ["ref=1", "ref=3:sao=0:ctu=16:amp=1"];
     let hevc = [format!("{x265}:{a}"), format!("{x265}:{b}")];
+    let same_picture_set = folder.path().join("same");
+    fs::create_dir(&same_picture_set).unwrap();
     let files = [
+        two_encodings(&same_picture_set, "h264", level.each_ref().map(String::as_str), |head| {
+            matches!(head & 0x1f, 7 | 8)
+        }),
         two_encodings(folder.path(), "h264", h264.each_ref().map(String::as_str), |head| {
             matches!(head & 0x1f, 7 | 8)
         }),
@@ -182,5 +189,51 @@ fn a_replay_has_the_parameter_sets_that_came_in_earlier_packets() {
         let right: Vec<String> = inline.0.iter().map(hash).collect();
         assert!((70..96).contains(&frames.len()), "{}", frames.len());
         assert!(frames.iter().all(|line| right.contains(&hash(line))), "{}", file.display());
+    }
+}
+
+/// The tags of an FLV file that hold video, but for that of its end.
+fn video_tags(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let (mut at, mut tags) = (13, Vec::new());
+    while at + 11 < bytes.len() {
+        let size =
+            usize::from(bytes[at + 1]) << 16 | usize::from(bytes[at + 2]) << 8 | usize::from(bytes[at + 3]);
+        let tag = &bytes[at..at + 11 + size + 4];
+        if tag[0] == 9 && tag[12] != 2 {
+            tags.push(tag.to_vec());
+        }
+        at += tag.len();
+    }
+    tags
+}
+
+#[test]
+fn a_configuration_that_changes_inside_a_file_reaches_the_workers() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut joined = Vec::new();
+    for (number, options) in ["ref=1:cabac=0", "ref=4:qp=30"].iter().enumerate() {
+        let file = folder.path().join(format!("{number}.flv"));
+        let source = format!("testsrc2=size=128x96:rate=25,hue=h={}", number * 90);
+        let x264 = ["-c:v", "libx264", "-pix_fmt", "yuv420p", "-g", "12", "-x264-params", options];
+        let mut arguments = vec!["-f", "lavfi", "-i", &source, "-frames:v", "48"];
+        arguments.extend(x264);
+        arguments.push(file.to_str().unwrap());
+        ffmpeg(&arguments);
+        let bytes = fs::read(&file).unwrap();
+        if number == 0 {
+            joined.extend_from_slice(&bytes[..13]);
+        }
+        for mut tag in video_tags(&bytes) {
+            let time = u32::from_be_bytes([0, tag[4], tag[5], tag[6]]) + number as u32 * 2000;
+            tag[4..7].copy_from_slice(&time.to_be_bytes()[1..]);
+            joined.extend(tag);
+        }
+    }
+    let file = folder.path().join("joined.flv");
+    fs::write(&file, joined).unwrap();
+    let inline = decoded(&file, "threads=1");
+    assert_eq!((inline.0.len(), inline.1), (96, Some(0)));
+    for options in ["host=process", "host=process threads=1", "host=process threads=1 fault=crash@80"] {
+        assert_eq!(decoded(&file, options), inline, "{options}");
     }
 }

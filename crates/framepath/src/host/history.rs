@@ -9,7 +9,7 @@ use std::sync::mpsc::Receiver;
 
 use framepath_codec::{Packet, TrackInfo};
 use framepath_model::access_point::{Access, AccessPoints};
-use framepath_model::parameter_sets::ParameterSets;
+use framepath_model::parameter_sets::{ParameterSets, SetLog};
 use framepath_model::replay::Book;
 use framepath_model::stream::FrameMeta;
 use framepath_os::crossing::Breach;
@@ -41,7 +41,7 @@ pub(super) struct History {
     /// What decoders need besides the track's head; `None` for frames.
     sets: Option<ParameterSets>,
     /// Those that the present worker has.
-    worker_sets: Option<Arc<[u8]>>,
+    worker_sets: Option<Arc<SetLog>>,
     /// The right to submit to the present worker, while it is with the collect end.
     pub(super) sending: Option<Box<Sending>>,
     /// Number of the present worker.
@@ -317,13 +317,16 @@ impl History {
 fn bytes_of(sent: &Sent) -> u64 {
     let Some(WorkerInput::Packet(packet)) = &sent.input else { return 0 };
     let new_sets = sent.sets_behind.as_ref().filter(|sets| sent.sets_before.as_ref() != Some(sets));
-    packet.content_bytes() as u64 + new_sets.map_or(0, |sets| sets.len() as u64) + OVERHEAD
+    packet.content_bytes() as u64 + new_sets.map_or(0, |sets| sets.bytes() as u64) + OVERHEAD
 }
 
+/// Bytes of a packet that tell how its units are told from each other.
+const FRAMING_BYTES: usize = 16;
+
 /// A packet with `sets` in front, in a counted copy.
-fn with_sets(sets: &[u8], input: &WorkerInput) -> Result<Option<WorkerInput>, HostError> {
+fn with_sets(sets: &SetLog, input: &WorkerInput) -> Result<Option<WorkerInput>, HostError> {
     let WorkerInput::Packet(packet) = input else { return Ok(None) };
-    let completed = packet.prefixed(sets);
+    let completed = packet.prefixed(&sets.in_front_of(&packet.peek(FRAMING_BYTES)));
     let completed =
         completed.ok_or_else(|| HostError::Failed { text: "no memory for a packet".to_owned() })?;
     Ok(Some(WorkerInput::Packet(completed)))

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use framepath_codec::Packet;
+use framepath_model::parameter_sets::SetLog;
 use framepath_model::stream::FrameMeta;
 use framepath_os::pool::Frame;
 
@@ -29,9 +30,9 @@ pub(super) struct Sent {
     /// The time until it was submitted.
     pub(super) stretch: Stretch,
     /// Parameter sets in force in front of the packet, besides those of the track's head.
-    pub(super) sets_before: Option<Arc<[u8]>>,
+    pub(super) sets_before: Option<Arc<SetLog>>,
     /// The same behind the packet.
-    pub(super) sets_behind: Option<Arc<[u8]>>,
+    pub(super) sets_behind: Option<Arc<SetLog>>,
 }
 
 impl Sent {

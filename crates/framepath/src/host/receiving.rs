@@ -95,6 +95,8 @@ impl Receiving {
             Completion::End => Ok(Some(Came::End)),
             Completion::Flushed { number: seq } => Ok(Some(Came::Flushed { seq })),
             Completion::Request(request) => {
+                // Not what it was given work for: no progress.
+                self.link.health.came_late();
                 self.requests.spend(self.link.health.submissions())?;
                 Ok(Some(Came::Request(request)))
             }
