@@ -52,7 +52,7 @@ pub(super) struct Broker {
     broken: Option<String>,
     next_client: ClientId,
     next_stream: u32,
-    /// What is over.
+    /// Totals of streams, workers and refusals that are over.
     past: Totals,
     /// Once it stops: when what still runs is ended.
     stops_at_ns: Option<u64>,
@@ -63,11 +63,11 @@ pub(super) struct Broker {
 struct Stream {
     client: ClientId,
     worker: Option<WorkerId>,
-    /// Of the workers before.
+    /// Sums over the workers before the present one.
     status: StreamStatus,
 }
 
-/// Who is waited for.
+/// Source of an event to wait for.
 #[derive(Clone, Copy, Debug)]
 enum Who {
     Stops,

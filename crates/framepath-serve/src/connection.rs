@@ -27,14 +27,14 @@ pub(super) struct Connection {
     until_ns: Option<u64>,
 }
 
-/// What a client did.
+/// Event of a client.
 #[derive(Debug)]
 pub(super) enum Heard {
-    /// It said this.
+    /// The client sent this message.
     Word(Result<Message, WireError>),
-    /// Nothing, after all.
+    /// No event after all.
     Nothing,
-    /// It is gone.
+    /// The client is gone.
     Gone,
 }
 
@@ -103,7 +103,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether it has yet to take what was said.
+    /// True if messages to the client wait to be sent.
     pub(super) fn is_behind(&self) -> bool {
         !self.waiting.is_empty()
     }

@@ -63,7 +63,7 @@ impl Default for Settings {
 /// Each stream has threads of its own.
 ///
 /// # Errors
-/// Of accepting; streams that fail say so on standard error.
+/// Errors of accepting. Streams that fail say so on standard error.
 pub fn serve(attached: &Attached, settings: &Settings) -> io::Result<std::convert::Infallible> {
     keep_ready(settings.memory_bytes, settings.spares as usize);
     let users = Arc::new(Users::new(settings.user_streams));

@@ -38,10 +38,10 @@ pub use viewer::{Snapshot, Viewer};
 
 use broker::Broker;
 
-/// What a service gives, and to whom.
+/// Settings of a service: its limits, and the users it lets in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What one user may have.
+    /// Limits of one user.
     pub limits: Limits,
     /// Users that are let in besides the service's own.
     pub uids: Vec<u32>,
@@ -84,7 +84,7 @@ pub enum ServeError {
     Metrics {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// poll(2) failed.

@@ -31,7 +31,7 @@ pub(super) struct Metrics {
 struct Reader {
     stream: TcpStream,
     request: Vec<u8>,
-    /// What is left of the answer, once it is asked for.
+    /// Rest of the answer to write; `None` until the request is complete.
     answer: Option<Vec<u8>>,
     until_ns: u64,
 }
@@ -91,7 +91,7 @@ impl Metrics {
 }
 
 impl Reader {
-    /// Whether there is more to do.
+    /// Reads or writes as far as possible; true if there is more to do.
     fn turn(&mut self, page: &impl Fn() -> String) -> bool {
         if self.answer.is_none() {
             let mut bytes = [0; 1024];

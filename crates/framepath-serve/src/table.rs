@@ -14,7 +14,7 @@ const BAR: usize = 20;
 /// A cause's letter in the bar, in the order of [`KNOWN_CAUSES`].
 const LETTERS: [char; KNOWN_CAUSES.len()] = ['C', 'c', 'q', 'p', 'b'];
 
-/// What is not known.
+/// Text for an unknown value.
 const UNKNOWN: &str = "-";
 
 /// The service `now`, its rates since `before`; lines are cut to `columns`.

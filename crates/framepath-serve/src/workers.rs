@@ -16,7 +16,7 @@ use framepath::host::for_serve::{HostError, Spare, Spares, WorkerKind, say, star
 /// The broker's name for a worker.
 pub(super) type WorkerId = u64;
 
-/// What the kernel and the worker's page say it did.
+/// Work of a worker, from the kernel and the worker's page.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     pub(super) figures: Figures,
@@ -41,7 +41,7 @@ struct Worker {
     page: Page,
 }
 
-/// What became of a worker that was waited for.
+/// State of a worker at its end.
 #[derive(Debug)]
 pub(super) enum Ended {
     /// It was told to end, or had a stream.
@@ -50,11 +50,11 @@ pub(super) enum Ended {
     Unused,
 }
 
-/// What a worker is waited for by poll(2).
+/// A worker's event to wait for by poll(2).
 pub(super) enum Waits<'a> {
-    /// For its end.
+    /// The worker's end.
     End(BorrowedFd<'a>),
-    /// For its word that it is ready.
+    /// The worker's message that it is ready.
     Word(BorrowedFd<'a>),
 }
 
@@ -101,7 +101,7 @@ impl Workers {
         Some((pid, layers, socket.into()))
     }
 
-    /// What worker `id` has done so far.
+    /// Returns the work that worker `id` has done so far.
     pub(super) fn work(&self, id: WorkerId) -> Option<Work> {
         let worker = self.used.get(&id)?;
         let cpu_ns = cpu_ns_of(worker.process.pid()).unwrap_or(0);
@@ -135,7 +135,7 @@ impl Workers {
         }
     }
 
-    /// What to wait for, for every worker.
+    /// Returns the events to wait for, for every worker.
     pub(super) fn waits(&self) -> impl Iterator<Item = (WorkerId, Waits<'_>)> {
         let words = self.spares.loading().map(|(spare, socket)| (spare.process.id, Waits::Word(socket)));
         let spares = self.spares.iter().map(|spare| &spare.process);

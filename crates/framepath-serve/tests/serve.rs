@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the service keeps of clients that are gone.
+//! The resources that the service keeps of clients that are gone.
 
 use std::os::fd::AsFd;
 use std::sync::mpsc::channel;

@@ -31,7 +31,7 @@ impl Display for Missing {
 /// Result of a test that this machine may be unable to run. A failure is a panic.
 pub type Tested = Result<(), Missing>;
 
-/// What a test function returns: `()` or [`Tested`].
+/// Return type of a test function: `()` or [`Tested`].
 pub trait Outcome {
     /// The missing part, where there is one.
     fn missing(self) -> Option<Missing>;

@@ -79,7 +79,7 @@ impl Service {
         text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
     }
 
-    /// What it holds when nobody is connected and its spare is ready.
+    /// Waits until nobody is connected and the spares are ready; returns the number of open files.
     pub fn quiet(&self) -> usize {
         until("nobody is connected, and the spare workers are there", || {
             let snapshot = self.look();
@@ -102,7 +102,7 @@ impl Service {
         Viewer::connect(&self.socket()).unwrap().look().unwrap()
     }
 
-    /// Whether it lets one more in.
+    /// True if the service lets one more client in.
     pub fn has_room(&self) -> bool {
         Viewer::connect(&self.socket()).is_ok_and(|viewer| viewer.look().is_ok())
     }

@@ -26,7 +26,7 @@ type FindTask = dyn Fn(&Hop, &Place<'_>) -> Result<Task, StageError> + Send + Sy
 #[derive(Clone)]
 pub(crate) enum Make {
     Source(Arc<MakeSource>),
-    /// Of a stage or a sink.
+    /// Constructor of a stage or a sink.
     Stage(Arc<MakeStage>),
     /// The one link there is.
     Queue,
@@ -34,17 +34,17 @@ pub(crate) enum Make {
     Tee,
 }
 
-/// What a name in path text stands for.
+/// Element that a name in path text stands for.
 #[derive(Clone)]
 pub(crate) struct Element {
     pub(crate) definition: &'static Definition,
     pub(crate) make: Make,
-    /// What its worker is for, where that is more than to run a stage.
+    /// Task of the element's worker, where it is more than to run a stage.
     pub(crate) task: Option<Arc<FindTask>>,
-    /// What comes behind it is not compressed any more.
+    /// True if the element's output is no longer compressed.
     pub(crate) decodes: bool,
-    /// Frames of its pool that the hops behind it hold, at the least, while it waits for a
-    /// slot: a worker that claims to wait with fewer of them out is not believed.
+    /// Minimum number of frames of its pool that the hops behind it hold while it waits for a slot.
+    /// A worker that claims to wait while fewer of them are out is not believed.
     pub(crate) least_out: LeastOut,
 }
 
@@ -99,17 +99,17 @@ impl Element {
         Element { task: Some(Arc::new(task)), ..self }
     }
 
-    /// What comes behind it is not compressed any more.
+    /// Declares that the element's output is no longer compressed.
     pub(crate) fn decoding(self) -> Element {
         Element { decodes: true, ..self }
     }
 
-    /// With so many frames out, at the least, while it waits for a slot.
+    /// Sets the minimum number of frames that are out while the element waits for a slot.
     pub(crate) fn with_least_out(self, least_out: LeastOut) -> Element {
         Element { least_out, ..self }
     }
 
-    /// Whether the constructor makes what the declaration says.
+    /// True if the constructor makes the kind of element that the declaration names.
     pub(crate) fn is_whole(&self) -> bool {
         match self.make {
             Make::Source(_) => self.definition.kind == Kind::Source,
@@ -120,17 +120,16 @@ impl Element {
     }
 }
 
-/// What a constructor may know of the hop's place in the path.
+/// Surroundings of a hop in the path, for its constructor.
 pub struct Place<'a> {
     /// The hops behind it; empty in a worker.
     pub(crate) behind: &'a [Hop],
-    /// What the source gives, where that is compressed.
+    /// Track that the source gives, where it is compressed.
     pub(crate) track: Option<TrackInfo>,
     pub(crate) frames_behind: u32,
-    /// In a worker: the way back of frames from the caller.
+    /// In a worker: the path by which the caller gives frames back.
     pub(crate) give_back: Option<&'static GiveBack>,
-    /// In a worker: who lends the memory that is decoded into, where it is not
-    /// the worker's own.
+    /// In a worker: the provider of the memory that is decoded into, where that is not the worker's own.
     pub(crate) lender: Option<Lenders>,
     /// In a worker: the file of the plug-in that is loaded already.
     pub(crate) plugin: Option<PathBuf>,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What goes wrong in a stage, and how a run reports it.
+//! Errors of stages, and the errors that a run reports.
 
 use std::io;
 
@@ -23,7 +23,7 @@ pub enum StageError {
     Io {
         /// The file or stream.
         what: String,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         error: io::Error,
     },
@@ -45,11 +45,11 @@ pub enum StageError {
     /// The stage takes frames and got packets, or the reverse.
     #[error("takes {takes}, but {gets} arrive: {advice}")]
     WrongInput {
-        /// What it takes.
+        /// Input that the stage takes.
         takes: &'static str,
-        /// What comes.
+        /// Input that arrives.
         gets: &'static str,
-        /// What would be right.
+        /// Advice for the user.
         advice: &'static str,
     },
     /// The stage does not work on this pixel format.
@@ -152,7 +152,7 @@ pub enum RunError {
         /// The last hop.
         last: String,
     },
-    /// What was requested cannot be done.
+    /// A request cannot be done.
     #[error(transparent)]
     Request(#[from] RequestError),
     /// The source ended and nothing had reached the sink.
@@ -160,7 +160,7 @@ pub enum RunError {
     NoFrame {
         /// The source as it stands in the path.
         first: String,
-        /// What was lost.
+        /// Losses of the run.
         losses: Vec<Loss>,
     },
     /// A thread could not be started, or ended in a panic.
@@ -168,7 +168,7 @@ pub enum RunError {
     Thread {
         /// First hop of the thread.
         hop: String,
-        /// What happened.
+        /// Description of the failure.
         detail: String,
     },
 }

@@ -66,11 +66,11 @@ pub struct Frames {
     generation: u64,
     /// The last frame of the stream was returned.
     at_end: bool,
-    /// Whether the program had a frame, or a seek: then an end without frames is no error.
+    /// True if the program had a frame, or a seek: then an end without frames is no error.
     had_any: bool,
 }
 
-/// What the iterator receives.
+/// Message from the run to the iterator.
 struct Sent {
     /// `None` for the end of the stream, in a run that goes on.
     frame: Option<Frame>,

@@ -208,7 +208,7 @@ fn queue_of(hop: &Hop) -> (usize, Leaky) {
     (hop.count("depth") as usize, leaky)
 }
 
-/// Whether `hops` end without a sink.
+/// True if `hops` end without a sink.
 fn is_open(hops: &[Hop]) -> bool {
     match hops.last() {
         None => true,

@@ -132,15 +132,15 @@ use framepath_os::v4l2::V4l2Error;
 pub struct WorkerOptions {
     /// A worker that has work and shows no progress for so long is replaced.
     pub watchdog: Duration,
-    /// What is started.
+    /// Kind of worker to start.
     pub kind: WorkerKind,
-    /// What to do where a layer of the sandbox is missing.
+    /// Reaction to a missing layer of the sandbox.
     pub sandbox: SandboxChoice,
     /// Faults to inject.
     pub faults: Faults,
 }
 
-/// What goes wrong between a caller and its worker.
+/// Error between a caller and its worker.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// No worker process could be made.
@@ -165,7 +165,7 @@ pub enum HostError {
          the limit on open files (ulimit -n) or end that program"
     )]
     TooManyInFlight {
-        /// What was tried.
+        /// Operation that failed.
         operation: &'static str,
     },
     /// The plug-in cannot be loaded.
@@ -179,7 +179,7 @@ pub enum HostError {
     Start {
         /// The program.
         program: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// No program for workers was found.
@@ -234,7 +234,7 @@ pub enum HostError {
     /// A worker ended, or said nothing, before its stream was open.
     #[error("the worker {what} before its stream was open")]
     NotOpened {
-        /// What it did.
+        /// Action of the worker.
         what: &'static str,
     },
     /// A worker ended by itself, or was ended because it stood still.
@@ -251,13 +251,13 @@ pub enum HostError {
     NoService {
         /// The socket's name.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The service did not answer as it should.
     #[error("the service {what}")]
     Service {
-        /// What it did.
+        /// Action of the service.
         what: &'static str,
     },
     /// The service said no.
@@ -289,7 +289,7 @@ pub enum HostError {
     DemuxerStuck {
         /// Packets that came before.
         packets: u64,
-        /// What it did instead of sending one.
+        /// Action of the worker instead of sending a packet.
         what: &'static str,
         /// CPU time it used, or time that passed.
         after: Duration,
@@ -305,9 +305,9 @@ pub enum HostError {
     /// The socket to the worker failed.
     #[error("{operation} the worker: {source}")]
     Socket {
-        /// What was tried.
+        /// Operation that failed.
         operation: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// No shared memory.
@@ -331,8 +331,8 @@ pub enum HostError {
 }
 
 impl HostError {
-    /// Whether this process lacks something (descriptors, memory, threads), gave a
-    /// wait up, or has a packet that no worker takes: no fault of the worker, or of what it was given.
+    /// True if this process lacks something (descriptors, memory, threads), gave a wait up, or has a
+    /// packet that no worker takes. Neither the worker nor its input is at fault then.
     fn is_of_caller(&self) -> bool {
         match self {
             HostError::Socket { source, .. } => is_lack(source),
@@ -362,7 +362,7 @@ impl HostError {
         }
     }
 
-    /// Whether another try, with another worker, would end in the same.
+    /// True if another attempt, with another worker, would end in the same error.
     fn is_final(&self) -> bool {
         self.is_of_caller()
             || matches!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the arguments of a hop say of its worker.
+//! Options of a hop's worker, read from the hop's arguments.
 
 use std::sync::Arc;
 use std::time::Duration;

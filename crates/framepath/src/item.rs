@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What passes from hop to hop.
+//! The items that pass from hop to hop.
 
 use framepath_codec::Packet;
 use framepath_model::stream::FrameMeta;

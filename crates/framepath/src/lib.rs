@@ -62,8 +62,8 @@
 //! | `info` | a file that was opened, with codec and size; a pipeline that starts and ends; a worker that takes a stream; connections to a service |
 //! | `debug` | hops, decoders, pools and their sizes |
 //!
-//! Nothing is reported per frame above `trace`. Sandboxed workers have no logger: what they have
-//! to say comes to the caller as an error. Messages may contain text from files and from other
+//! Messages per frame have level `trace`. Sandboxed workers have no logger: their messages
+//! come to the caller as an error. Messages may contain text from files and from other
 //! processes: escape it before a terminal shows it ([`shown::shown`]).
 #![forbid(unsafe_code)]
 

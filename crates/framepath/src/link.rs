@@ -32,7 +32,7 @@ pub(crate) fn element() -> Element {
     Element::queue(&DEFINITION)
 }
 
-/// What passes through a queue.
+/// An entry of a queue.
 pub(crate) enum Queued {
     /// An item.
     Item {
@@ -42,7 +42,7 @@ pub(crate) enum Queued {
         /// Number of the last seek or flush before it.
         generation: u64,
     },
-    /// What the hops behind hold is from before the seek or flush of this number.
+    /// Items that the hops behind hold are from before the seek or flush of this number.
     Flush(u64),
     /// The stream has ended, and the run goes on.
     End,
@@ -66,7 +66,7 @@ impl QueueEnd {
         QueueEnd { index, sender: Some(sender), dropped }
     }
 
-    /// Whether somebody takes items.
+    /// True if the other end of the queue takes items.
     pub(crate) fn is_open(&self) -> bool {
         self.sender.is_some()
     }

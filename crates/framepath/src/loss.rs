@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a run lost although nobody asked for that.
+//! Losses of a run that nobody asked for.
 
 use std::fmt;
 

@@ -87,13 +87,13 @@ impl Delivery {
         }
     }
 
-    /// Of a worker: what is requested there is for the caller's hops.
+    /// Makes the delivery of a worker: requests made there are for the caller's hops.
     pub(crate) fn in_worker() -> Delivery {
         let (requests, mailbox) = Requests::in_worker();
         Delivery::new(Arc::default(), u64::MAX, requests, Some(mailbox))
     }
 
-    /// Whether the thread has requests to look at.
+    /// True if the thread has requests to look at.
     #[inline]
     pub(crate) fn has_request(&self) -> bool {
         self.mailbox.as_ref().is_some_and(|mailbox| mailbox.has_news())
@@ -134,7 +134,7 @@ impl Delivery {
         self.delivered.get()
     }
 
-    /// Whether hop `hop` takes no more items, while the thread goes on.
+    /// True if hop `hop` takes no more items, while the thread goes on.
     pub(crate) fn has_ended(&self, hop: u16) -> bool {
         hop > self.ended_behind.get()
     }
@@ -264,7 +264,7 @@ impl<'a> Out<'a> {
         self.delivery.generation()
     }
 
-    /// Whether the run goes on behind the drain: another seek may come.
+    /// True if the run goes on behind the drain: another seek may come.
     pub(crate) fn holds(&self) -> bool {
         self.delivery.holds.get()
     }
@@ -298,8 +298,7 @@ impl<'a> Out<'a> {
         self.recorder.mark();
     }
 
-    /// What the stage has done since the last mark was for frame `seq`, held
-    /// until now.
+    /// Assigns the stage's work since the last mark to frame `seq`, which the stage held until now.
     pub fn resume(&mut self, seq: u64) {
         self.recorder.resume(self.hop, seq);
     }

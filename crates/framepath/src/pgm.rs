@@ -30,23 +30,23 @@ pub enum PictureError {
     Io {
         /// The file.
         file: String,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
-    /// It is no such picture.
+    /// The file is not a binary PGM picture of 8 bits.
     #[error("{file}: no binary PGM picture of 8 bits: {what}")]
     Format {
         /// The file.
         file: String,
-        /// What is wrong.
+        /// Problem of the file.
         what: &'static str,
     },
     /// The pictures are of different sizes.
     #[error("the pictures have {}x{} and {}x{} pixels", a.0, a.1, b.0, b.1)]
     Size {
-        /// Of the first.
+        /// Size of the first.
         a: (usize, usize),
-        /// Of the second.
+        /// Size of the second.
         b: (usize, usize),
     },
 }
@@ -123,7 +123,7 @@ impl Picture {
         fs::write(file, bytes).map_err(|error| PictureError::Io { file: file.display().to_string(), error })
     }
 
-    /// What differs from `other`.
+    /// Compares this picture with `other`, pixel by pixel.
     ///
     /// # Errors
     /// Another size.

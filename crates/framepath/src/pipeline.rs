@@ -25,7 +25,7 @@ use crate::tee::Tee;
 
 /// The hops that one thread runs.
 pub(crate) struct Segment {
-    /// What it reads; the first has the source.
+    /// Input of the segment; `None` for the first, which has the source.
     pub(crate) input: Option<SegmentInput>,
     pub(crate) chain: Vec<Hop>,
     /// Index of its first hop.
@@ -36,7 +36,7 @@ pub(crate) struct Segment {
     pub(crate) behind: u16,
 }
 
-/// What a thread behind the first reads.
+/// Input of a thread behind the first.
 pub(crate) enum SegmentInput {
     /// A queue, with the link's index.
     Queue(u16, Receiver<Queued>),
@@ -74,15 +74,15 @@ pub struct Pipeline {
     pub(crate) segments: Vec<Segment>,
     pub(crate) hops: Vec<HopInfo>,
     pub(crate) dropped: Arc<AtomicU64>,
-    /// What has become of workers, by hop.
+    /// Statistics of workers, by hop.
     pub(crate) workers: Vec<(u16, Arc<WorkerStats>)>,
     pub(crate) outcomes: Outcomes,
-    /// What names stand for in text that is appended.
+    /// Elements that names stand for in text that is appended.
     pub(crate) registry: Registry,
-    /// Whether a run that delivers nothing has failed: that of a path. A source of
-    /// the caller's own may be empty.
+    /// True if a run that delivers no frame has failed, as that of a path. A source of the caller's
+    /// own may be empty.
     pub(crate) expects_frames: bool,
-    /// What the hop before gives, where that is compressed.
+    /// Track that the hop before gives, where it is compressed.
     pub(crate) track: Option<TrackInfo>,
     pub(crate) requests: Requests,
     /// The segment that hops are added to.
@@ -91,7 +91,7 @@ pub struct Pipeline {
     last: u16,
     /// The sink, once there is one.
     sink: Option<u16>,
-    /// What was wrong with the parts, reported when it runs.
+    /// Error in the parts, reported when the pipeline runs.
     problem: Option<RunError>,
 }
 
@@ -218,7 +218,7 @@ impl Pipeline {
     /// ```
     ///
     /// # Errors
-    /// What `side` returns, and a branch without a sink.
+    /// The error that `side` returns, or a branch without a sink.
     pub fn branch(
         self,
         depth: usize,
@@ -270,7 +270,7 @@ impl Pipeline {
         self.requests.clone()
     }
 
-    /// What becomes of the workers of its stages, in path order. It can be kept
+    /// Returns the statistics of the workers of its stages, in path order. They can be kept
     /// while the path runs.
     pub fn workers(&self) -> impl Iterator<Item = Arc<WorkerStats>> + '_ {
         self.workers.iter().map(|(_, stats)| stats.clone())

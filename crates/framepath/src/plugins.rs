@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What plug-ins say of themselves, each asked in a process of its own: one
-//! that crashes while it is loaded is a line in the list, and not its end.
+//! Descriptions of plug-ins, each read in a process of its own: a plug-in
+//! that crashes while it is loaded is one line in the list, and does not end it.
 
 use std::io::Read;
 use std::path::Path;
@@ -19,21 +19,21 @@ const SIZE: (u32, u32) = (64, 48);
 /// How long a plug-in may take to say what it is.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a plug-in says of itself.
+/// Description of a plug-in, by itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Description {
-    /// Its own name of itself.
+    /// Name of the plug-in.
     pub title: String,
-    /// Who wrote it.
+    /// Author of the plug-in.
     pub author: String,
     /// `filter`, `source`, `mixer2` or `mixer3`.
     #[serde(rename = "type")]
     pub kind: String,
     /// `RGBA8888`, `BGRA8888` or `PACKED32`.
     pub color_model: String,
-    /// Its own version.
+    /// Version of the plug-in.
     pub version: String,
-    /// What it does, where it says so.
+    /// Purpose of the plug-in; may be empty.
     pub explanation: String,
     /// Its parameters, in its own order.
     pub params: Vec<Param>,
@@ -49,12 +49,12 @@ pub struct Param {
     /// `bool`, `double`, `color`, `position` or `string`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What it takes, in words.
+    /// Accepted values, in words.
     pub takes: String,
     /// Its value in a new instance, as a path writes it. Some plug-ins have
     /// one here that they would not take.
     pub default: String,
-    /// What it does, where the plug-in says so.
+    /// Purpose of the parameter; may be empty.
     pub explanation: String,
 }
 
@@ -65,10 +65,10 @@ pub struct Entry {
     pub name: String,
     /// Its file.
     pub file: String,
-    /// What it says; `None` where it could not be asked.
+    /// The plug-in's description; `None` where it could not be read.
     #[serde(flatten)]
     pub description: Option<Description>,
-    /// Why it could not be asked.
+    /// The reason why it could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
@@ -77,7 +77,7 @@ pub struct Entry {
 /// that [`ask`] starts.
 ///
 /// # Errors
-/// What is wrong with the plug-in.
+/// The plug-in cannot be loaded or described.
 pub fn describe(file: &Path) -> Result<Description, Frei0rError> {
     let plugin = Plugin::load(file)?;
     let info = plugin.info();

@@ -46,13 +46,13 @@ impl Stretch {
     }
 }
 
-/// What a frame did before the stretch that ends with its hand-off.
+/// Time of a frame before the stretch that ends with its hand-off.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     stretch: Stretch,
-    /// What the time since then was.
+    /// Cause of the time between `stretch` and the stretch that ends with the hand-off.
     gap: Gap,
-    /// Of that time, from the frame's arrival until this thread ran.
+    /// Part of that time between the frame's arrival and this thread running.
     wakeup_ns: u64,
 }
 
@@ -78,8 +78,7 @@ pub(crate) struct Recorder {
     inside: HashMap<(u16, u64), Stretch>,
     /// The stretch of a frame that now leaves such a stage.
     resumed: Option<Before>,
-    /// What a device said of the frame being worked on: its time in the
-    /// device's queue, and being worked on.
+    /// Times of the current frame as reported by a device: in the device's queue, and being worked on.
     split: (u32, u32),
     copied_bytes: u64,
 }
@@ -129,7 +128,7 @@ impl Recorder {
         if self.level == Level::Off { 0 } else { self.last_ns }
     }
 
-    /// What follows belongs to another frame than what came before.
+    /// Ends the current stretch: the thread's next work belongs to another frame.
     #[inline]
     pub fn mark(&mut self) {
         if self.level != Level::Off {

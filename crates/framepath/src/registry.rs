@@ -39,7 +39,7 @@ fn built_in() -> [Element; 20] {
     ]
 }
 
-/// What names in path text stand for. Clones are cheap.
+/// Elements that names in path text stand for. Clones are cheap.
 ///
 /// A stage that a program adds has the same help, completion and errors as a built-in
 /// one, and runs in workers where its [`Hosts`](crate::path::Hosts) say so and the
@@ -145,7 +145,7 @@ impl Registry {
         }
     }
 
-    /// What `hop` stands for.
+    /// Returns the element that `hop` names.
     pub(crate) fn element(&self, hop: &Hop) -> Result<&Element, StageError> {
         let found = self.elements.iter().find(|element| element.definition.name == hop.name());
         found.ok_or_else(|| StageError::Option(format!("`{}` is not in this registry", hop.name())))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a run leaves behind.
+//! The report of a run.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use crate::outcomes::Played;
 pub struct HopInfo {
     /// As it stands in the path: `decode format=nv12`.
     pub text: String,
-    /// Whether it is a link.
+    /// True if the hop is a link.
     pub link: bool,
     /// True for parts of the caller's own: the ledger has their copies only where
     /// they copy by methods of this crate.
@@ -41,8 +41,8 @@ pub(crate) fn path_text(hops: &[HopInfo]) -> String {
     part_text(hops, 0..hops.len())
 }
 
-/// Whether hop `at` is the first of a branch in a thread of its own: it is behind what the tee
-/// in front of it is behind.
+/// True if hop `at` is the first of a branch in a thread of its own. Such a hop has the same hop
+/// before it as the tee in front of it.
 fn begins_branch(hops: &[HopInfo], at: usize) -> bool {
     at > 0 && hops[at].before.is_some() && hops[at].before == hops[at - 1].before
 }
@@ -76,7 +76,7 @@ fn part_text(hops: &[HopInfo], range: Range<usize>) -> String {
     text
 }
 
-/// What became of one hop's workers.
+/// Statistics of one hop's workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerReport {
@@ -120,7 +120,7 @@ impl WorkerReport {
     }
 }
 
-/// What a `play` has shown. Frames that came are `shown` and `late` together.
+/// Frames that a `play` has shown or dropped. Frames that came are `shown` and `late` together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlayReport {
@@ -128,7 +128,7 @@ pub struct PlayReport {
     pub shown: u64,
     /// Frames that were dropped because they came too late.
     pub late: u64,
-    /// Whether the viewer ended it.
+    /// True if the viewer ended it.
     pub ended: bool,
 }
 
@@ -139,7 +139,7 @@ impl PlayReport {
     }
 }
 
-/// What one sink took.
+/// Frames that one sink took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SinkReport {
@@ -170,9 +170,9 @@ pub struct Report {
     /// CPU time of the whole process meanwhile, and of its workers from their
     /// start on, nanoseconds.
     pub cpu_ns: u64,
-    /// What became of the workers, for each hop that ran in one.
+    /// Statistics of the workers, for each hop that ran in one.
     pub workers: Vec<WorkerReport>,
-    /// What was shown, where the path ends in `play`.
+    /// Frames shown, where the path ends in `play`.
     pub played: Option<PlayReport>,
     /// The level the ledger was kept at.
     pub level: Level,
@@ -184,9 +184,9 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Rows that were overwritten because the ledger's memory was full.
     pub overwritten: u64,
-    /// What stages had to say that is no error, a line each.
+    /// Messages of stages that are no errors, a line each.
     pub notes: Vec<String>,
-    /// Whether Ctrl-C ended the run early.
+    /// True if Ctrl-C ended the run early.
     pub interrupted: bool,
     /// Why the run stopped early, if it did.
     pub error: Option<RunError>,
@@ -203,9 +203,9 @@ impl Report {
         HopTree::new(self.hops.iter().map(|hop| hop.before))
     }
 
-    /// What was lost although nobody asked for that: not what a queue with `leaky=`
-    /// dropped ([`Report::dropped`]), nor what a seek discarded ([`Report::flushed`]), nor what `play` found too late
-    /// ([`PlayReport::late`](crate::PlayReport::late)).
+    /// Returns the losses that nobody asked for. These do not count: items dropped by a queue with
+    /// `leaky=` ([`Report::dropped`]), items discarded by a seek ([`Report::flushed`]), and frames that
+    /// `play` found too late ([`PlayReport::late`](crate::PlayReport::late)).
     pub fn losses(&self) -> Vec<Loss> {
         let mut losses = Vec::new();
         if self.missed > 0 {

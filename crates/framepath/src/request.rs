@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What travels upstream in a run.
+//! The requests that travel upstream in a run.
 
 use std::time::Duration;
 
@@ -31,22 +31,22 @@ pub enum Request {
 }
 
 impl Request {
-    /// Whether what is inside the run is discarded for it.
+    /// True if the items inside the run are discarded for this request.
     pub(crate) fn flushes(&self) -> bool {
         matches!(self, Request::Seek { .. } | Request::Flush)
     }
 
-    /// Whether `later` makes this one needless while nobody has looked at it.
+    /// True if `later` makes this request needless while nobody has looked at it.
     pub(crate) fn gives_way_to(&self, later: &Request) -> bool {
         use Request::{BitRate, Keyframe};
         matches!((self, later), (Keyframe, Keyframe) | (BitRate(_), BitRate(_)))
     }
 }
 
-/// What a hop did with a [`Request`].
+/// Answer of a hop to a [`Request`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// Nothing: it is for a hop in front.
+    /// The hop did nothing: the request is for a hop in front.
     PassOn,
     /// It is done. Hops in front do not see it; the hops behind are flushed where the request is
     /// a seek or a flush.

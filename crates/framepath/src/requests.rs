@@ -57,7 +57,7 @@ struct State {
     stop_early: bool,
     /// The run goes on at the end of the stream, until this is taken back.
     holds_open: bool,
-    /// What is inside is the last.
+    /// The source has ended: no items come after those inside the run.
     source_ended: bool,
     ended: bool,
     /// The run is the part of one that is in a worker.
@@ -92,7 +92,7 @@ impl RequestThread {
 
 /// The requests that one thread has to look at.
 pub(crate) struct Mailbox {
-    /// Whether there are any. Looked at once for an item.
+    /// True if there are requests. Read once for each item.
     news: AtomicBool,
     pending: Mutex<VecDeque<Pending>>,
     /// Ends the thread's waits.
@@ -107,7 +107,7 @@ impl Mailbox {
         Mailbox { news: AtomicBool::new(false), pending: Mutex::default(), wake }
     }
 
-    /// Whether there is something to look at.
+    /// True if there are requests to look at.
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
         // Relaxed: what it stands for is behind a lock, and the wake-up has its own order.
@@ -157,7 +157,7 @@ fn deliver(threads: &[RequestThread], mailbox: Option<&Mailbox>, pending: Pendin
     }
 }
 
-/// Nothing under these locks is left half done by a panic.
+/// Locks `mutex`, also a poisoned one: a panic leaves no data under these locks half changed.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -183,8 +183,8 @@ impl Requests {
         }))
     }
 
-    /// Of the part of a run that is in a worker: what may be requested there comes into the
-    /// mailbox, for the worker to send it to its caller.
+    /// Makes the requests of the part of a run that is in a worker: requests made there arrive in the
+    /// mailbox, and the worker sends them to its caller.
     pub(crate) fn in_worker() -> (Requests, Arc<Mailbox>) {
         let requests = Requests::new(None);
         let mailbox = Arc::new(Mailbox::new(Box::new(|| ())));
@@ -312,7 +312,7 @@ impl Requests {
         self.0.stale_below.load(Ordering::Relaxed)
     }
 
-    /// Whether items of `generation` are from before a seek or flush.
+    /// True if items of `generation` are from before a seek or flush.
     #[inline]
     pub(crate) fn is_stale(&self, generation: u64) -> bool {
         // Relaxed: an item that is not seen as stale is as one that was in time.
@@ -348,7 +348,7 @@ impl Requests {
 /// The way upstream from one hop.
 pub(crate) struct Upstream {
     pub(crate) requests: Requests,
-    /// Of the hop's thread.
+    /// Mailbox of the hop's thread.
     pub(crate) mailbox: Option<Arc<Mailbox>>,
     pub(crate) hop: u16,
 }

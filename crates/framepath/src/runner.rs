@@ -165,7 +165,7 @@ fn sink_of(segment: &Segment) -> Option<u16> {
     segment.chain.iter().find(|hop| hop.role == Role::Sink).map(|hop| hop.index)
 }
 
-/// What the `sinks` of the threads took, in path order.
+/// Returns the number of frames that each sink of the threads took, in path order.
 fn sinks_of(sinks: &[Option<u16>], ended: &[Result<Ended, RunError>]) -> Vec<SinkReport> {
     let taken = |ended: &Result<Ended, RunError>| ended.as_ref().map_or(0, |ended| ended.delivered);
     let with_sink = sinks.iter().zip(ended).filter_map(|(sink, ended)| Some(((*sink)?, taken(ended))));

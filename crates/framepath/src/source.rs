@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a source is.
+//! The trait of sources, and the sources.
 
 pub(crate) mod file;
 pub(crate) mod fixture;
@@ -79,7 +79,7 @@ pub trait Source: Send {
     /// Its own by [`Out::fail`], or what a push returned, as it is.
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure>;
 
-    /// Whether the source answers [`Request::Seek`]; else why not. Asked before the run.
+    /// Succeeds if the source answers [`Request::Seek`]. Called before the run.
     ///
     /// # Errors
     /// The reason, for [`RequestError::CannotSeek`](crate::RequestError::CannotSeek).
@@ -98,7 +98,7 @@ pub trait Source: Send {
     }
 }
 
-/// Of a source that could go on for ever.
+/// The option `frames` of a source that could go on for ever.
 const fn frames(default: &'static str) -> Arg {
     Arg::option(
         "frames",
@@ -109,7 +109,7 @@ const fn frames(default: &'static str) -> Arg {
     .known_as(&["num-buffers"])
 }
 
-/// Of a source whose frames devices can share.
+/// The option `heap` of a source whose frames devices can share.
 const HEAP: Arg = Arg::option(
     "heap",
     ValueKind::Text("the name of a dma-heap, `udmabuf` or `pages`"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a stage is.
+//! The trait of stages, and the stages.
 
 pub(crate) mod block;
 pub(crate) mod burn;
@@ -74,7 +74,7 @@ pub trait Stage: Send {
     /// now or in a later call.
     ///
     /// # Errors
-    /// What [`Out::push`] returned, [`Out::fail`] with an error of its own, or
+    /// The error that [`Out::push`] returned, [`Out::fail`] with an error of its own, or
     /// [`Out::enough`].
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure>;
 
@@ -83,8 +83,8 @@ pub trait Stage: Send {
         1
     }
 
-    /// Whether what it gives follows from what it was given since the last
-    /// random access point, so that it can be had again after a crash.
+    /// True if the stage's output follows from its input since the last random access point, so that
+    /// the output can be made again after a crash.
     fn replayable(&self) -> bool {
         true
     }

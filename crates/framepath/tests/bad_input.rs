@@ -62,7 +62,7 @@ fn hashes(framemd5: &str) -> Vec<String> {
     md5_lines(framemd5).iter().map(|line| line.rsplit(' ').next().expect("a hash").to_owned()).collect()
 }
 
-/// What the tool makes of a damaged file, which it need not like.
+/// Hashes of the frames that ffmpeg decodes from a damaged file; ffmpeg may fail on it.
 fn ffmpeg_hashes(file: &str) -> Vec<String> {
     let output = Command::new("ffmpeg")
         .args(["-nostdin", "-v", "quiet", "-i", file, "-fps_mode", "passthrough", "-f", "framemd5", "-"])

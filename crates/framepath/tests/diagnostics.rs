@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the library reports through `log`. A program of its own: it has one logger.
+//! The library's messages through `log`. A program of its own, because a process has one logger.
 
 use std::sync::Mutex;
 

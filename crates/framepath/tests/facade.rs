@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a program that uses the crate can do with a pipeline: take its frames, add
-//! parts of its own, stop it, and be told what is wrong.
+//! Uses of a pipeline by a program: take its frames, add parts of its own, stop it,
+//! and get its errors.
 
 use std::io;
 use std::ops::ControlFlow;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What framepath decodes is what ffmpeg decodes, frame by frame, and
-//! `framemd5` writes it in the same lines.
+//! Compares framepath's decoded frames with ffmpeg's, frame by frame;
+//! `framemd5` writes them in the same lines.
 
 use std::fs;
 

@@ -14,7 +14,7 @@ use framepath::{Level, Pipeline};
 const SETTLING: Duration = Duration::from_secs(3);
 const LOOKED: Duration = Duration::from_secs(3);
 
-/// Whether a thread sleeps, and how often it ran: a thread that makes a system
+/// True if a thread sleeps, and how often it ran. A thread that makes a system
 /// call has to run, and then leaves its CPU once more, or does not sleep.
 type Ran = (bool, u64);
 

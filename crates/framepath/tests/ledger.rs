@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the ledger holds at each level, and that its counts are exact.
+//! Contents of the ledger at each level, and its counts, which are exact.
 
 use std::collections::BTreeMap;
 use std::fs;

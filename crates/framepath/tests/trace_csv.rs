@@ -96,7 +96,7 @@ fn csv_holds_several_runs_and_any_name() {
     assert_eq!(text.matches("\"threshold level=9 roi=1,1,2,2\"").count(), 6);
 }
 
-/// What a trace viewer relies on.
+/// Checks the properties that a trace viewer relies on.
 fn check_trace(report: &Report) {
     let mut bytes = Vec::new();
     trace::write(report, &mut bytes).unwrap();

@@ -29,7 +29,7 @@ static OVERREACHES: Definition =
 
 const BIT_RATE: u64 = 2_000_000;
 
-/// What a source was asked, and how many frames it had given then.
+/// Requests that a source received, and how many frames it had given before each.
 type Heard = Arc<Mutex<Vec<(Request, u64)>>>;
 
 /// Gives frames until it was asked for all it waits for, or has given enough.

@@ -38,7 +38,7 @@ struct State {
     said: Option<(u32, Want)>,
     /// Sessions of older epochs are over.
     epoch: u32,
-    /// Nothing will come any more.
+    /// True if no more events come.
     closed: bool,
 }
 
@@ -69,10 +69,10 @@ struct Buffer {
     frame: Option<(u64, Frame)>,
 }
 
-/// What a CAPTURE event means for the session that runs.
+/// Effect of a CAPTURE event on the session that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// Nothing.
+    /// No effect.
     Nothing,
     /// Sessions of epochs before this are over.
     Flushed(u32),
@@ -80,12 +80,12 @@ pub(super) enum News {
     Stale,
 }
 
-/// Whether a finished buffer reached the client.
+/// Result of giving a finished buffer to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
-    /// It did.
+    /// The buffer reached the client.
     Done,
-    /// What it belongs to is over.
+    /// The buffer's loan or epoch is over.
     Over,
 }
 
@@ -132,7 +132,7 @@ impl Captures {
         self.changed.notify_all();
     }
 
-    /// Nothing will come any more.
+    /// Closes it: no more events come.
     pub(super) fn close(&self) {
         self.locked().closed = true;
         self.changed.notify_all();
@@ -234,7 +234,7 @@ impl Captures {
         }
     }
 
-    /// What someone here waits for may be over.
+    /// Wakes the threads that wait here: their wait may be over.
     pub(super) fn look_again(&self) {
         drop(self.locked());
         self.changed.notify_all();
@@ -319,7 +319,7 @@ impl Captures {
 }
 
 impl State {
-    /// Whether nothing of that epoch is wanted any more.
+    /// True if nothing of that epoch is wanted any more.
     fn is_over(&self, epoch: u32) -> bool {
         self.closed || epoch < self.epoch
     }

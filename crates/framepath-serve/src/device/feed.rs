@@ -40,7 +40,7 @@ pub(super) struct Serving {
     track: TrackInfo,
     settings: Settings,
     captures: Arc<Captures>,
-    /// Who holds it gives packets to the session, and begins and ends sessions.
+    /// The holder of this lock gives packets to the session, and begins and ends sessions.
     feeder: Mutex<Feeder>,
     state: Mutex<State>,
     changed: Condvar,
@@ -49,7 +49,7 @@ pub(super) struct Serving {
 }
 
 struct Feeder {
-    /// Of the session that began last.
+    /// Submit end of the session that began last.
     submit: Option<SubmitEnd>,
     sequences: Sequences,
     stash: Stash,
@@ -424,7 +424,7 @@ impl Serving {
     }
 }
 
-/// What an answer of an old epoch says is known already.
+/// Drops the errors of an answer for an old epoch: they tell nothing new.
 fn ignore_flushed(answer: io::Result<()>) -> io::Result<()> {
     let known = |error: &io::Error| {
         matches!(Refusal::of(error), Refusal::Stale | Refusal::CalledOff | Refusal::Unknown)

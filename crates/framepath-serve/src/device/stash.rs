@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a decoder leaves for the next one: the packets from which it could go
-//! on, in a file that the kernel keeps with the stream.
+//! The packets from which the next decoder can go on, left by the one before in a file
+//! that the kernel keeps with the stream.
 //!
 //! ```text
 //! 0        magic, epoch, head, tail        (64 bits each)

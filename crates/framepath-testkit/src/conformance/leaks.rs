@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a run must not leave behind in its process.
+//! Check that a run leaves nothing behind in its process.
 
 use std::fs;
 use std::sync::Mutex;

@@ -17,7 +17,7 @@ use super::way::Way;
 /// Frames when the path should stop the source, which would go on.
 pub const ENDLESS: u64 = u64::MAX;
 
-/// What both ends of one path say about it.
+/// Records of both ends of one path.
 pub struct Watch {
     pool: Mutex<Pool>,
     /// Frames the source took out of its pool.
@@ -28,7 +28,7 @@ pub struct Watch {
     pub taken: AtomicU64,
     /// The source said that it has no more.
     pub ended: AtomicBool,
-    /// What the sink got, in its order.
+    /// Frames that the sink got, in its order.
     pub seen: Mutex<Vec<Seen>>,
     /// How often the sink was drained.
     pub drained: AtomicU64,
@@ -39,7 +39,7 @@ pub struct Watch {
 pub struct Seen {
     /// The frame's sequence number.
     pub seq: u64,
-    /// What the source wrote into the pixels.
+    /// Number that the source wrote into the pixels.
     pub written: u64,
     /// Where its pixels lie.
     pub address: usize,
@@ -245,7 +245,7 @@ impl Stage for Keeps {
     }
 }
 
-/// What a sink does with the first frame in its hands.
+/// Action of a sink while it holds the first frame.
 pub type Gate = Box<dyn FnMut(&Watch) + Send>;
 
 /// Notes what comes.

@@ -47,7 +47,7 @@ pub fn a_stage_behind_fails(way: &Way) {
     watch.assert_all_back();
 }
 
-/// What the failing stage handed on still arrives, also what is kept behind it.
+/// Checks that the frames of a failing stage still arrive, also those kept behind it.
 pub fn a_stage_before_fails(way: &Way) {
     // As many as the smallest link that drops can hold at once.
     let good = GOOD.min(way.link.holds.filter(|_| !way.keeps_all()).unwrap_or(GOOD));
@@ -75,7 +75,7 @@ pub fn a_sink_fails_while_the_source_waits_for_it(way: &Way) {
     }
 }
 
-/// What came before the failure arrives.
+/// Checks that the frames before the failure arrive.
 pub fn the_source_fails(way: &Way) {
     let good = GOOD.min(way.link.holds.filter(|_| !way.keeps_all()).unwrap_or(GOOD));
     let watch = Watch::new(8);

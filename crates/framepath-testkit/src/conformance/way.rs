@@ -6,7 +6,7 @@ use framepath::Pipeline;
 
 use super::parts::{FailsAt, Pass};
 
-/// What a full link does.
+/// Behaviour of a full link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     /// Lets the source wait.
@@ -70,7 +70,7 @@ impl Way {
         (self.host.pass)(built, BEHIND)
     }
 
-    /// Whether every frame arrives.
+    /// True if every frame arrives.
     pub fn keeps_all(&self) -> bool {
         self.link.full == Full::Waits
     }

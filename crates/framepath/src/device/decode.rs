@@ -46,13 +46,13 @@ pub(crate) struct DeviceDecode {
     copies: Option<CopyPool>,
     packets: OutputBuffers,
     start_codes: AnnexB,
-    /// What travels with each packet, by its stamp; true where its picture is not given out.
+    /// Metadata of each packet, by its stamp; true where its picture is not given out.
     inside: HashMap<u64, (FrameMeta, bool)>,
     /// From the packet with a stamp on, so many pictures in presentation order are not given
     /// out. In the order of packets.
     skips: VecDeque<(u64, u64)>,
     next_stamp: u64,
-    /// Nothing was sent since the start or a flush.
+    /// True if no packet was sent since the start or a flush.
     is_fresh: bool,
     frames: Option<Frames>,
     /// A format waits to be set up.
@@ -352,7 +352,7 @@ impl DeviceDecode {
         Ok(())
     }
 
-    /// Whether the drain is over.
+    /// True if the drain is over.
     fn is_drained(&self) -> bool {
         match (&self.frames, self.changed) {
             (_, true) => false,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the measuring node's records say of the frames that pass: joined by
+//! Records of the measuring node about the frames that pass, joined by
 //! the number of the frame at its source.
 
 use std::path::Path;

@@ -46,9 +46,9 @@ pub(crate) struct DeviceThreshold {
 struct Way {
     node: Arc<Node>,
     io: Io,
-    /// Of the frames that come.
+    /// Layout of the frames that come.
     from: Layout,
-    /// Of the frames that the device gives.
+    /// Layout of the frames that the device gives.
     to: Layout,
     /// Bytes between rows as the device reads them.
     stride: usize,

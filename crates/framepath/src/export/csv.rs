@@ -16,7 +16,7 @@ const HEADER: &str = "path,seq,hop,stage,thread,birth_ns,enter_ns,leave_ns,wall_
 /// Writes all rows of `report`.
 ///
 /// # Errors
-/// What `to` says.
+/// Errors of `to`.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, export};
@@ -36,7 +36,7 @@ pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
 /// column `path`; where the name is empty, the path itself stands there.
 ///
 /// # Errors
-/// What `to` says.
+/// Errors of `to`.
 pub fn write_all(runs: &[(&str, &Report)], to: &mut dyn Write) -> io::Result<()> {
     writeln!(to, "{HEADER}")?;
     for (name, report) in runs {

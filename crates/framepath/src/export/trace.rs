@@ -15,7 +15,7 @@ use crate::report::Report;
 /// Writes all rows of `report`.
 ///
 /// # Errors
-/// What `to` says.
+/// Errors of `to`.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, export};
@@ -33,7 +33,7 @@ pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
 /// Writes several runs into one trace, each as a process of its name.
 ///
 /// # Errors
-/// What `to` says.
+/// Errors of `to`.
 pub fn write_all(runs: &[(&str, &Report)], to: &mut dyn Write) -> io::Result<()> {
     write!(to, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
     for (at, (name, report)) in runs.iter().enumerate() {

@@ -24,9 +24,9 @@ enum Question {
 struct Flush {
     /// Its number among the inputs.
     seq: u64,
-    /// What the worker may still give for inputs before it.
+    /// Outputs that the worker may still give for inputs before it.
     may_come: u64,
-    /// Part of that which counts as progress.
+    /// The part of `may_come` that counts as progress.
     timely: u64,
 }
 
@@ -34,7 +34,7 @@ struct Flush {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Wanted,
-    /// Of an input before a flush that is not answered.
+    /// The input is from before a flush that is not answered.
     Flushed {
         /// It counts as progress.
         is_timely: bool,
@@ -47,18 +47,18 @@ pub(super) enum Standing {
 /// An end that came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// It is the end of inputs that a flush follows.
+    /// The end of inputs that a flush follows.
     Flushed,
-    /// Nothing follows.
+    /// The end of the stream.
     Last,
 }
 
-/// What the present worker was told to answer, and the flush that it is to be told of.
+/// Drains and flushes that the present worker has to answer, and the flush to announce to it.
 #[derive(Default)]
 pub(super) struct Answers {
-    /// In the order in which it was told.
+    /// Questions that the worker was sent, in that order.
     owed: VecDeque<Question>,
-    /// It was not told yet.
+    /// The flush that the worker was not sent yet.
     untold: Option<Flush>,
     /// Inputs before this number are forgotten: the present worker has said so, or never
     /// had them.

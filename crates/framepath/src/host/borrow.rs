@@ -23,7 +23,7 @@ pub struct Loan {
     pub lent: Lent,
 }
 
-/// Who lends a stream's workers the memory they decode into.
+/// Provider of the memory that a stream's workers decode into.
 pub trait Lends: Send + Sync {
     /// Buffers as wanted. May wait for long. Each worker of a stream asks anew,
     /// in the thread that reads from it.

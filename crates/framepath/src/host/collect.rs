@@ -82,12 +82,12 @@ pub struct CollectEnd {
     at_end: bool,
 }
 
-/// What comes from a worker, for the thread behind.
+/// An event from a worker, for the thread behind.
 pub(crate) enum Collected<T> {
     /// A frame.
     Frame(T),
-    /// What comes next is from behind the seek or flush of this number, for which so many
-    /// frames did not come.
+    /// The next items are from behind the seek or flush of the first number; the second is the number of
+    /// frames that did not come for it.
     Flush(u64, u64),
     /// The stream has ended, and another seek may come.
     Held,
@@ -102,7 +102,7 @@ pub struct Arrival {
     /// The frame.
     pub frame: Frame,
     pub(super) stretch: Stretch,
-    /// What the worker says of it.
+    /// Figures that the worker reports for the frame.
     pub work: Work,
 }
 
@@ -118,7 +118,7 @@ impl Collect {
         Box::new(move || session.call_attention())
     }
 
-    /// What comes next, with its row written. Sleeps until something does or there is
+    /// Returns the next event, with its row written. Sleeps until there is one or there is
     /// `news`.
     pub(crate) fn next(
         &mut self,
@@ -190,7 +190,7 @@ impl CollectEnd {
         }
     }
 
-    /// What comes next. Sleeps until something does or there is `news`; calls `idle` when
+    /// Returns the next event. Sleeps until there is one or there is `news`; calls `idle` when
     /// it goes to sleep and when it wakes.
     fn next_or(
         &mut self,
@@ -364,7 +364,7 @@ impl CollectEnd {
     /// it. True where the worker has no room for all of it.
     ///
     /// # Errors
-    /// What this process lacks. A worker that breaks the rules is ended, which the next
+    /// This process lacks something. A worker that breaks the rules is ended, which the next
     /// look finds.
     pub(super) fn submit_rest(&mut self) -> Result<bool, HostError> {
         self.link.health.pays_attention();

@@ -82,7 +82,7 @@ struct DemuxedFile {
     loops_left: u64,
     /// `None` where nothing is to go wrong.
     faults: Option<Faults>,
-    /// What the service wants counted: packets.
+    /// Counters of packets for the service.
     tally: Option<Tally>,
 }
 

@@ -26,17 +26,17 @@ pub(super) struct Export(pub(super) Arc<Mutex<Exporter>>);
 pub(super) struct Exporter {
     completions: CellWriter,
     socket: Arc<Socket>,
-    /// What the caller has heard of.
+    /// Pools and layouts that the caller knows.
     names: Names,
     /// How long the worker had been idle when it got what it now works on.
     pub(super) idle_ns: u32,
     /// Frames given since the last look.
     given: u64,
-    /// What the service wants counted.
+    /// Counters for the service.
     tally: Option<Tally>,
 }
 
-/// Nothing is left half done by a panic, which ends the worker anyway.
+/// Locks `exporter`, also a poisoned one: a panic leaves it consistent, and ends the worker anyway.
 pub(super) fn locked(exporter: &Mutex<Exporter>) -> MutexGuard<'_, Exporter> {
     exporter.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 use framepath_os::crash;
 
-/// What goes wrong.
+/// Kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// The worker dies of a segmentation fault, once.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is in flight between a caller and one worker, and whether the worker gets on
-//! with it. This is the one place that counts.
+//! Counts of the work in flight between a caller and one worker, and the check that the worker
+//! makes progress. Only this module counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,8 +11,8 @@ use framepath_os::crossing::{Area, Bell, Look, completions};
 use super::Traffic;
 use super::policy::{Progress, Watchdog};
 
-/// What the caller knows of its worker, for any thread. The counts order
-/// nothing: they are looked at from outside (Relaxed).
+/// Progress of a worker as its caller sees it, for any thread. The counts order no other memory:
+/// they are only observed from outside (Relaxed).
 pub(super) struct WorkerHealth {
     area: Arc<Area>,
     /// Where the collect end sleeps.
@@ -22,9 +22,9 @@ pub(super) struct WorkerHealth {
     attention: AtomicBool,
     /// Cells submitted to the worker and taken from it, and messages.
     pub(super) traffic: Traffic,
-    /// Of the cells submitted, frames; each is answered by something.
+    /// Frames among the cells submitted; the worker answers each of them.
     inputs: AtomicU64,
-    /// Cells taken from it that answer a frame.
+    /// Cells taken from the worker that answer a frame.
     answers: AtomicU64,
     /// Frames of its pools that later stages hold.
     frames_out: AtomicU64,

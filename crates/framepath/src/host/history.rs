@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a stream was given and may have to be given again: the collect end's.
+//! The inputs of a stream that may have to be submitted again, kept by the collect end.
 //!
 //! The book keeps the packets since the last random access point. A stream without such
 //! points, or one that says so, would be kept whole: so their memory is bounded here.
@@ -38,9 +38,9 @@ pub(super) struct History {
     pub(super) book: Book<Sent>,
     /// Verifies the random access points of packets; `None` for frames.
     points: Option<AccessPoints>,
-    /// What decoders need besides the track's head; `None` for frames.
+    /// Parameter sets that decoders need besides the track's head; `None` for frames.
     sets: Option<ParameterSets>,
-    /// Those that the present worker has.
+    /// Parameter sets that the present worker has.
     worker_sets: Option<Arc<[u8]>>,
     /// The right to submit to the present worker, while it is with the collect end.
     pub(super) sending: Option<Box<Sending>>,
@@ -54,11 +54,11 @@ pub(super) struct History {
     memory_bytes: u64,
     /// The submit end waits for an answer.
     is_asked: bool,
-    /// Nothing will be appended, unless a flush comes and it is held.
+    /// True if no input follows, unless a flush comes and the stream is held.
     pub(super) ended: bool,
     pub(super) is_held: bool,
     flush: Flush,
-    /// What the present worker is to answer.
+    /// Drains and flushes that the present worker has to answer.
     answers: Answers,
 }
 
@@ -131,12 +131,12 @@ impl History {
         (self.flush.generation, std::mem::take(&mut self.flush.discarded))
     }
 
-    /// Whether another flush has come than that of `generation`.
+    /// True if a flush other than that of `generation` was the last.
     pub(super) fn was_flushed_since(&self, generation: u64) -> bool {
         self.flush.generation != generation
     }
 
-    /// What becomes of something that came for input `seq`.
+    /// Classifies an output that came for input `seq`.
     pub(super) fn standing(&mut self, seq: u64) -> Standing {
         self.read_log_for(seq);
         self.answers.standing(seq, self.flush.wanted_from)
@@ -219,7 +219,7 @@ impl History {
         }
     }
 
-    /// What belongs to a frame of input `seq`.
+    /// Returns the metadata of a frame of input `seq`.
     pub(super) fn meta(&mut self, seq: u64) -> Option<FrameMeta> {
         self.read_log_for(seq);
         if seq < self.flush.wanted_from {
@@ -346,7 +346,7 @@ fn take_in(sets: &mut ParameterSets, packet: &Packet) {
     sets.look(&packet.peek(usize::MAX), true);
 }
 
-/// What decoding can do at the packet.
+/// Classifies the packet by how decoding can start at it.
 fn access(points: &mut AccessPoints, packet: &Packet) -> Access {
     let flagged = packet.is_key();
     if !points.needs(flagged) {

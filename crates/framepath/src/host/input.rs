@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a worker is given, and how the two ends of a stream tell each other of it.
+//! The inputs of a worker, and the record of them that the two ends of a stream share.
 
 use std::sync::Arc;
 

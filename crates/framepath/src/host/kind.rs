@@ -21,7 +21,7 @@ use framepath_os::spawn::Bounds;
 
 use super::{HostError, SandboxChoice};
 
-/// What a worker is for, which decides what its sandbox lets it do.
+/// Purpose of a worker, which decides what its sandbox lets it do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Task {
     /// To run a stage, or to demux a file that it is sent.

@@ -22,9 +22,9 @@ pub(super) struct Link {
     pub(super) worker: Worker,
     /// Threads the stage works with.
     pub(super) threads: u32,
-    /// Whether what it was given can be given again.
+    /// True if its inputs can be submitted again.
     pub(super) replayable: bool,
-    /// What the stage gives.
+    /// Stream that the stage gives.
     pub(super) stream: StreamInfo,
 }
 

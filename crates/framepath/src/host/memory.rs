@@ -170,7 +170,7 @@ impl Granter {
         Granter { memory_bytes, next: 0, unannounced: VecDeque::new(), alive: Arc::default() }
     }
 
-    /// Whether a grant of so many bytes would be one too many while the old ones live.
+    /// True if a grant of `bytes` would exceed the limit while the old ones live.
     pub(super) fn is_full(&self, bytes: u64) -> bool {
         self.alive.load(Ordering::Relaxed).saturating_add(bytes) > self.memory_bytes
     }

@@ -12,7 +12,7 @@ use super::HostError;
 /// Layouts that are named at a time; the oldest name is used again.
 const LAYOUTS: usize = 256;
 
-/// What was named. A name that is new has to be said at once.
+/// The names given so far. The caller sends a new name to the other side at once.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     /// Pools, by their number.

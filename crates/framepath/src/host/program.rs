@@ -35,9 +35,9 @@ static IS_OWN: AtomicBool = AtomicBool::new(false);
 /// A program that can be started.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Program {
-    /// What execve(2) is given.
+    /// Path for execve(2).
     pub(super) file: PathBuf,
-    /// What errors call it.
+    /// Path in errors.
     pub(super) name: PathBuf,
 }
 

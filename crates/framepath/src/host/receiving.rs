@@ -22,7 +22,7 @@ use super::memory::{Grant, GrantShare, Granter};
 use super::policy::RequestBudget;
 use super::say::{hear_within, say};
 
-/// What a cell says to be on the socket was put there before it.
+/// Time limit for a message that a cell announces: the worker sends the message before the cell.
 const THERE: Duration = Duration::ZERO;
 /// Layouts and pools that a worker may name before it gives the next frame:
 /// one of each is needed.
@@ -39,7 +39,7 @@ pub(super) struct Receiving {
     lends: Option<Arc<dyn Lends>>,
 }
 
-/// What came from a worker.
+/// An event that came from a worker.
 pub(super) enum Came {
     /// A frame in its pool.
     Frame { seq: u64, frame: Frame, work: Work },
@@ -47,7 +47,7 @@ pub(super) enum Came {
     Same { seq: u64, work: Work },
     /// The input with this number gave nothing.
     Nothing { seq: u64 },
-    /// What was before the flush with this number is forgotten.
+    /// Inputs before the flush with this number are forgotten.
     Flushed { seq: u64 },
     /// All that was submitted has been given.
     End,
@@ -55,7 +55,7 @@ pub(super) enum Came {
     Failed(String),
     /// The stage has a request to the hops in front.
     Request(UpstreamRequest),
-    /// What only this end itself has to know.
+    /// A layout, a pool or memory for one: this end has handled it.
     Constant,
 }
 
@@ -171,7 +171,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// What was said about a cell that came.
+    /// Receives the message that belongs to a cell that came.
     fn hear(&self) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
         let heard = hear_within(&self.link.socket, THERE)?;
         self.link.health.traffic.message_in();
@@ -202,7 +202,7 @@ impl Receiving {
 
 /// Pools a worker may have at a time; the oldest is forgotten beyond.
 const POOLS: u16 = 64;
-/// Of these, the newest are kept however large they are.
+/// Number of the newest pools that are kept however large they are.
 const RECENT_POOLS: usize = 2;
 
 /// A refusal of memory that does not belong to the pool.

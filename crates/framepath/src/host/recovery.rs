@@ -23,7 +23,7 @@ pub struct Recovery {
     pub opened_ns: u64,
     /// Its first frame came, one the reader had seen before or not.
     pub first_ns: u64,
-    /// What it worked on that frame, from taking it up to handing it back; 0
+    /// Time the worker spent on that frame, from taking it up to handing it back; 0
     /// where the ledger is off.
     pub first_work_ns: u64,
     /// The first frame came that the reader had not seen.
@@ -96,7 +96,7 @@ impl Recoveries {
         }
     }
 
-    /// Nothing is left half done by a panic.
+    /// Locks the state, also a poisoned one: a panic leaves it consistent.
     fn locked(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

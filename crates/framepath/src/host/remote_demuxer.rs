@@ -39,7 +39,7 @@ const MOST_PACKET_BYTES: u64 = 128 << 20;
 const RINGS_BEFORE_ANSWER: u64 = 2;
 /// Longest description of a track.
 pub(super) const MOST_TRACK_BYTES: usize = 4 << 20;
-/// What a demuxer's worker is to do.
+/// Work of a demuxer's worker.
 pub(crate) struct DemuxerSpec {
     /// How often the file is read, at least once.
     pub(crate) loops: u64,
@@ -50,8 +50,8 @@ pub(crate) struct DemuxerSpec {
     pub(crate) options: WorkerOptions,
     /// Where the worker comes from the service, the stream's place there.
     pub(crate) seat: Option<Arc<Seat>>,
-    /// Whether packets are for this process to look into: their bytes are copied
-    /// out of the shared memory then.
+    /// True if this process reads the packets' bytes itself: they are then copied
+    /// out of the shared memory.
     pub(crate) private: bool,
 }
 
@@ -62,9 +62,9 @@ pub(crate) struct RemoteDemuxer {
     worker: Worker,
     track: TrackInfo,
     reader: CellReader,
-    /// Of seeks.
+    /// Writes seeks.
     writer: CellWriter,
-    /// Of each ring.
+    /// Number of cells of each ring.
     cells: u32,
     seeks: u64,
     packets: Arc<PooledPackets>,
@@ -140,7 +140,7 @@ impl RemoteDemuxer {
         self.stats.clone()
     }
 
-    /// Whether [`seek`](RemoteDemuxer::seek) can work.
+    /// True if [`seek`](RemoteDemuxer::seek) can work.
     pub(crate) fn is_seekable(&self) -> bool {
         self.file.is_seekable()
     }
@@ -178,7 +178,7 @@ impl RemoteDemuxer {
     /// Ctrl-C.
     ///
     /// # Errors
-    /// What the demuxer said; or the worker ended, stood still or broke the rules
+    /// The demuxer's error; or the worker ended, stood still or broke the rules
     /// of shared memory. The packets before that were handed out.
     pub(crate) fn read(&mut self) -> Result<Option<Packet>, HostError> {
         let mut wait = None;
@@ -195,7 +195,7 @@ impl RemoteDemuxer {
         Ok(None)
     }
 
-    /// What the worker sends next; `None` after Ctrl-C.
+    /// Waits for the worker's next cell; `None` after Ctrl-C.
     fn next_cell(&mut self, wait: &mut Patience) -> Result<Option<Cell>, HostError> {
         loop {
             // Looked at before the ring: what the worker sent before its end is

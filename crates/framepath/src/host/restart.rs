@@ -62,12 +62,12 @@ impl CollectEnd {
         self.session.stats.traffic.add(&self.link.health.traffic);
     }
 
-    /// What the book has given up so far.
+    /// Records how many inputs the book has skipped so far.
     pub(super) fn count_skipped(&self) {
         self.session.stats.skipped.store(self.history.book.skipped(), Ordering::Relaxed);
     }
 
-    /// What is to be done after a death.
+    /// Decides how to go on after a death.
     fn plan(&mut self) -> Result<Attempt, HostError> {
         self.restarts.died()?;
         let stats = &self.session.stats;

@@ -41,7 +41,7 @@ impl Session {
         })
     }
 
-    /// Whether its workers decode by a device.
+    /// True if the session's workers decode by a device.
     pub(crate) fn is_by_device(&self) -> bool {
         self.spec.options.kind.device().is_some()
     }
@@ -51,7 +51,7 @@ impl Session {
         self.level.store(level as u8, Ordering::Relaxed);
     }
 
-    /// What becomes of the stream's workers.
+    /// Returns the statistics of the stream's workers.
     pub(crate) fn stats(&self) -> Arc<WorkerStats> {
         self.stats.clone()
     }

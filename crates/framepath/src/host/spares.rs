@@ -22,7 +22,7 @@ pub struct Spare<P> {
     pub process: P,
     /// To the worker.
     pub socket: Socket,
-    /// What was started, for errors; empty where it is a zygote's.
+    /// The program that was started, for errors; empty where it is a zygote's.
     pub program: PathBuf,
     /// The layers of its sandbox: until it is ready, those that its parent made.
     pub layers: Layers,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the workers of one stream are to run.
+//! Description of the work of a stream's workers.
 
 use std::sync::Arc;
 
@@ -16,11 +16,11 @@ use super::{Faults, WorkerOptions};
 /// Least room for packets.
 const LEAST_PACKET_BYTES: u64 = 8 << 20;
 
-/// What a worker is to run.
+/// Work of a worker.
 pub struct Spec {
     /// The hop, to be run inline by the worker.
     pub hop: path::Hop,
-    /// What the stage is given, where that is compressed.
+    /// Track that the stage is given, where it is compressed.
     pub track: Option<TrackInfo>,
     /// Frames that the hops behind it may hold.
     pub frames_behind: u32,
@@ -31,7 +31,7 @@ pub struct Spec {
     pub options: WorkerOptions,
     /// Where the workers come from the service, the stream's place there.
     pub seat: Option<Arc<Seat>>,
-    /// Who lends the workers the memory for their frames.
+    /// Provider of the memory for the workers' frames.
     pub lends: Option<Arc<dyn Lends>>,
 }
 
@@ -61,7 +61,7 @@ pub(super) fn area_sizes(memory_bytes: u64, most: u64) -> Sizes {
     Sizes { cells: CELLS, packet_bytes: (memory_bytes / 8).clamp(LEAST_PACKET_BYTES, most) & !0xfff }
 }
 
-/// What is known only when the path starts.
+/// Facts that are known only when the path starts.
 #[derive(Clone, Copy)]
 pub(super) struct Start {
     /// The stream in front of the stage.

@@ -85,7 +85,7 @@ pub(super) fn worker(seat: Option<&Arc<Seat>>, options: &WorkerOptions) -> Resul
     Ok(worker)
 }
 
-/// What a process has of a worker's process.
+/// A worker's process as its parent holds it.
 type Made = Spare<Arc<Process>>;
 
 /// Workers of one kind, and how many are to be ready.

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use super::{Recoveries, Traffic};
 
-/// What became of a stream's workers; any thread may look.
+/// Statistics of a stream's workers; any thread may read them.
 #[derive(Debug, Default)]
 pub struct WorkerStats {
     /// Process id of the worker; 0 before the first. A number for people and
@@ -27,13 +27,12 @@ pub struct WorkerStats {
     /// CPU time of the workers that have ended, from their start on,
     /// nanoseconds.
     pub cpu_ns: AtomicU64,
-    /// What the sandbox of the first worker lacks, for people; empty where
-    /// nothing.
+    /// Layers that the sandbox of the first worker lacks, in words for people; empty if it lacks none.
     pub sandbox_note: Mutex<String>,
     /// Why the last of them was replaced.
     pub last_death: Mutex<String>,
     /// How long each replacement took.
     pub recoveries: Recoveries,
-    /// What was said to workers that have ended, and by them.
+    /// Messages and cells exchanged with workers that have ended.
     pub traffic: Traffic,
 }

@@ -51,7 +51,7 @@ pub struct SubmitEnd {
     sending: Option<Box<Sending>>,
     /// Inputs so far: the number of the next.
     given: u64,
-    /// Nothing follows but a flush.
+    /// The stream has ended: only a flush may follow.
     ended: bool,
     /// The collect end was told that a flush may follow.
     is_held: bool,
@@ -197,8 +197,8 @@ impl SubmitEnd {
         }
     }
 
-    /// Nothing follows: what is inside is to be given. The stream is held where a flush and
-    /// other inputs may come behind that.
+    /// Ends the stream: the worker is to give what is inside. The stream is held where a flush and
+    /// further inputs may follow.
     pub fn end(&mut self, is_held: bool) {
         if self.ended && (is_held || !self.is_held) {
             return;
@@ -211,9 +211,8 @@ impl SubmitEnd {
         }
     }
 
-    /// What was given before the seek or flush with the number `generation` is not wanted any
-    /// more. The collect end has the worker forget it; the next input asks for the right to
-    /// submit.
+    /// Discards the inputs before the seek or flush with the number `generation`. The collect end has
+    /// the worker forget them; the next input asks for the right to submit.
     pub(crate) fn flush(&mut self, generation: u64) -> Result<(), GiveError> {
         (self.ended, self.is_held) = (false, false);
         let sending = self.sending.take();
@@ -303,7 +302,7 @@ pub(super) struct Sending {
     pub(super) drained: bool,
 }
 
-/// What there is no room for.
+/// The resource that has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
     Cells,
@@ -414,7 +413,7 @@ impl Sending {
         link.health.submit_sleeps(false);
     }
 
-    /// Whether enough room is free again for a batch, so that a full ring
+    /// True if enough room is free again for a batch, so that a full ring
     /// costs a wake-up per half ring.
     fn has_room(&self, full: Full) -> bool {
         match full {
@@ -423,7 +422,7 @@ impl Sending {
         }
     }
 
-    /// Whether the worker has taken all that was submitted.
+    /// True if the worker has taken all that was submitted.
     pub(super) fn is_taken(&self) -> bool {
         self.writer.is_empty() == Ok(true)
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a worker of the service counts, for whoever watches the service. It
-//! writes to a page that the service made; nobody is called or woken.
+//! Counters of a worker of the service, for observers of the service. The worker writes
+//! them to a page that the service made; this calls and wakes nobody.
 
 use framepath_model::format::Layout;
 use framepath_model::wire::Work;

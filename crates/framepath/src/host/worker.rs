@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a worker process does: one stage of one stream, for one caller.
+//! The main function of a worker process: one stage of one stream, for one caller.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -48,7 +48,7 @@ const ROWS: usize = 4;
 ///
 /// # Errors
 /// No sandbox, a caller that broke the rules, or a machine without memory.
-/// What the stage says goes to the caller and is no error here.
+/// The caller receives errors of the stage; they are no errors here.
 pub(crate) fn lock_in_and_serve(
     socket: OwnedFd,
     kind: WorkerKind,

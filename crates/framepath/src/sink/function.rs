@@ -12,7 +12,7 @@ use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::stage::Stage;
 
-/// What a function of [`sink_fn`](crate::Pipeline::sink_fn) may return: `()`, a
+/// Return type of a function of [`sink_fn`](crate::Pipeline::sink_fn): `()`, a
 /// [`ControlFlow`], or a `Result` of one of them.
 pub trait Control {
     /// Tells whether the run goes on.

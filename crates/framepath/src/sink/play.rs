@@ -77,11 +77,11 @@ fn make(hop: &Hop, place: &Place<'_>) -> Result<Play, StageError> {
     Play::new(PlayOptions::of(hop), played)
 }
 
-/// What the viewer wants. (Without SDL nobody views.)
+/// Wish of the viewer. (Without SDL there is no viewer.)
 #[cfg_attr(not(feature = "play"), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
-    /// Nothing, or not any more.
+    /// No wish, or no longer one.
     Watch,
     /// Stand still.
     Pause,
@@ -201,7 +201,7 @@ impl Screen {
         Ok(())
     }
 
-    /// What it has done with since the last question.
+    /// Takes the number of frames that the screen has finished with since the last call.
     fn shown(&mut self) -> Result<Shown, StageError> {
         match self {
             Screen::Null(shown) => Ok(std::mem::take(shown)),
@@ -219,7 +219,7 @@ impl Screen {
         }
     }
 
-    /// What the viewer asked for since the last look.
+    /// Returns what the viewer asked for since the last call.
     fn control(&mut self) -> Control {
         match self {
             Screen::Null(_) => Control::Watch,

@@ -52,7 +52,7 @@ fn make(hop: &Hop, _: &Place<'_>) -> Result<Test, StageError> {
     })
 }
 
-/// What the `test` source makes.
+/// Options of the `test` source.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, Test, TestOptions};

@@ -70,11 +70,11 @@ fn make(hop: &Hop, place: &Place<'_>) -> Result<V4l2, StageError> {
     V4l2::open(&options, place.outcomes.missed.clone())
 }
 
-/// What the `v4l2` source is asked for.
+/// Options of the `v4l2` source.
 #[derive(Clone, Debug)]
 pub(crate) struct V4l2Options {
     pub(crate) node: String,
-    /// `None` reads.
+    /// `None` for `io=read`.
     pub(crate) io: Option<Io>,
     pub(crate) size: Option<(u32, u32)>,
     pub(crate) format: Option<PixelFormat>,

@@ -46,7 +46,7 @@ pub(crate) struct Convert {
     /// In a worker: the way back of frames from the caller.
     give_back: Option<&'static GiveBack>,
     pool: Option<Pool>,
-    /// What the last frame became.
+    /// Layout of the last converted frame.
     layout: Option<Layout>,
 }
 

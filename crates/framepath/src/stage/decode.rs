@@ -65,7 +65,7 @@ enum Candidate {
     Library(Api),
 }
 
-/// What `hop` asks for.
+/// Decoders that `hop` allows.
 struct Choice {
     candidates: Vec<Candidate>,
     /// A device was named: it or nothing.

@@ -87,7 +87,7 @@ struct Loaded {
     sized: Option<AtSize>,
 }
 
-/// What depends on the size of the frames.
+/// State that depends on the size of the frames.
 struct AtSize {
     instance: Instance,
     /// The picture the plug-in sees.
@@ -245,7 +245,7 @@ impl AtSize {
     }
 }
 
-/// Whether the frame's pixels lie as a plug-in wants them.
+/// True if the frame's pixels lie as a plug-in wants them.
 fn lies_as(frame: &Frame, padded: &Layout) -> bool {
     let layout = frame.layout();
     let stride = padded.planes()[0].stride;

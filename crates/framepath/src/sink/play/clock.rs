@@ -38,7 +38,7 @@ impl Clock {
         Clock { time_base: info.time_base, interval_ns: interval.clamp(1, JUMP_NS), last: None }
     }
 
-    /// Whether a frame was shown already: the first is due at once.
+    /// True if a frame was shown already: the first is due at once.
     pub(crate) fn runs(&self) -> bool {
         self.last.is_some()
     }
@@ -62,7 +62,7 @@ impl Clock {
         Some(last.due_ns)
     }
 
-    /// Whether a frame due at `due_ns` comes too late to be shown.
+    /// True if a frame due at `due_ns` comes too late to be shown.
     pub(crate) fn is_late(&self, due_ns: u64, now_ns: u64) -> bool {
         let starved = self.last.is_some_and(|last| now_ns.saturating_sub(last.shown_ns) > PATIENCE_NS);
         now_ns > due_ns + self.interval_ns / 2 && !starved

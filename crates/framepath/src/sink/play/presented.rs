@@ -70,7 +70,7 @@ pub(super) struct Server {
     connection: RustConnection,
     window: xproto::Window,
     depth: u8,
-    /// What of the window a picture changes.
+    /// The part of the window that a picture changes.
     region: u32,
 }
 
@@ -171,7 +171,7 @@ impl Presented {
         Ok(())
     }
 
-    /// What was seen since the last question, and what was not.
+    /// Takes the number of pictures seen, and not seen, since the last call.
     pub(super) fn shown(&mut self) -> Result<Shown, StageError> {
         self.hear()?;
         Ok(std::mem::take(&mut self.shown))

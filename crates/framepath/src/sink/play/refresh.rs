@@ -28,7 +28,7 @@ pub(super) struct Refresh {
     given: u64,
 }
 
-/// What to do with a frame.
+/// The refresh that shows a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nearest {
     /// The clock is not known.

@@ -18,7 +18,7 @@ pub(super) struct Textured {
     /// One for each size and format, mostly one in all; a stream chooses its sizes, and
     /// the cache bounds their number.
     cache: TextureCache<Key>,
-    /// Of the texture to draw.
+    /// Key of the texture to draw.
     current: Option<Key>,
     painter: Painter,
 }
@@ -93,7 +93,7 @@ fn key_of(layout: &Layout) -> Key {
     (format, mode, layout.width, layout.height)
 }
 
-/// What SDL is to take a picture's YUV for; `None` where it has no way.
+/// SDL's mode for a picture's YUV; `None` where SDL has no such mode.
 fn mode_of(layout: &Layout) -> Option<YuvMode> {
     match (layout.colors.shown_by(layout.width), layout.colors.range) {
         (BT709, Range::Full) => None,

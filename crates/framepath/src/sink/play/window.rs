@@ -92,7 +92,7 @@ fn with<R>(work: impl FnOnce(&mut Window) -> R) -> Option<R> {
     WINDOW.with_borrow_mut(|slot| slot.as_mut().map(work))
 }
 
-/// Who draws.
+/// The drawing method of a window.
 enum Surface {
     /// The CPU, straight into the window's memory.
     Painted {
@@ -117,7 +117,7 @@ struct Window {
     picture: (u32, u32),
     paused: bool,
     ended: bool,
-    /// What is seen may be old: the window changed.
+    /// The visible content may be old: the window changed.
     stale: bool,
     /// Shown by those surfaces that do so at once.
     shown: Shown,
@@ -324,7 +324,7 @@ fn surface(window: sdl2::video::Window, pump: &EventPump, driver: &str) -> Resul
     Ok(Surface::Textured(Box::new(Textured::new(canvas))))
 }
 
-/// Who may draw, the best first. OpenGL without a GPU is a CPU that plays one:
+/// Names of the SDL drivers to try, the best first. OpenGL without a GPU is emulated by the CPU:
 /// several times as dear as painting (docs/experiments/players.md).
 fn drivers(wanted: &str) -> Vec<&str> {
     match wanted {
@@ -356,7 +356,7 @@ fn refuse_blind(driver: &str, named: bool) -> Result<(), String> {
     }
 }
 
-/// What would help, where no display is named.
+/// Advice for an error message where no display is named; else empty.
 fn no_display() -> &'static str {
     let named = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if named("DISPLAY") || named("WAYLAND_DISPLAY") {

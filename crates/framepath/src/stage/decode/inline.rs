@@ -38,7 +38,7 @@ pub(crate) struct Wish {
 /// whether the driver can decode it.
 struct Trial {
     wish: Wish,
-    /// What was sent, to send it again.
+    /// Packets sent so far, to send them again.
     packets: Vec<Packet>,
 }
 
