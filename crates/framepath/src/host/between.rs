@@ -31,10 +31,10 @@ pub(super) enum Logged {
 
 /// From the collect end to the submit end.
 pub(super) enum Way {
-    /// The stream goes on with another worker. Unasked, once for each.
+    /// The stream goes on with another worker. Sent once for each worker, unasked.
     Next(Arc<Link>),
     /// Answers [`Logged::Ask`]: the submit end submits from now on.
     Direct(Box<Sending>),
-    /// Answers [`Logged::Ask`]: the collect end submits the input, if the book takes it.
+    /// Answers [`Logged::Ask`]: the collect end submits the input, unless the book drops it.
     Relay,
 }

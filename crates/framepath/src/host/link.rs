@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The caller's connection to one worker: what both ends of a stream know of it. It
-//! does not change while the worker lives, but for the counts in its health.
+//! The caller's connection to one worker, which both ends of a stream share. It
+//! does not change while the worker lives, except for the counts in its health.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::process::{Process, Worker};
 
 /// One worker with an open stream.
 pub(super) struct Link {
-    /// Which of the stream's workers it is, from 0.
+    /// Number of the worker among those of the stream, from 0.
     pub(super) number: u64,
     pub(super) area: Arc<Area>,
     pub(super) socket: Arc<Socket>,
@@ -35,7 +35,7 @@ impl Link {
         self.kill();
     }
 
-    /// Ends the worker, whatever it is doing. What it has completed can still be taken
+    /// Ends the worker, whatever it is doing. Its completed cells can still be taken
     /// before the stream goes on without it.
     pub(super) fn kill(&self) {
         self.worker.process().kill();

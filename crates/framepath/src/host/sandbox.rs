@@ -11,9 +11,9 @@ pub enum SandboxChoice {
     /// Refuses to run without seccomp; any other missing layer is a note.
     #[default]
     Seccomp,
-    /// Refuses to run without any layer that confines.
+    /// Refuses to run if any layer that confines is missing.
     Require,
-    /// Runs with what is there; what is missing is a note.
+    /// Runs with the layers that exist; a missing layer is a note.
     Allow,
 }
 
