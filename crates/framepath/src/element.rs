@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A source, stage, sink or link that path text can name: its declaration and its
-//! constructor. Each stands in one file with what it declares.
+//! constructor. Both are in the file of the element.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,9 +28,9 @@ pub(crate) enum Make {
     Source(Arc<MakeSource>),
     /// Constructor of a stage or a sink.
     Stage(Arc<MakeStage>),
-    /// The one link there is.
+    /// The `queue`, the only link.
     Queue,
-    /// The pipeline builds its branches.
+    /// The `tee`, whose branches the pipeline builds.
     Tee,
 }
 
@@ -59,7 +59,7 @@ impl Element {
         )
     }
 
-    /// A stage or a sink.
+    /// Makes the element of a stage or a sink.
     pub(crate) fn stage<S: Stage + 'static>(
         definition: &'static Definition,
         make: impl Fn(&Hop, &Place<'_>) -> Result<S, StageError> + Send + Sync + 'static,
@@ -70,7 +70,7 @@ impl Element {
         )
     }
 
-    /// A stage of one of several types.
+    /// Makes the element of a stage whose type depends on the hop.
     pub(crate) fn boxed(
         definition: &'static Definition,
         make: impl Fn(&Hop, &Place<'_>) -> Result<Box<dyn Stage>, StageError> + Send + Sync + 'static,
@@ -87,11 +87,11 @@ impl Element {
     }
 
     fn new(definition: &'static Definition, make: Make) -> Element {
-        // A stage of a user can keep all but one of its slots for itself.
+        // A user's stage may keep all but one of its slots for itself.
         Element { definition, make, task: None, decodes: false, least_out: |_, _| 1 }
     }
 
-    /// With a worker of another task than to run a stage.
+    /// Sets the task of the element's worker, where it is more than to run a stage.
     pub(crate) fn with_task(
         self,
         task: impl Fn(&Hop, &Place<'_>) -> Result<Task, StageError> + Send + Sync + 'static,
@@ -133,15 +133,15 @@ pub struct Place<'a> {
     pub(crate) lender: Option<Lenders>,
     /// In a worker: the file of the plug-in that is loaded already.
     pub(crate) plugin: Option<PathBuf>,
-    /// In a worker: the device that it decodes by.
+    /// In a worker: the device that the stage decodes by.
     pub(crate) node: Option<Arc<Node>>,
-    /// Where the stage says what users should know.
+    /// Notes for the user go here.
     pub(crate) outcomes: Outcomes,
 }
 
 impl<'a> Place<'a> {
-    /// In this process, in front of the hops `behind`, which may keep `frames_behind` of
-    /// its frames.
+    /// The place of a hop in this process, in front of the hops `behind`, which may keep
+    /// `frames_behind` of its frames.
     pub(crate) fn inline(
         behind: &'a [Hop],
         track: Option<TrackInfo>,
@@ -162,30 +162,30 @@ impl<'a> Place<'a> {
 }
 
 impl Place<'_> {
-    /// Frames that the hops behind may keep while this one gives the next: what their
-    /// queues hold, and one in the hands of each thread. A pool of one more never waits
-    /// for itself.
+    /// Frames that the hops behind may keep while this one gives the next: those in their
+    /// queues, and one in each of their threads. A pool with one slot more never waits
+    /// for a frame of its own.
     pub fn frames_behind(&self) -> u32 {
         self.frames_behind
     }
 
-    /// A pool of `slots` buffers of `slot_bytes` bytes for frames that the stage gives.
-    /// A stage that can run in a worker makes its pools here: from a worker, frames
-    /// reach the program by this memory.
+    /// Makes a pool of `slots` buffers of `slot_bytes` bytes for frames that the stage gives.
+    /// A stage that can run in a worker makes its pools here: frames of a worker
+    /// reach the program only in this memory.
     ///
     /// # Errors
-    /// No memory, or an impossible size.
+    /// Memory is short, or the size is impossible.
     pub fn pool(&self, slot_bytes: usize, slots: u32) -> Result<Pool, StageError> {
         Ok(Pool::for_stage(slot_bytes, slots, self.give_back)?)
     }
 
-    /// Writable copies of frames, [`CopyPool::new`] for a stage that can run in a worker.
+    /// Makes a [`CopyPool`] for a stage that can run in a worker.
     pub fn copy_pool(&self) -> CopyPool {
         CopyPool::for_worker(self.give_back)
     }
 
-    /// Adds a line to [`Report::notes`](crate::Report::notes), for the user. From a
-    /// worker it does not come through.
+    /// Adds a line to [`Report::notes`](crate::Report::notes), for the user. Lines of a stage in a
+    /// worker are lost.
     pub fn note(&self, line: &str) {
         self.outcomes.notes.say(line.to_owned());
     }

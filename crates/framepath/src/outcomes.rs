@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use crate::host::WorkerStats;
 use crate::notes::Notes;
 
-/// Counts and remarks that hops write and the run's report reads; clones share them.
+/// Counts and notes that hops write and the run's report reads; clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Outcomes {
     /// Notes for the user.
@@ -16,7 +16,7 @@ pub(crate) struct Outcomes {
     pub(crate) missed: Arc<AtomicU64>,
     /// Counters of the `play` window, where the path ends in one.
     pub(crate) played: Arc<OnceLock<Arc<Played>>>,
-    /// The worker that demuxes, where there is one.
+    /// Statistics of the worker that demuxes, where there is one.
     pub(crate) demuxer: Arc<OnceLock<Arc<WorkerStats>>>,
 }
 

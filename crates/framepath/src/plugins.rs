@@ -16,7 +16,7 @@ pub use framepath_codec::frei0r::{Frei0rError, find, folders, list};
 /// The size of the instance whose parameters are read.
 const SIZE: (u32, u32) = (64, 48);
 
-/// How long a plug-in may take to say what it is.
+/// Longest time a plug-in takes to describe itself.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Description of a plug-in, by itself.
@@ -35,24 +35,24 @@ pub struct Description {
     pub version: String,
     /// Purpose of the plug-in; may be empty.
     pub explanation: String,
-    /// Its parameters, in its own order.
+    /// Its parameters, in the plug-in's order.
     pub params: Vec<Param>,
 }
 
 /// A parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Param {
-    /// Its name in a path.
+    /// Name in a path.
     pub name: String,
-    /// The plug-in's own name of it.
+    /// Name in the plug-in.
     pub title: String,
     /// `bool`, `double`, `color`, `position` or `string`.
     #[serde(rename = "type")]
     pub kind: String,
     /// Accepted values, in words.
     pub takes: String,
-    /// Its value in a new instance, as a path writes it. Some plug-ins have
-    /// one here that they would not take.
+    /// Value in a new instance, as a path writes it. Some plug-ins have
+    /// a value here that they do not accept.
     pub default: String,
     /// Purpose of the parameter; may be empty.
     pub explanation: String,
@@ -61,9 +61,9 @@ pub struct Param {
 /// One line of the list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Entry {
-    /// Its name in a path, behind `frei0r:`.
+    /// Name in a path, behind `frei0r:`.
     pub name: String,
-    /// Its file.
+    /// Path of the plug-in's file.
     pub file: String,
     /// The plug-in's description; `None` where it could not be read.
     #[serde(flatten)]
@@ -73,7 +73,7 @@ pub struct Entry {
     pub error: Option<String>,
 }
 
-/// Loads the plug-in in `file` into this process and asks it; for the child
+/// Loads the plug-in in `file` into this process and describes it. Call it in the child process
 /// that [`ask`] starts.
 ///
 /// # Errors
@@ -101,15 +101,15 @@ pub fn describe(file: &Path) -> Result<Description, Frei0rError> {
     })
 }
 
-/// The line with which the child answers, behind whatever the plug-in printed.
+/// Returns the line that the child prints, behind any output of the plug-in.
 pub fn answer(outcome: Result<Description, Frei0rError>) -> String {
     let json = serde_json::to_string(&outcome.map_err(|error| error.to_string()));
-    // Texts and numbers alone: there is nothing that JSON could not hold.
+    // Only texts and numbers: JSON can hold all of them.
     format!("\n{}\n", json.unwrap_or_default())
 }
 
-/// Asks the plug-in in a process of its own. `child` is a command that prints
-/// [`answer`] of [`describe`] of the file given as its last word.
+/// Describes the plug-in in a process of its own. `child` is a command that prints
+/// [`answer`] of [`describe`] of the file that is its last argument.
 pub fn ask(found: &Found, mut child: Command) -> Entry {
     child.arg(&found.path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let outcome = child.spawn().map_err(|error| format!("cannot start a process: {error}")).and_then(listen);
@@ -124,7 +124,7 @@ fn listen(mut child: Child) -> Result<Description, String> {
     let reader = child.stdout.take().map(|mut pipe| {
         thread::spawn(move || {
             let mut bytes = Vec::new();
-            // What was read before a failure is looked at all the same.
+            // The bytes that were read before a failure are used all the same.
             let _ = pipe.read_to_end(&mut bytes);
             bytes
         })
@@ -139,7 +139,7 @@ fn listen(mut child: Child) -> Result<Description, String> {
     }
 }
 
-/// Waits for the child to end, and makes it when it takes too long.
+/// Waits for the child to end; kills it if it takes too long.
 fn wait(child: &mut Child) -> Result<ExitStatus, String> {
     let failed = |error: std::io::Error| format!("cannot wait for its process: {error}");
     let deadline = Instant::now() + PATIENCE;

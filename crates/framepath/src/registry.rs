@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All that path text can name: the built-in sources, stages, sinks and links, and a
+//! All elements that path text can name: the built-in sources, stages, sinks and links, and a
 //! program's own.
 
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::source::Source;
 use crate::stage::Stage;
 use crate::{link, sink, source, stage, tee};
 
-/// The built-in ones, in the order of help pages.
+/// The built-in elements, in the order of help pages.
 fn built_in() -> [Element; 20] {
     [
         source::file::element(),
@@ -78,14 +78,14 @@ pub struct Registry {
 }
 
 impl Default for Registry {
-    /// The built-in ones.
+    /// Returns a copy of the built-in registry.
     fn default() -> Registry {
         Registry::built_in().clone()
     }
 }
 
 impl Registry {
-    /// The one that everything uses that is given no other.
+    /// The built-in registry, which is used if no other is given.
     pub fn built_in() -> &'static Registry {
         static BUILT_IN: OnceLock<Registry> = OnceLock::new();
         BUILT_IN.get_or_init(|| {
@@ -100,7 +100,7 @@ impl Registry {
     /// Adds a source: its declaration, and a function that makes it for a hop of a path.
     ///
     /// # Errors
-    /// The name is taken, or the declaration contradicts itself or is not of a source.
+    /// The name is taken, or the declaration contradicts itself or is not that of a source.
     pub fn add_source<S: Source + 'static>(
         &mut self,
         definition: &'static Definition,
@@ -109,7 +109,7 @@ impl Registry {
         self.add(Element::source(definition, make))
     }
 
-    /// Adds a stage or, where that is what it declares, a sink.
+    /// Adds a stage or, if that is what it declares, a sink.
     ///
     /// # Errors
     /// As [`add_source`](Self::add_source).
@@ -135,7 +135,7 @@ impl Registry {
         &self.definitions
     }
 
-    /// The stage that `hop` names, to run where it is made.
+    /// Makes the stage that `hop` names, to run in this process.
     pub(crate) fn make_stage(&self, hop: &Hop, place: &Place<'_>) -> Result<Box<dyn Stage>, StageError> {
         match &self.element(hop)?.make {
             Make::Stage(make) => make(hop, place),

@@ -32,8 +32,8 @@ pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     write_all(&[("", report)], to)
 }
 
-/// Writes the rows of several runs into one table, each with its name in the
-/// column `path`; where the name is empty, the path itself stands there.
+/// Writes the rows of several runs into one table. The column `path` has the name of the run, or,
+/// if the name is empty, the path itself.
 ///
 /// # Errors
 /// Errors of `to`.
