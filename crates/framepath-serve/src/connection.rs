@@ -108,7 +108,7 @@ impl Connection {
         !self.waiting.is_empty()
     }
 
-    /// Time by which the client must have sent or read a message.
+    /// Returns the time by which the client must have sent or read a message.
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         self.until_ns
     }

@@ -97,7 +97,7 @@ fn say(text: &str) {
     eprintln!("framepath: device: {}", shown(text));
 }
 
-/// The codec of V4L2's code, and the parser of its packets.
+/// Returns the codec with V4L2's code `fourcc`, and the parser of its packets.
 fn coding_of(fourcc: Fourcc) -> Option<(Codec, Coding)> {
     let codec = codec_of(fourcc)?;
     let coding = match codec {

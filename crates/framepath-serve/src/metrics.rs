@@ -41,12 +41,12 @@ impl Metrics {
         Metrics { listener, readers: Vec::new(), paused_until_ns: None }
     }
 
-    /// The listening socket, unless accepting is paused.
+    /// Returns the listening socket, unless accepting is paused.
     pub(super) fn listener(&self) -> Option<BorrowedFd<'_>> {
         self.paused_until_ns.is_none().then(|| self.listener.as_fd())
     }
 
-    /// Every reader's socket, and whether to wait until it is writable.
+    /// Returns every reader's socket, and whether to wait until it is writable.
     pub(super) fn readers(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
         self.readers.iter().map(|reader| (reader.stream.as_fd(), reader.answer.is_some()))
     }
@@ -84,7 +84,7 @@ impl Metrics {
         self.readers.retain_mut(|reader| reader.until_ns > now_ns && reader.turn(&page));
     }
 
-    /// Time when the next reader has taken too long, or accepting goes on.
+    /// Returns the time when the next reader has taken too long, or accepting goes on.
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         self.readers.iter().map(|reader| reader.until_ns).chain(self.paused_until_ns).min()
     }

@@ -17,7 +17,7 @@ const LETTERS: [char; KNOWN_CAUSES.len()] = ['C', 'c', 'q', 'p', 'b'];
 /// Text for an unknown value.
 const UNKNOWN: &str = "-";
 
-/// Text about the service `now`, with rates since `before`; lines are cut to `columns`.
+/// Returns a table of the service `now`, with rates since `before`; lines are cut to `columns`.
 pub fn table(before: &Snapshot, now: &Snapshot, columns: usize) -> String {
     let seconds = now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
     let mut text = head(before, now, seconds);

@@ -86,7 +86,7 @@ impl Workers {
         self.spares.ready().next().map(|spare| spare.process.id)
     }
 
-    /// Number of ready workers.
+    /// Returns the number of ready workers.
     pub(super) fn spares(&self) -> usize {
         self.spares.ready().count()
     }
@@ -190,7 +190,7 @@ impl Workers {
         late
     }
 
-    /// Time when the next worker is late.
+    /// Returns the time when the next worker is late.
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         self.spares.deadline_ns()
     }

@@ -96,7 +96,7 @@ impl Ran {
         self
     }
 
-    /// The lines of framemd5 on standard output, without the head.
+    /// Returns the lines of framemd5 on standard output, without the head.
     pub fn frames(&self) -> Vec<String> {
         md5_lines(&self.stdout)
     }

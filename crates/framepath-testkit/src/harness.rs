@@ -33,7 +33,7 @@ pub type Tested = Result<(), Missing>;
 
 /// Return type of a test function: `()` or [`Tested`].
 pub trait Outcome {
-    /// Reason why the test cannot run, if there is one.
+    /// Returns the reason why the test cannot run, if there is one.
     fn missing(self) -> Option<Missing>;
 }
 

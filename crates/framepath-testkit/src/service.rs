@@ -52,12 +52,12 @@ impl Service {
         service
     }
 
-    /// Path of the service's socket.
+    /// Returns the path of the service's socket.
     pub fn socket(&self) -> PathBuf {
         self.folder.path().join("socket")
     }
 
-    /// Standard error of the service so far.
+    /// Returns the standard error of the service so far.
     pub fn said(&self) -> String {
         fs::read_to_string(self.folder.path().join("said")).unwrap()
     }
@@ -67,7 +67,7 @@ impl Service {
         self.child.as_ref().unwrap().id()
     }
 
-    /// Number of open files of the service.
+    /// Returns the number of open files of the service.
     pub fn fds(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
     }
@@ -117,7 +117,7 @@ impl Service {
         found.unwrap()
     }
 
-    /// Command that runs a path by this service: `clip` with `options`, then ` ! ` and `sink`.
+    /// Makes a command that runs a path by this service: `clip` with `options`, then ` ! ` and `sink`.
     pub fn client(&self, clip: &str, options: &str, sink: &str) -> Command {
         let socket = self.socket();
         let path = format!(

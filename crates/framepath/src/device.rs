@@ -63,22 +63,22 @@ pub(crate) fn decoder_node(codec: Codec, hardware: bool) -> Option<PathBuf> {
     find_node(decodes)
 }
 
-/// V4L2's code of a codec.
+/// Returns V4L2's code of a codec.
 pub(crate) fn fourcc_of_codec(codec: Codec) -> Fourcc {
     CODECS.iter().find(|(_, ours)| *ours == codec).map(|(name, _)| *name).expect("all are named")
 }
 
-/// framepath's format for V4L2's code.
+/// Returns framepath's format for V4L2's code.
 pub(crate) fn pixel_format(fourcc: Fourcc) -> Option<PixelFormat> {
     FORMATS.iter().find(|(name, _)| *name == fourcc).map(|(_, format)| *format)
 }
 
-/// V4L2's code for one of framepath's formats.
+/// Returns V4L2's code for one of framepath's formats.
 pub(crate) fn fourcc(format: PixelFormat) -> Option<Fourcc> {
     FORMATS.iter().find(|(_, ours)| *ours == format).map(|(name, _)| *name)
 }
 
-/// Layout of a device's pictures in its buffers: planes one behind the other, of which
+/// Returns the layout of a device's pictures in its buffers: planes one behind the other, of which
 /// `visible` is shown.
 pub(crate) fn layout_of(picture: &Picture, visible: Option<Rect>) -> Result<Layout, StageError> {
     let not = |what: String| StageError::Option(format!("the device's frames cannot be used: {what}"));
@@ -131,7 +131,7 @@ pub(crate) fn layout_of(picture: &Picture, visible: Option<Rect>) -> Result<Layo
     Ok(Layout::from_planes(format, seen.width, seen.height, &planes)?)
 }
 
-/// Buffer memory type; `None` for `io=read`.
+/// Returns the buffer memory type; `None` for `io=read`.
 pub(crate) fn io_of(word: &str) -> Option<Io> {
     match word {
         "mmap" => Some(Io::Mmap),

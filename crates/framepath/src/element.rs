@@ -140,7 +140,7 @@ pub struct Place<'a> {
 }
 
 impl<'a> Place<'a> {
-    /// The place of a hop in this process, in front of the hops `behind`, which may keep
+    /// Makes the place of a hop in this process, in front of the hops `behind`, which may keep
     /// `frames_behind` of its frames.
     pub(crate) fn inline(
         behind: &'a [Hop],

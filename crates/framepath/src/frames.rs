@@ -187,7 +187,7 @@ impl Frames {
         self.requests.clone()
     }
 
-    /// The ledger of the run; `None` before the last frame was returned. This call ends the run
+    /// Returns the ledger of the run; `None` before the last frame was returned. This call ends the run
     /// then: a later seek is an error.
     ///
     /// ```

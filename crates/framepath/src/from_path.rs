@@ -198,7 +198,7 @@ fn of_hop(hop: &Hop, error: StageError) -> RunError {
     RunError::Stage { hop: hop.to_string(), error }
 }
 
-/// Depth and drop policy of a queue.
+/// Returns the depth and drop policy of a queue.
 fn queue_of(hop: &Hop) -> (usize, Leaky) {
     let leaky = match hop.choice("leaky") {
         "upstream" => Leaky::Upstream,

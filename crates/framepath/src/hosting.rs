@@ -32,7 +32,7 @@ pub(crate) fn worker_options<'a>(
     })
 }
 
-/// The stream's connection to the service, if `hop` runs there; `named` may name
+/// Returns the stream's connection to the service, if `hop` runs there; `named` may name
 /// the service's socket.
 pub(crate) fn seat_of(hop: &Hop, named: &Hop) -> Option<Arc<Seat>> {
     (hop.choice("host") == "service").then(|| {

@@ -73,7 +73,7 @@ impl Item {
         }
     }
 
-    /// Number, birth and presentation time of the item.
+    /// Returns the number, birth and presentation time of the item.
     #[inline]
     pub fn meta(&self) -> FrameMeta {
         match self {

@@ -39,7 +39,7 @@ impl Options {
 }
 
 impl Default for Options {
-    /// Ledger at `full`, 65,536 rows (9 MB) a thread.
+    /// Returns the default: ledger at `full`, 65,536 rows (9 MB) a thread.
     fn default() -> Options {
         Options {
             level: Level::Full,

@@ -260,7 +260,7 @@ impl<'a> Out<'a> {
         Upstream { requests: requests.clone(), mailbox: mailbox.clone(), hop: self.hop }
     }
 
-    /// Number of the last seek or flush.
+    /// Returns the number of the last seek or flush.
     pub(crate) fn generation(&self) -> u64 {
         self.delivery.generation()
     }
@@ -309,7 +309,7 @@ impl<'a> Out<'a> {
         self.recorder.resume_from_device(self.hop, seq);
     }
 
-    /// The recorder, for links.
+    /// Returns the recorder, for links.
     pub(crate) fn recorder(&mut self) -> &mut Recorder {
         self.recorder
     }

@@ -106,7 +106,7 @@ impl Recorder {
         }
     }
 
-    /// The ledger's level of this run.
+    /// Returns the ledger's level of this run.
     #[inline]
     pub fn level(&self) -> Level {
         self.level
@@ -292,7 +292,7 @@ impl Recorder {
         Stretch { start_ns: self.last_ns, end_ns: self.last_ns, ..Stretch::default() }
     }
 
-    /// The last row written; `None` where there is none.
+    /// Returns the last row written; `None` where there is none.
     pub(crate) fn last_row(&self) -> Option<&Row> {
         let last = self.next.checked_sub(1).unwrap_or(self.rows.len().checked_sub(1)?);
         (self.written > 0).then(|| &self.rows[last])
@@ -375,7 +375,7 @@ impl Recorder {
         self.mark();
     }
 
-    /// Stamp of the last boundary: the hand-off of the present frame.
+    /// Returns the stamp of the last boundary: the hand-off of the present frame.
     #[inline]
     pub(crate) fn last_ns(&self) -> u64 {
         self.last_ns

@@ -13,7 +13,7 @@ use crate::source::Source;
 use crate::stage::Stage;
 use crate::{link, sink, source, stage, tee};
 
-/// The built-in elements, in the order of help pages.
+/// Returns the built-in elements, in the order of help pages.
 fn built_in() -> [Element; 20] {
     [
         source::file::element(),
@@ -85,7 +85,7 @@ impl Default for Registry {
 }
 
 impl Registry {
-    /// The built-in registry, which is used if no other is given.
+    /// Returns the built-in registry, which is used if no other is given.
     pub fn built_in() -> &'static Registry {
         static BUILT_IN: OnceLock<Registry> = OnceLock::new();
         BUILT_IN.get_or_init(|| {
@@ -130,7 +130,7 @@ impl Registry {
         Ok(())
     }
 
-    /// The declarations, which read path text and print help pages.
+    /// Returns the declarations, which read path text and print help pages.
     pub fn definitions(&self) -> &Definitions {
         &self.definitions
     }

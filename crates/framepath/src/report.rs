@@ -36,7 +36,7 @@ impl HopInfo {
     }
 }
 
-/// Text of the path that has these hops, as a user would type it.
+/// Returns the text of the path that has these hops, as a user would type it.
 pub(crate) fn path_text(hops: &[HopInfo]) -> String {
     part_text(hops, 0..hops.len())
 }
@@ -47,7 +47,7 @@ fn begins_branch(hops: &[HopInfo], at: usize) -> bool {
     at > 0 && hops[at].before.is_some() && hops[at].before == hops[at - 1].before
 }
 
-/// For each hop, the number of branches with threads of their own that it is inside of.
+/// Returns, for each hop, the number of branches with threads of their own that it is inside of.
 pub(crate) fn depths(hops: &[HopInfo]) -> Vec<usize> {
     let mut depths = vec![0; hops.len()];
     for at in 1..hops.len() {
@@ -57,7 +57,7 @@ pub(crate) fn depths(hops: &[HopInfo]) -> Vec<usize> {
     depths
 }
 
-/// Text of the part of a path in `range` of its `hops`, which begins behind a `!` or a `(`.
+/// Returns the text of the part of a path in `range` of its `hops`, which begins behind a `!` or a `(`.
 fn part_text(hops: &[HopInfo], range: Range<usize>) -> String {
     let mut text = String::new();
     for at in range.clone() {
@@ -193,12 +193,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// Text of the path that ran, as a user would type it.
+    /// Returns the text of the path that ran, as a user would type it.
     pub fn path(&self) -> String {
         path_text(&self.hops)
     }
 
-    /// The order of the hops.
+    /// Returns the order of the hops.
     pub fn hop_tree(&self) -> HopTree {
         HopTree::new(self.hops.iter().map(|hop| hop.before))
     }
@@ -231,7 +231,7 @@ impl Report {
         losses
     }
 
-    /// Summary of the ledger; behind a `tee`, for the last sink. Rows of frames whose
+    /// Returns the summary of the ledger; behind a `tee`, for the last sink. Rows of frames whose
     /// other rows were overwritten are left out.
     pub fn digest(&mut self) -> Digest {
         let hops = self.hop_tree();

@@ -308,7 +308,7 @@ impl Requests {
         }
     }
 
-    /// Number of the last seek or flush that was sent.
+    /// Returns the number of the last seek or flush that was sent.
     pub(crate) fn generation(&self) -> u64 {
         self.0.stale_below.load(Ordering::Relaxed)
     }

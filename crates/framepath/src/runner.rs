@@ -160,7 +160,7 @@ impl Pipeline {
     }
 }
 
-/// Index of the sink in a segment.
+/// Returns the index of the sink in a segment.
 fn sink_of(segment: &Segment) -> Option<u16> {
     segment.chain.iter().find(|hop| hop.role == Role::Sink).map(|hop| hop.index)
 }

@@ -59,15 +59,15 @@ use crate::stage::short_name;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Source: Send {
-    /// Name in errors and in the ledger; by default the type's.
+    /// Returns the name in errors and in the ledger; by default the type's.
     fn name(&self) -> &str {
         short_name(std::any::type_name::<Self>())
     }
 
-    /// The stream that the source gives.
+    /// Returns the stream that the source gives.
     fn info(&self) -> StreamInfo;
 
-    /// The compression of its packets, for a decoder behind it; `None` for frames.
+    /// Returns the compression of its packets, for a decoder behind it; `None` for frames.
     fn track_info(&self) -> Option<TrackInfo> {
         None
     }
@@ -98,7 +98,7 @@ pub trait Source: Send {
     }
 }
 
-/// The option `frames` of a source that could go on for ever.
+/// Makes the option `frames` of a source that could go on for ever.
 const fn frames(default: &'static str) -> Arg {
     Arg::option(
         "frames",

@@ -57,7 +57,7 @@ pub(crate) enum Role {
 /// # Ok::<(), framepath::RunError>(())
 /// ```
 pub trait Stage: Send {
-    /// Name in errors and in the ledger; by default the type's.
+    /// Returns the name in errors and in the ledger; by default the type's.
     fn name(&self) -> &str {
         short_name(std::any::type_name::<Self>())
     }
@@ -78,7 +78,7 @@ pub trait Stage: Send {
     /// [`Out::enough`].
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure>;
 
-    /// Number of threads that the stage works with; called after [`Stage::start`].
+    /// Returns the number of threads that the stage works with; called after [`Stage::start`].
     fn threads(&self) -> u32 {
         1
     }
@@ -121,7 +121,7 @@ pub trait Stage: Send {
     }
 }
 
-/// The last part of a type's path, without type parameters.
+/// Returns the last part of a type's path, without type parameters.
 pub(crate) fn short_name(path: &str) -> &str {
     let path = path.split('<').next().unwrap_or(path);
     path.rsplit("::").next().unwrap_or(path)

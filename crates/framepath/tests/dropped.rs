@@ -13,7 +13,7 @@ const ALL: usize = 1000;
 /// Growth of the resident memory in a round without a leak, in KiB: 5 for each pipeline.
 const SLACK_KIB: usize = 1024;
 
-/// Number of descriptors, threads and mappings, and resident memory in KiB.
+/// Returns the number of descriptors, threads and mappings, and resident memory in KiB.
 fn held() -> (usize, usize, usize, usize) {
     let entries = |folder: &str| fs::read_dir(folder).unwrap().count();
     let mappings = fs::read_to_string("/proc/self/maps").unwrap().lines().count();

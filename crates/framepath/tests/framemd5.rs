@@ -37,7 +37,7 @@ fn theirs(name: &str, options: &[&str]) -> String {
     String::from_utf8(ffmpeg(&words)).expect("framemd5 is text")
 }
 
-/// All lines except the one that names the program.
+/// Returns all lines except the one that names the program.
 fn lines(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.starts_with("#software:")).collect()
 }

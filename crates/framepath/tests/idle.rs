@@ -18,7 +18,7 @@ const LOOKED: Duration = Duration::from_secs(3);
 /// call has to run, and then leaves its CPU once more, or does not sleep.
 type Ran = (bool, u64);
 
-/// Every thread of `process`, except the calling one.
+/// Returns every thread of `process`, except the calling one.
 fn threads_of(process: &str) -> BTreeMap<String, Ran> {
     let own = fs::read_link("/proc/thread-self").unwrap();
     let own = own.file_name().unwrap().to_str().unwrap().to_owned();

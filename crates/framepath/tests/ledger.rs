@@ -15,7 +15,7 @@ fn pixel_bytes(format: PixelFormat, width: u32, height: u32) -> u64 {
     Layout::packed(format, width, height).unwrap().pixel_bytes() as u64
 }
 
-/// Copied bytes in the rows of hop `hop`.
+/// Returns the copied bytes in the rows of hop `hop`.
 fn copied_by(report: &Report, hop: u16) -> u64 {
     report.rows.iter().filter(|r| r.hop == hop).map(|r| r.copied_bytes).sum()
 }

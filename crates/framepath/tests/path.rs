@@ -476,7 +476,7 @@ fn check(text: &str) {
     }
 }
 
-/// Any value of an argument, as text.
+/// Makes any value of an argument, as text.
 fn any_value(arg: &'static framepath::path::Arg) -> BoxedStrategy<String> {
     use framepath::path::ValueKind;
     match arg.kind {
@@ -512,7 +512,7 @@ fn any_value(arg: &'static framepath::path::Arg) -> BoxedStrategy<String> {
     }
 }
 
-/// Any valid hop of one of these kinds.
+/// Makes any valid hop of one of these kinds.
 fn any_hop(kinds: &'static [Kind]) -> BoxedStrategy<String> {
     proptest::sample::select(definitions().names(kinds))
         .prop_flat_map(|name| {

@@ -147,8 +147,8 @@ fn a_track_that_is_not_there_is_an_error() {
     assert!(matches!(error, framepath::CodecError::NoTrack { track: 1, tracks: 1, .. }), "{error}");
 }
 
-/// Presentation times that reach a sink. After `count` frames the sink's thread or another thread
-/// seeks.
+/// Returns the presentation times that reach a sink. After `count` frames the sink's thread or another
+/// thread seeks.
 fn times_with_seek(pipeline: Pipeline, count: usize, to: Duration) -> (Vec<i64>, framepath::Report) {
     let requests = pipeline.requests();
     let times = Arc::new(Mutex::new(Vec::new()));

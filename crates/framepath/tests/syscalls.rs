@@ -48,7 +48,7 @@ fn no_call_per_frame() -> Tested {
     Ok(())
 }
 
-/// The fourth column of strace's last line.
+/// Returns the fourth column of strace's last line.
 fn total_calls(table: &str) -> u64 {
     let line = table.lines().rev().find(|line| line.ends_with("total")).expect("strace's total");
     line.split_whitespace().nth(3).expect("calls").parse().expect("a number")

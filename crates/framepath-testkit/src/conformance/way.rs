@@ -36,7 +36,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// Number of frames in the sink whose slot the source has back already.
+    /// Returns the number of frames in the sink whose slot the source has back already.
     pub fn copied(&self) -> u64 {
         u64::from(self.own_slots.is_some())
     }
@@ -75,13 +75,13 @@ impl Way {
         self.link.full == Full::Waits
     }
 
-    /// Number of hops of a path with a source and a sink around it.
+    /// Returns the number of hops of a path with a source and a sink around it.
     pub fn hops(&self) -> usize {
         4 + usize::from(self.link.holds.is_some())
     }
 }
 
-/// Host of stages in the thread of the path.
+/// Makes the host of stages in the thread of the path.
 pub fn inline() -> Host {
     Host {
         pass: |built, name| built.stage(Pass).named(name),

@@ -98,7 +98,7 @@ fn cell(to: &mut dyn Write, value: Option<impl std::fmt::Display>) -> io::Result
     }
 }
 
-/// RFC 4180: quotes where the text holds a comma, a quote or a line end.
+/// Quotes `text` as in RFC 4180 if it holds a comma, a quote or a line end.
 fn quoted(text: &str) -> String {
     if text.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

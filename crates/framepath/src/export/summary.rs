@@ -13,7 +13,7 @@ use framepath_os::meter::Level;
 use super::machine::machine;
 use crate::report::{Report, SinkReport};
 
-/// The summary of one run: a row for each sink, and a note per loss and failure. `case` is the
+/// Returns the summary of one run: a row for each sink, and a note per loss and failure. `case` is the
 /// path's text.
 ///
 /// ```
@@ -33,7 +33,7 @@ pub fn summary(report: &mut Report, case: &str) -> Summary {
     of_rows(rows, notes)
 }
 
-/// Summary of a path that could not start.
+/// Returns the summary of a path that could not start.
 pub fn stopped(reason: &str) -> Summary {
     of_rows(Vec::new(), vec![format!("stopped: {reason}")])
 }
@@ -51,7 +51,7 @@ fn of_rows(rows: Vec<Row>, notes: Vec<String>) -> Summary {
     }
 }
 
-/// The figures of one run; `None` for an unknown figure. Behind a `tee`, latency and causes are
+/// Returns the figures of one run; `None` for an unknown figure. Behind a `tee`, latency and causes are
 /// those of the last sink.
 pub fn row(report: &mut Report, case: &str) -> Row {
     let digest = (report.level != Level::Off).then(|| report.digest());
@@ -100,7 +100,7 @@ fn row_of(report: &Report, case: &str, digest: Option<Digest>) -> Row {
     }
 }
 
-/// Number of frames that did not arrive, by reason.
+/// Returns the number of frames that did not arrive, by reason.
 fn counts(report: &Report) -> BTreeMap<String, f64> {
     let late = report.played.map_or(0, |played| played.late);
     let lost: u64 = report.losses().iter().map(|loss| loss.count).sum();

@@ -33,7 +33,7 @@ pub fn summary(report: &mut Report) -> String {
     text
 }
 
-/// The ledger's figures for each sink, with the sink's hop index.
+/// Returns the ledger's figures for each sink, with the sink's hop index.
 fn digests(report: &mut Report) -> Vec<(u16, Digest)> {
     match report.sinks.len() {
         0 | 1 => vec![(0, report.digest())],

@@ -83,7 +83,7 @@ fn process(pid: usize, name: &str, report: &Report, to: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// Start of each row's slice. A frame's wait in a link or inside a decoder
+/// Returns the start of each row's slice. A frame's wait in a link or inside a decoder
 /// overlaps the thread's work on other frames, and so does the work on the frame
 /// before that wait; a track cannot show slices that cross. A stage's slice
 /// therefore begins when the thread last started on the frame: not before it
@@ -145,7 +145,7 @@ fn slice(pid: usize, row: &Row, from: u64, name: &str, origin: u64) -> Value {
     event
 }
 
-/// One step of a frame's flow to hop `end`.
+/// Makes one step of a frame's flow to hop `end`.
 fn flow(pid: usize, end: u16, row: &Row, from: u64, step: &str, origin: u64) -> Value {
     json!({
         "ph": step, "pid": pid, "tid": row.thread, "ts": micros(from, origin),

@@ -77,7 +77,7 @@ impl Answers {
         self.untold = Some(Flush { seq, may_come, timely });
     }
 
-    /// Number of the flush that has to be sent to the worker.
+    /// Returns the number of the flush that has to be sent to the worker.
     pub(super) fn untold(&self) -> Option<u64> {
         self.untold.as_ref().map(|flush| flush.seq)
     }
@@ -143,7 +143,7 @@ impl Answers {
         Ok(())
     }
 
-    /// The first flush that is not answered.
+    /// Returns the first flush that is not answered.
     fn next_flush(&mut self) -> Option<&mut Flush> {
         let told = self.owed.iter_mut().find_map(|question| match question {
             Question::Flush(flush) => Some(flush),

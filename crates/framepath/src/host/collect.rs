@@ -44,7 +44,7 @@ pub(crate) struct Collect {
     idle: Idle,
 }
 
-/// The two ends of a stage in a worker: the last stage of one thread, and the
+/// Makes the two ends of a stage in a worker: the last stage of one thread, and the
 /// input of the next.
 pub(crate) fn ends(hop: u16, session: Arc<Session>) -> (Submit, Collect) {
     let (slot, started) = sync_channel(1);

@@ -197,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    /// A worker that has not taken its one packet, and claims to wait for a slot.
+    /// Makes the counts of a worker that has not taken its one packet, and claims to wait for a slot.
     fn waiting(least_out: u32) -> WorkerHealth {
         let area = Arc::new(Area::new(Sizes { cells: 8, packet_bytes: 0 }).unwrap());
         submissions(&area).0.push_quietly(&[0; 8]).unwrap();

@@ -53,7 +53,7 @@ impl WorkerKind {
         WorkerKind::new(Task::Stage, memory_bytes, SandboxChoice::default())
     }
 
-    /// The device that the worker decodes by.
+    /// Returns the device that the worker decodes by.
     pub(super) fn device(&self) -> Option<&Path> {
         match &self.task {
             Task::Device(node) => Some(node),

@@ -42,22 +42,22 @@ impl Link {
         self.socket.shut();
     }
 
-    /// The worker's process.
+    /// Returns the worker's process.
     pub(super) fn process(&self) -> Arc<Process> {
         self.worker.process()
     }
 
-    /// The worker's process id.
+    /// Returns the worker's process id.
     pub(super) fn pid(&self) -> u32 {
         self.worker.process.pid()
     }
 
-    /// The layers of the worker's sandbox.
+    /// Returns the layers of the worker's sandbox.
     pub(super) fn layers(&self) -> Layers {
         self.worker.layers
     }
 
-    /// CPU time the worker has used, nanoseconds.
+    /// Returns the CPU time the worker has used, nanoseconds.
     pub(super) fn cpu_ns(&self) -> u64 {
         self.worker.process().cpu_ns()
     }

@@ -40,7 +40,7 @@ pub(super) enum Parent {
 }
 
 impl Process {
-    /// The process id, as this process sees it.
+    /// Returns the process id, as this process sees it.
     pub(super) fn pid(&self) -> u32 {
         self.pid
     }
@@ -78,7 +78,7 @@ impl Process {
         }
     }
 
-    /// CPU time used, nanoseconds; 0 once the process is gone, or if it is not visible.
+    /// Returns the CPU time used, nanoseconds; 0 once the process is gone, or if it is not visible.
     pub(super) fn cpu_ns(&self) -> u64 {
         // Process id 0 would mean this process.
         if self.pid == 0 { 0 } else { cpu_ns_of(self.pid).unwrap_or(0) }
@@ -98,7 +98,7 @@ impl Drop for Process {
 }
 
 impl Worker {
-    /// A worker that the service granted.
+    /// Makes the handle of a worker that the service granted.
     pub(super) fn of_service(
         socket: Socket,
         pid: u32,

@@ -130,7 +130,7 @@ impl RemoteDemuxer {
         })
     }
 
-    /// Track that the demuxer reads.
+    /// Returns the track that the demuxer reads.
     pub(crate) fn track(&self) -> &TrackInfo {
         &self.track
     }

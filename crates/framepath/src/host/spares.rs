@@ -86,23 +86,23 @@ impl<P> Default for Spares<P> {
 }
 
 impl<P> Spares<P> {
-    /// Number of workers, ready or loading.
+    /// Returns the number of workers, ready or loading.
     #[allow(clippy::len_without_is_empty, reason = "nobody asks whether it is empty")]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// The workers that are ready.
+    /// Returns the workers that are ready.
     pub fn ready(&self) -> impl Iterator<Item = &Spare<P>> {
         self.0.iter().filter(|spare| spare.is_ready())
     }
 
-    /// The workers that are loading, each with its socket to wait for by poll(2).
+    /// Returns the workers that are loading, each with its socket to wait for by poll(2).
     pub fn loading(&self) -> impl Iterator<Item = (&Spare<P>, BorrowedFd<'_>)> {
         self.0.iter().filter(|spare| !spare.is_ready()).map(|spare| (spare, spare.socket.as_fd()))
     }
 
-    /// All workers, oldest first.
+    /// Returns all workers, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Spare<P>> {
         self.0.iter()
     }
@@ -151,7 +151,7 @@ impl<P> Spares<P> {
         self.take(|spare| spare.until_ns.is_some_and(|until| until <= now_ns))
     }
 
-    /// CLOCK_MONOTONIC time when the next worker is late.
+    /// Returns the CLOCK_MONOTONIC time when the next worker is late.
     pub fn deadline_ns(&self) -> Option<u64> {
         self.0.iter().filter_map(|spare| spare.until_ns).min()
     }

@@ -36,7 +36,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// The hop's text for the worker, without the options that only the caller uses.
+    /// Returns the hop's text for the worker, without the options that only the caller uses.
     pub(super) fn stage_text(&self, attempt: Attempt) -> String {
         let hop = self.hop.without_hosting();
         match attempt {
@@ -45,7 +45,7 @@ impl Spec {
         }
     }
 
-    /// The faults to inject into a worker of this attempt.
+    /// Returns the faults to inject into a worker of this attempt.
     pub(super) fn faults(&self, attempt: Attempt) -> Faults {
         match attempt {
             Attempt::First => self.options.faults.clone(),

@@ -350,7 +350,7 @@ impl Sending {
         }))
     }
 
-    /// Position of the next cell.
+    /// Returns the position of the next cell.
     pub(super) fn next_cell(&self) -> u64 {
         self.cells
     }

@@ -341,7 +341,7 @@ fn complete(exporter: &mut Exporter, completion: &Completion) -> Result<(), Stop
     exporter.complete(completion).map_err(|_| Stopped::Caller)
 }
 
-/// The ledger's level for a number of the wire format.
+/// Returns the ledger's level for a number of the wire format.
 fn level_of(number: u8) -> Level {
     match number {
         0 => Level::Off,

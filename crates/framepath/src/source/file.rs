@@ -74,7 +74,7 @@ fn make(hop: &Hop, place: &Place<'_>) -> Result<File, StageError> {
     Ok(file)
 }
 
-/// The worker that demuxes for `file`, with the options of `file` itself, else of the decoder
+/// Returns the worker that demuxes for `file`, with the options of `file` itself, else of the decoder
 /// behind it. `None` if the file is demuxed inline.
 fn demuxer_of(file: &Hop, behind: &[Hop]) -> Result<Option<DemuxerSpec>, StageError> {
     let decoders: Vec<&Hop> = all_hops(behind).filter(|hop| hop.name() == "decode").collect();
@@ -158,7 +158,7 @@ impl File {
         }
     }
 
-    /// The worker that demuxes, if there is one.
+    /// Returns the worker that demuxes, if there is one.
     pub(crate) fn worker(&self) -> Option<&RemoteDemuxer> {
         match &self.demuxing {
             Demuxing::Inline(_) => None,

@@ -80,7 +80,7 @@ pub struct TestOptions {
 }
 
 impl Default for TestOptions {
-    /// The default: 300 frames of 1280x720 NV12, flat out.
+    /// Returns the default: 300 frames of 1280x720 NV12, flat out.
     fn default() -> TestOptions {
         TestOptions {
             width: 1280,
@@ -184,7 +184,7 @@ impl Source for Test {
     }
 }
 
-/// A rate as a fraction: whole if it is whole, else in thousandths.
+/// Returns a rate as a fraction: whole if it is whole, else in thousandths.
 fn rate_of(hz: f64) -> Rational {
     if hz.fract() == 0.0 && hz < f64::from(i32::MAX) {
         Rational::new(hz as i32, 1)

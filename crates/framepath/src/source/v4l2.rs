@@ -186,7 +186,7 @@ impl V4l2 {
         })
     }
 
-    /// Metadata of a frame with the driver's number and stamp.
+    /// Returns the metadata of a frame with the driver's number and stamp.
     fn meta(&mut self, sequence: u32, stamp_us: u64, birth_ns: u64) -> FrameMeta {
         // The driver counts in 32 bits.
         let (first, first_us) = *self.first.get_or_insert_with(|| {

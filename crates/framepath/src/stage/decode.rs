@@ -75,7 +75,7 @@ struct Choice {
 }
 
 impl Choice {
-    /// The decoders for `codec` that `hop` allows: V4L2 devices come first, then
+    /// Returns the decoders for `codec` that `hop` allows: V4L2 devices come first, then
     /// libavcodec's in their order.
     fn of(hop: &Hop, codec: Codec) -> Result<Choice, StageError> {
         let api = hop.choice("api");

@@ -45,7 +45,7 @@ fn make(hop: &Hop, place: &Place<'_>) -> Result<Plugin, StageError> {
     Ok(Plugin::new(file, hop.open(), place.give_back))
 }
 
-/// The sandbox of its worker lets the worker read this file.
+/// Returns the task of loading this file, which the sandbox of the worker lets the worker read.
 fn task(hop: &Hop, _: &Place<'_>) -> Result<Task, StageError> {
     let file = frei0r::find(hop.text("plugin"))?.path;
     let plugin = file.canonicalize().map_err(StageError::io(file.display().to_string()))?;
@@ -180,7 +180,7 @@ impl Loaded {
         Ok(output)
     }
 
-    /// Time of a frame in seconds, by its timestamp if it has one.
+    /// Returns the time of a frame in seconds, by its timestamp if it has one.
     fn seconds(&self, meta: &FrameMeta) -> f64 {
         match (meta.pts, self.time_base.value()) {
             (Some(pts), Some(tick)) => pts as f64 * tick,

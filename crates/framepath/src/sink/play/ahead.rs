@@ -34,7 +34,7 @@ impl Ahead {
         self.0.push_back(due_ns);
     }
 
-    /// Due time of the last frame with the screen.
+    /// Returns the due time of the last frame with the screen.
     pub(super) fn last(&self) -> Option<u64> {
         self.0.back().copied()
     }

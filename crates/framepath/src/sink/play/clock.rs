@@ -83,7 +83,7 @@ impl Clock {
         }
     }
 
-    /// Time from the frame before to this one; a frame without a timestamp, or with one
+    /// Returns the time from the frame before to this one; a frame without a timestamp, or with one
     /// that does not follow, comes an interval later.
     fn step_ns(&self, meta: &FrameMeta) -> Option<u64> {
         let before = self.last?.pts;

@@ -266,7 +266,7 @@ impl Server {
         server.map_err(|error| error.unwrap_or_else(|| "it has no Present, or shares no memory".to_owned()))
     }
 
-    /// The error is `None` if the server lacks a feature.
+    /// Checks the server and prepares the connection. The error is `None` if the server lacks a feature.
     fn connected(connection: RustConnection, window: xproto::Window) -> Result<Server, Option<String>> {
         fn lacks(error: impl std::fmt::Display) -> Option<String> {
             Some(error.to_string())

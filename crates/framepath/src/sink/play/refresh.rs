@@ -96,7 +96,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A clock of 60 Hz with refresh 1000 at 5 s.
+    /// Makes a clock of 60 Hz with refresh 1000 at 5 s.
     fn clock() -> Refresh {
         let mut refresh = Refresh::default();
         for number in [1000, 1002, 1018] {

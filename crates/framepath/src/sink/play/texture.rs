@@ -36,7 +36,7 @@ impl Textured {
         self.cache.window_mut()
     }
 
-    /// Width and height of the render target, pixels.
+    /// Returns the width and height of the render target, pixels.
     pub(super) fn output_size(&self) -> Result<(u32, u32), String> {
         self.cache.canvas().output_size()
     }
@@ -93,7 +93,7 @@ fn key_of(layout: &Layout) -> Key {
     (format, mode, layout.width, layout.height)
 }
 
-/// SDL's mode for a picture's YUV; `None` where SDL has no such mode.
+/// Returns SDL's mode for a picture's YUV; `None` where SDL has no such mode.
 fn mode_of(layout: &Layout) -> Option<YuvMode> {
     match (layout.colors.shown_by(layout.width), layout.colors.range) {
         (BT709, Range::Full) => None,

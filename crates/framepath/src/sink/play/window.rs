@@ -338,7 +338,7 @@ fn has_render_node(folder: &Path) -> bool {
     !nodes(folder, "renderD").is_empty()
 }
 
-/// Order of the colours in the window's pixels.
+/// Returns the order of the colours in the window's pixels.
 fn order_of(format: PixelFormatEnum) -> Result<PixelOrder, String> {
     match format {
         PixelFormatEnum::RGB888 | PixelFormatEnum::ARGB8888 => Ok(PixelOrder::Bgrx),
@@ -356,7 +356,7 @@ fn refuse_blind(driver: &str, named: bool) -> Result<(), String> {
     }
 }
 
-/// Advice for an error message where no display is named; else empty.
+/// Returns advice for an error message if no display is named; else an empty text.
 fn no_display() -> &'static str {
     let named = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if named("DISPLAY") || named("WAYLAND_DISPLAY") {
