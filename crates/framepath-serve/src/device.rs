@@ -35,7 +35,7 @@ use users::Users;
 /// Settings for decoding the device's streams.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// A worker that has work and shows no progress for so long is replaced.
+    /// Time without progress after which a worker that has work is replaced.
     pub watchdog: Duration,
     /// Most address space a worker may take, bytes.
     pub memory_bytes: u64,

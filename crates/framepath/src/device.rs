@@ -22,7 +22,7 @@ use framepath_os::v4l2::{Direction, Fourcc, Io, Node, Picture, Rect, Role, find_
 
 use crate::error::StageError;
 
-/// A device without progress for so long has failed. The kernel's own
+/// Time without progress after which a device has failed. The kernel's own
 /// limit for a decoder that does not answer is half of it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 

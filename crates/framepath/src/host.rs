@@ -130,7 +130,7 @@ use framepath_os::v4l2::V4l2Error;
 /// How a stage's worker is started and watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerOptions {
-    /// A worker that has work and shows no progress for so long is replaced.
+    /// Time without progress after which a worker that has work is replaced.
     pub watchdog: Duration,
     /// Kind of worker to start.
     pub kind: WorkerKind,
@@ -274,7 +274,7 @@ pub enum HostError {
     /// The stage failed in the worker.
     #[error("in the worker: {text}")]
     Failed {
-        /// The worker's words.
+        /// Message of the worker.
         text: String,
     },
     /// The demuxer's worker ended by itself.

@@ -94,7 +94,7 @@ impl Delivery {
         Delivery::new(Arc::default(), u64::MAX, requests, Some(mailbox))
     }
 
-    /// True if the thread has requests to look at.
+    /// True if requests wait for the thread.
     #[inline]
     pub(crate) fn has_request(&self) -> bool {
         self.mailbox.as_ref().is_some_and(|mailbox| mailbox.has_news())

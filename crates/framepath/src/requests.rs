@@ -91,7 +91,7 @@ impl RequestThread {
     }
 }
 
-/// The requests that one thread has to look at.
+/// The requests that wait for one thread.
 pub(crate) struct Mailbox {
     /// True if there are requests. Read once for each item.
     news: AtomicBool,
@@ -108,7 +108,7 @@ impl Mailbox {
         Mailbox { news: AtomicBool::new(false), pending: Mutex::default(), wake }
     }
 
-    /// True if there are requests to look at.
+    /// True if requests wait for the thread.
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
         // Relaxed: the lock orders the requests, and the wake-up has its own order.

@@ -29,7 +29,7 @@ pub trait Lends: Send + Sync {
     /// in the thread that reads from that worker.
     ///
     /// # Errors
-    /// There are no such buffers; the stream then fails with this text.
+    /// No such buffers exist; the stream then fails with this text.
     fn lend(&self, want: &Want) -> Result<Loan, String>;
 
     /// Called when the worker has mapped the last loan: its slots can be given now.

@@ -12,11 +12,11 @@ use framepath_os::crash;
 enum Kind {
     /// The worker dies of a segmentation fault, once.
     Crash,
-    /// It stops answering, once.
+    /// The worker stops answering, once.
     Hang,
-    /// It takes all memory it can get, once.
+    /// The worker takes all memory it can get, once.
     Bomb,
-    /// It dies every time it meets the packet.
+    /// The worker dies every time it meets the packet.
     Poison,
 }
 

@@ -41,7 +41,7 @@ const OPENING_TRIES: u32 = 3;
 /// other is skipped, these are the deaths of sixteen packets.
 const FRUITLESS: u32 = 32;
 /// Factor for `watchdog=`: how long a demuxer's worker may send nothing while its file has bytes to
-/// read, because a slow disk is not the worker's fault. It may also compute for so long before
+/// read, because a slow disk is not the worker's fault. The worker may also compute this long before
 /// the file is open, and until it answers a seek, which may read the file twice.
 const SILENCE: u32 = 10;
 /// Time between two checks of a demuxer's worker that is waited for.

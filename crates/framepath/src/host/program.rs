@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The worker's program, and the places it is looked for.
+//! The worker's program, and the search for it.
 //!
 //! A worker gets the bytes of an untrusted video, so its program
 //! comes only from places that the user or the system's owner chose.

@@ -49,7 +49,7 @@ pub(super) enum Came {
     Nothing { seq: u64 },
     /// Inputs before the flush with this number are forgotten.
     Flushed { seq: u64 },
-    /// All that was submitted has been given.
+    /// The worker has given its output for all inputs.
     End,
     /// The stage failed.
     Failed(String),

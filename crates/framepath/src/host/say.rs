@@ -45,7 +45,7 @@ fn shown(message: Message) -> Message {
     }
 }
 
-/// Like `hear`, but gives up after `limit`.
+/// Receives like `hear`, with a time limit.
 pub fn hear_within(
     socket: &Socket,
     limit: Duration,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `test`: a moving pattern, or buffers of so many bytes, paced or flat out.
+//! `test`: a moving pattern, or buffers of a given size, paced or flat out.
 
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
@@ -69,7 +69,7 @@ pub struct TestOptions {
     pub height: u32,
     /// Pixel format.
     pub format: PixelFormat,
-    /// Gives buffers of so many bytes instead of pictures.
+    /// Size in bytes of buffers that are given instead of pictures.
     pub bytes: Option<u64>,
     /// Frames per second; 0 is flat out.
     pub rate: f64,
