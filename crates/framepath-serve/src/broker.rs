@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The loop of the service: waits for clients and workers, and does what the
-//! rules (`framepath_model::service`) say.
+//! The loop of the service: waits for clients and workers, and applies the
+//! rules of `framepath_model::service`.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::TcpListener;
@@ -20,24 +20,24 @@ use super::metrics::Metrics;
 use super::workers::{Ended, Waits, WorkerId, Workers};
 use super::{ServeError, Settings};
 
-/// Connections accepted in a turn, so that a crowd at the door does not keep
-/// those inside waiting.
+/// Connections accepted in one turn, so that many new clients do not keep
+/// the present ones waiting.
 const ACCEPTED: usize = 32;
-/// Connections that were told no and have a moment to read it.
+/// Most denied connections that are kept open for the client to read the denial.
 const LEAVING: usize = 64;
-/// That moment.
+/// Longest time for that, nanoseconds.
 const LEAVING_NS: u64 = 1_000_000_000;
-/// How long nobody is let in when there is no descriptor for one more.
+/// Pause of accepting when there is no descriptor for one more client, nanoseconds.
 const PAUSE_NS: u64 = 100_000_000;
 
 type ClientId = u64;
 
-/// One thread's worth of service.
+/// State of the service's one thread.
 #[derive(Debug)]
 pub(super) struct Broker {
     settings: Settings,
     listener: Option<Listener>,
-    /// Nobody is let in before.
+    /// No client is accepted before this time.
     paused_until_ns: Option<u64>,
     metrics: Option<Metrics>,
     clients: BTreeMap<ClientId, Connection>,
@@ -47,27 +47,27 @@ pub(super) struct Broker {
     /// Streams that wait for a worker, first come first served.
     waiting: VecDeque<u32>,
     workers: Workers,
-    /// Why the last worker that was started did not get ready. None is started
-    /// in advance while that is so.
+    /// Reason why the last worker that was started did not get ready. While there is one, no worker is
+    /// started in advance.
     broken: Option<String>,
     next_client: ClientId,
     next_stream: u32,
-    /// What is over.
+    /// Totals of streams, workers and refusals that are over.
     past: Totals,
-    /// Once it stops: when what still runs is ended.
+    /// Once the service stops: the time when the remaining streams are ended.
     stops_at_ns: Option<u64>,
 }
 
-/// A stream, whatever workers it has had.
+/// A stream, across all its workers.
 #[derive(Debug)]
 struct Stream {
     client: ClientId,
     worker: Option<WorkerId>,
-    /// Of the workers before.
+    /// Sums over the workers before the present one.
     status: StreamStatus,
 }
 
-/// Who is waited for.
+/// Source of an event to wait for.
 #[derive(Clone, Copy, Debug)]
 enum Who {
     Stops,
@@ -101,8 +101,8 @@ impl Broker {
         }
     }
 
-    /// As [`super::Service::run`]. What is left at the end is killed and
-    /// reaped when `self` goes.
+    /// Runs the service, as [`super::Service::run`] describes. Dropping `self` kills and
+    /// reaps the remaining workers.
     pub(super) fn run(mut self, stops: &Stops) -> Result<(), ServeError> {
         loop {
             self.settle();
@@ -134,14 +134,14 @@ impl Broker {
         }
     }
 
-    /// Sleeps until somebody has to be attended to, or the next deadline.
+    /// Sleeps until there is an event, or the next deadline.
     fn wait(&self, stops: &Stops) -> Result<Vec<Who>, ServeError> {
         let (mut who, mut waits) = (vec![Who::Stops], vec![Wait::new(stops.as_fd(), Events::Readable)]);
         let mut add = |one, fd, events| {
             who.push(one);
             waits.push(Wait::new(fd, events));
         };
-        // Ends of workers come first: what they held is then free again.
+        // Ends of workers come first, because they free resources.
         for (id, wait) in self.workers.waits() {
             match wait {
                 Waits::End(fd) => add(Who::WorkerEnds(id), fd, Events::Readable),
@@ -201,18 +201,18 @@ impl Broker {
     fn stop(&mut self) {
         let grace_ns = u64::try_from(self.settings.grace.as_nanos()).unwrap_or(u64::MAX);
         self.stops_at_ns = Some(now_ns().saturating_add(grace_ns));
-        // Its name goes too: the next service can have it.
+        // Removes the socket's name too, so that the next service can have it.
         self.listener = None;
     }
 
-    /// Lets in who waits at the door and may.
+    /// Accepts the waiting clients that are allowed.
     fn let_in(&mut self) {
         for _ in 0..ACCEPTED {
             let Some(listener) = &self.listener else { return };
             match listener.accept() {
                 Ok(Some((socket, peer))) => self.meet(socket, peer),
                 Ok(None) => return,
-                // No descriptor, most likely: somebody has to leave first.
+                // Most likely there is no descriptor: a client has to leave first.
                 Err(_) => {
                     self.paused_until_ns = Some(now_ns() + PAUSE_NS);
                     return;
@@ -241,7 +241,7 @@ impl Broker {
             || peer.gids.iter().any(|gid| self.settings.gids.contains(gid))
     }
 
-    /// Says no to who was not let in, and lets them read it.
+    /// Sends a client its denial, and gives it time to read the denial.
     fn turn_away(&mut self, socket: Socket, denial: Denial) {
         log::warn!("a client was turned away: {denial}");
         self.past.denied += 1;
@@ -252,8 +252,8 @@ impl Broker {
         }
     }
 
-    /// Closing a socket that has something unread takes back what was said: the
-    /// peer closes first, or a moment passes.
+    /// Closes a socket after the peer has closed it, or after a moment: closing a socket with
+    /// unread data would discard the last message.
     fn leave(&mut self, socket: Socket) {
         socket.finish();
         if self.leaving.len() >= LEAVING {
@@ -262,8 +262,8 @@ impl Broker {
         self.leaving.push_back((socket, now_ns() + LEAVING_NS));
     }
 
-    /// Hears one message of client `id`, or goes on telling it what it has
-    /// coming.
+    /// Handles one message of client `id`, or sends more of the messages that wait for
+    /// it.
     fn attend(&mut self, id: ClientId) {
         let Some(connection) = self.clients.get_mut(&id) else { return };
         if connection.is_behind() {
@@ -313,12 +313,12 @@ impl Broker {
         }
     }
 
-    /// The client is gone, or has to go.
+    /// Closes the connection of a client that is gone, or has to go.
     fn part_with(&mut self, id: ClientId) {
         drop(self.dismiss(id));
     }
 
-    /// Ends all that client `id` has.
+    /// Ends all streams of client `id`, and returns its connection.
     fn dismiss(&mut self, id: ClientId) -> Option<Connection> {
         let connection = self.clients.remove(&id)?;
         log::info!("client {id} has left");
@@ -342,7 +342,7 @@ impl Broker {
         self.streams.insert(number, Stream { client: id, worker: None, status });
         self.waiting.push_back(number);
         self.past.granted += 1;
-        // Numbers go round after years; one may be in use then.
+        // Numbers wrap around after years; the next may then be in use.
         self.next_stream = self.next_stream.wrapping_add(1).max(1);
         while self.streams.contains_key(&self.next_stream) {
             self.next_stream = self.next_stream.wrapping_add(1).max(1);
@@ -368,7 +368,7 @@ impl Broker {
         }
     }
 
-    /// Ends the stream's worker; what it did stays in the stream.
+    /// Ends the stream's worker; adds its figures to the stream.
     fn take_worker(&mut self, number: u32) {
         let Some(stream) = self.streams.get_mut(&number) else { return };
         let Some(worker) = stream.worker.take() else { return };
@@ -391,7 +391,7 @@ impl Broker {
         match self.workers.reap(id) {
             Some(Ended::Unused) => self.fail("a worker died before it had a stream".to_owned()),
             Some(Ended::Used(work)) => {
-                // Its client sees it too, and says what it wants.
+                // The client sees the end too, and asks for another worker if it wants one.
                 if let Some(stream) = self.streams.values_mut().find(|stream| stream.worker == Some(id)) {
                     stream.worker = None;
                     stream.status.figures += &work.figures;
@@ -402,8 +402,8 @@ impl Broker {
         }
     }
 
-    /// No worker could be made: who waits longest is told so, since the next
-    /// try is not likely to do better.
+    /// Tells the client that waits longest that no worker could be started, because the next
+    /// attempt is not likely to succeed.
     fn fail(&mut self, reason: String) {
         if let Some(number) = self.waiting.pop_front() {
             let text = format!("no worker could be started: {reason}");
@@ -423,7 +423,7 @@ impl Broker {
         self.broken = Some(reason);
     }
 
-    /// Gives workers to who waits for them, and starts as many as are wanted.
+    /// Gives ready workers to waiting streams, and starts as many as are wanted.
     fn settle(&mut self) {
         while let (Some(number), Some(worker)) = (self.waiting.front().copied(), self.workers.ready()) {
             self.waiting.pop_front();
@@ -431,7 +431,7 @@ impl Broker {
         }
         let no_spares = self.broken.is_some() || self.stops_at_ns.is_some();
         let spares = if no_spares { 0 } else { self.settings.spares as usize };
-        // Those that were started for clients who are gone again.
+        // Ends workers that were started for clients that are gone.
         self.workers.end_unused(self.waiting.len() + spares);
         while let Err(error) = self.workers.fill(self.waiting.len() + spares) {
             let nobody_waits = self.waiting.is_empty();
@@ -449,7 +449,7 @@ impl Broker {
         stream.worker = Some(worker);
         connection.client.granted(number);
         let client = stream.client;
-        // A client in another pid namespace would take it for another process.
+        // In the client's pid namespace this number could be another process.
         let pid = if connection.peer.pid == 0 { 0 } else { pid };
         if connection
             .say(Message::Grant { stream: number, pid, layers: layers.bits() }, Some(socket))

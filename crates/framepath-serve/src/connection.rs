@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One client's connection: what it says, and what it has not yet taken.
+//! One client's connection: receives its messages, and keeps those that it has not yet read.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,24 +17,24 @@ pub(super) struct Connection {
     socket: Socket,
     pub(super) peer: Peer,
     pub(super) client: Client,
-    /// Messages that found no room. While there are any the client is not
-    /// listened to, so that there are never more than it has streams.
+    /// Messages that found no room in the socket. While there are any, no message of the client is
+    /// read, so that there are never more than the client has streams.
     waiting: VecDeque<(Message, Option<OwnedFd>)>,
     patience_ns: u64,
-    /// When it must have said its first word, or taken one of those that wait.
-    /// Its end of the socket does not show who is behind and gone: it is open
-    /// where the client sent it here itself, in a message that is not read.
+    /// Time by which the client must have sent its first message, or read one of those that wait.
+    /// A client that is behind and gone is not visible by its end of the socket: that end stays open
+    /// if the client has sent it to the service, in a message that is not read.
     until_ns: Option<u64>,
 }
 
-/// What a client did.
+/// Event of a client.
 #[derive(Debug)]
 pub(super) enum Heard {
-    /// It said this.
+    /// The client sent this message.
     Word(Result<Message, WireError>),
-    /// Nothing, after all.
+    /// No event after all.
     Nothing,
-    /// It is gone.
+    /// The client is gone.
     Gone,
 }
 
@@ -53,17 +53,17 @@ impl Connection {
         connection
     }
 
-    /// It has to do something from now on.
+    /// Starts the client's time limit.
     fn wait_for_it(&mut self) {
         self.until_ns = Some(now_ns().saturating_add(self.patience_ns));
     }
 
-    /// The next thing it says.
+    /// Receives the client's next message.
     pub(super) fn hear(&mut self) -> Heard {
-        // One byte more, so that a record that is too long does not pass.
+        // One byte more than a message, so that a record that is too long is not accepted.
         let mut bytes = [0; MESSAGE_BYTES + 1];
         match self.socket.try_receive(&mut bytes) {
-            // An empty record looks like the end, and is taken for it.
+            // An empty record cannot be told from the end of the connection.
             Ok(Some(0)) | Err(_) => Heard::Gone,
             Ok(Some(len)) => {
                 self.until_ns = None;
@@ -73,7 +73,7 @@ impl Connection {
         }
     }
 
-    /// Says `message`, now or when there is room.
+    /// Sends `message`, now or when there is room.
     ///
     /// # Errors
     /// The client is gone.
@@ -85,7 +85,7 @@ impl Connection {
         self.flush()
     }
 
-    /// Says what has been waiting, as far as there is room.
+    /// Sends the waiting messages, as far as there is room.
     ///
     /// # Errors
     /// The client is gone.
@@ -103,12 +103,12 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether it has yet to take what was said.
+    /// True if messages to the client wait to be sent.
     pub(super) fn is_behind(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// When it must have said something, or taken what was said.
+    /// Returns the time by which the client must have sent or read a message.
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         self.until_ns
     }
@@ -117,7 +117,7 @@ impl Connection {
         self.socket.as_fd()
     }
 
-    /// The socket, for a client that is only to read its last message.
+    /// Returns the socket, for a client that only has to read its last message.
     pub(super) fn into_socket(self) -> Socket {
         self.socket
     }

@@ -32,16 +32,16 @@ use framepath::host::for_serve::codec_of;
 use framepath::host::for_serve::keep_ready;
 use users::Users;
 
-/// How the device's streams are decoded.
+/// Settings for decoding the device's streams.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// A worker that has work and shows no progress for so long is replaced.
+    /// Time without progress after which a worker that has work is replaced.
     pub watchdog: Duration,
     /// Most address space a worker may take, bytes.
     pub memory_bytes: u64,
-    /// Threads of each decoder. More take more CAPTURE buffers.
+    /// Threads of each decoder. More threads need more CAPTURE buffers.
     pub threads: u32,
-    /// Workers kept ready for the next streams.
+    /// Workers that are kept ready for the next streams.
     pub spares: u32,
     /// Streams, and so workers, of one user without privileges.
     pub user_streams: u32,
@@ -59,11 +59,11 @@ impl Default for Settings {
     }
 }
 
-/// Decodes whatever clients of the device want decoded, until accepting fails.
+/// Decodes the streams of the device's clients, until accepting fails.
 /// Each stream has threads of its own.
 ///
 /// # Errors
-/// Of accepting; streams that fail say so on standard error.
+/// Errors of accepting. A stream that fails is reported on standard error.
 pub fn serve(attached: &Attached, settings: &Settings) -> io::Result<std::convert::Infallible> {
     keep_ready(settings.memory_bytes, settings.spares as usize);
     let users = Arc::new(Users::new(settings.user_streams));
@@ -77,7 +77,7 @@ pub fn serve(attached: &Attached, settings: &Settings) -> io::Result<std::conver
                     "stream {id}: refused: user {uid} has {} streams; --device-user-streams allows no more",
                     settings.user_streams
                 ));
-                // Else it would be offered again.
+                // Else the kernel would offer the stream again.
                 let _ = offered.stream.fail();
                 continue;
             }
@@ -92,12 +92,12 @@ pub fn serve(attached: &Attached, settings: &Settings) -> io::Result<std::conver
     }
 }
 
-/// To whoever runs the service.
+/// Writes a message for the operator of the service to standard error.
 fn say(text: &str) {
     eprintln!("framepath: device: {}", shown(text));
 }
 
-/// The codec with V4L2's name for its pictures, and how they are looked at.
+/// Returns the codec with V4L2's code `fourcc`, and the parser of its packets.
 fn coding_of(fourcc: Fourcc) -> Option<(Codec, Coding)> {
     let codec = codec_of(fourcc)?;
     let coding = match codec {
@@ -115,7 +115,7 @@ fn track_of(codec: Codec, width: u32, height: u32) -> Result<TrackInfo, HostErro
         format: None,
         width,
         height,
-        // The device's times are nanoseconds.
+        // The device's timestamps are nanoseconds.
         time_base: Rational::new(1, 1_000_000_000),
         frame_rate: Rational::new(0, 1),
         sample_aspect: Rational::new(1, 1),

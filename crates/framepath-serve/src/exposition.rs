@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures as Prometheus reads them (text format 0.0.4).
+//! Figures in the text format of Prometheus (0.0.4).
 
 use std::fmt::Write;
 
@@ -7,10 +7,10 @@ use framepath_model::wire::figures::{BUCKETS, KNOWN_CAUSES};
 use framepath_model::wire::{Histogram, StreamStatus, Totals};
 
 const NS: f64 = 1e9;
-/// Buckets of the histogram to one of the text: octaves.
+/// Buckets of the histogram in one bucket of the text, which is an octave.
 const STEP: usize = 4;
 
-/// The whole page.
+/// Returns the whole page.
 pub(super) fn text(totals: &Totals, streams: &[StreamStatus]) -> String {
     let mut page = String::new();
     let mut whole = |name: &str, kind: &str, help: &str, value: f64| {
@@ -55,7 +55,7 @@ fn histogram(page: &mut String, name: &str, stream: &StreamStatus) {
     let mut sum: u64 = 0;
     for (bucket, count) in latency.0.iter().enumerate() {
         sum = sum.saturating_add(*count);
-        // Behind the last there is no end.
+        // The last bucket has no upper end.
         if bucket % STEP == 0 && bucket < BUCKETS - 1 {
             let end = Histogram::end_ns(bucket) as f64 / NS;
             let _ = writeln!(page, "{name}_bucket{{{labels},le=\"{end}\"}} {sum}");

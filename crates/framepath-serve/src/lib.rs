@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Touches the service's socket, its workers and the kernel module's node: sandboxed
-//! workers for every program on the machine that may have them.
+//! Touches the service's socket, its workers and the kernel module's node: gives sandboxed
+//! workers to every program on the machine that is allowed to use them.
 //!
 //! ```text
 //! client ──hello──▶ broker ──spawns──▶ worker
@@ -10,11 +10,11 @@
 //! ```
 //!
 //! The service is a broker: it starts workers, hands each to one client, and
-//! ends it when that client is gone. No packet and no frame passes it, and
-//! nobody waits for it but who wants another worker. It has one thread, which
+//! ends it when that client is gone. No packet and no frame passes through it. Only
+//! a client that wants another worker waits for it. It has one thread, which
 //! sleeps in poll(2) and makes no system call while nothing happens.
 //!
-//! Clients need the crate `framepath` alone: a path with `host=service`.
+//! Clients need only the crate `framepath`: a path with `host=service`.
 #![forbid(unsafe_code)]
 
 mod broker;
@@ -38,22 +38,22 @@ pub use viewer::{Snapshot, Viewer};
 
 use broker::Broker;
 
-/// What a service gives, and to whom.
+/// Settings of a service: its limits, and the users it lets in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// What one user may have.
+    /// Limits of one user.
     pub limits: Limits,
-    /// Users that are let in besides the service's own.
+    /// Users that are allowed besides the service's own.
     pub uids: Vec<u32>,
-    /// Groups whose members are let in.
+    /// Groups whose members are allowed.
     pub gids: Vec<u32>,
-    /// Workers that are kept ready.
+    /// Number of workers that are kept ready.
     pub spares: u32,
     /// Most address space a worker may take, bytes.
     pub memory_bytes: u64,
-    /// How long running streams may go on once the service stops.
+    /// How long running streams may go on after the service is told to stop.
     pub grace: Duration,
-    /// How long a client may say nothing after it connected, and how long it
+    /// Longest time a client may send no message after it connected, and longest time it
     /// may leave a full socket unread.
     pub patience: Duration,
 }
@@ -64,7 +64,7 @@ impl Default for Settings {
             limits: Limits::default(),
             uids: Vec::new(),
             gids: Vec::new(),
-            // A path with a file takes two: to demux and to decode.
+            // A path with a file takes two workers: to demux and to decode.
             spares: 2,
             memory_bytes: 4 << 30,
             grace: Duration::from_secs(10),
@@ -73,18 +73,19 @@ impl Default for Settings {
     }
 }
 
-/// Why a service does not start, or ended.
+/// Reason why a service does not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Figures are for this machine: whoever reaches the address reads them.
+    /// The address of the figures can be reached from other machines: any program that reaches it could
+    /// read them.
     #[error("{0} is not an address of this machine alone; --metrics takes 127.0.0.1:PORT or [::1]:PORT")]
     NotLoopback(SocketAddr),
-    /// The address of the figures cannot be listened on.
+    /// Listening on the address of the figures failed.
     #[error("listening on {address}: {source}")]
     Metrics {
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// poll(2) failed.
@@ -100,10 +101,10 @@ pub struct Service {
 }
 
 impl Service {
-    /// Takes clients from `listener`; tells its figures over HTTP at `metrics`.
+    /// Makes a service for the clients of `listener`; it serves its figures over HTTP at `metrics`.
     ///
     /// # Errors
-    /// The address is not of this machine alone, or cannot be had.
+    /// The address is not of this machine alone, or listening on it fails.
     pub fn new(
         listener: Listener,
         metrics: Option<SocketAddr>,
@@ -124,14 +125,14 @@ impl Service {
         Ok(Service { broker: Broker::new(listener, socket, settings), metrics })
     }
 
-    /// Where the figures are told; with the port that was given where port 0
-    /// was asked for.
+    /// Address of the figures, with the actual port if port 0
+    /// was requested.
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics
     }
 
-    /// Serves until `stops` says so, and the streams that run then have ended
-    /// or used up their grace; at once when `stops` says so again. In the
+    /// Serves until `stops` has a signal, and the streams that run then have ended
+    /// or used up their grace; ends at once at a second signal. Call it in the
     /// thread that lives longest: workers end with it.
     ///
     /// # Errors

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures over HTTP: whatever is asked, the answer is the one page there is.
-//! Enough of HTTP/1.0 for a scraper, and no more.
+//! Figures over HTTP: the answer to every request is the same page.
+//! Implements as much of HTTP/1.0 as a scraper needs.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Readers at a time. One more takes the place of the one that has been silent
+/// Most readers at a time. One more takes the place of the reader that has been silent
 /// for longest.
 const READERS: usize = 32;
-/// How long a reader may take to ask and to read.
+/// Longest time a reader takes to send its request and to read the answer, nanoseconds.
 const PATIENCE_NS: u64 = 5_000_000_000;
-/// How long nobody is accepted once accepting has failed: for lack of a
-/// descriptor, most likely, and the connection that waits stays readable.
+/// Pause of accepting after it has failed, nanoseconds. Most likely a descriptor is missing, and the
+/// connection that waits keeps the socket readable.
 const PAUSE_NS: u64 = 100_000_000;
-/// Longest request.
+/// Longest request, bytes.
 const REQUEST_BYTES: usize = 8192;
 
 /// The listening socket and its readers.
 #[derive(Debug)]
 pub(super) struct Metrics {
     listener: TcpListener,
-    /// In the order in which they came.
+    /// Readers, in the order in which they came.
     readers: Vec<Reader>,
-    /// Nobody is accepted before.
+    /// No connection is accepted before this time.
     paused_until_ns: Option<u64>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Metrics {
 struct Reader {
     stream: TcpStream,
     request: Vec<u8>,
-    /// What is left of the answer, once it is asked for.
+    /// Rest of the answer to write; `None` until the request is complete.
     answer: Option<Vec<u8>>,
     until_ns: u64,
 }
@@ -41,12 +41,12 @@ impl Metrics {
         Metrics { listener, readers: Vec::new(), paused_until_ns: None }
     }
 
-    /// The listening socket, unless accepting is paused.
+    /// Returns the listening socket, unless accepting is paused.
     pub(super) fn listener(&self) -> Option<BorrowedFd<'_>> {
         self.paused_until_ns.is_none().then(|| self.listener.as_fd())
     }
 
-    /// Every reader's socket, and whether it is to be written to.
+    /// Returns every reader's socket, and whether to wait until it is writable.
     pub(super) fn readers(&self) -> impl Iterator<Item = (BorrowedFd<'_>, bool)> {
         self.readers.iter().map(|reader| (reader.stream.as_fd(), reader.answer.is_some()))
     }
@@ -70,7 +70,7 @@ impl Metrics {
             return;
         }
         if self.readers.len() >= READERS {
-            // Of those that ask for nothing the oldest; of slow readers, too.
+            // Removes the oldest reader that has sent no request; if there is none, the oldest reader.
             let silent = self.readers.iter().position(|reader| reader.answer.is_none());
             self.readers.remove(silent.unwrap_or(0));
         }
@@ -78,20 +78,20 @@ impl Metrics {
         self.readers.push(Reader { stream, request: Vec::new(), answer: None, until_ns });
     }
 
-    /// Goes on with every reader that can; `page` makes the answer.
+    /// Reads and writes for every reader, as far as possible; `page` makes the answer.
     pub(super) fn turn(&mut self, now_ns: u64, page: impl Fn() -> String) {
         self.paused_until_ns = self.paused_until_ns.filter(|until_ns| *until_ns > now_ns);
         self.readers.retain_mut(|reader| reader.until_ns > now_ns && reader.turn(&page));
     }
 
-    /// When the next reader has taken too long, or accepting goes on.
+    /// Returns the time when the next reader has taken too long, or accepting goes on.
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         self.readers.iter().map(|reader| reader.until_ns).chain(self.paused_until_ns).min()
     }
 }
 
 impl Reader {
-    /// Whether there is more to do.
+    /// Reads or writes as far as possible; true if there is more to do.
     fn turn(&mut self, page: &impl Fn() -> String) -> bool {
         if self.answer.is_none() {
             let mut bytes = [0; 1024];
@@ -161,7 +161,7 @@ mod tests {
             clients.push(TcpStream::connect(address).unwrap());
             metrics.accept(number as u64);
         }
-        // The first has asked, and not yet read everything.
+        // The first reader has sent its request, and has not yet read the whole answer.
         metrics.readers[0].answer = Some(Vec::new());
         for _ in 0..2 {
             clients.push(TcpStream::connect(address).unwrap());

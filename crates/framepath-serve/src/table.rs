@@ -9,15 +9,15 @@ use framepath_model::wire::{Figures, StreamStatus};
 
 use crate::Snapshot;
 
-/// Cells of the bar of causes.
+/// Width of the bar of causes, in characters.
 const BAR: usize = 20;
 /// A cause's letter in the bar, in the order of [`KNOWN_CAUSES`].
 const LETTERS: [char; KNOWN_CAUSES.len()] = ['C', 'c', 'q', 'p', 'b'];
 
-/// What is not known.
+/// Text for an unknown value.
 const UNKNOWN: &str = "-";
 
-/// The service `now`, its rates since `before`; lines are cut to `columns`.
+/// Returns a table of the service `now`, with rates since `before`; lines are cut to `columns`.
 pub fn table(before: &Snapshot, now: &Snapshot, columns: usize) -> String {
     let seconds = now.at_ns.saturating_sub(before.at_ns) as f64 / 1e9;
     let mut text = head(before, now, seconds);
@@ -72,7 +72,7 @@ fn line(before: &StreamStatus, now: &StreamStatus, seconds: f64) -> String {
     let frames = rate(before.figures.frames, figures.frames, seconds);
     let cpu = rate(before.cpu_ns, now.cpu_ns, seconds).map(|ns| ns / 1e7);
     let recent = figures.latency.since(&before.figures.latency);
-    // Where none came lately: of all.
+    // If no frame came lately, the latency of all frames.
     let latency = if recent.count() > 0 { recent } else { figures.latency };
     let quantile = |q| latency.quantile_ns(q).map_or_else(|| UNKNOWN.to_owned(), time);
     let id = |n: u32| if n == 0 { UNKNOWN.to_owned() } else { n.to_string() };
@@ -96,7 +96,7 @@ fn line(before: &StreamStatus, now: &StreamStatus, seconds: f64) -> String {
     )
 }
 
-/// A share of the bar for each cause, by letters; empty where none is known.
+/// Returns the bar, with a letter for each cause's share; empty if no cause is known.
 fn bar(before: &Figures, now: &Figures) -> String {
     let since: Vec<u64> =
         now.causes_ns.iter().zip(before.causes_ns).map(|(now, before)| now.saturating_sub(before)).collect();

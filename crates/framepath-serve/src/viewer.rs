@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The other end of watching: what a service tells of itself.
+//! The viewer's side of the service's status.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -11,39 +11,39 @@ use framepath_os::crossing::Socket;
 use framepath::host::for_serve::{HostError, connect};
 use framepath::host::for_serve::{hear_within, say};
 
-/// How long the service may take to answer.
+/// Longest time the service takes to answer.
 const ANSWERING: Duration = Duration::from_secs(10);
-/// More streams than a service has.
+/// Limit of streams, more than a service has.
 const STREAMS: usize = 1 << 16;
 
-/// A connection that asks what there is.
+/// A connection that asks a service for its status.
 #[derive(Debug)]
 pub struct Viewer {
     socket: Socket,
     path: PathBuf,
 }
 
-/// A service at one moment.
+/// Status of a service at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// When it was taken, CLOCK_MONOTONIC nanoseconds.
+    /// Time of the status, CLOCK_MONOTONIC nanoseconds.
     pub at_ns: u64,
-    /// The whole.
+    /// Sums over all streams and workers.
     pub totals: Totals,
-    /// Its streams, by their number.
+    /// The service's streams, by number.
     pub streams: Vec<StreamStatus>,
 }
 
 impl Viewer {
-    /// Connects to the service at `socket`, of root or of this user.
+    /// Connects to the service at `socket`, which must run as root or as this user.
     ///
     /// # Errors
-    /// There is none, or it runs as another user.
+    /// There is no service, or it runs as another user.
     pub fn connect(socket: &Path) -> Result<Viewer, HostError> {
         Viewer::connect_to(socket, None)
     }
 
-    /// As [`Viewer::connect`]; the service may run as user `allowed`, too.
+    /// [`Viewer::connect`]; the service may also run as user `allowed`.
     ///
     /// # Errors
     /// As [`Viewer::connect`].
@@ -51,7 +51,7 @@ impl Viewer {
         Ok(Viewer { socket: connect(socket, allowed)?, path: socket.to_owned() })
     }
 
-    /// Asks for everything, a message per stream.
+    /// Asks for the whole status, a message per stream.
     ///
     /// # Errors
     /// The service denies it, or is gone.
@@ -59,14 +59,14 @@ impl Viewer {
         let mut snapshot = Snapshot { at_ns: now_ns(), ..Snapshot::default() };
         let mut from = 0;
         while snapshot.streams.len() < STREAMS {
-            // Where it is gone, its last word is still to be read.
+            // If the service is gone, its last message is still to be read.
             let _ = say(&self.socket, &Message::Watch { from }, None);
             let heard = hear_within(&self.socket, ANSWERING).map_err(|error| error.of_service(&self.path));
             match heard? {
                 Some((Message::Status(status), _)) => {
                     let next = status.stream.checked_add(1);
                     snapshot.streams.push(*status);
-                    // Numbers go round; who is beyond the last is seen next time.
+                    // Numbers wrap around; streams beyond the last number are seen next time.
                     let Some(next) = next else { break };
                     from = next;
                 }

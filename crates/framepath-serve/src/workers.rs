@@ -13,23 +13,23 @@ use framepath_os::spawn::WorkerProcess;
 
 use framepath::host::for_serve::{HostError, Spare, Spares, WorkerKind, say, start_program};
 
-/// The broker's name for a worker.
+/// The broker's number of a worker.
 pub(super) type WorkerId = u64;
 
-/// What the kernel and the worker's page say it did.
+/// Work of a worker, from the kernel and the worker's page.
 #[derive(Debug, Default)]
 pub(super) struct Work {
     pub(super) figures: Figures,
     pub(super) cpu_ns: u64,
 }
 
-/// All workers.
+/// All workers of the service.
 #[derive(Debug)]
 pub(super) struct Workers {
     kind: WorkerKind,
-    /// Those without a stream.
+    /// Workers without a stream.
     spares: Spares<Worker>,
-    /// A client's, or killed and not yet gone.
+    /// Workers of clients, and workers that were killed and are not yet reaped.
     used: BTreeMap<WorkerId, Worker>,
     next: WorkerId,
 }
@@ -41,20 +41,20 @@ struct Worker {
     page: Page,
 }
 
-/// What became of a worker that was waited for.
+/// State of a worker at its end.
 #[derive(Debug)]
 pub(super) enum Ended {
-    /// It was told to end, or had a stream.
+    /// The worker was told to end, or had a stream.
     Used(Box<Work>),
-    /// It died before it had one.
+    /// The worker died before it had a stream.
     Unused,
 }
 
-/// What a worker is waited for by poll(2).
+/// A worker's event to wait for by poll(2).
 pub(super) enum Waits<'a> {
-    /// For its end.
+    /// The worker's end.
     End(BorrowedFd<'a>),
-    /// For its word that it is ready.
+    /// The worker's message that it is ready.
     Word(BorrowedFd<'a>),
 }
 
@@ -64,7 +64,7 @@ impl Workers {
         Workers { kind, spares: Spares::default(), used: BTreeMap::new(), next: 0 }
     }
 
-    /// Starts workers until `count` are ready or will be.
+    /// Starts workers until `count` are ready or loading.
     pub(super) fn fill(&mut self, count: usize) -> Result<(), HostError> {
         let (kind, next) = (&self.kind, &mut self.next);
         self.spares.fill(count, || {
@@ -73,7 +73,7 @@ impl Workers {
                 source: errno.into(),
             })?;
             let Spare { process, socket, program, layers, .. } = start_program(kind)?;
-            // Before anybody else has the socket.
+            // Sent before any other process has the socket.
             say(&socket, &Message::Page, Some(page.fd()))?;
             let id = *next;
             *next += 1;
@@ -81,18 +81,18 @@ impl Workers {
         })
     }
 
-    /// A worker that waits for a stream.
+    /// Returns a ready worker, if there is one.
     pub(super) fn ready(&self) -> Option<WorkerId> {
         self.spares.ready().next().map(|spare| spare.process.id)
     }
 
-    /// How many are ready.
+    /// Returns the number of ready workers.
     pub(super) fn spares(&self) -> usize {
         self.spares.ready().count()
     }
 
-    /// Gives a ready worker away: its process id, the layers of its sandbox, and
-    /// the caller's end of its socket, of which nothing stays here.
+    /// Gives a ready worker away: returns its process id, the layers of its sandbox, and
+    /// the caller's end of its socket, of which the service keeps no copy.
     pub(super) fn grant(&mut self, id: WorkerId) -> Option<(u32, Layers, OwnedFd)> {
         let spare = self.spares.take(|spare| spare.process.id == id && spare.is_ready())?;
         let Spare { process: worker, socket, layers, .. } = spare;
@@ -101,22 +101,22 @@ impl Workers {
         Some((pid, layers, socket.into()))
     }
 
-    /// What worker `id` has done so far.
+    /// Returns the work that worker `id` has done so far.
     pub(super) fn work(&self, id: WorkerId) -> Option<Work> {
         let worker = self.used.get(&id)?;
         let cpu_ns = cpu_ns_of(worker.process.pid()).unwrap_or(0);
         Some(Work { figures: worker.figures(), cpu_ns })
     }
 
-    /// The process of worker `id`.
+    /// Process id of worker `id`.
     pub(super) fn pid(&self, id: WorkerId) -> Option<u32> {
         self.used.get(&id).map(|worker| worker.process.pid())
     }
 
-    /// Kills a client's worker. It is gone when [`Workers::reap`] says so.
+    /// Kills a client's worker. It is gone when [`Workers::reap`] returns its end.
     pub(super) fn end(&mut self, id: WorkerId) {
         if let Some(worker) = self.used.get_mut(&id) {
-            // It fails only where there is no such process any more.
+            // Fails only if the process is gone already.
             let _ = worker.process.kill();
         }
     }
@@ -127,7 +127,7 @@ impl Workers {
         self.end(id);
     }
 
-    /// Kills workers without a stream until there are `most`; those that are
+    /// Kills workers without a stream until there are at most `most`; workers that are
     /// not ready yet go first.
     pub(super) fn end_unused(&mut self, most: usize) {
         while let Some(spare) = self.spares.take_surplus(most) {
@@ -135,7 +135,7 @@ impl Workers {
         }
     }
 
-    /// What to wait for, for every worker.
+    /// Returns the events to wait for, for every worker.
     pub(super) fn waits(&self) -> impl Iterator<Item = (WorkerId, Waits<'_>)> {
         let words = self.spares.loading().map(|(spare, socket)| (spare.process.id, Waits::Word(socket)));
         let spares = self.spares.iter().map(|spare| &spare.process);
@@ -143,8 +143,8 @@ impl Workers {
         words.chain(ends.map(|worker| (worker.id, Waits::End(worker.process.pidfd()))))
     }
 
-    /// Hears what a loading worker says: that it is ready; or why it is not,
-    /// and then it is ended.
+    /// Receives the message of a loading worker: it is ready, or the reason why it is not;
+    /// in that case the worker is ended.
     pub(super) fn hear(&mut self, id: WorkerId) -> Option<Result<(), String>> {
         let spare = self.spares.get_mut(|spare| spare.process.id == id && !spare.is_ready())?;
         let heard = spare.hear();
@@ -154,13 +154,13 @@ impl Workers {
             }
         }
         Some(heard.map_err(|error| match error {
-            // Its own words.
+            // The worker's own message.
             HostError::Refused { text } => text,
             error => error.to_string(),
         }))
     }
 
-    /// Reaps a worker that has ended; `None` where it has not.
+    /// Reaps a worker that has ended; `None` if it has not.
     pub(super) fn reap(&mut self, id: WorkerId) -> Option<Ended> {
         let spare = self.spares.get_mut(|spare| spare.process.id == id);
         let is_spare = spare.is_some();
@@ -168,7 +168,7 @@ impl Workers {
         let usage = match worker.process.try_wait() {
             Ok(Some(usage)) => usage,
             Ok(None) => return None,
-            // Somebody else waited for it: it is gone all the same.
+            // Another wait has reaped it: it is gone all the same.
             Err(_) => Default::default(),
         };
         let work = Work { figures: worker.figures(), cpu_ns: usage.cpu_ns };
@@ -180,7 +180,7 @@ impl Workers {
         Some(Ended::Used(Box::new(work)))
     }
 
-    /// Ends those that load for too long; how many.
+    /// Ends the workers that have been loading for too long; returns their number.
     pub(super) fn end_late(&mut self, now_ns: u64) -> usize {
         let mut late = 0;
         while let Some(spare) = self.spares.take_late(now_ns) {
@@ -190,7 +190,7 @@ impl Workers {
         late
     }
 
-    /// When the next one is late.
+    /// Returns the time when the next worker is late.
     pub(super) fn deadline_ns(&self) -> Option<u64> {
         self.spares.deadline_ns()
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the service keeps of clients that are gone.
+//! The resources that the service keeps of clients that are gone.
 
 use std::os::fd::AsFd;
 use std::sync::mpsc::channel;
@@ -11,9 +11,9 @@ use framepath_os::crossing::{Listener, Socket};
 use framepath_os::signal::Stops;
 use framepath_serve::{Service, Settings, Viewer};
 
-/// A client that asks on and on, reads nothing, and sends the service its own
-/// end of their socket: in a message that is not read while the client is
-/// behind, that end stays open although the client is gone.
+/// A client that sends requests all the time, reads no answer, and sends the service its own
+/// end of their socket. That end is in a message that is not read while the client is
+/// behind, so it stays open although the client is gone.
 #[test]
 fn a_client_that_sends_itself_and_is_gone_is_forgotten() {
     let path = std::env::temp_dir().join(format!("framepath-itself-{}.sock", std::process::id()));
@@ -21,7 +21,7 @@ fn a_client_that_sends_itself_and_is_gone_is_forgotten() {
     let settings = Settings { spares: 0, patience: Duration::from_secs(3), ..Settings::default() };
     let service = Service::new(listener, None, settings).unwrap();
     let (sender, open) = channel();
-    // It ends with this process.
+    // The service ends with this process.
     thread::spawn(move || {
         let stops = Stops::open().unwrap();
         sender.send(()).unwrap();
@@ -32,7 +32,7 @@ fn a_client_that_sends_itself_and_is_gone_is_forgotten() {
     let mut question = [0; MESSAGE_BYTES];
     Message::Watch { from: 0 }.encode(&mut question);
     let mut refused = 0;
-    // Full for a while: the service listens no more.
+    // The socket is full for a while: the service reads no more messages.
     while refused < 20 {
         if !client.try_send(&question, Some(client.as_fd())).unwrap() {
             refused += 1;

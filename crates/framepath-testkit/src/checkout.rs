@@ -3,24 +3,24 @@
 
 use std::path::PathBuf;
 
-/// A file or folder of the checkout; `path` is relative to its root.
+/// Returns the path of a file or folder of the checkout; `path` is relative to its root.
 pub fn in_checkout(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-/// The folder of the committed clips.
+/// Returns the folder of the committed clips.
 pub fn clips() -> PathBuf {
     in_checkout("clips")
 }
 
-/// The absolute path of a committed clip, as text for a path.
+/// Returns the absolute path of a committed clip, as text for a path.
 pub fn clip(name: &str) -> String {
     let path = clips().join(name);
     let path = path.canonicalize().unwrap_or_else(|error| panic!("clip {}: {error}", path.display()));
     path.to_str().expect("the checkout's path is UTF-8").to_owned()
 }
 
-/// The command `framepath` of the same build, which is the worker program too.
+/// Returns the command `framepath` of the same build, which is the worker program too.
 ///
 /// Cargo puts tests into `deps/` of the folder that has the programs, and builds the command
 /// before tests of its own crate.

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use crate::checkout::program;
 use crate::ffmpeg::md5_lines;
 
-/// Longer than any test takes: a run that takes longer hangs.
+/// Longest time a run takes; a run that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A command line of the binary, with nothing on standard input.
+/// Makes a command line of the binary, with empty standard input.
 pub fn framepath(args: &[&str]) -> Command {
     let mut command = Command::new(program());
     command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -24,7 +24,7 @@ pub fn run(args: &[&str]) -> Ran {
     finish(framepath(args))
 }
 
-/// Runs `command` to its end; kills it and fails where that does not come.
+/// Runs `command` to its end; kills it and fails if it hangs.
 pub fn finish(mut command: Command) -> Ran {
     wait(spawn(&mut command), &format!("{command:?}"))
 }
@@ -43,7 +43,7 @@ fn spawn(command: &mut Command) -> Child {
     }
 }
 
-/// Waits for `child` and takes what it wrote.
+/// Waits for `child` and returns its output.
 pub fn wait(mut child: Child, what: &str) -> Ran {
     let stdout = child.stdout.take().map(|pipe| thread::spawn(move || all_of(pipe)));
     let stderr = child.stderr.take().map(|pipe| thread::spawn(move || all_of(pipe)));
@@ -72,7 +72,7 @@ fn all_of(mut pipe: impl Read) -> Vec<u8> {
 /// Exit code and output of a command that ended.
 #[derive(Debug)]
 pub struct Ran {
-    /// The exit code; `None` where a signal ended it.
+    /// The exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     /// Standard output.
     pub stdout: String,
@@ -88,7 +88,7 @@ impl From<Output> for Ran {
 }
 
 impl Ran {
-    /// Asserts the exit code; shows everything where it is another.
+    /// Asserts the exit code; prints the whole output if it is another.
     #[track_caller]
     pub fn ended(self, code: i32) -> Ran {
         assert_eq!(self.code, Some(code), "{self:#?}");
@@ -96,19 +96,19 @@ impl Ran {
         self
     }
 
-    /// The lines of framemd5 on standard output, without the head.
+    /// Returns the lines of framemd5 on standard output, without the head.
     pub fn frames(&self) -> Vec<String> {
         md5_lines(&self.stdout)
     }
 
-    /// Asserts that standard error says `part`.
+    /// Asserts that standard error contains `part`.
     #[track_caller]
     pub fn says(self, part: &str) -> Ran {
         assert!(self.stderr.contains(part), "no `{part}` in {self:#?}");
         self
     }
 
-    /// Asserts that standard output has `part`.
+    /// Asserts that standard output contains `part`.
     #[track_caller]
     pub fn shows(self, part: &str) -> Ran {
         assert!(self.stdout.contains(part), "no `{part}` in {self:#?}");

@@ -19,9 +19,9 @@ pub mod way;
 
 pub use way::{Full, Host, Link, Way, inline};
 
-/// Runs one check alone in this process, fails it where it hangs, and asserts that it leaves
+/// Runs one check alone in this process, fails it if it hangs, and asserts that it leaves
 /// no open file, child or thread behind.
 pub fn isolated(check: impl FnOnce() + Send + 'static) {
-    // In this order: waiting for the other checks is no hang.
+    // In this order: the wait for other checks does not count as a hang.
     leaks::none(|| crate::deadline::ends(check));
 }

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waits that end: a hang becomes a failure.
+//! Waits with a time limit: a hang becomes a failure.
 
 use std::panic::resume_unwind;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longer than anything under test takes.
+/// Time limit, longer than any operation under test takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Runs `f`, which must end: a hang becomes a failure.
+/// Runs `f` and fails if it hangs.
 pub fn ends<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
     let (sender, receiver) = channel();
     let worker = thread::spawn(move || {
-        // Nobody receives once the test has failed.
+        // The receiver is gone once the test has failed.
         let _ = sender.send(f());
     });
     match receiver.recv_timeout(PATIENCE) {
@@ -26,7 +26,7 @@ pub fn ends<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
     }
 }
 
-/// Waits until `holds`; panics with `what` where that does not come.
+/// Waits until `holds` is true; panics with `what` at the time limit.
 #[track_caller]
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The `ffmpeg` tool, which makes clips and says what their frames are.
+//! The `ffmpeg` tool, which makes clips and hashes their frames.
 
 use std::process::{Command, Output, Stdio};
 
-/// Runs `ffmpeg` with these arguments; returns its standard output. Panics where it fails.
+/// Runs `ffmpeg` with these arguments; returns its standard output. Panics if it fails.
 pub fn ffmpeg(arguments: &[&str]) -> Vec<u8> {
     let output = ffmpeg_output(arguments);
     let text = String::from_utf8_lossy(&output.stderr);

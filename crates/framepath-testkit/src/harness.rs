@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A test harness whose tests can say, when they run, that this machine lacks what they need.
+//! A test harness whose tests can report, at run time, that this machine lacks what they need.
 //!
 //! The test is then reported as ignored, with the reason; `#[ignore]` is decided when the test
 //! is compiled. A binary that uses it has `harness = false` in Cargo.toml and lists its tests
@@ -11,12 +11,12 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
-/// Why this machine cannot run a test.
+/// Reason why this machine cannot run a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing(String);
 
 impl Missing {
-    /// A test's reason, which ends with what to do.
+    /// Makes a test's reason; `reason` ends with advice.
     pub fn new(reason: impl Into<String>) -> Missing {
         Missing(reason.into())
     }
@@ -31,9 +31,9 @@ impl Display for Missing {
 /// Result of a test that this machine may be unable to run. A failure is a panic.
 pub type Tested = Result<(), Missing>;
 
-/// What a test function returns: `()` or [`Tested`].
+/// Return type of a test function: `()` or [`Tested`].
 pub trait Outcome {
-    /// The missing part, where there is one.
+    /// Returns the reason why the test cannot run, if there is one.
     fn missing(self) -> Option<Missing>;
 }
 
@@ -49,7 +49,7 @@ impl Outcome for Tested {
     }
 }
 
-/// A test of this name.
+/// Makes a test of this name.
 pub fn test<O: Outcome>(name: impl Into<String>, run: impl FnOnce() -> O + Send + 'static) -> Trial {
     Trial::ignorable_test(name, move || -> Result<Completion, Failed> {
         Ok(match run().missing() {
@@ -59,7 +59,7 @@ pub fn test<O: Outcome>(name: impl Into<String>, run: impl FnOnce() -> O + Send 
     })
 }
 
-/// Runs the tests that the command line names, all without one, as libtest would.
+/// Runs the tests that the command line names, or all, as libtest does.
 pub fn main(tests: Vec<Trial>) -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), tests).exit_code()
 }
@@ -74,7 +74,7 @@ macro_rules! tests {
     };
 }
 
-/// Only root can become another user.
+/// Checks that the tests run as root: only root can become another user.
 pub fn needs_root() -> Tested {
     if rustix::process::geteuid().is_root() {
         return Ok(());
@@ -82,7 +82,7 @@ pub fn needs_root() -> Tested {
     Err(Missing::new("only root can become another user: run the tests as root"))
 }
 
-/// Needs a program in PATH, which `apt install PACKAGE` puts there.
+/// Checks for a program in PATH, which `apt install PACKAGE` installs.
 pub fn needs_program(program: &str, package: &str) -> Tested {
     let path = std::env::var_os("PATH").unwrap_or_default();
     if std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {

@@ -2,7 +2,7 @@
 //! Helpers of the workspace's own tests; may touch files, processes and the command that cargo
 //! built. A dev-dependency only, never published.
 //!
-//! [`harness`] is for tests that may find, when they run, that this machine cannot run them.
+//! [`harness`] is for tests that may find at run time that this machine cannot run them.
 
 #![forbid(unsafe_code)]
 

@@ -5,12 +5,12 @@ use framepath::{Level, Options, Report, RunError};
 
 use crate::deadline::ends;
 
-/// Options with the ledger at `level`.
+/// Returns options with the ledger at `level`.
 pub fn at(level: Level) -> Options {
     Options { level, ..Options::default() }
 }
 
-/// Runs the path in `text`, which must parse; fails where it hangs.
+/// Runs the path in `text`, which must parse; fails if it hangs.
 pub fn try_run(text: &str, options: &Options) -> Result<Report, RunError> {
     let path = framepath::path::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
     let options = options.clone();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A service under test, and what can be seen of it from outside.
+//! A service under test, and its state as seen from outside.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ use crate::checkout::in_checkout;
 use crate::command::framepath;
 use crate::deadline::until;
 
-/// Longer than a service takes to answer.
+/// Longest time a service takes to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const SIGTERM: i32 = 15;
@@ -28,17 +28,17 @@ pub fn lives(pid: u32) -> bool {
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| !line.is_empty())
 }
 
-/// A running `framepath serve`; dropped, it is killed.
+/// A running `framepath serve`. Dropping it kills the process.
 pub struct Service {
     child: Option<Child>,
     folder: tempfile::TempDir,
 }
 
 impl Service {
-    /// Starts one and waits until it listens and its spare is ready.
+    /// Starts a service, and waits until it listens and its spares are ready.
     pub fn start(options: &[&str]) -> Service {
         let folder = tempfile::tempdir().unwrap();
-        // For tests that come in as somebody else.
+        // For tests that connect as another user.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let socket = folder.path().join("socket");
         let mut command = framepath(&["serve", "--socket", socket.to_str().unwrap()]);
@@ -52,39 +52,39 @@ impl Service {
         service
     }
 
-    /// Path of its socket.
+    /// Returns the path of the service's socket.
     pub fn socket(&self) -> PathBuf {
         self.folder.path().join("socket")
     }
 
-    /// Its standard error so far.
+    /// Returns the standard error of the service so far.
     pub fn said(&self) -> String {
         fs::read_to_string(self.folder.path().join("said")).unwrap()
     }
 
-    /// Its process id.
+    /// Process id of the service.
     pub fn pid(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }
 
-    /// Open files of the service.
+    /// Returns the number of open files of the service.
     pub fn fds(&self) -> usize {
         fs::read_dir(format!("/proc/{}/fd", self.pid())).unwrap().count()
     }
 
-    /// Its workers, the spare included.
+    /// Process ids of its workers, also of the spares.
     pub fn workers(&self) -> Vec<u32> {
         let pid = self.pid();
         let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
         text.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
     }
 
-    /// What it holds when nobody is connected and its spare is ready.
+    /// Waits until nobody is connected and the spares are ready; returns the number of open files.
     pub fn quiet(&self) -> usize {
         until("nobody is connected, and the spare workers are there", || {
             let snapshot = self.look();
             let totals = snapshot.totals;
-            // The viewer itself is one.
+            // The viewer itself is one of the connections.
             (totals.connections, totals.streams, totals.spares) == (1, 0, 2) && self.workers().len() == 2
         });
         let fds = || self.fds();
@@ -97,17 +97,17 @@ impl Service {
         last
     }
 
-    /// Its state, as `framepath top` gets it.
+    /// Status of the service, as `framepath top` gets it.
     pub fn look(&self) -> Snapshot {
         Viewer::connect(&self.socket()).unwrap().look().unwrap()
     }
 
-    /// Whether it lets one more in.
+    /// True if the service lets one more client in.
     pub fn has_room(&self) -> bool {
         Viewer::connect(&self.socket()).is_ok_and(|viewer| viewer.look().is_ok())
     }
 
-    /// The stream of client `pid`, once it has given frames.
+    /// Status of the stream of client `pid`, once it has given frames.
     pub fn stream_of(&self, pid: u32) -> StreamStatus {
         let mut found = None;
         until("frames of the client", || {
@@ -117,7 +117,7 @@ impl Service {
         found.unwrap()
     }
 
-    /// A path's client that decodes `clip` here, before ` ! ` and `sink`.
+    /// Makes a command that runs a path by this service: `clip` with `options`, then ` ! ` and `sink`.
     pub fn client(&self, clip: &str, options: &str, sink: &str) -> Command {
         let socket = self.socket();
         let path = format!(
@@ -133,7 +133,7 @@ impl Service {
         children::signal(self.child.as_ref().unwrap(), SIGTERM).unwrap();
     }
 
-    /// Waits for its end; its exit code.
+    /// Waits for the service's end; returns its exit code.
     pub fn ended(mut self) -> Option<i32> {
         let mut child = self.child.take().unwrap();
         until("the end of the service", || child.try_wait().unwrap().is_some());
@@ -155,11 +155,11 @@ fn has_spare(viewer: &Viewer) -> bool {
     viewer.look().is_ok_and(|snapshot| snapshot.totals.spares == 2)
 }
 
-/// A client that says what it likes.
+/// A client that can send any message.
 pub struct Talker(pub Socket);
 
 impl Talker {
-    /// Connects, and sends nothing yet.
+    /// Connects, and sends no message yet.
     pub fn connect(socket: &Path) -> Talker {
         Talker(Socket::connect(socket).unwrap())
     }
@@ -176,7 +176,7 @@ impl Talker {
         self.say(&Message::Hello { version: VERSION });
     }
 
-    /// The next message; `None` where the connection is over.
+    /// Receives the next message; `None` if the connection is over.
     pub fn hear(&self) -> Option<(Message, Option<std::os::fd::OwnedFd>)> {
         assert!(self.0.readable_within(PATIENCE).unwrap(), "the service says nothing");
         let mut bytes = [0; MESSAGE_BYTES];
@@ -184,7 +184,7 @@ impl Talker {
         (len > 0).then(|| (Message::decode(&bytes[..len]).unwrap(), fd))
     }
 
-    /// The words of a denial.
+    /// Receives a denial; returns its text.
     #[track_caller]
     pub fn denied(&self) -> String {
         match self.hear() {
@@ -193,7 +193,7 @@ impl Talker {
         }
     }
 
-    /// A granted stream, and the worker's socket.
+    /// Receives a grant; returns the stream and the worker's socket.
     #[track_caller]
     pub fn granted(&self) -> (u32, Socket) {
         match self.hear() {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The harness reports what a test said when it ran. The binary is also the one whose report
-//! is read.
+//! Checks that the harness reports what a test returned when it ran. The binary runs itself, and reads
+//! the report.
 
 use std::process::{Command, ExitCode};
 
 use framepath_testkit::harness::{self, Missing, Tested, needs_program, test};
 
-/// Set for the binary whose report is read.
+/// Variable that is set for the binary whose report is read.
 const REPORTED: &str = "FRAMEPATH_TEST_REPORTED";
 
 fn main() -> ExitCode {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gives path text a stage of its own, which then runs in a sandboxed process, too:
+//! Gives path text a stage of its own, which then also runs in a sandboxed process:
 //! `cargo run --example registered -- 'file clip.mp4 ! decode ! invert host=process ! y4m out.y4m'`.
 
 use framepath::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
@@ -35,7 +35,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     registry.add_stage(&INVERT, |hop, place| {
         Ok(Invert { level: hop.level("level"), copies: place.copy_pool() })
     })?;
-    // The workers of this program start here, too, and know the stage.
+    // The workers of this program start here too, and know the stage by the registry.
     framepath::worker::init_with(&registry);
     let text = std::env::args().nth(1).ok_or("usage: registered PATH")?;
     let report = Pipeline::parse_with(&registry, &text)?.run(&Options::default())?;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decodes a file in sandboxed processes, whose program is this one:
+//! Decodes a file in sandboxed processes, which run this same program:
 //! `cargo run --example sandboxed -- clip.mp4`.
 
 use framepath::{Pipeline, path};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // First of all: the workers of this program start here, too.
+    // First of all, because the workers of this program start here too.
     framepath::worker::init();
     let file = std::env::args().nth(1).ok_or("usage: sandboxed FILE")?;
     let pipeline = Pipeline::parse(&format!("file {} ! decode host=process", path::quote(&file)))?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Seeks to 10 times of a file, forwards and backwards, and prints the presentation time of
-//! the frame that is there: `cargo run --example seek -- clip.mp4`.
+//! the frame there: `cargo run --example seek -- clip.mp4`.
 
 use std::time::Duration;
 

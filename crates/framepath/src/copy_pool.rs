@@ -7,8 +7,8 @@ use framepath_os::pool::{Frame, FrameMut, GiveBack, Pool};
 
 use crate::error::StageError;
 
-/// Frames in a stage's own pool: one being written and what a
-/// queue behind it may hold; when that is not enough it waits.
+/// Frames in a stage's own pool: the one being written, and those that a
+/// queue behind it may hold. The stage waits while all are in use.
 pub(crate) const COPY_SLOTS: u32 = 8;
 
 /// Writable copies of frames that other hops still read, in a pool of the stage's own.
@@ -27,43 +27,42 @@ pub(crate) const COPY_SLOTS: u32 = 8;
 /// # }
 /// ```
 pub struct CopyPool {
-    /// In a worker: the way back of frames from the caller.
+    /// In a worker: the path by which the caller gives frames back.
     give_back: Option<&'static GiveBack>,
     slots: u32,
     pool: Option<Pool>,
-    /// How the last frame lay, and how its copy did.
+    /// Layout of the last frame, and of its copy.
     layouts: Option<(Layout, Layout)>,
 }
 
 impl CopyPool {
-    /// A pool of 8 buffers, made with the first copy. Hops behind may keep 7 of them;
+    /// Makes a pool of 8 buffers, allocated with the first copy. Hops behind may keep 7 of them;
     /// the next copy then waits.
     pub fn new() -> CopyPool {
         CopyPool::for_worker(None)
     }
 
-    /// [`CopyPool::new`] in a worker, where `give_back` is the way back of frames.
+    /// [`CopyPool::new`] in a worker, whose caller gives frames back by `give_back`.
     pub(crate) fn for_worker(give_back: Option<&'static GiveBack>) -> CopyPool {
         CopyPool::with_slots(give_back, COPY_SLOTS)
     }
 
-    /// With so many slots, of which those behind may hold all but one.
+    /// Makes a pool of `slots` buffers, of which the hops behind may hold all but one.
     pub(crate) fn with_slots(give_back: Option<&'static GiveBack>, slots: u32) -> CopyPool {
         CopyPool { give_back, slots, pool: None, layouts: None }
     }
 
-    /// `frame` itself where nobody else reads it, else a copy of it without padding,
+    /// Returns `frame` itself if it has no other reader, else a copy of it without padding,
     /// which the ledger counts. Waits while all buffers of the pool are in use.
     ///
     /// # Errors
-    /// No memory for the pool.
+    /// Memory for the pool is short.
     pub fn writable(&mut self, frame: Frame) -> Result<FrameMut, StageError> {
         frame.try_unique().or_else(|shared| self.copy(&shared))
     }
 
-    /// A writable copy of `frame`, packed, in a slot of a pool that is made,
-    /// or made anew, where the frame does not fit. Every byte goes through the
-    /// meter.
+    /// Returns a writable copy of `frame`, packed. Makes the pool at the first frame, and again for a
+    /// frame that does not fit. The meter counts every byte.
     pub(crate) fn copy(&mut self, frame: &Frame) -> Result<FrameMut, StageError> {
         let layout = self.packed(frame.layout());
         if self.pool.as_ref().is_none_or(|p| p.slot_bytes() < layout.size) {
@@ -89,8 +88,8 @@ impl CopyPool {
         Ok(copy)
     }
 
-    /// `from` without padding; worked out, which allocates, once for all
-    /// frames alike.
+    /// Returns `from` without padding. Computing it allocates, so it is done once for
+    /// equal layouts.
     fn packed(&mut self, from: &Layout) -> Layout {
         match &self.layouts {
             Some((last, packed)) if last == from => *packed,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stages that a V4L2 device does: `device=/dev/videoN`.
+//! Stages that run in a V4L2 device: `device=/dev/videoN`.
 //!
 //! ```text
 //! packet ──1 copy──▶ OUTPUT buffer ──▶ decoder ──▶ CAPTURE buffer = frame
 //! frame  ──lent, or 1 copy──▶ OUTPUT ──▶ measuring node ──▶ CAPTURE buffer = frame
 //! ```
 //!
-//! A CAPTURE buffer is handed on as a frame where the device wrote it, mapped
-//! to read. When the last handle goes, the device has it again.
+//! A CAPTURE buffer is passed on as a frame without a copy, mapped
+//! to read. When the last handle is dropped, the device gets the buffer again.
 
 pub(crate) mod decode;
 pub(crate) mod side;
@@ -22,14 +22,14 @@ use framepath_os::v4l2::{Direction, Fourcc, Io, Node, Picture, Rect, Role, find_
 
 use crate::error::StageError;
 
-/// A device that shows no progress for so long has failed. The kernel's own
-/// limit for a decoder that is away is half of it.
+/// Time without progress after which a device has failed. The kernel's own
+/// limit for a decoder that does not answer is half of it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Longest wait at once: between two, a look at whether the run was ended.
+/// Longest single wait: between two, the waiting code checks whether the run was ended.
 pub(crate) const SLICE: Duration = Duration::from_millis(200);
 
-/// The formats that devices and framepath both have.
+/// The formats that both V4L2 devices and framepath have.
 pub(crate) const FORMATS: [(Fourcc, PixelFormat); 4] = [
     (Fourcc::GREY, PixelFormat::Grey),
     (Fourcc::YU12, PixelFormat::Yuv420p),
@@ -37,7 +37,7 @@ pub(crate) const FORMATS: [(Fourcc, PixelFormat); 4] = [
     (Fourcc::P010, PixelFormat::P010),
 ];
 
-/// V4L2's names of the codecs.
+/// V4L2's codes of the codecs.
 const CODECS: [(Fourcc, Codec); 5] = [
     (Fourcc::H264, Codec::H264),
     (Fourcc::HEVC, Codec::Hevc),
@@ -46,12 +46,12 @@ const CODECS: [(Fourcc, Codec); 5] = [
     (Fourcc::AV1, Codec::Av1),
 ];
 
-/// The codec with a name of V4L2's.
+/// Returns the codec with V4L2's code `fourcc`.
 pub fn codec_of(fourcc: Fourcc) -> Option<Codec> {
     CODECS.iter().find(|(name, _)| *name == fourcc).map(|(_, codec)| *codec)
 }
 
-/// A stateful decoder of `codec`. `hardware` leaves out framepath's own, which
+/// Finds a stateful decoder of `codec`. `hardware` leaves out framepath's own device, which
 /// decodes in software.
 pub(crate) fn decoder_node(codec: Codec, hardware: bool) -> Option<PathBuf> {
     let decodes = |node: &Node| {
@@ -63,23 +63,23 @@ pub(crate) fn decoder_node(codec: Codec, hardware: bool) -> Option<PathBuf> {
     find_node(decodes)
 }
 
-/// V4L2's name of a codec.
+/// Returns V4L2's code of a codec.
 pub(crate) fn fourcc_of_codec(codec: Codec) -> Fourcc {
     CODECS.iter().find(|(_, ours)| *ours == codec).map(|(name, _)| *name).expect("all are named")
 }
 
-/// framepath's name of a device's format.
+/// Returns framepath's format for V4L2's code.
 pub(crate) fn pixel_format(fourcc: Fourcc) -> Option<PixelFormat> {
     FORMATS.iter().find(|(name, _)| *name == fourcc).map(|(_, format)| *format)
 }
 
-/// A device's name of one of framepath's formats.
+/// Returns V4L2's code for one of framepath's formats.
 pub(crate) fn fourcc(format: PixelFormat) -> Option<Fourcc> {
     FORMATS.iter().find(|(_, ours)| *ours == format).map(|(name, _)| *name)
 }
 
-/// How a device's pictures lie in its buffers: planes one behind the other,
-/// `visible` of them seen.
+/// Returns the layout of a device's pictures in its buffers: planes one behind the other, of which
+/// `visible` is shown.
 pub(crate) fn layout_of(picture: &Picture, visible: Option<Rect>) -> Result<Layout, StageError> {
     let not = |what: String| StageError::Option(format!("the device's frames cannot be used: {what}"));
     let format = pixel_format(picture.fourcc)
@@ -103,7 +103,7 @@ pub(crate) fn layout_of(picture: &Picture, visible: Option<Rect>) -> Result<Layo
         stride => stride,
     };
     let rows = picture.height as usize;
-    // Rows and strides of chroma, as V4L2 has them for one plane of memory.
+    // Rows and strides of chroma, as V4L2 defines them for one plane of memory.
     let chroma_rows = rows.div_ceil(2);
     let (left, top) = (seen.left as usize, seen.top as usize);
     let strides: [(usize, usize, usize); 3] = match format {
@@ -131,7 +131,7 @@ pub(crate) fn layout_of(picture: &Picture, visible: Option<Rect>) -> Result<Layo
     Ok(Layout::from_planes(format, seen.width, seen.height, &planes)?)
 }
 
-/// Buffer memory type; `None` for `io=read`.
+/// Returns the buffer memory type; `None` for `io=read`.
 pub(crate) fn io_of(word: &str) -> Option<Io> {
     match word {
         "mmap" => Some(Io::Mmap),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A source, stage, sink or link that path text can name: its declaration and its
-//! constructor. Each stands in one file with what it declares.
+//! constructor. Both are in the file of the element.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,25 +26,25 @@ type FindTask = dyn Fn(&Hop, &Place<'_>) -> Result<Task, StageError> + Send + Sy
 #[derive(Clone)]
 pub(crate) enum Make {
     Source(Arc<MakeSource>),
-    /// Of a stage or a sink.
+    /// Constructor of a stage or a sink.
     Stage(Arc<MakeStage>),
-    /// The one link there is.
+    /// The `queue`, the only link.
     Queue,
-    /// The pipeline builds its branches.
+    /// The `tee`, whose branches the pipeline builds.
     Tee,
 }
 
-/// What a name in path text stands for.
+/// Element that a name in path text stands for.
 #[derive(Clone)]
 pub(crate) struct Element {
     pub(crate) definition: &'static Definition,
     pub(crate) make: Make,
-    /// What its worker is for, where that is more than to run a stage.
+    /// Task of the element's worker, where it is more than to run a stage.
     pub(crate) task: Option<Arc<FindTask>>,
-    /// What comes behind it is not compressed any more.
+    /// True if the element's output is no longer compressed.
     pub(crate) decodes: bool,
-    /// Frames of its pool that the hops behind it hold, at the least, while it waits for a
-    /// slot: a worker that claims to wait with fewer of them out is not believed.
+    /// Minimum number of frames of its pool that the hops behind it hold while it waits for a slot.
+    /// A worker that claims to wait while fewer of them are out is not believed.
     pub(crate) least_out: LeastOut,
 }
 
@@ -59,7 +59,7 @@ impl Element {
         )
     }
 
-    /// A stage or a sink.
+    /// Makes the element of a stage or a sink.
     pub(crate) fn stage<S: Stage + 'static>(
         definition: &'static Definition,
         make: impl Fn(&Hop, &Place<'_>) -> Result<S, StageError> + Send + Sync + 'static,
@@ -70,7 +70,7 @@ impl Element {
         )
     }
 
-    /// A stage of one of several types.
+    /// Makes the element of a stage whose type depends on the hop.
     pub(crate) fn boxed(
         definition: &'static Definition,
         make: impl Fn(&Hop, &Place<'_>) -> Result<Box<dyn Stage>, StageError> + Send + Sync + 'static,
@@ -87,11 +87,11 @@ impl Element {
     }
 
     fn new(definition: &'static Definition, make: Make) -> Element {
-        // A stage of a user can keep all but one of its slots for itself.
+        // A user's stage may keep all but one of its slots for itself.
         Element { definition, make, task: None, decodes: false, least_out: |_, _| 1 }
     }
 
-    /// With a worker of another task than to run a stage.
+    /// Sets the task of the element's worker, where it is more than to run a stage.
     pub(crate) fn with_task(
         self,
         task: impl Fn(&Hop, &Place<'_>) -> Result<Task, StageError> + Send + Sync + 'static,
@@ -99,17 +99,17 @@ impl Element {
         Element { task: Some(Arc::new(task)), ..self }
     }
 
-    /// What comes behind it is not compressed any more.
+    /// Declares that the element's output is no longer compressed.
     pub(crate) fn decoding(self) -> Element {
         Element { decodes: true, ..self }
     }
 
-    /// With so many frames out, at the least, while it waits for a slot.
+    /// Sets the minimum number of frames that are out while the element waits for a slot.
     pub(crate) fn with_least_out(self, least_out: LeastOut) -> Element {
         Element { least_out, ..self }
     }
 
-    /// Whether the constructor makes what the declaration says.
+    /// True if the constructor makes the kind of element that the declaration names.
     pub(crate) fn is_whole(&self) -> bool {
         match self.make {
             Make::Source(_) => self.definition.kind == Kind::Source,
@@ -120,29 +120,28 @@ impl Element {
     }
 }
 
-/// What a constructor may know of the hop's place in the path.
+/// Surroundings of a hop in the path, for its constructor.
 pub struct Place<'a> {
     /// The hops behind it; empty in a worker.
     pub(crate) behind: &'a [Hop],
-    /// What the source gives, where that is compressed.
+    /// Track that the source gives, where it is compressed.
     pub(crate) track: Option<TrackInfo>,
     pub(crate) frames_behind: u32,
-    /// In a worker: the way back of frames from the caller.
+    /// In a worker: the path by which the caller gives frames back.
     pub(crate) give_back: Option<&'static GiveBack>,
-    /// In a worker: who lends the memory that is decoded into, where it is not
-    /// the worker's own.
+    /// In a worker: the provider of the memory that is decoded into, where that is not the worker's own.
     pub(crate) lender: Option<Lenders>,
     /// In a worker: the file of the plug-in that is loaded already.
     pub(crate) plugin: Option<PathBuf>,
-    /// In a worker: the device that it decodes by.
+    /// In a worker: the device that the stage decodes by.
     pub(crate) node: Option<Arc<Node>>,
-    /// Where the stage says what users should know.
+    /// Notes for the user go here.
     pub(crate) outcomes: Outcomes,
 }
 
 impl<'a> Place<'a> {
-    /// In this process, in front of the hops `behind`, which may keep `frames_behind` of
-    /// its frames.
+    /// Makes the place of a hop in this process, in front of the hops `behind`, which may keep
+    /// `frames_behind` of its frames.
     pub(crate) fn inline(
         behind: &'a [Hop],
         track: Option<TrackInfo>,
@@ -163,30 +162,30 @@ impl<'a> Place<'a> {
 }
 
 impl Place<'_> {
-    /// Frames that the hops behind may keep while this one gives the next: what their
-    /// queues hold, and one in the hands of each thread. A pool of one more never waits
-    /// for itself.
+    /// Frames that the hops behind may keep while this one gives the next: those in their
+    /// queues, and one in each of their threads. A pool with one slot more never waits
+    /// for a frame of its own.
     pub fn frames_behind(&self) -> u32 {
         self.frames_behind
     }
 
-    /// A pool of `slots` buffers of `slot_bytes` bytes for frames that the stage gives.
-    /// A stage that can run in a worker makes its pools here: from a worker, frames
-    /// reach the program by this memory.
+    /// Makes a pool of `slots` buffers of `slot_bytes` bytes for frames that the stage gives.
+    /// A stage that can run in a worker makes its pools here: frames of a worker
+    /// reach the program only in this memory.
     ///
     /// # Errors
-    /// No memory, or an impossible size.
+    /// Memory is short, or the size is impossible.
     pub fn pool(&self, slot_bytes: usize, slots: u32) -> Result<Pool, StageError> {
         Ok(Pool::for_stage(slot_bytes, slots, self.give_back)?)
     }
 
-    /// Writable copies of frames, [`CopyPool::new`] for a stage that can run in a worker.
+    /// Makes a [`CopyPool`] for a stage that can run in a worker.
     pub fn copy_pool(&self) -> CopyPool {
         CopyPool::for_worker(self.give_back)
     }
 
-    /// Adds a line to [`Report::notes`](crate::Report::notes), for the user. From a
-    /// worker it does not come through.
+    /// Adds a line to [`Report::notes`](crate::Report::notes), for the user. Lines of a stage in a
+    /// worker are lost.
     pub fn note(&self, line: &str) {
         self.outcomes.notes.say(line.to_owned());
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What goes wrong in a stage, and how a run reports it.
+//! Errors of stages, and the errors that a run reports.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use crate::host::HostError;
 use crate::loss::Loss;
 use crate::request::RequestError;
 
-/// Why a stage stopped.
+/// Reason why a stage stopped.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StageError {
@@ -23,33 +23,33 @@ pub enum StageError {
     Io {
         /// The file or stream.
         what: String,
-        /// What the system said.
+        /// Error of the system.
         #[source]
         error: io::Error,
     },
-    /// The codec libraries refused.
+    /// The codec libraries failed.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// A frame does not become the format asked for.
+    /// A frame cannot be converted to the requested format.
     #[error(transparent)]
     Convert(#[from] ConvertError),
     /// The plug-in cannot be found, loaded or set.
     #[error(transparent)]
     Plugin(#[from] Frei0rError),
-    /// The pool gave no slot.
+    /// The pool has no free slot.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// A picture cannot be laid out.
+    /// The layout of a picture is impossible.
     #[error(transparent)]
     Layout(#[from] LayoutError),
     /// The stage takes frames and got packets, or the reverse.
     #[error("takes {takes}, but {gets} arrive: {advice}")]
     WrongInput {
-        /// What it takes.
+        /// Input that the stage takes.
         takes: &'static str,
-        /// What comes.
+        /// Input that arrives.
         gets: &'static str,
-        /// What would be right.
+        /// Advice for the user.
         advice: &'static str,
     },
     /// The stage does not work on this pixel format.
@@ -60,7 +60,7 @@ pub enum StageError {
         /// The formats it takes.
         takes: &'static str,
     },
-    /// The frames change size where the output cannot.
+    /// The frames change size, and the output cannot change it.
     #[error("{what}: frames change from {from} to {to}, which a {kind} file cannot hold")]
     SizeChange {
         /// The output.
@@ -72,16 +72,16 @@ pub enum StageError {
         /// Kind of file.
         kind: &'static str,
     },
-    /// The device did not do it.
+    /// The device failed.
     #[error(transparent)]
     Device(Box<V4l2Error>),
-    /// A device's buffer holds no such frame.
+    /// A device's buffer cannot hold this frame.
     #[error(transparent)]
     Foreign(#[from] ForeignError),
-    /// The stage's worker could not do it.
+    /// The stage's worker failed.
     #[error(transparent)]
     Host(Box<HostError>),
-    /// No window, or it cannot be shown in.
+    /// The window cannot be opened, or cannot show the frames.
     #[error("no window: {0}")]
     Window(String),
     /// An option's value is invalid.
@@ -90,7 +90,7 @@ pub enum StageError {
     /// An error of a stage, source or sink of the caller's own.
     #[error(transparent)]
     Other(Box<dyn std::error::Error + Send + Sync>),
-    /// The next stage is gone: not an error of this one, and never reported.
+    /// The next stage has ended. This is no error of this stage, and is never reported.
     #[error("the next stage has ended")]
     Downstream,
     /// The stage takes no more items ([`Out::enough`](crate::Out::enough)): ends the
@@ -114,15 +114,15 @@ impl From<V4l2Error> for StageError {
 }
 
 impl StageError {
-    /// An I/O error on `what`.
+    /// Makes an I/O error about `what`.
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> StageError {
         let what = what.into();
         move |error| StageError::Io { what, error }
     }
 }
 
-/// Why a run failed. The frames before the failure were delivered, and the
-/// report that comes with it has their ledger.
+/// Reason why a run failed. The frames before the failure were delivered, and are in the ledger of
+/// the report that comes with it.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -131,7 +131,7 @@ pub enum RunError {
     Stage {
         /// The hop as it stands in the path.
         hop: String,
-        /// Why.
+        /// Reason why it stopped.
         #[source]
         error: StageError,
     },
@@ -152,15 +152,15 @@ pub enum RunError {
         /// The last hop.
         last: String,
     },
-    /// What was requested cannot be done.
+    /// A request cannot be done.
     #[error(transparent)]
     Request(#[from] RequestError),
-    /// The source ended and nothing had reached the sink.
+    /// The source ended, and no frame has reached the sink.
     #[error("{first}: no frame was delivered{}", why(losses))]
     NoFrame {
         /// The source as it stands in the path.
         first: String,
-        /// What was lost.
+        /// Losses of the run.
         losses: Vec<Loss>,
     },
     /// A thread could not be started, or ended in a panic.
@@ -168,7 +168,7 @@ pub enum RunError {
     Thread {
         /// First hop of the thread.
         hop: String,
-        /// What happened.
+        /// Description of the failure.
         detail: String,
     },
 }

@@ -21,15 +21,15 @@ use crate::request::{Request, RequestError};
 use crate::requests::Requests;
 use crate::stage::Stage;
 
-/// Frames that wait for the iterator; more let the pipeline wait.
+/// Frames that wait for the iterator; with more, the pipeline waits.
 const DEPTH: usize = 2;
 
-/// Frames that a program may keep from [`Frames`] while it asks for more: pools are
-/// made so large.
+/// Frames from [`Frames`] that a program may keep while it asks for more; pools are
+/// large enough for them.
 const KEPT: u32 = 4;
 
 /// Frames that the iterator keeps from the pools of the pipeline: those that wait,
-/// one in the hands of the thread, and those that the program keeps.
+/// one in the sending thread, and those that the program keeps.
 pub(crate) const FRAMES_BEHIND: u32 = DEPTH as u32 + 1 + KEPT;
 
 /// The frames of a running pipeline, in the order of presentation.
@@ -62,15 +62,15 @@ pub struct Frames {
     stop: Stop,
     requests: Requests,
     report: OnceLock<Report>,
-    /// Number of the last seek or flush: what is older is not returned.
+    /// Number of the last seek or flush: older frames are not returned.
     generation: u64,
     /// The last frame of the stream was returned.
     at_end: bool,
-    /// Whether the program had a frame, or a seek: then an end without frames is no error.
+    /// True if the program had a frame, or a seek: then an end without frames is no error.
     had_any: bool,
 }
 
-/// What the iterator receives.
+/// Message from the run to the iterator.
 struct Sent {
     /// `None` for the end of the stream, in a run that goes on.
     frame: Option<Frame>,
@@ -94,8 +94,8 @@ impl Pipeline {
     /// ```
     ///
     /// # Errors
-    /// The pipeline has a sink already, or its stages do not fit together. What
-    /// happens later is an item of the iterator.
+    /// The pipeline has a sink already, or its stages do not fit together. Later errors
+    /// are items of the iterator.
     pub fn frames(self) -> Result<Frames, RunError> {
         self.frames_with(Options::default())
     }
@@ -131,7 +131,7 @@ impl Pipeline {
 }
 
 impl Frames {
-    /// Stops the pipeline from any thread. The frames that are inside still come.
+    /// Returns a handle that stops the pipeline from any thread. The frames that are inside still come.
     ///
     /// ```
     /// use framepath::Pipeline;
@@ -148,23 +148,23 @@ impl Frames {
         self.stop.clone()
     }
 
-    /// Goes to another time, counted from the stream's start. The next frame is the first
+    /// Seeks to another time, counted from the stream's start. The next frame is the first
     /// that is not before it ([`SeekTo::Exact`]), or the random access point before it.
     /// Behind the last frame the iterator is at its end, until the next seek.
     ///
-    /// Frames of a stream without timestamps (`.h264`, `.hevc`) are at their number divided
+    /// In a stream without timestamps (`.h264`, `.hevc`) the time of a frame is its number divided
     /// by the frame rate.
     ///
     /// # Errors
-    /// [`RequestError::CannotSeek`], and the frames go on as if nothing had been asked;
-    /// [`RequestError::Ended`]. A file that cannot be read any more is an item of the
+    /// [`RequestError::CannotSeek`], after which the frames go on as without the call;
+    /// [`RequestError::Ended`]. An error in reading the file is an item of the
     /// iterator.
     pub fn seek(&mut self, to: Duration, mode: SeekTo) -> Result<(), RequestError> {
         self.request(Request::Seek { to, mode })
     }
 
-    /// Discards what is inside the pipeline, for a live source: the next frame is the next
-    /// that the source gives, or that decoding can begin with.
+    /// Discards the frames inside the pipeline, for a live source: the next frame is the next
+    /// that the source gives, or the next where decoding can begin.
     ///
     /// # Errors
     /// [`RequestError::Ended`].
@@ -181,13 +181,13 @@ impl Frames {
         Ok(())
     }
 
-    /// A handle for other requests, and for other threads. A seek that is sent by it is as
-    /// [`seek`](Frames::seek) for the frames that are asked for later.
+    /// Returns a handle for other requests, and for other threads. A seek by this handle works like
+    /// [`seek`](Frames::seek) for the frames that are taken later.
     pub fn requests(&self) -> Requests {
         self.requests.clone()
     }
 
-    /// The ledger of the run; `None` before the last frame was returned. The run has ended
+    /// Returns the ledger of the run; `None` before the last frame was returned. This call ends the run
     /// then: a later seek is an error.
     ///
     /// ```
@@ -207,8 +207,8 @@ impl Frames {
         self.report.get()
     }
 
-    /// Waits for the end of the run, which does not wait for another seek; `None` where it
-    /// was waited for before.
+    /// Waits for the end of the run, which then does not wait for another seek; `None` if an earlier
+    /// call has done that.
     fn join(&self) -> Option<Result<Report, RunError>> {
         let run = self.run.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         self.requests.hold_open(false);
@@ -241,10 +241,10 @@ impl Iterator for Frames {
     type Item = Result<Frame, RunError>;
 
     fn next(&mut self) -> Option<Result<Frame, RunError>> {
-        // Also one that was sent by another handle.
+        // The seek may have been sent by another handle.
         let generation = self.requests.generation();
         if generation > self.generation && self.receiver.is_some() {
-            // The end comes again.
+            // The end of the stream comes again.
             (self.generation, self.at_end) = (generation, false);
         }
         while !self.at_end {
@@ -256,7 +256,7 @@ impl Iterator for Frames {
                     self.had_any = true;
                     return Some(Ok(frame));
                 }
-                // What an empty run reports is an error.
+                // The end before any frame may be an error, which `finish` returns.
                 Some(Sent { frame: None, .. }) if self.had_any => self.at_end = true,
                 Some(_) | None => return self.finish().err().map(Err),
             }
@@ -267,11 +267,11 @@ impl Iterator for Frames {
 
 impl Drop for Frames {
     fn drop(&mut self) {
-        // A request that other runs share is not made for one that has ended.
+        // A `Stop` may be shared with other runs: not used if this run has ended.
         if !self.at_end {
             self.stop.stop();
         }
-        // An error that nobody asked for any more.
+        // The program does not ask for this error any more.
         let _ = self.finish();
     }
 }

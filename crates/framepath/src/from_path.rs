@@ -19,7 +19,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// [`RunError::Path`] for text that is no path; else the hop that could not be
-    /// made, and why.
+    /// made, and the reason.
     ///
     /// ```
     /// use framepath::{Options, Pipeline};
@@ -32,8 +32,8 @@ impl Pipeline {
         Pipeline::parse_with(Registry::built_in(), text)
     }
 
-    /// [`parse`](Pipeline::parse) with the names of `registry`, which
-    /// [`append`](Pipeline::append) then knows too.
+    /// [`parse`](Pipeline::parse) with the names of `registry`. A later
+    /// [`append`](Pipeline::append) uses them too.
     ///
     /// # Errors
     /// As [`parse`](Pipeline::parse).
@@ -41,16 +41,16 @@ impl Pipeline {
         Pipeline::from_path_with(registry, &registry.definitions().parse_open(text)?)
     }
 
-    /// Builds what `path` says: opens its files, makes its pools.
+    /// Builds the pipeline of `path`: opens its files, makes its pools.
     ///
     /// # Errors
-    /// The hop that could not be made, and why.
+    /// The hop that could not be made, and the reason.
     pub fn from_path(path: &path::Path) -> Result<Pipeline, RunError> {
         Pipeline::from_path_with(Registry::built_in(), path)
     }
 
-    /// [`from_path`](Pipeline::from_path) with the names of `registry`, which read the
-    /// path.
+    /// [`from_path`](Pipeline::from_path) with the names of `registry`, by which the path was
+    /// read.
     ///
     /// # Errors
     /// As [`from_path`](Pipeline::from_path).
@@ -66,7 +66,7 @@ impl Pipeline {
     ///
     /// # Errors
     /// [`RunError::Path`] for text that is no path without its source; else the hop
-    /// that could not be made, and why.
+    /// that could not be made, and the reason.
     ///
     /// ```
     /// use framepath::{Options, Pipeline};
@@ -81,17 +81,17 @@ impl Pipeline {
         self.append_hops(&path.hops)
     }
 
-    /// Adds a stage that paths know, inline or in a worker as `hop` says
+    /// Adds a stage that path text can name, inline or in a worker as `hop` says
     /// ([`path::parse_stage`](crate::path::parse_stage)). Hops behind it may keep
     /// `frames_behind` of its frames.
     ///
     /// # Errors
-    /// It could not be made.
+    /// The stage could not be made.
     pub fn add_hop(self, hop: &Hop, frames_behind: u32) -> Result<Pipeline, RunError> {
         self.add_known(hop, &[], frames_behind).map_err(|error| of_hop(hop, error))
     }
 
-    /// Starts with a source that paths know.
+    /// Starts a pipeline with a source that path text can name.
     fn from_hop(registry: &Registry, hop: &Hop, behind: &[Hop]) -> Result<Pipeline, StageError> {
         let Make::Source(make) = &registry.element(hop)?.make else {
             return Err(StageError::Option(format!("`{}` is no source", hop.name())));
@@ -109,7 +109,7 @@ impl Pipeline {
         self.append_keeping(hops, kept)
     }
 
-    /// Adds `hops`, behind which the program may keep `kept` frames.
+    /// Adds `hops`; the program may keep `kept` frames behind them.
     fn append_keeping(self, hops: &[Hop], kept: u32) -> Result<Pipeline, RunError> {
         let mut pipeline = self;
         for (at, hop) in hops.iter().enumerate() {
@@ -164,7 +164,7 @@ impl Pipeline {
         Ok(pipeline)
     }
 
-    /// Runs a stage in a worker: what follows runs in another thread.
+    /// Adds a stage in a worker: the hops behind it run in another thread.
     fn hosted(
         self,
         hop: &Hop,
@@ -198,7 +198,7 @@ fn of_hop(hop: &Hop, error: StageError) -> RunError {
     RunError::Stage { hop: hop.to_string(), error }
 }
 
-/// Depth and policy of a queue.
+/// Returns the depth and drop policy of a queue.
 fn queue_of(hop: &Hop) -> (usize, Leaky) {
     let leaky = match hop.choice("leaky") {
         "upstream" => Leaky::Upstream,
@@ -208,7 +208,7 @@ fn queue_of(hop: &Hop) -> (usize, Leaky) {
     (hop.count("depth") as usize, leaky)
 }
 
-/// Whether `hops` end without a sink.
+/// True if `hops` end without a sink.
 fn is_open(hops: &[Hop]) -> bool {
     match hops.last() {
         None => true,
@@ -219,8 +219,8 @@ fn is_open(hops: &[Hop]) -> bool {
     }
 }
 
-/// Frames that the hops behind a decoder may keep from it: what its queues
-/// hold, and one in the hands of each thread.
+/// Frames of a stage that the hops behind it may keep: those in their
+/// queues, and one in each of their threads.
 fn frames_behind(hops: &[Hop]) -> u32 {
     let links = all_hops(hops).filter(|hop| hop.def.kind == Kind::Link);
     1 + links.map(|hop| hop.count("depth") as u32 + 1).sum::<u32>()

@@ -5,8 +5,8 @@
 //! caller's thread                 worker                     next thread
 //! SubmitEnd ───packets──────▶ worker ──▶ stage ──▶ Export ──frames──▶ CollectEnd
 //!     │ ▲                                                              │  ▲
-//!     │ └─────── ways: the next worker, and who submits to it ─────────┘  │
-//!     └───────── log: what was given, in its order ───────────────────────┘
+//!     │ └─────── ways: the next worker, and which end submits ─────────┘  │
+//!     └───────── log: the inputs, in their order ─────────────────────────┘
 //! ```
 //!
 //! Packets are copied once, into shared memory; frames never: the worker decodes into
@@ -15,9 +15,9 @@
 //! The two ends of a stream run in two threads and share no lock. The submit end owns
 //! `Sending`, the right to write the ring to the worker, and logs an
 //! input before the worker can see it. The collect end owns the `History`,
-//! and with it everything that a restart needs. `log` and `ways` are channels. The one
-//! lock that the collect end takes, where a worker begins or ends, is for threads
-//! outside the stream that abandon it ([`Session::abandon`]).
+//! and with it everything that a restart needs. `log` and `ways` are channels. The collect
+//! end takes one lock, when a worker begins or ends: it is for threads outside the stream
+//! that abandon it ([`Session::abandon`]).
 //!
 //! # States of a stream
 //!
@@ -53,8 +53,8 @@
 //!                returns the error and is dropped; SubmitEnd learns that it is closed
 //! ```
 //!
-//! The limits are in `policy.rs`. Which packets are replayed, and which one is given up
-//! as poisoned, is [`framepath_model::replay`]'s business. A demuxer's worker
+//! The limits are in `policy.rs`. [`framepath_model::replay`] decides which packets are replayed,
+//! and which packet is skipped as poisoned. A demuxer's worker
 //! (`RemoteDemuxer`) is never replaced: from \[running\] it ends or fails.
 
 mod answers;
@@ -127,20 +127,20 @@ use framepath_os::sandbox::SandboxError;
 use framepath_os::spawn::SpawnError;
 use framepath_os::v4l2::V4l2Error;
 
-/// How a stage's worker is kept.
+/// How a stage's worker is started and watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerOptions {
-    /// A worker that has work and shows no progress for so long is replaced.
+    /// Time without progress after which a worker that has work is replaced.
     pub watchdog: Duration,
-    /// What is started.
+    /// Kind of worker to start.
     pub kind: WorkerKind,
-    /// What to do where a layer of the sandbox is missing.
+    /// Reaction to a missing layer of the sandbox.
     pub sandbox: SandboxChoice,
     /// Faults to inject.
     pub faults: Faults,
 }
 
-/// What goes wrong between a caller and its worker.
+/// Error between a caller and its worker.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
     /// No worker process could be made.
@@ -149,8 +149,7 @@ pub enum HostError {
     /// A worker could not lock itself in.
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
-    /// The sandbox of a worker lacks layers, and the stage is not to run
-    /// without.
+    /// The sandbox of a worker lacks layers that the stage's options require.
     #[error(
         "the sandbox lacks {missing}; `framepath doctor` says how to get it, sandbox=allow goes on without"
     )]
@@ -165,7 +164,7 @@ pub enum HostError {
          the limit on open files (ulimit -n) or end that program"
     )]
     TooManyInFlight {
-        /// What was tried.
+        /// Operation that failed.
         operation: &'static str,
     },
     /// The plug-in cannot be loaded.
@@ -179,7 +178,7 @@ pub enum HostError {
     Start {
         /// The program.
         program: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// No program for workers was found.
@@ -190,7 +189,7 @@ pub enum HostError {
         /// The places, in their order.
         places: String,
     },
-    /// The worker's program was built with another wire format.
+    /// The worker's program was built with another version of the wire format.
     #[error(
         "the worker program {program} speaks version {theirs} of framepath's wire format, this program version \
          {ours}; install both from one release, or set FRAMEPATH_WORKER to the program that belongs to this one"
@@ -203,7 +202,7 @@ pub enum HostError {
         /// Version of the worker.
         theirs: u16,
     },
-    /// The service was built with another wire format.
+    /// The service was built with another version of the wire format.
     #[error(
         "the service at {path} speaks version {theirs} of framepath's wire format, this program version {ours}; \
          restart the service with the `framepath` that belongs to this program",
@@ -231,19 +230,19 @@ pub enum HostError {
         /// User of the service.
         theirs: u32,
     },
-    /// A worker ended, or said nothing, before its stream was open.
+    /// A worker ended, or sent no answer, before its stream was open.
     #[error("the worker {what} before its stream was open")]
     NotOpened {
-        /// What it did.
+        /// Action of the worker.
         what: &'static str,
     },
-    /// A worker ended by itself, or was ended because it stood still.
+    /// A worker ended by itself, or was killed because it made no progress.
     #[error("the worker ended")]
     Gone,
-    /// Nobody waits for what it gives any more.
+    /// The stream was abandoned: its output is not wanted any more.
     #[error("the stream was abandoned")]
     Abandoned,
-    /// There is no service at that socket.
+    /// There is no service at this socket.
     #[error(
         "no service at {path}: {source}; `framepath serve` starts one, socket= names another socket",
         path = .path.display()
@@ -251,31 +250,31 @@ pub enum HostError {
     NoService {
         /// The socket's name.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The service did not answer as it should.
     #[error("the service {what}")]
     Service {
-        /// What it did.
+        /// Action of the service.
         what: &'static str,
     },
-    /// The service said no.
+    /// The service denied the request.
     #[error("the service denies it: {text}")]
     Denied {
-        /// Its words.
+        /// Message of the service.
         text: String,
     },
     /// The stage could not be opened in the worker.
     #[error("in the worker: {text}")]
     Refused {
-        /// The worker's words.
+        /// Message of the worker.
         text: String,
     },
     /// The stage failed in the worker.
     #[error("in the worker: {text}")]
     Failed {
-        /// The worker's words.
+        /// Message of the worker.
         text: String,
     },
     /// The demuxer's worker ended by itself.
@@ -284,12 +283,12 @@ pub enum HostError {
         /// Packets that came before.
         packets: u64,
     },
-    /// The demuxer's worker does not get on.
+    /// The demuxer's worker makes no progress.
     #[error("the demuxer's worker {what} for {} ms after packet {packets}", after.as_millis())]
     DemuxerStuck {
         /// Packets that came before.
         packets: u64,
-        /// What it did instead of sending one.
+        /// Action of the worker instead of sending a packet.
         what: &'static str,
         /// CPU time it used, or time that passed.
         after: Duration,
@@ -299,40 +298,40 @@ pub enum HostError {
     PacketSize {
         /// Bytes of the packet.
         bytes: usize,
-        /// Bytes that would fit.
+        /// Largest size that fits, bytes.
         most: usize,
     },
     /// The socket to the worker failed.
     #[error("{operation} the worker: {source}")]
     Socket {
-        /// What was tried.
+        /// Operation that failed.
         operation: &'static str,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// No shared memory.
+    /// The shared memory cannot be made or used.
     #[error(transparent)]
     Area(#[from] AreaError),
     /// The other side broke the rules.
     #[error(transparent)]
     Breach(#[from] Breach),
-    /// The other side said what has no meaning.
+    /// The other side sent an invalid message.
     #[error("the other process said what has no meaning: {0}")]
     Wire(#[from] WireError),
     /// The other side offered memory that is refused.
     #[error(transparent)]
     Foreign(#[from] ForeignError),
-    /// The caller wants a worker of no kind.
+    /// The requested kind of worker does not exist.
     #[error(transparent)]
     Kind(#[from] UnknownKind),
-    /// A worker was told to run what is no stage.
+    /// The text that a worker was sent to run is not a stage.
     #[error("this is no stage: {0}")]
     Stage(#[from] PathError),
 }
 
 impl HostError {
-    /// Whether this process lacks something (descriptors, memory, threads), gave a
-    /// wait up, or has a packet that no worker takes: no fault of the worker, or of what it was given.
+    /// True if this process lacks something (descriptors, memory, threads), gave a wait up, or has a
+    /// packet that no worker takes. Neither the worker nor its input is at fault then.
     fn is_of_caller(&self) -> bool {
         match self {
             HostError::Socket { source, .. } => is_lack(source),
@@ -342,7 +341,7 @@ impl HostError {
         }
     }
 
-    /// With the program's name where a worker speaks another version.
+    /// Adds the program's name to an error about a worker of another version.
     pub fn of_worker(self, program: &std::path::Path) -> HostError {
         match self {
             HostError::Wire(WireError::Version { ours, theirs }) => {
@@ -352,7 +351,7 @@ impl HostError {
         }
     }
 
-    /// With the socket's name where the service speaks another version.
+    /// Adds the socket's name to an error about a service of another version.
     pub fn of_service(self, path: &std::path::Path) -> HostError {
         match self {
             HostError::Wire(WireError::Version { ours, theirs }) => {
@@ -362,7 +361,7 @@ impl HostError {
         }
     }
 
-    /// Whether another try, with another worker, would end in the same.
+    /// True if another attempt, with another worker, would end in the same error.
     fn is_final(&self) -> bool {
         self.is_of_caller()
             || matches!(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the arguments of a hop say of its worker.
+//! Options of a hop's worker, read from the hop's arguments.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use crate::device::PATIENCE;
 use crate::error::StageError;
 use crate::host::{self, SandboxChoice, Seat, Task, WorkerKind, WorkerOptions};
 
-/// Options of the worker of `hop`, which is for `task`, each as `naming` has it: the hop itself, or the one
-/// whose worker it shares.
+/// Reads the options of the worker of `hop`, which is for `task`. `naming` returns, for the name of
+/// an option, the hop that sets it: the hop itself, or the hop whose worker it shares.
 pub(crate) fn worker_options<'a>(
     hop: &'a Hop,
     task: Task,
@@ -21,8 +21,8 @@ pub(crate) fn worker_options<'a>(
     let sandbox = SandboxChoice::of(naming("sandbox").choice("sandbox"));
     Ok(WorkerOptions {
         watchdog: match task {
-            // A device that is silent is no packet's fault, and its client says so
-            // by itself in the end.
+            // No packet is to blame for a silent device, and the device's client reports the silence
+            // itself after `PATIENCE`.
             Task::Device(_) => watchdog.max(PATIENCE + Duration::from_secs(2)),
             Task::Stage | Task::Plugin(_) => watchdog,
         },
@@ -32,7 +32,7 @@ pub(crate) fn worker_options<'a>(
     })
 }
 
-/// The stream's place in the service, where `hop` runs there; `named` may name
+/// Returns the stream's connection to the service, if `hop` runs there; `named` may name
 /// the service's socket.
 pub(crate) fn seat_of(hop: &Hop, named: &Hop) -> Option<Arc<Seat>> {
     (hop.choice("host") == "service").then(|| {

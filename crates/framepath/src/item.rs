@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What passes from hop to hop.
+//! The items that pass from hop to hop.
 
 use framepath_codec::Packet;
 use framepath_model::stream::FrameMeta;
@@ -27,7 +27,7 @@ pub enum Item {
 }
 
 impl Item {
-    /// The frame.
+    /// Returns the frame.
     ///
     /// # Errors
     /// [`StageError::WrongInput`] for a packet.
@@ -41,7 +41,7 @@ impl Item {
         }
     }
 
-    /// The packet.
+    /// Returns the packet.
     ///
     /// # Errors
     /// [`StageError::WrongInput`] for a frame.
@@ -56,10 +56,10 @@ impl Item {
         }
     }
 
-    /// Another handle to the same pixels or bytes, which are not copied.
+    /// Returns another handle to the same pixels or bytes, which are not copied.
     ///
     /// # Errors
-    /// No memory for the handle.
+    /// Memory for the handle is short.
     pub fn share(&self) -> Result<Item, StageError> {
         match self {
             Item::Frame(frame) => Ok(Item::Frame(frame.share())),
@@ -73,7 +73,7 @@ impl Item {
         }
     }
 
-    /// Number, birth and presentation time.
+    /// Returns the number, birth and presentation time of the item.
     #[inline]
     pub fn meta(&self) -> FrameMeta {
         match self {

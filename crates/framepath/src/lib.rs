@@ -31,11 +31,11 @@
 //! # Parts of your own
 //!
 //! [`Pipeline::sink_fn`] takes a closure. A [`Stage`] takes and gives frames or
-//! packets, and is also what a sink is; a [`Source`] gives them. Pixels are in a
+//! packets; a sink is a stage too. A [`Source`] gives them. Pixels are in a
 //! [`Frame`]: [`Frame::layout`] has size, format and strides, [`Frame::plane`] the
 //! bytes.
 //!
-//! A [`Registry`] gives them names, so that path text can have them with options, help
+//! A [`Registry`] gives stages and sources names, so that path text can use them with options, help
 //! and completion.
 //!
 //! # Decoders in a sandbox
@@ -47,8 +47,8 @@
 //! # Side effects
 //!
 //! The library installs no signal handler, changes no umask and sets no log callback of
-//! FFmpeg's. [`install_signal_handlers`] and [`silence_ffmpeg`] do, for programs that
-//! want it. [`Options::stop`] ends one run.
+//! FFmpeg's. Programs that want these call [`install_signal_handlers`] and [`silence_ffmpeg`].
+//! [`Options::stop`] ends one run.
 //!
 //! # Diagnostics
 //!
@@ -62,8 +62,8 @@
 //! | `info` | a file that was opened, with codec and size; a pipeline that starts and ends; a worker that takes a stream; connections to a service |
 //! | `debug` | hops, decoders, pools and their sizes |
 //!
-//! Nothing is reported per frame above `trace`. Sandboxed workers have no logger: what they have
-//! to say comes to the caller as an error. Messages may contain text from files and from other
+//! Messages per frame have level `trace`. Sandboxed workers have no logger: their messages
+//! come to the caller as an error. Messages may contain text from files and from other
 //! processes: escape it before a terminal shows it ([`shown::shown`]).
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `queue`: the end of one thread's chain.
+//! `queue`: the end of one thread's chain of hops.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,7 +32,7 @@ pub(crate) fn element() -> Element {
     Element::queue(&DEFINITION)
 }
 
-/// What passes through a queue.
+/// An entry of a queue.
 pub(crate) enum Queued {
     /// An item.
     Item {
@@ -42,7 +42,7 @@ pub(crate) enum Queued {
         /// Number of the last seek or flush before it.
         generation: u64,
     },
-    /// What the hops behind hold is from before the seek or flush of this number.
+    /// Items that the hops behind hold are from before the seek or flush of this number.
     Flush(u64),
     /// The stream has ended, and the run goes on.
     End,
@@ -52,9 +52,9 @@ pub(crate) enum Queued {
 pub(crate) struct QueueEnd {
     /// Index of the link in the path.
     index: u16,
-    /// `None` once the stream has ended, or nobody takes items any more.
+    /// `None` once the stream has ended, or the other end of the queue is closed.
     sender: Option<Sender<Queued>>,
-    /// Frames a full queue has dropped.
+    /// Number of frames that full queues have dropped.
     dropped: Arc<AtomicU64>,
 }
 
@@ -66,15 +66,16 @@ impl QueueEnd {
         QueueEnd { index, sender: Some(sender), dropped }
     }
 
-    /// Whether somebody takes items.
+    /// True if the other end of the queue takes items.
     pub(crate) fn is_open(&self) -> bool {
         self.sender.is_some()
     }
 
-    /// Puts `item` into the queue: what had to leave for it, or the item itself.
+    /// Puts `item` into the queue. Returns the item that a full queue dropped: an older one, or
+    /// `item` itself.
     ///
     /// # Errors
-    /// Nobody takes items any more. The queue is closed then.
+    /// The other end of the queue is closed. This end is then closed too.
     #[inline]
     pub(crate) fn offer(&mut self, item: Item, out: &mut Out<'_>) -> Result<Option<Dropped>, Failure> {
         let Some(sender) = &mut self.sender else {
@@ -85,7 +86,7 @@ impl QueueEnd {
             Ok(Sent::Queued) => Ok(None),
             Ok(Sent::DroppedNew(queued) | Sent::DroppedOldest(queued)) => match queued {
                 Queued::Item { item, enqueued_ns, .. } => Ok(Some((item, enqueued_ns))),
-                // A marker that leaves is followed by an item of its generation.
+                // A dropped marker does no harm: an item of its generation follows.
                 Queued::Flush(_) | Queued::End => Ok(None),
             },
             Err(_) => {
@@ -101,7 +102,7 @@ impl QueueEnd {
         out.recorder().dropped(self.index, &item.meta(), *enqueued_ns);
     }
 
-    /// Sends a marker, for which even a leaky queue waits until it has room.
+    /// Sends a marker; waits for room even if the queue is leaky.
     fn mark(&mut self, marker: Queued, out: &Out<'_>) -> Result<(), Failure> {
         let sent = self.sender.as_mut().is_some_and(|sender| sender.send_waiting(marker).is_ok());
         if sent { Ok(()) } else { Err(out.fail(StageError::Downstream)) }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a run lost although nobody asked for that.
+//! Losses of a run that nobody asked for.
 
 use std::fmt;
 
@@ -11,36 +11,36 @@ use framepath_model::shown::shown;
 pub struct Loss {
     /// The hop as it stands in the path.
     pub hop: String,
-    /// How many packets (a decoder's) or frames (other hops').
+    /// Number of packets (of a decoder) or frames (of other hops).
     pub count: u64,
-    /// Number of the first, in the order in which the hop got them; `None` where it
+    /// Number of the first, in the order in which the hop got them; `None` if it
     /// is not known.
     pub first: Option<u64>,
-    /// Why.
+    /// Reason of the loss.
     pub reason: LossReason,
 }
 
-/// Why packets or frames were lost.
+/// Reason why packets or frames were lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// Packets were given up: the first kills every worker that takes it, the others
+    /// Packets were skipped: the first kills every worker that takes it, the others
     /// cannot be decoded without it.
     Poisoned {
-        /// Why the last worker was replaced.
+        /// Reason why the last worker was replaced.
         last_death: String,
     },
-    /// A worker died, and the packets since the last keyframe, which its successor
-    /// would have needed, were too many to be kept.
+    /// A worker died, and the packets since the last keyframe, which the next worker
+    /// would have needed, were too many to keep.
     TooLargeToReplay {
-        /// Why the last worker was replaced.
+        /// Reason why the last worker was replaced.
         last_death: String,
     },
-    /// Frames came so many packets behind their own that the caller had forgotten them.
+    /// Frames came so many packets after their own that the caller had forgotten their packets.
     TooLate,
     /// Frames were inside a worker that died, and its stage cannot repeat them.
     WorkerDied {
-        /// Why the last worker was replaced.
+        /// Reason why the last worker was replaced.
         last_death: String,
     },
     /// The source's device dropped frames because its buffers were not back in time.

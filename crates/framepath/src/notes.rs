@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Remarks of stages that are no errors.
+//! Notes of stages that are no errors.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Remarks for the user, a line each; clones share them.
+/// Notes for the user, a line each; clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Notes(Arc<Mutex<Vec<String>>>);
 

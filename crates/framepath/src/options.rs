@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a pipeline is run.
+//! Options of a run.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -10,17 +10,17 @@ use framepath_os::stop::Stop;
 use crate::out::Delivery;
 use crate::requests::{Mailbox, Requests};
 
-/// Frames that reached the sink so far; any thread may look while it runs.
+/// Frames that reached the sink so far; any thread may read it during the run.
 pub type Progress = Arc<AtomicU64>;
 
-/// How to run.
+/// Options of a run.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// How much the ledger records.
     pub level: Level,
-    /// Ledger rows kept per thread; the oldest are overwritten beyond.
+    /// Ledger rows kept per thread; beyond, the oldest are overwritten.
     pub rows: usize,
-    /// CPU for each thread in path order; threads beyond are not tied.
+    /// CPU for each thread, in path order; further threads are not pinned.
     pub cpus: Vec<usize>,
     /// Counts delivered frames while the run goes on.
     pub progress: Progress,
@@ -32,14 +32,14 @@ pub struct Options {
 }
 
 impl Options {
-    /// The part of a thread with `mailbox` in a run that gets `requests`.
+    /// Makes the delivery of a thread with `mailbox` in a run that gets `requests`.
     pub(crate) fn delivery(&self, requests: Requests, mailbox: Arc<Mailbox>) -> Delivery {
         Delivery::new(self.progress.clone(), self.frames.unwrap_or(u64::MAX), requests, Some(mailbox))
     }
 }
 
 impl Default for Options {
-    /// Ledger at `full`, 65,536 rows (9 MB) a thread.
+    /// Returns the default: ledger at `full`, 65,536 rows (9 MB) a thread.
     fn default() -> Options {
         Options {
             level: Level::Full,

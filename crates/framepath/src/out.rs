@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a stage hands its frames: the rest of its thread's chain.
+//! Output of a stage: the rest of its thread's chain.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -15,13 +15,14 @@ use crate::request::{Request, RequestError};
 use crate::requests::{Mailbox, Pending, Requests, Upstream};
 use crate::stage::{Role, Stage};
 
-/// A stage in its place.
+/// A stage at its index in the path.
 pub(crate) struct Hop {
     pub(crate) stage: Box<dyn Stage>,
     /// Index in the path.
     pub(crate) index: u16,
     pub(crate) role: Role,
-    /// Number of the last request it was asked. One from outside comes by every branch.
+    /// Number of the last request that the stage was asked. A request from outside comes by every
+    /// branch.
     pub(crate) asked: u64,
 }
 
@@ -39,29 +40,29 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// True where the failure only says that a hop takes no more items.
+    /// True if the failure only reports that a hop takes no more items.
     pub(crate) fn is_end(&self) -> bool {
         matches!(self.error, StageError::Downstream | StageError::Enough)
     }
 }
 
-/// One thread's part of a run: counts the items that its sink took, and has the requests
-/// that the thread is to look at.
+/// One thread's part of a run: counts the items that its sink took, and holds the requests
+/// for this thread.
 pub(crate) struct Delivery {
     /// Items that the thread's sink took.
     delivered: Cell<u64>,
-    /// Those of the sink that has taken the most.
+    /// Number of items of the sink that has taken the most.
     progress: Arc<AtomicU64>,
-    /// The sink takes so many.
+    /// Most items that the sink takes.
     most: u64,
     pub(crate) requests: Requests,
-    /// `None` where nobody makes requests.
+    /// `None` if there are no requests.
     pub(crate) mailbox: Option<Arc<Mailbox>>,
-    /// Number of the last seek or flush that has come to this thread's items.
+    /// Number of the last seek or flush that has reached this thread's items.
     generation: Cell<u64>,
     /// The stream has ended, and the run goes on.
     holds: Cell<bool>,
-    /// Hops behind this one have ended, while those in front go on.
+    /// Hops behind this one have ended, while the hops in front go on.
     ended_behind: Cell<u16>,
     /// Number of the last request that the source was asked.
     pub(crate) source_asked: Cell<u64>,
@@ -87,13 +88,13 @@ impl Delivery {
         }
     }
 
-    /// Of a worker: what is requested there is for the caller's hops.
+    /// Makes the delivery of a worker: requests made there are for the caller's hops.
     pub(crate) fn in_worker() -> Delivery {
         let (requests, mailbox) = Requests::in_worker();
         Delivery::new(Arc::default(), u64::MAX, requests, Some(mailbox))
     }
 
-    /// Whether the thread has requests to look at.
+    /// True if requests wait for the thread.
     #[inline]
     pub(crate) fn has_request(&self) -> bool {
         self.mailbox.as_ref().is_some_and(|mailbox| mailbox.has_news())
@@ -117,12 +118,12 @@ impl Delivery {
 }
 
 impl Delivery {
-    /// Counts one; `false` if it was the last one that is wanted.
+    /// Counts one item; `false` if it was the last one that is wanted.
     fn count(&self) -> bool {
         let delivered = self.delivered.get() + 1;
         self.delivered.set(delivered);
         // With several sinks a thread may overwrite the greater number of another: the next
-        // frame puts that right, and the end of the run reads each thread's own.
+        // frame corrects that, and the end of the run reads each thread's own number.
         if delivered > self.progress.load(Ordering::Relaxed) {
             self.progress.store(delivered, Ordering::Relaxed);
         }
@@ -134,7 +135,7 @@ impl Delivery {
         self.delivered.get()
     }
 
-    /// Whether hop `hop` takes no more items, while the thread goes on.
+    /// True if hop `hop` takes no more items, while the thread goes on.
     pub(crate) fn has_ended(&self, hop: u16) -> bool {
         hop > self.ended_behind.get()
     }
@@ -158,11 +159,11 @@ impl<'a> Out<'a> {
         Out { rest, recorder, delivery, hop }
     }
 
-    /// Hands `item` to the next stage and returns when that stage, and all
+    /// Passes `item` to the next stage; returns when that stage, and all stages
     /// behind it on this thread, are done with it.
     ///
     /// # Errors
-    /// A failure further down; the caller returns it as it is.
+    /// A failure further down; the caller returns it unchanged.
     #[inline(always)]
     pub fn push(&mut self, item: Item) -> Result<(), Failure> {
         if self.recorder.level() != Level::Off {
@@ -171,7 +172,7 @@ impl<'a> Out<'a> {
         self.forward(item)
     }
 
-    /// [`Out::push`] for an item whose last hop is already closed.
+    /// [`Out::push`] for an item whose row is already closed.
     // Inlined always: a frame that is built in place is then handed on by
     // reference, and never moved.
     #[inline(always)]
@@ -184,7 +185,7 @@ impl<'a> Out<'a> {
         let meta = if ends && self.recorder.level() != Level::Off { Some(item.meta()) } else { None };
         let mut out = Out { rest, recorder: self.recorder, delivery: self.delivery, hop: next.index };
         let taken = next.stage.as_mut().push(item, &mut out);
-        // A sink may take an item and want no more.
+        // A sink may take an item and want no more items.
         if !(taken.is_ok() || ends && matches!(&taken, Err(Failure { error: StageError::Enough, .. }))) {
             return taken;
         }
@@ -193,7 +194,7 @@ impl<'a> Out<'a> {
                 self.recorder.close(next.index, &meta, flag::LAST);
             }
             if !self.delivery.count() {
-                // This hop's, so that the sink is still drained.
+                // The failure is of this hop, so that the sink is still drained.
                 return Err(Failure { hop: self.hop, error: StageError::Enough });
             }
         }
@@ -219,13 +220,13 @@ impl<'a> Out<'a> {
     /// # }
     /// ```
     pub fn enough(&self) -> Failure {
-        // The hop before has nothing to give any more; this one is drained.
+        // A failure of the hop in front, so that this one is drained.
         Failure { hop: self.hop.saturating_sub(1), error: StageError::Enough }
     }
 
-    /// Sends `request` to the hops in front. This thread looks at it when it is done with
-    /// the present item; from a worker it goes to the caller then, whose hops in front of the
-    /// worker get it. There only [`Request::Keyframe`] and [`Request::BitRate`] can be sent.
+    /// Sends `request` to the hops in front. This thread handles it when it is done with
+    /// the present item. In a worker it then goes to the caller, for the hops in front of the
+    /// worker; only [`Request::Keyframe`] and [`Request::BitRate`] can be sent from a worker.
     ///
     /// ```no_run
     /// # use framepath::{Out, Request};
@@ -241,65 +242,64 @@ impl<'a> Out<'a> {
         requests.send_from(self.hop, request, mailbox.as_deref()).map(|_| ())
     }
 
-    /// True where a request waits for the thread. A source that waits for its next item
-    /// returns `Ok(true)` without one then.
+    /// True if a request waits for the thread. A source that waits for its next item
+    /// then returns `Ok(true)` without an item.
     #[inline]
     pub fn has_request(&self) -> bool {
         self.delivery.has_request()
     }
 
-    /// Counts what [`Stage::flush`] discarded, in frames or packets.
+    /// Counts the frames or packets that [`Stage::flush`] discarded.
     pub fn flushed(&self, items: u64) {
         self.delivery.requests.count_flushed(items);
     }
 
-    /// The way upstream from this hop, for who sends requests in its place.
+    /// Returns the upstream path of this hop, for code that sends requests in its place.
     pub(crate) fn upstream(&self) -> Upstream {
         let Delivery { requests, mailbox, .. } = self.delivery;
         Upstream { requests: requests.clone(), mailbox: mailbox.clone(), hop: self.hop }
     }
 
-    /// Number of the last seek or flush.
+    /// Returns the number of the last seek or flush.
     pub(crate) fn generation(&self) -> u64 {
         self.delivery.generation()
     }
 
-    /// Whether the run goes on behind the drain: another seek may come.
+    /// True if the run goes on behind the drain: another seek may come.
     pub(crate) fn holds(&self) -> bool {
         self.delivery.holds.get()
     }
 
-    /// The hops behind this one take no more items, and this one goes on.
+    /// Notes that the hops behind this one take no more items, while this one goes on.
     pub(crate) fn end_behind(&self) {
         let ended_behind = &self.delivery.ended_behind;
         ended_behind.set(ended_behind.get().min(self.hop));
     }
 
-    /// The birth of a frame, now; zero at level `off`. For sources.
+    /// Returns the birth of a frame, now; zero at level `off`. For sources.
     #[inline]
     pub fn birth(&mut self) -> u64 {
         self.recorder.birth()
     }
 
-    /// The birth of a frame whose making began when the one before was done;
+    /// Returns the birth of a frame whose making began when the one before was done;
     /// zero at level `off`. For sources.
     #[inline]
     pub fn birth_at_last(&self) -> u64 {
         self.recorder.birth_at_last()
     }
 
-    /// Frame `seq` stays inside this stage for now.
+    /// Notes that frame `seq` stays inside this stage for now.
     pub fn hold(&mut self, seq: u64) {
         self.recorder.hold(self.hop, seq);
     }
 
-    /// The stage goes on to work on something else than what it last pushed.
+    /// Notes that the stage's next work is not for the frame that it last pushed.
     pub fn mark(&mut self) {
         self.recorder.mark();
     }
 
-    /// What the stage has done since the last mark was for frame `seq`, held
-    /// until now.
+    /// Assigns the stage's work since the last mark to frame `seq`, which the stage held until now.
     pub fn resume(&mut self, seq: u64) {
         self.recorder.resume(self.hop, seq);
     }
@@ -309,7 +309,7 @@ impl<'a> Out<'a> {
         self.recorder.resume_from_device(self.hop, seq);
     }
 
-    /// The recorder, for links.
+    /// Returns the recorder, for links.
     pub(crate) fn recorder(&mut self) -> &mut Recorder {
         self.recorder
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the hops of a run report besides their frames.
+//! Results that the hops of a run report besides their frames.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
@@ -7,21 +7,21 @@ use std::sync::{Arc, OnceLock};
 use crate::host::WorkerStats;
 use crate::notes::Notes;
 
-/// Counts and remarks that hops write and the run's report reads; clones share them.
+/// Counts and notes that hops write and the run's report reads; clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Outcomes {
-    /// What users should know.
+    /// Notes for the user.
     pub(crate) notes: Notes,
     /// Frames that the source's device dropped.
     pub(crate) missed: Arc<AtomicU64>,
-    /// What a window has shown, where the path ends in one.
+    /// Counters of the `play` window, where the path ends in one.
     pub(crate) played: Arc<OnceLock<Arc<Played>>>,
-    /// The worker that demuxes, where there is one.
+    /// Statistics of the worker that demuxes, where there is one.
     pub(crate) demuxer: Arc<OnceLock<Arc<WorkerStats>>>,
 }
 
-/// Counts of a run, for whoever looks; one thread writes, and the order does
-/// not matter to those who read.
+/// Counters of a run, readable from any thread. One thread writes them; readers do not depend
+/// on their order.
 #[derive(Debug, Default)]
 pub(crate) struct Played {
     pub(crate) shown: AtomicU64,

@@ -5,16 +5,16 @@ pub use framepath_model::path::*;
 
 use crate::registry::Registry;
 
-/// Reads a path of built-in parts; [`Definitions::parse`] reads one of others.
+/// Reads a path of built-in elements; [`Definitions::parse`] reads one of others.
 ///
 /// # Errors
-/// The first thing that is wrong, with the place of the word and what would
+/// The first error, with the place of the word and the words that would
 /// be right there; [`PathError::render`] prints it under the text.
 pub fn parse(text: &str) -> Result<Path, PathError> {
     Registry::built_in().definitions().parse(text)
 }
 
-/// As [`parse`], for a path that need not end in a sink.
+/// [`parse`] for a path that need not end in a sink.
 ///
 /// # Errors
 /// As [`parse`].
@@ -30,7 +30,7 @@ pub fn parse_open(text: &str) -> Result<Path, PathError> {
     Registry::built_in().definitions().parse_open(text)
 }
 
-/// As [`parse`], for the rest of a path behind its source.
+/// [`parse`] for the rest of a path behind its source.
 ///
 /// # Errors
 /// As [`parse`].
@@ -46,10 +46,10 @@ pub fn parse_rest(text: &str) -> Result<Path, PathError> {
     Registry::built_in().definitions().parse_rest(text)
 }
 
-/// Reads one stage alone.
+/// Reads a single stage.
 ///
 /// # Errors
-/// As [`parse`]; what is no stage is an error too.
+/// As [`parse`]. Text that is no stage is an error too.
 pub fn parse_stage(text: &str) -> Result<Hop, PathError> {
     Registry::built_in().definitions().parse_stage(text)
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Grey pictures in files, and what differs between two of them.
+//! Grey pictures in files, and the difference of two of them.
 //!
 //! Format: pgm(5), binary (P5), one picture, of 8 bits.
 
@@ -7,7 +7,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Widest and highest picture, as in paths.
+/// Greatest width and height, as in paths.
 const MAX_SIDE: usize = 16_384;
 
 /// A grey picture of 8 bits, rows without padding.
@@ -17,11 +17,11 @@ pub struct Picture {
     pub width: usize,
     /// Pixels.
     pub height: usize,
-    /// `width * height` of them.
+    /// The `width * height` pixels.
     pub pixels: Vec<u8>,
 }
 
-/// Why a picture is not read, or two cannot be compared.
+/// Reason why a picture cannot be read, or two cannot be compared.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PictureError {
@@ -30,33 +30,33 @@ pub enum PictureError {
     Io {
         /// The file.
         file: String,
-        /// What the system said.
+        /// Error of the system.
         error: io::Error,
     },
-    /// It is no such picture.
+    /// The file is not a binary PGM picture of 8 bits.
     #[error("{file}: no binary PGM picture of 8 bits: {what}")]
     Format {
         /// The file.
         file: String,
-        /// What is wrong.
+        /// Problem of the file.
         what: &'static str,
     },
     /// The pictures are of different sizes.
     #[error("the pictures have {}x{} and {}x{} pixels", a.0, a.1, b.0, b.1)]
     Size {
-        /// Of the first.
+        /// Size of the first.
         a: (usize, usize),
-        /// Of the second.
+        /// Size of the second.
         b: (usize, usize),
     },
 }
 
-/// Where two pictures differ.
+/// Difference of two pictures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// The absolute difference of each pixel.
+    /// Absolute difference of each pixel.
     pub picture: Picture,
-    /// Pixels that differ.
+    /// Number of pixels that differ.
     pub differing: usize,
     /// The largest difference.
     pub largest: u8,
@@ -66,7 +66,7 @@ impl Picture {
     /// Reads a file.
     ///
     /// # Errors
-    /// It cannot be read, or is no such picture.
+    /// The file cannot be read, or is not a binary PGM picture of 8 bits.
     pub fn open(file: &Path) -> Result<Picture, PictureError> {
         let name = file.display().to_string();
         match fs::read(file) {
@@ -105,7 +105,7 @@ impl Picture {
         if !(1..=MAX_SIDE).contains(&width) || !(1..=MAX_SIDE).contains(&height) {
             return Err("its size is out of range");
         }
-        // One blank ends the head.
+        // A single blank ends the head.
         let pixels = rest.get(1..).ok_or("it has no pixels")?;
         match pixels.get(..width * height) {
             Some(pixels) => Ok(Picture { width, height, pixels: pixels.to_vec() }),
@@ -116,17 +116,17 @@ impl Picture {
     /// Writes a file.
     ///
     /// # Errors
-    /// As the system says.
+    /// The file cannot be written.
     pub fn write(&self, file: &Path) -> Result<(), PictureError> {
         let mut bytes = format!("P5\n{} {}\n255\n", self.width, self.height).into_bytes();
         bytes.extend(&self.pixels);
         fs::write(file, bytes).map_err(|error| PictureError::Io { file: file.display().to_string(), error })
     }
 
-    /// What differs from `other`.
+    /// Compares this picture with `other`, pixel by pixel.
     ///
     /// # Errors
-    /// Another size.
+    /// The pictures have different sizes.
     pub fn difference(&self, other: &Picture) -> Result<Difference, PictureError> {
         let (a, b) = ((self.width, self.height), (other.width, other.height));
         if a != b {

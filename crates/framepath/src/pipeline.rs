@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A path that is ready to run, put together hop by hop.
+//! A pipeline that is ready to run, put together hop by hop.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,18 +25,18 @@ use crate::tee::Tee;
 
 /// The hops that one thread runs.
 pub(crate) struct Segment {
-    /// What it reads; the first has the source.
+    /// Input of the segment; `None` for the first, which has the source.
     pub(crate) input: Option<SegmentInput>,
     pub(crate) chain: Vec<Hop>,
     /// Index of its first hop.
     pub(crate) first: u16,
-    /// The segment that gives it its items; `None` for the first.
+    /// The segment that its items come from; `None` for the first.
     pub(crate) before: Option<usize>,
-    /// Index of that segment's hop that its items come from.
+    /// Index of the hop that its items come from.
     pub(crate) behind: u16,
 }
 
-/// What a thread behind the first reads.
+/// Input of a thread behind the first.
 pub(crate) enum SegmentInput {
     /// A queue, with the link's index.
     Queue(u16, Receiver<Queued>),
@@ -46,7 +46,7 @@ pub(crate) enum SegmentInput {
 
 /// A source, stages and links, and a sink, ready to run.
 ///
-/// Comes from [path text](Pipeline::parse), from parts of the caller's own, or from
+/// Made from [path text](Pipeline::parse), from parts of the caller's own, or from
 /// both:
 ///
 /// ```
@@ -74,24 +74,24 @@ pub struct Pipeline {
     pub(crate) segments: Vec<Segment>,
     pub(crate) hops: Vec<HopInfo>,
     pub(crate) dropped: Arc<AtomicU64>,
-    /// What has become of workers, by hop.
+    /// Statistics of workers, by hop.
     pub(crate) workers: Vec<(u16, Arc<WorkerStats>)>,
     pub(crate) outcomes: Outcomes,
-    /// What names stand for in text that is appended.
+    /// Elements that names stand for in text that is appended.
     pub(crate) registry: Registry,
-    /// Whether a run that delivers nothing has failed: that of a path. A source of
-    /// the caller's own may be empty.
+    /// True if a run that delivers no frame has failed, as that of a path. A source of the caller's
+    /// own may be empty.
     pub(crate) expects_frames: bool,
-    /// What the hop before gives, where that is compressed.
+    /// Track that the hop before gives, where it is compressed.
     pub(crate) track: Option<TrackInfo>,
     pub(crate) requests: Requests,
     /// The segment that hops are added to.
     at: usize,
-    /// The hop that the next one is behind, in the ledger.
+    /// The hop in front of the next one, in the ledger.
     last: u16,
     /// The sink, once there is one.
     sink: Option<u16>,
-    /// What was wrong with the parts, reported when it runs.
+    /// Error in the parts, reported when the pipeline runs.
     problem: Option<RunError>,
 }
 
@@ -143,8 +143,8 @@ impl Pipeline {
         self.add(Box::new(stage), Role::Through).of_caller()
     }
 
-    /// Ends the pipeline in a sink: a stage that gives nothing. An error behind
-    /// another sink, as with [`stage`](Pipeline::stage).
+    /// Ends the pipeline in a sink: a stage without output. Behind
+    /// another sink this is an error, as with [`stage`](Pipeline::stage).
     pub fn sink(self, sink: impl Stage + 'static) -> Pipeline {
         self.add(Box::new(sink), Role::Sink).of_caller()
     }
@@ -218,7 +218,7 @@ impl Pipeline {
     /// ```
     ///
     /// # Errors
-    /// What `side` returns, and a branch without a sink.
+    /// The error that `side` returns, or a branch without a sink.
     pub fn branch(
         self,
         depth: usize,
@@ -230,7 +230,7 @@ impl Pipeline {
         let (sender, receiver) = queue(depth, leaky);
         let end = QueueEnd::new(link, sender, self.dropped.clone());
         let mut pipeline = self.add(Box::new(Tee::new(end)), Role::Through).named("tee");
-        // The branch takes over where the tee gets the frame: its time in the tee is the tee's.
+        // The branch's row begins when the tee gets the frame: the time in the tee is the tee's own.
         let text = format!("queue depth={depth}");
         pipeline.hops.push(HopInfo { link: true, before: Some(before), ..HopInfo::new(text) });
         let (at, track, sink) = (pipeline.at, pipeline.track.clone(), pipeline.sink.take());
@@ -265,12 +265,12 @@ impl Pipeline {
         self
     }
 
-    /// A handle that sends requests to the run, from any thread: seek, flush, stop.
+    /// Returns a handle that sends requests to the run, from any thread: seek, flush, stop.
     pub fn requests(&self) -> Requests {
         self.requests.clone()
     }
 
-    /// What becomes of the workers of its stages, in path order. It can be kept
+    /// Returns the statistics of the workers of its stages, in path order. They can be kept
     /// while the path runs.
     pub fn workers(&self) -> impl Iterator<Item = Arc<WorkerStats>> + '_ {
         self.workers.iter().map(|(_, stats)| stats.clone())
@@ -284,7 +284,7 @@ impl Pipeline {
         self
     }
 
-    /// Adds a hop that is made already, to the last segment.
+    /// Adds a hop to the last segment.
     pub(crate) fn add(mut self, stage: Box<dyn Stage>, role: Role) -> Pipeline {
         let index = self.hops.len() as u16;
         let text = stage.name().to_owned();
@@ -302,7 +302,7 @@ impl Pipeline {
         self
     }
 
-    /// Has the hops that follow run in a thread of their own, on `input`, which comes from
+    /// Starts a segment: the following hops run in a thread of their own, on `input`, which comes from
     /// hop `behind`.
     pub(crate) fn begin_segment(&mut self, input: SegmentInput, behind: u16) {
         let (first, before) = (self.hops.len() as u16, Some(self.at));
@@ -310,7 +310,7 @@ impl Pipeline {
         self.segments.push(Segment { input: Some(input), chain: Vec::new(), first, before, behind });
     }
 
-    /// Checks that the parts make a whole.
+    /// Checks that no part is in error and that there is a sink.
     pub(crate) fn check(&mut self) -> Result<(), RunError> {
         match (self.problem.take(), self.sink) {
             (Some(problem), _) => Err(problem),

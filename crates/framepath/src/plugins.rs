@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What plug-ins say of themselves, each asked in a process of its own: one
-//! that crashes while it is loaded is a line in the list, and not its end.
+//! Descriptions of plug-ins, each read in a process of its own: a plug-in
+//! that crashes while it is loaded is one line in the list, and does not end it.
 
 use std::io::Read;
 use std::path::Path;
@@ -16,68 +16,68 @@ pub use framepath_codec::frei0r::{Frei0rError, find, folders, list};
 /// The size of the instance whose parameters are read.
 const SIZE: (u32, u32) = (64, 48);
 
-/// How long a plug-in may take to say what it is.
+/// Longest time a plug-in takes to describe itself.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a plug-in says of itself.
+/// Description of a plug-in, by itself.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Description {
-    /// Its own name of itself.
+    /// Name of the plug-in.
     pub title: String,
-    /// Who wrote it.
+    /// Author of the plug-in.
     pub author: String,
     /// `filter`, `source`, `mixer2` or `mixer3`.
     #[serde(rename = "type")]
     pub kind: String,
     /// `RGBA8888`, `BGRA8888` or `PACKED32`.
     pub color_model: String,
-    /// Its own version.
+    /// Version of the plug-in.
     pub version: String,
-    /// What it does, where it says so.
+    /// Purpose of the plug-in; may be empty.
     pub explanation: String,
-    /// Its parameters, in its own order.
+    /// Its parameters, in the plug-in's order.
     pub params: Vec<Param>,
 }
 
 /// A parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Param {
-    /// Its name in a path.
+    /// Name in a path.
     pub name: String,
-    /// The plug-in's own name of it.
+    /// Name in the plug-in.
     pub title: String,
     /// `bool`, `double`, `color`, `position` or `string`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What it takes, in words.
+    /// Accepted values, in words.
     pub takes: String,
-    /// Its value in a new instance, as a path writes it. Some plug-ins have
-    /// one here that they would not take.
+    /// Value in a new instance, as a path writes it. Some plug-ins have
+    /// a value here that they do not accept.
     pub default: String,
-    /// What it does, where the plug-in says so.
+    /// Purpose of the parameter; may be empty.
     pub explanation: String,
 }
 
 /// One line of the list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Entry {
-    /// Its name in a path, behind `frei0r:`.
+    /// Name in a path, behind `frei0r:`.
     pub name: String,
-    /// Its file.
+    /// Path of the plug-in's file.
     pub file: String,
-    /// What it says; `None` where it could not be asked.
+    /// The plug-in's description; `None` where it could not be read.
     #[serde(flatten)]
     pub description: Option<Description>,
-    /// Why it could not be asked.
+    /// The reason why it could not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Loads the plug-in in `file` into this process and asks it; for the child
+/// Loads the plug-in in `file` into this process and describes it. Call it in the child process
 /// that [`ask`] starts.
 ///
 /// # Errors
-/// What is wrong with the plug-in.
+/// The plug-in cannot be loaded or described.
 pub fn describe(file: &Path) -> Result<Description, Frei0rError> {
     let plugin = Plugin::load(file)?;
     let info = plugin.info();
@@ -101,15 +101,15 @@ pub fn describe(file: &Path) -> Result<Description, Frei0rError> {
     })
 }
 
-/// The line with which the child answers, behind whatever the plug-in printed.
+/// Returns the line that the child prints, behind any output of the plug-in.
 pub fn answer(outcome: Result<Description, Frei0rError>) -> String {
     let json = serde_json::to_string(&outcome.map_err(|error| error.to_string()));
-    // Texts and numbers alone: there is nothing that JSON could not hold.
+    // Only texts and numbers: JSON can hold all of them.
     format!("\n{}\n", json.unwrap_or_default())
 }
 
-/// Asks the plug-in in a process of its own. `child` is a command that prints
-/// [`answer`] of [`describe`] of the file given as its last word.
+/// Describes the plug-in in a process of its own. `child` is a command that prints
+/// [`answer`] of [`describe`] of the file that is its last argument.
 pub fn ask(found: &Found, mut child: Command) -> Entry {
     child.arg(&found.path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let outcome = child.spawn().map_err(|error| format!("cannot start a process: {error}")).and_then(listen);
@@ -124,7 +124,7 @@ fn listen(mut child: Child) -> Result<Description, String> {
     let reader = child.stdout.take().map(|mut pipe| {
         thread::spawn(move || {
             let mut bytes = Vec::new();
-            // What was read before a failure is looked at all the same.
+            // The bytes that were read before a failure are used all the same.
             let _ = pipe.read_to_end(&mut bytes);
             bytes
         })
@@ -139,7 +139,7 @@ fn listen(mut child: Child) -> Result<Description, String> {
     }
 }
 
-/// Waits for the child to end, and makes it when it takes too long.
+/// Waits for the child to end; kills it if it takes too long.
 fn wait(child: &mut Child) -> Result<ExitStatus, String> {
     let failed = |error: std::io::Error| format!("cannot wait for its process: {error}");
     let deadline = Instant::now() + PATIENCE;

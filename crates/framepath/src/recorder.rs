@@ -24,7 +24,7 @@ pub struct Stretch {
     copy_ns: u64,
     blocked_ns: u64,
     device_ns: u64,
-    /// Between its parts, where it was joined from several.
+    /// Time between its parts, if it was joined from several.
     apart_ns: u64,
     compute_ns: u64,
     preempted_ns: u64,
@@ -32,7 +32,7 @@ pub struct Stretch {
 }
 
 impl Stretch {
-    /// Goes on with a later stretch of the same frame.
+    /// Appends a later stretch of the same frame.
     fn join(&mut self, later: &Stretch) {
         self.apart_ns += later.start_ns.saturating_sub(self.end_ns) + later.apart_ns;
         self.end_ns = later.end_ns;
@@ -46,13 +46,13 @@ impl Stretch {
     }
 }
 
-/// What a frame did before the stretch that ends with its hand-off.
+/// Time of a frame before the stretch that ends with its hand-off.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     stretch: Stretch,
-    /// What the time since then was.
+    /// Cause of the time between `stretch` and the stretch that ends with the hand-off.
     gap: Gap,
-    /// Of that time, from the frame's arrival until this thread ran.
+    /// Part of that time between the frame's arrival and this thread running.
     wakeup_ns: u64,
 }
 
@@ -69,24 +69,23 @@ pub(crate) struct Recorder {
     thread: u16,
     rows: Box<[Row]>,
     written: u64,
-    /// Where the next row goes: `written` modulo the room, without a division
+    /// Index of the next row: `written` modulo the capacity, without a division
     /// per row.
     next: usize,
     last_ns: u64,
     last_counts: Counts,
     /// Stretches of frames that wait inside a stage, by hop and number.
     inside: HashMap<(u16, u64), Stretch>,
-    /// The stretch of a frame that now leaves such a stage.
+    /// The earlier stretch of the frame that now leaves such a stage.
     resumed: Option<Before>,
-    /// What a device said of the frame being worked on: its time in the
-    /// device's queue, and being worked on.
+    /// Times of the current frame as reported by a device: in the device's queue, and being worked on.
     split: (u32, u32),
     copied_bytes: u64,
 }
 
 impl Recorder {
-    /// A recorder for the calling thread with room for `rows` rows; when they
-    /// are full the oldest are overwritten.
+    /// Makes a recorder for the calling thread with room for `rows` rows; when they
+    /// are full, the oldest are overwritten.
     pub(crate) fn new(level: Level, thread: u16, rows: usize) -> Recorder {
         let rows = if level == Level::Off { 0 } else { rows.max(1) };
         meter::set_level(level);
@@ -107,13 +106,13 @@ impl Recorder {
         }
     }
 
-    /// The level of this run.
+    /// Returns the ledger's level of this run.
     #[inline]
     pub fn level(&self) -> Level {
         self.level
     }
 
-    /// The birth of a frame, now. Zero at level `off`.
+    /// Returns the birth of a frame, now. Zero at level `off`.
     #[inline]
     pub fn birth(&mut self) -> u64 {
         if self.level == Level::Off {
@@ -123,13 +122,13 @@ impl Recorder {
         self.last_ns
     }
 
-    /// The birth of a frame whose making began when the one before was done.
+    /// Returns the birth of a frame whose making began when the one before was done.
     #[inline]
     pub fn birth_at_last(&self) -> u64 {
         if self.level == Level::Off { 0 } else { self.last_ns }
     }
 
-    /// What follows belongs to another frame than what came before.
+    /// Ends the current stretch: the thread's next work belongs to another frame.
     #[inline]
     pub fn mark(&mut self) {
         if self.level != Level::Off {
@@ -137,21 +136,20 @@ impl Recorder {
         }
     }
 
-    /// Frame `seq` stays inside hop `hop` for now; its time so far is kept.
+    /// Notes that frame `seq` stays inside hop `hop` for now; keeps its time so far.
     pub fn hold(&mut self, hop: u16, seq: u64) {
         if self.level != Level::Off {
             let stretch = self.stretch();
             self.inside.entry((hop, seq)).and_modify(|s| s.join(&stretch)).or_insert(stretch);
             if self.inside.len() > MOST_INSIDE {
-                // Packets that never become a frame (hidden ones) stay behind.
+                // Packets that never become a frame (hidden pictures) stay behind.
                 let oldest = seq.saturating_sub(MOST_INSIDE as u64 / 2);
                 self.inside.retain(|(_, seq), _| *seq >= oldest);
             }
         }
     }
 
-    /// Frame `seq`, held in hop `hop`, is what the thread works on since the
-    /// last mark.
+    /// Assigns the thread's work since the last mark to frame `seq`, which hop `hop` held.
     pub fn resume(&mut self, hop: u16, seq: u64) {
         self.resume_after(hop, seq, Gap::Queue);
     }
@@ -168,9 +166,9 @@ impl Recorder {
         }
     }
 
-    /// A device has given a frame that was born at `birth_ns`, and for which
-    /// this thread had waited since `waited_since_ns`: gives its birth, which
-    /// is no later than now. Until the thread had it, it woke up, or was busy.
+    /// Records that a device has given a frame that was born at `birth_ns`, for which
+    /// this thread had waited since `waited_since_ns`. Returns the frame's birth, limited to
+    /// now. The time since then is a wake-up if the thread was waiting, else a queue.
     pub fn captured(&mut self, birth_ns: u64, waited_since_ns: u64) -> u64 {
         if self.level == Level::Off {
             return 0;
@@ -184,8 +182,8 @@ impl Recorder {
         birth_ns
     }
 
-    /// Says of the time that the frame being worked on was in a device: how
-    /// long queued, and how long worked on.
+    /// Splits the current frame's time in a device: nanoseconds in the device's queue, and being
+    /// worked on.
     pub fn split_device(&mut self, queue_ns: u64, run_ns: u64) {
         if self.level != Level::Off {
             let short = |ns: u64| u32::try_from(ns).unwrap_or(u32::MAX);
@@ -193,7 +191,7 @@ impl Recorder {
         }
     }
 
-    /// Hop `hop` hands the frame on, or ends it.
+    /// Writes the frame's row: hop `hop` passes the frame on, or ends it.
     #[inline]
     pub(crate) fn close(&mut self, hop: u16, meta: &FrameMeta, flags: u32) {
         match self.level {
@@ -203,7 +201,7 @@ impl Recorder {
         }
     }
 
-    /// As [`Recorder::close_counted`], written in place: a third of the row.
+    /// [`Recorder::close_counted`] written in place: fills a third of the row.
     #[inline]
     fn close_timed(&mut self, hop: u16, meta: &FrameMeta, flags: u32) {
         if self.resumed.is_some() || self.split != (0, 0) {
@@ -259,14 +257,14 @@ impl Recorder {
         self.write(row);
     }
 
-    /// A frame came out of the queue that is hop `hop`: its wait ends now.
+    /// Records that a frame came out of the queue that is hop `hop`: its wait ends now.
     #[inline]
     pub(crate) fn dequeued(&mut self, hop: u16, meta: &FrameMeta, enqueued_ns: u64, idle: Idle) {
         if self.level == Level::Off {
             return;
         }
         self.mark();
-        // Handed over while the consumer was idle: until it ran, it woke up.
+        // A frame that came while the consumer was idle: the time until the consumer ran is a wake-up.
         let was_idle = (idle.since_ns..=idle.until_ns).contains(&enqueued_ns);
         let ran_ns = if was_idle { idle.until_ns.min(self.last_ns) } else { enqueued_ns };
         self.write(Row {
@@ -283,26 +281,26 @@ impl Recorder {
         });
     }
 
-    /// Takes the time since the last boundary, for a frame whose row another
+    /// Ends the current stretch and returns it, for a frame whose row another
     /// thread will write.
     pub(crate) fn cut(&mut self) -> Stretch {
         if self.level == Level::Off { Stretch::default() } else { self.stretch() }
     }
 
-    /// A stretch that begins and ends at the last boundary.
+    /// Returns a stretch that begins and ends at the last boundary.
     pub(crate) fn here(&self) -> Stretch {
         Stretch { start_ns: self.last_ns, end_ns: self.last_ns, ..Stretch::default() }
     }
 
-    /// The last row written; `None` where there is none.
+    /// Returns the last row written; `None` where there is none.
     pub(crate) fn last_row(&self) -> Option<&Row> {
         let last = self.next.checked_sub(1).unwrap_or(self.rows.len().checked_sub(1)?);
         (self.written > 0).then(|| &self.rows[last])
     }
 
-    /// A frame came out of the worker that runs hop `hop`: `before` is what the
-    /// thread in front spent on it, `work` what the worker did, `by_device` or
-    /// by itself.
+    /// Records that a frame came out of the worker that runs hop `hop`: `before` is the stretch of the
+    /// thread in front, `work` the times that the worker reports, `by_device` if a device did the
+    /// work.
     pub(crate) fn arrived(
         &mut self,
         hop: u16,
@@ -317,10 +315,10 @@ impl Recorder {
         }
         self.mark();
         self.copied_bytes += u64::from(work.copied_bytes);
-        // From the hand-off until the worker had it, and from its hand-off
-        // until we have it: a wake-up where the taker was idle, else a queue.
-        // What the worker says of the time may be anything: between the two
-        // stamps of ours, no more is believed.
+        // The times from the submission until the worker took the frame, and from the worker's
+        // completion until this thread took it, are a wake-up if the taker was idle, else a queue.
+        // The worker's times may be false: they are clamped to the time between this process's
+        // two stamps.
         let sent = before.end_ns.min(self.last_ns);
         let enter = work.enter_ns.clamp(sent, self.last_ns);
         let worker_was_idle = u64::from(work.idle_ns) >= enter - sent;
@@ -352,7 +350,7 @@ impl Recorder {
         self.write(row);
     }
 
-    /// A full queue, hop `hop`, dropped a frame.
+    /// Records that a full queue, hop `hop`, dropped a frame.
     pub(crate) fn dropped(&mut self, hop: u16, meta: &FrameMeta, enqueued_ns: u64) {
         if self.level == Level::Off {
             return;
@@ -377,13 +375,13 @@ impl Recorder {
         self.mark();
     }
 
-    /// Stamp of the last boundary: when the frame now being handed on was.
+    /// Returns the stamp of the last boundary: the hand-off of the present frame.
     #[inline]
     pub(crate) fn last_ns(&self) -> u64 {
         self.last_ns
     }
 
-    /// Ends recording: the rows that are left, oldest first, how many were
+    /// Ends recording. Returns the remaining rows, oldest first, how many were
     /// overwritten, and all bytes this thread copied.
     pub(crate) fn finish(mut self) -> (Vec<Row>, u64, u64) {
         self.copied_bytes += meter::take().copied_bytes;
@@ -403,8 +401,8 @@ impl Recorder {
         *self.next_row() = row;
     }
 
-    /// Where the next row goes. At level `times` the counters of a row are
-    /// never written, so they are still the zeros of the start there.
+    /// Returns the place of the next row. At level `times` the counters of a row are
+    /// never written, so they are still the zeros of the start.
     #[inline]
     fn next_row(&mut self) -> &mut Row {
         let at = self.next;
@@ -413,7 +411,7 @@ impl Recorder {
         &mut self.rows[at]
     }
 
-    /// The time since the last boundary, and a boundary now.
+    /// Returns the time since the last boundary, and sets a boundary now.
     #[inline]
     fn stretch(&mut self) -> Stretch {
         let metered = meter::take();
@@ -432,7 +430,7 @@ impl Recorder {
             let outside = passed - meter::take_in_waits();
             stretch.compute_ns = outside.cpu_ns.saturating_sub(metered.copy_ns);
             stretch.preempted_ns = outside.preempted_ns;
-            // Waits nobody stamped, by the kernel's switch records.
+            // Waits without a stamp, by the kernel's switch records.
             stretch.blocked_ns += outside.slept_ns;
             stretch.counts = passed;
             self.last_counts = counts;

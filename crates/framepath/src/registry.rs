@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All that path text can name: the built-in sources, stages, sinks and links, and a
+//! All elements that path text can name: the built-in sources, stages, sinks and links, and a
 //! program's own.
 
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::source::Source;
 use crate::stage::Stage;
 use crate::{link, sink, source, stage, tee};
 
-/// The built-in ones, in the order of help pages.
+/// Returns the built-in elements, in the order of help pages.
 fn built_in() -> [Element; 20] {
     [
         source::file::element(),
@@ -39,7 +39,7 @@ fn built_in() -> [Element; 20] {
     ]
 }
 
-/// What names in path text stand for. Clones are cheap.
+/// Elements that names in path text stand for. Clones are cheap.
 ///
 /// A stage that a program adds has the same help, completion and errors as a built-in
 /// one, and runs in workers where its [`Hosts`](crate::path::Hosts) say so and the
@@ -78,14 +78,14 @@ pub struct Registry {
 }
 
 impl Default for Registry {
-    /// The built-in ones.
+    /// Returns a copy of the built-in registry.
     fn default() -> Registry {
         Registry::built_in().clone()
     }
 }
 
 impl Registry {
-    /// The one that everything uses that is given no other.
+    /// Returns the built-in registry, which is used if no other is given.
     pub fn built_in() -> &'static Registry {
         static BUILT_IN: OnceLock<Registry> = OnceLock::new();
         BUILT_IN.get_or_init(|| {
@@ -100,7 +100,7 @@ impl Registry {
     /// Adds a source: its declaration, and a function that makes it for a hop of a path.
     ///
     /// # Errors
-    /// The name is taken, or the declaration contradicts itself or is not of a source.
+    /// The name is taken, or the declaration contradicts itself or is not that of a source.
     pub fn add_source<S: Source + 'static>(
         &mut self,
         definition: &'static Definition,
@@ -109,7 +109,7 @@ impl Registry {
         self.add(Element::source(definition, make))
     }
 
-    /// Adds a stage or, where that is what it declares, a sink.
+    /// Adds a stage or, if that is what it declares, a sink.
     ///
     /// # Errors
     /// As [`add_source`](Self::add_source).
@@ -130,12 +130,12 @@ impl Registry {
         Ok(())
     }
 
-    /// The declarations, which read path text and print help pages.
+    /// Returns the declarations, which read path text and print help pages.
     pub fn definitions(&self) -> &Definitions {
         &self.definitions
     }
 
-    /// The stage that `hop` names, to run where it is made.
+    /// Makes the stage that `hop` names, to run in this process.
     pub(crate) fn make_stage(&self, hop: &Hop, place: &Place<'_>) -> Result<Box<dyn Stage>, StageError> {
         match &self.element(hop)?.make {
             Make::Stage(make) => make(hop, place),
@@ -145,7 +145,7 @@ impl Registry {
         }
     }
 
-    /// What `hop` stands for.
+    /// Returns the element that `hop` names.
     pub(crate) fn element(&self, hop: &Hop) -> Result<&Element, StageError> {
         let found = self.elements.iter().find(|element| element.definition.name == hop.name());
         found.ok_or_else(|| StageError::Option(format!("`{}` is not in this registry", hop.name())))

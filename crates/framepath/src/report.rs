@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a run leaves behind.
+//! The report of a run.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,38 +16,38 @@ use crate::outcomes::Played;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HopInfo {
-    /// As it stands in the path: `decode format=nv12`.
+    /// Text of the hop in the path: `decode format=nv12`.
     pub text: String,
-    /// Whether it is a link.
+    /// True if the hop is a link.
     pub link: bool,
-    /// True for parts of the caller's own: the ledger has their copies only where
-    /// they copy by methods of this crate.
+    /// True for parts of the caller's own: the ledger has only the copies that they make by methods of
+    /// this crate.
     pub own: bool,
     /// Index of the hop whose rows come before this one's in the ledger of a frame; `None` for
-    /// the source. It is the hop in front, but for the first hop of a branch of a `tee`:
-    /// there it is the hop before the tee, or the tee whose last branch begins there.
+    /// the source. It is the hop in front, except for the first hop of a branch of a `tee`:
+    /// then it is the hop before the tee, or the tee whose last branch begins there.
     pub before: Option<u16>,
 }
 
 impl HopInfo {
-    /// A stage, source or sink of framepath's.
+    /// Makes the entry of one of framepath's stages, sources or sinks.
     pub fn new(text: impl Into<String>) -> HopInfo {
         HopInfo { text: text.into(), link: false, own: false, before: None }
     }
 }
 
-/// The path that has these hops, as one would type it.
+/// Returns the text of the path that has these hops, as a user would type it.
 pub(crate) fn path_text(hops: &[HopInfo]) -> String {
     part_text(hops, 0..hops.len())
 }
 
-/// Whether hop `at` is the first of a branch in a thread of its own: it is behind what the tee
-/// in front of it is behind.
+/// True if hop `at` is the first of a branch in a thread of its own. Such a hop has the same hop
+/// before it as the tee in front of it.
 fn begins_branch(hops: &[HopInfo], at: usize) -> bool {
     at > 0 && hops[at].before.is_some() && hops[at].before == hops[at - 1].before
 }
 
-/// For each hop, how many branches with threads of their own it is inside of.
+/// Returns, for each hop, the number of branches with threads of their own that it is inside of.
 pub(crate) fn depths(hops: &[HopInfo]) -> Vec<usize> {
     let mut depths = vec![0; hops.len()];
     for at in 1..hops.len() {
@@ -57,7 +57,7 @@ pub(crate) fn depths(hops: &[HopInfo]) -> Vec<usize> {
     depths
 }
 
-/// The part of a path in `range` of its `hops`, which begins behind a `!` or a `(`.
+/// Returns the text of the part of a path in `range` of its `hops`, which begins behind a `!` or a `(`.
 fn part_text(hops: &[HopInfo], range: Range<usize>) -> String {
     let mut text = String::new();
     for at in range.clone() {
@@ -76,7 +76,7 @@ fn part_text(hops: &[HopInfo], range: Range<usize>) -> String {
     text
 }
 
-/// What became of one hop's workers.
+/// Statistics of one hop's workers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WorkerReport {
@@ -84,21 +84,21 @@ pub struct WorkerReport {
     pub hop: u16,
     /// Workers that died, hung or broke the rules, and were replaced.
     pub deaths: u64,
-    /// Packets or frames that were given again to a new worker.
+    /// Packets or frames that were submitted again to a new worker.
     pub replayed: u64,
-    /// Packets given up because they, or what they need, kill every worker.
+    /// Packets skipped because they, or packets they need, kill every worker.
     pub skipped: u64,
-    /// The first packet that was found to kill every worker.
+    /// Number of the first packet that was found to kill every worker.
     pub poisoned: Option<u64>,
     /// Frames lost because the stage cannot be replayed.
     pub lost: u64,
-    /// The first of them.
+    /// Number of the first of them.
     pub first_lost: Option<u64>,
-    /// Why the last of them was replaced; empty where none was.
+    /// Reason why the last worker was replaced; empty if none was.
     pub last_death: String,
-    /// Messages on sockets to them and from them, from each stream's opening on.
+    /// Messages on sockets to the workers and from them, from each stream's opening on.
     pub messages: (u64, u64),
-    /// Cells of the rings to them and from them.
+    /// Cells of the rings to the workers and from them.
     pub cells: (u64, u64),
 }
 
@@ -120,7 +120,7 @@ impl WorkerReport {
     }
 }
 
-/// What a `play` has shown. Frames that came are `shown` and `late` together.
+/// Frames that a `play` has shown or dropped. Frames that came are `shown` and `late` together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PlayReport {
@@ -128,7 +128,7 @@ pub struct PlayReport {
     pub shown: u64,
     /// Frames that were dropped because they came too late.
     pub late: u64,
-    /// Whether the viewer ended it.
+    /// True if the viewer ended the playback.
     pub ended: bool,
 }
 
@@ -139,17 +139,17 @@ impl PlayReport {
     }
 }
 
-/// What one sink took.
+/// Frames that one sink took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SinkReport {
     /// The hop's index.
     pub hop: u16,
-    /// Frames (or packets) that it took.
+    /// Frames (or packets) that the sink took.
     pub frames: u64,
 }
 
-/// A finished run. The default is a run of no hops.
+/// Report of a finished run. The default is a run without hops.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Report {
@@ -157,7 +157,7 @@ pub struct Report {
     pub frames: u64,
     /// The sinks, in path order: one, or one for each branch of a `tee`.
     pub sinks: Vec<SinkReport>,
-    /// Frames that full queues with `leaky=` dropped, as they were asked to.
+    /// Frames that full queues with `leaky=` dropped, as requested.
     pub dropped: u64,
     /// Frames and packets that a seek or flush discarded on their way.
     pub flushed: u64,
@@ -165,16 +165,16 @@ pub struct Report {
     pub missed: u64,
     /// Bytes the CPU copied, all frames together.
     pub copied_bytes: u64,
-    /// From start to end, nanoseconds.
+    /// Time from start to end, nanoseconds.
     pub wall_ns: u64,
-    /// CPU time of the whole process meanwhile, and of its workers from their
+    /// CPU time of the whole process during the run, and of its workers from their
     /// start on, nanoseconds.
     pub cpu_ns: u64,
-    /// What became of the workers, for each hop that ran in one.
+    /// Statistics of the workers, for each hop that ran in one.
     pub workers: Vec<WorkerReport>,
-    /// What was shown, where the path ends in `play`.
+    /// Frames shown, where the path ends in `play`.
     pub played: Option<PlayReport>,
-    /// The level the ledger was kept at.
+    /// The level of the ledger.
     pub level: Level,
     /// The hops, in path order.
     pub hops: Vec<HopInfo>,
@@ -184,28 +184,28 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// Rows that were overwritten because the ledger's memory was full.
     pub overwritten: u64,
-    /// What stages had to say that is no error, a line each.
+    /// Messages of stages that are no errors, a line each.
     pub notes: Vec<String>,
-    /// Whether Ctrl-C ended the run early.
+    /// True if Ctrl-C ended the run early.
     pub interrupted: bool,
-    /// Why the run stopped early, if it did.
+    /// Error that stopped the run early, if any.
     pub error: Option<RunError>,
 }
 
 impl Report {
-    /// The path that ran, as one would type it.
+    /// Returns the text of the path that ran, as a user would type it.
     pub fn path(&self) -> String {
         path_text(&self.hops)
     }
 
-    /// The order of the hops.
+    /// Returns the order of the hops.
     pub fn hop_tree(&self) -> HopTree {
         HopTree::new(self.hops.iter().map(|hop| hop.before))
     }
 
-    /// What was lost although nobody asked for that: not what a queue with `leaky=`
-    /// dropped ([`Report::dropped`]), nor what a seek discarded ([`Report::flushed`]), nor what `play` found too late
-    /// ([`PlayReport::late`](crate::PlayReport::late)).
+    /// Returns the losses that nobody asked for. These do not count: items dropped by a queue with
+    /// `leaky=` ([`Report::dropped`]), items discarded by a seek ([`Report::flushed`]), and frames that
+    /// `play` found too late ([`PlayReport::late`](crate::PlayReport::late)).
     pub fn losses(&self) -> Vec<Loss> {
         let mut losses = Vec::new();
         if self.missed > 0 {
@@ -231,7 +231,7 @@ impl Report {
         losses
     }
 
-    /// The ledger in a few figures; behind a `tee`, for the last sink. Rows of frames whose
+    /// Returns the summary of the ledger; behind a `tee`, for the last sink. Rows of frames whose
     /// other rows were overwritten are left out.
     pub fn digest(&mut self) -> Digest {
         let hops = self.hop_tree();
@@ -248,10 +248,10 @@ impl Report {
         digest(&mut self.rows, &hops, sink)
     }
 
-    /// Removes frames that lost a row: those whose hops, from the source to
-    /// where the frame ended, are not all there. (Threads write different
+    /// Removes frames that lost a row: frames with a missing hop between the source and
+    /// the hop where the frame ended. (Threads write different
     /// numbers of rows, and decoders change the order of frames, so the oldest
-    /// row that is left says nothing of the frames after it.)
+    /// remaining row does not tell which later frames are complete.)
     fn drop_torn_frames(&mut self, hops: &HopTree) {
         self.rows.sort_unstable_by_key(|r| (r.seq, r.hop));
         let mut whole = Vec::with_capacity(self.rows.len());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What travels upstream in a run.
+//! The requests that travel upstream in a run.
 
 use std::time::Duration;
 
@@ -7,69 +7,69 @@ use framepath_model::stream::SeekTo;
 
 /// A request to the hops in front, or to the source.
 ///
-/// It travels from the hop that makes it to the source, hop by hop, until one
-/// [answers](Answered::Done). A request that nobody answers is dropped.
+/// It travels from the hop that makes it to the source, hop by hop, until a hop
+/// [answers](Answered::Done). A request without an answer is dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Request {
-    /// Go on at another time, counted from the stream's start. What is inside the run is
+    /// Go on at another time, counted from the stream's start. The items inside the run are
     /// discarded.
     Seek {
         /// The time.
         to: Duration,
-        /// Exactly there, or where decoding can begin.
+        /// How exact the time is: exactly there, or where decoding can begin.
         mode: SeekTo,
     },
-    /// Discard what is inside the run, and go on with what comes next.
+    /// Discard the items inside the run, and go on with the next.
     Flush,
-    /// The next packet is to be a random access point: something was lost.
+    /// Make the next packet a random access point, because a packet was lost.
     Keyframe,
-    /// Encode with so many bits a second from now on.
+    /// Encode at this bit rate from now on, bits per second.
     BitRate(u64),
-    /// End the run: [`Stop`](crate::Stop). No hop sees it.
+    /// End the run, like [`Stop`](crate::Stop). No hop sees this request.
     Stop,
 }
 
 impl Request {
-    /// Whether what is inside the run is discarded for it.
+    /// True if the items inside the run are discarded for this request.
     pub(crate) fn flushes(&self) -> bool {
         matches!(self, Request::Seek { .. } | Request::Flush)
     }
 
-    /// Whether `later` makes this one needless while nobody has looked at it.
+    /// True if `later` makes this request needless while it still waits.
     pub(crate) fn gives_way_to(&self, later: &Request) -> bool {
         use Request::{BitRate, Keyframe};
         matches!((self, later), (Keyframe, Keyframe) | (BitRate(_), BitRate(_)))
     }
 }
 
-/// What a hop did with a [`Request`].
+/// Answer of a hop to a [`Request`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
-    /// Nothing: it is for a hop in front.
+    /// The hop did nothing: the request is for a hop in front.
     PassOn,
-    /// It is done. Hops in front do not see it; the hops behind are flushed where the request is
+    /// The hop did it. Hops in front do not see the request; the hops behind are flushed for
     /// a seek or a flush.
     Done,
 }
 
-/// Why a request cannot be made.
+/// Reason why a request cannot be made.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// The source has no other times to go to. The run goes on as if nothing had been asked.
+    /// The source cannot seek. The run goes on as without the request.
     #[error("{source_hop}: cannot seek: {reason}")]
     CannotSeek {
         /// The source as it stands in the path.
         source_hop: String,
-        /// Why not.
+        /// Reason why the source cannot seek.
         reason: String,
     },
     /// The run has ended.
     #[error("the run has ended")]
     Ended,
-    /// A stage in a worker may not make this request: its process may be in a stranger's
-    /// hands, and the run is not to be stopped or moved by that.
+    /// A stage in a worker may not make this request: its process may be under an attacker's
+    /// control, and must not stop or move the run.
     #[error("a stage in a worker can request a keyframe, or a bit rate of 1 to 2^40, and nothing else")]
     InWorker,
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way of requests through the threads of a run.
+//! Transport of requests through the threads of a run.
 //!
-//! Each thread has a mailbox, which it looks at between two items. What no hop of a thread
+//! Each thread has a mailbox, which it reads between two items. A request that no hop of the thread
 //! answers goes into the mailbox of the thread before; behind a tee several threads have the
-//! same one before them. A seek or flush is put into all of them at once. `docs/decisions/0017-requests.md`.
+//! same thread before them. A seek or flush is put into all mailboxes at once.
+//! `docs/decisions/0017-requests.md`.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -19,7 +20,7 @@ use crate::request::{Request, RequestError};
 
 /// Sends requests to a run, from any thread; clones send to the same run.
 ///
-/// [`Pipeline::requests`](crate::Pipeline::requests) gives it before the run. Requests
+/// [`Pipeline::requests`](crate::Pipeline::requests) returns it before the run. Requests
 /// that are sent before the run begins are its first ones.
 ///
 /// ```
@@ -37,7 +38,7 @@ use crate::request::{Request, RequestError};
 pub struct Requests(Arc<Shared>);
 
 struct Shared {
-    /// Items of an older generation than this are discarded by who receives them.
+    /// Items of an older generation than this are discarded by their receiver.
     stale_below: AtomicU64,
     /// Items that were discarded for a seek or flush.
     flushed: AtomicU64,
@@ -47,20 +48,20 @@ struct Shared {
 struct State {
     /// Number of the last request.
     sent: u64,
-    /// Before the run: what was sent.
+    /// Requests that were sent before the run.
     early: VecDeque<Pending>,
-    /// During the run: its threads, in path order.
+    /// Threads of the run, in path order; empty before it.
     threads: Vec<RequestThread>,
-    /// Why the source cannot seek.
+    /// Reason why the source cannot seek.
     cannot_seek: Option<RequestError>,
     stop: Option<Stop>,
     stop_early: bool,
-    /// The run goes on at the end of the stream, until this is taken back.
+    /// True if the run goes on at the end of the stream, until this is false again.
     holds_open: bool,
-    /// What is inside is the last.
+    /// The source has ended: no items come after those inside the run.
     source_ended: bool,
     ended: bool,
-    /// The run is the part of one that is in a worker.
+    /// True for the part of a run that is in a worker.
     in_worker: bool,
 }
 
@@ -69,11 +70,11 @@ struct State {
 pub(crate) struct Pending {
     pub(crate) request: Request,
     pub(crate) number: u64,
-    /// Hops in front of this one are asked.
+    /// Only hops in front of this one are asked.
     pub(crate) origin: u16,
 }
 
-/// A thread on the way of requests.
+/// A thread that requests pass through.
 #[derive(Clone)]
 pub(crate) struct RequestThread {
     pub(crate) mailbox: Arc<Mailbox>,
@@ -84,15 +85,15 @@ pub(crate) struct RequestThread {
 }
 
 impl RequestThread {
-    /// The source's.
+    /// Makes the entry of the source's thread.
     fn first(mailbox: Arc<Mailbox>) -> RequestThread {
         RequestThread { mailbox, before: None, first: 0 }
     }
 }
 
-/// The requests that one thread has to look at.
+/// The requests that wait for one thread.
 pub(crate) struct Mailbox {
-    /// Whether there are any. Looked at once for an item.
+    /// True if there are requests. Read once for each item.
     news: AtomicBool,
     pending: Mutex<VecDeque<Pending>>,
     /// Ends the thread's waits.
@@ -107,15 +108,15 @@ impl Mailbox {
         Mailbox { news: AtomicBool::new(false), pending: Mutex::default(), wake }
     }
 
-    /// Whether there is something to look at.
+    /// True if requests wait for the thread.
     #[inline]
     pub(crate) fn has_news(&self) -> bool {
-        // Relaxed: what it stands for is behind a lock, and the wake-up has its own order.
+        // Relaxed: the lock orders the requests, and the wake-up has its own order.
         self.news.load(Ordering::Relaxed)
     }
 
-    /// A request that one of the same hop makes needless is replaced, so that a thread that
-    /// does not look gets no longer queue.
+    /// Adds a request. It replaces a waiting one of the same hop that it makes needless, so that
+    /// the queue of a thread that does not read stays short.
     fn put(&self, pending: Pending) {
         let mut queue = locked(&self.pending);
         let needless = |waiting: &&mut Pending| {
@@ -134,7 +135,7 @@ impl Mailbox {
         (self.wake)();
     }
 
-    /// The next request.
+    /// Takes the next request.
     pub(crate) fn take(&self) -> Option<Pending> {
         let mut pending = locked(&self.pending);
         let next = pending.pop_front();
@@ -143,9 +144,9 @@ impl Mailbox {
     }
 }
 
-/// Puts a request where it begins: in `mailbox`, or at the end of each branch, or, for a seek
-/// or flush, in all. The source does those at once, before it gives what would be discarded,
-/// and the other threads only tell their hops.
+/// Puts a request where it begins: in `mailbox`, or at the end of each branch. A seek
+/// or flush goes into all mailboxes: the source handles it at once, before it gives items that would
+/// be discarded, and the other threads only ask their hops.
 fn deliver(threads: &[RequestThread], mailbox: Option<&Mailbox>, pending: Pending) {
     if pending.request.flushes() {
         threads.iter().for_each(|thread| thread.mailbox.put(pending));
@@ -157,13 +158,13 @@ fn deliver(threads: &[RequestThread], mailbox: Option<&Mailbox>, pending: Pendin
     }
 }
 
-/// Nothing under these locks is left half done by a panic.
+/// Locks `mutex`, also a poisoned one: a panic leaves no data under these locks half changed.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Requests {
-    /// For a run whose source cannot seek because of `cannot_seek`.
+    /// Makes the requests of a run; `cannot_seek` is the reason if its source cannot seek.
     pub(crate) fn new(cannot_seek: Option<RequestError>) -> Requests {
         Requests(Arc::new(Shared {
             stale_below: AtomicU64::new(0),
@@ -183,8 +184,8 @@ impl Requests {
         }))
     }
 
-    /// Of the part of a run that is in a worker: what may be requested there comes into the
-    /// mailbox, for the worker to send it to its caller.
+    /// Makes the requests of the part of a run that is in a worker: requests made there arrive in the
+    /// mailbox, and the worker sends them to its caller.
     pub(crate) fn in_worker() -> (Requests, Arc<Mailbox>) {
         let requests = Requests::new(None);
         let mailbox = Arc::new(Mailbox::new(Box::new(|| ())));
@@ -200,18 +201,18 @@ impl Requests {
         }
     }
 
-    /// Sends a request from behind the last hop, of each branch where there are several. A
-    /// keyframe or bit rate that still waits for its thread is not asked for twice. Returns at
-    /// once; frames from before a seek or flush may still reach the sink, but none does behind
+    /// Sends a request from behind the last hop, of each branch if there are several. A
+    /// keyframe or bit rate that still waits for its thread is not requested twice. Returns at
+    /// once; frames from before a seek or flush may still reach the sink, but none behind
     /// the first frame from after it.
     ///
     /// # Errors
-    /// [`RequestError::CannotSeek`], before anything is discarded; [`RequestError::Ended`].
+    /// [`RequestError::CannotSeek`], before any item is discarded; [`RequestError::Ended`].
     pub fn send(&self, request: Request) -> Result<(), RequestError> {
         self.send_from(u16::MAX, request, None).map(|_| ())
     }
 
-    /// [`Request::Seek`].
+    /// Sends [`Request::Seek`].
     ///
     /// # Errors
     /// As [`send`](Requests::send).
@@ -219,7 +220,7 @@ impl Requests {
         self.send(Request::Seek { to, mode })
     }
 
-    /// Sends a request from hop `origin`, whose thread has `mailbox`; the request's number.
+    /// Sends a request from hop `origin`, whose thread has `mailbox`; returns the request's number.
     /// Without a mailbox it begins in the last thread of each branch.
     pub(crate) fn send_from(
         &self,
@@ -251,7 +252,7 @@ impl Requests {
         state.sent += 1;
         let number = state.sent;
         if request.flushes() {
-            // Under the lock: it only rises.
+            // Stored under the lock, so that the number only rises.
             self.0.stale_below.store(number, Ordering::Relaxed);
         }
         let pending = Pending { request, number, origin };
@@ -263,7 +264,7 @@ impl Requests {
         Ok(number)
     }
 
-    /// The run begins, in `threads`, in path order.
+    /// Starts the run in `threads`, which are in path order.
     pub(crate) fn begin(&self, threads: Vec<RequestThread>, stop: Stop) {
         let mut state = self.locked();
         if state.stop_early {
@@ -274,7 +275,7 @@ impl Requests {
         state.threads = threads;
     }
 
-    /// The source ends, unless there is a request for it. `false` where there is.
+    /// Notes that the source has ended; returns `false` if there is a request for it instead.
     pub(crate) fn end_source(&self, mailbox: Option<&Mailbox>) -> bool {
         let mut state = self.locked();
         // Under the lock that requests are delivered under.
@@ -285,15 +286,15 @@ impl Requests {
         true
     }
 
-    /// The run has ended.
+    /// Notes that the run has ended.
     pub(crate) fn end(&self) {
         let mut state = self.locked();
         state.ended = true;
         state.threads.clear();
     }
 
-    /// Hands a request that no hop of thread `thread` answers to the thread before, which
-    /// has a seek or flush already.
+    /// Passes a request that no hop of thread `thread` answers to the thread before. Drops a seek or
+    /// flush, which that thread has already.
     pub(crate) fn pass_on(&self, thread: usize, pending: Pending) {
         if pending.request.flushes() {
             return;
@@ -301,25 +302,25 @@ impl Requests {
         let state = self.locked();
         let Some(this) = state.threads.get(thread) else { return };
         if let Some(before) = this.before.and_then(|before| state.threads.get(before)) {
-            // Hops of other branches, which the thread before may run, are not in front.
+            // Hops of other branches, which the thread before may run, are not in front of the request.
             let origin = pending.origin.min(this.first);
             before.mailbox.put(Pending { origin, ..pending });
         }
     }
 
-    /// Number of the last seek or flush that was sent.
+    /// Returns the number of the last seek or flush that was sent.
     pub(crate) fn generation(&self) -> u64 {
         self.0.stale_below.load(Ordering::Relaxed)
     }
 
-    /// Whether items of `generation` are from before a seek or flush.
+    /// True if items of `generation` are from before a seek or flush.
     #[inline]
     pub(crate) fn is_stale(&self, generation: u64) -> bool {
-        // Relaxed: an item that is not seen as stale is as one that was in time.
+        // Relaxed: a stale item that is not recognized counts as one that came before the request.
         generation < self.0.stale_below.load(Ordering::Relaxed)
     }
 
-    /// Counts what was discarded.
+    /// Counts discarded items.
     pub(crate) fn count_flushed(&self, items: u64) {
         self.0.flushed.fetch_add(items, Ordering::Relaxed);
     }
@@ -328,7 +329,7 @@ impl Requests {
         self.0.flushed.load(Ordering::Relaxed)
     }
 
-    /// Has the run go on at the end of the stream, or end there.
+    /// Makes the run go on at the end of the stream, or end there.
     pub(crate) fn hold_open(&self, holds: bool) {
         let mut state = self.locked();
         state.holds_open = holds;
@@ -345,10 +346,10 @@ impl Requests {
     }
 }
 
-/// The way upstream from one hop.
+/// The upstream path of one hop.
 pub(crate) struct Upstream {
     pub(crate) requests: Requests,
-    /// Of the hop's thread.
+    /// Mailbox of the hop's thread.
     pub(crate) mailbox: Option<Arc<Mailbox>>,
     pub(crate) hop: u16,
 }
@@ -373,7 +374,7 @@ mod tests {
 
     const SEEK: Request = Request::Seek { to: Duration::ZERO, mode: SeekTo::Exact };
 
-    /// Begins a run of threads behind those of these numbers: their mailboxes.
+    /// Begins a run of threads behind the threads with these numbers; returns their mailboxes.
     fn begin(requests: &Requests, before: [Option<usize>; 3]) -> Vec<Arc<Mailbox>> {
         let boxes: Vec<_> = before.iter().map(|_| Arc::new(Mailbox::new(Box::new(|| ())))).collect();
         let threads = boxes.iter().zip(before).zip(1..).map(|((mailbox, before), thread)| RequestThread {
@@ -395,7 +396,7 @@ mod tests {
             requests.pass_on(thread, boxes[thread].take().unwrap());
         }
         let passed = [boxes[0].take().unwrap(), boxes[0].take().unwrap()];
-        // One request, in front of either branch.
+        // The same request, in front of either branch.
         assert_eq!(passed.map(|pending| (pending.number, pending.origin)), [(1, 20), (1, 30)]);
     }
 
@@ -453,7 +454,7 @@ mod tests {
         let waiting: Vec<_> = std::iter::from_fn(|| mailbox.take()).map(|p| (p.origin, p.request)).collect();
         let last = Request::BitRate(999);
         assert_eq!(waiting, [(3, Request::Keyframe), (3, last), (4, Request::Keyframe)]);
-        // Each seek has its number, and is looked at.
+        // Each seek has its number, and is delivered.
         requests.send(SEEK).unwrap();
         requests.send(SEEK).unwrap();
         assert_eq!(std::iter::from_fn(|| mailbox.take()).count(), 2);

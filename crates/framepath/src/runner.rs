@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs a built path: one thread per segment, the source in the caller's.
+//! Runs a pipeline: one thread per segment, the source in the caller's thread.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -25,16 +25,16 @@ use crate::requests::{Mailbox, Pending, RequestThread, Wake};
 use crate::source::Source;
 use crate::stage::Role;
 
-/// Builds and runs `path`. One that ends and has delivered nothing has failed
-/// ([`RunError::NoFrame`]); [`Report::losses`] says what it lost.
+/// Builds and runs `path`. A run that ends and has delivered no frame has failed
+/// ([`RunError::NoFrame`]); [`Report::losses`] tells which frames were lost.
 ///
-/// [`Options::stop`] ends it early. So does a signal where the program has called
+/// [`Options::stop`] ends it early. So does a signal, if the program has called
 /// [`install_signal_handlers`](crate::install_signal_handlers); the library does not
-/// do that by itself.
+/// call that by itself.
 ///
 /// # Errors
-/// Where the path could not be built. A failure while it ran is in
-/// [`Report::error`], beside what was done until then.
+/// The path could not be built. A failure during the run is in
+/// [`Report::error`], beside the results until then.
 pub fn run(path: &Path, options: &Options) -> Result<Report, RunError> {
     Pipeline::from_path(path)?.run(options)
 }
@@ -44,12 +44,12 @@ struct Ended {
     rows: Vec<Row>,
     overwritten: u64,
     copied_bytes: u64,
-    /// Items that its sink took.
+    /// Items that the thread's sink took.
     delivered: u64,
     failure: Option<Failure>,
 }
 
-/// A line for each hop whose workers lack layers of the sandbox.
+/// Returns a line for each hop whose workers lack layers of the sandbox.
 fn sandbox_notes(workers: &[(u16, Arc<WorkerStats>)], hops: &[HopInfo]) -> Vec<String> {
     let note = |(hop, stats): &(u16, Arc<WorkerStats>)| {
         let note = stats.sandbox_note.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -68,7 +68,7 @@ impl Pipeline {
         Ok(self.run_prepared(options))
     }
 
-    /// [`Pipeline::run`] behind [`Pipeline::prepare`].
+    /// [`Pipeline::run`] after [`Pipeline::prepare`].
     pub(crate) fn run_prepared(self, options: &Options) -> Report {
         let Pipeline {
             mut source, segments, hops, dropped, workers, outcomes, expects_frames, requests, ..
@@ -88,12 +88,12 @@ impl Pipeline {
         let (start_ns, start_cpu) = (now_ns(), process_cpu_ns());
         let ended = run_threads(source.as_mut(), segments.into_iter().zip(deliveries), &threads, options);
         requests.end();
-        // Its worker, where it has one, has counted its time then.
+        // Dropped first: the source's worker, if it has one, then adds its CPU time to the statistics.
         drop(source);
         let demuxer = outcomes.demuxer.get().cloned();
         let hosted = workers.iter().map(|(_, stats)| stats).chain(&demuxer);
         let workers_cpu_ns = hosted.map(|stats| stats.cpu_ns.load(Ordering::Relaxed)).sum::<u64>();
-        // A demuxer's worker lacks what its decoder's does.
+        // A demuxer's worker lacks the same layers as its decoder's.
         let confined = match (&demuxer, &workers[..]) {
             (Some(demuxer), []) => sandbox_notes(&[(0, demuxer.clone())], &hops),
             _ => sandbox_notes(&workers, &hops),
@@ -143,7 +143,7 @@ impl Pipeline {
                 collect.set_level(level);
             }
         }
-        // What each hop gives.
+        // The stream behind each hop.
         let mut given = vec![self.source.info(); self.hops.len()];
         for segment in &mut self.segments {
             let mut info = given[usize::from(segment.behind)];
@@ -160,12 +160,12 @@ impl Pipeline {
     }
 }
 
-/// Index of the sink in a segment.
+/// Returns the index of the sink in a segment.
 fn sink_of(segment: &Segment) -> Option<u16> {
     segment.chain.iter().find(|hop| hop.role == Role::Sink).map(|hop| hop.index)
 }
 
-/// What the `sinks` of the threads took, in path order.
+/// Returns the number of frames that each sink of the threads took, in path order.
 fn sinks_of(sinks: &[Option<u16>], ended: &[Result<Ended, RunError>]) -> Vec<SinkReport> {
     let taken = |ended: &Result<Ended, RunError>| ended.as_ref().map_or(0, |ended| ended.delivered);
     let with_sink = sinks.iter().zip(ended).filter_map(|(sink, ended)| Some(((*sink)?, taken(ended))));
@@ -175,7 +175,7 @@ fn sinks_of(sinks: &[Option<u16>], ended: &[Result<Ended, RunError>]) -> Vec<Sin
 }
 
 impl Report {
-    /// A run that ended by itself and delivered nothing has failed.
+    /// Fails the run if it ended by itself and delivered no frame.
     fn fail_without_frames(&mut self) {
         let by_viewer = self.played.is_some_and(|played| played.ended);
         if self.frames == 0 && self.error.is_none() && !self.interrupted && !by_viewer {
@@ -184,8 +184,8 @@ impl Report {
         }
     }
 
-    /// Takes in one thread's end; the first real failure in path order is the
-    /// run's. (That a neighbour has ended is only its echo.)
+    /// Adds one thread's result. The first real failure in path order is that of the
+    /// run; a failure that only reports that the next stage has ended does not count.
     fn add(&mut self, ended: Result<Ended, RunError>) {
         let error = match ended {
             Ok(mut ended) => {
@@ -237,7 +237,7 @@ fn thread_name(segment: &Segment, hops: &[HopInfo]) -> String {
     hops[usize::from(segment.first)].text.split(' ').next().unwrap_or_default().to_owned()
 }
 
-/// The way of requests through the thread that will run `segment`.
+/// Makes the mailbox of the thread that will run `segment`.
 fn request_thread(segment: &Segment, options: &Options) -> RequestThread {
     let wake: Wake = match &segment.input {
         None => {
@@ -262,9 +262,9 @@ fn produce(source: &mut dyn Source, segment: Option<(Segment, Delivery)>, option
     let chain = &mut segment.chain;
     let delivery = &delivery;
     let mut failure = None;
-    // The source has nothing more to give, unless a seek comes.
+    // True if the source has no more items, unless a seek comes.
     let mut at_end = false;
-    // What was inside at the end was given.
+    // True if the items that were inside at the end have been given.
     let mut is_held = false;
     let _interruptible = (signal::interruptible(), options.stop.enter());
     while !signal::interrupted() {
@@ -298,7 +298,7 @@ fn produce(source: &mut dyn Source, segment: Option<(Segment, Delivery)>, option
             break;
         }
     }
-    // Also behind a failure: a seek would discard what was handed on before it.
+    // Also after a failure: a seek would discard the items passed on before it.
     delivery.requests.end_source(None);
     let failure = if is_held { failure } else { drain(chain, &mut recorder, delivery, failure) };
     end(recorder, delivery, failure)
@@ -306,7 +306,7 @@ fn produce(source: &mut dyn Source, segment: Option<(Segment, Delivery)>, option
 
 /// Runs the chain behind a queue.
 fn consume(segment: Segment, number: usize, options: &Options, delivery: &Delivery) -> Ended {
-    // Before the rest, and so dropped after it: what is dropped may still write.
+    // Made first and so dropped last: other values may still write when dropped.
     let _interruptible = (signal::interruptible(), options.stop.enter());
     let Segment { input, mut chain, .. } = segment;
     let mut recorder = recorder(number, options);
@@ -320,7 +320,7 @@ fn consume(segment: Segment, number: usize, options: &Options, delivery: &Delive
         }
     };
     // Dropping the input tells the thread before; dropping the chain, with its
-    // queue's end, tells the one behind.
+    // queue's end, tells the thread behind.
     end(recorder, delivery, failure)
 }
 
@@ -334,8 +334,8 @@ fn from_queue(
 ) -> Option<Failure> {
     receiver.set_timed(recorder.level() != Level::Off);
     let mut is_held = false;
-    // What is still inside when it is overdue goes back to its pools, and who waits for one
-    // of these frames goes on.
+    // When the run is overdue, the frames in the queue go back to their pools, so that a thread that
+    // waits for one of them goes on.
     let mut is_overdue = false;
     let failure = loop {
         if is_overdue {
@@ -421,8 +421,8 @@ fn from_worker(
     if is_held { failure } else { drain(chain, recorder, delivery, failure) }
 }
 
-/// Looks at the requests that have come to `thread`: asks its hops from the last to the
-/// first, then its `source`, or hands them to the thread before. Whether the source has
+/// Handles the requests that have come to `thread`: asks its hops from the last to the
+/// first, then its `source`, or passes them to the thread before. True if the source has
 /// gone to another time.
 fn attend(
     mut source: Option<&mut dyn Source>,
@@ -434,7 +434,7 @@ fn attend(
     let mut seeks = false;
     while let Some(pending) = delivery.take_request() {
         let Pending { request, number, origin } = pending;
-        // A request from outside comes by every branch: each hop is asked once.
+        // A request from outside comes by every branch, but each hop is asked only once.
         let mut asked = chain
             .iter_mut()
             .rev()
@@ -442,7 +442,7 @@ fn attend(
         let answered = asked.any(|hop| {
             hop.asked = number;
             let answered = hop.stage.request(&request) == Answered::Done;
-            // Those are the source's: else what it gives would be of an old generation.
+            // A seek or flush always goes on to the source: else its items would be of an old generation.
             answered && !request.flushes()
         });
         match &mut source {
@@ -461,8 +461,8 @@ fn attend(
     Ok(seeks)
 }
 
-/// Flushes the hops behind hop `behind` where what comes is behind another seek or flush
-/// than what came before.
+/// Flushes the hops behind hop `behind` if `generation` is newer than that of the items
+/// so far.
 fn catch_up(
     generation: u64,
     behind: u16,
@@ -477,7 +477,7 @@ fn catch_up(
     flush(behind + 1, chain, recorder, delivery)
 }
 
-/// Has all hops, which begin at hop `first`, forget what is inside.
+/// Makes all hops from hop `first` on forget the items inside them.
 pub(crate) fn flush(
     first: u16,
     chain: &mut [Hop],
@@ -497,7 +497,7 @@ pub(crate) fn flush(
     Ok(())
 }
 
-/// Gives what is inside at the end of the stream, of a run that goes on.
+/// Drains the chain at the end of the stream, in a run that goes on.
 fn hold(chain: &mut [Hop], recorder: &mut Recorder, delivery: &Delivery) -> Option<Failure> {
     delivery.set_holds(true);
     let failure = drain(chain, recorder, delivery, None);
@@ -505,16 +505,16 @@ fn hold(chain: &mut [Hop], recorder: &mut Recorder, delivery: &Delivery) -> Opti
     failure
 }
 
-/// The failure, unless it comes after a signal that ends the run: a wait that was
-/// given up is no failure, nor is that the program in front of a pipe, which the
-/// same Ctrl-C has ended, left its file unfinished.
+/// Returns the failure, unless it comes after a signal that ends the run. After a signal an
+/// abandoned wait is no failure, nor is an unfinished file from the program in front of a pipe,
+/// which the same Ctrl-C has ended.
 fn unless_interrupted(failure: Failure) -> Option<Failure> {
     (!signal::interrupted()).then_some(failure)
 }
 
-/// Ends the stream for all stages behind `failure`, for every stage where there
-/// is none: what was handed on before a failure is still delivered. The first
-/// failure counts.
+/// Ends the stream for all stages behind `failure`, or for every stage if there
+/// is none: items passed on before a failure are still delivered. Returns the first
+/// failure.
 pub(crate) fn drain(
     chain: &mut [Hop],
     recorder: &mut Recorder,
@@ -530,7 +530,7 @@ pub(crate) fn drain(
         }
         if let Err(failed) = hop.stage.drain(&mut Out::new(hop.index, rest, recorder, delivery)) {
             dead = Some(failed.hop);
-            // The run does not go on.
+            // After a failure the run does not go on.
             delivery.set_holds(false);
             failure = failure.or_else(|| unless_interrupted(failed));
         }
@@ -540,8 +540,8 @@ pub(crate) fn drain(
 
 fn recorder(number: usize, options: &Options) -> Recorder {
     if let Some(cpu) = options.cpus.get(number) {
-        // A machine may have fewer CPUs than the caller thought; the run is
-        // still right, only not tied.
+        // A machine may have fewer CPUs than the caller assumed; the run is
+        // still right, but not pinned.
         let _ = affinity::pin_to(*cpu);
     }
     Recorder::new(options.level, number as u16, options.rows)

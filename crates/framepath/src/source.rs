@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a source is.
+//! The trait of sources, and the sources.
 
 pub(crate) mod file;
 pub(crate) mod fixture;
@@ -20,7 +20,7 @@ use crate::out::{Failure, Out};
 use crate::request::{Answered, Request};
 use crate::stage::short_name;
 
-/// Gives frames or packets; the thread that runs it asks for the next when the
+/// Gives frames or packets. The thread that runs it asks for the next item when the
 /// one before has passed the whole chain.
 ///
 /// ```
@@ -59,15 +59,15 @@ use crate::stage::short_name;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub trait Source: Send {
-    /// Name in errors and in the ledger; by default the type's.
+    /// Returns the name in errors and in the ledger; by default the type's.
     fn name(&self) -> &str {
         short_name(std::any::type_name::<Self>())
     }
 
-    /// The stream it gives.
+    /// Returns the stream that the source gives.
     fn info(&self) -> StreamInfo;
 
-    /// How what it gives is compressed, for a decoder behind it; `None` for frames.
+    /// Returns the compression of its packets, for a decoder behind it; `None` for frames.
     fn track_info(&self) -> Option<TrackInfo> {
         None
     }
@@ -76,10 +76,10 @@ pub trait Source: Send {
     /// [`Out::birth`]. `false` at the end: it is not called again.
     ///
     /// # Errors
-    /// Its own by [`Out::fail`], or what a push returned, as it is.
+    /// Its own error by [`Out::fail`], or the unchanged error of a push.
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure>;
 
-    /// Whether the source answers [`Request::Seek`]; else why not. Asked before the run.
+    /// Succeeds if the source answers [`Request::Seek`]. Called before the run.
     ///
     /// # Errors
     /// The reason, for [`RequestError::CannotSeek`](crate::RequestError::CannotSeek).
@@ -87,18 +87,18 @@ pub trait Source: Send {
         Err("the source has no other times to go to")
     }
 
-    /// Does what was requested from behind, between two items. Behind a seek,
-    /// [`produce`](Source::produce) gives what is there, also after the end. Behind a
-    /// flush it gives what decoding can begin with.
+    /// Handles a request from behind, between two items. After a seek,
+    /// [`produce`](Source::produce) gives the items from there on, also after the end. After a
+    /// flush it gives items from which decoding can begin.
     ///
     /// # Errors
-    /// It was to be done, and failed: ends the run.
+    /// The source should have done it, and failed: ends the run.
     fn request(&mut self, request: &Request) -> Result<Answered, StageError> {
         Ok(if *request == Request::Flush { Answered::Done } else { Answered::PassOn })
     }
 }
 
-/// Of a source that could go on for ever.
+/// Makes the option `frames` of a source that could go on for ever.
 const fn frames(default: &'static str) -> Arg {
     Arg::option(
         "frames",
@@ -109,7 +109,7 @@ const fn frames(default: &'static str) -> Arg {
     .known_as(&["num-buffers"])
 }
 
-/// Of a source whose frames devices can share.
+/// The option `heap` of a source whose frames devices can share.
 const HEAP: Arg = Arg::option(
     "heap",
     ValueKind::Text("the name of a dma-heap, `udmabuf` or `pages`"),

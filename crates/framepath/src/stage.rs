@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a stage is.
+//! The trait of stages, and the stages.
 
 pub(crate) mod block;
 pub(crate) mod burn;
@@ -18,7 +18,7 @@ use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::request::{Answered, Request};
 
-/// How a hop stands in its thread's chain.
+/// Kind of a hop in its thread's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Through,
@@ -27,9 +27,9 @@ pub(crate) enum Role {
 }
 
 /// Takes frames or packets and gives frames or packets. One thread at a time
-/// calls it, not always the thread that made it.
+/// calls it; this need not be the thread that made it.
 ///
-/// A stage that inverts grey levels, in place where nobody else uses the frame:
+/// A stage that inverts grey levels, in place if the frame has no other reader:
 ///
 /// ```
 /// use framepath::{CopyPool, Failure, Item, Out, Pipeline, Stage, StageError, StreamInfo};
@@ -57,7 +57,7 @@ pub(crate) enum Role {
 /// # Ok::<(), framepath::RunError>(())
 /// ```
 pub trait Stage: Send {
-    /// Name in errors and in the ledger; by default the type's.
+    /// Returns the name in errors and in the ledger; by default the type's.
     fn name(&self) -> &str {
         short_name(std::any::type_name::<Self>())
     }
@@ -70,26 +70,26 @@ pub trait Stage: Send {
     /// The stage cannot work on this stream. The run fails before its first frame.
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError>;
 
-    /// Takes one item. Whatever the stage gives for it goes to [`Out::push`],
+    /// Takes one item. The stage pushes its output for the item to [`Out::push`],
     /// now or in a later call.
     ///
     /// # Errors
-    /// What [`Out::push`] returned, [`Out::fail`] with an error of its own, or
+    /// The error that [`Out::push`] returned, [`Out::fail`] with an error of its own, or
     /// [`Out::enough`].
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure>;
 
-    /// Threads it works with; asked after [`Stage::start`].
+    /// Returns the number of threads that the stage works with; called after [`Stage::start`].
     fn threads(&self) -> u32 {
         1
     }
 
-    /// Whether what it gives follows from what it was given since the last
-    /// random access point, so that it can be had again after a crash.
+    /// True if the stage's output follows from its input since the last random access point, so that
+    /// the output can be made again after a crash.
     fn replayable(&self) -> bool {
         true
     }
 
-    /// Gives what is still inside: the stream has ended.
+    /// Gives the items that are still inside: the stream has ended.
     ///
     /// With [`Pipeline::frames`](crate::Pipeline::frames) the program may seek at the end:
     /// [`flush`](Stage::flush) and then other items may follow.
@@ -101,9 +101,9 @@ pub trait Stage: Send {
         Ok(())
     }
 
-    /// Forgets what is inside: what comes next is from behind a seek or flush. A stage
-    /// that keeps items for later must implement this, and counts what it discards by
-    /// [`Out::flushed`]. It pushes nothing.
+    /// Forgets the items inside: later items are from behind a seek or flush. A stage
+    /// that keeps items for later must implement this, and count the discarded items by
+    /// [`Out::flushed`]. It pushes no item.
     ///
     /// # Errors
     /// The stage cannot go on.
@@ -112,7 +112,7 @@ pub trait Stage: Send {
         Ok(())
     }
 
-    /// Looks at a request from behind, between two items. An encoder answers
+    /// Handles a request from behind, between two items. An encoder answers
     /// [`Request::Keyframe`] and [`Request::BitRate`]; a seek and a flush always go on to
     /// the source.
     fn request(&mut self, request: &Request) -> Answered {
@@ -121,13 +121,13 @@ pub trait Stage: Send {
     }
 }
 
-/// The last part of a type's path, without type parameters.
+/// Returns the last part of a type's path, without type parameters.
 pub(crate) fn short_name(path: &str) -> &str {
     let path = path.split('<').next().unwrap_or(path);
     path.rsplit("::").next().unwrap_or(path)
 }
 
-/// So that stages of several types fit one variable.
+/// Allows stages of several types in one variable.
 impl Stage for Box<dyn Stage> {
     fn name(&self) -> &str {
         (**self).name()

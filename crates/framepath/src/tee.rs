@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `tee`: gives each item to a branch with a thread of its own, and to the hops behind it in
-//! this one.
+//! this thread.
 //!
 //! A tee in path text that has more than two branches is several of these, one behind the
-//! other. Items are shared, not copied. What a slow branch means for the others is for its
-//! queue to say: one that waits lets them wait too, which is in this hop's row of the ledger;
-//! a leaky one drops. A branch that ends, by a failure or because its sink wants no more,
+//! other. Items are shared, not copied. The queue of a slow branch decides what happens to the
+//! others: a queue that waits makes them wait too, which is in this hop's row of the ledger;
+//! a leaky queue drops. A branch that ends, by a failure or because its sink wants no more,
 //! leaves the others running.
 
 use framepath_model::path::Definition;
@@ -29,7 +29,7 @@ pub(crate) fn element() -> Element {
 pub(crate) struct Tee {
     /// The branch with a thread of its own.
     side: QueueEnd,
-    /// Why the hops behind it in this thread take no more items.
+    /// Reason why the hops behind it in this thread take no more items.
     ended: Option<Failure>,
 }
 
@@ -59,7 +59,7 @@ impl Stage for Tee {
                 out.end_behind();
             }
         }
-        // Behind the frame's own row, which it would cut short.
+        // Counted behind the frame's own row, which it would cut short.
         if let Some(dropped) = dropped {
             self.side.count_dropped(&dropped, out);
         }

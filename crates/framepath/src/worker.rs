@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes a program its own worker program.
 //!
-//! `host=process` starts a program for its workers. A program that calls [`init`] first
-//! thing in `main` is that program itself; otherwise it is the `framepath` command
-//! ([`set_worker_program`](crate::host::set_worker_program) says where).
+//! `host=process` starts a program for its workers. If a program calls [`init`] first
+//! thing in `main`, this is the program itself; otherwise it is the `framepath` command
+//! (see [`set_worker_program`](crate::host::set_worker_program)).
 
 use std::ffi::OsString;
 use std::process;
@@ -32,8 +32,8 @@ pub fn init() {
     init_with(Registry::built_in());
 }
 
-/// [`init`] for a program that registers sources and stages of its own: its workers know
-/// them by this registry.
+/// [`init`] for a program that registers sources and stages of its own: its workers find
+/// them in this registry.
 ///
 /// ```no_run
 /// use framepath::{Pipeline, Registry};
@@ -65,7 +65,7 @@ pub fn init_with(registry: &Registry) {
         return;
     };
     if let Err(error) = ended {
-        // Seen only where the caller kept standard error open.
+        // Visible only if the caller kept standard error open.
         eprintln!("framepath: worker: {error}");
         process::exit(1);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A path in steady state allocates nothing. Alone in its binary, since the
+//! A path in steady state allocates no memory. Alone in its binary, because the
 //! allocator counts the whole process.
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -12,7 +12,7 @@ static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 struct Counting;
 
-// SAFETY: hands every call on to the system's allocator as it is.
+// SAFETY: passes every call unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -21,7 +21,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller keeps `dealloc`'s contract, and `ptr` is of `alloc`.
+        // SAFETY: the caller keeps `dealloc`'s contract, and `ptr` came from `alloc`.
         unsafe { System.dealloc(ptr, layout) }
     }
 }
@@ -29,7 +29,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// Allocations of a run: the fewest of some, since the harness's own thread
+/// Allocations of a run: the fewest of several runs, because the harness's own thread
 /// allocates now and then, and a process sets up some things once.
 fn allocations(path: &str, options: &Options) -> u64 {
     (0..4).map(|_| allocations_of_one(path, options)).min().expect("four runs")
@@ -44,8 +44,8 @@ fn allocations_of_one(path: &str, options: &Options) -> u64 {
     after - before
 }
 
-/// Runs `frames` and twice as many. Both must be as long as texts, which are
-/// allocated too.
+/// Runs `frames` frames and twice as many. The two numbers must have the same length as text, because
+/// the text is allocated too.
 fn assert_none_per_frame(source: &str, frames: u64, rest: &str) {
     for level in [Level::Off, Level::Times, Level::Full] {
         let options = at(level);
@@ -53,7 +53,7 @@ fn assert_none_per_frame(source: &str, frames: u64, rest: &str) {
         let (once, twice) = (of(frames), of(2 * frames));
         if rest.contains("queue") {
             // How many slots are on their way at once, and so how far the
-            // pool's own list grows, depends on how the threads happen to run.
+            // pool's own list grows, depends on the scheduling of the threads.
             assert!(once.abs_diff(twice) < 16, "{source}N{rest} at {level:?}: {once}, {twice}");
         } else {
             assert_eq!(once, twice, "{source}N{rest} at {level:?}");
@@ -61,7 +61,7 @@ fn assert_none_per_frame(source: &str, frames: u64, rest: &str) {
     }
 }
 
-/// The one test here: another beside it would be counted too.
+/// The only test of this binary: another would be counted too.
 #[test]
 fn steady_state_allocates_nothing() {
     pattern_frames();
@@ -84,8 +84,8 @@ fn pattern_frames() {
 }
 
 /// A decoder allocates for each picture, as its library does; the ledger adds
-/// nothing to that, though frames wait inside. (A committed clip is short: the
-/// frames come by playing it several times.)
+/// no allocation, although frames wait inside. (A committed clip is short, so it is
+/// played several times.)
 fn decoded_frames() {
     for (name, format) in [("h264-180p8-high.h264", "nv12"), ("vp9-180p8.ivf", "native")] {
         let stages = format!("decode threads=1 format={format} ! threshold level=9 ! null");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bad input ends in an error that names the thing; what was good before it is
-//! delivered, and the ledger kept.
+//! Bad input ends in an error that names the cause; the good frames before it are
+//! delivered and in the ledger.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,8 +12,8 @@ use framepath_testkit::pipeline::{at, run, try_run};
 use framepath_testkit::{clip, md5_lines};
 use tempfile::TempDir;
 
-/// Runs what must fail, and gives the error with what was done until then
-/// (nothing where the path could not be built).
+/// Runs a path that must fail. Returns the error, and the report of the run
+/// (`None` if the path could not be built).
 #[track_caller]
 fn fails(text: &str) -> (String, Option<Report>) {
     match try_run(text, &at(Level::Full)) {
@@ -27,7 +27,7 @@ fn fails(text: &str) -> (String, Option<Report>) {
     }
 }
 
-/// The error names `hop` first, then what is wrong.
+/// Asserts that the error names `hop` first, and then the problem.
 #[track_caller]
 fn assert_names(error: &str, hop: &str, words: &[&str]) {
     assert!(error.starts_with(&format!("{hop}: ")) || error.starts_with(&format!("{hop} ")), "{error}");
@@ -62,7 +62,7 @@ fn hashes(framemd5: &str) -> Vec<String> {
     md5_lines(framemd5).iter().map(|line| line.rsplit(' ').next().expect("a hash").to_owned()).collect()
 }
 
-/// What the tool makes of a damaged file, which it need not like.
+/// Hashes of the frames that ffmpeg decodes from a damaged file; ffmpeg may fail on it.
 fn ffmpeg_hashes(file: &str) -> Vec<String> {
     let output = Command::new("ffmpeg")
         .args(["-nostdin", "-v", "quiet", "-i", file, "-fps_mode", "passthrough", "-f", "framemd5", "-"])
@@ -99,7 +99,7 @@ fn random_bytes_end_in_an_error() {
         assert!(error.contains(&file) || error.starts_with("decode: "), "{error}");
         assert_eq!(report.map_or(0, |r| r.frames), 0, "{ending}");
     }
-    // A good head, and noise behind it.
+    // A valid first half, and noise behind it.
     for name in ["vp9-180p8.ivf", "av1-180p8.ivf", "h264-180p8-high.h264", "hevc-180p8-container.mkv"] {
         let mut noisy = fs::read(clip(name)).unwrap();
         let half = noisy.len() / 2;
@@ -117,10 +117,10 @@ fn random_bytes_end_in_an_error() {
     }
 }
 
-/// The frames before the cut, as ffmpeg finds them. (In a raw stream the cut
-/// may leave no trace in the syntax: then neither notices it.) Versions of the
-/// ffmpeg tool differ in how many of the last frames they withhold; those that
-/// both give are equal.
+/// Compares the frames before the cut with ffmpeg's. (In a raw stream the cut
+/// may leave no trace in the syntax: then neither program notices it.) Versions of the
+/// ffmpeg tool differ in how many of the last frames they withhold; the frames that
+/// both programs give are equal.
 #[test]
 fn truncated_clips_give_what_is_before_the_cut() {
     let folder = tempfile::tempdir().unwrap();
@@ -155,7 +155,7 @@ fn truncated_clips_give_what_is_before_the_cut() {
             }
         }
     }
-    // The index of these is at their end, or promises more than there is.
+    // The index of these files is at their end, or promises more data than there is.
     for name in ["h264-180p8-container.mp4", "av1-180p8-container.mp4"] {
         let bytes = fs::read(clip(name)).unwrap();
         let cut = made(&folder, name, &bytes[..bytes.len() * 6 / 10]);
@@ -189,7 +189,7 @@ fn a_stream_that_changes_size_decodes_and_stops_only_a_y4m() {
     }
 }
 
-/// Two raw streams of different codecs, one behind the other.
+/// Joins two raw streams of different codecs.
 #[test]
 fn a_stream_that_changes_codec_gives_the_frames_before() {
     let folder = tempfile::tempdir().unwrap();
@@ -242,7 +242,7 @@ fn a_pool_too_small_for_the_decoder_says_what_is_enough() {
                 let (error, report) = fails(&text("1"));
                 assert_names(&error, "decode", &[codec, "pool of 1 slots is too small"]);
                 assert!(report.is_some_and(|r| r.frames < 30), "{name}");
-                // The number it gives is enough.
+                // The number in the error's advice is enough.
                 let advised = error.split("use ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
                 assert!(advised.parse::<u32>().is_ok_and(|slots| slots > 1), "{error}");
                 assert_eq!(run(&text(advised), &at(Level::Full)).frames, 30, "{name}");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the library reports through `log`. A program of its own: it has one logger.
+//! The library's messages through `log`. A program of its own, because a process has one logger.
 
 use std::sync::Mutex;
 
@@ -8,7 +8,7 @@ use framepath_testkit::clip;
 use framepath_testkit::pipeline::{at, run};
 use log::{LevelFilter, Log, Metadata, Record};
 
-/// Levels and messages, in their order.
+/// Levels and messages, in order.
 static REPORTED: Mutex<Vec<(log::Level, String)>> = Mutex::new(Vec::new());
 
 struct Collecting;
@@ -46,7 +46,7 @@ fn a_run_reports_as_much_with_many_frames_as_with_few() {
     let infos =
         |word: &str| once.iter().any(|(level, text)| *level == log::Level::Info && text.contains(word));
     assert!(infos("vp9") && infos("320x180") && infos("30"), "{once:#?}");
-    // Off, nothing.
+    // At level off there are no messages.
     log::set_max_level(LevelFilter::Off);
     assert_eq!(reported(&path(3)), []);
 }

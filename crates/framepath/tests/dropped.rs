@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pipelines that are opened and dropped early leave nothing behind. A program of its
-//! own: descriptors, threads and memory are those of the whole process.
+//! own, because descriptors, threads and memory are counted for the whole process.
 
 use std::fs;
 
 use framepath::Pipeline;
 
-/// Pipelines of one round. The first round fills caches of the libraries.
+/// Number of pipelines in one round. The first round fills caches of the libraries.
 const ROUND: usize = 200;
-/// All pipelines.
+/// Number of all pipelines.
 const ALL: usize = 1000;
 /// Growth of the resident memory in a round without a leak, in KiB: 5 for each pipeline.
 const SLACK_KIB: usize = 1024;
 
-/// Descriptors, threads, mappings, and resident memory in KiB.
+/// Returns the number of descriptors, threads and mappings, and resident memory in KiB.
 fn held() -> (usize, usize, usize, usize) {
     let entries = |folder: &str| fs::read_dir(folder).unwrap().count();
     let mappings = fs::read_to_string("/proc/self/maps").unwrap().lines().count();
@@ -36,7 +36,7 @@ fn a_thousand_pipelines_dropped_early_leave_nothing_behind() {
     for number in 0..ALL {
         let text = &texts[number % texts.len()];
         let pipeline = Pipeline::parse(text).unwrap();
-        // One of eight is never run.
+        // One pipeline of eight is never run.
         if number % 8 < 7 {
             let mut frames = pipeline.frames().unwrap();
             assert_eq!(frames.by_ref().take(number % 5).map(Result::unwrap).count(), number % 5, "{text}");
@@ -49,8 +49,8 @@ fn a_thousand_pipelines_dropped_early_leave_nothing_behind() {
     let (first, last) = (rounds[0], rounds[rounds.len() - 1]);
     assert_eq!((first.0, first.1), (last.0, last.1), "{rounds:?}");
     assert!(last.2 <= first.2 + 8, "{rounds:?}");
-    // A leak grows in every round. The allocator keeps more or less of what it had, by
-    // which threads were at work together: a single round may grow without a leak.
+    // A leak grows in every round. The allocator keeps a different share of its memory,
+    // depending on which threads worked at the same time: a single round may grow without a leak.
     let least = rounds.windows(2).map(|pair| pair[1].3.saturating_sub(pair[0].3)).min();
     assert!(least <= Some(SLACK_KIB), "{rounds:?}");
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a program that uses the crate can do with a pipeline: take its frames, add
-//! parts of its own, stop it, and be told what is wrong.
+//! Uses of a pipeline by a program: take its frames, add parts of its own, stop it,
+//! and get its errors.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -14,7 +14,7 @@ use framepath::{
 
 const GREY: &str = "test frames=20 size=64x48 format=grey";
 
-/// Passes frames on, and fails at one of them.
+/// Passes frames on, and fails at the frame of this number.
 struct FailsAt(u64);
 
 impl Stage for FailsAt {
@@ -129,7 +129,7 @@ fn dropping_the_frames_early_ends_the_threads() {
         drop(frames);
         counts.push(threads());
     }
-    // Other tests of this program run beside it, so that only growth is looked at.
+    // Other tests of this program run at the same time, so only growth counts.
     let least = |counts: &[usize]| *counts.iter().min().unwrap();
     assert!(least(&counts[40..]) < least(&counts[..10]) + 10, "{counts:?}");
 }
@@ -144,7 +144,7 @@ fn dropping_the_frames_ends_a_read_of_a_silent_fifo() {
         let fifo = fifo.clone();
         move || {
             let mut writer = std::fs::File::create(fifo).unwrap();
-            // The reader may be gone before it has taken all.
+            // The reader may be gone before it has read all.
             let _ = io::Write::write_all(&mut writer, &clip[..clip.len() * 3 / 4]);
             writer
         }
@@ -153,7 +153,7 @@ fn dropping_the_frames_ends_a_read_of_a_silent_fifo() {
     let mut frames = Pipeline::parse(&text).unwrap().frames().unwrap();
     assert_eq!(numbers(frames.by_ref().take(10)).len(), 10);
     drop(frames);
-    // Only now it is the end of the file.
+    // Only now the file ends.
     drop(writer.join().unwrap());
 }
 
@@ -211,7 +211,7 @@ fn a_stop_ends_its_own_run_alone() {
     let endless = std::thread::spawn(move || {
         Pipeline::parse("test frames=0 rate=0.01 size=64x48 ! queue ! null").unwrap().run(&options).unwrap()
     });
-    // Its second frame is due in 100 seconds: it sleeps now, or soon.
+    // Its second frame is due in 100 seconds: the source sleeps now, or soon.
     while progress.load(Ordering::Relaxed) == 0 {
         std::thread::yield_now();
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What framepath decodes is what ffmpeg decodes, frame by frame, and
-//! `framemd5` writes it in the same lines.
+//! Compares framepath's decoded frames with ffmpeg's, frame by frame;
+//! `framemd5` writes them in the same lines.
 
 use std::fs;
 
@@ -37,7 +37,7 @@ fn theirs(name: &str, options: &[&str]) -> String {
     String::from_utf8(ffmpeg(&words)).expect("framemd5 is text")
 }
 
-/// All lines but the one that names the program.
+/// Returns all lines except the one that names the program.
 fn lines(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.starts_with("#software:")).collect()
 }
@@ -76,7 +76,7 @@ fn hard_set_equals_ffmpeg() {
     assert_all_same(|name| name.starts_with("hard-"));
 }
 
-/// The same work with frames crossing to other threads, and a second time.
+/// Does the same work with frames crossing to other threads, and with the clip repeated.
 #[test]
 fn links_and_loops_change_nothing() {
     for name in ["h264-180p8-high.h264", "vp9-180p8.ivf", "av1-180p8-grain.ivf"] {
@@ -100,7 +100,7 @@ fn links_and_loops_change_nothing() {
 fn converted_frames_equal_ffmpeg() {
     let mut compared = 0;
     for name in clip_names() {
-        // The resized clips too: each frame in its own size.
+        // The resized clips are included: each frame in its own size.
         let small = !name.contains("1080p");
         let grey = name.contains("grey");
         if !small || grey {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A stream that is open and has nothing to do makes no system call, on either
-//! side. One test in a process of its own: it counts what every thread does.
+//! An open stream without work makes no system call, on either
+//! side. The only test of its process, because it counts the calls of every thread.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,15 +10,15 @@ use std::time::Duration;
 
 use framepath::{Level, Pipeline};
 
-/// Until the first frame is through and the watch over the worker sleeps, too.
+/// Time until the first frame has arrived and the watcher of the worker sleeps, too.
 const SETTLING: Duration = Duration::from_secs(3);
 const LOOKED: Duration = Duration::from_secs(3);
 
-/// Whether a thread sleeps, and how often it ran: a thread that makes a system
+/// True if a thread sleeps, and how often it ran. A thread that makes a system
 /// call has to run, and then leaves its CPU once more, or does not sleep.
 type Ran = (bool, u64);
 
-/// Every thread of `process`, but the one that looks.
+/// Returns every thread of `process`, except the calling one.
 fn threads_of(process: &str) -> BTreeMap<String, Ran> {
     let own = fs::read_link("/proc/thread-self").unwrap();
     let own = own.file_name().unwrap().to_str().unwrap().to_owned();
@@ -39,7 +39,7 @@ fn threads_of(process: &str) -> BTreeMap<String, Ran> {
 #[test]
 fn an_idle_stream_makes_no_system_call_on_either_side() {
     framepath::host::set_worker_program(framepath_testkit::program());
-    // The second packet is due in a hundred seconds; nobody waits for it.
+    // The second packet is due in a hundred seconds; the test does not wait for it.
     let text = format!(
         "file {} rate=0.01 ! decode threads=1 host=process ! null",
         framepath_testkit::clip("vp9-180p8.ivf")

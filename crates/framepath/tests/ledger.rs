@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the ledger holds at each level, and that its counts are exact.
+//! Contents of the ledger at each level, and its counts, which are exact.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,7 +15,7 @@ fn pixel_bytes(format: PixelFormat, width: u32, height: u32) -> u64 {
     Layout::packed(format, width, height).unwrap().pixel_bytes() as u64
 }
 
-/// Bytes in the rows of hop `hop`.
+/// Returns the copied bytes in the rows of hop `hop`.
 fn copied_by(report: &Report, hop: u16) -> u64 {
     report.rows.iter().filter(|r| r.hop == hop).map(|r| r.copied_bytes).sum()
 }
@@ -86,7 +86,7 @@ fn a_full_ledger_keeps_the_last_rows_and_says_how_many_went() {
     assert_eq!(report.digest().totals.iter().map(|t| t.seq).collect::<Vec<_>>(), [95, 96, 97, 98, 99]);
 }
 
-/// Frames that leave a decoder in another order than they came in lose their
+/// Frames that leave a decoder in another order than their packets came lose their
 /// rows in another order too.
 #[test]
 fn a_frame_that_lost_a_row_is_in_no_figure() {
@@ -206,7 +206,7 @@ fn decoding_copies_nothing_and_its_conversions_what_they_must() {
         ("h264-180p8-high.h264", "nv12", luma / 2),
         ("vp9-180p8.ivf", "nv12", luma / 2),
         ("av1-180p8.ivf", "nv12", luma / 2),
-        // The ten bits of all samples move to the other end.
+        // The ten bits of all samples move to the other end of their words.
         ("vp9-180p10.ivf", "p010", luma * 3),
         ("av1-180p10.ivf", "p010", luma * 3),
     ] {
@@ -221,7 +221,7 @@ fn decoding_copies_nothing_and_its_conversions_what_they_must() {
 }
 
 /// A decoder still reads most of its pictures when a stage gets them: the
-/// stage must leave them alone, and count the copy it makes instead.
+/// stage must not write into them, and must count the copy that it makes instead.
 #[test]
 fn a_stage_behind_a_decoder_writes_into_a_counted_copy() {
     let folder = tempfile::tempdir().unwrap();
@@ -239,7 +239,7 @@ fn a_stage_behind_a_decoder_writes_into_a_counted_copy() {
         let copied = copied_by(&report, 2);
         assert_eq!(copied, report.copied_bytes);
         assert!(copied > 0 && copied % frame == 0 && copied <= 30 * frame, "{name}: {copied}");
-        // A copy made before says what the right pixels are.
+        // A copy made before shows the right pixels.
         let (report, on_copies) = hashes(&format!("encode raw copy=1 ! {threshold}"));
         assert_eq!(report.copied_bytes, 30 * frame);
         assert_eq!(in_place, on_copies, "{name}");

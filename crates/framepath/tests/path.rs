@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The path syntax from outside: what is read, and what is said of the rest.
+//! The path syntax from outside: the accepted texts, and the errors for others.
 
 use framepath::Registry;
 use framepath::path::{AUTO, Definitions, Hop, INFINITE, Kind, join, parse, parse_stage};
@@ -130,10 +130,10 @@ fn branches_are_read_and_written() {
         path.all_hops().map(Hop::name).collect::<Vec<_>>().join(" "),
         "test tee queue threshold null queue tee queue y4m null play"
     );
-    // The program takes what the last branch gives.
+    // The program takes the output of the last branch.
     assert!(definitions().parse_open("test ! tee ( queue ! null ) ( threshold )").is_ok());
     assert!(parse("test ! tee ( queue ! null ) ( threshold )").is_err());
-    // Quoted, and inside of words, parentheses are as other letters.
+    // Quoted, and inside of words, parentheses are ordinary letters.
     assert_eq!(parse("file 'a (1).mp4' ! y4m '('").unwrap().hops[1].text("file"), "(");
     assert_eq!(parse("file a(1).mp4 ! null").unwrap().to_string(), "file a(1).mp4 ! null");
 }
@@ -166,7 +166,7 @@ fn what_is_wrong_with_branches_is_pointed_at() {
         let found = (text.get(error.span.clone()), error.to_string().contains(message));
         assert_eq!(found, (Some(pointed_at), true), "{text}: {}", error.render(text));
     }
-    // Deep nesting ends in an error and not in the stack.
+    // Deep nesting gives an error and does not overflow the stack.
     let deep = format!("test ! {}", "tee ( ".repeat(9000));
     assert!(parse(&deep).is_err());
     let nested = |depth: usize| {
@@ -199,11 +199,11 @@ fn a_path_that_is_being_written_can_go_on() {
     assert_eq!(words("test ! encode raw co"), "copy=");
     assert_eq!(words("test ! decode ho"), "host=");
     assert_eq!(words("test ! decode threads="), "threads=auto");
-    // A file's name is the shell's to complete.
+    // The shell completes a file's name.
     assert_eq!(words("file "), "");
     assert!(words("file 'a b' ").starts_with("start= track= loop= "));
     assert_eq!(words("test ! null "), "");
-    // What goes with another option only comes behind it.
+    // An option that needs another is offered only behind that one.
     assert!(!words("test ! threshold ").contains("io="));
     assert!(words("test ! threshold device=/dev/video0 ").contains("io="));
     assert!(!words("test ! threshold device=/dev/video0 ").contains("host="));
@@ -237,7 +237,7 @@ fn values_are_exact() {
     assert_eq!(bytes("1MiB"), Some(1 << 20));
 }
 
-/// Path, the part that is pointed at (`^` at the end of the text), and parts
+/// Path, the marked part (`^` at the end of the text), and parts
 /// of the message and of the help.
 const WRONG: &[(&str, &str, &str, &str)] = &[
     ("", "^", "the path is empty", "`file`, `test`, `v4l2` or `fixture`"),
@@ -402,7 +402,7 @@ fn an_error_is_printed_under_its_word() {
     let mut lines = shown.lines();
     assert_eq!(lines.next(), Some("  file ä ö  ! null"));
     assert_eq!(lines.next(), Some("         ^"));
-    // At the end of the text.
+    // The mark is at the end of the text.
     let shown = parse("test !").unwrap_err().render("test !");
     assert_eq!(shown.lines().nth(1), Some("        ^"));
 }
@@ -441,7 +441,7 @@ fn the_canonical_form_has_one_order() {
     assert_eq!(path.to_string(), "test size=16x8 rate=25 frames=5 ! queue depth=4 leaky=no ! pgm 'a b=c'");
 }
 
-/// Words of the language and pieces that break it, so that arbitrary paths
+/// Words of the language and pieces that break it, so that random paths
 /// get past the first word.
 fn any_piece() -> impl Strategy<Value = String> {
     let known: Vec<String> = definitions()
@@ -476,7 +476,7 @@ fn check(text: &str) {
     }
 }
 
-/// Any value of an argument, as text.
+/// Makes any value of an argument, as text.
 fn any_value(arg: &'static framepath::path::Arg) -> BoxedStrategy<String> {
     use framepath::path::ValueKind;
     match arg.kind {
@@ -512,7 +512,7 @@ fn any_value(arg: &'static framepath::path::Arg) -> BoxedStrategy<String> {
     }
 }
 
-/// Any hop of one of these kinds that is right.
+/// Makes any valid hop of one of these kinds.
 fn any_hop(kinds: &'static [Kind]) -> BoxedStrategy<String> {
     proptest::sample::select(definitions().names(kinds))
         .prop_flat_map(|name| {
@@ -524,7 +524,7 @@ fn any_hop(kinds: &'static [Kind]) -> BoxedStrategy<String> {
                         let text = framepath::path::quote(&text);
                         if arg.positional { text } else { format!("{}={text}", arg.name) }
                     });
-                    // `bytes` excludes others; its turn comes with `copy`.
+                    // `bytes` excludes others; the stage `copy` covers it.
                     if arg.default == framepath::path::DefaultValue::Required {
                         value.prop_map(Some).boxed()
                     } else if arg.excludes.is_empty() && arg.needs.is_none() {
@@ -593,7 +593,7 @@ proptest! {
     }
 }
 
-/// A text that was not given is its default, in debug builds too.
+/// A text that was not set has its default, in debug builds too.
 #[test]
 fn a_text_has_a_default() {
     let hop = parse_stage("threshold host=process").unwrap();

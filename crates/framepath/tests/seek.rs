@@ -61,7 +61,7 @@ fn all(text: &str) -> Vec<Shown> {
     frames.map(|frame| shown(&frame.unwrap())).collect()
 }
 
-/// Seeks ten times, with frames inside: the rest of the stream is that of a whole decode.
+/// Seeks ten times, with frames inside, and compares the rest of the stream with a whole decode.
 fn check(text: &str) {
     let whole = all(text);
     assert_eq!(whole.len(), FRAMES, "{text}");
@@ -84,7 +84,7 @@ fn check(text: &str) {
     assert!(whole.ends_with(&rest) && (FRAMES - 34..=FRAMES).contains(&rest.len()), "{text}: {}", rest.len());
     let report = frames.report().unwrap();
     assert!(report.error.is_none() && report.losses().is_empty() && report.dropped == 0, "{report:?}");
-    // What ten seeks away from the middle of the stream left inside.
+    // Frames that were inside at ten seeks away from the middle of the stream.
     assert!(report.flushed > 0, "{text}");
     assert!(matches!(frames.seek(Duration::ZERO, SeekTo::Exact), Err(RequestError::Ended)));
 }
@@ -127,7 +127,7 @@ fn a_file_starts_and_loops_at_a_time() {
                 let thrice = all(&format!("file {file} start={start} loop=3 ! decode"));
                 assert!(thrice == [tail, tail, tail].concat(), "{name} {start} loop=3");
             }
-            // Nothing is there, once or for ever.
+            // There are no frames at this start, once or with an endless loop.
             for more in ["", "loop=inf"] {
                 let frames = Pipeline::parse(&format!("file {file} start=9s {more} ! decode")).unwrap();
                 let failed: Vec<_> = frames.frames().unwrap().collect();
@@ -147,8 +147,8 @@ fn a_track_that_is_not_there_is_an_error() {
     assert!(matches!(error, framepath::CodecError::NoTrack { track: 1, tracks: 1, .. }), "{error}");
 }
 
-/// The presentation times that reach a sink, with a seek by the sink's thread or another
-/// after `count` frames.
+/// Returns the presentation times that reach a sink. After `count` frames the sink's thread or another
+/// thread seeks.
 fn times_with_seek(pipeline: Pipeline, count: usize, to: Duration) -> (Vec<i64>, framepath::Report) {
     let requests = pipeline.requests();
     let times = Arc::new(Mutex::new(Vec::new()));
@@ -205,7 +205,7 @@ fn what_a_seek_discards_is_counted_and_in_the_ledger() {
     let file = clip(folder.path(), "a.mp4", X264);
     let pipeline = Pipeline::parse(&format!("file {file} ! decode threads=1 ! queue depth=16")).unwrap();
     let requests = pipeline.requests();
-    // The queue is full when the seek comes: 16 frames, one in each thread's hands, those
+    // The queue is full when the seek comes: 16 frames, one in each thread, and those
     // in the decoder.
     let (full, wait) = channel();
     let mut count = 0;
@@ -229,7 +229,7 @@ fn what_a_seek_discards_is_counted_and_in_the_ledger() {
     assert_eq!((report.frames, report.dropped, report.losses().len()), (1, 0, 0));
 }
 
-/// Frames without end and without a time, which says what it was asked.
+/// Gives frames without end and without timestamps, and records the requests it gets.
 struct Asked {
     layout: Layout,
     pool: Pool,
@@ -265,7 +265,7 @@ impl Source for Asked {
     }
 }
 
-/// Passes frames on; asks for something once, and answers or notes what others ask.
+/// Passes frames on; sends one request once, and answers or records the requests of others.
 struct Hop {
     asks: Option<Request>,
     answers: Option<Request>,
@@ -335,7 +335,7 @@ fn requests_travel_to_who_answers_them() {
         log.sort_by_key(|request| format!("{request:?}"));
         log
     });
-    // A flush goes on to the source whatever stages say; who asks is not asked.
+    // A flush goes on to the source whatever stages answer; the sender itself is not asked.
     assert_eq!(logs[0], [Request::Flush, Request::Keyframe]);
     assert_eq!(logs[1], [rate, Request::Flush, Request::Keyframe]);
     assert_eq!(logs[2], [rate, Request::Flush]);
@@ -357,7 +357,7 @@ fn a_source_that_cannot_seek_goes_on() {
     let after: Vec<_> = frames.by_ref().take(3).map(|frame| frame.unwrap().meta().seq).collect();
     assert_eq!((numbers, after), (vec![0, 1, 2], vec![3, 4, 5]));
 
-    // A flush does: nothing comes twice, and nothing old behind something new.
+    // A flush works: no frame comes twice, and no old frame behind a new one.
     frames.flush().unwrap();
     let numbers: Vec<_> = frames.by_ref().take(3).map(|frame| frame.unwrap().meta().seq).collect();
     assert!(numbers[0] > 5 && numbers.windows(2).all(|pair| pair[1] == pair[0] + 1), "{numbers:?}");
@@ -383,7 +383,7 @@ fn a_pipe_cannot_seek() {
     let refused = Pipeline::parse(&format!("file {} start=1s ! decode", fifo.display()));
     let Err(RunError::Stage { error: StageError::Codec(error), .. }) = refused else { panic!("{refused:?}") };
     assert!(matches!(error, framepath::CodecError::CannotSeek { .. }), "{error}");
-    // Its reader is gone: the rest was not taken.
+    // The pipe's reader is gone, so writing the rest may have failed.
     let _ = feeding.join().unwrap();
 }
 

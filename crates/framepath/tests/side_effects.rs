@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A path that runs changes nothing of its process: no signal is handled, ignored
-//! or blocked that was not before, and the umask stays.
+//! A path that runs changes nothing in its process: the handled, ignored and
+//! blocked signals and the umask stay the same.
 
 use std::fs;
 
 use framepath::{Options, path, run};
 
 /// Lines of /proc/thread-self/status (proc(5)): of the process, and the signals that this
-/// thread blocks. (The main thread blocks all while it makes another.)
+/// thread blocks. (The main thread blocks all signals while it starts another thread.)
 fn status() -> Vec<String> {
     let text = fs::read_to_string("/proc/thread-self/status").unwrap();
     let kept = ["SigBlk:", "SigIgn:", "SigCgt:", "Umask:"];

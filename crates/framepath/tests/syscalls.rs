@@ -9,7 +9,7 @@ use framepath::Level;
 use framepath_testkit::harness::{self, Missing, Tested, needs_program, test};
 use framepath_testkit::pipeline::{at, run};
 
-/// Run under strace: `PROGRAM RUN FRAMES`.
+/// First argument of the program under strace: `PROGRAM RUN FRAMES`.
 const RUN: &str = "run-direct-path";
 
 fn main() -> ExitCode {
@@ -43,12 +43,12 @@ fn no_call_per_frame() -> Tested {
         total_calls(&fs::read_to_string(&table).unwrap())
     };
     let (few, many) = (calls(100), calls(20_100));
-    // Threads that start and end make some more or less each time.
+    // Threads that start and end make a varying number of calls.
     assert!(many < few + 100, "{few} calls for 100 frames, {many} for 20,100");
     Ok(())
 }
 
-/// The fourth column of strace's last line.
+/// Returns the fourth column of strace's last line.
 fn total_calls(table: &str) -> u64 {
     let line = table.lines().rev().find(|line| line.ends_with("total")).expect("strace's total");
     line.split_whitespace().nth(3).expect("calls").parse().expect("a number")

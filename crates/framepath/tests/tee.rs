@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Paths with branches: every frame reaches every sink, branches do not disturb each other,
-//! and the ledger follows each way.
+//! and the ledger follows each branch.
 
 use std::fs;
 use std::ops::ControlFlow;
@@ -81,12 +81,12 @@ fn a_branch_that_waits_lets_the_others_wait() {
     let report = run(text, &Options::default());
     assert_eq!((report.dropped, report.frames), (0, 20));
     assert!(by_sink(&report).iter().all(|(_, frames)| *frames == 20));
-    // The wait is in the tee's row, which is on the way of the frames that waited.
+    // The wait is in the tee's row, which belongs to the frames that waited.
     let waited: u64 = report.rows.iter().filter(|row| row.hop == 1).map(|row| row.blocked_ns).sum();
     assert!(waited > 0);
 }
 
-/// A sink that fails with its frame of this number.
+/// A sink that fails at the frame of this number.
 struct FailsAt(u64);
 
 impl Stage for FailsAt {
@@ -223,7 +223,7 @@ fn a_seek_flushes_every_branch() {
     assert_eq!(rest, (60..90).collect::<Vec<i64>>());
     drop(frames);
     let seen = seen.lock().unwrap();
-    // The branch has what was before the seek, as far as it came, and then all behind it.
+    // The branch has the frames before the seek, as far as they came, and then all behind it.
     let at = seen.iter().position(|pts| *pts == 60).unwrap();
     assert_eq!(seen[at..], (60..90).collect::<Vec<i64>>());
     assert!(seen[..at].iter().copied().eq(0..at as i64), "{seen:?}");
@@ -244,7 +244,7 @@ fn a_seek_goes_on_behind_a_branch_that_has_ended() {
     assert_eq!(frames.by_ref().map(Result::unwrap).count(), 30);
     assert_eq!(frames.report().unwrap().sinks[0].frames, 2);
 
-    // The other way about: what ends is behind the tee in its own thread.
+    // The reverse: the part that ends is behind the tee in its own thread.
     let seen = Arc::new(AtomicU64::new(0));
     let (count, requests_sent) = (seen.clone(), Arc::new(AtomicU64::new(0)));
     let pipeline = Pipeline::parse("test frames=90 size=64x48").unwrap();
@@ -262,7 +262,7 @@ fn a_seek_goes_on_behind_a_branch_that_has_ended() {
     assert_eq!(report.sinks[0].frames, 21 + 30);
 }
 
-/// Counts the requests for a keyframe that it is asked, and answers them where it is to.
+/// Counts the requests for a keyframe that it gets, and gives this answer to each.
 struct Asked(Arc<AtomicU64>, Answered);
 
 impl Stage for Asked {
@@ -287,7 +287,7 @@ impl Stage for Asked {
 fn a_request_asks_the_hops_in_front_and_none_of_another_branch() {
     let counts: Vec<Arc<AtomicU64>> = (0..3).map(|_| Arc::default()).collect();
     let [front, side, main] = [0, 1, 2].map(|at: usize| counts[at].clone());
-    // Sends a request with frame 5, and takes no more once all have been asked.
+    // Sends a request with frame 5, and takes no more items once all hops have been asked.
     let all_asked = |counts: &[Arc<AtomicU64>]| counts.iter().all(|count| count.load(Ordering::Relaxed) > 0);
     let pipeline = |frames: u64, from: Option<&'static str>| {
         let sink = |here: &'static str| {
@@ -315,14 +315,14 @@ fn a_request_asks_the_hops_in_front_and_none_of_another_branch() {
     assert_eq!(taken(), [1, 1, 0]);
     pipeline(50, Some("main")).run(&Options::default()).unwrap();
     assert_eq!(taken(), [1, 0, 1]);
-    // From outside: by every branch, and each hop is asked once.
+    // A request from outside comes by every branch, and each hop is asked once.
     let from_outside = pipeline(1_000_000, None);
     from_outside.requests().send(Request::Keyframe).unwrap();
     assert!(from_outside.run(&Options::default()).unwrap().frames < 1_000_000);
     assert_eq!(taken(), [1, 1, 1]);
 }
 
-/// A sink that is a function of the item and the output.
+/// A sink made of a function of the item and the output.
 struct Each<F>(F);
 
 impl<F: FnMut(Item, &mut Out<'_>) -> Result<(), Failure> + Send> Stage for Each<F> {
@@ -357,7 +357,7 @@ fn frames_of_the_last_branch_come_to_the_program() {
     let pipeline = Pipeline::parse(&text).unwrap();
     assert_eq!(pipeline.frames().unwrap().map(Result::unwrap).count(), 12);
     assert_eq!(lines_of(&file).len(), 12);
-    // Dropped early: what the branch has stays, and nothing hangs.
+    // Dropped early: the branch keeps its frames, and nothing hangs.
     let mut frames = Pipeline::parse(&text.replace("frames=12", "frames=0")).unwrap().frames().unwrap();
     assert!(frames.next().unwrap().is_ok());
 }

@@ -19,7 +19,7 @@ fn csv_of(report: &Report) -> Vec<Vec<String>> {
     text.lines().map(cells).collect()
 }
 
-/// The cells of one line; quotes as in RFC 4180.
+/// Splits one line into its cells; quotes as in RFC 4180.
 fn cells(line: &str) -> Vec<String> {
     let (mut cells, mut quoted) = (vec![String::new()], false);
     for c in line.chars() {
@@ -96,7 +96,7 @@ fn csv_holds_several_runs_and_any_name() {
     assert_eq!(text.matches("\"threshold level=9 roi=1,1,2,2\"").count(), 6);
 }
 
-/// What a trace viewer relies on.
+/// Checks the properties that a trace viewer relies on.
 fn check_trace(report: &Report) {
     let mut bytes = Vec::new();
     trace::write(report, &mut bytes).unwrap();
@@ -141,7 +141,7 @@ fn check_trace(report: &Report) {
         slices.sort_by(|a, b| (a.0, -a.1).partial_cmp(&(b.0, -b.1)).unwrap());
         let mut open: Vec<(f64, f64)> = Vec::new();
         for slice in slices {
-            // Times are microseconds with nanoseconds behind the point.
+            // Times are in microseconds with three decimals.
             open.retain(|outer| outer.1 > slice.0 + 0.0005);
             for outer in &open {
                 assert!(slice.1 <= outer.1 + 0.0005, "thread {thread}: {outer:?} and {slice:?} cross");
@@ -149,7 +149,7 @@ fn check_trace(report: &Report) {
             open.push(slice);
         }
     }
-    // A flow's step is tied to the slice around it.
+    // A flow's step belongs to the slice around it.
     for step in flows.values().flatten() {
         let at = number(&step["ts"]);
         let around = |e: &&Value| {
@@ -180,7 +180,7 @@ fn traces_with_drops_open() {
     }
 }
 
-/// Frames leave a decoder late and in another order.
+/// Checks traces of frames that leave a decoder late and in another order.
 #[test]
 fn traces_of_decoders_open() {
     for name in ["h264-180p8-high.h264", "vp8-180p8-container.webm", "vp9-180p8.ivf", "av1-180p8.ivf"] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A registered stage makes requests to the hops in front: inline and in a worker the source
-//! gets the same. The binary is its own worker program.
+//! A registered stage sends requests to the hops in front: the source gets the same requests inline
+//! and from a worker. The binary is its own worker program.
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
@@ -29,10 +29,10 @@ static OVERREACHES: Definition =
 
 const BIT_RATE: u64 = 2_000_000;
 
-/// What a source was asked, and how many frames it had given then.
+/// Requests that a source received, and how many frames it had given before each.
 type Heard = Arc<Mutex<Vec<(Request, u64)>>>;
 
-/// Gives frames until it was asked for all it waits for, or has given enough.
+/// Gives frames until it got all requests it waits for, or has given enough frames.
 struct Asked {
     layout: Layout,
     pool: Pool,
@@ -64,7 +64,7 @@ impl Source for Asked {
             bit_rate |= matches!(request, Request::BitRate(_));
         }
         if keyframe && bit_rate {
-            // Asked for both: the next frame is the last.
+            // Both requests came: the next frame is the last.
             self.frames = self.frames.min(self.given + 1);
         }
         Ok(Answered::Done)
@@ -94,7 +94,7 @@ impl Stage for Asks {
     }
 }
 
-/// Fails where what a worker must not ask for is not refused.
+/// Fails if a request that a worker must not send is not refused.
 struct Overreaches;
 
 impl Stage for Overreaches {
@@ -114,7 +114,7 @@ impl Stage for Overreaches {
     }
 }
 
-/// The tests' parts; what the source is asked goes to `heard`.
+/// Makes the tests' registry; requests to the source are recorded in `heard`.
 fn registry(heard: &Heard) -> Registry {
     let mut registry = Registry::default();
     let heard = heard.clone();
@@ -155,7 +155,7 @@ fn run(text: &str) -> (Report, Vec<(Request, u64)>) {
     (report, heard)
 }
 
-/// The requests, and that none was made before frame `at` was there.
+/// Returns the requests, after asserting that none came before frame `at`.
 fn requests(heard: &[(Request, u64)], at: u64) -> Vec<Request> {
     assert!(heard.iter().all(|(_, given)| *given > at), "{heard:?}");
     heard.iter().map(|(request, _)| *request).collect()
@@ -164,7 +164,7 @@ fn requests(heard: &[(Request, u64)], at: u64) -> Vec<Request> {
 fn the_source_gets_what_a_stage_requests() {
     let both = [Request::Keyframe, Request::BitRate(BIT_RATE)];
     for host in ["inline", "process"] {
-        // Enough frames for any delay; both requests end it.
+        // Enough frames for any delay; the two requests end the run.
         let text = format!("asked frames=1000000 ! asks at=7 host={host} ! null");
         let (report, heard) = run(&text);
         assert_eq!(requests(&heard, 7), both, "{host}");
@@ -181,7 +181,7 @@ fn requests_pass_several_threads_and_workers() {
 }
 
 fn an_honest_worker_may_request_with_every_frame() {
-    // A hundred of each for each frame: one of each is sent, and none is a breach.
+    // The stage sends a hundred of each for each frame: one of each is passed on, and none is a breach.
     let heard = Heard::default();
     let registry = registry(&heard);
     let text = "test frames=3000 size=16x16 format=grey ! asks at=0 times=100 again=1 host=process ! null";
@@ -189,7 +189,7 @@ fn an_honest_worker_may_request_with_every_frame() {
     assert!(report.error.is_none(), "{:?}", report.error);
     let worker = &report.workers[0];
     assert_eq!((report.frames, worker.deaths), (3000, 0), "{worker:?}");
-    // A frame and two requests for each input, and a few names.
+    // A frame and two requests for each input, and a few layouts and pools.
     let (_, from_worker) = worker.cells;
     assert!((9000..9020).contains(&from_worker), "{from_worker}");
 }

@@ -14,14 +14,14 @@ use framepath_os::v4l2::{Fourcc, V4l2Colors};
 
 use framepath::host::for_serve::{Lends, LentSlots, Loan};
 
-/// How long what nobody tells of can stay unknown.
+/// Longest time until a change is seen that comes without an event.
 const SOON: Duration = Duration::from_millis(5);
 
-/// A decoder says after the first picture's head what it wants; one that has
-/// not by then has found no picture.
+/// Time for a decoder to announce its format, which it does after the head of the first picture. A
+/// decoder that has not done so by then has found no picture.
 const FORMAT_TIME: Duration = Duration::from_millis(500);
 
-/// All that is known of a stream's CAPTURE queue.
+/// State of a stream's CAPTURE queue.
 pub(super) struct Captures {
     stream: Arc<Stream>,
     state: Mutex<State>,
@@ -34,11 +34,11 @@ struct State {
     buffers: Vec<Buffer>,
     loan: Option<Current>,
     loans: u64,
-    /// The format that was said last, and in which epoch.
+    /// The last announced format, and its epoch.
     said: Option<(u32, Want)>,
     /// Sessions of older epochs are over.
     epoch: u32,
-    /// Nothing will come any more.
+    /// True if no more events come.
     closed: bool,
 }
 
@@ -49,7 +49,7 @@ struct On {
     length: u32,
 }
 
-/// A loan that a worker has, or will have mapped soon.
+/// A loan that a worker has mapped, or will soon.
 struct Current {
     number: u64,
     generations: Vec<u32>,
@@ -61,31 +61,31 @@ struct Current {
 #[derive(Default)]
 struct Buffer {
     generation: u32,
-    /// The client has queued it, and has not got it back.
+    /// The client has queued the buffer, and has not got it back.
     queued: bool,
-    /// It was given to the worker of the current loan.
+    /// The buffer was given to the worker of the present loan.
     at_worker: bool,
-    /// The frame that the client has, and the loan it came by.
+    /// The frame that the client has, and the number of its loan.
     frame: Option<(u64, Frame)>,
 }
 
-/// What a CAPTURE event means for the session that runs.
+/// Effect of a CAPTURE event on the session that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum News {
-    /// Nothing.
+    /// No effect.
     Nothing,
     /// Sessions of epochs before this are over.
     Flushed(u32),
-    /// The worker's loan is of memory that is no longer used.
+    /// The memory of the worker's loan is not used any more.
     Stale,
 }
 
-/// Whether a finished buffer reached the client.
+/// Result of giving a finished buffer to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Delivery {
-    /// It did.
+    /// The buffer reached the client.
     Done,
-    /// What it belongs to is over.
+    /// The buffer's loan or epoch is over.
     Over,
 }
 
@@ -96,7 +96,7 @@ impl Captures {
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
-        // Nothing is left half done by a panic.
+        // A panic leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -126,13 +126,13 @@ impl Captures {
         Ok(news)
     }
 
-    /// Sessions of epochs before `epoch` are over.
+    /// Ends sessions of epochs before `epoch`.
     pub(super) fn flush(&self, epoch: u32) {
         self.locked().epoch = epoch;
         self.changed.notify_all();
     }
 
-    /// Nothing will come any more.
+    /// Closes it: no more events come.
     pub(super) fn close(&self) {
         self.locked().closed = true;
         self.changed.notify_all();
@@ -149,8 +149,8 @@ impl Captures {
             if state.is_over(info.epoch) {
                 return Ok(Delivery::Over);
             }
-            // Under the lock: that it is queued again must not be seen before
-            // it is known to be with the client.
+            // Called under the lock: the event that the client has queued the buffer again must not be
+            // handled before the buffer is marked as the client's.
             match self.stream.frame(&FrameInfo { index, generation, ..*info }) {
                 Ok(()) => {
                     let Some(buffer) = state.buffers.get_mut(index as usize) else {
@@ -160,8 +160,8 @@ impl Captures {
                     buffer.frame = Some((number, frame));
                     return Ok(Delivery::Done);
                 }
-                // Not for an event alone: after a LAST buffer, that the client
-                // goes on is told nobody.
+                // Does not wait only for an event: after a LAST buffer no event tells that the client
+                // goes on.
                 Err(error) if Refusal::of(&error) == Refusal::Busy => {
                     let waited = self.changed.wait_timeout(state, SOON);
                     state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -172,8 +172,8 @@ impl Captures {
         }
     }
 
-    /// Says what the stream is from here on. Where the client has buffers for
-    /// something else, it is told to make others.
+    /// Announces the stream's format from here on. A client with buffers for another format is told
+    /// to make others.
     fn say_format(&self, want: &Want, epoch: u32) -> io::Result<()> {
         let sample = want.decoded.luma_bytes() as u32;
         let V4l2Colors { colorspace, xfer_func, ycbcr_enc, quantization } = want.colors.into();
@@ -196,7 +196,7 @@ impl Captures {
         };
         let mut state = self.locked();
         match state.said {
-            // Another worker, or another sequence of the same format.
+            // Another worker, or another sequence, has the same format.
             Some((said, known)) if said == epoch && known.lies_as(want) => return Ok(()),
             Some((said, _)) if said == epoch => {
                 state.on = None;
@@ -212,10 +212,10 @@ impl Captures {
     }
 
     /// Waits until the client has set CAPTURE up for the format of the epoch,
-    /// or it is `over`; where no format is said, no longer than [`FORMAT_TIME`].
-    /// A client that is given its first packet back expects to find the format,
-    /// and one that has neither a packet queued nor CAPTURE streaming is
-    /// answered with an error by poll(), which GStreamer takes for the end.
+    /// or `over` is true; without an announced format, no longer than [`FORMAT_TIME`].
+    /// A client that gets its first packet back expects to find the format. And for a client
+    /// that has neither a packet queued nor CAPTURE streaming, poll() returns an error, which GStreamer
+    /// takes for the end.
     pub(super) fn wait_for_setup(&self, epoch: u32, over: impl Fn() -> bool) {
         let until = Instant::now() + FORMAT_TIME;
         let mut state = self.locked();
@@ -234,15 +234,15 @@ impl Captures {
         }
     }
 
-    /// What someone here waits for may be over.
+    /// Wakes the threads that wait here: their wait may be over.
     pub(super) fn look_again(&self) {
         drop(self.locked());
         self.changed.notify_all();
     }
 
-    /// Answers a drain. Where the client is about to set CAPTURE up for another
-    /// format, the end comes when it has. It asks again and again: that the
-    /// client has called its drain off is not told, only answered.
+    /// Answers a drain. If the client is about to set CAPTURE up for another
+    /// format, the end comes after that. Asks again and again, because no event tells
+    /// that the client has called its drain off; only the answer does.
     pub(super) fn drained_at_end(&self, epoch: u32) -> io::Result<()> {
         loop {
             match self.drained(epoch, Drained::End) {
@@ -258,7 +258,7 @@ impl Captures {
         }
     }
 
-    /// Says that no frame is left.
+    /// Tells the client that no frame is left.
     fn drained(&self, epoch: u32, why: Drained) -> io::Result<()> {
         let mut state = self.locked();
         if let Some(index) = self.stream.drained(epoch, why)? {
@@ -287,7 +287,7 @@ impl Captures {
                             state.buffers.iter_mut().for_each(|buffer| buffer.at_worker = false);
                             return Ok(Loan { buffers, lent });
                         }
-                        // A buffer that is imported has no memory before it is
+                        // An imported buffer has no memory before it is
                         // queued.
                         Err(error) if Refusal::of(&error) == Refusal::Unknown => {}
                         Err(error) => return Err(format!("a CAPTURE buffer cannot be had: {error}")),
@@ -319,7 +319,7 @@ impl Captures {
 }
 
 impl State {
-    /// Whether nothing of that epoch is wanted any more.
+    /// True if nothing of that epoch is wanted any more.
     fn is_over(&self, epoch: u32) -> bool {
         self.closed || epoch < self.epoch
     }
@@ -329,8 +329,8 @@ impl State {
         (buffer.queued, buffer.generation) = (true, generation);
         let Some(loan) = &self.loan else { return News::Nothing };
         if loan.generations.get(index) != Some(&generation) {
-            // Of other memory. It lies idle as long as there are enough of the
-            // loan's.
+            // The buffer has other memory than at the loan. It stays unused while enough buffers of the
+            // loan are left.
             let usable = self.buffers.iter().zip(&loan.generations);
             let usable = usable.filter(|(buffer, known)| buffer.generation == **known).count();
             return if usable < loan.wanted as usize { News::Stale } else { News::Nothing };
@@ -339,7 +339,7 @@ impl State {
         if !buffer.at_worker {
             buffer.at_worker = true;
             match buffer.frame.take() {
-                // Its going says so.
+                // Dropping the frame gives the buffer to the worker.
                 Some((number, frame)) if number == loan.number => drop(frame),
                 _ => slots.give(index as u32),
             }
@@ -348,7 +348,7 @@ impl State {
     }
 }
 
-/// Lends for one session.
+/// Provider of buffers for one session.
 pub(super) struct SessionLender {
     pub(super) captures: Arc<Captures>,
     pub(super) epoch: u32,

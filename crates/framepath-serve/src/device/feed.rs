@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One stream of the device: its packets go to a session, its frames to the
+//! One stream of the device: passes its packets to a session, and the session's frames to the
 //! client.
 //!
-//! Three threads: one takes packets from the kernel and gives them to the
+//! Three threads: one takes packets from the kernel and submits them to the
 //! worker, one takes the worker's frames and gives them to the client, one
-//! watches over the client's buffers. A session lasts for one sequence of one
-//! epoch; it begins at a packet where decoding can.
+//! watches the client's buffers. A session lasts for one sequence of one
+//! epoch; it begins at a packet where decoding can begin.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -29,32 +29,32 @@ use framepath::host::for_serve::{
     WorkerOptions,
 };
 
-/// Marks kept for frames that may still come: as many as the kernel remembers
-/// packets.
+/// Marks kept for frames that may still come: as many as the packets that the kernel
+/// remembers.
 const MARKS: usize = 8192;
 
-/// A stream, as its threads share it.
+/// A stream, shared by its threads.
 pub(super) struct Serving {
     id: u64,
     stream: Arc<Stream>,
     track: TrackInfo,
     settings: Settings,
     captures: Arc<Captures>,
-    /// Who holds it gives packets to the session, and begins and ends sessions.
+    /// The holder of this lock gives packets to the session, and begins and ends sessions.
     feeder: Mutex<Feeder>,
     state: Mutex<State>,
     changed: Condvar,
-    /// `None` once no session will begin.
+    /// `None` once no more sessions begin.
     jobs: Mutex<Option<Sender<Job>>>,
 }
 
 struct Feeder {
-    /// Of the session that began last.
+    /// Submit end of the session that began last.
     submit: Option<SubmitEnd>,
     sequences: Sequences,
     stash: Stash,
     epoch: u32,
-    /// Packets before this have been taken.
+    /// Packets before this number have been taken.
     next_seq: u64,
 }
 
@@ -66,21 +66,21 @@ struct State {
     /// The session's memory is no longer used.
     stale: bool,
     marks: BTreeMap<u64, Mark>,
-    /// Packets whose frames the client had before this decoder came.
+    /// Packets whose frames the client already had at the last replay.
     had: BTreeSet<u64>,
-    /// The highest number of a frame that the client has.
+    /// Highest number of a frame that the client has.
     delivered: Option<u64>,
 }
 
 impl State {
-    /// The client has the frame: not before, as the stash then lets go of what
-    /// it could be decoded from again.
+    /// Notes that the client has the frame. Not called before that, because the stash then drops
+    /// packets that the frame could be decoded from again.
     fn has(&mut self, seq: u64) {
         self.delivered = self.delivered.max(Some(seq));
     }
 }
 
-/// A session's frames, to be delivered.
+/// A session whose frames are to be delivered.
 struct Job {
     collect: CollectEnd,
     session: Arc<Session>,
@@ -99,7 +99,7 @@ impl Serving {
             let serving = Serving::start(id, offered.codec, size, offered.epoch, &stream, stash, settings)?;
             Ok((serving, entries))
         });
-        // Else it would be offered again, at once and for ever.
+        // Else the kernel would offer the stream again, at once and for ever.
         let (serving, entries) = begun.inspect_err(|_| drop(stream.fail()))?;
         if let Err(error) = serving.resume(&entries).and_then(|()| serving.feed()) {
             if Refusal::of(&error) != Refusal::Closed {
@@ -114,7 +114,7 @@ impl Serving {
         Ok(())
     }
 
-    /// The stream with its threads but the one that feeds.
+    /// Starts the stream's threads, except the one that feeds.
     fn start(
         id: u64,
         codec: u32,
@@ -192,7 +192,7 @@ impl Serving {
 
     fn take(&self, feeder: &mut Feeder, info: &PacketInfo, bytes: Vec<u8>) -> io::Result<()> {
         if info.seq < feeder.next_seq {
-            // The decoder before had it, and had not said so.
+            // The decoder before took this packet, and ended before it could report that.
             return Ok(());
         }
         feeder.next_seq = info.seq + 1;
@@ -224,7 +224,7 @@ impl Serving {
         self.mend(feeder)
     }
 
-    /// Goes on where the decoder before has left off.
+    /// Goes on where the decoder before ended.
     fn resume(&self, entries: &[Entry]) -> io::Result<()> {
         let mut feeder = self.feeder();
         self.replay(&mut feeder, entries)
@@ -247,8 +247,8 @@ impl Serving {
         Ok(())
     }
 
-    /// Where the client has made other buffers in the middle of a sequence:
-    /// decodes into those from the last point on where that is possible.
+    /// If the client has made other buffers in the middle of a sequence, decodes again into these, from
+    /// the first packet in the stash on.
     fn mend(&self, feeder: &mut Feeder) -> io::Result<()> {
         while std::mem::take(&mut self.state().stale) {
             self.abandon();
@@ -258,7 +258,7 @@ impl Serving {
         Ok(())
     }
 
-    /// Gives a packet to the session there is, or to a new one.
+    /// Submits a packet to the present session, or to a new one.
     fn give(&self, feeder: &mut Feeder, entry: &Entry) -> io::Result<()> {
         let is_running = self.state().session.is_some();
         let submit = match &mut feeder.submit {
@@ -274,8 +274,8 @@ impl Serving {
         let pts = i64::try_from(entry.mark.timestamp).ok();
         let meta = FrameMeta { seq: entry.seq, pts, ..FrameMeta::default() };
         let packet = Packet::copied(&entry.bytes, meta, entry.key).ok_or(io::ErrorKind::OutOfMemory)?;
-        // Where the session is over, so are its packets: whoever ended it knows
-        // what is to be done.
+        // If the session is over, its packets are dropped: the code that ended it decides how
+        // to go on.
         let _ = submit.give(meta, WorkerInput::Packet(packet), Stretch::default(), Stretch::default);
         Ok(())
     }
@@ -296,14 +296,14 @@ impl Serving {
             hop,
             track: Some(self.track.clone()),
             frames_behind: 0,
-            // The client gives buffers when it likes.
+            // The client gives buffers at any time.
             least_out: 1,
             options,
             seat: None,
             lends: Some(lends),
         };
         let session = Session::new(spec);
-        // Without it workers do not say what they copy.
+        // Without this level workers do not report the bytes they copy.
         session.set_level(Level::Times);
         let (_, submit, collect) = session.start(self.track.stream).map_err(io::Error::other)?;
         let mut state = self.state();
@@ -315,7 +315,7 @@ impl Serving {
         if sent { Ok(submit) } else { Err(io::ErrorKind::BrokenPipe.into()) }
     }
 
-    /// Lets the session give what is inside, and waits until it has.
+    /// Makes the session give the frames inside, and waits until it has.
     fn finish(&self, feeder: &mut Feeder) -> io::Result<()> {
         loop {
             if let Some(submit) = &mut feeder.submit {
@@ -331,7 +331,7 @@ impl Serving {
         }
     }
 
-    /// Ends the session, and waits until nothing of it is left.
+    /// Ends the session, and waits until its frames are not read any more.
     fn abandon(&self) {
         let mut state = self.state();
         while state.reading {
@@ -360,8 +360,8 @@ impl Serving {
         }
     }
 
-    /// Delivers a session's frames. Where it fails, the next packet at which
-    /// decoding can begin begins another.
+    /// Delivers a session's frames. If it fails, the next packet where
+    /// decoding can begin starts another session.
     fn deliver(&self, collect: &mut CollectEnd, epoch: u32) -> Result<(), HostError> {
         loop {
             let arrival = match collect.next_frame() {
@@ -408,15 +408,15 @@ impl Serving {
                     }
                     drop(state);
                     self.changed.notify_all();
-                    // Who feeds may be asleep until the next packet.
+                    // The feeding thread may sleep until the next packet.
                     let serving = self.clone();
                     let mend = move || serving.mend(&mut serving.feeder());
-                    // Without a thread the next packet does it.
+                    // If the thread cannot be started, the next packet does it.
                     let _ = thread::Builder::new().name("fp-mend".to_owned()).spawn(mend);
                 }
             }
         }
-        // The client has closed: whoever waits is to see it.
+        // The client has closed: wakes all threads that wait.
         self.captures.close();
         if let Some((_, session)) = &self.state().session {
             session.abandon();
@@ -424,7 +424,7 @@ impl Serving {
     }
 }
 
-/// What an answer of an old epoch says is known already.
+/// Drops the errors of an answer for an old epoch: they tell nothing new.
 fn ignore_flushed(answer: io::Result<()>) -> io::Result<()> {
     let known = |error: &io::Error| {
         matches!(Refusal::of(error), Refusal::Stale | Refusal::CalledOff | Refusal::Unknown)

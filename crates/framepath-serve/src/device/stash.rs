@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a decoder leaves for the next one: the packets from which it could go
-//! on, in a file that the kernel keeps with the stream.
+//! The packets from which the next decoder can go on, left by the one before in a file
+//! that the kernel keeps with the stream.
 //!
 //! ```text
 //! 0        magic, epoch, head, tail        (64 bits each)
@@ -8,7 +8,7 @@
 //! entry    seq, length|key<<32, mark (32 bytes), bytes
 //! ```
 //!
-//! A decoder can be killed between any two writes: an entry is written before
+//! A decoder can be killed between any two writes. So an entry is written before
 //! the tail that covers it, and a word in one piece.
 
 use std::fs::File;
@@ -22,35 +22,35 @@ const RING: u64 = 4096;
 const EPOCH_AT: u64 = 8;
 const HEAD_AT: u64 = 16;
 const TAIL_AT: u64 = 24;
-/// In front of an entry's bytes.
+/// Bytes in front of an entry's packet.
 const ENTRY: u64 = 48;
 
 /// One packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
-    /// Its number in the stream.
+    /// Number of the packet in the stream.
     pub(super) seq: u64,
     /// Decoding can begin here.
     pub(super) key: bool,
-    /// For its frame.
+    /// Mark for its frame.
     pub(super) mark: Mark,
     pub(super) bytes: Vec<u8>,
 }
 
-/// The packets of one epoch that may be wanted again.
+/// The packets of one epoch that may be needed again.
 pub(super) struct Stash {
     file: File,
-    /// Bytes of the ring.
+    /// Size of the ring in bytes.
     size: u64,
     head: u64,
     tail: u64,
-    /// Where entries begin at which decoding can, with their numbers.
+    /// Positions of the entries where decoding can begin, with their packets' numbers.
     keys: Vec<(u64, u64)>,
 }
 
 impl Stash {
-    /// The stash in `file` and what it holds for `epoch`, oldest first; another
-    /// epoch's is forgotten.
+    /// Opens the stash in `file`. Returns it with its packets of `epoch`, oldest first; forgets those of
+    /// another epoch.
     pub(super) fn open(file: File, epoch: u32) -> io::Result<(Stash, Vec<Entry>)> {
         let size = file.metadata()?.len().checked_sub(RING).filter(|size| *size > ENTRY);
         let size = size.ok_or(io::ErrorKind::InvalidData)?;
@@ -64,7 +64,7 @@ impl Stash {
         (stash.head, stash.tail) = (head, tail);
         let entries = match stash.entries() {
             Ok(entries) => entries,
-            // Not ours: nothing can be gone on from.
+            // The content is invalid: decoding cannot go on from it.
             Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                 stash.begin(epoch)?;
                 Vec::new()
@@ -74,7 +74,7 @@ impl Stash {
         Ok((stash, entries))
     }
 
-    /// All packets that are kept, oldest first.
+    /// Reads all packets that are kept, oldest first.
     pub(super) fn entries(&mut self) -> io::Result<Vec<Entry>> {
         self.keys.clear();
         let mut entries = Vec::new();
@@ -90,9 +90,9 @@ impl Stash {
         Ok(entries)
     }
 
-    /// Forgets all, for a new epoch or sequence.
+    /// Forgets all packets, for a new epoch or sequence.
     pub(super) fn begin(&mut self, epoch: u32) -> io::Result<()> {
-        // Empty first: a kill in between leaves an old epoch without packets.
+        // Empties the ring first: after a kill in between, the old epoch has no packets.
         self.set_word(HEAD_AT, self.tail)?;
         self.head = self.tail;
         self.keys.clear();
@@ -101,8 +101,8 @@ impl Stash {
         self.set_word(0, MAGIC)
     }
 
-    /// Adds a packet; where there is no room for it, nothing can be gone on
-    /// from until the next key.
+    /// Adds a packet. If there is no room for it, decoding cannot go on from the stash
+    /// until the next key.
     pub(super) fn append(&mut self, entry: &Entry) -> io::Result<()> {
         let length = entry.bytes.len() as u64;
         if self.tail - self.head + ENTRY + length > self.size {
@@ -127,9 +127,9 @@ impl Stash {
         self.set_word(TAIL_AT, self.tail)
     }
 
-    /// Frames up to the packet `seq` have been given to the client: what lies
-    /// before the key in front of the last such key is not needed again.
-    /// (Pictures behind a key can be shown before it, and need the one before.)
+    /// Notes that the client has frames up to packet `seq`. Keeps the last two keys up to `seq`,
+    /// and drops the packets before these.
+    /// (Pictures behind a key can be shown before it, and need the key before.)
     pub(super) fn delivered(&mut self, seq: u64) -> io::Result<()> {
         let passed = self.keys.iter().take_while(|(_, key)| *key <= seq).count();
         if passed >= 3 {

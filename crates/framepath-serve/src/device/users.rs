@@ -23,7 +23,7 @@ impl Users {
     }
 
     fn streams(&self) -> MutexGuard<'_, HashMap<u32, u32>> {
-        // A panic leaves no half-done change: each is one assignment.
+        // A panic leaves the counts consistent: each change is one assignment.
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A sink that does not go on stops the source, or makes the link drop.
+//! A sink that waits stops the source, or makes the link drop.
 
 use std::sync::atomic::Ordering;
 use std::thread::sleep;
@@ -13,7 +13,7 @@ use super::way::{Full, Way};
 
 const FRAMES: u64 = 500;
 
-/// The source stops, or the link drops what its policy says.
+/// Checks that the source stops, or that the link drops by its policy.
 pub fn a_slow_sink_stops_the_source(way: &Way) {
     let holds = way.link.holds.unwrap_or(0);
     match way.link.full {
@@ -22,27 +22,27 @@ pub fn a_slow_sink_stops_the_source(way: &Way) {
                 waits(way, slots);
             }
         }
-        // The frame in the sink's hands, and those the link held by then.
+        // The frame in the sink, and those that the link held at that time.
         Full::DropsNew => drops(way, (0..=holds).collect()),
         Full::DropsOldest => drops(way, [0].into_iter().chain(FRAMES - holds..FRAMES).collect()),
     }
 }
 
 fn waits(way: &Way, slots: u32) {
-    // One in the sink's hands, one that the source could not get rid of.
+    // One frame is in the sink, and one the source cannot pass on.
     let in_pool = u64::from(slots) + way.link.copied();
     let most = way.link.holds.map_or(1, |holds| (holds + 2).min(in_pool));
     let least = way.link.holds.map_or(1, |_| (way.link.holds_least + 2).min(in_pool));
     let watch = Watch::new(slots);
     let sink = watch.sink().gated(move |watch| {
         wait_for("the source running full", || watch.given.load(Ordering::SeqCst) >= least);
-        // It would go on now, if it could.
+        // Time for the source to go on, if it could.
         sleep(Duration::from_millis(10));
         let given = watch.given.load(Ordering::SeqCst);
         assert!(given <= most, "the source ran on: {given} frames");
     });
-    // A link may let a source that found it full sleep until more than one
-    // frame is out of it, so the sink must have the first before that.
+    // If the link is full, it may let the source sleep until more than one
+    // frame has left it, so the sink must have the first frame before that.
     let mut source = watch.source(FRAMES);
     source.awaits_first = true;
     let built = Pipeline::from_source(source).named("numbered");
@@ -71,7 +71,7 @@ fn drops(way: &Way, arrive: Vec<u64>) {
     watch.assert_all_back();
 }
 
-/// Frames with a row that says they were dropped.
+/// Numbers of the frames with a row that marks them as dropped.
 fn dropped_frames(report: &Report) -> Vec<u64> {
     let mut dropped: Vec<u64> =
         report.rows.iter().filter(|r| r.has(flag::DROPPED | flag::LINK)).map(|r| r.seq).collect();

@@ -17,7 +17,7 @@ fn ran(way: &Way, level: Level) -> Report {
     report
 }
 
-/// No gap and no overlap between the rows of a frame.
+/// Checks that the rows of a frame have no gap and no overlap.
 pub fn rows_tile_the_latency_of_every_frame(way: &Way) {
     for level in [Level::Times, Level::Full] {
         let mut report = ran(way, level);
@@ -52,7 +52,7 @@ fn assert_tiles(frame: &[Row]) {
     }
 }
 
-/// The causes of each frame add up to its latency.
+/// Checks that the causes of each frame add up to its latency.
 pub fn causes_add_up_exactly(way: &Way) {
     let mut report = ran(way, Level::Full);
     for row in &report.rows {

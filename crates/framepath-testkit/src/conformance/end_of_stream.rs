@@ -8,7 +8,7 @@ use framepath::{Level, Pipeline};
 use super::parts::{Keeps, Watch, run};
 use super::way::Way;
 
-/// A source without a frame drains the sink once.
+/// Checks that a source without a frame drains the sink once.
 pub fn an_empty_stream_ends(way: &Way) {
     let watch = Watch::new(1);
     let mut report = watch.run(way, 0, Level::Full);
@@ -19,7 +19,7 @@ pub fn an_empty_stream_ends(way: &Way) {
     watch.assert_all_back();
 }
 
-/// Frames in stages on both sides of the link, and in the link, when the
+/// Checks that frames in stages on both sides of the link, and in the link, arrive when the
 /// source ends.
 pub fn everything_inside_is_drained(way: &Way) {
     const FRAMES: u64 = 4;

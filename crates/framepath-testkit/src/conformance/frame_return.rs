@@ -8,7 +8,7 @@ use framepath::Level;
 use super::parts::{Watch, unpoisoned};
 use super::way::Way;
 
-/// Frames use no more addresses than the pool has slots.
+/// Checks that frames use no more addresses than the pool has slots.
 pub fn slots_are_used_again(way: &Way) {
     const FRAMES: u64 = 300;
     for slots in [1, 3, 5] {

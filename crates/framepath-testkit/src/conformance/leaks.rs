@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a run must not leave behind in its process.
+//! Check that a run leaves nothing behind in its process.
 
 use std::fs;
 use std::sync::Mutex;
@@ -9,17 +9,17 @@ use framepath::host::dismiss_spares;
 use super::parts::{unpoisoned, wait_for};
 use super::way::BEHIND;
 
-/// Held by the one check that runs: the counts are of the whole process.
+/// Held by the check that runs, because the counts are of the whole process.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// Names of the threads that a path makes, and the watchers of its workers.
 const THREADS: [&str; 2] = [BEHIND, "fp-watch"];
 
-/// Runs `check`; afterwards the same files are open as before, there are the
+/// Runs `check`; asserts that afterwards the same files are open as before, there are the
 /// same children, and no thread of a path is left.
 pub fn none(check: impl FnOnce()) {
     let _alone = unpoisoned(&ALONE);
-    // What is kept ready for the next path is not this one's.
+    // Spare workers for the next path do not belong to this one.
     dismiss_spares();
     let before = (open_files(), children());
     check();
@@ -34,7 +34,7 @@ fn open_files() -> Vec<String> {
         .unwrap()
         .filter_map(|entry| fs::read_link(entry.unwrap().path()).ok())
         .map(|link| link.display().to_string())
-        // The folder that is being read.
+        // Leaves out the folder that is being read.
         .filter(|link| !link.starts_with("/proc/"))
         .collect();
     files.sort_unstable();
@@ -47,7 +47,7 @@ fn threads_behind() -> usize {
     names.filter(|name| THREADS.contains(&name.trim_end())).count()
 }
 
-/// Processes that any thread of this one has started, the dead included.
+/// Processes that any thread of this process has started, also dead ones.
 fn children() -> Vec<String> {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
     // A thread may have ended since.

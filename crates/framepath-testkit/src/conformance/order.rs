@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames arrive in order, once, as they were written.
+//! Frames arrive in order, once, and unchanged.
 
 use framepath::{Level, Pipeline};
 
@@ -16,11 +16,11 @@ fn assert_order(watch: &Watch, way: &Way, delivered: u64, dropped: u64) {
     if way.keeps_all() {
         assert_eq!(dropped, 0);
     }
-    // A slot that came back too early would hold a later number.
+    // A slot that was reused too early would hold a later number.
     assert!(unpoisoned(&watch.seen).iter().all(|s| s.written == s.seq));
 }
 
-/// At every level of the ledger.
+/// Checks order and content at every level of the ledger.
 pub fn frames_come_in_order_and_unchanged(way: &Way) {
     for level in [Level::Off, Level::Times, Level::Full] {
         let watch = Watch::new(8);
@@ -31,7 +31,7 @@ pub fn frames_come_in_order_and_unchanged(way: &Way) {
     }
 }
 
-/// Two of the links in a row, one end slower than the other.
+/// Checks two of the links in a row, one end slower than the other.
 pub fn rates_of_any_two_ends_lose_nothing(way: &Way) {
     for slots in [1, 2, 64] {
         let watch = Watch::new(slots);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sources, stages and sinks that watch what happens to them.
+//! Sources, stages and sinks that record what happens to them.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,21 +14,21 @@ use framepath_os::pool::{Frame, Pool};
 
 use super::way::Way;
 
-/// Frames when the path should stop the source, which would go on.
+/// Number of frames of a source that goes on until the path stops it.
 pub const ENDLESS: u64 = u64::MAX;
 
-/// What both ends of one path say about it.
+/// Records of both ends of one path.
 pub struct Watch {
     pool: Mutex<Pool>,
     /// Frames the source took out of its pool.
     pub given: AtomicU64,
-    /// The most frames that were out of it and not yet at the sink's end.
+    /// The most frames that were out of the pool and not yet at the sink's end.
     pub most_alive: AtomicU64,
-    /// Frames the sink is done with, or about to be.
+    /// Frames the sink has dropped, or is about to drop.
     pub taken: AtomicU64,
-    /// The source said that it has no more.
+    /// True once the source has reported its end.
     pub ended: AtomicBool,
-    /// What the sink got, in its order.
+    /// Frames that the sink got, in its order.
     pub seen: Mutex<Vec<Seen>>,
     /// How often the sink was drained.
     pub drained: AtomicU64,
@@ -39,14 +39,14 @@ pub struct Watch {
 pub struct Seen {
     /// The frame's sequence number.
     pub seq: u64,
-    /// What the source wrote into the pixels.
+    /// Number that the source wrote into the pixels.
     pub written: u64,
-    /// Where its pixels lie.
+    /// Address of its pixels.
     pub address: usize,
 }
 
 impl Watch {
-    /// A watch over a pool of that many slots.
+    /// Makes a watch over a pool of `slots` slots.
     pub fn new(slots: u32) -> Arc<Watch> {
         let pool = Pool::new(layout().size, slots).unwrap();
         Arc::new(Watch {
@@ -60,12 +60,12 @@ impl Watch {
         })
     }
 
-    /// A source of `frames` frames.
+    /// Makes a source of `frames` frames.
     pub fn source(self: &Arc<Watch>, frames: u64) -> Numbered {
         Numbered { watch: self.clone(), frames, next: 0, fails: false, awaits_first: false }
     }
 
-    /// A sink.
+    /// Makes a sink.
     pub fn sink(self: &Arc<Watch>) -> Collect {
         Collect { watch: self.clone(), gate: None }
     }
@@ -76,13 +76,13 @@ impl Watch {
         run(way.through(source).sink(self.sink()).named("collect"), level)
     }
 
-    /// The numbers of the frames that arrived.
+    /// Numbers of the frames that arrived.
     pub fn order(&self) -> Vec<u64> {
         unpoisoned(&self.seen).iter().map(|s| s.seq).collect()
     }
 
-    /// All slots can be taken out at once. (One that leaked would be waited
-    /// for, until the watchdog barks.)
+    /// Asserts that all slots can be taken out at once. (With a leaked slot this would
+    /// wait until the deadline of the check.)
     pub fn assert_all_back(&self) {
         let mut pool = unpoisoned(&self.pool);
         let all: Vec<_> = (0..pool.slots()).map(|_| pool.acquire().unwrap()).collect();
@@ -95,12 +95,12 @@ pub fn run(built: Pipeline, level: Level) -> Report {
     built.run(&Options { level, rows: 1 << 14, ..Options::default() }).unwrap()
 }
 
-/// The failure of the parts below.
+/// Makes the error with which the parts below fail.
 pub fn on_purpose() -> StageError {
     StageError::Io { what: "the part".to_owned(), error: io::Error::other("failed on purpose") }
 }
 
-/// Waits for `done`, but not for ever.
+/// Waits for `done`, with a time limit.
 pub fn wait_for(what: &str, done: impl Fn() -> bool) {
     for _ in 0..20_000 {
         if done() {
@@ -111,7 +111,7 @@ pub fn wait_for(what: &str, done: impl Fn() -> bool) {
     panic!("{what} did not happen");
 }
 
-/// Locks; a test that panicked elsewhere does not count.
+/// Locks `mutex`, also one poisoned by a panic of another test.
 pub fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -125,9 +125,9 @@ pub struct Numbered {
     watch: Arc<Watch>,
     frames: u64,
     next: u64,
-    /// Ends in a failure.
+    /// True to end in a failure.
     pub fails: bool,
-    /// Gives the second frame when the sink has the first.
+    /// True to give the second frame only when the sink has the first.
     pub awaits_first: bool,
 }
 
@@ -157,7 +157,7 @@ impl Source for Numbered {
         let birth_ns = out.birth();
         let mut frame = unpoisoned(&self.watch.pool).acquire().map_err(|e| out.fail(e))?;
         let given = self.watch.given.fetch_add(1, Ordering::SeqCst) + 1;
-        // `taken` counts before a frame is let go, so this is at most the truth.
+        // `taken` counts before a frame is dropped, so `alive` is at most the true number.
         let alive = given - self.watch.taken.load(Ordering::SeqCst).min(given);
         self.watch.most_alive.fetch_max(alive, Ordering::SeqCst);
         frame.set_layout(&layout()).map_err(|e| out.fail(e))?;
@@ -169,7 +169,7 @@ impl Source for Numbered {
     }
 }
 
-/// Hands on what comes.
+/// Passes every item on.
 pub struct Pass;
 
 impl Stage for Pass {
@@ -182,19 +182,19 @@ impl Stage for Pass {
     }
 }
 
-/// Hands on what comes, then fails, a while after it let go of the frame.
+/// Passes items on, then fails, a moment after it has dropped the item.
 pub struct FailsAt {
     left: u64,
     panics: bool,
 }
 
 impl FailsAt {
-    /// Fails at that frame, counted from 0.
+    /// Makes a stage that fails at frame `frame`, counted from 0.
     pub fn new(frame: u64) -> FailsAt {
         FailsAt { left: frame, panics: false }
     }
 
-    /// Panics at that frame, counted from 0.
+    /// Makes a stage that panics at frame `frame`, counted from 0.
     pub fn panicking(frame: u64) -> FailsAt {
         FailsAt { left: frame, panics: true }
     }
@@ -207,7 +207,7 @@ impl Stage for FailsAt {
 
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
         if self.left == 0 {
-            // The source gets the slot and goes on before it can know.
+            // The source gets the slot, and goes on before it can know of the failure.
             drop(item);
             sleep(Duration::from_millis(2));
             assert!(!self.panics, "panics on purpose");
@@ -218,7 +218,7 @@ impl Stage for FailsAt {
     }
 }
 
-/// Keeps everything until it is drained.
+/// Keeps all items until it is drained.
 #[derive(Default)]
 pub struct Keeps {
     inside: Vec<Item>,
@@ -245,17 +245,17 @@ impl Stage for Keeps {
     }
 }
 
-/// What a sink does with the first frame in its hands.
+/// Action of a sink while it holds the first frame.
 pub type Gate = Box<dyn FnMut(&Watch) + Send>;
 
-/// Notes what comes.
+/// Records the frames that arrive.
 pub struct Collect {
     watch: Arc<Watch>,
     gate: Option<Gate>,
 }
 
 impl Collect {
-    /// Calls `gate` with the first frame in its hands.
+    /// Calls `gate` while it holds the first frame.
     pub fn gated(self, gate: impl FnMut(&Watch) + Send + 'static) -> Collect {
         Collect { gate: Some(Box::new(gate)), ..self }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A part of the path dies: the others stop, the error is told once, and what
-//! came before it is delivered and in the ledger.
+//! A part of the path fails: the others stop, the error is reported once, and the frames
+//! before it are delivered and in the ledger.
 
 use std::sync::atomic::Ordering;
 use std::thread;
@@ -13,7 +13,7 @@ use super::way::{BEFORE, BEHIND, Way};
 
 const GOOD: u64 = 5;
 
-/// The failure is `hop`'s, told once, and `delivered` frames have all rows.
+/// Asserts that the failure is `hop`'s, reported once, and `delivered` frames have all rows.
 fn assert_failed(report: &Report, hop: &str, delivered: u64) {
     let error = report.error.as_ref().expect("an error");
     assert!(matches!(error, RunError::Stage { hop: at, .. } if at == hop), "{error}");
@@ -31,7 +31,7 @@ fn assert_first(watch: &Watch, way: &Way, frames: u64) {
     }
 }
 
-/// The stages before it stop, and what it delivered is in the ledger.
+/// Checks that the stages before it stop, and that the frames it delivered are in the ledger.
 pub fn a_stage_behind_fails(way: &Way) {
     let watch = Watch::new(4);
     let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
@@ -40,16 +40,16 @@ pub fn a_stage_behind_fails(way: &Way) {
     let report = run(built.sink(watch.sink()).named("collect"), Level::Full);
     assert_failed(&report, BEHIND, GOOD);
     assert_first(&watch, way, GOOD);
-    // What was delivered, is in the link or in the hands of either side, or
-    // was dropped.
+    // These frames were delivered or dropped, or are in the link or in the stages on either
+    // side.
     let inside = GOOD + way.link.holds.unwrap_or(0) + 4 + report.dropped;
     assert!(watch.given.load(Ordering::SeqCst) <= inside);
     watch.assert_all_back();
 }
 
-/// What the failing stage handed on still arrives, also what is kept behind it.
+/// Checks that the frames of a failing stage still arrive, also those kept behind it.
 pub fn a_stage_before_fails(way: &Way) {
-    // As many as the smallest link that drops can hold at once.
+    // As many frames as the smallest link that drops can hold at once.
     let good = GOOD.min(way.link.holds.filter(|_| !way.keeps_all()).unwrap_or(GOOD));
     let watch = Watch::new(8);
     let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
@@ -63,7 +63,7 @@ pub fn a_stage_before_fails(way: &Way) {
     watch.assert_all_back();
 }
 
-/// The end of the path dies when all that is before it is full, or just then.
+/// Checks a sink that fails when the path before it is full, or just then.
 pub fn a_sink_fails_while_the_source_waits_for_it(way: &Way) {
     for slots in [1, 2, 3, 256].into_iter().cycle().take(way.link.runs) {
         let watch = Watch::new(slots);
@@ -75,7 +75,7 @@ pub fn a_sink_fails_while_the_source_waits_for_it(way: &Way) {
     }
 }
 
-/// What came before the failure arrives.
+/// Checks that the frames before the failure arrive.
 pub fn the_source_fails(way: &Way) {
     let good = GOOD.min(way.link.holds.filter(|_| !way.keeps_all()).unwrap_or(GOOD));
     let watch = Watch::new(8);
@@ -90,7 +90,7 @@ pub fn the_source_fails(way: &Way) {
     watch.assert_all_back();
 }
 
-/// A bug in a stage ends its own thread, not the process.
+/// Checks that a bug in a stage ends its own thread, not the process.
 pub fn a_stage_behind_panics(way: &Way) {
     for slots in [1, 4] {
         let watch = Watch::new(slots);
@@ -98,8 +98,8 @@ pub fn a_stage_behind_panics(way: &Way) {
         let built = way.through(source).stage(FailsAt::panicking(GOOD)).named("panics");
         let built = built.sink(watch.sink()).named("collect");
         if way.link.holds.is_none() {
-            // The stage runs in the caller's thread, and the panic is the caller's. A thread of
-            // its own: counters of a thread whose run was unwound are closed with the thread.
+            // The stage runs in the caller's thread, so the caller panics. Uses another
+            // thread: the counters of a thread whose run was unwound are closed with the thread.
             assert!(thread::spawn(|| run(built, Level::Full)).join().is_err());
             assert_first(&watch, way, GOOD);
             watch.assert_all_back();

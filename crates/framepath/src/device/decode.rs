@@ -24,48 +24,48 @@ use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::stage::Stage;
 
-/// Packets under way to the device.
+/// Packets in the device's OUTPUT buffers, at most.
 const PACKETS: u32 = 16;
 
 /// Most buffers that a queue of V4L2 has.
 const MOST_BUFFERS: u32 = 32;
 
-/// Packets that never became a frame (hidden ones) are forgotten after so many.
+/// Packets inside that are remembered; older ones never became a frame (hidden pictures).
 const MOST_INSIDE: u64 = 1024;
 
-/// In the ledger, the time from a packet's hand-over until its frame is back is
+/// In the ledger, the time from a packet's submission until its frame comes back is
 /// `device`.
 pub(crate) struct DeviceDecode {
     node: Arc<Node>,
     track: TrackInfo,
     output: Output,
-    /// CAPTURE buffers beside those that decoding needs.
+    /// CAPTURE buffers beyond those that decoding needs.
     spare_buffers: u32,
     pool_slots: Option<u32>,
-    /// In a worker: the device's memory stays with it.
+    /// In a worker: copies of frames, because the device's memory cannot be shared with the caller.
     copies: Option<CopyPool>,
     packets: OutputBuffers,
     start_codes: AnnexB,
-    /// What travels with each packet, by its stamp; true where its picture is not given out.
+    /// Metadata of each packet, by its stamp; true where its picture is not given out.
     inside: HashMap<u64, (FrameMeta, bool)>,
-    /// From the packet with a stamp on, so many pictures in presentation order are not given
-    /// out. In the order of packets.
+    /// Pictures not to give out: the stamp of a packet, and how many pictures from it on, in
+    /// presentation order. In the order of packets.
     skips: VecDeque<(u64, u64)>,
     next_stamp: u64,
-    /// Nothing was sent since the start or a flush.
+    /// True if no packet was sent since the start or a flush.
     is_fresh: bool,
     frames: Option<Frames>,
-    /// A format waits to be set up.
+    /// A new format has to be set up.
     changed: bool,
     /// The last frame of the old format, or of all, has come.
     last_seen: bool,
     ended: bool,
     draining: bool,
-    /// When the device last gave a sign.
+    /// Time of the device's last sign of progress.
     progress: Instant,
 }
 
-/// CAPTURE as it is set up.
+/// The CAPTURE queue, set up for a format.
 struct Frames {
     buffers: CaptureBuffers,
     layout: Layout,
@@ -81,8 +81,8 @@ impl DeviceDecode {
         DeviceDecode::by(Arc::new(Node::open(path.as_ref())?), track, options)
     }
 
-    /// As [`DeviceDecode::open`], by a node that is open. In a worker, frames
-    /// are copied into memory that the caller can have.
+    /// [`DeviceDecode::open`] with a node that is open already. In a worker, frames
+    /// are copied into memory that the caller can read.
     pub(crate) fn by(
         node: Arc<Node>,
         track: TrackInfo,
@@ -97,7 +97,7 @@ impl DeviceDecode {
         }
         node.subscribe()?;
         let (width, height) = (track.stream.width, track.stream.height);
-        // No packet is larger than the pixels it stands for, or almost none.
+        // Limit of a packet's size: about the size of its pixels.
         let bytes = (width.saturating_mul(height)).clamp(1 << 20, 1 << 25);
         let wanted = Picture { width, height, fourcc, stride: 0, bytes, memory_planes: 1 };
         let got = node.set_format(Direction::Output, &wanted)?;
@@ -112,7 +112,7 @@ impl DeviceDecode {
             node,
             track,
             output: options.output,
-            // Copied, frames go back at once.
+            // Copied frames go back at once.
             spare_buffers: 2 + if options.give_back.is_some() {
                 0
             } else {
@@ -161,7 +161,7 @@ impl DeviceDecode {
         Ok(())
     }
 
-    /// The format to ask for, of those that the device offers for the stream.
+    /// Chooses a format among those that the device offers for the stream.
     fn choose(&self) -> Result<Fourcc, StageError> {
         let offered: Vec<Fourcc> =
             self.node.formats(Direction::Capture).into_iter().map(|offer| offer.fourcc).collect();
@@ -179,13 +179,13 @@ impl DeviceDecode {
         found.copied().ok_or_else(|| self.node.lacks(Direction::Capture, name).into())
     }
 
-    /// Takes what the device has, waiting at most `time` for it, and hands
+    /// Takes the device's frames and events, waiting at most `time` for them, and passes the
     /// frames on.
     fn turn(&mut self, time: Duration, out: &mut Out<'_>) -> Result<(), Failure> {
         if let Some(frames) = &self.frames {
             if !time.is_zero() && frames.buffers.queued() == 0 && !self.last_seen {
-                // All are downstream: the device can give none before one is
-                // back, which is not its silence.
+                // All buffers are downstream: the device cannot give a frame before one comes
+                // back, so it is not silent.
                 frames.buffers.wait_for_return(time, || false);
                 self.progress = Instant::now();
             }
@@ -214,7 +214,7 @@ impl DeviceDecode {
             self.progressed(true);
         }
         if ready.error && !(ready.capture || ready.output || ready.event) && !time.is_zero() {
-            // Nothing is queued that could come: poll would say so at once,
+            // No buffer is queued that could become ready: poll would return at once,
             // again and again.
             std::thread::sleep(Duration::from_millis(1));
             return self.check_silence(out);
@@ -253,11 +253,11 @@ impl DeviceDecode {
         Ok(())
     }
 
-    /// The picture in a buffer; none in the empty one that only ends a stream.
+    /// Returns the picture in a buffer; `None` for the empty buffer that only ends a stream.
     fn frame(&mut self, taken: &Delivered) -> Result<Option<Frame>, StageError> {
         let Some(frames) = &self.frames else { return Ok(None) };
         if taken.bytes == 0 {
-            // A last buffer stays out: behind it nothing can be queued.
+            // A last buffer is not given back: no buffer can be queued behind it.
             if !taken.last {
                 frames.buffers.give_back(taken);
             }
@@ -272,11 +272,11 @@ impl DeviceDecode {
         };
         let frame = frames.buffers.frame(taken, &frames.layout, meta)?;
         let is_skipped = self.skips(taken.timestamp_us);
-        // Dropped, it goes back to the device.
+        // A frame that is dropped here goes back to the device.
         Ok((!is_discarded && !is_skipped).then_some(frame))
     }
 
-    /// Counts the picture of the packet with `stamp` where it is one of those to skip.
+    /// True if the picture of the packet with `stamp` is to be skipped; counts it then.
     fn skips(&mut self, stamp: u64) -> bool {
         while self.skips.get(1).is_some_and(|(from, _)| stamp >= *from) {
             self.skips.pop_front();
@@ -332,13 +332,13 @@ impl DeviceDecode {
         Ok(())
     }
 
-    /// Stops both queues, which forgets what is inside, and starts them for packets from
-    /// another place of the stream (dev-decoder, "Seek"). Also behind a drain.
+    /// Stops both queues, which discards the packets and frames inside, and starts them for packets from
+    /// another place of the stream (dev-decoder, "Seek"). Also works behind a drain.
     fn restart(&mut self) -> Result<(), StageError> {
         self.node.stream(Direction::Output, false)?;
         self.packets.take_back();
         self.inside.clear();
-        // A change of format that comes with what was discarded is announced again.
+        // A change of format in the discarded part is announced again.
         self.take_events()?;
         self.skips.clear();
         self.is_fresh = true;
@@ -352,12 +352,12 @@ impl DeviceDecode {
         Ok(())
     }
 
-    /// Whether the drain is over.
+    /// True if the drain is over.
     fn is_drained(&self) -> bool {
         match (&self.frames, self.changed) {
             (_, true) => false,
             (Some(_), false) => self.last_seen && self.ended,
-            // Packets of which no frame came.
+            // No frame came of the packets.
             (None, false) => self.ended,
         }
     }
@@ -374,14 +374,14 @@ impl Stage for DeviceDecode {
         let packet = item.into_packet().map_err(|e| out.fail(e))?;
         let seq = packet.meta().seq;
         if packet.preroll().restarts && !self.is_fresh {
-            // A file that is repeated: pictures of the last time are inside.
+            // The file is repeated: pictures of the loop before are still inside.
             self.drain(out)?;
             self.restart().map_err(|e| out.fail(e))?;
         }
         if !self.packets.has_free() {
-            // Frames may be handed on in the meantime.
+            // Frames may be passed on in the meantime.
             out.hold(seq);
-            // What the packet waited before counts for the packet.
+            // The device is not to blame for the time before this packet came.
             self.progress = Instant::now();
             while !self.packets.has_free() {
                 if signal::interrupted() {
@@ -410,8 +410,8 @@ impl Stage for DeviceDecode {
         self.progress = Instant::now();
         if !self.draining {
             self.draining = true;
-            // A device that is told to stop before CAPTURE streams goes on as
-            // if it had not heard (dev-decoder, "Drain").
+            // A device that is told to stop before CAPTURE streams ignores
+            // it (dev-decoder, "Drain").
             while self.frames.is_none() && self.progress.elapsed() < FIRST_FORMAT {
                 if signal::interrupted() {
                     return Ok(());
@@ -428,7 +428,7 @@ impl Stage for DeviceDecode {
             }
             self.turn(SLICE, out)?;
             if self.last_seen && !self.ended && !self.changed {
-                // The event that goes with the last buffer, if the driver has one.
+                // The event that comes with the last buffer, if the driver has one.
                 self.take_events().map_err(|e| out.fail(e))?;
                 self.ended |= !self.changed && self.progress.elapsed() > LAST_EVENT;
             }
@@ -437,10 +437,10 @@ impl Stage for DeviceDecode {
     }
 }
 
-/// A device that has had all packets and finds no format for so long has found
-/// no picture in them.
+/// Time after which a device that has all packets and has found no format has found no
+/// picture in them.
 const FIRST_FORMAT: Duration = Duration::from_secs(2);
 
-/// A driver that says nothing for so long after its last frame has no event for
+/// Time after its last frame after which a silent driver is known to have no event for
 /// the end of the stream.
 const LAST_EVENT: Duration = Duration::from_millis(500);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the measuring node's records say of the frames that pass: joined by
+//! Records of the measuring node about the frames that pass, joined by
 //! the number of the frame at its source.
 
 use std::path::Path;
@@ -13,15 +13,15 @@ pub(crate) struct Side {
 }
 
 impl Side {
-    /// `None` where there are no records, or they may not be read.
+    /// Opens the records; `None` if there are none, or they may not be read.
     pub(crate) fn open() -> Option<Side> {
         let reader = MetaReader::open(Path::new(META_NODE)).ok()?;
         Some(Side { reader, unread: Vec::new() })
     }
 
-    /// The record of frame `seq`, which was queued no earlier than `since_ns`.
+    /// Returns the record of frame `seq`, which was queued no earlier than `since_ns`.
     pub(crate) fn of(&mut self, seq: u64, since_ns: u64) -> Option<MetaRecord> {
-        // Without the record the frame's time is still known, only not split.
+        // Without the record the frame's time is known, but not split.
         self.reader.read(&mut self.unread).ok()?;
         let found = find(&self.unread, seq, since_ns);
         self.unread.clear();
@@ -29,7 +29,7 @@ impl Side {
     }
 }
 
-/// Other programs' frames are in the records too, under numbers of their own.
+/// Finds a frame's record. Records of other programs' frames are among them, under their numbers.
 fn find(records: &[MetaRecord], seq: u64, since_ns: u64) -> Option<MetaRecord> {
     records.iter().rev().find(|r| r.source_sequence == seq && r.queued_ns >= since_ns).copied()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `threshold device=PATH`: the kernel's measuring node does it.
+//! `threshold device=PATH`: runs in the kernel's measuring node.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,19 +24,19 @@ use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::stage::Stage;
 
-/// CAPTURE buffers: one the device writes, the rest in frames downstream.
+/// CAPTURE buffers: one that the device writes, and those in frames downstream.
 const BUFFERS: u32 = 8;
 
-/// One frame at a time: in, worked on, out.
+/// Works on one frame at a time: queue it, wait, pass the result on.
 pub(crate) struct DeviceThreshold {
     node: PathBuf,
     level: u8,
     roi: (u32, u32, u32, u32),
     algo: u32,
     in_place: bool,
-    /// As asked for; else what the first frame allows.
+    /// The option `io`; if not set, the first frame decides.
     io: Option<Io>,
-    /// Open from the start, so that nobody else has it in the meantime.
+    /// The node, opened at the start, so that no other program takes it in the meantime.
     opened: Option<Arc<Node>>,
     way: Option<Way>,
     side: Option<Side>,
@@ -46,9 +46,9 @@ pub(crate) struct DeviceThreshold {
 struct Way {
     node: Arc<Node>,
     io: Io,
-    /// Of the frames that come.
+    /// Layout of the frames that come.
     from: Layout,
-    /// Of the frames that the device gives.
+    /// Layout of the frames that the device gives.
     to: Layout,
     /// Bytes between rows as the device reads them.
     stride: usize,
@@ -89,7 +89,7 @@ impl DeviceThreshold {
         })
     }
 
-    /// The queues for frames like `frame`.
+    /// Returns the queues for frames like `frame`.
     fn way(&mut self, frame: &Frame) -> Result<&mut Way, StageError> {
         let from = *frame.layout();
         if self.way.as_ref().is_some_and(|way| way.from == from) {
@@ -98,7 +98,7 @@ impl DeviceThreshold {
         if from.format != PixelFormat::Grey {
             return Err(StageError::Format { format: from.format, takes: "GREY" });
         }
-        // The queues of another size are closed with their node; frames that
+        // The queues for another layout are closed with their node; frames that
         // are still held keep their memory.
         self.way = None;
         let node = match self.opened.take() {
@@ -170,7 +170,7 @@ impl Way {
         Ok(Way { stride: taken.stride as usize, node, io, from, to, output, capture })
     }
 
-    /// Puts the frame into the driver's memory, where it must be; the bytes.
+    /// Copies the frame into the driver's memory, if `io` needs that; returns the number of bytes.
     fn fill(&mut self, frame: &Frame) -> Result<usize, StageError> {
         if self.io != Io::Mmap {
             return Ok(0);
@@ -184,8 +184,8 @@ impl Way {
         Ok(self.output.fill(rows)?)
     }
 
-    /// Lets the device do it; what it gives back, where it has a buffer of its
-    /// own. `None` where the run was ended.
+    /// Runs the device on the frame. Returns the CAPTURE buffer, if the device has buffers of its
+    /// own. `None` if the run was ended.
     fn run(&mut self, frame: &Frame, bytes: usize) -> Result<Option<Delivered>, StageError> {
         if let Capture::InPlace(capture) = &self.capture {
             capture.lend(frame)?;

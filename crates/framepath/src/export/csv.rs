@@ -16,7 +16,7 @@ const HEADER: &str = "path,seq,hop,stage,thread,birth_ns,enter_ns,leave_ns,wall_
 /// Writes all rows of `report`.
 ///
 /// # Errors
-/// What `to` says.
+/// Errors of `to`.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, export};
@@ -32,11 +32,11 @@ pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     write_all(&[("", report)], to)
 }
 
-/// Writes the rows of several runs into one table, each with its name in the
-/// column `path`; where the name is empty, the path itself stands there.
+/// Writes the rows of several runs into one table. The column `path` has the name of the run, or,
+/// if the name is empty, the path itself.
 ///
 /// # Errors
-/// What `to` says.
+/// Errors of `to`.
 pub fn write_all(runs: &[(&str, &Report)], to: &mut dyn Write) -> io::Result<()> {
     writeln!(to, "{HEADER}")?;
     for (name, report) in runs {
@@ -98,7 +98,7 @@ fn cell(to: &mut dyn Write, value: Option<impl std::fmt::Display>) -> io::Result
     }
 }
 
-/// RFC 4180: quotes where the text holds a comma, a quote or a line end.
+/// Quotes `text` as in RFC 4180 if it holds a comma, a quote or a line end.
 fn quoted(text: &str) -> String {
     if text.contains(['"', ',', '\n', '\r']) {
         format!("\"{}\"", text.replace('"', "\"\""))

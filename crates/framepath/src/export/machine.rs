@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The machine, as summaries describe it.
+//! Description of the machine in summaries.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use framepath_model::summary::Machine;
 use framepath_os::machine as os;
 
-/// This machine, with the versions of the programs and libraries that take part.
+/// Describes this machine, with the versions of the programs and libraries that take part.
 pub fn machine() -> Machine {
     let mut versions = BTreeMap::new();
     versions.insert("framepath".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
@@ -32,7 +32,7 @@ pub fn machine() -> Machine {
     }
 }
 
-/// Version of the ffmpeg tool; `None` where it is not installed.
+/// Returns the version of the ffmpeg tool; `None` if it is not installed.
 fn ffmpeg_version() -> Option<String> {
     let mut ffmpeg = Command::new("ffmpeg");
     let output = ffmpeg.arg("-version").stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
@@ -40,8 +40,8 @@ fn ffmpeg_version() -> Option<String> {
     output.status.success().then(|| text.split_whitespace().nth(2).map(str::to_owned)).flatten()
 }
 
-/// Graphics cards and their drivers: vendor and device as PCI numbers them, or
-/// what the device tree calls them; `None` where there is none.
+/// Graphics cards and their drivers: PCI vendor and device numbers, or
+/// names from the device tree; `None` if there are none.
 fn gpus(drm: &Path) -> (Option<String>, Option<String>) {
     let Ok(entries) = fs::read_dir(drm) else { return (None, None) };
     let is_card =

@@ -12,7 +12,7 @@ const HEADER: &str = "number,source_sequence,queued_ns,ready_ns,start_ns,end_ns,
 /// Writes the column names.
 ///
 /// # Errors
-/// What `to` says.
+/// Errors of `to`.
 pub fn header(to: &mut dyn Write) -> io::Result<()> {
     writeln!(to, "{HEADER}")
 }
@@ -20,7 +20,7 @@ pub fn header(to: &mut dyn Write) -> io::Result<()> {
 /// Writes one line for each record.
 ///
 /// # Errors
-/// What `to` says.
+/// Errors of `to`.
 pub fn write(records: &[MetaRecord], to: &mut dyn Write) -> io::Result<()> {
     for r in records {
         let [left, top, width, height] = r.roi;

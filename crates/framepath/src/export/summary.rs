@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The figures of one run in the shape of the lab's summaries, which
+//! The figures of one run in the format of the lab's summaries, which
 //! `framepath run --json` writes.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use framepath_os::meter::Level;
 use super::machine::machine;
 use crate::report::{Report, SinkReport};
 
-/// The summary of one run: a row for each sink, and a note per loss and failure. `case` is the
+/// Returns the summary of one run: a row for each sink, and a note per loss and failure. `case` is the
 /// path's text.
 ///
 /// ```
@@ -33,7 +33,7 @@ pub fn summary(report: &mut Report, case: &str) -> Summary {
     of_rows(rows, notes)
 }
 
-/// The summary of a path that could not begin.
+/// Returns the summary of a path that could not start.
 pub fn stopped(reason: &str) -> Summary {
     of_rows(Vec::new(), vec![format!("stopped: {reason}")])
 }
@@ -51,15 +51,15 @@ fn of_rows(rows: Vec<Row>, notes: Vec<String>) -> Summary {
     }
 }
 
-/// The figures of one run. What is not known is `None`. Behind a `tee`, latency and causes are
+/// Returns the figures of one run; `None` for an unknown figure. Behind a `tee`, latency and causes are
 /// those of the last sink.
 pub fn row(report: &mut Report, case: &str) -> Row {
     let digest = (report.level != Level::Off).then(|| report.digest());
     row_of(report, case, digest)
 }
 
-/// [`row`] for each sink, whose text the contender's name has where there are several. What is
-/// not a frame's or a sink's own (times, copies, losses) is that of the whole run in each.
+/// [`row`] for each sink. If there are several, the contender's name has the sink's text. Figures
+/// that do not belong to one sink (times, copies, losses) are those of the whole run in each row.
 fn rows(report: &mut Report, case: &str) -> Vec<Row> {
     if report.sinks.len() < 2 {
         return vec![row(report, case)];
@@ -71,7 +71,7 @@ fn rows(report: &mut Report, case: &str) -> Vec<Row> {
         let is_same = |other: &&SinkReport| report.hops[usize::from(other.hop)].text == *text;
         let contender = match report.sinks.iter().filter(is_same).count() {
             1 => format!("path to {text}"),
-            // Names of rows tell them from each other.
+            // The names of rows have to differ.
             _ => format!("path to {text} (hop {})", sink.hop),
         };
         Row { contender, frames: sink.frames, ..row_of(report, case, digest) }
@@ -100,7 +100,7 @@ fn row_of(report: &Report, case: &str, digest: Option<Digest>) -> Row {
     }
 }
 
-/// Frames that did not arrive, by what became of them.
+/// Returns the number of frames that did not arrive, by reason.
 fn counts(report: &Report) -> BTreeMap<String, f64> {
     let late = report.played.map_or(0, |played| played.late);
     let lost: u64 = report.losses().iter().map(|loss| loss.count).sum();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The summary a run ends with, as text for a terminal.
+//! The summary at the end of a run, as text for a terminal.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::report::{Report, SinkReport, depths};
 
 const BAR_WIDTH: usize = 30;
 
-/// Frames, latency, hops, causes with a bar each, copies and switches.
+/// Writes frames, latency, hops, causes with a bar each, copies and switches.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, export};
@@ -33,7 +33,7 @@ pub fn summary(report: &mut Report) -> String {
     text
 }
 
-/// The ledger's figures for each sink, with its index.
+/// Returns the ledger's figures for each sink, with the sink's hop index.
 fn digests(report: &mut Report) -> Vec<(u16, Digest)> {
     match report.sinks.len() {
         0 | 1 => vec![(0, report.digest())],
@@ -69,7 +69,7 @@ fn headline(report: &Report) -> String {
     text
 }
 
-/// A line for each hop whose worker had to be replaced.
+/// Writes a line for each hop whose worker had to be replaced.
 fn workers(text: &mut String, report: &Report) {
     for worker in report.workers.iter().filter(|worker| worker.deaths > 0) {
         let hop = shown(&report.hops[usize::from(worker.hop)].text);
@@ -92,7 +92,7 @@ fn workers(text: &mut String, report: &Report) {
     }
 }
 
-/// A line of what was shown.
+/// Writes a line about the frames shown.
 fn played(text: &mut String, report: &Report) {
     let Some(played) = report.played else { return };
     let _ = write!(text, "play: {} shown, {} dropped because they were late", played.shown, played.late);
@@ -123,7 +123,7 @@ fn ledger(text: &mut String, report: &Report, digests: &[(u16, Digest)]) -> std:
             last.frames
         )?;
     }
-    // Which sink is meant, where there are several.
+    // The name of the sink, if there are several.
     let to = |sink: u16| match digests.len() {
         1 => String::new(),
         _ => format!(" to {}", shown(&report.hops[usize::from(sink)].text)),
@@ -138,7 +138,7 @@ fn ledger(text: &mut String, report: &Report, digests: &[(u16, Digest)]) -> std:
     for (sink, digest) in digests {
         causes(text, report.level, digest, &to(*sink))?;
     }
-    // All hops: each way alone has those in front of its tee too.
+    // Summed over the hops, and not over the sinks: each sink's sum has the hops in front of the tee.
     let copied = match digests.len() {
         1 => last.copied_bytes,
         _ => {
@@ -163,7 +163,7 @@ fn counted_by(copied: f64, own: bool) -> &'static str {
 }
 
 fn hops(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result {
-    // What is in a branch stands further right.
+    // Hops of a branch are indented.
     let indent = |depth: usize| "  ".repeat(depth);
     let names = report.hops.iter().zip(depths(&report.hops));
     let names: Vec<String> = names.map(|(hop, depth)| indent(depth) + &shown(&hop.text)).collect();
@@ -191,8 +191,8 @@ fn hops(text: &mut String, report: &Report, digest: &Digest) -> std::fmt::Result
     Ok(())
 }
 
-/// Bytes that a hop copied. A hop of the caller's own may copy without the ledger's
-/// knowledge.
+/// Text for the bytes that a hop copied. The caller's own hops may copy bytes that the ledger does
+/// not know.
 fn copied(figures: &HopDigest, own: bool) -> String {
     match figures.copied_bytes {
         0.0 if own => "not counted".to_owned(),
@@ -215,7 +215,7 @@ fn causes(text: &mut String, level: Level, digest: &Digest, to: &str) -> std::fm
     }
     writeln!(text, "\nthe median frame's {}{to} by cause", time(digest.median_ns))?;
     for (cause, figure) in digest.causes.iter() {
-        // No V4L2 device and no wire is in a path yet unless a row says so.
+        // Device and network are shown only if a row has a figure for them.
         if figure.is_none() && matches!(cause, Cause::Device | Cause::Network) {
             continue;
         }
@@ -251,7 +251,7 @@ fn causes(text: &mut String, level: Level, digest: &Digest, to: &str) -> std::fm
     Ok(())
 }
 
-/// A time in the unit that gives it one to three digits before the point.
+/// Writes a time in the unit that gives it one to three digits before the point.
 pub fn time(ns: f64) -> String {
     match ns.abs() {
         n if n < 1e3 => format!("{ns:.0} ns"),
@@ -261,7 +261,7 @@ pub fn time(ns: f64) -> String {
     }
 }
 
-/// Bytes in the unit that gives them one to four digits.
+/// Writes bytes in the unit that gives them one to four digits.
 pub fn bytes(count: f64) -> String {
     match count {
         n if n < 1024.0 => format!("{n:.0} B"),

@@ -15,7 +15,7 @@ use crate::report::Report;
 /// Writes all rows of `report`.
 ///
 /// # Errors
-/// What `to` says.
+/// Errors of `to`.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, export};
@@ -30,10 +30,10 @@ pub fn write(report: &Report, to: &mut dyn Write) -> io::Result<()> {
     write_all(&[("framepath", report)], to)
 }
 
-/// Writes several runs into one trace, each as a process of its name.
+/// Writes several runs into one trace, each as a process with the run's name.
 ///
 /// # Errors
-/// What `to` says.
+/// Errors of `to`.
 pub fn write_all(runs: &[(&str, &Report)], to: &mut dyn Write) -> io::Result<()> {
     write!(to, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
     for (at, (name, report)) in runs.iter().enumerate() {
@@ -45,7 +45,7 @@ pub fn write_all(runs: &[(&str, &Report)], to: &mut dyn Write) -> io::Result<()>
     to.flush()
 }
 
-/// One run as process `pid`; its time starts at 0.
+/// Writes one run as process `pid`; its time starts at 0.
 fn process(pid: usize, name: &str, report: &Report, to: &mut dyn Write) -> io::Result<()> {
     let origin = report.rows.iter().map(|r| r.enter_ns).min().unwrap_or(0);
     write!(to, "{}", json!({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}}))?;
@@ -83,11 +83,11 @@ fn process(pid: usize, name: &str, report: &Report, to: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// Where each row is drawn from. A frame's wait in a link or inside a decoder
-/// overlaps the thread's work on other frames, and so does the work on it
+/// Returns the start of each row's slice. A frame's wait in a link or inside a decoder
+/// overlaps the thread's work on other frames, and so does the work on the frame
 /// before that wait; a track cannot show slices that cross. A stage's slice
-/// therefore begins when the thread last turned to the frame: not before it
-/// was done with the one before.
+/// therefore begins when the thread last started on the frame: not before it
+/// was done with the frame before.
 fn drawn_from(rows: &[&Row]) -> Vec<u64> {
     let mut from: Vec<u64> = rows.iter().map(|row| row.leave_ns).collect();
     let mut order: Vec<usize> = (0..rows.len()).filter(|at| !rows[*at].has(flag::LINK)).collect();
@@ -130,8 +130,8 @@ fn slice(pid: usize, row: &Row, from: u64, name: &str, origin: u64) -> Value {
         args["switches"] = json!(row.voluntary_switches + row.involuntary_switches);
         args["minor_faults"] = json!(row.minor_faults);
     }
-    // Waits in a queue overlap each other: they are drawn as an instant where
-    // they end, their length in the arguments and in the flow's arrow.
+    // Waits in a queue overlap each other: each is drawn as an instant at its
+    // end, its length in the arguments and in the flow's arrow.
     let (phase, duration) = if link { ("i", Value::Null) } else { ("X", json!(micros(row.leave_ns, from))) };
     let mut event = json!({
         "ph": phase, "pid": pid, "tid": row.thread, "ts": micros(from, origin),
@@ -145,7 +145,7 @@ fn slice(pid: usize, row: &Row, from: u64, name: &str, origin: u64) -> Value {
     event
 }
 
-/// A step of a frame's way to hop `end`.
+/// Makes one step of a frame's flow to hop `end`.
 fn flow(pid: usize, end: u16, row: &Row, from: u64, step: &str, origin: u64) -> Value {
     json!({
         "ph": step, "pid": pid, "tid": row.thread, "ts": micros(from, origin),

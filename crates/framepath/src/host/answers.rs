@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The answers that a worker owes: one for each drain and each flush, in their order. Pure
-//! arithmetic: the worker is believed no answer that it was not asked for.
+//! arithmetic. An answer without a question is a breach.
 
 use std::collections::VecDeque;
 
 use framepath_os::crossing::Breach;
 
-/// Frames that one packet or frame may become.
+/// Most frames that one packet or frame may become.
 pub(super) const OUTPUTS: u32 = 256;
 
 /// Frames from before a flush that count as progress of the worker: the packets of the ring
-/// and more than a decoder holds back. What comes beyond is taken, and leaves the watchdog
-/// as it is.
+/// and more than a decoder holds back. Further frames are accepted, but do not reset the watchdog.
 const TIMELY: u64 = 96;
 
 /// A drain or flush that the worker has not answered.
@@ -24,9 +23,9 @@ enum Question {
 struct Flush {
     /// Its number among the inputs.
     seq: u64,
-    /// What the worker may still give for inputs before it.
+    /// Outputs that the worker may still give for inputs before it.
     may_come: u64,
-    /// Part of that which counts as progress.
+    /// The part of `may_come` that counts as progress.
     timely: u64,
 }
 
@@ -34,42 +33,42 @@ struct Flush {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Wanted,
-    /// Of an input before a flush that is not answered.
+    /// The input is from before a flush that is not answered.
     Flushed {
-        /// It counts as progress.
+        /// True if the output counts as progress.
         is_timely: bool,
     },
-    /// The worker has no such input: it has said that it has forgotten it, or does not have
-    /// it before it has answered.
+    /// The worker cannot have this input: it has reported that it has forgotten the input, or will not
+    /// be given it before it has answered.
     Impossible,
 }
 
-/// An end that came.
+/// An end of inputs that the worker reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// It is the end of inputs that a flush follows.
+    /// The end of inputs that a flush follows.
     Flushed,
-    /// Nothing follows.
+    /// The end of the stream.
     Last,
 }
 
-/// What the present worker was told to answer, and the flush that it is to be told of.
+/// Drains and flushes that the present worker has to answer, and the flush to announce to it.
 #[derive(Default)]
 pub(super) struct Answers {
-    /// In the order in which it was told.
+    /// Questions that the worker was sent, in that order.
     owed: VecDeque<Question>,
-    /// It was not told yet.
+    /// The flush that the worker was not sent yet.
     untold: Option<Flush>,
-    /// Inputs before this number are forgotten: the present worker has said so, or never
+    /// Inputs before this number are forgotten: the present worker has reported that, or never
     /// had them.
     forgotten: u64,
 }
 
 impl Answers {
-    /// The inputs before number `seq` are not wanted any more, and the worker is to be told;
-    /// `kept` of them may be inside.
+    /// Notes a flush: the inputs before number `seq` are not wanted any more, and the worker has to be
+    /// sent the flush. At most `kept` of them may be inside.
     pub(super) fn flush(&mut self, seq: u64, kept: u64) {
-        // What came behind a flush that the worker was not told of it never had.
+        // The worker never got the inputs behind a flush that was not sent to it.
         let inside = self
             .untold
             .take()
@@ -78,22 +77,22 @@ impl Answers {
         self.untold = Some(Flush { seq, may_come, timely });
     }
 
-    /// Number of the flush that the worker is to be told of.
+    /// Returns the number of the flush that has to be sent to the worker.
     pub(super) fn untold(&self) -> Option<u64> {
         self.untold.as_ref().map(|flush| flush.seq)
     }
 
-    /// It was.
+    /// Notes that this flush was sent.
     pub(super) fn told_flush(&mut self) {
         self.owed.extend(self.untold.take().map(Question::Flush));
     }
 
-    /// The worker was told to drain.
+    /// Notes that the worker was told to drain.
     pub(super) fn told_drain(&mut self) {
         self.owed.push_back(Question::Drain);
     }
 
-    /// Another worker has the stream, and nothing to forget.
+    /// Starts anew for another worker, which owes no answer and has no flush to be sent.
     pub(super) fn begin(&mut self) {
         self.owed.clear();
         self.untold = None;
@@ -104,7 +103,7 @@ impl Answers {
         !self.owed.is_empty()
     }
 
-    /// An output came for input `seq`, of which those from `wanted_from` on are wanted.
+    /// Classifies an output that came for input `seq`; inputs from `wanted_from` on are wanted.
     pub(super) fn standing(&mut self, seq: u64, wanted_from: u64) -> Standing {
         let forgotten = self.forgotten;
         let Some(flush) = self.next_flush() else {
@@ -119,10 +118,10 @@ impl Answers {
         Standing::Flushed { is_timely }
     }
 
-    /// The worker has given all.
+    /// Accepts the worker's answer to a drain.
     ///
     /// # Errors
-    /// A drain is not what it has to answer next.
+    /// The next answer that the worker owes is not that to a drain.
     pub(super) fn ended(&mut self) -> Result<End, Breach> {
         match self.owed.front() {
             Some(Question::Drain) => _ = self.owed.pop_front(),
@@ -131,10 +130,10 @@ impl Answers {
         Ok(if self.next_flush().is_some() { End::Flushed } else { End::Last })
     }
 
-    /// The worker has forgotten what was before the flush with the number `seq`.
+    /// Accepts the worker's answer to the flush with the number `seq`.
     ///
     /// # Errors
-    /// That flush is not what it has to answer next.
+    /// The next answer that the worker owes is not that to this flush.
     pub(super) fn flushed(&mut self, seq: u64) -> Result<(), Breach> {
         match self.owed.front() {
             Some(Question::Flush(flush)) if flush.seq == seq => _ = self.owed.pop_front(),
@@ -144,7 +143,7 @@ impl Answers {
         Ok(())
     }
 
-    /// The first flush that is not answered.
+    /// Returns the first flush that is not answered.
     fn next_flush(&mut self) -> Option<&mut Flush> {
         let told = self.owed.iter_mut().find_map(|question| match question {
             Question::Flush(flush) => Some(flush),
@@ -161,7 +160,7 @@ mod tests {
     const TIMELY_ONE: Standing = Standing::Flushed { is_timely: true };
     const LATE_ONE: Standing = Standing::Flushed { is_timely: false };
 
-    /// A worker that was told of flush `seq`, with `kept` packets inside.
+    /// Answers of a worker that was sent flush `seq`, with `kept` packets inside.
     fn told(seq: u64, kept: u64) -> Answers {
         let mut answers = Answers::default();
         answers.flush(seq, kept);
@@ -178,7 +177,7 @@ mod tests {
         answers.told_drain();
         assert_eq!(answers.ended(), Ok(End::Last));
         assert!(answers.ended().is_err() && !answers.is_owed());
-        // One whose inputs are not wanted any more.
+        // A drain whose inputs are not wanted any more.
         answers.told_drain();
         answers.flush(5, 5);
         answers.told_flush();
@@ -228,7 +227,7 @@ mod tests {
     #[test]
     fn frames_from_before_a_flush_are_bounded_for_each_flush() {
         let mut answers = told(3, 3);
-        // The worker has nothing of what comes between two that it was not told of.
+        // The worker has no inputs from between two flushes that were not sent to it.
         answers.flush(7, 2);
         answers.flush(100, 92);
         answers.told_flush();
@@ -242,7 +241,7 @@ mod tests {
         let most = 2 * u64::from(OUTPUTS);
         assert!((0..most).all(|_| answers.standing(4, 101) != Standing::Impossible));
         assert_eq!(answers.standing(4, 101), Standing::Impossible);
-        // Nothing inside.
+        // No packet is inside.
         answers.flushed(100).unwrap();
         answers.flush(101, 0);
         assert_eq!(answers.standing(100, 102), Standing::Impossible);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the two ends of a stream tell each other.
+//! Messages between the two ends of a stream.
 
 use std::sync::Arc;
 
@@ -17,24 +17,24 @@ pub(super) enum Logged {
     /// The submit end has another input, and no worker to submit it to. It waits for
     /// [`Way::Direct`] or [`Way::Relay`].
     Ask,
-    /// What was given before is not wanted any more; with the right to submit, where the
+    /// Earlier inputs are not wanted any more; with the right to submit, where the
     /// submit end has it.
     Flush {
         /// Number of the seek or flush.
         generation: u64,
         sending: Option<Box<Sending>>,
     },
-    /// Nothing follows, or, where the stream is held, nothing but a flush; with the right
+    /// The stream has ended; if it is held, a flush may follow. With the right
     /// to submit, where the submit end has it.
     End { is_held: bool, sending: Option<Box<Sending>> },
 }
 
 /// From the collect end to the submit end.
 pub(super) enum Way {
-    /// The stream goes on with another worker. Unasked, once for each.
+    /// The stream goes on with another worker. Sent once for each worker, unasked.
     Next(Arc<Link>),
     /// Answers [`Logged::Ask`]: the submit end submits from now on.
     Direct(Box<Sending>),
-    /// Answers [`Logged::Ask`]: the collect end submits the input, if the book takes it.
+    /// Answers [`Logged::Ask`]: the collect end submits the input, unless the book drops it.
     Relay,
 }

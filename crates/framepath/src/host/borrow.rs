@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that the caller lends: the worker's side, which asks and maps, and
-//! what the caller has to know of it.
+//! Memory that the caller lends: the worker's side, which asks for it and maps it, and
+//! the types of the caller's side.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
@@ -19,39 +19,38 @@ use super::say::hear;
 pub struct Loan {
     /// Dmabufs, or memfds, in the order of their numbers.
     pub buffers: Vec<OwnedFd>,
-    /// Which planes frames are to have.
+    /// Layout of the planes that frames are to have.
     pub lent: Lent,
 }
 
-/// Who lends a stream's workers the memory they decode into.
+/// Provider of the memory that a stream's workers decode into.
 pub trait Lends: Send + Sync {
-    /// Buffers as wanted. May wait for long. Each worker of a stream asks anew,
-    /// in the thread that reads from it.
+    /// Returns buffers as wanted. May wait for long. Called once for each worker of a stream,
+    /// in the thread that reads from that worker.
     ///
     /// # Errors
-    /// There are none, and the stream fails with that.
+    /// No such buffers exist; the stream then fails with this text.
     fn lend(&self, want: &Want) -> Result<Loan, String>;
 
-    /// The worker has mapped the last loan: its slots can be given.
+    /// Called when the worker has mapped the last loan: its slots can be given now.
     fn mapped(&self, slots: LentSlots);
 }
 
-/// The slots of a loan, by which a worker is given buffers to write.
+/// The slots of a loan. The caller gives a worker buffers to write by them.
 pub struct LentSlots {
     pub(super) returns: Arc<dyn Returns>,
     pub(super) first: u32,
 }
 
 impl LentSlots {
-    /// The worker may write buffer `index`, once nobody has a frame in it.
-    /// Once for the first time; after that each frame in it, when dropped, says
-    /// so by itself.
+    /// Lets the worker write buffer `index`. Call it once for each buffer, when no frame is in it;
+    /// after that each frame in the buffer gives it back when dropped.
     pub fn give(&self, index: u32) {
         self.returns.give_back(self.first + index);
     }
 }
 
-/// The worker's side.
+/// The worker's side of a loan.
 pub(super) struct Borrower {
     pub(super) socket: Arc<Socket>,
     pub(super) exporter: Arc<Mutex<Exporter>>,
@@ -59,7 +58,7 @@ pub(super) struct Borrower {
 }
 
 impl Borrower {
-    /// As a decoder wants it, for as long as the process lives: it has this stream only.
+    /// Makes the decoder's provider. It lives as long as the process, which has this stream only.
     pub(super) fn lenders(
         socket: Arc<Socket>,
         exporter: Arc<Mutex<Exporter>>,
@@ -72,14 +71,14 @@ impl Borrower {
 impl Lender for Borrower {
     fn lend(&self, want: &Want) -> Result<(Pool, Lent), String> {
         let failed = |error: HostError| error.to_string();
-        // The lock is not kept while the caller thinks.
+        // Does not keep the lock while the caller looks for memory.
         locked(&self.exporter).want(want).map_err(failed)?;
         let (lent, count) = match hear(&self.socket).map_err(failed)? {
             Some((Message::Lend { lent, buffers }, _)) => (lent, buffers),
             Some((Message::Denied { text }, _)) => return Err(text),
             _ => return Err("the caller said something else".to_owned()),
         };
-        // Each is mapped and closed before the next: a worker has few descriptors.
+        // Each buffer is mapped and closed before the next: a worker has few descriptors.
         let buffer = |expected| match hear(&self.socket).map_err(failed)? {
             Some((Message::Buffer { index }, Some(fd))) if index == expected => Ok(fd),
             _ => Err("a buffer is missing".to_owned()),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The first of a thread behind a worker: takes its frames.
+//! The input of the thread behind a worker: takes the worker's frames.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, sync_channel};
@@ -30,7 +30,7 @@ use crate::item::Item;
 use crate::recorder::{Recorder, Stretch};
 use crate::requests::Wake;
 
-/// How long the collect end sleeps at most while it has to submit the rest.
+/// Longest sleep of the collect end while it still has inputs to submit.
 const SUBMITTING: Duration = Duration::from_millis(5);
 
 /// The collect end of a worker, as the input of a thread.
@@ -44,7 +44,7 @@ pub(crate) struct Collect {
     idle: Idle,
 }
 
-/// The two ends of a stage in a worker: the last stage of one thread, and the
+/// Makes the two ends of a stage in a worker: the last stage of one thread, and the
 /// input of the next.
 pub(crate) fn ends(hop: u16, session: Arc<Session>) -> (Submit, Collect) {
     let (slot, started) = sync_channel(1);
@@ -53,7 +53,7 @@ pub(crate) fn ends(hop: u16, session: Arc<Session>) -> (Submit, Collect) {
         session.clone(),
         Box::new(move |info| {
             let (stream, submit, collect) = of_stream.start(info)?;
-            // Where nobody collects, the first input finds that out.
+            // If the receiver is gone, the first input finds that out.
             let _ = slot.send(collect);
             Ok((stream, submit))
         }),
@@ -62,9 +62,9 @@ pub(crate) fn ends(hop: u16, session: Arc<Session>) -> (Submit, Collect) {
     (submit, Collect { hop, session, is_by_device, started, end: None, idle: Idle::default() })
 }
 
-/// The end of a stream that takes what its workers give, and replaces those that die.
+/// The end of a stream that takes the output of its workers, and replaces workers that die.
 ///
-/// It alone knows what was not delivered yet. Once a worker is replaced it submits that
+/// It alone knows which inputs have no output yet. After replacing a worker it submits these
 /// again, and then hands the right to submit over to the submit end.
 pub struct CollectEnd {
     pub(super) session: Arc<Session>,
@@ -74,51 +74,51 @@ pub struct CollectEnd {
     pub(super) history: History,
     pub(super) ways: Sender<Way>,
     pub(super) restarts: Restarts,
-    /// No new frame since the last death.
+    /// True until the first new frame after a death.
     pub(super) is_recovering: bool,
-    /// Number of the seek or flush that the next thread was told of.
+    /// Number of the last seek or flush that was passed to the next thread.
     generation: u64,
-    /// The worker has given all, of a stream that is held.
+    /// True if the worker has given all output of a stream that is held.
     at_end: bool,
 }
 
-/// What comes from a worker, for the thread behind.
+/// An event from a worker, for the thread behind.
 pub(crate) enum Collected<T> {
     /// A frame.
     Frame(T),
-    /// What comes next is from behind the seek or flush of this number, for which so many
-    /// frames did not come.
+    /// A seek or flush: its number, and the number of frames that did not come because of it. Later
+    /// items are from behind it.
     Flush(u64, u64),
     /// The stream has ended, and another seek may come.
     Held,
     /// The stream has ended.
     End,
-    /// The thread has something else to look at.
+    /// The thread has `news` to look at.
     News,
 }
 
-/// A frame that came, with what the ledger knows of its way.
+/// A frame that came, with the ledger's times of its way.
 pub struct Arrival {
     /// The frame.
     pub frame: Frame,
     pub(super) stretch: Stretch,
-    /// What the worker says of it.
+    /// Figures that the worker reports for the frame.
     pub work: Work,
 }
 
 impl Collect {
-    /// The level of the run that begins.
+    /// Sets the ledger's level of the run that begins.
     pub(crate) fn set_level(&self, level: Level) {
         self.session.set_level(level);
     }
 
-    /// Has [`next`](Collect::next) look for news.
+    /// Returns the function that makes [`next`](Collect::next) look for news.
     pub(crate) fn waker(&self) -> Wake {
         let session = self.session.clone();
         Box::new(move || session.call_attention())
     }
 
-    /// What comes next, with its row written. Sleeps until something does or there is
+    /// Returns the next event, with its row written. Sleeps until there is one or there is
     /// `news`.
     pub(crate) fn next(
         &mut self,
@@ -178,7 +178,7 @@ impl CollectEnd {
         }
     }
 
-    /// The next frame of a stream without flushes, `None` behind the last. Sleeps until
+    /// Returns the next frame of a stream without flushes, `None` behind the last. Sleeps until
     /// there is one.
     pub fn next_frame(&mut self) -> Result<Option<Arrival>, HostError> {
         loop {
@@ -190,7 +190,7 @@ impl CollectEnd {
         }
     }
 
-    /// What comes next. Sleeps until something does or there is `news`; calls `idle` when
+    /// Returns the next event. Sleeps until there is one or there is `news`; calls `idle` when
     /// it goes to sleep and when it wakes.
     fn next_or(
         &mut self,
@@ -210,8 +210,8 @@ impl CollectEnd {
             if news() {
                 return Ok(Collected::News);
             }
-            // Looked at before the ring: what a worker completed before its
-            // end is taken first.
+            // Read before the ring, so that the cells that a worker completed before its
+            // end are taken first.
             let is_gone = self.link.health.is_gone();
             let history = &mut self.history;
             match self.receiving.take(|seq| history.meta(seq)) {
@@ -234,24 +234,24 @@ impl CollectEnd {
         }
     }
 
-    /// A flush that the next thread was not told of.
+    /// Returns the flush that the next thread does not know yet.
     fn flush(&mut self) -> Option<Collected<Arrival>> {
         let (generation, discarded) = self.history.generation();
         if generation == self.generation {
             return None;
         }
         self.generation = generation;
-        // Packets that were given up are not to blame for what follows.
+        // Earlier deaths do not count for the packets behind the flush.
         self.restarts.delivered();
         Some(Collected::Flush(generation, discarded))
     }
 
-    /// Waits at the end of a stream that is held; `None` once it goes on. A worker that
-    /// dies meanwhile is missed when it does.
+    /// Waits at the end of a stream that is held; `None` once it goes on. If the worker
+    /// dies meanwhile, this is noticed when the stream goes on.
     fn held(&mut self, news: impl Fn() -> bool) -> Option<Collected<Arrival>> {
         self.link.health.pays_attention();
         self.history.read_log();
-        // The end may have come again behind a flush.
+        // The submit end may have logged the end again behind a flush.
         self.at_end = self.history.ended && !self.history.was_flushed_since(self.generation);
         if !self.at_end {
             return None;
@@ -266,7 +266,7 @@ impl CollectEnd {
         None
     }
 
-    /// The worker has given all; `None` where a flush follows.
+    /// Handles the worker's report that it has given all; `None` where a flush follows.
     fn came_to_end(&mut self) -> Result<Option<Collected<Arrival>>, Breach> {
         let is_last = self.history.came_to_end()?;
         self.link.health.owes_answer(self.history.awaits_answer());
@@ -313,7 +313,7 @@ impl CollectEnd {
             return Err(Breach("too many frames from one input").into());
         }
         let stretch = sent.stretch;
-        // A stage lets go of its input before it gives its output.
+        // The stage drops its input before it gives its output.
         let input = match &sent.input {
             Some(WorkerInput::Frame(_)) => sent.input.take(),
             _ => None,
@@ -342,16 +342,16 @@ impl CollectEnd {
         }
     }
 
-    /// The stage is done with input `seq`, and gave nothing for it.
+    /// Handles a completion of input `seq` without output.
     fn gave_nothing(&mut self, seq: u64) -> Result<(), HostError> {
         let sent = self.history.get(seq);
         let frame = sent.filter(|sent| matches!(sent.input, Some(WorkerInput::Frame(_))));
-        // Once for each: else it could say so for ever.
+        // Accepted once for each input: else the worker could repeat it for ever.
         let unasked = Breach("it is done with what it was not given");
         frame.and_then(|sent| sent.input.take()).map(|_| ()).ok_or(unasked.into())
     }
 
-    /// A frame came whose input is not known any more.
+    /// Counts a frame whose input is not known any more as lost.
     fn lose(&mut self, seq: u64) -> Result<(), HostError> {
         if !self.history.book.lose_unknown(seq) {
             return Err(Breach("a frame of what was never given").into());
@@ -360,12 +360,12 @@ impl CollectEnd {
         Ok(())
     }
 
-    /// Reads the log and submits what the submit end does not submit by itself; answers
-    /// it. True where the worker has no room for all of it.
+    /// Reads the log, submits the inputs that the submit end does not submit by itself, and answers
+    /// the submit end. True if the worker has no room for all of them.
     ///
     /// # Errors
-    /// What this process lacks. A worker that breaks the rules is ended, which the next
-    /// look finds.
+    /// This process lacks a resource. A worker that breaks the rules is ended; the next
+    /// look finds that.
     pub(super) fn submit_rest(&mut self) -> Result<bool, HostError> {
         self.link.health.pays_attention();
         self.history.read_log();
@@ -373,7 +373,7 @@ impl CollectEnd {
             Ok(true) => Ok(true),
             Ok(false) => {
                 if let Some(answer) = self.history.answer() {
-                    // Who asks is there.
+                    // The receiver exists: the submit end waits for the answer.
                     let _ = self.ways.send(answer);
                 }
                 Ok(false)

@@ -19,9 +19,9 @@ use super::remote_demuxer::MOST_TRACK_BYTES;
 use super::say::say;
 use super::tally::Tally;
 
-/// Reads `file` and hands its packets to the caller, whose memory is behind
-/// `memory`. Returns only where the caller broke the rules: it ends its worker
-/// when it has what it wants.
+/// Reads `file` and sends its packets to the caller, in the shared memory
+/// `memory`. Returns only if the caller broke the rules: the caller ends its worker
+/// when it needs no more packets.
 pub(super) fn demux(
     demux: &Demux,
     memory: OwnedFd,
@@ -42,18 +42,18 @@ pub(super) fn demux(
     match stream.run() {
         Stopped::Caller(error) => return Err(error),
         Stopped::File(text) => {
-            // Before the cell, so that who reads the cell finds the text.
+            // Sent before the cell, so that the reader of the cell finds the text.
             say(socket, &Message::Failed { text, seq: None }, None)?;
             stream.completions.push_waiting(&Completion::Failed.encode())?;
         }
     }
-    // What was handed over is still read.
+    // The caller still reads the packets in shared memory.
     crash::hang()
 }
 
 /// Why no more packets come.
 enum Stopped {
-    /// The file cannot be read further: news for the caller.
+    /// The file cannot be read further; the caller has to be told.
     File(String),
     /// The caller broke the rules.
     Caller(HostError),
@@ -75,14 +75,14 @@ struct DemuxedFile {
     demuxer: Demuxer,
     pool: PacketPool,
     completions: CellWriter,
-    /// Seeks.
+    /// Seeks of the caller.
     submissions: CellReader,
     /// Where each loop begins.
     start: Duration,
     loops_left: u64,
-    /// `None` where nothing is to go wrong.
+    /// `None` without faults to inject.
     faults: Option<Faults>,
-    /// What the service wants counted: packets.
+    /// Counters of packets for the service.
     tally: Option<Tally>,
 }
 
@@ -113,7 +113,7 @@ impl DemuxedFile {
         Ok((stream, opened))
     }
 
-    /// Sends packets, and goes where it is told to, until that cannot go on.
+    /// Sends packets and performs seeks until an error.
     fn run(&mut self) -> Stopped {
         let mut packets = 0;
         loop {
@@ -147,7 +147,7 @@ impl DemuxedFile {
             if self.loops_left == 0 {
                 break;
             }
-            // It would loop for ever.
+            // Else it would loop for ever.
             if of_this_loop == 0 {
                 return Err(self.demuxer.nothing_to_repeat().into());
             }
@@ -160,14 +160,14 @@ impl DemuxedFile {
             }
         }
         self.completions.push_waiting(&Completion::End.encode())?;
-        // The caller ends its worker, or asks for more.
+        // The caller ends its worker, or seeks.
         while !self.seek()? {
             self.submissions.sleep(|| false, None);
         }
         Ok(())
     }
 
-    /// Goes where the caller wants, where it asked for that.
+    /// Performs the caller's seek; false if there is none.
     fn seek(&mut self) -> Result<bool, Stopped> {
         let Some(cell) = self.submissions.pop()? else { return Ok(false) };
         let Ok(Submission::Seek { number, to }) = Submission::decode(&cell) else {
@@ -182,7 +182,7 @@ impl DemuxedFile {
     }
 
     fn send(&mut self, packet: &Packet) -> Result<(), Stopped> {
-        // The demuxer's own packets always have bytes of this process.
+        // Packets that the demuxer made itself always have their bytes in this process.
         let bytes = packet.bytes().unwrap_or_default();
         if bytes.len() > self.pool.largest() {
             let (bytes, most) = (bytes.len(), self.pool.largest());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The last stage of a worker: hands frames to the caller, where they lie.
+//! The last stage of a worker: passes frames to the caller without a copy.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -26,17 +26,17 @@ pub(super) struct Export(pub(super) Arc<Mutex<Exporter>>);
 pub(super) struct Exporter {
     completions: CellWriter,
     socket: Arc<Socket>,
-    /// What the caller has heard of.
+    /// Pools and layouts that the caller knows.
     names: Names,
-    /// How long the worker had been idle when it got what it now works on.
+    /// How long the worker had been idle when its present input came.
     pub(super) idle_ns: u32,
-    /// Frames given since the last look.
+    /// Frames given since the last call of [`Exporter::take_given`].
     given: u64,
-    /// What the service wants counted.
+    /// Counters for the service.
     tally: Option<Tally>,
 }
 
-/// Nothing is left half done by a panic, which ends the worker anyway.
+/// Locks `exporter`, also a poisoned one: a panic leaves it consistent, and ends the worker anyway.
 pub(super) fn locked(exporter: &Mutex<Exporter>) -> MutexGuard<'_, Exporter> {
     exporter.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -46,7 +46,7 @@ impl Exporter {
         Exporter { completions, socket, names: Names::default(), idle_ns: 0, given: 0, tally }
     }
 
-    /// The stage gets the packet or frame `seq`.
+    /// Counts packet or frame `seq` as taken by the stage.
     pub(super) fn took(&mut self, seq: u64) {
         if let Some(tally) = &mut self.tally {
             tally.took(seq);
@@ -58,7 +58,7 @@ impl Exporter {
         std::mem::take(&mut self.given)
     }
 
-    /// Writes a completion; where the caller takes none for now, waits.
+    /// Writes a completion; waits while the ring has no room.
     pub(super) fn complete(&mut self, completion: &Completion) -> Result<(), HostError> {
         Ok(self.completions.push_waiting(&completion.encode())?)
     }
@@ -70,7 +70,7 @@ impl Exporter {
             tally.gave(seq, &work, frame.layout());
         }
         if frame.is_foreign() {
-            // The stage passes on what it got: the caller has it already.
+            // The stage passes its input on: the caller has this frame already.
             let (pool, slot, layout) = (SAME_FRAME, 0, 0);
             return self.complete(&Completion::Frame { seq, pool, slot, layout, work });
         }
@@ -82,7 +82,7 @@ impl Exporter {
         self.complete(&Completion::Frame { seq, pool, slot: exported.slot, layout, work })
     }
 
-    /// The name of a layout, said to the caller when it is new.
+    /// Returns the name of a layout; announces it to the caller when it is new.
     fn layout(&mut self, layout: &Layout) -> Result<u8, HostError> {
         let (id, is_new) = self.names.layout(layout);
         if is_new {
@@ -91,14 +91,14 @@ impl Exporter {
         Ok(id)
     }
 
-    /// Says what memory is wanted; the answer comes on the socket.
+    /// Asks for memory as `want` describes; the answer comes on the socket.
     pub(super) fn want(&mut self, want: &Want) -> Result<(), HostError> {
         say(&self.socket, &Message::Want(*want), None)?;
         self.complete(&Completion::Want)
     }
 
     /// Asks for memory for a pool; the answer comes on the socket. Once the
-    /// stream is `opened` the caller looks at the ring.
+    /// stream is `opened`, a cell tells the caller to read the socket.
     pub(super) fn want_memory(&mut self, bytes: u64, opened: bool) -> Result<(), HostError> {
         say(&self.socket, &Message::WantMemory { bytes }, None)?;
         if opened { self.complete(&Completion::Want) } else { Ok(()) }
@@ -115,7 +115,7 @@ impl Exporter {
         })
     }
 
-    /// The number of the frame's pool, announced to the caller when it is new.
+    /// Returns the number of the frame's pool; announces it to the caller when it is new.
     fn pool(&mut self, frame: &Frame) -> Result<u16, HostError> {
         let (pool, is_new) = self.names.pool(frame.pool_id())?;
         if is_new {

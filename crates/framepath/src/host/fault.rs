@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Faults put into a worker on purpose, so that anybody can see what becomes of
-//! their path when a decoder crashes: `decode host=process fault=crash@100`.
+//! Faults injected into a worker, to see how a path behaves when a decoder
+//! crashes: `decode host=process fault=crash@100`.
 
 use std::fmt;
 use std::str::FromStr;
 
 use framepath_os::crash;
 
-/// What goes wrong.
+/// Kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     /// The worker dies of a segmentation fault, once.
     Crash,
-    /// It stops answering, once.
+    /// The worker stops answering, once.
     Hang,
-    /// It takes all memory it can get, once.
+    /// The worker takes all memory it can get, once.
     Bomb,
-    /// It dies every time it meets the packet.
+    /// The worker dies every time it meets the packet.
     Poison,
 }
 
@@ -60,12 +60,12 @@ impl fmt::Display for Faults {
 }
 
 impl Faults {
-    /// Those that strike a worker that replaces another.
+    /// Returns the faults that also strike a worker that replaces another.
     pub(super) fn of_replacement(&self) -> Faults {
         Faults(self.0.iter().filter(|fault| fault.kind == Kind::Poison).copied().collect())
     }
 
-    /// Before packet or frame `seq` is worked on, in the worker.
+    /// Strikes if there is a fault for packet or frame `seq`. The worker calls it before it works on it.
     pub(super) fn strike(&self, seq: u64) {
         match self.0.iter().find(|fault| fault.seq == seq).map(|fault| fault.kind) {
             Some(Kind::Crash | Kind::Poison) => crash::segmentation_fault(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the crate `framepath-serve` needs beyond the public interface. No promise: it changes
+//! Items for the crate `framepath-serve` beyond the public interface. Not stable: they change
 //! with any release.
 
 pub use super::borrow::{Lends, LentSlots, Loan};

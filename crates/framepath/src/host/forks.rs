@@ -14,15 +14,15 @@ use super::say::{hear, say};
 use super::{HostError, worker};
 use crate::registry::Registry;
 
-/// The whole life of the zygote: forks workers until its caller is gone, and
-/// ends the process. In the main thread of a process that has no other.
+/// Runs the zygote: forks workers until its caller is gone, and then
+/// ends the process. Call it in the main thread of a process that has no other thread.
 ///
 /// # Errors
-/// Threads, no namespaces for a reason other than a refusal, or a caller that
+/// There are other threads, namespaces fail for a reason other than a refusal, or the caller
 /// broke the rules.
 pub fn serve(caller: OwnedFd, registry: &Registry) -> Result<Infallible, HostError> {
     fork_on_request(&Socket::from(caller), registry)?;
-    // What a hundred libraries registered for the end is of no use here.
+    // Skips the exit handlers that the libraries registered.
     crash::leave()
 }
 
@@ -55,12 +55,12 @@ fn make(zygote: &Zygote, kind: &str, registry: &Registry) -> Result<(WorkerProce
     Ok((child, callers))
 }
 
-/// The whole life of a worker; its exit code.
+/// Runs a worker from start to end; returns its exit code.
 fn work(socket: OwnedFd, kind: WorkerKind, registry: &Registry) -> i32 {
     match worker::lock_in_and_serve(socket, kind, registry) {
         Ok(()) => 0,
         Err(error) => {
-            // Seen only where the caller asked to keep standard error.
+            // Visible only if the caller asked to keep standard error.
             eprintln!("framepath: worker: {error}");
             1
         }

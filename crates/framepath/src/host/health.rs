@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is in flight between a caller and one worker, and whether the worker gets on
-//! with it. This is the one place that counts.
+//! Counts of the work in flight between a caller and one worker, and the check that the worker
+//! makes progress. Only this module counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -11,26 +11,26 @@ use framepath_os::crossing::{Area, Bell, Look, completions};
 use super::Traffic;
 use super::policy::{Progress, Watchdog};
 
-/// What the caller knows of its worker, for any thread. The counts order
-/// nothing: they are looked at from outside (Relaxed).
+/// Progress of a worker as its caller sees it, for any thread. The counts order no other memory:
+/// they are only observed from outside (Relaxed).
 pub(super) struct WorkerHealth {
     area: Arc<Area>,
     /// Where the collect end sleeps.
     collect_bell: Bell,
     gone: AtomicBool,
-    /// The submit end has something for the collect end, which may be asleep.
+    /// The submit end has an entry for the collect end, which may be asleep.
     attention: AtomicBool,
     /// Cells submitted to the worker and taken from it, and messages.
     pub(super) traffic: Traffic,
-    /// Of the cells submitted, frames; each is answered by something.
+    /// Frames among the cells submitted; the worker answers each of them.
     inputs: AtomicU64,
-    /// Cells taken from it that answer a frame.
+    /// Cells taken from the worker that answer a frame.
     answers: AtomicU64,
     /// Frames of its pools that later stages hold.
     frames_out: AtomicU64,
-    /// Frames that the worker has to have given away before it waits for a slot.
+    /// Frames that are out, at the least, when the worker waits for a slot.
     least_out: u64,
-    /// Cells taken from it that are no progress.
+    /// Cells taken from the worker that are no progress.
     late: AtomicU64,
     /// The worker was told to drain or to flush, and has not answered.
     owes_answer: AtomicBool,
@@ -38,14 +38,14 @@ pub(super) struct WorkerHealth {
     collect_sleeps: AtomicBool,
     /// The submit end sleeps until the worker makes room.
     submit_sleeps: AtomicBool,
-    /// The collect end looks for the memory that the worker waits for.
+    /// The collect end is getting the memory that the worker waits for.
     lending: AtomicBool,
     watchdog: Watchdog,
 }
 
 impl WorkerHealth {
-    /// The worker of `area`, which is ended after `watchdog` without progress. It waits for a
-    /// slot of its pool with `least_out` of its frames here or more; 0 means 1.
+    /// Makes the counts of the worker of `area`. The worker is ended after `watchdog` without progress.
+    /// It waits for a slot of its pool only while `least_out` or more of its frames are out; 0 means 1.
     pub(super) fn new(area: Arc<Area>, watchdog: Duration, least_out: u32) -> WorkerHealth {
         WorkerHealth {
             collect_bell: completions(&area).1.bell().clone(),
@@ -66,7 +66,7 @@ impl WorkerHealth {
         }
     }
 
-    /// A cell was submitted; `is_frame` where the worker has to answer it.
+    /// Counts a cell submitted; `is_frame` if the worker has to answer it.
     pub(super) fn submitted(&self, is_frame: bool) {
         self.traffic.cells_out.fetch_add(1, Ordering::Relaxed);
         if is_frame {
@@ -74,7 +74,7 @@ impl WorkerHealth {
         }
     }
 
-    /// A cell was taken from the worker; `is_answer` where it answers a frame.
+    /// Counts a cell taken from the worker; `is_answer` if it answers a frame.
     pub(super) fn completed(&self, is_answer: bool) {
         self.traffic.cells_in.fetch_add(1, Ordering::Relaxed);
         if is_answer {
@@ -87,50 +87,50 @@ impl WorkerHealth {
         self.traffic.cells_out.load(Ordering::Relaxed)
     }
 
-    /// Cells that the worker says it has taken, no more than it was given.
+    /// Cells that the worker reports as taken, limited to the number submitted.
     pub(super) fn taken(&self) -> u64 {
         self.area.taken().min(self.traffic.cells_out.load(Ordering::Relaxed))
     }
 
-    /// A frame of the worker's pools went to the later stages.
+    /// Counts a frame of the worker's pools that went to the later stages.
     pub(super) fn frame_out(&self) {
         self.frames_out.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// It came back.
+    /// Counts such a frame that came back.
     pub(super) fn frame_back(&self) {
         self.frames_out.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// The worker was told to drain or to flush, or has answered all of that.
+    /// Notes that the worker was told to drain or to flush, or has answered all of these.
     pub(super) fn owes_answer(&self, owes: bool) {
         self.owes_answer.store(owes, Ordering::Relaxed);
     }
 
-    /// The last cell that was taken is no progress.
+    /// Counts the last cell taken as no progress.
     pub(super) fn came_late(&self) {
         self.late.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The collect end goes to sleep, or wakes.
+    /// Notes that the collect end goes to sleep, or wakes.
     pub(super) fn collect_sleeps(&self, sleeps: bool) {
         self.collect_sleeps.store(sleeps, Ordering::Relaxed);
     }
 
-    /// The submit end goes to sleep, or wakes.
+    /// Notes that the submit end goes to sleep, or wakes.
     pub(super) fn submit_sleeps(&self, sleeps: bool) {
         self.submit_sleeps.store(sleeps, Ordering::Relaxed);
     }
 
-    /// The collect end looks for memory to lend, or has done so.
+    /// Notes that the collect end starts or stops getting memory to lend.
     pub(super) fn lending(&self, lending: bool) {
         self.lending.store(lending, Ordering::Relaxed);
     }
 
-    /// Wakes the collect end, so that it looks into the log.
+    /// Wakes the collect end to read the log.
     pub(super) fn call_attention(&self) {
-        // Release: pairs with the Acquire in `pays_attention`; the log's entry is there
-        // before the call. The fences of the bell order it with the look before a sleep.
+        // Release: pairs with the Acquire in `pays_attention`; the log's entry is written
+        // before the call. The fences of the bell order the store with the check before a sleep.
         self.attention.store(true, Ordering::Release);
         self.collect_bell.ring_out();
     }
@@ -140,44 +140,43 @@ impl WorkerHealth {
         self.attention.load(Ordering::Relaxed)
     }
 
-    /// The collect end is going to look into the log.
+    /// Clears the call: the collect end reads the log next.
     pub(super) fn pays_attention(&self) {
         // Acquire: pairs with the Release in `call_attention`. A swap, so that no call
-        // is lost between a look and the store.
+        // is lost between the read and the store.
         self.attention.swap(false, Ordering::Acquire);
     }
 
-    /// True once the worker has gone. What it completed before can still be taken.
+    /// True once the worker has gone. Its completed cells can still be taken.
     pub(super) fn is_gone(&self) -> bool {
-        // Acquire: pairs with the Release in `end`, so that a look at the ring
+        // Acquire: pairs with the Release in `end`, so that a read of the ring
         // after this one finds the worker's last cells.
         self.gone.load(Ordering::Acquire)
     }
 
-    /// The worker is gone: wakes both ends.
+    /// Notes that the worker is gone, and wakes both ends.
     pub(super) fn end(&self) {
         // Release: pairs with the Acquire in `is_gone`.
         self.gone.store(true, Ordering::Release);
-        // Its fence comes between this store and the collect end's next look into the
-        // log; that of `call_attention` or `Bell::ring` between an entry of the log
-        // and the submit end's next look at `gone`. One of the two sees the other's.
+        // The bell's fence comes between this store and the collect end's next read of the
+        // log; the fence of `call_attention` or `Bell::ring` comes between an entry of the log
+        // and the submit end's next read of `gone`. So one of the two ends sees the other's store.
         self.collect_bell.ring_out();
         Bell::of_room(&self.area).ring_out();
         Bell::of_packets(&self.area).ring_out();
     }
 
-    /// The watcher's look: calls `kill` for a worker that has work, stands
-    /// still for longer than the watchdog allows, and does not wait for us.
+    /// Checks progress, in the watcher's thread: calls `kill` for a worker that has work, stands
+    /// still for longer than the watchdog allows, and does not wait for this process.
     ///
-    /// How far each value reported by the worker is trusted: a position counts where
-    /// it is further than ever, and no further than what was submitted; that it
-    /// waits for us, only where we could make it wait: with so many of its frames here that
-    /// an honest one could lack a slot.
+    /// How far each value reported by the worker is trusted: a position counts if
+    /// it is higher than ever before, and up to the number of cells submitted. Its claim to wait for a
+    /// slot counts only while so many of its frames are out that an honest worker could lack a slot.
     pub(super) fn look(&self, kill: impl FnOnce()) -> Look {
         let submitted = self.traffic.cells_out.load(Ordering::Relaxed);
         let done = self.traffic.cells_in.load(Ordering::Relaxed);
         let taken = self.area.taken();
-        // It may have no room for what it completed, or no slot for a frame.
+        // The worker may have no room in the ring for its completions, or no slot for a frame.
         let collect_sleeps = self.collect_sleeps.load(Ordering::Relaxed);
         let waits_for_us = self.lending.load(Ordering::Relaxed)
             || (!collect_sleeps && self.area.completed() != done)
@@ -198,7 +197,7 @@ mod tests {
 
     use super::*;
 
-    /// A worker that has taken none of one packet, and claims to wait for a slot.
+    /// Makes the counts of a worker that has not taken its one packet, and claims to wait for a slot.
     fn waiting(least_out: u32) -> WorkerHealth {
         let area = Arc::new(Area::new(Sizes { cells: 8, packet_bytes: 0 }).unwrap());
         submissions(&area).0.push_quietly(&[0; 8]).unwrap();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a stream was given and may have to be given again: the collect end's.
+//! The inputs of a stream that may have to be submitted again, kept by the collect end.
 //!
 //! The book keeps the packets since the last random access point. A stream without such
-//! points, or one that says so, would be kept whole: so their memory is bounded here.
+//! points, or one that claims to have none, would be kept whole, so this module limits its memory.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -20,45 +20,45 @@ use super::between::{Logged, Way};
 use super::input::{Sent, WorkerInput};
 use super::submit::Sending;
 
-/// Packets that are kept whatever their size: those in the ring, which has a bound in
+/// Packets that are kept whatever their size: those in the ring, which has a limit in
 /// bytes, too, and more than a decoder holds back.
 const KEPT: usize = 96;
 /// Bytes of memory that a packet takes beside its own bytes: its `AVPacket` and its
 /// buffer, and its entry in the book, whose capacity doubles (780 and twice 200).
 const OVERHEAD: u64 = 1200;
-/// Bytes of new packets between two looks at all that are kept.
+/// Bytes of new packets between two checks of all that are kept.
 const LOOK_BYTES: u64 = 2 << 20;
-/// Bytes that are kept: a quarter of the worker's memory, between these.
+/// Limits of the bytes that are kept; between them, a quarter of the worker's memory.
 const LEAST: u64 = 16 << 20;
 const MOST: u64 = 256 << 20;
 
-/// The inputs of one stream, whichever worker has them.
+/// The inputs of one stream, across all its workers.
 pub(super) struct History {
     log: Receiver<Logged>,
     pub(super) book: Book<Sent>,
     /// Verifies the random access points of packets; `None` for frames.
     points: Option<AccessPoints>,
-    /// What decoders need besides the track's head; `None` for frames.
+    /// Parameter sets that decoders need besides the track's head; `None` for frames.
     sets: Option<ParameterSets>,
-    /// Those that the present worker has.
+    /// Parameter sets that the present worker has.
     worker_sets: Option<Arc<SetLog>>,
     /// The right to submit to the present worker, while it is with the collect end.
     pub(super) sending: Option<Box<Sending>>,
     /// Number of the present worker.
     worker: u64,
-    /// Inputs read from the log: the number of the next.
+    /// Number of inputs read from the log, and so the number of the next.
     read: u64,
-    /// Bytes of packets since the last look at all that are kept.
+    /// Bytes of packets since the last check of all that are kept.
     new_bytes: u64,
     /// Address space of a worker, bytes.
     memory_bytes: u64,
-    /// The submit end waits for an answer.
+    /// True if the submit end waits for an answer.
     is_asked: bool,
-    /// Nothing will be appended, unless a flush comes and it is held.
+    /// True if no input follows, unless a flush comes and the stream is held.
     pub(super) ended: bool,
     pub(super) is_held: bool,
     flush: Flush,
-    /// What the present worker is to answer.
+    /// Drains and flushes that the present worker has to answer.
     answers: Answers,
 }
 
@@ -69,12 +69,12 @@ struct Flush {
     generation: u64,
     /// Inputs before this number are not wanted.
     wanted_from: u64,
-    /// Frames that will not come for it, not yet counted.
+    /// Frames that will not come because of the flush, and are not yet counted.
     discarded: u64,
 }
 
 impl History {
-    /// The history of a stream whose submit end writes `log`.
+    /// Makes the history of a stream whose submit end writes `log`.
     pub(super) fn new(log: Receiver<Logged>, track: Option<&TrackInfo>, memory_bytes: u64) -> History {
         History {
             log,
@@ -95,7 +95,7 @@ impl History {
         }
     }
 
-    /// Reads what the submit end has logged.
+    /// Reads the entries that the submit end has logged.
     pub(super) fn read_log(&mut self) {
         while let Ok(logged) = self.log.try_recv() {
             match logged {
@@ -113,7 +113,7 @@ impl History {
         }
     }
 
-    /// Forgets what was given before a flush.
+    /// Forgets the inputs before a flush.
     fn forget(&mut self, generation: u64) {
         self.answers.flush(self.read, self.book.kept() as u64);
         self.flush = Flush {
@@ -125,28 +125,28 @@ impl History {
         (self.ended, self.is_held) = (false, false);
     }
 
-    /// Number of the last seek or flush, and how many inputs that became no frame before
-    /// it would have; those are counted once.
+    /// Returns the number of the last seek or flush, and how many inputs became no frame because of
+    /// it; only the first call returns that count.
     pub(super) fn generation(&mut self) -> (u64, u64) {
         (self.flush.generation, std::mem::take(&mut self.flush.discarded))
     }
 
-    /// Whether another flush has come than that of `generation`.
+    /// True if a flush other than that of `generation` was the last.
     pub(super) fn was_flushed_since(&self, generation: u64) -> bool {
         self.flush.generation != generation
     }
 
-    /// What becomes of something that came for input `seq`.
+    /// Classifies an output that came for input `seq`.
     pub(super) fn standing(&mut self, seq: u64) -> Standing {
         self.read_log_for(seq);
         self.answers.standing(seq, self.flush.wanted_from)
     }
 
-    /// The worker has given all. True where that is the end of the stream, false where a
+    /// Accepts the worker's answer to a drain. True if the stream ends there, false if a
     /// flush follows.
     ///
     /// # Errors
-    /// It was not asked for that, or has not taken all.
+    /// The worker was not asked to drain, or has not taken all inputs.
     pub(super) fn came_to_end(&mut self) -> Result<bool, Breach> {
         match self.answers.ended()? {
             End::Flushed => Ok(false),
@@ -155,11 +155,10 @@ impl History {
         }
     }
 
-    /// The worker has forgotten what was before the flush with the number `seq` among the
-    /// inputs.
+    /// Accepts the worker's answer to the flush with the number `seq` among the inputs.
     ///
     /// # Errors
-    /// That is not what it was to answer next.
+    /// The worker owes another answer first.
     pub(super) fn flushed(&mut self, seq: u64) -> Result<(), Breach> {
         self.answers.flushed(seq)
     }
@@ -180,11 +179,11 @@ impl History {
                     access => access,
                 }
             }
-            // Stages that take frames look at one at a time.
+            // Any frame is a point to start at: stages that take frames work on one at a time.
             _ => Access::Point,
         };
         self.new_bytes += bytes_of(&sent);
-        // Numbers of its own: behind a decoder those of frames go up and down.
+        // Numbers of its own, because the frame numbers behind a decoder go up and down.
         self.book.append(self.read, sent.meta.pts, access, sent);
         self.read += 1;
         if worker == Some(self.worker) {
@@ -197,21 +196,21 @@ impl History {
         }
     }
 
-    /// The right to submit, where it came from the submit end.
+    /// Takes the right to submit back, if the submit end sent it.
     fn take_back(&mut self, sending: Option<Box<Sending>>) {
-        // That of an older worker is of no use.
+        // The right to write to an older worker is of no use.
         if let Some(sending) = sending.filter(|sending| sending.link.number == self.worker) {
             self.sending = Some(sending);
         }
     }
 
-    /// Input `seq`, while it is known.
+    /// Returns input `seq`, while it is known.
     pub(super) fn get(&mut self, seq: u64) -> Option<&mut Sent> {
         self.read_log_for(seq);
         self.book.get_mut(seq)
     }
 
-    /// Reads the log where input `seq` has not come. There may be a flush behind it.
+    /// Reads the log if input `seq` has not been read yet. There may be a flush behind it.
     fn read_log_for(&mut self, seq: u64) {
         // The submit end logs an input before the worker can see it.
         if seq >= self.read {
@@ -219,24 +218,24 @@ impl History {
         }
     }
 
-    /// What belongs to a frame of input `seq`.
+    /// Returns the metadata of a frame of input `seq`.
     pub(super) fn meta(&mut self, seq: u64) -> Option<FrameMeta> {
         self.read_log_for(seq);
         if seq < self.flush.wanted_from {
-            // Looked at, as below.
+            // Any metadata will do: the frame is dropped, as below.
             return Some(FrameMeta::default());
         }
         let known = self.get(seq).map(|sent| sent.meta);
-        // The frame is looked at, so that its slot is given back, and then dropped.
+        // The frame is accepted, so that its slot is given back, and then dropped.
         known.or_else(|| self.book.is_unknown(seq).then(FrameMeta::default))
     }
 
-    /// The last input that the present worker had taken, where `taken` cells were.
+    /// Returns the last input that the present worker has taken, if it has taken `taken` cells.
     pub(super) fn last_taken(&self, taken: u64) -> Option<u64> {
         self.book.last_submitted(|sent| sent.cell < taken)
     }
 
-    /// The stream goes on with another worker.
+    /// Starts anew for another worker.
     pub(super) fn begin(&mut self, sending: Box<Sending>) {
         self.worker = sending.link.number;
         self.sending = Some(sending);
@@ -244,15 +243,15 @@ impl History {
         self.answers.begin();
     }
 
-    /// Submits what was not yet, and the end where that is all; true where the worker
-    /// has no room for all of it.
+    /// Submits the inputs that are not submitted yet, and the end if the stream has one; true if the
+    /// worker has no room for all of them.
     ///
     /// # Errors
-    /// The worker broke the rules, or this process lacks something.
+    /// The worker broke the rules, or this process lacks a resource.
     pub(super) fn submit(&mut self) -> Result<bool, HostError> {
         let Some(sending) = &mut self.sending else { return Ok(false) };
         if sending.link.health.is_gone() {
-            // What is not yet submitted waits for the next worker.
+            // The remaining inputs wait for the next worker.
             return Ok(false);
         }
         if let Some(seq) = self.answers.untold() {
@@ -266,7 +265,7 @@ impl History {
             let (seq, sent) = (entry.seq(), entry.packet());
             let mut cell = u64::MAX;
             if let Some(input) = &sent.input {
-                // Another worker, or one from whose stream packets were left out, may lack sets
+                // A new worker, or one from whose stream packets were left out, may lack sets
                 // that came in packets before this one.
                 let lacks = sent.sets_before.as_ref().filter(|sets| self.worker_sets.as_ref() != Some(sets));
                 let completed = lacks.map(|sets| with_sets(sets, input)).transpose()?.flatten();
@@ -294,26 +293,26 @@ impl History {
         Ok(is_full)
     }
 
-    /// Answers the submit end, where it has asked and all that it gave was submitted.
+    /// Answers the submit end, if it has asked and all its inputs are submitted.
     pub(super) fn answer(&mut self) -> Option<Way> {
         let is_behind = self.answers.untold().is_some() || self.book.next_unsent().is_some();
         if !self.is_asked || self.sending.is_none() || is_behind {
             return None;
         }
         self.is_asked = false;
-        // The book may drop what comes: then it has to see it before a worker does.
+        // If the book may drop the next inputs, it has to see them before a worker does.
         let sending = if self.book.takes_all() { self.sending.take() } else { None };
         Some(sending.map_or(Way::Relay, Way::Direct))
     }
 
-    /// True where the worker has taken all, and knows that it is all.
+    /// True if the worker has taken all inputs and the drain.
     fn is_drained(&mut self) -> bool {
         self.ended && self.sending.as_ref().is_some_and(|sending| sending.drained && sending.is_taken())
     }
 }
 
-/// Bytes that a packet takes, with the parameter sets that changed with it; 0 of frames, which
-/// are not kept.
+/// Bytes that a packet takes, with the parameter sets that changed with it; 0 for a frame, which
+/// is not kept.
 fn bytes_of(sent: &Sent) -> u64 {
     let Some(WorkerInput::Packet(packet)) = &sent.input else { return 0 };
     let new_sets = sent.sets_behind.as_ref().filter(|sets| sent.sets_before.as_ref() != Some(sets));
@@ -323,7 +322,7 @@ fn bytes_of(sent: &Sent) -> u64 {
 /// Bytes of a packet that tell how its units are told from each other.
 const FRAMING_BYTES: usize = 16;
 
-/// A packet with `sets` in front, in a counted copy.
+/// Returns a copy of the packet with `sets` in front. The copy counts in the ledger.
 fn with_sets(sets: &SetLog, input: &WorkerInput) -> Result<Option<WorkerInput>, HostError> {
     let WorkerInput::Packet(packet) = input else { return Ok(None) };
     let completed = packet.prefixed(&sets.in_front_of(&packet.peek(FRAMING_BYTES)));
@@ -332,14 +331,14 @@ fn with_sets(sets: &SetLog, input: &WorkerInput) -> Result<Option<WorkerInput>, 
     Ok(Some(WorkerInput::Packet(completed)))
 }
 
-/// Bytes that are looked at first: the pictures of most random access points begin in them.
+/// Bytes that are read first: the pictures of most random access points begin in them.
 const FIRST_LOOK: usize = 4 << 10;
 
-/// Bytes that are looked at first of a packet that is no random access point, for sets in front
+/// Bytes that are read first of a packet that is no random access point, to find sets in front
 /// of its picture.
 const FIRST_LOOK_FOR_SETS: usize = 128;
 
-/// Takes in the parameter sets in front of the packet's picture.
+/// Records the parameter sets in front of the packet's picture.
 fn take_in(sets: &mut ParameterSets, packet: &Packet) {
     for most in [if packet.is_key() { FIRST_LOOK } else { FIRST_LOOK_FOR_SETS }, FIRST_LOOK] {
         if sets.look(&packet.peek(most), packet.len() <= most) {
@@ -349,7 +348,7 @@ fn take_in(sets: &mut ParameterSets, packet: &Packet) {
     sets.look(&packet.peek(usize::MAX), true);
 }
 
-/// What decoding can do at the packet.
+/// Classifies the packet by how decoding can start at it.
 fn access(points: &mut AccessPoints, packet: &Packet) -> Access {
     let flagged = packet.is_key();
     if !points.needs(flagged) {
@@ -358,12 +357,12 @@ fn access(points: &mut AccessPoints, packet: &Packet) -> Access {
     let whole = packet.len() <= FIRST_LOOK;
     let first = points.look(&packet.peek(FIRST_LOOK), flagged, whole);
     let look_again = || points.look(&packet.peek(usize::MAX), flagged, true);
-    // All of a packet is enough.
+    // The whole packet is enough.
     first.or_else(look_again).unwrap_or(Access::Claimed { recovery: 0 })
 }
 
-/// Forgets the oldest packets where those that are kept take more than the share of a
-/// worker with `memory_bytes`.
+/// Forgets the oldest packets if the packets kept take more than their share of the
+/// memory of a worker with `memory_bytes`.
 fn limit(book: &mut Book<Sent>, memory_bytes: u64) {
     let most = (memory_bytes / 4).clamp(LEAST, MOST);
     let sizes: Vec<u64> = book.packets().map(bytes_of).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a worker is given, and how the two ends of a stream tell each other of it.
+//! The inputs of a worker, and the record of them that the two ends of a stream share.
 
 use std::sync::Arc;
 
@@ -18,20 +18,20 @@ pub enum WorkerInput {
     Frame(Frame),
 }
 
-/// An input on its way, with its entry to the ledger.
+/// An input that was logged, with its ledger stretch.
 pub(super) struct Sent {
     /// `None` once a frame's output has come: it goes back to its pool.
     pub(super) input: Option<WorkerInput>,
     pub(super) meta: FrameMeta,
     /// Position of its cell in the ring of the worker that has it.
     pub(super) cell: u64,
-    /// Frames that came of it.
+    /// Frames that the worker gave for it.
     pub(super) outputs: u32,
     /// The time until it was submitted.
     pub(super) stretch: Stretch,
     /// Parameter sets in force in front of the packet, besides those of the track's head.
     pub(super) sets_before: Option<Arc<SetLog>>,
-    /// The same behind the packet.
+    /// Parameter sets in force behind the packet.
     pub(super) sets_behind: Option<Arc<SetLog>>,
 }
 
@@ -40,7 +40,7 @@ impl Sent {
         Sent { input: Some(input), meta, cell, outputs: 0, stretch, sets_before: None, sets_behind: None }
     }
 
-    /// Lets go of the input, which only a replay would need.
+    /// Drops the input and its sets, which only a replay would need.
     pub(super) fn strip(&mut self) {
         (self.input, self.sets_before, self.sets_behind) = (None, None, None);
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The kind of a worker: all that distinguishes one worker's start from another's.
 //!
-//! It is described here and nowhere else. One text carries it to the zygote, in its
+//! Only this module describes it. One text carries it to the zygote, in its
 //! spawn message, and to a worker that is a program of its own, as its argument:
 //!
 //! ```text
@@ -21,14 +21,14 @@ use framepath_os::spawn::Bounds;
 
 use super::{HostError, SandboxChoice};
 
-/// What a worker is for, which decides what its sandbox lets it do.
+/// Purpose of a worker, which decides what its sandbox lets it do.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Task {
-    /// To run a stage, or to demux a file that it is sent.
+    /// Runs a stage, or demuxes a file that it is sent.
     Stage,
-    /// To decode by the device of this name, which it is sent.
+    /// Decodes by the device of this name, which it is sent.
     Device(PathBuf),
-    /// To run the plug-in of this canonical name.
+    /// Runs the plug-in of this canonical name.
     Plugin(PathBuf),
 }
 
@@ -36,24 +36,24 @@ pub(crate) enum Task {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct WorkerKind {
     pub(crate) task: Task,
-    /// Address space that it may take, bytes.
+    /// Limit of its address space, bytes.
     pub(crate) memory_bytes: u64,
-    /// It goes on where the kernel has no seccomp.
+    /// True if the worker may run where the kernel has no seccomp.
     without_seccomp: bool,
 }
 
 impl WorkerKind {
-    /// A worker for `task`, whose stream accepts the sandbox that `sandbox` says.
+    /// Makes the kind of a worker for `task`, whose stream has the option `sandbox`.
     pub(crate) fn new(task: Task, memory_bytes: u64, sandbox: SandboxChoice) -> WorkerKind {
         WorkerKind { task, memory_bytes, without_seccomp: sandbox == SandboxChoice::Allow }
     }
 
-    /// A worker for plain stages.
+    /// Makes the kind of a worker for plain stages.
     pub fn of_stage(memory_bytes: u64) -> WorkerKind {
         WorkerKind::new(Task::Stage, memory_bytes, SandboxChoice::default())
     }
 
-    /// The device that it decodes by.
+    /// Returns the device that the worker decodes by.
     pub(super) fn device(&self) -> Option<&Path> {
         match &self.task {
             Task::Device(node) => Some(node),
@@ -61,17 +61,17 @@ impl WorkerKind {
         }
     }
 
-    /// Bounds of its cgroup.
+    /// Limits of the worker's cgroup.
     pub(super) fn bounds(&self) -> Bounds {
         Bounds { memory_bytes: self.memory_bytes, threads: Limits::default().threads }
     }
 
-    /// Locks this process into the sandbox of its kind; the layers that it has. A
-    /// plug-in is loaded half-way: its constructors are foreign code, and they and what
-    /// it is linked with have to be read.
+    /// Locks this process into the sandbox of its kind; returns the sandbox's layers. A
+    /// plug-in is loaded when part of the sandbox is in force: its constructors are foreign code, but
+    /// the plug-in and the libraries it is linked with have to be read.
     ///
     /// # Errors
-    /// No sandbox, or no plug-in.
+    /// The sandbox cannot be entered, or the plug-in cannot be loaded.
     pub(super) fn lock_in(&self) -> Result<Layers, HostError> {
         match self.enter() {
             Err(HostError::Sandbox(SandboxError::NoSeccomp { layers, .. })) if self.without_seccomp => {

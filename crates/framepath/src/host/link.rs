@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The caller's connection to one worker: what both ends of a stream know of it. It
-//! does not change while the worker lives, but for the counts in its health.
+//! The caller's connection to one worker, which both ends of a stream share. It
+//! does not change while the worker lives, except for the counts in its health.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::process::{Process, Worker};
 
 /// One worker with an open stream.
 pub(super) struct Link {
-    /// Which of the stream's workers it is, from 0.
+    /// Number of the worker among those of the stream, from 0.
     pub(super) number: u64,
     pub(super) area: Arc<Area>,
     pub(super) socket: Arc<Socket>,
@@ -22,9 +22,9 @@ pub(super) struct Link {
     pub(super) worker: Worker,
     /// Threads the stage works with.
     pub(super) threads: u32,
-    /// Whether what it was given can be given again.
+    /// True if its inputs can be submitted again.
     pub(super) replayable: bool,
-    /// What the stage gives.
+    /// Stream that the stage gives.
     pub(super) stream: StreamInfo,
 }
 
@@ -35,29 +35,29 @@ impl Link {
         self.kill();
     }
 
-    /// Ends the worker, whatever it is doing. What it has completed can still be taken
+    /// Ends the worker, whatever it is doing. Its completed cells can still be taken
     /// before the stream goes on without it.
     pub(super) fn kill(&self) {
         self.worker.process().kill();
         self.socket.shut();
     }
 
-    /// The worker's process.
+    /// Returns the worker's process.
     pub(super) fn process(&self) -> Arc<Process> {
         self.worker.process()
     }
 
-    /// The worker's process id.
+    /// Returns the worker's process id.
     pub(super) fn pid(&self) -> u32 {
         self.worker.process.pid()
     }
 
-    /// The layers of the worker's sandbox.
+    /// Returns the layers of the worker's sandbox.
     pub(super) fn layers(&self) -> Layers {
         self.worker.layers
     }
 
-    /// CPU time the worker has used, nanoseconds.
+    /// Returns the CPU time the worker has used, nanoseconds.
     pub(super) fn cpu_ns(&self) -> u64 {
         self.worker.process().cpu_ns()
     }

@@ -2,9 +2,9 @@
 //! The memory of a worker's pools: the caller makes it, because a worker can
 //! neither make files nor send descriptors.
 //!
-//! So no worker can fill its user's share of descriptors in flight, which would
-//! stop every other worker of that user, and what a worker holds without having
-//! it mapped is known: it was granted.
+//! So no worker can use up its user's limit of descriptors in flight, which would
+//! stop every other worker of that user; and all memory that a worker holds, mapped or not,
+//! is known, because the caller granted it.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -23,20 +23,20 @@ use super::HostError;
 use super::export::{Exporter, locked};
 use super::say::hear;
 
-/// Memories that were granted and have no pool announced in them yet; the
-/// oldest is forgotten beyond.
+/// Grants that have no pool announced in them yet. Beyond this number the
+/// oldest is forgotten.
 const UNANNOUNCED: usize = 8;
 
-/// A message of the caller.
+/// A message, with its descriptor.
 pub(super) type Reply = (Message, Option<OwnedFd>);
 
-/// The worker's side: what the caller says of memory, for pools of both directions. The
-/// caller announces the pool of an input whenever it submits that input, so that such a
+/// The worker's side: receives the caller's messages about memory, for pools of both directions.
+/// The caller announces the pool of an input whenever it submits that input, so such a
 /// message may come before the answer to a request.
 pub(super) struct MemoryClient {
     socket: Arc<Socket>,
     exporter: Arc<Mutex<Exporter>>,
-    /// The caller looks at the ring from now on, and no more at the socket alone.
+    /// True once the caller reads the ring, and not only the socket.
     opened: AtomicBool,
     /// Held for a whole request, so that answers come in the order of requests.
     requesting: Mutex<()>,
@@ -45,7 +45,7 @@ pub(super) struct MemoryClient {
     inputs: Mutex<HashMap<u16, ForeignPool>>,
 }
 
-/// Input frames are the caller's, who takes one back when its output comes.
+/// Returns of input frames: none, because the caller takes a frame back when its output comes.
 struct Nowhere;
 
 impl Returns for Nowhere {
@@ -58,17 +58,17 @@ impl MemoryClient {
         Arc::new(MemoryClient { socket, exporter, opened, requesting, inputs })
     }
 
-    /// The caller was told that the stream is open.
+    /// Notes that the caller was told that the stream is open.
     pub(super) fn opened(&self) {
-        // Relaxed: one thread opens the stream, and starts those that ask later.
+        // Relaxed: the thread that opens the stream starts the threads that ask later.
         self.opened.store(true, Ordering::Relaxed);
     }
 
-    /// Memory of `bytes` bytes. Any thread.
+    /// Asks for memory of `bytes` bytes. Any thread.
     pub(super) fn request(&self, bytes: u64) -> Result<GrantedMemory, String> {
         let failed = |error: HostError| error.to_string();
         let _requesting = self.requesting.lock().unwrap_or_else(PoisonError::into_inner);
-        // The exporter's lock is not kept while the caller thinks.
+        // Does not keep the exporter's lock while the caller makes the memory.
         locked(&self.exporter).want_memory(bytes, self.opened.load(Ordering::Relaxed)).map_err(failed)?;
         loop {
             match self.receive().map_err(failed)? {
@@ -80,8 +80,8 @@ impl MemoryClient {
         }
     }
 
-    /// The input frame that lies in that slot of that pool. Waits for the pool's
-    /// announcement, which the caller sends before it names the pool. Any thread.
+    /// Returns the input frame that lies in slot `slot` of pool `pool`. Waits for the pool's
+    /// announcement, which the caller sends before it uses the pool's number. Any thread.
     ///
     /// # Errors
     /// The caller broke the rules, or is gone.
@@ -108,23 +108,23 @@ impl MemoryClient {
         }
     }
 
-    /// The next message; an announced input pool is added before its message is returned.
+    /// Receives the next message; an announced input pool is added before its message is returned.
     fn receive(&self) -> Result<Option<Reply>, HostError> {
         let reply = hear(&self.socket)?;
         reply.map(|reply| self.add_input(reply)).transpose()
     }
 
-    /// Maps the pool of an input where the message announces one.
+    /// Maps the pool of an input if the message announces one.
     ///
     /// # Errors
-    /// Memory that is not as announced.
+    /// The memory is not as announced.
     pub(super) fn add_input(&self, (message, fd): Reply) -> Result<Reply, HostError> {
         let Message::InputPool { pool, slots, slot_bytes } = message else { return Ok((message, fd)) };
         let invalid = || HostError::NotOpened { what: "sent an invalid input pool" };
         let slot_bytes = usize::try_from(slot_bytes).map_err(|_| invalid())?;
         let foreign = ForeignPool::new(fd.ok_or_else(invalid)?, slot_bytes, slots, 0, Arc::new(Nowhere));
         let mut foreign = foreign.map_err(|_| invalid())?;
-        // A worker has few descriptors, and passes none on.
+        // A worker has few descriptors, and does not pass this one on.
         foreign.close();
         self.inputs().insert(pool, foreign);
         Ok((message, None))
@@ -135,7 +135,7 @@ impl MemoryClient {
     }
 }
 
-/// The caller's side: what one worker was granted. All that the caller itself
+/// The caller's side: the grants of one worker. All memory that the caller itself
 /// keeps, for pools and for frames that are still read, is at most `memory=`.
 pub(super) struct Granter {
     /// Address space of the worker, bytes.
@@ -146,7 +146,7 @@ pub(super) struct Granter {
     alive: Arc<AtomicU64>,
 }
 
-/// Memory of one pool. It counts until this and all its shares are dropped.
+/// Memory of one pool. It counts until the grant and all its shares are dropped.
 pub(super) struct Grant {
     pub(super) fd: OwnedFd,
     pub(super) share: Arc<GrantShare>,
@@ -170,13 +170,13 @@ impl Granter {
         Granter { memory_bytes, next: 0, unannounced: VecDeque::new(), alive: Arc::default() }
     }
 
-    /// Whether a grant of so many bytes would be one too many while the old ones live.
+    /// True if a grant of `bytes` would exceed the limit while the old ones live.
     pub(super) fn is_full(&self, bytes: u64) -> bool {
         self.alive.load(Ordering::Relaxed).saturating_add(bytes) > self.memory_bytes
     }
 
-    /// Makes memory for the worker; the answer, and the descriptor to attach.
-    /// A worker that wants too much is told so.
+    /// Makes memory for the worker. Returns the answer, which may be a denial, and the descriptor to
+    /// attach.
     pub(super) fn grant(&mut self, bytes: u64) -> (Message, Option<OwnedFd>) {
         let most = Limits::largest_grant(self.memory_bytes);
         let denied = |text| (Message::Denied { text }, None);
@@ -206,7 +206,7 @@ impl Granter {
         (Message::Memory { number }, Some(sent))
     }
 
-    /// The memory that the worker announces a pool in; once for each.
+    /// Takes the grant that the worker announces a pool in; works once for each grant.
     pub(super) fn take(&mut self, number: u32) -> Option<Grant> {
         let at = self.unannounced.iter().position(|(known, _)| *known == number)?;
         self.unannounced.remove(at).map(|(_, grant)| grant)
@@ -255,7 +255,7 @@ mod tests {
         for pool in [1, 0, 2] {
             assert!(client.input(pool, 0, &layout, FrameMeta::default()).is_ok(), "{pool}");
         }
-        // What neither of them awaits is still refused.
+        // A message that neither of them awaits is still refused.
         say(&caller, &Message::WantMemory { bytes: 1 }, None).unwrap();
         assert!(client.input(3, 0, &layout, FrameMeta::default()).is_err());
     }
@@ -284,7 +284,7 @@ mod tests {
         }
         assert!(granter.is_full(1));
         assert!(matches!(granter.grant(1 << 18), (Message::Denied { .. }, None)));
-        // A share counts as the whole.
+        // A share keeps the whole grant counted.
         let share = grants[0].share.clone();
         grants.remove(0);
         assert!(granter.is_full(1 << 18));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The names by which one side tells the other of pools and layouts, so that a
-//! frame costs a cell: who gives frames says each name once, before the first
-//! frame that needs it.
+//! Numbers of pools and layouts, so that a frame costs one cell. The sender of frames announces
+//! each number once, before the first frame that uses it.
 
 use framepath_model::format::Layout;
 use framepath_model::wire::SAME_FRAME;
@@ -9,21 +8,21 @@ use framepath_os::pool::{Frame, PoolMemory};
 
 use super::HostError;
 
-/// Layouts that are named at a time; the oldest name is used again.
+/// Layouts that have a number at a time; beyond, the oldest number is used again.
 const LAYOUTS: usize = 256;
 
-/// What was named. A name that is new has to be said at once.
+/// Numbers given so far. The code that gets a new number announces it at once.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// Pools, by their number.
+    /// Ids of the pools, by number.
     pools: Vec<u64>,
     layouts: Vec<Layout>,
-    /// Where the next layout goes when all names are used.
+    /// Number for the next layout when all are in use.
     oldest_layout: usize,
 }
 
 impl Names {
-    /// The name of a layout, and whether it is new.
+    /// Returns the number of a layout, and whether it is new.
     pub(super) fn layout(&mut self, layout: &Layout) -> (u8, bool) {
         if let Some(id) = self.layouts.iter().position(|known| known == layout) {
             return (id as u8, false);
@@ -40,7 +39,7 @@ impl Names {
         (id as u8, true)
     }
 
-    /// The number of the pool with that [`Frame::pool_id`], and whether it is
+    /// Returns the number of the pool with this [`Frame::pool_id`], and whether it is
     /// new.
     pub(super) fn pool(&mut self, id: u64) -> Result<(u16, bool), HostError> {
         if let Some(number) = self.pools.iter().rposition(|known| *known == id) {
@@ -54,7 +53,7 @@ impl Names {
     }
 }
 
-/// The memory of the frame's pool, for the other side to read.
+/// Returns the memory of the frame's pool, for the other side to read.
 pub(super) fn shared_memory(frame: &Frame) -> Result<PoolMemory, HostError> {
     frame.read_only_memory().map_err(|source| HostError::Socket { operation: "sharing a pool with", source })
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opens streams in workers: the first, and those of a stream that goes on with another.
+//! Opening a stream in a worker: its first, and each that replaces another.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;
@@ -24,15 +24,15 @@ use super::spec::{Attempt, Spec, Start, area_sizes};
 use super::submit::{Sending, SubmitEnd};
 use super::{HostError, sandbox, start};
 
-/// Most room for packets.
+/// Largest room for packets, bytes.
 const MOST_PACKET_BYTES: u64 = 64 << 20;
 
-/// Inputs that the submit end is ahead of what the collect end has read of its log. A
-/// ring of them, and another: an end that is asleep is not woken for each input.
+/// Most inputs in the log that the collect end has not read: those of a full ring, and as many
+/// again, so that a sleeping collect end is not woken for each input.
 const LOGGED: usize = 128;
 
 impl Session {
-    /// Opens the stream in a first worker. The stream behind the stage, and the two ends.
+    /// Opens the stream in a first worker. Returns the stream behind the stage, and the two ends.
     pub fn start(
         self: &Arc<Session>,
         stream: StreamInfo,
@@ -58,7 +58,7 @@ struct Opened {
     stream: StreamInfo,
 }
 
-/// Opens the stream of `spec` in `worker`, the `number`th of the stream.
+/// Opens the stream of `spec` in `worker`, the stream's worker of number `number`.
 pub(super) fn open(
     worker: Worker,
     spec: &Spec,
@@ -89,7 +89,7 @@ pub(super) fn open(
     let mut granter = Granter::new(spec.options.kind.memory_bytes);
     let Opened { threads, replayable, stream } = ask(&worker.socket, spec, open, &area, &mut granter)?;
     let health = Arc::new(WorkerHealth::new(area.clone(), spec.options.watchdog, spec.least_out));
-    // The stream's opening, there and back.
+    // Counts the two messages that opened the stream.
     health.traffic.message_out();
     health.traffic.message_in();
     let (socket, watcher) = (worker.socket.clone(), watch_over(&worker, spec, &health)?);
@@ -99,7 +99,7 @@ pub(super) fn open(
     Ok((link.clone(), Box::new(Sending::new(link, writer, packets)), receiving))
 }
 
-/// Tells the worker to open its stream; its answer.
+/// Tells the worker to open its stream; returns its answer.
 fn ask(
     socket: &Socket,
     spec: &Spec,
@@ -108,7 +108,7 @@ fn ask(
     granter: &mut Granter,
 ) -> Result<Opened, HostError> {
     if let Some(node) = spec.options.kind.device() {
-        // Each worker has it to itself: what one left behind in it went with
+        // Each worker opens the device anew: the state of the worker before went with
         // the last of its descriptors.
         let opened = Node::open(node)?;
         say(socket, &Message::Device { node: node.display().to_string() }, Some(opened.fd()))?;
@@ -120,7 +120,7 @@ fn ask(
             Some((Message::Opened { threads, replayable, stream, .. }, _)) => {
                 return Ok(Opened { threads, replayable, stream });
             }
-            // A stage may make its pool before it has a frame.
+            // A stage may make its pool before its first frame.
             Some((Message::WantMemory { bytes }, _)) if requests < CONSTANTS => {
                 requests += 1;
                 let (answer, memory) = granter.grant(bytes);

@@ -15,8 +15,8 @@
 //! | requests of a stage in a worker | [`REQUESTS_PER_CELL`] for each submission, [`MOST_REQUESTS`] at once ([`RequestBudget`]) | it is killed and replaced |
 //! | a new frame after deaths | [`FRUITLESS`] deaths ([`Restarts`]) | the stream fails |
 //!
-//! Which packet is given up as poisoned is decided by
-//! [`Book`](framepath_model::replay::Book), which knows what was decoded.
+//! [`Book`](framepath_model::replay::Book), which knows the decoded packets, decides which packet
+//! is skipped as poisoned.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -37,24 +37,24 @@ pub(super) const GRANTING: Duration = LOADING.saturating_add(Duration::from_secs
 pub(super) const OPENING: Duration = Duration::from_secs(20);
 /// Further tries to start a worker after one that could not open the stream.
 const OPENING_TRIES: u32 = 3;
-/// Deaths in a row without a new frame. Where one packet after the other is skipped,
-/// that is sixteen packets.
+/// Deaths in a row without a new frame, after which the stream fails. If one packet after the
+/// other is skipped, these are the deaths of sixteen packets.
 const FRUITLESS: u32 = 32;
-/// Watchdogs that a demuxer's worker may send nothing while its file has something to
-/// read: a slow disk is no fault of the worker's. So long it may compute, too, before
-/// the file is open and until it answers a seek, which may read the file twice.
+/// Factor for `watchdog=`: how long a demuxer's worker may send nothing while its file has bytes to
+/// read, because a slow disk is not the worker's fault. The worker may also compute this long before
+/// the file is open, and until it answers a seek, which may read the file twice.
 const SILENCE: u32 = 10;
-/// Time between two looks at a demuxer's worker that is waited for.
+/// Time between two checks of a demuxer's worker that is waited for.
 pub(super) const LOOK: Duration = Duration::from_millis(200);
 
-/// Cells of each ring: more packets than any decoder keeps back, so that one
-/// that was given so many has given a frame.
+/// Cells of each ring: more packets than any decoder keeps back, so that a decoder
+/// with so many packets has given a frame.
 pub(super) const CELLS: u32 = 64;
-/// Requests to the hops in front that a worker may send for each cell submitted to it: it
-/// sends a keyframe and a bit rate once for each.
+/// Requests to the hops in front that a worker may send for each cell submitted to it: an honest
+/// worker sends a keyframe and a bit rate, once for each cell.
 const REQUESTS_PER_CELL: u64 = 2;
-/// Requests that a worker may send in a row. An honest one has no more on their way than
-/// those of a ring of submissions, and a ring of completions that are not read yet.
+/// Requests that a worker may send in a row. An honest worker has no more on their way than
+/// those of a ring of submissions and of a ring of unread completions.
 const MOST_REQUESTS: u64 = (REQUESTS_PER_CELL + 2) * CELLS as u64;
 
 /// Counts the requests of one worker.
@@ -62,15 +62,15 @@ const MOST_REQUESTS: u64 = (REQUESTS_PER_CELL + 2) * CELLS as u64;
 pub(super) struct RequestBudget {
     /// Requests that it may still send.
     left: u64,
-    /// Cells that were submitted to it until then.
+    /// Cells that were submitted to it at the last request.
     submitted: u64,
 }
 
 impl RequestBudget {
-    /// The worker, to which `submitted` cells were submitted so far, sends a request.
+    /// Counts a request of the worker, to which `submitted` cells were submitted so far.
     ///
     /// # Errors
-    /// It was one too many.
+    /// The worker has no request left.
     pub(super) fn spend(&mut self, submitted: u64) -> Result<(), Breach> {
         let new = submitted.saturating_sub(self.submitted);
         self.submitted = submitted;
@@ -88,15 +88,15 @@ pub(super) struct Restarts {
 }
 
 impl Restarts {
-    /// A new frame came.
+    /// Notes a new frame.
     pub(super) fn delivered(&mut self) {
         self.fruitless = 0;
     }
 
-    /// A worker died.
+    /// Counts a death.
     ///
     /// # Errors
-    /// It was one too many.
+    /// Too many workers died without a new frame.
     pub(super) fn died(&mut self) -> Result<(), HostError> {
         self.fruitless += 1;
         if self.fruitless >= FRUITLESS {
@@ -108,7 +108,7 @@ impl Restarts {
     /// Calls `open` until a worker has the stream open.
     ///
     /// # Errors
-    /// The last one, where no further try helps or too many failed.
+    /// The error of the last try, if no further try helps or too many failed.
     pub(super) fn open<T>(mut open: impl FnMut() -> Result<T, HostError>) -> Result<T, HostError> {
         let mut tries = 0;
         loop {
@@ -130,9 +130,9 @@ pub(super) struct Watchdog {
     since_ns: AtomicU64,
 }
 
-/// The state of a worker at one look.
+/// The state of a worker at one check.
 pub(super) struct Progress {
-    /// Cells that the worker has taken and that were taken from it.
+    /// Cells that the worker has taken, plus cells taken from the worker.
     pub(super) cells: u64,
     /// The worker waits for the caller.
     pub(super) waits_for_us: bool,
@@ -146,7 +146,7 @@ impl Watchdog {
         Watchdog { limit_ns, progress: AtomicU64::new(0), since_ns: AtomicU64::new(now_ns()) }
     }
 
-    /// Judges one look; calls `kill` for a worker that has stood still for too long.
+    /// Judges one check; calls `kill` for a worker that has stood still for too long.
     pub(super) fn judge(&self, now: &Progress, kill: impl FnOnce()) -> Look {
         let now_ns = now_ns();
         let further = self.progress.fetch_max(now.cells, Ordering::Relaxed) < now.cells;
@@ -165,30 +165,30 @@ impl Watchdog {
 /// One wait for a demuxer's worker.
 pub(super) struct Patience {
     since: Instant,
-    /// CPU time of the worker then, nanoseconds.
+    /// CPU time of the worker at `since`, nanoseconds.
     cpu_ns: u64,
-    /// Since when every look found something to read, or the end of a pipe.
+    /// Time since when every check found bytes to read, or the end of a pipe.
     readable_since: Instant,
     busy: Duration,
     silent: Duration,
 }
 
 impl Patience {
-    /// A wait for the file to be open, or for the answer to a seek.
+    /// Starts a wait for the file to be open, or for the answer to a seek.
     pub(super) fn to_open(process: &Process, watchdog: Duration) -> Patience {
         Patience { busy: watchdog * SILENCE, ..Patience::for_packet(process, watchdog) }
     }
 
-    /// A wait for the next packet.
+    /// Starts a wait for the next packet.
     pub(super) fn for_packet(process: &Process, watchdog: Duration) -> Patience {
         let since = Instant::now();
         let (busy, silent) = (watchdog, watchdog * SILENCE);
         Patience { since, cpu_ns: process.cpu_ns(), readable_since: since, busy, silent }
     }
 
-    /// Fails where the worker has computed for too long, or sent nothing for too long
-    /// while there was something to read. A pipe that has nothing may be silent.
-    /// `packets` came before.
+    /// Fails if the worker has computed for too long, or sent nothing for too long while there were
+    /// bytes to read. With an empty pipe the worker may be silent.
+    /// `packets` is the number of packets so far, for the error.
     pub(super) fn check(
         &mut self,
         process: &Process,
@@ -244,7 +244,7 @@ mod tests {
     fn requests_are_bounded_by_what_was_submitted() {
         let mut budget = RequestBudget::default();
         assert!(budget.spend(0).is_err(), "nothing was submitted");
-        // An honest worker, behind by all that the rings hold.
+        // An honest worker that is behind by two full rings.
         let mut budget = RequestBudget::default();
         let cells = u64::from(CELLS);
         for cell in 1..10_000_u64 {
@@ -252,7 +252,7 @@ mod tests {
             (0..REQUESTS_PER_CELL).for_each(|_| budget.spend(submitted).unwrap());
         }
         (0..REQUESTS_PER_CELL * cells).for_each(|_| budget.spend(9_999 + cells).unwrap());
-        // One that was quiet for long has saved nothing up.
+        // A worker that was quiet for long has saved up no more than the limit.
         let mut budget = RequestBudget::default();
         let accepted = (0..).take_while(|_| budget.spend(1 << 40).is_ok()).count() as u64;
         assert_eq!(accepted, MOST_REQUESTS);

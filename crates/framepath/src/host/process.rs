@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A worker's process, as its caller has it.
+//! A worker's process, as its caller holds it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,7 +19,7 @@ pub(super) struct Worker {
     pub(super) layers: Layers,
 }
 
-/// A worker's process, for any thread. Dropping the last one ends it, and
+/// A worker's process, for any thread. Dropping the last handle ends the process, and
 /// returns when it has ended.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -27,7 +27,7 @@ pub(super) struct Process {
     pub(super) kind: Parent,
 }
 
-/// Which process a worker is a child of.
+/// The process that a worker is a child of.
 #[derive(Debug)]
 pub(super) enum Parent {
     Us(Mutex<WorkerProcess>),
@@ -40,14 +40,14 @@ pub(super) enum Parent {
 }
 
 impl Process {
-    /// Its id, as this process sees it.
+    /// Returns the process id, as this process sees it.
     pub(super) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Ends it, whatever it is doing.
+    /// Ends the process, whatever it is doing.
     pub(super) fn kill(&self) {
-        // It fails only where there is no such process any more.
+        // Fails only if the process is gone already.
         let _ = match &self.kind {
             Parent::Us(process) => process.lock().unwrap_or_else(PoisonError::into_inner).kill(),
             Parent::Zygote { process, .. } => process.kill(),
@@ -55,13 +55,13 @@ impl Process {
         };
     }
 
-    /// Ends it, and returns when it has ended; one of the service's is ended
-    /// without waiting.
+    /// Ends the process, and returns when it has ended; does not wait for a process of
+    /// the service.
     pub(super) fn end(&self) {
         self.kill();
         match &self.kind {
             Parent::Us(process) => {
-                // Where it cannot be waited for it is gone.
+                // Waiting fails only if the process is gone already.
                 let _ = process.lock().unwrap_or_else(PoisonError::into_inner).wait();
             }
             Parent::Zygote { process, .. } => process.wait(),
@@ -69,7 +69,7 @@ impl Process {
         }
     }
 
-    /// Ends it where nothing else does once its connection is shut, and returns when it
+    /// Ends the process if closing its connection does not, and returns when it
     /// has ended. The service ends its own workers.
     pub(super) fn finish(&self) {
         match &self.kind {
@@ -78,16 +78,16 @@ impl Process {
         }
     }
 
-    /// CPU time it has used, nanoseconds; 0 once it is gone, or out of sight.
+    /// Returns the CPU time used, nanoseconds; 0 once the process is gone, or if it is not visible.
     pub(super) fn cpu_ns(&self) -> u64 {
-        // 0 would be this process.
+        // Process id 0 would mean this process.
         if self.pid == 0 { 0 } else { cpu_ns_of(self.pid).unwrap_or(0) }
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One of our own ends with its `WorkerProcess`, one of the service's with
+        // A process of `Parent::Us` ends with its `WorkerProcess`, a process of the service with
         // the stream's seat.
         if let Parent::Zygote { process, .. } = &self.kind {
             if process.kill().is_ok() {
@@ -98,7 +98,7 @@ impl Drop for Process {
 }
 
 impl Worker {
-    /// A worker that the service granted.
+    /// Makes the handle of a worker that the service granted.
     pub(super) fn of_service(
         socket: Socket,
         pid: u32,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The worker's program, and where it is looked for.
+//! The worker's program, and the search for it.
 //!
-//! A worker is given what a stranger's video is decoded with, so its program
+//! A worker gets the bytes of an untrusted video, so its program
 //! comes only from places that the user or the system's owner chose.
 
 use std::ffi::OsStr;
@@ -17,11 +17,11 @@ pub(crate) const ZYGOTE: &str = "framepath-zygote";
 /// First argument of a worker that is a program of its own.
 pub(crate) const WORKER: &str = "framepath-worker";
 
-/// Names the worker's program; without it `framepath` is looked for.
+/// Variable that names the worker's program; without it the program is searched.
 const VARIABLE: &str = "FRAMEPATH_WORKER";
 const NAME: &str = "framepath";
 
-/// Where a package that has no `framepath` in PATH puts it: FRAMEPATH_LIBEXEC
+/// Folder of the program in a package that does not put it into PATH: FRAMEPATH_LIBEXEC
 /// when this crate is built.
 const LIBEXEC: &str = match option_env!("FRAMEPATH_LIBEXEC") {
     Some(folder) => folder,
@@ -35,9 +35,9 @@ static IS_OWN: AtomicBool = AtomicBool::new(false);
 /// A program that can be started.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Program {
-    /// What execve(2) is given.
+    /// Path for execve(2).
     pub(super) file: PathBuf,
-    /// What errors call it.
+    /// Path in errors.
     pub(super) name: PathBuf,
 }
 
@@ -67,24 +67,23 @@ pub(crate) fn use_own_program() {
     IS_OWN.store(true, Ordering::Relaxed);
 }
 
-/// The program that the environment or [`set_worker_program`] names.
+/// Returns the program that the environment or [`set_worker_program`] names.
 pub(super) fn named() -> Option<PathBuf> {
     std::env::var_os(VARIABLE).map(PathBuf::from).or_else(|| SET.get().cloned())
 }
 
-/// The worker's program: the named one; this program where it can be one; else
+/// Finds the worker's program: the named program; or this program where it can be a worker; else
 /// `framepath` beside it, in the package's libexec folder, or in PATH.
 ///
 /// # Errors
-/// There is none; the error names every place.
+/// No program was found; the error names every place.
 pub(super) fn find() -> Result<Program, HostError> {
     if let Some(named) = named() {
         return Ok(Program::of(named));
     }
     let own = std::env::current_exe().unwrap_or_default();
     if IS_OWN.load(Ordering::Relaxed) {
-        // Not by its name, so that a new build under that name does not come
-        // between.
+        // By the running file, and not by its name: a new build may have that name by now.
         return Ok(Program { file: PathBuf::from("/proc/self/exe"), name: own });
     }
     let places = places(&own, Path::new(LIBEXEC), &std::env::var_os("PATH").unwrap_or_default());
@@ -95,10 +94,10 @@ pub(super) fn find() -> Result<Program, HostError> {
     })
 }
 
-/// The folders to look in for a program that runs from file `own`, in order.
+/// Returns the folders to search for a program that runs from file `own`, in order.
 fn places(own: &Path, libexec: &Path, path: &OsStr) -> Vec<PathBuf> {
     let beside = own.parent().map(Path::to_owned);
-    // A relative folder is another one wherever the program is started.
+    // A relative folder would depend on the current directory.
     let in_path = std::env::split_paths(path).filter(|folder| folder.is_absolute());
     let mut places: Vec<PathBuf> = Vec::new();
     for place in beside.into_iter().chain([libexec.to_owned()]).chain(in_path) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads what a worker completes: its frames, the pools they lie in, and the way back of
-//! their slots. Nothing that it says is believed unchecked.
+//! Reads the worker's completions: its frames, the pools they lie in, and the return of
+//! their slots. Every value is checked before use.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};
@@ -22,7 +22,7 @@ use super::memory::{Grant, GrantShare, Granter};
 use super::policy::RequestBudget;
 use super::say::{hear_within, say};
 
-/// What a cell says to be on the socket was put there before it.
+/// Time limit for a message that a cell announces: the worker sends the message before the cell.
 const THERE: Duration = Duration::ZERO;
 /// Layouts and pools that a worker may name before it gives the next frame:
 /// one of each is needed.
@@ -39,7 +39,7 @@ pub(super) struct Receiving {
     lends: Option<Arc<dyn Lends>>,
 }
 
-/// What came from a worker.
+/// An event that came from a worker.
 pub(super) enum Came {
     /// A frame in its pool.
     Frame { seq: u64, frame: Frame, work: Work },
@@ -47,15 +47,15 @@ pub(super) enum Came {
     Same { seq: u64, work: Work },
     /// The input with this number gave nothing.
     Nothing { seq: u64 },
-    /// What was before the flush with this number is forgotten.
+    /// Inputs before the flush with this number are forgotten.
     Flushed { seq: u64 },
-    /// All that was submitted has been given.
+    /// The worker has given its output for all inputs.
     End,
     /// The stage failed.
     Failed(String),
     /// The stage has a request to the hops in front.
     Request(UpstreamRequest),
-    /// What only this end itself has to know.
+    /// A layout, a pool or memory for one: this end has handled it.
     Constant,
 }
 
@@ -71,8 +71,8 @@ impl Receiving {
         Receiving { link: link.clone(), reader, pools, constants: 0, requests, lends }
     }
 
-    /// The next thing that came; `None` where nothing has. `meta` finds what
-    /// belongs to a number.
+    /// Returns the next event; `None` if there is none. `meta` finds the metadata
+    /// of an input by its number.
     pub(super) fn take(
         &mut self,
         meta: impl FnMut(u64) -> Option<FrameMeta>,
@@ -104,7 +104,7 @@ impl Receiving {
         }
     }
 
-    /// Takes what does not come with each frame.
+    /// Handles the completions that do not come with each frame.
     fn rare(&mut self, completion: &Completion) -> Result<Came, HostError> {
         if *completion == Completion::Failed {
             return match self.hear()? {
@@ -147,19 +147,19 @@ impl Receiving {
         }
     }
 
-    /// Asks who lends, and passes the buffers on.
+    /// Asks the provider for buffers, and passes them to the worker.
     fn lend(&mut self, want: Want) -> Result<(), HostError> {
         let Some(lends) = self.lends.clone() else {
             return Err(Breach("it wants memory, and has its own").into());
         };
-        // It stands still for as long as we think, and is not to blame.
+        // The worker stands still while the provider works, and is not to blame.
         self.link.health.lending(true);
         let loan = lends.lend(&want);
         self.link.health.lending(false);
         let loan = match loan {
             Ok(loan) => loan,
             Err(text) => {
-                // The worker learns it too, and both fail.
+                // The worker learns the reason too; both it and the stream fail.
                 self.tell(&Message::Denied { text: text.clone() }, None)?;
                 return Err(HostError::Failed { text });
             }
@@ -173,7 +173,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// What was said about a cell that came.
+    /// Receives the message that belongs to a cell that came.
     fn hear(&self) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
         let heard = hear_within(&self.link.socket, THERE)?;
         self.link.health.traffic.message_in();
@@ -185,7 +185,7 @@ impl Receiving {
         say(&self.link.socket, message, fd.map(AsFd::as_fd))
     }
 
-    /// Sleeps until something comes, the submit end calls, there is `news`, `limit` passes
+    /// Sleeps until a cell comes, the submit end calls, there is `news`, `limit` passes
     /// or the worker is gone; may return early.
     pub(super) fn sleep(&mut self, news: impl Fn() -> bool, limit: Option<Duration>) {
         let health = &self.link.health;
@@ -194,7 +194,7 @@ impl Receiving {
         health.collect_sleeps(false);
     }
 
-    /// Sleeps until the submit end calls or there is `news`, whatever the worker does; may
+    /// Sleeps until the submit end calls or there is `news`, but not for the worker; may
     /// return early.
     pub(super) fn sleep_until_called(&mut self, news: impl Fn() -> bool) {
         let health = &self.link.health;
@@ -202,22 +202,22 @@ impl Receiving {
     }
 }
 
-/// Pools a worker may have at a time; the oldest is forgotten beyond.
+/// Pools that a worker may have at a time; beyond, the oldest is forgotten.
 const POOLS: u16 = 64;
-/// Of these, the newest are kept however large they are.
+/// Number of the newest pools that are kept however large they are.
 const RECENT_POOLS: usize = 2;
 
-/// A refusal of memory that does not belong to the pool.
+/// Error about memory that does not belong to the pool.
 const ANOTHER: Breach = Breach("the memory of another pool");
 
-/// Pools and layouts that a worker has named.
+/// Pools and layouts that a worker has announced.
 pub(super) struct WorkerPools {
     pools: HashMap<u16, ForeignPool>,
     /// Number of the next pool.
     next: u16,
     layouts: Vec<Option<Layout>>,
     returns: Arc<SlotReturns>,
-    /// Slots, and the least bytes of one, of a loan that is not mapped yet.
+    /// Number of slots of a loan that is not mapped yet, and the least bytes of a slot.
     loan: Option<(u32, u32)>,
     granter: Granter,
 }
@@ -229,7 +229,7 @@ impl WorkerPools {
         WorkerPools { pools: HashMap::new(), next: 0, layouts, returns, loan: None, granter }
     }
 
-    /// The frame of input `seq` in a slot; `meta` finds what belongs to it.
+    /// Returns the frame of input `seq` in a slot; `meta` finds the input's metadata.
     pub(super) fn frame(
         &self,
         pool: u16,
@@ -244,23 +244,23 @@ impl WorkerPools {
         Ok(pool.frame(slot, &layout, meta)?)
     }
 
-    /// The worker names a layout.
+    /// Records a layout that the worker announces.
     pub(super) fn name_layout(&mut self, id: u8, layout: Layout) {
         self.layouts[usize::from(id)] = Some(layout);
     }
 
-    /// Makes memory for a pool: the answer, and what to attach.
+    /// Makes memory for a pool. Returns the answer, and the descriptor to attach.
     pub(super) fn grant(&mut self, bytes: u64) -> (Message, Option<OwnedFd>) {
         self.make_room(bytes);
         self.granter.grant(bytes)
     }
 
-    /// The next pool lies in `buffers` lent buffers of at least `bytes` bytes.
+    /// Records that the next pool lies in `buffers` lent buffers of at least `bytes` bytes.
     pub(super) fn expect_loan(&mut self, buffers: u32, bytes: u32) {
         self.loan = Some((buffers, bytes));
     }
 
-    /// The worker announces the pool of the last loan.
+    /// Adds the pool of the last loan, which the worker announces.
     pub(super) fn add_lent(
         &mut self,
         number: u16,
@@ -275,15 +275,15 @@ impl WorkerPools {
             return Err(ANOTHER.into());
         }
         let foreign = ForeignPool::unseen(slot_bytes, slots, first_slot, self.returns.clone())?;
-        // All are with the caller until it gives them.
+        // All slots count as out until the caller gives them.
         (0..slots).for_each(|_| self.returns.health.frame_out());
         lends.mapped(LentSlots { returns: self.returns.clone(), first: first_slot });
         self.add(number, foreign);
         Ok(())
     }
 
-    /// The worker announces a pool in memory that it was granted; `said` is what it said
-    /// of that.
+    /// Adds a pool that the worker announces in granted memory; `said` is the message that came with
+    /// the announcement.
     pub(super) fn add_granted(
         &mut self,
         number: u16,
@@ -305,7 +305,7 @@ impl WorkerPools {
         Ok(())
     }
 
-    /// In order: else old pools would not be met again.
+    /// Checks that numbers come in order: else old pools would not be found to be forgotten.
     fn check_number(&mut self, number: u16) -> Result<(), HostError> {
         if number != self.next {
             return Err(ANOTHER.into());
@@ -316,14 +316,14 @@ impl WorkerPools {
 
     fn add(&mut self, number: u16, pool: ForeignPool) {
         self.pools.insert(number, pool);
-        // Frames outlive the pool they came from; a worker that goes on making
-        // pools must not make us keep them all.
+        // Frames outlive their pool. Without this limit a worker that goes on making
+        // pools would make this process keep them all.
         self.pools.remove(&number.wrapping_sub(POOLS));
     }
 
-    /// Forgets old pools where their memory stands in the way of another. Frames
-    /// keep theirs; and the last pools may still be named, by frames that a decoder
-    /// held back.
+    /// Forgets old pools if their memory leaves no room for another. Frames
+    /// keep theirs. The last pools stay, because frames that a decoder held back may
+    /// still name them.
     fn make_room(&mut self, bytes: u64) {
         let mut oldest = self.next.wrapping_sub(POOLS);
         while self.granter.is_full(bytes) && self.pools.len() > RECENT_POOLS {
@@ -333,7 +333,7 @@ impl WorkerPools {
     }
 }
 
-/// The worker's slots go back by words of the shared area.
+/// Gives the worker's slots back by words of the shared area.
 pub(super) struct SlotReturns {
     pub(super) area: Arc<Area>,
     pub(super) health: Arc<WorkerHealth>,
@@ -349,8 +349,8 @@ impl Returns for SlotReturns {
     }
 }
 
-/// As [`SlotReturns`], of a pool in granted memory, which counts for as long as the
-/// pool or a frame of it is there.
+/// [`SlotReturns`] of a pool in granted memory, which counts for as long as the
+/// pool or a frame of it exists.
 pub(super) struct GrantedReturns {
     pub(super) returns: Arc<SlotReturns>,
     /// Kept until the last frame is gone.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long a stream was without a worker: a few stamps around each death.
+//! Times for which a stream was without a worker: a few stamps around each death.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -9,24 +9,24 @@ use framepath_os::clock::now_ns;
 
 use super::process::Process;
 
-/// Recoveries that are remembered; the oldest is forgotten beyond.
+/// Recoveries that are remembered; beyond, the oldest is forgotten.
 const REMEMBERED: usize = 4096;
 
 /// A worker's end and what followed. Stamps are CLOCK_MONOTONIC, nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recovery {
-    /// Which of the stream's workers ended, from 0.
+    /// Number of the worker that ended, among those of the stream, from 0.
     pub worker: u64,
-    /// The reading end found it gone, after all it had completed was taken.
+    /// Time when the collect end found it gone, after taking all its completions.
     pub seen_ns: u64,
-    /// The next worker had the stream open, and was given what to do again.
+    /// Time when the next worker had the stream open, just before the history is submitted to it.
     pub opened_ns: u64,
-    /// Its first frame came, one the reader had seen before or not.
+    /// Time of its first frame, whether or not the reader had seen that frame before.
     pub first_ns: u64,
-    /// What it worked on that frame, from taking it up to handing it back; 0
+    /// Time the worker spent on that frame, from taking it up to handing it back; 0
     /// where the ledger is off.
     pub first_work_ns: u64,
-    /// The first frame came that the reader had not seen.
+    /// Time of the first frame that the reader had not seen.
     pub new_ns: u64,
 }
 
@@ -36,18 +36,17 @@ pub struct Recoveries(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Workers that were opened.
+    /// Number of workers that were opened.
     opened: u64,
     present: Weak<Process>,
-    /// The last, while no new frame has come.
+    /// The last recovery, while no new frame has come.
     begun: Option<Recovery>,
     done: VecDeque<Recovery>,
 }
 
 impl Recoveries {
-    /// Kills the present worker as anybody could who knows its number
-    /// (SIGKILL): the stream is not told. Which of the stream's workers that
-    /// was, and when; `None` where there is none.
+    /// Kills the present worker (SIGKILL) without telling the stream, as any other process of the user
+    /// could. Returns the worker's number in the stream, and the time; `None` if there is none.
     pub fn kill_present(&self) -> Option<(u64, u64)> {
         let state = self.locked();
         let process = state.present.upgrade()?;
@@ -56,8 +55,8 @@ impl Recoveries {
         Some((state.opened.checked_sub(1)?, at_ns))
     }
 
-    /// The last recoveries that came to a new frame, oldest first. A worker
-    /// that was replaced before it gave one shows in the next alone.
+    /// Returns the last recoveries that reached a new frame, oldest first. A recovery whose worker
+    /// was replaced before that is not among them; the next recovery is.
     pub fn done(&self) -> Vec<Recovery> {
         self.locked().done.iter().copied().collect()
     }
@@ -78,7 +77,7 @@ impl Recoveries {
         state.begun = Some(Recovery { worker, seen_ns: now_ns(), ..Recovery::default() });
     }
 
-    /// A frame came, while a recovery was under way.
+    /// Records a frame that came during a recovery.
     pub(super) fn arrived(&self, work: &Work, is_new: bool) {
         let mut state = self.locked();
         let Some(recovery) = &mut state.begun else { return };
@@ -96,7 +95,7 @@ impl Recoveries {
         }
     }
 
-    /// Nothing is left half done by a panic.
+    /// Locks the state, also a poisoned one: a panic leaves it consistent.
     fn locked(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

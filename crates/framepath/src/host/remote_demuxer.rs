@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A demuxer in a worker, as its caller sees it.
 //!
-//! The worker gets the open file and nothing else. It reads ahead, as far as the
-//! ring and the shared memory reach, so that a paced path wakes it once for half
-//! a ring of packets. What it sends is checked; its bytes are never a slice here,
+//! The worker gets the open file and nothing else. It reads ahead as far as the
+//! ring and the shared memory allow, so that a paced path wakes it once for half
+//! a ring of packets. Its cells are checked; the bytes of its packets are never a slice here,
 //! and are copied once more, into the decoder's memory.
 //!
-//! A seek goes into the ring to the worker, which looks there between two packets. What
-//! it sends before its answer is dropped: that also makes the room it may wait for.
+//! A seek goes into the ring to the worker, which reads that ring between two packets. Packets
+//! that come before the answer are dropped, which also makes the room that the worker may wait for.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,26 +32,26 @@ use super::spec::area_sizes;
 use super::start;
 use super::{HostError, WorkerOptions, WorkerStats, sandbox};
 
-/// Most room for packets.
+/// Largest room for packets, bytes.
 const MOST_PACKET_BYTES: u64 = 128 << 20;
-/// Rings full of packets that may come before the answer to a seek: one, and the packet
-/// in the worker's hands.
+/// Rings full of cells that may come before the answer to a seek: one, and the packet
+/// that the worker is sending.
 const RINGS_BEFORE_ANSWER: u64 = 2;
-/// Longest description of a track.
+/// Longest description of a track, bytes.
 pub(super) const MOST_TRACK_BYTES: usize = 4 << 20;
-/// What a demuxer's worker is to do.
+/// Work of a demuxer's worker.
 pub(crate) struct DemuxerSpec {
     /// How often the file is read, at least once.
     pub(crate) loops: u64,
     /// Where each reading begins.
     pub(crate) start: Duration,
-    /// Number of the video track; `None` is the best.
+    /// Number of the video track; `None` chooses the best.
     pub(crate) track: Option<u32>,
     pub(crate) options: WorkerOptions,
-    /// Where the worker comes from the service, the stream's place there.
+    /// The stream's connection to the service, if the worker comes from there.
     pub(crate) seat: Option<Arc<Seat>>,
-    /// Whether packets are for this process to look into: their bytes are copied
-    /// out of the shared memory then.
+    /// True if this process reads the packets' bytes itself: they are then copied
+    /// out of the shared memory.
     pub(crate) private: bool,
 }
 
@@ -62,15 +62,15 @@ pub(crate) struct RemoteDemuxer {
     worker: Worker,
     track: TrackInfo,
     reader: CellReader,
-    /// Of seeks.
+    /// Writes seeks.
     writer: CellWriter,
-    /// Of each ring.
+    /// Number of cells of each ring.
     cells: u32,
     seeks: u64,
     packets: Arc<PooledPackets>,
     gone: Arc<AtomicBool>,
     spec: DemuxerSpec,
-    /// Open here too, to see whether there is something to read.
+    /// The file, open in this process too, to check if it has bytes to read.
     file: MediaFile,
     /// Packets received so far.
     received: u64,
@@ -79,10 +79,10 @@ pub(crate) struct RemoteDemuxer {
 }
 
 impl RemoteDemuxer {
-    /// Has a worker open `file`.
+    /// Opens `file` in a worker.
     ///
     /// # Errors
-    /// No worker, or the file is refused.
+    /// No worker can be started, or the worker refuses the file.
     pub(crate) fn open(file: MediaFile, spec: DemuxerSpec) -> Result<RemoteDemuxer, HostError> {
         let sizes = area_sizes(spec.options.kind.memory_bytes, MOST_PACKET_BYTES);
         let area = Arc::new(Area::new(sizes)?);
@@ -130,22 +130,22 @@ impl RemoteDemuxer {
         })
     }
 
-    /// The video it reads.
+    /// Returns the track that the demuxer reads.
     pub(crate) fn track(&self) -> &TrackInfo {
         &self.track
     }
 
-    /// Figures of the worker. Its CPU time is there once this is dropped.
+    /// Statistics of the worker. They have its CPU time once the demuxer is dropped.
     pub(crate) fn stats(&self) -> Arc<WorkerStats> {
         self.stats.clone()
     }
 
-    /// Whether [`seek`](RemoteDemuxer::seek) can work.
+    /// True if [`seek`](RemoteDemuxer::seek) can work.
     pub(crate) fn is_seekable(&self) -> bool {
         self.file.is_seekable()
     }
 
-    /// Goes on at another place, also behind the end. Waits until the worker is there.
+    /// Seeks to another place, also from behind the end. Waits until the worker is there.
     ///
     /// # Errors
     /// As [`read`](RemoteDemuxer::read).
@@ -153,19 +153,19 @@ impl RemoteDemuxer {
         self.ended = false;
         self.seeks += 1;
         let number = self.seeks;
-        // Each is answered before the next: there is room.
+        // There is room: each seek is answered before the next.
         if !self.writer.push(&Submission::Seek { number, to }.encode())? {
             return Err(Breach("a demuxer took no seek").into());
         }
         let most = RINGS_BEFORE_ANSWER * u64::from(self.cells);
         let watchdog = self.spec.options.watchdog;
-        // It may read the file from its start.
+        // A seek may read the file from its start.
         let mut wait = Patience::to_open(&self.worker.process, watchdog);
         for _ in 0..most {
             let Some(cell) = self.next_cell(&mut wait)? else { return Ok(()) };
             match Completion::decode(&cell)? {
                 Completion::Flushed { number: answered } if answered == number => return Ok(()),
-                // From before the seek.
+                // The end was sent before the seek.
                 Completion::End => {}
                 Completion::Failed => return Err(self.failure()?),
                 packet => drop(self.packet(packet)?),
@@ -174,11 +174,11 @@ impl RemoteDemuxer {
         Err(Breach("packets without end before the answer to a seek").into())
     }
 
-    /// The next packet; `None` behind the last of the last loop, and after
+    /// Reads the next packet; `None` behind the last packet of the last loop, and after
     /// Ctrl-C.
     ///
     /// # Errors
-    /// What the demuxer said; or the worker ended, stood still or broke the rules
+    /// The demuxer's error; or the worker ended, stood still or broke the rules
     /// of shared memory. The packets before that were handed out.
     pub(crate) fn read(&mut self) -> Result<Option<Packet>, HostError> {
         let mut wait = None;
@@ -195,11 +195,11 @@ impl RemoteDemuxer {
         Ok(None)
     }
 
-    /// What the worker sends next; `None` after Ctrl-C.
+    /// Waits for the worker's next cell; `None` after Ctrl-C.
     fn next_cell(&mut self, wait: &mut Patience) -> Result<Option<Cell>, HostError> {
         loop {
-            // Looked at before the ring: what the worker sent before its end is
-            // taken first. Acquire: pairs with the Release at its end.
+            // Read before the ring, so that the worker's last cells are taken before its end.
+            // Acquire: pairs with the Release at its end.
             let gone = self.gone.load(Ordering::Acquire);
             if let Some(cell) = self.reader.pop()? {
                 self.stats.traffic.cells_in.fetch_add(1, Ordering::Relaxed);
@@ -233,7 +233,7 @@ impl RemoteDemuxer {
         Ok(packet)
     }
 
-    /// The words that belong to a failure.
+    /// Receives the message that belongs to a failure.
     fn failure(&mut self) -> Result<HostError, HostError> {
         self.ended = true;
         match hear_within(&self.worker.socket, Duration::ZERO)? {
@@ -243,8 +243,8 @@ impl RemoteDemuxer {
     }
 }
 
-/// Waits until the worker has the file open: bytes of the track's description, and its
-/// stream.
+/// Waits until the worker has the file open. Returns the size of the track's description in bytes,
+/// and the stream.
 fn opened(
     worker: &Worker,
     file: &MediaFile,
@@ -272,7 +272,7 @@ fn opened(
 /// Sets `gone` and rings `bell` at the worker's end.
 fn watch_end(socket: Arc<Socket>, gone: Arc<AtomicBool>, bell: Bell) -> Result<Watcher, HostError> {
     let at_end = move || {
-        // Release: pairs with the Acquire in `read`, which then finds the
+        // Release: pairs with the Acquire in `next_cell`, which then finds the
         // worker's last cells.
         gone.store(true, Ordering::Release);
         bell.ring_out();
@@ -283,10 +283,10 @@ fn watch_end(socket: Arc<Socket>, gone: Arc<AtomicBool>, bell: Bell) -> Result<W
 
 impl Drop for RemoteDemuxer {
     fn drop(&mut self) {
-        // Before it is ended: a dead one that was reaped has no clock.
+        // Read before the worker is ended: a process that was reaped has no CPU clock.
         self.stats.cpu_ns.fetch_add(self.worker.process().cpu_ns(), Ordering::Relaxed);
-        // The worker leaves when its caller does; the fields' ends see to it where it
-        // does not. A service is asked for nothing: a kill would ask for another worker.
+        // The worker leaves when its connection closes; if it does not, dropping the fields ends
+        // it. `kill` is not called: the service would take it as a request for another worker.
         self.worker.socket.shut();
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A stream whose worker died: goes on with another.
+//! Restart of a stream whose worker died, with another worker.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use super::spec::Attempt;
 use super::{HostError, opening, start};
 
 impl CollectEnd {
-    /// Ends the worker and goes on with another: replays what had not come.
+    /// Ends the worker and goes on with another: submits the inputs that have no output yet.
     pub(super) fn replace(&mut self, why: HostError) -> Result<(), HostError> {
         if self.session.is_abandoned() || signal::overdue() {
             return Err(HostError::Abandoned);
@@ -26,7 +26,7 @@ impl CollectEnd {
         log::warn!("worker {} ended, another takes its stream: {why}", self.link.pid());
         *self.session.stats.last_death.lock().unwrap_or_else(PoisonError::into_inner) = why.to_string();
         self.count_cpu();
-        // At once: from now on nothing is submitted to this one. What was, is in the log.
+        // From now on this worker gets no more inputs. The log has those it got.
         self.link.break_off();
         self.session.stats.recoveries.ended();
         self.is_recovering = true;
@@ -35,7 +35,7 @@ impl CollectEnd {
         let attempt = self.plan()?;
         let spec = &self.session.spec;
         if spec.options.kind.device().is_some() {
-            // It has the device until it is gone.
+            // The worker has the device until the process is gone.
             self.link.process().end();
         }
         let which = (self.link.number + 1, attempt);
@@ -47,27 +47,28 @@ impl CollectEnd {
         self.history.begin(sending);
         let old = std::mem::replace(&mut self.link, link.clone());
         let _receiving = std::mem::replace(&mut self.receiving, receiving);
-        // It fails where the submit end is gone, behind its last entry.
+        // Fails only if the submit end is gone, which has then logged its last entry.
         let _ = self.ways.send(Way::Next(link));
         self.submit_rest()?;
-        // While the new one works. The submit end may keep its handle on the old one
-        // until its next input.
+        // Waits for the old process while the new one works. The submit end may keep its handle on the
+        // old one until its next input.
         old.process().finish();
         Ok(())
     }
 
-    /// Before the worker is ended: a dead one that was reaped has no clock.
+    /// Adds the worker's CPU time and traffic to the stream's statistics. Call it before the worker is
+    /// ended: a process that was reaped has no CPU clock.
     pub(super) fn count_cpu(&self) {
         self.session.stats.cpu_ns.fetch_add(self.link.cpu_ns(), Ordering::Relaxed);
         self.session.stats.traffic.add(&self.link.health.traffic);
     }
 
-    /// What the book has given up so far.
+    /// Records how many inputs the book has skipped so far.
     pub(super) fn count_skipped(&self) {
         self.session.stats.skipped.store(self.history.book.skipped(), Ordering::Relaxed);
     }
 
-    /// What is to be done after a death.
+    /// Decides how to go on after a death.
     fn plan(&mut self) -> Result<Attempt, HostError> {
         self.restarts.died()?;
         let stats = &self.session.stats;
@@ -102,9 +103,8 @@ impl Drop for CollectEnd {
         self.session.stats.replayed.store(self.history.book.replayed(), Ordering::Relaxed);
         self.count_skipped();
         self.session.is_over();
-        // For a submit end that waits for room. Frames that will never be given again
-        // go back to their pool with the history, whose owner may wait for one in front
-        // of us.
+        // Wakes a submit end that waits for room. Frames that will not be submitted again
+        // go back to their pool with the history; a hop in front may wait for one of them.
         self.link.health.end();
         // The submit end may keep its handle until its next input.
         self.link.socket.shut();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What becomes of a stream whose worker lacks layers of the sandbox.
+//! Policy for a stream whose worker lacks layers of the sandbox.
 
 use framepath_os::sandbox::{Layer, Layers};
 
@@ -11,9 +11,9 @@ pub enum SandboxChoice {
     /// Refuses to run without seccomp; any other missing layer is a note.
     #[default]
     Seccomp,
-    /// Refuses to run without any layer that confines.
+    /// Refuses to run if any layer that confines is missing.
     Require,
-    /// Runs with what is there; what is missing is a note.
+    /// Runs with the layers that exist; a missing layer is a note.
     Allow,
 }
 
@@ -26,7 +26,7 @@ impl SandboxChoice {
         }
     }
 
-    /// Whether a worker with `layers` may have the stream.
+    /// Succeeds if a worker with `layers` may have the stream.
     pub(super) fn check(self, layers: Layers) -> Result<(), HostError> {
         let refused: Vec<&str> = layers
             .missing()
@@ -44,8 +44,8 @@ impl SandboxChoice {
     }
 }
 
-/// What a user should know of a worker with `layers`; `None` where no layer is
-/// missing.
+/// Returns a note for the user about the missing `layers` of a worker's sandbox; `None` where no
+/// layer is missing.
 pub(crate) fn note(layers: Layers) -> Option<String> {
     let missing: Vec<&str> = layers.missing().map(Layer::name).collect();
     (!missing.is_empty()).then(|| {

@@ -22,9 +22,9 @@ pub fn say(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> Re
     })
 }
 
-/// The next message; `None` where the other side is gone.
+/// Receives the next message; `None` if the other side is gone.
 pub fn hear(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
-    // One byte more, so that a record that is too long does not pass.
+    // One byte more than a message, so that a record that is too long is not accepted.
     let mut bytes = [0; MESSAGE_BYTES + 1];
     let heard = socket.receive(&mut bytes);
     let (len, fd) = heard.map_err(|source| HostError::Socket { operation: "reading from", source })?;
@@ -34,7 +34,7 @@ pub fn hear(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>, HostE
     Ok(Some((shown(Message::decode(&bytes[..len])?), fd)))
 }
 
-/// The message with its text as a terminal may be given it.
+/// Returns the message with its text made safe for a terminal.
 fn shown(message: Message) -> Message {
     let plain = |text: String| framepath_model::shown::shown(&text).into_owned();
     match message {
@@ -45,7 +45,7 @@ fn shown(message: Message) -> Message {
     }
 }
 
-/// Like `hear`, but gives up after `limit`.
+/// Receives like `hear`, with a time limit.
 pub fn hear_within(
     socket: &Socket,
     limit: Duration,

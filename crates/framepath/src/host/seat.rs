@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A stream's place at the service: the connection that asks it for workers.
+//! A stream's connection to the service, which asks the service for workers.
 //! No packet or frame goes through it.
 
 use std::io;
@@ -17,12 +17,12 @@ use super::process::Worker;
 use super::say::{hear_within, say};
 
 const NAME: &str = "framepath.sock";
-/// Where the service of the whole machine listens.
+/// Socket of the service of the whole machine.
 const SYSTEM: &str = "/run/framepath.sock";
 
-/// Where a service listens that was told nothing else, and where its clients
-/// look: `framepath.sock` in the folder that XDG_RUNTIME_DIR names; without
-/// one, or where only the machine's own service is there, in `/run`.
+/// Returns the default socket of services and their clients: `framepath.sock` in the folder
+/// that XDG_RUNTIME_DIR names; in `/run` if the variable is not set, or if the socket of the
+/// machine's own service exists and that of the user does not.
 pub fn default_socket() -> PathBuf {
     let of_user = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
     match of_user.map(|folder| Path::new(&folder).join(NAME)) {
@@ -31,9 +31,9 @@ pub fn default_socket() -> PathBuf {
     }
 }
 
-/// A connection to the service at `path`, which must run as root, as this
-/// process's user, or as user `allowed`: it is trusted with the worker, and
-/// whoever is first to take a name in a folder can listen there.
+/// Connects to the service at `path`, which must run as root, as this
+/// process's user, or as user `allowed`. The user is checked because the service is trusted with
+/// the worker, and any program that takes a free name in a folder first can listen there.
 pub fn connect(path: &Path, allowed: Option<u32>) -> Result<Socket, HostError> {
     let failed = |source| HostError::NoService { path: path.to_owned(), source };
     let socket = Socket::connect(path).map_err(failed)?;
@@ -46,7 +46,7 @@ pub fn connect(path: &Path, allowed: Option<u32>) -> Result<Socket, HostError> {
     Ok(socket)
 }
 
-/// Which of a stream's workers.
+/// Number of a worker among those of its stream.
 pub(super) type Turn = u64;
 
 /// One stream's connection to the service; dropping it ends the stream and its
@@ -54,7 +54,7 @@ pub(super) type Turn = u64;
 #[derive(Debug)]
 pub struct Seat {
     path: PathBuf,
-    /// A user whose service is accepted besides root's and this user's own.
+    /// User whose service is accepted besides root's and this user's own.
     allowed: Option<u32>,
     state: Mutex<State>,
 }
@@ -62,26 +62,26 @@ pub struct Seat {
 #[derive(Debug, Default)]
 struct State {
     connection: Option<Arc<Socket>>,
-    /// The service's number, once a worker was granted.
+    /// The service's number of the stream, once a worker was granted.
     stream: Option<u32>,
     /// The worker that was granted last.
     turn: Turn,
-    /// Its successor was asked for already.
+    /// The service was asked for another worker already.
     asked: bool,
 }
 
 impl Seat {
-    /// Connects when the first worker is wanted.
+    /// Makes the stream's place. It connects when the first worker is wanted.
     pub(crate) fn new(path: PathBuf, allowed: Option<u32>) -> Arc<Seat> {
         Arc::new(Seat { path, allowed, state: Mutex::default() })
     }
 
-    /// A worker, in place of the last one where there was one. One thread at a
-    /// time asks.
+    /// Asks for a worker, in place of the last one if there was one. Only one thread at a
+    /// time may ask.
     pub(super) fn worker(self: &Arc<Seat>) -> Result<Worker, HostError> {
         let fresh = self.locked().connection.is_none();
         match self.ask() {
-            // The service we had went away, perhaps for a newer one.
+            // The service is gone, perhaps replaced by a newer one.
             Err(HostError::Socket { .. } | HostError::Service { .. }) if !fresh => {
                 let mut state = self.locked();
                 *state = State { turn: state.turn, ..State::default() };
@@ -109,12 +109,12 @@ impl Seat {
                     None => Message::Hello { version: VERSION },
                 };
                 state.asked = true;
-                // Where it fails, what was said before the end is still read.
+                // If it fails, the messages that the service sent before its end are still read.
                 let _ = say(&connection, &message, None);
             }
             connection
         };
-        // Not under the lock: who wants to kill the old worker does not wait.
+        // Not under the lock, so that a thread that kills the old worker does not wait.
         let heard = hear_within(&connection, GRANTING).map_err(|error| error.of_service(&self.path));
         match heard? {
             Some((Message::Grant { stream, pid, layers }, Some(fd))) => {
@@ -130,13 +130,13 @@ impl Seat {
         }
     }
 
-    /// Ends worker `turn`, where it is still the stream's, by asking for its
-    /// successor: only the service can end it, and another is wanted anyway.
+    /// Ends worker `turn`, if it is still the stream's present one, by asking for
+    /// another: only the service can end it, and the stream needs another anyway.
     pub(super) fn kill(&self, turn: Turn) -> io::Result<()> {
         let mut state = self.locked();
         let State { connection: Some(connection), stream: Some(stream), .. } = &*state else { return Ok(()) };
         if state.turn == turn && !state.asked {
-            // Where the service is gone its workers are too.
+            // If the service is gone, its workers are gone too.
             let _ = say(connection, &Message::Replace { stream: *stream, kill: true }, None);
             state.asked = true;
         }
@@ -144,7 +144,7 @@ impl Seat {
     }
 
     fn locked(&self) -> MutexGuard<'_, State> {
-        // Nothing is left half done by a panic.
+        // A panic leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One stream in a worker, for as long as it lasts and whoever the worker is: what any
-//! thread may know of it.
+//! One stream in a worker, across all its workers: the state that any
+//! thread may read.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,18 +18,18 @@ use crate::requests::Upstream;
 pub struct Session {
     pub(super) spec: Spec,
     pub(super) level: AtomicU8,
-    /// Nobody wants what it gives any more.
+    /// True once the stream's output is not wanted any more.
     abandoned: AtomicBool,
-    /// For [`Session::abandon`]. The collect end locks it where a worker begins or ends,
-    /// the submit end never.
+    /// The present worker, for [`Session::abandon`]. The collect end locks it when a worker begins or
+    /// ends; the submit end never locks it.
     present: Mutex<Option<Arc<Link>>>,
     pub(super) stats: Arc<WorkerStats>,
-    /// The way of its stage's requests, from the first input on; none outside a pipeline.
+    /// Upstream path of the stage's requests, from the first input on; none outside a pipeline.
     upstream: OnceLock<Upstream>,
 }
 
 impl Session {
-    /// A stream without a worker yet.
+    /// Makes the session of a stream without a worker yet.
     pub fn new(spec: Spec) -> Arc<Session> {
         Arc::new(Session {
             spec,
@@ -41,22 +41,22 @@ impl Session {
         })
     }
 
-    /// Whether its workers decode by a device.
+    /// True if the session's workers decode by a device.
     pub(crate) fn is_by_device(&self) -> bool {
         self.spec.options.kind.device().is_some()
     }
 
-    /// The level of the run that begins.
+    /// Sets the ledger's level of the run that begins.
     pub fn set_level(&self, level: Level) {
         self.level.store(level as u8, Ordering::Relaxed);
     }
 
-    /// What becomes of the stream's workers.
+    /// Returns the statistics of the stream's workers.
     pub(crate) fn stats(&self) -> Arc<WorkerStats> {
         self.stats.clone()
     }
 
-    /// Ends it at once, from any thread: the collect end fails, and then the submit end.
+    /// Ends the stream at once, from any thread: the collect end fails, and then the submit end.
     pub fn abandon(&self) {
         // Release: pairs with the Acquire in `is_abandoned`.
         self.abandoned.store(true, Ordering::Release);
@@ -72,14 +72,14 @@ impl Session {
         }
     }
 
-    /// Requests of its stage go there.
+    /// Sets where requests of the stage go.
     pub(super) fn set_upstream(&self, upstream: Upstream) {
         // A session belongs to one run.
         let _ = self.upstream.set(upstream);
     }
 
-    /// Sends on what the stage in the worker requests, as if it were a stage of this process.
-    /// Once the run has ended nobody is left to ask.
+    /// Sends a request of the stage in the worker upstream, as if the stage ran in this process.
+    /// Once the run has ended, the request is dropped.
     pub(super) fn request(&self, request: UpstreamRequest) {
         let request = match request {
             UpstreamRequest::Keyframe => Request::Keyframe,
@@ -95,24 +95,24 @@ impl Session {
         self.abandoned.load(Ordering::Acquire)
     }
 
-    /// The stream goes on with a worker.
+    /// Records the stream's new worker.
     pub(super) fn goes_on_with(&self, link: &Arc<Link>) {
         self.stats.pid.store(link.pid(), Ordering::Relaxed);
         self.stats.recoveries.opened(&link.process());
         *self.present() = Some(link.clone());
         if self.is_abandoned() {
-            // It was, before this worker could be found.
+            // The stream was abandoned before this worker was recorded.
             link.break_off();
         }
     }
 
-    /// The stream has no worker any more.
+    /// Records that the stream has no worker any more.
     pub(super) fn is_over(&self) {
         *self.present() = None;
     }
 
     fn present(&self) -> MutexGuard<'_, Option<Arc<Link>>> {
-        // Nothing is left half done by a panic.
+        // A panic leaves the value consistent.
         self.present.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

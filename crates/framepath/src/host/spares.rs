@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Workers from their start until a stream gets them: those that are made ahead, and
-//! those that a stream waits for. A run and the service keep theirs in this pool.
+//! Workers from their start until a stream gets them: those started ahead, and
+//! those that a stream waits for. A run and the service each keep theirs in this pool.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -15,42 +15,42 @@ use super::HostError;
 use super::policy::LOADING;
 use super::say::{hear, hear_within};
 
-/// A worker without a stream; `P` is what its parent has of its process.
+/// A worker without a stream; `P` is the parent's handle on its process.
 #[derive(Debug)]
 pub struct Spare<P> {
     /// The process.
     pub process: P,
-    /// To the worker.
+    /// Socket to the worker.
     pub socket: Socket,
-    /// What was started, for errors; empty where it is a zygote's.
+    /// The program that was started, for errors; empty where it is a zygote's.
     pub program: PathBuf,
-    /// The layers of its sandbox: until it is ready, those that its parent made.
+    /// The layers of its sandbox; until the worker is ready, only those that its parent made.
     pub layers: Layers,
-    /// CLOCK_MONOTONIC by when it has to be ready; `None` once it is.
+    /// CLOCK_MONOTONIC time by which the worker has to be ready; `None` once it is.
     until_ns: Option<u64>,
 }
 
 impl<P> Spare<P> {
-    /// A worker that was just started, and loads.
+    /// Makes the entry of a worker that was just started, and is loading.
     pub fn new(process: P, socket: Socket, program: PathBuf, layers: Layers) -> Spare<P> {
         let until_ns = Some(now_ns() + LOADING.as_nanos() as u64);
         Spare { process, socket, program, layers, until_ns }
     }
 
-    /// True once it has said that it is locked in.
+    /// True once the worker has reported that it is locked in.
     pub fn is_ready(&self) -> bool {
         self.until_ns.is_none()
     }
 
-    /// Receives what the worker says when it is locked in. Waits for it.
+    /// Waits for the worker's message that it is locked in.
     ///
     /// # Errors
-    /// It says why it is not, it died, or it takes too long.
+    /// The worker reports why it is not ready, died, or takes too long.
     pub fn wait(&mut self) -> Result<(), HostError> {
         if self.is_ready() { Ok(()) } else { self.heard(hear_within(&self.socket, LOADING)) }
     }
 
-    /// [`Spare::wait`] for one whose socket has something.
+    /// [`Spare::wait`] for a worker whose socket is readable.
     ///
     /// # Errors
     /// As [`Spare::wait`].
@@ -86,31 +86,31 @@ impl<P> Default for Spares<P> {
 }
 
 impl<P> Spares<P> {
-    /// Those that are ready or load.
+    /// Returns the number of workers, ready or loading.
     #[allow(clippy::len_without_is_empty, reason = "nobody asks whether it is empty")]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Those that are ready.
+    /// Returns the workers that are ready.
     pub fn ready(&self) -> impl Iterator<Item = &Spare<P>> {
         self.0.iter().filter(|spare| spare.is_ready())
     }
 
-    /// Those that load, with what to wait for by poll(2).
+    /// Returns the workers that are loading, each with its socket to wait for by poll(2).
     pub fn loading(&self) -> impl Iterator<Item = (&Spare<P>, BorrowedFd<'_>)> {
         self.0.iter().filter(|spare| !spare.is_ready()).map(|spare| (spare, spare.socket.as_fd()))
     }
 
-    /// All, oldest first.
+    /// Returns all workers, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = &Spare<P>> {
         self.0.iter()
     }
 
-    /// Makes workers until there are `count`.
+    /// Makes workers until there are `count` of them.
     ///
     /// # Errors
-    /// The first that `make` returns.
+    /// The first error that `make` returns.
     pub fn fill(
         &mut self,
         count: usize,
@@ -122,23 +122,23 @@ impl<P> Spares<P> {
         Ok(())
     }
 
-    /// Takes the oldest one, when it is ready. Passes over those that do not get there.
+    /// Takes the oldest worker, and waits until it is ready. Drops workers that fail to get ready.
     pub fn take_waiting(&mut self) -> Option<Spare<P>> {
         std::iter::from_fn(|| self.0.pop_front()).find_map(|mut spare| spare.wait().ok().map(|()| spare))
     }
 
-    /// Takes the oldest one for which `is_it` is true.
+    /// Takes the oldest worker for which `is_it` is true.
     pub fn take(&mut self, is_it: impl Fn(&Spare<P>) -> bool) -> Option<Spare<P>> {
         let at = self.0.iter().position(is_it)?;
         self.0.remove(at)
     }
 
-    /// The one for which `is_it` is true.
+    /// Returns the oldest worker for which `is_it` is true.
     pub fn get_mut(&mut self, is_it: impl Fn(&Spare<P>) -> bool) -> Option<&mut Spare<P>> {
         self.0.iter_mut().find(|spare| is_it(spare))
     }
 
-    /// Takes one that is too many beyond `most`: those that load go first.
+    /// Takes a worker if there are more than `most`; one that is loading first.
     pub fn take_surplus(&mut self, most: usize) -> Option<Spare<P>> {
         if self.len() <= most {
             return None;
@@ -146,12 +146,12 @@ impl<P> Spares<P> {
         self.take(|spare| !spare.is_ready()).or_else(|| self.0.pop_front())
     }
 
-    /// Takes one that should be ready by `now_ns` and is not.
+    /// Takes a worker that should be ready by `now_ns` and is not.
     pub fn take_late(&mut self, now_ns: u64) -> Option<Spare<P>> {
         self.take(|spare| spare.until_ns.is_some_and(|until| until <= now_ns))
     }
 
-    /// When the next one is late, CLOCK_MONOTONIC.
+    /// Returns the CLOCK_MONOTONIC time when the next worker is late.
     pub fn deadline_ns(&self) -> Option<u64> {
         self.0.iter().filter_map(|spare| spare.until_ns).min()
     }
@@ -186,7 +186,7 @@ mod tests {
         let (mut spares, mut workers) = pool(3);
         say(&workers[1], &Message::Ready { layers: 0 }, None).unwrap();
         say(&workers[2], &Message::Ready { layers: 0 }, None).unwrap();
-        // It dies.
+        // The oldest worker dies.
         workers.remove(0);
         assert_eq!(spares.take_waiting().map(|spare| spare.process), Some(1));
         assert_eq!(spares.len(), 1);

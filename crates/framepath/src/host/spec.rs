@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the workers of one stream are to run.
+//! Description of the work of a stream's workers.
 
 use std::sync::Arc;
 
@@ -13,30 +13,30 @@ use super::policy::CELLS;
 use super::seat::Seat;
 use super::{Faults, WorkerOptions};
 
-/// Least room for packets.
+/// Least room for packets, bytes.
 const LEAST_PACKET_BYTES: u64 = 8 << 20;
 
-/// What a worker is to run.
+/// Work of a worker.
 pub struct Spec {
-    /// The hop, to be run inline by the worker.
+    /// The hop, which the worker runs inline.
     pub hop: path::Hop,
-    /// What the stage is given, where that is compressed.
+    /// Track that the stage is given, where it is compressed.
     pub track: Option<TrackInfo>,
-    /// Frames that the hops behind it may hold.
+    /// Frames that the hops behind the stage may hold.
     pub frames_behind: u32,
-    /// Frames that the hops behind it hold, at the least, while it waits for a slot of its
-    /// pool; a worker that waits with fewer of them out stands still.
+    /// Minimum number of frames that the hops behind the stage hold while the stage waits for a slot of
+    /// its pool; a worker that waits while fewer of them are out stands still.
     pub least_out: u32,
-    /// How its worker is kept.
+    /// How the worker is started and watched.
     pub options: WorkerOptions,
-    /// Where the workers come from the service, the stream's place there.
+    /// The stream's connection to the service, if the workers come from there.
     pub seat: Option<Arc<Seat>>,
-    /// Who lends the workers the memory for their frames.
+    /// Provider of the memory for the workers' frames.
     pub lends: Option<Arc<dyn Lends>>,
 }
 
 impl Spec {
-    /// The hop without what is the caller's business.
+    /// Returns the hop's text for the worker, without the options that only the caller uses.
     pub(super) fn stage_text(&self, attempt: Attempt) -> String {
         let hop = self.hop.without_hosting();
         match attempt {
@@ -45,7 +45,7 @@ impl Spec {
         }
     }
 
-    /// The faults that strike a worker of this attempt.
+    /// Returns the faults to inject into a worker of this attempt.
     pub(super) fn faults(&self, attempt: Attempt) -> Faults {
         match attempt {
             Attempt::First => self.options.faults.clone(),
@@ -54,28 +54,28 @@ impl Spec {
     }
 }
 
-/// The sizes of the memory shared with a worker of `memory_bytes`. The room for packets
-/// is at most `most` and an eighth of what the worker may take. Memory is taken only
-/// where packets reach.
+/// Sizes of the memory shared with a worker of `memory_bytes`. The room for packets
+/// is at most `most` and an eighth of the worker's memory. The kernel allocates only the pages
+/// that packets reach.
 pub(super) fn area_sizes(memory_bytes: u64, most: u64) -> Sizes {
     Sizes { cells: CELLS, packet_bytes: (memory_bytes / 8).clamp(LEAST_PACKET_BYTES, most) & !0xfff }
 }
 
-/// What is known only when the path starts.
+/// Facts that are known only when the path starts.
 #[derive(Clone, Copy)]
 pub(super) struct Start {
     /// The stream in front of the stage.
     pub(super) stream: StreamInfo,
-    /// The ledger's level, as the wire has it.
+    /// The ledger's level, as a number of the wire format.
     pub(super) level: u8,
 }
 
-/// Which of a stream's workers is opened.
+/// How a stream's worker is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
     First,
     Again,
-    /// On one thread, so that the packet that kills it can be told.
+    /// On one thread, so that the packet that kills the worker can be identified.
     SingleThreaded,
 }
 

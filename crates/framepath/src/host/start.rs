@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Starting workers, and keeping some ready.
+//! Starts workers, and keeps some ready.
 //!
-//! The kernel ends a worker with the thread that started it, so all are
-//! started by one thread that lives as long as the process: the spawner.
+//! The kernel ends a worker with the thread that started it, so one thread that lives as long as
+//! the process starts all of them: the spawner.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -23,7 +23,7 @@ use super::spares::{Spare, Spares};
 use super::zygote::ZygoteProcess;
 use super::{HostError, WorkerOptions, program};
 
-/// A spare is made when no worker was wanted for so long: a short run makes none,
+/// Time without a request for a worker after which a spare is made: so a short run makes none,
 /// and a stream's first frame does not wait for it.
 const SETTLED: Duration = Duration::from_millis(100);
 
@@ -33,41 +33,41 @@ enum Request {
     DismissSpares { done: Sender<()> },
 }
 
-/// To the spawner, from the first request on.
+/// Requests to the spawner; set at the first request.
 static SPAWNER: OnceLock<Sender<Request>> = OnceLock::new();
 
-/// Ends the workers that are kept ready, and the zygote where no stream has a
+/// Ends the workers that are kept ready, and the zygote if no stream has a
 /// worker of it, and waits until they have ended. The next stream has to wait
 /// until its worker is made.
 pub fn dismiss_spares() {
     let Some(spawner) = SPAWNER.get() else { return };
     let (done, dismissed) = channel();
     if spawner.send(Request::DismissSpares { done }).is_ok() {
-        // It fails where the thread is gone, and its spares with it.
+        // Fails only if the thread is gone, and its spares with it.
         let _ = dismissed.recv();
     }
 }
 
-/// Has so many workers for plain stages ready soon, and again when one was
-/// taken, so that streams do not wait for one to be made. Returns at once.
+/// Keeps `count` spare workers for plain stages ready, and replaces each one that is
+/// taken, so that streams do not wait for a start. Returns at once.
 pub fn keep_ready(memory_bytes: u64, count: usize) {
-    // Where the thread is gone, who wants a worker is told so.
+    // If the thread is gone, the next request for a worker reports that.
     let _ = spawner().send(Request::Spares { kind: WorkerKind::of_stage(memory_bytes), count });
 }
 
-/// To the thread that starts workers.
+/// Returns the channel to the thread that starts workers; starts the thread at the first call.
 fn spawner() -> &'static Sender<Request> {
     SPAWNER.get_or_init(|| {
         let (requests, heard) = channel();
-        // Where no thread can be made the request's answer never comes, which
-        // its receiver sees at once.
+        // If no thread can be started, the receiver of a request's answer sees
+        // at once that none will come.
         let _ = std::thread::Builder::new().name("fp-spawner".to_owned()).spawn(|| serve(heard));
         requests
     })
 }
 
-/// A worker for a stream: the service's; or a spare, where there is one, and
-/// another is made; else a new one.
+/// Returns a worker for a stream: one of the service; or a spare, which is then
+/// replaced; else a new one.
 pub(super) fn worker(seat: Option<&Arc<Seat>>, options: &WorkerOptions) -> Result<Worker, HostError> {
     let worker = match seat {
         Some(seat) => seat.worker()?,
@@ -85,10 +85,10 @@ pub(super) fn worker(seat: Option<&Arc<Seat>>, options: &WorkerOptions) -> Resul
     Ok(worker)
 }
 
-/// What a process has of a worker's process.
+/// A worker's process as its parent holds it.
 type Made = Spare<Arc<Process>>;
 
-/// Workers of one kind, and how many are to be ready.
+/// Workers of one kind, and the number to keep ready.
 struct Pool {
     count: usize,
     spares: Spares<Arc<Process>>,
@@ -102,13 +102,13 @@ impl Default for Pool {
 
 impl Pool {
     fn fill(&mut self, kind: &WorkerKind, zygote: &mut Option<Arc<ZygoteProcess>>) {
-        // Where one cannot be made, the stream that needs one is told why.
+        // If a worker cannot be started, the stream that needs one gets the reason.
         if let Err(error) = self.spares.fill(self.count, || start(kind, zygote)) {
             log::debug!("no spare worker: {error}");
         }
     }
 
-    /// One that is ready: the oldest, or a new one.
+    /// Takes the oldest worker, or starts a new one, and waits until it is ready.
     fn take(
         &mut self,
         kind: &WorkerKind,
@@ -127,7 +127,7 @@ impl Pool {
     }
 }
 
-/// Starts workers on request, and some ahead.
+/// Runs the spawner: starts workers on request, and some ahead.
 fn serve(requests: Receiver<Request>) {
     // Its waits for workers end with the program.
     let _interruptible = signal::interruptible();
@@ -156,9 +156,9 @@ fn serve(requests: Receiver<Request>) {
         match request {
             Request::Worker { kind, answer } => {
                 let worker = all.entry(kind.clone()).or_default().take(&kind, &mut zygote);
-                // Who asked is waiting; that it gave up is no harm, the worker goes.
+                // If the sender of the request gave up, the worker is dropped.
                 let _ = answer.send(worker);
-                // The spares of another kind are made with its next worker.
+                // Spares of another kind are made after the next worker of that kind.
                 unfilled = Some(kind);
             }
             Request::Spares { kind, count } => {
@@ -169,14 +169,14 @@ fn serve(requests: Receiver<Request>) {
             Request::DismissSpares { done } => {
                 all.values_mut().for_each(|pool| pool.spares = Spares::default());
                 (zygote, unfilled) = (None, None);
-                // Who asked may have given up.
+                // The sender of the request may have given up.
                 let _ = done.send(());
             }
         }
     }
 }
 
-/// A worker of `zygote`, which is started where it is not there. Where the
+/// Starts a worker by `zygote`, which is started first if there is none. If the
 /// environment names a program, each worker is that program, started anew.
 fn start(kind: &WorkerKind, zygote: &mut Option<Arc<ZygoteProcess>>) -> Result<Made, HostError> {
     if program::named().is_some() {
@@ -186,7 +186,7 @@ fn start(kind: &WorkerKind, zygote: &mut Option<Arc<ZygoteProcess>>) -> Result<M
     }
     let had_one = zygote.is_some();
     match spawn(kind, zygote) {
-        // The one that was there has died, or can fork no more: another is
+        // The old zygote has died, or cannot fork any more: another is
         // started, once.
         Err(_) if had_one => spawn(kind, zygote),
         other => other,
@@ -207,8 +207,8 @@ fn spawn(kind: &WorkerKind, kept: &mut Option<Arc<ZygoteProcess>>) -> Result<Mad
             Ok(Spare::new(Arc::new(process), spawned.socket, PathBuf::new(), spawned.layers))
         }
         Err(error) => {
-            // What it says later would be taken for the answer to another
-            // request. Its workers keep it alive.
+            // A late answer would be taken for the answer to another
+            // request. The zygote's workers keep it alive.
             *kept = None;
             Err(error)
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The caller's stage in front of a worker, and the right to write the worker's ring:
-//! submits what arrives.
+//! The caller's stage in front of a worker, which submits its input, and the right to write the
+//! worker's ring.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -26,41 +26,41 @@ use crate::out::{Failure, Out};
 use crate::recorder::Stretch;
 use crate::stage::Stage;
 
-/// Opens the stream behind the one that is given, in a first worker.
+/// Opens the stream in a first worker; takes the stream in front, returns the stream behind.
 type Start = Box<dyn FnMut(StreamInfo) -> Result<(StreamInfo, SubmitEnd), HostError> + Send>;
 
-/// The last stage of its thread; what the worker gives goes to the next.
+/// The last stage of its thread; the worker's output goes to the next thread.
 pub(crate) struct Submit {
     start: Start,
-    /// Until the first input: waits for the way of requests upstream, which begins here.
+    /// `None` from the first input on, which gives the session this hop's upstream path for requests.
     session: Option<Arc<Session>>,
     /// `None` before the start.
     end: Option<SubmitEnd>,
 }
 
-/// The end of a stream that gives its worker packets or frames.
+/// The end of a stream that submits packets or frames to its worker.
 ///
-/// It shares no lock with the collect end. What it submits it logs before, so that the
+/// It shares no lock with the collect end. It logs each input before submitting it, so that the
 /// collect end can submit it again, to the next worker.
 pub struct SubmitEnd {
     log: SyncSender<Logged>,
     ways: Receiver<Way>,
-    /// The last worker that is known here.
+    /// The last worker that this end knows.
     link: Arc<Link>,
-    /// The right to submit to it; `None` where the collect end has that.
+    /// The right to submit to that worker; `None` while the collect end has it.
     sending: Option<Box<Sending>>,
-    /// Inputs so far: the number of the next.
+    /// Number of inputs so far, and so the number of the next.
     given: u64,
-    /// Nothing follows but a flush.
+    /// The stream has ended: only a flush may follow.
     ended: bool,
     /// The collect end was told that a flush may follow.
     is_held: bool,
 }
 
-/// Why an input cannot be given.
+/// Reason why an input cannot be submitted.
 #[derive(Debug)]
 pub enum GiveError {
-    /// The collect end has ended, and says why.
+    /// The collect end has ended; it reports the reason.
     Closed,
     /// This process or the input itself is at fault.
     Host(HostError),
@@ -72,9 +72,9 @@ impl SubmitEnd {
         SubmitEnd { log, ways, link, sending, given: 0, ended: false, is_held: false }
     }
 
-    /// Gives the worker something to work on. Waits while it has enough.
+    /// Submits an input to the worker. Waits while there is no room.
     /// `cut` ends the caller's part of the frame's time: called just before the
-    /// worker can see it. Where it has to wait for room the time from `begun` on is the
+    /// worker can see the input. If it has to wait for room, the time from `begun` on counts as the
     /// queue's.
     pub fn give(
         &mut self,
@@ -107,20 +107,20 @@ impl SubmitEnd {
                     has_waited = true;
                 }
                 Err(error) if error.is_of_caller() => return Err(GiveError::Host(error)),
-                // The collect end sees it gone, and finds another.
+                // The collect end sees that the worker is gone, and starts another.
                 Err(_) => sending.link.break_off(),
             }
         }
     }
 
-    /// Submits what was prepared and logged.
+    /// Submits the input that was prepared and logged.
     fn submit(&mut self, submission: &Submission) {
         let Some(sending) = &mut self.sending else { return };
         if sending.submit(submission).is_err() {
             sending.link.break_off();
         }
         sending.wake_worker();
-        // Behind the fence of the worker's bell, which comes behind the entry in the log.
+        // Read behind the fence of the worker's bell, which comes behind the entry in the log.
         if self.link.health.is_gone() {
             self.nudge();
         }
@@ -139,11 +139,11 @@ impl SubmitEnd {
         Ok(())
     }
 
-    /// Waits until the collect end has a worker that has room. True where the next input
-    /// is to be submitted here; false where it is to be left to the collect end.
+    /// Waits until the collect end has a worker that has room. True if the next input
+    /// is to be submitted here; false if the collect end is to submit it.
     #[cold]
     fn ask(&mut self) -> Result<bool, GiveError> {
-        // That of a worker that is gone is of no use.
+        // The right to write to a worker that is gone is of no use.
         self.sending = None;
         self.log(Logged::Ask)?;
         self.link.health.call_attention();
@@ -162,27 +162,27 @@ impl SubmitEnd {
         }
     }
 
-    /// Makes the collect end read the log, whichever worker it waits for.
+    /// Makes the collect end read the log, also if it waits for a worker that this end does not know.
     #[cold]
     fn nudge(&mut self) {
         loop {
             self.link.health.call_attention();
-            // Behind the call's fence: where the worker is not gone yet, the collect end
+            // Read behind the call's fence: if the worker is not gone yet, the collect end
             // reads the log again once it is.
             if !self.link.health.is_gone() {
                 return;
             }
             match meter::blocked(|| self.ways.recv()) {
                 Ok(Way::Next(link)) => self.link = link,
-                // Where no other worker comes, nobody reads the log. There is no answer
-                // to what was not asked.
+                // If no other worker comes, the collect end is gone. Without a
+                // question there is no answer.
                 Ok(Way::Direct(_) | Way::Relay) | Err(_) => return,
             }
         }
     }
 
-    /// Waits while the log is full, which it is only where workers give nothing for many
-    /// inputs.
+    /// Adds an entry to the log. Waits while it is full, which it is only if workers give nothing for
+    /// many inputs.
     fn log(&self, logged: Logged) -> Result<(), GiveError> {
         match self.log.try_send(logged) {
             Ok(()) => Ok(()),
@@ -197,28 +197,27 @@ impl SubmitEnd {
         }
     }
 
-    /// Nothing follows: what is inside is to be given. The stream is held where a flush and
-    /// other inputs may come behind that.
+    /// Ends the stream: the worker is to give what is inside. The stream is held where a flush and
+    /// further inputs may follow.
     pub fn end(&mut self, is_held: bool) {
         if self.ended && (is_held || !self.is_held) {
             return;
         }
         (self.ended, self.is_held) = (true, is_held);
         let sending = self.sending.take();
-        // Where the collect end has ended, so has the stream.
+        // If the collect end has ended, so has the stream.
         if self.log(Logged::End { is_held, sending }).is_ok() {
             self.nudge();
         }
     }
 
-    /// What was given before the seek or flush with the number `generation` is not wanted any
-    /// more. The collect end has the worker forget it; the next input asks for the right to
-    /// submit.
+    /// Discards the inputs before the seek or flush with the number `generation`. The collect end has
+    /// the worker forget them; the next input asks for the right to submit.
     pub(crate) fn flush(&mut self, generation: u64) -> Result<(), GiveError> {
         (self.ended, self.is_held) = (false, false);
         let sending = self.sending.take();
         self.log(Logged::Flush { generation, sending })?;
-        // It has a number among the inputs.
+        // The flush has a number among the inputs.
         self.given += 1;
         self.nudge();
         Ok(())
@@ -227,7 +226,7 @@ impl SubmitEnd {
 
 impl Drop for SubmitEnd {
     fn drop(&mut self) {
-        // Where its thread fails, what was given before is still delivered.
+        // If its thread fails, the earlier inputs are still delivered.
         self.end(false);
     }
 }
@@ -237,7 +236,7 @@ impl Submit {
         Submit { start, session: Some(session), end: None }
     }
 
-    /// Has requests of the worker's stage go the way that this hop's would go.
+    /// Makes requests of the worker's stage go upstream as this hop's requests would.
     #[inline]
     fn set_upstream(&mut self, out: &Out<'_>) {
         if let Some(session) = self.session.take() {
@@ -287,23 +286,23 @@ impl Stage for Submit {
     }
 }
 
-/// Writes packets and frames to a worker. It belongs to one end of the stream at a time.
+/// The right to submit to a worker. It belongs to one end of the stream at a time.
 pub(super) struct Sending {
     pub(super) link: Arc<Link>,
     writer: CellWriter,
     packets: PacketArea,
     names: Names,
-    /// The bells that wake a caller that waits for room.
+    /// The bells that wake this process when it waits for room.
     room: [Bell; 2],
-    /// Cells submitted so far: the position of the next.
+    /// Number of cells submitted so far, and so the position of the next.
     cells: u64,
     /// Cells were submitted and the worker's bell was not rung yet.
     unrung: bool,
-    /// The worker was told that nothing follows.
+    /// The worker was told that no input follows.
     pub(super) drained: bool,
 }
 
-/// What there is no room for.
+/// The resource that has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Full {
     Cells,
@@ -317,15 +316,15 @@ impl Sending {
         Sending { link, writer, packets, names, room, cells: 0, unrung: false, drained: false }
     }
 
-    /// Puts `input` where the worker will find it; says where there is no room
-    /// for it. [`Sending::submit`] has to follow at once.
+    /// Puts `input` into shared memory, if there is room; else returns what is full.
+    /// [`Sending::submit`] has to follow at once.
     pub(super) fn prepare(
         &mut self,
         seq: u64,
         pts: Option<i64>,
         input: &WorkerInput,
     ) -> Result<Result<Submission, Full>, HostError> {
-        // A frame may need a cell for its layout too.
+        // A frame may need a second cell, for its layout.
         if self.writer.room()? < 2 {
             return Ok(Err(Full::Cells));
         }
@@ -333,7 +332,7 @@ impl Sending {
             WorkerInput::Packet(packet) => {
                 let Some(offset) = packet.put_into(&mut self.packets)? else {
                     let (bytes, most) = (packet.len(), self.packets.largest());
-                    // No worker could ever be given it.
+                    // A packet that never fits is an error.
                     let fits = bytes <= most;
                     return if fits {
                         Ok(Err(Full::Bytes))
@@ -351,24 +350,24 @@ impl Sending {
         }))
     }
 
-    /// Position of the cell that is submitted next.
+    /// Returns the position of the next cell.
     pub(super) fn next_cell(&self) -> u64 {
         self.cells
     }
 
-    /// Gives what was prepared to the worker; [`Sending::wake_worker`] wakes it. The
-    /// position of its cell.
+    /// Writes the prepared submission to the ring; [`Sending::wake_worker`] wakes the worker. Returns
+    /// the position of its cell.
     pub(super) fn submit(&mut self, submission: &Submission) -> Result<u64, Breach> {
         let cell = self.cells;
         self.cells += 1;
         self.link.health.submitted(matches!(submission, Submission::Frame { .. }));
-        // Room was looked for before.
+        // The caller has checked for room.
         self.writer.push_quietly(&submission.encode())?;
         self.unrung = true;
         Ok(cell)
     }
 
-    /// Says that nothing follows.
+    /// Tells the worker that no input follows.
     pub(super) fn drain(&mut self) -> Result<Result<(), Full>, HostError> {
         if self.writer.room()? == 0 {
             return Ok(Err(Full::Cells));
@@ -379,7 +378,7 @@ impl Sending {
         Ok(Ok(()))
     }
 
-    /// Has the worker forget what is inside; also behind a drain.
+    /// Tells the worker to forget the inputs inside it; also behind a drain.
     pub(super) fn flush(&mut self, seq: u64) -> Result<Result<(), Full>, HostError> {
         if self.writer.room()? == 0 {
             return Ok(Err(Full::Cells));
@@ -390,7 +389,7 @@ impl Sending {
         Ok(Ok(()))
     }
 
-    /// Wakes the worker where it was given something, which is watched over from now on.
+    /// Wakes the worker if cells were submitted, and has the watcher check it from now on.
     pub(super) fn wake_worker(&mut self) {
         if std::mem::take(&mut self.unrung) {
             self.writer.bell().ring();
@@ -402,7 +401,7 @@ impl Sending {
     pub(super) fn wait_for_room(&mut self, full: Full) {
         self.wake_worker();
         let link = &self.link;
-        // The worker that makes no room is overdue, asleep or not.
+        // A worker that makes no room is overdue, whether or not it sleeps.
         link.health.submit_sleeps(true);
         link.watcher.stir();
         let ready = || link.health.is_gone() || self.has_room(full);
@@ -414,7 +413,7 @@ impl Sending {
         link.health.submit_sleeps(false);
     }
 
-    /// Whether enough room is free again for a batch, so that a full ring
+    /// True if enough room is free again for a batch, so that a full ring
     /// costs a wake-up per half ring.
     fn has_room(&self, full: Full) -> bool {
         match full {
@@ -423,12 +422,12 @@ impl Sending {
         }
     }
 
-    /// Whether the worker has taken all that was submitted.
+    /// True if the worker has taken all that was submitted.
     pub(super) fn is_taken(&self) -> bool {
         self.writer.is_empty() == Ok(true)
     }
 
-    /// The number of the frame's pool, said to the worker when it is new.
+    /// Returns the number of the frame's pool; announces it to the worker when it is new.
     fn pool(&mut self, frame: &Frame) -> Result<u16, HostError> {
         let (pool, is_new) = self.names.pool(frame.pool_id())?;
         if is_new {
@@ -441,7 +440,7 @@ impl Sending {
         Ok(pool)
     }
 
-    /// The name of a layout, said to the worker when it is new.
+    /// Returns the number of a layout; announces it to the worker when it is new.
     fn layout(&mut self, layout: &Layout) -> Result<u8, HostError> {
         let (id, is_new) = self.names.layout(layout);
         if is_new {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a worker of the service counts, for whoever watches the service. It
-//! writes to a page that the service made; nobody is called or woken.
+//! Counters of a worker of the service, for observers of the service. The worker writes
+//! them to a page that the service made; this calls and wakes nobody.
 
 use framepath_model::format::Layout;
 use framepath_model::wire::Work;
@@ -11,10 +11,10 @@ use framepath_os::crossing::Page;
 /// Inputs whose time is remembered: more than any decoder holds back.
 const REMEMBERED: usize = 1024;
 
-/// The figures of one stream, by its worker.
+/// The counters of one stream, written by its worker.
 pub(super) struct Tally {
     page: Page,
-    /// Number, plus one, and time of the inputs that were taken last.
+    /// Number plus one, and time, of each of the last inputs taken.
     taken: Box<[(u64, u64); REMEMBERED]>,
 }
 
@@ -26,13 +26,13 @@ impl Tally {
         Tally { page, taken: Box::new([(0, 0); REMEMBERED]) }
     }
 
-    /// The stage gets input `seq`.
+    /// Counts input `seq` as taken by the stage.
     pub(super) fn took(&mut self, seq: u64) {
         self.page.add(figures::INPUTS, 1);
         self.taken[seq as usize % REMEMBERED] = (seq.wrapping_add(1), now_ns());
     }
 
-    /// It gave frame `seq`.
+    /// Counts frame `seq` as given by the stage.
     pub(super) fn gave(&mut self, seq: u64, work: &Work, layout: &Layout) {
         let page = &self.page;
         let (number, since) = self.taken[seq as usize % REMEMBERED];

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much was said between a caller and its workers.
+//! Counts of the messages and cells between a caller and its workers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts; any thread may look. They order nothing (Relaxed).
+/// Counters that any thread may read. They order no other memory (Relaxed).
 #[derive(Debug, Default)]
 pub struct Traffic {
     /// Messages on the socket to the worker.
     pub messages_out: AtomicU64,
-    /// Messages on the socket from it.
+    /// Messages on the socket from the worker.
     pub messages_in: AtomicU64,
     /// Cells of the ring to the worker.
     pub cells_out: AtomicU64,
-    /// Cells of the ring from it.
+    /// Cells of the ring from the worker.
     pub cells_in: AtomicU64,
 }
 
@@ -25,7 +25,7 @@ impl Traffic {
         self.messages_in.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Adds what another counted.
+    /// Adds the counts of `other`.
     pub(super) fn add(&self, other: &Traffic) {
         for (to, from) in [
             (&self.messages_out, &other.messages_out),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a worker process does: one stage of one stream, for one caller.
+//! The main function of a worker process: one stage of one stream, for one caller.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -38,24 +38,24 @@ use crate::request::Request;
 use crate::runner::{drain, flush};
 use crate::stage::Role;
 
-/// Rows of the worker's own ledger: only the last is ever read.
+/// Rows of the worker's own ledger: only the last row is ever read.
 const ROWS: usize = 4;
 
-/// The whole life of a worker: enters the sandbox of its kind, then serves the caller
-/// behind `socket` until it goes away. In the main thread of a process that
-/// does nothing else. Returns only where no stream was opened, or the caller
+/// Runs a worker from start to end: enters the sandbox of its kind, then serves the caller
+/// behind `socket` until it goes away. Call it in the main thread of a process that
+/// does nothing else. Returns only if no stream was opened, or the caller
 /// broke the rules.
 ///
 /// # Errors
-/// No sandbox, a caller that broke the rules, or a machine without memory.
-/// What the stage says goes to the caller and is no error here.
+/// The sandbox cannot be entered, the caller broke the rules, or memory is short.
+/// The caller receives errors of the stage; they are no errors here.
 pub(crate) fn lock_in_and_serve(
     socket: OwnedFd,
     kind: WorkerKind,
     registry: &Registry,
 ) -> Result<(), HostError> {
     let socket = Arc::new(Socket::from(socket));
-    // Counters of this thread cannot be opened later.
+    // Counters of this thread cannot be opened inside the sandbox.
     meter::prepare();
     match kind.lock_in() {
         Ok(layers) => say(&socket, &Message::Ready { layers: layers.bits() }, None)?,
@@ -73,7 +73,7 @@ pub(crate) fn lock_in_and_serve(
 
 fn serve(socket: &Arc<Socket>, task: Task, registry: &Registry) -> Result<(), HostError> {
     let (mut first, mut page, mut node) = (hear(socket)?, None, None);
-    // The service's, which says it before the caller has the other end.
+    // The page comes from the service, which sends it before the caller has the other end.
     if let Some((Message::Page, Some(fd))) = first {
         page =
             Some(Page::open(fd).map_err(|errno| HostError::Socket {
@@ -97,7 +97,7 @@ fn serve(socket: &Arc<Socket>, task: Task, registry: &Registry) -> Result<(), Ho
         Some(_) => return Err(HostError::NotOpened { what: "was told something else" }),
         None => return Ok(()),
     };
-    // The end of the caller ends the worker, whatever it is doing.
+    // The worker ends when its caller does, whatever the worker is doing.
     at_end(socket.clone(), || crash::leave())
         .map_err(|source| HostError::Socket { operation: "watching", source })?;
     let mut stream = match Stream::open(&open, fd, socket, task, node, page, registry) {
@@ -112,16 +112,16 @@ fn serve(socket: &Arc<Socket>, task: Task, registry: &Registry) -> Result<(), Ho
         }
     };
     if let Err(Stopped::Stage(text)) = stream.run() {
-        // Before the cell, so that who reads the cell finds the text.
+        // Sent before the cell, so that the reader of the cell finds the text.
         say(socket, &Message::Failed { text, seq: None }, None)?;
         locked(&stream.exporter).complete(&Completion::Failed)?;
-        // What was given is still read: the caller ends its worker.
+        // The caller still reads the frames that were given, and then ends its worker.
         crash::hang()
     }
     Ok(())
 }
 
-/// The life of a worker that was given a file.
+/// Serves a caller that has sent a file.
 fn serve_file(
     socket: &Arc<Socket>,
     name: String,
@@ -133,18 +133,18 @@ fn serve_file(
         Some(_) => return Err(HostError::NotOpened { what: "was told something else" }),
         None => return Ok(()),
     };
-    // The end of the caller ends the worker, whatever it is doing.
+    // The worker ends when its caller does, whatever the worker is doing.
     at_end(socket.clone(), || crash::leave())
         .map_err(|source| HostError::Socket { operation: "watching", source })?;
     let file = MediaFile::from_fd(file, name, demux.seekable);
     demux_worker::demux(&demux, memory, file, socket, page.map(|page| Tally::new(page, "file")))
 }
 
-/// Why a stream stopped.
+/// Reason why a stream stopped.
 enum Stopped {
-    /// The stage failed: news for the caller.
+    /// The stage failed; the caller has to be told.
     Stage(String),
-    /// The caller did what it must not.
+    /// The caller broke the rules.
     Caller,
 }
 
@@ -163,7 +163,7 @@ struct Stream {
     chain: Vec<Hop>,
     recorder: Recorder,
     delivery: Delivery,
-    /// `None` where nothing is to go wrong.
+    /// `None` without faults to inject.
     faults: Option<Faults>,
     memory: Arc<MemoryClient>,
 }
@@ -232,10 +232,10 @@ impl Stream {
         Ok((stream_in_worker, Message::Opened { threads, stream, replayable, takes_packets }))
     }
 
-    /// Works until the caller breaks the rules or the stage fails. (The end of
-    /// the caller ends the process.)
+    /// Works until the caller breaks the rules or the stage fails. (When the caller ends, the process
+    /// ends.)
     fn run(&mut self) -> Result<(), Stopped> {
-        // CLOCK_MONOTONIC since when there was nothing to do.
+        // CLOCK_MONOTONIC time since when there was no input.
         let mut idle_since = None;
         loop {
             let Some(cell) = self.submissions.pop()? else {
@@ -279,7 +279,7 @@ impl Stream {
         }
     }
 
-    /// Sends the caller what the stage requests of the hops in front: at most one keyframe and
+    /// Sends the caller the stage's requests to the hops in front: at most one keyframe and
     /// one bit rate for each submission, which is what the caller accepts.
     fn send_requests(&self) -> Result<(), Stopped> {
         if !self.delivery.has_request() {
@@ -289,7 +289,7 @@ impl Stream {
             let request = match pending.request {
                 Request::Keyframe => UpstreamRequest::Keyframe,
                 Request::BitRate(bits) => UpstreamRequest::BitRate(bits),
-                // Refused where the stage made them.
+                // The stage cannot make these: they were refused there.
                 Request::Seek { .. } | Request::Flush | Request::Stop => continue,
             };
             complete(&mut locked(&self.exporter), &Completion::Request(request))?;
@@ -297,7 +297,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Fails on purpose where input `seq` is to.
+    /// Strikes if there is a fault for input `seq`.
     fn strike(&self, seq: u64) {
         if let Some(faults) = &self.faults {
             faults.strike(seq);
@@ -310,7 +310,7 @@ impl Stream {
         first.stage.as_mut().push(item, &mut out).map_err(stopped)
     }
 
-    /// Forgets what is inside.
+    /// Forgets the inputs inside the stage.
     fn flush(&mut self, seq: u64) -> Result<(), Stopped> {
         self.strike(seq);
         let flushed = flush(0, &mut self.chain, &mut self.recorder, &self.delivery);
@@ -322,7 +322,7 @@ impl Stream {
     fn drain(&mut self) -> Result<(), Stopped> {
         let failure = drain(&mut self.chain, &mut self.recorder, &self.delivery, None);
         failure.map_or(Ok(()), |failure| Err(stopped(failure)))?;
-        // In front of the end, behind which the caller may read no more.
+        // Sent in front of the end, because the caller may read no cells behind it.
         self.send_requests()?;
         complete(&mut locked(&self.exporter), &Completion::End)
     }
@@ -341,7 +341,7 @@ fn complete(exporter: &mut Exporter, completion: &Completion) -> Result<(), Stop
     exporter.complete(completion).map_err(|_| Stopped::Caller)
 }
 
-/// The ledger's level, from the wire's number.
+/// Returns the ledger's level for a number of the wire format.
 fn level_of(number: u8) -> Level {
     match number {
         0 => Level::Off,
@@ -350,7 +350,7 @@ fn level_of(number: u8) -> Level {
     }
 }
 
-/// The words that frames come back by. They are used until the process ends.
+/// Makes the words by which the caller gives frames back. They are used until the process ends.
 fn give_back(area: &Arc<Area>, memory: Arc<MemoryClient>) -> Option<&'static GiveBack> {
     let area: &'static Area = Box::leak(Box::new(area.clone()));
     let words = GiveBackWords::new(area.slot_bell(), area.slot_summary(), area.slot_counts())?;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The process that workers are forked from.
 //!
-//! A program that stands on the codec libraries takes tens of milliseconds of
+//! A program that is linked with the codec libraries takes tens of milliseconds of
 //! CPU to load. The zygote is the worker program, started once per run with a
-//! clean environment: it loads the libraries, does nothing but fork, and a
+//! clean environment. It loads the libraries and does nothing but fork, so a
 //! worker costs a millisecond. It shares no address, no stack canary and no
 //! environment with the caller.
 
@@ -21,10 +21,10 @@ use super::policy::LOADING;
 use super::say::{hear_within, say};
 use super::{HostError, program};
 
-/// How long the zygote may take to load and to fork a worker.
+/// Longest time the zygote takes to load and to fork a worker.
 const SPAWNING: Duration = LOADING;
 
-/// The caller's handle. Dropping it ends the zygote and what is left of its
+/// The caller's handle. Dropping it ends the zygote and its remaining
 /// workers, and waits for them, so that their CPU time counts as the caller's.
 #[derive(Debug)]
 pub(super) struct ZygoteProcess {
@@ -32,7 +32,7 @@ pub(super) struct ZygoteProcess {
     process: WorkerProcess,
 }
 
-/// A worker just forked.
+/// A worker that was just forked.
 pub(super) struct Spawned {
     pub(super) pid: u32,
     pub(super) process: Remote,
@@ -70,7 +70,7 @@ impl ZygoteProcess {
 impl Drop for ZygoteProcess {
     fn drop(&mut self) {
         self.socket.shut();
-        // Where it cannot be waited for it is gone.
+        // Waiting fails only if the process is gone already.
         let _ = self.process.wait();
     }
 }

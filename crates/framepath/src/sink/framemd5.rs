@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `framemd5`: one line per frame, as `ffmpeg -f framemd5` writes it.
 //!
-//! Times are in ticks of one frame, as ffmpeg's are for a stream of constant
-//! rate; the header's `software` line is ours.
+//! Times are in ticks of one frame, like those of ffmpeg for a stream of constant
+//! rate; the header's `software` line names framepath.
 
 use framepath_model::path::Definition;
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
@@ -62,7 +62,7 @@ impl FrameMd5 {
         )
     }
 
-    /// Number of the frame in ticks; counted where the stream has no times.
+    /// Returns the number of the frame in ticks; counted if the stream has no times.
     fn tick_of(&mut self, meta: &FrameMeta) -> i64 {
         let told = meta.pts.and_then(|pts| self.from.rescale(pts, self.tick));
         let tick = told.unwrap_or(self.next);
@@ -84,7 +84,7 @@ impl FrameMd5 {
     }
 }
 
-/// MD5 of the pixels, plane by plane, padding left out.
+/// Returns the MD5 of the pixels, plane by plane, padding left out.
 fn digest(frame: &Frame) -> md5::Digest {
     let mut context = md5::Context::new();
     for (index, plane) in frame.layout().planes().iter().enumerate() {

@@ -12,13 +12,13 @@ use crate::item::Item;
 use crate::out::{Failure, Out};
 use crate::stage::Stage;
 
-/// What a function of [`sink_fn`](crate::Pipeline::sink_fn) may return: `()`, a
+/// Return type of a function of [`sink_fn`](crate::Pipeline::sink_fn): `()`, a
 /// [`ControlFlow`], or a `Result` of one of them.
 pub trait Control {
-    /// Tells whether the run goes on.
+    /// Returns whether the run goes on.
     ///
     /// # Errors
-    /// The run fails with it.
+    /// The run fails with this error.
     fn control(self) -> Result<ControlFlow<()>, Box<dyn Error + Send + Sync>>;
 }
 

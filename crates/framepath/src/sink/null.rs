@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `null`: takes frames and packets and gives them back to their pool.
+//! `null`: takes frames and packets and drops them, so that they go back to their pool.
 
 use framepath_model::path::Definition;
 use framepath_model::stream::StreamInfo;

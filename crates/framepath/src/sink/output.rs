@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where sinks write: a file, or standard output for `-`.
+//! Output of sinks: a file, or standard output for `-`.
 
 use std::io::{self, BufWriter, Write};
 
@@ -10,18 +10,18 @@ use framepath_os::pool::Plane;
 
 use crate::error::StageError;
 
-/// Where to write.
+/// The argument that names the output.
 pub(crate) const FILE: Arg =
     Arg::word("file", ValueKind::Text("a file's name, or `-`"), "`-` is standard output");
 
-/// A file or standard output, with the name that errors show.
+/// A file or standard output, with its name for errors.
 pub(crate) struct Output {
     name: String,
     writer: BufWriter<Box<dyn Write + Send>>,
 }
 
 impl Output {
-    /// Creates `target`, or takes standard output for `-`.
+    /// Creates the file `target`, or opens standard output for `-`.
     pub(crate) fn create(target: &str) -> Result<Output, StageError> {
         let (name, writer): (_, Box<dyn Write + Send>) = if target == "-" {
             ("standard output".to_owned(), Box::new(Writer::new(io::stdout())))
@@ -41,13 +41,13 @@ impl Output {
         self.writer.write_all(text.as_bytes()).map_err(StageError::io(&self.name))
     }
 
-    /// Writes pixels of a frame: the kernel copies them, so they are counted.
+    /// Writes pixels of a frame. The kernel copies them, so the bytes are counted.
     pub(crate) fn plane(&mut self, pixels: Plane<'_>) -> Result<(), StageError> {
         meter::copy(pixels.len(), || pixels.try_visit(|bytes| self.writer.write_all(bytes)))
             .map_err(StageError::io(&self.name))
     }
 
-    /// Writes pixels that a sink has rearranged, counted likewise.
+    /// Writes pixels that a sink has rearranged; the bytes are counted.
     pub(crate) fn pixels(&mut self, bytes: &[u8]) -> Result<(), StageError> {
         meter::copy(bytes.len(), || self.writer.write_all(bytes)).map_err(StageError::io(&self.name))
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `play`: frames in a window, each at its time.
 //!
-//! The thread looks at the viewer's keys once for a frame, and sleeps once for
-//! it, until it is due; or once for several, where the screen keeps the time by
+//! The thread reads the viewer's keys once for a frame, and sleeps once for
+//! it, until it is due; or once for several, if the screen keeps the time by
 //! itself and takes frames ahead of it. A frame that comes more than half an
-//! interval late is dropped before anything is done for it.
+//! interval late is dropped before any work on it.
 
 mod ahead;
 mod clock;
@@ -70,56 +70,56 @@ pub(crate) fn element() -> Element {
 
 fn make(hop: &Hop, place: &Place<'_>) -> Result<Play, StageError> {
     let played = Arc::new(Played::default());
-    // SDL has one thread for all windows of a program.
+    // One `play` per path: SDL has one thread for all windows of a program.
     if place.outcomes.played.set(played.clone()).is_err() {
         return Err(StageError::Option("a path has one `play` at most".to_owned()));
     }
     Play::new(PlayOptions::of(hop), played)
 }
 
-/// What the viewer wants. (Without SDL nobody views.)
+/// Wish of the viewer. (Without SDL there is no viewer.)
 #[cfg_attr(not(feature = "play"), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Control {
-    /// Nothing, or not any more.
+    /// No wish, or no longer one.
     Watch,
-    /// Stand still.
+    /// Pause the playback.
     Pause,
-    /// No more.
+    /// End the playback.
     End,
 }
 
-/// When a screen takes a frame that is due at some time. (Without SDL there is
-/// but one that takes all.)
+/// When a screen takes a frame that is due at some time. (Without SDL the only screen
+/// takes every frame ahead.)
 #[cfg_attr(not(feature = "play"), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// When it is due: the caller sleeps until then.
+    /// At its time: the caller sleeps until then.
     Due,
     /// Now: the screen keeps it for its refresh of this number.
     Ahead(u64),
-    /// Never: it is not refreshed so often.
+    /// Never: the screen is not refreshed so often.
     Never,
-    /// Now, as a frame that was shown before.
+    /// Now; the frame was shown before.
     Again,
 }
 
-/// Frames that a screen has done with.
+/// Frames that a screen has finished with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Shown {
     pub(crate) seen: u64,
-    /// Handed over, and not shown.
+    /// Frames handed over, and not shown.
     pub(crate) lost: u64,
 }
 
-/// How to play.
+/// Options of `play`.
 #[cfg_attr(not(feature = "play"), allow(dead_code))]
 #[derive(Clone, Debug)]
 pub(crate) struct PlayOptions {
     /// `auto`, `software`, `null`, or an SDL renderer's name.
     pub(crate) driver: String,
     pub(crate) fullscreen: bool,
-    /// Show frames at their times, and not as they come.
+    /// True to show frames at their times, and not as they come.
     pub(crate) sync: bool,
     pub(crate) title: String,
 }
@@ -144,9 +144,9 @@ pub(crate) struct Play {
     played: Arc<Played>,
 }
 
-/// Where frames go.
+/// The target of frames.
 enum Screen {
-    /// Nowhere. It takes frames ahead, as the best of windows do.
+    /// No output. Takes frames ahead, as the best windows do.
     Null(Shown),
     /// A window of the thread that pushes frames.
     #[cfg(feature = "play")]
@@ -171,7 +171,7 @@ impl Screen {
         }
     }
 
-    /// When it takes a frame that is due then.
+    /// Returns when the screen takes a frame that is due at `due_ns`.
     #[cfg_attr(not(feature = "play"), allow(unused_variables))]
     fn turn(&mut self, due_ns: u64) -> Turn {
         match self {
@@ -181,7 +181,7 @@ impl Screen {
         }
     }
 
-    /// Does all that can be done before the frame is handed over.
+    /// Does all work that is possible before the frame is handed over.
     #[cfg_attr(not(feature = "play"), allow(unused_variables))]
     fn prepare(&mut self, frame: &Frame, options: &PlayOptions, info: &StreamInfo) -> Result<(), StageError> {
         match self {
@@ -201,7 +201,7 @@ impl Screen {
         Ok(())
     }
 
-    /// What it has done with since the last question.
+    /// Takes the number of frames that the screen has finished with since the last call.
     fn shown(&mut self) -> Result<Shown, StageError> {
         match self {
             Screen::Null(shown) => Ok(std::mem::take(shown)),
@@ -210,7 +210,7 @@ impl Screen {
         }
     }
 
-    /// Waits until it has done with all it was given.
+    /// Waits until the screen has finished with all its frames.
     fn finish(&mut self) -> Result<(), StageError> {
         match self {
             Screen::Null(_) => Ok(()),
@@ -219,7 +219,7 @@ impl Screen {
         }
     }
 
-    /// What the viewer asked for since the last look.
+    /// Returns what the viewer asked for since the last call.
     fn control(&mut self) -> Control {
         match self {
             Screen::Null(_) => Control::Watch,
@@ -228,8 +228,8 @@ impl Screen {
         }
     }
 
-    /// Sleeps until the viewer does something, or a second has passed; a
-    /// window that needs it shows `frame` meanwhile.
+    /// Sleeps until the viewer does something, or a second has passed; meanwhile a
+    /// window that needs it shows `frame`.
     #[cfg_attr(not(feature = "play"), allow(unused_variables))]
     fn wait(&mut self, frame: &Frame) -> Result<Control, StageError> {
         match self {
@@ -254,7 +254,7 @@ impl Play {
         Ok(Play { options, info: None, clock: None, screen, ahead: Ahead::default(), played })
     }
 
-    /// `false` when the viewer has ended it.
+    /// Plays one frame; `false` when the viewer has ended the playback.
     fn play(&mut self, frame: &Frame) -> Result<bool, StageError> {
         let (Some(info), Some(clock)) = (&self.info, &mut self.clock) else { return Ok(true) };
         match self.screen.control() {
@@ -263,8 +263,8 @@ impl Play {
             Control::Pause => {
                 let since = now_ns();
                 loop {
-                    // A signal may have come to another thread: the wait has
-                    // an end even if the viewer is gone.
+                    // The signal may have come to another thread: the wait must
+                    // end even if the viewer is gone.
                     if signal::interrupted() {
                         return Ok(false);
                     }
@@ -321,7 +321,7 @@ impl Play {
         Ok(())
     }
 
-    /// Waits until the screen has shown what it has.
+    /// Waits until the screen has shown the frames it has.
     fn finish(&mut self) -> Result<(), StageError> {
         if let Some(last) = self.ahead.last() {
             wait_until(last);
@@ -331,7 +331,7 @@ impl Play {
         self.count()
     }
 
-    /// Shows what is on its way, and nothing more.
+    /// Shows the frames on their way, and closes the screen.
     fn end(&mut self) -> Result<(), StageError> {
         self.finish()?;
         self.screen.close();
@@ -339,7 +339,7 @@ impl Play {
     }
 }
 
-/// Sleeps until then, or Ctrl-C: a known wait.
+/// Sleeps until `due_ns`, or Ctrl-C; counted as a known wait.
 fn wait_until(due_ns: u64) {
     meter::blocked(|| {
         while now_ns() < due_ns && !signal::interrupted() {
@@ -366,22 +366,22 @@ impl Stage for Play {
             false => {
                 self.played.ended.store(1, Ordering::Relaxed);
                 self.end().map_err(|e| out.fail(e))?;
-                // The path ends as if this end of it had.
+                // The path ends as if its next hop had ended.
                 Err(out.fail(StageError::Downstream))
             }
         }
     }
 
     fn flush(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
-        // The screen shows what it has, four frames at most, at their times: later than the
-        // first frame from behind the seek, if that did not wait.
+        // The screen shows the frames it has, four at most, at their times: this would be later than the
+        // first frame from behind the seek, if that frame did not wait.
         self.finish().map_err(|e| out.fail(e))?;
         self.clock.iter_mut().for_each(Clock::restart);
         Ok(())
     }
 
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
-        // The last frame has its time too.
+        // The last frame stays for its time too.
         if let Some(clock) = self.clock.as_mut().filter(|clock| clock.runs() && self.options.sync) {
             let until = clock.due(&Default::default());
             if let Some(until) = until {

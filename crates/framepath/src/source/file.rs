@@ -17,15 +17,15 @@ use crate::out::{Failure, Out};
 use crate::request::{Answered, Request};
 use crate::source::{Due, Pace, Source};
 
-/// Which part of a file is read, and how.
+/// The part of a file to read, and how to read it.
 pub(crate) struct FileOptions {
-    /// How often it is read.
+    /// How often the file is read.
     pub(crate) loops: u64,
     /// Packets a second; 0 is flat out.
     pub(crate) rate: f64,
-    /// Where it begins, each time.
+    /// Time where each reading begins.
     pub(crate) start: Duration,
-    /// Number of the video track; `None` is the best.
+    /// Number of the video track; `None` chooses the best.
     pub(crate) track: Option<usize>,
 }
 
@@ -74,8 +74,8 @@ fn make(hop: &Hop, place: &Place<'_>) -> Result<File, StageError> {
     Ok(file)
 }
 
-/// The worker that demuxes for `file`: as it says itself, else as the decoder
-/// behind it. `None` where it is demuxed inline.
+/// Returns the worker that demuxes for `file`, with the options of `file` itself, else of the decoder
+/// behind it. `None` if the file is demuxed inline.
 fn demuxer_of(file: &Hop, behind: &[Hop]) -> Result<Option<DemuxerSpec>, StageError> {
     let decoders: Vec<&Hop> = all_hops(behind).filter(|hop| hop.name() == "decode").collect();
     let decoder = decoders.iter().find(|decoder| decoder.is_hosted());
@@ -93,12 +93,12 @@ fn demuxer_of(file: &Hop, behind: &[Hop]) -> Result<Option<DemuxerSpec>, StageEr
         track: file.is_set("track").then(|| file.count("track") as u32),
         options,
         seat,
-        // A decoder in this process reads no memory that the worker can still change.
+        // A decoder in this process must not read memory that the worker can still change.
         private: decoder.is_none() || decoders.iter().any(|decoder| !decoder.is_hosted()),
     }))
 }
 
-/// Where the file is demuxed.
+/// Place of the demuxer.
 enum Demuxing {
     /// In the thread that runs the source.
     Inline(Box<Inline>),
@@ -106,10 +106,10 @@ enum Demuxing {
     Worker(Box<RemoteDemuxer>),
 }
 
-/// A demuxer in this process, with the loops that are left.
+/// A demuxer in this process, and its remaining loops.
 struct Inline {
     demuxer: Demuxer,
-    /// Where each loop begins.
+    /// Time where each loop begins.
     start: Duration,
     /// Times the file is still to be read after this one.
     loops_left: u64,
@@ -117,7 +117,7 @@ struct Inline {
     packets_of_this_loop: u64,
 }
 
-/// A packet is born when the path asks for it; paced, that is its due time or
+/// A packet is born when the path asks for it. If paced, this is its due time, or the time
 /// when the path got to it. A worker may have read it long before.
 pub(crate) struct File {
     demuxing: Demuxing,
@@ -126,7 +126,7 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Opens `path`. Demuxes inline, where `spec` names no worker.
+    /// Opens `path`. Demuxes inline if there is no `spec` of a worker.
     pub(crate) fn open(
         path: &str,
         options: &FileOptions,
@@ -158,7 +158,7 @@ impl File {
         }
     }
 
-    /// The worker that demuxes, where there is one.
+    /// Returns the worker that demuxes, if there is one.
     pub(crate) fn worker(&self) -> Option<&RemoteDemuxer> {
         match &self.demuxing {
             Demuxing::Inline(_) => None,
@@ -177,7 +177,7 @@ impl Inline {
             if self.loops_left == 0 {
                 return Ok(None);
             }
-            // It would loop for ever.
+            // Else it would loop for ever.
             if self.packets_of_this_loop == 0 {
                 return Err(self.demuxer.nothing_to_repeat().into());
             }

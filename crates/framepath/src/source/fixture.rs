@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `fixture`: one picture of a file again and again, in memory that devices
+//! `fixture`: repeats one picture from a file, in memory that devices
 //! share. Each frame is one counted copy.
 
 use framepath_model::format::{Layout, PixelFormat};
@@ -45,8 +45,8 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// Reads the picture and makes `slots` frames' memory from `heap`; 0
-    /// `frames` is without end.
+    /// Reads the picture and allocates memory for `slots` frames from `heap`. With 0
+    /// `frames` it goes on without end.
     pub(crate) fn open(file: &str, heap: &Heap, frames: u64, slots: u32) -> Result<Fixture, StageError> {
         let picture = Picture::open(file.as_ref()).map_err(|error| StageError::Option(error.to_string()))?;
         let layout = Layout::packed(PixelFormat::Grey, picture.width as u32, picture.height as u32)?;

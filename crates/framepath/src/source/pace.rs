@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gives frames their time: by absolute deadlines, so that one that comes late
-//! does not move those behind it.
+//! Paces frames by absolute deadlines, so that a late frame
+//! does not delay those behind it.
 
 use framepath_os::clock::now_ns;
 use framepath_os::{signal, stop};
@@ -10,7 +10,7 @@ use crate::out::Out;
 /// The deadlines of a paced source.
 pub(crate) struct Pace {
     period_ns: f64,
-    /// Number of the first, and when it was given.
+    /// Number of the first frame, and when it was given.
     start: Option<(u64, u64)>,
 }
 
@@ -19,24 +19,24 @@ pub(crate) struct Pace {
 pub(crate) enum Due {
     /// The frame is due.
     Now,
-    /// The run is to end before that.
+    /// The run is to end before the frame is due.
     Ended,
-    /// There is a request to look at.
+    /// A request waits for the thread.
     Request,
 }
 
 impl Pace {
-    /// `hz` a second; `None` for 0, which is flat out.
+    /// Makes the deadlines of `hz` frames a second; `None` for 0, which is flat out.
     pub(crate) fn of_rate(hz: f64) -> Option<Pace> {
         (hz > 0.0).then(|| Pace { period_ns: 1e9 / hz, start: None })
     }
 
-    /// Begins anew with the next frame, which is due at once.
+    /// Starts anew with the next frame, which is due at once.
     pub(crate) fn restart(&mut self) {
         self.start = None;
     }
 
-    /// Sleeps until number `seq` is due, the run is to end or a request comes.
+    /// Sleeps until frame `seq` is due, the run is to end or a request comes.
     #[must_use]
     pub(crate) fn wait_for(&mut self, seq: u64, out: &Out<'_>) -> Due {
         let (first, start) = *self.start.get_or_insert_with(|| (seq, now_ns()));

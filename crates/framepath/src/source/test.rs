@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `test`: a moving pattern, or buffers of so many bytes, paced or flat out.
+//! `test`: a moving pattern, or buffers of a given size, paced or flat out.
 
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
@@ -52,7 +52,7 @@ fn make(hop: &Hop, _: &Place<'_>) -> Result<Test, StageError> {
     })
 }
 
-/// What the `test` source makes.
+/// Options of the `test` source.
 ///
 /// ```
 /// use framepath::{Options, Pipeline, Test, TestOptions};
@@ -69,18 +69,18 @@ pub struct TestOptions {
     pub height: u32,
     /// Pixel format.
     pub format: PixelFormat,
-    /// Buffers of so many bytes instead of pictures.
+    /// Size in bytes of buffers that are given instead of pictures.
     pub bytes: Option<u64>,
     /// Frames per second; 0 is flat out.
     pub rate: f64,
-    /// How many; 0 is without end.
+    /// Number of frames; 0 is without end.
     pub frames: u64,
     /// Slots of the pool.
     pub pool: u32,
 }
 
 impl Default for TestOptions {
-    /// 300 frames of 1280x720 NV12, flat out.
+    /// Returns the default: 300 frames of 1280x720 NV12, flat out.
     fn default() -> TestOptions {
         TestOptions {
             width: 1280,
@@ -94,8 +94,8 @@ impl Default for TestOptions {
     }
 }
 
-/// The `test` source. A frame is born when its drawing begins; paced, that is
-/// its due time or when the source got to it.
+/// The `test` source. A frame is born when its drawing begins. If paced, this is
+/// its due time, or the time when the source got to it.
 pub struct Test {
     layout: Layout,
     draws: bool,
@@ -104,15 +104,15 @@ pub struct Test {
     pace: Option<Pace>,
     frames: u64,
     next_seq: u64,
-    /// Number of the next picture: the time in frames.
+    /// Number of the next picture, and so its time in frames.
     position: u64,
 }
 
 impl Test {
-    /// A source with a pool of its own.
+    /// Makes a source with a pool of its own.
     ///
     /// # Errors
-    /// A picture or a pool that cannot be made.
+    /// The picture or the pool is impossible.
     pub fn new(options: &TestOptions) -> Result<Test, StageError> {
         let layout = match options.bytes {
             Some(bytes) => Layout::opaque(bytes as usize),
@@ -184,7 +184,7 @@ impl Source for Test {
     }
 }
 
-/// A rate as a fraction: whole where it is, thousandths otherwise.
+/// Returns a rate as a fraction: whole if it is whole, else in thousandths.
 fn rate_of(hz: f64) -> Rational {
     if hz.fract() == 0.0 && hz < f64::from(i32::MAX) {
         Rational::new(hz as i32, 1)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `v4l2`: frames of a camera, where its driver wrote them.
+//! `v4l2`: frames of a camera, in the driver's buffers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,32 +70,31 @@ fn make(hop: &Hop, place: &Place<'_>) -> Result<V4l2, StageError> {
     V4l2::open(&options, place.outcomes.missed.clone())
 }
 
-/// What the `v4l2` source is asked for.
+/// Options of the `v4l2` source.
 #[derive(Clone, Debug)]
 pub(crate) struct V4l2Options {
     pub(crate) node: String,
-    /// `None` reads.
+    /// `None` for `io=read`.
     pub(crate) io: Option<Io>,
     pub(crate) size: Option<(u32, u32)>,
     pub(crate) format: Option<PixelFormat>,
-    /// Hz; 0 as the device has it.
+    /// Rate in Hz; 0 keeps that of the device.
     pub(crate) rate: f64,
-    /// 0 is without end.
+    /// Number of frames; 0 is without end.
     pub(crate) frames: u64,
     pub(crate) buffers: u32,
     pub(crate) heap: Heap,
 }
 
 /// A frame is born at the driver's stamp. Its number is the driver's, counted
-/// from the first frame on, so that a gap is frames that the driver dropped.
+/// from the first frame on, so that a gap stands for frames that the driver dropped.
 pub(crate) struct V4l2 {
     way: Way,
     node: Arc<Node>,
     layout: Layout,
     info: StreamInfo,
     left: u64,
-    /// The driver's numbers of the first frame and of the one to come, and its
-    /// first stamp.
+    /// Number and stamp that the driver gave the first frame; `next` is the number of the next one.
     first: Option<(u64, u64)>,
     next: u64,
     missed: Arc<AtomicU64>,
@@ -103,30 +102,30 @@ pub(crate) struct V4l2 {
     silence: Silence,
 }
 
-/// Since when a device that has buffers to fill gives no frame; not while nobody waits.
+/// Time since when a device with buffers to fill has given no frame; `None` after a frame.
 #[derive(Default)]
 struct Silence(Option<Instant>);
 
 /// How a wait for a frame ended.
 #[derive(Debug, PartialEq, Eq)]
 enum Waited {
-    /// There is a frame, or an error that the next call names.
+    /// There is a frame, or an error that the next call returns.
     Frame,
     /// The run is to end.
     Ended,
-    /// There is a request to look at.
+    /// A request waits for the thread.
     Request,
 }
 
 enum Way {
     Queue(CaptureBuffers),
-    /// By `read`, into a pool: a copy, counted.
+    /// By `read`, into a pool: a counted copy.
     Read(Pool),
 }
 
 impl V4l2 {
-    /// Opens the device and makes its buffers; it starts with the first frame
-    /// asked for. Frames that the driver drops are added to `missed`.
+    /// Opens the device and makes its buffers; streaming starts with the first call of `produce`.
+    /// Frames that the driver drops are added to `missed`.
     pub(crate) fn open(options: &V4l2Options, missed: Arc<AtomicU64>) -> Result<V4l2, StageError> {
         let node = Arc::new(Node::open(options.node.as_ref())?);
         node.must_be(Role::Camera)?;
@@ -171,7 +170,7 @@ impl V4l2 {
         wait_for_frame(&mut self.silence, has_request, || {
             if let Way::Queue(buffers) = way {
                 if buffers.queued() == 0 {
-                    // All are in frames downstream: it is not the device's silence.
+                    // All buffers are in frames downstream: the device is not silent.
                     buffers.wait_for_return(SLICE, has_request);
                     return Ok(None);
                 }
@@ -187,7 +186,7 @@ impl V4l2 {
         })
     }
 
-    /// Number and birth of a frame with the driver's number and stamp.
+    /// Returns the metadata of a frame with the driver's number and stamp.
     fn meta(&mut self, sequence: u32, stamp_us: u64, birth_ns: u64) -> FrameMeta {
         // The driver counts in 32 bits.
         let (first, first_us) = *self.first.get_or_insert_with(|| {
@@ -195,7 +194,7 @@ impl V4l2 {
             (sequence.into(), stamp_us)
         });
         let gap = u64::from(sequence.wrapping_sub(self.next as u32));
-        // A number that goes back is a driver that counts anew, not a drop.
+        // If the number goes back, the driver has started to count anew; it is not a drop.
         let gap = if gap > u64::from(u32::MAX / 2) { 0 } else { gap };
         self.missed.fetch_add(gap, Ordering::Relaxed);
         let number = self.next + gap;
@@ -204,11 +203,11 @@ impl V4l2 {
         FrameMeta { seq: number - first, birth_ns, pts, duration: 0 }
     }
 
-    /// The next frame; `None` where none was there after all.
+    /// Takes the next frame; `None` if there was none after all.
     fn take(&mut self, waited_since_ns: u64, out: &mut Out<'_>) -> Result<Option<Frame>, StageError> {
         if let Way::Queue(buffers) = &self.way {
             let Some(taken) = buffers.dequeue()? else { return Ok(None) };
-            // A damaged frame is the driver's drop: its number is missing.
+            // A damaged frame counts as dropped by the driver: its number is missing.
             if taken.failed || taken.bytes < self.layout.pixel_bytes() {
                 buffers.give_back(&taken);
                 return Ok(None);
@@ -222,10 +221,10 @@ impl V4l2 {
         }
         let Way::Read(pool) = &mut self.way else { return Ok(None) };
         let mut frame = pool.acquire()?;
-        // No stamp and no number come with read: born when the copy begins.
+        // `read` has no stamp and no number: the frame is born when the copy begins.
         let now = now_ns();
         let birth_ns = out.recorder().captured(now, waited_since_ns);
-        // The slot as bytes, the driver's padding included.
+        // The slot as bytes, with the driver's padding.
         let to = frame.plane_mut(0);
         let read = framepath_os::meter::copy(self.layout.size, || self.node.read(to))?;
         let Some(read) = read else { return Ok(None) };
@@ -255,7 +254,7 @@ impl Source for V4l2 {
         out.mark();
         let waited_since_ns = now_ns();
         loop {
-            // A device that is read is started by poll too.
+            // The poll also starts a device with `io=read`.
             match self.wait(out).map_err(|e| out.fail(e))? {
                 Waited::Frame => {}
                 Waited::Ended => return Ok(false),
@@ -271,18 +270,18 @@ impl Source for V4l2 {
     }
 }
 
-/// Why there is no frame.
+/// Reason why there is no frame.
 #[derive(Debug)]
 enum NoFrame {
     Device(V4l2Error),
-    /// The device said nothing for [`PATIENCE`].
+    /// The device gave no sign for [`PATIENCE`].
     Silent {
         waited_ms: u128,
     },
 }
 
-/// Waits by `look` again and again, which returns early where `has_request`; it gives `None`
-/// where the device has nothing to fill.
+/// Calls `look` until there is a frame. `look` waits, returns early if `has_request`, and returns
+/// `None` if the device has no buffer to fill.
 fn wait_for_frame(
     silence: &mut Silence,
     has_request: impl Fn() -> bool,
@@ -292,11 +291,11 @@ fn wait_for_frame(
         if has_request() {
             return Ok(Waited::Request);
         }
-        // Kept over requests: they do not make the device less silent.
+        // Kept over requests: they do not end the device's silence.
         let since = *silence.0.get_or_insert_with(Instant::now);
         match look().map_err(NoFrame::Device)? {
             None => silence.0 = None,
-            // With an error the next call says which.
+            // If this is an error, the next call returns it.
             Some(ready) if ready.capture || ready.error => return Ok(Waited::Frame),
             Some(_) if since.elapsed() >= PATIENCE => {
                 return Err(NoFrame::Silent { waited_ms: since.elapsed().as_millis() });
@@ -307,7 +306,7 @@ fn wait_for_frame(
     Ok(Waited::Ended)
 }
 
-/// Sets what was asked for; the format the device will give.
+/// Sets the requested format and size; returns the format that the device will give.
 fn set_format(node: &Node, options: &V4l2Options) -> Result<Picture, StageError> {
     let now = node.format(Direction::Capture)?;
     let offered: Vec<_> = node.formats(Direction::Capture).into_iter().map(|offer| offer.fourcc).collect();

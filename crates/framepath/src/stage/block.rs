@@ -18,7 +18,7 @@ static DEFINITION: Definition = Definition::stage("block", "injects a blocked wa
     .for_tests();
 
 pub(crate) fn element() -> Element {
-    // It passes frames on, and has no pool to wait for.
+    // The stage passes frames on, and has no pool to wait for.
     Element::stage(&DEFINITION, |hop, _| Ok(Block { ns: hop.duration_ns("time") }))
         .with_least_out(|_, _| u32::MAX)
 }

@@ -19,7 +19,7 @@ static DEFINITION: Definition = Definition::stage("burn", "injects CPU time into
     .for_tests();
 
 pub(crate) fn element() -> Element {
-    // It passes frames on, and has no pool to wait for.
+    // The stage passes frames on, and has no pool to wait for.
     Element::stage(&DEFINITION, |hop, _| Ok(Burn { cpu_ns: hop.duration_ns("time") }))
         .with_least_out(|_, _| u32::MAX)
 }
@@ -41,13 +41,13 @@ impl Stage for Burn {
     }
 }
 
-/// Uses at least `cpu_ns` of this thread's CPU time; less where the program is to
+/// Uses at least `cpu_ns` of this thread's CPU time; less if the program is to
 /// end.
 pub(crate) fn burn(cpu_ns: u64) {
     let until = thread_cpu_ns() + cpu_ns;
     while thread_cpu_ns() < until && !signal::interrupted() {
-        // The CPU clock is a system call; the wall clock is not. Between two
-        // looks spend 2 µs in user space.
+        // Spins 2 µs between two reads of the CPU clock, because reading it is a system call; reading
+        // the wall clock is not.
         let pause = now_ns() + 2_000;
         while now_ns() < pause {
             std::hint::spin_loop();

@@ -31,22 +31,22 @@ pub(crate) fn element() -> Element {
         .with_least_out(|_, _| SLOTS - 1)
 }
 
-/// Frames in the stage's own pool: one being written and what a queue behind
-/// it may hold; when that is not enough it waits.
+/// Frames in the stage's own pool: the one being written, and those that a queue behind
+/// it may hold. The stage waits while all are in use.
 const SLOTS: u32 = 8;
 
-/// libswscale loads and stores whole vectors.
+/// Alignment in bytes: libswscale loads and stores whole vectors.
 const STRIDE_ALIGN: usize = 64;
 
-/// Converts every frame into a slot of its own pool; one that has the format
-/// already passes untouched.
+/// Converts every frame into a slot of its own pool; a frame that has the format
+/// already passes unchanged.
 pub(crate) struct Convert {
     to: PixelFormat,
     converter: Converter,
-    /// In a worker: the way back of frames from the caller.
+    /// In a worker: the path by which the caller gives frames back.
     give_back: Option<&'static GiveBack>,
     pool: Option<Pool>,
-    /// What the last frame became.
+    /// Layout of the last converted frame.
     layout: Option<Layout>,
 }
 

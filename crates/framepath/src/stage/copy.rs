@@ -22,7 +22,7 @@ static DEFINITION: Definition = Definition::stage("copy", "injects a copy into e
     .for_tests();
 
 pub(crate) fn element() -> Element {
-    // It passes frames on, and has no pool to wait for.
+    // The stage passes frames on, and has no pool to wait for.
     Element::stage(&DEFINITION, |hop, _| Ok(Copy::new(hop.bytes("bytes").unwrap_or(0) as usize)))
         .with_least_out(|_, _| u32::MAX)
 }

@@ -57,25 +57,25 @@ pub(crate) fn element() -> Element {
     Element::boxed(&DEFINITION, make).with_task(task).with_least_out(least_out).decoding()
 }
 
-/// A decoder of the machine that can be tried, in the order of trial.
+/// A hardware decoder that can be tried; candidates are in the order of trial.
 enum Candidate {
     /// A V4L2 device.
     Node(PathBuf),
-    /// By libavcodec.
+    /// A decoder of libavcodec.
     Library(Api),
 }
 
-/// What `hop` asks for.
+/// Decoders that `hop` allows.
 struct Choice {
     candidates: Vec<Candidate>,
-    /// A device was named: it or nothing.
+    /// True if a device was named: no other decoder may be used.
     only: bool,
-    /// Why others are not tried.
+    /// Reasons why other decoders are not tried.
     reasons: Vec<String>,
 }
 
 impl Choice {
-    /// The decoders for `codec` that `hop` allows: V4L2 devices come first, then
+    /// Returns the decoders for `codec` that `hop` allows: V4L2 devices come first, then
     /// libavcodec's in their order.
     fn of(hop: &Hop, codec: Codec) -> Result<Choice, StageError> {
         let api = hop.choice("api");
@@ -111,7 +111,7 @@ fn make(hop: &Hop, place: &Place<'_>) -> Result<Box<dyn Stage>, StageError> {
         advice: "what comes is not compressed: leave `decode` out",
     })?;
     let options = decoder_options(hop, place);
-    // What a worker decodes by was chosen when it was made.
+    // The worker's decoder was chosen when the worker was made.
     if let Some(node) = &place.node {
         return Ok(Box::new(DeviceDecode::by(node.clone(), track, &options)?));
     }
@@ -138,8 +138,8 @@ fn make(hop: &Hop, place: &Place<'_>) -> Result<Box<dyn Stage>, StageError> {
     Ok(Box::new(Decode::new(track, options, Some(wish))))
 }
 
-/// The device that a worker is to decode by, where `hop` asks for one that can be; else
-/// says why it is software.
+/// Returns the task of decoding by a device, if `hop` asks for one that works; else notes
+/// the reason for decoding in software.
 fn task(hop: &Hop, place: &Place<'_>) -> Result<Task, StageError> {
     let Some(track) = &place.track else { return Ok(Task::Stage) };
     let Choice { candidates, only, mut reasons } = Choice::of(hop, track.codec)?;
@@ -154,7 +154,7 @@ fn task(hop: &Hop, place: &Place<'_>) -> Result<Task, StageError> {
                 reasons.push("a worker's sandbox has V4L2 devices only".to_owned());
                 break;
             };
-            // A trial: what it is refused, its worker would be.
+            // A trial in this process: the worker would get the same errors.
             match trial(&node, track, hop, place) {
                 Ok(()) => return Ok(Task::Device(node)),
                 Err(error) if only => return Err(error),

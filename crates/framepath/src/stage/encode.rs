@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `encode raw`: the pixels as they are.
+//! `encode raw`: passes the pixels on unchanged.
 
 use framepath_model::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
 use framepath_model::stream::StreamInfo;
@@ -28,14 +28,14 @@ pub(crate) fn element() -> Element {
         .with_least_out(|_, _| COPY_SLOTS - 1)
 }
 
-/// Hands the frame on, or with `copies` writes it to memory of its own first,
+/// Passes the frame on, or with `copies` copies it to memory of its own first,
 /// as a naive raw encoder does.
 pub(crate) struct RawEncode {
     copies: Option<CopyPool>,
 }
 
 impl RawEncode {
-    /// With `copies` it writes there.
+    /// Makes the stage; with `copies` it copies each frame into that pool.
     pub(crate) fn new(copies: Option<CopyPool>) -> RawEncode {
         RawEncode { copies }
     }

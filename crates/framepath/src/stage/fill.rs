@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `fill`: a frame of a known size, with little in it, for every frame that
-//! comes. What handing frames over costs is measured with it.
+//! `fill`: gives a frame of a known size, with little in it, for every frame that
+//! arrives. It measures the cost of handing frames over.
 
 use framepath_model::format::Layout;
 use framepath_model::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
@@ -34,23 +34,23 @@ pub(crate) fn element() -> Element {
     .with_least_out(|_, _| SLOTS - 1)
 }
 
-/// Frames under way at most; beyond it waits.
+/// Most frames under way; beyond, the stage waits.
 const SLOTS: u32 = 8;
 
 /// Gives frames of `bytes` bytes from a pool of its own. The first 8 bytes are
 /// the frame's number, the next 8 CLOCK_MONOTONIC in nanoseconds, both in the
-/// machine's order of bytes: taken when all else is done, as the last thing
-/// before the frame is handed on. The other bytes are what the slot held.
+/// machine's order of bytes. The clock is read when all else is done, as the last step
+/// before the frame is passed on. The other bytes are the slot's old content.
 pub(crate) struct Fill {
     bytes: usize,
-    /// In a worker: the way back of frames from the caller.
+    /// In a worker: the path by which the caller gives frames back.
     give_back: Option<&'static GiveBack>,
     /// Made at the start, so that no frame waits for it.
     pool: Option<Pool>,
 }
 
 impl Fill {
-    /// Frames of at least 16 bytes.
+    /// Makes the stage; frames have at least 16 bytes.
     pub(crate) fn new(bytes: usize, give_back: Option<&'static GiveBack>) -> Fill {
         Fill { bytes: bytes.max(16), give_back, pool: None }
     }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::{Level, Options, Pipeline, Test, TestOptions};
 
-    /// Sends on what it reads in the frames.
+    /// Sends the head of each frame to the test.
     struct Heads(Sender<(u64, [u8; 16], usize)>);
 
     impl Stage for Heads {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `plugin`: a frei0r filter or source.
 //!
-//! Frames come out RGBA, in the size and with the times of those that came in;
-//! a source takes no more than that from them. Where the plug-in can have a
-//! frame as it lies (RGBA, no padding, sides that are multiples of 8, and
-//! nobody else uses it, since some write what they should only read) nothing
-//! is copied; every other frame is converted or copied into the stage's own
-//! picture, its last column and row repeated up to the next
-//! multiple of 8, and what comes out is cropped by its layout alone.
+//! Frames come out RGBA, in the size and with the times of the input frames;
+//! a source uses no more than that of them. The plug-in gets a frame without a
+//! copy if the frame is RGBA, has no padding and sides that are multiples of 8, and
+//! has no other reader (some plug-ins write to their input). Every other frame is converted or
+//! copied into the stage's own picture, whose last column and row are repeated up to the next
+//! multiple of 8; the output is cropped by its layout alone.
 
 use std::path::PathBuf;
 
@@ -38,7 +37,7 @@ pub(crate) fn element() -> Element {
 }
 
 fn make(hop: &Hop, place: &Place<'_>) -> Result<Plugin, StageError> {
-    // Finding looks at folders alone; the file is opened at the start.
+    // The search reads folders only; the file is opened at the start.
     let file = match &place.plugin {
         Some(loaded) => loaded.clone(),
         None => frei0r::find(hop.text("plugin"))?.path,
@@ -46,31 +45,31 @@ fn make(hop: &Hop, place: &Place<'_>) -> Result<Plugin, StageError> {
     Ok(Plugin::new(file, hop.open(), place.give_back))
 }
 
-/// Its worker's sandbox lets it read this file.
+/// Returns the task of loading this file, which the sandbox of the worker lets the worker read.
 fn task(hop: &Hop, _: &Place<'_>) -> Result<Task, StageError> {
     let file = frei0r::find(hop.text("plugin"))?.path;
     let plugin = file.canonicalize().map_err(StageError::io(file.display().to_string()))?;
     Ok(Task::Plugin(plugin))
 }
 
-/// Frames in the stage's own pool: one being written and what a queue behind
-/// it may hold; when that is not enough it waits.
+/// Frames in the stage's own pool: the one being written, and those that a queue behind
+/// it may hold. The stage waits while all are in use.
 const SLOTS: u32 = 8;
 
-/// Rows to spare behind a picture, since `partik0l` draws beyond its end.
-/// Their memory is taken only when they are written.
+/// Spare rows behind a picture, because `partik0l` draws beyond its end.
+/// The kernel allocates their memory only when they are written.
 const SPARE_ROWS: usize = 32;
 
-/// Pictures a second where a stream tells neither times nor a rate.
+/// Pictures a second if a stream has neither times nor a rate.
 const RATE: f64 = 25.0;
 
-/// The plug-in is loaded when the stage starts: before that it is a file's
+/// The plug-in is loaded when the stage starts: before that it is only a file's
 /// name, and no foreign code runs.
 pub(crate) struct Plugin {
     file: PathBuf,
-    /// Names and texts, unchecked.
+    /// Names and values of parameters, unchecked.
     params: Vec<(String, String)>,
-    /// In a worker: the way back of frames from the caller.
+    /// In a worker: the path by which the caller gives frames back.
     give_back: Option<&'static GiveBack>,
     loaded: Option<Loaded>,
 }
@@ -83,19 +82,19 @@ struct Loaded {
     frame_rate: Rational,
     converter: Converter,
     give_back: Option<&'static GiveBack>,
-    /// Made anew where frames change size.
+    /// Made anew when frames change size.
     sized: Option<AtSize>,
 }
 
-/// What depends on the size of the frames.
+/// State that depends on the size of the frames.
 struct AtSize {
     instance: Instance,
-    /// The picture the plug-in sees.
+    /// Layout of the picture that the plug-in sees.
     padded: Layout,
-    /// The part of it that is the frame.
+    /// Layout of the part of it that is the frame.
     visible: Layout,
     pool: Pool,
-    /// Where frames go that the plug-in cannot read where they lie.
+    /// Picture for frames that the plug-in cannot read in place.
     scratch: FrameMut,
 }
 
@@ -128,8 +127,8 @@ impl Stage for Plugin {
         Ok(StreamInfo { format: Some(PixelFormat::Rgba), ..*info })
     }
 
-    /// A plug-in may remember anything of the frames before: what it gave
-    /// cannot be had again from another instance.
+    /// Returns false: a plug-in may remember earlier frames, so another instance may not
+    /// give the same output.
     fn replayable(&self) -> bool {
         false
     }
@@ -181,7 +180,7 @@ impl Loaded {
         Ok(output)
     }
 
-    /// The time of a frame, by its timestamp where it has one.
+    /// Returns the time of a frame in seconds, by its timestamp if it has one.
     fn seconds(&self, meta: &FrameMeta) -> f64 {
         match (meta.pts, self.time_base.value()) {
             (Some(pts), Some(tick)) => pts as f64 * tick,
@@ -245,7 +244,7 @@ impl AtSize {
     }
 }
 
-/// Whether the frame's pixels lie as a plug-in wants them.
+/// True if the frame's pixels lie as a plug-in wants them.
 fn lies_as(frame: &Frame, padded: &Layout) -> bool {
     let layout = frame.layout();
     let stride = padded.planes()[0].stride;
@@ -255,7 +254,7 @@ fn lies_as(frame: &Frame, padded: &Layout) -> bool {
         && frame.plane(0).as_ptr() as usize % frei0r::ALIGN == 0
 }
 
-/// Fills what is right of and below the visible part with its last column and
+/// Fills the part right of and below the visible part with the visible part's last column and
 /// row.
 fn repeat_edges(pixels: &mut [u8], visible: Plane) {
     for row in pixels.chunks_exact_mut(visible.stride).take(visible.rows) {
@@ -272,7 +271,7 @@ fn repeat_edges(pixels: &mut [u8], visible: Plane) {
     }
 }
 
-/// RGBA to BGRA or back; counted as a copy, since it writes every pixel.
+/// Converts RGBA to BGRA or back; counted as a copy, because it writes every pixel.
 fn swap_red_and_blue(pixels: &mut [u8]) {
     meter::copy(pixels.len(), || {
         for pixel in pixels.chunks_exact_mut(4) {
@@ -288,7 +287,7 @@ mod tests {
     #[test]
     fn edges_are_repeated_to_the_right_and_below() {
         let mut pixels = vec![0; 3 * 4 * 3];
-        // Two by two visible, three by three in all.
+        // Two by two pixels are visible, of three by three.
         for (row, values) in [[1, 2], [3, 4]].into_iter().enumerate() {
             for (column, value) in values.into_iter().enumerate() {
                 pixels[row * 12 + column * 4..][..4].fill(value);

@@ -70,14 +70,13 @@ fn make(hop: &Hop, place: &Place<'_>) -> Result<Box<dyn Stage>, StageError> {
 /// Sets luma at or above `level` to the largest value and the rest to 0,
 /// inside the region; the rest of the picture stays as it is.
 ///
-/// Works in place where nobody else uses the frame, on a counted copy where a
-/// decoder or another reader still does.
+/// Works in place if no decoder or other reader uses the frame, else on a counted copy.
 pub(crate) struct Threshold {
     /// 0 to 255; scaled to the depth of the format.
     pub(crate) level: u8,
     /// x, y, width, height in pixels; clamped to the frame.
     pub(crate) region: Option<(u32, u32, u32, u32)>,
-    /// Where it works when it may not in place.
+    /// Pool for frames that cannot be changed in place.
     pub(crate) copies: CopyPool,
 }
 
@@ -125,7 +124,7 @@ impl Threshold {
         }
     }
 
-    /// Samples of 16 bits whose 8-bit level is shifted left by `shift`.
+    /// Thresholds samples of 16 bits; the 8-bit level is shifted left by `shift`.
     fn wide(&self, pixels: &mut [u8], shift: u32, white: u16) {
         let level = u16::from(self.level) << shift;
         for pixel in pixels.chunks_exact_mut(2) {

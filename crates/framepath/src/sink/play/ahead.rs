@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How far ahead of its time a frame goes to a screen that keeps the time by
-//! itself. Several go at once, and then nothing for as long: a wake-up serves
-//! them all. Pure: whoever asks brings the time.
+//! itself. Several go at once, and then none for as long, so that one wake-up serves
+//! them all. Pure: the caller passes the time.
 
 use std::collections::VecDeque;
 
-/// Frames that are with the screen at most, and not seen yet.
+/// Most frames that are with the screen and not seen yet.
 pub(super) const FRAMES: usize = 4;
 
-/// So many of them are left when the next ones are made.
+/// Frames left with the screen when the next ones are made.
 const LEFT: usize = 1;
 
-/// However few they are, none goes earlier than this before its time: keys are
-/// to be heard.
+/// Longest time before its due time that a frame goes to the screen, however few frames are there:
+/// later keys of the viewer have to take effect soon.
 const LEAD_NS: u64 = 200_000_000;
 
-/// The frames with the screen, by their times.
+/// Due times of the frames with the screen.
 #[derive(Debug, Default)]
 pub(super) struct Ahead(VecDeque<u64>);
 
 impl Ahead {
-    /// Until when the frame that is due at `due_ns` waits before it goes to the
-    /// screen; `None` where it may go.
+    /// Returns until when the frame that is due at `due_ns` waits before it goes to the
+    /// screen; `None` if it may go now.
     pub(super) fn wait(&mut self, due_ns: u64, now_ns: u64) -> Option<u64> {
         self.0.retain(|due| *due > now_ns);
         let early = due_ns.saturating_sub(LEAD_NS);
@@ -29,12 +29,12 @@ impl Ahead {
         Some(early.max(full)).filter(|until| *until > now_ns)
     }
 
-    /// It went.
+    /// Notes that the frame due at `due_ns` went to the screen.
     pub(super) fn gone(&mut self, due_ns: u64) {
         self.0.push_back(due_ns);
     }
 
-    /// When the last of them has been seen.
+    /// Returns the due time of the last frame with the screen.
     pub(super) fn last(&self) -> Option<u64> {
         self.0.back().copied()
     }
@@ -46,7 +46,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Plays frames that cost nothing to make; how often it slept.
+    /// Plays frames that cost nothing to make; returns how often it slept.
     fn naps(interval_ms: u64, frames: u64) -> u64 {
         let (mut ahead, mut now, mut naps) = (Ahead::default(), 0, 0);
         for frame in 0..frames {
@@ -66,7 +66,7 @@ mod tests {
     fn a_wake_up_serves_several_frames() {
         assert_eq!(naps(33, 301), 99);
         assert_eq!(naps(16, 301), 99);
-        // None is there earlier than keys may be late.
+        // No frame goes to the screen earlier than keys may be late.
         assert_eq!(naps(1000, 11), 10);
     }
 

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When a frame is due: by the stream's timestamps, and where it has none by
-//! its rate. Pure: whoever asks brings the time.
+//! Due times of frames: by the stream's timestamps, or by its rate if it has
+//! none. Pure: the caller passes the time.
 
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 
-/// Between two frames of a stream that does not say, nanoseconds.
+/// Interval between two frames of a stream without a rate, nanoseconds.
 const USUAL_INTERVAL_NS: u64 = 40_000_000;
 
-/// A step of timestamps that is no pause between frames but a new beginning. No frame
+/// A step of timestamps that is no pause between frames but a new beginning, nanoseconds. No frame
 /// rate makes a longer one: a file chooses its rate, and a viewer would wait for ever.
 const JUMP_NS: u64 = 10_000_000_000;
 
-/// However late frames are, one is shown when none was for so long.
+/// Time without a frame after which a late frame is shown, nanoseconds.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
 /// The times of a stream's frames.
 #[derive(Debug)]
 pub(crate) struct Clock {
     time_base: Rational,
-    /// From one frame to the next.
+    /// Interval between two frames.
     interval_ns: u64,
     last: Option<Last>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Clock {
 struct Last {
     pts: Option<i64>,
     due_ns: u64,
-    /// When one was last shown.
+    /// Time when a frame was last shown.
     shown_ns: u64,
 }
 
@@ -38,22 +38,22 @@ impl Clock {
         Clock { time_base: info.time_base, interval_ns: interval.clamp(1, JUMP_NS), last: None }
     }
 
-    /// Whether a frame was shown already: the first is due at once.
+    /// True if a frame was shown already: the first is due at once.
     pub(crate) fn runs(&self) -> bool {
         self.last.is_some()
     }
 
-    /// Begins anew: the next frame is the first.
+    /// Starts anew: the next frame is the first.
     pub(crate) fn restart(&mut self) {
         self.last = None;
     }
 
-    /// The first frame was shown at `now_ns`: the others follow from it.
+    /// Notes that the first frame was shown at `now_ns`: the others follow from it.
     pub(crate) fn start(&mut self, meta: &FrameMeta, now_ns: u64) {
         self.last = Some(Last { pts: meta.pts, due_ns: now_ns, shown_ns: now_ns });
     }
 
-    /// When the next frame is due, which is this one; `None` for the first.
+    /// Returns when the next frame, whose metadata is `meta`, is due; `None` for the first.
     pub(crate) fn due(&mut self, meta: &FrameMeta) -> Option<u64> {
         let step = self.step_ns(meta)?;
         let last = self.last.as_mut()?;
@@ -62,20 +62,20 @@ impl Clock {
         Some(last.due_ns)
     }
 
-    /// Whether a frame due at `due_ns` comes too late to be shown.
+    /// True if a frame due at `due_ns` comes too late to be shown.
     pub(crate) fn is_late(&self, due_ns: u64, now_ns: u64) -> bool {
         let starved = self.last.is_some_and(|last| now_ns.saturating_sub(last.shown_ns) > PATIENCE_NS);
         now_ns > due_ns + self.interval_ns / 2 && !starved
     }
 
-    /// A frame was shown at `now_ns`.
+    /// Notes that a frame was shown at `now_ns`.
     pub(crate) fn shown(&mut self, now_ns: u64) {
         if let Some(last) = &mut self.last {
             last.shown_ns = now_ns;
         }
     }
 
-    /// The viewer paused for so long: everything is due so much later.
+    /// Moves all due times by `ns`, because the viewer paused for so long.
     pub(crate) fn pause(&mut self, ns: u64) {
         if let Some(last) = &mut self.last {
             last.due_ns += ns;
@@ -83,7 +83,7 @@ impl Clock {
         }
     }
 
-    /// From the frame before to this one; a frame without a time, or with one
+    /// Returns the time from the frame before to this one; a frame without a timestamp, or with one
     /// that does not follow, comes an interval later.
     fn step_ns(&self, meta: &FrameMeta) -> Option<u64> {
         let before = self.last?.pts;
@@ -138,7 +138,7 @@ mod tests {
         let mut clock = Clock::new(&info(Rational::new(1, i32::MAX)));
         clock.start(&at(Some(0)), 0);
         assert_eq!(clock.due(&at(None)), Some(JUMP_NS));
-        // A time that is too far away, to which the rate is the answer.
+        // The timestamp is too far away, so the rate decides.
         assert_eq!(clock.due(&at(Some(i64::MAX))), Some(2 * JUMP_NS));
     }
 
@@ -169,7 +169,7 @@ mod tests {
         let due = clock.due(&at(Some(40))).unwrap();
         assert!(!clock.is_late(due, due) && !clock.is_late(due, due + 20 * MS));
         assert!(clock.is_late(due, due + 20 * MS + 1));
-        // A second without a picture: one is shown, and then they are dropped again.
+        // After a second without a picture one is shown; later ones are dropped again.
         assert!(!clock.is_late(due, 1001 * MS));
         clock.shown(1001 * MS);
         assert!(clock.is_late(due, 1002 * MS));

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a picture lies in a window: as large as it can, its shape kept.
+//! Place of a picture in a window: as large as possible, its shape kept.
 
 use framepath_codec::Area;
 use framepath_model::stream::Rational;
 
-/// The size of a picture on square pixels.
+/// Returns the size of a picture on square pixels.
 pub(super) fn square(width: u32, height: u32, sample_aspect: Rational) -> (u32, u32) {
     let aspect = sample_aspect.value().unwrap_or(1.0).clamp(0.05, 20.0);
     ((f64::from(width) * aspect).round().max(1.0) as u32, height)
 }
 
-/// The size of a window for it that is no larger than the screen.
+/// Returns the size of a window for the picture, no larger than the screen.
 pub(super) fn window(picture: (u32, u32), screen: (u32, u32)) -> (u32, u32) {
     if picture.0 <= screen.0 && picture.1 <= screen.1 {
         return picture;
@@ -19,7 +19,7 @@ pub(super) fn window(picture: (u32, u32), screen: (u32, u32)) -> (u32, u32) {
     (area.width.max(1) as u32, area.height.max(1) as u32)
 }
 
-/// Where the picture lies in a window, bars around it.
+/// Returns the place of the picture in a window, with bars around it.
 pub(super) fn area(picture: (u32, u32), window: (u32, u32)) -> Area {
     let (width, height) = (u64::from(window.0), u64::from(window.1));
     let (wide, high) = (u64::from(picture.0.max(1)), u64::from(picture.1.max(1)));

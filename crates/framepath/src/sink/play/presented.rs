@@ -4,8 +4,8 @@
 //! refresh at which they are to be seen.
 //!
 //! SDL has one piece of memory for a window, and waits for the server after each
-//! picture. Here are several, nobody waits, and the server tells later what it
-//! has shown and which memory it is done with: events that are read when this
+//! picture. This module has several and never waits for the server: the server reports later which
+//! pictures it has shown and which memory it has released, in events that are read when this
 //! thread is awake anyway.
 
 use framepath_codec::{Area, Painter, PixelOrder};
@@ -29,26 +29,26 @@ use super::refresh::{Nearest, Refresh};
 use super::{Shown, Turn};
 use crate::error::StageError;
 
-/// Those with the server, one being painted, and one that it scans out of.
+/// Pictures: those with the server, one being painted, and one that the server scans out of.
 const PICTURES: usize = ahead::FRAMES + 2;
 
-/// The server has this long to be done with a picture.
+/// Longest time until the server releases a picture, nanoseconds.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
-/// Between two looks whether it is.
+/// Time between two checks for that, nanoseconds.
 const NAP_NS: u64 = 2_000_000;
 
-/// Refreshes from the first that is asked for to the last: the clock is learnt
+/// Refreshes to be reported, counted from the first report: the clock is learnt
 /// from them.
 const LESSON: [u64; 3] = [2, 10, 18];
 
-/// In the serial of a picture that goes out at a refresh of its own.
+/// Bit in the serial of a picture that is to be shown at a refresh of its own.
 const AT_REFRESH: u32 = 1 << 31;
 
-/// In the serial of a picture that was shown before.
+/// Bit in the serial of a picture that was shown before.
 const AGAIN: u32 = 1 << 30;
 
-/// A window, and what is painted for it.
+/// A window, and the pictures painted for it.
 pub(super) struct Presented {
     // Closed before the window is.
     server: Server,
@@ -56,21 +56,20 @@ pub(super) struct Presented {
     order: PixelOrder,
     painter: Painter,
     pictures: Option<Pictures>,
-    /// The picture painted last, to be handed over; `None` where it would change
-    /// nothing.
+    /// The picture painted last, to be handed over; `None` if there is none.
     painted: Option<usize>,
     refresh: Refresh,
-    /// Handed over, and not told of yet.
+    /// Number of pictures handed over, and not reported yet.
     pending: u32,
     shown: Shown,
 }
 
-/// A connection of our own: events of pictures come by it, keys by SDL's.
+/// A connection besides SDL's: it gets the events of pictures, SDL's gets the keys.
 pub(super) struct Server {
     connection: RustConnection,
     window: xproto::Window,
     depth: u8,
-    /// What of the window a picture changes.
+    /// The part of the window that a picture changes.
     region: u32,
 }
 
@@ -82,7 +81,7 @@ struct Pictures {
     free: Vec<usize>,
     size: (u32, u32),
     area: Area,
-    /// The bars beside the picture are to be shown too.
+    /// True if the bars beside the picture have to be shown too.
     bars: bool,
 }
 
@@ -101,7 +100,7 @@ impl Presented {
         }
     }
 
-    /// When the screen takes a frame.
+    /// Returns when the screen takes a frame.
     pub(super) fn turn(&mut self, due_ns: u64) -> Turn {
         match self.refresh.nearest(due_ns) {
             Nearest::Unknown => Turn::Due,
@@ -110,8 +109,8 @@ impl Presented {
         }
     }
 
-    /// Paints the frame; with `stale` all of it, as the window has lost what it
-    /// had.
+    /// Paints the frame; all of it if `stale`, because the window has lost its
+    /// content.
     pub(super) fn prepare(
         &mut self,
         frame: &Frame,
@@ -146,7 +145,7 @@ impl Presented {
     /// Hands the painted picture over, to be seen from a refresh on, or at once.
     pub(super) fn present(&mut self, turn: Turn) -> Result<(), StageError> {
         if turn == Turn::Again {
-            // What is on its way would come to lie on it.
+            // A picture on its way would be shown on top of this one.
             self.wait_for(|presented| presented.pending == 0)?;
         }
         let (Some(slot), Some(pictures)) = (self.painted.take(), &mut self.pictures) else { return Ok(()) };
@@ -171,14 +170,14 @@ impl Presented {
         Ok(())
     }
 
-    /// What was seen since the last question, and what was not.
+    /// Takes the number of pictures seen, and not seen, since the last call.
     pub(super) fn shown(&mut self) -> Result<Shown, StageError> {
         self.hear()?;
         Ok(std::mem::take(&mut self.shown))
     }
 
-    /// Waits until the server has shown what it has; what it does not show in a
-    /// second it never will.
+    /// Waits until the server has shown the pictures it has; a picture that is not shown within a
+    /// second counts as lost.
     pub(super) fn finish(&mut self) -> Result<(), StageError> {
         self.wait_for(|presented| presented.pending == 0)?;
         self.shown.lost += u64::from(std::mem::take(&mut self.pending));
@@ -207,7 +206,7 @@ impl Presented {
         }
     }
 
-    /// Reads what the server has told; does not wait for more.
+    /// Reads the server's events; does not wait for more.
     fn hear(&mut self) -> Result<(), StageError> {
         while let Some(event) = self.server.connection.poll_for_event().map_err(failed)? {
             match event {
@@ -217,7 +216,7 @@ impl Presented {
                         0 if now_ns().abs_diff(at_ns) < PATIENCE_NS => {
                             self.server.ask_for_refreshes(event.msc).map_err(failed)?;
                         }
-                        // Its clock is not ours.
+                        // The server's clock is not CLOCK_MONOTONIC.
                         0 => {}
                         _ => self.refresh.saw(event.msc, at_ns),
                     }
@@ -228,7 +227,7 @@ impl Presented {
                         continue;
                     }
                     if event.mode == present::CompleteMode::SKIP {
-                        // What it changed was never seen.
+                        // The changes of this picture were never seen.
                         self.painter.forget();
                         self.pictures.iter_mut().for_each(|pictures| pictures.bars = true);
                         self.shown.lost += 1;
@@ -240,7 +239,7 @@ impl Presented {
                     }
                 }
                 Event::PresentIdleNotify(event) => {
-                    // One of another size is gone already.
+                    // A pixmap of another size is freed already.
                     if let Some(pictures) = &mut self.pictures {
                         let slot = pictures.pixmaps.iter().position(|pixmap| *pixmap == event.pixmap);
                         pictures.free.extend(slot);
@@ -255,8 +254,8 @@ impl Presented {
 }
 
 impl Server {
-    /// Fails where the window is not one of an X server that shares memory with
-    /// us and has the extension.
+    /// Connects to the window's X server. Fails if the window is not one of an X server that shares
+    /// memory with this process and has the extension.
     pub(super) fn of(window: &video::Window) -> Result<Server, String> {
         let id = match window.window_handle().map(|handle| handle.as_raw()) {
             Ok(RawWindowHandle::Xlib(handle)) => handle.window as xproto::Window,
@@ -267,7 +266,7 @@ impl Server {
         server.map_err(|error| error.unwrap_or_else(|| "it has no Present, or shares no memory".to_owned()))
     }
 
-    /// The error is empty where the server lacks something.
+    /// Checks the server and prepares the connection. The error is `None` if the server lacks a feature.
     fn connected(connection: RustConnection, window: xproto::Window) -> Result<Server, Option<String>> {
         fn lacks(error: impl std::fmt::Display) -> Option<String> {
             Some(error.to_string())
@@ -305,7 +304,7 @@ impl Server {
         Ok(Server { connection, window, depth, region })
     }
 
-    /// Has refreshes told of, when refresh `now` was the last.
+    /// Asks for reports of refreshes, when refresh `now` was the last.
     fn ask_for_refreshes(&self, now: u64) -> Result<(), ReplyError> {
         for later in LESSON {
             self.connection.present_notify_msc(self.window, 1, now + later, 0, 0)?;
@@ -329,11 +328,11 @@ impl Server {
         let (serial, options, refresh) = match turn {
             Turn::Ahead(refresh) => (AT_REFRESH, present::Option::NONE, refresh),
             Turn::Again => (AGAIN, present::Option::ASYNC, 0),
-            // Its time has come: the next refresh may have another one already.
+            // The frame is due now: the next refresh may have another frame already.
             Turn::Due | Turn::Never => (0, present::Option::ASYNC, 0),
         };
         let (window, none) = (self.window, x11rb::NONE);
-        // What is not to be shown of it is not valid either: it is of an older
+        // Only the changed region is valid: the rest of the pixmap is of an older
         // picture.
         let sent = self.connection.present_pixmap(
             window,
@@ -382,7 +381,7 @@ impl Pictures {
         Ok(Pictures { canvas, pixmaps, segment, free, size, area, bars: true })
     }
 
-    /// The server forgets them when they have been seen.
+    /// Frees the pixmaps; the server forgets them when they have been seen.
     fn give_back(self, server: &Server) -> Result<(), ReplyError> {
         for pixmap in self.pixmaps {
             server.connection.free_pixmap(pixmap)?;

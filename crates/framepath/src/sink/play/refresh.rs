@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which of a screen's refreshes is nearest to a time: learnt from those that
-//! it tells of. Pure.
+//! The screen's refresh nearest to a time, learnt from the refreshes that the screen
+//! reports. Pure.
 
-/// Refreshes that have to lie between the first and the last seen before their
-/// interval is believed.
+/// Refreshes between the first and the last seen that are needed before their
+/// interval is trusted.
 const ENOUGH: u64 = 8;
 
 /// Intervals of screens, nanoseconds: 500 Hz to 5 Hz.
 const INTERVALS_NS: std::ops::RangeInclusive<f64> = 2e6..=2e8;
 
-/// A refresh that comes so many intervals beside its time is one of another
+/// Deviation of a refresh from its time, in intervals, from which on it belongs to another
 /// clock: the screen changed its mode, or was off.
 const STRANGE: f64 = 3.0;
 
@@ -24,28 +24,28 @@ struct Tick {
 #[derive(Debug, Default)]
 pub(super) struct Refresh {
     seen: Option<(Tick, Tick)>,
-    /// The last that was given to a frame.
+    /// The last refresh that was given to a frame.
     given: u64,
 }
 
-/// What to do with a frame.
+/// The refresh that shows a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nearest {
     /// The clock is not known.
     Unknown,
-    /// It can be seen from this refresh on.
+    /// The frame can be seen from this refresh on.
     At(u64),
-    /// Others have all the refreshes near it.
+    /// Other frames have all the refreshes near it.
     Taken,
 }
 
 impl Refresh {
-    /// The screen was refreshed.
+    /// Notes that the screen was refreshed.
     pub(super) fn saw(&mut self, number: u64, at_ns: u64) {
         let now = Tick { number, at_ns };
         self.seen = match self.seen {
             Some((first, last)) if self.follows(last, now) => Some((first, now)),
-            // One of before, told of late.
+            // An earlier refresh, reported late.
             Some(seen) if number <= seen.1.number && at_ns <= seen.1.at_ns => Some(seen),
             _ => {
                 self.given = 0;
@@ -73,7 +73,7 @@ impl Refresh {
         (numbers >= ENOUGH && INTERVALS_NS.contains(&interval)).then_some(interval)
     }
 
-    /// The refresh for a frame that is due then, which no other frame has.
+    /// Returns the refresh for a frame that is due at `due_ns`, and reserves it.
     pub(super) fn nearest(&mut self, due_ns: u64) -> Nearest {
         let (Some(interval), Some((_, last))) = (self.interval_ns(), self.seen) else {
             return Nearest::Unknown;
@@ -96,7 +96,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A clock of 60 Hz whose refresh 1000 was at 5 s.
+    /// Makes a clock of 60 Hz with refresh 1000 at 5 s.
     fn clock() -> Refresh {
         let mut refresh = Refresh::default();
         for number in [1000, 1002, 1018] {
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(refresh.nearest(8000 * MS), Nearest::Unknown);
         refresh.saw(1040, at(1018) + 1200 * MS);
         assert_eq!(refresh.nearest(at(1018) + 1220 * MS), Nearest::At(1042));
-        // What was told too late changes nothing.
+        // A late report changes nothing.
         refresh.saw(1030, at(1018) + 1100 * MS);
         assert_eq!(refresh.nearest(at(1018) + 1240 * MS), Nearest::At(1044));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames drawn by one of SDL's renderers: uploaded as a texture, scaled and
-//! made RGB by the GPU, but for colours that SDL has no way for.
+//! converted to RGB by the GPU, except for colours that SDL cannot convert.
 
 use framepath_codec::{Area, Painter, PixelOrder, planar8};
 use framepath_model::colors::{BT470BG, BT709, Range, SMPTE170M};
@@ -15,15 +15,15 @@ use sdl2::render::WindowCanvas;
 
 /// A canvas and the textures of the last pictures.
 pub(super) struct Textured {
-    /// One for each size and format, mostly one in all; a stream chooses its sizes, and
+    /// Textures for each size and format, mostly one in all; a stream chooses its sizes, and
     /// the cache bounds their number.
     cache: TextureCache<Key>,
-    /// Of the texture to draw.
+    /// Key of the texture to draw.
     current: Option<Key>,
     painter: Painter,
 }
 
-/// Format of a texture, what its YUV is taken for, width and height of the picture
+/// Format of a texture, SDL's mode for its YUV, width and height of the picture
 /// in it.
 type Key = (PixelFormatEnum, Option<YuvMode>, u32, u32);
 
@@ -36,12 +36,12 @@ impl Textured {
         self.cache.window_mut()
     }
 
-    /// Width and height of what is drawn into, pixels.
+    /// Returns the width and height of the render target, pixels.
     pub(super) fn output_size(&self) -> Result<(u32, u32), String> {
         self.cache.canvas().output_size()
     }
 
-    /// Uploads the frame; nothing of it is seen yet.
+    /// Uploads the frame; it is not visible yet.
     pub(super) fn upload(&mut self, frame: &Frame) -> Result<(), String> {
         let layout = *frame.layout();
         let key = key_of(&layout);
@@ -60,7 +60,7 @@ impl Textured {
                 fill(frame, bytes, pitch, rows);
                 return Ok(());
             }
-            // What a texture held before is not kept.
+            // The old content of a locked texture is lost.
             painter.forget();
             let whole = Area { x: 0, y: 0, width: width as usize, height: height as usize };
             painter.paint(frame, bytes, pitch, whole, PixelOrder::Rgbx).map_err(|error| error.to_string())
@@ -93,7 +93,7 @@ fn key_of(layout: &Layout) -> Key {
     (format, mode, layout.width, layout.height)
 }
 
-/// What SDL is to take a picture's YUV for; `None` where it has no way.
+/// Returns SDL's mode for a picture's YUV; `None` where SDL has no such mode.
 fn mode_of(layout: &Layout) -> Option<YuvMode> {
     match (layout.colors.shown_by(layout.width), layout.colors.range) {
         (BT709, Range::Full) => None,

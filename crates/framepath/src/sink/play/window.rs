@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A window by SDL2: X11, Wayland or KMS, whichever is there.
+//! A window by SDL2, on X11, Wayland or KMS.
 //!
 //! SDL wants one thread for all that has to do with a window, and a stage may
-//! be made in another than the one that pushes to it: the window belongs to the
-//! thread, is opened with its first frame, and closed with the stage.
+//! be made in another thread than the one that pushes to it. So the window belongs to the
+//! pushing thread, is opened with its first frame, and closed with the stage.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -24,7 +24,7 @@ use super::texture::Textured;
 use super::{Control, PlayOptions, Shown, Turn, fit};
 use crate::error::StageError;
 
-/// Milliseconds that a paused window sleeps if nothing happens: Ctrl-C comes to
+/// Milliseconds that a paused window sleeps without an event: Ctrl-C comes to
 /// another thread.
 const NAP_MS: u32 = 1000;
 
@@ -32,7 +32,7 @@ thread_local! {
     static WINDOW: RefCell<Option<Window>> = const { RefCell::new(None) };
 }
 
-/// The window of whichever thread calls; not open before the first frame.
+/// The window of the calling thread; not open before the first frame.
 #[derive(Default)]
 pub(super) struct OfThread(());
 
@@ -77,7 +77,7 @@ impl OfThread {
     }
 
     pub(super) fn close(&mut self) {
-        // While a thread ends there may be no slot any more, and no window.
+        // In a thread that is ending, the slot may be gone, and the window with it.
         let _ = WINDOW.try_with(|slot| slot.take());
     }
 }
@@ -92,14 +92,14 @@ fn with<R>(work: impl FnOnce(&mut Window) -> R) -> Option<R> {
     WINDOW.with_borrow_mut(|slot| slot.as_mut().map(work))
 }
 
-/// Who draws.
+/// The drawing method of a window.
 enum Surface {
     /// The CPU, straight into the window's memory.
     Painted {
         window: sdl2::video::Window,
         painter: Box<Painter>,
         size: (u32, u32),
-        /// The bars beside the picture are to be shown too.
+        /// True if the bars beside the picture have to be shown too.
         bars: bool,
     },
     /// The CPU, into memory that an X server shows at its time.
@@ -113,19 +113,19 @@ struct Window {
     surface: Surface,
     pump: EventPump,
     sample_aspect: Rational,
-    /// The last picture on square pixels.
+    /// Size of the last picture on square pixels.
     picture: (u32, u32),
     paused: bool,
     ended: bool,
-    /// What is seen may be old: the window changed.
+    /// The visible content may be old: the window changed.
     stale: bool,
-    /// Shown by those surfaces that do so at once.
+    /// Frames shown by those surfaces that show them at once.
     shown: Shown,
 }
 
 impl Window {
     fn open(frame: &Frame, options: &PlayOptions, info: &StreamInfo) -> Result<Window, String> {
-        // Ctrl-C is the run's, and a painted window is painted by us alone.
+        // The run handles Ctrl-C, and only this module paints into the window's memory.
         sdl2::hint::set("SDL_NO_SIGNAL_HANDLERS", "1");
         sdl2::hint::set("SDL_FRAMEBUFFER_ACCELERATION", "0");
         sdl2::hint::set("SDL_RENDER_SCALE_QUALITY", "linear");
@@ -165,7 +165,7 @@ impl Window {
         Err(format!("SDL on {}: {}", video.current_video_driver(), refusals.join("; ")))
     }
 
-    /// Makes the frame ready to be seen.
+    /// Uploads or paints the frame, so that it can be shown.
     fn prepare(&mut self, frame: &Frame) -> Result<(), StageError> {
         let layout = frame.layout();
         self.picture = fit::square(layout.width, layout.height, self.sample_aspect);
@@ -200,7 +200,7 @@ impl Window {
         }
     }
 
-    /// When the screen takes a frame.
+    /// Returns when the screen takes a frame.
     fn turn(&mut self, due_ns: u64) -> Turn {
         match &mut self.surface {
             Surface::Presented(presented) => presented.turn(due_ns),
@@ -248,7 +248,7 @@ impl Window {
         .map_err(StageError::Window)
     }
 
-    /// Hears what happened since the last look.
+    /// Handles the events since the last call.
     fn look(&mut self) -> Control {
         while let Some(event) = self.pump.poll_event() {
             self.hear(&event);
@@ -256,7 +256,7 @@ impl Window {
         self.control()
     }
 
-    /// Sleeps until something happens; `frame` is painted where it must be.
+    /// Sleeps until an event comes; paints `frame` if the window has to be painted again.
     fn wait(&mut self, frame: &Frame) -> Result<Control, StageError> {
         if let Some(event) = self.pump.wait_event_timeout(NAP_MS) {
             self.hear(&event);
@@ -303,7 +303,7 @@ impl Window {
             FullscreenType::Off => FullscreenType::Desktop,
             _ => FullscreenType::Off,
         };
-        // A window manager may refuse: then it stays as it is.
+        // A window manager may refuse: then the window stays as it is.
         let _ = window.set_fullscreen(wanted);
     }
 }
@@ -314,7 +314,7 @@ fn surface(window: sdl2::video::Window, pump: &EventPump, driver: &str) -> Resul
         if let (Ok(server), Ok(order)) = (Server::of(&window), order) {
             return Ok(Surface::Presented(Box::new(Presented::new(server, window, order))));
         }
-        // Some systems give no memory to paint into: better known now.
+        // Some systems give no memory to paint into: this is checked now.
         order_of(window.surface(pump)?.pixel_format_enum())?;
         return Ok(Surface::Painted { window, painter: Box::default(), size: (0, 0), bars: true });
     }
@@ -324,7 +324,7 @@ fn surface(window: sdl2::video::Window, pump: &EventPump, driver: &str) -> Resul
     Ok(Surface::Textured(Box::new(Textured::new(canvas))))
 }
 
-/// Who may draw, the best first. OpenGL without a GPU is a CPU that plays one:
+/// Names of the SDL drivers to try, the best first. OpenGL without a GPU is emulated by the CPU:
 /// several times as dear as painting (docs/experiments/players.md).
 fn drivers(wanted: &str) -> Vec<&str> {
     match wanted {
@@ -338,7 +338,7 @@ fn has_render_node(folder: &Path) -> bool {
     !nodes(folder, "renderD").is_empty()
 }
 
-/// How the window's pixels lie.
+/// Returns the order of the colours in the window's pixels.
 fn order_of(format: PixelFormatEnum) -> Result<PixelOrder, String> {
     match format {
         PixelFormatEnum::RGB888 | PixelFormatEnum::ARGB8888 => Ok(PixelOrder::Bgrx),
@@ -347,8 +347,8 @@ fn order_of(format: PixelFormatEnum) -> Result<PixelOrder, String> {
     }
 }
 
-/// Without a display SDL falls back to drivers that show nothing: they are for
-/// who names them.
+/// Refuses SDL's drivers that show nothing, unless the user named them: without a display SDL
+/// falls back to them.
 fn refuse_blind(driver: &str, named: bool) -> Result<(), String> {
     match driver {
         "offscreen" | "dummy" | "evdev" if !named => Err(format!("SDL finds no display{}", no_display())),
@@ -356,7 +356,7 @@ fn refuse_blind(driver: &str, named: bool) -> Result<(), String> {
     }
 }
 
-/// What would help, where no display is named.
+/// Returns advice for an error message if no display is named; else an empty text.
 fn no_display() -> &'static str {
     let named = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     if named("DISPLAY") || named("WAYLAND_DISPLAY") {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! FFmpeg's or dav1d's decoder in the thread of the stage, or one of the machine's by
-//! libavcodec, with either as what is left.
+//! A decoder in the thread of the stage: FFmpeg's or dav1d's, or a hardware decoder by
+//! libavcodec, with one of the first two as fallback.
 
 use framepath_codec::{Api, CodecError, Decoder, DecoderOptions, Hardware, Packet, Received, TrackInfo};
 use framepath_model::stream::StreamInfo;
@@ -17,33 +17,33 @@ pub(crate) struct Decode {
     track: TrackInfo,
     options: DecoderOptions,
     decoder: Option<Decoder>,
-    /// It was given nothing since it was opened or flushed.
+    /// True if the decoder got no packet since it was opened or flushed.
     is_fresh: bool,
     wish: Option<Wish>,
     trial: Option<Trial>,
 }
 
-/// The machine's decoders to try.
+/// The hardware decoders to try.
 pub(crate) struct Wish {
-    /// As `api=` has it.
+    /// Value of the option `api`.
     pub(crate) asked: String,
     pub(crate) apis: Vec<Api>,
-    /// Why others are not tried.
+    /// Reasons why other decoders are not tried.
     pub(crate) reasons: Vec<String>,
-    /// Where it is said that it came to software.
+    /// Gets the note that software decodes.
     pub(crate) notes: Notes,
 }
 
-/// A machine's decoder that has given no frame yet: only the stream tells
-/// whether the driver can decode it.
+/// A hardware decoder that has given no frame yet: only the stream shows
+/// if the driver can decode it.
 struct Trial {
     wish: Wish,
-    /// What was sent, to send it again.
+    /// Packets sent so far, to send them again.
     packets: Vec<Packet>,
 }
 
 impl Wish {
-    /// Says that it is software, and why.
+    /// Notes that software decodes, and why.
     fn given_up(self) {
         let why = self.reasons.join("; ");
         self.notes.say(format!("decode api={}: in software, because {why}", self.asked));
@@ -55,7 +55,7 @@ impl Decode {
         Decode { track, options, decoder: None, is_fresh: true, wish, trial: None }
     }
 
-    /// The first of the wished for that opens.
+    /// Opens the first of the wished decoders that can be opened.
     fn machines_decoder(&mut self, mut wish: Wish) -> Option<Decoder> {
         for api in std::mem::take(&mut wish.apis) {
             let opened =
@@ -73,8 +73,8 @@ impl Decode {
         None
     }
 
-    /// Forwards what is decoded; a machine's decoder that fails before its first
-    /// frame makes way for software, which gets all that was sent.
+    /// Pushes the decoded frames. A hardware decoder that fails before its first
+    /// frame is replaced by software, which gets all packets so far.
     fn forward_all(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
         loop {
             let Some(decoder) = &mut self.decoder else { return Ok(()) };
@@ -104,7 +104,7 @@ impl Decode {
         Ok(())
     }
 
-    /// Gives the decoder a packet and forwards what comes of it.
+    /// Sends the decoder a packet, and pushes the resulting frames.
     fn send(&mut self, packet: Packet, out: &mut Out<'_>) -> Result<(), Failure> {
         let Some(decoder) = &mut self.decoder else {
             return Err(out.fail(StageError::Downstream));
@@ -118,11 +118,11 @@ impl Decode {
         }
     }
 
-    /// Delivers what was decoded before `error`, then fails with it.
+    /// Delivers the frames decoded before `error`, then fails with it.
     fn give_up(&mut self, error: CodecError, out: &mut Out<'_>) -> Failure {
         let drained = self.decoder.as_mut().is_some_and(|d| d.drain().is_ok());
         if drained {
-            // A second failure on the way out says nothing new.
+            // A second failure has no new information.
             let _ = self.forward_all(out);
         }
         out.fail(error)
@@ -145,7 +145,7 @@ impl Stage for Decode {
     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
         let packet = item.into_packet().map_err(|e| out.fail(e))?;
         if packet.preroll().restarts && !self.is_fresh {
-            // A file that is repeated: pictures of the last time are inside.
+            // The file is repeated: pictures of the loop before are still inside.
             self.drain(out)?;
             if let Some(decoder) = &mut self.decoder {
                 decoder.flush();
@@ -156,7 +156,7 @@ impl Stage for Decode {
         if let Some(trial) = &mut self.trial {
             match packet.share() {
                 Some(shared) => trial.packets.push(shared),
-                // Without memory for a handle there is no second try.
+                // Without memory for a handle there is no second attempt.
                 None => self.trial = None,
             }
         }
@@ -178,7 +178,7 @@ impl Stage for Decode {
 
     fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
         out.mark();
-        // A trial that fails here leaves a decoder that is to be drained too.
+        // If a trial fails here, the new decoder has to be drained too.
         for _ in 0..2 {
             if let Some(decoder) = &mut self.decoder {
                 decoder.drain().map_err(|e| out.fail(e))?;
