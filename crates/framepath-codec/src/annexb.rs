@@ -11,7 +11,7 @@ use crate::{Codec, CodecError, TrackInfo};
 
 const START: &[u8] = &[0, 0, 0, 1];
 
-/// What turns lengths into start codes, for one track.
+/// Converter of length-prefixed packets to start codes, for one track.
 #[derive(Clone, Debug)]
 pub struct AnnexB {
     codec: Codec,
@@ -76,13 +76,13 @@ impl AnnexB {
         Ok(parts)
     }
 
-    /// Whether a packet with start codes has a parameter set.
+    /// True if a packet with start codes has a parameter set.
     fn has_head(&self, packet: &[u8]) -> bool {
         packet.windows(4).any(|w| w.starts_with(&[0, 0, 1]) && self.codec.kind(w[3]) == Unit::Head)
     }
 }
 
-/// What a unit is for decoding to begin.
+/// Kind of a unit, as far as the start of decoding is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     /// A parameter set.

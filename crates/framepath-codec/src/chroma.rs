@@ -80,7 +80,8 @@ fn check(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) {
     );
 }
 
-/// What the functions do, plainly.
+/// Plain versions of the vector functions: they define the result, and convert the rest
+/// of a row.
 mod scalar {
     use std::cell::Cell;
 

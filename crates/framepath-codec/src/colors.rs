@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What FFmpeg says of the colours of a picture.
+//! Colours of a picture as FFmpeg describes them.
 
 use std::ffi::c_uint;
 

@@ -53,8 +53,9 @@ const PLAYLISTS: [&str; 12] = [
     "lavfi",
 ];
 
-/// What libavformat may do: no protocol, no other demuxer, the decoders of known
-/// codecs for what a container does not say, and an end to looking for it.
+/// Options that limit libavformat: no protocol, no other demuxer, only the decoders of
+/// known codecs for properties that a container lacks, and an end to the search for
+/// those.
 /// (Five megabytes and five seconds are libavformat's own defaults.)
 pub(crate) const LIMITS: [(&CStr, &CStr); 6] = [
     (c"protocol_whitelist", c""),

@@ -40,9 +40,9 @@ pub enum ConvertError {
     /// libswscale has no way between the two.
     #[error("libswscale does not convert {width}x{height} {from} to {to}")]
     NoWay {
-        /// What came.
+        /// Format of the source.
         from: PixelFormat,
-        /// What was asked for.
+        /// Requested format.
         to: PixelFormat,
         /// Width in pixels.
         width: u32,
@@ -54,7 +54,7 @@ pub enum ConvertError {
     Layout(#[from] LayoutError),
 }
 
-/// What a context is made for: source, its size and colours.
+/// Key of a context: format, size and colours of the source.
 type Key = (PixelFormat, (u32, u32), Colors);
 
 /// Converts frames, whatever comes, to one format.
@@ -76,7 +76,7 @@ impl Converter {
         Converter { to, context: ptr::null_mut(), made_for: None, tail: Vec::new() }
     }
 
-    /// What the numbers of a picture like `from` mean when it is converted.
+    /// Returns the colours of the converted picture of a source like `from`.
     pub fn colors(&self, from: &Layout) -> Colors {
         match (from.format, self.to) {
             (from_format, to) if from_format == to => from.colors,
@@ -284,7 +284,7 @@ impl Drop for Converter {
     }
 }
 
-/// Whether it has chroma beside its luma.
+/// True if the format has chroma besides luma.
 fn is_yuv(format: PixelFormat) -> bool {
     !matches!(format, PixelFormat::Grey | PixelFormat::Rgba)
 }
@@ -304,8 +304,8 @@ fn libav_format(format: PixelFormat) -> AVPixelFormat {
 mod tests {
     use super::*;
 
-    /// Of every size, and GREY of one column is the narrowest: what is read
-    /// behind the rows that are not copied lies in the picture's own memory.
+    /// Checks every size; GREY of one column is the narrowest. Bytes read behind the rows
+    /// that are not copied lie in the picture's own memory.
     #[test]
     fn nothing_is_read_behind_a_picture() {
         for format in PixelFormat::ALL {

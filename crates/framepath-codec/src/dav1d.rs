@@ -21,11 +21,11 @@ use crate::{CodecError, Packet, Received, Threads};
 #[allow(non_camel_case_types, non_snake_case, non_upper_case_globals, dead_code, missing_docs)]
 #[allow(unsafe_op_in_unsafe_fn, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod ffi {
-    //! Of the installed header, by the build script.
+    //! Bindings of the installed header, made by the build script.
     include!(concat!(env!("OUT_DIR"), "/dav1d.rs"));
 }
 
-/// What dav1d returns for "not now".
+/// dav1d's return code for "not now".
 const AGAIN: c_int = -libc::EAGAIN;
 
 /// dav1d's own limit.
@@ -121,7 +121,7 @@ enum State {
 pub(crate) struct Dav1dDecoder {
     // Dropped before `slots`, which its threads call into.
     context: Context,
-    /// What dav1d had no room for yet.
+    /// Packet that dav1d had no room for yet.
     pending: Option<Data>,
     /// The callbacks have its address. No `Box`: moving one claims that nobody
     /// else has a pointer into it.
@@ -410,7 +410,7 @@ fn padded(request: Request, colors: Colors) -> Padded {
     }
 }
 
-/// What the sequence says of its colours.
+/// Returns the colours that the sequence header declares.
 ///
 /// # Safety
 /// A picture that dav1d has filled or wants memory for.

@@ -25,7 +25,7 @@ pub enum Threads {
 /// The pixel format of the frames given out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Output {
-    /// What the decoder makes; nothing is copied.
+    /// The decoder's own format; nothing is copied.
     #[default]
     Native,
     /// NV12 of 8-bit 4:2:0: luma where the decoder wrote it, chroma copied
@@ -62,8 +62,8 @@ pub struct DecoderOptions {
     /// Makes the frames fit for [`Frame::export`]: another process gives them
     /// back here. `None` keeps the pool to this process.
     pub give_back: Option<&'static GiveBack>,
-    /// Whose memory is decoded into, where it is not the decoder's own:
-    /// `output`, `pool_slots` and `give_back` mean nothing then.
+    /// Provider of the memory to decode into; `None` for the decoder's own pool. With a
+    /// provider, `output`, `pool_slots` and `give_back` are ignored.
     pub lender: Option<Lenders>,
 }
 
@@ -98,7 +98,7 @@ impl DecoderOptions {
     }
 }
 
-/// What [`Decoder::receive`] found.
+/// Result of [`Decoder::receive`].
 #[derive(Debug)]
 pub enum Received {
     /// A picture, in the order of presentation.
@@ -125,7 +125,7 @@ enum Backend {
 /// It may be dropped at any time, also while all of its frames are held and its
 /// threads wait for one of them.
 ///
-/// What is [preroll](Packet::preroll) is decoded and not given out.
+/// Pictures that are [preroll](Packet::preroll) are decoded and not given out.
 ///
 /// After a failure the frames the decoder finished before it are still given
 /// out; then `receive` returns the error, once, and afterwards the end.

@@ -42,7 +42,7 @@ pub struct Demuxer {
     restarts: bool,
 }
 
-/// What tells a packet from the others of a file.
+/// Identity of a packet among the others of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
     position: i64,
@@ -360,7 +360,7 @@ impl Context {
         (start != ff::AV_NOPTS_VALUE).then_some(start)
     }
 
-    /// Whether pictures of the stream may be fields.
+    /// True if pictures of the stream may be fields.
     fn has_fields(&self, stream: c_int) -> bool {
         // SAFETY: the context is valid and has this stream; the enum is read as the
         // integer that it is in C.
@@ -395,9 +395,9 @@ impl Context {
 }
 
 impl Context {
-    /// Whether the container's index has a random access point behind the packet with
-    /// the times `from` whose time there is not after `until`. (Some indices have decoding
-    /// times.)
+    /// True if the container's index has a random access point after the packet `from`
+    /// (by its times) whose time in the index is not after `until`. (Some indices have
+    /// decoding times.)
     fn has_key_between(&self, stream: c_int, from: &Packet, until: i64) -> bool {
         // SAFETY: the context is valid and has this stream, and `from` is a valid packet.
         // Entries stay until the next call into the demuxer; null is behind the last.

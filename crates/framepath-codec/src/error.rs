@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can go wrong between a file and a frame.
+//! Errors between a file and a frame.
 
 use std::ffi::{CStr, c_int};
 use std::io;
@@ -20,7 +20,7 @@ pub enum CodecError {
     Io {
         /// The file, as it was given.
         file: String,
-        /// What was tried: `open`, `read`, ...
+        /// The operation that failed: `open`, `read`, ...
         operation: &'static str,
         /// The system's answer.
         source: io::Error,
@@ -59,7 +59,7 @@ pub enum CodecError {
     /// The description of a video, from another process, cannot be used.
     #[error("the description of the video cannot be read: {detail}")]
     Track {
-        /// What is wrong with it.
+        /// The defect.
         detail: &'static str,
     },
     /// A packet whose parts have lengths is damaged.
@@ -75,7 +75,7 @@ pub enum CodecError {
     Demux {
         /// The file, as it was given.
         file: String,
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
         /// libavformat's own words.
         message: String,
@@ -87,7 +87,7 @@ pub enum CodecError {
     Memory {
         /// The file, as it was given.
         file: String,
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
     },
     /// The file opened, and holds no video.
@@ -111,7 +111,7 @@ pub enum CodecError {
     CannotSeek {
         /// The file, as it was given.
         file: String,
-        /// What is missing.
+        /// The reason.
         reason: &'static str,
     },
     /// The container ends, or is damaged, inside a packet.
@@ -143,9 +143,9 @@ pub enum CodecError {
     WrongOutput {
         /// The codec.
         codec: &'static str,
-        /// What was asked for.
+        /// Requested output.
         asked: Output,
-        /// What the decoder makes.
+        /// The decoder's own format.
         stream: PixelFormat,
         /// An output that fits.
         instead: Output,
@@ -155,7 +155,7 @@ pub enum CodecError {
     Hardware {
         /// The way to it.
         api: Api,
-        /// What is missing, or what the driver said.
+        /// The missing part, or the driver's message.
         reason: String,
     },
     /// The installed FFmpeg was built without this decoder.
@@ -177,7 +177,7 @@ pub enum CodecError {
     Decoder {
         /// The codec.
         codec: &'static str,
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
         /// The library's own words.
         message: String,
@@ -235,7 +235,7 @@ pub enum CodecError {
     Layout {
         /// The codec.
         codec: &'static str,
-        /// What does not fit.
+        /// The part that does not fit.
         source: LayoutError,
     },
     /// A picture lies outside the memory the decoder was given.

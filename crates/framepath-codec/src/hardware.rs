@@ -52,7 +52,7 @@ impl Api {
         Api::ALL.into_iter().find(|api| api.name() == name)
     }
 
-    /// What is plainly not there: drivers answer with less.
+    /// Returns the part that is plainly missing; drivers answer with less detail.
     fn absent(self) -> Option<&'static str> {
         let none = |folder, prefix| nodes(folder, prefix).is_empty();
         match self {
@@ -407,7 +407,7 @@ impl HardwareDecoder {
     }
 }
 
-/// What devices give, best first, and what we call it.
+/// Formats of devices, best first, each with our own format.
 const FORMATS: [(ff::AVPixelFormat, PixelFormat); 4] = [
     (ff::AVPixelFormat::AV_PIX_FMT_NV12, PixelFormat::Nv12),
     (ff::AVPixelFormat::AV_PIX_FMT_P010LE, PixelFormat::P010),

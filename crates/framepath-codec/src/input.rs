@@ -59,7 +59,7 @@ impl MediaFile {
         &self.name
     }
 
-    /// Whether it can be read again from its start; pipes cannot.
+    /// True if the file can be read again from its start; pipes cannot.
     pub fn is_seekable(&self) -> bool {
         self.seekable
     }
@@ -71,7 +71,7 @@ impl AsFd for MediaFile {
     }
 }
 
-/// What the callbacks work on. Boxed, so that its address stays.
+/// Data of the callbacks. Boxed, so that its address stays.
 struct Reader {
     file: File,
     /// The last error of a read or seek, kept because libav would only pass
@@ -83,7 +83,7 @@ struct Reader {
 pub(crate) struct Input {
     context: NonNull<ff::AVIOContext>,
     reader: NonNull<Reader>,
-    /// Whether the file can start over; pipes cannot.
+    /// True if the file can be read again from its start; pipes cannot.
     pub(crate) seekable: bool,
 }
 

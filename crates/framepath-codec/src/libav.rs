@@ -25,7 +25,7 @@ use crate::{Codec, CodecError, Packet, Received, Threads, TrackInfo};
 /// Most threads asked for; libavcodec itself takes no more for some codecs.
 const MAX_THREADS: u32 = 64;
 
-/// What libavcodec says of a picture it had to invent parts of. A missing
+/// Flags of libavcodec for a picture some parts of which it had to invent. A missing
 /// reference alone is not among them: streams cut at a recovery point have it.
 const DAMAGED: c_int = ff::FF_DECODE_ERROR_INVALID_BITSTREAM as c_int
     | ff::FF_DECODE_ERROR_CONCEALMENT_ACTIVE as c_int
@@ -147,7 +147,7 @@ pub(crate) struct LibavDecoder {
     slots: Arc<Slots>,
     numbers: Numbers,
     state: State,
-    /// What goes out when the pictures before it are out.
+    /// Error to return after the pictures before it.
     failure: Option<Failure>,
 }
 
@@ -347,8 +347,8 @@ impl LibavDecoder {
         self.drain();
     }
 
-    /// Whether a picture was decoded, and is to be shown, before anything that
-    /// is missing since the failure.
+    /// True if a picture was decoded, and is shown, before any picture that is missing
+    /// since the failure.
     fn comes_before(&self, failure: &Failure, number: i64, meta: FrameMeta) -> bool {
         // SAFETY: an open context.
         let reorders = unsafe { (*self.context.as_ptr()).has_b_frames } > 0;

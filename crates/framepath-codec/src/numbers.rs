@@ -91,9 +91,9 @@ impl Numbers {
         times.collect::<Option<Vec<_>>>()?.into_iter().min()
     }
 
-    /// What belongs to `number`, the next picture in presentation order; `None` where
-    /// it is not given out. A number nobody gave out stands for the oldest packet that
-    /// was not shown yet.
+    /// Returns the metadata of `number`, the next picture in presentation order; `None`
+    /// where the picture is not given out. An unknown number stands for the oldest packet
+    /// that was not shown yet.
     pub(crate) fn find(&mut self, number: i64) -> Option<FrameMeta> {
         let place = self.place(number);
         let known = self.entries[place].filter(|entry| entry.number == number).map(|_| place);

@@ -20,7 +20,7 @@ pub struct Packet(Box<Body>);
 struct Body {
     meta: FrameMeta,
     raw: NonNull<ff::AVPacket>,
-    /// Whether another process can write the bytes.
+    /// True if another process can write the bytes.
     shared: bool,
     preroll: Preroll,
 }
@@ -53,10 +53,10 @@ impl Packet {
         &mut self.0.meta
     }
 
-    /// What a decoder does not give out: the picture of this packet, where it is before the
-    /// target of a seek or outside of the file's edit list; or a number of frames from this
-    /// packet on, for streams without timestamps, where only the decoder knows which
-    /// pictures are before the target.
+    /// Returns the pictures that a decoder does not give out: the picture of this packet,
+    /// where it is before the target of a seek or outside of the file's edit list; or a
+    /// number of frames from this packet on, for streams without timestamps, where only
+    /// the decoder knows which pictures are before the target.
     pub fn preroll(&self) -> Preroll {
         self.0.preroll
     }
@@ -225,7 +225,7 @@ impl Packet {
         self.len() + parts.iter().map(|part| part.size).sum::<usize>()
     }
 
-    /// Whether there are none.
+    /// True if the packet has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -257,7 +257,7 @@ impl Packet {
         Cow::Owned(copy)
     }
 
-    /// Whether decoding can begin here, as the container says.
+    /// True if the container marks the packet as one at which decoding can begin.
     pub fn is_key(&self) -> bool {
         // SAFETY: `raw` is a valid packet.
         unsafe { self.0.raw.as_ref() }.flags & ff::AV_PKT_FLAG_KEY as c_int != 0

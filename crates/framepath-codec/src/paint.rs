@@ -58,7 +58,7 @@ pub struct Painter {
     whole: Context,
     /// For a few rows at a time.
     band: Context,
-    /// What is on the screen.
+    /// Copy of the picture on the screen.
     seen: Seen,
     /// Rows of the screen that the last frame changed.
     changed: Vec<Range<usize>>,

@@ -14,10 +14,11 @@ use framepath_os::pool::{Closer, Frame, GiveBack, Hold, Pool, PoolError};
 use crate::surface::{Picture, Surface, output_format};
 use crate::{CodecError, Lenders, Output};
 
-/// What a decoder asks memory for. Pictures with equal requests lie alike.
+/// Properties of a picture that a decoder needs memory for. Pictures with equal requests
+/// have the same layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// What the decoder makes.
+    /// The decoder's own format.
     pub(crate) decoded: PixelFormat,
     /// Width in pixels as the decoder codes it.
     pub(crate) width: usize,
@@ -38,7 +39,7 @@ pub(crate) struct Padded {
     pub(crate) visible: (usize, usize),
     /// Pictures that this stream keeps, as far as the decoder says so.
     pub(crate) references: u32,
-    /// What the stream says of its colours.
+    /// Colours that the stream declares.
     pub(crate) colors: Colors,
 }
 
@@ -56,7 +57,7 @@ pub(crate) struct Slots {
     slots: u32,
     advised: u32,
     give_back: Option<&'static GiveBack>,
-    /// Who lends memory, and the slots to ask for beside the references.
+    /// Provider of the memory, and the number of slots to ask for besides the references.
     lender: Option<(Lenders, u32)>,
     state: Mutex<State>,
     /// No slot is waited for any more.
@@ -269,7 +270,8 @@ impl Slots {
     }
 }
 
-/// Nothing under these locks is left half done by a panic.
+/// Locks a mutex, also after a panic: no value under these locks is left half changed by
+/// one.
 fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -38,7 +38,8 @@ pub(crate) fn pixel_format(format: c_int) -> Option<PixelFormat> {
     }
 }
 
-/// What frames become of pictures in `decoded`, or why they cannot.
+/// Returns the format of frames made from pictures in `decoded`, or an error where that
+/// conversion does not exist.
 pub(crate) fn output_format(
     codec: &'static str,
     decoded: PixelFormat,
@@ -73,9 +74,9 @@ pub(crate) struct Area {
 /// A slot's division into planes, for one padded size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Surface {
-    /// What the decoder makes.
+    /// The decoder's own format.
     pub(crate) decoded: PixelFormat,
-    /// What frames of it are.
+    /// Format of the frames given out.
     pub(crate) given: PixelFormat,
     /// The decoder's planes; three for the 4:2:0 formats, one for GREY.
     pub(crate) areas: [Area; 3],
@@ -224,8 +225,7 @@ pub(crate) struct Picture {
 }
 
 impl Picture {
-    /// Whether both lie inside a slot of `bytes` bytes, rows of padding
-    /// included.
+    /// True if both layouts lie inside a slot of `bytes` bytes, rows of padding included.
     pub(crate) fn fits(&self, bytes: usize) -> bool {
         self.from.size <= bytes && self.to.size <= bytes
     }
@@ -237,7 +237,7 @@ impl Picture {
         planes.skip(skip).map(|plane| plane.width * plane.rows).sum()
     }
 
-    /// Whether frames lie elsewhere than the decoder's picture.
+    /// True if the frame's planes are not all those of the decoder's picture.
     pub(crate) fn needs_conversion(&self) -> bool {
         self.from.format != self.to.format
     }

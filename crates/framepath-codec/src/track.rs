@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a decoder has to know of a video before its first packet.
+//! Properties of a video that a decoder needs before its first packet.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -106,7 +106,7 @@ impl fmt::Debug for Parameters {
     }
 }
 
-/// What is known of the video before the first packet. Cheap to clone.
+/// Properties of the video before the first packet. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct TrackInfo {
     /// The codec of its packets.
@@ -133,12 +133,12 @@ impl TrackInfo {
         }
     }
 
-    /// What verifies the random access points of its packets.
+    /// Returns a checker of the random access points of the track's packets.
     pub fn access_points(&self) -> AccessPoints {
         AccessPoints::new(self.coding(), self.head())
     }
 
-    /// What keeps the parameter sets that come in its packets.
+    /// Returns a collector of the parameter sets that come in the track's packets.
     pub fn parameter_sets(&self) -> ParameterSets {
         ParameterSets::new(self.coding(), self.head())
     }
@@ -153,9 +153,9 @@ impl TrackInfo {
         }
     }
 
-    /// What a decoder in another process needs, as little-endian 32-bit words
-    /// (codec, tag, pixel format, width, height, profile, level, reorder
-    /// delay), then the codec's own head. [`TrackInfo::stream`] is not in it.
+    /// Returns the description for a decoder in another process: little-endian 32-bit
+    /// words (codec, tag, pixel format, width, height, profile, level, reorder delay),
+    /// then the codec's own head. [`TrackInfo::stream`] is not included.
     pub fn to_bytes(&self) -> Vec<u8> {
         // SAFETY: a valid parameter set that nobody writes; enums are read as
         // the integers they are in C.

@@ -48,7 +48,7 @@ const ENUM_RESULTS: &[&str] = &[
     "avcodec_find_best_pix_fmt",
 ];
 
-/// What is wrong with a line, if anything.
+/// Returns the defect of a line, if there is one.
 fn fault(line: &str) -> Option<String> {
     let code = line.split("//").next().unwrap_or(line);
     for field in ENUM_FIELDS {

@@ -38,7 +38,7 @@ fn frame(layout: &Layout, bytes: &[u8]) -> Frame {
     frame.freeze(FrameMeta::default())
 }
 
-/// What the tool makes of `bytes`, asked to be as exact as we are.
+/// Converts `bytes` by the ffmpeg program, asked to be as exact as we are.
 fn by_the_tool(
     folder: &Path,
     bytes: &[u8],

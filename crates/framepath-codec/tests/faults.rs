@@ -124,8 +124,8 @@ fn truncated_files_give_the_frames_before_the_cut() {
     }
 }
 
-/// Whether `got` begins as `right` does, has one picture that is not in it,
-/// and then only pictures of it in their order.
+/// True if `got` begins as `right` does, has one picture that is not in `right`, and then
+/// only pictures of `right` in their order.
 fn right_but_one(right: &[String], got: &[String]) -> bool {
     let same = right.iter().zip(got).take_while(|(right, got)| right == got).count();
     let mut later = right[same..].iter();

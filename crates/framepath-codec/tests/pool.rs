@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who may write a slot when, and what happens when there are too few.
+//! Writers of a slot over time, and the errors of a pool with too few slots.
 
 mod common;
 

@@ -34,7 +34,7 @@ fn make(clips: &Clips, name: &str, options: &str) -> std::path::PathBuf {
     path
 }
 
-/// What is left of the stream.
+/// Decodes the rest of the stream.
 fn rest(demuxer: &mut Demuxer, decoder: &mut Decoder) -> Vec<Shown> {
     let mut shown = Vec::new();
     let mut take = |decoder: &mut Decoder| {
@@ -51,7 +51,8 @@ fn rest(demuxer: &mut Demuxer, decoder: &mut Decoder) -> Vec<Shown> {
     shown
 }
 
-/// Whether a frame of the whole is not before `target`; by its number where it has no time.
+/// True if a frame of the whole stream is not before `target`; by its number where it has
+/// no time.
 fn is_wanted(number: usize, pts: Option<i64>, start: i64, base: Rational, target: Duration) -> bool {
     let nanoseconds = match pts {
         Some(pts) => i128::from(pts - start) * i128::from(base.num) * 1_000_000_000 / i128::from(base.den),

@@ -83,7 +83,7 @@ impl Mark {
         bytes
     }
 
-    /// What [`Mark::to_bytes`] wrote.
+    /// Reads the bytes that [`Mark::to_bytes`] wrote.
     pub fn from_bytes(bytes: &[u8; 32]) -> Mark {
         let word = |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().expect("inside"));
         let (low, high) = (word(0), word(4));
@@ -107,9 +107,9 @@ pub struct PacketInfo {
     pub epoch: u32,
     /// Number of the packet in its stream.
     pub seq: u64,
-    /// Of the OUTPUT buffer.
+    /// Number of the OUTPUT buffer.
     pub index: u32,
-    /// Of its memory.
+    /// Generation of the buffer's memory.
     pub generation: u32,
     /// Bytes in front of the payload.
     pub offset: u32,
@@ -119,7 +119,7 @@ pub struct PacketInfo {
     pub mark: Mark,
 }
 
-/// What [`Stream::next_packet`] gives.
+/// Result of [`Stream::next_packet`].
 #[derive(Clone, Copy, Debug)]
 pub enum NextPacket {
     /// An OUTPUT buffer.
@@ -157,7 +157,7 @@ struct CaptureInfo {
     reserved: u32,
 }
 
-/// What [`Stream::next_capture`] gives.
+/// Result of [`Stream::next_capture`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextCapture {
     /// CAPTURE streams.
@@ -175,7 +175,7 @@ pub enum NextCapture {
     Queued {
         /// Its number.
         index: u32,
-        /// Of its memory.
+        /// Generation of the buffer's memory.
         generation: u32,
     },
     /// As [`NextPacket::Flush`].
@@ -206,7 +206,7 @@ pub struct Format {
     pub width: u32,
     /// Rows of luma in a buffer.
     pub height: u32,
-    /// Of luma.
+    /// Bytes from one luma row to the next.
     pub bytesperline: u32,
     /// First visible pixel.
     pub left: u32,
@@ -236,13 +236,13 @@ pub struct Format {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameInfo {
-    /// Of the packet it came from.
+    /// Number of the packet that the frame came from.
     pub seq: u64,
     /// Counts flushes.
     pub epoch: u32,
     /// The buffer's number.
     pub index: u32,
-    /// Of its memory.
+    /// Generation of the buffer's memory.
     pub generation: u32,
     /// 1: the client finds an error flag.
     pub failed: u32,
@@ -259,7 +259,7 @@ pub struct FrameInfo {
 pub enum Drained {
     /// The client asked for it.
     End = 1,
-    /// What follows has another format.
+    /// The stream goes on in another format.
     Change = 2,
 }
 
@@ -336,7 +336,7 @@ fn other_version(theirs: Option<&str>) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, text)
 }
 
-/// What an error of a [`Stream`]'s calls means.
+/// Meaning of an error of a [`Stream`]'s calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// ENODEV: the client has closed, or begun another stream.
@@ -349,7 +349,7 @@ pub enum Refusal {
     CalledOff,
     /// EINVAL: there is no such thing.
     Unknown,
-    /// Of the system.
+    /// Another error of the system.
     Other,
 }
 
@@ -389,7 +389,7 @@ pub struct Offered {
     pub limited_uid: Option<u32>,
     /// Its packets and frames.
     pub stream: Stream,
-    /// What the last decoder has kept of it: [`STASH_BYTES`], zeros at first.
+    /// State that the last decoder kept of the stream: [`STASH_BYTES`], zeros at first.
     pub stash: File,
 }
 
@@ -412,7 +412,7 @@ impl Attached {
     /// The next stream. Waits for one.
     ///
     /// # Errors
-    /// Of the system.
+    /// From the system.
     pub fn accept(&self) -> io::Result<Offered> {
         let mut accept = Accept::default();
         update::<ACCEPT, _>(&self.0, &mut accept)?;

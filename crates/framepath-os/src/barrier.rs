@@ -70,7 +70,7 @@ mod system {
     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
     const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
-    /// Whether this process may call [`barrier`]; asked once.
+    /// True if this process may call [`barrier`]; asked once.
     pub(super) fn register() -> bool {
         static REGISTERED: OnceLock<bool> = OnceLock::new();
         *REGISTERED.get_or_init(|| call(REGISTER_PRIVATE_EXPEDITED))

@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where the hierarchy is mounted.
 const MOUNT: &str = "/sys/fs/cgroup";
-/// What a worker's group needs.
+/// Controllers that a worker's group needs.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
 /// Why there is no part of the tree to make groups in.
@@ -102,7 +102,7 @@ impl Group {
         fs::File::options().write(true).open(self.0.join("cgroup.procs"))
     }
 
-    /// Whether a process is in the group.
+    /// True if a process is in the group.
     pub fn has_process(&self) -> bool {
         fs::read(self.0.join("cgroup.procs")).is_ok_and(|ids| !ids.is_empty())
     }

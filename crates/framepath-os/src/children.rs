@@ -10,7 +10,7 @@ use std::time::Duration;
 /// path of framepath takes.
 const PATIENCE: Duration = Duration::from_millis(700);
 
-/// What a finished child and every descendant it waited for have used.
+/// Resources used by a finished child and every descendant it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// User and system CPU time, nanoseconds.
@@ -21,7 +21,7 @@ pub struct Usage {
     pub peak_memory_kib: u64,
     /// Switches, voluntary and not.
     pub switches: u64,
-    /// Of these, the voluntary ones: each is a sleep, and so a wake-up.
+    /// Voluntary switches among `switches`: each is a sleep, and so a wake-up.
     pub voluntary_switches: u64,
     /// The exit code; `None` where a signal ended it.
     pub exit_code: Option<i32>,
@@ -114,8 +114,8 @@ pub fn signal_process(pid: u32, signal: i32) -> io::Result<()> {
     if unsafe { libc::kill(pid, signal) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What `command` starts is a group of its own, which Ctrl-C does not reach,
-/// and is killed when the thread that starts it is no more, whatever ended it.
+/// Puts what `command` starts into a group of its own, which Ctrl-C does not reach. The
+/// kernel kills the child when the thread that starts it ends, for whatever reason.
 pub fn on_a_lead(command: &mut Command) -> &mut Command {
     command.process_group(0);
     // SAFETY: prctl(2) is async-signal-safe, and nothing else is called.

@@ -25,7 +25,7 @@ pub(crate) fn reserve(memfd: impl AsFd, bytes: u64) -> Result<(), (&'static str,
     Ok(())
 }
 
-/// Whether a first touch can fail, by the text of vm.overcommit_memory.
+/// True if a first touch can fail, by the text of vm.overcommit_memory.
 fn is_strict(overcommit: &str) -> bool {
     overcommit.trim() == "2"
 }

@@ -30,7 +30,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Nothing counted.
+    /// All counts zero.
     pub const ZERO: Counts = Counts {
         cpu_ns: 0,
         preempted_ns: 0,
@@ -91,13 +91,13 @@ impl Counters {
         }
     }
 
-    /// Whether hardware events are counted.
+    /// True if hardware events are counted.
     pub fn has_pmu(&self) -> bool {
         self.pmu.is_some()
     }
 
-    /// Whether the kernel's switch records are to be had; without them the
-    /// ledger knows only the waits framepath stamps itself.
+    /// True if the kernel's switch records are available; without them the ledger knows
+    /// only the waits that framepath stamps itself.
     pub fn has_switch_log(&self) -> bool {
         self.switch_log.is_some()
     }

@@ -8,7 +8,7 @@
 //! breaks the rules shows as a [`Breach`], never as undefined behaviour. The
 //! frames' pixels are not here but in pools (`pool::foreign`).
 //!
-//! What the words in a cell mean is `framepath_model::wire`'s business.
+//! The words of a cell are defined in `framepath_model::wire`.
 
 mod area;
 mod cells;
@@ -55,7 +55,7 @@ pub use wait::{Events, Wait, wait};
 #[cfg(not(loom))]
 pub use watch::{Watcher, at_end, watch};
 
-/// What a ring passes: the words of one record.
+/// Record of a ring, in words.
 pub type Cell = [u64; 8];
 
 /// The peer broke the rules of the shared area; nothing it says counts any

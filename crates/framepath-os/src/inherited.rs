@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A descriptor that this process was started with, claimed once.
 //!
-//! Nothing in a process can prove that a number is free to be owned. Two facts
-//! come close enough: whoever started the process says which file lies at the
-//! number, by its inode, and nobody has claimed the number before.
+//! A process cannot prove that a descriptor number is free to be owned. Two facts come
+//! close enough: the process's spawner names the file at the number, by its inode, and no
+//! code has claimed the number before.
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -21,8 +21,8 @@ pub(crate) const SOCKET_VARIABLE: &str = "FRAMEPATH_SOCKET";
 
 static CLAIMED: AtomicBool = AtomicBool::new(false);
 
-/// What tells an open socket from all others of the machine while it is open:
-/// device and inode of sockfs.
+/// Returns the identity of an open socket: device and inode of sockfs, which no other
+/// open socket of the machine has.
 pub(crate) fn identity(socket: BorrowedFd<'_>) -> io::Result<String> {
     let stat = fstat(socket)?;
     Ok(format!("{}:{}", stat.st_dev, stat.st_ino))

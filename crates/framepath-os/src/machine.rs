@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this machine is, and whether single features of its kernel answer.
+//! This machine's description, and tests of single features of its kernel.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,13 +53,13 @@ pub fn distribution() -> String {
         .map_or_else(|| "Linux".to_owned(), |name| name.trim_matches('"').to_owned())
 }
 
-/// Whether cycles, instructions and cache misses can be counted; the kernel's
+/// Checks that cycles, instructions and cache misses can be counted; returns the kernel's
 /// error where not.
 pub fn pmu() -> std::io::Result<()> {
     crate::pmu::Pmu::open().map(drop)
 }
 
-/// Whether the kernel gives this thread its switch records.
+/// Checks that the kernel gives this thread its switch records.
 pub fn switch_records() -> std::io::Result<()> {
     crate::switches::SwitchLog::open().map(drop)
 }

@@ -12,8 +12,8 @@ pub(crate) use heap::{Mapping, ReadOnly};
 #[cfg(not(any(loom, miri)))]
 pub(crate) use memfd::{Mapping, ReadOnly, Refused};
 
-/// Whether the pages of a memfd are there whenever they are touched. Huge pages
-/// come from a store that can be empty at a fault, which would be SIGBUS.
+/// True if the pages of a memfd are there whenever they are touched. Huge pages come from
+/// a store that can be empty at a fault, which would be SIGBUS.
 #[cfg(not(loom))]
 pub(crate) fn has_ordinary_pages(memfd: &std::os::fd::OwnedFd) -> Result<bool, Errno> {
     /// linux/magic.h.
@@ -212,7 +212,8 @@ mod memfd {
     /// Why another process's memory is not mapped.
     #[derive(Clone, Copy, Debug)]
     pub(crate) enum Refused {
-        /// Not a memfd whose pages stay, or not one this process only reads.
+        /// The memory is no memfd of ordinary pages and fixed size, or this process could
+        /// write it.
         Kind(&'static str),
         /// So many bytes, fewer than told.
         Short(u64),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this thread copied and waited for: the one place every copy of pixel
-//! or packet bytes passes, and every wait framepath knows of.
+//! This thread's copies and waits: every copy of pixel or packet bytes, and every wait
+//! framepath knows of, passes here.
 //!
 //! The meter is thread-local. It counts bytes at every level; it takes stamps
 //! only from [`Level::Times`] on, thread counters only at [`Level::Full`].
@@ -13,7 +13,7 @@ use crate::counters::{Counters, Counts};
 /// How much the ledger records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Level {
-    /// Nothing; costs nothing.
+    /// Records nothing; costs nothing.
     #[default]
     Off,
     /// Stamps; no system call.
@@ -22,7 +22,7 @@ pub enum Level {
     Full,
 }
 
-/// What the meter gathered since it was last taken.
+/// Values gathered since the last [`take`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metered {
     /// Bytes copied by the CPU.
@@ -104,7 +104,7 @@ pub fn take() -> Metered {
     })
 }
 
-/// What the thread counters moved inside known waits since the last call;
+/// Returns the change of the thread counters inside known waits since the last call;
 /// zeros below [`Level::Full`].
 pub fn take_in_waits() -> Counts {
     METER.with(|m| m.in_waits.replace(Counts::ZERO))

@@ -72,7 +72,7 @@ pub enum PoolError {
         call: &'static str,
         /// Bytes of the whole pool.
         bytes: usize,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: rustix::io::Errno,
     },
     /// All slots are kept by the decoder itself: waiting would never end.
@@ -121,7 +121,7 @@ struct Inner {
     memory: Mapping,
     slot_bytes: usize,
     slots: Box<[Slot]>,
-    /// What the frames of [`Pool::acquire`] point at, one for each slot.
+    /// Places that the frames of [`Pool::acquire`] point at, one for each slot.
     places: Box<[Place]>,
     returned: ReturnStack,
     /// 1 while the owner sleeps for a slot. Not a part of `Inner`, which can be

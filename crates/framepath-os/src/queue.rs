@@ -28,7 +28,7 @@ use loom::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::Arc;
 
-/// What a full queue does with frames; GStreamer's words and meanings.
+/// Policy of a full queue; GStreamer's words and meanings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaky {
     /// Lets the producer wait.
@@ -39,7 +39,7 @@ pub enum Leaky {
     Downstream,
 }
 
-/// What became of a sent value.
+/// Result of a send.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Sent<T> {
     /// It is in the queue.
@@ -157,7 +157,7 @@ impl<T: Send> Sender<T> {
         self.producer.len()
     }
 
-    /// Whether nothing is inside.
+    /// True if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.producer.is_empty()
     }
@@ -177,7 +177,7 @@ impl<T: Send> Drop for Sender<T> {
     }
 }
 
-/// What [`Receiver::recv_unless`] found.
+/// Result of [`Receiver::recv_unless`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received<T> {
     /// The oldest value.
@@ -233,7 +233,7 @@ impl<T: Send> Receiver<T> {
         }
     }
 
-    /// Whether nothing is inside.
+    /// True if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.consumer.is_empty()
     }

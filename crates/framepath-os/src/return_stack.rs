@@ -24,7 +24,7 @@ pub(crate) struct ReturnStack {
     unaccounted: AtomicUsize,
 }
 
-/// What a push found.
+/// Result of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Returned {
     /// The owner will find the slot.

@@ -23,7 +23,7 @@ pub enum Reason {
 /// A failed send; the value comes back.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SendError<T> {
-    /// What could not be sent.
+    /// The value that could not be sent.
     pub value: T,
     /// Why.
     pub reason: Reason,
@@ -144,12 +144,12 @@ impl<T: Send> Producer<T> {
         self.tail.wrapping_sub(self.ring.head.0.load(Ordering::Acquire))
     }
 
-    /// Whether the consumer has taken all.
+    /// True if the consumer has taken all values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether the consumer is gone.
+    /// True if the consumer is gone.
     pub fn consumer_gone(&self) -> bool {
         self.ring.closed.load(Ordering::Relaxed) & CONSUMER_GONE != 0
     }
@@ -214,14 +214,14 @@ impl<T: Send> Consumer<T> {
         self.seen_tail.wrapping_sub(self.head)
     }
 
-    /// Whether a pop would find something.
+    /// True if the ring is empty.
     pub fn is_empty(&self) -> bool {
         // Acquire: as in `pop`.
         self.ring.tail.0.load(Ordering::Acquire) == self.ring.head.0.load(Ordering::Acquire)
     }
 
-    /// Whether the producer is gone. When true, look once more for values:
-    /// some may have come before it left.
+    /// True if the producer is gone. When true, look once more for values: some may have
+    /// come before it left.
     pub fn producer_gone(&self) -> bool {
         // Acquire: pairs with the Release in `Producer::close`.
         self.ring.closed.load(Ordering::Acquire) & PRODUCER_GONE != 0

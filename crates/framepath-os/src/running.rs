@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a process has used that still runs: this one, or another by its id.
+//! Resources used by a process that still runs: this one, or another by its id.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 
 use crate::clock::{cpu_ns_of, process_cpu_ns};
 
-/// What all threads of a process have used since it began.
+/// Resources used by all threads of a process since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// User and system CPU time, nanoseconds.
@@ -17,7 +17,7 @@ pub struct Used {
 }
 
 impl Used {
-    /// What was used since `before`.
+    /// Returns the resources used since `before`.
     pub fn since(self, before: Used) -> Used {
         Used {
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),

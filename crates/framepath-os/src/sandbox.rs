@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Locking the calling process in, for good, before it reads a foreign byte.
 //!
-//! What a worker may still do afterwards: compute, on several threads, in
-//! memory up to its limit, and use the file descriptors it has or is sent.
-//! A forbidden call fails with EPERM and is not fatal: libraries that look
-//! into /sys or /proc go on without. `docs/sandbox.md` says what this promises.
+//! Afterwards a worker may still compute, on several threads, in memory up to its limit,
+//! and use the file descriptors it has or is sent. A forbidden call fails with EPERM and
+//! is not fatal: libraries that look into /sys or /proc continue without.
+//! `docs/sandbox.md` defines the guarantees.
 
 use std::io;
 use std::path::Path;
@@ -24,7 +24,7 @@ mod x86_64;
 
 pub use layers::{Layer, Layers, Standing};
 
-/// What a worker is for: this decides what it may do.
+/// Purpose of a worker, which decides what the worker may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role<'a> {
     /// Decodes packets it gets into memory it made.
@@ -43,7 +43,7 @@ pub enum Role<'a> {
     Plugin,
 }
 
-/// What a worker may use up.
+/// Limits of the resources that a worker may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Address space, bytes, beyond what is mapped when the process is locked in:
@@ -85,7 +85,7 @@ pub enum SandboxError {
         layer: Layer,
         /// The system call.
         call: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// No filter of system calls; all other layers of `layers` are in force.
@@ -179,8 +179,7 @@ fn install_filter(role: Role<'_>, layers: Layers, threads: filter::Threads) -> R
     }
 }
 
-/// Whether this process is in a user namespace that maps nobody, as that of a
-/// worker is.
+/// True if this process is in a user namespace that maps no user, as a worker's does.
 fn has_own_user_namespace() -> bool {
     std::fs::read("/proc/self/uid_map").is_ok_and(|map| map.is_empty())
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! SIGINT and SIGTERM: the first asks for a clean end, the second ends at once.
 //!
-//! Nothing here happens by itself: a program that wants it calls [`install`].
-//! Without that no handler, no thread and no signal is made, [`interrupted`] and
+//! This module does nothing by itself: a program that wants it calls [`install`]. Without
+//! that call there is no handler, no thread and no signal of its own, [`interrupted`] and
 //! [`overdue`] stay `false`, and [`interruptible`] only writes a number down.
 //!
 //! A signal interrupts the system call of one thread. The others learn of it from
@@ -142,7 +142,7 @@ impl Stops {
     /// while that is the only one.
     ///
     /// # Errors
-    /// What sigprocmask(2) or signalfd(2) say.
+    /// From sigprocmask(2) or signalfd(2).
     pub fn open() -> io::Result<Stops> {
         let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: sigemptyset initialises the set, the others read and change
@@ -164,7 +164,7 @@ impl Stops {
         Ok(Stops(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Whether a signal came; takes it.
+    /// Takes a pending signal; true if there was one.
     pub fn take(&self) -> bool {
         // Larger than the kernel's record, which is all that is read.
         let mut record = [0; 128];
@@ -179,15 +179,15 @@ impl AsFd for Stops {
     }
 }
 
-/// Whether a signal came, or the calling thread's run was asked to
-/// [`stop`]: sources stop, what is inside is still delivered.
+/// True if a signal came, or the calling thread's run was asked to [`stop`]: sources
+/// stop, and frames inside the path are still delivered.
 #[inline]
 pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed) || stop::requested()
 }
 
-/// Whether [`GRACE`] has passed since the first signal or the request to stop: no
-/// wait goes on, and what is still inside is given up.
+/// True if [`GRACE`] has passed since the first signal or the request to stop: no wait
+/// continues, and frames still inside the path are given up.
 #[inline]
 pub fn overdue() -> bool {
     OVERDUE.load(Ordering::Relaxed) || stop::overdue()

@@ -62,7 +62,7 @@ pub enum SpawnError {
         program: PathBuf,
         /// The system call.
         call: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The child was made and could not become the program.
@@ -70,9 +70,9 @@ pub enum SpawnError {
     Child {
         /// The program.
         program: PathBuf,
-        /// What it was doing.
+        /// The step that failed.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -118,7 +118,7 @@ pub fn spawn_bounded(
     exec(program, args, socket, true, Some(bounds))
 }
 
-/// What the cgroup of a worker allows.
+/// Limits of a worker's cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Memory of all kinds, bytes.
@@ -190,7 +190,7 @@ fn exec(
     prepared.outcome(program, made.map_err(failed("clone"))?)
 }
 
-/// What a child is given, at numbers above those it fills, so that none is
+/// Descriptors for a child, at numbers above those the child fills, so that none is
 /// overwritten before it was moved.
 struct Prepared {
     told: OwnedFd,
@@ -317,7 +317,7 @@ impl WorkerProcess {
         }
     }
 
-    /// What it used, if it ended.
+    /// Returns the worker's usage, if the worker has ended.
     pub fn try_wait(&mut self) -> io::Result<Option<Usage>> {
         self.reap(libc::WNOHANG)
     }
@@ -387,7 +387,7 @@ fn kill(pidfd: BorrowedFd<'_>) -> io::Result<()> {
 /// make workers.
 ///
 /// # Errors
-/// What poll(2) says.
+/// From poll(2).
 pub fn tend(socket: &Socket, children: &mut Vec<WorkerProcess>) -> io::Result<()> {
     use rustix::event::{PollFd, PollFlags, poll};
     loop {
@@ -416,7 +416,7 @@ struct Made {
 /// clone(2) without shared memory: like fork, with `flags` and a pidfd. Calls
 /// `run` in the child with all signals blocked; the child ends where it returns.
 ///
-/// Not clone3: containers commonly filter that one out.
+/// Does not use clone3, because containers commonly filter that call out.
 fn clone_child(flags: libc::c_int, run: impl FnOnce()) -> io::Result<(libc::pid_t, OwnedFd)> {
     let mut pidfd: libc::c_int = -1;
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();

@@ -48,7 +48,7 @@ const REQUESTED: u32 = 1;
 const NUDGE: u32 = 2;
 
 thread_local! {
-    /// What the calling thread has entered, the last one at the end.
+    /// Runs that the calling thread has entered, the last one at the end.
     static ENTERED: RefCell<Vec<Stop>> = const { RefCell::new(Vec::new()) };
 }
 

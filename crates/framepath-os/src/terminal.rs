@@ -23,7 +23,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// Whether both standard output and standard input are a terminal.
+    /// True if both standard output and standard input are a terminal.
     pub fn is_there() -> bool {
         isatty(io::stdout()) && isatty(io::stdin())
     }

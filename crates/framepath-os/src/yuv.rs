@@ -4,7 +4,7 @@
 use sdl2::render::WindowCanvas;
 use sdl2::sys::{SDL_SetYUVConversionMode, SDL_YUV_CONVERSION_MODE};
 
-/// What SDL can take YUV for.
+/// Interpretation of YUV by SDL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum YuvMode {
     /// BT.601 of full range.

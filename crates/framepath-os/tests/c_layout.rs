@@ -97,7 +97,8 @@ fn a_header_that_changes_is_noticed() {
     assert_eq!(compare(&facts(), &header), Ok(Vec::new()), "the header without comments");
 }
 
-/// What the sources declare must be in the list of facts; for fields the compiler sees to that.
+/// Checks that the list of facts has all structures and constants that the sources
+/// declare; for fields the compiler does so.
 fn everything_that_is_mirrored_is_compared() {
     let known: BTreeSet<_> = facts().into_iter().map(|fact| fact.rust).collect();
     let is_known = |name: &str| {
@@ -126,13 +127,13 @@ fn everything_that_is_mirrored_is_compared() {
     assert!(declared > 150, "{declared}");
 }
 
-/// Whether a line declares a constant of a type of numbers.
+/// True if a line declares a constant of a type of numbers.
 fn is_number(line: &str) -> bool {
     let of = line.split(": ").nth(1).unwrap_or_default();
     ["u8 ", "u32 ", "u64 ", "usize ", "Opcode ", "Fourcc "].iter().any(|kind| of.starts_with(kind))
 }
 
-/// What the module's header declares must be in the list, too.
+/// Checks that the list of facts has everything that the module's header declares, too.
 fn the_modules_header_is_mirrored_whole() {
     let known: BTreeSet<_> = facts().into_iter().map(|fact| fact.c).collect();
     let header = without_comments(&module_header());

@@ -53,7 +53,7 @@ impl Marking {
 }
 
 impl Demuxer {
-    /// Whether [`seek`](Demuxer::seek) and [`rewind`](Demuxer::rewind) can work: the file
+    /// True if [`seek`](Demuxer::seek) and [`rewind`](Demuxer::rewind) can work: the file
     /// is no pipe.
     pub fn is_seekable(&self) -> bool {
         self.input.seekable
@@ -257,7 +257,7 @@ impl Demuxer {
     }
 }
 
-/// Whether a packet with start codes (Annex B) holds an IDR picture.
+/// True if a packet with start codes (Annex B) holds an IDR picture.
 fn is_idr(codec: Codec, packet: &Packet) -> bool {
     let bytes = packet.bytes().unwrap_or_default();
     let units = bytes.windows(4).filter(|window| window[..3] == [0, 0, 1]).map(|window| window[3]);

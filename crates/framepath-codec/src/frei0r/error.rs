@@ -40,7 +40,7 @@ pub enum Frei0rError {
     Unknown {
         /// The file's name.
         plugin: String,
-        /// What was said.
+        /// Name of the property with the unknown value.
         what: &'static str,
         /// The number it gave.
         value: i32,
@@ -50,7 +50,7 @@ pub enum Frei0rError {
     Init {
         /// The file's name.
         plugin: String,
-        /// What it returned.
+        /// Return value of `f0r_init`.
         code: i32,
     },
     /// `f0r_construct` gave nothing.
@@ -84,7 +84,7 @@ pub enum Frei0rError {
         name: String,
         /// The value given.
         value: String,
-        /// What it takes.
+        /// Accepted values, in words.
         wants: &'static str,
     },
     /// The plug-in takes more pictures at a time than its host has.
@@ -94,7 +94,7 @@ pub enum Frei0rError {
     Mixer {
         /// The file's name.
         plugin: String,
-        /// What it is.
+        /// Kind of the plug-in.
         kind: super::PluginKind,
         /// How many pictures it takes.
         inputs: usize,

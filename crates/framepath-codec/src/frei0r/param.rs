@@ -29,7 +29,7 @@ pub struct Param {
     pub name: String,
     /// Its type.
     pub kind: ParamKind,
-    /// What it does, where the plug-in says so.
+    /// Purpose of the parameter; empty where the plug-in gives none.
     pub explanation: String,
 }
 
@@ -60,7 +60,7 @@ impl ParamKind {
         }
     }
 
-    /// What is taken, in words.
+    /// Returns the accepted values, in words.
     pub fn wants(self) -> &'static str {
         match self {
             ParamKind::Bool => "`yes` or `1`, `no` or `0`",

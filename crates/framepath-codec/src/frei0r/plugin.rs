@@ -15,7 +15,7 @@ use super::{Frei0rError, Instance, Param, ParamKind, ParamValue, abi};
 /// More parameters than any plug-in has; a number beyond is rubbish.
 const MOST_PARAMS: c_int = 4096;
 
-/// What a plug-in does.
+/// Kind of a plug-in, by the pictures it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PluginKind {
     /// A picture into a picture.
@@ -78,21 +78,21 @@ impl ColorModel {
     }
 }
 
-/// What a plug-in says of itself.
+/// A plug-in's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
     /// The plug-in's own name of itself; its file is most often called
     /// otherwise.
     pub title: String,
-    /// Who wrote it.
+    /// Author of the plug-in.
     pub author: String,
-    /// What it does.
+    /// Kind of the plug-in.
     pub kind: PluginKind,
     /// How its pixels lie.
     pub color_model: ColorModel,
     /// Its own version, major and minor.
     pub version: (i32, i32),
-    /// What it does in words, where it says so.
+    /// Purpose in words; empty where the plug-in gives none.
     pub explanation: String,
     /// Its parameters, in its own order.
     pub params: Vec<Param>,
@@ -113,7 +113,7 @@ pub(super) struct Functions {
 /// A plug-in that was loaded. It stays until the process ends: code of it may
 /// still run in threads it started, and at the end of ours.
 pub(super) struct Loaded {
-    /// Of symlinks none left: two names of one file are one plug-in.
+    /// Path with all symlinks resolved: two names of one file are one plug-in.
     path: PathBuf,
     /// The file's name, for messages.
     pub(super) name: String,
@@ -152,7 +152,7 @@ impl Plugin {
     /// it declares. All of that is foreign code.
     ///
     /// # Errors
-    /// What the linker says, what the file lacks, or what it says that the
+    /// The linker's error, a symbol that the file lacks, or a declared value that the
     /// specification does not have.
     pub fn load(path: &Path) -> Result<Plugin, Frei0rError> {
         let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
@@ -178,7 +178,7 @@ impl Plugin {
         all.iter().find(|loaded| loaded.path == path).map(|loaded| Plugin { loaded })
     }
 
-    /// What it says of itself.
+    /// Returns the plug-in's description of itself.
     pub fn info(&self) -> &'static Info {
         &self.loaded.info
     }

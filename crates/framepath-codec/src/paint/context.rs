@@ -16,7 +16,7 @@ use crate::convert::ConvertError;
 /// `SWS_BILINEAR`: a size that stays takes the vector code, others are smooth.
 const FLAGS: c_int = 2;
 
-/// What a context is made for: source, its size and colours, size to paint, order.
+/// Key of a context: format, size and colours of the source, painted size, pixel order.
 type Key = (PixelFormat, (u32, u32), Colors, (usize, usize), PixelOrder);
 
 #[derive(Debug)]

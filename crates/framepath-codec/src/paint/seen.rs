@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is on the screen, kept to be compared with what comes.
+//! Copy of the picture on the screen, to compare with the next frame.
 
 use framepath_model::format::Layout;
 use framepath_os::meter;

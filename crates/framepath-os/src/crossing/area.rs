@@ -66,7 +66,7 @@ const CELL: usize = 64;
 const PAGE: usize = 4096;
 
 impl Sizes {
-    /// Whether an area of these sizes is possible.
+    /// True if an area of these sizes is possible.
     pub fn valid(&self) -> bool {
         self.cells.is_power_of_two()
             && (2..=1 << 16).contains(&self.cells)
@@ -109,7 +109,7 @@ pub enum AreaError {
         cells: u32,
         /// Bytes for packets.
         packet_bytes: u64,
-        /// What is wrong.
+        /// The defect.
         reason: &'static str,
     },
     /// A system call failed.
@@ -117,7 +117,7 @@ pub enum AreaError {
     Os {
         /// The system call.
         call: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: Errno,
     },
 }
@@ -205,12 +205,12 @@ mod shared {
             self.word(Line::CompletionTail).load(Ordering::Relaxed)
         }
 
-        /// Whether the worker says that it sleeps until something is submitted.
+        /// True if the worker reports that it sleeps until something is submitted.
         pub fn worker_sleeps(&self) -> bool {
             self.flag(Line::WorkerBell).load(Ordering::Relaxed) != 0
         }
 
-        /// Whether the worker says that it sleeps until a frame is given back.
+        /// True if the worker reports that it sleeps until a frame is given back.
         pub fn worker_awaits_slot(&self) -> bool {
             self.flag(Line::SlotBell).load(Ordering::Relaxed) != 0
         }
@@ -255,7 +255,7 @@ mod shared {
         }
     }
 
-    /// What may lie in memory that another process writes.
+    /// Types that may lie in memory which another process writes.
     trait Atomic {}
     impl Atomic for AtomicU32 {}
     impl Atomic for AtomicU64 {}

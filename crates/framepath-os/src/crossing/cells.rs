@@ -83,7 +83,7 @@ impl Bell {
         futex::wake_all_shared(self.flag());
     }
 
-    /// Whether the other side says that it sleeps here.
+    /// True if the other side reports that it sleeps on this bell.
     pub fn sleeps(&self) -> bool {
         self.flag().load(Ordering::Relaxed) != 0
     }
@@ -177,7 +177,7 @@ impl CellWriter {
         }
     }
 
-    /// Whether nothing is inside.
+    /// True if the ring is empty.
     ///
     /// # Errors
     /// As [`CellWriter::len`].

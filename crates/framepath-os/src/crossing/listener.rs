@@ -80,7 +80,8 @@ impl Listener {
     /// it before the process opens anything; a second call fails.
     ///
     /// # Errors
-    /// Not exactly one socket, or not one of records that listens.
+    /// The number of sockets passed is not one, or the socket is not a listening
+    /// SOCK_SEQPACKET socket.
     pub fn passed() -> io::Result<Option<Listener>> {
         let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
         if number("LISTEN_PID") != Some(std::process::id()) {
@@ -106,7 +107,7 @@ impl Listener {
     /// more.
     ///
     /// # Errors
-    /// What accept4(2) says; no descriptor left, for one.
+    /// From accept4(2), such as no descriptor left.
     pub fn accept(&self) -> io::Result<Option<(Socket, Peer)>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         match accept_with(&self.socket, flags) {

@@ -197,7 +197,7 @@ pub struct PooledPackets {
 }
 
 impl PooledPackets {
-    /// Nothing held.
+    /// Makes an end that holds no packets.
     pub fn new(area: Arc<Area>) -> Arc<PooledPackets> {
         let live = (0..PACKET_IDS.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Arc::new(PooledPackets { area, live })

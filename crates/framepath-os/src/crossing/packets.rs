@@ -77,7 +77,7 @@ impl PacketArea {
         Ok(Some(offset as u64))
     }
 
-    /// Whether the worker has let go of packets since the last look.
+    /// True if the worker has released packets since the last look.
     ///
     /// # Errors
     /// As [`PacketArea::put`].
@@ -181,12 +181,12 @@ pub struct SharedPackets {
 struct Held {
     /// Packets let go of in order; published.
     released: u64,
-    /// Of those behind it, which are let go of too.
+    /// Packets after those, in order; true for a released one.
     later: VecDeque<bool>,
 }
 
 impl SharedPackets {
-    /// Nothing held.
+    /// Makes an end that holds no packets.
     pub fn new(area: Arc<Area>) -> Arc<SharedPackets> {
         let bell = Bell::of_packets(&area);
         Arc::new(SharedPackets { area, held: Mutex::default(), bell })
@@ -262,7 +262,7 @@ impl SharedBytes {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// True if the packet has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

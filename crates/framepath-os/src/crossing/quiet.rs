@@ -11,12 +11,12 @@
 
 use crate::sync::{AtomicU32, Ordering, fence};
 
-/// What a look at the peer found.
+/// Result of a look at the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// Look again after the period.
     Again,
-    /// Nothing to look at until somebody says that there is.
+    /// Do not look again until another thread reports a change.
     Quiet,
 }
 

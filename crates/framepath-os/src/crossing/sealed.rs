@@ -22,7 +22,7 @@ pub(super) struct Sealed {
 /// Why memory is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// What another process gave could be taken away from under this one.
+    /// Another process could take the memory away, or the memory is too small.
     Kind(&'static str),
     /// A system call failed.
     Os(&'static str, Errno),

@@ -25,8 +25,8 @@ use crate::signal;
 /// Milliseconds that a descriptor waits until others have arrived.
 const CROWDED: u32 = 10_000;
 
-/// Whether a descriptor could not be sent because too many others of this user
-/// are in unread sockets (ETOOMANYREFS).
+/// True if `error` says that too many descriptors of this user are in unread sockets to
+/// send another (ETOOMANYREFS).
 pub fn is_crowded(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error())
 }
@@ -40,7 +40,7 @@ impl Socket {
     /// Two connected ends, closed on exec.
     ///
     /// # Errors
-    /// What socketpair(2) says.
+    /// From socketpair(2).
     pub fn pair() -> io::Result<(Socket, Socket)> {
         let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Socket(a), Socket(b)))
@@ -49,8 +49,8 @@ impl Socket {
     /// Connects to who listens at `path`.
     ///
     /// # Errors
-    /// What connect(2) says: `NotFound` where there is no such name,
-    /// `ConnectionRefused` where nobody listens there.
+    /// From connect(2): `NotFound` where there is no such name, `ConnectionRefused` where
+    /// nobody listens there.
     pub fn connect(path: &Path) -> io::Result<Socket> {
         let address = SocketAddrUnix::new(path)?;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -68,7 +68,7 @@ impl Socket {
     /// Credentials of the peer: of the process that connected, or that listens.
     ///
     /// # Errors
-    /// What getsockopt(2) says.
+    /// From getsockopt(2).
     pub fn peer(&self) -> io::Result<Peer> {
         Peer::of(&self.0)
     }
@@ -126,8 +126,7 @@ impl Socket {
     /// does not fit is cut; descriptors beyond the first are closed.
     ///
     /// # Errors
-    /// What recvmsg(2) says; EMFILE where a descriptor came and this process may
-    /// have no more.
+    /// From recvmsg(2); EMFILE where a descriptor came and this process may have no more.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -156,7 +155,7 @@ impl Socket {
     /// came with a record is closed. `None` where there is no record.
     ///
     /// # Errors
-    /// What recvfrom(2) says.
+    /// From recvfrom(2).
     pub fn try_receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match recv(&self.0, buffer, RecvFlags::DONTWAIT) {
             Ok((_, len)) => Ok(Some(len)),
@@ -165,10 +164,10 @@ impl Socket {
         }
     }
 
-    /// Whether a record, or the end, comes before `limit` passes.
+    /// True if a record, or the end, comes before `limit` passes.
     ///
     /// # Errors
-    /// What poll(2) says.
+    /// From poll(2).
     pub fn readable_within(&self, limit: Duration) -> io::Result<bool> {
         let limit = timespec(limit);
         loop {
@@ -187,7 +186,7 @@ impl Socket {
         let _ = shutdown(&self.0, Shutdown::Write);
     }
 
-    /// Whether both sides have finished, or the peer is gone.
+    /// True if both sides have finished, or the peer is gone.
     pub fn has_ended(&self) -> bool {
         let mut fds = [PollFd::new(self, PollFlags::empty())];
         poll(&mut fds, Some(&timespec(Duration::ZERO))).is_ok_and(|ended| ended > 0)

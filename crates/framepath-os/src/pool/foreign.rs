@@ -46,7 +46,7 @@ pub enum ForeignError {
     /// The descriptor is not of a kind that can be read without danger.
     #[error("the memory of a foreign pool is {what}")]
     Memory {
-        /// What it is, or is not.
+        /// The unusable kind of memory, such as `not a memfd`.
         what: &'static str,
     },
     /// The memory is smaller than told.
@@ -64,7 +64,7 @@ pub enum ForeignError {
         call: &'static str,
         /// Bytes of the whole pool.
         bytes: usize,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: rustix::io::Errno,
     },
     /// A frame in a slot that the pool has not.
@@ -96,7 +96,7 @@ struct Memory {
     returns: Arc<dyn Returns>,
 }
 
-/// What lies behind the slots.
+/// Memory of the slots.
 enum Mapped {
     /// Another process's pool.
     Memfd(ReadOnly),
@@ -119,8 +119,8 @@ impl Mapped {
 const LARGEST: usize = 1 << 40;
 
 impl ForeignError {
-    /// Whether this process lacks the memory, or the mappings, to read the pool: no
-    /// fault of its owner.
+    /// True if this process lacks the memory, or the mappings, to read the pool: no fault
+    /// of its owner.
     pub fn is_lack(&self) -> bool {
         match self {
             ForeignError::Os { bytes, errno, .. } => *bytes < LARGEST && crate::lack::errno_is_lack(*errno),
@@ -265,8 +265,8 @@ impl std::fmt::Debug for ForeignPool {
     }
 }
 
-/// What a foreign frame's handle points at: a place first, so that the handle
-/// is the same pointer as for any frame.
+/// Target of a foreign frame's handle: a place first, so that the handle is the same
+/// pointer as for any frame.
 #[repr(C)]
 pub(super) struct ForeignPlace {
     place: Place,

@@ -16,9 +16,9 @@ use crate::sync::{AtomicU32, Ordering};
 /// Handles to one place, at most.
 const MOST_HANDLES: u32 = 1 << 30;
 
-/// What a frame's handle points at. The first cache lines never change while
-/// the pool is in use and so stay in all caches; what a producer writes for
-/// every frame lies apart from them.
+/// Target of a frame's handle. The first cache lines never change while the pool is in
+/// use and so stay in all caches; fields that a producer writes for every frame lie apart
+/// from them.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Place {
@@ -82,7 +82,7 @@ impl Place {
         *self.written.layout.get_mut() = layout;
     }
 
-    /// Not for foreign places.
+    /// Returns the pool's shared part. Panics for a foreign place.
     fn inner(&self) -> &Inner {
         assert!(!self.foreign, "a foreign frame has no pool in this process");
         // SAFETY: not foreign, so the handle that led here keeps Inner alive.
@@ -142,7 +142,7 @@ impl Place {
     }
 }
 
-/// What another process needs to read a pool.
+/// Description of a pool's memory, for another process that reads it.
 #[cfg(not(any(loom, miri)))]
 #[derive(Debug)]
 pub struct PoolMemory {
@@ -355,7 +355,7 @@ impl Frame {
         self.place().slot
     }
 
-    /// Whether it lies in another process's pool, whose memory that process may
+    /// True if the frame lies in another process's pool, whose memory that process may
     /// write at any time.
     pub fn is_foreign(&self) -> bool {
         self.place().foreign
@@ -410,7 +410,7 @@ impl Frame {
         self.foreign_place().and_then(ForeignPlace::dmabuf)
     }
 
-    /// Whether this is the only handle to the pixels.
+    /// True if this is the only handle to the pixels.
     pub fn is_only(&self) -> bool {
         // Acquire: pairs with the release of other handles' drops, so that
         // their reads come before what is done to the pixels next.

@@ -182,8 +182,8 @@ impl GiveBack {
         self.breaches.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether [`GiveBack::collect`] would find anything: the owner's look
-    /// between raising its flag and sleeping.
+    /// True if [`GiveBack::collect`] would find anything: the owner's look between
+    /// raising its flag and sleeping.
     pub(super) fn has_returns(&self) -> bool {
         // AcqRel, as a read-modify-write: of this and a `give_back` the later
         // sees the earlier, the word or the flag.

@@ -26,7 +26,7 @@ impl Handle {
     }
 }
 
-/// What to do next; the number picks one of the handles there are.
+/// Next action; the number picks one of the existing handles.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Acquire,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What safe code must not get, in release builds too: a slice of memory that
+//! Operations that safe code must not get, in release builds too: a slice of memory that
 //! another process can write, and more handles than a counter holds.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

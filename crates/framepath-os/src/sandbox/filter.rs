@@ -23,7 +23,7 @@ pub(super) enum FilterError {
 }
 
 impl FilterError {
-    /// What this says about the machine.
+    /// Returns the standing of the seccomp layer that follows from this error.
     pub(super) fn standing(&self) -> Standing {
         match self {
             FilterError::Install(seccompiler::Error::Seccomp(error))

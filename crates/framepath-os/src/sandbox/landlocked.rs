@@ -19,7 +19,7 @@ const NEWEST: ABI = ABI::V6;
 const SINCE: [(Layer, u32); 3] =
     [(Layer::LandlockFiles, 1), (Layer::LandlockNet, 4), (Layer::LandlockScope, 6)];
 
-/// What the dynamic loader reads.
+/// Files and folders that the dynamic loader reads.
 const LIBRARIES: [&str; 6] =
     ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache"];
 

@@ -77,8 +77,8 @@ impl Layer {
         }
     }
 
-    /// Whether the layer keeps a worker from reaching something. A cgroup only
-    /// bounds what a worker uses up, and few users have one to give.
+    /// True if the layer keeps a worker from reaching something. A cgroup only limits the
+    /// resources that a worker uses, and few users have one to give.
     pub fn confines(self) -> bool {
         self != Layer::Cgroup
     }
@@ -91,7 +91,7 @@ impl Layer {
 /// How it stands with one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Standing {
-    /// Not tried yet, or not by this side: the parent makes the namespaces.
+    /// The layer was not tried yet, or not by this side: the parent makes the namespaces.
     Untried,
     /// In force.
     Given,
@@ -116,7 +116,7 @@ impl Layers {
         }
     }
 
-    /// Whether `layer` is in force.
+    /// True if `layer` is in force.
     pub fn has(self, layer: Layer) -> bool {
         self.standing(layer) == Standing::Given
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a policy file is made of: system calls and conditions on their
-//! arguments. Tables of every architecture are built and tested on all of them.
+//! Parts of a policy file: system calls and conditions on their arguments. Tables of
+//! every architecture are built and tested on all of them.
 
 /// One system call that a role may make.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +22,7 @@ pub(super) enum When {
     Always,
     /// Argument `.0` is one of `.1`.
     OneOf(u8, &'static [u32]),
-    /// Of the bits `.1` of argument `.0`, exactly `.2` are set.
+    /// Argument `.0`, masked with the bits `.1`, equals `.2`.
     Bits(u8, u32, u32),
     /// Argument `.0` is this process's id.
     OwnPid(u8),

@@ -23,8 +23,8 @@ pub struct Namespaces {
 impl Namespaces {
     const OTHERS: Namespaces = Namespaces { user: false, pid: true, net: true, ipc: true, uts: true };
 
-    /// What is asked for, most first. Without a user namespace only root gets
-    /// the others; root in a chroot gets all but that one.
+    /// Sets of namespaces to ask for, largest first. Without a user namespace only root
+    /// gets the others; root in a chroot gets all but that one.
     pub(super) const WISHES: [Namespaces; 5] = [
         Namespaces { user: true, ..Namespaces::OTHERS },
         Namespaces { user: true, net: false, ..Namespaces::OTHERS },
@@ -65,7 +65,7 @@ pub(super) fn clone_with_most(child: impl Fn()) -> io::Result<Made> {
     Err(refusal)
 }
 
-/// Whether this user, this kernel or a limit refuses a namespace.
+/// True if this user, this kernel or a limit refuses a namespace.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `linux/videodev2.h` says, as far as it is used: structures, numbers of
-//! ioctls, constants. For machines with longs of 64 bits, little-endian or not.
+//! The part of `linux/videodev2.h` that is used: structures, numbers of ioctls,
+//! constants. For machines with longs of 64 bits, little-endian or not.
 
 pub(super) mod layout;
 

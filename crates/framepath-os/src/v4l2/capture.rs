@@ -19,7 +19,7 @@ use crate::pool::{ForeignError, ForeignPool, Frame, Returns};
 use crate::stop::Stop;
 use crate::{meter, stop};
 
-/// Whose memory a queue's buffers are.
+/// Memory type of a queue's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
     /// The driver's.

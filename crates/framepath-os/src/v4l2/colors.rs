@@ -52,8 +52,7 @@ const MATRICES: [(u32, u8); 9] = [
     (abi::YCBCR_ENC_SYCC, SMPTE170M),
 ];
 
-/// What a V4L2 format says of colours; 0 is a default that follows from the
-/// rest.
+/// Colours of a V4L2 format; 0 is a default that follows from the other values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct V4l2Colors {
     /// `enum v4l2_colorspace`.
@@ -120,7 +119,7 @@ impl From<V4l2Colors> for Colors {
 }
 
 impl Node {
-    /// What the driver says of the colours of a queue's pictures.
+    /// Returns the colours that the driver declares for a queue's pictures.
     ///
     /// # Errors
     /// As the driver says.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a node is asked and told because it decodes
+//! Calls and events of a node that decodes
 //! (Documentation/userspace-api/media/v4l/dev-decoder.rst).
 
 use rustix::io::Errno;
@@ -8,7 +8,7 @@ use super::call::call;
 use super::node::Node;
 use super::{V4l2Error, abi};
 
-/// What a decoder says beside its buffers.
+/// Event of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The stream's format is known, or has changed.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What goes wrong with a device.
+//! Errors of a device.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ pub enum V4l2Error {
     Open {
         /// The node.
         node: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: Errno,
     },
     /// It is no V4L2 node.
@@ -32,9 +32,9 @@ pub enum V4l2Error {
         node: PathBuf,
         /// Its name for itself.
         card: String,
-        /// What it is.
+        /// Role of the node.
         role: Role,
-        /// What was looked for.
+        /// Role that was looked for.
         wanted: Role,
     },
     /// The device knows formats, but not this.
@@ -42,7 +42,7 @@ pub enum V4l2Error {
     Format {
         /// The node.
         node: PathBuf,
-        /// What was looked for.
+        /// Format that was looked for.
         wanted: String,
         /// The formats it has.
         offers: String,
@@ -52,7 +52,7 @@ pub enum V4l2Error {
     Busy {
         /// The node.
         node: PathBuf,
-        /// What was tried.
+        /// The call that failed.
         call: &'static str,
     },
     /// The device was taken away.
@@ -60,7 +60,7 @@ pub enum V4l2Error {
     Gone {
         /// The node.
         node: PathBuf,
-        /// What was tried.
+        /// The call that failed.
         call: &'static str,
     },
     /// The device has given up on the stream.
@@ -68,7 +68,7 @@ pub enum V4l2Error {
     Failed {
         /// The node.
         node: PathBuf,
-        /// What was tried.
+        /// The call that failed.
         call: &'static str,
     },
     /// The device stands still.
@@ -76,7 +76,7 @@ pub enum V4l2Error {
     Silent {
         /// The node.
         node: PathBuf,
-        /// What was waited for: `no frame`.
+        /// The missing result, such as `no frame`.
         awaited: &'static str,
         /// How long, milliseconds.
         waited_ms: u128,
@@ -86,7 +86,7 @@ pub enum V4l2Error {
     Driver {
         /// The node.
         node: PathBuf,
-        /// What it did.
+        /// Action of the driver, in words.
         what: String,
     },
     /// More bytes than one of the device's buffers has.
@@ -106,7 +106,7 @@ pub enum V4l2Error {
         node: PathBuf,
         /// The call.
         call: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: Errno,
     },
 }

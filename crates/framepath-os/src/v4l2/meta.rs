@@ -85,7 +85,7 @@ pub struct MetaRecord {
     pub flags: u32,
     /// Left, top, width, height as used.
     pub roi: [u32; 4],
-    /// Of threshold: level, pixels set.
+    /// Result of threshold: level, pixels set.
     pub value: [u32; 2],
     /// Bytes.
     pub copied: u64,

@@ -16,7 +16,7 @@ use super::{Direction, Fourcc, V4l2Error, abi};
 use crate::machine::nodes;
 use crate::{meter, stop};
 
-/// What a node is there for.
+/// Purpose of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Gives frames: a camera, a grabber.
@@ -62,7 +62,7 @@ pub struct Picture {
     pub width: u32,
     /// Pixels; 0 where not known.
     pub height: u32,
-    /// Of pixels or packets.
+    /// Format of the pixels or packets.
     pub fourcc: Fourcc,
     /// Bytes from one row of the first plane to the next; 0 lets the driver say.
     pub stride: u32,
@@ -88,13 +88,13 @@ pub struct Rect {
 /// A control's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Of 32 bits: numbers, menus, switches.
+    /// 32 bits: numbers, menus, switches.
     Int(i32),
-    /// Of 64 bits.
+    /// 64 bits.
     Wide(i64),
 }
 
-/// What [`Node::wait`] found.
+/// Result of [`Node::wait`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     /// A CAPTURE buffer can be dequeued.
@@ -108,7 +108,7 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// Nothing, after the time was over.
+    /// True if nothing was found before the time ended.
     pub fn is_none(&self) -> bool {
         *self == Ready::default()
     }
@@ -190,12 +190,12 @@ impl Node {
         &self.card
     }
 
-    /// Whether frames can be had by `read`.
+    /// True if frames can be had by `read`.
     pub fn can_read(&self) -> bool {
         self.caps & abi::CAP_READWRITE != 0
     }
 
-    /// Whether it has queues of buffers.
+    /// True if the node has queues of buffers.
     pub fn can_stream(&self) -> bool {
         self.caps & abi::CAP_STREAMING != 0
     }
@@ -205,7 +205,7 @@ impl Node {
         self.fd.as_fd()
     }
 
-    /// Whether its queues are of the multi-planar kind.
+    /// True if the node's queues are of the multi-planar kind.
     pub(super) fn is_multiplanar(&self) -> bool {
         let single = abi::CAP_VIDEO_CAPTURE | abi::CAP_VIDEO_OUTPUT | abi::CAP_VIDEO_M2M;
         let multi = abi::CAP_VIDEO_CAPTURE_MPLANE | abi::CAP_VIDEO_OUTPUT_MPLANE | abi::CAP_VIDEO_M2M_MPLANE;
@@ -242,7 +242,7 @@ impl Node {
         unsafe { call(self.fd.as_fd(), opcode, body) }.map(drop).map_err(|errno| self.error(name, errno))
     }
 
-    /// What it is there for; a look at its formats where it is a
+    /// Returns the node's purpose; looks at its formats where the node is a
     /// memory-to-memory device.
     pub fn role(&self) -> Role {
         let has = |bits| self.caps & bits != 0;

@@ -10,7 +10,7 @@ use super::{Dequeued, Direction, Io, Lent, Node, V4l2Error};
 use crate::meter;
 use crate::pool::{Frame, Plane};
 
-/// What came back from an OUTPUT queue.
+/// Buffers that came back from an OUTPUT queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
     /// Buffers.
@@ -26,7 +26,7 @@ pub struct OutputBuffers {
     /// The driver's memory, for [`Io::Mmap`].
     region: Option<Region>,
     free: Vec<u32>,
-    /// What the device still reads, by buffer.
+    /// Frames that the device still reads, by buffer.
     lent: Vec<Option<Frame>>,
 }
 
@@ -49,7 +49,7 @@ impl OutputBuffers {
         Ok(OutputBuffers { node: node.clone(), io, region, free, lent: (0..count).map(|_| None).collect() })
     }
 
-    /// Whether a buffer is free.
+    /// True if a buffer is free.
     pub fn has_free(&self) -> bool {
         !self.free.is_empty()
     }

@@ -12,9 +12,9 @@ use crate::pool::Plane;
 /// A queue, as V4L2 names it: from the device's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// What the device takes.
+    /// Data that the device takes.
     Output,
-    /// What the device gives.
+    /// Data that the device gives.
     Capture,
 }
 

@@ -40,7 +40,7 @@ unsafe impl Send for Region {}
 // addresses and descriptors given to the kernel.
 unsafe impl Sync for Region {}
 
-/// What the CPU may do with a slot.
+/// Access of the CPU to a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -161,7 +161,7 @@ impl Region {
         self.base.as_ptr() as usize + slot as usize * self.slot_bytes
     }
 
-    /// Whether the slots were made of dmabufs.
+    /// True if the slots were made of dmabufs.
     pub(super) fn is_given(&self) -> bool {
         matches!(self.dmabufs, Dmabufs::Given(_))
     }

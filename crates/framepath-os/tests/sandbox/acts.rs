@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a worker must not be able to do, each as a function that tries it.
+//! Forbidden acts of a worker, each as a function that tries it.
 
 use std::ffi::CStr;
 use std::os::fd::RawFd;
 use std::ptr::{null, null_mut};
 
-/// What the acts need, handed to the worker by its parent.
+/// Data that the acts need, handed to the worker by its parent.
 pub struct Scene {
     /// The parent, as it knows itself.
     pub parent: libc::pid_t,

@@ -208,7 +208,7 @@ fn own_namespaces() {
     }
 }
 
-/// What a worker in `role` answered to every act it tried.
+/// Returns the answers of a worker in `role` to every act it tried.
 fn try_acts(role: &str) -> (Layers, Vec<String>) {
     let page = 4096;
     let pool = rustix::fs::memfd_create("pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();

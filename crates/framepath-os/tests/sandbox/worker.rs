@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this binary does where the tests started it as a worker.
+//! Worker side of these tests: this binary, started as a worker.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -195,7 +195,7 @@ fn zygote() -> String {
     outcomes.join("\n")
 }
 
-/// Whether `process` has the namespaces it is said to have.
+/// Compares the namespaces of `process` with those it claims to have.
 fn own_namespaces(process: &framepath_os::spawn::WorkerProcess) -> &'static str {
     let given = process.namespaces();
     let all = [
@@ -244,7 +244,7 @@ fn knows_itself() -> i32 {
     }
 }
 
-/// What `enter` says where neither seccomp nor Landlock is there: a filter
+/// Returns the result of `enter` where neither seccomp nor Landlock is there: a filter
 /// answers for a kernel that has neither.
 fn old_kernel() -> String {
     let absent = [libc::SYS_seccomp, libc::SYS_landlock_create_ruleset].map(|number| (number, Vec::new()));

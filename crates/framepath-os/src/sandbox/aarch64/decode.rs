@@ -69,7 +69,7 @@ table! {
 }
 
 table! {
-    /// What [`crate::sandbox::Role::DecodeByDevice`] may call beside that.
+    /// System calls that [`crate::sandbox::Role::DecodeByDevice`] may make besides those.
     BY_DEVICE on "aarch64":
     SYS_ioctl = 29 if OF_DECODING,
 }

@@ -71,7 +71,7 @@ table! {
 }
 
 table! {
-    /// What [`crate::sandbox::Role::DecodeByDevice`] may call beside that.
+    /// System calls that [`crate::sandbox::Role::DecodeByDevice`] may make besides those.
     BY_DEVICE on "x86_64":
     SYS_ioctl = 16 if OF_DECODING,
 }
