@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where and at what priority the calling thread runs.
+//! CPU affinity and scheduling priority of the calling thread.
 
 use std::io;
 

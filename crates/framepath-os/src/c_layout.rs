@@ -40,8 +40,8 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// `_type` has the field's type; nothing is read from it. Without a C name the field
-    /// stands for bytes that have none.
+    /// `_type` has the field's type and is not read. Without a C name, the field stands
+    /// for bytes that have no name in C.
     pub(crate) fn new<F: 'static>(
         rust: &'static str,
         c: &'static str,

@@ -2,10 +2,9 @@
 //! Opening, reading and writing files that may block for ever (a pipe, a fifo, a
 //! terminal), until a signal asks the program to end ([`crate::signal`]).
 //!
-//! The standard library repeats a call that a signal interrupted. These functions
-//! look first whether the program is to end, and fail with ECANCELED where it is.
-//! Input ends with the first signal; output has [`signal::GRACE`] to take what is
-//! inside.
+//! The standard library repeats a call that a signal interrupted. These functions first
+//! check if the program is to end, and then fail with ECANCELED. Input ends with the
+//! first signal; output has [`signal::GRACE`] to take the frames still inside.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -29,7 +28,7 @@ pub fn is_canceled(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::CANCELED.raw_os_error())
 }
 
-/// Opens `path` to read. A fifo is waited for until it has a writer.
+/// Opens `path` to read. Waits for a writer of a fifo.
 ///
 /// # Errors
 /// From open(2); [`canceled`] after a signal.
@@ -38,8 +37,7 @@ pub fn open(path: &Path) -> io::Result<File> {
     repeated(signal::interrupted, || rustix::fs::open(path, flags, Mode::empty())).map(File::from)
 }
 
-/// Creates `path`, or empties it, to write. A fifo is waited for until it has a
-/// reader.
+/// Creates `path`, or empties it, to write. Waits for a reader of a fifo.
 ///
 /// # Errors
 /// From open(2); [`canceled`] after a signal.
@@ -83,7 +81,8 @@ impl<F: AsFd> Write for Writer<F> {
     /// From write(2); [`canceled`] where there is no room long after a signal.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let ends = || signal::overdue() && !has_room(&self.0);
-        // Before the call too: nobody may interrupt this thread any more.
+        // Checked before the call too, because no signal may interrupt this thread any
+        // more.
         if ends() {
             return Err(canceled());
         }

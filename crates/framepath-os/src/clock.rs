@@ -54,7 +54,7 @@ pub fn cpu_ns_of(pid: u32) -> Option<u64> {
     (!refused).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// A time limit as system calls take it; the longest there is for longer ones.
+/// Converts a time limit for system calls; a longer one becomes the longest possible.
 #[cfg(not(loom))]
 pub(crate) fn timespec(limit: Duration) -> Timespec {
     Timespec {

@@ -15,13 +15,13 @@ use crate::switches::SwitchLog;
 pub struct Counts {
     /// CPU time.
     pub cpu_ns: u64,
-    /// Runnable, not running, because another thread had the CPU.
+    /// Time runnable but not running, because another thread had the CPU.
     pub preempted_ns: u64,
-    /// Asleep, by the kernel's switch records; 0 where they are not to be had.
+    /// Time asleep, by the kernel's switch records; 0 where these are not available.
     pub slept_ns: u64,
     /// Switches this thread asked for by waiting.
     pub voluntary_switches: u64,
-    /// Switches forced on it.
+    /// Switches forced on this thread.
     pub involuntary_switches: u64,
     /// Page faults served without I/O.
     pub minor_faults: u64,
@@ -82,7 +82,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Opens what the machine offers; what it refuses stays absent.
+    /// Opens the counters that the machine offers; a refused one stays absent.
     pub fn open() -> Counters {
         Counters {
             switch_log: SwitchLog::open().ok(),

@@ -32,11 +32,11 @@ pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Allows this process as many open files as it may allow itself.
+/// Raises this process's limit of open files to the highest it may set itself.
 pub fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // It goes on with fewer where that is refused.
+    // If refused, the process continues with fewer.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 

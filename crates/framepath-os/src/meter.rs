@@ -42,7 +42,7 @@ struct Meter {
     blocked_ns: Cell<u64>,
     device_ns: Cell<u64>,
     in_waits: Cell<Counts>,
-    /// Inside [`copy`], which counts already.
+    /// True inside [`copy`], which counts already.
     in_copy: Cell<bool>,
     counters: RefCell<Option<Counters>>,
 }
@@ -62,8 +62,7 @@ thread_local! {
     };
 }
 
-/// Opens this thread's counters before they are wanted: for a thread that can
-/// open nothing later.
+/// Opens this thread's counters early: for a thread that can open nothing later.
 pub fn prepare() {
     METER.with(|m| m.counters.borrow_mut().get_or_insert_with(Counters::open).read());
 }
@@ -145,8 +144,8 @@ pub fn count_once(bytes: usize) {
     });
 }
 
-/// Counts bytes that a worker copied for what this thread works on. Their time
-/// is the worker's, not this thread's.
+/// Counts bytes that a worker copied on behalf of this thread. Their time is the
+/// worker's, not this thread's.
 #[inline]
 pub fn count_copied(bytes: usize) {
     METER.with(|m| m.copied_bytes.set(m.copied_bytes.get() + bytes as u64));
@@ -158,7 +157,7 @@ pub fn copy_bytes(dst: &mut [u8], src: &[u8]) {
     copy(src.len(), || dst.copy_from_slice(src));
 }
 
-/// Runs `f`, a wait we know of (I/O, a futex of ours, an empty pool).
+/// Runs `f`, a known wait (I/O, a futex of framepath, an empty pool).
 pub fn blocked<R>(f: impl FnOnce() -> R) -> R {
     METER.with(|m| waited(m, &m.blocked_ns, f))
 }

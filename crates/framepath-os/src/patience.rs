@@ -20,9 +20,9 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    /// Polls for a while, if that pays; whether `ready` came true.
+    /// Polls for a while, if that pays; returns true if `ready` came true.
     pub(crate) fn spin(&self, ready: impl Fn() -> bool) -> bool {
-        // The model checker polls by itself, and wants no clock in the way.
+        // The model checker polls by itself, and a clock would disturb it.
         if !self.polls || cfg!(loom) {
             return false;
         }

@@ -36,9 +36,9 @@ loom::thread_local! {
 
 #[derive(Default)]
 struct Side {
-    /// Barriers that the other side has asked of this one.
+    /// Barriers that the other side has requested of this side.
     asked: AtomicU32,
-    /// Barriers that this side has passed because of it.
+    /// Barriers that this side has passed on request.
     passed: AtomicU32,
     /// The thread has ended.
     ended: AtomicBool,

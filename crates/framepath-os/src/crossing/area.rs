@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The shared area: where each word lies.
+//! Layout of the shared area.
 //!
 //! ```text
 //! lines of 128 bytes   one word each: ring positions, bells, counters
@@ -16,8 +16,8 @@ pub use modelled::Area;
 #[cfg(not(loom))]
 pub use shared::Area;
 
-/// How large the parts of an area are. Constant by contract: both sides hear
-/// them once, and check them.
+/// Sizes of the parts of an area. Constant by contract: both sides receive them once, and
+/// check them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Cells of each ring; a power of two from 2 to 65,536.
@@ -46,9 +46,9 @@ pub(super) enum Line {
     RoomBell,
     /// Rung when half the completion ring is free again.
     CompletionRoomBell,
-    /// Rung when the worker has let go of packets.
+    /// Rung when the worker has released packets.
     PacketBell,
-    /// Packets the worker is done with, in order of submission.
+    /// Packets the worker has released, in order of submission.
     PacketsReleased,
     /// The bell of a pool whose slots are all out.
     SlotBell,
@@ -92,7 +92,7 @@ impl Sizes {
     }
 }
 
-/// Which of the two rings.
+/// One of the two rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ring {
     Submissions,
@@ -131,8 +131,8 @@ mod shared {
     use super::super::sealed::{Refused, Sealed};
     use super::*;
 
-    /// A sealed memfd, mapped in both processes. The memory is reached through
-    /// atomics, or through raw pointers whose users answer for them.
+    /// A sealed memfd, mapped in both processes. The memory is accessed through atomics,
+    /// or through raw pointers whose users are responsible for them.
     #[derive(Debug)]
     pub struct Area {
         memory: Sealed,
@@ -155,8 +155,8 @@ mod shared {
         /// Maps an area that a peer made.
         ///
         /// # Errors
-        /// A memfd that is not sealed against another size, or too small: the
-        /// peer could take the memory away from under us.
+        /// A memfd that is not sealed against another size, or too small: the peer could
+        /// take the memory away from this process.
         pub fn open(fd: OwnedFd, sizes: Sizes) -> Result<Area, AreaError> {
             if !sizes.valid() {
                 return Err(refused(sizes, "cells or bytes out of range"));
@@ -165,12 +165,12 @@ mod shared {
             Ok(Area { memory, sizes })
         }
 
-        /// The memfd, to be given to the peer.
+        /// The memfd, to send to the peer.
         pub fn fd(&self) -> BorrowedFd<'_> {
             self.memory.fd()
         }
 
-        /// How large its parts are.
+        /// Sizes of the area's parts.
         pub fn sizes(&self) -> Sizes {
             self.sizes
         }
@@ -183,7 +183,7 @@ mod shared {
             self.at(line as usize * LINE)
         }
 
-        /// Word `word` of cell number `cell`, counted from the start of time.
+        /// Word `word` of cell number `cell`, counted from the first cell ever.
         pub(in super::super) fn cell(&self, ring: Ring, cell: u64, word: usize) -> &AtomicU64 {
             assert!(word < CELL / 8, "word {word} of a cell");
             let first = match ring {
@@ -194,13 +194,13 @@ mod shared {
             self.at(first + index * CELL + word * 8)
         }
 
-        /// Cells the worker says it has taken, ever.
+        /// Cells taken so far, as the worker reports.
         pub fn taken(&self) -> u64 {
-            // Relaxed, as in the two below: looked at from outside.
+            // Relaxed, as in the functions below: an observer's look.
             self.word(Line::SubmissionHead).load(Ordering::Relaxed)
         }
 
-        /// Cells the worker says it has completed, ever.
+        /// Cells completed so far, as the worker reports.
         pub fn completed(&self) -> u64 {
             self.word(Line::CompletionTail).load(Ordering::Relaxed)
         }

@@ -17,7 +17,7 @@ const PADDING: usize = 64;
 /// Packets begin on cache lines.
 const ALIGN: usize = 64;
 
-/// The caller's end: where packets go. One thread at a time.
+/// The caller's end: memory for packets. One thread at a time.
 #[derive(Debug)]
 pub struct PacketArea {
     area: Arc<Area>,
@@ -25,7 +25,7 @@ pub struct PacketArea {
     live: VecDeque<(usize, usize)>,
     /// Packets whose memory was taken back.
     taken_back: u64,
-    /// Bytes at the start that stay (what is said once).
+    /// Bytes at the start that stay (data that is sent once).
     kept: usize,
 }
 
@@ -35,7 +35,8 @@ impl PacketArea {
         PacketArea { area, live: VecDeque::new(), taken_back: 0, kept: 0 }
     }
 
-    /// Puts bytes at the start that stay for good. Before the first packet.
+    /// Puts bytes at the start that stay for good, before the first packet. `false` where
+    /// they do not fit, or where packets or such bytes are inside already.
     pub fn keep(&mut self, bytes: &[u8]) -> bool {
         let fits = self.live.is_empty() && self.kept == 0 && room(bytes.len()) <= self.capacity();
         if fits {
@@ -46,16 +47,16 @@ impl PacketArea {
         fits
     }
 
-    /// The largest packet that ever fits.
+    /// Size of the largest packet that ever fits, bytes.
     pub fn largest(&self) -> usize {
         (self.capacity() - self.kept).saturating_sub(PADDING + ALIGN)
     }
 
-    /// Copies a packet in, counted; its offset, or `None` where there is no
-    /// room until the worker lets go of some.
+    /// Copies a packet in, counted by the meter; returns its offset, or `None` where
+    /// there is no room until the worker releases packets.
     ///
     /// # Errors
-    /// The worker claims to have let go of more than it got.
+    /// The worker claims to have released more than it got.
     pub fn put(&mut self, bytes: &[u8]) -> Result<Option<u64>, Breach> {
         // SAFETY: the slice is readable, and this area is not part of it.
         unsafe { self.put_raw(bytes.as_ptr(), bytes.len()) }
@@ -102,9 +103,9 @@ impl PacketArea {
         Ok(())
     }
 
-    /// Where `bytes` bytes fit: at the start when nothing is inside, so that a
-    /// path which keeps up uses the same few warm pages; else behind the
-    /// newest packet, or in front of the oldest.
+    /// Finds room for `bytes` bytes: at the start when nothing is inside, so that a path
+    /// which keeps up uses the same few warm pages; else behind the newest packet, or in
+    /// front of the oldest.
     fn place(&self, bytes: usize) -> Option<usize> {
         let (Some(&(oldest, _)), Some(&(_, end))) = (self.live.front(), self.live.back()) else {
             return (self.kept + bytes <= self.capacity()).then_some(self.kept);
@@ -169,7 +170,7 @@ pub(super) fn room(len: usize) -> usize {
     (len + PADDING).next_multiple_of(ALIGN)
 }
 
-/// The worker's end: what it still reads.
+/// The worker's end: packets that it still reads.
 #[derive(Debug)]
 pub struct SharedPackets {
     area: Arc<Area>,
@@ -179,7 +180,7 @@ pub struct SharedPackets {
 
 #[derive(Debug, Default)]
 struct Held {
-    /// Packets let go of in order; published.
+    /// Packets released in order; published.
     released: u64,
     /// Packets after those, in order; true for a released one.
     later: VecDeque<bool>,
@@ -227,9 +228,9 @@ impl SharedPackets {
     }
 }
 
-/// A packet where it lies in the shared area, with zeroed bytes behind it. The
-/// caller could change them at any time: they are for parsers that expect the
-/// worst, and no slice of them is made. Dropping it gives the memory back.
+/// A packet where it lies in the shared area, followed by zeroed bytes. The caller could
+/// change the bytes at any time: they are for parsers that expect the worst, and no slice
+/// of them is made. Dropping it gives the memory back.
 #[derive(Debug)]
 pub struct SharedBytes {
     owner: Owner,
@@ -331,8 +332,8 @@ mod tests {
     }
 
     proptest! {
-        /// Packets of any size, let go of in any order: what is held stays as
-        /// it was written.
+        /// Packets of any size, released in any order: held ones stay as they were
+        /// written.
         #[test]
         fn held_packets_are_never_overwritten(steps: Vec<(u16, u8, bool)>) {
             let (mut area, packets) = ends(3 * 4096);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A page of words that one process writes and another looks at, whenever it
-//! likes: what a worker counts, for whoever watches it.
+//! A page of words that one process writes and another reads at any time: a worker's
+//! counters, for its observers.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,8 +15,8 @@ const BYTES: usize = 4096;
 /// Words of a page.
 pub const PAGE_WORDS: usize = BYTES / 8;
 
-/// A sealed memfd of one page, mapped. The words are a count each: they order
-/// nothing, and what is read may be a moment old (Relaxed throughout).
+/// A sealed memfd of one page, mapped. Each word is a count: it orders nothing, and a
+/// value that is read may be a moment old (Relaxed throughout).
 #[derive(Debug)]
 pub struct Page(Sealed);
 
@@ -32,8 +32,8 @@ impl Page {
     /// Maps a page that another process made.
     ///
     /// # Errors
-    /// `INVAL` where it is no memfd of that size, sealed to stay so: touching
-    /// another could end in SIGBUS.
+    /// `INVAL` where `fd` is not a memfd of that size that is sealed to stay so: touching
+    /// it could end in SIGBUS.
     pub fn open(fd: OwnedFd) -> Result<Page, Errno> {
         if fstat(&fd)?.st_size != BYTES as i64 {
             return Err(Errno::INVAL);
@@ -56,7 +56,7 @@ impl Page {
         self.word(at).store(value, Ordering::Relaxed);
     }
 
-    /// Adds to word `at`. One thread writes: not an atomic addition.
+    /// Adds to word `at`. Not an atomic addition, because one thread writes.
     pub fn add(&self, at: usize, value: u64) {
         self.set(at, self.get(at).wrapping_add(value));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A memfd that two processes map to read and write, sealed to stay as large
-//! as it is: else touching it could end in SIGBUS.
+//! A memfd that two processes map to read and write, sealed against another size:
+//! otherwise touching it could end in SIGBUS.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
@@ -11,7 +11,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::mapping::has_ordinary_pages;
 
-/// The mapping. What lies in it may change at any time.
+/// The mapping. Its content may change at any time.
 #[derive(Debug)]
 pub(super) struct Sealed {
     base: NonNull<u8>,
@@ -45,7 +45,7 @@ impl Sealed {
         Sealed::map(fd, bytes)
     }
 
-    /// Maps the first `bytes` bytes, at least 1, of what another process made.
+    /// Maps the first `bytes` bytes, at least 1, of a memfd that another process made.
     pub(super) fn open(fd: OwnedFd, bytes: usize) -> Result<Sealed, Refused> {
         // Only memfds know seals.
         let seals = fcntl_get_seals(&fd).map_err(failed("fcntl(F_GET_SEALS)"))?;
@@ -84,8 +84,8 @@ impl Sealed {
 
 impl Drop for Sealed {
     fn drop(&mut self) {
-        // SAFETY: unmaps what `map` mapped; who drops it has no pointer into it
-        // left.
+        // SAFETY: unmaps what `map` mapped; the owner has no pointer into it left when
+        // it drops this.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

@@ -37,8 +37,8 @@ impl<'a> Wait<'a> {
     }
 }
 
-/// Sleeps until one of `waits` has what it waits for, a signal comes or
-/// `limit` passes: one system call. Which have it, in their order.
+/// Sleeps until a descriptor of `waits` is ready, a signal comes or `limit` passes; one
+/// system call. Returns one value per descriptor, in their order: true if it is ready.
 ///
 /// # Errors
 /// From poll(2).

@@ -64,8 +64,8 @@ impl Place {
         }
     }
 
-    /// A place with one handle, in another process's memory. The layout is
-    /// written when the place lies where it stays.
+    /// Makes a place with one handle, in another process's memory. The layout is written
+    /// once the place has its final address.
     pub(super) fn foreign(slot: u32, first: NonNull<u8>, meta: FrameMeta) -> Place {
         let mut place = Place::new(NonNull::dangling(), slot, first, NonNull::dangling());
         place.foreign = true;
@@ -104,7 +104,7 @@ impl Place {
     }
 
     fn is_boxed(&self) -> bool {
-        // A count that is 0 stays 0, and one above is kept there by our handle.
+        // A count of 0 stays 0, and our handle keeps a higher count above 0.
         self.handles.load(Ordering::Relaxed) != 0
     }
 
@@ -126,7 +126,7 @@ impl Place {
         let (inner, slot) = (place.inner, place.slot);
         if place.is_boxed() {
             let foreign = place.foreign;
-            // AcqRel: whoever frees the box sees all other handles' last uses.
+            // AcqRel: the thread that frees the box sees all other handles' last uses.
             let last = place.handles.fetch_sub(1, Ordering::AcqRel) == 1;
             match (last, foreign) {
                 // SAFETY: the last handle to a foreign place.
@@ -217,7 +217,7 @@ impl FrameMut {
         self.place().layout()
     }
 
-    /// Says how the picture lies in the slot.
+    /// Sets the layout of the picture in the slot.
     ///
     /// # Errors
     /// Where the layout is larger than the slot.
@@ -369,9 +369,9 @@ impl Frame {
         }
     }
 
-    /// The pool's memory, for another process to read. It can only read it
-    /// where the pool is shared; where not, it can make no writable mapping of
-    /// the descriptor, but must not be able to open it again by its path.
+    /// Describes the pool's memory for another process to read. If the pool is shared,
+    /// that process can only read the memory. If not, it can make no writable mapping of
+    /// the descriptor, but must not be able to open the memory again by its path.
     #[cfg(not(any(loom, miri)))]
     pub fn read_only_memory(&self) -> std::io::Result<PoolMemory> {
         if let Some(place) = self.foreign_place() {
@@ -403,8 +403,8 @@ impl Frame {
         })
     }
 
-    /// The slot as a dmabuf, from its first byte on, and its bytes; `None`
-    /// where its memory is none.
+    /// Returns the slot as a dmabuf, from its first byte on, and its size in bytes;
+    /// `None` where its memory is no dmabuf.
     #[cfg(not(any(loom, miri)))]
     pub fn dmabuf(&self) -> Option<(std::os::fd::BorrowedFd<'_>, usize)> {
         self.foreign_place().and_then(ForeignPlace::dmabuf)
@@ -420,9 +420,9 @@ impl Frame {
         }
     }
 
-    /// Lets another process read the frame, until it gives it back: the handle
-    /// stays with the pool's [`GiveBack`](super::GiveBack). A frame may be
-    /// exported several times; each is given back for itself.
+    /// Lets another process read the frame until that process gives it back: the handle
+    /// stays with the pool's [`GiveBack`](super::GiveBack). A frame may be exported
+    /// several times; each export is given back on its own.
     ///
     /// # Errors
     /// The frame itself, where its pool is not shared.
@@ -452,9 +452,8 @@ impl Frame {
         Frame { place: place.cast() }
     }
 
-    /// The frame as its only owner, to write in place; the frame itself where
-    /// another reader, a decoder or another process still uses it, or its
-    /// memory is lent.
+    /// Returns the frame's only handle, to write in place; returns the frame itself where
+    /// another reader, a decoder or another process still uses it, or its memory is lent.
     pub fn try_unique(self) -> Result<FrameMut, Frame> {
         if self.is_foreign() || self.place().inner().lent {
             return Err(self);
@@ -530,7 +529,7 @@ impl Hold {
         unsafe { self.inner.as_ref() }.slot_bytes
     }
 
-    /// Never: a slot has at least a page.
+    /// Always false: a slot has at least a page.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -543,7 +542,7 @@ impl Hold {
         // SAFETY: Inner is alive while this handle is.
         let inner = unsafe { self.inner.as_ref() };
         let layout = inner.intern(checked(layout, inner.slot_bytes)?);
-        // A place of its own: a decoder may show one picture several times,
+        // A place of its own, because a decoder may show one picture several times,
         // under other numbers.
         let mut place = Place::new(self.inner, self.slot, inner.slot_ptr(self.slot), layout);
         place.handles = AtomicU32::new(1);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way back of frames that another process reads: words of memory that
-//! both map. The reader counts what it gave back; the owner collects.
+//! Return of frames that another process reads, by words of memory that both processes
+//! map. The reader counts the frames it gave back; the owner collects them.
 //!
-//! The owner believes nothing it reads there. It drops no more handles of a
-//! slot than it exported, and words of no meaning are counted and ignored.
+//! The owner trusts nothing it reads there. It drops no more handles of a slot than it
+//! exported; it counts and ignores words without a meaning.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,7 +25,7 @@ pub struct GiveBackWords<'a> {
 }
 
 impl<'a> GiveBackWords<'a> {
-    /// Words of `summary` for so many slots.
+    /// Number of words of `summary` for `slots` slots.
     pub const fn summary_words(slots: u32) -> usize {
         slots.div_ceil(64) as usize
     }
@@ -44,12 +44,13 @@ impl<'a> GiveBackWords<'a> {
         fits.then_some(GiveBackWords { waits, summary, counts })
     }
 
-    /// The reader's side: gives slot `slot` back once, and wakes the owner
-    /// where it sleeps. One system call then, none otherwise. A number out of
-    /// range does nothing. Any thread.
+    /// Gives slot `slot` back once, as the reader, and wakes the owner if it sleeps: one
+    /// system call then, none otherwise. Does nothing for a number out of range. Any
+    /// thread.
     pub fn give_back(&self, slot: u32) {
         let Some(count) = self.counts.get(slot as usize) else { return };
-        // Release: the reads of the frame, to the Acquire of the owner's swap.
+        // Release: pairs with the Acquire of the owner's swap, for the reads of the
+        // frame.
         count.fetch_add(1, Ordering::Release);
         // Release: as above, and the count. Acquire: pairs with the Release of
         // an owner's look that came first, so that its flag is seen here.
@@ -67,12 +68,13 @@ impl<'a> GiveBackWords<'a> {
 pub struct Exported {
     /// See [`Frame::pool_id`].
     pub pool: u64,
-    /// Number of the slot among all that share a [`GiveBack`]; it comes back
-    /// under this number.
+    /// Number of the slot among all that share a [`GiveBack`]; the slot comes back under
+    /// this number.
     pub slot: u32,
 }
 
-/// Gives memory of at least so many bytes, or says why not. Any thread.
+/// Source of memory: returns memory of at least that many bytes, or the reason of a
+/// refusal. Any thread.
 #[cfg(not(any(loom, miri)))]
 pub type MemorySource = Box<dyn Fn(u64) -> Result<GrantedMemory, String> + Send + Sync>;
 
@@ -80,18 +82,17 @@ pub type MemorySource = Box<dyn Fn(u64) -> Result<GrantedMemory, String> + Send 
 #[cfg(not(any(loom, miri)))]
 #[derive(Debug)]
 pub struct GrantedMemory {
-    /// The number by which that process knows it.
+    /// Number by which that process knows the memory.
     pub number: u32,
     /// A memfd of ordinary pages, sealed against another size and nothing else.
     pub fd: std::os::fd::OwnedFd,
 }
 
-/// The owner's side: what it exported, and what came back. It serves the pools
-/// of one stage, which come and go as the stream changes, and of which one
-/// waits at a time.
+/// The owner's side: exported frames, and those that came back. It serves the pools of
+/// one stage; they come and go as the stream changes, and one of them waits at a time.
 pub struct GiveBack {
     words: GiveBackWords<'static>,
-    /// Where the memory of its pools comes from, if not from memfd_create(2).
+    /// Source of the pools' memory, if not memfd_create(2).
     #[cfg(not(any(loom, miri)))]
     memory: Option<MemorySource>,
     table: Mutex<Table>,
@@ -104,7 +105,7 @@ pub struct GiveBack {
 struct Table {
     /// Handles that another process reads through, by number, oldest first.
     exported: Vec<VecDeque<Frame>>,
-    /// First number and length of what each living pool has, in order.
+    /// First number and length of each living pool's range, in order.
     ranges: Vec<(u32, u32)>,
 }
 
@@ -122,8 +123,8 @@ impl GiveBack {
         }
     }
 
-    /// Collects from `words`. The memory of its pools comes from `memory`: for
-    /// a process that can make no memfd.
+    /// Collects from `words`. The pools' memory comes from `memory`: for a process that
+    /// can make no memfd.
     #[cfg(not(any(loom, miri)))]
     pub fn with_memory(words: GiveBackWords<'static>, memory: MemorySource) -> GiveBack {
         GiveBack { memory: Some(memory), ..GiveBack::new(words) }
@@ -134,7 +135,7 @@ impl GiveBack {
         self.memory.as_ref()
     }
 
-    /// Times the other side gave back what it did not have.
+    /// Number of times the other side gave back a frame that it did not have.
     pub fn breaches(&self) -> u64 {
         self.breaches.load(Ordering::Relaxed)
     }
@@ -148,7 +149,7 @@ impl GiveBack {
     /// do so when they run out of slots. Any thread.
     pub fn collect(&self) {
         for (index, word) in self.used_words().iter().enumerate() {
-            // Relaxed: a glance that saves the swap; `has_returns` looks well.
+            // Relaxed: a first look that saves the swap; `has_returns` looks in order.
             if word.load(Ordering::Relaxed) == 0 {
                 continue;
             }
@@ -178,7 +179,7 @@ impl GiveBack {
     }
 
     fn breach(&self) {
-        // Relaxed: a number for people.
+        // Relaxed: only a statistic.
         self.breaches.fetch_add(1, Ordering::Relaxed);
     }
 
