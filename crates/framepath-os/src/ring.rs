@@ -11,7 +11,7 @@ use loom::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::Arc;
 
-/// Why a value was not taken.
+/// Reason why a value was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The ring holds `depth` values.
@@ -25,7 +25,7 @@ pub enum Reason {
 pub struct SendError<T> {
     /// The value that could not be sent.
     pub value: T,
-    /// Why.
+    /// Reason of the failure.
     pub reason: Reason,
 }
 
@@ -129,7 +129,7 @@ impl<T: Send> Producer<T> {
         Ok(())
     }
 
-    /// Takes the oldest value out, where the consumer has not just done so.
+    /// Takes the oldest value out, unless the consumer has just done so.
     ///
     /// # Panics
     /// In a ring not made with `leaks_oldest`.
@@ -156,9 +156,9 @@ impl<T: Send> Producer<T> {
 }
 
 impl<T> Producer<T> {
-    /// Says that nothing more will come.
+    /// Reports that no more values come.
     pub fn close(&self) {
-        // Release: what was pushed before is seen by who sees the bit.
+        // Release: a consumer that sees the bit sees all values pushed before.
         self.ring.closed.fetch_or(PRODUCER_GONE, Ordering::Release);
     }
 }
@@ -208,7 +208,7 @@ impl<T: Send> Consumer<T> {
         Some(value)
     }
 
-    /// Values this end knows of without looking again.
+    /// Values that this end knows of without looking again.
     #[inline]
     pub(crate) fn known(&self) -> usize {
         self.seen_tail.wrapping_sub(self.head)
@@ -229,7 +229,7 @@ impl<T: Send> Consumer<T> {
 }
 
 impl<T> Consumer<T> {
-    /// Says that nothing more will be taken.
+    /// Reports that no more values are taken.
     pub fn close(&self) {
         self.ring.closed.fetch_or(CONSUMER_GONE, Ordering::Release);
     }
@@ -241,15 +241,15 @@ impl<T> Drop for Consumer<T> {
     }
 }
 
-/// Cells whose cache lines are asked for before they are needed.
+/// Number of cells ahead whose cache lines are requested early.
 const AHEAD: usize = 8;
 /// Hints of [`Ring::fetch_ahead`].
 const READ: bool = false;
 const WRITE: bool = true;
 
 impl<T> Ring<T> {
-    /// Asks for the cell [`AHEAD`] of `position`: the other side used it last,
-    /// so its lines have to travel, which they can do meanwhile.
+    /// Requests the cell [`AHEAD`] of `position`: the other side used it last, so its
+    /// cache lines have to travel, which they can do meanwhile.
     #[inline(always)]
     fn fetch_ahead<const FOR_WRITING: bool>(&self, position: usize) {
         #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]

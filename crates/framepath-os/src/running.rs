@@ -26,7 +26,7 @@ impl Used {
     }
 }
 
-/// This process. Two system calls (getrusage(2) for the switches).
+/// Returns this process's use. Two system calls (getrusage(2) for the switches).
 pub fn own() -> Used {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel fills the struct it is given; all-zero is a valid
@@ -38,8 +38,8 @@ pub fn own() -> Used {
     Used { cpu_ns: process_cpu_ns(), switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64 }
 }
 
-/// The process with this id: CPU time of all its threads, switches of those
-/// that still run. Several system calls.
+/// Returns the use of the process with this id: CPU time of all its threads, switches of
+/// those that still run. Several system calls.
 ///
 /// # Errors
 /// There is no such process, or its /proc is hidden.

@@ -192,22 +192,23 @@ impl GiveBack {
     }
 
     fn used_words(&self) -> &[AtomicU64] {
-        // Relaxed: whoever waits on a pool has it from who made its range.
+        // Relaxed: a thread that waits on a pool got the pool from the thread that made
+        // its range.
         let words = GiveBackWords::summary_words(self.used.load(Ordering::Relaxed));
         &self.words.summary[..words]
     }
 
-    /// Where the owner sleeps.
+    /// Returns the word on which the owner sleeps.
     pub(super) fn waits(&self) -> Waits {
         Waits::shared(self.words.waits)
     }
 
-    /// Keeps the handle until it is given back.
+    /// Keeps the handle until the other side gives the frame back.
     pub(super) fn keep(&self, slot: u32, frame: Frame) {
         self.table().exported[slot as usize].push_back(frame);
     }
 
-    /// Numbers for the slots of a pool, which no other living pool has.
+    /// Takes numbers for the slots of a pool, which no other living pool has.
     pub(super) fn take_range(&'static self, slots: u32) -> Option<Range> {
         let mut table = self.table();
         let mut first = 0;
@@ -229,12 +230,12 @@ impl GiveBack {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        // Nothing is left half done by a panic.
+        // A panic leaves no value half changed.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// There is one for each set of words: the same one is the equal one.
+/// One value exists for each set of words, so values are equal only if they are the same.
 impl PartialEq for GiveBack {
     fn eq(&self, other: &GiveBack) -> bool {
         std::ptr::eq(self, other)

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The namespaces of a child: as many as this user gets.
+//! Namespaces of a child: as many as this user gets.
 
 use std::io;
 
 use super::{Made, clone_child};
 
-/// Which namespaces a process has for itself.
+/// Namespaces that a process has for itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces {
     /// Users and capabilities.
     pub user: bool,
-    /// Process ids: it sees and can signal only itself.
+    /// Process ids: the process sees and can signal only itself.
     pub pid: bool,
     /// Network: not even a loopback that is up.
     pub net: bool,
@@ -46,7 +46,7 @@ impl Namespaces {
     }
 }
 
-/// Makes a child that shares all of ours. `child` runs in it.
+/// Makes a child that shares all namespaces of this process. `child` runs in it.
 pub(super) fn clone_with_none(child: impl FnOnce()) -> io::Result<Made> {
     let (pid, pidfd) = clone_child(0, child)?;
     Ok(Made { pid, pidfd, namespaces: Namespaces::default() })
