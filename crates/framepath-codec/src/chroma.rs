@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows of planar samples made interleaved, and 10-bit samples moved from the
-//! low to the high end of 16.
+//! Interleaving of rows of planar samples, and moving of 10-bit samples from the low to
+//! the high end of 16.
 //!
-//! Each function has a scalar twin that says what it does; the vector ones do
-//! the same for as many whole vectors as a row has and leave the rest to it.
-//! Samples are bytes here, 16-bit ones little-endian, so that rows may start
-//! at any address.
+//! Each function has a scalar twin that defines its result; the vector functions compute
+//! the same for as many whole vectors as a row has and leave the rest to the twin.
+//! Samples are bytes here, 16-bit ones little-endian, so that rows may start at any
+//! address.
 //!
-//! Where the machine has AVX2 and a row is aligned, its stores go past the
-//! caches: a picture is far larger than them, so plain stores would first read
-//! the old contents from memory and push out what the decoder works on.
+//! If the machine has AVX2 and a row is aligned, its stores bypass the caches: a picture
+//! is far larger than they are, so plain stores would first read the old contents from
+//! memory and evict the decoder's data.
 
 use std::cell::Cell;
 
-/// Writes rows. Samples are cells: in a slot that was lent another process may
-/// write them at any time, so that they are never `&[u8]`. What it wrote may be read by other threads once it is dropped.
+/// Writes rows. Samples are cells: in a lent slot another process may write them at any
+/// time, so that they are never `&[u8]`. Other threads may read the rows once this value
+/// is dropped.
 pub(crate) struct Rows(());
 
 impl Rows {
-    /// Ready to write.
+    /// Makes a writer.
     pub(crate) fn new() -> Rows {
         Rows(())
     }

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::Role;
 
-/// Why a device did not do it.
+/// Error of a device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum V4l2Error {
@@ -19,25 +19,25 @@ pub enum V4l2Error {
         /// The kernel's error.
         errno: Errno,
     },
-    /// It is no V4L2 node.
+    /// The file is no V4L2 node.
     #[error("{} is no V4L2 node", node.display())]
     NoNode {
         /// The file.
         node: PathBuf,
     },
-    /// The node is there for something else.
+    /// The node has another purpose.
     #[error("{} is {role} ({card}), not {wanted}", node.display())]
     Role {
         /// The node.
         node: PathBuf,
-        /// Its name for itself.
+        /// The device's name.
         card: String,
         /// Role of the node.
         role: Role,
         /// Role that was looked for.
         wanted: Role,
     },
-    /// The device knows formats, but not this.
+    /// The device has formats, but not this one.
     #[error("{} has no {wanted}; it offers {offers}", node.display())]
     Format {
         /// The node.
@@ -47,7 +47,7 @@ pub enum V4l2Error {
         /// The formats it has.
         offers: String,
     },
-    /// Somebody else uses the device.
+    /// Another program uses the device.
     #[error("{} is in use by another program ({call})", node.display())]
     Busy {
         /// The node.
@@ -71,17 +71,17 @@ pub enum V4l2Error {
         /// The call that failed.
         call: &'static str,
     },
-    /// The device stands still.
+    /// The device makes no progress.
     #[error("{} gave {awaited} for {} ms", node.display(), waited_ms)]
     Silent {
         /// The node.
         node: PathBuf,
         /// The missing result, such as `no frame`.
         awaited: &'static str,
-        /// How long, milliseconds.
+        /// Time waited, milliseconds.
         waited_ms: u128,
     },
-    /// The device or its driver said what cannot be.
+    /// The device or its driver reported something impossible.
     #[error("{}: the driver {what}", node.display())]
     Driver {
         /// The node.
