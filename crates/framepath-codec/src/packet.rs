@@ -30,7 +30,7 @@ struct Body {
 unsafe impl Send for Packet {}
 
 impl Packet {
-    /// An empty packet; `None` when memory is short.
+    /// Makes an empty packet; `None` when memory is short.
     pub(crate) fn new() -> Option<Packet> {
         // SAFETY: no arguments; the result is owned by the new value.
         let raw = NonNull::new(unsafe { ff::av_packet_alloc() })?;
@@ -47,8 +47,8 @@ impl Packet {
         self.0.meta
     }
 
-    /// `pts` and `duration` are filled by the demuxer, the rest by whoever
-    /// gives the packet its birth.
+    /// `pts` and `duration` are set by the demuxer, the rest by the code that sets the
+    /// packet's birth.
     pub fn meta_mut(&mut self) -> &mut FrameMeta {
         &mut self.0.meta
     }
@@ -61,7 +61,8 @@ impl Packet {
         self.0.preroll
     }
 
-    /// [`preroll`](Packet::preroll) to be changed, by the demuxer and who passes packets on.
+    /// [`preroll`](Packet::preroll) to change, for the demuxer and for code that passes
+    /// packets on.
     pub fn preroll_mut(&mut self) -> &mut Preroll {
         &mut self.0.preroll
     }
@@ -71,9 +72,9 @@ impl Packet {
         self.0.raw.as_ptr()
     }
 
-    /// A packet whose bytes lie in memory another process can write; it is
-    /// for decoders only. They are let go of when the decoder has done with
-    /// them, on whatever thread. `None` when memory is short.
+    /// Makes a packet whose bytes lie in memory another process can write; for decoders
+    /// only. The bytes are released when the decoder has finished with them, on whatever
+    /// thread. `None` when memory is short.
     pub fn shared(bytes: SharedBytes, meta: FrameMeta, key: bool) -> Option<Packet> {
         let mut packet = Packet::new()?;
         packet.0.meta = meta;
@@ -102,8 +103,7 @@ impl Packet {
         Some(packet)
     }
 
-    /// A packet with a copy of `bytes`, a counted one. `None` when memory is
-    /// short.
+    /// Makes a packet with a counted copy of `bytes`. `None` when memory is short.
     pub fn copied(bytes: &[u8], meta: FrameMeta, key: bool) -> Option<Packet> {
         let mut packet = Packet::new()?;
         packet.0.meta = meta;
@@ -121,8 +121,8 @@ impl Packet {
         Some(packet)
     }
 
-    /// Copies the bytes into `area`, counted: their offset there, or `None` where
-    /// there is no room until the worker lets go of some.
+    /// Copies the bytes into `area`, counted; returns their offset there, or `None` where
+    /// there is no room until the worker releases packets.
     ///
     /// # Errors
     /// The worker broke the rules of the area.
@@ -134,8 +134,8 @@ impl Packet {
         unsafe { area.put_raw(data, len) }
     }
 
-    /// The packet with bytes of this process alone: a counted copy of those
-    /// that another process could write, itself else. `None` when memory is
+    /// Returns the packet with bytes of this process alone: a counted copy of bytes that
+    /// another process could write, otherwise the packet itself. `None` when memory is
     /// short.
     pub fn private(self) -> Option<Packet> {
         if !self.0.shared {
@@ -160,8 +160,8 @@ impl Packet {
         Some(packet)
     }
 
-    /// A packet of `before` and the bytes of this one, in a counted copy; `None` when memory is
-    /// short.
+    /// Makes a packet of `before` and the bytes of this one, in a counted copy; `None`
+    /// when memory is short.
     pub fn prefixed(&self, before: &[u8]) -> Option<Packet> {
         let (from, len) = self.data();
         let mut packet = Packet::new()?;
@@ -184,7 +184,7 @@ impl Packet {
         Some(packet)
     }
 
-    /// Another handle to the same bytes; `None` where there is no memory.
+    /// Returns another handle to the same bytes; `None` where there is no memory.
     pub fn share(&self) -> Option<Packet> {
         let mut packet = Packet::new()?;
         (packet.0.meta, packet.0.shared) = (self.0.meta, self.0.shared);
@@ -194,7 +194,7 @@ impl Packet {
         (code >= 0).then_some(packet)
     }
 
-    /// Where the bytes begin, and how many there are.
+    /// Address of the first byte, and number of bytes.
     pub(crate) fn data(&self) -> (*const u8, usize) {
         // SAFETY: `raw` is a valid packet.
         let packet = unsafe { self.0.raw.as_ref() };
@@ -204,12 +204,12 @@ impl Packet {
         }
     }
 
-    /// Compressed bytes.
+    /// Number of compressed bytes.
     pub fn len(&self) -> usize {
         self.data().1
     }
 
-    /// Bytes of memory that its content takes: the compressed bytes and the side data.
+    /// Bytes of memory for the packet's content: the compressed bytes and the side data.
     pub fn content_bytes(&self) -> usize {
         // SAFETY: `raw` is a valid packet; libav keeps `side_data_elems` parts at
         // `side_data`, which this handle borrows meanwhile.
@@ -241,8 +241,8 @@ impl Packet {
         Some(if len == 0 { &[] } else { unsafe { slice::from_raw_parts(data, len) } })
     }
 
-    /// The first `most` bytes, in a copy where another process could write them. The copy
-    /// is to be looked at and passed to nobody: it is not counted.
+    /// Returns the first `most` bytes, in a copy if another process could write them. The
+    /// copy is to be read and not passed on: it is not counted.
     pub fn peek(&self, most: usize) -> Cow<'_, [u8]> {
         if let Some(bytes) = self.bytes() {
             return Cow::Borrowed(&bytes[..bytes.len().min(most)]);
@@ -272,7 +272,7 @@ impl Drop for Packet {
     }
 }
 
-/// The last reference to a shared packet's bytes is gone. Called on any thread.
+/// Frees the bytes of a shared packet after the last reference. Called on any thread.
 unsafe extern "C" fn release(owner: *mut c_void, _data: *mut u8) {
     // SAFETY: the box that `Packet::shared` gave to this buffer, ended once.
     drop(unsafe { Box::from_raw(owner.cast::<SharedBytes>()) });

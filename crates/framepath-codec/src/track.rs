@@ -86,7 +86,7 @@ impl Parameters {
         }
     }
 
-    /// For reading by libav; valid while `self` lives.
+    /// Pointer for libav to read; valid while `self` lives.
     pub(crate) fn as_ptr(&self) -> *const ff::AVCodecParameters {
         self.0.as_ptr()
     }
@@ -111,8 +111,8 @@ impl fmt::Debug for Parameters {
 pub struct TrackInfo {
     /// The codec of its packets.
     pub codec: Codec,
-    /// Geometry, time base and rate as the container tells them. `format` is
-    /// what the decoder is expected to make, where framepath moves it.
+    /// Geometry, time base and rate as the container declares them. `format` is the
+    /// format that the decoder is expected to make, if framepath moves it.
     pub stream: StreamInfo,
     pub(crate) parameters: Arc<Parameters>,
 }
@@ -175,7 +175,8 @@ impl TrackInfo {
         words.iter().flat_map(|word| word.to_le_bytes()).chain(self.head().iter().copied()).collect()
     }
 
-    /// Reads what [`TrackInfo::to_bytes`] wrote, from whoever it came.
+    /// Reads the bytes that [`TrackInfo::to_bytes`] wrote; they may come from an
+    /// untrusted process.
     ///
     /// # Errors
     /// Too few bytes, or a codec this crate does not know.
@@ -220,8 +221,8 @@ impl TrackInfo {
 }
 
 impl TrackInfo {
-    /// A video of which nothing is known but the codec: its packets say the
-    /// rest, as elementary streams do.
+    /// Makes a video with a known codec only: its packets declare the rest, as in
+    /// elementary streams.
     ///
     /// # Errors
     /// No memory.
@@ -245,7 +246,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// The bytes that another process would tell of a track by.
+    /// Makes the bytes by which another process would describe a track.
     fn bytes_of(codec: Codec, head: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; FIXED];
         bytes[..4].copy_from_slice(&(codec.id() as u32).to_le_bytes());
@@ -265,7 +266,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A track of which only the head is known.
+    /// Makes a track with a known head only.
     pub(crate) fn track(codec: Codec, head: &[u8]) -> TrackInfo {
         TrackInfo::from_bytes(&bytes_of(codec, head), unknown_stream()).unwrap()
     }
