@@ -287,7 +287,7 @@ pub fn planar8(frame: &Frame, to: &mut [u8], layout: &Layout) {
     });
 }
 
-/// Copies one row of a plane with one sample each into `to`.
+/// Writes one row of a plane to `to`, one byte per sample.
 fn samples(frame: &Frame, plane: usize, y: usize, format: PixelFormat, to: &mut [u8]) {
     let mut at = 0;
     frame.row(plane, y).visit(|bytes| {

@@ -75,7 +75,7 @@ fn frames_cross_to_another_process_and_back() {
     for seq in 1..FRAMES {
         let frame = next(seq);
         if seq % 7 == 0 {
-            // Shown twice.
+            // Sent twice.
             send(frame.share(), seq);
         }
         send(frame, seq);
