@@ -67,7 +67,7 @@ pub struct Converter {
     tail: Vec<u8>,
 }
 
-// SAFETY: a context belongs to whoever has the pointer, on any thread.
+// SAFETY: a context belongs to the owner of the pointer, on any thread.
 unsafe impl Send for Converter {}
 
 impl Converter {
@@ -146,7 +146,7 @@ impl Converter {
             // SAFETY: the planes are those of `rows` rows of a picture of this
             // size and format, behind which as many bytes are readable as
             // libswscale reads too far; and of a whole picture to write, in a
-            // slot that nobody else has a handle to.
+            // slot to which this is the only handle.
             unsafe {
                 ff::sws_scale(
                     context,

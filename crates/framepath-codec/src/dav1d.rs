@@ -61,7 +61,7 @@ struct Data(ffi::Dav1dData);
 unsafe impl Send for Data {}
 
 impl Data {
-    /// Wraps the packet's bytes; the packet lives until dav1d lets go of them.
+    /// Wraps the packet's bytes; the packet lives until dav1d releases them.
     fn of(packet: Packet, number: i64) -> Option<Data> {
         // SAFETY: all-zero is the empty value dav1d documents.
         let mut data = Data(unsafe { mem::zeroed() });
@@ -329,7 +329,7 @@ impl Dav1dDecoder {
     /// Returns the packet that dav1d's last error concerns.
     fn rejected_packet(&mut self) -> Option<u64> {
         // SAFETY: all-zero is an empty value; the context is open. The
-        // properties given out are ours to let go of.
+        // properties given out are ours to release.
         let timestamp = unsafe {
             let mut props = mem::zeroed();
             if ffi::dav1d_get_decode_error_data_props(self.context.0.as_ptr(), &mut props) < 0 {

@@ -239,8 +239,8 @@ impl Context {
         let no_memory = || CodecError::Memory { file: file(), operation: "look into" };
         let mut format = ptr::null();
         // SAFETY: the reading context is valid and at the start; the format's
-        // description is a static of libavformat's. What was read for the guess
-        // is read again.
+        // description is a static of libavformat's. Bytes read for the guess
+        // are read again.
         let code = unsafe {
             ff::av_probe_input_buffer2(input.as_ptr(), &mut format, c_name.as_ptr(), ptr::null_mut(), 0, 0)
         };

@@ -340,7 +340,7 @@ impl HardwareDecoder {
     fn transfer(&mut self, layout: &Layout, hold: &Hold) -> c_int {
         // SAFETY: the target is an empty frame of ours; its planes lie inside
         // the slot, which outlives the call, and nothing else touches the slot.
-        // The buffer owns nothing: it says that memory is there already.
+        // The buffer owns nothing: it only states that the memory exists already.
         unsafe {
             let target = self.target.as_ptr();
             ff::av_frame_unref(target);

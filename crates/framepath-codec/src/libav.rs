@@ -285,7 +285,7 @@ impl LibavDecoder {
             (number, flags, (*picture).buf[0], data, linesizes, width, height)
         };
         let Some(meta) = self.numbers.find(number) else {
-            // SAFETY: our frame; its slot is let go of now, not with the next picture.
+            // SAFETY: our frame; its slot is released now, not with the next picture.
             unsafe { ff::av_frame_unref(self.picture.as_ptr()) };
             return Ok(None);
         };

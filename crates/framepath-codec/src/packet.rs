@@ -145,8 +145,8 @@ impl Packet {
         let packet = Packet::new()?;
         // SAFETY: a valid, empty packet of our own, which has `len` bytes at
         // `data` after success; those of `self` stay while it lives, and raw
-        // pointers may be read while somebody writes: what is read of them is
-        // looked at in the copy only.
+        // pointers may be read while another process writes: only the copy is
+        // looked at.
         unsafe {
             let raw = packet.as_ptr();
             if ff::av_new_packet(raw, c_int::try_from(len).ok()?) < 0 {
@@ -168,7 +168,7 @@ impl Packet {
         let size = c_int::try_from(before.len().checked_add(len)?).ok()?;
         // SAFETY: a valid, empty packet of our own; after success it has `size` bytes, and
         // padding, at `data`. Those at `from` stay while `self` lives, and may be read by raw
-        // pointers while somebody writes: what is read is looked at in the copy only.
+        // pointers while another process writes: only the copy is looked at.
         unsafe {
             let raw = packet.as_ptr();
             if ff::av_new_packet(raw, size) < 0 {
@@ -251,8 +251,8 @@ impl Packet {
         let len = len.min(most);
         let mut copy = vec![0; len];
         // SAFETY: `len` bytes at `from` stay while `self` lives, and raw pointers may be read
-        // while somebody writes: what is read is looked at in the copy only, which is `len`
-        // bytes long and of this process alone.
+        // while another process writes: only the copy is looked at, which is `len` bytes long
+        // and of this process alone.
         unsafe { ptr::copy_nonoverlapping(from, copy.as_mut_ptr(), len) };
         Cow::Owned(copy)
     }

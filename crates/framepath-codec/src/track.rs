@@ -123,7 +123,7 @@ const FIXED: usize = 8 * 4;
 impl TrackInfo {
     /// The codec's own head, as the container has it.
     pub(crate) fn head(&self) -> &[u8] {
-        // SAFETY: a valid parameter set that nobody writes, alive with `self`.
+        // SAFETY: a valid parameter set that is never written, alive with `self`.
         unsafe {
             let raw = self.parameters.as_ptr();
             match usize::try_from((*raw).extradata_size) {
@@ -157,7 +157,7 @@ impl TrackInfo {
     /// words (codec, tag, pixel format, width, height, profile, level, reorder delay),
     /// then the codec's own head. [`TrackInfo::stream`] is not included.
     pub fn to_bytes(&self) -> Vec<u8> {
-        // SAFETY: a valid parameter set that nobody writes; enums are read as
+        // SAFETY: a valid parameter set that is never written; enums are read as
         // the integers they are in C.
         let words = unsafe {
             let raw = self.parameters.as_ptr();

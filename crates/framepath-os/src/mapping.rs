@@ -94,7 +94,7 @@ mod memfd {
 
     impl Mapping {
         /// Maps `bytes` bytes, at least 1; the error names the call that failed.
-        /// With `only_writer` nobody can write through the memfd, or map it
+        /// With `only_writer` no process can write through the memfd, or map it
         /// writable, from then on.
         pub(crate) fn new(bytes: usize, only_writer: bool) -> Result<Mapping, (&'static str, Errno)> {
             let failed = |call| move |errno| (call, errno);
@@ -142,7 +142,7 @@ mod memfd {
                 if u64::try_from(size).unwrap_or(0) < each as u64 {
                     return Err(failed(("mmap", Errno::OVERFLOW)));
                 }
-                // SAFETY: inside the span reserved just now, which nobody uses
+                // SAFETY: inside the span reserved just now, which no code uses
                 // yet: count * each bytes, and mmap of more had failed above.
                 unsafe {
                     let at = span.base.as_ptr().add(index as usize * each);

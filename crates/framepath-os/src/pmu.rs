@@ -68,7 +68,7 @@ fn open_event(config: u32, group: i32) -> io::Result<File> {
     if raw < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call returned a new descriptor that nobody else owns.
+    // SAFETY: the call returned a new descriptor without another owner.
     Ok(unsafe { File::from_raw_fd(raw) })
 }
 

@@ -383,7 +383,7 @@ impl Pool {
         };
         let opaque = inner.intern(&Layout::opaque(slot_bytes));
         let mut inner = NonNull::from(Box::leak(Box::new(inner)));
-        // SAFETY: just leaked, and nobody else knows it yet.
+        // SAFETY: just leaked, and no other code has the pointer yet.
         let known = unsafe { inner.as_ref() };
         let places = (0..slots).map(|slot| Place::new(inner, slot, known.slot_ptr(slot), opaque)).collect();
         // SAFETY: as above.
@@ -432,7 +432,7 @@ impl Pool {
     /// The sealed memfd behind the pool; `None` for one of lent memory.
     ///
     /// # Safety
-    /// Nobody writes through it, or through a mapping made of it, to a slot of
+    /// No code writes through it, or through a mapping made of it, to a slot of
     /// which a [`Frame`] exists: `Frame::plane` promises pixels that stay.
     #[cfg(not(any(loom, miri)))]
     pub unsafe fn memfd(&self) -> Option<BorrowedFd<'_>> {
@@ -579,7 +579,7 @@ impl Drop for Pool {
             == Returned::LastOfClosed
         {
             // SAFETY: every slot is accounted for and this handle is going, so
-            // nobody else points at Inner; it came from Box::leak.
+            // no other pointer to Inner exists; it came from Box::leak.
             drop(unsafe { Box::from_raw(self.inner.as_ptr()) });
         }
     }

@@ -159,7 +159,7 @@ mod model {
     use loom::sync::Arc;
 
     /// Two threads return while the owner takes, then closes: no slot is lost
-    /// or doubled, and exactly one party is told to free the pool.
+    /// or doubled, and exactly one side gets the order to free the pool.
     #[test]
     fn no_slot_is_lost_and_one_frees() {
         loom::model(|| {

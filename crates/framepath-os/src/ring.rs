@@ -65,7 +65,7 @@ impl<T> Drop for Ring<T> {
         let tail = self.tail.0.load(Ordering::Relaxed);
         let mut head = self.head.0.load(Ordering::Relaxed);
         while head != tail {
-            // SAFETY: cells head..tail hold values and nobody else is left.
+            // SAFETY: cells head..tail hold values and neither end is left.
             self.cells[head & self.mask].with_mut(|cell| unsafe { (*cell).assume_init_drop() });
             head = head.wrapping_add(1);
         }

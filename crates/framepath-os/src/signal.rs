@@ -62,7 +62,7 @@ pub fn install() -> io::Result<()> {
 fn handle(number: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Result<()> {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: all-zero is a valid sigaction; the fields set next are plain
-    // integers. Both handlers call only what is async-signal-safe. No SA_RESTART:
+    // integers. Both handlers call only async-signal-safe functions. No SA_RESTART:
     // blocking calls return, and their callers look at the flags.
     unsafe {
         let action_ptr = action.as_mut_ptr();

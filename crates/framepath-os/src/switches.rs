@@ -58,7 +58,7 @@ impl SwitchLog {
         if raw < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call returned a new descriptor that nobody else owns.
+        // SAFETY: the call returned a new descriptor without another owner.
         let fd = unsafe { OwnedFd::from_raw_fd(raw) };
         // SAFETY: a fresh shared mapping of the event's ring: one control page
         // and a power of two of data pages.

@@ -245,8 +245,8 @@ impl Plugin {
 }
 
 fn load(path: PathBuf, name: String) -> Result<Loaded, Frei0rError> {
-    // SAFETY: the constructors of the object run here. That they may be run is
-    // what the caller says who asks for the plug-in; see the module's page.
+    // SAFETY: the constructors of the object run here. The caller
+    // that asks for the plug-in allows them to run; see the module's page.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
     let library =
         library.map_err(|error| Frei0rError::Open { plugin: name.clone(), message: error.to_string() })?;

@@ -250,7 +250,7 @@ mod shared {
             assert!(offset + size_of::<T>() <= self.sizes.packets() && offset % align_of::<T>() == 0);
             // SAFETY: the mapping is that large (checked when it was made, and
             // sealed), page-aligned, and lives as long as `self`; atomics are
-            // valid for all bit patterns, whoever writes them.
+            // valid for all bit patterns, whichever process writes them.
             unsafe { self.memory.base().add(offset).cast::<T>().as_ref() }
         }
     }

@@ -250,7 +250,7 @@ mod tests {
     }
 
     fn read(bytes: &SharedBytes) -> Vec<u8> {
-        // SAFETY: nobody writes while the test reads.
+        // SAFETY: no other thread writes while the test reads.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }.to_vec()
     }
 
@@ -350,8 +350,8 @@ mod tests {
     }
 
     proptest! {
-        /// Packets of any size, released in any order: what is held stays as it
-        /// was written, and all memory comes back.
+        /// Packets of any size, released in any order: held ones stay as they
+        /// were written, and all memory comes back.
         #[test]
         fn held_packets_are_never_overwritten(steps: Vec<(u16, u8, bool)>) {
             let (mut pool, packets) = ends(3 * 4096, b"head");

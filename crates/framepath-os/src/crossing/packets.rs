@@ -304,7 +304,7 @@ mod tests {
     }
 
     fn read(bytes: &SharedBytes) -> Vec<u8> {
-        // SAFETY: nobody writes while the test reads.
+        // SAFETY: no other thread writes while the test reads.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len() + PADDING) }.to_vec()
     }
 

@@ -65,7 +65,7 @@ impl Page {
         assert!(at < PAGE_WORDS, "word {at} of a page");
         // SAFETY: inside the mapping, which is sealed to stay that large, is
         // page-aligned, and lives as long as `self`; atomics are valid for all
-        // bit patterns, whoever writes them.
+        // bit patterns, whichever process writes them.
         unsafe { self.0.base().cast::<AtomicU64>().add(at).as_ref() }
     }
 }

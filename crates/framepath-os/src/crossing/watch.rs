@@ -150,7 +150,7 @@ mod tests {
             Look::Quiet
         };
         let watcher = watch(Arc::new(a), Duration::from_millis(1), look, || ()).unwrap();
-        // Two looks: before and after it says that it goes quiet.
+        // Two looks: before and after the watcher goes quiet.
         looks.recv().unwrap();
         looks.recv().unwrap();
         assert!(looks.recv_timeout(Duration::from_millis(20)).is_err());

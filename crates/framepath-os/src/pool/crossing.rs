@@ -249,7 +249,7 @@ mod refusals {
         assert_eq!(rustix::io::pwrite(&fd, &[1], 0).unwrap_err(), Errno::PERM);
         assert!(ftruncate(&fd, 0).is_err());
         let readable = mapped(&fd, ProtFlags::READ).unwrap();
-        // SAFETY: the mapping just made, which nobody else uses.
+        // SAFETY: the mapping just made, which no other code uses.
         unsafe {
             let changed = mprotect(readable, 4096, MprotectFlags::READ | MprotectFlags::WRITE);
             assert_eq!(changed.unwrap_err(), Errno::ACCESS);

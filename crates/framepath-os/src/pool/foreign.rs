@@ -222,7 +222,7 @@ impl ForeignPool {
         let place = Place::foreign(index, first, meta);
         let place = Box::new(ForeignPlace { place, layout, memory: memory.clone() });
         let place = NonNull::from(Box::leak(place));
-        // SAFETY: leaked just now, and nobody else knows it. The layout lies in
+        // SAFETY: leaked just now, and no other code has the pointer. The layout lies in
         // the same box as the place that points at it.
         unsafe {
             let layout = NonNull::from(&(*place.as_ptr()).layout);

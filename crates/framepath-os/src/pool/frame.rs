@@ -202,7 +202,7 @@ impl FrameMut {
     #[inline]
     pub(super) fn new(place: NonNull<Place>, layout: NonNull<Layout>) -> FrameMut {
         let frame = FrameMut { place };
-        // SAFETY: nobody else has a handle to the slot.
+        // SAFETY: this is the only handle to the slot.
         unsafe { frame.place().written.layout.get().write(layout) };
         frame
     }
@@ -413,7 +413,7 @@ impl Frame {
     /// True if this is the only handle to the pixels.
     pub fn is_only(&self) -> bool {
         // Acquire: pairs with the release of other handles' drops, so that
-        // their reads come before what is done to the pixels next.
+        // their reads come before the next use of the pixels.
         match self.is_foreign() {
             true => self.place().handles.load(Ordering::Acquire) == 1,
             false => self.place().refs().load(Ordering::Acquire) == FRAME,

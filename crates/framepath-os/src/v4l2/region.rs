@@ -86,7 +86,7 @@ impl Region {
         if slot >= self.slots || bytes > self.slot_bytes {
             return Err(Errno::INVAL);
         }
-        // SAFETY: replaces a part of our own reservation that nobody uses.
+        // SAFETY: replaces an unused part of our own reservation.
         unsafe {
             let at = self.base.add(slot as usize * self.slot_bytes);
             mmap(at.as_ptr().cast(), bytes, access.flags(), MapFlags::SHARED | MapFlags::FIXED, fd, offset)
@@ -126,7 +126,7 @@ impl Region {
     pub(super) fn of_pages(bytes: usize, slots: u32) -> Result<Region, Errno> {
         let region = Region::reserve(bytes, slots)?;
         let whole = region.bytes();
-        // SAFETY: replaces our own reservation, which nobody uses yet.
+        // SAFETY: replaces our own reservation, which is not used yet.
         unsafe {
             let flags = MapFlags::PRIVATE | MapFlags::FIXED;
             mmap_anonymous(region.base.as_ptr().cast(), whole, Access::Write.flags(), flags)
