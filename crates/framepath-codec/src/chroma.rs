@@ -24,7 +24,7 @@ impl Rows {
         Rows(())
     }
 
-    /// `dst` = u0 v0 u1 v1 ... of 8-bit samples.
+    /// Writes `dst` = u0 v0 u1 v1 ... of 8-bit samples.
     ///
     /// # Panics
     /// Unless `u` and `v` are equally long and `dst` twice as long.
@@ -34,8 +34,8 @@ impl Rows {
         scalar::interleave8(&u[done..], &v[done..], &dst[2 * done..]);
     }
 
-    /// `dst` = u0 v0 u1 v1 ... of 16-bit samples, each moved up by six bits:
-    /// what P010 holds of 10-bit chroma.
+    /// Writes `dst` = u0 v0 u1 v1 ... of 16-bit samples, each moved up by six bits: what
+    /// P010 holds of 10-bit chroma.
     ///
     /// # Panics
     /// Unless `u` and `v` are equally long, whole samples, and `dst` twice as
@@ -47,8 +47,8 @@ impl Rows {
         scalar::interleave10(&u[done..], &v[done..], &dst[2 * done..]);
     }
 
-    /// `dst` = 16-bit samples of `src`, each moved up by six bits: what P010
-    /// holds of 10-bit luma.
+    /// Writes `dst` = 16-bit samples of `src`, each moved up by six bits: what P010 holds
+    /// of 10-bit luma.
     ///
     /// # Panics
     /// Unless both are equally long, whole samples.
@@ -65,7 +65,8 @@ impl Drop for Rows {
     }
 }
 
-/// Where the row begins. Cells may be written through shared references.
+/// Returns the address of the row's first byte. Cells may be written through shared
+/// references.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn first(row: &[Cell<u8>]) -> *mut u8 {
     row.as_ptr().cast::<u8>().cast_mut()
@@ -297,7 +298,7 @@ mod vector {
 
     use super::first;
 
-    /// All stores here are plain.
+    /// Does nothing, because all stores here are plain.
     pub(super) fn fence() {}
 
     pub(super) fn interleave8(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
@@ -378,7 +379,7 @@ mod tests {
         Cell::from_mut(bytes).as_slice_of_cells()
     }
 
-    /// Every vector version this machine can run, the chosen one first.
+    /// Returns every vector version this machine can run, the chosen one first.
     fn versions() -> Vec<(Interleave, Interleave, Raise)> {
         let mut all: Vec<(Interleave, Interleave, Raise)> =
             vec![(vector::interleave8, vector::interleave10, vector::raise10)];

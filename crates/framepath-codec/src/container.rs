@@ -69,7 +69,7 @@ pub(crate) const LIMITS: [(&CStr, &CStr); 6] = [
     (c"max_streams", c"100"),
 ];
 
-/// The supported containers, by libavformat's names.
+/// Returns the supported containers, by libavformat's names.
 pub fn containers() -> impl Iterator<Item = &'static str> {
     CONTAINERS.into_iter()
 }

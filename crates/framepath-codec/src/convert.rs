@@ -88,7 +88,7 @@ impl Converter {
         }
     }
 
-    /// Bytes that the slot of a picture with this layout must have.
+    /// Returns the number of bytes that the slot of a picture with this layout must have.
     pub fn slot_bytes(layout: &Layout) -> usize {
         layout.size + SLACK
     }
@@ -241,7 +241,8 @@ impl Tail {
         tail
     }
 
-    /// Bytes behind the tail's first row, in the plane that has fewest.
+    /// Returns the number of bytes behind the tail's first row, in the plane that has
+    /// fewest.
     fn shortest(&self) -> usize {
         let planes = self.layout.planes().iter().enumerate();
         let bytes = planes.map(|(index, plane)| {
@@ -251,7 +252,7 @@ impl Tail {
         bytes.min().unwrap_or(0)
     }
 
-    /// The tail's first row in a plane.
+    /// Returns the tail's first row in a plane.
     fn first_in(&self, plane: usize) -> usize {
         if plane == 0 { self.first } else { self.first / 2 }
     }

@@ -34,7 +34,7 @@ const MAX_THREADS: u32 = 256;
 /// Pixels that dav1d's pictures are padded to a multiple of.
 const PAD: usize = 128;
 
-/// dav1d's version; a static string.
+/// Returns dav1d's version; a static string.
 pub(crate) fn version() -> *const std::ffi::c_char {
     // SAFETY: takes nothing and may be called at any time.
     unsafe { ffi::dav1d_version() }
@@ -432,7 +432,7 @@ fn format_name(layout: ffi::Dav1dPixelLayout, depth: c_int) -> String {
     if depth == 8 { name.to_owned() } else { format!("{name}{depth}le") }
 }
 
-/// The system's text for dav1d's error, which is a negative errno.
+/// Returns the system's text for dav1d's error, which is a negative errno.
 fn message(code: c_int) -> String {
     if code == -libc::EINVAL {
         return "invalid data found in the stream".to_owned();

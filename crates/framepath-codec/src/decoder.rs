@@ -228,7 +228,7 @@ impl Decoder {
         }
     }
 
-    /// Threads the library decodes with.
+    /// Returns the number of threads the library decodes with.
     pub fn threads(&self) -> u32 {
         match &self.backend {
             Backend::Libav(decoder) => decoder.threads(),
@@ -252,10 +252,10 @@ impl fmt::Debug for Decoder {
 /// Most frames held downstream that a pool is made for.
 const MOST_DOWNSTREAM: u32 = 4096;
 
-/// Slots that are enough for any stream of `codec`: its reference pictures, the pictures
-/// it may keep back for reordering, two for each thread (the one it writes, and one it
-/// has not yet released), two for the calling thread, those held downstream, the picture
-/// being given out, and the one a film grain is applied into.
+/// Returns the number of slots that are enough for any stream of `codec`: its reference
+/// pictures, the pictures it may keep back for reordering, two for each thread (the one
+/// it writes, and one it has not yet released), two for the calling thread, those held
+/// downstream, the picture being given out, and the one a film grain is applied into.
 fn default_slots(codec: Codec, threads: u32, downstream_frames: u32) -> u32 {
     let (references, reordered) = match codec {
         Codec::H264 | Codec::Hevc => (16, 16),
@@ -272,8 +272,9 @@ fn default_slots(codec: Codec, threads: u32, downstream_frames: u32) -> u32 {
         + 2
 }
 
-/// Slots that are enough for decoding alone, where memory is scarce: without the
-/// `references` that the stream declares in [`Padded`](crate::slots::Padded).
+/// Returns the number of slots that are enough for decoding alone, where memory is
+/// scarce: without the `references` that the stream declares in
+/// [`Padded`](crate::slots::Padded).
 fn lent_slots(codec: Codec, threads: u32) -> u32 {
     // libavcodec tells the number of references for H.264, and the depth of reordering
     // for both.

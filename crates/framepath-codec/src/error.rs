@@ -257,7 +257,7 @@ fn or_earlier(in_flight: u32) -> String {
     if in_flight == 0 { String::new() } else { format!(" (or one of the {in_flight} before it)") }
 }
 
-/// libav's text for an error code.
+/// Returns libav's text for an error code.
 pub(crate) fn libav_message(code: c_int) -> String {
     let mut text = [0; 256];
     // SAFETY: the buffer is as long as stated; av_strerror always ends it

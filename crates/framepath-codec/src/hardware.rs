@@ -47,7 +47,7 @@ impl Api {
         }
     }
 
-    /// The API of that name.
+    /// Returns the API of that name.
     pub fn named(name: &str) -> Option<Api> {
         Api::ALL.into_iter().find(|api| api.name() == name)
     }

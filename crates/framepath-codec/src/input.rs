@@ -54,7 +54,7 @@ impl MediaFile {
         MediaFile { file: File::from(fd), name, seekable }
     }
 
-    /// The file's name, as it was given.
+    /// Returns the file's name, as it was given.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -129,7 +129,7 @@ impl Input {
         }
     }
 
-    /// The context for `AVFormatContext::pb`; valid while `self` lives.
+    /// Returns the context for `AVFormatContext::pb`; valid while `self` lives.
     pub(crate) fn as_ptr(&self) -> *mut ff::AVIOContext {
         self.context.as_ptr()
     }

@@ -359,7 +359,8 @@ impl LibavDecoder {
         number < failure.packet && shown_before
     }
 
-    /// Number of threads that decode one picture each; 1 where there are none.
+    /// Returns the number of threads that decode one picture each; 1 where there are
+    /// none.
     fn frame_threads(&self) -> u32 {
         // SAFETY: an open context.
         let kind = unsafe { (*self.context.as_ptr()).active_thread_type };
@@ -381,14 +382,14 @@ fn find_decoder(codec: Codec) -> Result<*const ff::AVCodec, CodecError> {
     if found.is_null() { Err(CodecError::NoDecoder { codec: codec.name() }) } else { Ok(found) }
 }
 
-/// Number of threads of the open decoder.
+/// Returns the number of threads of the open decoder.
 fn active_threads(context: &Context) -> u32 {
     // SAFETY: a valid context.
     u32::try_from(unsafe { (*context.as_ptr()).thread_count }).unwrap_or(1).max(1)
 }
 
-/// Largest number of threads that libavcodec will have: for `Auto` one more than
-/// processors, up to 16.
+/// Returns the largest number of threads that libavcodec will have: for `Auto` one more
+/// than processors, up to 16.
 fn expected_threads(threads: Threads) -> u32 {
     match threads {
         Threads::Count(count) => count.clamp(1, MAX_THREADS),

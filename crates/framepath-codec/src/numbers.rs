@@ -79,7 +79,7 @@ impl Numbers {
         inside as u64
     }
 
-    /// Number of packets so far.
+    /// Returns the number of packets so far.
     pub(crate) fn sent(&self) -> u64 {
         self.next as u64
     }

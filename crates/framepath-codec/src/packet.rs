@@ -42,7 +42,7 @@ impl Packet {
         })))
     }
 
-    /// Sequence number, birth and presentation time.
+    /// Returns the sequence number, birth and presentation time.
     pub fn meta(&self) -> FrameMeta {
         self.0.meta
     }
@@ -67,7 +67,7 @@ impl Packet {
         &mut self.0.preroll
     }
 
-    /// The packet for calls into libav; valid while `self` lives.
+    /// Returns the packet for calls into libav; valid while `self` lives.
     pub(crate) fn as_ptr(&self) -> *mut ff::AVPacket {
         self.0.raw.as_ptr()
     }
@@ -194,7 +194,7 @@ impl Packet {
         (code >= 0).then_some(packet)
     }
 
-    /// Address of the first byte, and number of bytes.
+    /// Returns the address of the first byte, and the number of bytes.
     pub(crate) fn data(&self) -> (*const u8, usize) {
         // SAFETY: `raw` is a valid packet.
         let packet = unsafe { self.0.raw.as_ref() };
@@ -204,12 +204,13 @@ impl Packet {
         }
     }
 
-    /// Number of compressed bytes.
+    /// Returns the number of compressed bytes.
     pub fn len(&self) -> usize {
         self.data().1
     }
 
-    /// Bytes of memory for the packet's content: the compressed bytes and the side data.
+    /// Returns the number of bytes of memory for the packet's content: the compressed
+    /// bytes and the side data.
     pub fn content_bytes(&self) -> usize {
         // SAFETY: `raw` is a valid packet; libav keeps `side_data_elems` parts at
         // `side_data`, which this handle borrows meanwhile.
@@ -230,7 +231,7 @@ impl Packet {
         self.len() == 0
     }
 
-    /// The compressed bytes; `None` where another process could write them.
+    /// Returns the compressed bytes; `None` where another process could write them.
     pub fn bytes(&self) -> Option<&[u8]> {
         let (data, len) = self.data();
         if self.0.shared {

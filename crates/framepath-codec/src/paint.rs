@@ -92,7 +92,7 @@ impl Painter {
         self.seen.forget();
     }
 
-    /// Rows of the screen that the last frame changed, from top to bottom.
+    /// Returns the rows of the screen that the last frame changed, from top to bottom.
     pub fn changed(&self) -> &[Range<usize>] {
         &self.changed
     }
@@ -241,12 +241,12 @@ fn no_way(source: &Layout) -> ConvertError {
 /// Number of rows that are compared and painted at a time.
 const BAND: usize = 8;
 
-/// A picture of one band.
+/// Returns the layout of one band.
 fn band_of(layout: &Layout) -> Result<Layout, ConvertError> {
     Ok(Layout::aligned(PixelFormat::Yuv420p, layout.width, BAND as u32, 64)?.with_colors(layout.colors))
 }
 
-/// Layout that [`planar8`] gives a picture by itself.
+/// Returns the layout that [`planar8`] gives a picture by itself.
 fn planar_layout(of: &Layout) -> Result<Layout, ConvertError> {
     Ok(Layout::aligned(PixelFormat::Yuv420p, of.width, of.height, 64)?.with_colors(of.colors))
 }

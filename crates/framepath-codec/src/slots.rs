@@ -287,12 +287,12 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// First byte, page-aligned.
+    /// Returns the address of the first byte, page-aligned.
     pub(crate) fn base(&self) -> *mut u8 {
         self.hold.as_ptr()
     }
 
-    /// Bytes of the slot.
+    /// Returns the number of bytes of the slot.
     pub(crate) fn len(&self) -> usize {
         self.hold.len()
     }

@@ -228,7 +228,7 @@ impl Picture {
         self.from.size <= bytes && self.to.size <= bytes
     }
 
-    /// Number of bytes that [`convert`](Picture::convert) writes.
+    /// Returns the number of bytes that [`convert`](Picture::convert) writes.
     pub(crate) fn converted_bytes(&self) -> usize {
         let planes = self.to.planes().iter();
         let skip = if self.to.format == PixelFormat::Nv12 { 1 } else { 0 };

@@ -34,7 +34,7 @@ impl Codec {
     /// All of them.
     pub const ALL: [Codec; 5] = [Codec::H264, Codec::Hevc, Codec::Vp8, Codec::Vp9, Codec::Av1];
 
-    /// The name used in errors and output, which is libavcodec's.
+    /// Returns the name used in errors and output, which is libavcodec's.
     pub fn name(self) -> &'static str {
         match self {
             Codec::H264 => "h264",
@@ -86,7 +86,7 @@ impl Parameters {
         }
     }
 
-    /// Pointer for libav to read; valid while `self` lives.
+    /// Returns a pointer for libav to read; valid while `self` lives.
     pub(crate) fn as_ptr(&self) -> *const ff::AVCodecParameters {
         self.0.as_ptr()
     }
@@ -121,7 +121,7 @@ pub struct TrackInfo {
 const FIXED: usize = 8 * 4;
 
 impl TrackInfo {
-    /// The codec's own head, as the container has it.
+    /// Returns the codec's own head, as the container has it.
     pub(crate) fn head(&self) -> &[u8] {
         // SAFETY: a valid parameter set that is never written, alive with `self`.
         unsafe {

@@ -326,7 +326,7 @@ fn update<const OPCODE: Opcode, T: Copy>(fd: impl AsFd, value: &mut T) -> io::Re
     }
 }
 
-/// EPROTO of a module whose version is `theirs`.
+/// Makes the error of a module whose version is `theirs`.
 fn other_version(theirs: Option<&str>) -> io::Error {
     let theirs = theirs.map_or("an unknown version", str::trim);
     let text = format!(
@@ -354,7 +354,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The meaning of `error`.
+    /// Returns the meaning of `error`.
     pub fn of(error: &io::Error) -> Refusal {
         match Errno::from_io_error(error) {
             Some(Errno::NODEV) => Refusal::Closed,

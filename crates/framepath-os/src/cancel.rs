@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use crate::clock::timespec;
 use crate::{signal, stop};
 
-/// The error of a call that was given up because of a signal (ECANCELED).
+/// Makes the error of a call that was given up because of a signal (ECANCELED).
 pub fn canceled() -> io::Error {
     Errno::CANCELED.into()
 }

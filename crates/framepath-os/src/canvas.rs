@@ -30,7 +30,7 @@ impl Canvas {
         Ok(Canvas { memory, each, pictures })
     }
 
-    /// The memory, for the display server.
+    /// Returns the memory, for the display server.
     pub fn memory(&self) -> BorrowedFd<'_> {
         self.memory.fd().expect("a mapping of our own has its memfd")
     }

@@ -121,7 +121,7 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::File::options().write(true).open(path)?.write_all(text.as_bytes())
 }
 
-/// The group in the hierarchy of version 2, by the text of /proc/self/cgroup.
+/// Returns the group in the hierarchy of version 2, by the text of /proc/self/cgroup.
 fn own_group(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("0::"))
 }

@@ -130,7 +130,7 @@ impl Counters {
     }
 }
 
-/// The second field of `/proc/*/schedstat`: nanoseconds spent waiting on a run
+/// Returns the second field of `/proc/*/schedstat`: nanoseconds spent waiting on a run
 /// queue (Documentation/scheduler/sched-stats.rst).
 fn parse_run_delay(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().nth(1)?.parse().ok()

@@ -104,7 +104,7 @@ impl LastingWord {
         LastingWord(Box::leak(Box::new(CacheAligned(AtomicU32::new(0)))))
     }
 
-    /// The word itself.
+    /// Returns the word itself.
     pub(crate) fn word(self) -> &'static AtomicU32 {
         &self.0.0
     }

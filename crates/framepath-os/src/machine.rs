@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The files of `folder`, such as `/dev`, whose names begin with `prefix`, in
+/// Returns the files of `folder`, such as `/dev`, whose names begin with `prefix`, in
 /// order; none where it cannot be read.
 pub fn nodes(folder: impl AsRef<Path>, prefix: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
@@ -14,7 +14,7 @@ pub fn nodes(folder: impl AsRef<Path>, prefix: &str) -> Vec<PathBuf> {
     nodes
 }
 
-/// The first `model name` of /proc/cpuinfo, or the architecture.
+/// Returns the first `model name` of /proc/cpuinfo, or the architecture.
 pub fn cpu_name() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     info.lines()
@@ -22,12 +22,12 @@ pub fn cpu_name() -> String {
         .map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
 }
 
-/// CPUs the scheduler may use for this process.
+/// Returns the number of CPUs that the scheduler may use for this process.
 pub fn cores() -> usize {
     crate::affinity::allowed_cpus().map_or(1, |cpus| cpus.len().max(1))
 }
 
-/// The user this process acts as.
+/// Returns the user this process acts as.
 pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
@@ -40,12 +40,12 @@ pub fn raise_open_files() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// Kernel release, as `uname -r`.
+/// Returns the kernel release, as `uname -r`.
 pub fn kernel() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// Distribution name, as in /etc/os-release.
+/// Returns the distribution name, as in /etc/os-release.
 pub fn distribution() -> String {
     let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
     text.lines()
@@ -64,14 +64,14 @@ pub fn switch_records() -> std::io::Result<()> {
     crate::switches::SwitchLog::open().map(drop)
 }
 
-/// This process's largest resident set so far, KiB (`VmHWM`, proc(5)).
+/// Returns this process's largest resident set so far, KiB (`VmHWM`, proc(5)).
 pub fn own_peak_memory_kib() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The kernel's Landlock version (landlock_create_ruleset(2)); ENOSYS where it
+/// Returns the kernel's Landlock version (landlock_create_ruleset(2)); ENOSYS where it
 /// was not built in, EOPNOTSUPP where it was not enabled at boot.
 pub fn landlock_abi() -> std::io::Result<u32> {
     const VERSION: libc::c_uint = 1;

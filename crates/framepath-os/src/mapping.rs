@@ -182,18 +182,18 @@ mod memfd {
             Ok(Mapping { span, fd: None, only_writer: true, granted: Some(number) })
         }
 
-        /// Number of the memory, if another process granted it.
+        /// Returns the number of the memory, if another process granted it.
         pub(crate) fn granted(&self) -> Option<u32> {
             self.granted
         }
 
-        /// The first byte.
+        /// Returns the address of the first byte.
         #[inline]
         pub(crate) fn base(&self) -> NonNull<u8> {
             self.span.base
         }
 
-        /// The memfd, sealed against another size; `None` where the memory is
+        /// Returns the memfd, sealed against another size; `None` where the memory is
         /// lent.
         pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
             self.fd.as_ref().map(AsFd::as_fd)
@@ -275,7 +275,7 @@ mod memfd {
             self.fd = None;
         }
 
-        /// The first byte.
+        /// Returns the address of the first byte.
         pub(crate) fn base(&self) -> NonNull<u8> {
             self.span.base
         }

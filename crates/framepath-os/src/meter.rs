@@ -82,7 +82,7 @@ pub fn set_level(level: Level) {
     take_in_waits();
 }
 
-/// This thread's level.
+/// Returns this thread's level.
 pub fn level() -> Level {
     METER.with(|m| m.level.get())
 }

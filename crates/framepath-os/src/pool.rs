@@ -140,14 +140,14 @@ struct Inner {
 }
 
 impl Inner {
-    /// First byte of slot `index`.
+    /// Returns the address of the first byte of slot `index`.
     fn slot_ptr(&self, index: u32) -> NonNull<u8> {
         debug_assert!((index as usize) < self.slots.len());
         // SAFETY: index < slots and the mapping has slots * slot_bytes bytes.
         unsafe { self.memory.base().add(index as usize * self.slot_bytes) }
     }
 
-    /// Number of slot 0 for another process.
+    /// Returns the number of slot 0 for another process.
     #[cfg(not(any(loom, miri)))]
     fn first_slot(&self) -> u32 {
         self.range.as_ref().map_or(0, |range| range.first)
@@ -407,19 +407,19 @@ impl Pool {
         self.inner().id
     }
 
-    /// Number of the pool's first slot in an [`Exported`]; 0 where the pool is not
-    /// shared.
+    /// Returns the number of the pool's first slot in an [`Exported`]; 0 where the pool
+    /// is not shared.
     #[cfg(not(any(loom, miri)))]
     pub fn first_slot(&self) -> u32 {
         self.inner().first_slot()
     }
 
-    /// Slots of this pool.
+    /// Returns the number of slots of this pool.
     pub fn slots(&self) -> u32 {
         self.inner().slots.len() as u32
     }
 
-    /// Bytes of a slot.
+    /// Returns the number of bytes of a slot.
     pub fn slot_bytes(&self) -> usize {
         self.inner().slot_bytes
     }
@@ -429,7 +429,7 @@ impl Pool {
         self.inner().closer.clone()
     }
 
-    /// The sealed memfd behind the pool; `None` for one of lent memory.
+    /// Returns the sealed memfd behind the pool; `None` for one of lent memory.
     ///
     /// # Safety
     /// No code writes through it, or through a mapping made of it, to a slot of

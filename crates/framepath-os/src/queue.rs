@@ -152,7 +152,7 @@ impl<T: Send> Sender<T> {
         self.patience.sleep(|| meter::blocked(|| sleep_while(full, &ring.producer_sleeps.0, barrier)));
     }
 
-    /// Values inside.
+    /// Returns the number of values inside.
     pub fn len(&self) -> usize {
         self.producer.len()
     }
@@ -218,7 +218,8 @@ impl<T: Send> Receiver<T> {
         self.timed = timed;
     }
 
-    /// Time at which the consumer was last idle; zeros before that, or untimed.
+    /// Returns the time at which the consumer was last idle; zeros before that, or
+    /// untimed.
     pub fn idle(&self) -> Idle {
         self.idle
     }
@@ -238,7 +239,7 @@ impl<T: Send> Receiver<T> {
         self.consumer.is_empty()
     }
 
-    /// A handle for other threads, to wake this end.
+    /// Returns a handle for other threads, to wake this end.
     pub fn waker(&self) -> Waker<T> {
         Waker { ring: self.consumer.ring.clone(), barrier: self.barrier }
     }

@@ -138,7 +138,8 @@ impl<T: Send> Producer<T> {
         self.ring.locked_pop()
     }
 
-    /// Values inside, as far as this end can tell: at least the real number.
+    /// Returns the number of values inside, as far as this end can tell: at least the
+    /// real number.
     pub fn len(&self) -> usize {
         // Acquire: as in `push`.
         self.tail.wrapping_sub(self.ring.head.0.load(Ordering::Acquire))
@@ -208,7 +209,7 @@ impl<T: Send> Consumer<T> {
         Some(value)
     }
 
-    /// Values that this end knows of without looking again.
+    /// Returns the number of values that this end knows of without looking again.
     #[inline]
     pub(crate) fn known(&self) -> usize {
         self.seen_tail.wrapping_sub(self.head)
@@ -276,7 +277,7 @@ impl<T> Ring<T> {
         self.depth
     }
 
-    /// A pop by either side, in rings whose producer may drop the oldest.
+    /// Pops a value for either side, in rings whose producer may drop the oldest.
     fn locked_pop(&self) -> Option<T> {
         // Acquire/Release: the lock orders one side's pop before the other's.
         while self.pop_lock.0.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {

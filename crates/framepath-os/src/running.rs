@@ -48,8 +48,8 @@ pub fn of(pid: u32) -> io::Result<Used> {
     Ok(Used { cpu_ns, switches: switches(pid)? })
 }
 
-/// CPU time of the process with this id and of the children it has waited for,
-/// nanoseconds; in steps of the kernel's clock tick, 10 ms mostly.
+/// Returns the CPU time of the process with this id and of the children it has waited
+/// for, nanoseconds; in steps of the kernel's clock tick, 10 ms mostly.
 ///
 /// # Errors
 /// There is no such process, or its /proc is hidden.
@@ -80,7 +80,7 @@ fn switches(pid: u32) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// Both counts of a thread's `status` (proc(5)).
+/// Returns the sum of both counts of a thread's `status` (proc(5)).
 fn switches_in(status: &str) -> u64 {
     let lines = status.lines().filter_map(|line| line.split_once(':'));
     lines

@@ -61,8 +61,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Bytes of the largest memfd that a worker with `memory_bytes` is granted. The
-    /// worker can make none by itself.
+    /// Returns the number of bytes of the largest memfd that a worker with `memory_bytes`
+    /// is granted. The worker can make none by itself.
     pub const fn largest_grant(memory_bytes: u64) -> u64 {
         memory_bytes / 4
     }

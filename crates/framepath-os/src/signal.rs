@@ -192,7 +192,7 @@ pub fn overdue() -> bool {
     OVERDUE.load(Ordering::Relaxed) || stop::overdue()
 }
 
-/// Time since the first signal; `None` before.
+/// Returns the time since the first signal; `None` before.
 pub fn since() -> Option<Duration> {
     let since = SINCE_NS.load(Ordering::Relaxed);
     (since > 0).then(|| Duration::from_nanos(now_ns().saturating_sub(since)))

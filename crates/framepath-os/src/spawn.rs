@@ -279,22 +279,22 @@ pub fn namespaces_given() -> io::Result<Namespaces> {
 }
 
 impl WorkerProcess {
-    /// Process id, as the parent sees it.
+    /// Returns the process id, as the parent sees it.
     pub fn pid(&self) -> u32 {
         self.pid as u32
     }
 
-    /// Readable (poll(2)) once the process has ended.
+    /// Returns the pidfd, readable (poll(2)) once the process has ended.
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 
-    /// Namespaces of the process's own.
+    /// Returns the namespaces that the process has for itself.
     pub fn namespaces(&self) -> Namespaces {
         self.namespaces
     }
 
-    /// The layers of the sandbox that the worker's parent made.
+    /// Returns the layers of the sandbox that the worker's parent made.
     pub fn layers(&self) -> Layers {
         let cgroup = if self.group.is_some() { Standing::Given } else { Standing::Refused };
         Layers::default().with_namespaces(self.namespaces).with(Layer::Cgroup, cgroup)

@@ -114,7 +114,7 @@ impl SwitchLog {
         self.tally.off_cpu
     }
 
-    /// Eight bytes at ring position `at`; records are 8-byte aligned.
+    /// Reads eight bytes at ring position `at`; records are 8-byte aligned.
     fn word(&self, at: u64) -> u64 {
         let offset = page_size() + (at as usize & (DATA_BYTES - 1));
         // SAFETY: the masked offset stays inside the data pages, and all

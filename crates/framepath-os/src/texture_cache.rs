@@ -22,18 +22,18 @@ pub struct TextureCache<K> {
 }
 
 impl<K: PartialEq> TextureCache<K> {
-    /// An empty cache for `canvas`.
+    /// Makes an empty cache for `canvas`.
     pub fn new(canvas: WindowCanvas) -> TextureCache<K> {
         TextureCache { canvas, textures: Vec::with_capacity(TEXTURES) }
     }
 
-    /// The canvas; a shared reference, because the textures belong to this canvas and no
-    /// other may take its place.
+    /// Returns the canvas; a shared reference, because the textures belong to this canvas
+    /// and no other may take its place.
     pub fn canvas(&self) -> &WindowCanvas {
         &self.canvas
     }
 
-    /// The window of the canvas.
+    /// Returns the window of the canvas.
     pub fn window_mut(&mut self) -> &mut sdl2::video::Window {
         self.canvas.window_mut()
     }

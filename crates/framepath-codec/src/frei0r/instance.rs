@@ -46,7 +46,7 @@ impl Instance {
         Ok(Instance { plugin, handle, bytes })
     }
 
-    /// Bytes of a picture, in and out.
+    /// Returns the number of bytes of a picture, input or output.
     pub fn picture_bytes(&self) -> usize {
         self.bytes
     }

@@ -182,7 +182,7 @@ impl Plugin {
         &self.loaded.info
     }
 
-    /// The file's name without `.so`.
+    /// Returns the file's name without `.so`.
     pub fn name(&self) -> &'static str {
         &self.loaded.name
     }

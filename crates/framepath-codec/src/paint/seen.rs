@@ -80,7 +80,7 @@ impl Seen {
     }
 }
 
-/// The rows of a plane in a band.
+/// Returns the rows of a plane in a band.
 fn rows(plane: usize, band: usize) -> std::ops::Range<usize> {
     let rows = if plane == 0 { BAND } else { BAND / 2 };
     band * rows..(band + 1) * rows

@@ -60,7 +60,7 @@ pub(crate) fn run_as<R>(side: usize, run: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A point at which a barrier that the other side asked for may take place.
+/// Marks a point at which a barrier that the other side asked for may take place.
 pub(crate) fn land() {
     let own = &SIDES[OWN.with(Cell::get)];
     let asked = own.asked.load(Ordering::Relaxed);

@@ -86,7 +86,7 @@ impl Sizes {
         (self.completions() + CELL * self.cells as usize).next_multiple_of(PAGE)
     }
 
-    /// Bytes of the whole area.
+    /// Returns the number of bytes of the whole area.
     pub(super) fn bytes(&self) -> usize {
         self.packets() + self.packet_bytes as usize
     }
@@ -165,12 +165,12 @@ mod shared {
             Ok(Area { memory, sizes })
         }
 
-        /// The memfd, to send to the peer.
+        /// Returns the memfd, to send to the peer.
         pub fn fd(&self) -> BorrowedFd<'_> {
             self.memory.fd()
         }
 
-        /// Sizes of the area's parts.
+        /// Returns the sizes of the area's parts.
         pub fn sizes(&self) -> Sizes {
             self.sizes
         }
@@ -183,7 +183,7 @@ mod shared {
             self.at(line as usize * LINE)
         }
 
-        /// Word `word` of cell number `cell`, counted from the first cell ever.
+        /// Returns word `word` of cell number `cell`, counted from the first cell ever.
         pub(in super::super) fn cell(&self, ring: Ring, cell: u64, word: usize) -> &AtomicU64 {
             assert!(word < CELL / 8, "word {word} of a cell");
             let first = match ring {
@@ -194,13 +194,13 @@ mod shared {
             self.at(first + index * CELL + word * 8)
         }
 
-        /// Cells taken so far, as the worker reports.
+        /// Returns the number of cells taken so far, as the worker reports.
         pub fn taken(&self) -> u64 {
             // Relaxed, as in the functions below: an observer's look.
             self.word(Line::SubmissionHead).load(Ordering::Relaxed)
         }
 
-        /// Cells completed so far, as the worker reports.
+        /// Returns the number of cells completed so far, as the worker reports.
         pub fn completed(&self) -> u64 {
             self.word(Line::CompletionTail).load(Ordering::Relaxed)
         }
@@ -215,12 +215,12 @@ mod shared {
             self.flag(Line::SlotBell).load(Ordering::Relaxed) != 0
         }
 
-        /// The bell that the owner of a pool sleeps on.
+        /// Returns the bell that the owner of a pool sleeps on.
         pub fn slot_bell(&self) -> &AtomicU32 {
             self.flag(Line::SlotBell)
         }
 
-        /// A bit per slot, set when frames of it came back.
+        /// Returns a bit per slot, set when frames of it came back.
         pub fn slot_summary(&self) -> &[AtomicU64] {
             // SAFETY: the range lies inside the mapping, is aligned, and
             // atomics are valid for all bit patterns.
@@ -229,7 +229,7 @@ mod shared {
             }
         }
 
-        /// Frames that came back, per slot.
+        /// Returns the number of frames that came back, per slot.
         pub fn slot_counts(&self) -> &[AtomicU32] {
             // SAFETY: as above.
             unsafe {
@@ -240,7 +240,7 @@ mod shared {
             }
         }
 
-        /// First byte of the packets.
+        /// Returns the address of the first byte of the packets.
         pub(in super::super) fn packets(&self) -> NonNull<u8> {
             // SAFETY: inside the mapping, or one behind it where there are none.
             unsafe { self.memory.base().add(self.sizes.packets()) }

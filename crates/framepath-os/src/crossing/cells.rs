@@ -55,22 +55,22 @@ impl Bell {
         in_time
     }
 
-    /// The bell of a caller whose submissions find the ring full.
+    /// Returns the bell of a caller whose submissions find the ring full.
     pub fn of_room(area: &Arc<Area>) -> Bell {
         Bell { area: area.clone(), line: Line::RoomBell }
     }
 
-    /// The bell of a worker whose completions find the ring full.
+    /// Returns the bell of a worker whose completions find the ring full.
     pub fn of_completion_room(area: &Arc<Area>) -> Bell {
         Bell { area: area.clone(), line: Line::CompletionRoomBell }
     }
 
-    /// The bell of a caller that waits until packets are released.
+    /// Returns the bell of a caller that waits until packets are released.
     pub fn of_packets(area: &Arc<Area>) -> Bell {
         Bell { area: area.clone(), line: Line::PacketBell }
     }
 
-    /// The bell of a side whose slots or packets are all with the other side.
+    /// Returns the bell of a side whose slots or packets are all with the other side.
     pub fn of_slots(area: &Arc<Area>) -> Bell {
         Bell { area: area.clone(), line: Line::SlotBell }
     }
@@ -118,13 +118,13 @@ pub struct CellReader {
     patience: Patience,
 }
 
-/// The ends of the ring from the caller to the worker. Each process uses one.
+/// Returns the ends of the ring from the caller to the worker. Each process uses one.
 pub fn submissions(area: &Arc<Area>) -> (CellWriter, CellReader) {
     let lines = (Line::SubmissionTail, Line::SubmissionHead);
     ends(area, Ring::Submissions, lines, Line::WorkerBell, Bell::of_room(area))
 }
 
-/// The ends of the ring from the worker to the caller.
+/// Returns the ends of the ring from the worker to the caller.
 pub fn completions(area: &Arc<Area>) -> (CellWriter, CellReader) {
     let lines = (Line::CompletionTail, Line::CompletionHead);
     ends(area, Ring::Completions, lines, Line::CallerBell, Bell::of_completion_room(area))
@@ -162,7 +162,7 @@ fn ends(
 }
 
 impl CellWriter {
-    /// Cells written and not yet taken.
+    /// Returns the number of cells written and not yet taken.
     ///
     /// # Errors
     /// The reader claims to have taken cells that were not written, or moves its position
@@ -185,12 +185,12 @@ impl CellWriter {
         Ok(self.len()? == 0)
     }
 
-    /// Cells of the ring.
+    /// Returns the number of cells of the ring.
     pub fn cells(&self) -> u64 {
         self.area.sizes().cells.into()
     }
 
-    /// Cells that can be written now.
+    /// Returns the number of cells that can be written now.
     ///
     /// # Errors
     /// As [`CellWriter::len`].
@@ -240,14 +240,14 @@ impl CellWriter {
         Ok(())
     }
 
-    /// The bell that wakes the reader.
+    /// Returns the bell that wakes the reader.
     pub fn bell(&self) -> &Bell {
         &self.bell
     }
 }
 
 impl CellReader {
-    /// Cells that can be taken now.
+    /// Returns the number of cells that can be taken now.
     ///
     /// # Errors
     /// The writer claims more than the ring holds, or moves its position back.
@@ -293,7 +293,7 @@ impl CellReader {
         in_time
     }
 
-    /// The bell this end sleeps on.
+    /// Returns the bell this end sleeps on.
     pub fn bell(&self) -> &Bell {
         &self.bell
     }

@@ -85,7 +85,7 @@ impl SocketFolder {
     }
 }
 
-/// A path that the kernel resolves to the file behind `fd` and to no other.
+/// Returns a path that the kernel resolves to the file behind `fd` and to no other.
 pub(super) fn by_descriptor(fd: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
@@ -171,7 +171,7 @@ fn walk(folder: &Path, trusted: &Trusted) -> io::Result<OwnedFd> {
     Ok(here)
 }
 
-/// Names of the components of `path`, the first one last.
+/// Returns the names of the components of `path`, the first one last.
 fn components(path: &Path) -> Vec<OsString> {
     let names = path.components().rev().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),

@@ -75,9 +75,9 @@ impl Listener {
         Ok(listener)
     }
 
-    /// The socket that a service manager listens on for this process (the
-    /// variables LISTEN_PID and LISTEN_FDS); `None` where there is none. Call
-    /// it before the process opens anything; a second call fails.
+    /// Takes the socket that a service manager listens on for this process (the variables
+    /// LISTEN_PID and LISTEN_FDS); `None` where there is none. Call it before the process
+    /// opens anything; a second call fails.
     ///
     /// # Errors
     /// The number of sockets passed is not one, or the socket is not a listening
@@ -186,7 +186,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
     }
 
-    /// An empty folder of this test.
+    /// Makes an empty folder of this test.
     fn folder(name: &str) -> PathBuf {
         let folder = path(name).with_extension("folder");
         fs::create_dir(&folder).unwrap();

@@ -103,7 +103,7 @@ impl PacketPool {
         Ok(Some(Placed { offset: offset as u64, id, transit }))
     }
 
-    /// Size of the largest packet that always fits in the end, bytes.
+    /// Returns the size of the largest packet that always fits in the end, bytes.
     pub fn largest(&self) -> usize {
         self.largest
     }
@@ -202,7 +202,7 @@ impl PooledPackets {
         Arc::new(PooledPackets { area, live })
     }
 
-    /// The packet of that id: `len` bytes at `offset`.
+    /// Makes the packet of that id: `len` bytes at `offset`.
     ///
     /// # Errors
     /// It lies outside the area, or its id is another packet's.
@@ -218,7 +218,7 @@ impl PooledPackets {
         Ok(SharedBytes::pooled(self.clone(), id, bytes, len as usize))
     }
 
-    /// A private copy of the first `len` bytes, which stay.
+    /// Returns a private copy of the first `len` bytes, which stay.
     ///
     /// # Errors
     /// More than the area has.

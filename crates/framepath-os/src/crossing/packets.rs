@@ -30,7 +30,7 @@ pub struct PacketArea {
 }
 
 impl PacketArea {
-    /// All of `area`'s packet bytes, free.
+    /// Makes an end that uses all of `area`'s packet bytes, which are free.
     pub fn new(area: Arc<Area>) -> PacketArea {
         PacketArea { area, live: VecDeque::new(), taken_back: 0, kept: 0 }
     }
@@ -47,7 +47,7 @@ impl PacketArea {
         fits
     }
 
-    /// Size of the largest packet that ever fits, bytes.
+    /// Returns the size of the largest packet that ever fits, bytes.
     pub fn largest(&self) -> usize {
         (self.capacity() - self.kept).saturating_sub(PADDING + ALIGN)
     }
@@ -141,8 +141,8 @@ pub(super) unsafe fn write(area: &Area, offset: usize, from: *const u8, len: usi
     }
 }
 
-/// First byte of a packet of `len` bytes at `offset`, with its padding inside
-/// the area.
+/// Returns the address of the first byte of a packet of `len` bytes at `offset`, with its
+/// padding inside the area.
 pub(super) fn checked(area: &Area, offset: u64, len: u32) -> Result<NonNull<u8>, Breach> {
     let inside = u64::from(len)
         .checked_add(PADDING as u64)
@@ -155,7 +155,7 @@ pub(super) fn checked(area: &Area, offset: u64, len: u32) -> Result<NonNull<u8>,
     Ok(unsafe { area.packets().add(offset as usize) })
 }
 
-/// A private copy of the first `len` bytes of the area's packets.
+/// Returns a private copy of the first `len` bytes of the area's packets.
 pub(super) fn kept(area: &Area, len: u32) -> Result<Vec<u8>, Breach> {
     let from = checked(area, 0, len)?;
     let mut bytes = vec![0; len as usize];
@@ -165,7 +165,7 @@ pub(super) fn kept(area: &Area, len: u32) -> Result<Vec<u8>, Breach> {
     Ok(bytes)
 }
 
-/// Bytes a packet of `len` takes.
+/// Returns the number of bytes that a packet of `len` takes.
 pub(super) fn room(len: usize) -> usize {
     (len + PADDING).next_multiple_of(ALIGN)
 }
@@ -193,7 +193,7 @@ impl SharedPackets {
         Arc::new(SharedPackets { area, held: Mutex::default(), bell })
     }
 
-    /// The next packet, in the order of submission.
+    /// Makes the next packet, in the order of submission.
     ///
     /// # Errors
     /// It would lie outside the area.
@@ -205,7 +205,7 @@ impl SharedPackets {
         Ok(SharedBytes { owner: Owner::Ordered(self.clone(), number), bytes, len: len as usize })
     }
 
-    /// A private copy of the first `len` bytes, which were put there to stay.
+    /// Returns a private copy of the first `len` bytes, which were put there to stay.
     ///
     /// # Errors
     /// More than the area has.
@@ -253,12 +253,12 @@ unsafe impl Send for SharedBytes {}
 unsafe impl Sync for SharedBytes {}
 
 impl SharedBytes {
-    /// The first byte; valid while `self` lives.
+    /// Returns the address of the first byte; valid while `self` lives.
     pub fn as_ptr(&self) -> *mut u8 {
         self.bytes.as_ptr()
     }
 
-    /// Bytes of the packet, padding not counted.
+    /// Returns the number of bytes of the packet, padding not counted.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -270,8 +270,8 @@ impl SharedBytes {
 }
 
 impl SharedBytes {
-    /// A packet that goes back to `packets` by its id. `bytes` is valid for
-    /// `len` bytes and padding while `packets` lives.
+    /// Makes a packet that goes back to `packets` by its id. `bytes` is valid for `len`
+    /// bytes and padding while `packets` lives.
     pub(super) fn pooled(
         packets: Arc<PooledPackets>,
         id: u32,

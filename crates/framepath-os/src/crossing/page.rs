@@ -41,7 +41,7 @@ impl Page {
         Sealed::open(fd, BYTES).map(Page).map_err(errno)
     }
 
-    /// The memfd, to be given to the other process.
+    /// Returns the memfd, to be given to the other process.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.0.fd()
     }

@@ -18,8 +18,8 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// The process at the other end of `socket`. At the side that connected this is the
-    /// process that called listen(2).
+    /// Returns the process at the other end of `socket`. At the side that connected this
+    /// is the process that called listen(2).
     pub(super) fn of(socket: &OwnedFd) -> io::Result<Peer> {
         // libc's structure, because the process id of rustix's cannot be 0. The kernel's
         // id is 0 for a process that cannot be seen from here.
@@ -33,7 +33,7 @@ impl Peer {
     }
 }
 
-/// The peer's supplementary groups.
+/// Returns the peer's supplementary groups.
 fn groups_of(socket: &OwnedFd) -> io::Result<Vec<u32>> {
     let mut groups = vec![0u32; 64];
     loop {

@@ -69,9 +69,9 @@ mod model {
 
     use super::*;
 
-    /// The watcher's sleep, by the period or by an eventfd, whose reads and
-    /// writes the kernel orders. A change that is never looked at ends the
-    /// model as a livelock.
+    /// Models the watcher's sleep, by the period or by an eventfd, whose reads and
+    /// writes the kernel orders. A change that is never looked at ends the model as a
+    /// livelock.
     fn every_change_is_looked_at(changes: u32) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = model.preemption_bound.or(Some(3));

@@ -71,12 +71,13 @@ impl Sealed {
         Ok(Sealed { base, bytes, fd })
     }
 
-    /// The first byte, at a page's start. Valid for as long as `self` lives.
+    /// Returns the address of the first byte, at a page's start. Valid for as long as
+    /// `self` lives.
     pub(super) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// The memfd.
+    /// Returns the memfd.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -36,7 +36,7 @@ pub fn is_crowded(error: &io::Error) -> bool {
 pub struct Socket(OwnedFd);
 
 impl Socket {
-    /// Two connected ends, closed on exec.
+    /// Makes two connected ends, closed on exec.
     ///
     /// # Errors
     /// From socketpair(2).

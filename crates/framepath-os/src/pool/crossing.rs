@@ -14,7 +14,7 @@ const ROUNDS: u32 = if cfg!(miri) { 15 } else { 200 };
 /// checkers.
 static KEPT: Mutex<Vec<&GiveBack>> = Mutex::new(Vec::new());
 
-/// The owner's side of `words`.
+/// Returns the owner's side of `words`.
 pub(super) fn owner_of(words: GiveBackWords<'static>) -> &'static GiveBack {
     let give_back: &GiveBack = Box::leak(Box::new(GiveBack::new(words)));
     KEPT.lock().unwrap().push(give_back);
@@ -43,7 +43,7 @@ fn both_sides(slots: u32) -> (&'static GiveBack, Arc<Reader>) {
     (owner_of(words), Arc::new(Reader(words)))
 }
 
-/// The pool that `frame` lies in, mapped again.
+/// Returns the pool that `frame` lies in, mapped again.
 #[cfg(not(miri))]
 fn mapped(frame: &Frame, reader: Arc<Reader>) -> ForeignPool {
     let PoolMemory { fd, slot_bytes, slots, first_slot, .. } = frame.read_only_memory().unwrap();

@@ -237,7 +237,7 @@ impl ForeignPool {
 #[cfg(not(any(loom, miri)))]
 const SLOT_ALIGN: usize = 64;
 
-/// Bytes of all slots.
+/// Returns the number of bytes of all slots.
 #[cfg(not(any(loom, miri)))]
 fn checked_bytes(slot_bytes: usize, slots: u32, first_slot: u32) -> Result<usize, ForeignError> {
     let bytes = slot_bytes.checked_mul(slots as usize).filter(|n| (1..=isize::MAX as usize).contains(n));

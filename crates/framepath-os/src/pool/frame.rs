@@ -47,7 +47,7 @@ struct Written {
 }
 
 impl Place {
-    /// The place of slot `slot`, whose first byte is `first`.
+    /// Makes the place of slot `slot`, whose first byte is `first`.
     pub(super) fn new(
         inner: NonNull<Inner>,
         slot: u32,
@@ -198,7 +198,7 @@ pub struct FrameMut {
 unsafe impl Send for FrameMut {}
 
 impl FrameMut {
-    /// The only handle to a slot just taken.
+    /// Makes the only handle to a slot just taken.
     #[inline]
     pub(super) fn new(place: NonNull<Place>, layout: NonNull<Layout>) -> FrameMut {
         let frame = FrameMut { place };
@@ -212,7 +212,7 @@ impl FrameMut {
         unsafe { self.place.as_ref() }
     }
 
-    /// Format, size and planes; opaque bytes until [`FrameMut::set_layout`].
+    /// Returns the format, size and planes; opaque bytes until [`FrameMut::set_layout`].
     pub fn layout(&self) -> &Layout {
         self.place().layout()
     }
@@ -232,7 +232,7 @@ impl FrameMut {
         Ok(())
     }
 
-    /// The bytes of plane `index`, padding included, to write.
+    /// Returns the bytes of plane `index`, padding included, to write.
     ///
     /// # Panics
     /// Where the layout has no such plane.
@@ -247,7 +247,7 @@ impl FrameMut {
         }
     }
 
-    /// Bytes of the slot, of which the layout may use fewer.
+    /// Returns the number of bytes of the slot, of which the layout may use fewer.
     pub fn slot_bytes(&self) -> usize {
         self.place().inner().slot_bytes
     }
@@ -312,19 +312,19 @@ impl Frame {
         unsafe { self.place.as_ref() }
     }
 
-    /// Format, size and planes.
+    /// Returns the format, size and planes.
     pub fn layout(&self) -> &Layout {
         self.place().layout()
     }
 
-    /// Sequence number, birth and presentation time.
+    /// Returns the sequence number, birth and presentation time.
     pub fn meta(&self) -> FrameMeta {
         // SAFETY: written only while no Frame of the place exists.
         unsafe { self.place().written.meta.get().read() }
     }
 
-    /// The bytes of plane `index`, from its first pixel to its last, the
-    /// padding of all rows but the last included.
+    /// Returns the bytes of plane `index`, from its first pixel to its last, the padding
+    /// of all rows but the last included.
     ///
     /// # Panics
     /// Where the layout has no such plane.
@@ -340,7 +340,7 @@ impl Frame {
         }
     }
 
-    /// Row `y` of plane `index`, pixels only.
+    /// Returns row `y` of plane `index`, pixels only.
     ///
     /// # Panics
     /// Where the layout has no such plane or row.
@@ -350,7 +350,7 @@ impl Frame {
         self.plane(index).sub(y * plane.stride..y * plane.stride + plane.width)
     }
 
-    /// Number of the slot in its pool, from 0.
+    /// Returns the number of the slot in its pool, from 0.
     pub fn slot(&self) -> u32 {
         self.place().slot
     }
@@ -361,7 +361,7 @@ impl Frame {
         self.place().foreign
     }
 
-    /// Number of the pool, which no other pool of this process ever has.
+    /// Returns the number of the pool, which no other pool of this process ever has.
     pub fn pool_id(&self) -> u64 {
         match self.foreign_place() {
             Some(place) => place.pool_id(),
@@ -387,7 +387,7 @@ impl Frame {
         })
     }
 
-    /// The number of the [`GrantedMemory`](super::GrantedMemory) that the frame's
+    /// Returns the number of the [`GrantedMemory`](super::GrantedMemory) that the frame's
     /// pool lies in, and the pool's numbers; `None` for other pools.
     #[cfg(not(any(loom, miri)))]
     pub fn granted_memory(&self) -> Option<GrantedPool> {
@@ -444,7 +444,7 @@ impl Frame {
         self.is_foreign().then(|| unsafe { self.place.cast().as_ref() })
     }
 
-    /// The first handle to a foreign place.
+    /// Makes the first handle to a foreign place.
     ///
     /// # Safety
     /// The place was made by [`Place::foreign`], is leaked and has no handle.
@@ -469,7 +469,7 @@ impl Frame {
         Ok(unique)
     }
 
-    /// Another handle to the same pixels.
+    /// Returns another handle to the same pixels.
     pub fn share(&self) -> Frame {
         if !self.is_foreign() {
             self.place().add_reader();
@@ -511,19 +511,19 @@ unsafe impl Send for Hold {}
 unsafe impl Sync for Hold {}
 
 impl Hold {
-    /// The only handle to a slot just taken.
+    /// Makes the only handle to a slot just taken.
     pub(super) fn new(inner: NonNull<Inner>, slot: u32) -> Hold {
         Hold { inner, slot }
     }
 
-    /// First byte of the slot, page-aligned. The decoder may write until it
-    /// has given the picture out by [`Hold::frame`], and only read after.
+    /// Returns the address of the first byte of the slot, page-aligned. The decoder may
+    /// write until it has given the picture out by [`Hold::frame`], and only read after.
     pub fn as_ptr(&self) -> *mut u8 {
         // SAFETY: Inner is alive while this handle is.
         unsafe { self.inner.as_ref() }.slot_ptr(self.slot).as_ptr()
     }
 
-    /// Bytes of the slot.
+    /// Returns the number of bytes of the slot.
     pub fn len(&self) -> usize {
         // SAFETY: Inner is alive while this handle is.
         unsafe { self.inner.as_ref() }.slot_bytes

@@ -25,15 +25,15 @@ pub struct GiveBackWords<'a> {
 }
 
 impl<'a> GiveBackWords<'a> {
-    /// Number of words of `summary` for `slots` slots.
+    /// Returns the number of words of `summary` for `slots` slots.
     pub const fn summary_words(slots: u32) -> usize {
         slots.div_ceil(64) as usize
     }
 
-    /// The words of `counts.len()` slots: `waits` is 1 while the owner sleeps,
-    /// `summary` has a bit for each slot given back since the owner last
-    /// looked, `counts` says how many times. `None` where the lengths do not
-    /// fit together, or are more than [`GIVE_BACK_SLOTS`].
+    /// Uses the words of `counts.len()` slots: `waits` is 1 while the owner sleeps,
+    /// `summary` has a bit for each slot given back since the owner last looked, `counts`
+    /// says how many times. `None` where the lengths do not fit together, or are more
+    /// than [`GIVE_BACK_SLOTS`].
     pub fn new(
         waits: &'a AtomicU32,
         summary: &'a [AtomicU64],
@@ -135,12 +135,12 @@ impl GiveBack {
         self.memory.as_ref()
     }
 
-    /// Number of times the other side gave back a frame that it did not have.
+    /// Returns the number of times the other side gave back a frame that it did not have.
     pub fn breaches(&self) -> u64 {
         self.breaches.load(Ordering::Relaxed)
     }
 
-    /// Frames that the other side has.
+    /// Returns the number of frames that the other side has.
     pub fn exported(&self) -> usize {
         self.table().exported.iter().map(VecDeque::len).sum()
     }

@@ -43,7 +43,7 @@ impl<'a> Plane<'a> {
         Plane { first: NonNull::from(bytes).cast(), len: bytes.len(), foreign: false, frame: PhantomData }
     }
 
-    /// Bytes.
+    /// Returns the number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
@@ -54,8 +54,8 @@ impl<'a> Plane<'a> {
         self.len == 0
     }
 
-    /// Address of the first byte; the bytes may change where [`Plane::as_stable`] is
-    /// `None`.
+    /// Returns the address of the first byte; the bytes may change where
+    /// [`Plane::as_stable`] is `None`.
     pub fn as_ptr(&self) -> *const u8 {
         self.first.as_ptr()
     }
@@ -72,7 +72,7 @@ impl<'a> Plane<'a> {
         Plane { first, len: range.end - range.start, ..*self }
     }
 
-    /// The bytes themselves; `None` where another process may write them.
+    /// Returns the bytes themselves; `None` where another process may write them.
     #[inline]
     pub fn as_stable(&self) -> Option<&'a [u8]> {
         if self.foreign {

@@ -158,7 +158,7 @@ impl Layers {
         })
     }
 
-    /// The layers that confine a worker and are not in force.
+    /// Returns the layers that confine a worker and are not in force.
     pub fn missing(self) -> impl Iterator<Item = Layer> {
         Layer::ALL.into_iter().filter(move |layer| layer.confines() && !self.has(*layer))
     }

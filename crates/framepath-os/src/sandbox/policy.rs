@@ -124,9 +124,9 @@ pub(super) mod condition {
     pub(in crate::sandbox) const NO_ADDRESS: When = When::Null(4);
     /// prlimit64: of this process. A limit can only be lowered.
     pub(in crate::sandbox) const OWN_LIMITS: When = When::OneOf(0, &[0]);
-    /// The mode bits of open(2): reading only (O_WRONLY, O_RDWR, O_CREAT and
-    /// O_TRUNC are unset), its flags being argument `.0`. Not O_PATH either: Landlock
-    /// does not see such an open, and the descriptor stays.
+    /// Allows open(2) for reading only (O_WRONLY, O_RDWR, O_CREAT and O_TRUNC are unset),
+    /// with its flags in argument `argument`. O_PATH is refused too: Landlock does not see
+    /// such an open, and the descriptor stays.
     pub(in crate::sandbox) const fn reading(argument: u8) -> When {
         const O_PATH: u32 = 0o1000_0000;
         When::Bits(argument, O_PATH | 0o1103, 0)

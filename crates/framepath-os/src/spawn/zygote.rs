@@ -47,7 +47,7 @@ impl Zygote {
         Ok(Zygote { namespaces, _init: init })
     }
 
-    /// Namespaces of the zygote's workers.
+    /// Returns the namespaces of the zygote's workers.
     pub fn namespaces(&self) -> Namespaces {
         self.namespaces
     }

@@ -159,17 +159,17 @@ impl CaptureBuffers {
         Ok(CaptureBuffers { frames: ForeignPool::of_region(region, shared.clone()), shared })
     }
 
-    /// Number of buffers.
+    /// Returns the number of buffers.
     pub fn count(&self) -> u32 {
         self.shared.region.slots()
     }
 
-    /// Bytes of a buffer.
+    /// Returns the number of bytes of a buffer.
     pub fn bytes(&self) -> usize {
         self.shared.region.slot_bytes()
     }
 
-    /// Number of buffers that the device has.
+    /// Returns the number of buffers that the device has.
     pub fn queued(&self) -> u32 {
         self.shared.state().queued
     }

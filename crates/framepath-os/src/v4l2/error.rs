@@ -112,7 +112,7 @@ pub enum V4l2Error {
 }
 
 impl V4l2Error {
-    /// The error of `call` on `node`.
+    /// Makes the error of `call` on `node`.
     pub(super) fn of(node: &Path, call: &'static str, errno: Errno) -> V4l2Error {
         let node = node.to_owned();
         match errno {

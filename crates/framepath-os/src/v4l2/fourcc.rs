@@ -29,7 +29,7 @@ impl Fourcc {
     /// AV1 temporal units.
     pub const AV1: Fourcc = Fourcc::new(b"AV01");
 
-    /// The format of that name.
+    /// Returns the format of that name.
     pub const fn new(name: &[u8; 4]) -> Fourcc {
         Fourcc(u32::from_le_bytes(*name))
     }

@@ -78,7 +78,7 @@ pub(super) fn list_layout(facts: &mut Facts) {
 }
 
 impl Heap {
-    /// The heap of that name: a file's name, `udmabuf` or `pages`.
+    /// Returns the heap of that name: a file's name, `udmabuf` or `pages`.
     pub fn named(name: &str) -> Heap {
         match name {
             "udmabuf" => Heap::Udmabuf,
@@ -87,7 +87,7 @@ impl Heap {
         }
     }
 
-    /// The system's dma-heap if it exists, else udmabuf.
+    /// Returns the system's dma-heap if it exists, else udmabuf.
     pub fn any() -> Heap {
         let system = Path::new(SYSTEM_HEAP);
         if system.exists() || !Path::new(UDMABUF).exists() { Heap::Dma(system.into()) } else { Heap::Udmabuf }

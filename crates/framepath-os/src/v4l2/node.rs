@@ -175,17 +175,17 @@ impl Node {
         })
     }
 
-    /// The node's name.
+    /// Returns the node's name.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The driver's name.
+    /// Returns the driver's name.
     pub fn driver(&self) -> &str {
         &self.driver
     }
 
-    /// The device's name.
+    /// Returns the device's name.
     pub fn card(&self) -> &str {
         &self.card
     }
@@ -200,7 +200,7 @@ impl Node {
         self.caps & abi::CAP_STREAMING != 0
     }
 
-    /// The open node, to be sent to another process ([`Node::of_open`]).
+    /// Returns the open node, to be sent to another process ([`Node::of_open`]).
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -212,7 +212,7 @@ impl Node {
         self.caps & multi != 0 && self.caps & single == 0
     }
 
-    /// V4L2's number of a queue.
+    /// Returns V4L2's number of a queue.
     pub(super) fn kind(&self, direction: Direction) -> u32 {
         match (direction, self.is_multiplanar()) {
             (Direction::Capture, false) => abi::TYPE_CAPTURE,
@@ -494,7 +494,7 @@ impl Node {
     }
 }
 
-/// Text up to the first zero byte.
+/// Returns the text up to the first zero byte.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()

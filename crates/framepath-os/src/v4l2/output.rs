@@ -54,7 +54,7 @@ impl OutputBuffers {
         !self.free.is_empty()
     }
 
-    /// Number of buffers that the device has.
+    /// Returns the number of buffers that the device has.
     pub fn queued(&self) -> usize {
         self.lent.len() - self.free.len()
     }

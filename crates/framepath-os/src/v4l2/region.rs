@@ -138,17 +138,17 @@ impl Region {
         self.slot_bytes * self.slots as usize
     }
 
-    /// First byte of the first slot.
+    /// Returns the address of the first byte of the first slot.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Slots.
+    /// Returns the number of slots.
     pub fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// Bytes from one slot to the next.
+    /// Returns the number of bytes from one slot to the next.
     pub fn slot_bytes(&self) -> usize {
         self.slot_bytes
     }
