@@ -2,36 +2,36 @@
 //! Packets of H.264 and HEVC with start codes, as devices want them: files of
 //! the MP4 family have lengths in their place, and the parameter sets apart.
 //!
-//! Formats: ISO/IEC 14496-15 (avcC, hvcC); ITU-T H.264 and H.265, Annex B. The
-//! result is that of libavcodec's filters `h264_mp4toannexb` and
-//! `hevc_mp4toannexb`, but as parts that lie where they are: whoever copies the
-//! packet into a device's buffer puts them together in that one copy.
+//! Formats: ISO/IEC 14496-15 (avcC, hvcC); ITU-T H.264 and H.265, Annex B. The result is
+//! that of libavcodec's filters `h264_mp4toannexb` and `hevc_mp4toannexb`, but as parts
+//! that stay where they are: the caller joins them in the one copy of the packet into a
+//! device's buffer.
 
 use crate::{Codec, CodecError, TrackInfo};
 
 const START: &[u8] = &[0, 0, 0, 1];
 
-/// What turns lengths into start codes, for one track.
+/// Converter of length-prefixed packets to start codes, for one track.
 #[derive(Clone, Debug)]
 pub struct AnnexB {
     codec: Codec,
     /// The parameter sets, each with a start code; empty where none are known.
     head: Vec<u8>,
-    /// Bytes of a length, 1 to 4; `None` where packets have start codes, or are
-    /// of a codec without.
+    /// Bytes of a length, 1 to 4; `None` where packets have start codes, or their codec
+    /// has none.
     length_bytes: Option<usize>,
 }
 
 impl AnnexB {
-    /// For the packets of `track`: nothing is done to codecs without start
-    /// codes, and to streams that have them already.
+    /// Makes a converter for the packets of `track`: it leaves codecs without start codes
+    /// unchanged, and streams that have them already.
     ///
     /// # Errors
     /// The track's head is damaged.
     pub fn new(track: &TrackInfo) -> Result<AnnexB, CodecError> {
         let (codec, head) = (track.codec, track.head());
         let as_they_are = |head: &[u8]| AnnexB { codec, head: head.to_vec(), length_bytes: None };
-        // What libavcodec goes by: such a head, or none, comes with start codes.
+        // libavcodec's criterion: such a head, or none, comes with start codes.
         let has_codes = head.is_empty() || head.starts_with(&[0, 0, 1]) || head.starts_with(START);
         let read = match codec {
             Codec::Vp8 | Codec::Vp9 | Codec::Av1 => return Ok(as_they_are(&[])),
@@ -43,13 +43,13 @@ impl AnnexB {
         Ok(AnnexB { codec, head, length_bytes: Some(bytes) })
     }
 
-    /// The parts that, one behind the other, are the packet with start codes,
-    /// the parameter sets before each random access point that comes without.
-    /// They are also in front of the `first` packet that a decoder gets, which
-    /// need not be the stream's.
+    /// Returns the parts that, one after the other, are the packet with start codes and
+    /// with the parameter sets before each random access point that lacks them. The sets
+    /// are also in front of the `first` packet that a decoder gets, which need not be the
+    /// stream's first.
     ///
     /// # Errors
-    /// A length is longer than what is left of the packet.
+    /// A length is longer than the rest of the packet.
     pub fn parts<'a>(&'a self, packet: &'a [u8], first: bool) -> Result<Vec<&'a [u8]>, CodecError> {
         let Some(length_bytes) = self.length_bytes else {
             let lacks = first && !self.head.is_empty() && !self.has_head(packet);
@@ -76,13 +76,13 @@ impl AnnexB {
         Ok(parts)
     }
 
-    /// Whether a packet with start codes has a parameter set.
+    /// True if a packet with start codes has a parameter set.
     fn has_head(&self, packet: &[u8]) -> bool {
         packet.windows(4).any(|w| w.starts_with(&[0, 0, 1]) && self.codec.kind(w[3]) == Unit::Head)
     }
 }
 
-/// What a unit is for decoding to begin.
+/// Kind of a unit, as far as the start of decoding is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     /// A parameter set.
@@ -95,7 +95,7 @@ enum Unit {
 }
 
 impl Codec {
-    /// By a unit's first byte.
+    /// Returns the kind of a unit by its first byte.
     fn kind(self, first: u8) -> Unit {
         match (self, first & 0x1f, first >> 1 & 0x3f) {
             (Codec::H264, 7 | 8, _) | (Codec::Hevc, _, 32..=34) => Unit::Head,
@@ -106,7 +106,7 @@ impl Codec {
     }
 }
 
-/// Takes a length of `bytes` bytes and what it counts from the front.
+/// Takes a length of `bytes` bytes, and as many bytes as it says, from the front.
 fn next_unit<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
     let (length, behind) = rest.split_at_checked(bytes)?;
     let length = length.iter().fold(0usize, |sum, byte| sum << 8 | usize::from(*byte));

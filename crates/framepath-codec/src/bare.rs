@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The floor: libavcodec decoding a file with its own buffers, and nothing
-//! else. No pool, no conversion, no frame given out. AV1 goes through
-//! FFmpeg's wrapper of dav1d, as with the `ffmpeg` tool.
+//! The baseline: libavcodec decoding a file with its own buffers, and nothing else. No
+//! pool, no conversion, no frame given out. AV1 goes through FFmpeg's wrapper of dav1d,
+//! as with the `ffmpeg` tool.
 
 use std::ffi::c_int;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::error::libav_message;
 use crate::libav::{Context, PictureRef};
 use crate::{Codec, CodecError, Demuxer, Threads, TrackInfo};
 
-/// Decodes the video of `path` to nowhere; returns how many pictures came out.
+/// Decodes the video of `path` and discards it; returns how many pictures came out.
 ///
 /// # Errors
 /// The file cannot be read, or a packet of it cannot be decoded.

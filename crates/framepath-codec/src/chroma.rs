@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Rows of planar samples made interleaved, and 10-bit samples moved from the
-//! low to the high end of 16.
+//! Interleaving of rows of planar samples, and moving of 10-bit samples from the low to
+//! the high end of 16.
 //!
-//! Each function has a scalar twin that says what it does; the vector ones do
-//! the same for as many whole vectors as a row has and leave the rest to it.
-//! Samples are bytes here, 16-bit ones little-endian, so that rows may start
-//! at any address.
+//! Each function has a scalar twin that defines its result; the vector functions compute
+//! the same for as many whole vectors as a row has and leave the rest to the twin.
+//! Samples are bytes here, 16-bit ones little-endian, so that rows may start at any
+//! address.
 //!
-//! Where the machine has AVX2 and a row is aligned, its stores go past the
-//! caches: a picture is far larger than them, so plain stores would first read
-//! the old contents from memory and push out what the decoder works on.
+//! If the machine has AVX2 and a row is aligned, its stores bypass the caches: a picture
+//! is far larger than they are, so plain stores would first read the old contents from
+//! memory and evict the decoder's data.
 
 use std::cell::Cell;
 
-/// Writes rows. Samples are cells: in a slot that was lent another process may
-/// write them at any time, so that they are never `&[u8]`. What it wrote may be read by other threads once it is dropped.
+/// Writes rows. Samples are cells: in a lent slot another process may write them at any
+/// time, so that they are never `&[u8]`. Other threads may read the rows once this value
+/// is dropped.
 pub(crate) struct Rows(());
 
 impl Rows {
-    /// Ready to write.
+    /// Makes a writer.
     pub(crate) fn new() -> Rows {
         Rows(())
     }
 
-    /// `dst` = u0 v0 u1 v1 ... of 8-bit samples.
+    /// Writes `dst` = u0 v0 u1 v1 ... of 8-bit samples.
     ///
     /// # Panics
     /// Unless `u` and `v` are equally long and `dst` twice as long.
@@ -33,8 +34,8 @@ impl Rows {
         scalar::interleave8(&u[done..], &v[done..], &dst[2 * done..]);
     }
 
-    /// `dst` = u0 v0 u1 v1 ... of 16-bit samples, each moved up by six bits:
-    /// what P010 holds of 10-bit chroma.
+    /// Writes `dst` = u0 v0 u1 v1 ... of 16-bit samples, each moved up by six bits: what
+    /// P010 holds of 10-bit chroma.
     ///
     /// # Panics
     /// Unless `u` and `v` are equally long, whole samples, and `dst` twice as
@@ -46,8 +47,8 @@ impl Rows {
         scalar::interleave10(&u[done..], &v[done..], &dst[2 * done..]);
     }
 
-    /// `dst` = 16-bit samples of `src`, each moved up by six bits: what P010
-    /// holds of 10-bit luma.
+    /// Writes `dst` = 16-bit samples of `src`, each moved up by six bits: what P010 holds
+    /// of 10-bit luma.
     ///
     /// # Panics
     /// Unless both are equally long, whole samples.
@@ -64,7 +65,8 @@ impl Drop for Rows {
     }
 }
 
-/// Where the row begins. Cells may be written through shared references.
+/// Returns the address of the row's first byte. Cells may be written through shared
+/// references.
 #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
 fn first(row: &[Cell<u8>]) -> *mut u8 {
     row.as_ptr().cast::<u8>().cast_mut()
@@ -80,7 +82,8 @@ fn check(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) {
     );
 }
 
-/// What the functions do, plainly.
+/// Plain versions of the vector functions: they define the result, and convert the rest
+/// of a row.
 mod scalar {
     use std::cell::Cell;
 
@@ -295,7 +298,7 @@ mod vector {
 
     use super::first;
 
-    /// All stores here are plain.
+    /// Does nothing, because all stores here are plain.
     pub(super) fn fence() {}
 
     pub(super) fn interleave8(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) -> usize {
@@ -376,7 +379,7 @@ mod tests {
         Cell::from_mut(bytes).as_slice_of_cells()
     }
 
-    /// Every vector version this machine can run, the chosen one first.
+    /// Returns every vector version this machine can run, the chosen one first.
     fn versions() -> Vec<(Interleave, Interleave, Raise)> {
         let mut all: Vec<(Interleave, Interleave, Raise)> =
             vec![(vector::interleave8, vector::interleave10, vector::raise10)];

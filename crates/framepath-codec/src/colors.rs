@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What FFmpeg says of the colours of a picture.
+//! Colours of a picture as FFmpeg describes them.
 
 use std::ffi::c_uint;
 
@@ -7,7 +7,7 @@ use ff::AVPixelFormat;
 use ffmpeg_sys_next as ff;
 use framepath_model::colors::{Colors, Range};
 
-/// The colours of a frame that a decoder is to fill or has filled.
+/// Returns the colours of a frame that a decoder is to fill or has filled.
 ///
 /// # Safety
 /// `frame` is valid.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The containers that are opened, and those that are not.
+//! The supported containers, and the refused ones.
 //!
 //! A path names one file, and one file is read. libavformat has demuxers that
 //! open others (playlists, manifests, image sequences, network descriptions):
@@ -9,7 +9,7 @@ use std::ffi::CStr;
 
 use crate::CodecError;
 
-/// Containers that are opened: the first of libavformat's names of each.
+/// Supported containers: the first of libavformat's names of each.
 const CONTAINERS: [&str; 24] = [
     "mov",
     "matroska",
@@ -53,8 +53,9 @@ const PLAYLISTS: [&str; 12] = [
     "lavfi",
 ];
 
-/// What libavformat may do: no protocol, no other demuxer, the decoders of known
-/// codecs for what a container does not say, and an end to looking for it.
+/// Options that limit libavformat: no protocol, no other demuxer, only the decoders of
+/// known codecs for properties that a container lacks, and an end to the search for
+/// those.
 /// (Five megabytes and five seconds are libavformat's own defaults.)
 pub(crate) const LIMITS: [(&CStr, &CStr); 6] = [
     (c"protocol_whitelist", c""),
@@ -68,12 +69,12 @@ pub(crate) const LIMITS: [(&CStr, &CStr); 6] = [
     (c"max_streams", c"100"),
 ];
 
-/// The containers that are opened, by libavformat's names.
+/// Returns the supported containers, by libavformat's names.
 pub fn containers() -> impl Iterator<Item = &'static str> {
     CONTAINERS.into_iter()
 }
 
-/// Refuses what libavformat found in `file` where it is no container.
+/// Refuses `file` where libavformat's name `found` is that of no supported container.
 pub(crate) fn check(file: &str, found: &str) -> Result<(), CodecError> {
     let name = found.split(',').next().unwrap_or(found);
     if CONTAINERS.contains(&name) {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames into another pixel format of the same size, by libswscale.
+//! Conversion of frames into another pixel format of the same size, by libswscale.
 //!
-//! The same pixels on every machine: libswscale is told to be exact, and
-//! leaves its faster, rougher ways out. Where a stream does not say what its YUV
-//! means it is taken as `play` takes it: as of limited range, of BT.709 from 1025
-//! columns on and of BT.601 else, and GREY as of full range. What the numbers
-//! mean stays where YUV becomes YUV.
+//! The pixels are the same on every machine: libswscale is told to be exact, without its
+//! faster, rougher ways. Where a stream does not declare its YUV, it is taken as `play`
+//! takes it: as of limited range, of BT.709 from 1025 columns on and of BT.601 else, and
+//! GREY as of full range. From YUV to YUV the meaning of the numbers stays.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -22,42 +21,43 @@ use framepath_os::pool::{Frame, FrameMut};
 /// and an enum in others; their numbers are the same in all.
 const FLAGS: c_int = 0x4 | 0x2000 | 0x4_0000 | 0x8_0000;
 
-/// Bytes behind a row that libswscale's vector code may touch: it reads up to
-/// 31 too far, whether they are there or not.
+/// Bytes behind a row that libswscale's vector code may touch: it reads up to 31 bytes
+/// too far, whether they exist or not.
 pub(crate) const SLACK: usize = 256;
 
 /// Bytes that libswscale reads behind a row, at most.
 const TOO_FAR: usize = 32;
 
-/// Rows of a tail, at most where a picture is not narrow. Dither patterns begin anew with every slice and have 8
-/// rows, in planes of chroma too: cut elsewhere, a picture would change.
+/// Most rows of a tail, for a picture that is not narrow. Dither patterns begin again
+/// with every slice and have 8 rows, in planes of chroma too: cut elsewhere, a picture
+/// would change.
 const TAIL: usize = 16;
 
-/// Why a frame cannot be converted.
+/// Error of a conversion.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConvertError {
-    /// libswscale has no way between the two.
+    /// libswscale has no conversion between the two formats.
     #[error("libswscale does not convert {width}x{height} {from} to {to}")]
     NoWay {
-        /// What came.
+        /// Format of the source.
         from: PixelFormat,
-        /// What was asked for.
+        /// Requested format.
         to: PixelFormat,
         /// Width in pixels.
         width: u32,
         /// Height in pixels.
         height: u32,
     },
-    /// The frame is no picture, or the slot cannot hold what is asked for.
+    /// The frame is no picture, or the slot cannot hold the requested picture.
     #[error(transparent)]
     Layout(#[from] LayoutError),
 }
 
-/// What a context is made for: source, its size and colours.
+/// Key of a context: format, size and colours of the source.
 type Key = (PixelFormat, (u32, u32), Colors);
 
-/// Converts frames, whatever comes, to one format.
+/// Converts frames of any format to one format.
 #[derive(Debug)]
 pub struct Converter {
     to: PixelFormat,
@@ -67,16 +67,16 @@ pub struct Converter {
     tail: Vec<u8>,
 }
 
-// SAFETY: a context belongs to whoever has the pointer, on any thread.
+// SAFETY: a context belongs to the owner of the pointer, on any thread.
 unsafe impl Send for Converter {}
 
 impl Converter {
-    /// Converts to `to`.
+    /// Makes a converter to `to`.
     pub fn new(to: PixelFormat) -> Converter {
         Converter { to, context: ptr::null_mut(), made_for: None, tail: Vec::new() }
     }
 
-    /// What the numbers of a picture like `from` mean when it is converted.
+    /// Returns the colours of the converted picture of a source like `from`.
     pub fn colors(&self, from: &Layout) -> Colors {
         match (from.format, self.to) {
             (from_format, to) if from_format == to => from.colors,
@@ -88,18 +88,18 @@ impl Converter {
         }
     }
 
-    /// Bytes that the slot of a picture laid out so must have.
+    /// Returns the number of bytes that the slot of a picture with this layout must have.
     pub fn slot_bytes(layout: &Layout) -> usize {
         layout.size + SLACK
     }
 
-    /// Converts `from` into `into`, whose layout says where the picture goes;
-    /// every byte of it is counted as copied, and so are the last rows of
-    /// `from`, which are moved to where reading too far does no harm.
+    /// Converts `from` into `into`, whose layout says where the picture goes. Counts
+    /// every byte of the picture as copied, and the last rows of `from` too, which are
+    /// moved to memory where reading too far does no harm.
     ///
     /// # Errors
-    /// Where libswscale cannot, `from` is no picture (see [`Layout::opaque`]),
-    /// or the slot of `into` is smaller than [`Converter::slot_bytes`].
+    /// libswscale cannot convert, `from` is no picture (see [`Layout::opaque`]), or the
+    /// slot of `into` is smaller than [`Converter::slot_bytes`].
     ///
     /// # Panics
     /// Unless `into` is laid out in the format of [`Converter::new`] and in
@@ -146,7 +146,7 @@ impl Converter {
             // SAFETY: the planes are those of `rows` rows of a picture of this
             // size and format, behind which as many bytes are readable as
             // libswscale reads too far; and of a whole picture to write, in a
-            // slot that nobody else has a handle to.
+            // slot to which this is the only handle.
             unsafe {
                 ff::sws_scale(
                     context,
@@ -167,7 +167,7 @@ impl Converter {
         if rows == source.height as c_int { Ok(()) } else { Err(no_way()) }
     }
 
-    /// Makes the context for pictures like this, where it is for others.
+    /// Makes the context for pictures like this, if it is for others.
     fn prepare(&mut self, source: &Layout) {
         let key = (source.format, (source.width, source.height), source.colors);
         if self.made_for == Some(key) {
@@ -191,7 +191,7 @@ impl Converter {
             (c"dsth", height),
             (c"dst_format", libav_format(self.to) as c_int),
             (c"sws_flags", FLAGS),
-            // Of 10 bits it has to know them from the start.
+            // For 10 bits libswscale has to know the ranges from the start.
             (c"src_range", from_full.into()),
             (c"dst_range", to_full.into()),
         ];
@@ -220,19 +220,19 @@ impl Converter {
     }
 }
 
-/// The last rows of a picture: behind them its memory may end.
+/// The last rows of a picture, after which its memory may end.
 pub(crate) struct Tail {
     layout: Layout,
-    /// The first row of it, a multiple of [`TAIL`].
+    /// The tail's first row, a multiple of [`TAIL`].
     pub(crate) first: usize,
-    /// Bytes of its pixels.
+    /// Bytes of the tail's pixels.
     pub(crate) bytes: usize,
 }
 
 impl Tail {
     pub(crate) fn of(layout: &Layout) -> Tail {
         let mut tail = Tail { layout: *layout, first: (layout.height as usize - 1) / TAIL * TAIL, bytes: 0 };
-        // Narrow pictures: the rows before it must have enough bytes behind them.
+        // Narrow pictures: the rows before the tail must have enough bytes behind them.
         while tail.first > 0 && tail.shortest() < TOO_FAR {
             tail.first -= TAIL;
         }
@@ -241,7 +241,8 @@ impl Tail {
         tail
     }
 
-    /// Bytes of the plane that has fewest behind the first row of it.
+    /// Returns the number of bytes behind the tail's first row, in the plane that has
+    /// fewest.
     fn shortest(&self) -> usize {
         let planes = self.layout.planes().iter().enumerate();
         let bytes = planes.map(|(index, plane)| {
@@ -251,12 +252,12 @@ impl Tail {
         bytes.min().unwrap_or(0)
     }
 
-    /// The first row of it in a plane.
+    /// Returns the tail's first row in a plane.
     fn first_in(&self, plane: usize) -> usize {
         if plane == 0 { self.first } else { self.first / 2 }
     }
 
-    /// Copies it to `into`; gives where its planes lie there.
+    /// Copies the tail to `into`; returns the addresses and strides of its planes there.
     pub(crate) fn copy(&self, from: &Frame, into: &mut Vec<u8>) -> ([*const u8; 4], [c_int; 4]) {
         let (mut starts, mut strides) = ([0; 3], [0; 4]);
         into.clear();
@@ -284,7 +285,7 @@ impl Drop for Converter {
     }
 }
 
-/// Whether it has chroma beside its luma.
+/// True if the format has chroma besides luma.
 fn is_yuv(format: PixelFormat) -> bool {
     !matches!(format, PixelFormat::Grey | PixelFormat::Rgba)
 }
@@ -304,8 +305,8 @@ fn libav_format(format: PixelFormat) -> AVPixelFormat {
 mod tests {
     use super::*;
 
-    /// Of every size, and GREY of one column is the narrowest: what is read
-    /// behind the rows that are not copied lies in the picture's own memory.
+    /// Checks every size; GREY of one column is the narrowest. Bytes read behind the rows
+    /// that are not copied lie in the picture's own memory.
     #[test]
     fn nothing_is_read_behind_a_picture() {
         for format in PixelFormat::ALL {

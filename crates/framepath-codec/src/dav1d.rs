@@ -21,11 +21,11 @@ use crate::{CodecError, Packet, Received, Threads};
 #[allow(non_camel_case_types, non_snake_case, non_upper_case_globals, dead_code, missing_docs)]
 #[allow(unsafe_op_in_unsafe_fn, clippy::all, clippy::undocumented_unsafe_blocks)]
 mod ffi {
-    //! Of the installed header, by the build script.
+    //! Bindings of the installed header, made by the build script.
     include!(concat!(env!("OUT_DIR"), "/dav1d.rs"));
 }
 
-/// What dav1d returns for "not now".
+/// dav1d's return code for "not now".
 const AGAIN: c_int = -libc::EAGAIN;
 
 /// dav1d's own limit.
@@ -34,7 +34,7 @@ const MAX_THREADS: u32 = 256;
 /// Pixels that dav1d's pictures are padded to a multiple of.
 const PAD: usize = 128;
 
-/// dav1d's version; a static string.
+/// Returns dav1d's version; a static string.
 pub(crate) fn version() -> *const std::ffi::c_char {
     // SAFETY: takes nothing and may be called at any time.
     unsafe { ffi::dav1d_version() }
@@ -54,15 +54,14 @@ impl Drop for Context {
     }
 }
 
-/// Bytes on their way into dav1d, given back on drop where it did not take
-/// them.
+/// Bytes on their way into dav1d, given back on drop if dav1d did not take them.
 struct Data(ffi::Dav1dData);
 
 // SAFETY: refers to a packet, which may move between threads.
 unsafe impl Send for Data {}
 
 impl Data {
-    /// Wraps the packet's bytes; the packet lives until dav1d lets go of them.
+    /// Wraps the packet's bytes; the packet lives until dav1d releases them.
     fn of(packet: Packet, number: i64) -> Option<Data> {
         // SAFETY: all-zero is the empty value dav1d documents.
         let mut data = Data(unsafe { mem::zeroed() });
@@ -91,13 +90,13 @@ impl Drop for Data {
     }
 }
 
-/// dav1d has read the packet. Called on any thread.
+/// Frees the packet that dav1d has read. Called on any thread.
 unsafe extern "C" fn free_packet(_bytes: *const u8, cookie: *mut c_void) {
     // SAFETY: the box given to dav1d_data_wrap, ended once.
     drop(unsafe { Box::from_raw(cookie.cast::<Packet>()) });
 }
 
-/// A picture dav1d gave out, let go of on drop.
+/// A picture that dav1d gave out, released on drop.
 struct PictureRef(ffi::Dav1dPicture);
 
 impl Drop for PictureRef {
@@ -109,10 +108,10 @@ impl Drop for PictureRef {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// A look at the output is due: something was sent since the last.
+    /// Something was sent since the last look at the output: a look is due.
     Sent,
-    /// Looked; asking again before the next packet would make dav1d wait for
-    /// its threads.
+    /// The output was looked at; to ask again before the next packet would make dav1d
+    /// wait for its threads.
     Idle,
     Draining,
     Ended,
@@ -121,17 +120,17 @@ enum State {
 pub(crate) struct Dav1dDecoder {
     // Dropped before `slots`, which its threads call into.
     context: Context,
-    /// What dav1d had no room for yet.
+    /// Packet that dav1d had no room for yet.
     pending: Option<Data>,
-    /// The callbacks have its address. No `Box`: moving one claims that nobody
-    /// else has a pointer into it.
+    /// The callbacks have the address. No `Box`, because moving a box claims that no
+    /// other pointer into it exists.
     slots: Arc<Slots>,
     numbers: Numbers,
     threads: u32,
     state: State,
     failure: Option<CodecError>,
-    /// The first packet a failure may concern: its picture and those after it
-    /// are withheld. AV1 shows in the order of packets.
+    /// The first packet a failure may concern: its picture and those after it are
+    /// withheld. AV1 shows pictures in the order of packets.
     stop_at: i64,
 }
 
@@ -155,7 +154,7 @@ impl Dav1dDecoder {
             settings.assume_init()
         };
         settings.n_threads = count as c_int;
-        // One thread means one picture at a time too.
+        // One thread also means one picture at a time.
         settings.max_frame_delay = c_int::from(count == 1);
         // FFmpeg's wrapper gives out the highest layer only.
         settings.all_layers = 0;
@@ -211,7 +210,7 @@ impl Dav1dDecoder {
         Ok(())
     }
 
-    /// Offers dav1d what is pending.
+    /// Offers dav1d the pending packet.
     fn push(&mut self) {
         let Some(mut data) = self.pending.take() else { return };
         // SAFETY: an open context and bytes that stay until dav1d lets go.
@@ -232,7 +231,7 @@ impl Dav1dDecoder {
         }
     }
 
-    /// Forgets what is inside, how many pictures that is, and begins anew.
+    /// Forgets the pictures inside, returns how many they are, and begins again.
     pub(crate) fn flush(&mut self) -> u64 {
         self.pending = None;
         // SAFETY: an open context. Its threads are idle afterwards.
@@ -289,7 +288,7 @@ impl Dav1dDecoder {
         }
     }
 
-    /// The picture as a frame; `None` where it is not given out.
+    /// Returns the picture as a frame; `None` where it is not given out.
     fn give(&mut self, picture: &PictureRef) -> Result<Option<Frame>, CodecError> {
         let picture = &picture.0;
         let Some(meta) = self.numbers.find(picture.m.timestamp) else { return Ok(None) };
@@ -321,16 +320,16 @@ impl Dav1dDecoder {
             }
         };
         self.pending = None;
-        // What was in work when memory ran out cannot be finished.
+        // Pictures in work when memory ran out cannot be finished.
         let finished = self.failure.is_none() && !matches!(failure, CodecError::PoolTooSmall { .. });
         self.failure.get_or_insert(failure);
         self.state = if finished { State::Draining } else { State::Ended };
     }
 
-    /// The packet dav1d's last error is about.
+    /// Returns the packet that dav1d's last error concerns.
     fn rejected_packet(&mut self) -> Option<u64> {
         // SAFETY: all-zero is an empty value; the context is open. The
-        // properties given out are ours to let go of.
+        // properties given out are ours to release.
         let timestamp = unsafe {
             let mut props = mem::zeroed();
             if ffi::dav1d_get_decode_error_data_props(self.context.0.as_ptr(), &mut props) < 0 {
@@ -352,8 +351,8 @@ impl Drop for Dav1dDecoder {
     }
 }
 
-/// Gives dav1d a slot to decode into. Called in calls of ours, or on dav1d's
-/// threads; no path in it panics, so nothing unwinds into C.
+/// Gives dav1d a slot to decode into. Called within our calls, or on dav1d's threads; no
+/// path in it panics, so nothing unwinds into C.
 unsafe extern "C" fn allocate(picture: *mut ffi::Dav1dPicture, cookie: *mut c_void) -> c_int {
     // SAFETY: dav1d passes a picture that this call alone uses, and the
     // decoder's `Slots`, which outlive it.
@@ -387,7 +386,7 @@ unsafe extern "C" fn allocate(picture: *mut ffi::Dav1dPicture, cookie: *mut c_vo
     0
 }
 
-/// dav1d let go of a picture. Called on any thread.
+/// Frees the slot of a picture that dav1d released. Called on any thread.
 unsafe extern "C" fn release(picture: *mut ffi::Dav1dPicture, _cookie: *mut c_void) {
     // SAFETY: the box that `allocate` gave to this picture, ended once.
     drop(unsafe { Box::from_raw((*picture).allocator_data.cast::<Slot>()) });
@@ -410,7 +409,7 @@ fn padded(request: Request, colors: Colors) -> Padded {
     }
 }
 
-/// What the sequence says of its colours.
+/// Returns the colours that the sequence header declares.
 ///
 /// # Safety
 /// A picture that dav1d has filled or wants memory for.
@@ -422,7 +421,7 @@ unsafe fn colors_of(picture: &ffi::Dav1dPicture) -> Colors {
     Colors::of(sequence.pri, sequence.trc, sequence.mtrx, range)
 }
 
-/// libav's name for what dav1d would make.
+/// Returns libav's name for the format that dav1d would make.
 fn format_name(layout: ffi::Dav1dPixelLayout, depth: c_int) -> String {
     let name = match layout {
         ffi::DAV1D_PIXEL_LAYOUT_I400 => "gray",
@@ -433,7 +432,7 @@ fn format_name(layout: ffi::Dav1dPixelLayout, depth: c_int) -> String {
     if depth == 8 { name.to_owned() } else { format!("{name}{depth}le") }
 }
 
-/// The system's text for dav1d's error, which is a negative errno.
+/// Returns the system's text for dav1d's error, which is a negative errno.
 fn message(code: c_int) -> String {
     if code == -libc::EINVAL {
         return "invalid data found in the stream".to_owned();

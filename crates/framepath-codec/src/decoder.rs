@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packets in, frames out, whichever library does the work.
+//! Packets in, frames out, by any of the decoder libraries.
 
 use std::fmt;
 
@@ -12,10 +12,10 @@ use crate::slots::Slots;
 use crate::surface::output_format;
 use crate::{Codec, CodecError, Hardware, Lenders, Packet, TrackInfo};
 
-/// How many threads a decoder uses.
+/// Number of threads of a decoder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Threads {
-    /// As many as the library thinks right for this machine.
+    /// The library's own choice for this machine.
     #[default]
     Auto,
     /// This many; 1 decodes in the caller's thread.
@@ -25,14 +25,14 @@ pub enum Threads {
 /// The pixel format of the frames given out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Output {
-    /// What the decoder makes; nothing is copied.
+    /// The decoder's own format; nothing is copied.
     #[default]
     Native,
     /// NV12 of 8-bit 4:2:0: luma where the decoder wrote it, chroma copied
     /// into interleaved order.
     Nv12,
-    /// P010 of 10-bit 4:2:0: luma and chroma copied, since P010 has its ten
-    /// bits at the other end and the decoder still reads its own.
+    /// P010 of 10-bit 4:2:0: luma and chroma copied, because P010 has its ten bits at the
+    /// other end and the decoder still reads its own planes.
     P010,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for Output {
     }
 }
 
-/// How a [`Decoder`] is made.
+/// Options of a [`Decoder`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecoderOptions {
     /// Threads of the library.
@@ -59,11 +59,11 @@ pub struct DecoderOptions {
     /// Frames that later stages hold at a time, queues included. The pool gets
     /// that many slots more.
     pub downstream_frames: u32,
-    /// Makes the frames fit for [`Frame::export`]: another process gives them
-    /// back here. `None` keeps the pool to this process.
+    /// Makes the frames fit for [`Frame::export`]: another process gives them back here.
+    /// With `None` only this process can use the pool.
     pub give_back: Option<&'static GiveBack>,
-    /// Whose memory is decoded into, where it is not the decoder's own:
-    /// `output`, `pool_slots` and `give_back` mean nothing then.
+    /// Provider of the memory to decode into; `None` for the decoder's own pool. With a
+    /// provider, `output`, `pool_slots` and `give_back` are ignored.
     pub lender: Option<Lenders>,
 }
 
@@ -81,13 +81,13 @@ impl Default for DecoderOptions {
 }
 
 impl DecoderOptions {
-    /// Frames that later stages hold, at the least, while a decoder of `codec` waits for a
-    /// slot of its pool: the other slots are as many as it can need for itself. At least 1.
-    /// Does not look at `lender`.
+    /// Returns the least number of frames that later stages hold while a decoder of
+    /// `codec` waits for a slot of its pool: the decoder can need all other slots for
+    /// itself. At least 1. Ignores `lender`.
     pub fn least_out(&self, codec: Codec) -> u32 {
         let threads = match self.threads {
             Threads::Count(count) => count,
-            // As many as the machine of the decoder has processors.
+            // One per processor of the decoder's machine, whose number is not known here.
             Threads::Auto => u32::MAX,
         };
         let out = match self.pool_slots {
@@ -98,7 +98,7 @@ impl DecoderOptions {
     }
 }
 
-/// What [`Decoder::receive`] found.
+/// Result of [`Decoder::receive`].
 #[derive(Debug)]
 pub enum Received {
     /// A picture, in the order of presentation.
@@ -122,10 +122,10 @@ enum Backend {
 /// `meta` of the packet it came from. Its pixels stay as they are for as long
 /// as it lives, whatever the decoder does.
 ///
-/// It may be dropped at any time, also while all of its frames are held and its
+/// A decoder may be dropped at any time, also while all of its frames are held and its
 /// threads wait for one of them.
 ///
-/// What is [preroll](Packet::preroll) is decoded and not given out.
+/// Pictures that are [preroll](Packet::preroll) are decoded and not given out.
 ///
 /// After a failure the frames the decoder finished before it are still given
 /// out; then `receive` returns the error, once, and afterwards the end.
@@ -137,7 +137,7 @@ impl Decoder {
     /// Makes a decoder for `track`.
     ///
     /// # Errors
-    /// The libraries here cannot decode it, or not into what is asked.
+    /// The libraries here cannot decode the track, or not into the requested output.
     pub fn open(track: &TrackInfo, options: &DecoderOptions) -> Result<Decoder, CodecError> {
         let codec = track.codec.name();
         if let (Some(decoded), None) = (track.stream.format, options.lender) {
@@ -160,19 +160,19 @@ impl Decoder {
         Ok(Decoder { backend })
     }
 
-    /// Makes a decoder for `track` that uses the machine's own. Its pictures are
-    /// brought into the pool by one copy each, counted; native is what the
-    /// device gives, NV12 or P010. `threads` and `lender` mean nothing then.
+    /// Makes a decoder for `track` that uses the machine's own. Each picture is brought
+    /// into the pool by one copy, counted; native output is the device's format, NV12 or
+    /// P010. `threads` and `lender` are ignored.
     ///
     /// # Errors
-    /// libavcodec cannot decode it so. What the driver says of the stream shows
-    /// in `send` and `receive`.
+    /// libavcodec cannot decode the track in this way. The driver's errors on the stream
+    /// show in `send` and `receive`.
     pub fn on(
         hardware: &Hardware,
         track: &TrackInfo,
         options: &DecoderOptions,
     ) -> Result<Decoder, CodecError> {
-        // One being written, and one for whoever asks for the next.
+        // One slot being written, and one for a caller that asks for the next frame.
         let advised = options.downstream_frames.min(MOST_DOWNSTREAM) + 2;
         let slots = options.pool_slots.unwrap_or(advised);
         let download = Download { slots, output: options.output, give_back: options.give_back };
@@ -180,9 +180,8 @@ impl Decoder {
         Ok(Decoder { backend: Backend::Hardware(Box::new(decoder)) })
     }
 
-    /// Gives the decoder the next packet. With more than one thread this may
-    /// wait for the library's threads, and for a later stage to let go of a
-    /// frame.
+    /// Gives the decoder the next packet. With more than one thread this may wait for the
+    /// library's threads, and for a later stage to release a frame.
     ///
     /// # Errors
     /// [`CodecError::NotDrained`] where frames of the last packet were not
@@ -195,7 +194,7 @@ impl Decoder {
         }
     }
 
-    /// Says that no packet follows.
+    /// Reports that no packet follows.
     pub fn drain(&mut self) -> Result<(), CodecError> {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.drain(),
@@ -205,11 +204,11 @@ impl Decoder {
         Ok(())
     }
 
-    /// The next finished picture, if there is one.
+    /// Returns the next finished picture, if there is one.
     ///
     /// # Errors
-    /// The decoder rejected a packet, or the pool is too small for it. Frames
-    /// from before that were given out.
+    /// The decoder rejected a packet, or the pool is too small for it. Earlier frames
+    /// were given out.
     pub fn receive(&mut self) -> Result<Received, CodecError> {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.receive(),
@@ -218,9 +217,9 @@ impl Decoder {
         }
     }
 
-    /// Forgets what is inside, and begins anew with the next packet, which is a random
-    /// access point. Also after the end and after a failure. How many pictures were
-    /// inside that would have been given out.
+    /// Forgets the pictures inside, and begins again with the next packet, which is a
+    /// random access point. Also after the end and after a failure. Returns how many of
+    /// the forgotten pictures would have been given out.
     pub fn flush(&mut self) -> u64 {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.flush(),
@@ -229,7 +228,7 @@ impl Decoder {
         }
     }
 
-    /// Threads the library decodes with.
+    /// Returns the number of threads the library decodes with.
     pub fn threads(&self) -> u32 {
         match &self.backend {
             Backend::Libav(decoder) => decoder.threads(),
@@ -250,19 +249,18 @@ impl fmt::Debug for Decoder {
     }
 }
 
-/// Frames held downstream that a pool is made for.
+/// Most frames held downstream that a pool is made for.
 const MOST_DOWNSTREAM: u32 = 4096;
 
-/// Slots that are enough for any stream of `codec`: its reference pictures,
-/// the pictures it may keep back for reordering, two for each thread (the one
-/// it writes, and one it has not yet let go of), two for the calling thread,
-/// those held downstream, the picture being given out, and the one a film
-/// grain is applied into.
+/// Returns the number of slots that are enough for any stream of `codec`: its reference
+/// pictures, the pictures it may keep back for reordering, two for each thread (the one
+/// it writes, and one it has not yet released), two for the calling thread, those held
+/// downstream, the picture being given out, and the one a film grain is applied into.
 fn default_slots(codec: Codec, threads: u32, downstream_frames: u32) -> u32 {
     let (references, reordered) = match codec {
         Codec::H264 | Codec::Hevc => (16, 16),
         Codec::Vp8 => (4, 0),
-        // Eight references and three that the decoder keeps beside them.
+        // Eight references and three more that the decoder keeps.
         Codec::Vp9 => (11, 0),
         // Eight references and the one chosen for output.
         Codec::Av1 => (9, 0),
@@ -274,11 +272,12 @@ fn default_slots(codec: Codec, threads: u32, downstream_frames: u32) -> u32 {
         + 2
 }
 
-/// Slots that are enough for decoding alone, where memory is dear: without
-/// what `references` in [`Padded`](crate::slots::Padded) says of the stream.
+/// Returns the number of slots that are enough for decoding alone, where memory is
+/// scarce: without the `references` that the stream declares in
+/// [`Padded`](crate::slots::Padded).
 fn lent_slots(codec: Codec, threads: u32) -> u32 {
-    // libavcodec says of H.264 how many references there are, and of both how
-    // far they are reordered.
+    // libavcodec tells the number of references for H.264, and the depth of reordering
+    // for both.
     let references = match codec {
         Codec::H264 => 2,
         Codec::Hevc => 16,

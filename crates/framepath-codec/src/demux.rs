@@ -24,26 +24,26 @@ use crate::{Codec, CodecError, Packet};
 
 /// Reads the packets of one video track of a file. May move between threads.
 pub struct Demuxer {
-    // Dropped before `input`, which it reads through.
+    // Dropped before `input`, through which it reads.
     context: Context,
     input: Input,
     name: String,
     info: TrackInfo,
-    /// The video track asked for; `None` is the best.
+    /// The requested video track; `None` for the best.
     track: Option<usize>,
     stream: c_int,
     packets: u64,
-    /// By what the first packet is known again.
+    /// Mark by which the first packet is recognised.
     first: Option<Mark>,
-    /// A packet already read to see whether a seek found it.
+    /// A packet already read to check if a seek found it.
     read_ahead: Option<Packet>,
     /// Packets to be marked as discarded.
     marking: Option<seek::Marking>,
-    /// The next packet is the first behind a seek.
+    /// True if the next packet is the first after a seek.
     restarts: bool,
 }
 
-/// What tells a packet from the others of a file.
+/// Identity of a packet among the others of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mark {
     position: i64,
@@ -60,8 +60,8 @@ impl Mark {
 }
 
 impl Demuxer {
-    /// Opens `path` and looks into its first packets, in this process: the
-    /// container's parser and the codecs' look at a stranger's bytes here.
+    /// Opens `path` and reads its first packets, in this process: the parsers of the
+    /// container and of the codecs read foreign bytes here.
     ///
     /// # Errors
     /// As [`MediaFile::open`] and [`Demuxer::new`].
@@ -69,8 +69,7 @@ impl Demuxer {
         Demuxer::new(MediaFile::open(path)?)
     }
 
-    /// Looks into the first packets of `file`. No other file is opened, whatever
-    /// it says.
+    /// Reads the first packets of `file`. Opens no other file, whatever this one names.
     ///
     /// # Errors
     /// The file cannot be read, is no container of [`containers`](crate::containers),
@@ -106,17 +105,17 @@ impl Demuxer {
         })
     }
 
-    /// The video this reads.
+    /// Returns the video that this demuxer reads.
     pub fn info(&self) -> &TrackInfo {
         &self.info
     }
 
-    /// The next packet of the video; `None` at the end. Waits for the disk are
+    /// Returns the next packet of the video; `None` at the end. Waits for the disk are
     /// stamped as blocked.
     ///
     /// # Errors
-    /// The file cannot be read further, or ends inside a packet. The packets
-    /// before that were handed out.
+    /// The file cannot be read further, or ends inside a packet. Earlier packets were
+    /// handed out.
     pub fn read(&mut self) -> Result<Option<Packet>, CodecError> {
         let packet = match self.read_ahead.take() {
             Some(packet) => Some(packet),
@@ -141,7 +140,8 @@ impl Demuxer {
             let shortage = Shortage::watch();
             // SAFETY: both are valid; av_read_frame fills the empty packet.
             let code = unsafe { ff::av_read_frame(self.context.0.as_ptr(), packet.as_ptr()) };
-            // Before the code: a demuxer that drops a packet for lack of memory succeeds.
+            // Checked before the code, because a demuxer that drops a packet for lack of
+            // memory succeeds.
             if shortage.occurred() {
                 return Err(CodecError::Memory { file: self.name(), operation: "read" });
             }
@@ -165,8 +165,8 @@ impl Demuxer {
             if raw.flags & ff::AV_PKT_FLAG_CORRUPT as c_int != 0 {
                 return Err(CodecError::DamagedPacket { file: self.name(), packet: self.packets });
             }
-            // An edit list leaves it out. libavcodec's own handling of the flag is wrong for
-            // pictures that a later packet shows (VP9), and dav1d has none.
+            // An edit list leaves the packet out. libavcodec's own handling of the flag
+            // is wrong for pictures that a later packet shows (VP9), and dav1d has none.
             packet.preroll_mut().discarded = raw.flags & ff::AV_PKT_FLAG_DISCARD as c_int != 0;
             raw.flags &= !(ff::AV_PKT_FLAG_DISCARD as c_int);
             packet.meta_mut().pts = (raw.pts != ff::AV_NOPTS_VALUE).then_some(raw.pts);
@@ -187,8 +187,8 @@ impl Demuxer {
         packet.prefixed(&sets).ok_or_else(|| self.demux_error("read", ff::AVERROR(libc::ENOMEM)))
     }
 
-    /// Starts over: the next [`read`](Demuxer::read) gives the first packet,
-    /// with the timestamps it had the first time.
+    /// Starts over: the next [`read`](Demuxer::read) returns the first packet, with the
+    /// same timestamps as the first time.
     ///
     /// # Errors
     /// The file is a pipe, or can no longer be read.
@@ -199,7 +199,7 @@ impl Demuxer {
         }
         (self.read_ahead, self.marking, self.restarts) = (None, None, false);
         self.packets = 0;
-        // Seeking is cheap, and in some containers it misses the first packet.
+        // Seeking is cheap, but in some containers it misses the first packet.
         let shortage = Shortage::watch();
         if self.first.is_some() && self.context.seek_to_start(self.stream) && !shortage.occurred() {
             if let Ok(Some(packet)) = self.read_next() {
@@ -215,7 +215,7 @@ impl Demuxer {
         Ok(())
     }
 
-    /// The error of a file that is to be read again and gave no packet.
+    /// Makes the error of a file that is to be read again and gave no packet.
     pub fn nothing_to_repeat(&self) -> CodecError {
         let message = "it gave no packet".to_owned();
         CodecError::Demux { file: self.name(), operation: "repeat", message }
@@ -237,22 +237,22 @@ struct Context(NonNull<ff::AVFormatContext>);
 unsafe impl Send for Context {}
 
 impl Context {
-    /// Opens the container and picks the stream; the others are skipped.
+    /// Opens the container and picks the stream; skips the others.
     fn open(name: &str, input: &mut Input, track: Option<usize>) -> Result<(Context, c_int), CodecError> {
         let file = || name.to_owned();
         let failed =
             |operation, code| CodecError::Demux { file: file(), operation, message: libav_message(code) };
-        // libav looks at the name's ending only; a zero byte in it cannot have
+        // libav uses only the ending of the name; a name with a zero byte cannot have
         // been opened.
         let c_name = CString::new(name).unwrap_or_default();
-        // The index, the tracks, and the packets that are looked into: what is left out
-        // here for lack of memory is missing later, or another track is taken.
+        // Watches the index, the tracks and the first packets: a part left out for lack
+        // of memory would be missing later, or another track would be taken.
         let shortage = Shortage::watch();
         let no_memory = || CodecError::Memory { file: file(), operation: "look into" };
         let mut format = ptr::null();
         // SAFETY: the reading context is valid and at the start; the format's
-        // description is a static of libavformat's. What was read for the guess
-        // is read again.
+        // description is a static of libavformat's. Bytes read for the guess
+        // are read again.
         let code = unsafe {
             ff::av_probe_input_buffer2(input.as_ptr(), &mut format, c_name.as_ptr(), ptr::null_mut(), 0, 0)
         };
@@ -319,7 +319,7 @@ impl Context {
         }
     }
 
-    /// Numbers of the streams that are video tracks.
+    /// Returns the numbers of the streams that are video tracks.
     fn video_streams(&self) -> Vec<c_int> {
         let video = ff::AVMediaType::AVMEDIA_TYPE_VIDEO as c_int;
         // SAFETY: an open context; streams are read within `nb_streams`, and enums as
@@ -365,14 +365,14 @@ impl Context {
         }
     }
 
-    /// The earliest presentation time of the stream, where it is known.
+    /// Returns the earliest presentation time of the stream, where it is known.
     fn start(&self, stream: c_int) -> Option<i64> {
         // SAFETY: the context is valid and has this stream.
         let start = unsafe { (**(*self.0.as_ptr()).streams.add(stream as usize)).start_time };
         (start != ff::AV_NOPTS_VALUE).then_some(start)
     }
 
-    /// Whether pictures of the stream may be fields.
+    /// True if pictures of the stream may be fields.
     fn has_fields(&self, stream: c_int) -> bool {
         // SAFETY: the context is valid and has this stream; the enum is read as the
         // integer that it is in C.
@@ -384,15 +384,15 @@ impl Context {
             .contains(&order)
     }
 
-    /// Seeks to the first packet where the container has timestamps to seek
-    /// by; says whether it did.
+    /// Seeks to the first packet, if the container has timestamps to seek by; true if it
+    /// did.
     fn seek_to_start(&mut self, stream: c_int) -> bool {
         self.seek_before(stream, self.start(stream).unwrap_or(0))
     }
 
-    /// Seeks to some packet that libavformat holds to be a random access point not
-    /// after `ticks`, by its index or by a search; says whether it did. Which packet
-    /// it is the next read tells.
+    /// Seeks to a packet that libavformat takes for a random access point not after
+    /// `ticks`, by its index or by a search; true if it did. The next read shows which
+    /// packet it is.
     fn seek_before(&mut self, stream: c_int, ticks: i64) -> bool {
         // SAFETY: the context is valid and has this stream; `iformat` is set
         // by the successful open.
@@ -407,9 +407,9 @@ impl Context {
 }
 
 impl Context {
-    /// Whether the container's index has a random access point behind the packet with
-    /// the times `from` whose time there is not after `until`. (Some indices have decoding
-    /// times.)
+    /// True if the container's index has a random access point after the packet `from`
+    /// (by its times) whose time in the index is not after `until`. (Some indices have
+    /// decoding times.)
     fn has_key_between(&self, stream: c_int, from: &Packet, until: i64) -> bool {
         // SAFETY: the context is valid and has this stream, and `from` is a valid packet.
         // Entries stay until the next call into the demuxer; null is behind the last.
@@ -438,7 +438,7 @@ impl Drop for Context {
     }
 }
 
-/// The system's error where there was one, else `error`.
+/// Returns the system's error if there was one, else `error`.
 fn io_or(input: &mut Input, name: &str, error: CodecError) -> CodecError {
     match input.take_error() {
         Some(source) => CodecError::Io { file: name.to_owned(), operation: "read", source },
@@ -446,7 +446,7 @@ fn io_or(input: &mut Input, name: &str, error: CodecError) -> CodecError {
     }
 }
 
-/// Opens no file that a container names. Called by demuxers; touches nothing.
+/// Refuses to open a file that a container names. Called by demuxers; touches nothing.
 unsafe extern "C" fn refuse_to_open(
     _context: *mut ff::AVFormatContext,
     _io: *mut *mut ff::AVIOContext,
@@ -462,8 +462,8 @@ fn rational(value: ff::AVRational) -> Rational {
 }
 
 /// Makes FFmpeg's libraries write nothing to standard error, in the whole process
-/// (`av_log_set_level`). For programs: their messages would mix with the program's
-/// own, and errors carry what is needed. This crate never calls it.
+/// (`av_log_set_level`). For programs: the libraries' messages would mix with the
+/// program's own, and errors carry the needed text. This crate never calls it.
 pub fn silence_ffmpeg() {
     // SAFETY: sets one global integer of libavutil.
     unsafe { ff::av_log_set_level(ff::AV_LOG_QUIET as c_int) };

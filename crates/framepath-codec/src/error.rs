@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can go wrong between a file and a frame.
+//! Errors between a file and a frame.
 
 use std::ffi::{CStr, c_int};
 use std::io;
@@ -10,8 +10,8 @@ use framepath_os::pool::PoolError;
 
 use crate::{Api, Output};
 
-/// Any failure of this crate. Each names the operation and its object, and
-/// ends with what the library underneath said.
+/// Any failure of this crate. Each names the operation and its object, and ends with the
+/// message of the library underneath.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
@@ -20,9 +20,9 @@ pub enum CodecError {
     Io {
         /// The file, as it was given.
         file: String,
-        /// What was tried: `open`, `read`, ...
+        /// The operation that failed: `open`, `read`, ...
         operation: &'static str,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// The path names a directory.
@@ -45,7 +45,7 @@ pub enum CodecError {
         /// libavformat's name of the format.
         container: String,
     },
-    /// The file is of a kind that is not opened.
+    /// The container of the file is not supported.
     #[error(
         "{file}: container {container} is not supported; supported: {}",
         crate::containers().collect::<Vec<_>>().join(", ")
@@ -59,10 +59,10 @@ pub enum CodecError {
     /// The description of a video, from another process, cannot be used.
     #[error("the description of the video cannot be read: {detail}")]
     Track {
-        /// What is wrong with it.
+        /// The defect.
         detail: &'static str,
     },
-    /// A packet whose parts have lengths is damaged.
+    /// A packet with length-prefixed parts is damaged.
     #[error("{codec}: a length in a packet of {bytes} bytes is longer than the packet")]
     UnitLength {
         /// The codec.
@@ -75,7 +75,7 @@ pub enum CodecError {
     Demux {
         /// The file, as it was given.
         file: String,
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
         /// libavformat's own words.
         message: String,
@@ -87,10 +87,10 @@ pub enum CodecError {
     Memory {
         /// The file, as it was given.
         file: String,
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
     },
-    /// The file opened, and holds no video.
+    /// The file opened, but holds no video.
     #[error("{file}: no video stream")]
     NoVideo {
         /// The file, as it was given.
@@ -103,15 +103,15 @@ pub enum CodecError {
         file: String,
         /// The number asked for, counted from 0.
         track: usize,
-        /// Video tracks that there are, at least one.
+        /// Number of video tracks in the file, at least one.
         tracks: usize,
     },
-    /// There is no way to another time of the stream.
+    /// A seek to another time of the stream is not possible.
     #[error("{file}: cannot seek: {reason}")]
     CannotSeek {
         /// The file, as it was given.
         file: String,
-        /// What is missing.
+        /// The reason.
         reason: &'static str,
     },
     /// The codec's head changes inside the stream, to one with NAL unit lengths of another size.
@@ -149,14 +149,14 @@ pub enum CodecError {
         /// The name of the format.
         format: String,
     },
-    /// The asked output cannot be made of what the stream holds.
+    /// The stream's pictures cannot become the requested output.
     #[error("{codec}: the stream is {stream}, which does not become {asked}; use format={instead}")]
     WrongOutput {
         /// The codec.
         codec: &'static str,
-        /// What was asked for.
+        /// Requested output.
         asked: Output,
-        /// What the decoder makes.
+        /// The decoder's own format.
         stream: PixelFormat,
         /// An output that fits.
         instead: Output,
@@ -164,9 +164,9 @@ pub enum CodecError {
     /// The machine's own decoder cannot be used.
     #[error("{api}: {reason}")]
     Hardware {
-        /// The way to it.
+        /// The API of the decoder.
         api: Api,
-        /// What is missing, or what the driver said.
+        /// The missing part, or the driver's message.
         reason: String,
     },
     /// The installed FFmpeg was built without this decoder.
@@ -188,7 +188,7 @@ pub enum CodecError {
     Decoder {
         /// The codec.
         codec: &'static str,
-        /// What was tried.
+        /// The operation that failed.
         operation: &'static str,
         /// The library's own words.
         message: String,
@@ -200,14 +200,14 @@ pub enum CodecError {
         codec: &'static str,
         /// Number of the packet in the order of sending, from 0.
         packet: u64,
-        /// How many packets before it may be the culprit as well: with frame
-        /// threads a rejection shows only when later packets were sent.
+        /// Number of earlier packets that may be the culprit as well: with frame threads
+        /// a rejection shows only when later packets were sent.
         in_flight: u32,
         /// The library's own words.
         message: String,
     },
-    /// The decoder made a picture although the packet was damaged; it is
-    /// withheld, since what it shows is invented.
+    /// The decoder made a picture although the packet was damaged. The picture is
+    /// withheld, because parts of it are invented.
     #[error("{codec}: the picture of packet {packet} is damaged")]
     DamagedPicture {
         /// The codec.
@@ -238,15 +238,15 @@ pub enum CodecError {
     Pool {
         /// The codec.
         codec: &'static str,
-        /// The pool's answer.
+        /// The pool's error.
         source: PoolError,
     },
-    /// A picture does not lie in its slot as it should.
+    /// The layout of a picture does not fit its slot.
     #[error("{codec}: decoded picture: {source}")]
     Layout {
         /// The codec.
         codec: &'static str,
-        /// What does not fit.
+        /// The part that does not fit.
         source: LayoutError,
     },
     /// A picture lies outside the memory the decoder was given.
@@ -268,7 +268,7 @@ fn or_earlier(in_flight: u32) -> String {
     if in_flight == 0 { String::new() } else { format!(" (or one of the {in_flight} before it)") }
 }
 
-/// libav's text for an error code.
+/// Returns libav's text for an error code.
 pub(crate) fn libav_message(code: c_int) -> String {
     let mut text = [0; 256];
     // SAFETY: the buffer is as long as stated; av_strerror always ends it

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! frei0r plug-ins: filters, sources and mixers of packed 32-bit pictures in
-//! shared objects of other people.
+//! frei0r plug-ins: filters, sources and mixers of packed 32-bit pictures in third-party
+//! shared objects.
 //!
-//! [`list`] and [`find`] look at folders alone. [`Plugin::load`] is where
-//! foreign code first runs: the constructors of the object and of all it is
-//! linked with, then `f0r_init`. Whoever runs plug-ins in a sandbox enters it
-//! between the two.
+//! [`list`] and [`find`] only read folders. [`Plugin::load`] is the first call that runs
+//! foreign code: the constructors of the object and of all it is linked with, then
+//! `f0r_init`. A program that runs plug-ins in a sandbox enters it between the two.
 //!
-//! A plug-in is native code and can do all that this process can. What is safe
-//! here is the use of one that keeps to the specification, version 1.2; one
-//! that does not belongs into another process.
+//! A plug-in is native code and can do all that this process can. Safe here is the use of
+//! a plug-in that keeps to the specification, version 1.2; any other belongs into another
+//! process.
 
 mod abi;
 mod error;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decoding by the machine's own decoders, through FFmpeg's hwaccel layer.
 //!
-//! The picture stays where the driver made it until libavutil brings it into a
-//! slot of the pool: one copy, counted.
+//! The picture stays where the driver made it until libavutil copies it into a slot of
+//! the pool: one copy, counted.
 
 use std::ffi::{c_int, c_void};
 use std::fmt;
@@ -20,24 +20,24 @@ use crate::libav::{Context, PictureRef};
 use crate::numbers::Numbers;
 use crate::{Codec, CodecError, Output, Packet, Received, Threads, TrackInfo};
 
-/// A way to a machine's decoder.
+/// An API of a machine's decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Api {
     /// Intel's and AMD's GPUs on Linux, and others.
     Vaapi,
-    /// NVIDIA's.
+    /// NVIDIA's API.
     Nvdec,
-    /// NVIDIA's older one.
+    /// NVIDIA's older API.
     Vdpau,
     /// Vulkan Video.
     Vulkan,
 }
 
 impl Api {
-    /// All of them, in the order in which one is looked for.
+    /// All APIs, in the order in which a device is looked for.
     pub const ALL: [Api; 4] = [Api::Vaapi, Api::Nvdec, Api::Vulkan, Api::Vdpau];
 
-    /// As paths have it.
+    /// Returns the API's name in paths.
     pub fn name(self) -> &'static str {
         match self {
             Api::Vaapi => "vaapi",
@@ -47,12 +47,12 @@ impl Api {
         }
     }
 
-    /// The API of that name.
+    /// Returns the API of that name.
     pub fn named(name: &str) -> Option<Api> {
         Api::ALL.into_iter().find(|api| api.name() == name)
     }
 
-    /// What is plainly not there: drivers answer with less.
+    /// Returns the part that is plainly missing; drivers answer with less detail.
     fn absent(self) -> Option<&'static str> {
         let none = |folder, prefix| nodes(folder, prefix).is_empty();
         match self {
@@ -78,21 +78,21 @@ impl fmt::Display for Api {
     }
 }
 
-/// A device opened through an API: `AVHWDeviceContext`, given back on drop.
-/// Any thread may use it.
+/// A device opened through an API: `AVHWDeviceContext`, released on drop. Any thread may
+/// use it.
 pub struct Hardware {
     api: Api,
     device: NonNull<ff::AVBufferRef>,
 }
 
-// SAFETY: a counted reference to what libavutil locks itself.
+// SAFETY: a counted reference to an object that libavutil locks itself.
 unsafe impl Send for Hardware {}
 
 impl Hardware {
     /// Opens the machine's device.
     ///
     /// # Errors
-    /// [`CodecError::Hardware`]: there is none, or no driver for it.
+    /// [`CodecError::Hardware`]: there is no device, or no driver for it.
     pub fn open(api: Api) -> Result<Hardware, CodecError> {
         let mut device = ptr::null_mut();
         // SAFETY: writes a new reference, or leaves null.
@@ -107,14 +107,14 @@ impl Hardware {
         }
     }
 
-    /// The codecs that this FFmpeg can decode on such a device. Whether the
-    /// driver does is known only from the stream.
+    /// Returns the codecs that this FFmpeg can decode on such a device. Only the stream
+    /// shows if the driver can decode them.
     pub fn codecs(api: Api) -> impl Iterator<Item = Codec> {
         Codec::ALL.into_iter().filter(move |codec| decoder_for(*codec, api).is_some())
     }
 
-    /// Smallest and largest pictures in pixels that the driver makes, where it
-    /// says so.
+    /// Returns the smallest and the largest size of pictures that the driver makes, in
+    /// pixels, where the driver declares them.
     pub fn sizes(&self) -> Option<[(u32, u32); 2]> {
         // SAFETY: an open device; what comes back is ours to free.
         unsafe {
@@ -128,7 +128,7 @@ impl Hardware {
                 (side((*limits).max_width), side((*limits).max_height)),
             ];
             ff::av_hwframe_constraints_free(&mut limits);
-            // Drivers that do not say leave the greatest number there is.
+            // Drivers that declare no limit leave the greatest number there is.
             (sizes[1].0 > 0 && sizes[1].0 < i32::MAX as u32).then_some(sizes)
         }
     }
@@ -148,9 +148,9 @@ impl Drop for Hardware {
     }
 }
 
-/// libavcodec's decoder of `codec` that can use `api`, and the number of the
-/// format in which its pictures lie on the device: the installed library may
-/// have more formats, codecs and devices than the bindings have names for.
+/// Returns libavcodec's decoder of `codec` that can use `api`, and the number of the
+/// format of its pictures on the device. A number, because the installed library may have
+/// more formats, codecs and devices than the bindings have names for.
 fn decoder_for(codec: Codec, api: Api) -> Option<(*const ff::AVCodec, c_int)> {
     let mut place: *mut c_void = ptr::null_mut();
     loop {
@@ -187,20 +187,20 @@ fn decoder_for(codec: Codec, api: Api) -> Option<(*const ff::AVCodec, c_int)> {
     }
 }
 
-/// How pictures are brought from the device.
+/// Options of the copy from the device.
 pub(crate) struct Download {
     /// Slots of a pool.
     pub(crate) slots: u32,
     pub(crate) output: Output,
-    /// For frames that another process reads.
+    /// Return path of frames that another process reads.
     pub(crate) give_back: Option<&'static GiveBack>,
 }
 
 pub(crate) struct HardwareDecoder {
     context: Context,
-    /// On the device.
+    /// Picture on the device.
     picture: PictureRef,
-    /// A slot of the pool, as libavutil wants it.
+    /// Slot of the pool, in libavutil's form.
     target: PictureRef,
     codec: &'static str,
     api: Api,
@@ -290,7 +290,7 @@ impl HardwareDecoder {
         Ok(Received::End)
     }
 
-    /// Forgets what is inside, how many pictures that is, and begins anew.
+    /// Forgets the pictures inside, returns how many they are, and begins again.
     pub(crate) fn flush(&mut self) -> u64 {
         // SAFETY: an open context; no picture that was not received is left.
         unsafe { ff::avcodec_flush_buffers(self.context.as_ptr()) };
@@ -298,8 +298,8 @@ impl HardwareDecoder {
         self.numbers.flush()
     }
 
-    /// The picture just received, in a slot of the pool; `None` where it is not given
-    /// out.
+    /// Returns the picture just received, in a slot of the pool; `None` where it is not
+    /// given out.
     fn brought(&mut self) -> Result<Option<Frame>, CodecError> {
         let picture = self.picture.as_ptr();
         // SAFETY: a filled frame, ours until the next receive; no reference is
@@ -336,11 +336,11 @@ impl HardwareDecoder {
         pool.acquire_hold().map_err(pool_error)
     }
 
-    /// The one copy: from the device into `hold`.
+    /// Makes the one copy: from the device into `hold`.
     fn transfer(&mut self, layout: &Layout, hold: &Hold) -> c_int {
         // SAFETY: the target is an empty frame of ours; its planes lie inside
         // the slot, which outlives the call, and nothing else touches the slot.
-        // The buffer owns nothing: it says that memory is there already.
+        // The buffer owns nothing: it only states that the memory exists already.
         unsafe {
             let target = self.target.as_ptr();
             ff::av_frame_unref(target);
@@ -364,7 +364,8 @@ impl HardwareDecoder {
         }
     }
 
-    /// The format in which the device gives its pictures, of those we move.
+    /// Returns the format in which the device gives its pictures, among those framepath
+    /// moves.
     fn transfer_format(&self) -> Result<PixelFormat, CodecError> {
         let mut formats: *mut ff::AVPixelFormat = ptr::null_mut();
         // SAFETY: the picture lies on the device, by `choose`; the list is ours
@@ -407,7 +408,7 @@ impl HardwareDecoder {
     }
 }
 
-/// What devices give, best first, and what we call it.
+/// Formats of devices, best first, each with our own format.
 const FORMATS: [(ff::AVPixelFormat, PixelFormat); 4] = [
     (ff::AVPixelFormat::AV_PIX_FMT_NV12, PixelFormat::Nv12),
     (ff::AVPixelFormat::AV_PIX_FMT_P010LE, PixelFormat::P010),
@@ -420,12 +421,12 @@ fn libav_format(format: PixelFormat) -> ff::AVPixelFormat {
     found.map_or(ff::AVPixelFormat::AV_PIX_FMT_NONE, |(libav, _)| *libav)
 }
 
-/// `AVCodecContext::get_format` as C has it: formats are integers, of which a
-/// newer library offers more than the bindings have names for.
+/// `AVCodecContext::get_format` as in C: formats are integers, of which a newer library
+/// offers more than the bindings have names for.
 type GetFormat = unsafe extern "C" fn(*mut ff::AVCodecContext, *const c_int) -> c_int;
 
-/// Takes the device's format where it is offered, and nothing else: that the
-/// driver cannot decode this stream must show, not be made up for in secret.
+/// Takes the device's format if it is offered, and no other: if the driver cannot decode
+/// this stream, that must show and not be replaced silently by software decoding.
 unsafe extern "C" fn choose(context: *mut ff::AVCodecContext, mut offered: *const c_int) -> c_int {
     const NONE: c_int = ff::AVPixelFormat::AV_PIX_FMT_NONE as c_int;
     // SAFETY: libavcodec passes a valid context, whose `opaque` is the number
@@ -442,7 +443,7 @@ unsafe extern "C" fn choose(context: *mut ff::AVCodecContext, mut offered: *cons
     NONE
 }
 
-/// The memory is the pool's: nothing to free.
+/// Frees nothing: the memory is the pool's.
 unsafe extern "C" fn keep(_opaque: *mut c_void, _data: *mut u8) {}
 
 #[cfg(test)]
@@ -459,7 +460,7 @@ mod tests {
 
     #[test]
     fn debians_ffmpeg_decodes_every_codec_by_vaapi() {
-        // Whether there is a device is another matter.
+        // Does not depend on a device.
         let codecs: Vec<Codec> = Hardware::codecs(Api::Vaapi).collect();
         assert_eq!(codecs, Codec::ALL);
     }

@@ -14,12 +14,12 @@ use framepath_os::{cancel, meter, signal};
 
 use crate::{CodecError, shortage};
 
-/// Bytes asked of the system at a time: few calls for a 1080p stream, small
-/// beside one decoded picture.
+/// Bytes requested from the system at a time: few calls for a 1080p stream, and small
+/// compared with one decoded picture.
 const BUFFER_BYTES: usize = 256 * 1024;
 
-/// A media file that is open for reading and not looked into yet: what a demuxer
-/// needs, in this process or in another.
+/// A media file that is open for reading and not yet read: the input of a demuxer, in
+/// this process or in another.
 #[derive(Debug)]
 pub struct MediaFile {
     file: File,
@@ -48,18 +48,18 @@ impl MediaFile {
         Ok(MediaFile { file, name, seekable: metadata.is_file() })
     }
 
-    /// A file that another process opened. `name` is for errors, and its ending
-    /// is a hint of the container.
+    /// Uses a file that another process opened. `name` is for errors, and its ending is a
+    /// hint of the container.
     pub fn from_fd(fd: OwnedFd, name: String, seekable: bool) -> MediaFile {
         MediaFile { file: File::from(fd), name, seekable }
     }
 
-    /// Its name, as it was given.
+    /// Returns the file's name, as it was given.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it can be read again from its start; pipes cannot.
+    /// True if the file can be read again from its start; pipes cannot.
     pub fn is_seekable(&self) -> bool {
         self.seekable
     }
@@ -71,11 +71,11 @@ impl AsFd for MediaFile {
     }
 }
 
-/// What the callbacks work on. Boxed, so that its address stays.
+/// Data of the callbacks. Boxed, so that its address stays.
 struct Reader {
     file: File,
-    /// The last error of a read or seek, kept because libav would only pass
-    /// on its number, or nothing.
+    /// The last error of a read or seek, kept because libav passes on only its number, or
+    /// nothing.
     error: Option<io::Error>,
 }
 
@@ -83,7 +83,7 @@ struct Reader {
 pub(crate) struct Input {
     context: NonNull<ff::AVIOContext>,
     reader: NonNull<Reader>,
-    /// Whether the file can start over; pipes cannot.
+    /// True if the file can be read again from its start; pipes cannot.
     pub(crate) seekable: bool,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Input {
 unsafe impl Send for Input {}
 
 impl Input {
-    /// Reads `file` from where it stands.
+    /// Reads `file` from its current position.
     pub(crate) fn new(file: MediaFile) -> Result<Input, CodecError> {
         let MediaFile { file, name, seekable } = file;
         let no_memory =
@@ -129,12 +129,12 @@ impl Input {
         }
     }
 
-    /// The context for `AVFormatContext::pb`; valid while `self` lives.
+    /// Returns the context for `AVFormatContext::pb`; valid while `self` lives.
     pub(crate) fn as_ptr(&self) -> *mut ff::AVIOContext {
         self.context.as_ptr()
     }
 
-    /// Back to the first byte, with nothing buffered and no error held.
+    /// Goes back to the first byte, with nothing buffered and no error kept.
     pub(crate) fn rewind(&mut self) -> io::Result<()> {
         // SAFETY: the reader lives as long as `self`, and its callbacks run
         // only inside calls that borrow `self` mutably.
@@ -154,7 +154,7 @@ impl Input {
         Ok(())
     }
 
-    /// The system's error behind libav's last failure, if there was one.
+    /// Returns the system's error behind libav's last failure, if there was one.
     pub(crate) fn take_error(&mut self) -> Option<io::Error> {
         // SAFETY: as in `rewind`.
         unsafe { self.reader.as_mut() }.error.take()
@@ -175,7 +175,7 @@ impl Drop for Input {
     }
 }
 
-/// Ends what libavformat does by itself (waits, searches) once a signal came.
+/// Ends libavformat's own waits and searches once a signal came.
 pub(crate) const INTERRUPT: ff::AVIOInterruptCB =
     ff::AVIOInterruptCB { callback: Some(interrupted), opaque: std::ptr::null_mut() };
 
@@ -209,7 +209,7 @@ unsafe extern "C" fn read(opaque: *mut c_void, buffer: *mut u8, size: c_int) -> 
     }
 }
 
-/// The file's size, by seeking: in a sandbox a file cannot be asked otherwise.
+/// Returns the file's size, by seeking: a sandbox allows no other way.
 fn size(file: &mut File) -> io::Result<u64> {
     let position = file.stream_position()?;
     let size = file.seek(SeekFrom::End(0))?;
@@ -217,7 +217,7 @@ fn size(file: &mut File) -> io::Result<u64> {
     Ok(size)
 }
 
-/// Moves the position, or tells the size. No path in it panics.
+/// Moves the position, or returns the size. No path in it panics.
 unsafe extern "C" fn seek(opaque: *mut c_void, offset: i64, whence: c_int) -> i64 {
     // SAFETY: as in `read`.
     let reader = unsafe { &mut *opaque.cast::<Reader>() };

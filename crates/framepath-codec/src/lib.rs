@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Touches files and the codec libraries: the only crate that knows FFmpeg, dav1d and frei0r.
 //!
-//! A [`Demuxer`] turns a file into [`Packet`]s, a [`Decoder`] turns packets
-//! into frames that lie where the decoder wrote them: in the slots of a
-//! `framepath-os` pool. Nothing is copied on the way for [`Output::Native`];
-//! the other outputs say what they convert. [`bare`] is the same work without
-//! any of this, as a floor to compare with. A [`Converter`] changes pixel
-//! formats, a [`Painter`] makes RGB for a screen; [`frei0r`] runs other people's filters.
+//! A [`Demuxer`] turns a file into [`Packet`]s, a [`Decoder`] turns packets into frames
+//! that stay where the decoder wrote them: in the slots of a `framepath-os` pool.
+//! [`Output::Native`] copies nothing on the way; the other outputs name their conversion.
+//! [`bare`] does the same work without any of this, as a baseline for comparison. A
+//! [`Converter`] changes pixel formats, a [`Painter`] makes RGB for a screen; [`frei0r`]
+//! runs third-party filters.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 mod annexb;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Decoding by libavcodec, straight into the pool.
 //!
-//! libavcodec asks `get_buffer2` for the memory of each picture; the answer is
-//! a slot, wrapped in an `AVBufferRef` whose end lets go of it. Packets travel
-//! under a number in `pts`, which every decoder hands on to the picture.
+//! libavcodec asks `get_buffer2` for the memory of each picture and gets a slot, wrapped
+//! in an `AVBufferRef` that releases the slot at its end. Packets carry a number in
+//! `pts`, which every decoder passes on to the picture.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{self, NonNull};
@@ -22,10 +22,10 @@ use crate::slots::{Padded, Request, Slot, Slots};
 use crate::surface::pixel_format;
 use crate::{Codec, CodecError, Packet, Received, Threads, TrackInfo};
 
-/// Most threads asked for; libavcodec itself takes no more for some codecs.
+/// Maximum of threads requested; libavcodec itself takes no more for some codecs.
 const MAX_THREADS: u32 = 64;
 
-/// What libavcodec says of a picture it had to invent parts of. A missing
+/// Flags of libavcodec for a picture some parts of which it had to invent. A missing
 /// reference alone is not among them: streams cut at a recovery point have it.
 const DAMAGED: c_int = ff::FF_DECODE_ERROR_INVALID_BITSTREAM as c_int
     | ff::FF_DECODE_ERROR_CONCEALMENT_ACTIVE as c_int
@@ -38,7 +38,7 @@ pub(crate) struct Context(NonNull<ff::AVCodecContext>);
 unsafe impl Send for Context {}
 
 impl Context {
-    /// A context for `track`, filled but not opened.
+    /// Makes a context for `track`, filled but not opened.
     pub(crate) fn new(
         track: &TrackInfo,
         codec: *const ff::AVCodec,
@@ -142,19 +142,19 @@ pub(crate) struct LibavDecoder {
     // Dropped before `slots`, which its threads call into.
     context: Context,
     picture: PictureRef,
-    /// The callbacks have its address. No `Box`: moving one claims that nobody
-    /// else has a pointer into it.
+    /// The callbacks have the address. No `Box`, because moving a box claims that no
+    /// other pointer into it exists.
     slots: Arc<Slots>,
     numbers: Numbers,
     state: State,
-    /// What goes out when the pictures before it are out.
+    /// Error to return after the pictures before it.
     failure: Option<Failure>,
 }
 
 /// A failure that waits for the pictures before it.
 struct Failure {
     error: CodecError,
-    /// The first packet that may be concerned.
+    /// The first packet that the failure may concern.
     packet: i64,
     /// Pictures from here on would be shown after a missing one; `None` where
     /// packets have no times.
@@ -177,8 +177,8 @@ impl LibavDecoder {
         }
         let mut context = Context::new(track, codec, threads)?;
         let picture = PictureRef::new(name)?;
-        // How many threads there will be is known only after opening, and the
-        // callback must be in place before: frame threads copy it.
+        // The number of threads is known only after opening, but the callback must be in
+        // place before: frame threads copy it.
         let slots = Arc::new(slots(expected_threads(threads)));
         // SAFETY: valid, not open. The slots outlive the context (field order)
         // and are used by the callback through a shared reference only.
@@ -232,7 +232,7 @@ impl LibavDecoder {
         }
     }
 
-    /// Forgets what is inside, how many pictures that is, and begins anew.
+    /// Forgets the pictures inside, returns how many they are, and begins again.
     pub(crate) fn flush(&mut self) -> u64 {
         // SAFETY: an open context. Its threads are idle afterwards, and no picture
         // that was not received is left.
@@ -251,7 +251,7 @@ impl LibavDecoder {
             // SAFETY: both are valid; the picture is emptied first.
             let code = unsafe { ff::avcodec_receive_frame(self.context.as_ptr(), self.picture.as_ptr()) };
             if let Some((number, failure)) = self.slots.take_failure() {
-                // H.264 carries on without the picture it got no memory for.
+                // H.264 continues without the picture that got no memory.
                 self.fail(number, failure);
             }
             match code {
@@ -271,7 +271,7 @@ impl LibavDecoder {
         }
     }
 
-    /// The picture just received as a frame; `None` where it is withheld.
+    /// Returns the picture just received as a frame; `None` where it is withheld.
     fn take_picture(&mut self) -> Result<Option<Frame>, CodecError> {
         let codec = self.slots.codec();
         let picture = self.picture.as_ptr();
@@ -285,7 +285,7 @@ impl LibavDecoder {
             (number, flags, (*picture).buf[0], data, linesizes, width, height)
         };
         let Some(meta) = self.numbers.find(number) else {
-            // SAFETY: our frame; its slot is let go of now, not with the next picture.
+            // SAFETY: our frame; its slot is released now, not with the next picture.
             unsafe { ff::av_frame_unref(self.picture.as_ptr()) };
             return Ok(None);
         };
@@ -347,8 +347,8 @@ impl LibavDecoder {
         self.drain();
     }
 
-    /// Whether a picture was decoded, and is to be shown, before anything that
-    /// is missing since the failure.
+    /// True if a picture was decoded, and is shown, before any picture that is missing
+    /// since the failure.
     fn comes_before(&self, failure: &Failure, number: i64, meta: FrameMeta) -> bool {
         // SAFETY: an open context.
         let reorders = unsafe { (*self.context.as_ptr()).has_b_frames } > 0;
@@ -359,7 +359,8 @@ impl LibavDecoder {
         number < failure.packet && shown_before
     }
 
-    /// Threads that decode a picture each; 1 where none do.
+    /// Returns the number of threads that decode one picture each; 1 where there are
+    /// none.
     fn frame_threads(&self) -> u32 {
         // SAFETY: an open context.
         let kind = unsafe { (*self.context.as_ptr()).active_thread_type };
@@ -381,14 +382,14 @@ fn find_decoder(codec: Codec) -> Result<*const ff::AVCodec, CodecError> {
     if found.is_null() { Err(CodecError::NoDecoder { codec: codec.name() }) } else { Ok(found) }
 }
 
-/// Threads the open decoder has.
+/// Returns the number of threads of the open decoder.
 fn active_threads(context: &Context) -> u32 {
     // SAFETY: a valid context.
     u32::try_from(unsafe { (*context.as_ptr()).thread_count }).unwrap_or(1).max(1)
 }
 
-/// Threads libavcodec will have at most: for `Auto` one more than processors,
-/// up to 16.
+/// Returns the largest number of threads that libavcodec will have: for `Auto` one more
+/// than processors, up to 16.
 fn expected_threads(threads: Threads) -> u32 {
     match threads {
         Threads::Count(count) => count.clamp(1, MAX_THREADS),
@@ -446,7 +447,7 @@ unsafe extern "C" fn get_buffer(
     0
 }
 
-/// The decoder let go of a picture. Called on any thread.
+/// Frees the slot of a picture that the decoder released. Called on any thread.
 unsafe extern "C" fn release(slot: *mut c_void, _data: *mut u8) {
     // SAFETY: the box that `get_buffer` gave to this buffer, ended once.
     drop(unsafe { Box::from_raw(slot.cast::<Slot>()) });
@@ -496,26 +497,26 @@ fn unsupported(codec: &'static str, format: c_int) -> CodecError {
     CodecError::UnsupportedPixelFormat { codec, format }
 }
 
-/// libavcodec's name of the codec numbered `id`, whether the bindings have a
-/// name for it or not.
+/// Returns libavcodec's name of the codec numbered `id`, even if the bindings have no
+/// name for it.
 pub(crate) fn codec_name(id: u32) -> String {
     // SAFETY: any number may be asked for; the answer is a static string.
     unsafe { CStr::from_ptr(codec_name_of(id)) }.to_string_lossy().into_owned()
 }
 
 unsafe extern "C" {
-    /// As below.
+    /// Declared as the function below, for the same reason.
     #[link_name = "avcodec_get_name"]
     fn codec_name_of(id: u32) -> *const std::ffi::c_char;
 
-    /// Declared here with the plain integer that C has, since a number out of
-    /// a frame must not become a Rust enum unchecked.
+    /// Declared here with C's plain integer, because a number out of a frame must not
+    /// become a Rust enum unchecked.
     #[link_name = "av_get_pix_fmt_name"]
     fn pixel_format_name(format: c_int) -> *const std::ffi::c_char;
 }
 
 const _: () = {
-    // libavcodec calls back, and lets go of slots, on any thread.
+    // libavcodec calls back, and releases slots, on any thread.
     const fn crosses_threads<T: Send + Sync>() {}
     crosses_threads::<Slots>();
     crosses_threads::<Slot>();

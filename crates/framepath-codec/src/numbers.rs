@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which packet a decoded picture came from.
+//! Matching of decoded pictures with their packets.
 //!
-//! Decoders reorder, hide and repeat pictures, and carry one 64-bit number
-//! from packet to picture faithfully. So each packet is numbered, the number
-//! travels, and what belongs to it waits here.
+//! Decoders reorder, hide and repeat pictures, but carry one 64-bit number from packet to
+//! picture faithfully. So each packet gets a number that travels with it, and the
+//! packet's metadata waits here.
 
 use std::collections::VecDeque;
 
@@ -14,19 +14,19 @@ struct Entry {
     number: i64,
     meta: FrameMeta,
     shown: bool,
-    /// Its picture is not given out.
+    /// The packet's picture is not given out.
     discarded: bool,
 }
 
-/// The frames from a packet on that are not given out.
+/// Frames that are not given out, from a packet on.
 #[derive(Clone, Copy, Debug)]
 struct Skip {
     from: i64,
     left: u64,
 }
 
-/// The packets a decoder may still have in it, at most a fixed number of them:
-/// packets that never become a picture (hidden ones) must not pile up.
+/// The packets a decoder may still have inside, at most a fixed number of them: packets
+/// that never become a picture (hidden ones) must not accumulate.
 #[derive(Debug)]
 pub(crate) struct Numbers {
     /// Entry of number n at n modulo the length, which is a power of two.
@@ -34,22 +34,23 @@ pub(crate) struct Numbers {
     next: i64,
     /// The first number since the last flush.
     first: i64,
-    /// In decoding order. Those whose pictures are all out go when the next begins.
+    /// In decoding order. Entries whose pictures are all out are removed when the next
+    /// one begins.
     skips: VecDeque<Skip>,
     /// Presentation time and number of the last picture that came.
     last: Option<(Option<i64>, i64)>,
 }
 
 impl Numbers {
-    /// Room for a decoder of `threads` threads: each may have a packet or two
-    /// in work, and codecs reorder over 16 pictures at most. Four times that,
-    /// for hidden pictures between.
+    /// Makes room for a decoder of `threads` threads: each may work on a packet or two,
+    /// and codecs reorder over 16 pictures at most. Four times that, for hidden pictures
+    /// between.
     pub(crate) fn new(threads: u32) -> Numbers {
         let length = (4 * (2 * threads as usize + 32)).next_power_of_two();
         Numbers { entries: vec![None; length], next: 0, first: 0, skips: VecDeque::new(), last: None }
     }
 
-    /// Remembers the next packet's data; gives the number it travels under.
+    /// Stores the next packet's metadata; returns the packet's number.
     pub(crate) fn insert(&mut self, meta: FrameMeta, preroll: Preroll) -> i64 {
         let number = self.next;
         self.next += 1;
@@ -61,9 +62,9 @@ impl Numbers {
         number
     }
 
-    /// Forgets what is inside: the decoder was flushed. How many pictures will not
-    /// come that would have been given out: those that are shown behind the last
-    /// that came.
+    /// Forgets the packets inside, because the decoder was flushed. Returns how many
+    /// pictures will not come that would have been given out: those that are shown after
+    /// the last one that came.
     pub(crate) fn flush(&mut self) -> u64 {
         let last = self.last.take();
         let comes = |entry: &Entry| match (entry.meta.pts, last) {
@@ -78,22 +79,22 @@ impl Numbers {
         inside as u64
     }
 
-    /// Packets numbered so far.
+    /// Returns the number of packets so far.
     pub(crate) fn sent(&self) -> u64 {
         self.next as u64
     }
 
-    /// The earliest presentation time among the packets from `number` on;
-    /// `None` where one of them has none, or there are none.
+    /// Returns the earliest presentation time among the packets from `number` on; `None`
+    /// if one of them has no time, or there are none.
     pub(crate) fn earliest_from(&self, number: i64) -> Option<i64> {
         let from = number.max(self.next - self.entries.len() as i64).max(self.first);
         let times = (from..self.next).map(|number| self.entries[self.place(number)]?.meta.pts);
         times.collect::<Option<Vec<_>>>()?.into_iter().min()
     }
 
-    /// What belongs to `number`, the next picture in presentation order; `None` where
-    /// it is not given out. A number nobody gave out stands for the oldest packet that
-    /// was not shown yet.
+    /// Returns the metadata of `number`, the next picture in presentation order; `None`
+    /// where the picture is not given out. An unknown number stands for the oldest packet
+    /// that was not shown yet.
     pub(crate) fn find(&mut self, number: i64) -> Option<FrameMeta> {
         let place = self.place(number);
         let known = self.entries[place].filter(|entry| entry.number == number).map(|_| place);
@@ -114,7 +115,7 @@ impl Numbers {
         }
     }
 
-    /// Counts the picture of packet `number` where it is one of those to skip.
+    /// Counts the picture of packet `number` if it is one of those to skip.
     fn skips(&mut self, number: i64) -> bool {
         while self.skips.get(1).is_some_and(|next| number >= next.from) {
             self.skips.pop_front();
@@ -151,7 +152,7 @@ mod tests {
         numbers.insert(meta(0), Preroll { discarded: true, ..Preroll::default() });
         numbers.insert(meta(1), Preroll { skipped: 2, ..Preroll::default() });
         (2..5).for_each(|seq| assert_eq!(insert(&mut numbers, meta(seq)), seq as i64));
-        // Pictures of packets before the one that carries the count do not count.
+        // Pictures of packets before the packet with the count do not count.
         let found = [0, 2, 1, 3, 4].map(|number| numbers.find(number).map(|meta| meta.seq));
         assert_eq!(found, [None, None, None, Some(3), Some(4)]);
         // A file that is repeated: the next count comes before the pictures of this one.

@@ -20,7 +20,7 @@ pub struct Packet(Box<Body>);
 struct Body {
     meta: FrameMeta,
     raw: NonNull<ff::AVPacket>,
-    /// Whether another process can write the bytes.
+    /// True if another process can write the bytes.
     shared: bool,
     preroll: Preroll,
 }
@@ -30,7 +30,7 @@ struct Body {
 unsafe impl Send for Packet {}
 
 impl Packet {
-    /// An empty packet; `None` when memory is short.
+    /// Makes an empty packet; `None` when memory is short.
     pub(crate) fn new() -> Option<Packet> {
         // SAFETY: no arguments; the result is owned by the new value.
         let raw = NonNull::new(unsafe { ff::av_packet_alloc() })?;
@@ -42,38 +42,39 @@ impl Packet {
         })))
     }
 
-    /// Sequence number, birth and presentation time.
+    /// Returns the sequence number, birth and presentation time.
     pub fn meta(&self) -> FrameMeta {
         self.0.meta
     }
 
-    /// `pts` and `duration` are filled by the demuxer, the rest by whoever
-    /// gives the packet its birth.
+    /// `pts` and `duration` are set by the demuxer, the rest by the code that sets the
+    /// packet's birth.
     pub fn meta_mut(&mut self) -> &mut FrameMeta {
         &mut self.0.meta
     }
 
-    /// What a decoder does not give out: the picture of this packet, where it is before the
-    /// target of a seek or outside of the file's edit list; or a number of frames from this
-    /// packet on, for streams without timestamps, where only the decoder knows which
-    /// pictures are before the target.
+    /// Returns the pictures that a decoder does not give out: the picture of this packet,
+    /// where it is before the target of a seek or outside of the file's edit list; or a
+    /// number of frames from this packet on, for streams without timestamps, where only
+    /// the decoder knows which pictures are before the target.
     pub fn preroll(&self) -> Preroll {
         self.0.preroll
     }
 
-    /// [`preroll`](Packet::preroll) to be changed, by the demuxer and who passes packets on.
+    /// [`preroll`](Packet::preroll) to change, for the demuxer and for code that passes
+    /// packets on.
     pub fn preroll_mut(&mut self) -> &mut Preroll {
         &mut self.0.preroll
     }
 
-    /// The packet for calls into libav; valid while `self` lives.
+    /// Returns the packet for calls into libav; valid while `self` lives.
     pub(crate) fn as_ptr(&self) -> *mut ff::AVPacket {
         self.0.raw.as_ptr()
     }
 
-    /// A packet whose bytes lie in memory another process can write; it is
-    /// for decoders only. They are let go of when the decoder has done with
-    /// them, on whatever thread. `None` when memory is short.
+    /// Makes a packet whose bytes lie in memory another process can write; for decoders
+    /// only. The bytes are released when the decoder has finished with them, on whatever
+    /// thread. `None` when memory is short.
     pub fn shared(bytes: SharedBytes, meta: FrameMeta, key: bool) -> Option<Packet> {
         let mut packet = Packet::new()?;
         packet.0.meta = meta;
@@ -102,8 +103,7 @@ impl Packet {
         Some(packet)
     }
 
-    /// A packet with a copy of `bytes`, a counted one. `None` when memory is
-    /// short.
+    /// Makes a packet with a counted copy of `bytes`. `None` when memory is short.
     pub fn copied(bytes: &[u8], meta: FrameMeta, key: bool) -> Option<Packet> {
         let mut packet = Packet::new()?;
         packet.0.meta = meta;
@@ -121,8 +121,8 @@ impl Packet {
         Some(packet)
     }
 
-    /// Copies the bytes into `area`, counted: their offset there, or `None` where
-    /// there is no room until the worker lets go of some.
+    /// Copies the bytes into `area`, counted; returns their offset there, or `None` where
+    /// there is no room until the worker releases packets.
     ///
     /// # Errors
     /// The worker broke the rules of the area.
@@ -134,8 +134,8 @@ impl Packet {
         unsafe { area.put_raw(data, len) }
     }
 
-    /// The packet with bytes of this process alone: a counted copy of those
-    /// that another process could write, itself else. `None` when memory is
+    /// Returns the packet with bytes of this process alone: a counted copy of bytes that
+    /// another process could write, otherwise the packet itself. `None` when memory is
     /// short.
     pub fn private(self) -> Option<Packet> {
         if !self.0.shared {
@@ -145,8 +145,8 @@ impl Packet {
         let packet = Packet::new()?;
         // SAFETY: a valid, empty packet of our own, which has `len` bytes at
         // `data` after success; those of `self` stay while it lives, and raw
-        // pointers may be read while somebody writes: what is read of them is
-        // looked at in the copy only.
+        // pointers may be read while another process writes: only the copy is
+        // looked at.
         unsafe {
             let raw = packet.as_ptr();
             if ff::av_new_packet(raw, c_int::try_from(len).ok()?) < 0 {
@@ -160,15 +160,15 @@ impl Packet {
         Some(packet)
     }
 
-    /// A packet of `before` and the bytes of this one, in a counted copy, without side data;
-    /// `None` when memory is short.
+    /// Makes a packet of `before` and the bytes of this one, in a counted copy, without side
+    /// data; `None` when memory is short.
     pub fn prefixed(&self, before: &[u8]) -> Option<Packet> {
         let (from, len) = self.data();
         let mut packet = Packet::new()?;
         let size = c_int::try_from(before.len().checked_add(len)?).ok()?;
         // SAFETY: a valid, empty packet of our own; after success it has `size` bytes, and
         // padding, at `data`. Those at `from` stay while `self` lives, and may be read by raw
-        // pointers while somebody writes: what is read is looked at in the copy only.
+        // pointers while another process writes: only the copy is looked at.
         unsafe {
             let raw = packet.as_ptr();
             if ff::av_new_packet(raw, size) < 0 {
@@ -187,7 +187,7 @@ impl Packet {
         Some(packet)
     }
 
-    /// Another handle to the same bytes; `None` where there is no memory.
+    /// Returns another handle to the same bytes; `None` where there is no memory.
     pub fn share(&self) -> Option<Packet> {
         let mut packet = Packet::new()?;
         (packet.0.meta, packet.0.shared) = (self.0.meta, self.0.shared);
@@ -197,7 +197,7 @@ impl Packet {
         (code >= 0).then_some(packet)
     }
 
-    /// Where the bytes begin, and how many there are.
+    /// Returns the address of the first byte, and the number of bytes.
     pub(crate) fn data(&self) -> (*const u8, usize) {
         // SAFETY: `raw` is a valid packet.
         let packet = unsafe { self.0.raw.as_ref() };
@@ -207,12 +207,13 @@ impl Packet {
         }
     }
 
-    /// Compressed bytes.
+    /// Returns the number of compressed bytes.
     pub fn len(&self) -> usize {
         self.data().1
     }
 
-    /// Bytes of memory that its content takes: the compressed bytes and the side data.
+    /// Returns the number of bytes of memory for the packet's content: the compressed
+    /// bytes and the side data.
     pub fn content_bytes(&self) -> usize {
         // SAFETY: `raw` is a valid packet; libav keeps `side_data_elems` parts at
         // `side_data`, which this handle borrows meanwhile.
@@ -228,12 +229,12 @@ impl Packet {
         self.len() + parts.iter().map(|part| part.size).sum::<usize>()
     }
 
-    /// Whether there are none.
+    /// True if the packet has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The compressed bytes; `None` where another process could write them.
+    /// Returns the compressed bytes; `None` where another process could write them.
     pub fn bytes(&self) -> Option<&[u8]> {
         let (data, len) = self.data();
         if self.0.shared {
@@ -244,8 +245,8 @@ impl Packet {
         Some(if len == 0 { &[] } else { unsafe { slice::from_raw_parts(data, len) } })
     }
 
-    /// The first `most` bytes, in a copy where another process could write them. The copy
-    /// is to be looked at and passed to nobody: it is not counted.
+    /// Returns the first `most` bytes, in a copy if another process could write them. The
+    /// copy is to be read and not passed on: it is not counted.
     pub fn peek(&self, most: usize) -> Cow<'_, [u8]> {
         if let Some(bytes) = self.bytes() {
             return Cow::Borrowed(&bytes[..bytes.len().min(most)]);
@@ -254,13 +255,13 @@ impl Packet {
         let len = len.min(most);
         let mut copy = vec![0; len];
         // SAFETY: `len` bytes at `from` stay while `self` lives, and raw pointers may be read
-        // while somebody writes: what is read is looked at in the copy only, which is `len`
-        // bytes long and of this process alone.
+        // while another process writes: only the copy is looked at, which is `len` bytes long
+        // and of this process alone.
         unsafe { ptr::copy_nonoverlapping(from, copy.as_mut_ptr(), len) };
         Cow::Owned(copy)
     }
 
-    /// The codec's head from here on, where the container says that it changes.
+    /// Returns the codec's head from here on, if the container says that it changes.
     pub(crate) fn new_head(&self) -> Option<&[u8]> {
         let mut size = 0;
         // SAFETY: a valid packet, whose side data this handle borrows meanwhile.
@@ -271,7 +272,7 @@ impl Packet {
         }
     }
 
-    /// Whether decoding can begin here, as the container says.
+    /// True if the container marks the packet as one at which decoding can begin.
     pub fn is_key(&self) -> bool {
         // SAFETY: `raw` is a valid packet.
         unsafe { self.0.raw.as_ref() }.flags & ff::AV_PKT_FLAG_KEY as c_int != 0
@@ -286,7 +287,7 @@ impl Drop for Packet {
     }
 }
 
-/// The last reference to a shared packet's bytes is gone. Called on any thread.
+/// Frees the bytes of a shared packet after the last reference. Called on any thread.
 unsafe extern "C" fn release(owner: *mut c_void, _data: *mut u8) {
     // SAFETY: the box that `Packet::shared` gave to this buffer, ended once.
     drop(unsafe { Box::from_raw(owner.cast::<SharedBytes>()) });

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames onto a screen's memory: RGB of 32 bits, scaled to where it goes.
+//! Painting of frames into a screen's memory: RGB of 32 bits, scaled to the target area.
 //!
-//! A [`Converter`](crate::Converter) is exact; this is fast, for eyes.
-//! libswscale has vector code from planar YUV of 8 bits to RGB and none from
-//! the other formats: they are made planar first ([`planar8`]). Where a stream
-//! does not say what its YUV means, it is taken as limited range, of BT.709 where
-//! a picture has more than 1024 columns and of BT.601 else, as players guess.
+//! A [`Converter`](crate::Converter) is exact; a [`Painter`] is fast, for viewing.
+//! libswscale has vector code from planar YUV of 8 bits to RGB and none from the other
+//! formats, so they are made planar first ([`planar8`]). Where a stream does not declare
+//! its YUV, it is taken as limited range, of BT.709 where a picture has more than 1024
+//! columns and of BT.601 else, as players guess.
 
 use std::ffi::c_int;
 use std::ops::Range;
@@ -23,24 +23,24 @@ mod seen;
 use context::Context;
 use seen::Seen;
 
-/// Pixels that libswscale writes in one go, at most.
+/// Most pixels that libswscale writes at a time.
 const BLOCK: usize = 16;
 
 /// The order of bytes in a pixel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PixelOrder {
-    /// Blue, green, red, nothing: what X11 and KMS have mostly.
+    /// Blue, green, red, unused: mostly that of X11 and KMS.
     Bgrx,
-    /// Red, green, blue, nothing.
+    /// Red, green, blue, unused.
     Rgbx,
 }
 
-/// Where in a screen's memory a picture goes, in pixels.
+/// Place of a picture in a screen's memory, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Area {
-    /// From the left.
+    /// Distance from the left.
     pub x: usize,
-    /// From the top.
+    /// Distance from the top.
     pub y: usize,
     /// Pixels of a row.
     pub width: usize,
@@ -48,23 +48,23 @@ pub struct Area {
     pub height: usize,
 }
 
-/// Paints frames, whatever their size and format.
+/// Paints frames of any size and format.
 ///
-/// Where the screen still has the picture before, as one without scaling has,
-/// only rows that changed are painted: a screen that is shared, a slide, a
-/// cartoon cost a comparison instead.
+/// If the screen still has the previous picture, as a screen without scaling has, only
+/// the changed rows are painted: a shared screen, a slide or a cartoon costs a comparison
+/// instead.
 #[derive(Debug)]
 pub struct Painter {
     whole: Context,
     /// For a few rows at a time.
     band: Context,
-    /// What is on the screen.
+    /// Copy of the picture on the screen.
     seen: Seen,
     /// Rows of the screen that the last frame changed.
     changed: Vec<Range<usize>>,
     /// The picture in planar YUV of 8 bits, or the last rows of one that is.
     planar: Vec<u8>,
-    /// The painted picture, where libswscale must not write itself.
+    /// The painted picture, where libswscale must not write onto the screen itself.
     painted: Vec<u8>,
 }
 
@@ -75,7 +75,7 @@ impl Default for Painter {
 }
 
 impl Painter {
-    /// One that has painted nothing yet.
+    /// Makes a painter that has painted nothing yet.
     pub fn new() -> Painter {
         Painter {
             whole: Context::default(),
@@ -87,12 +87,12 @@ impl Painter {
         }
     }
 
-    /// The screen may have lost what was painted.
+    /// Forgets the painted picture, because the screen may have lost it.
     pub fn forget(&mut self) {
         self.seen.forget();
     }
 
-    /// Rows of the screen that the last frame changed, from top to bottom.
+    /// Returns the rows of the screen that the last frame changed, from top to bottom.
     pub fn changed(&self) -> &[Range<usize>] {
         &self.changed
     }
@@ -104,7 +104,7 @@ impl Painter {
     /// The frame is no picture, or libswscale cannot scale it so.
     ///
     /// # Panics
-    /// Where the area does not lie on the screen.
+    /// The area does not lie on the screen.
     pub fn paint(
         &mut self,
         frame: &Frame,
@@ -117,7 +117,7 @@ impl Painter {
         // A layout's format and size can be changed without its planes.
         Layout::from_planes(layout.format, layout.width, layout.height, layout.planes())?;
         let (width, height) = (area.width, area.height);
-        // Sums that wrap would make an area beyond the screen look like one on it.
+        // A sum that wraps would make an area beyond the screen look like one on it.
         let right = area.x.checked_add(width).and_then(|right| right.checked_mul(4));
         let bottom = area.y.checked_add(height).and_then(|bottom| bottom.checked_mul(stride));
         assert!(right.is_some_and(|right| right <= stride), "{area:?} is wider than {stride} bytes");
@@ -129,8 +129,8 @@ impl Painter {
             PixelFormat::Yuv420p | PixelFormat::Rgba => layout,
             _ => planar_layout(&layout)?,
         };
-        // libswscale writes whole blocks: only where they end with the row may
-        // it write onto the screen itself.
+        // libswscale writes whole blocks: only if they end with the row may it write
+        // onto the screen itself.
         let direct = area.x == 0 && width % BLOCK == 0 && width * 4 == stride;
         let (start, into_stride) = match direct {
             true => (area.y * stride, stride),
@@ -176,8 +176,7 @@ impl Painter {
         Ok(())
     }
 
-    /// Paints some bands of what is now to be seen, whose first row is row `top`
-    /// of the screen.
+    /// Paints some bands of the new picture, whose first row is row `top` of the screen.
     fn paint_bands(
         &mut self,
         bands: &[usize],
@@ -210,7 +209,7 @@ impl Painter {
         Ok(())
     }
 
-    /// Paints all rows of `frame`; gives how many came out.
+    /// Paints all rows of `frame`; returns the number of rows painted.
     fn scale(&mut self, frame: &Frame, tail: &Tail, into: *mut u8, stride: usize) -> usize {
         let layout = frame.layout();
         let (mut planes, mut strides) = ([ptr::null(); 4], [0; 4]);
@@ -239,22 +238,22 @@ fn no_way(source: &Layout) -> ConvertError {
     ConvertError::NoWay { from: source.format, to: PixelFormat::Rgba, width, height }
 }
 
-/// Rows that are compared and painted at a time.
+/// Number of rows that are compared and painted at a time.
 const BAND: usize = 8;
 
-/// A picture of one band.
+/// Returns the layout of one band.
 fn band_of(layout: &Layout) -> Result<Layout, ConvertError> {
     Ok(Layout::aligned(PixelFormat::Yuv420p, layout.width, BAND as u32, 64)?.with_colors(layout.colors))
 }
 
-/// How [`planar8`] lays a picture out by itself.
+/// Returns the layout that [`planar8`] gives a picture by itself.
 fn planar_layout(of: &Layout) -> Result<Layout, ConvertError> {
     Ok(Layout::aligned(PixelFormat::Yuv420p, of.width, of.height, 64)?.with_colors(of.colors))
 }
 
-/// `frame` as planar YUV of 8 bits, laid out in `to` as `layout` says: samples
-/// of ten bits lose the last two, chroma that is interleaved is taken apart,
-/// GREY gets chroma without colour. Counted as copied.
+/// Makes `frame` planar YUV of 8 bits, laid out in `to` as `layout` says: samples of ten
+/// bits lose the last two, interleaved chroma is separated, GREY gets chroma without
+/// colour. Counted as copied.
 ///
 /// # Panics
 /// The frame is RGBA, `layout` is of another size or format, or `to` is too
@@ -288,7 +287,7 @@ pub fn planar8(frame: &Frame, to: &mut [u8], layout: &Layout) {
     });
 }
 
-/// One row of a plane with a sample each for `to`.
+/// Writes one row of a plane to `to`, one byte per sample.
 fn samples(frame: &Frame, plane: usize, y: usize, format: PixelFormat, to: &mut [u8]) {
     let mut at = 0;
     frame.row(plane, y).visit(|bytes| {
@@ -311,7 +310,7 @@ fn samples(frame: &Frame, plane: usize, y: usize, format: PixelFormat, to: &mut 
     });
 }
 
-/// One row of interleaved chroma, `size` bytes a sample, into two rows that
+/// Separates one row of interleaved chroma, `size` bytes a sample, into two rows that
 /// start at `starts`.
 fn pairs(frame: &Frame, y: usize, size: usize, to: &mut [u8], starts: (usize, usize)) {
     let mut at = 0;
@@ -363,7 +362,7 @@ mod tests {
         frame.freeze(FrameMeta::default())
     }
 
-    /// Painted into the middle of a screen; gives its bytes.
+    /// Paints into the middle of a screen; returns the screen's bytes.
     fn painted(frame: &Frame, area: Area, screen: (usize, usize)) -> Vec<u8> {
         let mut bytes = vec![7; screen.0 * screen.1 * 4];
         Painter::new().paint(frame, &mut bytes, screen.0 * 4, area, PixelOrder::Bgrx).unwrap();
@@ -465,7 +464,8 @@ mod tests {
         assert_eq!(show(&mut painter, &colour), [(16, 32)]);
         painter.forget();
         assert_eq!(show(&mut painter, &colour), [(0, 32)]);
-        // One that changes everywhere is not compared for a while, and is then found again.
+        // A picture that changes everywhere is not compared for a while; later it is
+        // compared again.
         for luma in 0..100 {
             let all = frame(PixelFormat::Yuv420p, 32, 32, |plane, _, _| [50 + luma, 90, 240][plane]);
             assert_eq!(show(&mut painter, &all), [(0, 32)]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pool slots as decoders take, fill and let go of them.
+//! Pool slots as decoders take, fill and release them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -14,10 +14,11 @@ use framepath_os::pool::{Closer, Frame, GiveBack, Hold, Pool, PoolError};
 use crate::surface::{Picture, Surface, output_format};
 use crate::{CodecError, Lenders, Output};
 
-/// What a decoder asks memory for. Pictures with equal requests lie alike.
+/// Properties of a picture that a decoder needs memory for. Pictures with equal requests
+/// have the same layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// What the decoder makes.
+    /// The decoder's own format.
     pub(crate) decoded: PixelFormat,
     /// Width in pixels as the decoder codes it.
     pub(crate) width: usize,
@@ -25,7 +26,7 @@ pub(crate) struct Request {
     pub(crate) height: usize,
 }
 
-/// Strides and rows that suit a decoder for a request.
+/// Strides and rows that a decoder requires for a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Padded {
     /// Bytes from row to row of luma.
@@ -34,17 +35,17 @@ pub(crate) struct Padded {
     pub(crate) chroma_stride: usize,
     /// Rows of luma.
     pub(crate) rows: usize,
-    /// Pixels of a row and rows that are to be shown.
+    /// Visible pixels of a row, and visible rows.
     pub(crate) visible: (usize, usize),
-    /// Pictures that this stream keeps, as far as the decoder says so.
+    /// Number of pictures that this stream keeps, as far as the decoder reports it.
     pub(crate) references: u32,
-    /// What the stream says of its colours.
+    /// Colours that the stream declares.
     pub(crate) colors: Colors,
 }
 
 struct State {
     pool: Option<Pool>,
-    /// The division made for the last request.
+    /// The division of a slot made for the last request.
     surface: Option<(Request, Surface)>,
 }
 
@@ -56,23 +57,23 @@ pub(crate) struct Slots {
     slots: u32,
     advised: u32,
     give_back: Option<&'static GiveBack>,
-    /// Who lends memory, and the slots to ask for beside the references.
+    /// Provider of the memory, and the number of slots to ask for besides the references.
     lender: Option<(Lenders, u32)>,
     state: Mutex<State>,
-    /// No slot is waited for any more.
+    /// True once no slot is waited for any more.
     closed: AtomicBool,
-    /// Ends the waits of the pool there is. Apart from `state`, which a thread
-    /// keeps locked while it waits.
+    /// Ends the waits of the current pool. Outside of `state`, which a thread keeps
+    /// locked while it waits.
     closer: Mutex<Option<Closer>>,
-    /// Set with `failure`; a look at it costs no lock.
+    /// Set with `failure`, so that a check needs no lock.
     failed: AtomicBool,
-    /// Why a slot could not be given: libraries pass on a number at best.
+    /// Reason why a slot could not be given: libraries pass on a number at best.
     failure: Mutex<Option<(i64, CodecError)>>,
 }
 
 impl Slots {
-    /// Slots of one pool after the other; `give_back` is for pools that
-    /// another process reads.
+    /// Makes slots of one pool after the other; `give_back` is for pools that another
+    /// process reads.
     pub(crate) fn new(
         codec: &'static str,
         output: Output,
@@ -95,8 +96,8 @@ impl Slots {
         }
     }
 
-    /// Decodes into what `lender` lends. The decoder needs so many slots beside
-    /// the references that the stream tells.
+    /// Decodes into the memory of `lender`. The decoder needs `slots` slots besides the
+    /// references that the stream declares.
     pub(crate) fn lent_by(self, lender: Lenders, slots: u32) -> Slots {
         Slots { lender: Some((lender, slots)), ..self }
     }
@@ -105,9 +106,9 @@ impl Slots {
         self.codec
     }
 
-    /// A slot for a picture; `pad` says what the decoder wants, and is asked
-    /// only when the request differs from the last one. Sleeps while later
-    /// stages hold all slots. `None` after a failure, which is kept for
+    /// Takes a slot for a picture. `pad` returns the decoder's requirements, and is
+    /// called only when the request differs from the last one. Sleeps while later stages
+    /// hold all slots. `None` after a failure, which is kept for
     /// [`take_failure`](Slots::take_failure) with the `number` of the packet.
     pub(crate) fn take(
         &self,
@@ -144,9 +145,9 @@ impl Slots {
                 surface
             }
         };
-        // A pool whose slots are large enough stays: streams that switch
-        // between sizes would otherwise map a new one at every switch. The
-        // slots of the one that goes come back to it as their frames end.
+        // A pool whose slots are large enough stays: otherwise a stream that switches
+        // between sizes would map a new pool at every switch. The slots of a replaced
+        // pool return to it as their frames end.
         let pool = match &mut state.pool {
             Some(pool) if pool.slot_bytes() >= surface.bytes => pool,
             place => {
@@ -159,8 +160,8 @@ impl Slots {
                 place.insert(pool)
             }
         };
-        // Acquire: pairs with the Release in `close`. Behind the lock of the
-        // closer: either `close` found this pool's, or it is seen here.
+        // Acquire: pairs with the Release in `close`. After the lock of the closer:
+        // either `close` found this pool's closer, or the flag is seen here.
         if self.closed.load(Ordering::Acquire) {
             return Err(self.pool_error(PoolError::Closed));
         }
@@ -168,8 +169,8 @@ impl Slots {
         Ok(Slot { hold, surface, codec: self.codec, converted: OnceLock::new() })
     }
 
-    /// Ends the wait for a slot that a thread of the decoder may be in, and
-    /// gives none from now on. What is out stays valid.
+    /// Ends the wait for a slot that a thread of the decoder may be in, and gives none
+    /// from now on. Slots that are out stay valid.
     pub(crate) fn close(&self) {
         // Release: see `try_take`.
         self.closed.store(true, Ordering::Release);
@@ -185,7 +186,7 @@ impl Slots {
             .ok_or_else(|| self.pool_error(PoolError::Size { slot_bytes: usize::MAX, slots: self.slots }))
     }
 
-    /// Memory of others, for pictures of one size from now on.
+    /// Takes memory of the provider, for pictures of one size from now on.
     fn borrow(
         &self,
         Lenders(lender): Lenders,
@@ -237,7 +238,7 @@ impl Slots {
     fn pool_error(&self, source: PoolError) -> CodecError {
         match source {
             PoolError::Starved { slots } => {
-                // Never advise what did not suffice.
+                // Never advises a number that did not suffice.
                 let advised = self.advised.max(slots.saturating_add(1));
                 CodecError::PoolTooSmall { codec: self.codec, slots, advised }
             }
@@ -245,8 +246,8 @@ impl Slots {
         }
     }
 
-    /// Records why the picture of packet `number` cannot be made; the first
-    /// failure counts.
+    /// Records the reason why the picture of packet `number` cannot be made; only the
+    /// first failure is kept.
     pub(crate) fn fail(&self, number: i64, error: CodecError) {
         unpoisoned(&self.failure).get_or_insert((number, error));
         // Release: pairs with the Acquire in `has_failed`.
@@ -263,13 +264,14 @@ impl Slots {
         self.failed.store(false, Ordering::Release);
     }
 
-    /// The first failure, once.
+    /// Takes the first failure; later calls return `None`.
     pub(crate) fn take_failure(&self) -> Option<(i64, CodecError)> {
         if self.has_failed() { unpoisoned(&self.failure).take() } else { None }
     }
 }
 
-/// Nothing under these locks is left half done by a panic.
+/// Locks a mutex, also after a panic: no value under these locks is left half changed by
+/// one.
 fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -279,24 +281,24 @@ pub(crate) struct Slot {
     hold: Hold,
     pub(crate) surface: Surface,
     codec: &'static str,
-    /// The conversion done here already: a picture shown twice is converted
-    /// once, and never while its first frame is being read.
+    /// The conversion already done in this slot: a picture shown twice is converted once,
+    /// and never while its first frame is being read.
     converted: OnceLock<Picture>,
 }
 
 impl Slot {
-    /// First byte, page-aligned.
+    /// Returns the address of the first byte, page-aligned.
     pub(crate) fn base(&self) -> *mut u8 {
         self.hold.as_ptr()
     }
 
-    /// Bytes.
+    /// Returns the number of bytes of the slot.
     pub(crate) fn len(&self) -> usize {
         self.hold.len()
     }
 
-    /// The decoded picture as a frame, converted where that is asked.
-    /// `starts` are the addresses of the first visible pixel of each plane.
+    /// Makes a frame of the decoded picture, converted if required. `starts` are the
+    /// addresses of the first visible pixel of each plane.
     ///
     /// # Safety
     /// The decoder has finished the picture.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a decoder's picture lies in a slot of the pool.
+//! Layout of a decoder's picture in a slot of the pool.
 //!
-//! A slot holds the planes as the decoder wants them (padded, aligned) and,
-//! where an output is asked that needs other planes, room for those behind
-//! them: the decoder's own planes stay as they are, because it goes on reading
-//! them as a reference.
+//! A slot holds the planes as the decoder requires them (padded, aligned). If the output
+//! needs other planes, the slot has room for those behind them: the decoder's own planes
+//! stay as they are, because the decoder still reads them as a reference.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -23,8 +22,8 @@ const PLANE_ALIGN: usize = 64;
 /// last pixel.
 const PLANE_SLACK: usize = 128;
 
-/// The format of pictures that libav calls `format`, where framepath moves it.
-/// Full-range 4:2:0 differs from the limited in meaning only, not in bytes.
+/// Returns the format of pictures that libav calls `format`, if framepath moves it.
+/// Full-range 4:2:0 differs from limited range in meaning only, not in bytes.
 pub(crate) fn pixel_format(format: c_int) -> Option<PixelFormat> {
     const GREY: c_int = AVPixelFormat::AV_PIX_FMT_GRAY8 as c_int;
     const YUV420P: c_int = AVPixelFormat::AV_PIX_FMT_YUV420P as c_int;
@@ -38,7 +37,8 @@ pub(crate) fn pixel_format(format: c_int) -> Option<PixelFormat> {
     }
 }
 
-/// What frames become of pictures in `decoded`, or why they cannot.
+/// Returns the format of frames made from pictures in `decoded`, or an error where that
+/// conversion does not exist.
 pub(crate) fn output_format(
     codec: &'static str,
     decoded: PixelFormat,
@@ -59,7 +59,7 @@ pub(crate) fn output_format(
     }
 }
 
-/// Where one plane of the decoder lies in a slot.
+/// Place of one plane of the decoder in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Area {
     /// Bytes from the start of the slot.
@@ -73,9 +73,9 @@ pub(crate) struct Area {
 /// A slot's division into planes, for one padded size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Surface {
-    /// What the decoder makes.
+    /// The decoder's own format.
     pub(crate) decoded: PixelFormat,
-    /// What frames of it are.
+    /// Format of the frames given out.
     pub(crate) given: PixelFormat,
     /// The decoder's planes; three for the 4:2:0 formats, one for GREY.
     pub(crate) areas: [Area; 3],
@@ -101,8 +101,8 @@ impl Surface {
         let mut end = 0usize;
         let mut place = |stride: usize, rows: usize| {
             let offset = end.checked_next_multiple_of(PLANE_ALIGN)?;
-            // One row more than the plane has: a crop that starts inside a row
-            // makes the last row end inside the next.
+            // One row more than the plane has: with a crop that starts inside a row, the
+            // last row ends inside the next.
             let bytes = stride.checked_mul(rows.checked_add(1)?)?;
             end = offset.checked_add(bytes)?.checked_add(PLANE_SLACK)?;
             Some(Area { offset, stride, rows })
@@ -130,16 +130,15 @@ impl Surface {
         Some(surface)
     }
 
-    /// Divides a slot that others read as V4L2's single-plane formats: see
-    /// [`framepath_model::lend`]. The planes of frames come first and touch;
-    /// what only the decoder needs lies behind. `None` where that exceeds the
-    /// address space, or for GREY.
+    /// Divides a slot that other programs read as V4L2's single-plane formats: see
+    /// [`framepath_model::lend`]. The planes of frames come first, without gaps; planes
+    /// that only the decoder needs lie behind. `None` where that exceeds the address
+    /// space, or for GREY.
     ///
-    /// The decoder's planes may touch where it reads and writes no further
-    /// than whole blocks: `rows` and the strides are of whole blocks. What it
-    /// may touch behind the last plane is covered by rows that no picture has:
-    /// `YU12` is then as large as its pixels, without which GStreamer 1.26
-    /// hangs in a seek.
+    /// The decoder's planes may touch each other if the decoder reads and writes only
+    /// whole blocks: `rows` and the strides are of whole blocks. The bytes it may touch
+    /// behind the last plane are covered by rows that no picture has. `YU12` is then as
+    /// large as its pixels; otherwise GStreamer 1.26 hangs in a seek.
     pub(crate) fn adjacent(
         decoded: PixelFormat,
         given: PixelFormat,
@@ -150,7 +149,7 @@ impl Surface {
             return None;
         }
         let stride = chroma_stride.checked_mul(2)?;
-        // As `new` has it behind each plane.
+        // The slack that `new` has behind each plane.
         let spare = stride.checked_add(PLANE_SLACK)?.div_ceil(chroma_stride.max(1));
         let rows = rows.checked_next_multiple_of(2)?.checked_add(spare * 2)?;
         let mut end = 0usize;
@@ -182,9 +181,9 @@ impl Surface {
         Some(surface)
     }
 
-    /// The layout of frames made of a picture whose visible planes start at
-    /// `starts`, with the strides `strides`, all in bytes from the start of
-    /// the slot. `from` is that picture in the decoder's own format.
+    /// Returns the layout of frames made of a picture whose visible planes start at
+    /// `starts`, with the strides `strides`, all in bytes from the start of the slot.
+    /// `from` is that picture in the decoder's own format.
     pub(crate) fn layouts(
         &self,
         width: u32,
@@ -217,32 +216,31 @@ impl Surface {
 /// A decoded picture in a slot, and the frame to be made of it there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Picture {
-    /// As the decoder made it.
+    /// Layout of the decoder's picture.
     pub(crate) from: Layout,
-    /// As it is given out.
+    /// Layout of the frame given out.
     pub(crate) to: Layout,
 }
 
 impl Picture {
-    /// Whether both lie inside a slot of `bytes` bytes, rows of padding
-    /// included.
+    /// True if both layouts lie inside a slot of `bytes` bytes, rows of padding included.
     pub(crate) fn fits(&self, bytes: usize) -> bool {
         self.from.size <= bytes && self.to.size <= bytes
     }
 
-    /// Bytes [`convert`](Picture::convert) writes.
+    /// Returns the number of bytes that [`convert`](Picture::convert) writes.
     pub(crate) fn converted_bytes(&self) -> usize {
         let planes = self.to.planes().iter();
         let skip = if self.to.format == PixelFormat::Nv12 { 1 } else { 0 };
         planes.skip(skip).map(|plane| plane.width * plane.rows).sum()
     }
 
-    /// Whether frames lie elsewhere than the decoder's picture.
+    /// True if the frame's planes are not all those of the decoder's picture.
     pub(crate) fn needs_conversion(&self) -> bool {
         self.from.format != self.to.format
     }
 
-    /// Writes the planes that the given format has and the decoder's has not.
+    /// Writes the planes that the given format has and the decoder's format lacks.
     ///
     /// # Safety
     /// `base` is the first byte of a slot that both layouts

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a decoder has to know of a video before its first packet.
+//! Properties of a video that a decoder needs before its first packet.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -34,7 +34,7 @@ impl Codec {
     /// All of them.
     pub const ALL: [Codec; 5] = [Codec::H264, Codec::Hevc, Codec::Vp8, Codec::Vp9, Codec::Av1];
 
-    /// The name used in errors and output, which is libavcodec's.
+    /// Returns the name used in errors and output, which is libavcodec's.
     pub fn name(self) -> &'static str {
         match self {
             Codec::H264 => "h264",
@@ -86,7 +86,7 @@ impl Parameters {
         }
     }
 
-    /// For reading by libav; valid while `self` lives.
+    /// Returns a pointer for libav to read; valid while `self` lives.
     pub(crate) fn as_ptr(&self) -> *const ff::AVCodecParameters {
         self.0.as_ptr()
     }
@@ -106,13 +106,13 @@ impl fmt::Debug for Parameters {
     }
 }
 
-/// What is known of the video before the first packet. Cheap to clone.
+/// Properties of the video before the first packet. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct TrackInfo {
     /// The codec of its packets.
     pub codec: Codec,
-    /// Geometry, time base and rate as the container tells them. `format` is
-    /// what the decoder is expected to make, where framepath moves it.
+    /// Geometry, time base and rate as the container declares them. `format` is the
+    /// format that the decoder is expected to make, if framepath moves it.
     pub stream: StreamInfo,
     pub(crate) parameters: Arc<Parameters>,
 }
@@ -121,9 +121,9 @@ pub struct TrackInfo {
 const FIXED: usize = 8 * 4;
 
 impl TrackInfo {
-    /// The codec's own head, as the container has it.
+    /// Returns the codec's own head, as the container has it.
     pub(crate) fn head(&self) -> &[u8] {
-        // SAFETY: a valid parameter set that nobody writes, alive with `self`.
+        // SAFETY: a valid parameter set that is never written, alive with `self`.
         unsafe {
             let raw = self.parameters.as_ptr();
             match usize::try_from((*raw).extradata_size) {
@@ -133,12 +133,12 @@ impl TrackInfo {
         }
     }
 
-    /// What verifies the random access points of its packets.
+    /// Returns a checker of the random access points of the track's packets.
     pub fn access_points(&self) -> AccessPoints {
         AccessPoints::new(self.coding(), self.head())
     }
 
-    /// What keeps the parameter sets that come in its packets.
+    /// Returns a collector of the parameter sets that come in the track's packets.
     pub fn parameter_sets(&self) -> ParameterSets {
         ParameterSets::new(self.coding(), self.head())
     }
@@ -153,11 +153,11 @@ impl TrackInfo {
         }
     }
 
-    /// What a decoder in another process needs, as little-endian 32-bit words
-    /// (codec, tag, pixel format, width, height, profile, level, reorder
-    /// delay), then the codec's own head. [`TrackInfo::stream`] is not in it.
+    /// Returns the description for a decoder in another process: little-endian 32-bit
+    /// words (codec, tag, pixel format, width, height, profile, level, reorder delay),
+    /// then the codec's own head. [`TrackInfo::stream`] is not included.
     pub fn to_bytes(&self) -> Vec<u8> {
-        // SAFETY: a valid parameter set that nobody writes; enums are read as
+        // SAFETY: a valid parameter set that is never written; enums are read as
         // the integers they are in C.
         let words = unsafe {
             let raw = self.parameters.as_ptr();
@@ -175,7 +175,8 @@ impl TrackInfo {
         words.iter().flat_map(|word| word.to_le_bytes()).chain(self.head().iter().copied()).collect()
     }
 
-    /// Reads what [`TrackInfo::to_bytes`] wrote, from whoever it came.
+    /// Reads the bytes that [`TrackInfo::to_bytes`] wrote; they may come from an
+    /// untrusted process.
     ///
     /// # Errors
     /// Too few bytes, or a codec this crate does not know.
@@ -220,8 +221,8 @@ impl TrackInfo {
 }
 
 impl TrackInfo {
-    /// A video of which nothing is known but the codec: its packets say the
-    /// rest, as elementary streams do.
+    /// Makes a video with a known codec only: its packets declare the rest, as in
+    /// elementary streams.
     ///
     /// # Errors
     /// No memory.
@@ -245,7 +246,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// The bytes that another process would tell of a track by.
+    /// Makes the bytes by which another process would describe a track.
     fn bytes_of(codec: Codec, head: &[u8]) -> Vec<u8> {
         let mut bytes = vec![0; FIXED];
         bytes[..4].copy_from_slice(&(codec.id() as u32).to_le_bytes());
@@ -265,7 +266,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A track of which only the head is known.
+    /// Makes a track with a known head only.
     pub(crate) fn track(codec: Codec, head: &[u8]) -> TrackInfo {
         TrackInfo::from_bytes(&bytes_of(codec, head), unknown_stream()).unwrap()
     }

@@ -5,7 +5,8 @@ use std::ffi::{CStr, c_char};
 
 use ffmpeg_sys_next as ff;
 
-/// Name and version of each library, as the library itself says at run time.
+/// Returns the name and version of each library, as the library itself reports them at
+/// run time.
 pub fn versions() -> Vec<(&'static str, String)> {
     // SAFETY: these functions take nothing and may be called at any time.
     let (codec, format, scale) =
@@ -21,7 +22,7 @@ pub fn versions() -> Vec<(&'static str, String)> {
     ]
 }
 
-/// `AV_VERSION_INT` taken apart (libavutil/version.h).
+/// Splits an `AV_VERSION_INT` (libavutil/version.h).
 fn triple(version: u32) -> String {
     format!("{}.{}.{}", version >> 16, version >> 8 & 0xff, version & 0xff)
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! FFmpeg's enums grow with every version, and streams put numbers into them.
-//! A number that the bindings have no name for must not become a Rust enum,
-//! and not a part of a struct that a reference or a copy is made of.
+//! FFmpeg's enums grow with every version, and streams put numbers into them. A number
+//! without a name in the bindings must not become a Rust enum, and not be part of a
+//! struct that is referenced or copied.
 
 use std::fs;
 use std::path::Path;
@@ -48,7 +48,7 @@ const ENUM_RESULTS: &[&str] = &[
     "avcodec_find_best_pix_fmt",
 ];
 
-/// What is wrong with a line, if anything.
+/// Returns the defect of a line, if there is one.
 fn fault(line: &str) -> Option<String> {
     let code = line.split("//").next().unwrap_or(line);
     for field in ENUM_FIELDS {

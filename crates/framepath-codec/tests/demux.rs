@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the demuxer tells, and that it can start over.
+//! The demuxer's description of a track, its packets, and rewinding.
 
 mod common;
 

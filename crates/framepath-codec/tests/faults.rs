@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bad input: an error that names the thing, never a panic.
+//! Bad input: an error that names the object, never a panic.
 
 mod common;
 
@@ -95,11 +95,11 @@ const CLIPS: [(&str, &str); 7] = [
     ("g.hevc", "-c:v libx265 -x265-params log-level=none -pix_fmt yuv420p"),
 ];
 
-/// Cut anywhere: the frames before the cut are right, and it ends. A cut that
-/// leaves no trace in the syntax is noticed by nobody (libavcodec 7 shows a
-/// raw HEVC picture whose last slice is cut, and its lower part is whatever the
-/// memory held): that one picture is free, and those decoded before it but
-/// shown after it are right again.
+/// Cut anywhere, a file gives the frames before the cut correctly, and decoding ends. A
+/// cut that leaves no trace in the syntax goes unnoticed (libavcodec 7 shows a raw HEVC
+/// picture whose last slice is cut, with the memory's old content in the lower part):
+/// that one picture may differ, and those decoded before it but shown after it are
+/// correct again.
 #[test]
 fn truncated_files_give_the_frames_before_the_cut() {
     let clips = Clips::new();
@@ -124,8 +124,8 @@ fn truncated_files_give_the_frames_before_the_cut() {
     }
 }
 
-/// Whether `got` begins as `right` does, has one picture that is not in it,
-/// and then only pictures of it in their order.
+/// True if `got` begins as `right` does, has one picture that is not in `right`, and then
+/// only pictures of `right` in their order.
 fn right_but_one(right: &[String], got: &[String]) -> bool {
     let same = right.iter().zip(got).take_while(|(right, got)| right == got).count();
     let mut later = right[same..].iter();
@@ -145,8 +145,8 @@ fn a_cut_container_is_an_error() {
     }
 }
 
-/// Bytes overwritten at random: whatever comes of it, it ends, with an error
-/// or without, and no frame is outside its memory.
+/// Bytes overwritten at random: decoding ends, with an error or without, and no frame is
+/// outside its memory.
 #[test]
 fn damaged_files_do_no_harm() {
     let clips = Clips::new();
@@ -198,7 +198,7 @@ fn a_rejected_packet_is_told_once_and_after_the_frames_before_it() {
     for (name, encoder) in [CLIPS[1], CLIPS[3], CLIPS[4]] {
         let path = clips.make(name, "160x90", encoder);
         let wanted = reference(&path, "yuv420p");
-        // The eighth packet is of a stream of another codec.
+        // The eighth packet is from a stream of another codec.
         let foreign = if name == "b.mkv" { CLIPS[3] } else { CLIPS[1] };
         let foreign = clips.make(&format!("foreign-{}", foreign.0), "64x64", foreign.1);
         let mut demuxer = Demuxer::open(&path).unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every frei0r plug-in there is, each in a process of its own; and what is
-//! said of those that are none.
+//! Every installed frei0r plug-in, each in its own process; and errors for files that are
+//! none.
 
 use std::fs;
 use std::path::Path;
@@ -13,12 +13,13 @@ use framepath_os::pool::{FrameMut, Pool};
 
 const NEEDS_PLUGINS: &str = "these tests need Debian's plug-ins (apt install frei0r-plugins)";
 
-/// Fewer than any version of Debian's package has.
+/// Number of plug-ins below that of any version of Debian's package.
 const LEAST: usize = 120;
 
 const SIZE: (u32, u32) = (64, 48);
 
-/// Those that do not run as they are, a setting with which they do, and why.
+/// Plug-ins that do not run with their defaults, a setting with which they do, and the
+/// reason.
 const NEED_A_SETTING: &[(&str, &str, &str)] = &[
     (
         "3dflippo",
@@ -33,14 +34,14 @@ const NEED_A_SETTING: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// Those that write the pictures they should only read: cairo wants colours
-/// multiplied by alpha, and they do that in place.
+/// Plug-ins that write their input: cairo requires colours multiplied by alpha, and they
+/// multiply in place.
 const WRITE_THEIR_INPUT: &[&str] = &["cairoaffineblend", "cairoblend", "cairogradient"];
 
-/// Those of frei0r 2 (Debian 13) whose own `f0r_init` refuses.
+/// Plug-ins of frei0r 2 (Debian 13) whose own `f0r_init` refuses.
 const REFUSE: &[&str] = &["pixs0r"];
 
-/// Names the plug-in and its settings for [`one_plugin`].
+/// Variables that name the plug-in and its settings for [`one_plugin`].
 const FILE: &str = "FRAMEPATH_TEST_PLUGIN";
 const SETTING: &str = "FRAMEPATH_TEST_SETTING";
 
@@ -49,7 +50,7 @@ fn plugin(name: &str) -> Plugin {
     Plugin::load(&found.path).unwrap()
 }
 
-/// Runs [`one_plugin`] in a child; gives why it failed.
+/// Runs [`one_plugin`] in a child; returns the reason of a failure.
 fn in_a_child(file: &Path, setting: &str) -> Result<(), String> {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "one_plugin", "--test-threads=1"])
@@ -123,7 +124,7 @@ fn one_plugin() {
     }
 }
 
-/// A picture in which every byte has another value than its neighbours.
+/// Makes a picture in which every byte has another value than its neighbours.
 fn picture(number: u8) -> FrameMut {
     let layout = Layout::packed(PixelFormat::Rgba, SIZE.0, SIZE.1).unwrap();
     // `partik0l` writes up to 16 rows behind a low picture.
@@ -210,7 +211,7 @@ fn what_is_no_plugin_is_said() {
     fs::write(&path, "no shared object").unwrap();
     let refused = Plugin::load(&path).unwrap_err().to_string();
     assert!(refused.starts_with("noise: cannot load: "), "{refused}");
-    // A shared object that is none of ours: the library next to libc.
+    // A shared object that is no plug-in: the library next to libc.
     let lib = fs::read_to_string("/proc/self/maps").unwrap();
     let libc =
         lib.lines().find_map(|line| line.split_whitespace().last().filter(|path| path.contains("/libc.so")));

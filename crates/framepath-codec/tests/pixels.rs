@@ -11,8 +11,8 @@ use framepath_model::colors::{BT2020, Colors, Range, SMPTE170M};
 use framepath_model::format::PixelFormat;
 use framepath_os::meter;
 
-/// Decodes natively and converted, by one thread, two, and as many as the
-/// library likes, and compares with the tool.
+/// Decodes natively and converted, by one thread, two, and the library's own choice, and
+/// compares with the tool.
 fn check(path: &Path, codec: Codec, (width, height): (usize, usize), ten_bits: bool) {
     let demuxer = Demuxer::open(path).unwrap();
     assert_eq!(demuxer.info().codec, codec);

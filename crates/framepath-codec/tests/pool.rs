@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who may write a slot when, and what happens when there are too few.
+//! Writers of a slot over time, and the errors of a pool with too few slots.
 
 mod common;
 
@@ -75,8 +75,8 @@ fn a_pool_that_is_too_small_is_named() {
     }
 }
 
-/// The advised number, taken, suffices; and the frames before the failure are
-/// those of the stream.
+/// The advised number of slots suffices; and the frames before the failure are those of
+/// the stream.
 #[test]
 fn a_pool_that_is_a_little_too_small_gives_what_it_can() {
     let clips = Clips::new();
@@ -141,7 +141,7 @@ fn a_decoder_is_dropped_while_all_its_frames_are_held() {
         let first = loop {
             match told.recv_timeout(Duration::from_millis(100)) {
                 Ok(first) => break first,
-                // The caller itself waits for one of the frames: as it should.
+                // The caller itself waits for one of the frames, as expected.
                 Err(RecvTimeoutError::Timeout) => held.lock().unwrap().clear(),
                 Err(RecvTimeoutError::Disconnected) => panic!("the caller failed"),
             }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The decoders inside the sandbox: every small committed clip, in a worker
-//! locked in before the decoder is opened, against this process.
+//! The decoders inside the sandbox: compares every small committed clip, in a worker
+//! locked in before the decoder is opened, with this process.
 //!
-//! The binary starts itself as the worker, and so has a main of its own.
+//! The binary starts itself as the worker, and so has its own main.
 
 mod common;
 
@@ -62,7 +62,7 @@ fn clips() -> Vec<PathBuf> {
     clips
 }
 
-/// The hashes that a worker of this binary sends; fewer where it ended early.
+/// Returns the hashes that a worker of this binary sends; fewer if it ended early.
 fn in_worker(clip: &Path, threads: u32) -> Vec<String> {
     let (mut ours, theirs) = UnixStream::pair().unwrap();
     let threads = threads.to_string();
@@ -74,7 +74,7 @@ fn in_worker(clip: &Path, threads: u32) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Memory for pools, made before the sandbox: inside none can be made.
+/// Memory for pools, made before the sandbox is entered: inside it none can be made.
 fn granted() -> &'static GiveBack {
     const SLOTS: u32 = 1024;
     let zeroed = |_| AtomicU64::new(0);
@@ -92,7 +92,7 @@ fn granted() -> &'static GiveBack {
 }
 
 fn worker(clip: &Path, threads: u32) {
-    // SAFETY: the socket that `spawn` put there; nothing else here owns it.
+    // SAFETY: the socket that `spawn` put there; no other code here owns it.
     let mut socket = unsafe { File::from_raw_fd(SOCKET) };
     let mut demuxer = Demuxer::open(clip).unwrap();
     let mut packets = Vec::new();

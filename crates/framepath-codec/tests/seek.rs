@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Seeks in every codec and kind of container: the frames behind one are those of a decode
-//! of the whole file.
+//! Seeks in every codec and kind of container: the frames after a seek are those of a
+//! decode of the whole file.
 
 mod common;
 
@@ -18,7 +18,7 @@ type Shown = (Option<i64>, String);
 /// Frames of each clip, 25 a second.
 const FRAMES: u32 = 60;
 
-/// Where to, in milliseconds: the start, frames, between frames, backwards, behind the end.
+/// Targets in milliseconds: the start, frames, between frames, backwards, after the end.
 const TARGETS: [u64; 10] = [1000, 0, 1330, 1341, 2360, 90_000, 40, 19, 1999, 720];
 
 const X264: &str = "-c:v libx264 -preset veryfast -pix_fmt yuv420p";
@@ -34,7 +34,7 @@ fn make(clips: &Clips, name: &str, options: &str) -> std::path::PathBuf {
     path
 }
 
-/// What is left of the stream.
+/// Decodes the rest of the stream.
 fn rest(demuxer: &mut Demuxer, decoder: &mut Decoder) -> Vec<Shown> {
     let mut shown = Vec::new();
     let mut take = |decoder: &mut Decoder| {
@@ -51,7 +51,8 @@ fn rest(demuxer: &mut Demuxer, decoder: &mut Decoder) -> Vec<Shown> {
     shown
 }
 
-/// Whether a frame of the whole is not before `target`; by its number where it has no time.
+/// True if a frame of the whole stream is not before `target`; by its number where it has
+/// no time.
 fn is_wanted(number: usize, pts: Option<i64>, start: i64, base: Rational, target: Duration) -> bool {
     let nanoseconds = match pts {
         Some(pts) => i128::from(pts - start) * i128::from(base.num) * 1_000_000_000 / i128::from(base.den),
@@ -81,7 +82,7 @@ fn check(path: &Path, threads: u32) {
             .filter(|n| is_wanted(*n, whole[*n].0, start, info.stream.time_base, to))
             .collect();
         let first = wanted.first().copied().unwrap_or(whole.len());
-        // From within the stream too, with frames inside the decoder.
+        // Also from within the stream, with frames inside the decoder.
         for read_before in [0, 7] {
             for _ in 0..read_before {
                 let Some(packet) = demuxer.read().unwrap() else { break };
@@ -115,7 +116,7 @@ fn check(path: &Path, threads: u32) {
                 nanoseconds <= to.as_nanos() as i128 * i128::from(info.stream.time_base.den)
             };
             let last = keys.iter().flatten().copied().filter(is_by_then).max();
-            // An edit list may leave it out.
+            // An edit list may leave that point out.
             assert_eq!(shown[0].0, last.max(Some(start)).or(whole[0].0), "{name} before {to:?}");
         }
     }

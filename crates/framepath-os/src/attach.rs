@@ -17,7 +17,7 @@ use rustix::ioctl::{NoArg, Opcode, Setter, Updater, ioctl, opcode};
 
 /// Version of the interface.
 pub const VERSION: u32 = 2;
-/// Names the module's version of the interface: `attach-1`, say.
+/// File with the module's version of the interface, such as `attach-1`.
 const MODULE_VERSION: &str = "/sys/module/framepath/version";
 /// Bytes of a stream's stash.
 pub const STASH_BYTES: u64 = 64 << 20;
@@ -34,7 +34,7 @@ const CAPTURE_ON: u32 = 1;
 const CAPTURE_OFF: u32 = 2;
 const CAPTURE_QUEUED: u32 = 3;
 const CAPTURE_FLUSH: u32 = 4;
-/// Packets that one [`Stream::delivered`] tells of.
+/// Packets covered by one [`Stream::delivered`].
 pub const DELIVERED: u64 = 1024;
 
 #[repr(C)]
@@ -58,11 +58,11 @@ struct Accept {
     flags: u32,
 }
 
-/// `struct fp_mark`: what travels unchanged from a packet to its frame.
+/// `struct fp_mark`: data that is copied unchanged from a packet to its frame.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Mark {
-    /// Nanoseconds; the client's.
+    /// The client's timestamp, nanoseconds.
     pub timestamp: u64,
     /// `V4L2_BUF_FLAG_*`.
     pub flags: u32,
@@ -73,7 +73,7 @@ pub struct Mark {
 }
 
 impl Mark {
-    /// As bytes, for keeping.
+    /// Returns the mark as bytes, for storage.
     pub fn to_bytes(&self) -> [u8; 32] {
         let mut bytes = [0; 32];
         bytes[..8].copy_from_slice(&self.timestamp.to_le_bytes());
@@ -83,7 +83,7 @@ impl Mark {
         bytes
     }
 
-    /// What [`Mark::to_bytes`] wrote.
+    /// Reads the bytes that [`Mark::to_bytes`] wrote.
     pub fn from_bytes(bytes: &[u8; 32]) -> Mark {
         let word = |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().expect("inside"));
         let (low, high) = (word(0), word(4));
@@ -107,31 +107,31 @@ pub struct PacketInfo {
     pub epoch: u32,
     /// Number of the packet in its stream.
     pub seq: u64,
-    /// Of the OUTPUT buffer.
+    /// Number of the OUTPUT buffer.
     pub index: u32,
-    /// Of its memory.
+    /// Generation of the buffer's memory.
     pub generation: u32,
     /// Bytes in front of the payload.
     pub offset: u32,
     /// Bytes of payload.
     pub bytes: u32,
-    /// For the frame.
+    /// Mark for the frame.
     pub mark: Mark,
 }
 
-/// What [`Stream::next_packet`] gives.
+/// Result of [`Stream::next_packet`].
 #[derive(Clone, Copy, Debug)]
 pub enum NextPacket {
     /// An OUTPUT buffer.
     Packet(PacketInfo),
-    /// All before is to be given, then [`Stream::drained`].
+    /// Deliver the frames of all packets before, then call [`Stream::drained`].
     Drain {
         /// Counts flushes.
         epoch: u32,
     },
-    /// OUTPUT was stopped: what was taken before is to be forgotten.
+    /// OUTPUT was stopped: forget the packets that were taken before.
     Flush {
-        /// The new one.
+        /// The new epoch.
         epoch: u32,
     },
 }
@@ -157,30 +157,30 @@ struct CaptureInfo {
     reserved: u32,
 }
 
-/// What [`Stream::next_capture`] gives.
+/// Result of [`Stream::next_capture`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextCapture {
-    /// CAPTURE streams.
+    /// CAPTURE is streaming.
     On {
-        /// Buffers there are.
+        /// Number of buffers.
         count: u32,
-        /// V4L2's number of their format.
+        /// V4L2's number of the buffers' format.
         pixelformat: u32,
         /// Bytes of a buffer, at least.
         length: u32,
     },
-    /// It does not.
+    /// CAPTURE is not streaming.
     Off,
     /// A buffer may be written.
     Queued {
-        /// Its number.
+        /// Number of the buffer.
         index: u32,
-        /// Of its memory.
+        /// Generation of the buffer's memory.
         generation: u32,
     },
     /// As [`NextPacket::Flush`].
     Flush {
-        /// The new one.
+        /// The new epoch.
         epoch: u32,
     },
 }
@@ -206,7 +206,7 @@ pub struct Format {
     pub width: u32,
     /// Rows of luma in a buffer.
     pub height: u32,
-    /// Of luma.
+    /// Bytes from one luma row to the next.
     pub bytesperline: u32,
     /// First visible pixel.
     pub left: u32,
@@ -222,7 +222,7 @@ pub struct Format {
     pub sizeimage_packed: u32,
     /// CAPTURE buffers needed.
     pub min_buffers: u32,
-    /// V4L2's; 0 where not known, as the three that follow.
+    /// V4L2's number; 0 where not known. The same holds for the three fields below.
     pub colorspace: u32,
     /// See `colorspace`.
     pub xfer_func: u32,
@@ -236,21 +236,21 @@ pub struct Format {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FrameInfo {
-    /// Of the packet it came from.
+    /// Number of the packet that the frame came from.
     pub seq: u64,
     /// Counts flushes.
     pub epoch: u32,
     /// The buffer's number.
     pub index: u32,
-    /// Of its memory.
+    /// Generation of the buffer's memory.
     pub generation: u32,
     /// 1: the client finds an error flag.
     pub failed: u32,
-    /// Bytes of pixels copied for it.
+    /// Bytes of pixels copied for the frame.
     pub copied: u32,
     /// 0.
     pub reserved: u32,
-    /// The packet's.
+    /// Mark of the packet.
     pub mark: Mark,
 }
 
@@ -259,7 +259,7 @@ pub struct FrameInfo {
 pub enum Drained {
     /// The client asked for it.
     End = 1,
-    /// What follows has another format.
+    /// The stream goes on in another format.
     Change = 2,
 }
 
@@ -301,7 +301,7 @@ const FAIL: Opcode = opcode::write::<Fail>(MAGIC, 0x17);
 const DELIVERED_IOC: Opcode = opcode::read_write::<Delivered>(MAGIC, 0x18);
 const STOP: Opcode = opcode::none(MAGIC, 0x19);
 
-/// Tells the kernel; tried again where a signal came between.
+/// Passes `value` to the kernel; repeats the call after a signal.
 fn set<const OPCODE: Opcode, T: Copy>(fd: impl AsFd, value: T) -> io::Result<()> {
     loop {
         // SAFETY: OPCODE is one of those above, each with the structure that
@@ -313,8 +313,8 @@ fn set<const OPCODE: Opcode, T: Copy>(fd: impl AsFd, value: T) -> io::Result<()>
     }
 }
 
-/// Asks the kernel, and waits where the call does; tried again where a signal
-/// came between.
+/// Passes `value` to the kernel and back, and waits where the call does; repeats the call
+/// after a signal.
 fn update<const OPCODE: Opcode, T: Copy>(fd: impl AsFd, value: &mut T) -> io::Result<()> {
     loop {
         // SAFETY: as in `set`; the kernel may write the structure too, and any
@@ -326,7 +326,7 @@ fn update<const OPCODE: Opcode, T: Copy>(fd: impl AsFd, value: &mut T) -> io::Re
     }
 }
 
-/// EPROTO of a module whose version is `theirs`.
+/// Makes the error of a module whose version is `theirs`.
 fn other_version(theirs: Option<&str>) -> io::Error {
     let theirs = theirs.map_or("an unknown version", str::trim);
     let text = format!(
@@ -336,25 +336,25 @@ fn other_version(theirs: Option<&str>) -> io::Error {
     io::Error::new(io::ErrorKind::Unsupported, text)
 }
 
-/// What an error of a [`Stream`]'s calls means.
+/// Meaning of an error of a [`Stream`]'s calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// ENODEV: the client has closed, or begun another stream.
     Closed,
-    /// ESTALE: what was said is of an old epoch, or of old memory.
+    /// ESTALE: the call names an old epoch, or old memory.
     Stale,
-    /// EBUSY: not yet.
+    /// EBUSY: not possible yet.
     Busy,
-    /// ECANCELED: the client has called it off.
+    /// ECANCELED: the client has canceled the request.
     CalledOff,
-    /// EINVAL: there is no such thing.
+    /// EINVAL: the call names an object that does not exist.
     Unknown,
-    /// Of the system.
+    /// Another error of the system.
     Other,
 }
 
 impl Refusal {
-    /// The meaning of `error`.
+    /// Returns the meaning of `error`.
     pub fn of(error: &io::Error) -> Refusal {
         match Errno::from_io_error(error) {
             Some(Errno::NODEV) => Refusal::Closed,
@@ -367,29 +367,29 @@ impl Refusal {
     }
 }
 
-/// The one decoder that is attached.
+/// The device, with this process attached as its only decoder.
 #[derive(Debug)]
 pub struct Attached(OwnedFd);
 
 /// A client's stream that wants decoding.
 #[derive(Debug)]
 pub struct Offered {
-    /// Never used again.
+    /// Number of the stream, which is never used again.
     pub id: u64,
     /// V4L2 pixel format of its packets.
     pub codec: u32,
-    /// As the client has set it; 0 where it has not.
+    /// Width as the client has set it; 0 where it has not.
     pub width: u32,
-    /// As the client has set it; 0 where it has not.
+    /// Height as the client has set it; 0 where it has not.
     pub height: u32,
     /// Flushes so far.
     pub epoch: u32,
-    /// User that the client counts for; `None` for a privileged client, whose
-    /// streams are not limited.
+    /// User that the client's streams are counted for; `None` for a privileged client,
+    /// whose streams are not limited.
     pub limited_uid: Option<u32>,
-    /// Its packets and frames.
+    /// Packets and frames of the stream.
     pub stream: Stream,
-    /// What the last decoder has kept of it: [`STASH_BYTES`], zeros at first.
+    /// State that the last decoder kept of the stream: [`STASH_BYTES`], zeros at first.
     pub stash: File,
 }
 
@@ -409,10 +409,10 @@ impl Attached {
         }
     }
 
-    /// The next stream. Waits for one.
+    /// Waits for the next stream.
     ///
     /// # Errors
-    /// Of the system.
+    /// From the system.
     pub fn accept(&self) -> io::Result<Offered> {
         let mut accept = Accept::default();
         update::<ACCEPT, _>(&self.0, &mut accept)?;
@@ -426,8 +426,8 @@ impl Attached {
     }
 }
 
-/// A stream's packets and CAPTURE buffers. Any thread may call any of it; one
-/// waits for packets, another for buffers.
+/// A stream's packets and CAPTURE buffers. Every call may be made from any thread; one
+/// thread waits for packets, another for buffers.
 ///
 /// All calls fail with ENODEV once the client has closed, and with ESHUTDOWN
 /// after [`Stream::stop`].
@@ -435,7 +435,7 @@ impl Attached {
 pub struct Stream(File);
 
 impl Stream {
-    /// Waits for a packet, or what concerns packets.
+    /// Waits for a packet, a drain or a flush.
     pub fn next_packet(&self) -> io::Result<NextPacket> {
         let mut info = PacketInfo::default();
         update::<NEXT_PACKET, _>(&self.0, &mut info)?;
@@ -448,8 +448,8 @@ impl Stream {
         }
     }
 
-    /// The payload of a packet that is not yet done. The client may change it
-    /// meanwhile.
+    /// Reads the payload of a packet that is not yet done. The client may change the
+    /// payload meanwhile.
     pub fn payload(&self, packet: &PacketInfo) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; packet.bytes as usize];
         let at = u64::from(packet.index) << 32 | u64::from(packet.offset);
@@ -463,7 +463,7 @@ impl Stream {
         set::<PACKET_DONE, _>(&self.0, PacketDone { seq, index, failed: failed.into() })
     }
 
-    /// Waits for what concerns CAPTURE buffers.
+    /// Waits for an event of CAPTURE: started, stopped, a buffer queued, or a flush.
     pub fn next_capture(&self) -> io::Result<NextCapture> {
         let mut info = CaptureInfo::default();
         update::<NEXT_CAPTURE, _>(&self.0, &mut info)?;
@@ -477,7 +477,7 @@ impl Stream {
         }
     }
 
-    /// A CAPTURE buffer's memory as a dmabuf, and the memory's generation.
+    /// Exports a CAPTURE buffer's memory: the memory's generation, and a dmabuf.
     pub fn export_capture(&self, index: u32) -> io::Result<(u32, OwnedFd)> {
         let mut export = Export { queue: CAPTURE, index, ..Export::default() };
         update::<EXPORT, _>(&self.0, &mut export)?;
@@ -485,8 +485,8 @@ impl Stream {
         Ok((export.generation, unsafe { OwnedFd::from_raw_fd(export.fd) }))
     }
 
-    /// Says what the stream is. EBUSY where it has another format and was not
-    /// [drained](Stream::drained) for a change.
+    /// Declares the stream's format. EBUSY where the stream has another format and was
+    /// not [drained](Stream::drained) for a change.
     pub fn format(&self, format: &Format) -> io::Result<()> {
         set::<FORMAT, _>(&self.0, *format)
     }
@@ -496,22 +496,21 @@ impl Stream {
         set::<FRAME, _>(&self.0, *frame)
     }
 
-    /// Says that no frame is left. Gives the CAPTURE buffer that went to the
-    /// client with that, if one did. ECANCELED where the client has called its
-    /// drain off.
+    /// Reports that no frame is left. Returns the CAPTURE buffer that went to the client
+    /// with the report, if one did. ECANCELED where the client has canceled its drain.
     pub fn drained(&self, epoch: u32, why: Drained) -> io::Result<Option<u32>> {
         let mut info = DrainedInfo { epoch, why: why as u32, ..DrainedInfo::default() };
         update::<DRAINED, _>(&self.0, &mut info)?;
         Ok(u32::try_from(info.index).ok())
     }
 
-    /// The stream cannot go on.
+    /// Reports that the stream cannot continue.
     pub fn fail(&self) -> io::Result<()> {
         set::<FAIL, _>(&self.0, Fail { error: Errno::IO.raw_os_error(), reserved: 0 })
     }
 
-    /// Which of the [`DELIVERED`] packets from `first` on have had their frames
-    /// given to the client, by whatever decoder; bit 0 of word 0 is `first`.
+    /// Returns one bit for each of the [`DELIVERED`] packets from `first` on, set if any
+    /// decoder has given all of its frames to the client; bit 0 of word 0 is `first`.
     pub fn delivered(&self, first: u64) -> io::Result<[u64; 16]> {
         let mut delivered = Delivered { first, ..Delivered::default() };
         update::<DELIVERED_IOC, _>(&self.0, &mut delivered)?;
@@ -571,7 +570,7 @@ mod tests {
     fn a_machine_without_the_module_says_so() {
         let error = Attached::open(Path::new("/dev/framepath-not-here")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::NotFound);
-        // Not the device: it knows no such call.
+        // `/dev/null` is not the device and knows no such call.
         assert!(Attached::open(Path::new("/dev/null")).is_err());
     }
 }

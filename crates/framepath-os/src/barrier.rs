@@ -19,18 +19,17 @@ pub(crate) enum Barrier {
 }
 
 impl Barrier {
-    /// The cheaper one, where the kernel offers it (4.14 does).
+    /// Chooses the asymmetric barrier, where the kernel offers it (4.14 does).
     pub(crate) fn choose() -> Barrier {
         if system::register() { Barrier::Asymmetric } else { Barrier::Symmetric }
     }
 
-    /// Between this side's change and its look at the sleeper's flag.
+    /// Passes the barrier between this side's change and its look at the sleeper's flag.
     #[inline]
     pub(crate) fn before_look(self) {
         match self {
             Barrier::Symmetric => fence(Ordering::SeqCst),
-            // The compiler too keeps the order; the sleeper's call is the
-            // processor's barrier.
+            // Orders the compiler only: the sleeper's call is the processor's barrier.
             Barrier::Asymmetric => {
                 std::sync::atomic::compiler_fence(Ordering::SeqCst);
                 self.may_land();
@@ -38,8 +37,9 @@ impl Barrier {
         }
     }
 
-    /// A point at which the barrier of a sleeping side may take place in this
-    /// thread: any, in truth; for the model checker, those that differ.
+    /// Marks a point at which the barrier of a sleeping side may take place in this
+    /// thread. In a real run every point is one; the model checker needs only those that
+    /// differ.
     #[inline(always)]
     pub(crate) fn may_land(self) {
         #[cfg(loom)]
@@ -48,9 +48,9 @@ impl Barrier {
         }
     }
 
-    /// Between the sleeper's flag and its last look at the ring. `false` where
-    /// the kernel refuses now what it once offered (a sandbox was entered
-    /// since): then the sleeper must not rely on being woken.
+    /// Passes the barrier between the sleeper's flag and its last look at the ring.
+    /// `false` where the kernel now refuses a call that it offered before (a sandbox was
+    /// entered since): then the sleeper must not rely on being woken.
     pub(crate) fn before_sleep(self) -> bool {
         match self {
             Barrier::Symmetric => {
@@ -70,7 +70,7 @@ mod system {
     const PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
     const REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
-    /// Whether this process may call [`barrier`]; asked once.
+    /// True if this process may call [`barrier`]; asked once.
     pub(super) fn register() -> bool {
         static REGISTERED: OnceLock<bool> = OnceLock::new();
         *REGISTERED.get_or_init(|| call(REGISTER_PRIVATE_EXPEDITED))

@@ -40,8 +40,8 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// `_type` has the field's type; nothing is read from it. Without a C name the field
-    /// stands for bytes that have none.
+    /// `_type` has the field's type and is not read. Without a C name, the field stands
+    /// for bytes that have no name in C.
     pub(crate) fn new<F: 'static>(
         rust: &'static str,
         c: &'static str,
@@ -58,7 +58,7 @@ impl Facts {
         self.0.push(Fact { rust: rust.into(), c: c.into(), value, may_lack: false });
     }
 
-    /// A number of a macro that older headers lack.
+    /// Adds a number of a macro that older headers lack.
     pub(crate) fn number_if_known(&mut self, rust: &str, c: &str, value: u64) {
         self.0.push(Fact { rust: rust.to_owned(), c: c.to_owned(), value, may_lack: true });
     }

@@ -2,10 +2,9 @@
 //! Opening, reading and writing files that may block for ever (a pipe, a fifo, a
 //! terminal), until a signal asks the program to end ([`crate::signal`]).
 //!
-//! The standard library repeats a call that a signal interrupted. These functions
-//! look first whether the program is to end, and fail with ECANCELED where it is.
-//! Input ends with the first signal; output has [`signal::GRACE`] to take what is
-//! inside.
+//! The standard library repeats a call that a signal interrupted. These functions first
+//! check if the program is to end, and then fail with ECANCELED. Input ends with the
+//! first signal; output has [`signal::GRACE`] to take the frames still inside.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -19,30 +18,29 @@ use rustix::io::Errno;
 use crate::clock::timespec;
 use crate::{signal, stop};
 
-/// The error of a call that was given up because of a signal (ECANCELED).
+/// Makes the error of a call that was given up because of a signal (ECANCELED).
 pub fn canceled() -> io::Error {
     Errno::CANCELED.into()
 }
 
-/// Whether `error` is [`canceled`].
+/// True if `error` is [`canceled`].
 pub fn is_canceled(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::CANCELED.raw_os_error())
 }
 
-/// Opens `path` to read. A fifo is waited for until it has a writer.
+/// Opens `path` to read. Waits for a writer of a fifo.
 ///
 /// # Errors
-/// What open(2) says; [`canceled`] after a signal.
+/// From open(2); [`canceled`] after a signal.
 pub fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     repeated(signal::interrupted, || rustix::fs::open(path, flags, Mode::empty())).map(File::from)
 }
 
-/// Creates `path`, or empties it, to write. A fifo is waited for until it has a
-/// reader.
+/// Creates `path`, or empties it, to write. Waits for a reader of a fifo.
 ///
 /// # Errors
-/// What open(2) says; [`canceled`] after a signal.
+/// From open(2); [`canceled`] after a signal.
 pub fn create(path: &Path) -> io::Result<File> {
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
     let mode = Mode::from_raw_mode(0o666);
@@ -52,7 +50,7 @@ pub fn create(path: &Path) -> io::Result<File> {
 /// Reads into `buffer`; 0 at the end.
 ///
 /// # Errors
-/// What read(2) says; [`canceled`] after a signal or a request to [`stop`].
+/// From read(2); [`canceled`] after a signal or a request to [`stop`].
 pub fn read(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     repeated(signal::interrupted, || {
         stop::wait_readable(file)?;
@@ -60,8 +58,8 @@ pub fn read(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     })
 }
 
-/// Whether a read would return at once: there are bytes, it is the end, or the file is
-/// of a kind that does not say.
+/// True if a read would return at once: there are bytes, the file is at its end, or
+/// poll(2) cannot tell for this kind of file.
 pub fn is_readable(file: &impl AsFd) -> bool {
     let now = timespec(std::time::Duration::ZERO);
     !matches!(poll(&mut [PollFd::new(file, PollFlags::IN)], Some(&now)), Ok(0))
@@ -80,10 +78,11 @@ impl<F: AsFd> Writer<F> {
 
 impl<F: AsFd> Write for Writer<F> {
     /// # Errors
-    /// What write(2) says; [`canceled`] where there is no room long after a signal.
+    /// From write(2); [`canceled`] where there is no room long after a signal.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let ends = || signal::overdue() && !has_room(&self.0);
-        // Before the call too: nobody may interrupt this thread any more.
+        // Checked before the call too, because no signal may interrupt this thread any
+        // more.
         if ends() {
             return Err(canceled());
         }
@@ -95,8 +94,8 @@ impl<F: AsFd> Write for Writer<F> {
     }
 }
 
-/// Whether a write would not block: a terminal reports EINTR for a signal that came
-/// before the call, too.
+/// True if a write would not block. EINTR does not tell: a terminal reports it also for a
+/// signal that came before the call.
 fn has_room(to: &impl AsFd) -> bool {
     let now = timespec(std::time::Duration::ZERO);
     poll(&mut [PollFd::new(to, PollFlags::OUT)], Some(&now)).is_ok_and(|ready| ready > 0)

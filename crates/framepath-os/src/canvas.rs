@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pictures that a display server shows: memory it shares, to be painted.
+//! Pictures for a display server: memory that it shares, to paint into.
 //!
-//! Unlike a pool's, its memfd can be written by whoever has it, as X11 asks for
-//! memory that becomes a pixmap. Nothing here or above reads what was painted.
+//! Unlike a pool's memfd, this one can be written by every process that has it: X11
+//! requires this of memory that becomes a pixmap. No code here or above reads the painted
+//! bytes.
 
 use std::os::fd::BorrowedFd;
 
 use crate::mapping::Mapping;
 
-/// So many pictures of equal size, one behind the other in a memfd, all zeroes
-/// at first. Belongs to one thread at a time.
+/// Pictures of equal size, one after the other in a memfd, all zeroes at first. Belongs
+/// to one thread at a time.
 #[derive(Debug)]
 pub struct Canvas {
     memory: Mapping,
@@ -18,10 +19,10 @@ pub struct Canvas {
 }
 
 impl Canvas {
-    /// `pictures` pictures of `each` bytes, at least one of one byte.
+    /// Makes `pictures` pictures of `each` bytes; both numbers are at least 1.
     ///
     /// # Errors
-    /// Where there is no such memory.
+    /// The system has no such memory.
     pub fn new(each: usize, pictures: usize) -> std::io::Result<Canvas> {
         let bytes = each.checked_mul(pictures).filter(|bytes| (1..=isize::MAX as usize).contains(bytes));
         let bytes = bytes.ok_or(std::io::ErrorKind::InvalidInput)?;
@@ -29,25 +30,25 @@ impl Canvas {
         Ok(Canvas { memory, each, pictures })
     }
 
-    /// The memory, for the display server.
+    /// Returns the memory, for the display server.
     pub fn memory(&self) -> BorrowedFd<'_> {
         self.memory.fd().expect("a mapping of our own has its memfd")
     }
 
-    /// Where a picture begins in the memory, bytes.
+    /// Returns the offset of a picture in the memory, bytes.
     pub fn offset(&self, picture: usize) -> usize {
         picture * self.each
     }
 
-    /// A picture's bytes, to write.
+    /// Returns a picture's bytes, to write.
     ///
     /// # Panics
-    /// There are not so many pictures.
+    /// There is no such picture.
     pub fn picture(&mut self, picture: usize) -> &mut [u8] {
         assert!(picture < self.pictures, "picture {picture} of {}", self.pictures);
-        // SAFETY: inside the mapping, and the borrow is exclusive in this
-        // process. The display server reads it at most: it writes to pixmaps
-        // that somebody draws into, and nobody knows of these.
+        // SAFETY: inside the mapping, and the borrow is exclusive in this process. The
+        // display server only reads it: the server writes to pixmaps that a client draws
+        // into, and no other client knows of these.
         unsafe {
             let first = self.memory.base().add(self.offset(picture));
             std::slice::from_raw_parts_mut(first.as_ptr(), self.each)

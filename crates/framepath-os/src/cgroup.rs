@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A control group (version 2) for each worker, where this user was given a
-//! part of the tree: it bounds all memory of a worker, mapped or not, and its
-//! threads. systemd gives one by `Delegate=yes` and `DelegateSubgroup=`.
+//! A control group (version 2) for each worker, if a part of the tree is delegated to
+//! this user. The group limits all memory of a worker, mapped or not, and its threads.
+//! systemd delegates one by `Delegate=yes` and `DelegateSubgroup=`.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Where the hierarchy is mounted.
 const MOUNT: &str = "/sys/fs/cgroup";
-/// What a worker's group needs.
+/// Controllers that a worker's group needs.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
 
 /// Why there is no part of the tree to make groups in.
@@ -19,7 +19,7 @@ pub enum CgroupError {
     /// No cgroup of version 2 with these controllers.
     #[error("no cgroup version 2 with the controllers memory and pids at {MOUNT}")]
     NotMounted,
-    /// The parent of this process's group belongs to somebody else.
+    /// The parent of this process's group belongs to another user.
     #[error("{path} is not delegated to this user: {source}")]
     NotDelegated {
         /// The folder of the group.
@@ -29,17 +29,17 @@ pub enum CgroupError {
     },
 }
 
-/// A group whose owner this user is, and that has no process itself.
+/// A group that this user owns and that has no process itself.
 #[derive(Clone, Debug)]
 pub struct Delegated(PathBuf);
 
-/// The group of one worker; dropped when the worker has ended, it is removed.
+/// The group of one worker; removed when dropped, after the worker has ended.
 #[derive(Debug)]
 pub struct Group(PathBuf);
 
 impl Delegated {
-    /// The parent of this process's group. Not that group itself: one that has
-    /// processes has no groups with limits below it.
+    /// Finds the parent of this process's group. The group itself cannot serve, because a
+    /// group that has processes has no groups with limits below it.
     ///
     /// # Errors
     /// There is none that this user may change.
@@ -51,10 +51,10 @@ impl Delegated {
         Delegated::at(parent.ok_or(CgroupError::NotMounted)?)
     }
 
-    /// The group whose folder is `path`.
+    /// Uses the group whose folder is `path`.
     ///
     /// # Errors
-    /// It has not the controllers, or this user may not change it.
+    /// The group does not have the controllers, or this user may not change it.
     pub fn at(path: &Path) -> Result<Delegated, CgroupError> {
         let has = |file: &str| {
             let names = fs::read_to_string(path.join(file)).unwrap_or_default();
@@ -64,7 +64,7 @@ impl Delegated {
             return Err(CgroupError::NotMounted);
         }
         let failed = |source| CgroupError::NotDelegated { path: path.to_owned(), source };
-        // To move a process takes the right to write here too.
+        // Moving a process needs the right to write this file too.
         fs::File::options().write(true).open(path.join("cgroup.procs")).map_err(failed)?;
         if !has("cgroup.subtree_control") {
             write(&path.join("cgroup.subtree_control"), "+memory +pids").map_err(failed)?;
@@ -94,7 +94,7 @@ impl Delegated {
 }
 
 impl Group {
-    /// The file that a process writes `0` to in order to enter the group.
+    /// Opens the file that a process writes `0` to in order to enter the group.
     ///
     /// # Errors
     /// From the file system.
@@ -102,7 +102,7 @@ impl Group {
         fs::File::options().write(true).open(self.0.join("cgroup.procs"))
     }
 
-    /// Whether a process is in the group.
+    /// True if a process is in the group.
     pub fn has_process(&self) -> bool {
         fs::read(self.0.join("cgroup.procs")).is_ok_and(|ids| !ids.is_empty())
     }
@@ -110,18 +110,18 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // It fails where a process is left, which its owner should not have
-        // dropped; the group goes with the delegated tree then.
+        // Fails if a process is left, which the group's owner should have prevented; the
+        // group then goes with the delegated tree.
         let _ = fs::remove_dir(&self.0);
     }
 }
 
-/// Writes a file that is there.
+/// Writes an existing file.
 fn write(path: &Path, text: &str) -> io::Result<()> {
     fs::File::options().write(true).open(path)?.write_all(text.as_bytes())
 }
 
-/// The group in the hierarchy of version 2, by the text of /proc/self/cgroup.
+/// Returns the group in the hierarchy of version 2, by the text of /proc/self/cgroup.
 fn own_group(text: &str) -> Option<&str> {
     text.lines().find_map(|line| line.strip_prefix("0::"))
 }
@@ -130,7 +130,7 @@ fn own_group(text: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
-    /// A folder that looks as the kernel's does.
+    /// Makes a folder that looks like the kernel's.
     fn tree(name: &str, controllers: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("framepath-cgroup-{name}-{}", std::process::id()));
         fs::create_dir(&path).unwrap();

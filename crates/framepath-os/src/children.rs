@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waiting for a child process together with what it cost.
+//! Waiting for a child process, and its use of resources.
 
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-/// How long a child may take to end when this process is asked to: more than a
-/// path of framepath takes.
+/// Time that a child has to end when this process is asked to end: more than a path of
+/// framepath takes.
 const PATIENCE: Duration = Duration::from_millis(700);
 
-/// What a finished child and every descendant it waited for have used.
+/// Resources used by a finished child and every descendant it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// User and system CPU time, nanoseconds.
@@ -21,7 +21,7 @@ pub struct Usage {
     pub peak_memory_kib: u64,
     /// Switches, voluntary and not.
     pub switches: u64,
-    /// Of these, the voluntary ones: each is a sleep, and so a wake-up.
+    /// Voluntary switches among `switches`: each is a sleep, and so a wake-up.
     pub voluntary_switches: u64,
     /// The exit code; `None` where a signal ended it.
     pub exit_code: Option<i32>,
@@ -30,7 +30,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// From what wait4(2) gives.
+    /// Converts the result of wait4(2).
     pub(crate) fn of(status: libc::c_int, usage: &libc::rusage) -> Usage {
         let nanos = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
         Usage {
@@ -44,9 +44,9 @@ impl Usage {
     }
 }
 
-/// Waits for `child` to end (wait4(2)). Takes the child: its id may be reused.
-/// When this process is asked to end meanwhile, the child is asked too, and killed
-/// where it has not ended `PATIENCE` later.
+/// Waits for `child` to end (wait4(2)). Takes the child by value, because its id may be
+/// reused. If this process is asked to end meanwhile, asks the child too, and kills it if
+/// it has not ended `PATIENCE` later.
 pub fn wait(child: Child) -> io::Result<Usage> {
     let (mut asked_to_end, mut killed) = (false, false);
     let pid = child.id() as libc::pid_t;
@@ -55,7 +55,7 @@ pub fn wait(child: Child) -> io::Result<Usage> {
     loop {
         if crate::signal::interrupted() && !asked_to_end {
             asked_to_end = true;
-            // It may have ended by itself: then there is nobody to ask.
+            // Fails only if the child has ended by itself.
             let _ = signal(&child, libc::SIGTERM);
         }
         if asked_to_end && !killed && crate::signal::since().is_some_and(|since| since > PATIENCE) {
@@ -88,11 +88,11 @@ pub fn signal(child: &Child, signal: i32) -> io::Result<()> {
     }
 }
 
-/// Sends `signal` to the group that `child` was started as the first of
-/// (`CommandExt::process_group(0)`), and that has not been waited for.
+/// Sends `signal` to the group of `child`, which was started as the group's first process
+/// (`CommandExt::process_group(0)`) and has not been waited for.
 ///
 /// # Errors
-/// Nobody of the group is left.
+/// No process of the group is left.
 pub fn signal_group(child: &Child, signal: i32) -> io::Result<()> {
     // SAFETY: plain system call; the child is unreaped, so the id is its own,
     // and so is the group's.
@@ -103,8 +103,8 @@ pub fn signal_group(child: &Child, signal: i32) -> io::Result<()> {
     }
 }
 
-/// Sends `signal` to the process with this id. The caller knows that it still
-/// is the one that it means.
+/// Sends `signal` to the process with this id. The caller must know that the id still
+/// belongs to the process it means.
 ///
 /// # Errors
 /// There is no such process, or it is another user's.
@@ -114,8 +114,8 @@ pub fn signal_process(pid: u32, signal: i32) -> io::Result<()> {
     if unsafe { libc::kill(pid, signal) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// What `command` starts is a group of its own, which Ctrl-C does not reach,
-/// and is killed when the thread that starts it is no more, whatever ended it.
+/// Puts what `command` starts into a group of its own, which Ctrl-C does not reach. The
+/// kernel kills the child when the thread that starts it ends, for whatever reason.
 pub fn on_a_lead(command: &mut Command) -> &mut Command {
     command.process_group(0);
     // SAFETY: prctl(2) is async-signal-safe, and nothing else is called.

@@ -7,19 +7,19 @@ use std::time::Duration;
 
 use rustix::time::{ClockId, Timespec, clock_gettime};
 
-/// CLOCK_MONOTONIC in nanoseconds; answered by the vDSO, no system call on
-/// common clock sources. Any thread.
+/// Returns CLOCK_MONOTONIC in nanoseconds; answered by the vDSO, no system call on common
+/// clock sources. Any thread.
 #[inline]
 pub fn now_ns() -> u64 {
     nanos(clock_gettime(ClockId::Monotonic))
 }
 
-/// CPU time this thread has used, in nanoseconds; one system call.
+/// Returns the CPU time this thread has used, in nanoseconds; one system call.
 pub fn thread_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// CPU time this process has used on all its threads, in nanoseconds.
+/// Returns the CPU time this process has used on all its threads, in nanoseconds.
 pub fn process_cpu_ns() -> u64 {
     nanos(clock_gettime(ClockId::ProcessCPUTime))
 }
@@ -40,7 +40,7 @@ pub fn sleep_until(deadline_ns: u64) {
 }
 
 #[inline]
-/// CPU time of the process `pid`, nanoseconds; `None` where there is no such
+/// Returns the CPU time of the process `pid`, nanoseconds; `None` where there is no such
 /// process. One system call.
 pub fn cpu_ns_of(pid: u32) -> Option<u64> {
     // linux/posix-timers_types.h: the complement of the id, shifted by three,
@@ -54,7 +54,7 @@ pub fn cpu_ns_of(pid: u32) -> Option<u64> {
     (!refused).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// A time limit as system calls take it; the longest there is for longer ones.
+/// Converts a time limit for system calls; a longer one becomes the longest possible.
 #[cfg(not(loom))]
 pub(crate) fn timespec(limit: Duration) -> Timespec {
     Timespec {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory of memfds that is there when it is touched.
+//! Reservation of memory for memfds.
 //!
-//! The pages of a memfd are taken when they are first touched, by a reader too.
-//! With `vm.overcommit_memory=2` the kernel may then have none left for it,
-//! and the process that touches the page dies of SIGBUS. There, and only
-//! there, all pages are taken when the memfd is made, and a lack of memory is an error.
+//! The kernel takes the pages of a memfd when they are first touched, by a reader too.
+//! With `vm.overcommit_memory=2` it may then have none left, and the process that touches
+//! the page dies of SIGBUS. In this mode only, all pages are taken when the memfd is
+//! made, and a lack of memory is an error.
 
 use std::os::fd::AsFd;
 
@@ -25,7 +25,7 @@ pub(crate) fn reserve(memfd: impl AsFd, bytes: u64) -> Result<(), (&'static str,
     Ok(())
 }
 
-/// Whether a first touch can fail, by the text of vm.overcommit_memory.
+/// True if a first touch can fail, by the text of vm.overcommit_memory.
 fn is_strict(overcommit: &str) -> bool {
     overcommit.trim() == "2"
 }
@@ -39,9 +39,9 @@ fn take(memfd: impl AsFd, bytes: u64) -> Result<(), (&'static str, Errno)> {
     }
 }
 
-/// Makes memory that another process makes a pool in
-/// ([`GrantedMemory`](crate::pool::GrantedMemory)): `bytes` bytes, at least 1,
-/// sealed against another size.
+/// Makes memory in which another process makes a pool
+/// ([`GrantedMemory`](crate::pool::GrantedMemory)): `bytes` bytes, at least 1, sealed
+/// against another size.
 ///
 /// # Errors
 /// The call that failed.

@@ -15,13 +15,13 @@ use crate::switches::SwitchLog;
 pub struct Counts {
     /// CPU time.
     pub cpu_ns: u64,
-    /// Runnable, not running, because another thread had the CPU.
+    /// Time runnable but not running, because another thread had the CPU.
     pub preempted_ns: u64,
-    /// Asleep, by the kernel's switch records; 0 where they are not to be had.
+    /// Time asleep, by the kernel's switch records; 0 where these are not available.
     pub slept_ns: u64,
     /// Switches this thread asked for by waiting.
     pub voluntary_switches: u64,
-    /// Switches forced on it.
+    /// Switches forced on this thread.
     pub involuntary_switches: u64,
     /// Page faults served without I/O.
     pub minor_faults: u64,
@@ -30,7 +30,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Nothing counted.
+    /// All counts zero.
     pub const ZERO: Counts = Counts {
         cpu_ns: 0,
         preempted_ns: 0,
@@ -82,7 +82,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Opens what the machine offers; what it refuses stays absent.
+    /// Opens the counters that the machine offers; a refused one stays absent.
     pub fn open() -> Counters {
         Counters {
             switch_log: SwitchLog::open().ok(),
@@ -91,13 +91,13 @@ impl Counters {
         }
     }
 
-    /// Whether hardware events are counted.
+    /// True if hardware events are counted.
     pub fn has_pmu(&self) -> bool {
         self.pmu.is_some()
     }
 
-    /// Whether the kernel's switch records are to be had; without them the
-    /// ledger knows only the waits framepath stamps itself.
+    /// True if the kernel's switch records are available; without them the ledger knows
+    /// only the waits that framepath stamps itself.
     pub fn has_switch_log(&self) -> bool {
         self.switch_log.is_some()
     }
@@ -130,7 +130,7 @@ impl Counters {
     }
 }
 
-/// The second field of `/proc/*/schedstat`: nanoseconds spent waiting on a run
+/// Returns the second field of `/proc/*/schedstat`: nanoseconds spent waiting on a run
 /// queue (Documentation/scheduler/sched-stats.rst).
 fn parse_run_delay(text: &str) -> Option<u64> {
     text.split_ascii_whitespace().nth(1)?.parse().ok()

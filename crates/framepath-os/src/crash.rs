@@ -10,11 +10,11 @@ pub fn segmentation_fault() -> ! {
     // SAFETY: nothing is mapped at the lowest addresses (mmap_min_addr), so
     // that the store never takes place: the process ends here, as is asked.
     unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(0) };
-    // Where a signal handler came back from it all the same.
+    // Reached only if a signal handler returned.
     hang()
 }
 
-/// Sleeps for ever, deaf to everything but SIGKILL.
+/// Sleeps for ever; only SIGKILL ends it.
 pub fn hang() -> ! {
     let word = AtomicU32::new(0);
     loop {
@@ -34,8 +34,7 @@ pub fn take_all_memory() -> ! {
     }
 }
 
-/// Ends the process at once, without a word to anybody: what the end of its
-/// caller means to a worker.
+/// Ends the process at once, without a message: as a worker ends with its caller.
 pub fn leave() -> ! {
     // SAFETY: does not return, and runs nothing of this process.
     unsafe { libc::_exit(0) }

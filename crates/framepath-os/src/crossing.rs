@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Between two processes: rings of cells, packet bytes and bells in one shared
-//! memfd, and a socket for what is said once and for file descriptors.
+//! Communication between two processes: rings of cells, packet bytes and bells in one
+//! shared memfd, and a socket for one-time messages and file descriptors.
 //!
-//! One side is the *caller* (it has packets, wants frames), the other the
-//! *worker*. Neither believes the other: everything in the shared area is an
-//! atomic word that is read once, checked, and only then used; a peer that
-//! breaks the rules shows as a [`Breach`], never as undefined behaviour. The
-//! frames' pixels are not here but in pools (`pool::foreign`).
+//! One side is the *caller* (it sends packets and receives frames), the other the
+//! *worker*. Neither side trusts the other: everything in the shared area is an atomic
+//! word that is read once, checked, and only then used. A peer that breaks the rules
+//! causes a [`Breach`], never undefined behaviour. The frames' pixels are not in this
+//! area but in pools (`pool::foreign`).
 //!
-//! What the words in a cell mean is `framepath_model::wire`'s business.
+//! The words of a cell are defined in `framepath_model::wire`.
 
 mod area;
 mod cells;
@@ -55,11 +55,10 @@ pub use wait::{Events, Wait, wait};
 #[cfg(not(loom))]
 pub use watch::{Watcher, at_end, watch};
 
-/// What a ring passes: the words of one record.
+/// Record of a ring, in words.
 pub type Cell = [u64; 8];
 
-/// The peer broke the rules of the shared area; nothing it says counts any
-/// more.
+/// The peer broke the rules of the shared area; its data is no longer used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the other process broke the rules of shared memory: {0}")]
 pub struct Breach(pub &'static str);

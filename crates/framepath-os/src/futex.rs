@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sleeping on a word of memory, and waking who sleeps there. The `_shared`
-//! ones reach other processes that map the same memory.
+//! Sleeping on a word of memory, and waking the sleepers. The `_shared` functions reach
+//! other processes that map the same memory.
 
 #[cfg(not(loom))]
 use std::sync::Mutex;
@@ -40,8 +40,8 @@ pub fn wake_one(word: &AtomicU32) {
     let _ = futex::wake(word, Flags::PRIVATE, 1);
 }
 
-/// [`wait`] on a word that another process may wake, for `limit` at most.
-/// `false` where that has passed.
+/// [`wait`] on a word that another process may wake, for `limit` at most. `false` where
+/// `limit` has passed.
 #[cfg(not(loom))]
 pub(crate) fn wait_shared(word: &AtomicU32, expected: u32, limit: Option<std::time::Duration>) -> bool {
     let limit = limit.map(timespec);
@@ -54,15 +54,15 @@ pub(crate) fn wake_shared(word: &AtomicU32) {
     let _ = futex::wake(word, Flags::empty(), 1);
 }
 
-/// [`wake_shared`] for all sleepers: one that should not be there keeps no wake-up
-/// from the others.
+/// [`wake_shared`] for all sleepers, so that one that should not be there takes no
+/// wake-up from the others.
 #[cfg(not(loom))]
 pub(crate) fn wake_all_shared(word: &AtomicU32) {
     let _ = futex::wake(word, Flags::empty(), i32::MAX as u32);
 }
 
-/// For the model checker: whoever wakes changes the word first, and a word
-/// that never changes ends the model as a livelock.
+/// Version for the model checker: a waker changes the word first, and a word that never
+/// changes ends the model as a livelock.
 #[cfg(loom)]
 pub(crate) fn wait(word: &AtomicU32, expected: u32) {
     while word.load(crate::sync::Ordering::Relaxed) == expected {
@@ -85,9 +85,9 @@ pub(crate) fn wake_shared(_: &AtomicU32) {}
 #[cfg(loom)]
 pub(crate) fn wake_all_shared(_: &AtomicU32) {}
 
-/// A word whose memory is never freed, for wakers that may come late: after
-/// what they wake is gone. Words are used again, so there are as many as were
-/// ever in use at once; late wakers set them to 0 and wake for nothing.
+/// A word whose memory is never freed, for wakers that may come after the object they
+/// wake is gone. Words are reused, so there are as many as were ever in use at once; late
+/// wakers set them to 0 and cause spurious wake-ups.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LastingWord(&'static CacheAligned<AtomicU32>);
 
@@ -95,7 +95,7 @@ pub(crate) struct LastingWord(&'static CacheAligned<AtomicU32>);
 static UNUSED: Mutex<Vec<LastingWord>> = Mutex::new(Vec::new());
 
 impl LastingWord {
-    /// A word nobody else sleeps on; 0.
+    /// Takes a word that no other thread sleeps on; 0.
     pub(crate) fn take() -> LastingWord {
         #[cfg(not(loom))]
         if let Some(word) = UNUSED.lock().unwrap_or_else(|e| e.into_inner()).pop() {
@@ -104,12 +104,12 @@ impl LastingWord {
         LastingWord(Box::leak(Box::new(CacheAligned(AtomicU32::new(0)))))
     }
 
-    /// The word itself.
+    /// Returns the word itself.
     pub(crate) fn word(self) -> &'static AtomicU32 {
         &self.0.0
     }
 
-    /// Lets others take it. Nobody sleeps on it any more, and it is 0.
+    /// Lets others take the word. No thread sleeps on it any more, and it is 0.
     pub(crate) fn give_back(self) {
         #[cfg(not(loom))]
         UNUSED.lock().unwrap_or_else(|e| e.into_inner()).push(self);

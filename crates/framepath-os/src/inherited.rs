@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A descriptor that this process was started with, claimed once.
 //!
-//! Nothing in a process can prove that a number is free to be owned. Two facts
-//! come close enough: whoever started the process says which file lies at the
-//! number, by its inode, and nobody has claimed the number before.
+//! A process cannot prove that a descriptor number is free to be owned. Two facts come
+//! close enough: the process's spawner names the file at the number, by its inode, and no
+//! code has claimed the number before.
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -15,20 +15,20 @@ use rustix::net::{AddressFamily, SocketType, sockopt};
 /// The first number that is passed on: behind standard input, output and error.
 pub(crate) const FIRST: RawFd = 3;
 
-/// The environment variable in which a spawner names the socket it left at
-/// [`FIRST`], as [`identity`] has it.
+/// The environment variable in which a spawner names the socket it left at [`FIRST`], in
+/// the form of [`identity`].
 pub(crate) const SOCKET_VARIABLE: &str = "FRAMEPATH_SOCKET";
 
 static CLAIMED: AtomicBool = AtomicBool::new(false);
 
-/// What tells an open socket from all others of the machine while it is open:
-/// device and inode of sockfs.
+/// Returns the identity of an open socket: device and inode of sockfs, which no other
+/// open socket of the machine has.
 pub(crate) fn identity(socket: BorrowedFd<'_>) -> io::Result<String> {
     let stat = fstat(socket)?;
     Ok(format!("{}:{}", stat.st_dev, stat.st_ino))
 }
 
-/// Claims [`FIRST`], which `expected` accepts.
+/// Claims [`FIRST`], if `expected` accepts it.
 ///
 /// # Errors
 /// It was claimed before, is not open, or `expected` refuses it. A refused
@@ -51,8 +51,8 @@ pub(crate) fn claim(expected: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>) -> 
     Ok(fd)
 }
 
-/// Accepts the connected socket of records that `named`, the value of
-/// [`SOCKET_VARIABLE`], stands for.
+/// Accepts the connected socket of records whose identity is `named`, the value of
+/// [`SOCKET_VARIABLE`].
 pub(crate) fn is_workers_socket(fd: BorrowedFd<'_>, named: Option<&str>) -> io::Result<()> {
     let refused = || io::Error::other("no socket: only framepath itself starts workers");
     let named = named.ok_or_else(refused)?;
@@ -77,7 +77,7 @@ mod tests {
         assert!(is_workers_socket(other.as_fd(), Some(&named)).is_err());
         assert!(is_workers_socket(ours.as_fd(), None).is_err());
         assert!(is_workers_socket(ours.as_fd(), Some("")).is_err());
-        // The right identity, of another kind.
+        // The right identity, but another kind of file.
         let file = crate::memory_file("no socket").unwrap();
         assert!(is_workers_socket(file.as_fd(), Some(&identity(file.as_fd()).unwrap())).is_err());
         let (stream, _peer) = std::os::unix::net::UnixStream::pair().unwrap();

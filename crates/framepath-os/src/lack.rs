@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether a failed system call says that this process, its user or the machine has
-//! too little of something: descriptors, memory, threads.
+//! Errors of system calls that mean that this process, its user or the machine has too
+//! little of something: descriptors, memory, threads.
 
 #[cfg(not(loom))]
 use std::io;
 
 use rustix::io::Errno;
 
-/// Whether `error` is such a lack, or [`canceled`](crate::cancel::canceled): another
-/// peer in place of the one that was spoken with would not change it.
+/// True if `error` is such a lack, or [`canceled`](crate::cancel::canceled): to replace
+/// the peer would not help.
 #[cfg(not(loom))]
 pub fn is_lack(error: &io::Error) -> bool {
     Errno::from_io_error(error).is_some_and(errno_is_lack) || crate::cancel::is_canceled(error)

@@ -82,7 +82,7 @@ pub mod v4l2;
 #[cfg(feature = "sdl")]
 pub mod yuv;
 
-/// A nameless file in memory, readable and writable, closed on exec.
+/// Makes a nameless file in memory, readable and writable, closed on exec.
 #[cfg(not(loom))]
 pub fn memory_file(name: &str) -> std::io::Result<std::fs::File> {
     let fd = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this machine is, and whether single features of its kernel answer.
+//! This machine's description, and tests of single features of its kernel.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The files of `folder`, such as `/dev`, whose names begin with `prefix`, in
+/// Returns the files of `folder`, such as `/dev`, whose names begin with `prefix`, in
 /// order; none where it cannot be read.
 pub fn nodes(folder: impl AsRef<Path>, prefix: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
@@ -14,7 +14,7 @@ pub fn nodes(folder: impl AsRef<Path>, prefix: &str) -> Vec<PathBuf> {
     nodes
 }
 
-/// The first `model name` of /proc/cpuinfo, or the architecture.
+/// Returns the first `model name` of /proc/cpuinfo, or the architecture.
 pub fn cpu_name() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     info.lines()
@@ -22,30 +22,30 @@ pub fn cpu_name() -> String {
         .map_or_else(|| std::env::consts::ARCH.to_owned(), |(_, name)| name.trim().to_owned())
 }
 
-/// CPUs the scheduler may use for this process.
+/// Returns the number of CPUs that the scheduler may use for this process.
 pub fn cores() -> usize {
     crate::affinity::allowed_cpus().map_or(1, |cpus| cpus.len().max(1))
 }
 
-/// The user this process acts as.
+/// Returns the user this process acts as.
 pub fn effective_uid() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Allows this process as many open files as it may allow itself.
+/// Raises this process's limit of open files to the highest it may set itself.
 pub fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // It goes on with fewer where that is refused.
+    // If refused, the process continues with fewer.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
-/// Kernel release, as `uname -r`.
+/// Returns the kernel release, as `uname -r`.
 pub fn kernel() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// Distribution name, as in /etc/os-release.
+/// Returns the distribution name, as in /etc/os-release.
 pub fn distribution() -> String {
     let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
     text.lines()
@@ -53,25 +53,25 @@ pub fn distribution() -> String {
         .map_or_else(|| "Linux".to_owned(), |name| name.trim_matches('"').to_owned())
 }
 
-/// Whether cycles, instructions and cache misses can be counted; the kernel's
+/// Checks that cycles, instructions and cache misses can be counted; returns the kernel's
 /// error where not.
 pub fn pmu() -> std::io::Result<()> {
     crate::pmu::Pmu::open().map(drop)
 }
 
-/// Whether the kernel gives this thread its switch records.
+/// Checks that the kernel gives this thread its switch records.
 pub fn switch_records() -> std::io::Result<()> {
     crate::switches::SwitchLog::open().map(drop)
 }
 
-/// This process's largest resident set so far, KiB (`VmHWM`, proc(5)).
+/// Returns this process's largest resident set so far, KiB (`VmHWM`, proc(5)).
 pub fn own_peak_memory_kib() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The kernel's Landlock version (landlock_create_ruleset(2)); ENOSYS where it
+/// Returns the kernel's Landlock version (landlock_create_ruleset(2)); ENOSYS where it
 /// was not built in, EOPNOTSUPP where it was not enabled at boot.
 pub fn landlock_abi() -> std::io::Result<u32> {
     const VERSION: libc::c_uint = 1;

@@ -12,8 +12,8 @@ pub(crate) use heap::{Mapping, ReadOnly};
 #[cfg(not(any(loom, miri)))]
 pub(crate) use memfd::{Mapping, ReadOnly, Refused};
 
-/// Whether the pages of a memfd are there whenever they are touched. Huge pages
-/// come from a store that can be empty at a fault, which would be SIGBUS.
+/// True if the pages of a memfd are there whenever they are touched. Huge pages come from
+/// a store that can be empty at a fault, which would be SIGBUS.
 #[cfg(not(loom))]
 pub(crate) fn has_ordinary_pages(memfd: &std::os::fd::OwnedFd) -> Result<bool, Errno> {
     /// linux/magic.h.
@@ -38,7 +38,7 @@ mod memfd {
 
     const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
-    /// Addresses that are ours, unmapped at the end.
+    /// A range of addresses of this process, unmapped when dropped.
     #[derive(Debug)]
     struct Span {
         base: NonNull<u8>,
@@ -46,7 +46,7 @@ mod memfd {
     }
 
     impl Span {
-        /// So many bytes that nobody can touch.
+        /// Reserves `bytes` bytes that cannot be accessed.
         fn reserved(bytes: usize) -> Result<Span, (&'static str, Errno)> {
             Span::anonymous(bytes, ProtFlags::empty())
         }
@@ -62,8 +62,8 @@ mod memfd {
             Ok(Span { base: NonNull::new(base.cast()).ok_or(("mmap", Errno::FAULT))?, bytes })
         }
 
-        /// Fewer TLB misses and faults where the kernel allows it; a refusal
-        /// changes nothing else.
+        /// Asks for huge pages: fewer TLB misses and faults where the kernel allows it; a
+        /// refusal changes nothing else.
         fn prefer_huge_pages(&self) {
             if self.bytes >= 2 << 20 {
                 // SAFETY: the range is this mapping.
@@ -74,13 +74,13 @@ mod memfd {
 
     impl Drop for Span {
         fn drop(&mut self) {
-            // SAFETY: unmaps what was mapped for it; who drops it has no
-            // pointer into it left.
+            // SAFETY: unmaps what was mapped for it; the owner has no pointer into it
+            // left when it drops this.
             let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
         }
     }
 
-    /// Bytes to write, from a page boundary on.
+    /// Memory to write, from a page boundary on.
     #[derive(Debug)]
     pub(crate) struct Mapping {
         span: Span,
@@ -88,19 +88,20 @@ mod memfd {
         fd: Option<OwnedFd>,
         /// Sealed so that this mapping is the last that can write.
         only_writer: bool,
-        /// The number of memory that another process granted.
+        /// Number of the memory, if another process granted it.
         granted: Option<u32>,
     }
 
     impl Mapping {
         /// Maps `bytes` bytes, at least 1; the error names the call that failed.
-        /// With `only_writer` nobody can write through the memfd, or map it
+        /// With `only_writer` no process can write through the memfd, or map it
         /// writable, from then on.
         pub(crate) fn new(bytes: usize, only_writer: bool) -> Result<Mapping, (&'static str, Errno)> {
             let failed = |call| move |errno| (call, errno);
             let made = memfd_create("framepath-pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
             let fd = match made {
-                // A worker makes no files; a pool that nobody else reads needs none.
+                // A worker may make no files, and a pool that no other process reads
+                // needs none.
                 Err(Errno::PERM) if !only_writer => {
                     let span = Span::anonymous(bytes, READ_WRITE)?;
                     return Ok(Mapping { span, fd: None, only_writer: false, granted: None });
@@ -114,7 +115,7 @@ mod memfd {
             let span = Span::of(base.map_err(failed("mmap"))?, bytes)?;
             let mut seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
             if only_writer {
-                // Only now: it forbids the mapping just made too.
+                // Added only now, because it would have forbidden the mapping just made.
                 seals |= SealFlags::FUTURE_WRITE;
             }
             fcntl_add_seals(&fd, seals).map_err(failed("fcntl(F_ADD_SEALS)"))?;
@@ -122,9 +123,9 @@ mod memfd {
             Ok(Mapping { span, fd: Some(fd), only_writer, granted: None })
         }
 
-        /// Maps `count` buffers of another process one behind the other, `each`
-        /// bytes of each: whole pages, and one at least. Whoever has them may
-        /// write them too.
+        /// Maps `count` buffers of another process one after the other, `each` bytes of
+        /// each: whole pages, and at least one. Other processes that have a buffer may
+        /// write it too.
         pub(crate) fn of_buffers(
             count: u32,
             each: usize,
@@ -135,12 +136,13 @@ mod memfd {
             let span = Span::reserved(bytes).map_err(failed)?;
             for index in 0..count {
                 let buffer = buffer(index)?;
-                // A memfd is mapped beyond its end without a word, and faults.
+                // mmap(2) maps a memfd beyond its end without an error; touching that
+                // part faults.
                 let size = fstat(&buffer).map_err(|errno| failed(("fstat", errno)))?.st_size;
                 if u64::try_from(size).unwrap_or(0) < each as u64 {
                     return Err(failed(("mmap", Errno::OVERFLOW)));
                 }
-                // SAFETY: inside the span reserved just now, which nobody uses
+                // SAFETY: inside the span reserved just now, which no code uses
                 // yet: count * each bytes, and mmap of more had failed above.
                 unsafe {
                     let at = span.base.as_ptr().add(index as usize * each);
@@ -180,25 +182,25 @@ mod memfd {
             Ok(Mapping { span, fd: None, only_writer: true, granted: Some(number) })
         }
 
-        /// The number of the memory, where another process granted it.
+        /// Returns the number of the memory, if another process granted it.
         pub(crate) fn granted(&self) -> Option<u32> {
             self.granted
         }
 
-        /// The first byte.
+        /// Returns the address of the first byte.
         #[inline]
         pub(crate) fn base(&self) -> NonNull<u8> {
             self.span.base
         }
 
-        /// The memfd, sealed against another size; `None` where the memory is
+        /// Returns the memfd, sealed against another size; `None` where the memory is
         /// lent.
         pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
             self.fd.as_ref().map(AsFd::as_fd)
         }
 
-        /// A descriptor that gives others the memory to read: where the seal
-        /// does not keep them from writing, one opened anew for reading.
+        /// Returns a descriptor with which others can read the memory: where the seal
+        /// does not keep them from writing, one opened again for reading.
         pub(crate) fn read_only_fd(&self) -> io::Result<OwnedFd> {
             let fd = self.fd.as_ref().ok_or(io::ErrorKind::Unsupported)?;
             if self.only_writer {
@@ -212,9 +214,10 @@ mod memfd {
     /// Why another process's memory is not mapped.
     #[derive(Clone, Copy, Debug)]
     pub(crate) enum Refused {
-        /// Not a memfd whose pages stay, or not one this process only reads.
+        /// The memory is no memfd of ordinary pages and fixed size, or this process could
+        /// write it.
         Kind(&'static str),
-        /// So many bytes, fewer than told.
+        /// Size of the memory in bytes, less than expected.
         Short(u64),
         /// A system call failed.
         Os(&'static str, Errno),
@@ -224,7 +227,7 @@ mod memfd {
     #[derive(Debug)]
     pub(crate) struct ReadOnly {
         span: Span,
-        /// `None` where there is nothing to see.
+        /// `None` once closed, and for blank memory.
         fd: Option<OwnedFd>,
     }
 
@@ -260,23 +263,25 @@ mod memfd {
             Ok(ReadOnly { span, fd: Some(fd) })
         }
 
-        /// `bytes` bytes that read as 0, for memory this process is not to see.
+        /// Makes `bytes` bytes that read as 0, in place of memory that this process is
+        /// not to see.
         pub(crate) fn blank(bytes: usize) -> Result<ReadOnly, Refused> {
             let span = Span::anonymous(bytes, ProtFlags::READ).map_err(|(c, e)| Refused::Os(c, e))?;
             Ok(ReadOnly { span, fd: None })
         }
 
-        /// Closes the descriptor: nobody else can be given the memory.
+        /// Closes the descriptor: the memory cannot be passed on any more.
         pub(crate) fn close(&mut self) {
             self.fd = None;
         }
 
-        /// The first byte.
+        /// Returns the address of the first byte.
         pub(crate) fn base(&self) -> NonNull<u8> {
             self.span.base
         }
 
-        /// A descriptor for others, who can do no more than this process.
+        /// Returns a descriptor for other processes, which can do no more with it than
+        /// this one.
         pub(crate) fn read_only_fd(&self) -> io::Result<OwnedFd> {
             self.fd.as_ref().ok_or(io::ErrorKind::Unsupported)?.try_clone()
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this thread copied and waited for: the one place every copy of pixel
-//! or packet bytes passes, and every wait framepath knows of.
+//! This thread's copies and waits: every copy of pixel or packet bytes, and every wait
+//! framepath knows of, passes here.
 //!
 //! The meter is thread-local. It counts bytes at every level; it takes stamps
 //! only from [`Level::Times`] on, thread counters only at [`Level::Full`].
@@ -13,7 +13,7 @@ use crate::counters::{Counters, Counts};
 /// How much the ledger records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Level {
-    /// Nothing; costs nothing.
+    /// Records nothing; costs nothing.
     #[default]
     Off,
     /// Stamps; no system call.
@@ -22,7 +22,7 @@ pub enum Level {
     Full,
 }
 
-/// What the meter gathered since it was last taken.
+/// Values gathered since the last [`take`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Metered {
     /// Bytes copied by the CPU.
@@ -42,7 +42,7 @@ struct Meter {
     blocked_ns: Cell<u64>,
     device_ns: Cell<u64>,
     in_waits: Cell<Counts>,
-    /// Inside [`copy`], which counts already.
+    /// True inside [`copy`], which counts already.
     in_copy: Cell<bool>,
     counters: RefCell<Option<Counters>>,
 }
@@ -62,8 +62,7 @@ thread_local! {
     };
 }
 
-/// Opens this thread's counters before they are wanted: for a thread that can
-/// open nothing later.
+/// Opens this thread's counters early: for a thread that can open nothing later.
 pub fn prepare() {
     METER.with(|m| m.counters.borrow_mut().get_or_insert_with(Counters::open).read());
 }
@@ -83,7 +82,7 @@ pub fn set_level(level: Level) {
     take_in_waits();
 }
 
-/// This thread's level.
+/// Returns this thread's level.
 pub fn level() -> Level {
     METER.with(|m| m.level.get())
 }
@@ -104,7 +103,7 @@ pub fn take() -> Metered {
     })
 }
 
-/// What the thread counters moved inside known waits since the last call;
+/// Returns the change of the thread counters inside known waits since the last call;
 /// zeros below [`Level::Full`].
 pub fn take_in_waits() -> Counts {
     METER.with(|m| m.in_waits.replace(Counts::ZERO))
@@ -145,8 +144,8 @@ pub fn count_once(bytes: usize) {
     });
 }
 
-/// Counts bytes that a worker copied for what this thread works on. Their time
-/// is the worker's, not this thread's.
+/// Counts bytes that a worker copied on behalf of this thread. Their time is the
+/// worker's, not this thread's.
 #[inline]
 pub fn count_copied(bytes: usize) {
     METER.with(|m| m.copied_bytes.set(m.copied_bytes.get() + bytes as u64));
@@ -158,7 +157,7 @@ pub fn copy_bytes(dst: &mut [u8], src: &[u8]) {
     copy(src.len(), || dst.copy_from_slice(src));
 }
 
-/// Runs `f`, a wait we know of (I/O, a futex of ours, an empty pool).
+/// Runs `f`, a known wait (I/O, a futex of framepath, an empty pool).
 pub fn blocked<R>(f: impl FnOnce() -> R) -> R {
     METER.with(|m| waited(m, &m.blocked_ns, f))
 }

@@ -4,7 +4,7 @@
 
 use crate::c_layout::{Fact, Facts};
 
-/// All facts, of all headers.
+/// Returns all facts, of all headers.
 pub fn facts() -> Vec<Fact> {
     let mut facts = Facts::default();
     crate::attach::layout::list(&mut facts);

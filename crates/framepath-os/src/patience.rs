@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether to poll for a while before sleeping.
+//! Decision to poll for a while before sleeping.
 
 use crate::clock::now_ns;
 
@@ -12,17 +12,17 @@ const PAUSES: u32 = 32;
 /// A sleep shorter than this would have been cheaper awake.
 const WORTH_SPINNING_NS: u64 = 50_000;
 
-/// Whether polling pays on this side: it does after a sleep that turned out
-/// short, and stops paying with the first long one. A paced path never polls.
+/// Polling state of one side: polling pays after a sleep that turned out short, and stops
+/// paying with the first long one. A paced path never polls.
 #[derive(Debug, Default)]
 pub(crate) struct Patience {
     polls: bool,
 }
 
 impl Patience {
-    /// Polls for a while, if that pays; whether `ready` came true.
+    /// Polls for a while, if that pays; returns true if `ready` came true.
     pub(crate) fn spin(&self, ready: impl Fn() -> bool) -> bool {
-        // The model checker polls by itself, and wants no clock in the way.
+        // The model checker polls by itself, and a clock would disturb it.
         if !self.polls || cfg!(loom) {
             return false;
         }

@@ -39,7 +39,7 @@ impl Pmu {
         Ok(Pmu { leader, _members: members })
     }
 
-    /// The counts since [`Pmu::open`].
+    /// Reads the counts since [`Pmu::open`].
     pub fn read(&self) -> io::Result<Events> {
         let mut bytes = [0; 48];
         let read = (&self.leader).read(&mut bytes)?;
@@ -68,11 +68,11 @@ fn open_event(config: u32, group: i32) -> io::Result<File> {
     if raw < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call returned a new descriptor that nobody else owns.
+    // SAFETY: the call returned a new descriptor without another owner.
     Ok(unsafe { File::from_raw_fd(raw) })
 }
 
-/// `struct read_format` with GROUP and both times, perf_event_open(2): count,
+/// Parses a `struct read_format` with GROUP and both times, perf_event_open(2): count,
 /// enabled, running, then the values.
 fn parse_group(bytes: &[u8]) -> Option<Events> {
     let mut words = bytes.chunks_exact(8).map(|c| u64::from_ne_bytes(c.try_into().expect("eight bytes")));

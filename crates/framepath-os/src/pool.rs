@@ -44,8 +44,8 @@ mod plane;
 mod waits;
 
 const PAGE: usize = 4096;
-/// Slots up to this size are handed out for the first time before returned
-/// ones are looked at.
+/// Largest slot size at which unused slots are handed out before the pool looks for
+/// returned ones.
 const SMALL_SLOT: usize = PAGE;
 /// One reader downstream, in [`Slot::refs`].
 const FRAME: u32 = 1;
@@ -54,7 +54,7 @@ const HOLD: u32 = 1 << 16;
 /// The part of [`Slot::refs`] that counts readers.
 const FRAMES: u32 = HOLD - 1;
 
-/// Why a pool cannot be made or give a slot.
+/// Error of making a pool or of taking a slot.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
     /// Zero slots, zero bytes, or more than the address space holds.
@@ -72,7 +72,7 @@ pub enum PoolError {
         call: &'static str,
         /// Bytes of the whole pool.
         bytes: usize,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: rustix::io::Errno,
     },
     /// All slots are kept by the decoder itself: waiting would never end.
@@ -92,7 +92,8 @@ pub enum PoolError {
         /// That process's reason.
         reason: String,
     },
-    /// The frames of other pools take up too much of what can be given back.
+    /// The frames of other pools use too many of the numbers for slots that another
+    /// process gives back.
     #[error("no numbers left for {slots} more slots that another process gives back")]
     NoNumbers {
         /// Slots asked for.
@@ -121,16 +122,16 @@ struct Inner {
     memory: Mapping,
     slot_bytes: usize,
     slots: Box<[Slot]>,
-    /// What the frames of [`Pool::acquire`] point at, one for each slot.
+    /// Places that the frames of [`Pool::acquire`] point at, one for each slot.
     places: Box<[Place]>,
     returned: ReturnStack,
-    /// 1 while the owner sleeps for a slot. Not a part of `Inner`, which can be
-    /// gone as soon as a slot is given back, and the word is looked at after.
+    /// 1 while the owner sleeps for a slot. Lies outside of `Inner`, because the word is
+    /// read after a slot is given back, when `Inner` may be gone.
     owner_waits: Waits,
     closer: Closer,
-    /// The memory is other people's, who may write it at any time.
+    /// The memory belongs to other processes, which may write it at any time.
     lent: bool,
-    /// Where another process gives frames back, if one may read them.
+    /// Numbers under which another process gives frames back, if one may read them.
     range: Option<Range>,
     /// Every layout ever given to a frame of this pool. Boxed, so that frames
     /// can point at them; kept until the pool goes.
@@ -139,14 +140,14 @@ struct Inner {
 }
 
 impl Inner {
-    /// First byte of slot `index`.
+    /// Returns the address of the first byte of slot `index`.
     fn slot_ptr(&self, index: u32) -> NonNull<u8> {
         debug_assert!((index as usize) < self.slots.len());
         // SAFETY: index < slots and the mapping has slots * slot_bytes bytes.
         unsafe { self.memory.base().add(index as usize * self.slot_bytes) }
     }
 
-    /// Number of slot 0 on the way to another process.
+    /// Returns the number of slot 0 for another process.
     #[cfg(not(any(loom, miri)))]
     fn first_slot(&self) -> u32 {
         self.range.as_ref().map_or(0, |range| range.first)
@@ -173,16 +174,16 @@ impl Inner {
         let inner = unsafe { this.as_ref() };
         let refs = &inner.slots[index as usize].refs;
         let owner_waits = inner.owner_waits;
-        // Acquire: pairs with the Release half of other holders' fetch_sub, so
-        // that their last reads happen before the slot is written again. When
-        // the count is exactly ours nobody else can raise it, and the atomic
-        // read-modify-write can be saved.
+        // Acquire: pairs with the Release half of other holders' fetch_sub, so that
+        // their last reads happen before the slot is written again. If the count is
+        // exactly ours, no other thread can raise it, and the atomic read-modify-write
+        // can be saved.
         if refs.load(Ordering::Acquire) != unit {
             let before = refs.fetch_sub(unit, Ordering::AcqRel);
             if before != unit {
-                // The decoder still holds it, or held it until now: `inner` may
-                // be gone. An owner that waits must learn that one reader less
-                // is out (see `Pool::wait`).
+                // The decoder still holds the slot, or held it until now: `inner` may be
+                // gone. An owner that waits must learn that one reader less is out (see
+                // `Pool::wait`).
                 if before & FRAMES == FRAME && unit == FRAME {
                     owner_waits.wake();
                 }
@@ -192,8 +193,8 @@ impl Inner {
         if unit != FRAME || refs.load(Ordering::Relaxed) != FRAME {
             refs.store(FRAME, Ordering::Relaxed);
         }
-        // SAFETY: the caller's reference keeps Inner alive until the push; what
-        // is left of it afterwards the result says.
+        // SAFETY: the caller's reference keeps Inner alive until the push; the result
+        // tells what is left of it afterwards.
         match unsafe { ReturnStack::push(NonNull::from(&inner.returned), index) } {
             // The owner may have used the slot and closed the pool since the
             // push, so that `inner` is gone.
@@ -215,7 +216,7 @@ impl Drop for Inner {
     }
 }
 
-/// A number no other pool of this process has.
+/// Returns a number that no other pool of this process has.
 fn next_id() -> u64 {
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     // Relaxed: only that numbers differ matters.
@@ -262,11 +263,10 @@ impl Pool {
         }
     }
 
-    /// A pool whose frames another process may read: see [`Frame::export`] and
-    /// [`Frame::read_only_memory`]. The memory is sealed so that nobody can map
-    /// it writable any more. The process on the other side of `give_back` can
-    /// keep the owner waiting, and can get a slot written again that it still
-    /// reads, but nothing worse.
+    /// Makes a pool whose frames another process may read: see [`Frame::export`] and
+    /// [`Frame::read_only_memory`]. The memory is sealed so that no process can map it
+    /// writable any more. The process on the other side of `give_back` can keep the owner
+    /// waiting, or cause a write to a slot that it still reads, but nothing worse.
     ///
     /// # Errors
     /// As [`Pool::new`], where the kernel knows no such seal (before 5.1), and
@@ -279,14 +279,13 @@ impl Pool {
         Pool::make(slot_bytes, slots, Some(give_back))
     }
 
-    /// A pool whose `slots` slots are buffers of another process: dmabufs, or
-    /// memfds, of at least `slot_bytes` bytes each, rounded up to pages.
-    /// `buffer` gives each by its index; its descriptor is closed when it is
-    /// mapped. All slots are out at first: each can be taken when the process
-    /// on the other side of `give_back`, where the buffers come from, has given
-    /// it.
+    /// Makes a pool whose `slots` slots are buffers of another process: dmabufs, or
+    /// memfds, of at least `slot_bytes` bytes each, rounded up to pages. `buffer` returns
+    /// each buffer by its index; the descriptor is closed when the buffer is mapped. All
+    /// slots are out at first: a slot can be taken once the process on the other side of
+    /// `give_back`, from which the buffers come, has given it.
     ///
-    /// Whoever has a buffer may write it at any time: the slots are for
+    /// Every process that has a buffer may write it at any time: the slots are for
     /// decoders ([`Pool::acquire_hold`]), and [`Pool::acquire`] is refused.
     ///
     /// # Errors
@@ -306,7 +305,7 @@ impl Pool {
         })
     }
 
-    /// A pool of lent memory, all of whose slots are out.
+    /// Makes a pool of lent memory, all of whose slots are out.
     #[cfg(not(any(loom, all(miri, not(test)))))]
     fn lent_of(
         slot_bytes: usize,
@@ -317,7 +316,7 @@ impl Pool {
         let mut pool = Pool::make_of(slot_bytes, slots, Some(give_back), true, map)?;
         for _ in 0..slots {
             let slot = pool.take_slot()?;
-            // They have a range to come back by.
+            // `export` cannot fail: the pool has a range of numbers.
             let _ = pool.unwritten(slot).freeze(FrameMeta::default()).export();
         }
         Ok(pool)
@@ -384,7 +383,7 @@ impl Pool {
         };
         let opaque = inner.intern(&Layout::opaque(slot_bytes));
         let mut inner = NonNull::from(Box::leak(Box::new(inner)));
-        // SAFETY: just leaked, and nobody else knows it yet.
+        // SAFETY: just leaked, and no other code has the pointer yet.
         let known = unsafe { inner.as_ref() };
         let places = (0..slots).map(|slot| Place::new(inner, slot, known.slot_ptr(slot), opaque)).collect();
         // SAFETY: as above.
@@ -408,31 +407,32 @@ impl Pool {
         self.inner().id
     }
 
-    /// Number of its first slot in an [`Exported`]; 0 where it is not shared.
+    /// Returns the number of the pool's first slot in an [`Exported`]; 0 where the pool
+    /// is not shared.
     #[cfg(not(any(loom, miri)))]
     pub fn first_slot(&self) -> u32 {
         self.inner().first_slot()
     }
 
-    /// Slots of this pool.
+    /// Returns the number of slots of this pool.
     pub fn slots(&self) -> u32 {
         self.inner().slots.len() as u32
     }
 
-    /// Bytes of a slot.
+    /// Returns the number of bytes of a slot.
     pub fn slot_bytes(&self) -> usize {
         self.inner().slot_bytes
     }
 
-    /// Ends this pool's waits, from any thread.
+    /// Returns a handle that ends this pool's waits, from any thread.
     pub fn closer(&self) -> Closer {
         self.inner().closer.clone()
     }
 
-    /// The sealed memfd behind the pool; `None` for one of lent memory.
+    /// Returns the sealed memfd behind the pool; `None` for one of lent memory.
     ///
     /// # Safety
-    /// Nobody writes through it, or through a mapping made of it, to a slot of
+    /// No code writes through it, or through a mapping made of it, to a slot of
     /// which a [`Frame`] exists: `Frame::plane` promises pixels that stay.
     #[cfg(not(any(loom, miri)))]
     pub unsafe fn memfd(&self) -> Option<BorrowedFd<'_>> {
@@ -455,8 +455,8 @@ impl Pool {
         Ok(self.unwritten(slot))
     }
 
-    /// The only handle to a slot just taken. In a pool of lent memory it must
-    /// not leave this module: its owner could ask for the bytes as a slice.
+    /// Makes the only handle to a slot just taken. In a pool of lent memory the handle
+    /// must not leave this module: its owner could ask for the bytes as a slice.
     fn unwritten(&self, slot: u32) -> FrameMut {
         debug_assert_eq!(self.inner().slots[slot as usize].refs.load(Ordering::Relaxed), FRAME);
         FrameMut::new(NonNull::from(&self.inner().places[slot as usize]), self.opaque)
@@ -475,9 +475,9 @@ impl Pool {
         if let Some(slot) = self.free.pop() {
             return Ok(slot);
         }
-        // A slot nobody has touched yet costs page faults and cold caches; one
-        // that came back costs an atomic swap to get at. For a picture the
-        // first is far more, for a few bytes the second.
+        // A slot that was never touched costs page faults and cold caches; a returned
+        // one costs an atomic swap. For a picture the first costs far more, for a few
+        // bytes the second.
         let fresh_first = self.inner().slot_bytes <= SMALL_SLOT;
         if fresh_first && self.fresh < self.slots() {
             return Ok(self.take_fresh());
@@ -508,8 +508,8 @@ impl Pool {
     fn wait(&mut self) -> Result<u32, PoolError> {
         let waits = self.inner().owner_waits;
         loop {
-            // Before the flag is raised, so that what another process gave
-            // back does not make this thread wake itself.
+            // Before the flag is raised, so that frames given back by another process do
+            // not make this thread wake itself.
             self.refill();
             if let Some(slot) = self.free.pop() {
                 return Ok(slot);
@@ -536,19 +536,19 @@ impl Pool {
         }
     }
 
-    /// Polls for frames of another process, where that pays: they come back by
-    /// words, and whoever finds no sleeper makes no system call.
+    /// Polls for frames of another process, where that pays: they come back by words, and
+    /// a reader that finds no sleeper makes no system call.
     fn comes_soon(&self) -> bool {
         let range = self.inner().range.as_ref();
         range.is_some_and(|range| self.patience.spin(|| range.give_back.has_returns()))
     }
 
-    /// The owner's last look before it sleeps: a slot, a reason to collect
-    /// first, or one to give up. `None` where it may sleep.
+    /// Takes the owner's last look before it sleeps. Returns a slot, a reason to collect
+    /// first, or an error; `None` where the owner may sleep.
     fn look(&mut self) -> Option<Result<Option<u32>, PoolError>> {
-        // Only holds: waiting could not end. No reference at all, or the one
-        // of a free slot: on its way to the stack, or there already, and then
-        // the stack has it.
+        // A slot that only decoders hold does not come back by waiting. A slot without a
+        // reference, or with that of a free slot, is on its way to the stack or in it
+        // already.
         // AcqRel: pairs with the fetch_sub in `Inner::release`.
         let coming = self.inner().slots.iter().any(|s| {
             let refs = s.refs.fetch_add(0, Ordering::AcqRel);
@@ -579,7 +579,7 @@ impl Drop for Pool {
             == Returned::LastOfClosed
         {
             // SAFETY: every slot is accounted for and this handle is going, so
-            // nobody else points at Inner; it came from Box::leak.
+            // no other pointer to Inner exists; it came from Box::leak.
             drop(unsafe { Box::from_raw(self.inner.as_ptr()) });
         }
     }

@@ -2,8 +2,8 @@
 //! A bounded queue between two threads: the ring, and sleeping when it is
 //! empty or full.
 //!
-//! No system call is made while the other side is awake. Each side says that
-//! it sleeps in a word of the ring, and the other wakes it only then:
+//! No system call is made while the other side is awake. Each side reports in a word of
+//! the ring that it sleeps, and only then the other side wakes it:
 //!
 //! ```text
 //! sleeper: flag = 1; barrier; look at the ring again; futex wait
@@ -28,7 +28,7 @@ use loom::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::Arc;
 
-/// What a full queue does with frames; GStreamer's words and meanings.
+/// Policy of a full queue; GStreamer's words and meanings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaky {
     /// Lets the producer wait.
@@ -39,27 +39,27 @@ pub enum Leaky {
     Downstream,
 }
 
-/// What became of a sent value.
+/// Result of a send.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Sent<T> {
-    /// It is in the queue.
+    /// The value is in the queue.
     Queued,
     /// The queue was full and the new value was not taken (`Upstream`).
     DroppedNew(T),
-    /// It is in the queue, for which the oldest had to leave (`Downstream`).
+    /// The value is in the queue; the oldest value was removed for it (`Downstream`).
     DroppedOldest(T),
 }
 
-/// When the consumer last had nothing to do, CLOCK_MONOTONIC nanoseconds.
+/// Time at which the consumer last had nothing to do, CLOCK_MONOTONIC nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Idle {
-    /// It found the queue empty.
+    /// The consumer found the queue empty.
     pub since_ns: u64,
-    /// It found a value, and ran.
+    /// The consumer found a value, and ran.
     pub until_ns: u64,
 }
 
-/// Between two looks of a side that cannot be sure to be woken.
+/// Time between two looks of a side that cannot rely on being woken.
 const UNWOKEN_NAP: std::time::Duration = std::time::Duration::from_micros(200);
 
 /// Makes a queue of `depth` values, at least 1.
@@ -84,7 +84,7 @@ pub struct Sender<T: Send> {
 }
 
 impl<T: Send> Sender<T> {
-    /// Puts `value` in. Where the queue is full, does what its [`Leaky`] says.
+    /// Puts `value` in. If the queue is full, follows the queue's [`Leaky`].
     ///
     /// # Errors
     /// The value comes back where the receiver is gone.
@@ -100,7 +100,7 @@ impl<T: Send> Sender<T> {
         }
     }
 
-    /// Puts `value` in, and waits for room whatever the queue's [`Leaky`] says.
+    /// Puts `value` in, and waits for room whatever the queue's [`Leaky`].
     ///
     /// # Errors
     /// As [`send`](Sender::send).
@@ -124,7 +124,7 @@ impl<T: Send> Sender<T> {
         loop {
             match self.leaky {
                 Leaky::Upstream => return Ok(Sent::DroppedNew(value)),
-                // An empty hand means that the consumer just took one.
+                // Nothing dropped means that the consumer just took a value.
                 Leaky::Downstream => oldest = oldest.or_else(|| self.producer.drop_oldest()),
                 Leaky::No => self.wait_for_space(),
             }
@@ -152,12 +152,12 @@ impl<T: Send> Sender<T> {
         self.patience.sleep(|| meter::blocked(|| sleep_while(full, &ring.producer_sleeps.0, barrier)));
     }
 
-    /// Values inside.
+    /// Returns the number of values inside.
     pub fn len(&self) -> usize {
         self.producer.len()
     }
 
-    /// Whether nothing is inside.
+    /// True if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.producer.is_empty()
     }
@@ -177,7 +177,7 @@ impl<T: Send> Drop for Sender<T> {
     }
 }
 
-/// What [`Receiver::recv_unless`] found.
+/// Result of [`Receiver::recv_unless`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Received<T> {
     /// The oldest value.
@@ -195,7 +195,7 @@ pub struct Waker<T: Send> {
 }
 
 impl<T: Send> Waker<T> {
-    /// Has the receiver look for news, which were set before.
+    /// Makes the receiver look for news, which were set before the call.
     pub fn wake(&self) {
         self.barrier.before_look();
         wake(&self.ring.consumer_sleeps.0);
@@ -213,18 +213,19 @@ pub struct Receiver<T: Send> {
 }
 
 impl<T: Send> Receiver<T> {
-    /// Lets [`Receiver::idle`] be stamped.
+    /// Turns the stamps of [`Receiver::idle`] on or off.
     pub fn set_timed(&mut self, timed: bool) {
         self.timed = timed;
     }
 
-    /// When the consumer was last idle; zeros until it was, or untimed.
+    /// Returns the time at which the consumer was last idle; zeros before that, or
+    /// untimed.
     pub fn idle(&self) -> Idle {
         self.idle
     }
 
-    /// Takes the oldest value; sleeps while there is none. `None` when the
-    /// sender is gone and everything was taken.
+    /// Takes the oldest value; sleeps while there is none. `None` if the sender is gone
+    /// and all values were taken.
     #[inline(always)]
     pub fn recv(&mut self) -> Option<T> {
         match self.recv_unless(|| false) {
@@ -233,25 +234,25 @@ impl<T: Send> Receiver<T> {
         }
     }
 
-    /// Whether nothing is inside.
+    /// True if the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.consumer.is_empty()
     }
 
-    /// A handle for other threads, to wake this end.
+    /// Returns a handle for other threads, to wake this end.
     pub fn waker(&self) -> Waker<T> {
         Waker { ring: self.consumer.ring.clone(), barrier: self.barrier }
     }
 
-    /// [`Receiver::recv`], but while the queue is empty sleeps only until there is `news`,
-    /// behind which a [`Waker`] was used.
+    /// [`Receiver::recv`], but sleeps on an empty queue only until there is `news`. The
+    /// thread that sets the news calls a [`Waker`] afterwards.
     #[inline(always)]
     pub fn recv_unless(&mut self, news: impl Fn() -> bool) -> Received<T> {
         match self.consumer.pop() {
             Some(value) => {
-                // The producer may sleep since the queue was full: half of it
-                // is free now. (It looks again after raising its flag, so it
-                // cannot miss both this and the look when the queue is empty.)
+                // The producer may sleep since the queue was full: half of it is free
+                // now. (The producer looks again after raising its flag, so it cannot
+                // miss both this and the look when the queue is empty.)
                 if self.consumer.known() == self.consumer.ring.depth() / 2 {
                     self.wake_producer();
                 }
@@ -306,8 +307,8 @@ impl<T: Send> Drop for Receiver<T> {
     fn drop(&mut self) {
         self.consumer.close();
         self.wake_producer();
-        // Frames nobody will take go back to their pool now: its owner may
-        // sleep for one of them, and never come to see that this end is gone.
+        // Frames left in the queue go back to their pool now: the pool's owner may sleep
+        // for one of them, and would never notice that this end is gone.
         while self.consumer.pop().is_some() {}
     }
 }
@@ -449,7 +450,7 @@ mod tests {
             let news = news.clone();
             move || {
                 results.send(rx.recv_unless(|| news.load(Ordering::Relaxed))).unwrap();
-                // What is there goes before news.
+                // A value in the queue comes before news.
                 while rx.is_empty() {
                     std::thread::yield_now();
                 }
@@ -501,7 +502,7 @@ mod model {
         bounded_by(3)
     }
 
-    /// At most so many preemptions, where not fewer are asked for.
+    /// At most `most` preemptions, or fewer if asked for.
     fn bounded_by(most: usize) -> loom::model::Builder {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = Some(model.preemption_bound.map_or(most, |asked| asked.min(most)));
@@ -540,7 +541,7 @@ mod model {
             let (mut tx, rx) = queue_with(1, Leaky::No, Barrier::Asymmetric);
             let sender = loom::thread::spawn(move || {
                 system::run_as(0, move || {
-                    // Either may come too late, neither may sleep for ever.
+                    // Either send may come too late; neither may sleep for ever.
                     let _ = tx.send(0u32);
                     tx.send(1)
                 })
@@ -551,10 +552,10 @@ mod model {
         });
     }
 
-    /// A consumer that looked at a full queue wakes its producer when half of it
-    /// is free, and takes no more until then. (One that looked before the queue
-    /// was full may come to the end of what it saw first: it wakes the producer
-    /// before it sleeps, which the other models show.)
+    /// A consumer that looked at a full queue wakes its producer when half of it is free,
+    /// and takes no more until then. (A consumer that looked before the queue was full
+    /// may first reach the end of what it saw: it wakes the producer before it sleeps, as
+    /// the other models show.)
     #[test]
     fn a_producer_is_woken_when_half_of_the_queue_is_free() {
         for barrier in [Barrier::Symmetric, Barrier::Asymmetric] {
@@ -585,7 +586,7 @@ mod model {
     /// A stream longer than the queue reaches its end with neither side asleep.
     #[test]
     fn a_stream_longer_than_the_queue_ends() {
-        // More values than fit: it sleeps, and does again behind half of them.
+        // More values than fit: the sender sleeps, and again after half of them.
         check_with(bounded_by(2), Barrier::Symmetric, 3, Leaky::No, 5);
         check_with(bounded_by(2), Barrier::Asymmetric, 3, Leaky::No, 5);
     }

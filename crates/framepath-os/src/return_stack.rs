@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way back of pool slots: any thread pushes, one owner takes all at once.
+//! Return of pool slots: any thread pushes, one owner takes all at once.
 //!
-//! Because nothing is ever popped singly there is no ABA problem: a push only
-//! compares the head it read with the head that is there.
+//! There is no ABA problem, because no slot is ever popped singly: a push only compares
+//! the head it read with the current head.
 
 use std::ptr::NonNull;
 
@@ -19,12 +19,12 @@ pub(crate) struct ReturnStack {
     /// `next[n]` is the slot below `n`; written by the one thread that
     /// returns `n`, before `n` becomes the head.
     next: Box<[AtomicU32]>,
-    /// Slots not yet accounted for after closing, and one for the owner, who
-    /// looks at this stack until it has closed it. Starts at the slot count + 1.
+    /// Slots not yet accounted for after closing, plus one for the owner, which looks at
+    /// this stack until it has closed it. Starts at the slot count + 1.
     unaccounted: AtomicUsize,
 }
 
-/// What a push found.
+/// Result of a push.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Returned {
     /// The owner will find the slot.
@@ -48,8 +48,8 @@ impl ReturnStack {
     /// Gives slot `slot` back. Any thread; the caller owns the slot until now.
     ///
     /// # Safety
-    /// `this` is live until the slot is given back. It may be freed before the
-    /// call returns, which is why it is no `&self`.
+    /// `this` is live until the slot is given back. It may be freed before the call
+    /// returns; therefore it is not `&self`.
     #[inline]
     pub(crate) unsafe fn push(this: NonNull<ReturnStack>, slot: u32) -> Returned {
         // SAFETY: live by the contract; not used after the slot is given back.
@@ -60,10 +60,9 @@ impl ReturnStack {
                 return account(&stack.unaccounted, 1);
             }
             stack.next[slot as usize].store(head, Ordering::Relaxed);
-            // Release: the slot's contents and `next`, to the Acquire of
-            // `take`. Acquire: pairs with the Release of a `take` that came
-            // first, so that the caller sees the waiting flag which the owner
-            // raised before.
+            // Release: pairs with the Acquire of `take`, for the slot's contents and
+            // `next`. Acquire: pairs with the Release of a `take` that came first, so
+            // that the caller sees the waiting flag which the owner raised before.
             match stack.head.0.compare_exchange_weak(head, slot, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return Returned::ToOwner,
                 Err(seen) => head = seen,
@@ -73,13 +72,13 @@ impl ReturnStack {
 
     /// Moves all returned slots to `into`, latest last. Owner only.
     pub(crate) fn take(&self, into: &mut Vec<u32>) {
-        // Acquire: pairs with the Release of every push taken. Release: gives
-        // the owner's waiting flag to every later push.
+        // Acquire: pairs with the Release of every push taken. Release: passes the
+        // owner's waiting flag to every later push.
         let head = self.head.0.swap(EMPTY, Ordering::AcqRel);
         self.unchain(head, into);
     }
 
-    /// The owner leaves, holding `free` slots of its own.
+    /// Closes the stack for the owner, which holds `free` slots of its own.
     ///
     /// # Safety
     /// `this` is live, and not used by the owner again. It may be freed before
@@ -106,7 +105,7 @@ impl ReturnStack {
 }
 
 fn account(unaccounted: &AtomicUsize, shares: usize) -> Returned {
-    // AcqRel: whoever counts the last share sees all others' last uses.
+    // AcqRel: the thread that counts the last share sees all others' last uses.
     let before = unaccounted.fetch_sub(shares, Ordering::AcqRel);
     debug_assert!(before >= shares);
     if before == shares { Returned::LastOfClosed } else { Returned::Closed }
@@ -160,7 +159,7 @@ mod model {
     use loom::sync::Arc;
 
     /// Two threads return while the owner takes, then closes: no slot is lost
-    /// or doubled, and exactly one party is told to free the pool.
+    /// or doubled, and exactly one side gets the order to free the pool.
     #[test]
     fn no_slot_is_lost_and_one_frees() {
         loom::model(|| {

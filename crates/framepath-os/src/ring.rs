@@ -11,7 +11,7 @@ use loom::sync::Arc;
 #[cfg(not(loom))]
 use std::sync::Arc;
 
-/// Why a value was not taken.
+/// Reason why a value was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// The ring holds `depth` values.
@@ -23,9 +23,9 @@ pub enum Reason {
 /// A failed send; the value comes back.
 #[derive(Debug, PartialEq, Eq)]
 pub struct SendError<T> {
-    /// What could not be sent.
+    /// The value that could not be sent.
     pub value: T,
-    /// Why.
+    /// Reason of the failure.
     pub reason: Reason,
 }
 
@@ -65,7 +65,7 @@ impl<T> Drop for Ring<T> {
         let tail = self.tail.0.load(Ordering::Relaxed);
         let mut head = self.head.0.load(Ordering::Relaxed);
         while head != tail {
-            // SAFETY: cells head..tail hold values and nobody else is left.
+            // SAFETY: cells head..tail hold values and neither end is left.
             self.cells[head & self.mask].with_mut(|cell| unsafe { (*cell).assume_init_drop() });
             head = head.wrapping_add(1);
         }
@@ -129,7 +129,7 @@ impl<T: Send> Producer<T> {
         Ok(())
     }
 
-    /// Takes the oldest value out, where the consumer has not just done so.
+    /// Takes the oldest value out, unless the consumer has just done so.
     ///
     /// # Panics
     /// In a ring not made with `leaks_oldest`.
@@ -138,27 +138,28 @@ impl<T: Send> Producer<T> {
         self.ring.locked_pop()
     }
 
-    /// Values inside, as far as this end can tell: at least the real number.
+    /// Returns the number of values inside, as far as this end can tell: at least the
+    /// real number.
     pub fn len(&self) -> usize {
         // Acquire: as in `push`.
         self.tail.wrapping_sub(self.ring.head.0.load(Ordering::Acquire))
     }
 
-    /// Whether the consumer has taken all.
+    /// True if the consumer has taken all values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether the consumer is gone.
+    /// True if the consumer is gone.
     pub fn consumer_gone(&self) -> bool {
         self.ring.closed.load(Ordering::Relaxed) & CONSUMER_GONE != 0
     }
 }
 
 impl<T> Producer<T> {
-    /// Says that nothing more will come.
+    /// Reports that no more values come.
     pub fn close(&self) {
-        // Release: what was pushed before is seen by who sees the bit.
+        // Release: a consumer that sees the bit sees all values pushed before.
         self.ring.closed.fetch_or(PRODUCER_GONE, Ordering::Release);
     }
 }
@@ -208,20 +209,20 @@ impl<T: Send> Consumer<T> {
         Some(value)
     }
 
-    /// Values this end knows of without looking again.
+    /// Returns the number of values that this end knows of without looking again.
     #[inline]
     pub(crate) fn known(&self) -> usize {
         self.seen_tail.wrapping_sub(self.head)
     }
 
-    /// Whether a pop would find something.
+    /// True if the ring is empty.
     pub fn is_empty(&self) -> bool {
         // Acquire: as in `pop`.
         self.ring.tail.0.load(Ordering::Acquire) == self.ring.head.0.load(Ordering::Acquire)
     }
 
-    /// Whether the producer is gone. When true, look once more for values:
-    /// some may have come before it left.
+    /// True if the producer is gone. When true, look once more for values: some may have
+    /// come before it left.
     pub fn producer_gone(&self) -> bool {
         // Acquire: pairs with the Release in `Producer::close`.
         self.ring.closed.load(Ordering::Acquire) & PRODUCER_GONE != 0
@@ -229,7 +230,7 @@ impl<T: Send> Consumer<T> {
 }
 
 impl<T> Consumer<T> {
-    /// Says that nothing more will be taken.
+    /// Reports that no more values are taken.
     pub fn close(&self) {
         self.ring.closed.fetch_or(CONSUMER_GONE, Ordering::Release);
     }
@@ -241,15 +242,15 @@ impl<T> Drop for Consumer<T> {
     }
 }
 
-/// Cells whose cache lines are asked for before they are needed.
+/// Number of cells ahead whose cache lines are requested early.
 const AHEAD: usize = 8;
 /// Hints of [`Ring::fetch_ahead`].
 const READ: bool = false;
 const WRITE: bool = true;
 
 impl<T> Ring<T> {
-    /// Asks for the cell [`AHEAD`] of `position`: the other side used it last,
-    /// so its lines have to travel, which they can do meanwhile.
+    /// Requests the cell [`AHEAD`] of `position`: the other side used it last, so its
+    /// cache lines have to travel, which they can do meanwhile.
     #[inline(always)]
     fn fetch_ahead<const FOR_WRITING: bool>(&self, position: usize) {
         #[cfg(all(target_arch = "x86_64", not(any(loom, miri))))]
@@ -276,7 +277,7 @@ impl<T> Ring<T> {
         self.depth
     }
 
-    /// A pop by either side, in rings whose producer may drop the oldest.
+    /// Pops a value for either side, in rings whose producer may drop the oldest.
     fn locked_pop(&self) -> Option<T> {
         // Acquire/Release: the lock orders one side's pop before the other's.
         while self.pop_lock.0.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {

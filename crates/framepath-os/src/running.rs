@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a process has used that still runs: this one, or another by its id.
+//! Resources used by a process that still runs: this one, or another by its id.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::mem::MaybeUninit;
 
 use crate::clock::{cpu_ns_of, process_cpu_ns};
 
-/// What all threads of a process have used since it began.
+/// Resources used by all threads of a process since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     /// User and system CPU time, nanoseconds.
@@ -17,7 +17,7 @@ pub struct Used {
 }
 
 impl Used {
-    /// What was used since `before`.
+    /// Returns the resources used since `before`.
     pub fn since(self, before: Used) -> Used {
         Used {
             cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
@@ -26,7 +26,7 @@ impl Used {
     }
 }
 
-/// This process. Two system calls (getrusage(2) for the switches).
+/// Returns this process's use. Two system calls (getrusage(2) for the switches).
 pub fn own() -> Used {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel fills the struct it is given; all-zero is a valid
@@ -38,8 +38,8 @@ pub fn own() -> Used {
     Used { cpu_ns: process_cpu_ns(), switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64 }
 }
 
-/// The process with this id: CPU time of all its threads, switches of those
-/// that still run. Several system calls.
+/// Returns the use of the process with this id: CPU time of all its threads, switches of
+/// those that still run. Several system calls.
 ///
 /// # Errors
 /// There is no such process, or its /proc is hidden.
@@ -48,8 +48,8 @@ pub fn of(pid: u32) -> io::Result<Used> {
     Ok(Used { cpu_ns, switches: switches(pid)? })
 }
 
-/// CPU time of the process with this id and of the children it has waited for,
-/// nanoseconds; in steps of the kernel's clock tick, 10 ms mostly.
+/// Returns the CPU time of the process with this id and of the children it has waited
+/// for, nanoseconds; in steps of the kernel's clock tick, 10 ms mostly.
 ///
 /// # Errors
 /// There is no such process, or its /proc is hidden.
@@ -80,7 +80,7 @@ fn switches(pid: u32) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// Both counts of a thread's `status` (proc(5)).
+/// Returns the sum of both counts of a thread's `status` (proc(5)).
 fn switches_in(status: &str) -> u64 {
     let lines = status.lines().filter_map(|line| line.split_once(':'));
     lines

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Locking the calling process in, for good, before it reads a foreign byte.
+//! Sandbox for the calling process, entered for good before it reads a foreign byte.
 //!
-//! What a worker may still do afterwards: compute, on several threads, in
-//! memory up to its limit, and use the file descriptors it has or is sent.
-//! A forbidden call fails with EPERM and is not fatal: libraries that look
-//! into /sys or /proc go on without. `docs/sandbox.md` says what this promises.
+//! Afterwards a worker may still compute, on several threads, in memory up to its limit,
+//! and use the file descriptors it has or is sent. A forbidden call fails with EPERM and
+//! is not fatal: libraries that look into /sys or /proc continue without.
+//! `docs/sandbox.md` defines the guarantees.
 
 use std::io;
 use std::path::Path;
@@ -24,13 +24,13 @@ mod x86_64;
 
 pub use layers::{Layer, Layers, Standing};
 
-/// What a worker is for: this decides what it may do.
+/// Purpose of a worker, which decides what the worker may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role<'a> {
-    /// Decodes packets it gets into memory it made.
+    /// Decodes packets it receives into memory it made.
     Decode,
-    /// As [`Role::Decode`], by a V4L2 node that it is sent: may ask of it what a
-    /// client of a decoder asks, and nothing else of any file.
+    /// As [`Role::Decode`], by a V4L2 node that it is sent: may use the node as a client
+    /// of a decoder does, and make no such call on any other file.
     DecodeByDevice,
     /// Loads the plug-in `file` with the libraries it needs: may read and map
     /// `file` and the system's library folders, and no other file. The plug-in's
@@ -43,7 +43,7 @@ pub enum Role<'a> {
     Plugin,
 }
 
-/// What a worker may use up.
+/// Limits of the resources that a worker may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Address space, bytes, beyond what is mapped when the process is locked in:
@@ -55,14 +55,14 @@ pub struct Limits {
     /// of the address space: a worker can hold back as many as it has
     /// descriptors for, each of at most [`Limits::largest_grant`].
     pub open_files: u64,
-    /// Threads. In force where the process has a user namespace of its own and
-    /// its user is not root, whom the kernel exempts.
+    /// Threads. In force if the process has a user namespace of its own and its user is
+    /// not root, which the kernel exempts.
     pub threads: u64,
 }
 
 impl Limits {
-    /// Bytes of the largest memfd that a worker with `memory_bytes` is granted.
-    /// It can make none by itself.
+    /// Returns the number of bytes of the largest memfd that a worker with `memory_bytes`
+    /// is granted. The worker can make none by itself.
     pub const fn largest_grant(memory_bytes: u64) -> u64 {
         memory_bytes / 4
     }
@@ -75,7 +75,7 @@ impl Default for Limits {
     }
 }
 
-/// Why a process is not locked in. It may be in part: end it.
+/// Error of locking a process in. The process may be locked in partly: end it.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     /// A layer that every machine has was refused.
@@ -85,7 +85,7 @@ pub enum SandboxError {
         layer: Layer,
         /// The system call.
         call: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// No filter of system calls; all other layers of `layers` are in force.
@@ -98,13 +98,13 @@ pub enum SandboxError {
     },
 }
 
-/// Locks the calling process in as `role`, within `limits`; there is no way
-/// back. Says which layers are in force.
+/// Locks the calling process in as `role`, within `limits`; it cannot be undone. Returns
+/// the layers in force.
 ///
-/// Call it from the main thread while it is the only one, with no capability
-/// or file needed any more. Missing Landlock is told in the answer; missing
-/// seccomp is [`SandboxError::NoSeccomp`], and the caller decides. The parent
-/// knows the namespaces ([`Layers::with_namespaces`]).
+/// Call it from the main thread while it is the only one, with no capability or file
+/// needed any more. Missing Landlock is reported in the result; missing seccomp is
+/// [`SandboxError::NoSeccomp`], and the caller decides. The parent knows the namespaces
+/// ([`Layers::with_namespaces`]).
 ///
 /// Afterwards fstat(2) works and stat(2) does not: the C library's `fstat` is
 /// one or the other, rustix's is fstat(2).
@@ -114,7 +114,7 @@ pub fn enter(role: Role<'_>, limits: &Limits) -> Result<Layers, SandboxError> {
     };
     rustix::thread::set_no_new_privs(true)
         .map_err(refused(Layer::NoNewPrivileges, "prctl(PR_SET_NO_NEW_PRIVS)"))?;
-    // A process in its first role cannot change it any more, and need not.
+    // A process in its first role cannot change this any more, and need not.
     if dumpable_behavior() != Ok(DumpableBehavior::NotDumpable) {
         set_dumpable_behavior(DumpableBehavior::NotDumpable)
             .map_err(refused(Layer::NotDumpable, "prctl(PR_SET_DUMPABLE)"))?;
@@ -127,8 +127,8 @@ pub fn enter(role: Role<'_>, limits: &Limits) -> Result<Layers, SandboxError> {
     ] {
         lower(resource, value).map_err(refused(Layer::Limits, "setrlimit"))?;
     }
-    // The kernel counts the threads of a user per user namespace: in one that
-    // is shared, those of other programs would count too.
+    // The kernel counts the threads of a user per user namespace: in a shared one,
+    // threads of other programs would count too.
     if has_own_user_namespace() {
         lower(Resource::Nproc, limits.threads).map_err(refused(Layer::Limits, "setrlimit"))?;
     }
@@ -140,8 +140,8 @@ pub fn enter(role: Role<'_>, limits: &Limits) -> Result<Layers, SandboxError> {
     install_filter(role, layers, filter::Threads::All)
 }
 
-/// Tries what [`enter`] does for [`Role::Decode`] on a thread that ends right
-/// after, limits and dumpability left out: those hold for the whole process.
+/// Tries the steps of [`enter`] for [`Role::Decode`] on a thread that ends right after,
+/// without limits and dumpability, which hold for the whole process.
 pub fn try_on_a_thread() -> Result<Layers, SandboxError> {
     let attempt = || {
         rustix::thread::set_no_new_privs(true).map_err(|errno| SandboxError::Refused {
@@ -156,7 +156,7 @@ pub fn try_on_a_thread() -> Result<Layers, SandboxError> {
     thread::spawn(attempt).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
-/// Landlock and capabilities, which are a thread's own.
+/// Enters Landlock and drops capabilities, both of which are per thread.
 fn lock_thread(role: Role<'_>, layers: Layers) -> Result<Layers, SandboxError> {
     // Landlock first: its rules open a plug-in's file, which root may reach by
     // capability alone.
@@ -179,21 +179,20 @@ fn install_filter(role: Role<'_>, layers: Layers, threads: filter::Threads) -> R
     }
 }
 
-/// Whether this process is in a user namespace that maps nobody, as that of a
-/// worker is.
+/// True if this process is in a user namespace that maps no user, as a worker's does.
 fn has_own_user_namespace() -> bool {
     std::fs::read("/proc/self/uid_map").is_ok_and(|map| map.is_empty())
 }
 
-/// Address space of this process: a program that stands on the codec libraries has
-/// 200 MiB mapped before it does anything. 0 where the kernel does not say.
+/// Address space of this process: a program linked with the codec libraries has 200 MiB
+/// mapped before it does anything. 0 where the kernel does not report it.
 fn mapped_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').next().and_then(|pages| pages.parse::<u64>().ok());
     pages.unwrap_or(0).saturating_mul(rustix::param::page_size() as u64)
 }
 
-/// Sets both limits of `resource` to `value`, or leaves what is lower already.
+/// Sets both limits of `resource` to `value`, or leaves a limit that is lower already.
 fn lower(resource: Resource, value: u64) -> rustix::io::Result<()> {
     let now = rustix::process::getrlimit(resource);
     let most = now.maximum.map_or(value, |maximum| maximum.min(value));

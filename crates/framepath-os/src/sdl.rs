@@ -55,7 +55,7 @@ pub fn load() -> Result<(), SdlError> {
     functions().map(|_| ())
 }
 
-/// Version of the loaded library, as `2.26.5`.
+/// Returns the version of the loaded library, as `2.26.5`.
 pub fn version() -> Result<String, SdlError> {
     load()?;
     Ok(sdl2::version::version().to_string())

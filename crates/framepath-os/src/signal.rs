@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! SIGINT and SIGTERM: the first asks for a clean end, the second ends at once.
 //!
-//! Nothing here happens by itself: a program that wants it calls [`install`].
-//! Without that no handler, no thread and no signal is made, [`interrupted`] and
+//! This module does nothing by itself: a program that wants it calls [`install`]. Without
+//! that call there is no handler, no thread and no signal of its own, [`interrupted`] and
 //! [`overdue`] stay `false`, and [`interruptible`] only writes a number down.
 //!
-//! A signal interrupts the system call of one thread. The others learn of it from
-//! a thread of its own: from the first signal on it sends SIGURG, whose handler
-//! does nothing, to every [`interruptible`] thread, and does so again every
-//! `NUDGE` until the process ends. A blocking call therefore returns EINTR soon,
-//! also where the first of these signals came between the look at the flag and the
-//! call. Nothing is spent while no signal has come.
+//! A signal interrupts the system call of one thread. A thread of this module tells the
+//! others: from the first signal on it sends SIGURG, whose handler does nothing, to every
+//! [`interruptible`] thread, and repeats that every `NUDGE` until the process ends. A
+//! blocking call therefore returns EINTR soon, even if the first of these signals came
+//! between the look at the flag and the call. There is no cost while no signal has come.
 
 use std::io;
 use std::marker::PhantomData;
@@ -25,15 +24,15 @@ use rustix::io::Errno;
 use crate::clock::now_ns;
 use crate::stop;
 
-/// How long frames that are inside may still be delivered after the first signal.
-/// Then no wait lasts any longer.
+/// Time after the first signal in which frames inside may still be delivered. Then no
+/// wait lasts any longer.
 pub const GRACE: Duration = Duration::from_millis(400);
-/// Between two rounds of SIGURG.
+/// Time between two rounds of SIGURG.
 const NUDGE: Duration = Duration::from_millis(20);
 
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 static OVERDUE: AtomicBool = AtomicBool::new(false);
-/// When the first signal was seen, CLOCK_MONOTONIC nanoseconds; 0 before.
+/// Time at which the first signal was seen, CLOCK_MONOTONIC nanoseconds; 0 before.
 static SINCE_NS: AtomicU64 = AtomicU64::new(0);
 /// Event descriptor that the handler writes to; -1 before [`install`]. Never closed.
 static FIRST_SIGNAL: AtomicI32 = AtomicI32::new(-1);
@@ -41,7 +40,7 @@ static FIRST_SIGNAL: AtomicI32 = AtomicI32::new(-1);
 static THREADS: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
 
 /// Installs the handler for SIGINT, SIGTERM and SIGURG, and starts the thread that
-/// interrupts the others. For a program, in its main thread, which becomes
+/// interrupts the others. Meant for a program's main thread, which becomes
 /// [`interruptible`]; a second call does nothing.
 ///
 /// # Errors
@@ -63,7 +62,7 @@ pub fn install() -> io::Result<()> {
 fn handle(number: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Result<()> {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
     // SAFETY: all-zero is a valid sigaction; the fields set next are plain
-    // integers. Both handlers call only what is async-signal-safe. No SA_RESTART:
+    // integers. Both handlers call only async-signal-safe functions. No SA_RESTART:
     // blocking calls return, and their callers look at the flags.
     unsafe {
         let action_ptr = action.as_mut_ptr();
@@ -76,7 +75,7 @@ fn handle(number: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Resul
     Ok(())
 }
 
-/// Makes blocking calls of this thread end after a signal, until it is dropped.
+/// Makes blocking calls of this thread end after a signal, until the value is dropped.
 #[derive(Debug)]
 pub struct Interruptible {
     thread: libc::pid_t,
@@ -111,7 +110,7 @@ fn thread_id() -> libc::pid_t {
     unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
 }
 
-/// The life of the thread: waits for the first signal, then interrupts.
+/// Body of the thread: waits for the first signal, then interrupts.
 fn interrupt_others(event: &OwnedFd) {
     let mut count = [0; 8];
     while rustix::io::read(event, &mut count) == Err(Errno::INTR) {}
@@ -121,7 +120,7 @@ fn interrupt_others(event: &OwnedFd) {
         if now_ns() - since >= GRACE.as_nanos() as u64 {
             OVERDUE.store(true, Ordering::Relaxed);
         }
-        // Held, so that no thread of the list ends, and its id is another's,
+        // Locked, so that no thread of the list ends, and its id becomes another's,
         // before it was sent the signal.
         let threads = threads();
         for thread in threads.iter() {
@@ -138,11 +137,11 @@ fn interrupt_others(event: &OwnedFd) {
 pub struct Stops(OwnedFd);
 
 impl Stops {
-    /// Keeps both signals from doing anything else. Call it in the main thread
-    /// while that is the only one.
+    /// Blocks the usual effect of both signals. Call it in the main thread while that is
+    /// the only one.
     ///
     /// # Errors
-    /// What sigprocmask(2) or signalfd(2) say.
+    /// From sigprocmask(2) or signalfd(2).
     pub fn open() -> io::Result<Stops> {
         let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
         // SAFETY: sigemptyset initialises the set, the others read and change
@@ -164,9 +163,9 @@ impl Stops {
         Ok(Stops(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Whether a signal came; takes it.
+    /// Takes a pending signal; true if there was one.
     pub fn take(&self) -> bool {
-        // Larger than the kernel's record, which is all that is read.
+        // Larger than the kernel's record; one record is read.
         let mut record = [0; 128];
         rustix::io::read(&self.0, &mut record).is_ok_and(|bytes| bytes > 0)
     }
@@ -179,21 +178,21 @@ impl AsFd for Stops {
     }
 }
 
-/// Whether a signal came, or the calling thread's run was asked to
-/// [`stop`]: sources stop, what is inside is still delivered.
+/// True if a signal came, or the calling thread's run was asked to [`stop`]: sources
+/// stop, and frames inside the path are still delivered.
 #[inline]
 pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed) || stop::requested()
 }
 
-/// Whether [`GRACE`] has passed since the first signal or the request to stop: no
-/// wait goes on, and what is still inside is given up.
+/// True if [`GRACE`] has passed since the first signal or the request to stop: no wait
+/// continues, and frames still inside the path are given up.
 #[inline]
 pub fn overdue() -> bool {
     OVERDUE.load(Ordering::Relaxed) || stop::overdue()
 }
 
-/// Time since the first signal; `None` before.
+/// Returns the time since the first signal; `None` before.
 pub fn since() -> Option<Duration> {
     let since = SINCE_NS.load(Ordering::Relaxed);
     (since > 0).then(|| Duration::from_nanos(now_ns().saturating_sub(since)))

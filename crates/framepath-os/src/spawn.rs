@@ -33,9 +33,9 @@ pub const SOCKET: RawFd = inherited::FIRST;
 /// Set to `1` in the parent's environment, workers keep its standard error.
 pub const KEEP_STDERR: &str = "FRAMEPATH_WORKER_STDERR";
 
-/// The worker's end of its socket; in a worker, once. Any other process, a
-/// second call, and a descriptor that is not the spawner's socket are refused:
-/// [`spawn`] names the socket in the worker's environment.
+/// Takes the worker's end of its socket; in a worker, once. Refuses any other process, a
+/// second call, and a descriptor that is not the spawner's socket: [`spawn`] names the
+/// socket in the worker's environment.
 ///
 /// # Errors
 /// This process was not started as a worker, or the socket was taken already.
@@ -44,7 +44,7 @@ pub fn take_socket() -> io::Result<OwnedFd> {
     inherited::claim(|fd| inherited::is_workers_socket(fd, named.as_deref()))
 }
 
-/// Why a worker was not started.
+/// Error of starting a worker.
 #[derive(Debug, thiserror::Error)]
 pub enum SpawnError {
     /// A path or an argument has a zero byte in it.
@@ -52,7 +52,7 @@ pub enum SpawnError {
     ZeroByte {
         /// The program.
         program: PathBuf,
-        /// Where the byte is.
+        /// Place of the byte.
         what: &'static str,
     },
     /// The parent could not prepare or make the child.
@@ -62,7 +62,7 @@ pub enum SpawnError {
         program: PathBuf,
         /// The system call.
         call: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
     /// The child was made and could not become the program.
@@ -70,9 +70,9 @@ pub enum SpawnError {
     Child {
         /// The program.
         program: PathBuf,
-        /// What it was doing.
+        /// The step that failed.
         step: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -85,27 +85,27 @@ pub struct WorkerProcess {
     namespaces: Namespaces,
     /// Its cgroup, removed after the process was reaped.
     group: Option<Group>,
-    /// Set once it was reaped; `pid` is nobody's from then on.
+    /// Set once the process was reaped; `pid` may be another process's from then on.
     ended: Option<Usage>,
 }
 
-/// Starts `program` with `args` (its own name is put before them) and with
-/// `socket` as file descriptor [`SOCKET`]; the parent's copy stays open.
+/// Starts `program` with `args` (after its own name) and with `socket` as file descriptor
+/// [`SOCKET`]; the parent's copy stays open.
 ///
-/// Returns after the child's execve succeeded. The kernel kills the child when
-/// the *thread* that called this ends (PR_SET_PDEATHSIG): call it from one that
-/// lives as long as the worker shall.
+/// Returns after the child's execve succeeded. The kernel kills the child when the
+/// calling *thread* ends (PR_SET_PDEATHSIG): call it from a thread that lives as long as
+/// the worker.
 ///
 /// The worker gets every namespace the kernel gives this user
-/// ([`WorkerProcess::namespaces`]); one that is refused is not an error. Its
-/// user namespace maps no user, so it has no capability from its execve on,
-/// and opens files as who started it.
+/// ([`WorkerProcess::namespaces`]); a refused one is not an error. Its user namespace
+/// maps no user, so the worker has no capability from its execve on, and opens files as
+/// the user that started it.
 pub fn spawn(program: &Path, args: &[&OsStr], socket: BorrowedFd<'_>) -> Result<WorkerProcess, SpawnError> {
     exec(program, args, socket, true, None)
 }
 
-/// Starts `program` as [`spawn`] does, in a cgroup with `bounds` where this user
-/// was given a part of the tree.
+/// Starts `program` as [`spawn`] does, in a cgroup with `bounds` if a part of the tree is
+/// delegated to this user.
 ///
 /// # Errors
 /// As [`spawn`].
@@ -118,7 +118,7 @@ pub fn spawn_bounded(
     exec(program, args, socket, true, Some(bounds))
 }
 
-/// What the cgroup of a worker allows.
+/// Limits of a worker's cgroup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Memory of all kinds, bytes.
@@ -128,15 +128,15 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// A group with these bounds; `None` where this user has no part of the
-    /// tree, or it is full.
+    /// Makes a group with these bounds; `None` where this user has no part of the tree,
+    /// or it is full.
     fn group(self) -> Option<Group> {
         Delegated::find().ok()?.group(self.memory_bytes, self.threads).ok()
     }
 }
 
-/// Starts `program` as [`spawn`] does, in the namespaces of this process: for
-/// the program that calls [`Zygote::new`] and makes workers.
+/// Starts `program` as [`spawn`] does, in the namespaces of this process: for the program
+/// that calls [`Zygote::new`] and makes workers.
 ///
 /// # Errors
 /// As [`spawn`].
@@ -190,7 +190,7 @@ fn exec(
     prepared.outcome(program, made.map_err(failed("clone"))?)
 }
 
-/// What a child is given, at numbers above those it fills, so that none is
+/// Descriptors for a child, at numbers above those the child fills, so that none is
 /// overwritten before it was moved.
 struct Prepared {
     told: OwnedFd,
@@ -219,7 +219,7 @@ impl Prepared {
                 .map_err(|errno| failed("fcntl(F_DUPFD_CLOEXEC)")(errno.into()))
         };
         let (null, tell, socket) = (high(null.as_fd())?, high(tell.as_fd())?, high(socket)?);
-        // A group that cannot be entered is a layer that is missing.
+        // A group that cannot be entered counts as a missing layer.
         let group = group.and_then(|group| {
             let entry = high(group.entry().ok()?.as_fd()).ok()?;
             Some((group, entry))
@@ -237,7 +237,7 @@ impl Prepared {
         }
     }
 
-    /// Waits until the child is what it was made for, or said why not.
+    /// Waits until the child has become the program, or has reported the error.
     fn outcome(self, program: &Path, made: Made) -> Result<WorkerProcess, SpawnError> {
         let failed =
             |call| move |source: io::Error| SpawnError::Parent { program: program.to_owned(), call, source };
@@ -254,7 +254,7 @@ impl Prepared {
                 Ok(worker)
             }
             Some(failure) => {
-                // It exits by itself after its report.
+                // The child exits by itself after its report.
                 worker.wait().map_err(failed("wait4"))?;
                 let (program, step, source) = (program.to_owned(), failure.step, failure.error);
                 Err(SpawnError::Child { program, step, source })
@@ -263,8 +263,8 @@ impl Prepared {
     }
 }
 
-/// The namespaces a worker gets on this machine, found by making a child that
-/// ends at once.
+/// Returns the namespaces a worker gets on this machine, by making a child that ends at
+/// once.
 pub fn namespaces_given() -> io::Result<Namespaces> {
     let made = namespaces::clone_with_most(|| child::exit(0))?;
     let mut process = WorkerProcess {
@@ -279,33 +279,33 @@ pub fn namespaces_given() -> io::Result<Namespaces> {
 }
 
 impl WorkerProcess {
-    /// Its process id, as the parent sees it.
+    /// Returns the process id, as the parent sees it.
     pub fn pid(&self) -> u32 {
         self.pid as u32
     }
 
-    /// Readable (poll(2)) once it ended.
+    /// Returns the pidfd, readable (poll(2)) once the process has ended.
     pub fn pidfd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
 
-    /// Which namespaces are its own.
+    /// Returns the namespaces that the process has for itself.
     pub fn namespaces(&self) -> Namespaces {
         self.namespaces
     }
 
-    /// The layers of the sandbox that its parent made.
+    /// Returns the layers of the sandbox that the worker's parent made.
     pub fn layers(&self) -> Layers {
         let cgroup = if self.group.is_some() { Standing::Given } else { Standing::Refused };
         Layers::default().with_namespaces(self.namespaces).with(Layer::Cgroup, cgroup)
     }
 
-    /// Ends it (SIGKILL). One that ended already stays as it is.
+    /// Ends the process (SIGKILL). Does nothing if it ended already.
     pub fn kill(&self) -> io::Result<()> {
         kill(self.pidfd())
     }
 
-    /// Waits until it ended; the same answer when asked again.
+    /// Waits until the process has ended; returns the same result when called again.
     pub fn wait(&mut self) -> io::Result<Usage> {
         loop {
             match self.reap(0) {
@@ -317,7 +317,7 @@ impl WorkerProcess {
         }
     }
 
-    /// What it used, if it ended.
+    /// Returns the worker's usage, if the worker has ended.
     pub fn try_wait(&mut self) -> io::Result<Option<Usage>> {
         self.reap(libc::WNOHANG)
     }
@@ -345,7 +345,7 @@ impl WorkerProcess {
 impl Drop for WorkerProcess {
     fn drop(&mut self) {
         if self.ended.is_none() && self.kill().is_ok() {
-            // Where waiting fails there is no child left to wait for.
+            // Waiting fails only if no child is left to wait for.
             let _ = self.wait();
         }
     }
@@ -356,19 +356,19 @@ impl Drop for WorkerProcess {
 pub struct Remote(OwnedFd);
 
 impl From<OwnedFd> for Remote {
-    /// Any descriptor may be tried: what is no pidfd fails in use.
+    /// Any descriptor may be tried: one that is no pidfd fails in use.
     fn from(pidfd: OwnedFd) -> Remote {
         Remote(pidfd)
     }
 }
 
 impl Remote {
-    /// Ends it (SIGKILL). One that ended already stays as it is.
+    /// Ends the process (SIGKILL). Does nothing if it ended already.
     pub fn kill(&self) -> io::Result<()> {
         kill(self.0.as_fd())
     }
 
-    /// Sleeps until it has ended.
+    /// Sleeps until the process has ended.
     pub fn wait(&self) {
         let mut ended = [rustix::event::PollFd::new(&self.0, rustix::event::PollFlags::IN)];
         while let Err(rustix::io::Errno::INTR) | Ok(0) = rustix::event::poll(&mut ended, None) {}
@@ -382,12 +382,11 @@ fn kill(pidfd: BorrowedFd<'_>) -> io::Result<()> {
     }
 }
 
-/// Sleeps until `socket` has something to read, or its peer is gone; reaps
-/// those of `children` that end meanwhile. For a process that does nothing but
-/// make workers.
+/// Sleeps until `socket` has something to read, or its peer is gone; meanwhile reaps the
+/// `children` that end. For a process that does nothing but make workers.
 ///
 /// # Errors
-/// What poll(2) says.
+/// From poll(2).
 pub fn tend(socket: &Socket, children: &mut Vec<WorkerProcess>) -> io::Result<()> {
     use rustix::event::{PollFd, PollFlags, poll};
     loop {
@@ -398,7 +397,7 @@ pub fn tend(socket: &Socket, children: &mut Vec<WorkerProcess>) -> io::Result<()
             Err(errno) => return Err(errno.into()),
         }
         let heard = !fds[0].revents().is_empty();
-        // One that cannot be waited for is not ours any more.
+        // A process that cannot be waited for is not a child any more.
         children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
         if heard {
             return Ok(());
@@ -406,17 +405,17 @@ pub fn tend(socket: &Socket, children: &mut Vec<WorkerProcess>) -> io::Result<()
     }
 }
 
-/// A child just made, which nobody waited for.
+/// A child just made, which was not waited for yet.
 struct Made {
     pid: libc::pid_t,
     pidfd: OwnedFd,
     namespaces: Namespaces,
 }
 
-/// clone(2) without shared memory: like fork, with `flags` and a pidfd. Calls
-/// `run` in the child with all signals blocked; the child ends where it returns.
+/// Calls clone(2) without shared memory: like fork, with `flags` and a pidfd. Calls `run`
+/// in the child with all signals blocked; the child ends when `run` returns.
 ///
-/// Not clone3: containers commonly filter that one out.
+/// Does not use clone3, because containers commonly filter that call out.
 fn clone_child(flags: libc::c_int, run: impl FnOnce()) -> io::Result<(libc::pid_t, OwnedFd)> {
     let mut pidfd: libc::c_int = -1;
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();

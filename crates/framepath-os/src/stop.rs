@@ -48,12 +48,12 @@ const REQUESTED: u32 = 1;
 const NUDGE: u32 = 2;
 
 thread_local! {
-    /// What the calling thread has entered, the last one at the end.
+    /// Runs that the calling thread has entered, the last one at the end.
     static ENTERED: RefCell<Vec<Stop>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Stop {
-    /// A request that was not made yet.
+    /// Makes a request that was not made yet.
     pub fn new() -> Stop {
         Stop::default()
     }
@@ -62,14 +62,15 @@ impl Stop {
     pub fn stop(&self) {
         // One request has one time.
         let _ = self.0.since_ns.compare_exchange(0, now_ns(), Ordering::Relaxed, Ordering::Relaxed);
-        // Pairs with the load in `is_requested`: whoever sees the word sees the time.
+        // Pairs with the load in `is_requested`: a thread that sees the word sees the
+        // time.
         self.0.word.fetch_or(REQUESTED, Ordering::Release);
         futex::wake_all(&self.0.word);
         // Pairs with the fence in `wait_readable`: either the event is seen here, or the
         // word there.
         fence(Ordering::SeqCst);
         if let Some(Some(event)) = self.0.event.get() {
-            // It cannot fail: nothing else is ever written to it.
+            // It cannot fail: only this call ever writes to it.
             let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
         }
     }
@@ -80,18 +81,18 @@ impl Stop {
     }
 
     /// Ends the [sleeps](sleep_unless) of the run's threads once, and a device's wait
-    /// (`poll_unless`), so that they look whether there is something else to do. What they
-    /// look for is set before.
+    /// (`poll_unless`), so that they check for something else to do. Set the condition
+    /// they check before this call.
     pub fn nudge(&self) {
         // Release: pairs with the Acquire in `sleep_unless`. Wrapping is harmless: a
         // sleeper would have to miss two thousand million nudges.
         self.0.word.fetch_add(NUDGE, Ordering::Release);
         futex::wake_all(&self.0.word);
-        // Pairs with the fence in `poll_unless`: either the event is seen here, or what was
-        // set before there.
+        // Pairs with the fence in `poll_unless`: either the event is seen here, or the
+        // condition set before is seen there.
         fence(Ordering::SeqCst);
         if let Some(Some(event)) = self.0.nudged.get() {
-            // Where it fails it is full, and readable.
+            // If it fails, the event is full, and therefore readable.
             let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
         }
     }
@@ -115,7 +116,7 @@ impl fmt::Debug for Stop {
     }
 }
 
-/// The time that a thread belongs to a run. Leaves it when dropped.
+/// The time that a thread belongs to a run; dropping it leaves the run.
 #[derive(Debug)]
 pub struct Entered {
     /// Stays in its thread.
@@ -138,7 +139,7 @@ pub(crate) fn overdue() -> bool {
     ENTERED.with_borrow(|entered| entered.last().is_some_and(Stop::is_overdue))
 }
 
-/// The run that the calling thread belongs to.
+/// Returns the run that the calling thread belongs to.
 pub(crate) fn current() -> Option<Stop> {
     ENTERED.with_borrow(|entered| entered.last().cloned())
 }
@@ -147,12 +148,13 @@ fn event() -> Option<OwnedFd> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()
 }
 
-/// Polls `fd` for `flags`, at most `limit`; what was found, nothing where the wait ended
-/// early: by a signal, by the request to stop the calling thread's run, or by a
-/// [nudge](Stop::nudge) that makes `awake` true. A run has one thread that waits here and is
-/// nudged.
+/// Polls `fd` for `flags`, at most `limit`. Returns what was found, or nothing where the
+/// wait ended early: by a signal, by the request to stop the calling thread's run, or by
+/// a [nudge](Stop::nudge) that makes `awake` true. Only one thread of a run may wait here
+/// and be nudged.
 ///
-/// A run that was asked to stop before is not looked at: its frames are still waited for.
+/// A request made before the call does not end the wait: the run's frames are still
+/// awaited.
 pub(crate) fn poll_unless(
     fd: BorrowedFd<'_>,
     flags: PollFlags,
@@ -164,7 +166,7 @@ pub(crate) fn poll_unless(
     let events = stop.as_ref().and_then(|stop| {
         let requested = stop.0.event.get_or_init(event).as_ref()?;
         let nudged = stop.0.nudged.get_or_init(event).as_ref()?;
-        // A nudge from before: what it was for is looked at next.
+        // An earlier nudge: its condition is checked next.
         let _ = rustix::io::read(nudged, &mut [0; 8]);
         Some((requested, nudged))
     });
@@ -192,7 +194,7 @@ pub(crate) fn poll_unless(
 
 /// Sleeps until `deadline_ns` (CLOCK_MONOTONIC), a signal, the request of the calling
 /// thread's run, or a [nudge](Stop::nudge) that makes `awake` true. May return early:
-/// callers look again.
+/// callers must check again.
 pub fn sleep_unless(deadline_ns: u64, awake: impl Fn() -> bool) {
     let Some(stop) = current() else {
         if !awake() {
@@ -200,8 +202,8 @@ pub fn sleep_unless(deadline_ns: u64, awake: impl Fn() -> bool) {
         }
         return;
     };
-    // Acquire: pairs with the Release in `nudge`. A nudge before this is seen by `awake`,
-    // one behind it changes the word.
+    // Acquire: pairs with the Release in `nudge`. An earlier nudge is seen by `awake`, a
+    // later one changes the word.
     let word = stop.0.word.load(Ordering::Acquire);
     if word & REQUESTED != 0 || awake() {
         return;
@@ -294,8 +296,8 @@ mod tests {
         assert!(!stop.is_requested());
     }
 
-    /// Waits for a silent pipe, which stands for a device, in a thread of a run; `news` ends
-    /// it, and `wake` is called once the thread is about to wait.
+    /// Waits for a silent pipe, as a stand-in for a device, in a thread of a run; `news`
+    /// ends the wait, and `wake` is called once the thread is about to wait.
     fn wait_for_a_silent_device(stop: &Stop, news: &Arc<AtomicBool>, wake: impl Fn()) {
         let (device, _writer) = rustix::pipe::pipe().unwrap();
         let (sender, waits) = std::sync::mpsc::channel();
@@ -323,9 +325,9 @@ mod tests {
     #[test]
     fn a_nudge_ends_a_wait_for_a_device() {
         let (stop, news) = (Stop::new(), Arc::new(AtomicBool::new(false)));
-        // One that was for something else, and is over.
+        // A nudge for something else that is over.
         stop.nudge();
-        // Again: a nudge is taken back by the wait that it ends.
+        // Repeated, because the wait that a nudge ends takes the nudge back.
         for _ in 0..100 {
             news.store(false, Ordering::Relaxed);
             wait_for_a_silent_device(&stop, &news, || {
@@ -340,7 +342,7 @@ mod tests {
     fn a_request_ends_a_wait_for_a_device_that_began_before() {
         let (stop, news) = (Stop::new(), Arc::default());
         wait_for_a_silent_device(&stop, &news, || stop.stop());
-        // What the device still has is waited for.
+        // Frames that the device still has are awaited.
         let (device, writer) = rustix::pipe::pipe().unwrap();
         let _entered = stop.enter();
         let wait = |limit| poll_unless(device.as_fd(), PollFlags::IN, limit, || false).unwrap();

@@ -14,20 +14,20 @@ use perf_event_open_sys as sys;
 use rustix::param::page_size;
 use sys::bindings as perf;
 
-/// Data of the ring; 16 bytes a record, so 4096 switches between reads. A
-/// power of two of pages on every machine whose pages are not larger.
+/// Bytes of the ring's data; 16 bytes a record, so 4096 switches between reads. A power
+/// of two of pages on every machine whose pages are not larger.
 const DATA_BYTES: usize = 64 << 10;
 
 /// Time this thread spent off the CPU since the log was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OffCpu {
-    /// Switched out while it still wanted to run, nanoseconds.
+    /// Time switched out while the thread still wanted to run, nanoseconds.
     pub preempted_ns: u64,
-    /// Switched out because it waited, until it ran again, nanoseconds.
+    /// Time switched out because the thread waited, until it ran again, nanoseconds.
     pub slept_ns: u64,
 }
 
-/// The switch records of the thread that opened it; read by that thread only.
+/// The switch records of the thread that opened the log; only that thread reads them.
 #[derive(Debug)]
 pub struct SwitchLog {
     _fd: OwnedFd,
@@ -58,7 +58,7 @@ impl SwitchLog {
         if raw < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call returned a new descriptor that nobody else owns.
+        // SAFETY: the call returned a new descriptor without another owner.
         let fd = unsafe { OwnedFd::from_raw_fd(raw) };
         // SAFETY: a fresh shared mapping of the event's ring: one control page
         // and a power of two of data pages.
@@ -107,14 +107,14 @@ impl SwitchLog {
             self.tally.record(header as u32, (header >> 32) as u16, time);
             at += size;
         }
-        // The kernel may overwrite what lies before data_tail once it sees
-        // the store: all reads above come first.
+        // The kernel may overwrite data before data_tail once it sees the store: all
+        // reads above come first.
         fence(Ordering::SeqCst);
         tail.store(at, Ordering::Release);
         self.tally.off_cpu
     }
 
-    /// Eight bytes at ring position `at`; records are 8-byte aligned.
+    /// Reads eight bytes at ring position `at`; records are 8-byte aligned.
     fn word(&self, at: u64) -> u64 {
         let offset = page_size() + (at as usize & (DATA_BYTES - 1));
         // SAFETY: the masked offset stays inside the data pages, and all
@@ -132,7 +132,7 @@ impl Drop for SwitchLog {
     }
 }
 
-/// Adds up switch records: pure, so that it is tested without a kernel.
+/// Sum of switch records: pure, so that it is tested without a kernel.
 #[derive(Debug, Default)]
 struct Tally {
     left_at: Option<(u64, bool)>,
@@ -142,7 +142,7 @@ struct Tally {
 impl Tally {
     fn record(&mut self, kind: u32, misc: u16, time: u64) {
         if kind != perf::PERF_RECORD_SWITCH {
-            // Lost records leave a half pair behind: forget it.
+            // Lost records leave half a pair behind: forget it.
             self.left_at = None;
             return;
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The terminal as a screen of its own, for what is shown live.
+//! The terminal as a full screen, for live output.
 
 use std::io::{self, Write};
 use std::os::fd::AsFd;
@@ -12,18 +12,19 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize,
 use crate::cancel::Writer;
 use crate::clock::timespec;
 
-/// The other screen, without a cursor and without wrapped lines; and back.
+/// Sequences that enter the alternate screen, without a cursor and without wrapped lines,
+/// and that leave it.
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[?7l";
 const LEAVE: &[u8] = b"\x1b[?7h\x1b[?25h\x1b[?1049l";
 
-/// Standard output as a screen, standard input as keys. Dropped, also by a
-/// panic, the terminal is as it was.
+/// Standard output as a screen, standard input as keys. Dropping it, also by a panic,
+/// restores the terminal.
 pub struct Terminal {
     before: Termios,
 }
 
 impl Terminal {
-    /// Whether both standard output and standard input are a terminal.
+    /// True if both standard output and standard input are a terminal.
     pub fn is_there() -> bool {
         isatty(io::stdout()) && isatty(io::stdin())
     }
@@ -31,7 +32,7 @@ impl Terminal {
     /// Takes the terminal over. Keys come one by one, Ctrl-C as byte 3.
     ///
     /// # Errors
-    /// Standard input is no terminal, or cannot be written to.
+    /// Standard input is no terminal, or the terminal cannot be written to.
     pub fn open() -> io::Result<Terminal> {
         let before = tcgetattr(io::stdin())?;
         let mut raw = before.clone();
@@ -50,7 +51,7 @@ impl Terminal {
         }
     }
 
-    /// Shows the lines of `text` from the top on, in one write; what was there before is
+    /// Shows the lines of `text` from the top on, in one write; the previous content is
     /// gone. Lines beyond the last row are left out, longer lines are cut.
     ///
     /// # Errors
@@ -63,15 +64,15 @@ impl Terminal {
                 screen.push_str("\r\n");
             }
             screen.push_str(&shown(line));
-            // What was longer before.
+            // Erases the rest of a line that was longer before.
             screen.push_str("\x1b[K");
         }
         screen.push_str("\x1b[J");
         self.write(screen.as_bytes())
     }
 
-    /// The next key's first byte; `None` where none came within `limit`, or a
-    /// signal did.
+    /// Returns the first byte of the next key; `None` where none came within `limit`, or
+    /// a signal came.
     ///
     /// # Errors
     /// The terminal is gone.
@@ -98,7 +99,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // A terminal that is gone needs nothing.
+        // A terminal that is gone needs no restoring.
         let _ = self.write(LEAVE);
         let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
     }

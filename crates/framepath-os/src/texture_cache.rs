@@ -22,18 +22,18 @@ pub struct TextureCache<K> {
 }
 
 impl<K: PartialEq> TextureCache<K> {
-    /// An empty cache for `canvas`.
+    /// Makes an empty cache for `canvas`.
     pub fn new(canvas: WindowCanvas) -> TextureCache<K> {
         TextureCache { canvas, textures: Vec::with_capacity(TEXTURES) }
     }
 
-    /// The canvas; a shared reference, because the textures belong to this canvas and no
-    /// other may take its place.
+    /// Returns the canvas; a shared reference, because the textures belong to this canvas
+    /// and no other may take its place.
     pub fn canvas(&self) -> &WindowCanvas {
         &self.canvas
     }
 
-    /// The window of the canvas.
+    /// Returns the window of the canvas.
     pub fn window_mut(&mut self) -> &mut sdl2::video::Window {
         self.canvas.window_mut()
     }
@@ -58,8 +58,8 @@ impl<K: PartialEq> TextureCache<K> {
                     let (_, oldest) = self.textures.remove(0);
                     // SAFETY: `self.canvas` made the texture and lives: it is dropped with this
                     // cache, and lent as `&WindowCanvas` only. The handle came out of the list,
-                    // which is private and lends nothing, so that nobody has another. SDL draws
-                    // what is queued of a texture before it destroys it.
+                    // which is private and lends nothing, so that no other handle exists. SDL draws
+                    // the queued uses of a texture before it destroys the texture.
                     unsafe { oldest.destroy() };
                 }
                 let made = self.canvas.create_texture_streaming(format, size.0, size.1);

@@ -37,7 +37,7 @@ pub use output::{Collected, InPlace, OutputBuffers};
 pub use queue::{Dequeued, Direction, Lent};
 pub use region::Region;
 
-/// What is mirrored from C headers.
+/// Lists the declarations that are mirrored from C headers.
 pub(crate) fn list_layout(facts: &mut crate::c_layout::Facts) {
     abi::layout::list(facts);
     fourcc::list_layout(facts);

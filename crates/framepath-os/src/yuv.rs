@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How SDL's renderers make RGB of YUV, which its Rust binding leaves out.
+//! SDL's conversion of YUV to RGB, which its Rust binding leaves out.
 
 use sdl2::render::WindowCanvas;
 use sdl2::sys::{SDL_SetYUVConversionMode, SDL_YUV_CONVERSION_MODE};
 
-/// What SDL can take YUV for.
+/// Interpretation of YUV by SDL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum YuvMode {
     /// BT.601 of full range.
@@ -16,8 +16,8 @@ pub enum YuvMode {
 }
 
 impl YuvMode {
-    /// Takes the YUV of textures that are made, filled or drawn from now on for
-    /// this. It holds for all of SDL: a canvas of whichever window will do.
+    /// Sets this mode for textures that are made, filled or drawn from now on. The mode
+    /// holds for all of SDL: a canvas of any window will do.
     pub fn set(self, _canvas: &WindowCanvas) {
         let mode = match self {
             YuvMode::Jpeg => SDL_YUV_CONVERSION_MODE::SDL_YUV_CONVERSION_JPEG,

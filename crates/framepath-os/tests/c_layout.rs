@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every structure, field, constant and ioctl number that the crate mirrors, beside the C
-//! headers: the kernel module's own and Linux's, as the C compiler of this machine sees them.
+//! Comparison of every structure, field, constant and ioctl number that the crate mirrors
+//! with the C headers: the kernel module's own and Linux's, as the C compiler of this
+//! machine reads them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -69,7 +70,7 @@ fn both_sides_agree() {
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
-/// Each change of the header must show, so that the list compares what it seems to.
+/// Each change of the header must be noticed, so that the list really compares.
 fn a_header_that_changes_is_noticed() {
     let header = module_header();
     let changes = [
@@ -97,7 +98,8 @@ fn a_header_that_changes_is_noticed() {
     assert_eq!(compare(&facts(), &header), Ok(Vec::new()), "the header without comments");
 }
 
-/// What the sources declare must be in the list of facts; for fields the compiler sees to that.
+/// Checks that the list of facts has all structures and constants that the sources
+/// declare; for fields the compiler does so.
 fn everything_that_is_mirrored_is_compared() {
     let known: BTreeSet<_> = facts().into_iter().map(|fact| fact.rust).collect();
     let is_known = |name: &str| {
@@ -122,17 +124,17 @@ fn everything_that_is_mirrored_is_compared() {
             assert!(is_known(name), "{file}: {name} is not compared with its header: {line}");
         }
     }
-    // 38 structures and unions alone: the scan has found what it looks for.
+    // 38 structures and unions alone: the scan has found the declarations.
     assert!(declared > 150, "{declared}");
 }
 
-/// Whether a line declares a constant of a type of numbers.
+/// True if a line declares a constant of a type of numbers.
 fn is_number(line: &str) -> bool {
     let of = line.split(": ").nth(1).unwrap_or_default();
     ["u8 ", "u32 ", "u64 ", "usize ", "Opcode ", "Fourcc "].iter().any(|kind| of.starts_with(kind))
 }
 
-/// What the module's header declares must be in the list, too.
+/// Checks that the list of facts has everything that the module's header declares, too.
 fn the_modules_header_is_mirrored_whole() {
     let known: BTreeSet<_> = facts().into_iter().map(|fact| fact.c).collect();
     let header = without_comments(&module_header());
@@ -151,14 +153,15 @@ fn the_modules_header_is_mirrored_whole() {
     assert!(declared > 50, "{declared}");
 }
 
-/// Differences between the facts and the module's `header` with the system's; the compiler's
-/// words where a name is missing.
+/// Returns the differences between the facts and the module's `header` with the system's;
+/// the compiler's messages where a name is missing.
 fn compare(facts: &[Fact], header: &str) -> Result<Vec<String>, String> {
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let file = |name: &str| folder.path().join(name);
     fs::write(file("framepath.h"), header).expect("write");
     fs::write(file("facts.c"), program(facts)).expect("write");
-    // Found before the system's: the folder of the program is looked into first.
+    // Found before the system's header: the compiler searches the folder of the program
+    // first.
     let mut compiler = Command::new("cc");
     compiler.args(["-std=gnu11", "-o"]).args([file("facts"), file("facts.c")]);
     let done = compiler.output().expect("cc runs");
@@ -177,7 +180,7 @@ fn compare(facts: &[Fact], header: &str) -> Result<Vec<String>, String> {
     Ok(facts.iter().zip(theirs).filter_map(differs).collect())
 }
 
-/// A C program that prints the value of each fact, `-` where the header lacks it.
+/// Returns a C program that prints the value of each fact, `-` where the header lacks it.
 fn program(facts: &[Fact]) -> String {
     let mut lines = String::new();
     for Fact { c, may_lack, .. } in facts {
@@ -196,7 +199,7 @@ fn module_header() -> String {
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The header without `/* */`, and without the blanks in front of them.
+/// Returns the header without `/* */`, and without the blanks in front of them.
 fn without_comments(header: &str) -> String {
     let mut rest = header;
     let mut text = String::new();

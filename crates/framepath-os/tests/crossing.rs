@@ -17,7 +17,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap};
 const SLOTS: u32 = 3;
 const FRAMES: u64 = 500;
 const BYTES: usize = 3 * 4096;
-/// What the reader finds in its environment.
+/// Environment variable with the reader's arguments.
 const TOLD: &str = "FRAMEPATH_TEST_CROSSING";
 
 /// The shared words, as they lie in a control file.
@@ -75,7 +75,7 @@ fn frames_cross_to_another_process_and_back() {
     for seq in 1..FRAMES {
         let frame = next(seq);
         if seq % 7 == 0 {
-            // Shown twice.
+            // Sent twice.
             send(frame.share(), seq);
         }
         send(frame, seq);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Seeks: to a random access point from which all that is wanted can be decoded.
+//! Seeks: to a random access point from which all wanted frames can be decoded.
 //!
 //! libavformat's seeks go by decoding time in some containers, land between random access
 //! points in others, and fail without an index. So each landing is checked by the
@@ -13,20 +13,20 @@ use super::Demuxer;
 use crate::shortage::Shortage;
 use crate::{Codec, CodecError, Packet};
 
-/// Seeks before the start of the file is taken instead: each goes back twice as far as
-/// the one before.
+/// Seeks before the demuxer falls back to the start of the file: each goes back twice as
+/// far as the one before.
 const TRIES: u32 = 24;
 
 /// Marks packets whose pictures are shown before a seek's target.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Marking {
-    /// Presentation time of the first picture that is wanted.
+    /// Presentation time of the first wanted picture.
     target: i64,
-    /// Presentation time of the first random access point behind the target: pictures
-    /// shown behind that one begin a part of the stream without such packets, and times
-    /// may begin anew there.
+    /// Presentation time of the first random access point after the target. Pictures
+    /// shown after that point begin a part of the stream without packets to mark, and
+    /// times may begin again there.
     next_key: Option<i64>,
-    /// No packet was looked at yet.
+    /// True if no packet was looked at yet.
     is_new: bool,
 }
 
@@ -35,8 +35,8 @@ impl Marking {
         Marking { target, next_key: None, is_new: true }
     }
 
-    /// Looks at the next packet in decoding order. `false` where no packet behind it is
-    /// to be marked.
+    /// Looks at the next packet in decoding order. `false` where no later packet is to be
+    /// marked.
     pub(super) fn mark(&mut self, packet: &mut Packet) -> bool {
         let is_first = std::mem::take(&mut self.is_new);
         let Some(pts) = packet.meta().pts else { return true };
@@ -53,19 +53,19 @@ impl Marking {
 }
 
 impl Demuxer {
-    /// Whether [`seek`](Demuxer::seek) and [`rewind`](Demuxer::rewind) can work: the file
+    /// True if [`seek`](Demuxer::seek) and [`rewind`](Demuxer::rewind) can work: the file
     /// is no pipe.
     pub fn is_seekable(&self) -> bool {
         self.input.seekable
     }
 
     /// Goes to another time, counted from the stream's start: the next
-    /// [`read`](Demuxer::read) gives the random access point from which a decoder, which
-    /// has to be flushed, gives the frames wanted. Earlier pictures are
-    /// [preroll](Packet::preroll). Behind the last frame there is nothing more to give.
+    /// [`read`](Demuxer::read) returns the random access point from which a decoder,
+    /// which has to be flushed, gives the wanted frames. Earlier pictures are
+    /// [preroll](Packet::preroll). After the last frame there is nothing more to read.
     ///
-    /// In a stream without timestamps frame n is at n divided by the frame rate; the file
-    /// is read from its start then.
+    /// In a stream without timestamps frame n is at n divided by the frame rate; then the
+    /// file is read from its start.
     ///
     /// # Errors
     /// [`CodecError::CannotSeek`]; or the file can no longer be read.
@@ -75,7 +75,7 @@ impl Demuxer {
         }
         self.marking = None;
         if self.first.is_none() {
-            // `rewind` knows the start again by it.
+            // `rewind` recognises the start by this packet.
             self.read_ahead = self.read()?;
         }
         let Some(first) = self.first else { return Ok(()) };
@@ -88,7 +88,7 @@ impl Demuxer {
         Ok(())
     }
 
-    /// Goes on at the next random access point, where a decoder that was flushed can begin.
+    /// Continues at the next random access point, where a flushed decoder can begin.
     ///
     /// # Errors
     /// As [`read`](Demuxer::read).
@@ -110,7 +110,8 @@ impl Demuxer {
         let landed = self.land(latest)?;
         self.marking = match (mode, &landed) {
             (SeekTo::Exact, _) => Some(Marking::before(target)),
-            // What is shown before it and decoded behind it refers to what is missing.
+            // A picture shown before the key and decoded after it refers to missing
+            // pictures.
             (SeekTo::KeyframeBefore, Some(key)) => key.meta().pts.map(Marking::before),
             (SeekTo::KeyframeBefore, None) => None,
         };
@@ -129,8 +130,8 @@ impl Demuxer {
         Ok(())
     }
 
-    /// The random access point that is shown last and not after `latest`; nothing else
-    /// was read behind it. `None` where decoding has to begin at the first packet.
+    /// Finds the random access point that is shown last and not after `latest`; no later
+    /// packet was read. `None` where decoding has to begin at the first packet.
     fn land(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
         let base = self.info.stream.time_base;
         let (mut step, _) = base.ticks_around(Duration::from_secs(1)).unwrap_or_default();
@@ -159,8 +160,8 @@ impl Demuxer {
         self.context.seek_before(self.stream, ticks) && !shortage.occurred()
     }
 
-    /// The last random access point that is not after `latest`, from where a seek to `aim`
-    /// and the next such point led. That one may lie further back.
+    /// Returns the last random access point that is not after `latest`, found by reading
+    /// from the point to which a seek to `aim` leads. That point may lie further back.
     fn advance(&mut self, aim: i64, latest: i64) -> Result<Option<Packet>, CodecError> {
         let mut keys: u64 = 0;
         while let Some(key) = self.read_key()? {
@@ -178,8 +179,8 @@ impl Demuxer {
         self.read_key()
     }
 
-    /// [`land`](Demuxer::land) for containers that libavformat cannot seek in: reads from
-    /// the start, twice.
+    /// [`land`](Demuxer::land) for containers in which libavformat cannot seek: reads
+    /// from the start, twice.
     fn land_by_reading(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
         self.rewind()?;
         let mut found = None;
@@ -200,8 +201,8 @@ impl Demuxer {
         self.read()
     }
 
-    /// The next random access point. Damaged packets before it are no error: a seek into
-    /// the middle of a transport stream begins with the rest of a picture.
+    /// Returns the next random access point. Damaged packets before it are no error: a
+    /// seek into the middle of a transport stream begins with the rest of a picture.
     fn read_key(&mut self) -> Result<Option<Packet>, CodecError> {
         loop {
             match self.read_next() {
@@ -228,7 +229,8 @@ impl Demuxer {
         while number <= target {
             let packet = match (self.read()?, mode) {
                 (Some(packet), _) => packet,
-                // Nothing is left to give: the packets before would only be decoded.
+                // No frame is left: the earlier packets would only be decoded and
+                // discarded.
                 (None, SeekTo::Exact) => return Ok(()),
                 (None, SeekTo::KeyframeBefore) => break,
             };
@@ -257,7 +259,7 @@ impl Demuxer {
     }
 }
 
-/// Whether a packet with start codes (Annex B) holds an IDR picture.
+/// True if a packet with start codes (Annex B) holds an IDR picture.
 fn is_idr(codec: Codec, packet: &Packet) -> bool {
     let bytes = packet.bytes().unwrap_or_default();
     let units = bytes.windows(4).filter(|window| window[..3] == [0, 0, 1]).map(|window| window[3]);

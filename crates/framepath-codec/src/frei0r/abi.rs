@@ -23,7 +23,7 @@ pub(super) const PARAM_COLOR: c_int = 2;
 pub(super) const PARAM_POSITION: c_int = 3;
 pub(super) const PARAM_STRING: c_int = 4;
 
-/// What a plug-in says of itself. The texts belong to the plug-in.
+/// A plug-in's description of itself. The texts belong to the plug-in.
 #[repr(C)]
 pub(super) struct PluginInfo {
     pub(super) name: *const c_char,
@@ -37,7 +37,7 @@ pub(super) struct PluginInfo {
     pub(super) explanation: *const c_char,
 }
 
-/// What a plug-in says of one parameter.
+/// A plug-in's description of one parameter.
 #[repr(C)]
 pub(super) struct ParamInfo {
     pub(super) name: *const c_char,

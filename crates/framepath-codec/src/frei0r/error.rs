@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why a plug-in cannot be found, loaded or run.
+//! Errors of finding, loading or running a plug-in.
 
 use std::path::PathBuf;
 
@@ -12,11 +12,11 @@ pub enum Frei0rError {
     NotFound {
         /// The name asked for.
         name: String,
-        /// The nearest name there is.
+        /// The nearest existing name.
         nearest: Option<String>,
-        /// Plug-ins there are.
+        /// Number of existing plug-ins.
         known: usize,
-        /// The folders that were looked at.
+        /// The folders that were searched.
         folders: Vec<PathBuf>,
     },
     /// The dynamic linker refused the file.
@@ -27,7 +27,7 @@ pub enum Frei0rError {
         /// The linker's words.
         message: String,
     },
-    /// The file is a shared object, and not a frei0r plug-in.
+    /// The file is a shared object, but not a frei0r plug-in.
     #[error("{plugin}: not a frei0r plug-in: it has no `{symbol}`")]
     NoSymbol {
         /// The file's name.
@@ -35,14 +35,14 @@ pub enum Frei0rError {
         /// The function that is missing.
         symbol: &'static str,
     },
-    /// The plug-in said something the specification does not have.
+    /// The plug-in declared a value that the specification does not have.
     #[error("{plugin}: not a plug-in of frei0r 1: its {what} is {value}")]
     Unknown {
         /// The file's name.
         plugin: String,
-        /// What was said.
+        /// Name of the property with the unknown value.
         what: &'static str,
-        /// The number it gave.
+        /// The declared number.
         value: i32,
     },
     /// `f0r_init` failed.
@@ -50,10 +50,10 @@ pub enum Frei0rError {
     Init {
         /// The file's name.
         plugin: String,
-        /// What it returned.
+        /// Return value of `f0r_init`.
         code: i32,
     },
-    /// `f0r_construct` gave nothing.
+    /// `f0r_construct` returned null.
     #[error("{plugin}: does not take pictures of {width}x{height}")]
     Construct {
         /// The file's name.
@@ -72,7 +72,7 @@ pub enum Frei0rError {
         name: String,
         /// The nearest one.
         nearest: Option<String>,
-        /// Those it declares, as paths write them.
+        /// Names of the declared parameters, as paths write them.
         known: Vec<String>,
     },
     /// A value is not of the parameter's type.
@@ -84,7 +84,7 @@ pub enum Frei0rError {
         name: String,
         /// The value given.
         value: String,
-        /// What it takes.
+        /// Accepted values, in words.
         wants: &'static str,
     },
     /// The plug-in takes more pictures at a time than its host has.
@@ -94,9 +94,9 @@ pub enum Frei0rError {
     Mixer {
         /// The file's name.
         plugin: String,
-        /// What it is.
+        /// Kind of the plug-in.
         kind: super::PluginKind,
-        /// How many pictures it takes.
+        /// Number of pictures the plug-in takes.
         inputs: usize,
     },
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where plug-ins lie. Nothing here opens one.
+//! Places of plug-ins. This module opens none.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -14,14 +14,14 @@ use super::Frei0rError;
 /// A plug-in's file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// The file's name without `.so`: what paths call the plug-in.
+    /// The file's name without `.so`: the plug-in's name in paths.
     pub name: String,
     /// The file.
     pub path: PathBuf,
 }
 
-/// The folders that are looked at, the first wins: those of `FREI0R_PATH`
-/// where that is set, and the usual ones otherwise. They need not exist.
+/// Returns the folders to search, the first one wins: those of `FREI0R_PATH` if that is
+/// set, and the usual ones otherwise. They need not exist.
 pub fn folders() -> Vec<PathBuf> {
     if let Some(set) = env::var_os("FREI0R_PATH").filter(|set| !set.is_empty()) {
         return env::split_paths(&set).filter(|folder| !folder.as_os_str().is_empty()).collect();
@@ -37,16 +37,16 @@ pub fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// All plug-ins in [`folders`], by name. A folder inside one is its vendor's,
-/// and is looked into too.
+/// Returns all plug-ins in [`folders`], by name. A folder inside one of them is a
+/// vendor's, and is searched too.
 pub fn list() -> Vec<Found> {
     in_folders(&folders())
 }
 
-/// The plug-in of that name.
+/// Finds the plug-in of that name.
 ///
 /// # Errors
-/// [`Frei0rError::NotFound`], with the nearest name there is.
+/// [`Frei0rError::NotFound`], with the nearest existing name.
 pub fn find(name: &str) -> Result<Found, Frei0rError> {
     let folders = folders();
     let mut all = in_folders(&folders);
@@ -69,7 +69,7 @@ fn in_folders(folders: &[PathBuf]) -> Vec<Found> {
     all.into_iter().map(|(name, path)| Found { name, path }).collect()
 }
 
-/// Adds what `folder` has. One that cannot be read has nothing.
+/// Adds the plug-ins in `folder`; none if the folder cannot be read.
 fn add(folder: &Path, and_vendors: bool, all: &mut BTreeMap<String, PathBuf>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();

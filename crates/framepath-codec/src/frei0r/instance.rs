@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A plug-in at work on pictures of one size.
+//! An instance of a plug-in, for pictures of one size.
 
 use std::ffi::{CString, c_char, c_double, c_int, c_void};
 use std::ptr;
@@ -13,13 +13,12 @@ const SIDE: u32 = 8;
 /// Pictures begin at multiples of this many bytes.
 pub const ALIGN: usize = 16;
 
-/// The least size that a plug-in takes and that holds `width` by `height`
-/// pixels.
+/// Returns the least size that a plug-in takes and that holds `width` by `height` pixels.
 pub fn padded(width: u32, height: u32) -> (u32, u32) {
     (width.next_multiple_of(SIDE), height.next_multiple_of(SIDE))
 }
 
-/// An instance of a plug-in, for pictures of one size. Ends with its handle.
+/// An instance of a plug-in, for pictures of one size; destroyed on drop.
 pub struct Instance {
     plugin: &'static Loaded,
     handle: abi::Handle,
@@ -47,17 +46,16 @@ impl Instance {
         Ok(Instance { plugin, handle, bytes })
     }
 
-    /// Bytes of a picture, in and out.
+    /// Returns the number of bytes of a picture, input or output.
     pub fn picture_bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Gives the parameter at `place` of
-    /// [`Info::params`](super::Info::params) a value that
-    /// [`Plugin::check`](super::Plugin::check) gave for it.
+    /// Sets the parameter at `place` of [`Info::params`](super::Info::params) to a value
+    /// that [`Plugin::check`](super::Plugin::check) returned for it.
     ///
     /// # Panics
-    /// Where there is no such parameter, or the value is of another type.
+    /// There is no such parameter, or the value is of another type.
     pub fn set(&mut self, place: usize, value: &ParamValue) {
         let kind = self.plugin.info.params[place].kind;
         match (kind, value) {
@@ -85,10 +83,10 @@ impl Instance {
         }
     }
 
-    /// The value of the parameter at `place`; in a new instance its default.
+    /// Returns the value of the parameter at `place`; in a new instance its default.
     ///
     /// # Panics
-    /// Where there is no such parameter.
+    /// There is no such parameter.
     pub fn get(&mut self, place: usize) -> ParamValue {
         let get = self.plugin.functions.get_param;
         match self.plugin.info.params[place].kind {
@@ -122,7 +120,7 @@ impl Instance {
         }
     }
 
-    /// Hands `raw`, which has the type of the parameter, to the plug-in.
+    /// Passes `raw`, which has the type of the parameter, to the plug-in.
     fn access<T>(&mut self, function: abi::ParamAccess, place: usize, raw: &mut T) {
         let _turn = self.plugin.turn();
         // SAFETY: the handle is live, the place is that of a parameter, and
@@ -131,15 +129,15 @@ impl Instance {
         unsafe { function(self.handle, ptr::from_mut(raw).cast::<c_void>(), place as c_int) };
     }
 
-    /// Makes the picture of the time `seconds` into `output`, of as many
-    /// pictures as the plug-in [takes](super::PluginKind::inputs). These are
-    /// lent to write too: no plug-in should, and the cairo ones do. `partik0l`
-    /// writes up to 16 rows behind a low `output`; whoever wants to survive
-    /// that has as much room to spare there.
+    /// Makes the picture of the time `seconds` into `output`, from as many pictures as
+    /// the plug-in [takes](super::PluginKind::inputs). The inputs are writable too: no
+    /// plug-in should write them, but the cairo ones do. `partik0l` writes up to 16 rows
+    /// behind a low `output`; a caller that must survive this needs as much spare room
+    /// there.
     ///
     /// # Panics
-    /// Where there are more or fewer pictures than that, or one is not of
-    /// [`Instance::picture_bytes`] bytes that begin at a multiple of 16.
+    /// The number of pictures is another, or one is not of [`Instance::picture_bytes`]
+    /// bytes that begin at a multiple of 16.
     pub fn update(&mut self, seconds: f64, inputs: &mut [&mut [u8]], output: &mut [u8]) {
         let wanted = self.plugin.info.kind.inputs();
         assert_eq!(inputs.len(), wanted, "pictures for {}", self.plugin.name);

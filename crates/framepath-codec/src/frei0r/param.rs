@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parameters: what a plug-in declares, and values as text.
+//! Parameters that a plug-in declares, and values as text.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use framepath_model::path::plain_name;
 pub enum ParamKind {
     /// Yes or no.
     Bool,
-    /// A number from 0 to 1; what it stands for only the plug-in knows.
+    /// A number from 0 to 1; only the plug-in knows its meaning.
     Double,
     /// Red, green and blue.
     Color,
@@ -23,13 +23,13 @@ pub enum ParamKind {
 /// A parameter that a plug-in declares.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// The plug-in's own name of it.
+    /// The plug-in's own name of the parameter.
     pub title: String,
     /// The name in a path: [`plain_name`] of the title.
     pub name: String,
-    /// Its type.
+    /// Type of the parameter.
     pub kind: ParamKind,
-    /// What it does, where the plug-in says so.
+    /// Purpose of the parameter; empty where the plug-in gives none.
     pub explanation: String,
 }
 
@@ -49,7 +49,7 @@ pub enum ParamValue {
 }
 
 impl ParamKind {
-    /// The word for it.
+    /// Returns the name of the type.
     pub fn name(self) -> &'static str {
         match self {
             ParamKind::Bool => "bool",
@@ -60,7 +60,7 @@ impl ParamKind {
         }
     }
 
-    /// What is taken, in words.
+    /// Returns the accepted values, in words.
     pub fn wants(self) -> &'static str {
         match self {
             ParamKind::Bool => "`yes` or `1`, `no` or `0`",
@@ -102,8 +102,8 @@ impl Param {
     }
 }
 
-/// As [`ParamKind::read`] takes it, but for a number that a plug-in has
-/// outside of what the specification allows.
+/// The text that [`ParamKind::read`] takes, except for a number of the plug-in's outside
+/// of the range that the specification allows.
 impl fmt::Display for ParamValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -12,15 +12,15 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
 use super::{Frei0rError, Instance, Param, ParamKind, ParamValue, abi};
 
-/// More parameters than any plug-in has; a number beyond is rubbish.
+/// More parameters than any plug-in has; a larger number is invalid.
 const MOST_PARAMS: c_int = 4096;
 
-/// What a plug-in does.
+/// Kind of a plug-in, by the pictures it takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PluginKind {
     /// A picture into a picture.
     Filter,
-    /// A picture out of nothing.
+    /// No picture into a picture.
     Source,
     /// Two pictures into one.
     Mixer2,
@@ -29,7 +29,7 @@ pub enum PluginKind {
 }
 
 impl PluginKind {
-    /// The word for it.
+    /// Returns the name of the kind.
     pub fn name(self) -> &'static str {
         match self {
             PluginKind::Filter => "filter",
@@ -39,7 +39,7 @@ impl PluginKind {
         }
     }
 
-    /// Pictures it takes at a time.
+    /// Returns the number of pictures it takes at a time.
     pub fn inputs(self) -> usize {
         match self {
             PluginKind::Filter => 1,
@@ -63,12 +63,12 @@ pub enum ColorModel {
     Bgra8888,
     /// Red, green, blue, alpha.
     Rgba8888,
-    /// Any: the plug-in moves pixels and does not look into them.
+    /// Any: the plug-in moves pixels and does not interpret them.
     Packed32,
 }
 
 impl ColorModel {
-    /// The word for it.
+    /// Returns the name of the colour model.
     pub fn name(self) -> &'static str {
         match self {
             ColorModel::Bgra8888 => "BGRA8888",
@@ -78,21 +78,20 @@ impl ColorModel {
     }
 }
 
-/// What a plug-in says of itself.
+/// A plug-in's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Info {
-    /// The plug-in's own name of itself; its file is most often called
-    /// otherwise.
+    /// The plug-in's own name of itself, which mostly differs from its file's.
     pub title: String,
-    /// Who wrote it.
+    /// Author of the plug-in.
     pub author: String,
-    /// What it does.
+    /// Kind of the plug-in.
     pub kind: PluginKind,
-    /// How its pixels lie.
+    /// Order of the bytes of its pixels.
     pub color_model: ColorModel,
     /// Its own version, major and minor.
     pub version: (i32, i32),
-    /// What it does in words, where it says so.
+    /// Purpose in words; empty where the plug-in gives none.
     pub explanation: String,
     /// Its parameters, in its own order.
     pub params: Vec<Param>,
@@ -104,23 +103,23 @@ pub(super) struct Functions {
     pub(super) destruct: abi::Destruct,
     pub(super) set_param: abi::ParamAccess,
     pub(super) get_param: abi::ParamAccess,
-    /// Mixers have it not always.
+    /// Mixers may lack it.
     pub(super) update: Option<abi::Update>,
-    /// Filters and sources have it not always.
+    /// Filters and sources may lack it.
     pub(super) update2: Option<abi::Update2>,
 }
 
-/// A plug-in that was loaded. It stays until the process ends: code of it may
-/// still run in threads it started, and at the end of ours.
+/// A loaded plug-in. It stays until the process ends, because its code may still run in
+/// threads it started, and at the end of this process.
 pub(super) struct Loaded {
-    /// Of symlinks none left: two names of one file are one plug-in.
+    /// Path with all symlinks resolved: two names of one file are one plug-in.
     path: PathBuf,
     /// The file's name, for messages.
     pub(super) name: String,
     pub(super) info: Info,
     pub(super) functions: Functions,
-    /// The specification says nothing of threads, and plug-ins have globals:
-    /// one call at a time into each.
+    /// Lock for calls: the specification says nothing about threads, and plug-ins have
+    /// globals, so each plug-in gets one call at a time.
     calls: Mutex<()>,
 }
 
@@ -128,7 +127,7 @@ pub(super) struct Loaded {
 static LOADED: Mutex<Vec<&'static Loaded>> = Mutex::new(Vec::new());
 
 impl Loaded {
-    /// The right to call into the plug-in.
+    /// Takes the right to call into the plug-in.
     pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -148,20 +147,20 @@ impl fmt::Debug for Plugin {
 }
 
 impl Plugin {
-    /// Loads `path` and all it is linked with, initialises it and reads what
-    /// it declares. All of that is foreign code.
+    /// Loads `path` and all it is linked with, initialises it and reads its declarations.
+    /// All of that is foreign code.
     ///
     /// # Errors
-    /// What the linker says, what the file lacks, or what it says that the
+    /// The linker's error, a symbol that the file lacks, or a declared value that the
     /// specification does not have.
     pub fn load(path: &Path) -> Result<Plugin, Frei0rError> {
         let name = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-        // By the same name first: a process that is locked in may not ask the
-        // file system any more.
+        // Compares by the given name first: a sandboxed process may not use the file
+        // system any more.
         if let Some(plugin) = Plugin::loaded(path) {
             return Ok(plugin);
         }
-        // Where it cannot be asked for, the linker says what is wrong.
+        // If the path cannot be resolved, the linker reports the error.
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         if let Some(plugin) = Plugin::loaded(&path) {
             return Ok(plugin);
@@ -172,29 +171,29 @@ impl Plugin {
         Ok(Plugin { loaded })
     }
 
-    /// The plug-in of that file, where it was loaded before.
+    /// Returns the plug-in of that file, if it was loaded before.
     fn loaded(path: &Path) -> Option<Plugin> {
         let all = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
         all.iter().find(|loaded| loaded.path == path).map(|loaded| Plugin { loaded })
     }
 
-    /// What it says of itself.
+    /// Returns the plug-in's description of itself.
     pub fn info(&self) -> &'static Info {
         &self.loaded.info
     }
 
-    /// The file's name without `.so`.
+    /// Returns the file's name without `.so`.
     pub fn name(&self) -> &'static str {
         &self.loaded.name
     }
 
-    /// Checks that the plug-in has this parameter and that it takes this
-    /// value; gives its place in [`Info::params`] and the value. Case and what
-    /// stands between words do not matter in `name`.
+    /// Checks that the plug-in has this parameter and that it takes this value; returns
+    /// the parameter's place in [`Info::params`] and the value. In `name`, case and the
+    /// characters between words do not matter.
     ///
     /// # Errors
-    /// [`Frei0rError::NoParam`] with the nearest one, [`Frei0rError::Value`]
-    /// with what the parameter takes.
+    /// [`Frei0rError::NoParam`] with the nearest name, [`Frei0rError::Value`] with the
+    /// accepted values.
     pub fn check(&self, name: &str, value: &str) -> Result<(usize, ParamValue), Frei0rError> {
         let params = &self.loaded.info.params;
         let plain = plain_name(name);
@@ -219,7 +218,7 @@ impl Plugin {
         }
     }
 
-    /// Says no to a mixer.
+    /// Refuses a mixer.
     ///
     /// # Errors
     /// [`Frei0rError::Mixer`].
@@ -233,9 +232,9 @@ impl Plugin {
         }
     }
 
-    /// An instance for pictures of `width` by `height` pixels, each a multiple
-    /// of 8 (see [`padded`](super::padded)). The specification ends at 2048;
-    /// larger sizes are passed on.
+    /// Makes an instance for pictures of `width` by `height` pixels, each a multiple of 8
+    /// (see [`padded`](super::padded)). The specification ends at 2048; larger sizes are
+    /// passed on.
     ///
     /// # Errors
     /// [`Frei0rError::Construct`] where the plug-in refuses, or a side is zero
@@ -246,8 +245,8 @@ impl Plugin {
 }
 
 fn load(path: PathBuf, name: String) -> Result<Loaded, Frei0rError> {
-    // SAFETY: the constructors of the object run here. That they may be run is
-    // what the caller says who asks for the plug-in; see the module's page.
+    // SAFETY: the constructors of the object run here. The caller
+    // that asks for the plug-in allows them to run; see the module's page.
     let library = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
     let library =
         library.map_err(|error| Frei0rError::Open { plugin: name.clone(), message: error.to_string() })?;
@@ -275,8 +274,8 @@ fn load(path: PathBuf, name: String) -> Result<Loaded, Frei0rError> {
 
     // SAFETY: the first call, as the specification has it.
     let code = unsafe { init() };
-    // What it returns is not specified; all plug-ins known give 1, and 0 can
-    // only mean failure.
+    // The return value is not specified; all known plug-ins return 1, and 0 can only
+    // mean failure.
     if code == 0 {
         return Err(Frei0rError::Init { plugin: name, code });
     }

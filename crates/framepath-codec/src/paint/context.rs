@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One of libswscale's contexts, made for a picture, a size and an order.
+//! A context of libswscale, made for a picture, a size and an order.
 
 use std::ffi::c_int;
 use std::ops::Range;
@@ -13,10 +13,10 @@ use framepath_model::format::{Layout, PixelFormat};
 use super::{PixelOrder, no_way};
 use crate::convert::ConvertError;
 
-/// `SWS_BILINEAR`: a size that stays takes the vector code, others are smooth.
+/// `SWS_BILINEAR`: an unchanged size takes the vector code, others are smooth.
 const FLAGS: c_int = 2;
 
-/// What a context is made for: source, its size and colours, size to paint, order.
+/// Key of a context: format, size and colours of the source, painted size, pixel order.
 type Key = (PixelFormat, (u32, u32), Colors, (usize, usize), PixelOrder);
 
 #[derive(Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Context {
     made_for: Option<Key>,
 }
 
-// SAFETY: a context belongs to whoever has the pointer, on any thread.
+// SAFETY: a context belongs to the owner of the pointer, on any thread.
 unsafe impl Send for Context {}
 
 impl Default for Context {
@@ -35,7 +35,7 @@ impl Default for Context {
 }
 
 impl Context {
-    /// Makes it for this, where it is for something else.
+    /// Makes the context for these arguments, if it is for others.
     pub(super) fn prepare(
         &mut self,
         source: &Layout,
@@ -86,7 +86,7 @@ impl Context {
         Ok(())
     }
 
-    /// Paints some rows, which are those of the planes.
+    /// Paints the rows of the planes.
     pub(super) fn slice(
         &self,
         (planes, strides): ([*const u8; 4], [c_int; 4]),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is on the screen, kept to be compared with what comes.
+//! Copy of the picture on the screen, to compare with the next frame.
 
 use framepath_model::format::Layout;
 use framepath_os::meter;
@@ -10,13 +10,13 @@ use super::{BAND, SLACK, planar8};
 /// Frames that are not compared after one that changed in most places.
 const MOVING: u32 = 15;
 
-/// The picture on the screen, a copy: its frame's slot is its pool's again.
+/// A copy of the picture on the screen: the frame's slot is already back in its pool.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    /// `None` when it is not known what is on the screen.
+    /// `None` when the screen's content is not known.
     pub(super) layout: Option<Layout>,
     pub(super) picture: Vec<u8>,
-    /// Frames that will not be compared.
+    /// Number of frames that will not be compared.
     moving: u32,
 }
 
@@ -25,9 +25,9 @@ impl Seen {
         self.layout = None;
     }
 
-    /// The bands of a planar YUV frame of 8 bits that are to be painted, which
-    /// the picture then has; `None` where the frame is to be painted whole, from
-    /// its own memory.
+    /// Returns the bands of a planar YUV frame of 8 bits that are to be painted, and
+    /// takes them over into the picture; `None` where the frame is to be painted whole,
+    /// from its own memory.
     pub(super) fn bands(&mut self, frame: &Frame) -> Option<Vec<usize>> {
         let layout = *frame.layout();
         let height = layout.height as usize;
@@ -80,7 +80,7 @@ impl Seen {
     }
 }
 
-/// The rows of a plane in a band.
+/// Returns the rows of a plane in a band.
 fn rows(plane: usize, band: usize) -> std::ops::Range<usize> {
     let rows = if plane == 0 { BAND } else { BAND / 2 };
     band * rows..(band + 1) * rows

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Small clips made by the `ffmpeg` tool, and what it and this crate make of
-//! them.
+//! Small clips made by the `ffmpeg` tool, and their pictures as the tool and this crate
+//! decode them.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 pub const FRAMES: usize = 20;
 
-/// A folder of clips, gone with the test.
+/// A folder of clips, removed at the end of the test.
 pub struct Clips {
     folder: TempDir,
 }
@@ -27,7 +27,7 @@ impl Clips {
         self.folder.path().join(name)
     }
 
-    /// `name`, encoded from the moving test pattern with `options`.
+    /// Encodes the moving test pattern as `name`, with `options`.
     pub fn make(&self, name: &str, size: &str, options: &str) -> PathBuf {
         let path = self.path(name);
         let source = format!("testsrc2=size={size}:rate=25,noise=alls=6:allf=t");
@@ -42,7 +42,7 @@ impl Clips {
     }
 }
 
-/// The hashes of the pictures as the tool decodes them.
+/// Returns the hashes of the pictures as the tool decodes them.
 pub fn reference(path: &Path, format: &str) -> Vec<String> {
     let output = ffmpeg_framemd5(path, format);
     let text = String::from_utf8_lossy(&output.stderr);
@@ -50,7 +50,7 @@ pub fn reference(path: &Path, format: &str) -> Vec<String> {
     framemd5_hashes(output)
 }
 
-/// The same of a file with faults, which the tool shows as well as it can.
+/// As `reference`, for a file with faults, which the tool decodes as well as it can.
 pub fn reference_of_damaged(path: &Path, format: &str) -> Vec<String> {
     framemd5_hashes(ffmpeg_framemd5(path, format))
 }
@@ -66,7 +66,7 @@ fn framemd5_hashes(output: Output) -> Vec<String> {
     md5_lines(&text).iter().map(|line| line.rsplit(',').next().expect("a hash").trim().to_owned()).collect()
 }
 
-/// The presentation times of the pictures as the tool reads them.
+/// Returns the presentation times of the pictures as the tool reads them.
 pub fn reference_times(path: &Path) -> Vec<i64> {
     let path = path.to_str().expect("a plain path");
     let words = [
@@ -90,7 +90,7 @@ pub fn reference_times(path: &Path) -> Vec<i64> {
         .collect()
 }
 
-/// The hash of a frame's visible pixels, in the order raw files have them.
+/// Returns the hash of a frame's visible pixels, in the order of raw files.
 pub fn hash(frame: &Frame) -> String {
     let mut context = md5::Context::new();
     for (index, plane) in frame.layout().planes().iter().enumerate() {
@@ -112,8 +112,7 @@ pub fn decode(path: &Path, options: &DecoderOptions, mut sink: impl FnMut(Frame)
     let mut decoder = Decoder::open(demuxer.info(), options)?;
     let mut seq = 100;
     loop {
-        // What was read before a fault of the file is decoded and given out
-        // first.
+        // Packets read before a fault of the file are decoded and given out first.
         let end = match demuxer.read() {
             Ok(Some(mut packet)) => {
                 packet.meta_mut().seq = seq;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The decoder interface beside `kernel/uapi/framepath.h`, for `tests/c_layout.rs`.
+//! Comparison of the decoder interface with `kernel/uapi/framepath.h`, for
+//! `tests/c_layout.rs`.
 
 use super::*;
 use crate::c_layout::{Facts, numbers, structure};

@@ -36,9 +36,9 @@ loom::thread_local! {
 
 #[derive(Default)]
 struct Side {
-    /// Barriers that the other side has asked of this one.
+    /// Barriers that the other side has requested of this side.
     asked: AtomicU32,
-    /// Barriers that this side has passed because of it.
+    /// Barriers that this side has passed on request.
     passed: AtomicU32,
     /// The thread has ended.
     ended: AtomicBool,
@@ -60,7 +60,7 @@ pub(crate) fn run_as<R>(side: usize, run: impl FnOnce() -> R) -> R {
     result
 }
 
-/// A point at which a barrier that the other side asked for may take place.
+/// Marks a point at which a barrier that the other side asked for may take place.
 pub(crate) fn land() {
     let own = &SIDES[OWN.with(Cell::get)];
     let asked = own.asked.load(Ordering::Relaxed);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The shared area: where each word lies.
+//! Layout of the shared area.
 //!
 //! ```text
 //! lines of 128 bytes   one word each: ring positions, bells, counters
@@ -16,8 +16,8 @@ pub use modelled::Area;
 #[cfg(not(loom))]
 pub use shared::Area;
 
-/// How large the parts of an area are. Constant by contract: both sides hear
-/// them once, and check them.
+/// Sizes of the parts of an area. Constant by contract: both sides receive them once, and
+/// check them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Cells of each ring; a power of two from 2 to 65,536.
@@ -46,9 +46,9 @@ pub(super) enum Line {
     RoomBell,
     /// Rung when half the completion ring is free again.
     CompletionRoomBell,
-    /// Rung when the worker has let go of packets.
+    /// Rung when the worker has released packets.
     PacketBell,
-    /// Packets the worker is done with, in order of submission.
+    /// Packets the worker has released, in order of submission.
     PacketsReleased,
     /// The bell of a pool whose slots are all out.
     SlotBell,
@@ -66,7 +66,7 @@ const CELL: usize = 64;
 const PAGE: usize = 4096;
 
 impl Sizes {
-    /// Whether an area of these sizes is possible.
+    /// True if an area of these sizes is possible.
     pub fn valid(&self) -> bool {
         self.cells.is_power_of_two()
             && (2..=1 << 16).contains(&self.cells)
@@ -86,13 +86,13 @@ impl Sizes {
         (self.completions() + CELL * self.cells as usize).next_multiple_of(PAGE)
     }
 
-    /// Bytes of the whole area.
+    /// Returns the number of bytes of the whole area.
     pub(super) fn bytes(&self) -> usize {
         self.packets() + self.packet_bytes as usize
     }
 }
 
-/// Which of the two rings.
+/// One of the two rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ring {
     Submissions,
@@ -109,7 +109,7 @@ pub enum AreaError {
         cells: u32,
         /// Bytes for packets.
         packet_bytes: u64,
-        /// What is wrong.
+        /// The defect.
         reason: &'static str,
     },
     /// A system call failed.
@@ -117,7 +117,7 @@ pub enum AreaError {
     Os {
         /// The system call.
         call: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: Errno,
     },
 }
@@ -131,8 +131,8 @@ mod shared {
     use super::super::sealed::{Refused, Sealed};
     use super::*;
 
-    /// A sealed memfd, mapped in both processes. The memory is reached through
-    /// atomics, or through raw pointers whose users answer for them.
+    /// A sealed memfd, mapped in both processes. The memory is accessed through atomics,
+    /// or through raw pointers whose users are responsible for them.
     #[derive(Debug)]
     pub struct Area {
         memory: Sealed,
@@ -155,8 +155,8 @@ mod shared {
         /// Maps an area that a peer made.
         ///
         /// # Errors
-        /// A memfd that is not sealed against another size, or too small: the
-        /// peer could take the memory away from under us.
+        /// A memfd that is not sealed against another size, or too small: the peer could
+        /// take the memory away from this process.
         pub fn open(fd: OwnedFd, sizes: Sizes) -> Result<Area, AreaError> {
             if !sizes.valid() {
                 return Err(refused(sizes, "cells or bytes out of range"));
@@ -165,12 +165,12 @@ mod shared {
             Ok(Area { memory, sizes })
         }
 
-        /// The memfd, to be given to the peer.
+        /// Returns the memfd, to send to the peer.
         pub fn fd(&self) -> BorrowedFd<'_> {
             self.memory.fd()
         }
 
-        /// How large its parts are.
+        /// Returns the sizes of the area's parts.
         pub fn sizes(&self) -> Sizes {
             self.sizes
         }
@@ -183,7 +183,7 @@ mod shared {
             self.at(line as usize * LINE)
         }
 
-        /// Word `word` of cell number `cell`, counted from the start of time.
+        /// Returns word `word` of cell number `cell`, counted from the first cell ever.
         pub(in super::super) fn cell(&self, ring: Ring, cell: u64, word: usize) -> &AtomicU64 {
             assert!(word < CELL / 8, "word {word} of a cell");
             let first = match ring {
@@ -194,33 +194,33 @@ mod shared {
             self.at(first + index * CELL + word * 8)
         }
 
-        /// Cells the worker says it has taken, ever.
+        /// Returns the number of cells taken so far, as the worker reports.
         pub fn taken(&self) -> u64 {
-            // Relaxed, as in the two below: looked at from outside.
+            // Relaxed, as in the functions below: an observer's look.
             self.word(Line::SubmissionHead).load(Ordering::Relaxed)
         }
 
-        /// Cells the worker says it has completed, ever.
+        /// Returns the number of cells completed so far, as the worker reports.
         pub fn completed(&self) -> u64 {
             self.word(Line::CompletionTail).load(Ordering::Relaxed)
         }
 
-        /// Whether the worker says that it sleeps until something is submitted.
+        /// True if the worker reports that it sleeps until something is submitted.
         pub fn worker_sleeps(&self) -> bool {
             self.flag(Line::WorkerBell).load(Ordering::Relaxed) != 0
         }
 
-        /// Whether the worker says that it sleeps until a frame is given back.
+        /// True if the worker reports that it sleeps until a frame is given back.
         pub fn worker_awaits_slot(&self) -> bool {
             self.flag(Line::SlotBell).load(Ordering::Relaxed) != 0
         }
 
-        /// The bell that the owner of a pool sleeps on.
+        /// Returns the bell that the owner of a pool sleeps on.
         pub fn slot_bell(&self) -> &AtomicU32 {
             self.flag(Line::SlotBell)
         }
 
-        /// A bit per slot, set when frames of it came back.
+        /// Returns a bit per slot, set when frames of it came back.
         pub fn slot_summary(&self) -> &[AtomicU64] {
             // SAFETY: the range lies inside the mapping, is aligned, and
             // atomics are valid for all bit patterns.
@@ -229,7 +229,7 @@ mod shared {
             }
         }
 
-        /// Frames that came back, per slot.
+        /// Returns the number of frames that came back, per slot.
         pub fn slot_counts(&self) -> &[AtomicU32] {
             // SAFETY: as above.
             unsafe {
@@ -240,7 +240,7 @@ mod shared {
             }
         }
 
-        /// First byte of the packets.
+        /// Returns the address of the first byte of the packets.
         pub(in super::super) fn packets(&self) -> NonNull<u8> {
             // SAFETY: inside the mapping, or one behind it where there are none.
             unsafe { self.memory.base().add(self.sizes.packets()) }
@@ -250,12 +250,12 @@ mod shared {
             assert!(offset + size_of::<T>() <= self.sizes.packets() && offset % align_of::<T>() == 0);
             // SAFETY: the mapping is that large (checked when it was made, and
             // sealed), page-aligned, and lives as long as `self`; atomics are
-            // valid for all bit patterns, whoever writes them.
+            // valid for all bit patterns, whichever process writes them.
             unsafe { self.memory.base().add(offset).cast::<T>().as_ref() }
         }
     }
 
-    /// What may lie in memory that another process writes.
+    /// Types that may lie in memory which another process writes.
     trait Atomic {}
     impl Atomic for AtomicU32 {}
     impl Atomic for AtomicU64 {}

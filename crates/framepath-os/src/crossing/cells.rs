@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The two rings, and the bells that wake who sleeps for them.
+//! The two rings, and the bells that wake threads sleeping on them.
 //!
-//! Each side keeps its own position to itself and publishes a copy; of the
-//! other's it believes nothing that its own does not allow.
+//! Each side keeps its own position to itself and publishes a copy. It accepts only
+//! positions of the other side that its own position allows.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use crate::patience::Patience;
 use crate::sync::{AtomicU32, Ordering, fence};
 use crate::{futex, meter};
 
-/// A futex word across processes: 1 while somebody sleeps on it.
+/// A futex word across processes: 1 while a thread sleeps on it.
 ///
 /// ```text
 /// sleeper: bell = 1; fence; look again; futex wait
 /// ringer:  change something; fence; where bell is not 0: bell = 0, futex wake
 /// ```
 ///
-/// One of the two always sees the other's write. No system call is made while
-/// nobody sleeps.
+/// One of the two always sees the other's write. No system call is made while no thread
+/// sleeps.
 #[derive(Clone, Debug)]
 pub struct Bell {
     area: Arc<Area>,
@@ -33,7 +33,7 @@ impl Bell {
         self.area.flag(self.line)
     }
 
-    /// Wakes the sleeper, where there is one. Call it after the change it is
+    /// Wakes the sleeper, if there is one. Call it after the change that the sleeper is
     /// to see.
     pub fn ring(&self) {
         // Pairs with the fence in `sleep_unless`.
@@ -44,8 +44,8 @@ impl Bell {
         }
     }
 
-    /// Sleeps until the bell rings, unless `ready`; may return early, so the
-    /// caller looks again. `false` where `limit` has passed.
+    /// Sleeps until the bell rings, unless `ready`; may return early, so the caller must
+    /// check again. `false` where `limit` has passed.
     pub fn sleep_unless(&self, ready: impl Fn() -> bool, limit: Option<Duration>) -> bool {
         self.flag().store(1, Ordering::Relaxed);
         // Pairs with the fence in `ring`.
@@ -55,35 +55,35 @@ impl Bell {
         in_time
     }
 
-    /// The bell of a caller whose submissions find the ring full.
+    /// Returns the bell of a caller whose submissions find the ring full.
     pub fn of_room(area: &Arc<Area>) -> Bell {
         Bell { area: area.clone(), line: Line::RoomBell }
     }
 
-    /// The bell of a worker whose completions find the ring full.
+    /// Returns the bell of a worker whose completions find the ring full.
     pub fn of_completion_room(area: &Arc<Area>) -> Bell {
         Bell { area: area.clone(), line: Line::CompletionRoomBell }
     }
 
-    /// The bell of a caller that waits until packets are let go of.
+    /// Returns the bell of a caller that waits until packets are released.
     pub fn of_packets(area: &Arc<Area>) -> Bell {
         Bell { area: area.clone(), line: Line::PacketBell }
     }
 
-    /// The bell of a side whose slots or packets are all with the other.
+    /// Returns the bell of a side whose slots or packets are all with the other side.
     pub fn of_slots(area: &Arc<Area>) -> Bell {
         Bell { area: area.clone(), line: Line::SlotBell }
     }
 
-    /// Wakes the sleeper whatever the word says: a peer that is gone, or
-    /// hostile, may have left anything there, and may sleep there itself.
+    /// Wakes the sleeper whatever the word's value: a peer that is gone, or hostile, may
+    /// have left any value there, and may sleep on the bell itself.
     pub fn ring_out(&self) {
         fence(Ordering::SeqCst);
         self.flag().store(0, Ordering::Relaxed);
         futex::wake_all_shared(self.flag());
     }
 
-    /// Whether the other side says that it sleeps here.
+    /// True if the other side reports that it sleeps on this bell.
     pub fn sleeps(&self) -> bool {
         self.flag().load(Ordering::Relaxed) != 0
     }
@@ -118,13 +118,13 @@ pub struct CellReader {
     patience: Patience,
 }
 
-/// The ends of the ring from the caller to the worker. Each process uses one.
+/// Returns the ends of the ring from the caller to the worker. Each process uses one.
 pub fn submissions(area: &Arc<Area>) -> (CellWriter, CellReader) {
     let lines = (Line::SubmissionTail, Line::SubmissionHead);
     ends(area, Ring::Submissions, lines, Line::WorkerBell, Bell::of_room(area))
 }
 
-/// The ends of the ring from the worker to the caller.
+/// Returns the ends of the ring from the worker to the caller.
 pub fn completions(area: &Arc<Area>) -> (CellWriter, CellReader) {
     let lines = (Line::CompletionTail, Line::CompletionHead);
     ends(area, Ring::Completions, lines, Line::CallerBell, Bell::of_completion_room(area))
@@ -162,11 +162,11 @@ fn ends(
 }
 
 impl CellWriter {
-    /// Cells written and not yet taken.
+    /// Returns the number of cells written and not yet taken.
     ///
     /// # Errors
-    /// The reader claims to have taken what was not written, or gives cells
-    /// back that it took.
+    /// The reader claims to have taken cells that were not written, or moves its position
+    /// back.
     pub fn len(&self) -> Result<u64, Breach> {
         // Acquire: pairs with the Release in `CellReader::pop`; the reader's
         // loads of a cell come before our next stores to it.
@@ -177,7 +177,7 @@ impl CellWriter {
         }
     }
 
-    /// Whether nothing is inside.
+    /// True if the ring is empty.
     ///
     /// # Errors
     /// As [`CellWriter::len`].
@@ -185,12 +185,12 @@ impl CellWriter {
         Ok(self.len()? == 0)
     }
 
-    /// Cells of the ring.
+    /// Returns the number of cells of the ring.
     pub fn cells(&self) -> u64 {
         self.area.sizes().cells.into()
     }
 
-    /// Cells that can be written now.
+    /// Returns the number of cells that can be written now.
     ///
     /// # Errors
     /// As [`CellWriter::len`].
@@ -211,7 +211,7 @@ impl CellWriter {
         Ok(true)
     }
 
-    /// [`CellWriter::push`] without waking: more follows at once.
+    /// [`CellWriter::push`] without a wake-up, because more cells follow at once.
     ///
     /// # Errors
     /// As [`CellWriter::len`].
@@ -223,8 +223,8 @@ impl CellWriter {
             self.area.cell(self.ring, self.tail, index).store(*word, Ordering::Relaxed);
         }
         self.tail += 1;
-        // Release: pairs with the Acquire in `CellReader::available`; whoever
-        // sees the position sees the cell, and what was written before it.
+        // Release: pairs with the Acquire in `CellReader::available`; a thread that sees
+        // the position sees the cell, and everything written before it.
         self.area.word(self.tail_line).store(self.tail, Ordering::Release);
         Ok(true)
     }
@@ -240,17 +240,17 @@ impl CellWriter {
         Ok(())
     }
 
-    /// The bell that wakes the reader.
+    /// Returns the bell that wakes the reader.
     pub fn bell(&self) -> &Bell {
         &self.bell
     }
 }
 
 impl CellReader {
-    /// Cells to take.
+    /// Returns the number of cells that can be taken now.
     ///
     /// # Errors
-    /// The writer claims more than the ring holds, or takes back what it wrote.
+    /// The writer claims more than the ring holds, or moves its position back.
     pub fn available(&self) -> Result<u64, Breach> {
         // Acquire: pairs with the Release in `CellWriter::push_quietly`.
         let tail = self.area.word(self.tail_line).load(Ordering::Acquire);
@@ -293,7 +293,7 @@ impl CellReader {
         in_time
     }
 
-    /// The bell this end sleeps on.
+    /// Returns the bell this end sleeps on.
     pub fn bell(&self) -> &Bell {
         &self.bell
     }

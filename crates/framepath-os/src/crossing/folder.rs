@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The folder of a socket's name, held open.
 //!
-//! A service that runs as root may be told to listen in any folder. Where
-//! another user can rename what lies in that folder, or in one above it, a path
-//! that was checked is another file when it is used. So the folder is opened
-//! component by component, each is refused where another user could exchange
-//! it, and the name is used relative to the descriptor from then on.
+//! A service that runs as root may be told to listen in any folder. If another user can
+//! rename entries of that folder, or of one above it, a checked path may name another
+//! file when it is used. So the folder is opened component by component, a component that
+//! another user could exchange is refused, and from then on the name is used relative to
+//! the descriptor.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -19,7 +19,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 
 /// Symbolic links followed in one path, as the kernel limits them.
 const MOST_LINKS: u32 = 40;
-/// Names the file itself, not what it points at, and opens nothing.
+/// Flags that name the file itself, not the target of a link, and open nothing.
 const NAMED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// A folder in which no other user can replace this user's files.
@@ -27,7 +27,7 @@ const NAMED: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC
 pub(super) struct SocketFolder(OwnedFd);
 
 impl SocketFolder {
-    /// The folder of `path`, and the name in it.
+    /// Opens the folder of `path`; returns it and the name in it.
     ///
     /// # Errors
     /// `PermissionDenied` where another user owns the folder or one above it, or
@@ -40,19 +40,19 @@ impl SocketFolder {
         Ok((SocketFolder(folder), name))
     }
 
-    /// `name` in this folder, as an address.
+    /// Returns the address of `name` in this folder.
     pub(super) fn address(&self, name: &OsStr) -> io::Result<SocketAddrUnix> {
         Ok(SocketAddrUnix::new(by_descriptor(self.0.as_fd()).join(name))?)
     }
 
-    /// The file that `name` is now; a symbolic link is not followed.
+    /// Returns the file that `name` is now; does not follow a symbolic link.
     pub(super) fn named(&self, name: &OsStr) -> io::Result<(OwnedFd, Stat)> {
         let file = openat(&self.0, name, NAMED, Mode::empty())?;
         let stat = fstat(&file)?;
         Ok((file, stat))
     }
 
-    /// Removes `name` where it is the file with this device and inode.
+    /// Removes `name` if it is the file with this device and inode.
     pub(super) fn remove(&self, name: &OsStr, device: u64, inode: u64) -> io::Result<()> {
         let now = statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if (now.st_dev, now.st_ino) == (device, inode) {
@@ -61,10 +61,10 @@ impl SocketFolder {
         Ok(())
     }
 
-    /// Removes `name` where it is the socket of a listener of this user that is gone.
+    /// Removes `name` if it is the socket of a listener of this user that is gone.
     ///
     /// # Errors
-    /// `AddrInUse` where it is anything else.
+    /// `AddrInUse` where the file is anything else.
     pub(super) fn remove_dead(&self, name: &OsStr) -> io::Result<()> {
         let in_use = |text: String| Err(io::Error::new(io::ErrorKind::AddrInUse, text));
         let (file, stat) = self.named(name)?;
@@ -85,7 +85,7 @@ impl SocketFolder {
     }
 }
 
-/// A path that the kernel resolves to the file behind `fd` and to no other.
+/// Returns a path that the kernel resolves to the file behind `fd` and to no other.
 pub(super) fn by_descriptor(fd: BorrowedFd<'_>) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", fd.as_raw_fd()))
 }
@@ -133,7 +133,7 @@ fn walk(folder: &Path, trusted: &Trusted) -> io::Result<OwnedFd> {
     let root = || open("/", NAMED | OFlags::DIRECTORY, Mode::empty());
     let (mut here, mut place) = (root()?, PathBuf::from("/"));
     trusted.check_folder(&fstat(&here)?, &place)?;
-    // The next component is the last.
+    // The next component is at the end.
     let mut left = components(folder);
     let mut links = 0;
     while let Some(name) = left.pop() {
@@ -171,7 +171,7 @@ fn walk(folder: &Path, trusted: &Trusted) -> io::Result<OwnedFd> {
     Ok(here)
 }
 
-/// Names of the components of `path`, the first one last.
+/// Returns the names of the components of `path`, the first one last.
 fn components(path: &Path) -> Vec<OsString> {
     let names = path.components().rev().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),

@@ -17,11 +17,11 @@ use crate::inherited;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
 
-/// A listening socket of records.
+/// A listening socket that keeps records apart (SOCK_SEQPACKET).
 #[derive(Debug)]
 pub struct Listener {
     socket: OwnedFd,
-    /// The name, where this process made it.
+    /// The name, if this process made it.
     made: Option<MadeName>,
 }
 
@@ -35,10 +35,10 @@ struct MadeName {
 }
 
 impl Listener {
-    /// Listens at `path`, with `mode` as its permissions. The name of a
-    /// listener of this user that is gone is taken over, one that still listens
-    /// is not. Other users can neither lead this to another file nor replace the
-    /// name later. Leaves the process's umask as it is.
+    /// Listens at `path`, with `mode` as its permissions. Takes over the name of a
+    /// listener of this user that is gone, but not of one that still listens. Other users
+    /// can neither lead this function to another file nor replace the name later. Leaves
+    /// the process's umask as it is.
     ///
     /// # Errors
     /// `PermissionDenied` where another user owns the folder or may replace
@@ -50,7 +50,7 @@ impl Listener {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
         let mode = Mode::from_raw_mode(mode);
-        // What bind(2) gives the name, less the umask: never more than `mode`.
+        // bind(2) gives the name this mode, less the umask: never more than `mode`.
         fchmod(&socket, mode)?;
         match bind(&socket, &address) {
             Err(Errno::ADDRINUSE) => {
@@ -67,20 +67,21 @@ impl Listener {
         let made = MadeName { folder, name, device: stat.st_dev, inode: stat.st_ino };
         let listener = Listener { socket, made: Some(made) };
         if Mode::from_raw_mode(stat.st_mode) != mode {
-            // The umask took something away. By the descriptor of the socket's own
-            // name, and before it listens, so that nobody connects sooner.
+            // The umask removed permissions. Set by the descriptor of the socket's own
+            // name, and before listen(2), so that no client connects earlier.
             chmod(by_descriptor(file.as_fd()), mode)?;
         }
         listen(&listener.socket, BACKLOG)?;
         Ok(listener)
     }
 
-    /// The socket that a service manager listens on for this process (the
-    /// variables LISTEN_PID and LISTEN_FDS); `None` where there is none. Call
-    /// it before the process opens anything; a second call fails.
+    /// Takes the socket that a service manager listens on for this process (the variables
+    /// LISTEN_PID and LISTEN_FDS); `None` where there is none. Call it before the process
+    /// opens anything; a second call fails.
     ///
     /// # Errors
-    /// Not exactly one socket, or not one of records that listens.
+    /// The number of sockets passed is not one, or the socket is not a listening
+    /// SOCK_SEQPACKET socket.
     pub fn passed() -> io::Result<Option<Listener>> {
         let number = |name| std::env::var(name).ok().and_then(|text| text.parse::<u32>().ok());
         if number("LISTEN_PID") != Some(std::process::id()) {
@@ -102,11 +103,11 @@ impl Listener {
         Ok(Some(Listener { socket, made: None }))
     }
 
-    /// A connection that waits, and who it is; `None` where none waits any
-    /// more.
+    /// Accepts a waiting connection; returns it and its peer's credentials, or `None`
+    /// where none waits any more.
     ///
     /// # Errors
-    /// What accept4(2) says; no descriptor left, for one.
+    /// From accept4(2), such as no descriptor left.
     pub fn accept(&self) -> io::Result<Option<(Socket, Peer)>> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         match accept_with(&self.socket, flags) {
@@ -126,11 +127,11 @@ impl AsFd for Listener {
     }
 }
 
-/// Takes the name away, where it is still this socket's.
+/// Removes the name, if it is still this socket's.
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Some(made) = &self.made {
-            // It fails only where the name is gone already.
+            // Fails only if the name is gone already.
             let _ = made.folder.remove(&made.name, made.device, made.inode);
         }
     }
@@ -185,7 +186,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
     }
 
-    /// An empty folder of this test.
+    /// Makes an empty folder of this test.
     fn folder(name: &str) -> PathBuf {
         let folder = path(name).with_extension("folder");
         fs::create_dir(&folder).unwrap();

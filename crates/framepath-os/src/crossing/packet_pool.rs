@@ -2,10 +2,9 @@
 //! Packet bytes in the shared area, written by the worker and given back by
 //! the caller in any order: a demuxer's packets.
 //!
-//! The caller may keep a packet for a whole group of pictures, to send it again
-//! after a decoder's death, and release its neighbours long before. So each
-//! packet has an id, and goes back by the words that frames go back by
-//! ([`crate::pool::GiveBackWords`]).
+//! The caller may keep a packet for a whole group of pictures, to send it again after a
+//! decoder's death, and release its neighbours long before. So each packet has an id, and
+//! goes back by the same words as frames ([`crate::pool::GiveBackWords`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -51,15 +50,15 @@ struct Held {
 pub struct Placed {
     /// Its first byte, counted from the first of all packets.
     pub offset: u64,
-    /// It is released by this number.
+    /// Number by which the reader releases the packet.
     pub id: u32,
-    /// The reader has to copy it at once.
+    /// True if the reader has to copy the packet at once.
     pub transit: bool,
 }
 
 impl PacketPool {
-    /// All of `area`'s packet bytes, but for `first` at the start, which stay.
-    /// `None` where those do not fit into the first half.
+    /// Uses all of `area`'s packet bytes except `first`, which stays at the start. `None`
+    /// where `first` does not fit into the first half.
     pub fn new(area: Arc<Area>, first: &[u8]) -> Option<PacketPool> {
         let capacity = area.sizes().packet_bytes as usize;
         let middle = capacity / 2;
@@ -82,11 +81,11 @@ impl PacketPool {
         })
     }
 
-    /// Copies a packet in, counted; `None` where there is no memory or no id
+    /// Copies a packet in, counted by the meter; `None` where there is no memory or no id
     /// until the reader releases some.
     ///
     /// # Errors
-    /// The reader released what it does not have.
+    /// The reader released a packet that it does not have.
     pub fn put(&mut self, bytes: &[u8]) -> Result<Option<Placed>, Breach> {
         self.collect()?;
         let wanted = room(bytes.len());
@@ -104,7 +103,7 @@ impl PacketPool {
         Ok(Some(Placed { offset: offset as u64, id, transit }))
     }
 
-    /// The largest packet that always fits in the end, bytes.
+    /// Returns the size of the largest packet that always fits in the end, bytes.
     pub fn largest(&self) -> usize {
         self.largest
     }
@@ -112,17 +111,17 @@ impl PacketPool {
     /// Sleeps until the reader releases a packet; may return early. `false`
     /// where `limit` has passed.
     pub fn wait(&self, limit: Option<Duration>) -> bool {
-        // A read-modify-write: of this and the reader's, the later sees the
-        // earlier, so that either the bit or the raised bell is seen.
+        // Of this read-modify-write and the reader's, the later sees the earlier, so
+        // that either the bit or the raised bell is seen.
         let released = || self.area.slot_summary().iter().any(|word| word.fetch_or(0, Ordering::AcqRel) != 0);
         Bell::of_slots(&self.area).sleep_unless(released, limit)
     }
 
-    /// Takes back what the reader released.
+    /// Takes back the packets that the reader released.
     fn collect(&mut self) -> Result<(), Breach> {
         let area = self.area.clone();
         for (index, word) in area.slot_summary().iter().enumerate() {
-            // Relaxed: a glance that saves the swap.
+            // Relaxed: a first look that saves the swap.
             if word.load(Ordering::Relaxed) == 0 {
                 continue;
             }
@@ -164,7 +163,7 @@ impl Extents {
         Extents((from < to).then_some((from, to - from)).into_iter().collect())
     }
 
-    /// The lowest place for so many bytes.
+    /// Takes the lowest free place of `bytes` bytes.
     fn take(&mut self, bytes: usize) -> Option<usize> {
         let (&offset, &free) = self.0.iter().find(|(_, free)| **free >= bytes)?;
         self.0.remove(&offset);
@@ -197,13 +196,13 @@ pub struct PooledPackets {
 }
 
 impl PooledPackets {
-    /// Nothing held.
+    /// Makes an end that holds no packets.
     pub fn new(area: Arc<Area>) -> Arc<PooledPackets> {
         let live = (0..PACKET_IDS.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Arc::new(PooledPackets { area, live })
     }
 
-    /// The packet of that id: `len` bytes at `offset`.
+    /// Makes the packet of that id: `len` bytes at `offset`.
     ///
     /// # Errors
     /// It lies outside the area, or its id is another packet's.
@@ -219,7 +218,7 @@ impl PooledPackets {
         Ok(SharedBytes::pooled(self.clone(), id, bytes, len as usize))
     }
 
-    /// A private copy of the first `len` bytes, which stay.
+    /// Returns a private copy of the first `len` bytes, which stay.
     ///
     /// # Errors
     /// More than the area has.
@@ -251,7 +250,7 @@ mod tests {
     }
 
     fn read(bytes: &SharedBytes) -> Vec<u8> {
-        // SAFETY: nobody writes while the test reads.
+        // SAFETY: no other thread writes while the test reads.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) }.to_vec()
     }
 
@@ -351,8 +350,8 @@ mod tests {
     }
 
     proptest! {
-        /// Packets of any size, released in any order: what is held stays as it
-        /// was written, and all memory comes back.
+        /// Packets of any size, released in any order: held ones stay as they
+        /// were written, and all memory comes back.
         #[test]
         fn held_packets_are_never_overwritten(steps: Vec<(u16, u8, bool)>) {
             let (mut pool, packets) = ends(3 * 4096, b"head");

@@ -17,7 +17,7 @@ const PADDING: usize = 64;
 /// Packets begin on cache lines.
 const ALIGN: usize = 64;
 
-/// The caller's end: where packets go. One thread at a time.
+/// The caller's end: memory for packets. One thread at a time.
 #[derive(Debug)]
 pub struct PacketArea {
     area: Arc<Area>,
@@ -25,17 +25,18 @@ pub struct PacketArea {
     live: VecDeque<(usize, usize)>,
     /// Packets whose memory was taken back.
     taken_back: u64,
-    /// Bytes at the start that stay (what is said once).
+    /// Bytes at the start that stay (data that is sent once).
     kept: usize,
 }
 
 impl PacketArea {
-    /// All of `area`'s packet bytes, free.
+    /// Makes an end that uses all of `area`'s packet bytes, which are free.
     pub fn new(area: Arc<Area>) -> PacketArea {
         PacketArea { area, live: VecDeque::new(), taken_back: 0, kept: 0 }
     }
 
-    /// Puts bytes at the start that stay for good. Before the first packet.
+    /// Puts bytes at the start that stay for good, before the first packet. `false` where
+    /// they do not fit, or where packets or such bytes are inside already.
     pub fn keep(&mut self, bytes: &[u8]) -> bool {
         let fits = self.live.is_empty() && self.kept == 0 && room(bytes.len()) <= self.capacity();
         if fits {
@@ -46,16 +47,16 @@ impl PacketArea {
         fits
     }
 
-    /// The largest packet that ever fits.
+    /// Returns the size of the largest packet that ever fits, bytes.
     pub fn largest(&self) -> usize {
         (self.capacity() - self.kept).saturating_sub(PADDING + ALIGN)
     }
 
-    /// Copies a packet in, counted; its offset, or `None` where there is no
-    /// room until the worker lets go of some.
+    /// Copies a packet in, counted by the meter; returns its offset, or `None` where
+    /// there is no room until the worker releases packets.
     ///
     /// # Errors
-    /// The worker claims to have let go of more than it got.
+    /// The worker claims to have released more than it got.
     pub fn put(&mut self, bytes: &[u8]) -> Result<Option<u64>, Breach> {
         // SAFETY: the slice is readable, and this area is not part of it.
         unsafe { self.put_raw(bytes.as_ptr(), bytes.len()) }
@@ -77,7 +78,7 @@ impl PacketArea {
         Ok(Some(offset as u64))
     }
 
-    /// Whether the worker has let go of packets since the last look.
+    /// True if the worker has released packets since the last look.
     ///
     /// # Errors
     /// As [`PacketArea::put`].
@@ -102,9 +103,9 @@ impl PacketArea {
         Ok(())
     }
 
-    /// Where `bytes` bytes fit: at the start when nothing is inside, so that a
-    /// path which keeps up uses the same few warm pages; else behind the
-    /// newest packet, or in front of the oldest.
+    /// Finds room for `bytes` bytes: at the start when nothing is inside, so that a path
+    /// which keeps up uses the same few warm pages; else behind the newest packet, or in
+    /// front of the oldest.
     fn place(&self, bytes: usize) -> Option<usize> {
         let (Some(&(oldest, _)), Some(&(_, end))) = (self.live.front(), self.live.back()) else {
             return (self.kept + bytes <= self.capacity()).then_some(self.kept);
@@ -140,8 +141,8 @@ pub(super) unsafe fn write(area: &Area, offset: usize, from: *const u8, len: usi
     }
 }
 
-/// First byte of a packet of `len` bytes at `offset`, with its padding inside
-/// the area.
+/// Returns the address of the first byte of a packet of `len` bytes at `offset`, with its
+/// padding inside the area.
 pub(super) fn checked(area: &Area, offset: u64, len: u32) -> Result<NonNull<u8>, Breach> {
     let inside = u64::from(len)
         .checked_add(PADDING as u64)
@@ -154,7 +155,7 @@ pub(super) fn checked(area: &Area, offset: u64, len: u32) -> Result<NonNull<u8>,
     Ok(unsafe { area.packets().add(offset as usize) })
 }
 
-/// A private copy of the first `len` bytes of the area's packets.
+/// Returns a private copy of the first `len` bytes of the area's packets.
 pub(super) fn kept(area: &Area, len: u32) -> Result<Vec<u8>, Breach> {
     let from = checked(area, 0, len)?;
     let mut bytes = vec![0; len as usize];
@@ -164,12 +165,12 @@ pub(super) fn kept(area: &Area, len: u32) -> Result<Vec<u8>, Breach> {
     Ok(bytes)
 }
 
-/// Bytes a packet of `len` takes.
+/// Returns the number of bytes that a packet of `len` takes.
 pub(super) fn room(len: usize) -> usize {
     (len + PADDING).next_multiple_of(ALIGN)
 }
 
-/// The worker's end: what it still reads.
+/// The worker's end: packets that it still reads.
 #[derive(Debug)]
 pub struct SharedPackets {
     area: Arc<Area>,
@@ -179,20 +180,20 @@ pub struct SharedPackets {
 
 #[derive(Debug, Default)]
 struct Held {
-    /// Packets let go of in order; published.
+    /// Packets released in order; published.
     released: u64,
-    /// Of those behind it, which are let go of too.
+    /// Packets after those, in order; true for a released one.
     later: VecDeque<bool>,
 }
 
 impl SharedPackets {
-    /// Nothing held.
+    /// Makes an end that holds no packets.
     pub fn new(area: Arc<Area>) -> Arc<SharedPackets> {
         let bell = Bell::of_packets(&area);
         Arc::new(SharedPackets { area, held: Mutex::default(), bell })
     }
 
-    /// The next packet, in the order of submission.
+    /// Makes the next packet, in the order of submission.
     ///
     /// # Errors
     /// It would lie outside the area.
@@ -204,7 +205,7 @@ impl SharedPackets {
         Ok(SharedBytes { owner: Owner::Ordered(self.clone(), number), bytes, len: len as usize })
     }
 
-    /// A private copy of the first `len` bytes, which were put there to stay.
+    /// Returns a private copy of the first `len` bytes, which were put there to stay.
     ///
     /// # Errors
     /// More than the area has.
@@ -227,9 +228,9 @@ impl SharedPackets {
     }
 }
 
-/// A packet where it lies in the shared area, with zeroed bytes behind it. The
-/// caller could change them at any time: they are for parsers that expect the
-/// worst, and no slice of them is made. Dropping it gives the memory back.
+/// A packet where it lies in the shared area, followed by zeroed bytes. The caller could
+/// change the bytes at any time: they are for parsers that expect the worst, and no slice
+/// of them is made. Dropping it gives the memory back.
 #[derive(Debug)]
 pub struct SharedBytes {
     owner: Owner,
@@ -252,25 +253,25 @@ unsafe impl Send for SharedBytes {}
 unsafe impl Sync for SharedBytes {}
 
 impl SharedBytes {
-    /// The first byte; valid while `self` lives.
+    /// Returns the address of the first byte; valid while `self` lives.
     pub fn as_ptr(&self) -> *mut u8 {
         self.bytes.as_ptr()
     }
 
-    /// Bytes of the packet, padding not counted.
+    /// Returns the number of bytes of the packet, padding not counted.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it has no bytes.
+    /// True if the packet has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 }
 
 impl SharedBytes {
-    /// A packet that goes back to `packets` by its id. `bytes` is valid for
-    /// `len` bytes and padding while `packets` lives.
+    /// Makes a packet that goes back to `packets` by its id. `bytes` is valid for `len`
+    /// bytes and padding while `packets` lives.
     pub(super) fn pooled(
         packets: Arc<PooledPackets>,
         id: u32,
@@ -303,7 +304,7 @@ mod tests {
     }
 
     fn read(bytes: &SharedBytes) -> Vec<u8> {
-        // SAFETY: nobody writes while the test reads.
+        // SAFETY: no other thread writes while the test reads.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len() + PADDING) }.to_vec()
     }
 
@@ -331,8 +332,8 @@ mod tests {
     }
 
     proptest! {
-        /// Packets of any size, let go of in any order: what is held stays as
-        /// it was written.
+        /// Packets of any size, released in any order: held ones stay as they were
+        /// written.
         #[test]
         fn held_packets_are_never_overwritten(steps: Vec<(u16, u8, bool)>) {
             let (mut area, packets) = ends(3 * 4096);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A page of words that one process writes and another looks at, whenever it
-//! likes: what a worker counts, for whoever watches it.
+//! A page of words that one process writes and another reads at any time: a worker's
+//! counters, for its observers.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,8 +15,8 @@ const BYTES: usize = 4096;
 /// Words of a page.
 pub const PAGE_WORDS: usize = BYTES / 8;
 
-/// A sealed memfd of one page, mapped. The words are a count each: they order
-/// nothing, and what is read may be a moment old (Relaxed throughout).
+/// A sealed memfd of one page, mapped. Each word is a count: it orders nothing, and a
+/// value that is read may be a moment old (Relaxed throughout).
 #[derive(Debug)]
 pub struct Page(Sealed);
 
@@ -32,8 +32,8 @@ impl Page {
     /// Maps a page that another process made.
     ///
     /// # Errors
-    /// `INVAL` where it is no memfd of that size, sealed to stay so: touching
-    /// another could end in SIGBUS.
+    /// `INVAL` where `fd` is not a memfd of that size that is sealed to stay so: touching
+    /// it could end in SIGBUS.
     pub fn open(fd: OwnedFd) -> Result<Page, Errno> {
         if fstat(&fd)?.st_size != BYTES as i64 {
             return Err(Errno::INVAL);
@@ -41,7 +41,7 @@ impl Page {
         Sealed::open(fd, BYTES).map(Page).map_err(errno)
     }
 
-    /// The memfd, to be given to the other process.
+    /// Returns the memfd, to be given to the other process.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.0.fd()
     }
@@ -56,7 +56,7 @@ impl Page {
         self.word(at).store(value, Ordering::Relaxed);
     }
 
-    /// Adds to word `at`. One thread writes: not an atomic addition.
+    /// Adds to word `at`. Not an atomic addition, because one thread writes.
     pub fn add(&self, at: usize, value: u64) {
         self.set(at, self.get(at).wrapping_add(value));
     }
@@ -65,7 +65,7 @@ impl Page {
         assert!(at < PAGE_WORDS, "word {at} of a page");
         // SAFETY: inside the mapping, which is sealed to stay that large, is
         // page-aligned, and lives as long as `self`; atomics are valid for all
-        // bit patterns, whoever writes them.
+        // bit patterns, whichever process writes them.
         unsafe { self.0.base().cast::<AtomicU64>().add(at).as_ref() }
     }
 }

@@ -18,11 +18,11 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// The process at the other end of `socket`. At the side that connected this is the
-    /// process that called listen(2).
+    /// Returns the process at the other end of `socket`. At the side that connected this
+    /// is the process that called listen(2).
     pub(super) fn of(socket: &OwnedFd) -> io::Result<Peer> {
-        // Not rustix's, whose process id cannot be 0: the kernel's is, for a
-        // process that cannot be seen from here.
+        // libc's structure, because the process id of rustix's cannot be 0. The kernel's
+        // id is 0 for a process that cannot be seen from here.
         let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
         // SAFETY: a ucred of that size is what SO_PEERCRED writes.
         unsafe { option(socket, libc::SO_PEERCRED, (&raw mut peer).cast(), size_of::<libc::ucred>()) }
@@ -33,7 +33,7 @@ impl Peer {
     }
 }
 
-/// The peer's supplementary groups.
+/// Returns the peer's supplementary groups.
 fn groups_of(socket: &OwnedFd) -> io::Result<Vec<u32>> {
     let mut groups = vec![0u32; 64];
     loop {
@@ -44,7 +44,7 @@ fn groups_of(socket: &OwnedFd) -> io::Result<Vec<u32>> {
                 groups.truncate(bytes / size_of::<u32>());
                 return Ok(groups);
             }
-            // It says how much room it wants.
+            // The kernel reports the room it needs.
             Err((error, wanted)) if error.raw_os_error() == Some(libc::ERANGE) && wanted > room => {
                 groups.resize(wanted / size_of::<u32>(), 0);
             }
@@ -53,11 +53,11 @@ fn groups_of(socket: &OwnedFd) -> io::Result<Vec<u32>> {
     }
 }
 
-/// getsockopt(2) at the level of sockets: how many bytes were written; or the
-/// error, with the length the kernel gave.
+/// Calls getsockopt(2) at the level of sockets. Returns the number of bytes written, or
+/// the error and the length that the kernel reported.
 ///
 /// # Safety
-/// `value` has `room` bytes, for which what the option writes is valid.
+/// `value` points at `room` bytes, for which everything that the option writes is valid.
 unsafe fn option(
     socket: &OwnedFd,
     name: libc::c_int,

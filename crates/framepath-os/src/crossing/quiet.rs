@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The agreement between a watcher that sleeps without a limit and the threads
-//! that give it something to look at: no change is left without a look.
+//! Handshake between a watcher that sleeps without a limit and the threads that make
+//! changes for it to look at: the watcher looks at every change.
 //!
 //! ```text
 //! watcher:  quiet = 1; fence; look again; sleep
@@ -11,12 +11,12 @@
 
 use crate::sync::{AtomicU32, Ordering, fence};
 
-/// What a look at the peer found.
+/// Result of a look at the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Look {
     /// Look again after the period.
     Again,
-    /// Nothing to look at until somebody says that there is.
+    /// Do not look again until another thread reports a change.
     Quiet,
 }
 
@@ -29,7 +29,7 @@ impl Quiet {
         Quiet(AtomicU32::new(0))
     }
 
-    /// The watcher looks, and goes quiet where there is nothing to look at.
+    /// Looks, as the watcher, and goes quiet where there is nothing to look at.
     pub(super) fn look_and_settle(&self, mut look: impl FnMut() -> Look) {
         if look() == Look::Again {
             return;
@@ -43,17 +43,17 @@ impl Quiet {
         }
     }
 
-    /// The watcher was woken, or does not sleep after all.
+    /// Notes that the watcher was woken, or does not sleep after all.
     pub(super) fn wake_up(&self) {
         self.0.store(0, Ordering::Relaxed);
     }
 
-    /// Asked by the watcher itself: whether to sleep without a limit.
+    /// True if the watcher may sleep without a limit; asked by the watcher itself.
     pub(super) fn is_settled(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 
-    /// Asked after a change: whether the watcher has to be woken to see it.
+    /// True if the watcher has to be woken to see a change; asked after the change.
     pub(super) fn must_wake(&self) -> bool {
         // Pairs with the fence in `look_and_settle`. An atomic of any order
         // would not do: a store and a later load of another word may change
@@ -69,9 +69,9 @@ mod model {
 
     use super::*;
 
-    /// The watcher's sleep, by the period or by an eventfd, whose reads and
-    /// writes the kernel orders. A change that is never looked at ends the
-    /// model as a livelock.
+    /// Models the watcher's sleep, by the period or by an eventfd, whose reads and
+    /// writes the kernel orders. A change that is never looked at ends the model as a
+    /// livelock.
     fn every_change_is_looked_at(changes: u32) {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = model.preemption_bound.or(Some(3));

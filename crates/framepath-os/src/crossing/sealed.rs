@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A memfd that two processes map to read and write, sealed to stay as large
-//! as it is: else touching it could end in SIGBUS.
+//! A memfd that two processes map to read and write, sealed against another size:
+//! otherwise touching it could end in SIGBUS.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
@@ -11,7 +11,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::mapping::has_ordinary_pages;
 
-/// The mapping. What lies in it may change at any time.
+/// The mapping. Its content may change at any time.
 #[derive(Debug)]
 pub(super) struct Sealed {
     base: NonNull<u8>,
@@ -22,7 +22,7 @@ pub(super) struct Sealed {
 /// Why memory is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// What another process gave could be taken away from under this one.
+    /// Another process could take the memory away, or the memory is too small.
     Kind(&'static str),
     /// A system call failed.
     Os(&'static str, Errno),
@@ -45,7 +45,7 @@ impl Sealed {
         Sealed::map(fd, bytes)
     }
 
-    /// Maps the first `bytes` bytes, at least 1, of what another process made.
+    /// Maps the first `bytes` bytes, at least 1, of a memfd that another process made.
     pub(super) fn open(fd: OwnedFd, bytes: usize) -> Result<Sealed, Refused> {
         // Only memfds know seals.
         let seals = fcntl_get_seals(&fd).map_err(failed("fcntl(F_GET_SEALS)"))?;
@@ -71,12 +71,13 @@ impl Sealed {
         Ok(Sealed { base, bytes, fd })
     }
 
-    /// The first byte, at a page's start. Valid for as long as `self` lives.
+    /// Returns the address of the first byte, at a page's start. Valid for as long as
+    /// `self` lives.
     pub(super) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// The memfd.
+    /// Returns the memfd.
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -84,8 +85,8 @@ impl Sealed {
 
 impl Drop for Sealed {
     fn drop(&mut self) {
-        // SAFETY: unmaps what `map` mapped; who drops it has no pointer into it
-        // left.
+        // SAFETY: unmaps what `map` mapped; the owner has no pointer into it left when
+        // it drops this.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The socket beside the shared area: records of fixed size, each with a file
-//! descriptor at most. What is said here is said once per stream, pool or
-//! failure, never per frame.
+//! The socket besides the shared area: records of fixed size, each with a file descriptor
+//! at most. Records are sent once per stream, pool or failure, never per frame.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -22,11 +21,11 @@ use crate::cancel::canceled;
 use crate::clock::timespec;
 use crate::signal;
 
-/// Milliseconds that a descriptor waits until others have arrived.
+/// Milliseconds that the sender of a descriptor waits until others have arrived.
 const CROWDED: u32 = 10_000;
 
-/// Whether a descriptor could not be sent because too many others of this user
-/// are in unread sockets (ETOOMANYREFS).
+/// True if `error` says that too many descriptors of this user are in unread sockets to
+/// send another (ETOOMANYREFS).
 pub fn is_crowded(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error())
 }
@@ -37,20 +36,20 @@ pub fn is_crowded(error: &io::Error) -> bool {
 pub struct Socket(OwnedFd);
 
 impl Socket {
-    /// Two connected ends, closed on exec.
+    /// Makes two connected ends, closed on exec.
     ///
     /// # Errors
-    /// What socketpair(2) says.
+    /// From socketpair(2).
     pub fn pair() -> io::Result<(Socket, Socket)> {
         let (a, b) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
         Ok((Socket(a), Socket(b)))
     }
 
-    /// Connects to who listens at `path`.
+    /// Connects to the listener at `path`.
     ///
     /// # Errors
-    /// What connect(2) says: `NotFound` where there is no such name,
-    /// `ConnectionRefused` where nobody listens there.
+    /// From connect(2): `NotFound` where there is no such name, `ConnectionRefused` where
+    /// no process listens there.
     pub fn connect(path: &Path) -> io::Result<Socket> {
         let address = SocketAddrUnix::new(path)?;
         let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
@@ -68,7 +67,7 @@ impl Socket {
     /// Credentials of the peer: of the process that connected, or that listens.
     ///
     /// # Errors
-    /// What getsockopt(2) says.
+    /// From getsockopt(2).
     pub fn peer(&self) -> io::Result<Peer> {
         Peer::of(&self.0)
     }
@@ -81,7 +80,7 @@ impl Socket {
         self.send_with(record, fd, SendFlags::NOSIGNAL)
     }
 
-    /// As [`Socket::send`], without waiting; whether there was room.
+    /// As [`Socket::send`], without waiting; `false` where there was no room.
     ///
     /// # Errors
     /// As [`Socket::send`].
@@ -109,8 +108,8 @@ impl Socket {
             match sent {
                 Err(Errno::INTR) if signal::overdue() => return Err(canceled()),
                 Err(Errno::INTR) => {}
-                // The kernel counts descriptors on their way for the user, not
-                // the process: another one may have filled a socket with them.
+                // The kernel counts descriptors in flight per user, not per process:
+                // another process may have filled a socket with them.
                 Err(Errno::TOOMANYREFS) if patience > 0 && !flags.contains(SendFlags::DONTWAIT) => {
                     patience -= 1;
                     std::thread::sleep(Duration::from_millis(1));
@@ -121,13 +120,12 @@ impl Socket {
         }
     }
 
-    /// Receives a record into `buffer`: its length and the descriptor that came
-    /// with it. Sleeps until there is one. Length 0: the peer is gone. What
-    /// does not fit is cut; descriptors beyond the first are closed.
+    /// Receives a record into `buffer`; returns its length and the descriptor that came
+    /// with it. Sleeps until there is a record. Length 0 means that the peer is gone. A
+    /// record that does not fit is cut; descriptors beyond the first are closed.
     ///
     /// # Errors
-    /// What recvmsg(2) says; EMFILE where a descriptor came and this process may
-    /// have no more.
+    /// From recvmsg(2); EMFILE where a descriptor came and this process may have no more.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
@@ -145,18 +143,18 @@ impl Socket {
         });
         let fd = fds.next().and_then(|mut fds| fds.next());
         if fd.is_none() && received.flags.contains(ReturnFlags::CTRUNC) {
-            // One was sent, and this process has no number left for it: that is no
+            // A descriptor was sent, but this process has no number left for it: no
             // fault of the sender.
             return Err(Errno::MFILE.into());
         }
         Ok((received.bytes, fd))
     }
 
-    /// As [`Socket::receive`], without waiting and without descriptors: what
-    /// came with a record is closed. `None` where there is no record.
+    /// As [`Socket::receive`], without waiting and without descriptors: those that came
+    /// with a record are closed. `None` where there is no record.
     ///
     /// # Errors
-    /// What recvfrom(2) says.
+    /// From recvfrom(2).
     pub fn try_receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         match recv(&self.0, buffer, RecvFlags::DONTWAIT) {
             Ok((_, len)) => Ok(Some(len)),
@@ -165,10 +163,10 @@ impl Socket {
         }
     }
 
-    /// Whether a record, or the end, comes before `limit` passes.
+    /// True if a record, or the end, comes before `limit` passes.
     ///
     /// # Errors
-    /// What poll(2) says.
+    /// From poll(2).
     pub fn readable_within(&self, limit: Duration) -> io::Result<bool> {
         let limit = timespec(limit);
         loop {
@@ -181,13 +179,13 @@ impl Socket {
         }
     }
 
-    /// Says that nothing follows; what was said before is still read.
+    /// Reports that nothing follows; the peer still reads earlier records.
     pub fn finish(&self) {
-        // It fails only where the peer is gone.
+        // Fails only if the peer is gone.
         let _ = shutdown(&self.0, Shutdown::Write);
     }
 
-    /// Whether both sides have finished, or the peer is gone.
+    /// True if both sides have finished, or the peer is gone.
     pub fn has_ended(&self) -> bool {
         let mut fds = [PollFd::new(self, PollFlags::empty())];
         poll(&mut fds, Some(&timespec(Duration::ZERO))).is_ok_and(|ended| ended > 0)
@@ -195,7 +193,7 @@ impl Socket {
 
     /// Ends the connection for both sides, while others still hold the socket.
     pub fn shut(&self) {
-        // It fails only where the peer has done so already.
+        // Fails only if the peer has done so already.
         let _ = shutdown(&self.0, Shutdown::Both);
     }
 }

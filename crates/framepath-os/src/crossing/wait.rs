@@ -10,14 +10,14 @@ use rustix::io::Errno;
 
 use crate::clock::timespec;
 
-/// What a descriptor is waited for. Its end and its errors always count.
+/// Events to wait for. The end and errors of a descriptor always count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Events {
     /// Something to read.
     Readable,
     /// Room to write.
     Writable,
-    /// Nothing else.
+    /// No other event.
     End,
 }
 
@@ -37,11 +37,11 @@ impl<'a> Wait<'a> {
     }
 }
 
-/// Sleeps until one of `waits` has what it waits for, a signal comes or
-/// `limit` passes: one system call. Which have it, in their order.
+/// Sleeps until a descriptor of `waits` is ready, a signal comes or `limit` passes; one
+/// system call. Returns one value per descriptor, in their order: true if it is ready.
 ///
 /// # Errors
-/// What poll(2) says.
+/// From poll(2).
 pub fn wait(waits: Vec<Wait<'_>>, limit: Option<Duration>) -> io::Result<Vec<bool>> {
     let limit = limit.map(timespec);
     let mut fds: Vec<PollFd<'_>> = waits.into_iter().map(|wait| wait.0).collect();

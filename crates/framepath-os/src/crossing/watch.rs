@@ -80,7 +80,7 @@ impl Shared {
     fn wait(&self, socket: &Socket, period: Duration) -> Woken {
         let limit = timespec(period);
         let quiet = self.quiet.is_settled();
-        // Of the socket only the end, which is reported unasked.
+        // No event of the socket but its end, which poll(2) always reports.
         let mut fds = [PollFd::new(socket, PollFlags::empty()), PollFd::new(&self.stirred, PollFlags::IN)];
         match poll(&mut fds, if quiet { None } else { Some(&limit) }) {
             Ok(0) => Woken::Period,
@@ -97,11 +97,11 @@ impl Shared {
 }
 
 impl Watcher {
-    /// There is something to look at again: call it behind the change. No
-    /// system call where the thread knows already.
+    /// Tells the thread that there is something to look at again; call it after the
+    /// change. Makes no system call if the thread knows already.
     pub fn stir(&self) {
         if self.shared.quiet.must_wake() {
-            // It fails only where it was stirred 2^64 times already.
+            // Fails only if it was stirred 2^64 times already.
             let _ = rustix::io::write(self.shared.stirred.as_fd(), &1u64.to_ne_bytes());
         }
     }
@@ -150,7 +150,7 @@ mod tests {
             Look::Quiet
         };
         let watcher = watch(Arc::new(a), Duration::from_millis(1), look, || ()).unwrap();
-        // Two looks: before and after it says that it goes quiet.
+        // Two looks: before and after the watcher goes quiet.
         looks.recv().unwrap();
         looks.recv().unwrap();
         assert!(looks.recv_timeout(Duration::from_millis(20)).is_err());

@@ -7,14 +7,14 @@ use super::*;
 use crate::sync::AtomicU64;
 use framepath_model::stream::FrameMeta;
 
-/// Tries at a race; the checker tries each with care.
+/// Rounds of a race; fewer under Miri.
 const ROUNDS: u32 = if cfg!(miri) { 15 } else { 200 };
 
-/// Words live as long as their process; memory checkers see here that they are
-/// not lost.
+/// Words live as long as their process; this list keeps them reachable for memory
+/// checkers.
 static KEPT: Mutex<Vec<&GiveBack>> = Mutex::new(Vec::new());
 
-/// The owner's side of `words`.
+/// Returns the owner's side of `words`.
 pub(super) fn owner_of(words: GiveBackWords<'static>) -> &'static GiveBack {
     let give_back: &GiveBack = Box::leak(Box::new(GiveBack::new(words)));
     KEPT.lock().unwrap().push(give_back);
@@ -29,7 +29,7 @@ pub(super) fn words(slots: u32) -> GiveBackWords<'static> {
     GiveBackWords::new(waits, summary.leak(), counts.leak()).unwrap()
 }
 
-/// A reader of another process, which here is the same.
+/// Stand-in, in this process, for a reader in another one.
 struct Reader(GiveBackWords<'static>);
 
 impl Returns for Reader {
@@ -43,7 +43,7 @@ fn both_sides(slots: u32) -> (&'static GiveBack, Arc<Reader>) {
     (owner_of(words), Arc::new(Reader(words)))
 }
 
-/// The pool that `frame` lies in, mapped again.
+/// Returns the pool that `frame` lies in, mapped again.
 #[cfg(not(miri))]
 fn mapped(frame: &Frame, reader: Arc<Reader>) -> ForeignPool {
     let PoolMemory { fd, slot_bytes, slots, first_slot, .. } = frame.read_only_memory().unwrap();
@@ -105,7 +105,7 @@ fn a_slot_exported_twice_is_kept_until_it_came_back_twice() {
     give_back.collect();
     assert_eq!(give_back.exported(), 1);
     reader.give_back(slots[0]);
-    // Only the decoder has it now: that must be found out, not waited for.
+    // Only the decoder has the slot now: the pool must detect that, and not wait.
     assert!(matches!(pool.acquire(), Err(PoolError::Starved { slots: 1 })));
     drop(hold);
     assert!(pool.acquire().is_ok());
@@ -249,7 +249,7 @@ mod refusals {
         assert_eq!(rustix::io::pwrite(&fd, &[1], 0).unwrap_err(), Errno::PERM);
         assert!(ftruncate(&fd, 0).is_err());
         let readable = mapped(&fd, ProtFlags::READ).unwrap();
-        // SAFETY: the mapping just made, which nobody else uses.
+        // SAFETY: the mapping just made, which no other code uses.
         unsafe {
             let changed = mprotect(readable, 4096, MprotectFlags::READ | MprotectFlags::WRITE);
             assert_eq!(changed.unwrap_err(), Errno::ACCESS);
@@ -272,7 +272,7 @@ mod refusals {
         let foreign = ForeignPool::new(memory.fd, memory.slot_bytes, 2, 0, reader.clone()).unwrap();
         let copy = foreign.frame(frame.slot(), frame.layout(), frame.meta()).unwrap();
         assert_eq!(copy.plane(0).to_vec(), [6; 4096]);
-        // On to a third process.
+        // Passed on to a third process.
         let memory = copy.read_only_memory().unwrap();
         assert_eq!(memory.id, foreign.id());
         let further = ForeignPool::new(memory.fd, memory.slot_bytes, 2, 0, reader).unwrap();
@@ -350,7 +350,7 @@ fn lent_slots_are_taken_only_when_given() {
     let mut byte = [0];
     rustix::io::pread(&mapped, &mut byte, 8191).unwrap();
     assert_eq!(byte, [9], "written where the owner sees it");
-    // Given back, but still a reference: not to be written.
+    // Given back, but still held as a reference: not to be written.
     drop(seen);
     reader.give_back(0);
     assert_eq!(

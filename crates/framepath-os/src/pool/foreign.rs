@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames in memory that others write, another process or a device: mapped to
-//! read, handed on as any frame, and given back when the last handle goes.
+//! Frames in memory that another process or a device writes: mapped to read, handed on
+//! like any frame, and given back when the last handle goes.
 
 #[cfg(not(any(loom, miri)))]
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -19,10 +19,10 @@ use crate::mapping::Refused;
 #[cfg(not(any(loom, miri)))]
 use crate::v4l2::Region;
 
-/// Where foreign frames go back to.
+/// Receiver of foreign frames that are given back.
 pub trait Returns: Send + Sync {
-    /// The last handle to the frame delivered under `slot` is gone. Called
-    /// once for each delivery, on whatever thread dropped it; must not panic.
+    /// Gives back the frame delivered under `slot`, whose last handle is gone. Called
+    /// once for each delivery, on the thread that dropped the handle; must not panic.
     fn give_back(&self, slot: u32);
 }
 
@@ -36,23 +36,23 @@ pub enum ForeignError {
         "a foreign pool of {slots} slots of {slot_bytes} bytes from number {first_slot} on is not possible"
     )]
     Size {
-        /// Bytes told per slot.
+        /// Claimed bytes per slot.
         slot_bytes: usize,
-        /// Slots told.
+        /// Claimed number of slots.
         slots: u32,
-        /// Number told of the first slot.
+        /// Claimed number of the first slot.
         first_slot: u32,
     },
-    /// The descriptor is not of a kind that can be read without danger.
+    /// The descriptor is of a kind that cannot be read safely.
     #[error("the memory of a foreign pool is {what}")]
     Memory {
-        /// What it is, or is not.
+        /// The unusable kind of memory, such as `not a memfd`.
         what: &'static str,
     },
-    /// The memory is smaller than told.
+    /// The memory is smaller than claimed.
     #[error("the memory of a foreign pool has {bytes} bytes, {told} were told")]
     Short {
-        /// Bytes it has.
+        /// Bytes of the memory.
         bytes: u64,
         /// Bytes that the slots need.
         told: usize,
@@ -64,15 +64,15 @@ pub enum ForeignError {
         call: &'static str,
         /// Bytes of the whole pool.
         bytes: usize,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: rustix::io::Errno,
     },
-    /// A frame in a slot that the pool has not.
+    /// The pool does not have the slot of a frame.
     #[error("a foreign frame in slot {slot}, where the pool has {first_slot} to {}", first_slot + (slots - 1))]
     Slot {
-        /// The number told.
+        /// The claimed number.
         slot: u32,
-        /// The pool's first.
+        /// Number of the pool's first slot.
         first_slot: u32,
         /// Slots the pool has.
         slots: u32,
@@ -96,7 +96,7 @@ struct Memory {
     returns: Arc<dyn Returns>,
 }
 
-/// What lies behind the slots.
+/// Memory of the slots.
 enum Mapped {
     /// Another process's pool.
     Memfd(ReadOnly),
@@ -115,12 +115,12 @@ impl Mapped {
     }
 }
 
-/// More than any worker may allocate: a pool this large is a lie of its owner's.
+/// More than any worker may allocate: the owner of a pool this large makes a false claim.
 const LARGEST: usize = 1 << 40;
 
 impl ForeignError {
-    /// Whether this process lacks the memory, or the mappings, to read the pool: no
-    /// fault of its owner.
+    /// True if this process lacks the memory, or the mappings, to read the pool: no fault
+    /// of its owner.
     pub fn is_lack(&self) -> bool {
         match self {
             ForeignError::Os { bytes, errno, .. } => *bytes < LARGEST && crate::lack::errno_is_lack(*errno),
@@ -130,7 +130,7 @@ impl ForeignError {
 }
 
 impl ForeignPool {
-    /// Frames in all slots of a device's memory.
+    /// Makes a pool of all slots of a device's memory.
     #[cfg(not(any(loom, miri)))]
     pub(crate) fn of_region(region: Arc<Region>, returns: Arc<dyn Returns>) -> ForeignPool {
         let (id, slot_bytes, slots) = (super::next_id(), region.slot_bytes(), region.slots());
@@ -138,13 +138,13 @@ impl ForeignPool {
         ForeignPool { memory: Arc::new(Memory { id, mapping, slot_bytes, slots, first_slot: 0, returns }) }
     }
 
-    /// Maps `slots` slots of `slot_bytes` bytes each to read; `fd` is what the
-    /// other side's [`Frame::read_only_memory`] gave, and the numbers are what
-    /// it told of it. Six system calls. Frames go back through `returns`.
+    /// Maps `slots` slots of `slot_bytes` bytes each to read; `fd` and the numbers come
+    /// from the other side's [`Frame::read_only_memory`]. Six system calls. Frames go
+    /// back through `returns`.
     ///
     /// # Errors
-    /// Memory that could shrink, or be written through the descriptor, or is
-    /// smaller than told.
+    /// The memory could shrink, can be written through the descriptor, or is smaller than
+    /// claimed.
     #[cfg(not(any(loom, miri)))]
     pub fn new(
         fd: OwnedFd,
@@ -158,9 +158,9 @@ impl ForeignPool {
         Ok(ForeignPool::of(mapping, slot_bytes, slots, first_slot, returns))
     }
 
-    /// The other side's pool of memory that this process gave it
-    /// ([`Pool::lent`](super::Pool::lent)) and has no business to look into:
-    /// all pixels of its frames read as 0.
+    /// Makes the other side's pool of memory that this process gave it
+    /// ([`Pool::lent`](super::Pool::lent)) and has no business to read: all pixels of its
+    /// frames read as 0.
     ///
     /// # Errors
     /// As [`ForeignPool::new`].
@@ -189,8 +189,8 @@ impl ForeignPool {
         ForeignPool { memory: Arc::new(Memory { id, mapping, slot_bytes, slots, first_slot, returns }) }
     }
 
-    /// Closes the descriptor of the memory, which stays mapped: for a process
-    /// that passes it to nobody. Does nothing once a frame was made.
+    /// Closes the descriptor of the memory, which stays mapped: for a process that does
+    /// not pass it on. Does nothing once a frame was made.
     #[cfg(not(any(loom, miri)))]
     pub fn close(&mut self) {
         if let Some(Memory { mapping: Mapped::Memfd(mapping), .. }) = Arc::get_mut(&mut self.memory) {
@@ -203,11 +203,11 @@ impl ForeignPool {
         self.memory.id
     }
 
-    /// The frame that the other side says lies in the slot numbered `slot`.
-    /// Every frame made here is given back for itself, once.
+    /// Makes the frame that lies, as the other side claims, in the slot numbered `slot`.
+    /// Every frame made here is given back on its own, once.
     ///
     /// # Errors
-    /// A slot the pool has not, or a layout larger than a slot. Nothing is
+    /// The pool does not have the slot, or the layout is larger than a slot. Nothing is
     /// given back then.
     pub fn frame(&self, slot: u32, layout: &Layout, meta: FrameMeta) -> Result<Frame, ForeignError> {
         let memory = &self.memory;
@@ -222,7 +222,7 @@ impl ForeignPool {
         let place = Place::foreign(index, first, meta);
         let place = Box::new(ForeignPlace { place, layout, memory: memory.clone() });
         let place = NonNull::from(Box::leak(place));
-        // SAFETY: leaked just now, and nobody else knows it. The layout lies in
+        // SAFETY: leaked just now, and no other code has the pointer. The layout lies in
         // the same box as the place that points at it.
         unsafe {
             let layout = NonNull::from(&(*place.as_ptr()).layout);
@@ -237,7 +237,7 @@ impl ForeignPool {
 #[cfg(not(any(loom, miri)))]
 const SLOT_ALIGN: usize = 64;
 
-/// Bytes of all slots.
+/// Returns the number of bytes of all slots.
 #[cfg(not(any(loom, miri)))]
 fn checked_bytes(slot_bytes: usize, slots: u32, first_slot: u32) -> Result<usize, ForeignError> {
     let bytes = slot_bytes.checked_mul(slots as usize).filter(|n| (1..=isize::MAX as usize).contains(n));
@@ -265,13 +265,13 @@ impl std::fmt::Debug for ForeignPool {
     }
 }
 
-/// What a foreign frame's handle points at: a place first, so that the handle
-/// is the same pointer as for any frame.
+/// Target of a foreign frame's handle: a place first, so that the handle is the same
+/// pointer as for any frame.
 #[repr(C)]
 pub(super) struct ForeignPlace {
     place: Place,
-    /// Its own: another process may send a new one with every frame, and a
-    /// table of them would grow without end.
+    /// Layout of this frame alone: another process may send a new one with every frame,
+    /// and a table of them would grow without end.
     layout: Layout,
     memory: Arc<Memory>,
 }
@@ -281,7 +281,7 @@ impl ForeignPlace {
         self.memory.id
     }
 
-    /// For yet another process.
+    /// Describes the memory for yet another process.
     #[cfg(not(any(loom, miri)))]
     pub(super) fn memory(&self) -> std::io::Result<PoolMemory> {
         let Memory { id, ref mapping, slots, slot_bytes, first_slot, .. } = *self.memory;

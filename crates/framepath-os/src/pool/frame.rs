@@ -16,9 +16,9 @@ use crate::sync::{AtomicU32, Ordering};
 /// Handles to one place, at most.
 const MOST_HANDLES: u32 = 1 << 30;
 
-/// What a frame's handle points at. The first cache lines never change while
-/// the pool is in use and so stay in all caches; what a producer writes for
-/// every frame lies apart from them.
+/// Target of a frame's handle. The first cache lines never change while the pool is in
+/// use and so stay in all caches; fields that a producer writes for every frame lie apart
+/// from them.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Place {
@@ -47,7 +47,7 @@ struct Written {
 }
 
 impl Place {
-    /// The place of slot `slot`, whose first byte is `first`.
+    /// Makes the place of slot `slot`, whose first byte is `first`.
     pub(super) fn new(
         inner: NonNull<Inner>,
         slot: u32,
@@ -64,8 +64,8 @@ impl Place {
         }
     }
 
-    /// A place with one handle, in another process's memory. The layout is
-    /// written when the place lies where it stays.
+    /// Makes a place with one handle, in another process's memory. The layout is written
+    /// once the place has its final address.
     pub(super) fn foreign(slot: u32, first: NonNull<u8>, meta: FrameMeta) -> Place {
         let mut place = Place::new(NonNull::dangling(), slot, first, NonNull::dangling());
         place.foreign = true;
@@ -82,7 +82,7 @@ impl Place {
         *self.written.layout.get_mut() = layout;
     }
 
-    /// Not for foreign places.
+    /// Returns the pool's shared part. Panics for a foreign place.
     fn inner(&self) -> &Inner {
         assert!(!self.foreign, "a foreign frame has no pool in this process");
         // SAFETY: not foreign, so the handle that led here keeps Inner alive.
@@ -104,7 +104,7 @@ impl Place {
     }
 
     fn is_boxed(&self) -> bool {
-        // A count that is 0 stays 0, and one above is kept there by our handle.
+        // A count of 0 stays 0, and our handle keeps a higher count above 0.
         self.handles.load(Ordering::Relaxed) != 0
     }
 
@@ -126,7 +126,7 @@ impl Place {
         let (inner, slot) = (place.inner, place.slot);
         if place.is_boxed() {
             let foreign = place.foreign;
-            // AcqRel: whoever frees the box sees all other handles' last uses.
+            // AcqRel: the thread that frees the box sees all other handles' last uses.
             let last = place.handles.fetch_sub(1, Ordering::AcqRel) == 1;
             match (last, foreign) {
                 // SAFETY: the last handle to a foreign place.
@@ -142,7 +142,7 @@ impl Place {
     }
 }
 
-/// What another process needs to read a pool.
+/// Description of a pool's memory, for another process that reads it.
 #[cfg(not(any(loom, miri)))]
 #[derive(Debug)]
 pub struct PoolMemory {
@@ -198,11 +198,11 @@ pub struct FrameMut {
 unsafe impl Send for FrameMut {}
 
 impl FrameMut {
-    /// The only handle to a slot just taken.
+    /// Makes the only handle to a slot just taken.
     #[inline]
     pub(super) fn new(place: NonNull<Place>, layout: NonNull<Layout>) -> FrameMut {
         let frame = FrameMut { place };
-        // SAFETY: nobody else has a handle to the slot.
+        // SAFETY: this is the only handle to the slot.
         unsafe { frame.place().written.layout.get().write(layout) };
         frame
     }
@@ -212,12 +212,12 @@ impl FrameMut {
         unsafe { self.place.as_ref() }
     }
 
-    /// Format, size and planes; opaque bytes until [`FrameMut::set_layout`].
+    /// Returns the format, size and planes; opaque bytes until [`FrameMut::set_layout`].
     pub fn layout(&self) -> &Layout {
         self.place().layout()
     }
 
-    /// Says how the picture lies in the slot.
+    /// Sets the layout of the picture in the slot.
     ///
     /// # Errors
     /// Where the layout is larger than the slot.
@@ -232,7 +232,7 @@ impl FrameMut {
         Ok(())
     }
 
-    /// The bytes of plane `index`, padding included, to write.
+    /// Returns the bytes of plane `index`, padding included, to write.
     ///
     /// # Panics
     /// Where the layout has no such plane.
@@ -247,7 +247,7 @@ impl FrameMut {
         }
     }
 
-    /// Bytes of the slot, of which the layout may use fewer.
+    /// Returns the number of bytes of the slot, of which the layout may use fewer.
     pub fn slot_bytes(&self) -> usize {
         self.place().inner().slot_bytes
     }
@@ -312,19 +312,19 @@ impl Frame {
         unsafe { self.place.as_ref() }
     }
 
-    /// Format, size and planes.
+    /// Returns the format, size and planes.
     pub fn layout(&self) -> &Layout {
         self.place().layout()
     }
 
-    /// Sequence number, birth and presentation time.
+    /// Returns the sequence number, birth and presentation time.
     pub fn meta(&self) -> FrameMeta {
         // SAFETY: written only while no Frame of the place exists.
         unsafe { self.place().written.meta.get().read() }
     }
 
-    /// The bytes of plane `index`, from its first pixel to its last, the
-    /// padding of all rows but the last included.
+    /// Returns the bytes of plane `index`, from its first pixel to its last, the padding
+    /// of all rows but the last included.
     ///
     /// # Panics
     /// Where the layout has no such plane.
@@ -340,7 +340,7 @@ impl Frame {
         }
     }
 
-    /// Row `y` of plane `index`, pixels only.
+    /// Returns row `y` of plane `index`, pixels only.
     ///
     /// # Panics
     /// Where the layout has no such plane or row.
@@ -350,18 +350,18 @@ impl Frame {
         self.plane(index).sub(y * plane.stride..y * plane.stride + plane.width)
     }
 
-    /// Number of the slot in its pool, from 0.
+    /// Returns the number of the slot in its pool, from 0.
     pub fn slot(&self) -> u32 {
         self.place().slot
     }
 
-    /// Whether it lies in another process's pool, whose memory that process may
+    /// True if the frame lies in another process's pool, whose memory that process may
     /// write at any time.
     pub fn is_foreign(&self) -> bool {
         self.place().foreign
     }
 
-    /// Number of the pool, which no other pool of this process ever has.
+    /// Returns the number of the pool, which no other pool of this process ever has.
     pub fn pool_id(&self) -> u64 {
         match self.foreign_place() {
             Some(place) => place.pool_id(),
@@ -369,9 +369,9 @@ impl Frame {
         }
     }
 
-    /// The pool's memory, for another process to read. It can only read it
-    /// where the pool is shared; where not, it can make no writable mapping of
-    /// the descriptor, but must not be able to open it again by its path.
+    /// Describes the pool's memory for another process to read. If the pool is shared,
+    /// that process can only read the memory. If not, it can make no writable mapping of
+    /// the descriptor, but must not be able to open the memory again by its path.
     #[cfg(not(any(loom, miri)))]
     pub fn read_only_memory(&self) -> std::io::Result<PoolMemory> {
         if let Some(place) = self.foreign_place() {
@@ -387,7 +387,7 @@ impl Frame {
         })
     }
 
-    /// The number of the [`GrantedMemory`](super::GrantedMemory) that the frame's
+    /// Returns the number of the [`GrantedMemory`](super::GrantedMemory) that the frame's
     /// pool lies in, and the pool's numbers; `None` for other pools.
     #[cfg(not(any(loom, miri)))]
     pub fn granted_memory(&self) -> Option<GrantedPool> {
@@ -403,26 +403,26 @@ impl Frame {
         })
     }
 
-    /// The slot as a dmabuf, from its first byte on, and its bytes; `None`
-    /// where its memory is none.
+    /// Returns the slot as a dmabuf, from its first byte on, and its size in bytes;
+    /// `None` where its memory is no dmabuf.
     #[cfg(not(any(loom, miri)))]
     pub fn dmabuf(&self) -> Option<(std::os::fd::BorrowedFd<'_>, usize)> {
         self.foreign_place().and_then(ForeignPlace::dmabuf)
     }
 
-    /// Whether this is the only handle to the pixels.
+    /// True if this is the only handle to the pixels.
     pub fn is_only(&self) -> bool {
         // Acquire: pairs with the release of other handles' drops, so that
-        // their reads come before what is done to the pixels next.
+        // their reads come before the next use of the pixels.
         match self.is_foreign() {
             true => self.place().handles.load(Ordering::Acquire) == 1,
             false => self.place().refs().load(Ordering::Acquire) == FRAME,
         }
     }
 
-    /// Lets another process read the frame, until it gives it back: the handle
-    /// stays with the pool's [`GiveBack`](super::GiveBack). A frame may be
-    /// exported several times; each is given back for itself.
+    /// Lets another process read the frame until that process gives it back: the handle
+    /// stays with the pool's [`GiveBack`](super::GiveBack). A frame may be exported
+    /// several times; each export is given back on its own.
     ///
     /// # Errors
     /// The frame itself, where its pool is not shared.
@@ -444,7 +444,7 @@ impl Frame {
         self.is_foreign().then(|| unsafe { self.place.cast().as_ref() })
     }
 
-    /// The first handle to a foreign place.
+    /// Makes the first handle to a foreign place.
     ///
     /// # Safety
     /// The place was made by [`Place::foreign`], is leaked and has no handle.
@@ -452,9 +452,8 @@ impl Frame {
         Frame { place: place.cast() }
     }
 
-    /// The frame as its only owner, to write in place; the frame itself where
-    /// another reader, a decoder or another process still uses it, or its
-    /// memory is lent.
+    /// Returns the frame's only handle, to write in place; returns the frame itself where
+    /// another reader, a decoder or another process still uses it, or its memory is lent.
     pub fn try_unique(self) -> Result<FrameMut, Frame> {
         if self.is_foreign() || self.place().inner().lent {
             return Err(self);
@@ -470,7 +469,7 @@ impl Frame {
         Ok(unique)
     }
 
-    /// Another handle to the same pixels.
+    /// Returns another handle to the same pixels.
     pub fn share(&self) -> Frame {
         if !self.is_foreign() {
             self.place().add_reader();
@@ -512,25 +511,25 @@ unsafe impl Send for Hold {}
 unsafe impl Sync for Hold {}
 
 impl Hold {
-    /// The only handle to a slot just taken.
+    /// Makes the only handle to a slot just taken.
     pub(super) fn new(inner: NonNull<Inner>, slot: u32) -> Hold {
         Hold { inner, slot }
     }
 
-    /// First byte of the slot, page-aligned. The decoder may write until it
-    /// has given the picture out by [`Hold::frame`], and only read after.
+    /// Returns the address of the first byte of the slot, page-aligned. The decoder may
+    /// write until it has given the picture out by [`Hold::frame`], and only read after.
     pub fn as_ptr(&self) -> *mut u8 {
         // SAFETY: Inner is alive while this handle is.
         unsafe { self.inner.as_ref() }.slot_ptr(self.slot).as_ptr()
     }
 
-    /// Bytes of the slot.
+    /// Returns the number of bytes of the slot.
     pub fn len(&self) -> usize {
         // SAFETY: Inner is alive while this handle is.
         unsafe { self.inner.as_ref() }.slot_bytes
     }
 
-    /// Never: a slot has at least a page.
+    /// Always false: a slot has at least a page.
     pub fn is_empty(&self) -> bool {
         false
     }
@@ -543,7 +542,7 @@ impl Hold {
         // SAFETY: Inner is alive while this handle is.
         let inner = unsafe { self.inner.as_ref() };
         let layout = inner.intern(checked(layout, inner.slot_bytes)?);
-        // A place of its own: a decoder may show one picture several times,
+        // A place of its own, because a decoder may show one picture several times,
         // under other numbers.
         let mut place = Place::new(self.inner, self.slot, inner.slot_ptr(self.slot), layout);
         place.handles = AtomicU32::new(1);

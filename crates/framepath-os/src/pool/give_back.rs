@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The way back of frames that another process reads: words of memory that
-//! both map. The reader counts what it gave back; the owner collects.
+//! Return of frames that another process reads, by words of memory that both processes
+//! map. The reader counts the frames it gave back; the owner collects them.
 //!
-//! The owner believes nothing it reads there. It drops no more handles of a
-//! slot than it exported, and words of no meaning are counted and ignored.
+//! The owner trusts nothing it reads there. It drops no more handles of a slot than it
+//! exported; it counts and ignores words without a meaning.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -25,15 +25,15 @@ pub struct GiveBackWords<'a> {
 }
 
 impl<'a> GiveBackWords<'a> {
-    /// Words of `summary` for so many slots.
+    /// Returns the number of words of `summary` for `slots` slots.
     pub const fn summary_words(slots: u32) -> usize {
         slots.div_ceil(64) as usize
     }
 
-    /// The words of `counts.len()` slots: `waits` is 1 while the owner sleeps,
-    /// `summary` has a bit for each slot given back since the owner last
-    /// looked, `counts` says how many times. `None` where the lengths do not
-    /// fit together, or are more than [`GIVE_BACK_SLOTS`].
+    /// Uses the words of `counts.len()` slots: `waits` is 1 while the owner sleeps,
+    /// `summary` has a bit for each slot given back since the owner last looked, `counts`
+    /// says how many times. `None` where the lengths do not fit together, or are more
+    /// than [`GIVE_BACK_SLOTS`].
     pub fn new(
         waits: &'a AtomicU32,
         summary: &'a [AtomicU64],
@@ -44,12 +44,13 @@ impl<'a> GiveBackWords<'a> {
         fits.then_some(GiveBackWords { waits, summary, counts })
     }
 
-    /// The reader's side: gives slot `slot` back once, and wakes the owner
-    /// where it sleeps. One system call then, none otherwise. A number out of
-    /// range does nothing. Any thread.
+    /// Gives slot `slot` back once, as the reader, and wakes the owner if it sleeps: one
+    /// system call then, none otherwise. Does nothing for a number out of range. Any
+    /// thread.
     pub fn give_back(&self, slot: u32) {
         let Some(count) = self.counts.get(slot as usize) else { return };
-        // Release: the reads of the frame, to the Acquire of the owner's swap.
+        // Release: pairs with the Acquire of the owner's swap, for the reads of the
+        // frame.
         count.fetch_add(1, Ordering::Release);
         // Release: as above, and the count. Acquire: pairs with the Release of
         // an owner's look that came first, so that its flag is seen here.
@@ -67,12 +68,13 @@ impl<'a> GiveBackWords<'a> {
 pub struct Exported {
     /// See [`Frame::pool_id`].
     pub pool: u64,
-    /// Number of the slot among all that share a [`GiveBack`]; it comes back
-    /// under this number.
+    /// Number of the slot among all that share a [`GiveBack`]; the slot comes back under
+    /// this number.
     pub slot: u32,
 }
 
-/// Gives memory of at least so many bytes, or says why not. Any thread.
+/// Source of memory: returns memory of at least that many bytes, or the reason of a
+/// refusal. Any thread.
 #[cfg(not(any(loom, miri)))]
 pub type MemorySource = Box<dyn Fn(u64) -> Result<GrantedMemory, String> + Send + Sync>;
 
@@ -80,18 +82,17 @@ pub type MemorySource = Box<dyn Fn(u64) -> Result<GrantedMemory, String> + Send 
 #[cfg(not(any(loom, miri)))]
 #[derive(Debug)]
 pub struct GrantedMemory {
-    /// The number by which that process knows it.
+    /// Number by which that process knows the memory.
     pub number: u32,
     /// A memfd of ordinary pages, sealed against another size and nothing else.
     pub fd: std::os::fd::OwnedFd,
 }
 
-/// The owner's side: what it exported, and what came back. It serves the pools
-/// of one stage, which come and go as the stream changes, and of which one
-/// waits at a time.
+/// The owner's side: exported frames, and those that came back. It serves the pools of
+/// one stage; they come and go as the stream changes, and one of them waits at a time.
 pub struct GiveBack {
     words: GiveBackWords<'static>,
-    /// Where the memory of its pools comes from, if not from memfd_create(2).
+    /// Source of the pools' memory, if not memfd_create(2).
     #[cfg(not(any(loom, miri)))]
     memory: Option<MemorySource>,
     table: Mutex<Table>,
@@ -104,7 +105,7 @@ pub struct GiveBack {
 struct Table {
     /// Handles that another process reads through, by number, oldest first.
     exported: Vec<VecDeque<Frame>>,
-    /// First number and length of what each living pool has, in order.
+    /// First number and length of each living pool's range, in order.
     ranges: Vec<(u32, u32)>,
 }
 
@@ -122,8 +123,8 @@ impl GiveBack {
         }
     }
 
-    /// Collects from `words`. The memory of its pools comes from `memory`: for
-    /// a process that can make no memfd.
+    /// Collects from `words`. The pools' memory comes from `memory`: for a process that
+    /// can make no memfd.
     #[cfg(not(any(loom, miri)))]
     pub fn with_memory(words: GiveBackWords<'static>, memory: MemorySource) -> GiveBack {
         GiveBack { memory: Some(memory), ..GiveBack::new(words) }
@@ -134,12 +135,12 @@ impl GiveBack {
         self.memory.as_ref()
     }
 
-    /// Times the other side gave back what it did not have.
+    /// Returns the number of times the other side gave back a frame that it did not have.
     pub fn breaches(&self) -> u64 {
         self.breaches.load(Ordering::Relaxed)
     }
 
-    /// Frames that the other side has.
+    /// Returns the number of frames that the other side has.
     pub fn exported(&self) -> usize {
         self.table().exported.iter().map(VecDeque::len).sum()
     }
@@ -148,7 +149,7 @@ impl GiveBack {
     /// do so when they run out of slots. Any thread.
     pub fn collect(&self) {
         for (index, word) in self.used_words().iter().enumerate() {
-            // Relaxed: a glance that saves the swap; `has_returns` looks well.
+            // Relaxed: a first look that saves the swap; `has_returns` looks in order.
             if word.load(Ordering::Relaxed) == 0 {
                 continue;
             }
@@ -178,12 +179,12 @@ impl GiveBack {
     }
 
     fn breach(&self) {
-        // Relaxed: a number for people.
+        // Relaxed: only a statistic.
         self.breaches.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether [`GiveBack::collect`] would find anything: the owner's look
-    /// between raising its flag and sleeping.
+    /// True if [`GiveBack::collect`] would find anything: the owner's look between
+    /// raising its flag and sleeping.
     pub(super) fn has_returns(&self) -> bool {
         // AcqRel, as a read-modify-write: of this and a `give_back` the later
         // sees the earlier, the word or the flag.
@@ -191,22 +192,23 @@ impl GiveBack {
     }
 
     fn used_words(&self) -> &[AtomicU64] {
-        // Relaxed: whoever waits on a pool has it from who made its range.
+        // Relaxed: a thread that waits on a pool got the pool from the thread that made
+        // its range.
         let words = GiveBackWords::summary_words(self.used.load(Ordering::Relaxed));
         &self.words.summary[..words]
     }
 
-    /// Where the owner sleeps.
+    /// Returns the word on which the owner sleeps.
     pub(super) fn waits(&self) -> Waits {
         Waits::shared(self.words.waits)
     }
 
-    /// Keeps the handle until it is given back.
+    /// Keeps the handle until the other side gives the frame back.
     pub(super) fn keep(&self, slot: u32, frame: Frame) {
         self.table().exported[slot as usize].push_back(frame);
     }
 
-    /// Numbers for the slots of a pool, which no other living pool has.
+    /// Takes numbers for the slots of a pool, which no other living pool has.
     pub(super) fn take_range(&'static self, slots: u32) -> Option<Range> {
         let mut table = self.table();
         let mut first = 0;
@@ -228,12 +230,12 @@ impl GiveBack {
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
-        // Nothing is left half done by a panic.
+        // A panic leaves no value half changed.
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// There is one for each set of words: the same one is the equal one.
+/// One value exists for each set of words, so values are equal only if they are the same.
 impl PartialEq for GiveBack {
     fn eq(&self, other: &GiveBack) -> bool {
         std::ptr::eq(self, other)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A reader in another process that writes what it likes to the shared words.
+//! A reader in another process that writes arbitrary values to the shared words.
 
 use super::crossing::{owner_of, words};
 use super::*;
@@ -11,12 +11,12 @@ const SLOTS: u32 = 3;
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Acquire,
-    /// Numbers pick one of the frames there are.
+    /// The number picks one of the existing frames.
     Drop(usize),
     Export(usize),
     ExportShared(usize),
     Collect,
-    /// The other side gives back, without asking what it has.
+    /// The other side gives back a slot, whether it has the slot or not.
     GiveBack(u32),
     Count(usize, u32),
     Summary(usize, u64),
@@ -39,9 +39,9 @@ fn step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
-    /// Whatever is written there: no slot is handed out of which this side has
-    /// a handle, none that was not given back as often as it was exported, and
-    /// nothing panics or hangs.
+    /// For every value written to the words: no slot is handed out while this side has a
+    /// handle to it, or before it was given back as often as it was exported; and no call
+    /// panics or hangs.
     #[test]
     #[cfg_attr(miri, ignore = "too slow, and it wants a directory")]
     fn a_hostile_reader_gets_no_slot_written_that_it_did_not_give_back(
@@ -53,11 +53,12 @@ proptest! {
         let shared = GiveBackWords::new(waits, summary, counts).unwrap();
         let give_back = owner_of(shared);
         let mut pool = Pool::new_shared(64, SLOTS, give_back).unwrap();
-        // So that an owner out of slots says so instead of sleeping for ever.
+        // Closed, so that an owner out of slots returns an error instead of sleeping for
+        // ever.
         pool.closer().close();
         let mut frames: Vec<(Frame, u8)> = Vec::new();
         let mut exported = [0u64; SLOTS as usize];
-        // What the other side may have given back, at most.
+        // Upper bound of what the other side may have given back.
         let mut returned = [0u64; 70];
         let mut stamp = 0u8;
         for step in steps {
@@ -105,8 +106,8 @@ proptest! {
     }
 }
 
-/// The other side never stops writing while the owner waits, sleeps and is
-/// woken; what it really gives back gets through.
+/// The other side never stops writing while the owner waits, sleeps and is woken; the
+/// frames it really gives back still arrive.
 #[test]
 fn an_owner_gets_on_while_its_words_are_overwritten() {
     use std::sync::atomic::AtomicBool;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pixels of a frame, to read: as a slice where nobody else can write them, by
-//! copies where another process may.
+//! Pixels of a frame, to read: as a slice if no other process can write them, otherwise
+//! by copies.
 
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -9,15 +9,14 @@ use std::ptr::NonNull;
 
 use crate::meter;
 
-/// Bytes of foreign memory looked at in one go; even, so that samples of two
-/// bytes stay whole.
+/// Bytes of foreign memory copied at a time; even, so that samples of two bytes stay
+/// whole.
 const LOOK: usize = 4096;
 
 /// Bytes of a plane, or of a part of one, as long as its frame is borrowed.
 ///
-/// Memory that another process can write (a *foreign* frame's) is never a
-/// `&[u8]`: what is needed of it is copied out first, and only the copy is
-/// looked at.
+/// Memory that another process can write (a *foreign* frame's) is never a `&[u8]`: the
+/// needed part is copied out first, and only the copy is read.
 #[derive(Clone, Copy, Debug)]
 pub struct Plane<'a> {
     first: NonNull<u8>,
@@ -33,8 +32,8 @@ unsafe impl Sync for Plane<'_> {}
 
 impl<'a> Plane<'a> {
     /// # Safety
-    /// `len` bytes from `first` on may be read for `'a`; nobody writes them
-    /// for so long, unless `foreign`, and then only other processes do.
+    /// `len` bytes from `first` on may be read for `'a`. They are not written for so
+    /// long, unless `foreign`, and then only by other processes.
     pub(super) unsafe fn new(first: NonNull<u8>, len: usize, foreign: bool) -> Plane<'a> {
         Plane { first, len, foreign, frame: PhantomData }
     }
@@ -44,24 +43,24 @@ impl<'a> Plane<'a> {
         Plane { first: NonNull::from(bytes).cast(), len: bytes.len(), foreign: false, frame: PhantomData }
     }
 
-    /// Bytes.
+    /// Returns the number of bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// No bytes at all.
+    /// True if the plane has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Address of the first byte; what lies there may change where
+    /// Returns the address of the first byte; the bytes may change where
     /// [`Plane::as_stable`] is `None`.
     pub fn as_ptr(&self) -> *const u8 {
         self.first.as_ptr()
     }
 
-    /// A part of it.
+    /// Returns a part of the plane.
     ///
     /// # Panics
     /// Where the range ends behind the last byte, or before it starts.
@@ -73,17 +72,17 @@ impl<'a> Plane<'a> {
         Plane { first, len: range.end - range.start, ..*self }
     }
 
-    /// The bytes themselves; `None` where another process may write them.
+    /// Returns the bytes themselves; `None` where another process may write them.
     #[inline]
     pub fn as_stable(&self) -> Option<&'a [u8]> {
         if self.foreign {
             return None;
         }
-        // SAFETY: by `new`, nobody writes them for 'a.
+        // SAFETY: by the contract of `new`, the bytes are not written for 'a.
         Some(unsafe { std::slice::from_raw_parts(self.first.as_ptr(), self.len) })
     }
 
-    /// Copies all of it; counted in the ledger.
+    /// Copies all bytes; counted in the ledger.
     ///
     /// # Panics
     /// Where `to` is of another length.
@@ -91,8 +90,8 @@ impl<'a> Plane<'a> {
     pub fn copy_to(&self, to: &mut [u8]) {
         assert_eq!(to.len(), self.len, "copied to another length");
         meter::count_once(self.len);
-        // SAFETY: both sides have so many bytes, `to` is borrowed exclusively,
-        // and no reference is made to what another process may be writing.
+        // SAFETY: both sides have so many bytes, `to` is borrowed exclusively, and no
+        // reference is made to memory that another process may be writing.
         unsafe { std::ptr::copy_nonoverlapping(self.first.as_ptr(), to.as_mut_ptr(), self.len) }
     }
 
@@ -130,7 +129,7 @@ impl<'a> Plane<'a> {
         Ok(())
     }
 
-    /// A copy of all bytes; counted in the ledger.
+    /// Returns a copy of all bytes; counted in the ledger.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut copy = vec![0; self.len];
         self.copy_to(&mut copy);

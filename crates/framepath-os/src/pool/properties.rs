@@ -26,13 +26,13 @@ impl Handle {
     }
 }
 
-/// What to do next; the number picks one of the handles there are.
+/// Next action; the number picks one of the existing handles.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Acquire,
     AcquireHold,
-    /// Freezes what is writable, makes unique what is readable, gives out what
-    /// is held.
+    /// Freezes a writable handle, makes a readable one unique, gives out a frame of a
+    /// held one.
     Turn(usize),
     Share(usize),
     Drop(usize),
@@ -69,7 +69,7 @@ impl Run {
         self.handles.iter().filter(|h| h.slot() == slot).map(Handle::unit).sum()
     }
 
-    /// Takes a slot, where that would not sleep, by `take`.
+    /// Takes a slot by `take`, unless that would sleep.
     fn acquire(&mut self, take: impl FnOnce(&mut Pool) -> Result<Handle, PoolError>) {
         let free = (0..self.slots).any(|slot| self.references(slot) == 0);
         let readers = self.handles.iter().any(|h| h.unit() == FRAME);
@@ -128,7 +128,7 @@ impl Run {
         }
     }
 
-    /// Counts as the model has them, and pixels as they were written.
+    /// Compares the counts with the model's, and the pixels with those written.
     fn check(&self) {
         for handle in &self.handles {
             if let Handle::Readable(frame) = handle {

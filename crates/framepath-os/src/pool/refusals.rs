@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What safe code must not get, in release builds too: a slice of memory that
+//! Operations that safe code must not get, in release builds too: a slice of memory that
 //! another process can write, and more handles than a counter holds.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,13 +36,13 @@ fn lent_memory_is_never_a_slice() {
     assert_eq!((give_back.exported(), give_back.breaches()), (0, 0));
 }
 
-/// The count of readers has 16 bits. A handle too many is refused, and a
-/// caller that catches the panic leaves the count as it was.
+/// The count of readers has 16 bits. One handle too many is refused, and the count is
+/// unchanged for a caller that catches the panic.
 #[test]
 #[cfg_attr(miri, ignore = "65,536 handles take minutes")]
 fn a_handle_too_many_is_refused_and_not_counted() {
     let mut pool = Pool::new(64, 1).unwrap();
-    // So that a slot that is lost shows as an error, not as a hang.
+    // Closed, so that a lost slot shows as an error, not as a hang.
     pool.closer().close();
     let own = pool.acquire().unwrap().freeze(FrameMeta::default());
     let hold_and_boxed = |pool: &mut Pool| {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counts of slots, and who may write when.
+//! Counts of slots, and the right to write.
 
 use super::*;
 use framepath_model::format::PixelFormat;
 use framepath_model::stream::FrameMeta;
 
-/// Tries at a race; the checker tries each with care.
+/// Rounds of a race; fewer under Miri.
 const ROUNDS: u32 = if cfg!(miri) { 15 } else { 200 };
 
 #[test]
@@ -76,9 +76,8 @@ fn a_waiting_owner_learns_that_the_last_reader_left_only_holds() {
     drop(hold);
 }
 
-/// The reader may still be looking for a sleeper to wake when the owner has
-/// used its slot and closed the pool: memory checkers see whether it looks at
-/// freed memory.
+/// The reader may still be looking for a sleeper to wake when the owner has used its slot
+/// and closed the pool: memory checkers detect an access to freed memory.
 #[test]
 fn a_pool_closes_while_its_readers_let_go() {
     for round in 0..ROUNDS {

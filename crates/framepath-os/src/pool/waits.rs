@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a pool's owner sleeps for a slot, and how it is told that none comes.
+//! The sleep of a pool's owner for a slot, and the message that none comes.
 
 use std::sync::Arc;
 
 use crate::futex::{self, LastingWord};
 use crate::sync::{AtomicU32, Ordering};
 
-/// The word a pool's owner sleeps on: 1 while it sleeps. Never freed, because
-/// wakers come late: after a slot is given back its pool can be gone.
+/// The word a pool's owner sleeps on: 1 while it sleeps. Never freed, because wakers come
+/// late: the pool can be gone after a slot is given back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waits {
     word: &'static AtomicU32,
@@ -16,28 +16,28 @@ pub(super) struct Waits {
 }
 
 impl Waits {
-    /// A word of this process.
+    /// Takes a word of this process.
     pub(super) fn own() -> Waits {
         let own = LastingWord::take();
         Waits { word: own.word(), own: Some(own) }
     }
 
-    /// A word that another process wakes this one by.
+    /// Uses a word by which another process wakes this one.
     pub(super) fn shared(word: &'static AtomicU32) -> Waits {
         Waits { word, own: None }
     }
 
-    /// Says that the owner is about to sleep; the looks for a slot come after.
+    /// Reports that the owner is about to sleep; its looks for a slot come after.
     pub(super) fn raise(self) {
         self.word.store(1, Ordering::Relaxed);
     }
 
-    /// The owner does not sleep after all.
+    /// Reports that the owner does not sleep after all.
     pub(super) fn lower(self) {
         self.word.store(0, Ordering::Relaxed);
     }
 
-    /// Sleeps until somebody wakes the owner, or for no reason.
+    /// Sleeps until another thread wakes the owner; may return without a reason.
     pub(super) fn sleep(self) {
         match self.own {
             Some(_) => futex::wait(self.word, 1),
@@ -47,12 +47,12 @@ impl Waits {
         }
     }
 
-    /// Wakes the owner, where it sleeps. The word may serve another pool by
-    /// now: its owner then looks again for nothing.
+    /// Wakes the owner, if it sleeps. The word may serve another pool by now: that pool's
+    /// owner then looks again in vain.
     #[inline]
     pub(super) fn wake(self) {
-        // Relaxed: the read-modify-write before this call has seen the one the
-        // owner did after raising the flag, or the owner's has seen ours; see
+        // Relaxed: either the read-modify-write before this call has seen the one of the
+        // owner after it raised the flag, or the owner's has seen ours; see
         // `Pool::wait`.
         if self.word.load(Ordering::Relaxed) != 0 {
             self.wake_now();
@@ -68,7 +68,7 @@ impl Waits {
         }
     }
 
-    /// Nobody sleeps on it any more.
+    /// Gives the word back; no thread sleeps on it any more.
     pub(super) fn give_back(self) {
         if let Some(own) = self.own {
             own.give_back();
@@ -88,18 +88,19 @@ impl Closer {
         Closer { closed: Arc::new(AtomicU32::new(0)), waits }
     }
 
-    /// Makes the wait that is going on, and every one after it, end with
-    /// [`PoolError::Closed`](super::PoolError::Closed). Slots that are free are
-    /// still given.
+    /// Ends the current wait and every later one with
+    /// [`PoolError::Closed`](super::PoolError::Closed). Free slots are still given.
     pub fn close(&self) {
-        // AcqRel: pairs with the look in `is_closed`. Of the two the later sees
-        // the earlier: the owner that we are closed, or we that it waits.
+        // AcqRel: pairs with the look in `is_closed`. The later of the two sees the
+        // earlier: either the owner sees the closing, or this thread sees that the owner
+        // waits.
         self.closed.fetch_or(1, Ordering::AcqRel);
-        // Without a look at the word, which another process may have written.
+        // Does not look at the word, because another process may have written it.
         self.waits.wake_now();
     }
 
-    /// Asked by the owner between raising its flag and sleeping.
+    /// True if the pool is closed; asked by the owner between raising its flag and
+    /// sleeping.
     pub(super) fn is_closed(&self) -> bool {
         // AcqRel: see `close`.
         self.closed.fetch_or(0, Ordering::AcqRel) != 0

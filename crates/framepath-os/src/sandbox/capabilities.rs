@@ -9,8 +9,8 @@ use rustix::thread::{
 
 /// Drops the calling thread's capabilities from all of its sets.
 ///
-/// The bounding set needs a capability to shrink and is left where there is
-/// none: it only limits what an execve could gain, and no_new_privs gives that
+/// Shrinking the bounding set needs a capability; without it the set is left as it is.
+/// The set only limits what an execve could gain, and with no_new_privs an execve gains
 /// nothing.
 pub(super) fn drop_all() -> io::Result<()> {
     if capabilities(None)?.effective.contains(CapabilitySet::SETPCAP) {
@@ -21,7 +21,7 @@ pub(super) fn drop_all() -> io::Result<()> {
             }
         }
     }
-    // Empty already where the inheritable set is, which is cleared next.
+    // Empty already if the inheritable set is, which is cleared next.
     let _ = clear_ambient_capability_set();
     let none = CapabilitySet::empty();
     set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From a policy to seccomp filters in force.
+//! Compilation of a policy into seccomp filters, and their installation.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use seccompiler::{
 use super::policy::{Policies, Policy, Rule, When};
 use super::{Role, Standing, aarch64, x86_64};
 
-/// Why there is no filter.
+/// Error of installing a filter.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FilterError {
     #[error("no policy is written for {}", std::env::consts::ARCH)]
@@ -23,7 +23,7 @@ pub(super) enum FilterError {
 }
 
 impl FilterError {
-    /// What this says about the machine.
+    /// Returns the standing of the seccomp layer that follows from this error.
     pub(super) fn standing(&self) -> Standing {
         match self {
             FilterError::Install(seccompiler::Error::Seccomp(error))
@@ -36,12 +36,12 @@ impl FilterError {
     }
 }
 
-/// Whom a filter binds.
+/// Threads that a filter applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Threads {
-    /// All threads of the process, and what they start.
+    /// All threads of the process, and those they start.
     All,
-    /// The calling one, and what it starts.
+    /// The calling thread, and those it starts.
     This,
 }
 
@@ -72,10 +72,10 @@ fn here() -> Option<(TargetArch, Policies)> {
     }
 }
 
-/// The filters of `policy`, in the order they are installed in. A call runs
-/// through all of them and the strictest answer counts: the first answers
-/// ENOSYS where the policy says absent, the second EPERM to all it does not
-/// know. Calls of another architecture's numbering end the process.
+/// Compiles the filters of `policy`, in the order of installation. A call runs through
+/// all of them and the strictest answer counts: the first answers ENOSYS where the policy
+/// says absent, the second EPERM to every call it does not know. A call in another
+/// architecture's numbering ends the process.
 fn programs(policy: Policy, arch: TargetArch, own_pid: u32) -> Result<[BpfProgram; 2], BackendError> {
     let mut absent = BTreeMap::new();
     let mut allowed = BTreeMap::new();
@@ -122,7 +122,7 @@ fn alternative(argument: u8, operator: SeccompCmpOp, value: u64) -> Result<Secco
     SeccompRule::new(vec![SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?])
 }
 
-/// One rule per call: the last table's.
+/// Keeps one rule per call: that of the last table.
 fn merged(policy: Policy) -> BTreeMap<i64, Rule> {
     policy.tables.iter().copied().flatten().map(|rule| (rule.number, *rule)).collect()
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Landlock: the files, ports and processes out of reach.
+//! Landlock: restriction of files, ports and other processes.
 
 use std::path::Path;
 
@@ -11,20 +11,19 @@ use landlock::{
 use super::{Layer, Layers, Role, Standing};
 use crate::machine::landlock_abi;
 
-/// The newest interface whose rights are asked for; older kernels give those
-/// they know.
+/// The newest interface whose rights are requested; older kernels grant those they know.
 const NEWEST: ABI = ABI::V6;
 
-/// The versions in which the three layers came.
+/// Landlock versions that introduced the three layers.
 const SINCE: [(Layer, u32); 3] =
     [(Layer::LandlockFiles, 1), (Layer::LandlockNet, 4), (Layer::LandlockScope, 6)];
 
-/// What the dynamic loader reads.
+/// Files and folders that the dynamic loader reads.
 const LIBRARIES: [&str; 6] =
     ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib", "/etc/ld.so.cache"];
 
-/// Restricts the calling thread and those it starts from now on. A second call
-/// can only take more away.
+/// Restricts the calling thread and the threads it starts from now on. A second call can
+/// only restrict more.
 pub(super) fn enter(role: Role<'_>, layers: Layers) -> Layers {
     let abi = landlock_abi().unwrap_or(0);
     let enforced = matches!(

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which layers of the sandbox a worker has, and why it lacks the others.
+//! Layers of the sandbox that a worker has, and reasons for missing ones.
 
 use std::fmt;
 
 use crate::spawn::Namespaces;
 
-/// One layer. The order is the one they are entered in.
+/// One layer. The order is that in which they are entered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Layer {
     /// A user namespace: no capability over anything outside.
     UserNamespace,
-    /// A pid namespace: no other process in sight.
+    /// A pid namespace: no other process is visible.
     PidNamespace,
     /// A network namespace: no network.
     NetNamespace,
-    /// An IPC namespace: no message queues of others.
+    /// An IPC namespace: no message queues of other processes.
     IpcNamespace,
-    /// A UTS namespace: a host name that is nobody else's.
+    /// A UTS namespace: a host name of its own.
     UtsNamespace,
-    /// No program it starts gets more rights.
+    /// No program it starts gets more rights than it has.
     NoNewPrivileges,
     /// Other processes of the same user cannot look into it.
     NotDumpable,
@@ -77,8 +77,8 @@ impl Layer {
         }
     }
 
-    /// Whether the layer keeps a worker from reaching something. A cgroup only
-    /// bounds what a worker uses up, and few users have one to give.
+    /// True if the layer keeps a worker from reaching something. A cgroup only limits the
+    /// resources that a worker uses, and few users have one to give.
     pub fn confines(self) -> bool {
         self != Layer::Cgroup
     }
@@ -88,10 +88,10 @@ impl Layer {
     }
 }
 
-/// How it stands with one layer.
+/// State of one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Standing {
-    /// Not tried yet, or not by this side: the parent makes the namespaces.
+    /// The layer was not tried yet, or not by this side: the parent makes the namespaces.
     Untried,
     /// In force.
     Given,
@@ -101,12 +101,12 @@ pub enum Standing {
     Refused,
 }
 
-/// The standing of every layer; two bits each.
+/// The state of every layer; two bits each.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Layers(u32);
 
 impl Layers {
-    /// How it stands with `layer`.
+    /// Returns the state of `layer`.
     pub fn standing(self, layer: Layer) -> Standing {
         match (self.0 >> layer.shift()) & 3 {
             0 => Standing::Untried,
@@ -116,12 +116,12 @@ impl Layers {
         }
     }
 
-    /// Whether `layer` is in force.
+    /// True if `layer` is in force.
     pub fn has(self, layer: Layer) -> bool {
         self.standing(layer) == Standing::Given
     }
 
-    /// With `standing` noted for `layer`.
+    /// Returns these layers with `standing` noted for `layer`.
     #[must_use]
     pub fn with(self, layer: Layer, standing: Standing) -> Layers {
         let bits = match standing {
@@ -133,7 +133,7 @@ impl Layers {
         Layers((self.0 & !(3 << layer.shift())) | (bits << layer.shift()))
     }
 
-    /// With what the parent knows of the worker's namespaces.
+    /// Returns these layers with the namespaces that the parent knows the worker has.
     #[must_use]
     pub fn with_namespaces(self, own: Namespaces) -> Layers {
         [
@@ -149,7 +149,7 @@ impl Layers {
         })
     }
 
-    /// With the layers that `other` knows and this does not.
+    /// Returns these layers, completed by those that only `other` knows.
     #[must_use]
     pub fn and(self, other: Layers) -> Layers {
         Layer::ALL.into_iter().fold(self, |layers, layer| match layers.standing(layer) {
@@ -158,20 +158,19 @@ impl Layers {
         })
     }
 
-    /// The layers that confine a worker and are not in force.
+    /// Returns the layers that confine a worker and are not in force.
     pub fn missing(self) -> impl Iterator<Item = Layer> {
         Layer::ALL.into_iter().filter(move |layer| layer.confines() && !self.has(*layer))
     }
 
-    /// The wire form: two bits per layer, [`Layer::UserNamespace`] lowest; the
+    /// Returns the wire form: two bits per layer, [`Layer::UserNamespace`] lowest; the
     /// bits above are zero.
     pub fn bits(self) -> u32 {
         self.0
     }
 
-    /// From the wire form; `None` where a bit is set that means nothing. A
-    /// worker reports on itself before the first foreign byte; after that a
-    /// report is worth nothing.
+    /// Reads the wire form; `None` where a bit without a meaning is set. A worker's
+    /// report on itself counts only before it reads the first foreign byte.
     pub fn from_bits(bits: u32) -> Option<Layers> {
         (bits >> (2 * Layer::ALL.len()) == 0).then_some(Layers(bits))
     }

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a policy file is made of: system calls and conditions on their
-//! arguments. Tables of every architecture are built and tested on all of them.
+//! Parts of a policy file: system calls and conditions on their arguments. Tables of
+//! every architecture are built and tested on all of them.
 
 /// One system call that a role may make.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rule {
-    /// As in the C library, `SYS_read`.
+    /// Name as in the C library, `SYS_read`.
     #[cfg_attr(not(test), expect(dead_code, reason = "tests compare tables by it"))]
     pub(super) name: &'static str,
-    /// On the table's architecture.
+    /// Number on the table's architecture.
     pub(super) number: i64,
-    /// With which arguments.
+    /// Condition on the arguments.
     pub(super) when: When,
 }
 
-/// A condition on arguments, counted from 0. Arguments are compared as 32-bit
-/// numbers: all that are looked at are flags, commands and ids.
+/// A condition on arguments, counted from 0. Arguments are compared as 32-bit numbers:
+/// all that are checked are flags, commands and ids.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum When {
-    /// Any.
+    /// Any arguments.
     Always,
     /// Argument `.0` is one of `.1`.
     OneOf(u8, &'static [u32]),
-    /// Of the bits `.1` of argument `.0`, exactly `.2` are set.
+    /// Argument `.0`, masked with the bits `.1`, equals `.2`.
     Bits(u8, u32, u32),
     /// Argument `.0` is this process's id.
     OwnPid(u8),
@@ -30,7 +30,7 @@ pub(super) enum When {
     BitOrOneOf(u8, u32, &'static [u32]),
     /// Argument `.0` is a null pointer (all 64 bits).
     Null(u8),
-    /// The call is answered with ENOSYS: the C library has another way then.
+    /// The call is answered with ENOSYS: the C library then uses another call.
     Absent,
 }
 
@@ -87,8 +87,8 @@ pub(super) mod condition {
     const CLONE_THREAD: u32 = 0x0001_0000;
     /// Every CLONE_NEW* flag: mount, cgroup, uts, ipc, user, pid, net.
     const CLONE_NEW: u32 = 0x7e02_0000;
-    /// All that threads of one process share. Without CLONE_FILES each thread
-    /// would have a table of descriptors, and a limit, of its own.
+    /// Flags for everything that threads of one process share. Without CLONE_FILES each
+    /// thread would have a table of descriptors, and a limit, of its own.
     const THREAD: u32 = CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD;
 
     /// mmap and mprotect: memory that cannot be executed.
@@ -112,21 +112,21 @@ pub(super) mod condition {
     /// capabilities none of them gives anything. Not PR_SET_DUMPABLE: a thread of a
     /// plug-in's constructor could undo it at any time until the next filter.
     pub(in crate::sandbox) const NAME_AND_LOCKS: When = When::OneOf(0, &[15, 3, 23, 24, 38, 47]);
-    /// futex: on words that other processes map, only what the rings need:
-    /// FUTEX_WAIT, FUTEX_WAKE, FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET. The others
-    /// could carry a sleeping caller over to a word where nobody wakes it. With
-    /// FUTEX_PRIVATE_FLAG they reach no other process.
+    /// futex: on words that other processes map, only what the rings need: FUTEX_WAIT,
+    /// FUTEX_WAKE, FUTEX_WAIT_BITSET, FUTEX_WAKE_BITSET. Other operations could move a
+    /// sleeping caller to a word on which no thread wakes it. With FUTEX_PRIVATE_FLAG
+    /// they reach no other process.
     pub(in crate::sandbox) const NO_SLEEPER_MOVED: When =
         When::BitOrOneOf(1, 0x80, &[0, 1, 9, 10, 0x109, 0x10a]);
-    /// ioctl: what a client of a V4L2 decoder asks.
+    /// ioctl: the calls of a client of a V4L2 decoder.
     pub(in crate::sandbox) const OF_DECODING: When = When::OneOf(1, &crate::v4l2::OF_DECODING);
     /// sendto: to the socket's peer.
     pub(in crate::sandbox) const NO_ADDRESS: When = When::Null(4);
     /// prlimit64: of this process. A limit can only be lowered.
     pub(in crate::sandbox) const OWN_LIMITS: When = When::OneOf(0, &[0]);
-    /// The mode bits of open(2): reading only (O_WRONLY, O_RDWR, O_CREAT and
-    /// O_TRUNC are unset), its flags being argument `.0`. Not O_PATH either: Landlock
-    /// does not see such an open, and the descriptor stays.
+    /// Allows open(2) for reading only (O_WRONLY, O_RDWR, O_CREAT and O_TRUNC are unset),
+    /// with its flags in argument `argument`. O_PATH is refused too: Landlock does not see
+    /// such an open, and the descriptor stays.
     pub(in crate::sandbox) const fn reading(argument: u8) -> When {
         const O_PATH: u32 = 0o1000_0000;
         When::Bits(argument, O_PATH | 0o1103, 0)

@@ -6,7 +6,7 @@ use super::policy::{Policies, Policy};
 mod decode;
 mod plugin;
 
-/// What each role may call.
+/// System calls that each role may make.
 pub(super) const POLICIES: Policies = Policies {
     decode: Policy { tables: &[decode::DECODE] },
     decode_by_device: Policy { tables: &[decode::DECODE, decode::BY_DEVICE] },

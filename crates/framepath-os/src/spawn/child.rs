@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The child between clone and execve: system calls and its own stack, nothing
-//! else. Other threads of the parent may have held any lock when it was made.
+//! The child between clone and execve: only system calls and its own stack, because other
+//! threads of the parent may have held any lock when the child was made.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -8,11 +8,11 @@ use std::os::fd::RawFd;
 
 use super::SOCKET;
 
-/// Where the report goes; closed by execve.
+/// Descriptor of the report; closed by execve.
 const TELL: RawFd = SOCKET + 1;
-/// Files of the parent are brought to this number or above before the clone.
+/// Lowest number to which files of the parent are moved before the clone.
 pub(super) const FIRST_SPARE: RawFd = 10;
-/// The highest signal number and one.
+/// The highest signal number plus one.
 const SIGNALS: libc::c_int = 65;
 
 const STEPS: [&str; 9] = [
@@ -27,7 +27,7 @@ const STEPS: [&str; 9] = [
     "execve",
 ];
 
-/// The numbers, in the parent, of what the child keeps.
+/// Descriptors that the child keeps, by their numbers in the parent.
 pub(super) struct Files {
     pub(super) null: RawFd,
     pub(super) tell: RawFd,
@@ -54,7 +54,7 @@ impl<'a> Plan<'a> {
         Plan { path, argv: pointers(argv), envp: pointers(envp), files }
     }
 
-    /// Becomes the program, or reports why not and exits.
+    /// Becomes the program, or reports the error and exits.
     pub(super) fn become_worker(&self) -> ! {
         let step = self.prepare();
         // SAFETY: reads the errno of this thread.
@@ -62,7 +62,8 @@ impl<'a> Plan<'a> {
         self.files.report(step, errno)
     }
 
-    /// Returns only when a step failed: its index in [`STEPS`].
+    /// Prepares and calls execve; returns only when a step failed: its index in
+    /// [`STEPS`].
     fn prepare(&self) -> u8 {
         if let Err(step) = self.files.settle() {
             return step;
@@ -75,7 +76,7 @@ impl<'a> Plan<'a> {
 }
 
 impl Files {
-    /// Leaves the parent's session, files and signals behind; the step that
+    /// Leaves the parent's session, files and signals behind; returns the step that
     /// failed, by its index in [`STEPS`].
     pub(super) fn settle(&self) -> Result<(), u8> {
         let Files { null, tell, socket, keep_stderr, group } = *self;
@@ -89,13 +90,13 @@ impl Files {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong) != 0 {
                 return Err(1);
             }
-            // A parent that died before that call sends nothing any more, but
-            // the pipe has no reader then.
+            // A parent that died before that call causes no signal any more, but then
+            // the pipe has no reader.
             let mut pipe = libc::pollfd { fd: tell, events: 0, revents: 0 };
             if libc::poll(&mut pipe, 1, 0) != 0 {
                 return Err(2);
             }
-            // The parent looks whether it worked.
+            // The parent checks if it worked.
             libc::write(group, c"0".as_ptr().cast(), 1);
             if libc::dup2(tell, TELL) < 0 || libc::dup2(socket, SOCKET) < 0 {
                 return Err(3);
@@ -117,12 +118,12 @@ impl Files {
             if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, yes, unused, unused, unused) != 0 {
                 return Err(6);
             }
-            // The kernel's own struct sigaction: handler, flags, restorer, mask.
-            // Not the C library's call, which keeps two signals to itself.
+            // The kernel's own struct sigaction: handler, flags, restorer, mask. The C
+            // library's call would keep two signals to itself.
             let default = [libc::SIG_DFL as u64, 0, 0, 0];
             let unwanted = std::ptr::null_mut::<u64>();
             for signal in 1..SIGNALS {
-                // Refused for those that cannot be changed.
+                // Refused for signals that cannot be changed.
                 libc::syscall(libc::SYS_rt_sigaction, signal, default.as_ptr(), unwanted, size_of::<u64>());
             }
             let mut none = std::mem::zeroed::<libc::sigset_t>();
@@ -136,13 +137,13 @@ impl Files {
 }
 
 impl Files {
-    /// Tells the parent which step failed, and ends.
+    /// Reports the failed step to the parent, and ends.
     pub(super) fn report(&self, step: u8, errno: libc::c_int) -> ! {
         let mut report = [0; 5];
         report[0] = step;
         report[1..].copy_from_slice(&errno.to_ne_bytes());
-        // The parent's number first: it is the pipe or, closed later, nothing.
-        // TELL may be any file of the parent's until the pipe was put there.
+        // The parent's number first: it is the pipe or, closed later, nothing. TELL may
+        // be any file of the parent until the pipe was put there.
         for tell in [self.tell, TELL] {
             // SAFETY: five readable bytes.
             let written = unsafe { libc::write(tell, report.as_ptr().cast(), report.len()) };
@@ -153,27 +154,28 @@ impl Files {
         exit(127)
     }
 
-    /// Lets the parent go on: the child is settled.
+    /// Lets the parent continue: the child is settled.
     pub(super) fn done(&self) {
         // SAFETY: closes the pipe, which is this process's only by that number.
         unsafe { libc::close(TELL) };
     }
 }
 
-/// Ends this process without running what the parent registered for its end.
+/// Ends this process without running the functions that the parent registered for its
+/// end.
 pub(super) fn exit(code: libc::c_int) -> ! {
     // SAFETY: _exit is async-signal-safe and takes any number.
     unsafe { libc::_exit(code) }
 }
 
-/// Why the child is not the program.
+/// Error of a child that did not become the program.
 pub(super) struct Failure {
     pub(super) step: &'static str,
     pub(super) error: io::Error,
 }
 
 impl Failure {
-    /// From the bytes of the pipe; none means success.
+    /// Reads the bytes of the pipe; none means success.
     pub(super) fn decode(report: &[u8]) -> Option<Failure> {
         let (step, errno) = report.split_first()?;
         let errno = errno.try_into().map_or(libc::EIO, i32::from_ne_bytes);

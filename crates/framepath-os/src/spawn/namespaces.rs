@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The namespaces of a child: as many as this user gets.
+//! Namespaces of a child: as many as this user gets.
 
 use std::io;
 
 use super::{Made, clone_child};
 
-/// Which namespaces a process has for itself.
+/// Namespaces that a process has for itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces {
     /// Users and capabilities.
     pub user: bool,
-    /// Process ids: it sees and can signal only itself.
+    /// Process ids: the process sees and can signal only itself.
     pub pid: bool,
     /// Network: not even a loopback that is up.
     pub net: bool,
@@ -23,8 +23,8 @@ pub struct Namespaces {
 impl Namespaces {
     const OTHERS: Namespaces = Namespaces { user: false, pid: true, net: true, ipc: true, uts: true };
 
-    /// What is asked for, most first. Without a user namespace only root gets
-    /// the others; root in a chroot gets all but that one.
+    /// Sets of namespaces to ask for, largest first. Without a user namespace only root
+    /// gets the others; root in a chroot gets all but that one.
     pub(super) const WISHES: [Namespaces; 5] = [
         Namespaces { user: true, ..Namespaces::OTHERS },
         Namespaces { user: true, net: false, ..Namespaces::OTHERS },
@@ -46,7 +46,7 @@ impl Namespaces {
     }
 }
 
-/// Makes a child that shares all of ours. `child` runs in it.
+/// Makes a child that shares all namespaces of this process. `child` runs in it.
 pub(super) fn clone_with_none(child: impl FnOnce()) -> io::Result<Made> {
     let (pid, pidfd) = clone_child(0, child)?;
     Ok(Made { pid, pidfd, namespaces: Namespaces::default() })
@@ -65,7 +65,7 @@ pub(super) fn clone_with_most(child: impl Fn()) -> io::Result<Made> {
     Err(refusal)
 }
 
-/// Whether this user, this kernel or a limit refuses a namespace.
+/// True if this user, this kernel or a limit refuses a namespace.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

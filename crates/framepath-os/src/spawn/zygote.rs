@@ -16,7 +16,7 @@ use super::{
 };
 use crate::crash;
 
-/// Errors name this in place of a program.
+/// Name that errors give in place of a program.
 const PROGRAM: &str = "this process";
 
 /// The process that workers are forked from. Dropping it ends its namespaces.
@@ -47,22 +47,22 @@ impl Zygote {
         Ok(Zygote { namespaces, _init: init })
     }
 
-    /// The namespaces of its workers.
+    /// Returns the namespaces of the zygote's workers.
     pub fn namespaces(&self) -> Namespaces {
         self.namespaces
     }
 
-    /// Forks a worker, which has `socket` and otherwise what [`spawn`](super::spawn)
-    /// gives, keeps standard error, is in a cgroup with `bounds` where that is
-    /// possible, and goes on with `run`. The answer of `run`
-    /// is the exit code. A panic exits with 101.
+    /// Forks a worker, which continues with `run`. It has `socket` and what
+    /// [`spawn`](super::spawn) gives besides, keeps standard error, and is in a cgroup
+    /// with `bounds` where that is possible. The result of `run` is the exit code. A
+    /// panic exits with 101.
     ///
     /// The child is made by fork(3), so that the C library knows its thread:
     /// raise(3), abort(3) and mutexes that know their owner work in it.
     ///
     /// # Errors
-    /// As [`Zygote::new`]: what another thread holds, a lock of the allocator
-    /// for example, would stay held in the child for ever.
+    /// As [`Zygote::new`]: a lock that another thread holds, such as the allocator's,
+    /// would stay held in the child for ever.
     pub fn fork(
         &self,
         socket: BorrowedFd<'_>,
@@ -72,8 +72,8 @@ impl Zygote {
         single_threaded()?;
         let mut worker = fork(Some(socket), bounds.group(), |socket| {
             let own = Namespaces { pid: false, ..self.namespaces };
-            // A limit may refuse more of them: then those of the zygote stay,
-            // which are not the outside's either.
+            // A limit may refuse more namespaces: then the worker stays in those of the
+            // zygote, which are not the outside's either.
             // SAFETY: unshare(2) takes any number.
             unsafe { libc::unshare(own.flags()) };
             match socket {
@@ -113,19 +113,18 @@ fn enter_most() -> io::Result<Namespaces> {
     Ok(Namespaces::default())
 }
 
-/// Maps the user of this process in its new user namespace, without which its
-/// children could not make one of their own. That one maps nobody.
+/// Maps the user of this process in its new user namespace; otherwise its children could
+/// not make one of their own, which maps no user.
 fn map_self(user: u32, group: u32) {
-    // Where a file cannot be written the workers stay in the zygote's
-    // namespace.
+    // If a file cannot be written, the workers stay in the zygote's namespace.
     let write = |file: &str, text: &str| std::fs::write(format!("/proc/self/{file}"), text).is_ok();
     let _ = write("setgroups", "deny")
         && write("uid_map", &format!("{user} {user} 1"))
         && write("gid_map", &format!("{group} {group} 1"));
 }
 
-/// fork(3), with the child's files, session and signals settled. Where there is
-/// no socket the child has none.
+/// Calls fork(3) and settles the child's files, session and signals. Without `socket` the
+/// child has no socket.
 fn fork(
     socket: Option<BorrowedFd<'_>>,
     group: Option<Group>,

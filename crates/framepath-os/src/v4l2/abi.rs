@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `linux/videodev2.h` says, as far as it is used: structures, numbers of
-//! ioctls, constants. For machines with longs of 64 bits, little-endian or not.
+//! The part of `linux/videodev2.h` that is used: structures, numbers of ioctls,
+//! constants. For machines with longs of 64 bits, little-endian or not.
 
 pub(super) mod layout;
 
@@ -118,7 +118,7 @@ pub(super) struct PixFormat {
     pub xfer_func: u32,
 }
 
-/// Packed in C too; two bytes of alignment are left of it.
+/// Packed in C too, with an alignment of two bytes.
 #[repr(C, packed(2))]
 #[derive(Clone, Copy, Default)]
 pub(super) struct PlanePixFormat {
@@ -170,8 +170,8 @@ pub(super) struct RequestBuffers {
     pub reserved: [u8; 3],
 }
 
-/// Where a buffer's memory is: an offset, an address, a descriptor, or the
-/// address of planes. Written as the member that counts, the rest 0.
+/// Place of a buffer's memory: an offset, an address, a descriptor, or the address of
+/// planes. The member in use is written, the rest is 0.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) union Place {
@@ -350,7 +350,7 @@ pub(super) const DQEVENT: Opcode = read::<Event>(89);
 pub(super) const SUBSCRIBE_EVENT: Opcode = write::<EventSubscription>(90);
 pub(super) const DECODER_CMD: Opcode = both::<DecoderCmd>(96);
 
-/// All that a client of a decoder asks of its node.
+/// All ioctls that a client of a decoder uses on its node.
 pub(crate) const OF_DECODING: [Opcode; 15] = [
     QUERYCAP,
     ENUM_FMT,
@@ -369,8 +369,8 @@ pub(crate) const OF_DECODING: [Opcode; 15] = [
     DECODER_CMD,
 ];
 
-// An ioctl's number holds the size of its structure, so that a wrong one is an
-// ioctl the kernel does not know. These are the kernel's.
+// An ioctl's number holds the size of its structure, so that a wrong size makes an ioctl
+// the kernel does not know. These are the kernel's sizes.
 const _: () = {
     assert!(size_of::<Capability>() == 104 && size_of::<FmtDesc>() == 64);
     assert!(size_of::<PixFormat>() == 48 && size_of::<PlanePixFormat>() == 20);

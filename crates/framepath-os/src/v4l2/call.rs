@@ -31,11 +31,11 @@ unsafe impl<T> Ioctl for Call<'_, T> {
     }
 }
 
-/// Calls, again where a signal came between.
+/// Calls the ioctl; repeats the call after a signal.
 ///
 /// # Safety
-/// `T` is the structure of `opcode`, and what it points at may be read and
-/// written by the call.
+/// `T` is the structure of `opcode`, and the memory it points at may be read and written
+/// by the call.
 pub(super) unsafe fn call<T>(fd: BorrowedFd<'_>, opcode: Opcode, body: &mut T) -> Result<i32> {
     loop {
         // SAFETY: as the caller promises.

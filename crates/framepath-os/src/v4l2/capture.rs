@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The buffers of a CAPTURE queue as frames: a frame that is let go of is
-//! queued again, on whatever thread.
+//! The buffers of a CAPTURE queue as frames: a released frame is queued again, on
+//! whatever thread.
 
 use std::fmt;
 use std::os::fd::BorrowedFd;
@@ -19,12 +19,12 @@ use crate::pool::{ForeignError, ForeignPool, Frame, Returns};
 use crate::stop::Stop;
 use crate::{meter, stop};
 
-/// Whose memory a queue's buffers are.
+/// Memory type of a queue's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Io {
-    /// The driver's.
+    /// Memory of the driver.
     Mmap,
-    /// Dmabufs of others.
+    /// Dmabufs of another exporter.
     DmaBuf,
     /// Addresses of this process.
     UserPtr,
@@ -50,7 +50,7 @@ impl fmt::Display for Io {
     }
 }
 
-/// A buffer that the device has filled. It is the program's until it is made a
+/// A buffer that the device has filled. The program owns it until it is made a
 /// [frame](CaptureBuffers::frame) or [given back](CaptureBuffers::give_back).
 pub type Delivered = Dequeued;
 
@@ -69,13 +69,13 @@ struct Shared {
 }
 
 struct State {
-    /// False once the queue was stopped: what comes back then stays out.
+    /// False once the queue was stopped: buffers that come back later are not queued.
     live: bool,
-    /// Buffers the device has.
+    /// Number of buffers that the device has.
     queued: u32,
     /// The run whose thread waits for a buffer to come back.
     waiting: Option<Stop>,
-    /// A buffer that could not be queued: the stream is over, and this is why.
+    /// Error of a buffer that could not be queued, which ends the stream.
     failed: Option<V4l2Error>,
 }
 
@@ -119,11 +119,11 @@ impl Returns for Shared {
 }
 
 impl CaptureBuffers {
-    /// Makes `count` buffers, or as many as the driver wants, of the format
-    /// that is set, and queues them. `heap` is where dmabufs come from.
+    /// Makes `count` buffers, or as many as the driver wants, of the format that is set,
+    /// and queues them. `heap` is the source of dmabufs.
     ///
     /// # Errors
-    /// The driver has not this kind of memory, or other frames are in use.
+    /// The driver does not have this kind of memory, or other frames are in use.
     pub fn new(node: &Arc<Node>, io: Io, count: u32, heap: &Heap) -> Result<CaptureBuffers, V4l2Error> {
         let direction = Direction::Capture;
         let bytes = node.format(direction)?.bytes as usize;
@@ -152,30 +152,30 @@ impl CaptureBuffers {
         let failed = state.failed.take();
         drop(state);
         if let Some(error) = failed {
-            // The queue must not keep buffers nobody will take.
+            // The queue must not keep buffers that are never taken.
             let _ = node.request(direction, io.memory(), 0);
             return Err(error);
         }
         Ok(CaptureBuffers { frames: ForeignPool::of_region(region, shared.clone()), shared })
     }
 
-    /// Buffers.
+    /// Returns the number of buffers.
     pub fn count(&self) -> u32 {
         self.shared.region.slots()
     }
 
-    /// Bytes of a buffer.
+    /// Returns the number of bytes of a buffer.
     pub fn bytes(&self) -> usize {
         self.shared.region.slot_bytes()
     }
 
-    /// Buffers that the device has.
+    /// Returns the number of buffers that the device has.
     pub fn queued(&self) -> u32 {
         self.shared.state().queued
     }
 
-    /// Waits until the device has a buffer, at most `time`, stamped as blocked:
-    /// when all are in frames downstream, nothing can come. Ends early where the calling
+    /// Waits until the device has a buffer, at most `time`, stamped as blocked: while all
+    /// buffers are in frames downstream, no frame can come. Ends early where the calling
     /// thread's run is asked to stop, or a [nudge](Stop::nudge) makes `awake` true.
     pub fn wait_for_return(&self, time: Duration, awake: impl Fn() -> bool) {
         let has_returned = |state: &State| state.queued > 0 || state.failed.is_some();
@@ -187,7 +187,8 @@ impl CaptureBuffers {
             drop(meter::blocked(|| self.shared.returned.wait_timeout(state, time)));
             return;
         };
-        // Under the lock that a buffer comes back under: it finds the run to nudge.
+        // Set under the lock that a returning buffer takes: that buffer's thread finds
+        // the run to nudge.
         state.waiting = Some(run);
         drop(state);
         let deadline_ns = now_ns().saturating_add(time.as_nanos() as u64);
@@ -196,10 +197,10 @@ impl CaptureBuffers {
         });
     }
 
-    /// The next buffer the device has filled; `None` where there is none yet.
+    /// Takes the next buffer the device has filled; `None` where there is none yet.
     ///
     /// # Errors
-    /// The driver's, or that of a frame that could not be queued again.
+    /// The driver's error, or that of a frame that could not be queued again.
     pub fn dequeue(&self) -> Result<Option<Delivered>, V4l2Error> {
         let mut state = self.shared.state();
         if let Some(error) = state.failed.take() {
@@ -219,21 +220,21 @@ impl CaptureBuffers {
         Ok(Some(taken))
     }
 
-    /// The picture in a buffer just dequeued.
+    /// Makes a frame of the picture in a buffer just dequeued.
     ///
     /// # Errors
-    /// A layout larger than the buffer; the buffer is queued again.
+    /// The layout is larger than the buffer; the buffer is queued again.
     pub fn frame(&self, taken: &Delivered, layout: &Layout, meta: FrameMeta) -> Result<Frame, ForeignError> {
         self.frames.frame(taken.index, layout, meta).inspect_err(|_| self.give_back(taken))
     }
 
-    /// Queues a buffer again that holds no picture.
+    /// Queues a buffer without a picture again.
     pub fn give_back(&self, taken: &Delivered) {
         self.shared.give_back(taken.index);
     }
 
-    /// Stops the queue and lets go of its buffers; frames that are still held
-    /// keep their memory.
+    /// Stops the queue and releases its buffers; frames that are still held keep their
+    /// memory.
     ///
     /// # Errors
     /// As the driver says.
@@ -266,7 +267,7 @@ pub(super) fn driver_region(
 }
 
 impl Region {
-    /// The dmabuf a slot was made of.
+    /// Returns the dmabuf that a slot was made of.
     pub(super) fn dmabuf_given(&self, slot: u32) -> Option<BorrowedFd<'_>> {
         if self.is_given() { self.dmabuf(slot) } else { None }
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Colours in V4L2's numbers
-//! (Documentation/userspace-api/media/v4l/colorspaces-defs.rst), which are not
-//! those of H.273. Where several of one stand for one of the other, the first
-//! line of a table counts.
+//! (Documentation/userspace-api/media/v4l/colorspaces-defs.rst), which are not those of
+//! H.273. Where several numbers of one side match one of the other, the first line of a
+//! table counts.
 
 use framepath_model::colors::{BT470BG, BT709, BT2020, Colors, Range, SMPTE170M, SMPTE240M, UNSPECIFIED};
 
@@ -52,8 +52,7 @@ const MATRICES: [(u32, u8); 9] = [
     (abi::YCBCR_ENC_SYCC, SMPTE170M),
 ];
 
-/// What a V4L2 format says of colours; 0 is a default that follows from the
-/// rest.
+/// Colours of a V4L2 format; 0 is a default that follows from the other values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct V4l2Colors {
     /// `enum v4l2_colorspace`.
@@ -71,8 +70,8 @@ impl From<Colors> for V4l2Colors {
         let number = |table: &[(u32, u8)], code: u8| {
             table.iter().find(|(_, known)| *known == code).map_or(0, |(number, _)| *number)
         };
-        // A stream that names its matrix only has the primaries that go with it,
-        // which mostly have the same number.
+        // A stream that names only its matrix has the primaries that go with it, which
+        // mostly have the same number.
         let primaries = match (colors.primaries, colors.matrix) {
             (UNSPECIFIED, 10) => BT2020,
             (UNSPECIFIED, matrix) if matrix <= BT2020 => matrix,
@@ -120,7 +119,7 @@ impl From<V4l2Colors> for Colors {
 }
 
 impl Node {
-    /// What the driver says of the colours of a queue's pictures.
+    /// Returns the colours that the driver declares for a queue's pictures.
     ///
     /// # Errors
     /// As the driver says.

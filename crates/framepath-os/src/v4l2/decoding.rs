@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a node is asked and told because it decodes
+//! Calls and events of a node that decodes
 //! (Documentation/userspace-api/media/v4l/dev-decoder.rst).
 
 use rustix::io::Errno;
@@ -8,19 +8,19 @@ use super::call::call;
 use super::node::Node;
 use super::{V4l2Error, abi};
 
-/// What a decoder says beside its buffers.
+/// Event of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The stream's format is known, or has changed.
     SourceChange,
-    /// The last frame before a drain is there.
+    /// The last frame before a drain is ready.
     EndOfStream,
-    /// Something that was not asked for.
+    /// An event that was not asked for.
     Other(u32),
 }
 
 impl Node {
-    /// CAPTURE buffers that decoding needs at least; `None` where the driver
+    /// Returns the least number of CAPTURE buffers for decoding; `None` where the driver
     /// does not say.
     pub fn min_capture_buffers(&self) -> Option<u32> {
         let mut control = abi::Control { id: abi::CID_MIN_BUFFERS_FOR_CAPTURE, value: 0 };
@@ -32,7 +32,7 @@ impl Node {
     /// Asks for a decoder's events.
     ///
     /// # Errors
-    /// The driver has none, and so is no stateful decoder.
+    /// The driver has none, so it is no stateful decoder.
     pub fn subscribe(&self) -> Result<(), V4l2Error> {
         for kind in [abi::EVENT_SOURCE_CHANGE, abi::EVENT_EOS] {
             let mut subscription = abi::EventSubscription { kind, ..Default::default() };
@@ -42,7 +42,7 @@ impl Node {
         Ok(())
     }
 
-    /// The next event, if there is one.
+    /// Takes the next event, if there is one.
     ///
     /// # Errors
     /// As the driver says.
@@ -72,7 +72,7 @@ impl Node {
         }))
     }
 
-    /// Tells a decoder that no packet follows: the last frame will say so.
+    /// Tells a decoder that no packet follows: the last frame will be marked as the last.
     ///
     /// # Errors
     /// As the driver says.
@@ -80,7 +80,7 @@ impl Node {
         self.decoder_command(abi::DEC_CMD_STOP)
     }
 
-    /// Lets a decoder that was stopped go on.
+    /// Lets a stopped decoder continue.
     ///
     /// # Errors
     /// As the driver says.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What goes wrong with a device.
+//! Errors of a device.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::Role;
 
-/// Why a device did not do it.
+/// Error of a device.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum V4l2Error {
@@ -16,43 +16,43 @@ pub enum V4l2Error {
     Open {
         /// The node.
         node: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: Errno,
     },
-    /// It is no V4L2 node.
+    /// The file is no V4L2 node.
     #[error("{} is no V4L2 node", node.display())]
     NoNode {
         /// The file.
         node: PathBuf,
     },
-    /// The node is there for something else.
+    /// The node has another purpose.
     #[error("{} is {role} ({card}), not {wanted}", node.display())]
     Role {
         /// The node.
         node: PathBuf,
-        /// Its name for itself.
+        /// The device's name.
         card: String,
-        /// What it is.
+        /// Role of the node.
         role: Role,
-        /// What was looked for.
+        /// Role that was looked for.
         wanted: Role,
     },
-    /// The device knows formats, but not this.
+    /// The device has formats, but not this one.
     #[error("{} has no {wanted}; it offers {offers}", node.display())]
     Format {
         /// The node.
         node: PathBuf,
-        /// What was looked for.
+        /// Format that was looked for.
         wanted: String,
         /// The formats it has.
         offers: String,
     },
-    /// Somebody else uses the device.
+    /// Another program uses the device.
     #[error("{} is in use by another program ({call})", node.display())]
     Busy {
         /// The node.
         node: PathBuf,
-        /// What was tried.
+        /// The call that failed.
         call: &'static str,
     },
     /// The device was taken away.
@@ -60,7 +60,7 @@ pub enum V4l2Error {
     Gone {
         /// The node.
         node: PathBuf,
-        /// What was tried.
+        /// The call that failed.
         call: &'static str,
     },
     /// The device has given up on the stream.
@@ -68,25 +68,25 @@ pub enum V4l2Error {
     Failed {
         /// The node.
         node: PathBuf,
-        /// What was tried.
+        /// The call that failed.
         call: &'static str,
     },
-    /// The device stands still.
+    /// The device makes no progress.
     #[error("{} gave {awaited} for {} ms", node.display(), waited_ms)]
     Silent {
         /// The node.
         node: PathBuf,
-        /// What was waited for: `no frame`.
+        /// The missing result, such as `no frame`.
         awaited: &'static str,
-        /// How long, milliseconds.
+        /// Time waited, milliseconds.
         waited_ms: u128,
     },
-    /// The device or its driver said what cannot be.
+    /// The device or its driver reported something impossible.
     #[error("{}: the driver {what}", node.display())]
     Driver {
         /// The node.
         node: PathBuf,
-        /// What it did.
+        /// Action of the driver, in words.
         what: String,
     },
     /// More bytes than one of the device's buffers has.
@@ -106,13 +106,13 @@ pub enum V4l2Error {
         node: PathBuf,
         /// The call.
         call: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         errno: Errno,
     },
 }
 
 impl V4l2Error {
-    /// The error of `call` on `node`.
+    /// Makes the error of `call` on `node`.
     pub(super) fn of(node: &Path, call: &'static str, errno: Errno) -> V4l2Error {
         let node = node.to_owned();
         match errno {

@@ -29,7 +29,7 @@ impl Fourcc {
     /// AV1 temporal units.
     pub const AV1: Fourcc = Fourcc::new(b"AV01");
 
-    /// The format of that name.
+    /// Returns the format of that name.
     pub const fn new(name: &[u8; 4]) -> Fourcc {
         Fourcc(u32::from_le_bytes(*name))
     }
@@ -37,7 +37,7 @@ impl Fourcc {
 
 impl fmt::Display for Fourcc {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The highest bit says big-endian.
+        // The highest bit means big-endian.
         let name = (self.0 & 0x7fff_ffff).to_le_bytes();
         for byte in name {
             let shown = if byte.is_ascii_graphic() { byte as char } else { ' ' };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Dmabufs of our own: from a dma-heap, or a memfd by way of udmabuf; and a
+//! Dmabufs made by this process, from a dma-heap or from a memfd by way of udmabuf; and a
 //! pool of frames in them, to feed devices without a further copy.
 
 use std::fs::{File, OpenOptions};
@@ -20,7 +20,7 @@ use crate::c_layout::{Facts, numbers, structure};
 use crate::meter;
 use crate::pool::{ForeignPool, Frame, Returns};
 
-/// Where dmabufs come from.
+/// Source of dmabufs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heap {
     /// A dma-heap's file.
@@ -78,7 +78,7 @@ pub(super) fn list_layout(facts: &mut Facts) {
 }
 
 impl Heap {
-    /// The heap of that name: a file's name, `udmabuf` or `pages`.
+    /// Returns the heap of that name: a file's name, `udmabuf` or `pages`.
     pub fn named(name: &str) -> Heap {
         match name {
             "udmabuf" => Heap::Udmabuf,
@@ -87,13 +87,13 @@ impl Heap {
         }
     }
 
-    /// The system's dma-heap where it is there, else udmabuf.
+    /// Returns the system's dma-heap if it exists, else udmabuf.
     pub fn any() -> Heap {
         let system = Path::new(SYSTEM_HEAP);
         if system.exists() || !Path::new(UDMABUF).exists() { Heap::Dma(system.into()) } else { Heap::Udmabuf }
     }
 
-    /// Whether it is there; pages always are.
+    /// True if the heap is there; pages always are.
     pub fn exists(&self) -> bool {
         *self == Heap::Pages || self.path().exists()
     }
@@ -106,7 +106,7 @@ impl Heap {
         }
     }
 
-    /// `count` slots of at least `bytes` bytes.
+    /// Makes `count` slots of at least `bytes` bytes.
     pub(super) fn region(&self, bytes: usize, count: u32, access: Access) -> Result<Region, V4l2Error> {
         let path = self.path();
         let failed = |call| {
@@ -142,7 +142,7 @@ fn of_heap(heap: &File, bytes: usize) -> Result<OwnedFd, Errno> {
 fn of_memfd(udmabuf: &File, bytes: usize) -> Result<OwnedFd, Errno> {
     let memfd = memfd_create("framepath-dmabuf", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&memfd, bytes as u64)?;
-    // udmabuf wants pages that stay.
+    // udmabuf requires pages that stay.
     fcntl_add_seals(&memfd, SealFlags::SHRINK)?;
     let mut create = UdmabufCreate {
         memfd: memfd.as_raw_fd() as u32,
@@ -156,12 +156,12 @@ fn of_memfd(udmabuf: &File, bytes: usize) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Says that the CPU begins or ends with a dmabuf, for caches that do not know
-/// of each other. Where an exporter has nothing to do, nothing is done.
+/// Tells the exporter that the CPU begins or ends its access to a dmabuf, for caches that
+/// are not coherent. Does nothing where the exporter has nothing to do.
 pub(super) fn sync(fd: BorrowedFd<'_>, access: Access, end: bool) {
     let way = if access == Access::Write { SYNC_READ | SYNC_WRITE } else { SYNC_READ };
     let mut flags = way | if end { SYNC_END } else { 0 };
-    // An exporter that fails here leaves nothing better to do.
+    // A failure here leaves nothing better to do.
     // SAFETY: the structure of the ioctl is one u64.
     let _ = unsafe { call(fd, DMA_BUF_SYNC, &mut flags) };
 }
@@ -186,7 +186,7 @@ impl Returns for Shared {
 }
 
 impl DevicePool {
-    /// `slots` slots of at least `bytes` bytes from `heap`.
+    /// Makes `slots` slots of at least `bytes` bytes from `heap`.
     ///
     /// # Errors
     /// There is no such heap, or it has no memory.
@@ -197,7 +197,7 @@ impl DevicePool {
         Ok(DevicePool { frames: ForeignPool::of_region(region, shared.clone()), shared })
     }
 
-    /// A slot that nobody else has; waits for one, stamped as blocked.
+    /// Takes a slot that no other code has; waits for one, stamped as blocked.
     pub fn acquire(&mut self) -> DeviceFrame<'_> {
         let mut free = self.shared.free.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = loop {
@@ -296,7 +296,7 @@ mod tests {
         let mut pool = DevicePool::new(&Heap::Pages, 100, 1).unwrap();
         let large = Layout::packed(PixelFormat::Grey, 64, 4097).unwrap();
         assert!(pool.acquire().freeze(&large, FrameMeta::default()).is_err());
-        // It would wait for ever if the slot were lost.
+        // Waits for ever if the slot was lost.
         drop(pool.acquire());
     }
 

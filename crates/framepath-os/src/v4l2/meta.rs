@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `/dev/framepath-meta`: what the measuring node says of each frame.
+//! `/dev/framepath-meta`: the measuring node's records of frames.
 
 use std::mem::offset_of;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,7 +15,7 @@ use super::V4l2Error;
 use super::call::call;
 use crate::c_layout::{Facts, numbers, structure};
 
-/// Where the kernel's module gives its records.
+/// File that gives the records of the kernel's module.
 pub const META_NODE: &str = "/dev/framepath-meta";
 
 const MISSED: Opcode = opcode::read::<u64>(0xfb, 0x20);
@@ -65,17 +65,17 @@ pub struct MetaRecord {
     pub number: u64,
     /// Number of the frame at its source.
     pub source_sequence: u64,
-    /// OUTPUT buffer queued.
+    /// Time at which the OUTPUT buffer was queued.
     pub queued_ns: u64,
-    /// Both buffers there.
+    /// Time at which both buffers were there.
     pub ready_ns: u64,
-    /// Work began.
+    /// Time at which the work began.
     pub start_ns: u64,
-    /// Pixels done.
+    /// Time at which the pixels were done.
     pub end_ns: u64,
-    /// Buffers given back.
+    /// Time at which the buffers were given back.
     pub done_ns: u64,
-    /// Which open file of the node.
+    /// Number of the node's open file.
     pub context: u32,
     /// `measuring::ALGO_*`.
     pub algo: u32,
@@ -85,9 +85,9 @@ pub struct MetaRecord {
     pub flags: u32,
     /// Left, top, width, height as used.
     pub roi: [u32; 4],
-    /// Of threshold: level, pixels set.
+    /// Result of threshold: level, pixels set.
     pub value: [u32; 2],
-    /// Bytes.
+    /// Bytes copied.
     pub copied: u64,
 }
 
@@ -146,7 +146,7 @@ pub(super) fn list_layout(facts: &mut Facts) {
     });
 }
 
-/// A reader of the records, with a cursor of its own.
+/// A reader of the records, with its own cursor.
 #[derive(Debug)]
 pub struct MetaReader {
     fd: OwnedFd,
@@ -154,7 +154,7 @@ pub struct MetaReader {
 }
 
 impl MetaReader {
-    /// Opens the node; records from now on are read.
+    /// Opens the node; reads the records from now on.
     ///
     /// # Errors
     /// It is not there, or may not be read.
@@ -169,7 +169,7 @@ impl MetaReader {
         }
     }
 
-    /// Adds to `records` what is there, without waiting.
+    /// Adds the available records to `records`, without waiting.
     ///
     /// # Errors
     /// As the kernel says.
@@ -190,7 +190,7 @@ impl MetaReader {
         }
     }
 
-    /// Waits for a record, at most `time`; says whether one came.
+    /// Waits for a record, at most `time`; true if one came.
     ///
     /// # Errors
     /// As the kernel says.
@@ -203,7 +203,7 @@ impl MetaReader {
         }
     }
 
-    /// Records that came and went unread since the node was opened.
+    /// Returns the number of records that were lost unread since the node was opened.
     ///
     /// # Errors
     /// As the kernel says.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An open node: what it is, its formats, controls and events.
+//! An open node: its purpose, formats, controls and events.
 
 use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,7 +16,7 @@ use super::{Direction, Fourcc, V4l2Error, abi};
 use crate::machine::nodes;
 use crate::{meter, stop};
 
-/// What a node is there for.
+/// Purpose of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Gives frames: a camera, a grabber.
@@ -49,24 +49,25 @@ impl fmt::Display for Role {
 /// A format that a queue offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FormatOffer {
-    /// Its name.
+    /// Name of the format.
     pub fourcc: Fourcc,
-    /// Packets, not pixels.
+    /// True for packets, false for pixels.
     pub compressed: bool,
 }
 
 /// The format of a queue, of one plane of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Picture {
-    /// Pixels; 0 where not known.
+    /// Width in pixels; 0 where not known.
     pub width: u32,
-    /// Pixels; 0 where not known.
+    /// Height in pixels; 0 where not known.
     pub height: u32,
-    /// Of pixels or packets.
+    /// Format of the pixels or packets.
     pub fourcc: Fourcc,
-    /// Bytes from one row of the first plane to the next; 0 lets the driver say.
+    /// Bytes from one row of the first plane to the next; 0 leaves the choice to the
+    /// driver.
     pub stride: u32,
-    /// Bytes of a buffer; 0 lets the driver say.
+    /// Bytes of a buffer; 0 leaves the choice to the driver.
     pub bytes: u32,
     /// Planes that have memory of their own; more than one is not supported.
     pub memory_planes: u32,
@@ -88,33 +89,33 @@ pub struct Rect {
 /// A control's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Control {
-    /// Of 32 bits: numbers, menus, switches.
+    /// 32 bits: numbers, menus, switches.
     Int(i32),
-    /// Of 64 bits.
+    /// 64 bits.
     Wide(i64),
 }
 
-/// What [`Node::wait`] found.
+/// Result of [`Node::wait`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     /// A CAPTURE buffer can be dequeued.
     pub capture: bool,
     /// An OUTPUT buffer can be dequeued.
     pub output: bool,
-    /// An event is there.
+    /// An event can be dequeued.
     pub event: bool,
-    /// A queue is in error, or nothing is queued that could come.
+    /// A queue is in error, or no buffer is queued that could come.
     pub error: bool,
 }
 
 impl Ready {
-    /// Nothing, after the time was over.
+    /// True if nothing was found before the time ended.
     pub fn is_none(&self) -> bool {
         *self == Ready::default()
     }
 }
 
-/// The name by which the kernel's module of ours is known.
+/// Name of framepath's kernel module as a driver.
 const DRIVER: &str = "framepath";
 
 /// An open V4L2 node. Its calls may be made from several threads.
@@ -127,18 +128,17 @@ pub struct Node {
     caps: u32,
 }
 
-/// The first of the machine's V4L2 nodes, by name, that may be opened and is
-/// what `is` says.
+/// Returns the first of the machine's V4L2 nodes, by name, that may be opened and for
+/// which `is` returns true.
 pub fn find_node(is: impl Fn(&Node) -> bool) -> Option<PathBuf> {
     nodes("/dev", "video").into_iter().find(|path| Node::open(path).is_ok_and(|node| is(&node)))
 }
 
 impl Node {
-    /// Opens the node to read and write; calls never wait but for
-    /// [`Node::wait`].
+    /// Opens the node to read and write; no call waits except [`Node::wait`].
     ///
     /// # Errors
-    /// It is not there, may not be used, or is no V4L2 node.
+    /// The node does not exist, may not be used, or is no V4L2 node.
     pub fn open(path: &Path) -> Result<Node, V4l2Error> {
         let node = path.to_owned();
         let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -152,7 +152,7 @@ impl Node {
         Node::of_open(fd, node)
     }
 
-    /// The node `node` that is open already, as [`Node::open`] opens it.
+    /// Uses the open node `node`, opened as by [`Node::open`].
     ///
     /// # Errors
     /// It is no V4L2 node.
@@ -175,44 +175,44 @@ impl Node {
         })
     }
 
-    /// The node's name.
+    /// Returns the node's name.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The driver's name.
+    /// Returns the driver's name.
     pub fn driver(&self) -> &str {
         &self.driver
     }
 
-    /// The device's name.
+    /// Returns the device's name.
     pub fn card(&self) -> &str {
         &self.card
     }
 
-    /// Whether frames can be had by `read`.
+    /// True if frames can be had by `read`.
     pub fn can_read(&self) -> bool {
         self.caps & abi::CAP_READWRITE != 0
     }
 
-    /// Whether it has queues of buffers.
+    /// True if the node has queues of buffers.
     pub fn can_stream(&self) -> bool {
         self.caps & abi::CAP_STREAMING != 0
     }
 
-    /// The open node, to be handed to another process ([`Node::of_open`]).
+    /// Returns the open node, to be sent to another process ([`Node::of_open`]).
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
 
-    /// Whether its queues are of the multi-planar kind.
+    /// True if the node's queues are of the multi-planar kind.
     pub(super) fn is_multiplanar(&self) -> bool {
         let single = abi::CAP_VIDEO_CAPTURE | abi::CAP_VIDEO_OUTPUT | abi::CAP_VIDEO_M2M;
         let multi = abi::CAP_VIDEO_CAPTURE_MPLANE | abi::CAP_VIDEO_OUTPUT_MPLANE | abi::CAP_VIDEO_M2M_MPLANE;
         self.caps & multi != 0 && self.caps & single == 0
     }
 
-    /// V4L2's number of a queue.
+    /// Returns V4L2's number of a queue.
     pub(super) fn kind(&self, direction: Direction) -> u32 {
         match (direction, self.is_multiplanar()) {
             (Direction::Capture, false) => abi::TYPE_CAPTURE,
@@ -242,7 +242,7 @@ impl Node {
         unsafe { call(self.fd.as_fd(), opcode, body) }.map(drop).map_err(|errno| self.error(name, errno))
     }
 
-    /// What it is there for; a look at its formats where it is a
+    /// Returns the node's purpose; looks at its formats where the node is a
     /// memory-to-memory device.
     pub fn role(&self) -> Role {
         let has = |bits| self.caps & bits != 0;
@@ -260,7 +260,7 @@ impl Node {
         }
     }
 
-    /// An error where the node is not what is wanted.
+    /// Returns an error where the node does not have the role `wanted`.
     pub fn must_be(&self, wanted: Role) -> Result<(), V4l2Error> {
         let role = self.role();
         if role == wanted {
@@ -269,10 +269,10 @@ impl Node {
         Err(V4l2Error::Role { node: self.path.clone(), card: self.card.clone(), role, wanted })
     }
 
-    /// The formats a queue offers; none where it cannot be asked.
+    /// Returns the formats a queue offers; none where it cannot be asked.
     pub fn formats(&self, direction: Direction) -> Vec<FormatOffer> {
         let mut offers = Vec::new();
-        // A driver that never ends would keep us here.
+        // Bounded, because a driver's list might never end.
         for index in 0..256 {
             let mut desc = abi::FmtDesc { index, kind: self.kind(direction), ..Default::default() };
             // SAFETY: the structure of the ioctl.
@@ -285,18 +285,17 @@ impl Node {
         offers
     }
 
-    /// The error that a queue has not what is `wanted`, with what it has.
+    /// Makes the error that a queue lacks `wanted`; the error names the formats it has.
     pub fn lacks(&self, direction: Direction, wanted: &str) -> V4l2Error {
         let names: Vec<String> = self.formats(direction).iter().map(|o| o.fourcc.to_string()).collect();
         let offers = if names.is_empty() { "nothing".to_owned() } else { names.join(", ") };
         V4l2Error::Format { node: self.path.clone(), wanted: wanted.to_owned(), offers }
     }
 
-    /// A queue's format.
+    /// Returns a queue's format.
     ///
     /// # Errors
-    /// As the driver says; a decoder knows CAPTURE's only after the stream's
-    /// head.
+    /// As the driver says; a decoder knows CAPTURE's format only after the stream's head.
     pub fn format(&self, direction: Direction) -> Result<Picture, V4l2Error> {
         Ok(self.picture(&self.raw_format(direction)?))
     }
@@ -308,7 +307,7 @@ impl Node {
         Ok(format)
     }
 
-    /// Sets a queue's format; gives what the driver made of it.
+    /// Sets a queue's format; returns the format that the driver chose.
     ///
     /// # Errors
     /// Buffers are there already, or the queue has no such format.
@@ -342,7 +341,7 @@ impl Node {
                 }
             }
         };
-        // The kernel reads the rest of the union too.
+        // The kernel reads the rest of the union too, so it is zeroed.
         let mut format = abi::Format { kind: self.kind(direction), body: abi::FormatBody { raw: [0; 200] } };
         match self.is_multiplanar() {
             // SAFETY: the member that was written above.
@@ -385,10 +384,11 @@ impl Node {
         }
     }
 
-    /// The visible part of the pictures of CAPTURE; `None` where the driver
-    /// does not say.
+    /// Returns the visible part of the pictures of CAPTURE; `None` where the driver does
+    /// not say.
     pub fn visible(&self) -> Option<Rect> {
-        // The document wants the single-planar number; old drivers the queue's.
+        // The documentation demands the single-planar number; old drivers demand the
+        // queue's.
         [abi::TYPE_CAPTURE, self.kind(Direction::Capture)].into_iter().find_map(|kind| {
             let mut selection =
                 abi::Selection { kind, target: abi::SEL_TGT_COMPOSE, ..abi::Selection::default() };
@@ -403,10 +403,10 @@ impl Node {
     /// Sets controls, all or none.
     ///
     /// # Errors
-    /// A control the device has not, or a value it does not take.
+    /// The device does not have a control, or does not take its value.
     ///
     /// # Panics
-    /// More than 16 of them.
+    /// There are more than 16 controls.
     pub fn set_controls(&self, controls: &[(u32, Control)]) -> Result<(), V4l2Error> {
         let mut list = [abi::ExtControl::default(); 16];
         for (place, (id, value)) in list[..controls.len()].iter_mut().zip(controls) {
@@ -429,8 +429,9 @@ impl Node {
         unsafe { self.call("VIDIOC_S_EXT_CTRLS", abi::S_EXT_CTRLS, &mut all) }
     }
 
-    /// Asks for frames at so many a second; gives the time of one frame as the
-    /// driver has it, seconds as a fraction. `None` where it has no rates.
+    /// Asks for `hz` frames a second, a fraction, if given; returns the time of one frame
+    /// that the driver has set, seconds as a fraction. `None` where the driver has no
+    /// rates.
     pub fn set_rate(&self, hz: Option<(u32, u32)>) -> Option<(u32, u32)> {
         let mut parm = abi::StreamParm {
             kind: self.kind(Direction::Capture),
@@ -450,8 +451,8 @@ impl Node {
         (parm.numerator > 0 && parm.denominator > 0).then_some((parm.numerator, parm.denominator))
     }
 
-    /// Waits until there is something, at most `time`; none at its end, or
-    /// where a signal came or the calling thread's run was asked to stop.
+    /// Waits for an event or a buffer, at most `time`. Returns none when the time ends, a
+    /// signal came or the calling thread's run was asked to stop.
     ///
     /// # Errors
     /// As the kernel says.
@@ -479,8 +480,8 @@ impl Node {
         })
     }
 
-    /// Reads a frame into `to`, which a driver that can [read](Node::can_read)
-    /// fills by a copy; `None` where none is there yet.
+    /// Reads a frame into `to`, which a driver that can [read](Node::can_read) fills by a
+    /// copy; returns the bytes, or `None` where no frame is there yet.
     ///
     /// # Errors
     /// As the driver says.
@@ -493,7 +494,7 @@ impl Node {
     }
 }
 
-/// Text up to the first zero byte.
+/// Returns the text up to the first zero byte.
 fn text(bytes: &[u8]) -> String {
     let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
     String::from_utf8_lossy(&bytes[..end]).into_owned()

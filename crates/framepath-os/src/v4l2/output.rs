@@ -10,12 +10,12 @@ use super::{Dequeued, Direction, Io, Lent, Node, V4l2Error};
 use crate::meter;
 use crate::pool::{Frame, Plane};
 
-/// What came back from an OUTPUT queue.
+/// Buffers that came back from an OUTPUT queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Collected {
-    /// Buffers.
+    /// Number of buffers.
     pub count: u32,
-    /// Stamp of the first that the device could not use.
+    /// Stamp of the first buffer that the device could not use.
     pub failed: Option<u64>,
 }
 
@@ -26,7 +26,7 @@ pub struct OutputBuffers {
     /// The driver's memory, for [`Io::Mmap`].
     region: Option<Region>,
     free: Vec<u32>,
-    /// What the device still reads, by buffer.
+    /// Frames that the device still reads, by buffer.
     lent: Vec<Option<Frame>>,
 }
 
@@ -34,7 +34,7 @@ impl OutputBuffers {
     /// Makes `count` buffers, or as many as the driver wants.
     ///
     /// # Errors
-    /// The driver has not this kind of memory, or its queue is in use.
+    /// The driver does not have this kind of memory, or its queue is in use.
     pub fn new(node: &Arc<Node>, io: Io, count: u32) -> Result<OutputBuffers, V4l2Error> {
         let count = node.request(Direction::Output, io.memory(), count)?;
         if count == 0 {
@@ -49,17 +49,17 @@ impl OutputBuffers {
         Ok(OutputBuffers { node: node.clone(), io, region, free, lent: (0..count).map(|_| None).collect() })
     }
 
-    /// Whether a buffer is free.
+    /// True if a buffer is free.
     pub fn has_free(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Buffers that the device has.
+    /// Returns the number of buffers that the device has.
     pub fn queued(&self) -> usize {
         self.lent.len() - self.free.len()
     }
 
-    /// Takes back what the device has done with.
+    /// Takes back the buffers that the device has finished with.
     ///
     /// # Errors
     /// As the driver says.
@@ -88,11 +88,11 @@ impl OutputBuffers {
         self.free = (0..self.lent.len() as u32).rev().collect();
     }
 
-    /// Copies `parts`, counted, one behind the other into a free buffer of the
-    /// driver's memory; gives the bytes, for [`OutputBuffers::send`].
+    /// Copies `parts`, counted, one after the other into a free buffer of the driver's
+    /// memory; returns the number of bytes, for [`OutputBuffers::send`].
     ///
     /// # Errors
-    /// They do not fit.
+    /// The parts do not fit.
     ///
     /// # Panics
     /// No buffer is free, or the queue is not of the driver's memory.
@@ -133,12 +133,11 @@ impl OutputBuffers {
         Ok(())
     }
 
-    /// Lends the device a frame's first plane, where it lies; it is kept until
-    /// the device has done with it.
+    /// Lends the device a frame's first plane, where it lies; the frame is kept until the
+    /// device has finished with it.
     ///
     /// # Errors
-    /// The frame, where its memory is no dmabuf and the queue is of dmabufs;
-    /// the driver's error.
+    /// The frame's memory is no dmabuf and the queue is of dmabufs; the driver's error.
     ///
     /// # Panics
     /// No buffer is free, or the queue is of the driver's memory.
@@ -165,8 +164,7 @@ impl OutputBuffers {
     }
 }
 
-/// A CAPTURE queue into which frames are lent: the device writes where it
-/// reads.
+/// A CAPTURE queue into which frames are lent: the device writes where it reads.
 pub struct InPlace {
     node: Arc<Node>,
 }

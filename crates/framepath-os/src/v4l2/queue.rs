@@ -12,37 +12,37 @@ use crate::pool::Plane;
 /// A queue, as V4L2 names it: from the device's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Direction {
-    /// What the device takes.
+    /// Data that the device takes.
     Output,
-    /// What the device gives.
+    /// Data that the device gives.
     Capture,
 }
 
 /// The memory of a buffer being queued.
 #[derive(Clone, Copy, Debug)]
 pub enum Lent<'a> {
-    /// The driver's own.
+    /// The driver's own memory.
     Driver,
     /// A dmabuf of so many bytes.
     DmaBuf(BorrowedFd<'a>, usize),
     /// A slot of a region: for either queue.
     Slot(&'a Region, u32),
-    /// Pixels of a frame: for OUTPUT, which is only read.
+    /// Pixels of a frame: for OUTPUT, which the device only reads.
     Pixels(Plane<'a>),
 }
 
 /// A buffer that came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dequeued {
-    /// Its number.
+    /// Number of the buffer.
     pub index: u32,
-    /// Bytes of payload, those in front of it left out.
+    /// Bytes of payload, without those in front of it.
     pub bytes: usize,
     /// Bytes in front of the payload.
     pub offset: usize,
-    /// Counts the frames of the queue; gaps are frames the driver dropped.
+    /// Number of the frame in the queue; gaps are frames the driver dropped.
     pub sequence: u32,
-    /// As queued, or CLOCK_MONOTONIC nanoseconds where `monotonic`.
+    /// Stamp as queued, or CLOCK_MONOTONIC nanoseconds where `monotonic`.
     pub timestamp_us: u64,
     /// The stamp is of CLOCK_MONOTONIC, not copied from another buffer.
     pub monotonic: bool,
@@ -52,7 +52,7 @@ pub struct Dequeued {
     pub last: bool,
 }
 
-/// Buffers of memory kind `Lent`, as REQBUFS wants to know.
+/// Kind of memory of buffers, as REQBUFS takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memory {
     Driver,
@@ -83,8 +83,7 @@ impl Lent<'_> {
         match *self {
             Lent::Driver => (abi::Place::default(), 0),
             Lent::DmaBuf(fd, bytes) => {
-                // The other half of the union is read by nobody, but must be
-                // something.
+                // The other half of the union is not read, but must have a value.
                 let mut place = abi::Place::default();
                 place.fd = fd.as_raw_fd();
                 (place, bytes as u32)
@@ -97,7 +96,7 @@ impl Lent<'_> {
     }
 }
 
-/// Where a buffer of the driver's memory is mapped from.
+/// Place from which a buffer of the driver's memory is mapped.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mappable {
     pub(super) offset: u64,
@@ -105,7 +104,7 @@ pub(super) struct Mappable {
 }
 
 impl Node {
-    /// Asks for `count` buffers (0 frees them); gives how many there are.
+    /// Asks for `count` buffers (0 frees them); returns how many there are.
     pub(super) fn request(&self, direction: Direction, memory: Memory, count: u32) -> Result<u32, V4l2Error> {
         let mut request = abi::RequestBuffers {
             count,
@@ -179,7 +178,7 @@ impl Node {
             planes[0].m = place;
             planes[0].length = length;
             planes[0].bytesused = bytes as u32;
-            // Again, now that they are as the kernel shall read them.
+            // Set again, now that the planes have the values that the kernel is to read.
             buffer.m = abi::Place { planes: planes.as_mut_ptr() };
         } else {
             buffer.m = place;
@@ -193,7 +192,7 @@ impl Node {
         unsafe { self.call("VIDIOC_QBUF", abi::QBUF, &mut buffer) }
     }
 
-    /// Takes a buffer back; `None` where none is done.
+    /// Takes a buffer back; `None` where none is finished.
     ///
     /// # Errors
     /// As the driver says. [`Errno::PIPE`] behind the last buffer is `None` too.
@@ -223,7 +222,7 @@ impl Node {
         }))
     }
 
-    /// A buffer of the driver's memory as a dmabuf, to read and write.
+    /// Exports a buffer of the driver's memory as a dmabuf, to read and write.
     pub(super) fn export(&self, direction: Direction, index: u32) -> Result<OwnedFd, V4l2Error> {
         let flags = (rustix::fs::OFlags::CLOEXEC | rustix::fs::OFlags::RDWR).bits();
         let mut export =
@@ -238,7 +237,8 @@ impl Node {
         Ok(unsafe { OwnedFd::from_raw_fd(export.fd) })
     }
 
-    /// Starts or stops a queue; stopped, all its buffers are the program's.
+    /// Starts or stops a queue; a stopped queue gives all its buffers back to the
+    /// program.
     ///
     /// # Errors
     /// As the driver says.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that a device writes or reads, mapped slot after slot into one range
-//! of addresses, so that a pool of foreign frames can stand on it.
+//! Memory that a device writes or reads, mapped slot after slot into one range of
+//! addresses, so that a pool of foreign frames can use it.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::{self, NonNull};
@@ -13,8 +13,8 @@ use super::{Direction, Node};
 
 const PAGE: usize = 4096;
 
-/// Slots of device memory. They are never references: whoever reads or writes
-/// them copies.
+/// Slots of device memory. No reference to them is made: they are read and written by
+/// copies.
 #[derive(Debug)]
 pub struct Region {
     base: NonNull<u8>,
@@ -26,11 +26,11 @@ pub struct Region {
 /// The dmabufs of the slots.
 #[derive(Debug)]
 enum Dmabufs {
-    /// Memory of this process that no dmabuf stands for.
+    /// Memory of this process without a dmabuf.
     None,
-    /// The slots were made of these.
+    /// Dmabufs that the slots were made of.
     Given(Vec<OwnedFd>),
-    /// Buffers of a driver, exported when first asked for.
+    /// Buffers of a driver, exported on the first request.
     Exported { node: Arc<Node>, direction: Direction, fds: Vec<OnceLock<Option<OwnedFd>>> },
 }
 
@@ -40,7 +40,7 @@ unsafe impl Send for Region {}
 // addresses and descriptors given to the kernel.
 unsafe impl Sync for Region {}
 
-/// What the CPU may do with a slot.
+/// Access of the CPU to a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
     Read,
@@ -57,7 +57,7 @@ impl Access {
 }
 
 impl Region {
-    /// Addresses for `slots` slots, with nothing behind them yet.
+    /// Reserves addresses for `slots` slots, with no memory behind them yet.
     fn reserve(slot_bytes: usize, slots: u32) -> Result<Region, Errno> {
         let padded = slot_bytes.checked_next_multiple_of(PAGE).filter(|n| *n > 0).ok_or(Errno::INVAL)?;
         let bytes = padded.checked_mul(slots as usize).filter(|n| (1..=isize::MAX as usize).contains(n));
@@ -74,8 +74,7 @@ impl Region {
         Ok(Region { base, slot_bytes: padded, slots, dmabufs: Dmabufs::None })
     }
 
-    /// Puts `bytes` bytes of `fd` behind slot `slot`, of which no pointer
-    /// exists yet.
+    /// Maps `bytes` bytes of `fd` at slot `slot`, to which no pointer exists yet.
     fn map(
         &mut self,
         slot: u32,
@@ -87,7 +86,7 @@ impl Region {
         if slot >= self.slots || bytes > self.slot_bytes {
             return Err(Errno::INVAL);
         }
-        // SAFETY: replaces a part of our own reservation that nobody uses.
+        // SAFETY: replaces an unused part of our own reservation.
         unsafe {
             let at = self.base.add(slot as usize * self.slot_bytes);
             mmap(at.as_ptr().cast(), bytes, access.flags(), MapFlags::SHARED | MapFlags::FIXED, fd, offset)
@@ -95,7 +94,7 @@ impl Region {
         .map(drop)
     }
 
-    /// The buffers of a queue of `node`, in the driver's own memory: offset and
+    /// Maps the buffers of a queue of `node`, in the driver's own memory: offset and
     /// bytes of each.
     pub(super) fn of_driver(
         node: &Arc<Node>,
@@ -113,7 +112,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Dmabufs of `bytes` bytes each.
+    /// Maps dmabufs of `bytes` bytes each.
     pub(super) fn of_dmabufs(fds: Vec<OwnedFd>, bytes: usize, access: Access) -> Result<Region, Errno> {
         let mut region = Region::reserve(bytes, fds.len() as u32)?;
         for (slot, fd) in fds.iter().enumerate() {
@@ -123,11 +122,11 @@ impl Region {
         Ok(region)
     }
 
-    /// Pages of this process, which the kernel writes at their addresses.
+    /// Makes pages of this process, which the kernel writes at their addresses.
     pub(super) fn of_pages(bytes: usize, slots: u32) -> Result<Region, Errno> {
         let region = Region::reserve(bytes, slots)?;
         let whole = region.bytes();
-        // SAFETY: replaces our own reservation, which nobody uses yet.
+        // SAFETY: replaces our own reservation, which is not used yet.
         unsafe {
             let flags = MapFlags::PRIVATE | MapFlags::FIXED;
             mmap_anonymous(region.base.as_ptr().cast(), whole, Access::Write.flags(), flags)
@@ -139,17 +138,17 @@ impl Region {
         self.slot_bytes * self.slots as usize
     }
 
-    /// First byte of the first slot.
+    /// Returns the address of the first byte of the first slot.
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    /// Slots.
+    /// Returns the number of slots.
     pub fn slots(&self) -> u32 {
         self.slots
     }
 
-    /// Bytes from one slot to the next.
+    /// Returns the number of bytes from one slot to the next.
     pub fn slot_bytes(&self) -> usize {
         self.slot_bytes
     }
@@ -161,12 +160,12 @@ impl Region {
         self.base.as_ptr() as usize + slot as usize * self.slot_bytes
     }
 
-    /// Whether the slots were made of dmabufs.
+    /// True if the slots were made of dmabufs.
     pub(super) fn is_given(&self) -> bool {
         matches!(self.dmabufs, Dmabufs::Given(_))
     }
 
-    /// The slot as a dmabuf from its first byte on; `None` where there is none.
+    /// Returns the slot as a dmabuf from its first byte on; `None` where there is none.
     pub fn dmabuf(&self, slot: u32) -> Option<BorrowedFd<'_>> {
         let slot = slot as usize;
         match &self.dmabufs {
@@ -186,7 +185,7 @@ impl Region {
     /// of it meanwhile.
     ///
     /// # Panics
-    /// They do not fit.
+    /// The bytes do not fit.
     pub(super) unsafe fn copy_in(&self, slot: u32, offset: usize, bytes: &[u8]) {
         assert!(slot < self.slots && offset <= self.slot_bytes && bytes.len() <= self.slot_bytes - offset);
         // SAFETY: inside the slot, by the assertion; the caller vouches for the
@@ -200,8 +199,8 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: unmaps what `reserve` and `map` mapped; who drops it has no
-        // pointer into it left.
+        // SAFETY: unmaps what `reserve` and `map` mapped; the owner has no pointer into
+        // it left when it drops this.
         let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes()) };
     }
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a worker must not be able to do, each as a function that tries it.
+//! Forbidden acts of a worker, each as a function that tries it.
 
 use std::ffi::CStr;
 use std::os::fd::RawFd;
 use std::ptr::{null, null_mut};
 
-/// What the acts need, handed to the worker by its parent.
+/// Data that the acts need, handed to the worker by its parent.
 pub struct Scene {
-    /// The parent, as it knows itself.
+    /// Process id of the parent, as the parent knows it.
     pub parent: libc::pid_t,
     /// A pidfd of the parent.
     pub parent_pidfd: RawFd,
@@ -17,18 +17,18 @@ pub struct Scene {
     pub pool: RawFd,
     /// One end of a pair of sockets, whose other end the parent has.
     pub socket: RawFd,
-    /// A unix socket that listens, in the file system.
+    /// Path of a listening unix socket in the file system.
     pub listener: std::ffi::CString,
 }
 
-/// An errno where the act failed.
+/// Result of an act: an errno if it failed.
 pub type Outcome = Result<(), i32>;
 
 /// One act.
 pub struct Act {
     pub name: &'static str,
-    /// Succeeds for every user in a worker that is not locked in, on every
-    /// kernel: shows that the probe itself works.
+    /// True if the act succeeds for every user in a worker that is not locked in, on
+    /// every kernel: this shows that the probe itself works.
     pub free_outside: bool,
     pub attempt: fn(&Scene) -> Outcome,
 }
@@ -36,9 +36,9 @@ pub struct Act {
 /// Calls the kernel; a negative answer is the outcome's errno.
 macro_rules! call {
     ($number:ident $(, $argument:expr)* $(,)?) => {{
-        // SAFETY: pointers among the arguments are valid for the call, or the
-        // kernel checks them; what would end or change this process is denied
-        // or undone by the act.
+        // SAFETY: pointers among the arguments are valid for the call, or the kernel
+        // checks them; a call that would end or change this process is denied, or undone
+        // by the act.
         let result = unsafe { libc::syscall(libc::$number $(, $argument)*) };
         if result < 0 {
             Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0))
@@ -95,8 +95,8 @@ fn connect_unix(scene: &Scene) -> Outcome {
     done(call!(SYS_connect, fd, &raw const address, size_of::<libc::sockaddr_un>()))
 }
 
-/// A thread that lacks one of the flags that threads of a process have. The
-/// null stack is never used: the call must be denied.
+/// Starts a thread that lacks one of the flags that threads of a process have. The null
+/// stack is never used: the call must be denied.
 fn thread_without(flag: i32) -> Outcome {
     let all = libc::CLONE_VM | libc::CLONE_FS | libc::CLONE_FILES | libc::CLONE_SIGHAND | libc::CLONE_THREAD;
     done(call!(SYS_clone, (all & !flag) as usize, NO, NO, NO, NO))
@@ -123,7 +123,7 @@ fn send_descriptor(scene: &Scene) -> Outcome {
     done(call!(SYS_sendmsg, scene.socket, &raw const message, libc::MSG_DONTWAIT))
 }
 
-/// Ends the child where there is one, which is the act's success.
+/// Ends the child, if there is one, which is the act's success.
 fn ends_child(pid: i64) -> Outcome {
     if pid == 0 {
         // SAFETY: ends the child at once.
@@ -135,7 +135,7 @@ fn ends_child(pid: i64) -> Outcome {
 fn remote_memory(scene: &Scene, writing: bool) -> Outcome {
     let mut here = [0u8; 8];
     let local = libc::iovec { iov_base: here.as_mut_ptr().cast(), iov_len: 8 };
-    // Some address; the permission is checked before it is looked at.
+    // An arbitrary address; the permission is checked before the address is used.
     let remote = libc::iovec { iov_base: PAGE as *mut libc::c_void, iov_len: 8 };
     let (l, r) = (&raw const local, &raw const remote);
     done(if writing {
@@ -164,7 +164,7 @@ const fn free(name: &'static str, attempt: fn(&Scene) -> Outcome) -> Act {
     Act { name, free_outside: true, attempt }
 }
 
-/// All of them.
+/// All acts.
 pub const ACTS: &[Act] = &[
     free("move who sleeps on a shared word to another (futex requeue)", |_| {
         let words = [0u32; 2];
@@ -180,7 +180,7 @@ pub const ACTS: &[Act] = &[
     free("open a file for writing", |_| open(c"/dev/null", libc::O_WRONLY)),
     free("create a file in /tmp", |_| {
         open(c"/tmp", libc::O_TMPFILE | libc::O_WRONLY).or_else(|errno| match errno {
-            // A file system without nameless files.
+            // For a file system without nameless files.
             libc::EOPNOTSUPP => open(c"/tmp/framepath-probe", libc::O_CREAT | libc::O_WRONLY),
             errno => Err(errno),
         })
@@ -229,7 +229,7 @@ pub const ACTS: &[Act] = &[
     act("make a process in its own memory", |_| thread_without(libc::CLONE_THREAD)),
     free("have descriptors of its own (unshare)", |_| done(call!(SYS_unshare, libc::CLONE_FILES))),
     free("have more threads with clone3", |_| {
-        // Refused for its size, by a kernel that looks at it.
+        // Refused because of its size, by a kernel that checks it.
         match call!(SYS_clone3, null::<u8>(), 1usize) {
             Err(libc::EINVAL) => Ok(()),
             other => done(other),
@@ -281,7 +281,7 @@ pub const ACTS: &[Act] = &[
         unmap(map(PAGE, libc::PROT_READ | libc::PROT_EXEC, libc::MAP_SHARED, scene.pool)?)
     }),
     free("make all readable memory executable", |_| done(call!(SYS_personality, 0x0040_0000))),
-    // What it was given.
+    // The worker's own descriptors.
     act("map a read-only memfd writable", |scene| {
         done(map(PAGE, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, scene.read_only))
     }),
@@ -292,7 +292,7 @@ pub const ACTS: &[Act] = &[
         done(result)
     }),
     act("write to a read-only memfd", |scene| {
-        // The kernel's word for a descriptor that is not open for writing.
+        // The kernel's error for a descriptor that is not open for writing.
         match call!(SYS_write, scene.read_only, c"x".as_ptr(), 1usize) {
             Err(libc::EBADF) => Err(libc::EACCES),
             other => done(other),
@@ -309,7 +309,7 @@ pub const ACTS: &[Act] = &[
     }),
     act("punch a hole into the pool", |scene| {
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        // Succeeds outside where the file is not sealed against writing.
+        // Succeeds outside, because the file is not sealed against writing.
         done(call!(SYS_fallocate, scene.pool, mode, NO, PAGE))
     }),
     act("free the pool's pages", |scene| {

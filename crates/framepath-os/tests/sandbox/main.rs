@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Workers as their parent sees them, and what they can do once locked in.
+//! Workers as their parent sees them, and their abilities once locked in.
 //!
-//! The binary starts itself as the worker, and so has a main of its own. Names
-//! as arguments run those tests alone.
+//! The binary starts itself as the worker, and so has its own main. Arguments name the
+//! tests to run.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -70,7 +70,8 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// This binary as a worker in `mode`, and the parent's end of its socket.
+/// Starts this binary as a worker in `mode`; returns it and the parent's end of its
+/// socket.
 fn start(mode: &[&str]) -> (WorkerProcess, OwnedFd) {
     let (ours, theirs) = wire::pair();
     let arguments: Vec<&OsStr> = [WORKER].iter().chain(mode).map(OsStr::new).collect();
@@ -118,13 +119,13 @@ fn killed() {
     assert_eq!((usage.signal, usage.exit_code), (Some(libc::SIGKILL), None));
     assert!(usage.cpu_ns > 0 && usage.peak_memory_kib > 0, "{usage:?}");
     assert!(!exists(pid) && has_no_child());
-    // Asked again, the same answer; nobody is left to kill.
+    // A second call returns the same result; no process is left to kill.
     assert_eq!(worker.wait().unwrap(), usage);
     assert_eq!(worker.try_wait().unwrap(), Some(usage));
     worker.kill().unwrap();
     assert_eq!(hear(&socket), "", "its end of the socket is closed");
 
-    // One that ends by itself.
+    // A worker that ends by itself.
     let (mut worker, socket) = start(&["idle"]);
     assert_eq!(hear(&socket), "ready");
     drop(socket);
@@ -208,7 +209,7 @@ fn own_namespaces() {
     }
 }
 
-/// What a worker in `role` answered to every act it tried.
+/// Returns the answers of a worker in `role` to every act it tried.
 fn try_acts(role: &str) -> (Layers, Vec<String>) {
     let page = 4096;
     let pool = rustix::fs::memfd_create("pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
@@ -237,7 +238,7 @@ fn try_acts(role: &str) -> (Layers, Vec<String>) {
     (Layers::from_bits(bits).unwrap(), lines.collect())
 }
 
-/// A memfd that its holder can only read.
+/// Makes a memfd that its holder can only read.
 fn memory_for_reading(bytes: u64) -> OwnedFd {
     let writable = rustix::fs::memfd_create("frames", MemfdFlags::CLOEXEC).unwrap();
     rustix::fs::ftruncate(&writable, bytes).unwrap();
@@ -298,7 +299,7 @@ fn decoder_works() {
     assert_eq!(worker.wait().unwrap().exit_code, Some(0));
 }
 
-/// The C library's mathematics under another name is the plug-in.
+/// The plug-in is the C library's mathematics under another name.
 fn plugin_loads() {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let libc = maps.split_whitespace().find(|word| word.ends_with("/libc.so.6")).unwrap();
@@ -323,7 +324,7 @@ fn old_kernel() {
     );
 }
 
-/// The worker is the zygote; it says what became of each process that it forked.
+/// The worker is the zygote; it reports the end of each process that it forked.
 fn zygote_forks() {
     let (ours, theirs) = wire::pair();
     let arguments = [WORKER, "zygote"].map(OsStr::new);

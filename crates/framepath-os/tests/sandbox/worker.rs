@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this binary does where the tests started it as a worker.
+//! Worker side of these tests: this binary, started as a worker.
 
 use std::ffi::CString;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -31,11 +31,11 @@ pub fn run(arguments: &[String]) {
         other => panic!("no such mode: {other:?}"),
     };
     send(socket.as_fd(), &answer, &[]).unwrap();
-    // Until the parent closes its end.
+    // Waits until the parent closes its end.
     receive(socket.as_fd()).unwrap();
 }
 
-/// The layers' wire form, and an errno (or `done`) for each act.
+/// Returns the layers' wire form, and an errno (or `done`) for each act.
 fn acts(socket: BorrowedFd<'_>, role: &str, file: &Path) -> String {
     let (text, fds) = receive(socket).unwrap();
     let [pool, read_only, parent_pidfd, end] = fds.as_slice() else { panic!("{} descriptors", fds.len()) };
@@ -53,14 +53,15 @@ fn acts(socket: BorrowedFd<'_>, role: &str, file: &Path) -> String {
         "decode" => sandbox::enter(Role::Decode, &LIMITS).unwrap(),
         "decode-by-device" => {
             let layers = sandbox::enter(Role::DecodeByDevice, &LIMITS).unwrap();
-            // VIDIOC_QUERYCAP goes through to the kernel, to which a memfd is no device.
+            // VIDIOC_QUERYCAP reaches the kernel, for which a memfd is no device.
             let asked = call!(SYS_ioctl, scene.pool, 0x8068_5600_u32, [0u8; 104].as_mut_ptr());
             assert_eq!(asked, Err(libc::ENOTTY));
             layers
         }
         "plugin" => {
             sandbox::enter(Role::PluginLoading { file }, &LIMITS).unwrap();
-            // A constructor's thread could set it again behind the next role's back.
+            // A constructor's thread could set the flag again after the next role is
+            // entered.
             let dumpable = call!(SYS_prctl, libc::PR_SET_DUMPABLE, 1, 0usize, 0usize, 0usize);
             assert_eq!(dumpable, Err(libc::EPERM));
             sandbox::enter(Role::Plugin, &LIMITS).unwrap()
@@ -77,13 +78,13 @@ fn acts(socket: BorrowedFd<'_>, role: &str, file: &Path) -> String {
     answer
 }
 
-/// `ok`, with the memory that was granted sealed. A panic's text goes with the
-/// process: the parent sees that it ended.
+/// Returns `ok`, with the granted memory sealed. A panic's text is lost with the process,
+/// but the parent sees that the process ended.
 fn allowed(socket: BorrowedFd<'_>) -> String {
     let (text, fds) = receive(socket).unwrap();
     let [pool, open] = fds.as_slice() else { panic!("{} descriptors", fds.len()) };
     let bounded = text == "threads are bounded";
-    // A thread that was there before is bound as well.
+    // A thread that existed before is bound as well.
     let (go, wait) = mpsc::channel();
     let early = thread::spawn(move || {
         wait.recv().unwrap();
@@ -117,13 +118,13 @@ fn allowed(socket: BorrowedFd<'_>) -> String {
     );
     assert_eq!(too_much, Err(libc::ENOMEM));
 
-    // A pool that nobody else reads needs no file.
+    // A pool that no other process reads needs no file.
     let mut private = framepath_os::pool::Pool::new(4096, 2).unwrap();
     private.acquire().unwrap().plane_mut(0).fill(7);
-    // Another is made in what was granted.
+    // Another pool is made in the granted memory.
     fcntl_add_seals(pool, SealFlags::FUTURE_WRITE | SealFlags::SEAL).unwrap();
     assert_eq!(rustix::fs::fstat(pool).unwrap().st_size as u64, LIMITS.file_bytes);
-    // SAFETY: ignoring a signal; it says that a file would become too large.
+    // SAFETY: ignoring a signal, which reports that a file would become too large.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
     assert_eq!(rustix::io::pwrite(open, b"x", LIMITS.file_bytes), Err(rustix::io::Errno::FBIG));
 
@@ -138,7 +139,7 @@ fn allowed(socket: BorrowedFd<'_>) -> String {
     assert!((files.len() as u64) < LIMITS.open_files);
     drop(files);
 
-    // The limit on threads holds for every user but root, where namespaces are.
+    // The limit on threads holds for every user but root, if there are namespaces.
     if bounded {
         let (sender, ends) = mpsc::channel::<()>();
         let ends = std::sync::Arc::new(std::sync::Mutex::new(ends));
@@ -161,7 +162,7 @@ fn allowed(socket: BorrowedFd<'_>) -> String {
     "ok".to_owned()
 }
 
-/// Forks processes, and says what became of each.
+/// Forks processes, and reports the end of each.
 fn zygote() -> String {
     let zygote = Zygote::new().unwrap();
     let bounds = Bounds { memory_bytes: 1 << 30, threads: 64 };
@@ -195,7 +196,7 @@ fn zygote() -> String {
     outcomes.join("\n")
 }
 
-/// Whether `process` has the namespaces it is said to have.
+/// Compares the namespaces of `process` with those it claims to have.
 fn own_namespaces(process: &framepath_os::spawn::WorkerProcess) -> &'static str {
     let given = process.namespaces();
     let all = [
@@ -205,7 +206,7 @@ fn own_namespaces(process: &framepath_os::spawn::WorkerProcess) -> &'static str 
         ("ipc", given.ipc),
         ("uts", given.uts),
     ];
-    // The child may not have come to its own yet.
+    // The child may not have entered its own namespaces yet.
     for _ in 0..1000 {
         let of = |pid: &str, name: &str| std::fs::read_link(format!("/proc/{pid}/ns/{name}")).ok();
         let pid = process.pid().to_string();
@@ -217,7 +218,7 @@ fn own_namespaces(process: &framepath_os::spawn::WorkerProcess) -> &'static str 
     "namespaces of others"
 }
 
-/// 0 where the C library knows which thread this is.
+/// Returns 0 if the C library knows which thread this is.
 fn knows_itself() -> i32 {
     // SAFETY: an initialised mutex of this stack, locked and read by this thread.
     unsafe {
@@ -239,12 +240,12 @@ fn knows_itself() -> i32 {
         if libc::pthread_kill(libc::pthread_self(), 0) != 0 || libc::pthread_mutex_unlock(&mut mutex) != 0 {
             return 3;
         }
-        // Of its pid namespace: the kernel would drop its own signals.
+        // First process of its pid namespace: the kernel would drop its own signals.
         i32::from(itself == 1)
     }
 }
 
-/// What `enter` says where neither seccomp nor Landlock is there: a filter
+/// Returns the result of `enter` where neither seccomp nor Landlock is there: a filter
 /// answers for a kernel that has neither.
 fn old_kernel() -> String {
     let absent = [libc::SYS_seccomp, libc::SYS_landlock_create_ruleset].map(|number| (number, Vec::new()));
@@ -263,7 +264,7 @@ fn old_kernel() -> String {
     }
 }
 
-/// `ok` where loading works as far as it should and no further.
+/// Returns `ok` if loading works as far as it should and no further.
 fn plugin(file: &Path, other: &str) -> String {
     let other = CString::new(other).unwrap();
     let path = CString::new(file.to_str().unwrap()).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! aarch64: what a decoder does.
+//! aarch64: system calls of a decoder.
 
 use crate::sandbox::policy::condition::*;
 use crate::sandbox::policy::{When, table};
@@ -14,8 +14,8 @@ table! {
     SYS_mremap = 216,
     SYS_madvise = 233 if OWN_PAGES,
     SYS_brk = 214,
-    // Threads of this process. glibc takes clone where clone3 is absent, whose
-    // flags lie in memory and cannot be looked at.
+    // Threads of this process. glibc falls back to clone where clone3 is absent; the
+    // flags of clone3 lie in memory and cannot be checked.
     SYS_clone = 220 if THREAD_ONLY,
     SYS_clone3 = 435 if When::Absent,
     SYS_set_robust_list = 99,
@@ -27,7 +27,7 @@ table! {
     SYS_sched_getaffinity = 123,
     SYS_getcpu = 168,
     SYS_prctl = 167 if NAME_ONLY,
-    // Files it has or is sent: memfds, sockets, pipes. None is opened or made.
+    // Files it has or is sent: memfds, sockets, pipes. It can open or make none.
     SYS_read = 63,
     SYS_write = 64,
     SYS_readv = 65,
@@ -46,7 +46,7 @@ table! {
     SYS_recvfrom = 207,
     SYS_shutdown = 210,
     SYS_ppoll = 73,
-    // Time, chance, and questions about itself.
+    // Time, random numbers, and queries about itself.
     SYS_clock_gettime = 113,
     SYS_clock_getres = 114,
     SYS_clock_nanosleep = 115,
@@ -69,7 +69,7 @@ table! {
 }
 
 table! {
-    /// What [`crate::sandbox::Role::DecodeByDevice`] may call beside that.
+    /// System calls that [`crate::sandbox::Role::DecodeByDevice`] may make besides those.
     BY_DEVICE on "aarch64":
     SYS_ioctl = 29 if OF_DECODING,
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! x86_64: what a decoder does.
+//! x86_64: system calls of a decoder.
 
 use crate::sandbox::policy::condition::*;
 use crate::sandbox::policy::{When, table};
@@ -14,8 +14,8 @@ table! {
     SYS_mremap = 25,
     SYS_madvise = 28 if OWN_PAGES,
     SYS_brk = 12,
-    // Threads of this process. glibc takes clone where clone3 is absent, whose
-    // flags lie in memory and cannot be looked at.
+    // Threads of this process. glibc falls back to clone where clone3 is absent; the
+    // flags of clone3 lie in memory and cannot be checked.
     SYS_clone = 56 if THREAD_ONLY,
     SYS_clone3 = 435 if When::Absent,
     SYS_set_robust_list = 273,
@@ -27,7 +27,7 @@ table! {
     SYS_sched_getaffinity = 204,
     SYS_getcpu = 309,
     SYS_prctl = 157 if NAME_ONLY,
-    // Files it has or is sent: memfds, sockets, pipes. None is opened or made.
+    // Files it has or is sent: memfds, sockets, pipes. It can open or make none.
     SYS_read = 0,
     SYS_write = 1,
     SYS_readv = 19,
@@ -47,7 +47,7 @@ table! {
     SYS_shutdown = 48,
     SYS_poll = 7,
     SYS_ppoll = 271,
-    // Time, chance, and questions about itself.
+    // Time, random numbers, and queries about itself.
     SYS_clock_gettime = 228,
     SYS_clock_getres = 229,
     SYS_clock_nanosleep = 230,
@@ -71,7 +71,7 @@ table! {
 }
 
 table! {
-    /// What [`crate::sandbox::Role::DecodeByDevice`] may call beside that.
+    /// System calls that [`crate::sandbox::Role::DecodeByDevice`] may make besides those.
     BY_DEVICE on "x86_64":
     SYS_ioctl = 16 if OF_DECODING,
 }

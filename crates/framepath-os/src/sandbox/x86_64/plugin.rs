@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! x86_64: what loading a frei0r plug-in takes beyond what a decoder does. Once
-//! loaded it needs no more than a decoder: found by running Debian's.
+//! x86_64: system calls that loading a frei0r plug-in needs beyond those of a decoder. A
+//! loaded plug-in needs no more than a decoder, as runs of Debian's plug-ins show.
 
 use crate::sandbox::policy::{condition, table};
 
 table! {
     /// The dynamic loader's calls, and those of entering the next role.
     LOADING on "x86_64":
-    // The dynamic loader: reads libraries, maps their code. Which files, Landlock
-    // says.
+    // The dynamic loader: reads libraries, maps their code. Landlock limits the files.
     SYS_open = 2 if condition::reading(1),
     SYS_openat = 257 if condition::reading(2),
     SYS_newfstatat = 262,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The mirrored structures beside `linux/videodev2.h`, for `tests/c_layout.rs`.
+//! Comparison of the mirrored structures with `linux/videodev2.h`, for
+//! `tests/c_layout.rs`.
 
 use super::*;
 use crate::c_layout::{Facts, members, numbers, structure};
