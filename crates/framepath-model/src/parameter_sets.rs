@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parameter sets that came in a stream's packets, as far as a decoder that begins later has
-//! to be given them: with the codec's head alone it would decode with other ones, or not at
-//! all.
+//! Parameter sets from a stream's packets that a decoder needs if it starts later: with
+//! the codec's head alone it would decode with other sets, or not at all.
 //!
 //! Tables: ITU-T H.264 (7.3.2, 7.4.1), ITU-T H.265 (7.3.2, 7.3.3, 7.4.2), ISO/IEC 14496-15
-//! (5.3.3, 8.3.3), the AV1 specification (5.3, 5.5). The bytes come from anybody.
+//! (5.3.3, 8.3.3), the AV1 specification (5.3, 5.5). The bytes are not trusted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,14 +11,14 @@ use std::sync::Arc;
 use crate::access_point::{Framing, unescaped};
 use crate::access_unit::{Bits, Coding, FRAME, FRAME_HEADER, nals, obu_head};
 
-/// Bytes of parameter sets that are kept. Those of common streams have a hundred.
+/// Most bytes of parameter sets that are kept. Common streams have about a hundred.
 const MOST: usize = 16 << 10;
 
-/// Of H.264, the largest number of a picture parameter set; HEVC has smaller ones.
+/// Largest number of an H.264 picture parameter set; HEVC's numbers are smaller.
 const MOST_ID: u32 = 255;
 
-/// What a set replaces: one of its kind and number. Sets are in the order in which they
-/// refer to each other.
+/// Kind and number of a set; a new set replaces the one with the same key. Keys are ordered
+/// so that a set comes after those it refers to.
 type Key = (u8, u32);
 
 /// The parameter sets of one stream's packets, in decode order.
@@ -27,16 +26,16 @@ type Key = (u8, u32);
 pub struct ParameterSets {
     coding: Coding,
     framing: Framing,
-    /// Those in the codec's head.
+    /// Sets in the codec's head.
     head: BTreeMap<Key, Vec<u8>>,
-    /// Those that came later and differ, each as it stands in a packet.
+    /// Sets that came later and differ, in the form they have in a packet.
     later: BTreeMap<Key, Vec<u8>>,
     in_force: Option<Arc<[u8]>>,
     is_lost: bool,
 }
 
 impl ParameterSets {
-    /// `head` is the codec's own head (avcC, hvcC, av1C, parameter sets or nothing).
+    /// Creates the table. `head` is the codec's own head (avcC, hvcC, av1C, parameter sets or nothing).
     pub fn new(coding: Coding, head: &[u8]) -> ParameterSets {
         let sets = head_units(coding, head).into_iter();
         ParameterSets {
@@ -49,20 +48,19 @@ impl ParameterSets {
         }
     }
 
-    /// What a decoder that was given the codec's head alone has to be given in front of the
-    /// next packet; `None` where that is nothing. It is the same allocation while it does not
-    /// change.
+    /// Returns the sets that a decoder with only the codec's head needs in front of the next
+    /// packet; `None` if it needs none. The allocation stays the same until the sets change.
     pub fn in_force(&self) -> Option<&Arc<[u8]>> {
         self.in_force.as_ref()
     }
 
-    /// There were more than are kept: a decoder that begins later cannot be given them.
+    /// Returns true if the sets were too large to keep: a decoder that starts later cannot get them.
     pub fn is_lost(&self) -> bool {
         self.is_lost
     }
 
-    /// Takes in what stands in front of the picture of the next packet. `bytes` are its first;
-    /// false where these are not all (`whole`) and more of them are needed.
+    /// Reads the sets in front of the next packet's picture. `bytes` are the packet's first;
+    /// returns false if these are not all (`whole`) and more of them are needed.
     pub fn look(&mut self, bytes: &[u8], whole: bool) -> bool {
         let (sets, reached) = match self.coding {
             Coding::H264 | Coding::Hevc => self.before_slices(bytes),
@@ -103,7 +101,7 @@ impl ParameterSets {
         self.in_force = (!all.is_empty()).then(|| all.into());
     }
 
-    /// The sets in front of the first slice, and whether there is a slice.
+    /// Returns the sets in front of the first slice, and true if there is a slice.
     fn before_slices<'a>(&self, bytes: &'a [u8]) -> (Vec<&'a [u8]>, bool) {
         let mut sets = Vec::new();
         for unit in self.framing.units(bytes) {
@@ -130,7 +128,7 @@ fn kind_of(coding: Coding, unit: &[u8]) -> Unit {
             7 | 8 | 13 | 15 => Unit::Set,
             _ => Unit::Other,
         },
-        // Of other layers nothing is decoded.
+        // Other layers are not decoded.
         (_, first) if first & 1 != 0 || unit.get(1).is_none_or(|second| second >> 3 != 0) => Unit::Other,
         (_, first) => match first >> 1 & 0x3f {
             0..=31 => Unit::Slice,
@@ -140,10 +138,10 @@ fn kind_of(coding: Coding, unit: &[u8]) -> Unit {
     }
 }
 
-/// Kind and number of a set; `None` where it makes no sense.
+/// Returns kind and number of a set; `None` if it is malformed.
 fn key_of(coding: Coding, unit: &[u8]) -> Option<Key> {
-    // The numbers of all but HEVC's sequence sets are in the first bytes; those have a table
-    // of layers before it, of 13 bytes and 11 for each of 7 more.
+    // Except in HEVC's sequence sets, the number is in the first bytes. HEVC's sequence sets have
+    // a table of layers before it, of 13 bytes and 11 for each of 7 more.
     let start = unescaped(&unit[..unit.len().min(160)]);
     let rank = match (coding, unit.first()?) {
         (Coding::H264, first) => match first & 0x1f {
@@ -173,7 +171,7 @@ fn key_of(coding: Coding, unit: &[u8]) -> Option<Key> {
     (id <= MOST_ID).then_some((rank, id))
 }
 
-/// `sps_seq_parameter_set_id`, which stands behind the profiles and levels of all sub-layers.
+/// Reads `sps_seq_parameter_set_id`, which follows the profiles and levels of all sub-layers.
 fn hevc_sequence_id(bits: &mut Bits<'_>) -> Option<u32> {
     bits.take(4)?;
     let more_layers = bits.take(3)? as usize;
@@ -192,7 +190,7 @@ fn hevc_sequence_id(bits: &mut Bits<'_>) -> Option<u32> {
 
 const SEQUENCE_HEADER: u8 = 1;
 
-/// Bodies of the sequence headers in front of the first frame, and whether there is a frame.
+/// Returns bodies of the sequence headers in front of the first frame, and true if there is a frame.
 fn before_frames(bytes: &[u8]) -> (Vec<&[u8]>, bool) {
     let (mut rest, mut sets) = (bytes, Vec::new());
     while let Some((kind, size, body)) = obu_head(rest) {
@@ -218,14 +216,14 @@ fn put_obu(body: &[u8], packet: &mut Vec<u8>) {
     packet.extend_from_slice(body);
 }
 
-/// The parameter sets in the codec's own head.
+/// Returns the parameter sets in the codec's own head.
 fn head_units(coding: Coding, head: &[u8]) -> Vec<&[u8]> {
     let is_record = head.first().is_some_and(|first| *first != 0);
     match coding {
         Coding::H264 if is_record => avcc_units(head).unwrap_or_default(),
         Coding::Hevc if is_record => hvcc_units(head).unwrap_or_default(),
         Coding::H264 | Coding::Hevc => nals(head).collect(),
-        // A record of four bytes, whose first has the highest bit set, or units alone.
+        // Either a record of four bytes, whose first byte has the highest bit set, or only units.
         Coding::Av1 => {
             let with_record = head.first().is_some_and(|first| first & 0x80 != 0);
             before_frames(if with_record { head.get(4..).unwrap_or_default() } else { head }).0
@@ -234,7 +232,7 @@ fn head_units(coding: Coding, head: &[u8]) -> Vec<&[u8]> {
     }
 }
 
-/// Takes a unit behind 16 bits of length from `rest`.
+/// Takes a unit with a 16-bit length prefix from `rest`.
 fn take_unit<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (length, behind) = rest.split_at_checked(2)?;
     let (unit, next) = behind.split_at_checked(usize::from(u16::from_be_bytes([length[0], length[1]])))?;
@@ -242,7 +240,7 @@ fn take_unit<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(unit)
 }
 
-/// avcC: sequence sets, then picture sets, each behind their number.
+/// Parses avcC: sequence sets, then picture sets, each list after its count.
 fn avcc_units(head: &[u8]) -> Option<Vec<&[u8]>> {
     let (mut rest, mut units) = (head.get(5..)?, Vec::new());
     for mask in [0x1f, 0xff] {
@@ -255,7 +253,7 @@ fn avcc_units(head: &[u8]) -> Option<Vec<&[u8]>> {
     Some(units)
 }
 
-/// hvcC: arrays of units of one kind.
+/// Parses hvcC: arrays of units of one kind.
 fn hvcc_units(head: &[u8]) -> Option<Vec<&[u8]>> {
     let (arrays, mut rest) = head.get(22..)?.split_first()?;
     let mut units = Vec::new();
@@ -274,7 +272,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    // seq_parameter_set_id 0 and 1 behind three bytes; pic_parameter_set_id 0 and 1.
+    // seq_parameter_set_id 0 and 1 after three bytes; pic_parameter_set_id 0 and 1.
     const SPS_0: &[u8] = &[0x67, 66, 0, 30, 0x80, 1];
     const SPS_0_NEW: &[u8] = &[0x67, 66, 0, 30, 0x80, 2];
     const SPS_1: &[u8] = &[0x67, 66, 0, 30, 0x40, 1];
@@ -308,16 +306,16 @@ mod tests {
             assert_eq!(sets.in_force(), None);
             assert!(sets.look(&packet(&[SPS_0_NEW, PPS_0, IDR]), true));
             assert_eq!(in_force(&sets), packet(&[SPS_0_NEW]));
-            // It is the same while nothing changes.
+            // The allocation is the same while nothing changes.
             let before = sets.in_force().cloned();
             sets.look(&packet(&[SPS_0_NEW, PPS_0, IDR]), true);
             sets.look(&packet(&[SLICE]), true);
             assert!(before.zip(sets.in_force()).is_some_and(|(before, now)| Arc::ptr_eq(&before, now)));
-            // Sets come in the order in which they refer to each other.
+            // A set comes after those it refers to.
             sets.look(&packet(&[PPS_0_NEW, SLICE]), true);
             sets.look(&packet(&[SPS_1, SLICE]), true);
             assert_eq!(in_force(&sets), packet(&[SPS_0_NEW, SPS_1, PPS_0_NEW]));
-            // The head's again.
+            // The head's sets again.
             sets.look(&packet(&[SPS_0, PPS_0, IDR]), true);
             assert_eq!(in_force(&sets), packet(&[SPS_1]));
         }
@@ -340,7 +338,7 @@ mod tests {
     fn hevc_sets_are_told_by_their_numbers() {
         let vps = |id: u8, byte: u8| vec![32 << 1, 1, id << 4, byte];
         let pps = |id: u8, byte: u8| vec![34 << 1, 1, [0x80, 0x40][usize::from(id)], byte];
-        // One sub-layer more, which has a profile and a level; then 14 bits, 96, and the id.
+        // One more sub-layer, with a profile and a level; then 14 bits, 96, and the id.
         let sps = |id: u8, byte: u8| {
             let mut unit = vec![33 << 1, 1, 0x02];
             unit.extend([9; 12]);
@@ -357,12 +355,12 @@ mod tests {
         let expected = [vps(0, 1), sps(0, 3), sps(1, 2), pps(0, 1), pps(1, 2)];
         let expected: Vec<&[u8]> = expected.iter().map(Vec::as_slice).collect();
         assert_eq!(in_force(&sets), starts(&expected));
-        // Of another layer.
+        // A set of another layer.
         let mut other = sps(0, 9);
         other[1] = 9;
         sets.look(&starts(&[&other, slice]), true);
         assert_eq!(in_force(&sets), starts(&expected));
-        // A head of arrays.
+        // A head with arrays.
         let record = |unit: &[u8]| [&[33, 0, 1, 0, unit.len() as u8], unit].concat();
         let head = [&[1; 21][..], &[0xff, 1], &record(&sps(0, 1))].concat();
         let mut sets = ParameterSets::new(Coding::Hevc, &head);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a stage tells the next about the stream, and what a frame carries.
+//! Description of a stream between two stages, and metadata of a frame.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ impl Rational {
     }
 }
 
-/// Where a seek goes.
+/// Mode of a seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SeekTo {
     /// The first frame whose presentation time is not before the given time.
@@ -110,12 +110,12 @@ impl StreamInfo {
     }
 }
 
-/// What travels with a frame or packet.
+/// Metadata of a frame or packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameMeta {
-    /// Number given by the source, counted from 0 in the order of birth.
+    /// Number given by the source, counted from 0 in the order of creation.
     pub seq: u64,
-    /// Birth stamp, CLOCK_MONOTONIC nanoseconds.
+    /// Creation time, CLOCK_MONOTONIC nanoseconds.
     pub birth_ns: u64,
     /// Presentation time in ticks of the stream's time base.
     pub pts: Option<i64>,
@@ -123,17 +123,17 @@ pub struct FrameMeta {
     pub duration: i64,
 }
 
-/// How decoding begins at a packet: what is decoded for the sake of later pictures, and not
-/// given out.
+/// How decoding begins at a packet: pictures that are decoded only as reference for later
+/// ones are not output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preroll {
-    /// What comes from here on is from another place of the stream: the decoder gives what
-    /// it has inside, and begins anew.
+    /// The stream continues at another place from here on: the decoder outputs the frames it
+    /// has inside, and starts anew.
     pub restarts: bool,
-    /// The picture of this packet.
+    /// The picture of this packet is not output.
     pub discarded: bool,
-    /// Of this packet and those behind it, the first so many frames in presentation
-    /// order.
+    /// Number of frames that are not output: the first ones, in presentation order, of this
+    /// packet and those after it.
     pub skipped: u64,
 }
 
