@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath plugins`, and the hidden command that loads one.
+//! `framepath plugins`, and the hidden command that loads one plug-in.
 
 use std::env;
 use std::fmt::Write;
