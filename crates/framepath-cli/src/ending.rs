@@ -12,7 +12,7 @@ use crate::screen;
 
 /// Exit code of a run that lost something.
 const LOST: u8 = 3;
-// The lab tells a loss from a failure by this code.
+// The lab distinguishes a loss from a failure by this code.
 #[cfg(feature = "lab")]
 const _: () = assert!(LOST == framepath_lab::LOST);
 /// Exit code after SIGINT or SIGTERM.

@@ -89,7 +89,7 @@ impl Output {
         Ok(Output { name: name.to_owned(), target })
     }
 
-    /// Like [`Output::create`], for an option that may be absent.
+    /// Creates the file of an option that may be absent, like [`Output::create`].
     pub(crate) fn option(name: Option<&str>) -> anyhow::Result<Option<Output>> {
         name.map(Output::create).transpose()
     }

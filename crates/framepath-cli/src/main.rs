@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The whole command line, as completions and `help` need it.
+/// Returns the whole command line, as completions and `help` need it.
 fn arguments() -> clap::Command {
     <Arguments as clap::CommandFactory>::command()
 }

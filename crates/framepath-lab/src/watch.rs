@@ -6,11 +6,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 /// Receiver of an experiment's progress. Called from the lab's thread only.
 pub trait Watch {
-    /// `experiment` begins and will take about `steps` steps.
+    /// Begins `experiment`, which will take about `steps` steps.
     fn begin(&self, experiment: &str, steps: u64);
-    /// The next step, named by what it runs, begins.
+    /// Begins the next step, which runs `what`.
     fn step(&self, what: &str);
-    /// The experiment has ended.
+    /// Ends the experiment.
     fn end(&self);
 }
 

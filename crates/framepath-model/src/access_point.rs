@@ -87,7 +87,7 @@ impl AccessPoints {
     }
 }
 
-/// How NAL units are told from each other in a packet.
+/// Separation of NAL units in a packet: length prefixes or start codes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Framing {
     /// Bytes of a NAL unit's length; `None` for start codes and other codecs.
@@ -95,7 +95,7 @@ pub(crate) struct Framing {
 }
 
 impl Framing {
-    /// Framing of a stream with the codec's own `head`.
+    /// Returns the framing of a stream with the codec's own `head`.
     pub(crate) fn new(coding: Coding, head: &[u8]) -> Framing {
         let with_lengths = head.first().is_some_and(|first| *first != 0);
         let length_at = match coding {
@@ -106,7 +106,7 @@ impl Framing {
         Framing { length_bytes: length_at.map(|byte| usize::from(byte & 3) + 1) }
     }
 
-    /// Framing of a packet, from its first `bytes`.
+    /// Returns the framing of a packet, from its first `bytes`.
     pub(crate) fn of(self, bytes: &[u8]) -> Framing {
         match self.length_bytes {
             // Some files have start codes in spite of their head, and decoders accept them. As
@@ -307,7 +307,7 @@ fn av1(bytes: &[u8], whole: bool) -> Option<bool> {
     whole.then_some(is_key)
 }
 
-/// `show_existing_frame` 0, `frame_type` 0 (key), `show_frame` 1.
+/// Checks for `show_existing_frame` 0, `frame_type` 0 (key), `show_frame` 1.
 fn is_shown_key_frame(header: &[u8]) -> bool {
     header.first().is_some_and(|first| first >> 4 == 1)
 }
@@ -327,7 +327,7 @@ mod tests {
     const NEXT_I: &[u8] = &[0x41, 0x4c, 0x80];
     const NEXT_P: &[u8] = &[0x41, 0x58, 0x80];
     const NOT_REFERENCE: &[u8] = &[0x01, 0x9a, 0x80];
-    /// Recovery point behind a message of another kind: 0 and 9 frames.
+    /// Recovery point after a message of another kind: 0 and 9 frames.
     const NOW: &[u8] = &[6, 5, 2, 0, 0, 3, 6, 1, 0xc4, 0x80];
     const LATER: &[u8] = &[6, 6, 1, 0x14, 0x80];
 

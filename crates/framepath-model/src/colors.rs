@@ -8,7 +8,7 @@
 pub const MATRIX_RGB: u8 = 0;
 /// BT.709: high definition.
 pub const BT709: u8 = 1;
-/// Not specified by the stream.
+/// Code point for "unspecified".
 pub const UNSPECIFIED: u8 = 2;
 /// BT.470 B and G; as a matrix, the same as BT.601.
 pub const BT470BG: u8 = 5;
@@ -22,7 +22,7 @@ pub const BT2020: u8 = 9;
 /// Sample values of black and white.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Range {
-    /// Not specified by the stream: YUV is taken as limited.
+    /// Unspecified: YUV is taken as limited.
     #[default]
     Unknown,
     /// Black is 16 and white is 235, for 8 bits.

@@ -38,7 +38,7 @@ impl PixelFormat {
         PixelFormat::Rgba,
     ];
 
-    /// The name used in paths and output.
+    /// Returns the name used in paths and output.
     pub fn name(self) -> &'static str {
         match self {
             PixelFormat::Grey => "GREY",
@@ -50,7 +50,7 @@ impl PixelFormat {
         }
     }
 
-    /// Bytes of one luma (or grey, or packed RGBA) sample position. Offsets and strides
+    /// Returns the bytes of one luma (or grey, or packed RGBA) sample position. Offsets and strides
     /// of all planes are multiples of it.
     pub fn luma_bytes(self) -> usize {
         match self {
@@ -60,7 +60,7 @@ impl PixelFormat {
         }
     }
 
-    /// Significant bits of a sample.
+    /// Returns the number of significant bits of a sample.
     pub fn depth(self) -> u32 {
         match self {
             PixelFormat::Yuv420p10 | PixelFormat::P010 => 10,
@@ -68,7 +68,7 @@ impl PixelFormat {
         }
     }
 
-    /// Width in bytes and rows of each plane of a `width` x `height` picture;
+    /// Returns width in bytes and rows of each plane of a `width` x `height` picture;
     /// odd sizes round chroma up.
     pub fn plane_sizes(self, width: u32, height: u32) -> Vec<(usize, usize)> {
         let (w, h) = (width as usize, height as usize);
@@ -143,7 +143,7 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// First byte behind the last pixel, from the start of the slot.
+    /// Returns the offset of the first byte after the last pixel, from the start of the slot.
     pub fn end(&self) -> usize {
         if self.rows == 0 { self.offset } else { self.offset + (self.rows - 1) * self.stride + self.width }
     }

@@ -144,7 +144,7 @@ pub enum Plan {
         single_threaded: bool,
     },
     /// As [`Plan::Replay`] on one thread, but the book has dropped the
-    /// poisoned packet and all behind it that cannot be decoded without it.
+    /// poisoned packet and all later ones that cannot be decoded without it.
     Skip {
         /// The packet that kills.
         poisoned: u64,
@@ -427,7 +427,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// Like [`Book::get`], mutable.
+    /// Returns the same packet as [`Book::get`], mutable.
     pub fn get_mut(&mut self, seq: u64) -> Option<&mut P> {
         match self.find(seq) {
             Some(at) => Some(&mut self.history[at].packet),

@@ -97,7 +97,7 @@ pub enum Denial {
     /// Too many messages.
     #[error("more than {MESSAGES_PER_SECOND} messages in a second")]
     Flood,
-    /// Not a valid message.
+    /// An invalid message.
     #[error("this has no meaning: {0}")]
     Meaningless(WireError),
 }

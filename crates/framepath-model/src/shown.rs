@@ -18,7 +18,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, false)
 }
 
-/// Like [`shown`], for text of several lines: line ends and tabs stay.
+/// Escapes text of several lines like [`shown`]; line ends and tabs stay.
 pub fn shown_lines(text: &str) -> Cow<'_, str> {
     escaped(text, true)
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 /// Number of bootstrap resamples for an interval.
 pub const RESAMPLES: usize = 10_000;
 
-/// The fewest pairs whose order alone can carry a 95 % interval: with n pairs
+/// Fewest pairs whose order alone can carry a 95 % interval: with n pairs
 /// the range from the least to the greatest holds the median with probability
 /// 1 − 2·0.5ⁿ, which is 0.938 for five and 0.969 for six.
 pub const ENOUGH_PAIRS: usize = 6;
@@ -189,8 +189,8 @@ pub fn paired_ratio(a: &[f64], b: &[f64], seed: u64) -> Result<PairedRatio, Stat
     ratio_by(a, b, seed, RESAMPLES)
 }
 
-/// The interval of the median of values in rising order, as [`paired_ratio`]
-/// says; `None` for one value.
+/// Computes the interval of the median of values in rising order, as [`paired_ratio`]
+/// does; `None` for one value.
 fn interval_of_median(sorted: &[f64], seed: u64, draws: usize) -> Option<[f64; 2]> {
     (sorted.len() > 1).then(|| {
         let drawn = bootstrap_interval(sorted, seed, draws);
@@ -219,7 +219,7 @@ fn ratio_by(a: &[f64], b: &[f64], seed: u64, draws: usize) -> Result<PairedRatio
     Ok(PairedRatio { median: median.exp(), ci95, pairs: logs.len(), verdict: Verdict::of(ci95) })
 }
 
-/// The percentile bootstrap of the median of `sorted`: 2.5 % to 97.5 %.
+/// Computes the percentile bootstrap of the median of `sorted`: 2.5 % to 97.5 %.
 fn bootstrap_interval(sorted: &[f64], seed: u64, draws: usize) -> [f64; 2] {
     let mut random = SplitMix64(seed);
     let mut places = vec![0_usize; sorted.len()];
@@ -237,7 +237,7 @@ fn bootstrap_interval(sorted: &[f64], seed: u64, draws: usize) -> [f64; 2] {
     [medians[draws / 40], medians[draws - 1 - draws / 40]]
 }
 
-/// The innermost pair of order statistics, equally far from both ends, between
+/// Finds the innermost pair of order statistics, equally far from both ends, between
 /// which the median lies with at least 95 %: the k-th from either end misses it
 /// with probability 2·P(Binomial(n, ½) < k).
 fn order_interval(sorted: &[f64]) -> [f64; 2] {
@@ -257,7 +257,7 @@ fn order_interval(sorted: &[f64]) -> [f64; 2] {
     [sorted[from_end], sorted[n - 1 - from_end]]
 }
 
-/// Student's 95 % interval of the mean for two to five values, joined with
+/// Computes Student's 95 % interval of the mean for two to five values, joined with
 /// their range.
 fn student_interval(sorted: &[f64]) -> [f64; 2] {
     // The 97.5 % point of Student's t for 1 to 4 degrees of freedom.
@@ -400,7 +400,7 @@ mod tests {
         }
     }
 
-    /// The figures in the decision: `cargo test --release -p framepath-model
+    /// Prints the figures in the decision: `cargo test --release -p framepath-model
     /// wrong_verdict_table -- --ignored --nocapture`.
     #[test]
     #[ignore = "prints a table; takes a minute"]

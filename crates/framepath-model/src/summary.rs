@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The shape of the lab's summaries. It is stable: keys are added, never
-//! renamed. What is not known is `null`, never zero.
+//! renamed. An unknown figure is `null`, never zero.
 
 use std::collections::BTreeMap;
 
@@ -160,7 +160,7 @@ pub struct CausesUs {
 }
 
 impl CausesUs {
-    /// The causes in their order, with their names.
+    /// Returns the causes in their order, with their names.
     pub fn named(&self) -> [(&'static str, Option<f64>); 9] {
         [
             ("compute", self.compute),
@@ -297,7 +297,7 @@ pub struct Ratio {
 }
 
 impl Ratio {
-    /// A ratio with its names.
+    /// Creates a ratio with its names.
     pub fn new(case: &str, metric: &str, a: &str, b: &str, ratio: &PairedRatio) -> Ratio {
         Ratio {
             case: case.to_owned(),
@@ -330,17 +330,17 @@ pub struct Skipped {
 }
 
 impl Summary {
-    /// The row of a case and a contender.
+    /// Finds the row of a case and a contender.
     pub fn row(&self, case: &str, contender: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.case == case && row.contender == contender)
     }
 
-    /// The cases in the order they first appear in.
+    /// Returns the cases in order of first appearance.
     pub fn cases(&self) -> Vec<&str> {
         in_order(self.rows.iter().map(|row| row.case.as_str()))
     }
 
-    /// The contenders in the order they first appear in.
+    /// Returns the contenders in order of first appearance.
     pub fn contenders(&self) -> Vec<&str> {
         in_order(self.rows.iter().map(|row| row.contender.as_str()))
     }

@@ -80,7 +80,7 @@ fn expected(pictures: &[Picture], skipped: &[usize]) -> Vec<(usize, u32)> {
 /// Deepest reordering the streams need: a key waits for its leading pictures.
 const REORDER: usize = 3;
 
-/// A decoder with frame threads in front and reordering behind.
+/// A decoder with frame threads, and reordering after them.
 #[derive(Default)]
 struct Decoder {
     /// Packets inside frame threads.
@@ -410,7 +410,7 @@ fn a_stream_that_cannot_be_opened_is_given_up() {
     assert_eq!(book.died(Some(0), true), Plan::GiveUp);
 }
 
-/// Two groups, the second open: packet 2 is shown after packets 3 and 4.
+/// Makes a book of two groups, the second open: packet 2 is shown after packets 3 and 4.
 fn open_group() -> Book<()> {
     let mut book = Book::new(|_| ());
     for (seq, pts) in [0, 1, 4, 2, 3, 5, 6, 7].into_iter().enumerate() {

@@ -13,7 +13,7 @@ fn start<P>(book: &mut Book<P>) -> Option<u64> {
     book.next_unsent().map(|entry| entry.seq())
 }
 
-/// Pictures in decode order I P B, each flagged as a point: the P is shown last.
+/// Makes pictures in decode order I P B, each flagged as a point: the P is shown last.
 fn false_points() -> Book<u64> {
     let mut book = Book::new(|packet| *packet = 7777);
     for (seq, pts) in [(0, 0), (1, 3), (2, 1), (3, 2), (4, 6), (5, 4), (6, 5)] {
@@ -53,7 +53,7 @@ fn packets_without_a_picture_are_no_loss() {
     assert_eq!(book.skipped(), 0);
 }
 
-/// A stream of gradual refreshes, of four reference pictures each; pictures of odd
+/// Makes a stream of gradual refreshes, of four reference pictures each; pictures of odd
 /// numbers are no references. Its history was forgotten up to 40.
 fn gradual() -> Book<u64> {
     let mut book = Book::new(|_| ());

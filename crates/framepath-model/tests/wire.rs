@@ -149,7 +149,7 @@ fn stream() -> impl Strategy<Value = StreamInfo> {
     })
 }
 
-/// Any text whose UTF-8 fits `most` bytes.
+/// Makes any text whose UTF-8 fits `most` bytes.
 fn text(most: usize) -> impl Strategy<Value = String> {
     vec(any::<char>(), 0..=most / 4).prop_map(String::from_iter)
 }
@@ -319,7 +319,7 @@ proptest! {
         canonical_cell(&cell);
         cell[0] = cell[0] & !0xff | u64::from(kind);
         canonical_cell(&cell);
-        // Zeros behind `kept` words: the shape of most records.
+        // Zeros after `kept` words: the shape of most records.
         cell[kept..].fill(0);
         canonical_cell(&cell);
     }

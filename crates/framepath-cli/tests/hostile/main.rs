@@ -165,7 +165,7 @@ fn assert_names_versions(text: &str, worker: &Path) {
     assert!(text.contains(worker.to_str().unwrap()), "{text}");
 }
 
-/// A service whose worker program is of another release reports it to its client.
+/// Checks that a service whose worker program is of another release reports it to its client.
 fn play_service_of_another_version() {
     let folder = tempfile::tempdir().unwrap();
     let worker = folder.path().join("speaks-another-version");

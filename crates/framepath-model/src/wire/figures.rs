@@ -34,7 +34,7 @@ pub const LABEL: usize = SIZE + 1;
 /// Word of the page: first bucket of the latencies.
 pub const LATENCY: usize = LABEL + LABEL_BYTES / 8;
 
-/// The causes that a worker can tell, in the order of their words.
+/// The causes that a worker can measure, in the order of their words.
 pub const KNOWN_CAUSES: [&str; 5] = ["compute", "copy", "queue", "preempted", "blocked"];
 
 /// Durations in buckets: four to an octave, from 4 µs to 4 s; shorter durations

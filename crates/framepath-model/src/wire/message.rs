@@ -112,7 +112,7 @@ pub enum Message {
     Opened {
         /// Threads the stage decodes with.
         threads: u32,
-        /// The stream behind the stage.
+        /// The stream after the stage.
         stream: StreamInfo,
         /// True if frames can be decoded again by submitting the same input again.
         replayable: bool,

@@ -81,7 +81,7 @@ impl Player {
     }
 
     /// Makes a command of its program, without arguments. If root asks for a player that does
-    /// not run as root, and util-linux is present, the user is nobody.
+    /// not run as root, and util-linux is present, it runs as user nobody.
     fn start(&self, program: &Path) -> Command {
         let other = !self.as_root && framepath_os::machine::effective_uid() == 0;
         let Some(setpriv) = in_path("setpriv").filter(|_| other) else { return Command::new(program) };
@@ -113,7 +113,7 @@ pub(super) fn in_path(name: &str) -> Option<PathBuf> {
 /// Part of framepath's note if a hardware decoder was not available.
 pub(super) const CAME_TO_SOFTWARE: &str = ": in software, because ";
 
-/// Error text for an output or API that a player lacks.
+/// Formats the error for an output or API that a player lacks.
 fn not_offered(player: &str, what: &str) -> String {
     format!("{player} has no {what}")
 }

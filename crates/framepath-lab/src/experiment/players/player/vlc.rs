@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! VLC without an interface. It reports pictures that came too late. It does not
-//! run as root; root runs it as nobody.
+//! run as root; root runs it as user nobody.
 
 use std::process::Command;
 
