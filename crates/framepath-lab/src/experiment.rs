@@ -22,19 +22,19 @@ use crate::kept::KeptLedger;
 use crate::watch::Watch;
 use framepath::export::machine::machine;
 
-/// Number of runs of an experiment.
+/// Amount of work of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// Few enough for `make demo`.
+    /// As much as `make demo` has time for.
     Quick,
-    /// As many as for the figures in the documents.
+    /// As much as for the figures in the documents.
     Full,
 }
 
 /// Settings of an experiment.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Number of runs.
+    /// Amount of work.
     pub size: Size,
     /// Overrides the number of rounds.
     pub pairs: Option<usize>,

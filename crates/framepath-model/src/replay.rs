@@ -10,8 +10,8 @@
 //! # Where the history may start
 //!
 //! It may start at the random access point R once every frame still owed can be
-//! decoded by a decoder that starts at R. That excludes frames of packets before R
-//! and R's leading pictures (open GOP: after R in decode order, shown before it,
+//! decoded by a decoder that starts at R: none may be owed of packets before R
+//! or of R's leading pictures (open GOP: after R in decode order, shown before it,
 //! made of pictures before it). Frames come in presentation order, and random
 //! access points are shown in the order in which they are decoded, after all
 //! that is decoded before them. Two rules follow:
@@ -543,7 +543,7 @@ impl<P> Book<P> {
         Plan::Skip { poisoned: first, next }
     }
 
-    /// Moves the start of the history where the frame just delivered, of the
+    /// Moves the start of the history if the frame just delivered, of the
     /// packet at `at`, allows it. Looks through the history a few times per
     /// random access point, not per frame.
     fn trim(&mut self, at: usize) {

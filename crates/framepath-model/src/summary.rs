@@ -49,7 +49,7 @@ pub struct Machine {
     /// Memory in MiB.
     #[serde(default)]
     pub memory_mib: Option<u64>,
-    /// The hypervisor or container it is under, where that is known.
+    /// The hypervisor or container it runs in, if known.
     #[serde(default)]
     pub virtualisation: Option<String>,
     /// The processor's frequency governor.
@@ -286,7 +286,7 @@ pub struct Ratio {
     pub b: String,
     /// The median of the ratios within the pairs.
     pub median: f64,
-    /// Its 95 % interval; `null` where one pair alone was run.
+    /// Its 95 % interval; `null` if only one pair was run.
     pub ci95: Option<[f64; 2]>,
     /// Number of pairs.
     pub pairs: usize,

@@ -70,7 +70,7 @@ fn field(pid: u32, name: &str) -> Option<u64> {
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-/// Waits until the child uses no more CPU: it is blocked.
+/// Waits until the child no longer uses CPU: it is blocked.
 fn settle(child: &mut Child, situation: &Situation) {
     let deadline = Instant::now() + Duration::from_secs(60);
     let (mut before, mut quiet) = (None, 0);

@@ -71,7 +71,7 @@ impl Cause {
     }
 }
 
-/// Nanoseconds by cause; `None` where it was not measured.
+/// Nanoseconds by cause; `None` if it was not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Causes([Option<f64>; CAUSES.len()]);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hosts of hops, and their arguments, which are the same for every hop.
+//! Hosts of hops, and their arguments, which are the same for all hops that have them.
 
 use super::definition::{Arg, DefaultValue};
 use super::value::ValueKind;

@@ -12,7 +12,7 @@ pub(super) struct Word {
     pub text: String,
     /// Position in the path's text, quotes included, in bytes.
     pub span: Range<usize>,
-    /// The `=` of `key=value`, where the key is a plain identifier.
+    /// The `=` of `key=value`, if the key is a plain identifier.
     pub equals: Option<Equals>,
     /// Set for a `!`, `(` or `)` that stands alone and unquoted.
     pub mark: Option<Mark>,
@@ -54,7 +54,7 @@ fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r')
 }
 
-/// Returns true if a key can be an option's name: a letter, then letters, digits, `_` and `-`.
+/// Returns true if a key can be an option's name: an ASCII letter, then letters, digits, `_`, `-`.
 fn is_identifier(key: &str) -> bool {
     key.starts_with(|c: char| c.is_ascii_alphabetic())
         && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
