@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Comparison of the machine's decoder with software, pixel by pixel.
+//! Comparison of the pixels of the machine's decoder with those of software.
 
 use std::path::Path;
 use std::process::Command;
