@@ -12,7 +12,7 @@
 //!   and exported symbols take the place of those in libraries that are loaded later.
 //!
 //! Therefore `-lSDL2` finds an empty archive here. A function that is called and that
-//! `framepath_os::sdl` does not define is an undefined symbol: the linker says its name.
+//! `framepath_os::sdl` does not define is an undefined symbol: the linker names it.
 
 use std::env;
 use std::fs;

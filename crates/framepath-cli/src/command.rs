@@ -45,10 +45,10 @@ pub(crate) enum Command {
     /// Put runs of the lab, also of several machines, side by side
     #[cfg(feature = "lab")]
     Report(report::Report),
-    /// What this machine offers, and what each missing thing would unlock
+    /// Capabilities of this machine, and what each missing thing would unlock
     #[cfg(feature = "lab")]
     Doctor(doctor::Doctor),
-    /// What a path can be made of: sources, stages, links, sinks
+    /// Parts that a path can be made of: sources, stages, links, sinks
     #[command(visible_alias = "path")]
     Stages(stages::Stages),
     /// The frei0r plug-ins of this machine, and their parameters
@@ -60,7 +60,7 @@ pub(crate) enum Command {
     /// Send a picture through the kernel's measuring node, or its reference
     #[command(hide = true)]
     Fixture(fixture::Fixture),
-    /// What differs between two grey pictures
+    /// Differences between two grey pictures
     #[command(hide = true)]
     Diff(diff::Diff),
     /// The measuring node's record of each frame, as CSV
@@ -88,7 +88,7 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Its name, for messages.
+    /// Returns its name, for messages.
     pub(crate) fn name(&self) -> &'static str {
         match self {
             Command::Run(_) => "run",
@@ -120,7 +120,7 @@ impl Command {
         }
     }
 
-    /// Does it.
+    /// Runs the command.
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
         match self {
             Command::Run(run) => run.run(),

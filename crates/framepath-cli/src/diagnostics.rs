@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the library reports through `log`, as lines on standard error: `-v`, or FRAMEPATH_LOG.
+//! Log messages of the library, as lines on standard error: `-v`, or FRAMEPATH_LOG.
 
 use std::env;
 
@@ -9,14 +9,14 @@ use log::{LevelFilter, Log, Metadata, Record};
 use crate::ending::Usage;
 use crate::screen;
 
-/// Names a level where no `-v` is given.
+/// Variable that names a level if no `-v` is given.
 const VARIABLE: &str = "FRAMEPATH_LOG";
 
 struct StandardError;
 
 impl Log for StandardError {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        // Other crates report for their own users.
+        // Messages of other crates are left out.
         metadata.target().starts_with("framepath") && metadata.level() <= log::max_level()
     }
 
@@ -29,16 +29,16 @@ impl Log for StandardError {
     fn flush(&self) {}
 }
 
-/// One line, whatever the message has in it: it may name files, or be another process's.
+/// Formats one line, whatever the message contains: it may name files, or come from another process.
 fn line(record: &Record<'_>) -> String {
     let level = record.level().as_str().to_ascii_lowercase();
     format!("framepath: {level}: {}", shown(&record.args().to_string()))
 }
 
-/// Reports from here on, at the level of `-v`, of FRAMEPATH_LOG, or not at all.
+/// Installs the logger, at the level of `-v`, of FRAMEPATH_LOG, or not at all.
 ///
 /// # Errors
-/// FRAMEPATH_LOG is no level.
+/// FRAMEPATH_LOG is not a level.
 pub(crate) fn install(verbose: u8) -> Result<(), Usage> {
     let level = match verbose {
         0 => of_environment()?,
@@ -47,7 +47,7 @@ pub(crate) fn install(verbose: u8) -> Result<(), Usage> {
         _ => LevelFilter::Trace,
     };
     if level != LevelFilter::Off {
-        // It fails where there is a logger already: nobody else makes one here.
+        // It fails only if there is a logger already, and nothing else installs one.
         let _ = log::set_logger(&StandardError);
         log::set_max_level(level);
     }

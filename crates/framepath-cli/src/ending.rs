@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the program ends: an exit code, and at most one line of why.
+//! End of the program: an exit code, and at most one line with the reason.
 
 use std::error::Error;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::screen;
 
 /// Exit code of a run that lost something.
 const LOST: u8 = 3;
-// The lab tells a loss from a failure by it.
+// The lab distinguishes a loss from a failure by this code.
 #[cfg(feature = "lab")]
 const _: () = assert!(LOST == framepath_lab::LOST);
 /// Exit code after SIGINT or SIGTERM.
@@ -23,15 +23,15 @@ const INTERRUPTED: u8 = 130;
 pub(crate) enum Ending {
     /// Exit code 0.
     Done,
-    /// What was asked about does not hold, and was said already. Exit code 1.
+    /// The command found a failure or a difference, and has reported it. Exit code 1.
     Failed,
-    /// Packets or frames were lost, and a line said which. Exit code 3.
+    /// Packets or frames were lost, and a line reported them. Exit code 3.
     Lost,
-    /// SIGINT or SIGTERM; what was done until then was shown. Exit code 130.
+    /// SIGINT or SIGTERM; the results until then were shown. Exit code 130.
     Interrupted,
 }
 
-/// Words that cannot be acted on. Exit code 2.
+/// Invalid arguments. Exit code 2.
 #[derive(Debug)]
 pub(crate) struct Usage(pub String);
 
@@ -43,7 +43,7 @@ impl fmt::Display for Usage {
 
 impl Error for Usage {}
 
-/// The reader of standard output has gone: nobody is left to tell anything.
+/// The reader of standard output is gone, so no message is possible there.
 #[derive(Debug)]
 pub(crate) struct Closed;
 
@@ -55,14 +55,14 @@ impl fmt::Display for Closed {
 
 impl Error for Closed {}
 
-/// The exit code of `command`, after a line on standard error if it failed.
+/// Returns the exit code of `command`; prints a line on standard error if it failed.
 pub(crate) fn code(command: &str, outcome: anyhow::Result<Ending>) -> ExitCode {
     match outcome {
         Ok(Ending::Done) => ExitCode::SUCCESS,
         Ok(Ending::Failed) => ExitCode::FAILURE,
         Ok(Ending::Lost) => ExitCode::from(LOST),
         Ok(Ending::Interrupted) => ExitCode::from(INTERRUPTED),
-        // What a signal made fail is no failure.
+        // A failure caused by a signal is no failure.
         Err(error) if signal::interrupted() && is_canceled(&error) => ExitCode::from(INTERRUPTED),
         Err(error) if error.is::<Closed>() => ExitCode::FAILURE,
         Err(error) => {
@@ -72,7 +72,7 @@ pub(crate) fn code(command: &str, outcome: anyhow::Result<Ending>) -> ExitCode {
     }
 }
 
-/// Whether `error` is a wait that was given up because of a signal.
+/// Returns true if `error` is a wait that was given up because of a signal.
 fn is_canceled(error: &anyhow::Error) -> bool {
     let canceled = |cause: &(dyn Error + 'static)| cause.downcast_ref().is_some_and(cancel::is_canceled);
     error.chain().any(canceled)
@@ -80,13 +80,13 @@ fn is_canceled(error: &anyhow::Error) -> bool {
 
 /// Prints `error` as `framepath: COMMAND: cause: cause` on standard error.
 pub(crate) fn tell(command: &str, error: &anyhow::Error) {
-    // Usage shows the words that are wrong, on lines of their own.
+    // A usage error shows the wrong words, on lines of their own.
     let line = one_line(error);
     let line = if error.is::<Usage>() { shown_lines(&line) } else { shown(&line) };
     screen::note(&format!("framepath: {command}: {line}"));
 }
 
-/// The chain of causes. One whose words are already there is left out: errors
+/// Formats the chain of causes. Leaves out a cause whose words are already there: errors
 /// of the libraries name their cause themselves.
 fn one_line(error: &anyhow::Error) -> String {
     let mut line = error.to_string();
@@ -99,14 +99,14 @@ fn one_line(error: &anyhow::Error) -> String {
     line
 }
 
-/// Ends after arguments that were not understood, or after `--help`.
+/// Ends after arguments that could not be parsed, or after `--help`.
 pub(crate) fn of_arguments(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
-        // With the words that were given, which may be names of files.
+        // It contains the given words, which may be names of files.
         screen::note(shown_lines(&error.render().to_string()).trim_end());
         return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
     }
-    // Help goes to standard output, where a closed pipe is no success.
+    // Help goes to standard output, where a closed pipe is a failure.
     let code = if error.print().is_ok() { error.exit_code() } else { 1 };
     ExitCode::from(u8::try_from(code).unwrap_or(2))
 }

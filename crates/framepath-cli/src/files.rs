@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The files that options name.
+//! Files named by options.
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -10,9 +10,9 @@ use framepath_os::cancel::Writer;
 
 use crate::screen;
 
-/// A file that is made before the work whose result it will hold, so that a
-/// folder that cannot be written does not cost the result. The file has its name
-/// once the result is in it: a run that fails leaves what was there before.
+/// A file that is created before the work whose result it will hold, so that a
+/// folder that cannot be written does not cost the result. The file gets its name
+/// when the result is in it: a failed run leaves the old file.
 pub(crate) struct Output {
     name: String,
     target: Target,
@@ -20,13 +20,13 @@ pub(crate) struct Output {
 
 enum Target {
     Stdout,
-    /// What is written to as it is: a device, a pipe.
+    /// A device or a pipe, which is written to directly.
     Open(File),
-    /// Takes the name of the target in the end.
+    /// A temporary file that gets the name of the target in the end.
     Temporary(Temporary),
 }
 
-/// A file that goes when it is dropped before it has got its name.
+/// A file that is removed if it is dropped before it has its name.
 struct Temporary {
     file: File,
     path: PathBuf,
@@ -35,7 +35,7 @@ struct Temporary {
 }
 
 impl Temporary {
-    /// A file beside `target`, which a link to it does not hide.
+    /// Creates a file in the folder of `target`; symbolic links of `target` are followed.
     fn beside(target: &Path) -> io::Result<Temporary> {
         let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
         let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
@@ -51,7 +51,7 @@ impl Temporary {
 
     fn rename(mut self) -> io::Result<()> {
         if let Ok(before) = fs::metadata(&self.target) {
-            // Of a new file they are what the umask leaves.
+            // A new file has the permissions that the umask leaves.
             self.file.set_permissions(before.permissions())?;
         }
         fs::rename(&self.path, &self.target)?;
@@ -63,7 +63,7 @@ impl Temporary {
 impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.renamed {
-            // It may be gone with its folder.
+            // The file may be gone with its folder.
             let _ = fs::remove_file(&self.path);
         }
     }
@@ -72,7 +72,7 @@ impl Drop for Temporary {
 impl Target {
     fn create(name: &str) -> io::Result<Target> {
         match fs::metadata(name) {
-            // Devices and pipes keep their names; a folder is refused by open(2).
+            // Devices and pipes are opened directly; open(2) refuses a folder.
             Ok(there) if !there.is_file() => File::options().write(true).open(name).map(Target::Open),
             _ => Temporary::beside(Path::new(name)).map(Target::Temporary),
         }
@@ -80,7 +80,7 @@ impl Target {
 }
 
 impl Output {
-    /// Makes `name`, or takes standard output for `-`.
+    /// Creates `name`, or takes standard output for `-`.
     pub(crate) fn create(name: &str) -> anyhow::Result<Output> {
         let target = match name {
             "-" => Target::Stdout,
@@ -89,17 +89,17 @@ impl Output {
         Ok(Output { name: name.to_owned(), target })
     }
 
-    /// The same for an option that may not be given.
+    /// Creates the file of an option that may be absent, like [`Output::create`].
     pub(crate) fn option(name: Option<&str>) -> anyhow::Result<Option<Output>> {
         name.map(Output::create).transpose()
     }
 
-    /// Whether it is standard output.
+    /// Returns true if it is standard output.
     pub(crate) fn is_stdout(&self) -> bool {
         matches!(self.target, Target::Stdout)
     }
 
-    /// Writes all that `content` writes.
+    /// Writes the output of `content`.
     pub(crate) fn write(self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
         let written = match self.target {
             Target::Stdout => {
@@ -113,7 +113,7 @@ impl Output {
         written.with_context(|| format!("writing `{}`", self.name))
     }
 
-    /// Writes what `serde_json` made, and a line end.
+    /// Writes the result of `serde_json`, and a line end.
     pub(crate) fn json(self, text: serde_json::Result<String>) -> anyhow::Result<()> {
         let text = text.context("JSON")?;
         self.write(|to| writeln!(to, "{text}"))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The folder a run of the lab leaves behind.
+//! The run folder of the lab.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,7 +11,7 @@ use framepath_lab::date::utc;
 use framepath_lab::report::FrameTimeline;
 use framepath_model::summary::Summary;
 
-/// Makes `given`, or a new folder under `runs/` named after the time.
+/// Creates `given`, or a new folder under `runs/` named after the time.
 pub(crate) fn create(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     if let Some(folder) = given {
         fs::create_dir_all(folder).with_context(|| format!("making `{}`", folder.display()))?;
@@ -19,7 +19,7 @@ pub(crate) fn create(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     }
     let runs = Path::new("runs");
     fs::create_dir_all(runs).context("making `runs`")?;
-    // Sorted by name is sorted by time.
+    // Order by name is order by time.
     let name = utc(unix_seconds().unwrap_or(0), "%Y-%m-%dT%H-%M-%SZ");
     let mut folder = runs.join(&name);
     for second in 2.. {
@@ -37,12 +37,12 @@ pub(crate) fn create(given: Option<&Path>) -> anyhow::Result<PathBuf> {
     Ok(folder)
 }
 
-/// Seconds since 1970-01-01 UTC; `None` where the clock says a time before.
+/// Returns seconds since 1970-01-01 UTC; `None` if the clock is before that.
 pub(crate) fn unix_seconds() -> Option<u64> {
     SystemTime::now().duration_since(UNIX_EPOCH).ok().map(|time| time.as_secs())
 }
 
-/// The summaries in `path`: a file with one or an array of them, or a run
+/// Reads the summaries in `path`: a file with one or an array of them, or a run
 /// folder with such a `run.json`.
 pub(crate) fn summaries(path: &Path) -> anyhow::Result<Vec<Summary>> {
     let file = if path.is_dir() { path.join("run.json") } else { path.to_owned() };
@@ -60,8 +60,8 @@ pub(crate) fn summaries(path: &Path) -> anyhow::Result<Vec<Summary>> {
     Ok(summaries)
 }
 
-/// The slowest frames of the run folder that `path` is, or whose `run.json`
-/// it is; none where none were kept.
+/// Reads the slowest frames of a run folder, given as folder or as its `run.json`;
+/// empty if none were kept.
 pub(crate) fn slow_frames(path: &Path) -> anyhow::Result<Vec<FrameTimeline>> {
     let folder = if path.is_dir() { Some(path) } else { path.parent().filter(|_| is_run_json(path)) };
     let file = folder.map(|folder| folder.join("timeline.json")).filter(|file| file.exists());
@@ -70,7 +70,7 @@ pub(crate) fn slow_frames(path: &Path) -> anyhow::Result<Vec<FrameTimeline>> {
     serde_json::from_str(&text).with_context(|| format!("`{}` is no timeline of the lab", file.display()))
 }
 
-/// Whether `path` is the file of a run folder that holds its summaries.
+/// Returns true if `path` is named like the file of a run folder that holds its summaries.
 pub(crate) fn is_run_json(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name == "run.json")
 }

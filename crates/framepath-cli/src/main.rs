@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Touches arguments, standard output and the files that options name: words
-//! in, tables out. What it prints is computed in the crates below.
+//! Touches arguments, standard output and the files that options name: arguments
+//! in, tables out. The crates below compute what is printed.
 #![forbid(unsafe_code)]
 
 mod command;
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
             let reporting = diagnostics::install(arguments.verbose);
             let outcome = reporting.map_err(Into::into).and_then(|()| arguments.command.run());
             let code = ending::code(name, outcome);
-            // Waits for the workers that are left, so that their CPU time counts
+            // Waits for the remaining workers, so that their CPU time counts
             // as this command's.
             framepath::host::dismiss_spares();
             code
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// The whole command line, as completions and `help` need it.
+/// Returns the whole command line, as completions and `help` need it.
 fn arguments() -> clap::Command {
     <Arguments as clap::CommandFactory>::command()
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the parts that are not in the binary lie.
+//! Paths of the parts that are not in the binary.
 
 use std::env;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// This binary.
+/// Returns the path of this binary.
 pub(crate) fn framepath() -> anyhow::Result<PathBuf> {
     env::current_exe().context("finding this program's own file")
 }
 
-/// The committed clips: `given`, or `clips` here, or that of the checkout
-/// whose `target/PROFILE/` the binary lies in.
+/// Returns the folder of the committed clips: `given`, or `clips` here, or that of the checkout
+/// whose `target/PROFILE/` holds the binary.
 pub(crate) fn clips(given: Option<&Path>) -> PathBuf {
     if let Some(given) = given {
         return given.to_owned();
@@ -25,12 +25,12 @@ pub(crate) fn clips(given: Option<&Path>) -> PathBuf {
     of_checkout.filter(|clips| clips.is_dir()).unwrap_or(here)
 }
 
-/// The built peers: `target/peers` beside `target/PROFILE/framepath`.
+/// Returns the folder of the built peers: `target/peers` beside `target/PROFILE/framepath`.
 pub(crate) fn peers() -> PathBuf {
     target().unwrap_or_else(|| PathBuf::from("target")).join("peers")
 }
 
-/// The build folder, where the binary lies in one.
+/// Returns the build folder, if the binary is in one.
 fn target() -> Option<PathBuf> {
     Some(env::current_exe().ok()?.parent()?.parent()?.to_owned())
 }

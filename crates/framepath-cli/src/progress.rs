@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A line on standard error while a path runs.
+//! Progress line on standard error while a path runs.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::Ordering;
@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 
 use framepath::Progress;
 
-/// A run that ends sooner shows no progress.
+/// Shortest run that shows progress.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Between two looks at the counter.
+/// Interval between two reads of the counter.
 const PERIOD: Duration = Duration::from_millis(250);
 
 /// Shows frames and frames per second until it is dropped, from a thread of
-/// its own. Where standard error is no terminal there is no thread.
+/// its own. There is no thread if standard error is no terminal.
 pub(crate) struct Ticker {
     /// Dropped to end the thread.
     running: Option<Sender<()>>,
@@ -49,7 +49,7 @@ impl Drop for Ticker {
     fn drop(&mut self) {
         self.running.take();
         if let Some(thread) = self.thread.take() {
-            // It draws and nothing else; the run is right without it.
+            // The thread only draws; the run is right without it.
             let _ = thread.join();
         }
     }
@@ -60,7 +60,7 @@ fn show(frames: u64, elapsed: Duration) {
     line(&format!("{frames} frames, {:.1} per second, {seconds:.0} s", frames as f64 / seconds));
 }
 
-/// Puts `text` in place of the line the cursor is on.
+/// Replaces the cursor's line by `text`.
 fn line(text: &str) {
     let mut stderr = io::stderr().lock();
     let _ = write!(stderr, "\r\x1b[K{text}").and_then(|()| stderr.flush());

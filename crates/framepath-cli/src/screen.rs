@@ -9,7 +9,7 @@ use framepath_os::cancel::Writer;
 
 use crate::ending::Closed;
 
-/// Where a command's text goes.
+/// Destination of a command's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Screen {
     /// Standard output.
@@ -19,12 +19,12 @@ pub(crate) enum Screen {
 }
 
 impl Screen {
-    /// Standard error if standard output carries data.
+    /// Returns standard error if standard output carries data.
     pub(crate) fn beside_data(data_on_output: bool) -> Screen {
         if data_on_output { Screen::Error } else { Screen::Output }
     }
 
-    /// Prints `text`, all of it or an error. What would act on a terminal is escaped.
+    /// Prints all of `text`, or fails. Escapes characters that would act on a terminal.
     pub(crate) fn print(self, text: &str) -> anyhow::Result<()> {
         let text = shown_lines(text);
         match self {
@@ -39,7 +39,7 @@ impl Screen {
 /// Writes `bytes` to standard output.
 ///
 /// # Errors
-/// [`Closed`] where its reader has gone, the system's words otherwise.
+/// [`Closed`] if its reader has gone, otherwise the system's error.
 pub(crate) fn print(bytes: &[u8]) -> anyhow::Result<()> {
     match Writer::new(io::stdout().lock()).write_all(bytes) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Closed.into()),
@@ -47,7 +47,7 @@ pub(crate) fn print(bytes: &[u8]) -> anyhow::Result<()> {
     }
 }
 
-/// A line on standard error. Where even that is closed nobody can be told.
+/// Prints a line on standard error. Ignores errors, because there is no other place to report them.
 pub(crate) fn note(line: &str) {
     let line = format!("{}\n", shown_lines(line));
     let _ = Writer::new(io::stderr().lock()).write_all(line.as_bytes());

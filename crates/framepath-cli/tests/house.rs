@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rules of the house that a compiler does not check: which crate may know
-//! which, where `unsafe` may be, licences, and the length of a file.
+//! Rules of the project that a compiler does not check: dependencies between the
+//! crates, places of `unsafe`, licences, and the length of a file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -24,7 +24,7 @@ framepath_testkit::tests! {
 }
 
 /// Every crate of the workspace, lowest first, and the crates of the workspace
-/// that it may name in any of its dependency tables. A new crate comes with a
+/// that it may name in any of its dependency tables. A new crate needs a
 /// line here and a page in docs/decisions/.
 const MAY_KNOW: &[(&str, &[&str])] = &[
     ("framepath-model", &[]),
@@ -50,10 +50,10 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     (TESTKIT, &["framepath-model", "framepath-os", "framepath", "framepath-serve"]),
 ];
 
-/// Helpers of tests: a dev-dependency of any crate, and no other dependency.
+/// Crate of test helpers: a dev-dependency of any crate, and no other dependency.
 const TESTKIT: &str = "framepath-testkit";
 
-/// The one crate that knows FFmpeg and dav1d, and the names it knows them by.
+/// The only crate that may use FFmpeg and dav1d, and the names of their crates.
 const CODEC_CRATE: &str = "framepath-codec";
 const CODEC_NAMES: &[&str] = &["ffmpeg", "libav", "dav1d", "bindgen"];
 
@@ -67,8 +67,8 @@ const FORBIDS_UNSAFE: &[&str] = &[
     "crates/framepath-testkit/src/lib.rs",
 ];
 
-/// Packages that the command is built of with its default features, our own left
-/// out. Optional features and tests may add others.
+/// Most packages that the command is built of with its default features, framepath's own
+/// excluded. Optional features and tests may add others.
 const MOST_DEPENDENCIES: usize = 90;
 
 const MOST_LINES: usize = 600;
@@ -91,8 +91,8 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// Crate name to the names of all it depends on (normal, build and dev), the testkit as a
-/// dev-dependency left out.
+/// Returns for each crate the names of all its dependencies (normal, build and dev), except the
+/// testkit as a dev-dependency.
 fn dependencies() -> BTreeMap<String, Vec<String>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let metadata = output(Command::new(cargo).args([
@@ -118,13 +118,13 @@ fn dependencies() -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
-/// Files that git tracks or would add, as paths below the root. An error where
-/// there is no git repository, as in an unpacked archive.
+/// Lists files that git tracks or would add, as paths below the root. Fails
+/// without a git repository, as in an unpacked archive.
 fn files() -> Result<Vec<String>, Missing> {
     if !root().join(".git").exists() {
         return Err(Missing::new("no git repository here to list files from: run it in a clone"));
     }
-    // A clone that another user owns is listed too: only names are read.
+    // A clone of another user is accepted too: only names are read.
     let listed = output(Command::new("git").args([
         "-c",
         "safe.directory=*",
@@ -176,7 +176,7 @@ fn only_one_crate_knows_the_codecs() {
     }
 }
 
-/// Packages that the command is built of, with these options: NAME VERSION.
+/// Lists packages that the command is built of, with these options: NAME VERSION.
 fn packages(options: &[&str]) -> BTreeSet<String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
@@ -192,7 +192,7 @@ fn packages(options: &[&str]) -> BTreeSet<String> {
         "--offline",
         "--locked",
     ]));
-    // NAME VERSION, and words in parentheses: a path, "proc-macro", or "*" for a repetition.
+    // NAME VERSION, then words in parentheses: a path, "proc-macro", or "*" for a repetition.
     tree.lines()
         .map(|line| line.split_whitespace().take(2).collect::<Vec<_>>().join(" "))
         .filter(|package| !package.is_empty())
@@ -235,7 +235,7 @@ fn every_crate_takes_the_lints_of_the_workspace() {
     }
 }
 
-/// Whether a file is source: by its name, or because it runs by itself.
+/// Returns true if a file is source: by its name, or because it begins with `#!`.
 fn is_source(path: &str, text: &str) -> bool {
     const ENDINGS: &[&str] = &[".rs", ".c", ".h", ".sh", ".py", ".toml", ".mk"];
     const NAMES: &[&str] = &["Makefile", "Kbuild", "Kconfig"];
@@ -243,17 +243,17 @@ fn is_source(path: &str, text: &str) -> bool {
     NAMES.contains(&name) || ENDINGS.iter().any(|ending| name.ends_with(ending)) || text.starts_with("#!")
 }
 
-/// Licences that a file may carry, by the folder it is in.
+/// Returns the licences that a file may carry, by its folder.
 fn licences(path: &str) -> &'static [&'static str] {
     const OURS: &str = "MIT OR Apache-2.0";
     const KERNEL: &str = "GPL-2.0-only";
     if path.starts_with("kernel/uapi/") {
-        // For programs of any licence.
+        // For use by programs of any licence.
         &["GPL-2.0-only WITH Linux-syscall-note"]
     } else if path.starts_with("kernel/") {
         &[KERNEL]
     } else if path.starts_with("bpf/") || path.starts_with("tests/vm/") {
-        // Programs of the guests compile what is the kernel module's.
+        // Programs of the guests include the kernel module's sources.
         &[KERNEL, OURS]
     } else {
         &[OURS]
@@ -303,7 +303,7 @@ fn files_are_short_or_say_why() -> Tested {
     Ok(())
 }
 
-/// A file that two crates or tests compile is a module of a crate that both depend on.
+/// Checks that every file is a module of one crate: shared code belongs in a crate that both depend on.
 fn every_file_is_a_module_of_one_crate() -> Tested {
     let files = files()?;
     let attribute = ["#[", "path"].concat();
@@ -313,8 +313,8 @@ fn every_file_is_a_module_of_one_crate() -> Tested {
     Ok(())
 }
 
-/// Debian 13's Rust, 1.85, builds `make demo` and `make test`: it has no `let`
-/// behind `&&`, which clippy of a newer one does not mind.
+/// Checks for `let` after `&&`: Debian 13's Rust, 1.85, builds `make demo` and `make test` and
+/// does not have it, and clippy of a newer version accepts it.
 fn conditions_are_such_as_the_oldest_rust_takes() -> Tested {
     let files = files()?;
     let chained = ["&&", "let "].join(" ");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The import graph of each crate: which file names items of which other file. A cycle of
-//! files can be understood and changed only as a whole, so that cycles are kept small and
+//! The import graph of each crate: an edge is a file that names items of another file. A cycle of
+//! files can be understood and changed only as a whole, so cycles are kept small and
 //! in one folder.
 //!
 //! Looks at the text: `use` declarations below `crate`, `self` and `super`, and paths that
@@ -11,10 +11,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Files of the largest cycle that a crate may have.
+/// Most files of a cycle in a crate.
 const MOST: usize = 4;
 
-/// Crates that have larger ones, and how large.
+/// Crates with larger cycles, and their sizes.
 const LARGER: &[(&str, usize)] = &[("framepath-os", 6), ("framepath-codec", 9)];
 
 type Segments = Vec<String>;
@@ -61,7 +61,7 @@ impl Graph {
         graph
     }
 
-    /// The file that defines the item of this path.
+    /// Returns the file that defines the item of this path.
     fn definition(&self, path: &[String], depth: usize) -> Option<&str> {
         let length = (1..=path.len()).rev().find(|n| self.modules.contains_key(&path[..*n].join("::")));
         let (module, rest) = match length {
@@ -85,7 +85,7 @@ impl Graph {
             .collect()
     }
 
-    /// The cycles: files that reach each other.
+    /// Returns the cycles: files that reach each other.
     fn cycles(&self) -> Vec<Vec<&str>> {
         let edges: BTreeMap<&str, BTreeSet<&str>> =
             self.modules.keys().map(|name| (name.as_str(), self.imports(name))).collect();
@@ -102,7 +102,7 @@ impl Graph {
     }
 }
 
-/// All files that `from` imports, by others, too.
+/// Returns all files that `from` imports, directly or through others.
 fn reached<'a>(from: &'a str, edges: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> BTreeSet<&'a str> {
     let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
     while let Some(next) = open.pop() {
@@ -111,7 +111,7 @@ fn reached<'a>(from: &'a str, edges: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> B
     seen
 }
 
-/// The trees of all `use` declarations within this crate, and whether they are public.
+/// Returns the trees of all `use` declarations within this crate, and true for public ones.
 fn declarations(text: &str) -> impl Iterator<Item = (bool, String)> + '_ {
     text.split(';').filter_map(|statement| {
         let (head, tree) = statement.rsplit_once("use ")?;
@@ -121,7 +121,7 @@ fn declarations(text: &str) -> impl Iterator<Item = (bool, String)> + '_ {
     })
 }
 
-/// `a::{b, c::d}` as `a::b` and `a::c::d`.
+/// Expands `a::{b, c::d}` to `a::b` and `a::c::d`.
 fn expanded(tree: &str) -> Vec<Segments> {
     let segments = |text: &str| -> Segments {
         let text = text.split(" as ").next().unwrap_or_default();
@@ -142,7 +142,7 @@ fn expanded(tree: &str) -> Vec<Segments> {
     parts.flat_map(|part| expanded(part)).map(|part| [&head[..], &part].concat()).collect()
 }
 
-/// Paths that begin with `crate::`, outside declarations.
+/// Returns paths that begin with `crate::`, outside declarations.
 fn paths(text: &str) -> impl Iterator<Item = Segments> + '_ {
     let code = text.lines().filter(|line| !line.trim_start().starts_with("//") && !line.contains("use "));
     code.flat_map(|line| line.split("crate::").skip(1)).map(|path| {
@@ -152,7 +152,7 @@ fn paths(text: &str) -> impl Iterator<Item = Segments> + '_ {
     })
 }
 
-/// A path within the crate, from its root; `None` for other crates.
+/// Returns a path within the crate, from its root; `None` for other crates.
 fn absolute(module: &str, path: &[String]) -> Option<Segments> {
     let own: Segments = module.split("::").filter(|part| *part != "lib").map(str::to_owned).collect();
     let ups = path.iter().take_while(|part| *part == "super").count();
@@ -160,13 +160,13 @@ fn absolute(module: &str, path: &[String]) -> Option<Segments> {
         "crate" => Some(path[1..].to_vec()),
         "self" => Some([&own[..], &path[1..]].concat()),
         "super" => Some([&own[..own.len().checked_sub(ups)?], &path[ups..]].concat()),
-        // Of a module of this file, in a re-export.
+        // The name of a module of this file, in a re-export.
         first if first.chars().next().is_some_and(char::is_lowercase) => Some([&own[..], path].concat()),
         _ => None,
     }
 }
 
-/// True for files of one folder, and for a file and those of the folder of its name.
+/// Returns true for files of one folder, and for a file and those of the folder of its name.
 fn are_neighbours(modules: &[&str]) -> bool {
     let paths: Vec<Vec<&str>> = modules.iter().map(|module| module.split("::").collect()).collect();
     let common = (0..).take_while(|at| {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A path whose caller asks another process for constant information with every frame:
+//! A path whose caller asks another process for constant information for every frame:
 //! contender `process-uncached` of lab `rpc`.
 //!
 //! ```text
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The other process is `cat`, which answers with the question. It sleeps until it is
-//! asked, as a process that knows the constant does, and its CPU time counts.
+//! asked, as a real process that knows the constant would, and its CPU time counts.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -30,11 +30,11 @@ use crate::measure::complete;
 pub struct Asked {
     /// The run's figures, without the questions.
     pub report: Report,
-    /// Questions, each with its answer.
+    /// Number of questions, each with its answer.
     pub questions: u64,
 }
 
-/// Runs `path`, which has no sink, and asks once for each of its frames.
+/// Runs `path`, which has no sink, and asks once for each frame.
 ///
 /// # Errors
 /// The path failed or lost frames, or the other process did not answer.
@@ -46,7 +46,7 @@ pub fn run(path: &str) -> Result<Asked, LabError> {
     Ok(Asked { report, questions: questions.load(Ordering::Relaxed) })
 }
 
-/// Asks, and passes frames on when the answer has come.
+/// Stage that asks, and passes the frame on when the answer has come.
 struct Ask {
     /// `None` once this is dropped.
     socket: Option<UnixStream>,
@@ -85,8 +85,8 @@ impl Stage for Ask {
 
 impl Drop for Ask {
     fn drop(&mut self) {
-        // `cat` ends where nobody can ask any more. It is waited for, so that its CPU
-        // time is this process's.
+        // `cat` exits when its socket closes. Wait for it, so that its CPU
+        // time is charged to this process.
         self.socket = None;
         let _ = self.answering.wait();
     }

@@ -3,7 +3,7 @@
 //! pairs and charged with the CPU of every process they start.
 //!
 //! A path is run by a `framepath run` of its own, so that both sides are
-//! counted the same way.
+//! measured the same way.
 
 mod side;
 
@@ -27,7 +27,7 @@ pub use side::{Side, SideError, sides};
 /// Figures that are compared pair by pair.
 const METRICS: [&str; 2] = ["wall_ms", "cpu_ms"];
 
-/// The one case of a comparison.
+/// Name of the only case of a comparison.
 const CASE: &str = "all";
 
 /// Runs both sides once to warm up and `rounds` times for the figures.
@@ -65,8 +65,8 @@ fn measure(
 ) -> Result<(), LabError> {
     let [a, b] = sides;
     let run = |side: &Side| -> Result<Measured, LabError> { side.run(framepath) };
-    // The first run reads files and libraries from disk for all that follow,
-    // and tells of a mistake at once.
+    // The first run reads files and libraries from disk for all runs after it,
+    // and finds a mistake at once.
     for side in sides {
         if signal::interrupted() {
             return Err(LabError::Interrupted);
@@ -80,7 +80,7 @@ fn measure(
     Ok(())
 }
 
-/// The comparison as text for a terminal: figures side by side, then a
+/// Formats the comparison for a terminal: figures side by side, then a
 /// verdict on each in plain words.
 pub fn text(summary: &Summary) -> String {
     let mut text = String::new();
@@ -116,7 +116,7 @@ pub fn text(summary: &Summary) -> String {
     text
 }
 
-/// `312 [300 to 340]`: the median, the least and the greatest.
+/// Formats a spread as `312 [300 to 340]`: median, minimum and maximum.
 fn in_words(spread: Spread) -> String {
     format!("{} [{} to {}]", figure(spread.median), figure(spread.min), figure(spread.max))
 }
@@ -128,7 +128,7 @@ fn ratio_cells(ratio: &Ratio) -> (String, String) {
     (times(ratio.median), interval)
 }
 
-/// A verdict is given only where the interval excludes 1.
+/// Formats the verdict; there is one only if the interval excludes 1.
 fn verdict(ratio: &Ratio) -> String {
     let metric = metric_in_words(&ratio.metric);
     let pairs = if ratio.pairs == 1 { "1 pair".to_owned() } else { format!("{} pairs", ratio.pairs) };
@@ -152,7 +152,7 @@ fn verdict(ratio: &Ratio) -> String {
     }
 }
 
-/// Columns under their headings: names to the left, figures to the right.
+/// Aligns columns under their headings: names to the left, figures to the right.
 fn aligned(lines: &[[String; 5]]) -> String {
     let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 5] = std::array::from_fn(width);

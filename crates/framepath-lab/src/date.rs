@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Times of the calendar, in UTC.
+//! Calendar times, in UTC.
 
 use jiff::Timestamp;
 
-/// Seconds since 1970 in the form that `format` gives (strftime's conversions); of a
-/// time beyond the year 9999, of that year's end.
+/// Formats seconds since 1970 by `format` (strftime's conversions). A time beyond the
+/// year 9999 becomes the end of that year.
 ///
 /// ```
 /// use framepath_lab::date::utc;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The processes below one, as /proc tells of them, and their threads.
+//! Descendants of a process and their threads, from /proc.
 
 use std::fs;
 
-/// A process, told from a later one of the same number by when it began.
+/// A process; its start time tells it from a later process of the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Process {
     pid: u32,
@@ -15,29 +15,29 @@ impl Process {
         self.pid
     }
 
-    /// Whether it still runs; one that only nobody has waited for does not.
+    /// Returns true if it still runs; a zombie does not.
     pub(crate) fn runs(&self) -> bool {
         stat(self.pid).is_some_and(|stat| stat.began == self.began && stat.state != 'Z')
     }
 }
 
-/// What a process has done so far, all its threads together.
+/// Activity of a process so far, all its threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Activity {
-    /// Switches away from a CPU, voluntary and not. A thread that was asleep
+    /// Switches away from a CPU, voluntary and not. A sleeping thread that woke up
     /// and made a system call has one more.
     pub(crate) switches: u64,
     pub(crate) threads: u64,
-    /// Threads that do not sleep now.
+    /// Threads that are not asleep now.
     pub(crate) awake: u64,
 }
 
-/// What `pid` has done.
+/// Reads the activity of `pid`.
 pub(crate) fn activity(pid: u32) -> Activity {
     let mut activity = Activity::default();
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return activity };
     for task in tasks.flatten() {
-        // A thread that ends meanwhile has nothing to tell.
+        // A thread that ends meanwhile is left out.
         let Ok(status) = fs::read_to_string(task.path().join("status")) else { continue };
         activity.add_thread(&status);
     }
@@ -45,7 +45,7 @@ pub(crate) fn activity(pid: u32) -> Activity {
 }
 
 impl Activity {
-    /// proc_pid_status(5).
+    /// Adds one thread's status file; format: proc_pid_status(5).
     fn add_thread(&mut self, status: &str) {
         self.threads += 1;
         for line in status.lines() {
@@ -69,12 +69,12 @@ impl std::ops::AddAssign for Activity {
     }
 }
 
-/// The process with this id; `None` where none runs.
+/// Finds the process with this id; `None` if it does not run.
 pub(crate) fn process(pid: u32) -> Option<Process> {
     stat(pid).filter(|stat| stat.state != 'Z').map(|stat| Process { pid, began: stat.began })
 }
 
-/// All running processes below `pid`.
+/// Lists all running processes below `pid`.
 pub(crate) fn descendants(pid: u32) -> Vec<Process> {
     let all = all();
     let mut below = vec![pid];
@@ -88,12 +88,12 @@ pub(crate) fn descendants(pid: u32) -> Vec<Process> {
     below[1..].iter().filter_map(|pid| Some(Process { pid: *pid, began: began(pid)? })).collect()
 }
 
-/// How many children `pid` has that it has not waited for, running or not.
+/// Counts the children of `pid` that it has not waited for, running or not.
 pub(crate) fn children(pid: u32) -> usize {
     all().iter().filter(|(_, stat)| stat.parent == pid).count()
 }
 
-/// Every process there is.
+/// Lists every process.
 fn all() -> Vec<(u32, Stat)> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
@@ -110,7 +110,7 @@ fn stat(pid: u32) -> Option<Stat> {
     parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// proc_pid_stat(5): fields 3, 4 and 22; the name, field 2, may hold anything.
+/// Parses proc_pid_stat(5): fields 3, 4 and 22. The name, field 2, may hold any character.
 fn parse(text: &str) -> Option<Stat> {
     let (_, behind) = text.rsplit_once(')')?;
     let fields: Vec<&str> = behind.split_whitespace().collect();

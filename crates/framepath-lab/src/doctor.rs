@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this machine offers, and what each thing it lacks would unlock.
+//! The machine's capabilities, and the features that each missing one would unlock.
 //!
-//! Every probe asks the thing itself where that is cheap and changes nothing:
-//! it opens the file, makes the object, runs `--version`. Nothing is
-//! installed or configured, and no kernel module is loaded.
+//! Every probe tries the real operation if that is cheap and changes nothing:
+//! it opens the file, makes the object, runs `--version`. It does not
+//! install or configure anything, and loads no kernel module.
 
 mod device;
 pub(crate) mod hardware;
@@ -21,7 +21,7 @@ use serde::Serialize;
 
 pub use probe::{Probe, State};
 
-/// Where the parts of framepath that are not in its binary are looked for.
+/// Folders of the parts of framepath that are not in its binary.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// The folder of the committed clips.
@@ -30,16 +30,16 @@ pub struct Places {
     pub peers: PathBuf,
 }
 
-/// A machine and what it offers.
+/// A machine and its capabilities.
 #[derive(Clone, Debug, Serialize)]
 pub struct Findings {
     /// The machine, as summaries describe it.
     pub machine: Machine,
-    /// Everything that was asked for, group by group.
+    /// All probes, group by group.
     pub probes: Vec<Probe>,
 }
 
-/// Looks at this machine.
+/// Probes this machine.
 pub fn examine(places: &Places) -> Findings {
     let mut probes = kernel::probes();
     probes.extend(device::probes());
@@ -50,7 +50,7 @@ pub fn examine(places: &Places) -> Findings {
     Findings { machine: crate::machine(), probes }
 }
 
-/// The findings as aligned text for a terminal.
+/// Formats the findings as aligned text for a terminal.
 pub fn text(findings: &Findings) -> String {
     let Findings { machine, probes } = findings;
     let os = machine.os.as_deref().unwrap_or("Linux");
@@ -85,7 +85,7 @@ fn lines(text: &mut String, probe: &Probe, width: usize) -> std::fmt::Result {
     Ok(())
 }
 
-/// `1 CPU`, `2 CPUs`.
+/// Formats a count: `1 CPU`, `2 CPUs`.
 fn counted(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What goes wrong in the lab.
+//! Errors of the lab.
 
 use std::io;
 
 use framepath::{PathError, RunError};
 
-/// Why an experiment stopped.
+/// Reason for which an experiment stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
-    /// A contender cannot take part on this machine; the others go on.
+    /// A contender cannot take part on this machine; the other contenders continue.
     #[error("{0}")]
     Missing(String),
     /// A path did not run.
@@ -20,11 +20,11 @@ pub enum LabError {
     /// A program failed.
     #[error("`{command}` {outcome}{}", detail(stderr))]
     Command {
-        /// What was run.
+        /// The command.
         command: String,
-        /// `exited with 1`, `was ended by signal 9`.
+        /// Text such as `exited with 1`, `was ended by signal 9`.
         outcome: String,
-        /// Its exit code; `None` where a signal ended it.
+        /// Its exit code; `None` if a signal ended it.
         exit_code: Option<i32>,
         /// The last lines it wrote to standard error.
         stderr: String,
@@ -32,16 +32,16 @@ pub enum LabError {
     /// A system call or a file failed.
     #[error("{what}: {error}")]
     Io {
-        /// What was being done, to what.
+        /// The operation and its object.
         what: String,
-        /// What the system said.
+        /// The system's error.
         #[source]
         error: io::Error,
     },
     /// No experiment, case or contender has this name.
     #[error("{0}")]
     Unknown(String),
-    /// A path lost packets or frames: its figures are those of less work.
+    /// A path lost packets or frames: its figures are of less work.
     #[error("{0}")]
     Lost(String),
     /// SIGINT or SIGTERM.
@@ -50,7 +50,7 @@ pub enum LabError {
 }
 
 impl LabError {
-    /// An I/O error while doing `what`.
+    /// Returns a closure that makes an I/O error of operation `what`.
     pub fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> LabError {
         let what = what.into();
         move |error| LabError::Io { what, error }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an experiment is, and the list of them.
+//! The experiment type, and the list of experiments.
 
 mod aa;
 mod decode;
@@ -22,28 +22,28 @@ use crate::kept::KeptLedger;
 use crate::watch::Watch;
 use framepath::export::machine::machine;
 
-/// How much to run.
+/// Amount of work of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// What `make demo` has time for.
+    /// As much as `make demo` has time for.
     Quick,
-    /// What the figures in the documents come from.
+    /// As much as for the figures in the documents.
     Full,
 }
 
-/// How to run an experiment.
+/// Settings of an experiment.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How much to run.
+    /// Amount of work.
     pub size: Size,
-    /// Rounds, where the experiment's own number will not do.
+    /// Overrides the number of rounds.
     pub pairs: Option<usize>,
-    /// Cases to run; all where empty.
+    /// Cases to run; empty for all.
     pub cases: Vec<String>,
-    /// Files to run over instead of the committed clips, for experiments that
-    /// take any.
+    /// Files to use instead of the committed clips, for experiments that
+    /// accept any.
     pub files: Vec<PathBuf>,
-    /// The `framepath` binary, for contenders that are processes.
+    /// The `framepath` binary, for contenders that are separate processes.
     pub framepath: PathBuf,
     /// The folder of the committed clips.
     pub clips: PathBuf,
@@ -52,15 +52,15 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Rounds to run: the caller's number, or the experiment's for this size.
+    /// Returns the rounds to run: the caller's number, or the experiment's for this size.
     pub fn rounds(&self, quick: usize, full: usize) -> usize {
         self.pairs.unwrap_or(if self.size == Size::Quick { quick } else { full }).max(1)
     }
 
-    /// A committed clip.
+    /// Returns the path of a committed clip.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// There is no clip of that name.
     pub fn clip(&self, name: &str) -> Result<PathBuf, LabError> {
         let file = self.clips.join(name);
         match file.exists() {
@@ -72,13 +72,13 @@ impl Settings {
         }
     }
 
-    /// Whether `case` is wanted.
+    /// Returns true if `case` is to be run.
     pub fn wants(&self, case: &str) -> bool {
         self.cases.is_empty() || self.cases.iter().any(|c| c == case)
     }
 }
 
-/// What an experiment found.
+/// Results of an experiment.
 pub struct Findings {
     /// The figures.
     pub summary: Summary,
@@ -92,14 +92,14 @@ pub struct Experiment {
     pub name: &'static str,
     /// The question it answers, one line.
     pub question: &'static str,
-    /// Whether `make demo` runs it.
+    /// True if `make demo` runs it.
     pub quick: bool,
-    /// Whether it runs over files that the caller names.
+    /// True if it accepts files that the caller names.
     pub takes_files: bool,
     run: fn(&Settings, &dyn Watch, &mut Findings) -> Result<(), LabError>,
 }
 
-/// Every experiment, in the order they run.
+/// All experiments, in the order they run.
 pub static EXPERIMENTS: &[Experiment] = &[
     Experiment {
         name: "queue",
@@ -181,7 +181,7 @@ pub static EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// The experiment of that name.
+/// Finds the experiment of that name.
 ///
 /// # Errors
 /// [`LabError::Unknown`], with the nearest name.
@@ -195,10 +195,10 @@ pub fn find(name: &str) -> Result<&'static Experiment, LabError> {
 }
 
 impl Experiment {
-    /// Runs it. What was done before an interruption comes back with a note.
+    /// Runs it. After an interruption returns the finished part, with a note.
     ///
     /// # Errors
-    /// A contender that failed, by its command and what it said.
+    /// A contender failed; the error has its command and its error text.
     pub fn run(&self, settings: &Settings, watch: &dyn Watch) -> Result<Findings, LabError> {
         let summary = Summary {
             experiment: self.name.to_owned(),

@@ -21,9 +21,9 @@
 //! optional = true               # missing is no failure
 //! ```
 //!
-//! A ratio fails only when its whole interval lies beyond the limit: noise
-//! fails nothing. A figure that is missing fails its budget and says what is
-//! missing, unless the budget is optional.
+//! A ratio fails only if its whole interval lies beyond the limit: noise
+//! never fails a budget. A missing figure fails its budget, with its
+//! name, unless the budget is optional.
 
 mod budget;
 mod verdict;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ours in lab `handoff`: a worker gives one frame after another to this
+//! Framepath's contender in lab `handoff`: a worker gives one frame after another to this
 //! process, by the convention of `peers/handoff/handoff.h`.
 //!
 //! ```text
@@ -7,10 +7,10 @@
 //! Trigger ──64 bytes──▶ fill bytes=N host=process ──▶ Reader
 //! ```
 //!
-//! A stage gives frames for what it gets. So a small frame goes to the worker
-//! first, and the worker is woken for it: that CPU is counted, though no other
-//! contender needs it. The stamp is taken in the worker, when the large frame
-//! is ready: from there to the reader it is one crossing.
+//! A stage gives frames only for frames that it gets. So a small frame goes to the worker
+//! first and wakes it: that CPU is counted, though no other
+//! contender needs it. The worker takes the timestamp when the large frame
+//! is ready, so the latency is that of the way from the worker to the reader.
 
 mod reader;
 pub(crate) mod told;
@@ -32,19 +32,19 @@ use trigger::{Clocks, Meeting, Trigger};
 /// Frames of the second run, which counts copies.
 const COUNTED_FRAMES: u64 = 32;
 
-/// What is handed over, and how fast.
+/// Size, number and rate of the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Handoff {
-    /// Of a frame; 16 at least.
+    /// Bytes of a frame, at least 16.
     pub bytes: u64,
-    /// Measured; 1 at least.
+    /// Number of measured frames, at least 1.
     pub frames: u64,
     /// Frames a second; 0 is flat out.
     pub rate: u64,
 }
 
 impl Handoff {
-    /// Hands the frames over and says what that cost: one line of JSON, with
+    /// Transfers the frames and returns the figures as one line of JSON, with
     /// the keys of `peers/README.md`.
     ///
     /// # Errors
@@ -65,10 +65,10 @@ impl Handoff {
         let built =
             Pipeline::from_source(trigger).named("trigger").add_hop(&path::parse_stage(&self.stage())?, 1)?;
         let stats = built.workers().next().expect("a hosted stage has a worker");
-        // Nobody else has it yet.
+        // The cell is still empty.
         let _ = worker.set(stats);
         let built = built.sink(Reader::new(self.frames, meeting, done)).named("reader");
-        // No ledger, as with the others. Its rows would go nowhere.
+        // No ledger, as with the other contenders. Its rows would not be used.
         complete(built.run(&Options { level: Level::Off, ..Options::default() })?)?;
         read_clocks.recv().map_err(|_| LabError::Interrupted)
     }
@@ -77,8 +77,8 @@ impl Handoff {
         format!("fill bytes={} host=process", self.bytes)
     }
 
-    /// Bytes copied per frame in both processes, by the ledger of a run of its
-    /// own: one that records costs time.
+    /// Counts bytes copied per frame in both processes, by the ledger of a separate
+    /// run, because recording costs time.
     fn copied_per_frame(&self) -> Result<u64, LabError> {
         let path = path::parse(&format!("test bytes=64 frames={COUNTED_FRAMES} ! {} ! null", self.stage()))?;
         let report =
@@ -89,7 +89,7 @@ impl Handoff {
 
     fn told(&self, seen: Seen, clocks: &Clocks, copied_bytes: u64) -> Told {
         let Seen { received, duplicated, out_of_order, end_ns, used, mut latency_ns } = seen;
-        // 0 is a frame that was not seen.
+        // 0 is a frame that did not arrive.
         latency_ns.retain(|latency| *latency > 0);
         latency_ns.sort_unstable();
         let at = |percent| percentile(&latency_ns, percent).unwrap_or(0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ledgers that an experiment keeps beside its figures, for the run folder and
+//! Ledgers that an experiment keeps in addition to its figures, for the run folder and
 //! for the timeline of the slowest frames.
 
 use framepath::Report;
@@ -7,10 +7,10 @@ use framepath_model::ledger::{Cause, Row, flag};
 
 use crate::report::{FrameTimeline, Segment};
 
-/// Frames drawn per ledger.
+/// Frames drawn for each ledger.
 const SLOWEST: usize = 3;
 
-/// One run's ledger and its name, `decode vp9-1080p8 inline`.
+/// One run's ledger and its name, such as `decode vp9-1080p8 inline`.
 pub struct KeptLedger {
     /// Experiment, case and contender.
     pub name: String,
@@ -19,7 +19,7 @@ pub struct KeptLedger {
 }
 
 impl KeptLedger {
-    /// The slowest frames, slowest first, each as a sequence of causes.
+    /// Returns the slowest frames, slowest first, each as a sequence of causes.
     pub fn slowest_frames(&mut self) -> Vec<FrameTimeline> {
         let mut totals = self.report.digest().totals;
         totals.sort_unstable_by_key(|t| std::cmp::Reverse(t.latency_ns()));
@@ -33,7 +33,7 @@ impl KeptLedger {
         FrameTimeline { path: self.name.clone(), seq, segments }
     }
 
-    /// The row's time as one segment per cause. Within a row the ledger knows
+    /// Divides the row's time into one segment per cause. Within a row the ledger knows only
     /// sums, not an order: waits are drawn first.
     fn segments(&self, row: &Row, birth_ns: u64) -> Vec<Segment> {
         let hop = self.report.hops.get(usize::from(row.hop)).map_or_else(String::new, |h| h.text.clone());

@@ -20,7 +20,7 @@ pub mod process;
 pub mod report;
 pub mod watch;
 
-/// Exit code of `framepath run` where packets or frames were lost.
+/// Exit code of `framepath run` if packets or frames were lost.
 pub const LOST: u8 = 3;
 
 pub use error::LabError;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Contenders, and what one run of one of them cost.
+//! Contenders, and the figures of one run of a contender.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use framepath_model::summary::{CausesUs, LatencyUs};
 
 use crate::error::LabError;
 
-/// One run's figures. What is not known is `None`.
+/// Figures of one run. An unknown figure is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// Frames, or pushes.
+    /// Number of frames, or of pushes.
     pub frames: u64,
     /// Wall time, nanoseconds.
     pub wall_ns: u64,
@@ -25,14 +25,14 @@ pub struct Measured {
     pub copied_bytes_per_frame: Option<f64>,
     /// Switches per frame.
     pub switches_per_frame: Option<f64>,
-    /// The median frame by cause.
+    /// Latency of the median frame by cause.
     pub causes: Option<CausesUs>,
-    /// Figures only this experiment has.
+    /// Figures that only this experiment has.
     pub extra: BTreeMap<String, f64>,
 }
 
 impl Measured {
-    /// The figure of one run that ratios are made of: `wall_ms`, `cpu_ms`,
+    /// Returns a figure of one run, for ratios: `wall_ms`, `cpu_ms`,
     /// `cpu_us_per_push`, `cpu_us_per_frame`, `latency_p50_us`,
     /// `latency_p99_us`, or a key of `extra`.
     pub fn metric(&self, name: &str) -> Option<f64> {
@@ -48,7 +48,7 @@ impl Measured {
         }
     }
 
-    /// Figures of a path run in this process.
+    /// Takes the figures of a path that ran in this process.
     pub fn of_report(report: &mut Report) -> Measured {
         let row = export::summary::row(report, "");
         Measured {
@@ -64,10 +64,10 @@ impl Measured {
     }
 }
 
-/// The report of a path that did all its work: figures of less are no figures.
+/// Returns the report if the path did all its work: figures of less work are of no use.
 ///
 /// # Errors
-/// It failed, lost something, or was interrupted.
+/// The path failed, lost something, or was interrupted.
 pub fn complete(mut report: Report) -> Result<Report, LabError> {
     if let Some(error) = report.error.take() {
         return Err(error.into());
@@ -79,7 +79,7 @@ pub fn complete(mut report: Report) -> Result<Report, LabError> {
     if losses.is_empty() { Ok(report) } else { Err(LabError::Lost(losses.join("; "))) }
 }
 
-/// Someone who takes part in a comparison.
+/// Participant of a comparison.
 pub struct Contender<'a> {
     /// Stable name, DESIGN section 8.
     pub name: String,
@@ -88,7 +88,7 @@ pub struct Contender<'a> {
 }
 
 impl<'a> Contender<'a> {
-    /// A contender of that name.
+    /// Creates a contender of that name.
     pub fn new(name: &str, run: impl FnMut() -> Result<Measured, LabError> + 'a) -> Contender<'a> {
         Contender { name: name.to_owned(), run: Box::new(run) }
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs contenders interleaved, never in blocks, and compares them pair by
-//! pair: in round 1 A B C, in round 2 C B A, and so on, so that a machine that
-//! drifts drifts for all.
+//! pair: in round 1 A B C, in round 2 C B A, and so on, so that a slow drift of the
+//! machine affects all alike.
 
 use framepath_model::stats::{Spread, median, paired_ratio};
 use framepath_model::summary::{CausesUs, LatencyUs, Ratio, Row, Skipped, Summary};
@@ -21,7 +21,7 @@ const SEED: u64 = 0x6672_616d_6570_6174;
 /// skips to `summary`.
 ///
 /// # Errors
-/// A contender's failure, but [`LabError::Missing`], which only skips it.
+/// A contender's failure, except [`LabError::Missing`], which only skips the contender.
 pub fn run(
     case: &str,
     mut contenders: Vec<Contender<'_>>,
@@ -72,7 +72,7 @@ pub fn run(
     Ok(runs)
 }
 
-/// The paired ratio of `metric`; `None` where either side lacks it.
+/// Computes the paired ratio of `metric`; `None` if either side lacks it.
 pub fn ratio(case: &str, metric: &str, a: (&str, &[Measured]), b: (&str, &[Measured])) -> Option<Ratio> {
     let figures = |runs: &[Measured]| runs.iter().map(|m| m.metric(metric)).collect::<Option<Vec<_>>>();
     let (a_figures, b_figures) = (figures(a.1)?, figures(b.1)?);
@@ -80,7 +80,7 @@ pub fn ratio(case: &str, metric: &str, a: (&str, &[Measured]), b: (&str, &[Measu
     Some(Ratio::new(case, metric, a.0, b.0, &paired))
 }
 
-/// A row of medians over `runs`.
+/// Makes a row of medians over `runs`.
 pub fn row(case: &str, contender: &str, runs: &[Measured]) -> Row {
     let spread = |f: fn(&Measured) -> f64| Spread::of(&runs.iter().map(f).collect::<Vec<_>>());
     let middle = |f: &dyn Fn(&Measured) -> Option<f64>| {
@@ -112,7 +112,7 @@ pub fn row(case: &str, contender: &str, runs: &[Measured]) -> Row {
     }
 }
 
-/// The causes of the run whose total is the median, so that they still add up.
+/// Returns the causes of the run whose total is the median, so that they still add up.
 fn typical_causes(runs: &[Measured]) -> Option<CausesUs> {
     let mut known: Vec<CausesUs> = runs.iter().filter_map(|m| m.causes).collect();
     known.sort_by(|a, b| a.total().unwrap_or(0.0).total_cmp(&b.total().unwrap_or(0.0)));

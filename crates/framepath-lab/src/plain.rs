@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Summaries for people: what they mean in words, and tables for a terminal.
+//! Summaries for people: findings in words, and tables for a terminal.
 
 mod findings;
 pub(crate) mod number;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Contenders that are programs: run, waited for, and charged with the CPU of
-//! every child they waited for themselves.
+//! every child that they waited for themselves.
 
 use std::ffi::OsString;
 use std::io::{Read, Seek};
@@ -21,22 +21,22 @@ pub struct Program {
     pub args: Vec<OsString>,
 }
 
-/// How a program ended.
+/// Result of a program that ended.
 #[derive(Clone, Debug)]
 pub struct Finished {
     /// Wall time from start to reaping, nanoseconds.
     pub wall_ns: u64,
-    /// What it used.
+    /// Resources used.
     pub usage: Usage,
-    /// This process's own peak when it was spawned, which the kernel counts as
+    /// This process's own peak memory when it spawned the program; the kernel counts it as
     /// the child's too; KiB.
     spawner_peak_kib: Option<u64>,
-    /// What it wrote to standard output, where that was kept.
+    /// Standard output, if it was kept.
     pub stdout: String,
 }
 
 impl Program {
-    /// A program with its arguments.
+    /// Creates a program with its arguments.
     pub fn new<A: Into<OsString>>(
         program: impl Into<OsString>,
         args: impl IntoIterator<Item = A>,
@@ -44,18 +44,18 @@ impl Program {
         Program { program: program.into(), args: args.into_iter().map(Into::into).collect() }
     }
 
-    /// The command as one would type it, for messages.
+    /// Formats the command as a user would type it, for messages.
     pub fn text(&self) -> String {
         let words = std::iter::once(&self.program).chain(&self.args);
         words.map(|w| framepath_model::path::quote(&w.to_string_lossy())).collect::<Vec<_>>().join(" ")
     }
 
-    /// Runs it to its end. With `keep_output` its standard output comes back;
-    /// otherwise it goes nowhere. Standard error is kept for messages.
+    /// Runs it to its end. With `keep_output` returns its standard output;
+    /// otherwise discards it. Standard error is kept for messages.
     ///
     /// # Errors
-    /// [`LabError::Missing`] where the program is not there,
-    /// [`LabError::Command`] where it does not exit with 0.
+    /// [`LabError::Missing`] if the program is not installed,
+    /// [`LabError::Command`] if it does not exit with 0.
     pub fn run(&self, keep_output: bool) -> Result<Finished, LabError> {
         let file = || tempfile().map_err(LabError::io("making a temporary file"));
         let (mut stdout, mut stderr) = (file()?, file()?);
@@ -100,13 +100,13 @@ impl Program {
 }
 
 impl Finished {
-    /// The largest resident set of a process of it; not known where it is not
-    /// above what the spawning process had.
+    /// Returns the largest resident set of one of its processes; not known if it is not
+    /// above that of the spawning process.
     fn peak_memory_kib(&self) -> Option<u64> {
         Some(self.usage.peak_memory_kib).filter(|peak| Some(*peak) > self.spawner_peak_kib)
     }
 
-    /// The figures of a run over `frames` frames.
+    /// Returns the figures of a run over `frames` frames.
     pub fn measured(&self, frames: u64) -> Measured {
         Measured {
             frames,
@@ -119,7 +119,7 @@ impl Finished {
     }
 }
 
-/// A nameless file; a pipe would make the program wait for its reader.
+/// Opens a nameless file; with a pipe the program would wait for its reader.
 fn tempfile() -> std::io::Result<std::fs::File> {
     framepath_os::memory_file("framepath-output")
 }

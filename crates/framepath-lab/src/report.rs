@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The report: one HTML file that works offline, pictures first.
 //!
-//! Pictures are inline SVG, drawn here; nothing is loaded and no script runs.
+//! Pictures are inline SVG, drawn here; the page loads nothing and runs no script.
 //! Light and dark follow the reader's setting, and print is light. Several
 //! runs, also of several machines, stand side by side.
 
@@ -21,10 +21,10 @@ mod table;
 use framepath_model::summary::Summary;
 use serde::{Deserialize, Serialize};
 
-/// One run of the lab: what a run folder holds.
+/// One run of the lab: the contents of a run folder.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct LabRun {
-    /// What the report calls it, such as the folder's or the machine's name.
+    /// Name in the report, such as the folder's or the machine's name.
     pub label: String,
     /// The experiments that were run.
     pub summaries: Vec<Summary>,
@@ -33,14 +33,14 @@ pub struct LabRun {
     pub slow_frames: Vec<FrameTimeline>,
 }
 
-/// One frame's way along its path.
+/// Time of one frame along its path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct FrameTimeline {
     /// The path, as it was written.
     pub path: String,
     /// The frame's sequence number.
     pub seq: u64,
-    /// What it was spent on, in order of time and without overlaps; a gap
+    /// Causes of the frame's latency, in order of time and without overlaps; a gap
     /// between two segments is unexplained.
     pub segments: Vec<Segment>,
 }
@@ -50,33 +50,33 @@ pub struct FrameTimeline {
 pub struct Segment {
     /// The stage or link.
     pub hop: String,
-    /// The cause, by the name it has in
+    /// The cause, by its name in
     /// [`CausesUs`](framepath_model::summary::CausesUs).
     pub cause: String,
-    /// From the frame's birth, in microseconds.
+    /// Start, in microseconds from the frame's creation.
     pub start_us: f64,
-    /// From the frame's birth, in microseconds.
+    /// End, in microseconds from the frame's creation.
     pub end_us: f64,
 }
 
 impl FrameTimeline {
-    /// From the frame's birth to the end of its sink, in microseconds.
+    /// Returns the time from the frame's creation to the end of its sink, in microseconds.
     pub fn latency_us(&self) -> f64 {
         self.segments.iter().map(|segment| segment.end_us).fold(0.0, f64::max)
     }
 }
 
-/// The report of one or more runs as a whole HTML page.
+/// Makes the report of one or more runs as a whole HTML page.
 pub fn html(runs: &[LabRun]) -> String {
     page::page(runs)
 }
 
-/// A picture with its words.
+/// A picture with its texts.
 struct Picture {
     /// The finding, as a heading.
     title: String,
     /// The `svg` element.
     svg: String,
-    /// How to read it.
+    /// Explanation of the picture.
     caption: String,
 }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Progress of a long experiment, for whoever is looking.
+//! Progress of a long experiment, for display.
 
 use framepath_model::shown::shown;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Hears how far an experiment is. Called from the lab's thread only.
+/// Receiver of an experiment's progress. Called from the lab's thread only.
 pub trait Watch {
-    /// `experiment` begins and will take about `steps` steps.
+    /// Begins `experiment`, which will take about `steps` steps.
     fn begin(&self, experiment: &str, steps: u64);
-    /// The next step, named by what it runs, begins.
+    /// Begins the next step, which runs `what`.
     fn step(&self, what: &str);
-    /// The experiment has ended.
+    /// Ends the experiment.
     fn end(&self);
 }
 
-/// Hears nothing.
+/// Receiver that ignores progress.
 pub struct Silent;
 
 impl Watch for Silent {
@@ -23,11 +23,11 @@ impl Watch for Silent {
     fn end(&self) {}
 }
 
-/// A bar on standard error; invisible where that is not a terminal.
+/// Progress bar on standard error; invisible if that is not a terminal.
 pub struct Bar(ProgressBar);
 
 impl Bar {
-    /// A bar that shows nothing until an experiment begins.
+    /// Creates a bar that shows nothing until an experiment begins.
     pub fn new() -> Bar {
         let bar = ProgressBar::new(0);
         let style = ProgressStyle::with_template("{prefix:>10} {wide_bar} {pos}/{len} {elapsed}  {msg:36}");
@@ -50,7 +50,7 @@ impl Watch for Bar {
         self.0.set_length(steps);
         self.0.set_prefix(experiment.to_owned());
         self.0.set_message(String::new());
-        // No steady tick: a thread that wakes up would be in the figures.
+        // No steady tick: a thread that wakes up would affect the figures.
         self.0.disable_steady_tick();
     }
 

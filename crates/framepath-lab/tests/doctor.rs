@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the doctor finds on this machine.
+//! Findings of the doctor on this machine.
 
 use std::path::PathBuf;
 

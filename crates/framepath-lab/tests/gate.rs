@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The gate: budget files that are read or refused, and what it says of summaries.
+//! The gate: accepted and refused budget files, and its results for summaries.
 
 use framepath_lab::gate::{Limit, Outcome, evaluate, parse, passed};
 use framepath_model::stats::{Spread, Verdict};
@@ -37,7 +37,7 @@ fn summary(experiment: &str) -> Summary {
     }
 }
 
-/// A budget on the ratio of CPU of `inline` and `ffmpeg`, at most 0.75.
+/// Makes a budget on the ratio of CPU of `inline` and `ffmpeg`, at most 0.75.
 fn ratio_budget(case: &str) -> String {
     format!(
         "[[budget]]\nname = \"cpu\"\nexperiment = \"decode\"\ncase = \"{case}\"\n\
@@ -146,7 +146,7 @@ fn what_is_missing_is_named_and_is_no_pass() {
     assert!(passed(&lines));
     assert!(lines[0].to_string().starts_with("skipped  cpu: no ratio clip"));
 
-    // One pair has no interval: nothing is known of it.
+    // One pair has no interval: nothing is known about its noise.
     decode.ratios = vec![ratio("clip", "cpu_ms", "inline", "ffmpeg", None)];
     let (outcome, details) = verdict(&budget, &[decode]);
     assert_eq!(outcome, Outcome::Missing);
@@ -195,7 +195,7 @@ fn a_star_for_the_contender_takes_the_rows_that_have_the_figure() {
     assert_eq!(verdict(&budget, &[decode.clone()]).0, Outcome::Pass);
     decode.rows[0].causes_us = Some(causes(6.0));
     assert_eq!(verdict(&budget, &[decode.clone()]).0, Outcome::Fail);
-    // Causes that explain more than there was do not close either.
+    // Causes that add up to more than the latency do not close either.
     decode.rows[0].causes_us = Some(causes(-9.0));
     assert_eq!(verdict(&budget, &[decode]).0, Outcome::Fail);
 }

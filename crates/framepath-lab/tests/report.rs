@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The report and the words: made of a realistic set of summaries, read back
-//! as text, and opened in Chromium where that is installed.
+//! The report and the findings: made of realistic summaries, read back
+//! as text, and opened in Chromium if it is installed.
 //!
-//! `FRAMEPATH_KEEP_REPORT=FILE` keeps the page for a look at it.
+//! `FRAMEPATH_KEEP_REPORT=FILE` keeps the page for inspection.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -28,7 +28,7 @@ framepath_testkit::tests! {
 
 const PICTURES: [&str; 5] = ["queue-sweep", "decode-bars", "causes", "latency", "slow-frames"];
 
-/// Pairs around a ratio with a little noise, so that intervals are real.
+/// Makes pairs around a ratio with a little noise, so that intervals are realistic.
 fn ratio(case: &str, metric: &str, a: &str, b: &str, around: f64) -> Ratio {
     let noise = [0.97, 1.01, 1.0, 1.03, 0.99, 1.02, 0.98, 1.0, 1.01, 0.995];
     let of_a: Vec<f64> = noise.iter().map(|n| n * around).collect();
@@ -236,8 +236,8 @@ fn the_page_has_every_picture_and_loads_nothing() {
     assert!(page.contains("2025-11-21 20:17 UTC"));
 }
 
-/// True where the text has these names and figures, in this order: what stands between them
-/// is free.
+/// Returns true if the text has these names and figures in this order, with any text between
+/// them.
 fn in_order(text: &str, facts: &[&str]) -> bool {
     let mut rest = text;
     facts.iter().all(|fact| match rest.split_once(fact) {
@@ -364,7 +364,7 @@ fn findings_say_what_it_means() {
 }
 
 fn summaries_survive_json() {
-    // Figures that binary fractions hold exactly: serde_json may otherwise
+    // Figures that binary fractions represent exactly: serde_json may otherwise
     // read one back as its neighbour.
     let mut run = LabRun {
         label: "x".into(),
@@ -403,7 +403,7 @@ fn summaries_survive_json() {
     assert_eq!((row.figure("cause_copy_us"), row.figure("cause_queue_us")), (Some(2.0), None));
     assert_eq!(summary.ratios[0].verdict(), framepath_model::stats::Verdict::ALess);
 
-    // What is not known is written as null, under the design's names.
+    // An unknown figure is written as null, under the design's names.
     let value = serde_json::to_value(&summary).unwrap();
     let row = &value["rows"][0];
     assert!(row["cpu_ms"].is_null() && row.get("cpu_ms").is_some());

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Random access points: what a packet's bytes say of the flag that a container gave it.
+//! Random access points: verifies a container's keyframe flags against the packet's bytes.
 //!
 //! A container may flag any packet: MP4 without `stss` flags all of them, and Matroska
 //! has the flag beside the bytes. A replay that starts where decoding cannot start loses
-//! pictures or makes wrong ones, so that the flag alone is not believed.
+//! pictures or makes wrong ones. For this reason the flag alone is not trusted.
 //!
 //! Tables: ITU-T H.264 (7.3.3, 7.4.1, D.1.8), ITU-T H.265 (7.4.2.2, D.2.8), ISO/IEC
 //! 14496-15 (length prefixes), and those of [`access_unit`](crate::access_unit). Only NAL
-//! unit heads, SEI messages and slice headers are read. What a point needs besides, parameter
-//! sets that came before it, is kept by [`ParameterSets`](crate::parameter_sets::ParameterSets). The bytes come from anybody: what
-//! makes no sense confirms nothing.
+//! unit heads, SEI messages and slice headers are read. Parameter sets that came before a
+//! point are kept by [`ParameterSets`](crate::parameter_sets::ParameterSets). The bytes are
+//! not trusted: bytes that cannot be parsed confirm nothing.
 
 use crate::access_unit::{Bits, Coding, FRAME, FRAME_HEADER, nals, obu_head, vp8, vp9};
 
-/// Pictures that HEVC may output behind the recovery point and decode before it: the
+/// Most pictures that HEVC decodes before the recovery point and outputs after it: the
 /// largest picture buffer (ITU-T H.265, A.4.2).
 const MOST_REORDERED: u32 = 16;
 
-/// What decoding can do at a packet.
+/// Ability of a decoder to start at a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// No random access point.
@@ -25,10 +25,10 @@ pub enum Access {
         /// Other pictures may refer to the picture; counts towards a recovery.
         reference: bool,
     },
-    /// Flagged as random access point, and the bytes do not confirm that pictures are
+    /// Flagged as random access point, but the bytes do not confirm that pictures are
     /// right from here on: a gradual refresh, or no proof.
     Claimed {
-        /// Reference pictures until pictures are right, the packet's own not counted.
+        /// Reference pictures until pictures are right, not counting the packet's own.
         recovery: u32,
     },
     /// Decoding can start here.
@@ -40,23 +40,23 @@ pub enum Access {
 pub struct AccessPoints {
     coding: Coding,
     framing: Framing,
-    /// A gradual refresh was met: reference pictures are told from others from then on.
+    /// True after a gradual refresh: reference pictures are then told from others.
     gradual: bool,
 }
 
 impl AccessPoints {
-    /// `head` is the codec's own head (avcC, hvcC, parameter sets or nothing).
+    /// Creates the verifier. `head` is the codec's own head (avcC, hvcC, parameter sets or nothing).
     pub fn new(coding: Coding, head: &[u8]) -> AccessPoints {
         AccessPoints { coding, framing: Framing::new(coding, head), gradual: false }
     }
 
-    /// Whether the bytes of a packet have to be looked at.
+    /// Returns true if [`AccessPoints::look`] needs the bytes of the packet.
     pub fn needs(&self, flagged: bool) -> bool {
         flagged || (self.gradual && self.coding == Coding::H264)
     }
 
-    /// What the packet is. `bytes` are its first; `None` where these are not all (`whole`)
-    /// and more of them are needed. Reads each byte twice at most.
+    /// Classifies a packet by its first `bytes`; `whole` if these are all of them. Returns `None`
+    /// if more bytes are needed. Reads each byte at most twice.
     pub fn look(&mut self, bytes: &[u8], flagged: bool, whole: bool) -> Option<Access> {
         if !self.needs(flagged) {
             return Some(Access::Picture { reference: true });
@@ -71,7 +71,7 @@ impl AccessPoints {
             Coding::Av1 => point_or_picture(av1(bytes, whole)?),
         };
         if !flagged && access == Access::Point {
-            // The container knows better than to seek here.
+            // The container does not flag this packet, so nothing seeks here.
             return Some(Access::Picture { reference: true });
         }
         self.gradual |= matches!(access, Access::Claimed { recovery: 1.. });
@@ -87,7 +87,7 @@ impl AccessPoints {
     }
 }
 
-/// How NAL units are told from each other in a packet.
+/// Separation of NAL units in a packet: length prefixes or start codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Framing {
     /// Bytes of a NAL unit's length; `None` for start codes and other codecs.
@@ -95,7 +95,7 @@ pub(crate) struct Framing {
 }
 
 impl Framing {
-    /// Of a stream with the codec's own `head`.
+    /// Returns the framing of a stream with the codec's own `head`.
     pub(crate) fn new(coding: Coding, head: &[u8]) -> Framing {
         let with_lengths = head.first().is_some_and(|first| *first != 0);
         let length_at = match coding {
@@ -106,11 +106,11 @@ impl Framing {
         Framing { length_bytes: length_at.map(|byte| usize::from(byte & 3) + 1) }
     }
 
-    /// That of a packet, from its first `bytes`.
+    /// Returns the framing of a packet, from its first `bytes`.
     pub(crate) fn of(self, bytes: &[u8]) -> Framing {
         match self.length_bytes {
             // Some files have start codes in spite of their head, and decoders accept them. As
-            // a length this would be of one byte, and no access unit begins with such a unit.
+            // a length, this start code means one byte, and no access unit begins with such a unit.
             Some(4) if bytes.starts_with(&[0, 0, 0, 1]) => Framing { length_bytes: None },
             _ => self,
         }
@@ -123,7 +123,7 @@ impl Framing {
         self.length_bytes.is_some() && bytes.get(..9).is_some_and(is_like_one)
     }
 
-    /// The units of a packet. The last may be cut off.
+    /// Returns the units of a packet. The last may be cut off.
     pub(crate) fn units(self, bytes: &[u8]) -> Box<dyn Iterator<Item = &[u8]> + '_> {
         match self.of(bytes).length_bytes {
             Some(length_bytes) => Box::new(lengths(bytes, length_bytes)),
@@ -143,8 +143,8 @@ impl Framing {
     }
 }
 
-/// Whether a VP8 key frame keeps the map of segments of the frame before it: they are in use,
-/// and it brings no map (RFC 6386, 9.2, 9.3). The four bits behind the frame's tag are coded
+/// Returns true if a VP8 key frame keeps the previous frame's segment map: segments are in use,
+/// and the frame has no map (RFC 6386, 9.2, 9.3). The four bits after the frame's tag are coded
 /// with even chances (7.3).
 fn keeps_segment_map(frame: &[u8]) -> bool {
     let Some(&[first, second]) = frame.get(10..12) else { return false };
@@ -157,7 +157,7 @@ fn keeps_segment_map(frame: &[u8]) -> bool {
         } else {
             range = split;
         }
-        // Four bits need no byte behind these two.
+        // Four bits need no byte after these two.
         let shift = range.leading_zeros() - 24;
         (value, range) = (value << shift, range << shift);
         is_set
@@ -171,7 +171,7 @@ fn point_or_picture(is_key: bool) -> Access {
     if is_key { Access::Point } else { Access::Picture { reference: true } }
 }
 
-/// Units behind their lengths. The last may be cut off.
+/// Splits units with length prefixes. The last may be cut off.
 fn lengths(bytes: &[u8], length_bytes: usize) -> impl Iterator<Item = &[u8]> {
     let mut rest = bytes;
     std::iter::from_fn(move || {
@@ -187,7 +187,7 @@ fn lengths(bytes: &[u8], length_bytes: usize) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Without the bytes that keep start codes out (0, 0, 3).
+/// Returns `bytes` without those that keep start codes out (0, 0, 3).
 fn unescaped(bytes: &[u8]) -> Vec<u8> {
     let mut zeros = 0;
     let kept = bytes.iter().copied().filter(|byte| {
@@ -198,12 +198,12 @@ fn unescaped(bytes: &[u8]) -> Vec<u8> {
     kept.collect()
 }
 
-/// The payload of the recovery point message, where the SEI has one.
+/// Returns the payload of the SEI's recovery point message; `None` if the SEI has none.
 fn recovery_point(sei: &[u8]) -> Option<Vec<u8>> {
     const RECOVERY_POINT: usize = 6;
     let sei = unescaped(sei);
     let mut rest = sei.as_slice();
-    // Two bytes at least for a message; what is left is the trailing bits.
+    // A message has at least two bytes; a shorter rest is the trailing bits.
     while rest.len() > 2 {
         let mut number = || {
             let mut sum = 0;
@@ -226,7 +226,7 @@ fn recovery_point(sei: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// `first_mb_in_slice` and whether a slice is an I slice.
+/// Returns `first_mb_in_slice`, and true if the slice is an I slice.
 fn h264_slice(unit: &[u8]) -> Option<(u32, bool)> {
     let head = unescaped(&unit[1..unit.len().min(17)]);
     let mut bits = Bits::new(&head);
@@ -244,7 +244,7 @@ fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
                 let frames = payload.and_then(|payload| Bits::new(&payload).exp_golomb());
                 recovery = recovery.or(frames);
             }
-            // Partitions: decoders leave them out.
+            // Data partitions: decoders ignore them.
             2..=4 if flagged => return Some(Access::Claimed { recovery: recovery.unwrap_or(0) }),
             1 => {
                 if !flagged {
@@ -257,7 +257,7 @@ fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
                     // The second field may refer to the first.
                     Some((0, _)) if slices > 0 => return Some(Access::Point),
                     Some((_, true)) => slices += 1,
-                    // Cut off.
+                    // The slice header is cut off.
                     None if !whole => return None,
                     _ => return Some(Access::Claimed { recovery: 0 }),
                 }
@@ -273,8 +273,8 @@ fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
     }
 }
 
-/// Every slice of the packet has to be of an IRAP picture: a decoder leaves out slices of
-/// other layers and of reserved types, and decodes those behind them.
+/// Checks that every slice of the packet is of an IRAP picture: a decoder ignores slices of
+/// other layers and of reserved types, and decodes the slices after them.
 fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, whole: bool) -> Option<Access> {
     let (mut recovery, mut is_irap) = (0, false);
     for unit in units {
@@ -297,9 +297,9 @@ fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, whole: bool) -> Option<Access
     whole.then_some(if is_irap { Access::Point } else { Access::Claimed { recovery } })
 }
 
-/// Whether every frame of the temporal unit is a key frame that is shown: a decoder leaves
-/// out a header that another one follows. Its sequence header may be in the codec's head
-/// alone.
+/// Returns true if every frame of the temporal unit is a key frame that is shown: a decoder
+/// ignores a header that another header follows. The sequence header may be in the codec's
+/// head alone.
 fn av1(bytes: &[u8], whole: bool) -> Option<bool> {
     let (mut rest, mut is_key) = (bytes, false);
     while let Some((kind, size, body)) = obu_head(rest) {
@@ -314,7 +314,7 @@ fn av1(bytes: &[u8], whole: bool) -> Option<bool> {
     whole.then_some(is_key)
 }
 
-/// `show_existing_frame` 0, `frame_type` 0 (key), `show_frame` 1.
+/// Checks for `show_existing_frame` 0, `frame_type` 0 (key), `show_frame` 1.
 fn is_shown_key_frame(header: &[u8]) -> bool {
     header.first().is_some_and(|first| first >> 4 == 1)
 }
@@ -334,7 +334,7 @@ mod tests {
     const NEXT_I: &[u8] = &[0x41, 0x4c, 0x80];
     const NEXT_P: &[u8] = &[0x41, 0x58, 0x80];
     const NOT_REFERENCE: &[u8] = &[0x01, 0x9a, 0x80];
-    /// Recovery point behind a message of another kind: 0 and 9 frames.
+    /// Recovery point after a message of another kind: 0 and 9 frames.
     const NOW: &[u8] = &[6, 5, 2, 0, 0, 3, 6, 1, 0xc4, 0x80];
     const LATER: &[u8] = &[6, 6, 1, 0x14, 0x80];
 
@@ -349,7 +349,7 @@ mod tests {
             .collect()
     }
 
-    /// In each form that a container has.
+    /// Returns the result for the units in each form that a container has.
     fn seen(coding: Coding, units: &[&[u8]], flagged: bool) -> Access {
         let looked = |head: &[u8], bytes: &[u8]| AccessPoints::new(coding, head).look(bytes, flagged, true);
         let access = looked(&[], &starts(units)).unwrap();
@@ -396,9 +396,9 @@ mod tests {
         for kind in 16..=21u8 {
             let irap = [kind << 1, 1, 9];
             assert_eq!(of(&[&[32 << 1, 1, 7], &irap, &irap]), Access::Point);
-            // One that a decoder may leave out, and another picture behind it.
+            // A slice that a decoder may ignore, and another picture after it.
             assert_eq!(of(&[&irap, &[2, 1, 9]]), claimed(0));
-            // One of another layer.
+            // A slice of another layer.
             assert_eq!(of(&[&[kind << 1, 9, 9], &[2, 1, 9]]), claimed(0));
             assert_eq!(of(&[&[kind << 1 | 1, 1, 9]]), claimed(0));
             assert_eq!(of(&[&irap, &[2, 9, 9]]), Access::Point);
@@ -424,7 +424,7 @@ mod tests {
         let key = [0x82, 0x49, 0x83, 0x42, 0x20, 0x15, 0xf0, 0x11, 0xf0, 0];
         assert_eq!(look(Coding::Vp9, &key), Some(Access::Point));
         assert_eq!(look(Coding::Vp9, &[0x86, 0, 0]), picture);
-        // The frame is longer than what is looked at.
+        // The frame is longer than the bytes given.
         assert_eq!(look(Coding::Av1, &[0x12, 0, 0x32, 0xff, 0x7f, 0x10, 1]), None);
         let whole = |bytes: &[u8]| AccessPoints::new(Coding::Av1, &[]).look(bytes, true, true);
         let (key, inter) = ([0x32, 2, 0x10, 1], [0x32, 2, 0x30, 1]);
@@ -457,7 +457,7 @@ mod tests {
         let mut reference = |unit| points.look(&starts(&[unit]), false, true);
         assert_eq!(reference(ALL_P), Some(Access::Picture { reference: true }));
         assert_eq!(reference(NOT_REFERENCE), Some(Access::Picture { reference: false }));
-        // What the container does not flag is no place to start.
+        // Decoding does not start at a packet that the container does not flag.
         assert_eq!(reference(IDR), Some(Access::Picture { reference: true }));
     }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What has to be seen of a compressed picture without decoding it: whether
-//! decoding can begin there, and whether another sequence begins.
+//! Properties of a compressed picture that are read without decoding it: decoding can
+//! start there, and another sequence begins there.
 //!
-//! Only heads are looked at, by the tables of ITU-T H.264 (7.3.1, 7.4.1),
+//! Only heads are read, by the tables of ITU-T H.264 (7.3.1, 7.4.1),
 //! ITU-T H.265 (7.3.1), RFC 6386 (9.1), the VP9 bitstream specification (6.2)
-//! and the AV1 one (5.3, 5.5, 5.9). The bytes are anybody's: what makes no
-//! sense is an access unit at which nothing begins.
+//! and the AV1 one (5.3, 5.5, 5.9). The bytes are not trusted: bytes that cannot be
+//! parsed are an access unit at which nothing begins.
 
-/// Codecs whose access units are looked at.
+/// Codecs whose access units are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Coding {
     /// H.264; [`Sequences`] takes byte streams (Annex B).
@@ -22,37 +22,37 @@ pub enum Coding {
     Av1,
 }
 
-/// What one access unit is.
+/// Properties of one access unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// Decoding can begin here, with `before` put in front.
+    /// Decoding can start here, if `before` is put in front.
     pub key: bool,
     /// Pictures from here on may have another size or format.
     pub begins: bool,
-    /// Parameter sets that came earlier and that this unit, at which decoding
-    /// can begin, lacks; mostly empty.
+    /// Parameter sets that came earlier and that this unit lacks, if decoding can start
+    /// at it; usually empty.
     pub before: Vec<u8>,
 }
 
-/// Looks at the access units of one stream, in order.
+/// Reader of the access units of one stream, in order.
 #[derive(Clone, Debug)]
 pub struct Sequences {
     coding: Coding,
-    /// The parameter sets in force, as they came.
+    /// The parameter sets in force, in order of arrival.
     sets: Vec<u8>,
-    /// Of those, what is of the whole sequence.
+    /// The parameter sets among `sets` that apply to the whole sequence.
     sets_mark: Vec<u8>,
-    /// What tells this sequence from another.
+    /// Bytes that distinguish this sequence from another.
     mark: Option<Vec<u8>>,
 }
 
 impl Sequences {
-    /// Of a stream that begins.
+    /// Creates the reader for the start of a stream.
     pub fn new(coding: Coding) -> Sequences {
         Sequences { coding, sets: Vec::new(), sets_mark: Vec::new(), mark: None }
     }
 
-    /// The next access unit.
+    /// Reads the next access unit.
     pub fn look(&mut self, bytes: &[u8]) -> Unit {
         let (key, mark) = match self.coding {
             Coding::H264 => return self.byte_stream(bytes, |head| Nal::of_h264(head[0])),
@@ -90,7 +90,7 @@ impl Sequences {
         }
         let before = if key && mark.is_empty() { self.sets.clone() } else { Vec::new() };
         if mark.is_empty() {
-            // A picture parameter set of its own joins those in force.
+            // A picture parameter set without a sequence's set is added to those in force.
             self.add_sets(&sets);
         } else {
             (self.sets, self.sets_mark) = (sets, mark);
@@ -99,7 +99,7 @@ impl Sequences {
         Unit { key, begins, before }
     }
 
-    /// Streams that repeat a set must not make us keep it every time.
+    /// Adds `sets` unless they are known: a stream may repeat a set without end.
     fn add_sets(&mut self, sets: &[u8]) {
         const MOST: usize = 64 << 10;
         let known = sets.is_empty() || self.sets.windows(sets.len()).any(|known| known == sets);
@@ -110,9 +110,9 @@ impl Sequences {
 }
 
 enum Nal {
-    /// A slice at which decoding can begin.
+    /// A slice at which decoding can start.
     Random,
-    /// A parameter set; `sequence`: of the whole sequence.
+    /// A parameter set; `sequence`: it applies to the whole sequence.
     Set {
         sequence: bool,
     },
@@ -130,7 +130,7 @@ impl Nal {
     }
 
     fn of_hevc(head: &[u8]) -> Nal {
-        // Of other layers nothing is decoded.
+        // Other layers are not decoded.
         if head[0] & 1 != 0 || head.get(1).is_some_and(|second| second >> 3 != 0) {
             return Nal::Other;
         }
@@ -143,7 +143,7 @@ impl Nal {
     }
 }
 
-/// The units between start codes, each at least a byte; zeros at their ends
+/// Splits the units between start codes, each at least a byte; zeros at a unit's end
 /// belong to the next start code.
 pub(crate) fn nals(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = start_code(bytes).map_or(&[][..], |(_, behind)| &bytes[behind..]);
@@ -161,7 +161,7 @@ pub(crate) fn nals(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Where the first start code is, and what lies behind it begins.
+/// Finds the first start code: its position, and the position after it.
 fn start_code(bytes: &[u8]) -> Option<(usize, usize)> {
     let at = bytes.windows(3).position(|three| three == [0, 0, 1])?;
     Some((at, at + 3))
@@ -170,7 +170,7 @@ fn start_code(bytes: &[u8]) -> Option<(usize, usize)> {
 pub(crate) fn vp8(bytes: &[u8]) -> (bool, Option<Vec<u8>>) {
     match bytes {
         [head, _, _, 0x9d, 0x01, 0x2a, size @ ..] if head & 1 == 0 && size.len() >= 4 => {
-            // The upper two bits of each are how it is shown.
+            // The upper two bits of each number are the scaling for display.
             let mark = vec![size[0], size[1] & 0x3f, size[2], size[3] & 0x3f];
             (true, Some(mark))
         }
@@ -178,7 +178,7 @@ pub(crate) fn vp8(bytes: &[u8]) -> (bool, Option<Vec<u8>>) {
     }
 }
 
-/// Bits from the highest of each byte down.
+/// Reader of bits, from the highest of each byte down.
 pub(crate) struct Bits<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -189,7 +189,7 @@ impl Bits<'_> {
         Bits { bytes, at: 0 }
     }
 
-    /// An Exp-Golomb number, ue(v), of 31 bits at most.
+    /// Reads an Exp-Golomb number, ue(v), of at most 31 bits.
     pub(crate) fn exp_golomb(&mut self) -> Option<u32> {
         let mut zeros = 0;
         while self.take(1)? == 0 {
@@ -210,7 +210,7 @@ impl Bits<'_> {
     }
 }
 
-/// What tells the sequence of a key frame; `None` for other frames.
+/// Returns the bytes that distinguish a key frame's sequence; `None` for other frames.
 pub(crate) fn vp9(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut bits = Bits::new(bytes);
     if bits.take(2)? != 2 {
@@ -234,7 +234,7 @@ pub(crate) fn vp9(bytes: &[u8]) -> Option<Vec<u8>> {
     let subsampling = match (space, profile & 1) {
         (RGB, 0) => return None,
         (RGB, _) => bits.take(1)?,
-        // One bit, the range.
+        // One bit: the range.
         (_, 0) => bits.take(1).map(|_| 0)?,
         (_, _) => bits.take(4)? >> 1 & 3,
     };
@@ -246,8 +246,8 @@ pub(crate) fn vp9(bytes: &[u8]) -> Option<Vec<u8>> {
 pub(crate) const FRAME_HEADER: u8 = 3;
 pub(crate) const FRAME: u8 = 6;
 
-/// Whether the frame header is neither of a frame that is shown again, nor of anything but a
-/// key frame. (Still pictures have no such bits, and one picture only.)
+/// Returns true if the frame header has `show_existing_frame` 0 and is a key frame's. (Still
+/// pictures have no such bits, and one picture only.)
 fn begins_key_frame(body: &[u8]) -> bool {
     body.first().is_some_and(|first| first >> 5 == 0)
 }
@@ -267,14 +267,14 @@ fn av1(bytes: &[u8]) -> (bool, Option<Vec<u8>>) {
     (key && mark.is_some(), mark)
 }
 
-/// Kind and body of the first unit, and what follows it.
+/// Returns kind and body of the first unit, and the bytes after it.
 fn obu(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     let (kind, size, rest) = obu_head(bytes)?;
     let (body, next) = rest.split_at_checked(size)?;
     Some((kind, body, next))
 }
 
-/// Kind and size of the first unit, and its body with all that follows.
+/// Returns kind and size of the first unit, and the bytes from its body on.
 pub(crate) fn obu_head(bytes: &[u8]) -> Option<(u8, usize, &[u8])> {
     let (head, mut rest) = bytes.split_first()?;
     if head & 0x80 != 0 {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the numbers in a picture mean as colours.
+//! Meaning of a picture's sample values as colours.
 //!
-//! The code points of ITU-T H.273, which H.264, HEVC, VP9 and AV1 write into
-//! their streams and FFmpeg and dav1d hand on as they are.
+//! The code points of ITU-T H.273. H.264, HEVC, VP9 and AV1 write them into
+//! their streams; FFmpeg and dav1d pass them on unchanged.
 
-/// The matrix of RGB itself.
+/// The identity matrix: samples are RGB.
 pub const MATRIX_RGB: u8 = 0;
 /// BT.709: high definition.
 pub const BT709: u8 = 1;
-/// Nobody said.
+/// Code point for "unspecified".
 pub const UNSPECIFIED: u8 = 2;
-/// BT.470 B and G, as a matrix the same as BT.601.
+/// BT.470 B and G; as a matrix, the same as BT.601.
 pub const BT470BG: u8 = 5;
 /// BT.601 with 525 lines.
 pub const SMPTE170M: u8 = 6;
@@ -19,28 +19,28 @@ pub const SMPTE240M: u8 = 7;
 /// BT.2020: primaries, and the matrix of non-constant luminance.
 pub const BT2020: u8 = 9;
 
-/// Which numbers are black and white.
+/// Sample values of black and white.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Range {
-    /// Nobody said: of YUV it is taken as limited.
+    /// Unspecified: YUV is taken as limited.
     #[default]
     Unknown,
-    /// Of 8 bits, 16 and 235.
+    /// Black is 16 and white is 235, for 8 bits.
     Limited,
-    /// Of 8 bits, 0 and 255.
+    /// Black is 0 and white is 255, for 8 bits.
     Full,
 }
 
-/// What a stream says of its colours; mostly nothing.
+/// Colour description of a stream; usually unspecified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Colors {
     /// ColourPrimaries.
     pub primaries: u8,
     /// TransferCharacteristics.
     pub transfer: u8,
-    /// MatrixCoefficients: how RGB was made YUV.
+    /// MatrixCoefficients: the conversion from RGB to YUV.
     pub matrix: u8,
-    /// VideoFullRangeFlag, where there is one.
+    /// VideoFullRangeFlag, if the stream has one.
     pub range: Range,
 }
 
@@ -51,14 +51,14 @@ impl Default for Colors {
 }
 
 impl Colors {
-    /// Of a stream that says nothing.
+    /// Colours of a stream that specifies nothing.
     pub const UNKNOWN: Colors =
         Colors { primaries: UNSPECIFIED, transfer: UNSPECIFIED, matrix: UNSPECIFIED, range: Range::Unknown };
 
-    /// Of numbers that a library or a file holds; what is no code point of
-    /// H.273 is as if nobody had said it.
+    /// Converts numbers from a library or a file; a number that is no code point of
+    /// H.273 becomes unspecified.
     pub fn of(primaries: u32, transfer: u32, matrix: u32, range: Range) -> Colors {
-        // 0 and 3 are reserved, but for the matrix, where 0 is RGB.
+        // 0 and 3 are reserved, except for the matrix, where 0 is RGB.
         let known = |code: u32| u8::try_from(code).ok().filter(|code| *code != 3);
         let point = |code| known(code).filter(|code| *code != 0).unwrap_or(UNSPECIFIED);
         Colors {
@@ -69,8 +69,8 @@ impl Colors {
         }
     }
 
-    /// The matrix that YUV of a picture of so many columns is shown by: where
-    /// nobody said, BT.709 from 1025 on and BT.601 else, as players guess.
+    /// Returns the matrix to convert YUV of a picture of so many columns with. If the stream
+    /// specifies none: BT.709 from 1025 columns on, else BT.601, as players guess.
     pub fn shown_by(self, columns: u32) -> u8 {
         match self.matrix {
             UNSPECIFIED if columns > 1024 => BT709,

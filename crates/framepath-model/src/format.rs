@@ -9,8 +9,8 @@ use crate::colors::Colors;
 /// A pixel format framepath moves.
 ///
 /// The multi-byte formats are little-endian. `Yuv420p10` keeps its ten bits at
-/// the low end of each 16-bit sample, `P010` at the high end; this is why one
-/// cannot pass for the other without touching luma.
+/// the low end of each 16-bit sample, `P010` at the high end. For this reason one
+/// cannot pass for the other without a change of every luma sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum PixelFormat {
     /// One plane of 8-bit luma.
@@ -38,7 +38,7 @@ impl PixelFormat {
         PixelFormat::Rgba,
     ];
 
-    /// The name used in paths and output.
+    /// Returns the name used in paths and output.
     pub fn name(self) -> &'static str {
         match self {
             PixelFormat::Grey => "GREY",
@@ -50,7 +50,7 @@ impl PixelFormat {
         }
     }
 
-    /// Bytes of one luma (or grey, or packed RGBA) sample position. Offsets and strides
+    /// Returns the bytes of one luma (or grey, or packed RGBA) sample position. Offsets and strides
     /// of all planes are multiples of it.
     pub fn luma_bytes(self) -> usize {
         match self {
@@ -60,7 +60,7 @@ impl PixelFormat {
         }
     }
 
-    /// Significant bits of a sample.
+    /// Returns the number of significant bits of a sample.
     pub fn depth(self) -> u32 {
         match self {
             PixelFormat::Yuv420p10 | PixelFormat::P010 => 10,
@@ -68,7 +68,7 @@ impl PixelFormat {
         }
     }
 
-    /// Width in bytes and rows of each plane of a `width` x `height` picture;
+    /// Returns width in bytes and rows of each plane of a `width` x `height` picture;
     /// odd sizes round chroma up.
     pub fn plane_sizes(self, width: u32, height: u32) -> Vec<(usize, usize)> {
         let (w, h) = (width as usize, height as usize);
@@ -124,7 +124,7 @@ pub enum LayoutError {
         width: u32,
         /// Height in pixels.
         height: u32,
-        /// What is wrong.
+        /// The contradiction found.
         detail: &'static str,
     },
 }
@@ -143,7 +143,7 @@ pub struct Plane {
 }
 
 impl Plane {
-    /// First byte behind the last pixel, from the start of the slot.
+    /// Returns the offset of the first byte after the last pixel, from the start of the slot.
     pub fn end(&self) -> usize {
         if self.rows == 0 { self.offset } else { self.offset + (self.rows - 1) * self.stride + self.width }
     }
@@ -170,7 +170,7 @@ pub struct Layout {
     pub height: u32,
     /// Bytes from the start of the slot to the end of the last plane.
     pub size: usize,
-    /// What its numbers mean.
+    /// Colour description of the samples.
     pub colors: Colors,
     planes: [Plane; 3],
     count: usize,
@@ -183,12 +183,12 @@ impl Layout {
     /// strides and offsets in `int`.
     pub const MAX_PLANE_BYTES: usize = i32::MAX as usize;
 
-    /// Planes one behind the other with no padding (what raw files hold).
+    /// Lays planes out one after the other without padding, as in raw files.
     pub fn packed(format: PixelFormat, width: u32, height: u32) -> Result<Layout, LayoutError> {
         Layout::aligned(format, width, height, 1)
     }
 
-    /// Planes one behind the other, each stride rounded up to a multiple of
+    /// Lays planes out one after the other, each stride rounded up to a multiple of
     /// `stride_align` bytes.
     pub fn aligned(
         format: PixelFormat,
@@ -207,13 +207,13 @@ impl Layout {
         Layout::from_planes(format, width, height, &planes)
     }
 
-    /// A picture whose planes lie wherever a decoder put them, which may be in another
+    /// Describes a picture whose planes lie wherever a decoder put them, possibly in another
     /// process.
     ///
     /// # Errors
     /// Rows that overlap, samples that are not aligned to their size, or a plane of more
-    /// than [`Layout::MAX_PLANE_BYTES`]: libraries that take the picture abort or read
-    /// elsewhere then.
+    /// than [`Layout::MAX_PLANE_BYTES`]: libraries that take such a picture abort or read
+    /// out of bounds.
     pub fn from_planes(
         format: PixelFormat,
         width: u32,
@@ -250,8 +250,8 @@ impl Layout {
         Ok(Layout { format, width, height, size, colors: Colors::UNKNOWN, planes: held, count: planes.len() })
     }
 
-    /// `bytes` bytes with no picture in them, one row of GREY: what the queue
-    /// experiment pushes. Not bound by [`Layout::MAX_SIDE`].
+    /// Describes `bytes` bytes that are no picture, as one row of GREY: the queue experiment
+    /// pushes them. Not bound by [`Layout::MAX_SIDE`].
     pub fn opaque(bytes: usize) -> Layout {
         let plane = Plane { offset: 0, stride: bytes, width: bytes, rows: 1 };
         Layout {
@@ -265,17 +265,17 @@ impl Layout {
         }
     }
 
-    /// The same picture, whose numbers mean this.
+    /// Returns the same layout with other colours.
     pub fn with_colors(self, colors: Colors) -> Layout {
         Layout { colors, ..self }
     }
 
-    /// The planes, luma first.
+    /// Returns the planes, luma first.
     pub fn planes(&self) -> &[Plane] {
         &self.planes[..self.count]
     }
 
-    /// Bytes that are pixels, padding left out.
+    /// Returns the number of bytes that are pixels, padding excluded.
     pub fn pixel_bytes(&self) -> usize {
         self.planes().iter().map(|p| p.width * p.rows).sum()
     }
@@ -347,12 +347,12 @@ mod tests {
                 }
             }
         }
-        // One row has no next one, and its stride is passed on all the same.
+        // The stride of a single row is unused, but libraries get it too.
         let row = |stride| Plane { offset: 0, stride, width: 16, rows: 1 };
         let of = |stride| Layout::from_planes(PixelFormat::Grey, 16, 1, &[row(stride)]);
         assert!(of(Layout::MAX_PLANE_BYTES).is_ok());
         assert!(of(Layout::MAX_PLANE_BYTES + 1).is_err());
-        // The largest picture there is fits.
+        // The largest allowed picture fits.
         for format in PixelFormat::ALL {
             assert!(Layout::aligned(format, Layout::MAX_SIDE, Layout::MAX_SIDE, 64).is_ok(), "{format}");
         }

@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pictures in memory of a device: how they have to lie there, and how much
-//! there has to be.
+//! Pictures in a device's memory: their layout there, and the number and size of
+//! their buffers.
 //!
-//! The planes lie as V4L2's single-plane formats have them: chroma directly
-//! behind `stride * rows` bytes of luma, with half the stride (YU12) or
-//! interleaved with the same (NV12, P010). What the decoder needs besides lies
-//! behind the pixels.
+//! The planes lie as in V4L2's single-plane formats: chroma directly after
+//! `stride * rows` bytes of luma, with half the stride (YU12) or interleaved with the
+//! same stride (NV12, P010). Other data of the decoder lies after the pixels.
 
 use crate::colors::Colors;
 use crate::format::PixelFormat;
 
-/// Most buffers one side may ask of the other: what V4L2 allows.
+/// Most buffers that one side may request from the other: V4L2's limit.
 pub const MOST_BUFFERS: u32 = 32;
 
-/// Which planes frames are to have.
+/// Plane format of the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lent {
-    /// The decoder's own: YU12. Nothing is copied.
+    /// The decoder's own format, YU12. Nothing is copied.
     Native,
-    /// NV12 of 8 bits: chroma is copied; P010 of 10 bits: all is.
+    /// NV12 for 8 bits: chroma is copied; P010 for 10 bits: all planes are copied.
     Packed,
 }
 
-/// What a decoder wants, for one size and format of its pictures.
+/// Buffers that a decoder requests for one size and format of its pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Want {
-    /// What it decodes: YUV420P or YUV420P10.
+    /// Format that it decodes to: YUV420P or YUV420P10.
     pub decoded: PixelFormat,
     /// Pixels of a row to show.
     pub width: u32,
@@ -39,10 +38,10 @@ pub struct Want {
     pub native_bytes: u32,
     /// Bytes of a buffer for [`Lent::Packed`].
     pub packed_bytes: u32,
-    /// Buffers it needs at least, besides those that others hold; at most
+    /// Fewest buffers it needs, not counting those that others hold; at most
     /// [`MOST_BUFFERS`].
     pub buffers: u32,
-    /// What the stream says of its colours.
+    /// Colour description of the stream.
     pub colors: Colors,
 }
 
@@ -55,12 +54,12 @@ impl Want {
         }
     }
 
-    /// Whether pictures of the one lie in memory made for the other.
+    /// Returns true if pictures of one request fit the memory made for the other.
     pub fn lies_as(&self, other: &Want) -> bool {
         Want { colors: other.colors, ..*self } == *other
     }
 
-    /// Whether the numbers fit each other.
+    /// Returns true if the numbers are consistent with each other.
     pub fn is_sound(&self) -> bool {
         let sample = self.decoded.luma_bytes() as u64;
         let luma = u64::from(self.stride) * u64::from(self.rows);

@@ -39,8 +39,8 @@ pub use words::{join, quote, shell_words};
 /// The longest path text that is read, in bytes.
 pub const MAX_TEXT: usize = 64 * 1024;
 
-/// What [`Hop::count`] gives for `auto` (`threads=auto`, `pool=auto`).
+/// Value that [`Hop::count`] returns for `auto` (`threads=auto`, `pool=auto`).
 pub const AUTO: u64 = 0;
 
-/// What [`Hop::count`] gives for `inf` (`loop=inf`).
+/// Value that [`Hop::count`] returns for `inf` (`loop=inf`).
 pub const INFINITE: u64 = u64::MAX;

@@ -1,53 +1,53 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a supervisor remembers of a stream, so that a reader sees every frame
-//! once and in order although the worker that decodes it may die.
+//! Memory of a stream in its supervisor: a reader gets every frame once and in
+//! order, although the worker that decodes the stream may die.
 //!
-//! A [`Book`] keeps the packets since a random access point from which all
-//! that was not delivered can be had again. After a death they are submitted
+//! A [`Book`] keeps the packets since a random access point from which every
+//! undelivered frame can be decoded again. After a death the packets are submitted
 //! once more, to the next worker; frames that were delivered before are
-//! counted off per packet and dropped.
+//! counted per packet and dropped.
 //!
 //! # Where the history may start
 //!
-//! It may start at the random access point R once nothing is owed any more that a
-//! decoder starting at R could not give: neither a frame of a packet before R,
-//! nor one of R's leading pictures (open GOP: behind R in decode order, shown
-//! before it, made of pictures before it). Frames come in presentation order,
-//! and random access points are shown in the order in which they are decoded,
-//! behind all that is decoded before them. Two rules follow:
+//! It may start at the random access point R once every frame still owed can be
+//! decoded by a decoder that starts at R: none may be owed of packets before R
+//! or of R's leading pictures (open GOP: after R in decode order, shown before it,
+//! made of pictures before it). Frames come in presentation order, and random
+//! access points are shown in the order in which they are decoded, after all
+//! that is decoded before them. Two rules follow:
 //!
-//! 1. A frame of R was delivered, then one of a packet that is decoded and
+//! 1. A frame of R was delivered, then a frame of a packet that is decoded and
 //!    shown after R, and each packet before R and each leading picture of R
-//!    gave a frame. It does not rest on the order alone: decoders exist that
+//!    gave a frame. The rule does not rest on the order alone: some decoders
 //!    show a picture too early while they learn how far a stream reorders.
 //! 2. Otherwise (packets that give nothing, packets without pts) a frame of
-//!    the random access point behind R was delivered. What would be shown
-//!    before that one and is missing gives nothing.
+//!    the random access point after R was delivered. A missing frame that would be
+//!    shown before that one never comes.
 //!
-//! So the history is the packets since the last delivered random access point,
-//! and in streams where rule 1 cannot tell, since the last but one.
+//! So the history is the packets since the last delivered random access point;
+//! in streams where rule 1 cannot decide, since the last but one.
 //!
-//! Both rules hold for random access points that the bytes confirm
-//! ([`Access::Point`](crate::access_point::Access)), and for no flag of a container. A
-//! packet that leaves the history without a frame stays known, so that a stream that
-//! confirms what is wrong loses nothing while its worker lives, and what a death then
-//! costs is counted.
+//! Both rules hold only for random access points that the bytes confirm
+//! ([`Access::Point`](crate::access_point::Access)), not for a container's flag alone. A
+//! packet that leaves the history without a frame stays known. So a stream whose bytes
+//! confirm a wrong point loses nothing while its worker lives, and the losses at a death
+//! are counted.
 //!
 //! # Where a stream resumes
 //!
-//! Where history was lost (a poisoned packet, [`Book::forget`]), the stream goes on at
-//! the next packet that is, or claims to be, a random access point. Of a claim the
+//! After history was lost (a poisoned packet, [`Book::forget`]), the stream resumes at
+//! the next packet that is, or claims to be, a random access point. After a claim, the
 //! pictures up to its recovery are decoded and not delivered: they lack what came before.
 //!
 //! # When a packet is given up
 //!
-//! The first death leads to a plain replay. A second one without a new frame
+//! The first death leads to a plain replay. A second death without a new frame
 //! between leads to a replay on one thread, since with frame threads several
-//! packets are inside and none can be blamed. Two deaths in a row at the same
+//! packets are being decoded and none can be blamed. Two deaths in a row at the same
 //! packet, the second on one thread, with no new frame between: that packet is
-//! poisoned, unless it ever gave a frame, for then it can be decoded. Deaths
-//! at different packets look like somebody killing the worker, and are borne
-//! [`FRUITLESS`] times before the last packet is given up all the same.
+//! poisoned, unless it ever gave a frame, because then it can be decoded. Deaths
+//! at different packets look as if something else kills the worker. They are tolerated
+//! [`FRUITLESS`] times; then the last packet is given up all the same.
 //! A new frame clears all suspicion.
 
 mod forgotten;
@@ -76,30 +76,30 @@ pub struct Entry<P> {
     pts: Option<i64>,
     access: Access,
     packet: P,
-    /// Frames delivered to the reader, from whichever worker.
+    /// Frames delivered to the reader, from any worker.
     delivered: u32,
-    /// Frames that came from the present worker.
+    /// Frames received from the present worker.
     given: u32,
     /// Leading picture of the history's start that is known to give nothing;
-    /// what a replay makes of it lacks its references.
+    /// frames that a replay makes of it lack their references.
     closed: bool,
-    /// Decoded for those behind it alone: it lacks what was lost before it. Counts as
-    /// skipped.
+    /// Decoded only as reference for later packets: it lacks what was lost before it. Counts
+    /// as skipped.
     withheld: bool,
 }
 
 impl<P> Entry<P> {
-    /// The packet's number.
+    /// Returns the packet's number.
     pub fn seq(&self) -> u64 {
         self.seq
     }
 
-    /// Presentation time in ticks of the track's time base.
+    /// Returns the presentation time in ticks of the track's time base.
     pub fn pts(&self) -> Option<i64> {
         self.pts
     }
 
-    /// What decoding can do here.
+    /// Returns the ability of a decoder to start at this packet.
     pub fn access(&self) -> Access {
         self.access
     }
@@ -108,19 +108,19 @@ impl<P> Entry<P> {
         self.access == Access::Point
     }
 
-    /// The packet.
+    /// Returns the packet.
     pub fn packet(&self) -> &P {
         &self.packet
     }
 
-    /// Shown before the random access point at `key`; `None` where a pts is
-    /// missing.
+    /// Returns true if it is shown before the random access point at `key`; `None` if a
+    /// pts is missing.
     fn shown_before(&self, key: Option<i64>) -> Option<bool> {
         Some(self.pts? < key?)
     }
 }
 
-/// What to do with a frame that came from the worker.
+/// Action for a frame that came from the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrived {
     /// The reader has not seen it.
@@ -129,11 +129,11 @@ pub enum Arrived {
     AlreadyDelivered,
     /// It lacks what was lost before it, and was counted as skipped. Give the slot back.
     Withheld,
-    /// The present worker was not given that packet: it is lying.
+    /// The present worker was not given that packet: the worker violates the protocol.
     Unknown,
 }
 
-/// What to do after a death. Unsent packets begin anew in every case but the
+/// Action after a death. Unsent packets are submitted again in every case but the
 /// last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plan {
@@ -144,7 +144,7 @@ pub enum Plan {
         single_threaded: bool,
     },
     /// As [`Plan::Replay`] on one thread, but the book has dropped the
-    /// poisoned packet and all behind it that cannot be decoded without it.
+    /// poisoned packet and all later ones that cannot be decoded without it.
     Skip {
         /// The packet that kills.
         poisoned: u64,
@@ -155,10 +155,10 @@ pub enum Plan {
     GiveUp,
 }
 
-/// What [`Book::abandon`] forgot.
+/// Packets that [`Book::abandon`] forgot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abandoned {
-    /// Packets or frames that had given nothing.
+    /// Number of packets or frames that had given nothing.
     pub count: u64,
     /// Number of the first of them.
     pub first: Option<u64>,
@@ -167,40 +167,40 @@ pub struct Abandoned {
 /// The last death.
 #[derive(Clone, Copy, Debug)]
 struct Death {
-    /// Packet the worker had taken last.
+    /// Last packet that the worker had taken.
     popped: Option<u64>,
     /// Number of the first packet of the history then.
     start: Option<u64>,
 }
 
-/// The memory of one stream; see the module.
+/// Memory of one stream; see the module.
 #[derive(Debug)]
 pub struct Book<P> {
-    /// In decode order, numbers rising. Skipped packets are not in it.
+    /// Packets in decode order, numbers rising; without the skipped ones.
     history: VecDeque<Entry<P>>,
     /// Packets before the history whose frames may still come.
     forgotten: Forgotten<P>,
-    /// Takes away what a forgotten packet needs no more.
+    /// Removes the parts that a forgotten packet no longer needs.
     strip: fn(&mut P),
-    /// `history[..cursor]` was submitted to the present worker.
+    /// Number of packets of the history that were submitted to the present worker.
     cursor: usize,
     /// Packets below this number were submitted to some worker.
     submitted: u64,
     /// Packets below this number were submitted to a worker that is dead.
     replayed_below: u64,
-    /// A point whose first frame came, not yet tried as start by rule 1.
+    /// A point whose first frame came and which rule 1 has not tried as start.
     untried: Option<u64>,
     resumption: Resumption,
-    /// Packets before the history are missing for a replay: [`Book::forget`].
+    /// Packets that a replay needs are missing before the history: [`Book::forget`].
     torn: bool,
     /// A frame was delivered since the last death.
     progressed: bool,
     last: Option<Death>,
     /// Deaths since the last progress.
     in_a_row: u32,
-    /// Of these, on one thread, without the first and since the last skip.
+    /// Deaths among `in_a_row` on one thread, not counting the first, since the last skip.
     fruitless: u32,
-    /// Of these, in a row, without a packet taken.
+    /// Deaths among `in_a_row` in succession without a packet taken.
     unopened: u32,
     deaths: u64,
     replayed: u64,
@@ -209,8 +209,8 @@ pub struct Book<P> {
 }
 
 impl<P> Book<P> {
-    /// An empty book for a new stream. `strip` takes from a packet what only a replay
-    /// needs.
+    /// Creates an empty book for a new stream. `strip` removes from a packet the parts that
+    /// only a replay needs.
     pub fn new(strip: fn(&mut P)) -> Book<P> {
         Book {
             history: VecDeque::new(),
@@ -222,7 +222,7 @@ impl<P> Book<P> {
             untried: None,
             resumption: Resumption::default(),
             torn: false,
-            // Nothing is held against a stream before its first death.
+            // Before the first death a stream is under no suspicion.
             progressed: true,
             last: None,
             in_a_row: 0,
@@ -236,7 +236,7 @@ impl<P> Book<P> {
     }
 
     /// Adds the next packet in decode order; numbers rise, gaps are allowed.
-    /// Behind a poisoned packet it is dropped at once, until the stream can resume.
+    /// After a poisoned packet, drops packets at once until the stream can resume.
     pub fn append(&mut self, seq: u64, pts: Option<i64>, access: Access, packet: P) {
         debug_assert!(self.history.back().is_none_or(|last| last.seq < seq), "numbers rise");
         let mut entry =
@@ -246,12 +246,12 @@ impl<P> Book<P> {
         }
     }
 
-    /// The next packet to submit to the present worker.
+    /// Returns the next packet to submit to the present worker.
     pub fn next_unsent(&self) -> Option<&Entry<P>> {
         self.history.get(self.cursor)
     }
 
-    /// The packet of [`Book::next_unsent`] was submitted.
+    /// Marks the packet of [`Book::next_unsent`] as submitted.
     pub fn sent(&mut self) {
         let Some(entry) = self.history.get(self.cursor) else { return };
         if entry.seq < self.submitted {
@@ -262,23 +262,23 @@ impl<P> Book<P> {
         self.cursor += 1;
     }
 
-    /// Number of the last packet, of those submitted to the present worker, for which
+    /// Returns the number of the last packet submitted to the present worker for which
     /// `is_it` is true.
     pub fn last_submitted(&self, mut is_it: impl FnMut(&P) -> bool) -> Option<u64> {
         let submitted = self.history.iter().take(self.cursor);
         submitted.rev().find(|entry| is_it(&entry.packet)).map(|entry| entry.seq)
     }
 
-    /// True where [`Book::append`] keeps every packet: none has to be dropped because of
-    /// a poisoned or forgotten one before it.
+    /// Returns true if [`Book::append`] keeps every packet: none is dropped because of
+    /// a poisoned or forgotten packet before it.
     pub fn takes_all(&self) -> bool {
         self.resumption.admits_all()
     }
 
-    /// A frame of packet `seq` came from the present worker.
+    /// Records a frame of packet `seq` from the present worker.
     pub fn arrived(&mut self, seq: u64) -> Arrived {
-        // Submitted for the first time to this worker: there is no frame of it
-        // that the reader could have seen.
+        // Submitted for the first time to this worker: the reader cannot have seen
+        // a frame of it.
         let first_time = seq >= self.replayed_below;
         let Some(at) = self.find(seq) else {
             if let Some(entry) = self.forgotten.get_mut(seq) {
@@ -308,14 +308,14 @@ impl<P> Book<P> {
             return Arrived::Unknown;
         }
         let entry = &mut self.history[at];
-        // Saturating: a worker may say this as often as it likes.
+        // Saturates, because a worker may send this as often as it likes.
         entry.given = entry.given.saturating_add(1);
         if entry.given <= entry.delivered || (entry.closed && !first_time) {
             return Arrived::AlreadyDelivered;
         }
         entry.delivered = entry.given;
         if entry.withheld {
-            // The worker got on, although the reader does not see it.
+            // The worker made progress, although the reader does not see it.
             self.progressed = true;
             return Arrived::Withheld;
         }
@@ -326,12 +326,12 @@ impl<P> Book<P> {
         Arrived::Deliver
     }
 
-    /// Forgets submitted packets, but for the last `keep` of them, where the history
-    /// has grown too large to be kept. After a death the stream then resumes as behind a
-    /// poisoned packet, and what lies before counts as skipped.
+    /// Forgets submitted packets except the last `keep` of them, when the history
+    /// has grown too large to be kept. After a death the stream then resumes as after a
+    /// poisoned packet, and the packets before count as skipped.
     ///
     /// A frame of a forgotten packet is [`Arrived::Deliver`] when it comes: the last
-    /// 16,384 are still known to [`Book::get`], without what is stripped.
+    /// 16,384 packets are still known to [`Book::get`], without the stripped parts.
     pub fn forget(&mut self, keep: usize) {
         let forgotten = self.cursor.saturating_sub(keep);
         if forgotten > 0 {
@@ -340,19 +340,19 @@ impl<P> Book<P> {
                 self.forgotten.push(entry);
             }
             self.cursor -= forgotten;
-            // Also where it begins at a point: that point's leading pictures may be owed, and
-            // what they are made of was forgotten.
+            // Also if the history begins at a point: the point's leading pictures may be owed,
+            // and their references were forgotten.
             self.torn = true;
         }
     }
 
-    /// The packets that are kept, oldest first.
+    /// Iterates over the kept packets, oldest first.
     pub fn packets(&self) -> impl Iterator<Item = &P> {
         self.history.iter().map(|entry| &entry.packet)
     }
 
-    /// The worker died. `popped` is the last packet it had taken;
-    /// `single_threaded` how it decoded.
+    /// Records the worker's death. `popped` is the last packet it had taken;
+    /// `single_threaded` if it decoded on one thread.
     pub fn died(&mut self, popped: Option<u64>, single_threaded: bool) -> Plan {
         self.skipped += self.forgotten.clear();
         if mem::take(&mut self.torn) {
@@ -398,28 +398,28 @@ impl<P> Book<P> {
                 return self.skip(at);
             }
         }
-        // One thread is kept until the place of the trouble has been left
-        // behind, else the same steps would be taken again to the same place.
+        // Stay on one thread until the history's start has moved on; otherwise the same
+        // deaths would repeat at the same place.
         let there_still = before.is_some_and(|death| death.start == start);
         Plan::Replay { single_threaded: self.in_a_row >= 2 || (single_threaded && there_still) }
     }
 
-    /// True for a packet that was forgotten so long ago that [`Book::get`] knows nothing
-    /// of it.
+    /// Returns true for a packet that was forgotten so long ago that [`Book::get`] does not
+    /// know it.
     pub fn is_unknown(&self, seq: u64) -> bool {
         self.forgotten.is_unknown(seq)
     }
 
-    /// A frame of packet `seq`, which [is unknown](Book::is_unknown), came from the
-    /// present worker: it cannot be delivered, and the packet counts as skipped. `false`
-    /// where more such frames came than can.
+    /// Records a frame of packet `seq`, which [is unknown](Book::is_unknown), from the
+    /// present worker: the frame cannot be delivered, and the packet counts as skipped.
+    /// Returns false if more such frames came than are possible.
     pub fn lose_unknown(&mut self, seq: u64) -> bool {
         let may_be = self.forgotten.is_unknown(seq) && self.forgotten.lose_unknown();
         self.skipped += u64::from(may_be);
         may_be
     }
 
-    /// What was appended for packet `seq`, while it is known.
+    /// Returns the packet appended with number `seq`, while it is known.
     pub fn get(&self, seq: u64) -> Option<&P> {
         match self.find(seq) {
             Some(at) => Some(&self.history[at].packet),
@@ -427,7 +427,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// As [`Book::get`], to change it.
+    /// Returns the same packet as [`Book::get`], mutable.
     pub fn get_mut(&mut self, seq: u64) -> Option<&mut P> {
         match self.find(seq) {
             Some(at) => Some(&mut self.history[at].packet),
@@ -435,8 +435,8 @@ impl<P> Book<P> {
         }
     }
 
-    /// The worker died, and what it had taken cannot be given again: forgets all up
-    /// to `popped`, the last that it had taken. What was submitted behind that is
+    /// Records the worker's death when its packets cannot be submitted again: forgets all
+    /// up to `popped`, the last packet it had taken. Packets submitted after that one are
     /// submitted to the next worker.
     pub fn abandon(&mut self, popped: Option<u64>) -> Abandoned {
         let popped = popped.and_then(|seq| self.find(seq)).filter(|at| *at < self.cursor);
@@ -455,10 +455,10 @@ impl<P> Book<P> {
         lost
     }
 
-    /// Forgets all packets: what comes next is from another place of the stream, and no frame of
-    /// what came before is wanted. How many packets had given no frame and may have been
-    /// about to: shown behind every frame that was delivered, or, without times, decoded
-    /// behind them.
+    /// Forgets all packets: the next packet is from another place of the stream, and frames of
+    /// the earlier ones are no longer wanted. Returns how many packets had given no frame and
+    /// might still have given one: those shown after every delivered frame, or, without times,
+    /// decoded after them.
     pub fn flush(&mut self) -> u64 {
         let delivered = |entry: &&Entry<P>| entry.delivered > 0;
         let last_shown = self.history.iter().filter(delivered).filter_map(|entry| entry.pts).max();
@@ -475,29 +475,29 @@ impl<P> Book<P> {
         owed
     }
 
-    /// Deaths so far.
+    /// Returns the number of deaths so far.
     pub fn deaths(&self) -> u64 {
         self.deaths
     }
 
-    /// Packets submitted again so far, each as often as it was.
+    /// Returns how many packets were submitted again so far; a packet counts each time.
     pub fn replayed(&self) -> u64 {
         self.replayed
     }
 
-    /// Packets given up so far that had given no frame: the poisoned ones, those
-    /// up to the next random access point, and what lacks its references there.
+    /// Returns how many packets without a frame were given up so far: the poisoned ones, those
+    /// up to the next random access point, and those that lack their references there.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Of [`Book::skipped`], the leading pictures: they are intact, but made of
+    /// Returns how many of [`Book::skipped`] were leading pictures: they are intact, but made of
     /// pictures that were skipped.
     pub fn skipped_leading(&self) -> u64 {
         self.skipped_leading
     }
 
-    /// Packets the book keeps now.
+    /// Returns how many packets the book keeps now.
     pub fn kept(&self) -> usize {
         self.history.len()
     }
@@ -506,8 +506,8 @@ impl<P> Book<P> {
         self.history.binary_search_by_key(&seq, |entry| entry.seq).ok()
     }
 
-    /// Whether a packet that follows all others in decode order is to be decoded after
-    /// what was skipped; counts it where not, and where what it gives is withheld.
+    /// Returns true if a packet that follows all others in decode order is to be decoded after
+    /// a loss. Counts it as skipped if not, or if its frames are withheld.
     fn admits(&mut self, entry: &mut Entry<P>) -> bool {
         let admission = self.resumption.admit(entry.access, entry.pts);
         let lost = u64::from(entry.delivered == 0 && !entry.withheld);
@@ -521,10 +521,10 @@ impl<P> Book<P> {
         admission == Admission::Withheld
     }
 
-    /// Drops the packet at `poisoned` and what cannot be decoded without it.
+    /// Drops the packet at `poisoned` and the packets that cannot be decoded without it.
     fn skip(&mut self, poisoned: usize) -> Plan {
         let mut behind = self.history.split_off(poisoned).into_iter();
-        // The packet is there: the caller found it.
+        // The packet exists: the caller found it.
         let first = behind.next().map_or(0, |entry| {
             self.skipped += u64::from(entry.delivered == 0 && !entry.withheld);
             entry.seq
@@ -537,13 +537,13 @@ impl<P> Book<P> {
                 self.history.push_back(entry);
             }
         }
-        // What comes next is judged for itself.
+        // Later deaths are judged on their own.
         self.last = None;
         self.fruitless = 0;
         Plan::Skip { poisoned: first, next }
     }
 
-    /// Moves the start of the history where the frame just delivered, of the
+    /// Moves the start of the history if the frame just delivered, of the
     /// packet at `at`, allows it. Looks through the history a few times per
     /// random access point, not per frame.
     fn trim(&mut self, at: usize) {
@@ -574,18 +574,18 @@ impl<P> Book<P> {
 
     fn start_at(&mut self, start: usize) {
         for mut entry in self.history.drain(..start) {
-            // By the rules it gives nothing. A stream whose points are none breaks them.
+            // By the rules it gives nothing. A stream with false access points breaks them.
             if entry.delivered == 0 {
                 (self.strip)(&mut entry.packet);
                 self.forgotten.push(entry);
             }
         }
         self.torn = false;
-        // What was delivered had been submitted, and so had all before it.
+        // A delivered packet had been submitted, and so had all before it.
         debug_assert!(self.cursor >= start, "the start was submitted");
         self.cursor -= start;
         let start_pts = self.history.front().and_then(|entry| entry.pts);
-        // Up to the next point: behind that, times may begin anew, as where a file is repeated.
+        // Up to the next point: after that, times may restart, as in a file that is looped.
         for entry in self.history.iter_mut().skip(1).take_while(|entry| !entry.is_point()) {
             entry.closed |= entry.delivered == 0 && entry.shown_before(start_pts) == Some(true);
         }

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the service does with what a client says: pure, so that every
-//! conversation can be tried without a socket.
+//! Decisions of the service about a client's messages: pure, so that tests need
+//! no socket for a conversation.
 //!
-//! A *client* is a connection, a *user* everybody with the same uid. Limits
-//! are a user's: who connects once more gets no more of anything.
+//! A *client* is a connection, a *user* is all clients with the same uid. Limits
+//! apply to a user: another connection does not raise them.
 
 use crate::wire::{Message, VERSION, WireError};
 
-/// Messages of one connection in a second, beyond which it is ended. Watching
+/// Most messages of one connection in a second; one more ends the connection. Watching
 /// a thousand streams twice a second stays below.
 pub const MESSAGES_PER_SECOND: u32 = 2500;
 
 const SECOND_NS: u64 = 1_000_000_000;
 const MINUTE_NS: u64 = 60 * SECOND_NS;
 
-/// What one user may have.
+/// Limits of one user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at a time.
     pub connections: u32,
     /// Streams at a time.
     pub streams: u32,
-    /// Workers in a minute, for new streams.
+    /// Workers a minute, for new streams.
     pub opens_per_minute: u32,
-    /// Workers in a minute, in place of others.
+    /// Workers a minute, as replacements.
     pub replacements_per_minute: u32,
 }
 
@@ -33,7 +33,7 @@ impl Default for Limits {
     }
 }
 
-/// So many in a stretch of time, counted anew when it is over.
+/// Counter of events in a period; it restarts when the period is over.
 #[derive(Clone, Copy, Debug, Default)]
 struct Window {
     since_ns: u64,
@@ -41,7 +41,7 @@ struct Window {
 }
 
 impl Window {
-    /// Counts one; whether there were not more than `most` in `length_ns`.
+    /// Counts one event; returns true if there were at most `most` in `length_ns`.
     fn allows(&mut self, now_ns: u64, length_ns: u64, most: u32) -> bool {
         if now_ns.saturating_sub(self.since_ns) >= length_ns {
             *self = Window { since_ns: now_ns, count: 0 };
@@ -55,7 +55,7 @@ impl Window {
     }
 }
 
-/// What one user has.
+/// Resources in use by one user.
 #[derive(Clone, Debug, Default)]
 pub struct User {
     connections: u32,
@@ -64,7 +64,7 @@ pub struct User {
     replacements: Window,
 }
 
-/// Why somebody is told no.
+/// Reason for which a client is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Denial {
     /// Too many connections.
@@ -79,38 +79,38 @@ pub enum Denial {
     /// Too many replacements in a minute.
     #[error("this user had {0} workers replaced in a minute, the most that --replacements-per-minute allows")]
     Replacements(u32),
-    /// Not one of the users that are let in.
+    /// The user is not allowed to use the service.
     #[error("user {0} may not use this service: --allow-uid or --allow-gid lets others in than its own user")]
     User(u32),
-    /// The service ends.
+    /// The service is stopping.
     #[error("the service is stopping and opens no stream")]
     Stopping,
-    /// A stream that is not this client's.
+    /// The client has no stream with this number.
     #[error("stream {0} is not one of this connection's")]
     NotYours(u32),
-    /// A stream that has no worker yet, because it was just asked for.
+    /// A worker for the stream was requested and not yet granted.
     #[error("stream {0} is waiting for a worker already")]
     Waiting(u32),
-    /// A message that only the service says, or only workers and callers.
+    /// A message that only the service sends, or only workers and callers.
     #[error("this is no message for the service")]
     NotForUs,
-    /// A flood.
+    /// Too many messages.
     #[error("more than {MESSAGES_PER_SECOND} messages in a second")]
     Flood,
-    /// No message at all.
+    /// An invalid message.
     #[error("this has no meaning: {0}")]
     Meaningless(WireError),
 }
 
 impl Denial {
-    /// Whether the connection ends with it: nobody who means well says such
-    /// things, or goes on after them.
+    /// Returns true if the connection ends with this denial: no correct client sends such a
+    /// message, or continues after it.
     pub fn ends(&self) -> bool {
         !matches!(self, Denial::Streams(_) | Denial::Opens(_) | Denial::Replacements(_) | Denial::Stopping)
     }
 }
 
-/// What is to be done.
+/// Action that the service takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Give this new stream a worker.
@@ -128,21 +128,21 @@ pub enum Action {
         /// Its number.
         stream: u32,
     },
-    /// Tell of the first stream from this number on.
+    /// Report the first stream from this number on.
     Report {
         /// The number.
         from: u32,
     },
-    /// Say no; end the connection where [`Denial::ends`].
+    /// Send the denial; end the connection if [`Denial::ends`].
     Deny(Denial),
 }
 
 impl User {
-    /// One more connection, where that is allowed; [`User::disconnect`] belongs
-    /// to each.
+    /// Counts a new connection, if it is allowed; each needs a later
+    /// [`User::disconnect`].
     ///
     /// # Errors
-    /// There are as many as are allowed.
+    /// The user has as many as are allowed.
     pub fn connect(&mut self, limits: &Limits) -> Result<(), Denial> {
         if self.connections >= limits.connections {
             return Err(Denial::Connections(limits.connections));
@@ -151,13 +151,13 @@ impl User {
         Ok(())
     }
 
-    /// A connection ended, and with it the client's streams.
+    /// Records the end of a connection, and with it of the client's streams.
     pub fn disconnect(&mut self, client: &Client) {
         self.connections = self.connections.saturating_sub(1);
         self.streams = self.streams.saturating_sub(client.streams.len() as u32);
     }
 
-    /// Whether nothing is to be remembered of this user.
+    /// Returns true if nothing about this user has to be remembered.
     pub fn is_forgettable(&self, now_ns: u64) -> bool {
         self.connections == 0 && self.opens.is_over(now_ns) && self.replacements.is_over(now_ns)
     }
@@ -179,7 +179,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// What is to be done about what the client said, at `now_ns`.
+    /// Decides about a message of the client at `now_ns`.
     /// `next_stream` is the number that a new stream gets. While the service
     /// is `stopping`, no stream is opened.
     pub fn hear(
@@ -256,25 +256,25 @@ impl Client {
         Ok(Action::Release { stream: number })
     }
 
-    /// Stream `number` has got its worker.
+    /// Records that stream `number` got its worker.
     pub fn granted(&mut self, number: u32) {
         if let Some(stream) = self.streams.iter_mut().find(|stream| stream.number == number) {
             stream.waits = false;
         }
     }
 
-    /// No worker could be made for stream `number`: it is over.
+    /// Ends stream `number`, because no worker could be made for it.
     pub fn failed(&mut self, number: u32, user: &mut User) {
-        // One that was released meanwhile is over already.
+        // The client may have released it meanwhile.
         let _ = self.release(number, user);
     }
 
-    /// Its streams.
+    /// Iterates over the numbers of its streams.
     pub fn streams(&self) -> impl Iterator<Item = u32> {
         self.streams.iter().map(|stream| stream.number)
     }
 
-    /// Whether it is a mere connection, with no stream.
+    /// Returns true if the connection has no stream.
     pub fn is_idle(&self) -> bool {
         self.streams.is_empty()
     }

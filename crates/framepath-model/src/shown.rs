@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Text of others (names of files, words of peers and workers) as a terminal may
-//! be given it: nothing in it moves the cursor, changes a colour, begins a line or
-//! turns the direction of what follows.
+//! Makes foreign text (file names, texts of peers and workers) safe for a terminal:
+//! no character moves the cursor, changes a colour, begins a line or changes the
+//! direction of the text after it.
 
 use std::borrow::Cow;
 
-/// `text` on one line: control characters, line ends and marks of direction are
+/// Puts `text` on one line: control characters, line ends and direction marks are
 /// written as escapes (`\\n`, `\\u{1b}`).
 ///
 /// ```
@@ -18,7 +18,7 @@ pub fn shown(text: &str) -> Cow<'_, str> {
     escaped(text, false)
 }
 
-/// As [`shown`], for text of several lines: line ends and tabs stay.
+/// Escapes text of several lines like [`shown`]; line ends and tabs stay.
 pub fn shown_lines(text: &str) -> Cow<'_, str> {
     escaped(text, true)
 }
@@ -35,7 +35,7 @@ fn escaped(text: &str, lines: bool) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Whether `c` is a control character (C0, DEL, C1), ends a line or a paragraph, or
+/// Returns true if `c` is a control character (C0, DEL, C1), ends a line or a paragraph, or
 /// is one of Unicode's marks, embeddings, overrides and isolates of direction.
 pub fn acts_on_terminals(c: char) -> bool {
     c.is_control()

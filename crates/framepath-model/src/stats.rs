@@ -2,57 +2,57 @@
 //! Statistics of noisy runs: spreads, percentiles, and ratios of paired runs.
 //!
 //! Runs of two contenders come in pairs, taken next to each other in time, so
-//! that what the machine does meanwhile falls on both. The figure compared is
-//! the ratio within a pair; a verdict is given only where the interval of the
+//! that disturbances of the machine affect both. The figure compared is
+//! the ratio within a pair; a verdict is given only if the interval of the
 //! median ratio excludes 1. `docs/decisions/0005-statistics.md` has the
 //! reasons and the simulation behind the interval.
 
 use serde::{Deserialize, Serialize};
 
-/// How often a set of pairs is drawn anew for its interval.
+/// Number of bootstrap resamples for an interval.
 pub const RESAMPLES: usize = 10_000;
 
-/// The fewest pairs whose order alone can carry a 95 % interval: with n pairs
+/// Fewest pairs whose order alone can carry a 95 % interval: with n pairs
 /// the range from the least to the greatest holds the median with probability
 /// 1 − 2·0.5ⁿ, which is 0.938 for five and 0.969 for six.
 pub const ENOUGH_PAIRS: usize = 6;
 
-/// Median, least and greatest of some figures.
+/// Median, minimum and maximum of some figures.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The middle one, or the mean of the two in the middle.
     pub median: f64,
-    /// The least.
+    /// The minimum.
     pub min: f64,
-    /// The greatest.
+    /// The maximum.
     pub max: f64,
 }
 
 impl Spread {
-    /// The spread of `values` in any order; `None` where there are none or
-    /// one is not a number.
+    /// Computes the spread of `values` in any order; `None` if there are none or
+    /// one is not a finite number.
     pub fn of(values: &[f64]) -> Option<Spread> {
         let sorted = sorted(values)?;
         Some(Spread { median: middle(&sorted)?, min: *sorted.first()?, max: *sorted.last()? })
     }
 }
 
-/// The median of `values` in any order: the middle one, or the mean of the two
-/// in the middle. `None` where there are none or one is not a number.
+/// Computes the median of `values` in any order: the middle one, or the mean of the two
+/// in the middle. `None` if there are none or one is not a finite number.
 pub fn median(values: &[f64]) -> Option<f64> {
     middle(&sorted(values)?)
 }
 
-/// The `percent`-th percentile of values in rising order by nearest rank: the
-/// least value that at least `percent` % of the values do not exceed. It is
-/// always one of the values, never between two. `None` where there are none.
+/// Returns the `percent`-th percentile of values in rising order by nearest rank: the
+/// least value that at least `percent` % of the values do not exceed. The result is
+/// always one of the values, never between two. `None` if there are none.
 pub fn percentile<T: Copy>(sorted: &[T], percent: f64) -> Option<T> {
     let rank = (percent / 100.0 * sorted.len() as f64).ceil();
     let place = (rank.max(1.0) as usize).min(sorted.len());
     sorted.get(place.wrapping_sub(1)).copied()
 }
 
-/// Rising order; `None` where a value is not finite.
+/// Sorts in rising order; `None` if a value is not finite.
 fn sorted(values: &[f64]) -> Option<Vec<f64>> {
     if values.iter().any(|v| !v.is_finite()) {
         return None;
@@ -70,7 +70,7 @@ fn middle(sorted: &[f64]) -> Option<f64> {
     Some((sorted[sorted.len() / 2 - 1] + upper) / 2.0)
 }
 
-/// What the interval of a ratio a/b allows to say.
+/// Conclusion that the interval of a ratio a/b allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -83,7 +83,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The verdict an interval of a ratio a/b allows.
+    /// Returns the verdict that an interval of a ratio a/b allows.
     pub fn of(ci95: Option<[f64; 2]>) -> Verdict {
         match ci95 {
             Some([_, high]) if high < 1.0 => Verdict::ALess,
@@ -98,16 +98,16 @@ impl Verdict {
 pub struct PairedDifference {
     /// The median of the differences within the pairs.
     pub median: f64,
-    /// Holds the true median difference with at least 95 %; `None` for one
-    /// pair.
+    /// Interval that contains the true median difference with at least 95 %; `None` for
+    /// one pair.
     pub ci95: Option<[f64; 2]>,
-    /// How many pairs.
+    /// Number of pairs.
     pub pairs: usize,
 }
 
-/// The median difference a − b over pairs, with an interval made as that of
-/// [`paired_ratio`] is. For figures of which a tells more by what it adds than
-/// by how many times b it is.
+/// Computes the median difference a − b over pairs, with an interval made like that of
+/// [`paired_ratio`]. For figures where the amount that a adds matters more than the
+/// ratio to b.
 ///
 /// # Errors
 ///
@@ -133,15 +133,15 @@ pub struct PairedRatio {
     /// The median of the ratios within the pairs; between two, their
     /// geometric mean, so that b/a is exactly 1 over a/b.
     pub median: f64,
-    /// Holds the true median ratio with at least 95 %; `None` for one pair.
+    /// Interval that contains the true median ratio with at least 95 %; `None` for one pair.
     pub ci95: Option<[f64; 2]>,
-    /// How many pairs.
+    /// Number of pairs.
     pub pairs: usize,
-    /// What the interval allows to say.
+    /// Conclusion that the interval allows.
     pub verdict: Verdict,
 }
 
-/// Why pairs give no ratio.
+/// Reason why pairs give no ratio.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum StatsError {
     /// No pair at all.
@@ -155,7 +155,7 @@ pub enum StatsError {
         /// Runs of b.
         b: usize,
     },
-    /// A figure without a ratio.
+    /// Figures that have no ratio.
     #[error("pair {pair} has no ratio: {a} to {b}")]
     NoRatio {
         /// Which pair, from 0.
@@ -167,13 +167,13 @@ pub enum StatsError {
     },
 }
 
-/// The median ratio a/b over pairs (`a[i]` ran next to `b[i]`), with an
+/// Computes the median ratio a/b over pairs (`a[i]` ran next to `b[i]`), with an
 /// interval.
 ///
 /// The interval is the wider of two: the percentile bootstrap of the median
 /// ([`RESAMPLES`] resamples of the pairs, drawn from `seed`, so that the same
-/// pairs give the same interval), and one that is right on few pairs, where
-/// the bootstrap promises too much:
+/// pairs give the same interval), and one that is correct for few pairs, where
+/// the bootstrap is too narrow:
 /// - from [`ENOUGH_PAIRS`] on, the order statistics between which the median
 ///   lies with 95 % whatever the noise is (the sign test's interval);
 /// - below, where no such pair of order statistics exists, the range of all
@@ -189,8 +189,8 @@ pub fn paired_ratio(a: &[f64], b: &[f64], seed: u64) -> Result<PairedRatio, Stat
     ratio_by(a, b, seed, RESAMPLES)
 }
 
-/// The interval of the median of values in rising order, as [`paired_ratio`]
-/// says; `None` for one value.
+/// Computes the interval of the median of values in rising order, as [`paired_ratio`]
+/// does; `None` for one value.
 fn interval_of_median(sorted: &[f64], seed: u64, draws: usize) -> Option<[f64; 2]> {
     (sorted.len() > 1).then(|| {
         let drawn = bootstrap_interval(sorted, seed, draws);
@@ -219,7 +219,7 @@ fn ratio_by(a: &[f64], b: &[f64], seed: u64, draws: usize) -> Result<PairedRatio
     Ok(PairedRatio { median: median.exp(), ci95, pairs: logs.len(), verdict: Verdict::of(ci95) })
 }
 
-/// The percentile bootstrap of the median of `sorted`: 2.5 % to 97.5 %.
+/// Computes the percentile bootstrap of the median of `sorted`: 2.5 % to 97.5 %.
 fn bootstrap_interval(sorted: &[f64], seed: u64, draws: usize) -> [f64; 2] {
     let mut random = SplitMix64(seed);
     let mut places = vec![0_usize; sorted.len()];
@@ -237,7 +237,7 @@ fn bootstrap_interval(sorted: &[f64], seed: u64, draws: usize) -> [f64; 2] {
     [medians[draws / 40], medians[draws - 1 - draws / 40]]
 }
 
-/// The innermost pair of order statistics, equally far from both ends, between
+/// Finds the innermost pair of order statistics, equally far from both ends, between
 /// which the median lies with at least 95 %: the k-th from either end misses it
 /// with probability 2·P(Binomial(n, ½) < k).
 fn order_interval(sorted: &[f64]) -> [f64; 2] {
@@ -257,7 +257,7 @@ fn order_interval(sorted: &[f64]) -> [f64; 2] {
     [sorted[from_end], sorted[n - 1 - from_end]]
 }
 
-/// Student's 95 % interval of the mean for two to five values, joined with
+/// Computes Student's 95 % interval of the mean for two to five values, joined with
 /// their range.
 fn student_interval(sorted: &[f64]) -> [f64; 2] {
     // The 97.5 % point of Student's t for 1 to 4 degrees of freedom.
@@ -281,7 +281,7 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`, each as likely but for one part in 2⁶⁴.
+    /// Returns a number below `n`, uniform but for one part in 2⁶⁴.
     fn below(&mut self, n: usize) -> usize {
         ((u128::from(self.next()) * n as u128) >> 64) as usize
     }
@@ -320,7 +320,7 @@ mod tests {
             let expected = [f64::from(k), f64::from(n + 1 - k)];
             assert_eq!(order_interval(&sorted), expected, "{n}");
         }
-        // 0.5ⁿ is below the least number; the interval is still there.
+        // 0.5ⁿ is below the smallest number; the interval must still exist.
         let sorted: Vec<f64> = (0..5000).map(f64::from).collect();
         let [low, high] = order_interval(&sorted);
         assert!(low > 2400.0 && high < 2600.0 && low < 2500.0);
@@ -358,18 +358,18 @@ mod tests {
         }
     }
 
-    /// Standard normal numbers by Box and Muller.
+    /// Draws standard normal numbers by Box and Muller.
     fn normal(random: &mut SplitMix64) -> f64 {
         let unit = |n: u64| ((n >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
         let (u, v) = (unit(random.next()), unit(random.next()));
         (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * v).cos()
     }
 
-    /// Wrong verdicts among `trials` comparisons of a contender with itself:
+    /// Counts wrong verdicts among `trials` comparisons of a contender with itself:
     /// by [`paired_ratio`], and by the bootstrap alone.
     fn wrong_verdicts(pairs: usize, trials: usize, draws: usize, tail: f64) -> (usize, usize) {
         let mut random = SplitMix64(42 + pairs as u64);
-        // Lognormal noise of 5 %; now and then a run that something disturbed.
+        // Lognormal noise of 5 %; some runs are disturbed.
         let mut run = || {
             let disturbed = if normal(&mut random) > 1.6 { tail } else { 0.0 };
             (0.05 * normal(&mut random) + disturbed).exp()
@@ -400,7 +400,7 @@ mod tests {
         }
     }
 
-    /// The figures in the decision: `cargo test --release -p framepath-model
+    /// Prints the figures in the decision: `cargo test --release -p framepath-model
     /// wrong_verdict_table -- --ignored --nocapture`.
     #[test]
     #[ignore = "prints a table; takes a minute"]

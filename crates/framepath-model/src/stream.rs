@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a stage tells the next about the stream, and what a frame carries.
+//! Description of a stream between two stages, and metadata of a frame.
 
 use std::time::Duration;
 
@@ -15,18 +15,18 @@ pub struct Rational {
 }
 
 impl Rational {
-    /// `num / den`.
+    /// Creates `num / den`.
     pub const fn new(num: i32, den: i32) -> Rational {
         Rational { num, den }
     }
 
-    /// The value, or `None` where either part is not positive.
+    /// Returns the value, or `None` if either part is not positive.
     pub fn value(self) -> Option<f64> {
         (self.num > 0 && self.den > 0).then(|| f64::from(self.num) / f64::from(self.den))
     }
 
-    /// `ticks` of this time base in ticks of `to`, rounded to nearest, halves
-    /// away from zero. `None` where a fraction is not positive or the result
+    /// Converts `ticks` of this time base to ticks of `to`, rounded to nearest, halves
+    /// away from zero. `None` if a fraction is not positive or the result
     /// does not fit.
     ///
     /// ```
@@ -45,8 +45,8 @@ impl Rational {
         i64::try_from((num + half) / den).ok()
     }
 
-    /// The last tick of this time base that is not after `time`, and the first that
-    /// is not before it. `None` where the time base is not known or a tick does not
+    /// Returns the last tick of this time base that is not after `time`, and the first that
+    /// is not before it. `None` if the time base is not known or a tick does not
     /// fit.
     ///
     /// ```
@@ -67,21 +67,21 @@ impl Rational {
     }
 }
 
-/// Where a seek goes.
+/// Mode of a seek.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SeekTo {
     /// The first frame whose presentation time is not before the given time.
     Exact,
     /// The last random access point that is not after the given time, as far as the
-    /// container tells where they are.
+    /// container lists them.
     KeyframeBefore,
 }
 
 /// The stream between two hops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamInfo {
-    /// Pixel format of its frames; `None` for packets, and where only the
-    /// first frame will tell.
+    /// Pixel format of its frames; `None` for packets, and if it is known only from the
+    /// first frame on.
     pub format: Option<PixelFormat>,
     /// Width in pixels; may change with any frame.
     pub width: u32,
@@ -89,14 +89,14 @@ pub struct StreamInfo {
     pub height: u32,
     /// Seconds per tick of `pts` and `duration`.
     pub time_base: Rational,
-    /// Frames per second, as far as the container tells.
+    /// Frames per second, if the container has it.
     pub frame_rate: Rational,
-    /// Width of a pixel over its height; 0/1 where not known.
+    /// Width of a pixel over its height; 0/1 if not known.
     pub sample_aspect: Rational,
 }
 
 impl StreamInfo {
-    /// Frames of `layout` with square pixels, `frame_rate` of them a second,
+    /// Describes frames of `layout` with square pixels, `frame_rate` of them a second,
     /// whose `pts` counts them.
     pub fn of_frames(layout: &Layout, frame_rate: Rational) -> StreamInfo {
         StreamInfo {
@@ -110,30 +110,30 @@ impl StreamInfo {
     }
 }
 
-/// What travels with a frame or packet.
+/// Metadata of a frame or packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FrameMeta {
-    /// Number given by the source, counted from 0 in the order of birth.
+    /// Number given by the source, counted from 0 in the order of creation.
     pub seq: u64,
-    /// Birth stamp, CLOCK_MONOTONIC nanoseconds.
+    /// Creation time, CLOCK_MONOTONIC nanoseconds.
     pub birth_ns: u64,
     /// Presentation time in ticks of the stream's time base.
     pub pts: Option<i64>,
-    /// Duration in ticks of the stream's time base; 0 where not known.
+    /// Duration in ticks of the stream's time base; 0 if not known.
     pub duration: i64,
 }
 
-/// How decoding begins at a packet: what is decoded for the sake of later pictures, and not
-/// given out.
+/// How decoding begins at a packet: pictures that are decoded only as reference for later
+/// ones are not output.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preroll {
-    /// What comes from here on is from another place of the stream: the decoder gives what
-    /// it has inside, and begins anew.
+    /// The stream continues at another place from here on: the decoder outputs the frames it
+    /// has inside, and starts anew.
     pub restarts: bool,
-    /// The picture of this packet.
+    /// The picture of this packet is not output.
     pub discarded: bool,
-    /// Of this packet and those behind it, the first so many frames in presentation
-    /// order.
+    /// Number of frames that are not output: the first ones, in presentation order, of this
+    /// packet and those after it.
     pub skipped: u64,
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The shape of the lab's summaries. It is stable: keys are added, never
-//! renamed. What is not known is `null`, never zero.
+//! renamed. An unknown figure is `null`, never zero.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::stats::{PairedRatio, Spread, Verdict, percentile};
 
-/// What one experiment found.
+/// Result of one experiment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     /// The experiment's name, such as `decode`.
     pub experiment: String,
-    /// What it ran on.
+    /// The machine it ran on.
     pub machine: Machine,
     /// When it was started, in seconds since 1970-01-01 UTC.
     #[serde(default)]
@@ -24,15 +24,15 @@ pub struct Summary {
     /// Comparisons of two contenders over paired runs.
     #[serde(default)]
     pub ratios: Vec<Ratio>,
-    /// What did not run, and why.
+    /// Contenders that did not run, and why.
     #[serde(default)]
     pub skipped: Vec<Skipped>,
-    /// What a reader must know besides, a sentence each.
+    /// Other facts that a reader must know, a sentence each.
     #[serde(default)]
     pub notes: Vec<String>,
 }
 
-/// What a machine is.
+/// Description of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's name.
@@ -41,7 +41,7 @@ pub struct Machine {
     pub cores: u32,
     /// The kernel's release.
     pub kernel: String,
-    /// Whether hardware counters (cycles, instructions) can be read.
+    /// True if hardware counters (cycles, instructions) can be read.
     pub pmu: bool,
     /// The distribution, such as `Debian GNU/Linux 13 (trixie)`.
     #[serde(default)]
@@ -49,7 +49,7 @@ pub struct Machine {
     /// Memory in MiB.
     #[serde(default)]
     pub memory_mib: Option<u64>,
-    /// The hypervisor or container it is under, where that is known.
+    /// The hypervisor or container it runs in, if known.
     #[serde(default)]
     pub virtualisation: Option<String>,
     /// The processor's frequency governor.
@@ -72,11 +72,11 @@ pub struct Machine {
 /// One contender over one case: medians over its runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// What was run over, such as a clip's or a buffer size's name.
+    /// Input of the runs, such as a clip's or a buffer size's name.
     pub case: String,
-    /// Who ran.
+    /// Name of the contender.
     pub contender: String,
-    /// How often it ran.
+    /// Number of runs.
     pub runs: u32,
     /// Frames, or pushes, in one run.
     pub frames: u64,
@@ -101,15 +101,15 @@ pub struct Row {
     /// System calls per frame.
     #[serde(default)]
     pub syscalls_per_frame: Option<f64>,
-    /// What the median frame's latency was spent on.
+    /// Causes of the median frame's latency.
     #[serde(default)]
     pub causes_us: Option<CausesUs>,
     /// The greatest resident memory in KiB.
     #[serde(default)]
     pub peak_memory_kib: Option<u64>,
-    /// What this experiment alone has to say, such as `cpu_us_per_push`.
-    /// Written as keys of the row; other keys of a row that is read are
-    /// dropped where they are not numbers.
+    /// Figures of this experiment alone, such as `cpu_us_per_push`.
+    /// Written as keys of the row; when a row is read, other keys are
+    /// dropped if they are not numbers.
     #[serde(flatten, deserialize_with = "numbers_only")]
     pub extra: BTreeMap<String, f64>,
 }
@@ -128,7 +128,7 @@ pub struct LatencyUs {
 }
 
 impl LatencyUs {
-    /// Of latencies in nanoseconds, in rising order; `None` where there are none.
+    /// Computes percentiles of latencies in nanoseconds, in rising order; `None` if there are none.
     pub fn of_sorted_ns(sorted: &[u64]) -> Option<LatencyUs> {
         let at = |percent| Some(percentile(sorted, percent)? as f64 / 1000.0);
         Some(LatencyUs { p50: at(50.0)?, p95: at(95.0)?, p99: at(99.0)?, max: at(100.0)? })
@@ -147,20 +147,20 @@ pub struct CausesUs {
     pub queue: Option<f64>,
     /// From hand-off until an idle consumer ran.
     pub wakeup: Option<f64>,
-    /// Runnable and not running, inside a stage.
+    /// Runnable but not running, inside a stage.
     pub preempted: Option<f64>,
-    /// Waits that are known.
+    /// Known waits.
     pub blocked: Option<f64>,
     /// Inside a V4L2 device.
     pub device: Option<f64>,
     /// On the wire.
     pub network: Option<f64>,
-    /// What is left.
+    /// Time that no other cause accounts for.
     pub unexplained: Option<f64>,
 }
 
 impl CausesUs {
-    /// The causes in their order, with their names.
+    /// Returns the causes in their order, with their names.
     pub fn named(&self) -> [(&'static str, Option<f64>); 9] {
         [
             ("compute", self.compute),
@@ -175,13 +175,13 @@ impl CausesUs {
         ]
     }
 
-    /// The sum of what is known, unexplained included; `None` where nothing is.
+    /// Returns the sum of the known causes, unexplained included; `None` if none is known.
     pub fn total(&self) -> Option<f64> {
         let known: Vec<f64> = self.named().iter().filter_map(|(_, us)| *us).collect();
         (!known.is_empty()).then(|| known.iter().sum())
     }
 
-    /// Unexplained as a share of the whole, 0 to 1 for a ledger that closes.
+    /// Returns unexplained as a share of the whole, 0 to 1 for a ledger that closes.
     pub fn unexplained_share(&self) -> Option<f64> {
         let total = self.total().filter(|total| *total > 0.0)?;
         Some(self.unexplained?.abs() / total)
@@ -189,8 +189,8 @@ impl CausesUs {
 }
 
 impl Row {
-    /// What was injected and how far off it came out, both in microseconds;
-    /// `None` where the row is of no injection.
+    /// Returns the injected cost and the ledger's error, both in microseconds;
+    /// `None` if the row is not of an injection.
     pub fn injection(&self) -> Option<Injection> {
         let of = |key: &str| self.extra.get(key).copied();
         let injected_us = of("injected_us")?;
@@ -199,11 +199,11 @@ impl Row {
         Some(Injection { injected_us, attributed_us, error_us })
     }
 
-    /// A figure by the name metrics have in ratios and budgets: a key of the
-    /// row (a spread gives its median), `latency_p50_us` and its likes,
-    /// `cause_compute_us` and its likes, `unexplained_share`,
+    /// Returns a figure by its metric name in ratios and budgets: a key of the
+    /// row (a spread gives its median), `latency_p50_us` and the like,
+    /// `cause_compute_us` and the like, `unexplained_share`,
     /// `outside_tolerance` (1 for an injection that is not near, else 0), or a
-    /// key of [`Row::extra`]. `None` is not known.
+    /// key of [`Row::extra`]. `None` if it is not known.
     pub fn figure(&self, metric: &str) -> Option<f64> {
         if let Some(figure) = self.extra.get(metric) {
             return Some(*figure);
@@ -236,26 +236,26 @@ impl Row {
     }
 }
 
-/// A known cost that was put into a path, and what the ledger said of it.
+/// A known cost that was injected into a path, and the ledger's figure for it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Injection {
-    /// What was injected, by a clock other than the ledger's.
+    /// Injected cost, by a clock other than the ledger's.
     pub injected_us: f64,
-    /// What came out on the cause's own row.
+    /// Cost in the cause's own row.
     pub attributed_us: f64,
-    /// How far off it is; where frames were compared one by one, the median.
+    /// The error; if frames were compared one by one, the median.
     pub error_us: f64,
 }
 
 impl Injection {
-    /// Within 10 % or 20 µs, whichever is more.
+    /// Returns true if the error is within 10 % or 20 µs, whichever is more.
     pub fn is_near(&self) -> bool {
         self.error_us.abs() <= (self.injected_us * 0.10).max(20.0)
     }
 }
 
-/// Keys of a row that a later version added: its numbers are kept, the rest
-/// is dropped, so that a summary of a later version can still be read.
+/// Reads keys of a row that a later version added: keeps numbers, drops the rest,
+/// so that a summary of a later version can still be read.
 fn numbers_only<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, f64>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
@@ -276,7 +276,7 @@ fn numbers_only<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, f
 /// The ratio a/b of two contenders over paired runs of one case.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Ratio {
-    /// What was run over.
+    /// Input of the runs.
     pub case: String,
     /// The figure compared, such as `cpu_ms`.
     pub metric: String,
@@ -286,18 +286,18 @@ pub struct Ratio {
     pub b: String,
     /// The median of the ratios within the pairs.
     pub median: f64,
-    /// Its 95 % interval; `null` where one pair alone was run.
+    /// Its 95 % interval; `null` if only one pair was run.
     pub ci95: Option<[f64; 2]>,
-    /// How many pairs.
+    /// Number of pairs.
     pub pairs: usize,
-    /// What the interval allows to say; read from the interval where the
+    /// Conclusion that the interval allows; computed from the interval if the
     /// summary does not have it.
     #[serde(default)]
     pub verdict: Option<Verdict>,
 }
 
 impl Ratio {
-    /// A ratio with its names.
+    /// Creates a ratio with its names.
     pub fn new(case: &str, metric: &str, a: &str, b: &str, ratio: &PairedRatio) -> Ratio {
         Ratio {
             case: case.to_owned(),
@@ -311,7 +311,7 @@ impl Ratio {
         }
     }
 
-    /// What the interval allows to say.
+    /// Returns the conclusion that the interval allows.
     pub fn verdict(&self) -> Verdict {
         self.verdict.unwrap_or_else(|| Verdict::of(self.ci95))
     }
@@ -320,27 +320,27 @@ impl Ratio {
 /// Something that did not run. It is not a pass.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Who did not run.
+    /// Contender that did not run.
     pub contender: String,
-    /// Over what, where it was not every case.
+    /// Case that did not run; `None` for every case.
     #[serde(default)]
     pub case: Option<String>,
-    /// Why, and what would make it run.
+    /// The reason, and how to make it run.
     pub reason: String,
 }
 
 impl Summary {
-    /// The row of a case and a contender.
+    /// Finds the row of a case and a contender.
     pub fn row(&self, case: &str, contender: &str) -> Option<&Row> {
         self.rows.iter().find(|row| row.case == case && row.contender == contender)
     }
 
-    /// The cases in the order they first appear in.
+    /// Returns the cases in order of first appearance.
     pub fn cases(&self) -> Vec<&str> {
         in_order(self.rows.iter().map(|row| row.case.as_str()))
     }
 
-    /// The contenders in the order they first appear in.
+    /// Returns the contenders in order of first appearance.
     pub fn contenders(&self) -> Vec<&str> {
         in_order(self.rows.iter().map(|row| row.contender.as_str()))
     }

@@ -3,17 +3,17 @@
 //! client and the service. This page is its reference.
 //!
 //! Both sides run on one machine. All numbers are little-endian. A *cell* of a
-//! ring carries what happens per frame; a *message* on the socket what happens
-//! per stream, and accompanies file descriptors. Both have one fixed size, and
-//! every value has exactly one encoding: what is not named below is zero, and
-//! is refused where it is not. Decoding never panics, checks everything that
-//! can be checked without knowing the stream, and leaves to its caller what
-//! cannot: whether a slot, pool, layout or packet of that number exists, and
-//! whether a layout fits the slots it is used with.
+//! ring carries an event of one frame; a *message* on the socket carries an event of
+//! a stream, and accompanies file descriptors. Both have one fixed size, and
+//! every value has exactly one encoding: bits not named below are zero, and
+//! a record with other bits there is refused. Decoding never panics and checks everything
+//! that can be checked without knowing the stream. The caller checks the rest: that
+//! a slot, pool, layout or packet of that number exists, and that a layout fits
+//! the slots it is used with.
 //!
 //! The other side may be hostile. A cell is copied out of shared memory once,
 //! word by word, and the copy is decoded. Texts are valid UTF-8 and nothing
-//! more is promised of them: whoever prints one deals with control characters.
+//! more: a program that prints them has to handle control characters.
 //!
 //! # Cells: 8 words of 64 bits
 //!
@@ -28,11 +28,11 @@
 //! | flush | `5:8` | seq | 0 | 0 | 0 |
 //! | seek | `6:8`, mode`:8` | number | nanoseconds | 0 | 0 |
 //!
-//! Flags: bit 0, the pts is known (where it is not, its word is 0); bit 1, the
+//! Flags: bit 0, the pts is known (if it is not, its word is 0); bit 1, the
 //! container calls the packet a random access point (packets only); bit 3, its
-//! picture is decoded and not given out; bit 4, the decoder gives what is inside
-//! and begins anew with it (both packets only). The first so many frames
-//! from a packet on that are to be skipped are not given out either. Modes of a
+//! picture is decoded and not output; bit 4, the decoder outputs the frames inside
+//! and starts anew with this packet (both packets only). The frames to skip, counted
+//! from this packet on, are not output either. Modes of a
 //! seek: 0 exactly there, 1 the random access point before, 2 the next random
 //! access point (without a time). `offset`
 //! and `len` are in bytes of the packet area; `slot` is counted in its pool.
@@ -53,19 +53,19 @@
 //! | request | `138:8`, request`:8` | bits a second | 0 | 0 | 0 |
 //!
 //! A packet's flags are those of a submission, and bit 2: the caller has to copy
-//! the packet and give its memory back at once. It is given back under its id,
-//! as a frame's slot is.
+//! the packet and give its memory back at once. The memory is given back under the
+//! packet's id, as a frame's slot is.
 //!
 //! Requests of a stage to the hops in front: 1 keyframe (bits a second 0), 2 bit rate, 1 to 2^40.
 //!
-//! A frame of pool 65,535 is the submitted one, passed on as it is.
+//! A frame of pool 65,535 is the submitted frame, passed on unchanged.
 //! Work of a frame: word 4 queue`:32`, idle`:32`; word 5 blocked`:32`,
 //! compute`:32`; word 6 preempted`:32`, copy`:32`; word 7 copied bytes`:32`,
 //! voluntary switches`:16`, involuntary switches`:16`. Times are in
 //! nanoseconds, `enter` and `leave` on CLOCK_MONOTONIC with enter <= leave.
-//! What does not fit its field is written as the field's largest value.
+//! A number too large for its field is written as the field's largest value.
 //!
-//! A layout is constant by contract: it is said once, before the first frame
+//! A layout never changes: it is sent once, before the first frame
 //! that uses it, and named by its id from then on.
 //!
 //! | word | layout |
@@ -73,21 +73,21 @@
 //! | 0 | kind`:8`, id`:8`, format`:8`, colours`:32` |
 //! | 1 | width`:32`, height`:32`, in pixels |
 //! | 2, 3 | offset and stride of the first plane, in bytes |
-//! | 4, 5 | of the second plane; 0 where the format has none |
-//! | 6, 7 | of the third plane; 0 where the format has none |
+//! | 4, 5 | of the second plane; 0 if the format has none |
+//! | 6, 7 | of the third plane; 0 if the format has none |
 //!
 //! Widths and rows of planes follow from the format and the size. One row of
 //! GREY without padding is a buffer of so many bytes and may be wider than a
 //! picture. Formats: 1 GREY, 2 YUV420P, 3 NV12, 4 YUV420P10, 5 P010, 6 RGBA.
 //!
 //! Colours are primaries`:8`, transfer`:8` and matrix`:8` as H.273 numbers them
-//! (2: nobody said), and range`:8`: 0 nobody said, 1 limited, 2 full.
+//! (2: unspecified), and range`:8`: 0 unspecified, 1 limited, 2 full.
 //!
 //! # Messages: 1024 bytes
 //!
 //! Bytes 0..4 are the magic `FPWM`, 4..6 the version, 6..8 the kind. Another
-//! version is refused with [`WireError::Version`]; nothing behind it is read.
-//! A text of n bytes at most is a 16-bit length and n bytes, the unused ones
+//! version is refused with [`WireError::Version`]; the bytes after it are not read.
+//! A text of at most n bytes is a 16-bit length and n bytes, the unused ones
 //! zero; longer texts are cut between two characters when they are written.
 //!
 //! | message | kind | from byte 8 on |
@@ -128,19 +128,19 @@
 //! and denominator`:32`, signed.
 //!
 //! A worker sends no descriptor: it asks for memory (want memory on the socket,
-//! then want in the ring), makes a pool in what comes, and says by its number
-//! which memory a pool lies in.
+//! then want in the ring), makes a pool in the memory it receives, and sends the number
+//! of the memory that a pool lies in.
 //!
-//! A worker that is to decode into lent memory says what it wants before its
-//! first frame; buffers follow the lend in their order, and it announces a pool
-//! of them, one slot each. The slots are the caller's until it gives them back.
+//! A worker that is to decode into lent memory sends its request (want) before its
+//! first frame; buffers follow the lend in their order, and the worker announces a pool
+//! of them, one slot each. The slots belong to the caller until it gives them back.
 //!
-//! A client says hello for a stream, each time it wants one; the answer is a
-//! grant or a denial, in the order of the requests. It says replace where a
-//! stream's worker is gone or useless; that too is answered by a grant. Release
-//! has no answer. The end of the connection releases all its streams. A watch
-//! is answered by the status of the first stream whose number is not below the
-//! one given, or, where there is none, by the totals; it needs no hello.
+//! A client sends hello each time it wants a stream; the answer is a
+//! grant or a denial, in the order of the requests. It sends replace if a
+//! stream's worker is gone or useless; the answer to that is a grant, too. Release
+//! has no answer. The end of the connection releases all its streams. The answer to a
+//! watch is the status of the first stream whose number is not below the
+//! given one, or, if there is none, the totals; a watch needs no hello.
 //!
 //! Figures are frames`:64`, inputs`:64`, sum of latencies`:64`, then compute,
 //! copy, queue, preempted and blocked`:64`, width`:32`, height`:32`, stage
@@ -167,9 +167,9 @@ pub use message::{FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, ST
 pub use opening::{Demux, Open};
 pub use work::Work;
 
-/// The version of this format. A change of a table above is a new one, and so is
-/// a change of where words lie in the shared area (`framepath_os::crossing`).
+/// The version of this format. It changes with any table above, and with
+/// the position of words in the shared area (`framepath_os::crossing`).
 pub const VERSION: u16 = 7;
 
-/// What every message begins with.
+/// First bytes of every message.
 pub const MAGIC: [u8; 4] = *b"FPWM";

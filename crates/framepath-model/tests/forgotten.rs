@@ -22,9 +22,9 @@ fn a_history_that_was_forgotten_goes_on_at_the_next_key() {
     book.forget(10);
     assert_eq!(book.packets().copied().collect::<Vec<_>>(), (90..100).collect::<Vec<_>>());
     assert_eq!((book.get(89), book.get(90)), (Some(&7777), Some(&90)));
-    // One that is kept comes late.
+    // A late frame of a packet that is kept.
     assert_eq!(book.arrived(98), Arrived::Deliver);
-    // What the dead worker had taken cannot be decoded again without its start.
+    // Packets taken by the dead worker cannot be decoded again without the stream's start.
     assert!(matches!(book.died(Some(99), true), Plan::Replay { .. }));
     assert_eq!((book.packets().count(), book.skipped()), (0, 1));
     for seq in 100..105 {
@@ -61,14 +61,14 @@ fn what_is_known_of_forgotten_packets_is_bounded() {
     book.forget(100);
     assert_eq!(book.get(19_899), Some(&19_899));
     assert_eq!((0..20_000).filter(|seq| book.get(*seq).is_some()).count(), 100 + 16 * 1024);
-    // A frame of what is not known any more is lost, and counts; a worker that says so too
-    // often lies.
+    // A frame of an unknown packet is lost, and counts; a worker that sends too many such
+    // frames violates the protocol.
     let unknown = 20_000 - 100 - 16 * 1024;
     assert!(book.is_unknown(unknown - 1) && !book.is_unknown(unknown));
     assert!(!book.lose_unknown(unknown));
     assert!((0..unknown).all(|seq| book.lose_unknown(seq)) && !book.lose_unknown(0));
     assert_eq!(book.skipped(), unknown);
-    // All that is left is owed when the worker dies: nothing was delivered.
+    // All remaining packets are owed when the worker dies: nothing was delivered.
     book.died(Some(19_999), true);
     assert_eq!(book.skipped(), 20_000);
 }
@@ -90,7 +90,7 @@ fn unknown_packets_that_are_owed_count_with_the_worker() {
 
 #[test]
 fn forgetting_up_to_a_key_leaves_its_leading_pictures_to_be_counted() {
-    // An open group: 50 is the key, shown behind 51 and 52, which need what is before it.
+    // An open group: 50 is the key, shown after 51 and 52, which need the pictures before it.
     let pts = |seq: u64| match seq {
         50 => 52,
         51 | 52 => seq as i64 - 1,
@@ -114,7 +114,7 @@ fn forgetting_up_to_a_key_leaves_its_leading_pictures_to_be_counted() {
 #[test]
 fn a_forgotten_picture_that_is_held_for_its_time_is_owed() {
     let mut book = Book::new(|_| ());
-    // In decode order I P B: the P, 1, is shown behind the B, 2.
+    // In decode order I P B: the P, 1, is shown after the B, 2.
     for (seq, pts) in [(0, 0), (1, 2), (2, 1), (3, 4), (4, 3)] {
         book.append(seq, Some(pts), access(seq == 0), seq);
         book.sent();

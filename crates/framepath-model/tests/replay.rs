@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The book against a simulated decoder that dies: what the reader sees is
-//! what it would have seen without the deaths.
+//! The book against a simulated decoder that dies: the reader gets the same frames
+//! as without the deaths.
 
 use std::collections::VecDeque;
 
@@ -16,17 +16,17 @@ fn access(is_point: bool) -> Access {
 /// One packet of a made-up stream; its number is its place in decode order.
 #[derive(Clone, Copy, Debug)]
 struct Picture {
-    /// Presentation order, and pts where the container tells.
+    /// Presentation order; also the pts if the container has one.
     shown: i64,
     key: bool,
     has_pts: bool,
     /// Leading picture: needs the random access point before its own.
     leading: bool,
-    /// Frames it gives.
+    /// Number of frames it gives.
     frames: u32,
 }
 
-/// What one group of pictures looks like.
+/// Shape of one group of pictures.
 #[derive(Clone, Debug)]
 struct Group {
     leading: usize,
@@ -70,7 +70,7 @@ fn pictures(groups: &[Group], has_pts: bool) -> Vec<Picture> {
 /// A frame: packet, which of its frames, whether all references were there.
 type Frame = (usize, u32, bool);
 
-/// What a reader sees when nothing dies and these packets are left out.
+/// Returns the frames that a reader gets if nothing dies and these packets are left out.
 fn expected(pictures: &[Picture], skipped: &[usize]) -> Vec<(usize, u32)> {
     let mut order: Vec<usize> = (0..pictures.len()).filter(|at| !skipped.contains(at)).collect();
     order.sort_by_key(|at| pictures[*at].shown);
@@ -80,7 +80,7 @@ fn expected(pictures: &[Picture], skipped: &[usize]) -> Vec<(usize, u32)> {
 /// Deepest reordering the streams need: a key waits for its leading pictures.
 const REORDER: usize = 3;
 
-/// A decoder with frame threads in front and reordering behind.
+/// A decoder with frame threads, and reordering after them.
 #[derive(Default)]
 struct Decoder {
     /// Packets inside frame threads.
@@ -88,12 +88,12 @@ struct Decoder {
     threads: usize,
     /// Pictures that wait for their turn to be shown.
     reorder: Vec<(usize, bool)>,
-    /// The group being decoded: it was intact up to here, and so was the one
+    /// The group being decoded was intact up to here, and so was the group
     /// before it.
     intact: bool,
     intact_before: bool,
     last: Option<usize>,
-    /// Damaged pictures are given and not dropped.
+    /// Damaged pictures are output and not dropped.
     gives_damaged: bool,
     /// A packet that kills was decoded.
     dead: bool,
@@ -150,18 +150,18 @@ impl Decoder {
     }
 }
 
-/// How a run is disturbed.
+/// Disturbances of a run.
 #[derive(Clone, Debug, Default)]
 struct Trouble {
-    /// Lives of the workers, in packets taken; the last one lives for ever.
+    /// Lifetimes of the workers, in packets taken; the last worker never dies.
     lives: Vec<usize>,
-    /// Packets that kill whoever decodes them.
+    /// Packets that kill every worker that decodes them.
     poison: Vec<usize>,
     threads: usize,
     gives_damaged: bool,
-    /// Packets read ahead of what was submitted.
+    /// Packets read ahead of the submitted ones.
     ahead: usize,
-    /// Every packet is said to be a random access point.
+    /// Every packet is flagged as a random access point.
     lying: bool,
 }
 
@@ -222,7 +222,7 @@ fn run(pictures: &[Picture], trouble: &Trouble) -> Seen {
             // The frames of this step come out, or die with the worker.
             let killed = match &mut life {
                 Some(0) => {
-                    // Nobody kills at one place over and over: that is poison.
+                    // Random kills do not repeat at one place: that is poison.
                     delivered > 0 || (popped != last_popped && futile + 2 < FRUITLESS)
                 }
                 Some(left) => {
@@ -245,7 +245,7 @@ fn run(pictures: &[Picture], trouble: &Trouble) -> Seen {
                 continue 'worker;
             }
             for (at, _, good) in out {
-                // Else the frame would be taken for a lie of the worker.
+                // Otherwise the frame would count as a protocol violation of the worker.
                 assert!(seen.book.get(at as u64).is_some() || counts[at] > 0, "{at} is not known");
                 match seen.book.arrived(at as u64) {
                     Arrived::Deliver => {
@@ -265,7 +265,7 @@ fn run(pictures: &[Picture], trouble: &Trouble) -> Seen {
     unreachable!()
 }
 
-/// Packets that cannot be had where `poison` kills: each one up to the next
+/// Returns the packets that are lost where `poison` kills: each one up to the next
 /// random access point, and the leading pictures of that one.
 fn lost(pictures: &[Picture], poison: &[usize]) -> (Vec<usize>, Vec<usize>) {
     let (mut lost, mut kills) = (Vec::new(), Vec::new());
@@ -296,7 +296,7 @@ proptest! {
     ) {
         let pictures = pictures(&groups, has_pts);
         // Without pts a damaged picture cannot be told from a good one, and
-        // which ones are leading is the decoder's knowledge alone.
+        // only the decoder knows which pictures are leading.
         let gives_damaged = gives_damaged && has_pts;
         let trouble = Trouble { lives, threads, gives_damaged, ahead, ..Trouble::default() };
         let seen = run(&pictures, &trouble);
@@ -305,8 +305,8 @@ proptest! {
         prop_assert!(seen.most_kept <= 3 * LONGEST + REORDER + threads + ahead + 1, "{}", seen.most_kept);
     }
 
-    /// Points that are none cost nothing while the worker lives, and a death costs no
-    /// frame of an honest worker its place.
+    /// False points cost nothing while the worker lives, and a death costs no
+    /// frame of a correct worker its place.
     #[test]
     fn points_that_are_none_lose_nothing_without_a_death(
         groups in vec(group(), 1..10), threads in 0..5usize, has_pts in prop::bool::weighted(0.8),
@@ -387,7 +387,7 @@ fn blame_needs_the_same_packet_twice_on_one_thread() {
     assert_eq!(book.died(Some(3), true), Plan::Skip { poisoned: 3, next: Some(6) });
     assert_eq!((book.skipped(), book.kept()), (3, 5));
 
-    // Elsewhere each time: borne a few times, not for ever.
+    // Deaths at different packets: tolerated a few times, not for ever.
     for popped in 0..FRUITLESS as u64 - 1 {
         submit(&mut book, 3);
         assert_eq!(book.died(Some(popped), true), Plan::Replay { single_threaded: true });
@@ -406,11 +406,11 @@ fn a_stream_that_cannot_be_opened_is_given_up() {
     for death in 1..UNOPENED {
         assert_eq!(book.died(None, false), Plan::Replay { single_threaded: death > 1 });
     }
-    // A worker cannot have taken what it was not given.
+    // A worker cannot have taken a packet that it was not given.
     assert_eq!(book.died(Some(0), true), Plan::GiveUp);
 }
 
-/// Two groups, the second open: packet 2 is shown behind packets 3 and 4.
+/// Makes a book of two groups, the second open: packet 2 is shown after packets 3 and 4.
 fn open_group() -> Book<()> {
     let mut book = Book::new(|_| ());
     for (seq, pts) in [0, 1, 4, 2, 3, 5, 6, 7].into_iter().enumerate() {
@@ -435,7 +435,7 @@ fn leading_pictures_hold_the_start_back_even_where_the_key_was_shown_too_early()
         (&[0, 1, 3, 4, 2, 5], 2),
         (&[0, 1, 3, 4, 2, 5, 6], 2),
         (&[0, 1, 3, 4, 2, 5, 6, 7], 6),
-        // Two give nothing: the next key tells so.
+        // Two packets give nothing: the next key proves it.
         (&[0, 1, 2, 5, 6], 2),
     ] {
         let mut book = open_group();
@@ -458,7 +458,7 @@ fn what_gave_nothing_gives_nothing_in_a_replay() {
     use Arrived::{AlreadyDelivered as Old, Deliver as New, Unknown};
     assert_eq!(answers, [Old, Old, Old, Old, Old, New, Old, Unknown]);
 
-    // Nor once the replay has gone past it.
+    // Nor once the replay is past it.
     let mut book = open_group();
     for seq in [0, 1, 2, 5, 6] {
         book.arrived(seq);
@@ -469,7 +469,7 @@ fn what_gave_nothing_gives_nothing_in_a_replay() {
     let answers = [2, 5, 6, 7, 8, 3].map(|seq| book.arrived(seq));
     assert_eq!((answers, book.kept()), ([Old, Old, Old, New, New, Old], 3));
 
-    // To the worker that showed them too late they are new, trimmed or not.
+    // They are new for the worker that showed them too late, trimmed or not.
     let mut book = open_group();
     let answers = [0, 1, 2, 5, 6, 3, 1].map(|seq| book.arrived(seq));
     assert_eq!(answers, [New; 7]);
@@ -483,7 +483,7 @@ fn what_a_dead_worker_never_took_is_not_abandoned() {
         book.sent();
     }
     assert_eq!(book.arrived(0), Arrived::Deliver);
-    // It had taken up to 2, and gave 0.
+    // The worker had taken up to 2, and gave 0.
     let lost = book.abandon(Some(2));
     assert_eq!((lost.count, lost.first), (2, Some(1)));
     assert_eq!(book.next_unsent().map(|entry| entry.seq()), Some(3));
@@ -493,7 +493,7 @@ fn what_a_dead_worker_never_took_is_not_abandoned() {
         book.sent();
         assert_eq!(book.arrived(seq), Arrived::Deliver);
     }
-    // One that took nothing loses nothing, and neither does a number it never had.
+    // A worker that took nothing loses nothing, nor does a number that it never had.
     for popped in [None, Some(99)] {
         let mut book = Book::new(|_| ());
         book.append(7, Some(0), access(true), ());
@@ -503,7 +503,7 @@ fn what_a_dead_worker_never_took_is_not_abandoned() {
     }
 }
 
-/// A file that is repeated: times begin anew with a key, and are no leading pictures of the
+/// A file that is looped: times restart with a key, and its pictures are no leading pictures of the
 /// key before it.
 #[test]
 fn frames_of_a_repeated_file_are_delivered_after_a_death() {
@@ -574,11 +574,11 @@ fn a_flush_forgets_what_was_given_and_counts_what_was_owed() {
     for seq in [0, 2] {
         assert_eq!(book.arrived(seq), Arrived::Deliver);
     }
-    // Packets 1 and 3 are shown behind what was delivered.
+    // Packets 1 and 3 are shown after the delivered ones.
     assert_eq!((book.flush(), book.kept(), book.skipped()), (2, 0, 0));
     book.append(5, Some(100), access(true), ());
     book.sent();
-    // A worker that dies right behind it has only that to repeat.
+    // A worker that dies right after it has only that packet to repeat.
     assert_eq!(book.died(Some(5), false), Plan::Replay { single_threaded: false });
     assert_eq!(book.next_unsent().map(|entry| entry.seq()), Some(5));
     book.sent();

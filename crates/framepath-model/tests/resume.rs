@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The book of a stream whose random access points are none, or are gradual.
+//! The book of a stream whose random access points are false, or are gradual refreshes.
 
 use framepath_model::access_point::Access;
 use framepath_model::replay::{Arrived, Book, Plan};
@@ -13,7 +13,7 @@ fn start<P>(book: &mut Book<P>) -> Option<u64> {
     book.next_unsent().map(|entry| entry.seq())
 }
 
-/// Pictures in decode order I P B, each said to be a point: the P is shown last.
+/// Makes pictures in decode order I P B, each flagged as a point: the P is shown last.
 fn false_points() -> Book<u64> {
     let mut book = Book::new(|packet| *packet = 7777);
     for (seq, pts) in [(0, 0), (1, 3), (2, 1), (3, 2), (4, 6), (5, 4), (6, 5)] {
@@ -41,7 +41,7 @@ fn what_false_points_push_out_is_delivered_when_it_comes() {
 #[test]
 fn packets_without_a_picture_are_no_loss() {
     let mut book = Book::new(|_| ());
-    // Each third packet gives nothing, as VP8's alternate references.
+    // Each third packet gives nothing, like VP8's alternate references.
     for seq in 0..30_000 {
         book.append(seq, Some(seq as i64), access(seq % 30 == 0), ());
         book.sent();
@@ -53,7 +53,7 @@ fn packets_without_a_picture_are_no_loss() {
     assert_eq!(book.skipped(), 0);
 }
 
-/// A stream of gradual refreshes, of four reference pictures each; pictures of odd
+/// Makes a stream of gradual refreshes, of four reference pictures each; pictures of odd
 /// numbers are no references. Its history was forgotten up to 40.
 fn gradual() -> Book<u64> {
     let mut book = Book::new(|_| ());
@@ -84,7 +84,7 @@ fn a_stream_resumes_at_a_claim_and_withholds_what_is_not_recovered() {
     let mut book = gradual();
     book.forget(55);
     book.died(Some(99), false);
-    // It goes on at 60; 60, 62, 64, 66 and 68 are the pictures that lack something.
+    // The stream resumes at 60; pictures 60, 62, 64, 66 and 68 lack references.
     assert_eq!((book.kept(), book.next_unsent().map(|entry| entry.seq())), (40, Some(60)));
     assert_eq!(book.skipped(), 10 + 9);
     for seq in 60..100 {
@@ -92,14 +92,14 @@ fn a_stream_resumes_at_a_claim_and_withholds_what_is_not_recovered() {
         let expected = if seq <= 68 { Arrived::Withheld } else { Arrived::Deliver };
         assert_eq!(book.arrived(seq), expected, "{seq}");
     }
-    // Another death: nothing counts twice, and what is new is told from what is not.
+    // Another death: nothing counts twice, and new frames are told from delivered ones.
     book.died(Some(99), false);
     assert_eq!((book.next_unsent().map(|entry| entry.seq()), book.skipped()), (Some(60), 19));
     for seq in 60..100 {
         book.sent();
         assert_eq!(book.arrived(seq), Arrived::AlreadyDelivered, "{seq}");
     }
-    // A point ends it, and nothing behind it is withheld.
+    // A point ends it, and nothing after it is withheld.
     book.append(100, Some(100), Access::Point, 100);
     book.sent();
     assert_eq!(book.arrived(100), Arrived::Deliver);
@@ -111,7 +111,7 @@ fn what_was_withheld_is_not_kept_behind_another_loss() {
     book.forget(55);
     book.died(Some(99), false);
     (60..70).for_each(|_| book.sent());
-    // 60 to 62 are gone as well: what follows cannot be decoded up to 80.
+    // 60 to 62 are gone as well: the packets after them cannot be decoded up to 80.
     book.forget(7);
     book.died(Some(69), false);
     assert_eq!((book.kept(), book.next_unsent().map(|entry| entry.seq())), (20, Some(80)));
@@ -140,7 +140,7 @@ fn pictures_decoded_behind_a_recovery_and_shown_before_it_are_withheld() {
     use Arrived::{Deliver, Withheld};
     assert_eq!([2, 4, 3, 5].map(|seq| book.arrived(seq)), [Withheld, Withheld, Withheld, Deliver]);
     assert_eq!(book.skipped(), 5);
-    // The next point before the recovery is made good: its leading pictures lack theirs.
+    // The next point comes before the recovery is complete: its leading pictures lack their references.
     book.forget(1);
     book.died(None, false);
     for (seq, pts, access) in [(6, 8, claimed), (7, 11, Access::Point), (8, 10, picture), (9, 12, picture)] {

@@ -10,7 +10,7 @@ const LIMITS: Limits = Limits { connections: 2, streams: 2, opens_per_minute: 5,
 const HELLO: Message = Message::Hello { version: VERSION };
 const MINUTE: u64 = 60_000_000_000;
 
-/// One user's connection that is talked to.
+/// Connection of one user, with the state of the conversation.
 #[derive(Default)]
 struct Talk {
     client: Client,
@@ -98,7 +98,7 @@ fn every_limit_names_its_option() {
     assert_eq!(user.connect(&LIMITS), Ok(()));
 }
 
-/// What one connection does counts for the next of the same user.
+/// Counts of one connection apply to the next of the same user.
 #[test]
 fn connecting_anew_gives_nothing() {
     let mut talk = Talk::default();
@@ -159,7 +159,7 @@ fn message() -> impl Strategy<Value = Message> {
 }
 
 proptest! {
-    /// Whatever several connections of a user say, streams stay within the
+    /// Whatever several connections of a user send, streams stay within the
     /// limit, belong to one connection each, and none is left at the end.
     #[test]
     fn streams_add_up(said in vec((0..3usize, message(), any::<bool>()), 0..200)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The wire format from outside: what is written is read back, there is one
-//! encoding of every value, and no input does harm.
+//! The wire format from outside: a written value is read back, every value has one
+//! encoding, and no input does harm.
 
 use framepath_model::colors::{Colors, Range};
 use framepath_model::format::{Layout, PixelFormat, Plane};
@@ -149,7 +149,7 @@ fn stream() -> impl Strategy<Value = StreamInfo> {
     })
 }
 
-/// Any text whose UTF-8 fits `most` bytes.
+/// Makes any text whose UTF-8 fits `most` bytes.
 fn text(most: usize) -> impl Strategy<Value = String> {
     vec(any::<char>(), 0..=most / 4).prop_map(String::from_iter)
 }
@@ -277,13 +277,13 @@ fn message() -> impl Strategy<Value = Message> {
 }
 
 fn bytes_of(message: &Message) -> [u8; MESSAGE_BYTES] {
-    // What was there before must not shine through.
+    // Old bytes of the buffer must not remain.
     let mut bytes = [0xa5; MESSAGE_BYTES];
     message.encode(&mut bytes);
     bytes
 }
 
-/// What is accepted has no other encoding.
+/// Checks that an accepted cell has no other encoding.
 fn canonical_cell(cell: &Cell) {
     if let Ok(submission) = Submission::decode(cell) {
         assert_eq!(submission.encode(), *cell);
@@ -304,7 +304,7 @@ proptest! {
     fn cells_come_back(submission in submission(), completion in completion()) {
         prop_assert_eq!(Submission::decode(&submission.encode()), Ok(submission));
         prop_assert_eq!(Completion::decode(&completion.encode()), Ok(completion));
-        // Neither family can be taken for the other.
+        // A cell of one family is never read as the other.
         prop_assert!(Completion::decode(&submission.encode()).is_err());
         prop_assert!(Submission::decode(&completion.encode()).is_err());
     }
@@ -319,7 +319,7 @@ proptest! {
         canonical_cell(&cell);
         cell[0] = cell[0] & !0xff | u64::from(kind);
         canonical_cell(&cell);
-        // Zeros behind `kept` words: the shape of most records.
+        // Zeros after `kept` words: the shape of most records.
         cell[kept..].fill(0);
         canonical_cell(&cell);
     }
@@ -368,7 +368,7 @@ proptest! {
             other => return Err(TestCaseError::fail(format!("{other:?}"))),
         };
         prop_assert!(text.starts_with(&cut));
-        // Nothing was cut that had room: a character has at most four bytes.
+        // A text that fits is not cut: a character has at most four bytes.
         prop_assert!(cut == text || cut.len() > TEXT_BYTES - 4);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath bare`: the floor that lab `decode` compares with.
+//! `framepath bare`: the floor for comparisons in lab `decode`.
 
 use std::path::PathBuf;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath complete`: what the shells' completions ask for the words that only the
+//! `framepath complete`: shells' completions ask it for the words that only the
 //! program knows: paths, stages, experiments.
 
 use framepath::Registry;
@@ -27,7 +27,7 @@ impl Complete {
     }
 }
 
-/// What can stand in place of `word`, the end of `line`.
+/// Returns the words that can replace `word`, the end of `line`.
 fn replacements(word: &str, line: &str) -> Vec<String> {
     let definitions = Registry::built_in().definitions();
     let mut parts = line.trim_start().splitn(3, char::is_whitespace);
@@ -42,7 +42,7 @@ fn replacements(word: &str, line: &str) -> Vec<String> {
             let quoted = word.strip_prefix(['"', '\'']);
             let path = quoted.map_or_else(|| unquoted(rest), str::to_owned);
             let written = path.rfind(char::is_whitespace).map_or(0, |blank| blank + 1);
-            // The part of the last word that the shell keeps: some end words at `=`.
+            // The part of the last word that the shell keeps: some shells end words at `=`.
             let kept = match quoted {
                 Some(_) => path[..written].to_owned(),
                 None => String::new(),
@@ -58,7 +58,7 @@ fn replacements(word: &str, line: &str) -> Vec<String> {
     }
 }
 
-/// The names of the lab's experiments, where the command has the lab.
+/// Returns the names of the lab's experiments, if the command has the lab.
 fn experiments() -> Vec<&'static str> {
     #[cfg(feature = "lab")]
     let names = framepath_lab::experiment::EXPERIMENTS.iter().map(|one| one.name).collect();
@@ -67,7 +67,7 @@ fn experiments() -> Vec<&'static str> {
     names
 }
 
-/// Words of a shell without options and quotes, such as `test '!' null`.
+/// Removes a shell's quotes, and drops options, from words such as `test '!' null`.
 fn unquoted(words: &str) -> String {
     words
         .split_inclusive(char::is_whitespace)

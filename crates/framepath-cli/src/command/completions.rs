@@ -21,7 +21,7 @@ pub(crate) struct Completions {
     shell: Shell,
 }
 
-/// Behind the generated script: words that only the program knows are asked of it.
+/// Appended to the generated script: asks the program for words that only it knows.
 const BASH: &str = r#"
 _framepath_words() {
     local line=${COMP_LINE:0:COMP_POINT} cur=${COMP_WORDS[COMP_CWORD]}
@@ -36,7 +36,7 @@ _framepath_words() {
 complete -F _framepath_words -o nosort -o bashdefault -o default framepath
 "#;
 
-/// In front of the generated function, which is called where this knows nothing.
+/// Prepended to the generated function, which is called if this one finds no words.
 const ZSH: &str = r#"
 _framepath_words() {
     local -a words_of_path
@@ -71,7 +71,7 @@ impl Completions {
     }
 }
 
-/// The generated script below another name, and `_framepath` in front of it.
+/// Renames the function of the generated script, and puts `_framepath` in front of it.
 fn zsh(generated: &str) -> String {
     let (header, rest) = generated.split_once('\n').unwrap_or(("", generated));
     let rest = rest.replace("_framepath()", "_framepath_options()");

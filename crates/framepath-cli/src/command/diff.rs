@@ -31,7 +31,7 @@ pub(crate) struct Diff {
 
 impl Diff {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
-        // As diff(1): trouble is told apart from a difference.
+        // Like diff(1): an error has another exit code than a difference.
         let usage = |error: PictureError| Usage(error.to_string());
         let a = Picture::open(&self.a).map_err(usage)?;
         let b = Picture::open(&self.b).map_err(usage)?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath fixture`: one picture through the measuring node, or through the
+//! `framepath fixture`: sends one picture through the measuring node, or through the
 //! same stage in user space.
 
 use anyhow::Context;
@@ -71,12 +71,12 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// The path that does it, as words.
+    /// Returns the path for it, as words.
     fn words(&self) -> Vec<String> {
         let mut words = vec!["fixture".to_owned(), self.file.clone(), format!("frames={}", self.frames)];
         match &self.heap {
             Some(heap) => words.push(format!("heap={heap}")),
-            // Nobody shares the reference's frames.
+            // The reference's frames are shared with no device.
             None if self.reference => words.push("heap=pages".to_owned()),
             None => {}
         }

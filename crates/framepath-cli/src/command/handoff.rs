@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath handoff`: ours in lab `handoff`, with the words of the peers.
+//! `framepath handoff`: framepath's contender in lab `handoff`, with the arguments of the peers.
 
 use anyhow::Context;
 use clap::value_parser;

@@ -107,7 +107,7 @@ impl Lab {
             let report = write_report(&folder, outcome.summaries.clone(), slow_frames)?;
             screen.print(&format!("{}\n", report.display()))?;
         } else if self.out.is_none() {
-            // Nothing will ever be in it; that it stays is no reason to fail.
+            // The folder stays empty; if it cannot be removed, that is no reason to fail.
             let _ = fs::remove_dir(&folder);
         }
         if let Some(case) = settings.cases.iter().find(|case| !has_case(&outcome.summaries, case)) {
@@ -116,13 +116,13 @@ impl Lab {
         Ok(outcome.ending)
     }
 
-    /// Experiments by their names, and files for those that take some.
+    /// Splits the arguments into experiments by name, and files for those that take some.
     fn chosen(&self) -> anyhow::Result<(Vec<&'static Experiment>, Vec<PathBuf>)> {
         let (mut experiments, mut files) = (Vec::new(), Vec::new());
         for word in &self.experiments {
             match find(word) {
                 Ok(experiment) => experiments.push(experiment),
-                // What looks like a file is one, also where it is missing.
+                // A word that looks like a file is one, even if the file is missing.
                 Err(_) if word.contains(['/', '.']) => files.push(PathBuf::from(word)),
                 Err(error) => return Err(Usage(error.to_string()).into()),
             }
@@ -172,14 +172,14 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Whether a contender ran, or there is a reason why none did.
+    /// Returns true if a contender ran, or there is a reason why none did.
     fn has_anything(&self) -> bool {
         self.summaries.iter().any(|summary| !summary.rows.is_empty() || !summary.skipped.is_empty())
     }
 }
 
-/// Runs one after the other and prints each one's tables when it has ended.
-/// One that fails is told of, and the next is run.
+/// Runs the experiments one after the other and prints each one's tables when it has ended.
+/// If one fails, reports the failure and runs the next.
 fn run_all(experiments: &[&Experiment], settings: &Settings, screen: Screen) -> anyhow::Result<Outcome> {
     let bar = Bar::new();
     let mut outcome = Outcome { summaries: Vec::new(), ledgers: Vec::new(), ending: Ending::Done };
@@ -194,7 +194,7 @@ fn run_all(experiments: &[&Experiment], settings: &Settings, screen: Screen) -> 
             Err(error) => {
                 let ending = if matches!(error, LabError::Lost(_)) { Ending::Lost } else { Ending::Failed };
                 ending::tell("lab", &anyhow::Error::new(error).context(experiment.name));
-                // One that failed outweighs one that lost something.
+                // A failure outweighs a loss.
                 if outcome.ending != Ending::Failed {
                     outcome.ending = ending;
                 }
@@ -215,10 +215,10 @@ fn findings(summaries: &[Summary]) -> String {
     text
 }
 
-/// The rows of every kept ledger as one table and one trace, and the slowest
-/// frames as `framepath report` reads them again.
+/// Writes the rows of every kept ledger as one table and one trace. Returns the slowest
+/// frames, in the form that `framepath report` reads.
 fn write_ledgers(folder: &Path, ledgers: &mut [KeptLedger]) -> anyhow::Result<Vec<FrameTimeline>> {
-    // Those of the first ledger: enough to see, not so many that nobody looks.
+    // Frames of the first ledger only: enough to see, and not too many to look at.
     let Some(first) = ledgers.first_mut() else { return Ok(Vec::new()) };
     let slow_frames = first.slowest_frames();
     let runs: Vec<_> = ledgers.iter().map(|kept| (kept.name.as_str(), &kept.report)).collect();
@@ -242,7 +242,7 @@ fn write_report(
 }
 
 fn has_case(summaries: &[Summary], case: &str) -> bool {
-    // What stopped before it came to the case cannot tell.
+    // An interrupted run may not have reached the case.
     signal::interrupted()
         || summaries.iter().any(|summary| {
             let skipped = summary.skipped.iter().filter_map(|skipped| skipped.case.as_deref());

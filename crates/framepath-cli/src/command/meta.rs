@@ -41,7 +41,7 @@ pub(crate) struct Meta {
     frames: Option<u64>,
 }
 
-/// Between two looks at whether Ctrl-C was pressed.
+/// Interval between two checks for Ctrl-C.
 const SLICE: Duration = Duration::from_millis(200);
 
 impl Meta {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framepath plugins`, and the hidden command that loads one.
+//! `framepath plugins`, and the hidden command that loads one plug-in.
 
 use std::env;
 use std::fmt::Write;
@@ -126,7 +126,7 @@ fn one(entry: &Entry) -> String {
     text
 }
 
-/// Loads one plug-in and says what it is: the child of `plugins`.
+/// Loads one plug-in and describes it: the child of `plugins`.
 #[derive(clap::Args)]
 pub(crate) struct PluginInfo {
     /// The plug-in's file

@@ -45,7 +45,7 @@ impl Report {
     }
 }
 
-/// The folder of a `run.json`, the name of any other file.
+/// Returns the folder of a `run.json`, or the name of any other file.
 fn label(path: &Path) -> String {
     let named = if folder::is_run_json(path) {
         path.parent().filter(|folder| folder.file_name().is_some()).unwrap_or(path)

@@ -97,7 +97,7 @@ impl Ledger {
     }
 }
 
-/// The files to write when the path has run.
+/// The files to write after the path has run.
 struct Outputs {
     csv: Option<Output>,
     trace: Option<Output>,
@@ -109,7 +109,7 @@ impl Outputs {
         [&self.csv, &self.trace, &self.json].into_iter().flatten().filter(|o| o.is_stdout()).count()
     }
 
-    /// What is left of a path that could not begin.
+    /// Writes the summary of a path that could not start.
     fn write_failure(self, error: &anyhow::Error) -> anyhow::Result<()> {
         self.json.map_or(Ok(()), |json| {
             let summary = export::summary::stopped(&error.to_string());
@@ -200,7 +200,7 @@ impl Run {
     }
 }
 
-/// One word is the text itself; several are words that the shell took apart.
+/// Returns one word unchanged, because it is the whole text; joins several words, which the shell split.
 fn text_of(words: &[String]) -> String {
     match words {
         [text] => text.clone(),
@@ -208,7 +208,7 @@ fn text_of(words: &[String]) -> String {
     }
 }
 
-/// Points at the word that is wrong.
+/// Makes an error that points at the wrong word.
 pub(super) fn unreadable(text: &str, error: &PathError) -> Usage {
     Usage(format!("this path cannot be read:\n{}", error.render(text)))
 }

@@ -113,7 +113,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "an address with a port, such as 127.0.0.1:9477 or [::1]:9477".to_owned())
 }
 
-/// One decoder can be attached; one that was just ended goes in a moment.
+/// Attaches as the only decoder. Retries, because one that was just ended takes a moment to go.
 fn attach(path: &Path) -> anyhow::Result<Attached> {
     let mut tries = 0;
     loop {
@@ -136,7 +136,7 @@ fn attach(path: &Path) -> anyhow::Result<Attached> {
 
 impl Serve {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
-        // Before anything is opened: a socket that is passed in has number 3.
+        // Before any file is opened: a passed-in socket has number 3.
         let passed = Listener::passed()?;
         let stops = Stops::open().context("waiting for signals")?;
         raise_open_files();
@@ -147,7 +147,7 @@ impl Serve {
             (Some(listener), None) => (listener, "the socket that was passed in".to_owned()),
             (None, named) => {
                 let path = named.unwrap_or_else(default_socket);
-                // Who may come in is decided by who they are, not by the name.
+                // Access is decided by the client's user, not by the permissions of the socket's name.
                 let others = !self.allow_uid.is_empty() || !self.allow_gid.is_empty();
                 let listener = Listener::bind(&path, if others { 0o666 } else { 0o600 });
                 let listener = listener.with_context(|| format!("listening at `{}`", path.display()))?;
@@ -183,7 +183,7 @@ impl Serve {
         }
         if let (Some(attached), Some(device)) = (attached, &self.device) {
             screen::note(&format!("framepath: decoding for the clients of {}", device.display()));
-            // Ends with the process.
+            // The thread ends with the process.
             thread::Builder::new().name("fp-device".to_owned()).spawn(move || {
                 let Err(error) = device::serve(&attached, &decoding);
                 screen::note(&format!("framepath: the device takes no more streams: {error}"));

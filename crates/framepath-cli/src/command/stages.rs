@@ -7,7 +7,7 @@ use framepath::path::{Definitions, nearest};
 use crate::ending::{Ending, Usage};
 use crate::screen::Screen;
 
-/// How a path is written.
+/// Description of a path's syntax.
 const SYNTAX: &str = "\
 A path is a source, stages and links, and a sink, with ` ! ` between them:
 
@@ -18,7 +18,7 @@ A bare `!` is a direct call; `queue` starts a thread. Options are key=value. Wor
 with blanks stand in quotes. Give `run` the whole path in one pair of quotes, since
 shells have their own idea of `!`.";
 
-/// Where the rest is.
+/// Hint at the other help.
 const ONE: &str = "`framepath stages NAME` shows all options of one.\n";
 
 const EXAMPLES: &str = "\
@@ -34,7 +34,7 @@ pub(crate) struct Stages {
     stage: Option<String>,
 }
 
-/// The list stands in the long help too, so that `help path` has it.
+/// Returns the list for the long help, so that `help path` has it too.
 fn after() -> String {
     format!("{}\n{ONE}\n{EXAMPLES}", definitions().listing())
 }

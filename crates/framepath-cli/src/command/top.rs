@@ -27,7 +27,7 @@ taken to the frame given. Causes need a client whose ledger is on, as that of
 
 Exit code: 0; 1 if there is no service, 130 after SIGINT (Ctrl-C) or SIGTERM.";
 
-/// How long figures are gathered where they are shown once.
+/// Time for which figures are gathered if they are shown once.
 const ONCE: Duration = Duration::from_secs(1);
 const CTRL_C: u8 = 3;
 
@@ -75,7 +75,7 @@ impl Top {
 
 /// Shows the service until `q`.
 fn live(viewer: &Viewer, terminal: &Terminal, first: Snapshot, every: Duration) -> anyhow::Result<Ending> {
-    // The first table has no rates yet, and comes at once all the same.
+    // The first table has no rates yet, and is shown at once all the same.
     let (mut before, mut now) = (first.clone(), first);
     loop {
         let (columns, _) = terminal.size();
@@ -88,8 +88,8 @@ fn live(viewer: &Viewer, terminal: &Terminal, first: Snapshot, every: Duration) 
             return Ok(Ending::Done);
         }
         let next = viewer.look()?;
-        // A key that means nothing, or a resized window, is no reason to show
-        // the rates of a moment.
+        // After a meaningless key or a resized window keep the old snapshot: rates of a moment
+        // would be of no use.
         if key.is_none() {
             before = now;
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What cannot work says why, names the thing, and ends with a code.
+//! Input that cannot work: the error gives the reason, names the object, and has an exit code.
 
 use std::fs;
 use std::io::Read;
@@ -38,7 +38,7 @@ fn files_that_are_no_video_are_named() {
         fs::write(&file, bytes).unwrap();
         file.to_str().unwrap().to_owned()
     };
-    // A fixed sequence without any meaning.
+    // A fixed sequence of meaningless bytes.
     let noise: Vec<u8> = (0_u32..100_000).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     for file in [
         folder.path().to_str().unwrap().to_owned(),
@@ -65,7 +65,7 @@ fn a_truncated_file_delivers_the_frames_before_and_keeps_the_ledger() {
     assert!((10..30).contains(&frames), "{ran:#?}");
     let text = fs::read_to_string(csv).unwrap();
     let mut lines = text.lines();
-    // From the end: a stage's text may have commas.
+    // Counted from the end, because a stage's text may have commas.
     let column = lines.next().unwrap().rsplit(',').position(|name| name == "last").unwrap();
     let last = |line: &&str| line.rsplit(',').nth(column) == Some("1");
     assert_eq!(lines.filter(last).count(), frames);

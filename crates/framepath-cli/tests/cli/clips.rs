@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `framemd5` of every committed clip is what the ffmpeg tool writes.
+//! `framemd5` of every committed clip equals the output of the ffmpeg tool.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,12 +18,13 @@ fn clips() -> Vec<PathBuf> {
     clips
 }
 
-/// The lines but that of the program's own name.
+/// Returns the lines except that of the program's own name.
 fn lines(text: &str) -> Vec<&str> {
     text.lines().filter(|line| !line.starts_with("#software")).collect()
 }
 
-/// `-noautoscale`, which FFmpeg 5 and 7 both take: a clip that changes its size stays as it is.
+/// Runs ffmpeg with `-noautoscale`, which FFmpeg 5 and 7 both take: a clip that changes its size
+/// is not scaled.
 fn of_ffmpeg(clip: &Path) -> String {
     let mut ffmpeg = Command::new("ffmpeg");
     ffmpeg.args(["-nostdin", "-v", "error", "-i"]).arg(clip);

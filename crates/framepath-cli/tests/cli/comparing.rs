@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `compare`: what takes part, and what comes back.
+//! `compare`: its sides, and its results.
 
 use serde_json::Value;
 

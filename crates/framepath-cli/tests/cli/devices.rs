@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Devices as far as they can be told without one, and the pictures of the
-//! review loop. What a device does is tested in guests: tests/vm.
+//! Devices, as far as tests can go without one, and the pictures of the
+//! review loop. Real devices are tested in guests: tests/vm.
 
 use std::path::Path;
 
@@ -34,8 +34,8 @@ fn what_is_no_device_is_named() {
     run(&["meta", "--device", "/dev/none"]).ended(1).says("/dev/none: ");
 }
 
-/// Whether the machine has the decoder or not: the frames are software's, and
-/// where it came to that, a line says why.
+/// Software decodes the frames whether the machine has the decoder or not, and
+/// a line gives the reason for the fallback.
 #[test]
 fn what_the_machine_cannot_decode_software_does_and_says_so() {
     let clip = in_checkout("clips/vp9-180p8.ivf");
@@ -66,12 +66,12 @@ fn what_the_machine_cannot_decode_software_does_and_says_so() {
     ] {
         let ran = decoded(&format!("api={api} host=process"));
         assert_eq!(ran.stdout, software.stdout, "{api}");
-        // A machine's own decoder has nothing to say.
+        // A hardware decoder that works prints nothing.
         assert!(ran.stderr.contains(why) || api != "vaapi" && ran.stderr.is_empty(), "{api}: {}", ran.stderr);
     }
     let other = format!("file {} ! decode api=vaapi device=/dev/null ! null", clip.display());
     run(&["run", "--quiet", &other]).ended(1).says("device= goes with api=v4l2m2m");
-    // One that is named is the only one.
+    // A named device has no fallback.
     for host in ["inline", "process"] {
         let named = format!("file {} ! decode device=/dev/null host={host} ! null", clip.display());
         run(&["run", "--quiet", &named]).ended(1).says("/dev/null is no V4L2 node");
@@ -85,7 +85,7 @@ fn the_old_spelling_of_a_device_works_and_says_so() {
     run(&["run", "--quiet", &old]).ended(1).says("/dev/null is no V4L2 node");
 }
 
-/// A ramp of 7 by 5 pixels.
+/// Writes a ramp of 7 by 5 pixels.
 fn ramp(folder: &Path) -> String {
     let file = folder.join("ramp.pgm");
     let pixels: Vec<u8> = (0..35).map(|n| n * 7).collect();
@@ -99,7 +99,7 @@ fn a_fixture_goes_through_the_reference_and_differs_where_it_should() {
     let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     let (ramp, out) = (ramp(folder.path()), name("out"));
     let words = ["fixture", &ramp, "--reference", "--level", "100", "--roi", "1,1,3,100", "--frames", "3"];
-    // One copy into the frame, one for the stage, which must not write it, one
+    // One copy into the frame, one for the stage, because it must not write the frame, and one
     // to the file.
     run(&[&words[..], &["--out", &out]].concat()).ended(0).shows("3 frames").shows("105");
     let results = ["frame-000000.pgm", "frame-000001.pgm", "frame-000002.pgm"].map(|f| format!("{out}/{f}"));

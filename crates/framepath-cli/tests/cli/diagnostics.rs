@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `-v` and FRAMEPATH_LOG: what happens, on standard error.
+//! `-v` and FRAMEPATH_LOG: log messages on standard error.
 
 use std::fs;
 
 use framepath_testkit::{Ran, clip, finish, framepath};
 
-/// Lines of the level.
+/// Returns the log lines of the level.
 fn lines<'a>(ran: &'a Ran, level: &str) -> Vec<&'a str> {
     let head = format!("framepath: {level}: ");
     ran.stderr.lines().filter_map(|line| line.strip_prefix(&head)).collect()
@@ -53,7 +53,7 @@ fn the_death_of_a_worker_is_a_warning_that_names_it() {
     assert!(warnings.iter().any(|line| line.starts_with("worker ")), "{ran:#?}");
     let started = decode(&clip, "host=process fault=crash@3", &["-v"], None);
     let started = lines(&started, "info").iter().filter(|line| line.starts_with("worker ")).count();
-    // The demuxer's, the decoder's, and the one that takes its stream over.
+    // The demuxer's worker, the decoder's, and the worker that takes over the decoder's stream.
     assert_eq!(started, 3);
 }
 

@@ -17,7 +17,7 @@ b = "ffmpeg"
 max = 0.5
 "#;
 
-/// A summary in which `inline` takes `ratio` of the CPU of `ffmpeg`.
+/// Makes a summary in which `inline` takes `ratio` of the CPU of `ffmpeg`.
 fn summary(ratio: f64) -> String {
     format!(
         r#"{{ "experiment": "decode",

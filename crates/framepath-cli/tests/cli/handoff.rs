@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `handoff`: every frame once and in order, told as the peers tell it.
+//! `handoff`: every frame once and in order, reported in the peers' format.
 
 use serde_json::Value;
 
 use framepath_testkit::run;
 
-/// What lab `handoff` reads, by `peers/README.md`.
+/// Keys that lab `handoff` reads, by `peers/README.md`.
 const COUNTS: [&str; 10] = [
     "bytes",
     "frames",
@@ -21,7 +21,7 @@ const COUNTS: [&str; 10] = [
 
 #[test]
 fn every_frame_is_handed_over_once_and_nothing_is_copied() {
-    // Flat out there are more frames than slots; large ones are no picture.
+    // Flat out there are more frames than slots; 4097 bytes are no picture.
     for (bytes, frames, rate) in [(16, 50, 0), (4097, 1000, 0), (3_110_400, 50, 500)] {
         let words = [bytes, frames, rate].map(|n: u64| n.to_string());
         let args = ["handoff", "--bytes", &words[0], "--frames", &words[1], "--rate", &words[2]];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `run`: what it prints, and the files it writes.
+//! `run`: its output, and the files it writes.
 
 use std::fs;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `play` where nothing is shown: times, late frames, and what is said without
+//! `play` without a display: times, late frames, and messages without
 //! SDL. Windows are tested in `tests/play`.
 
 use framepath_testkit::run;
 
-/// A number of a JSON row.
+/// Returns a number of a JSON row.
 fn number(json: &str, key: &str) -> f64 {
     let value: serde_json::Value = serde_json::from_str(json).unwrap();
     value["rows"][0][key].as_f64().unwrap_or_else(|| panic!("no {key} in {json}"))
@@ -12,12 +12,12 @@ fn number(json: &str, key: &str) -> f64 {
 
 #[test]
 fn late_frames_are_dropped_and_counted() {
-    // Every frame takes two intervals: it falls ever more behind.
+    // Every frame takes two intervals, so the delay grows.
     let path = "test size=64x48 frames=40 ! block time=70ms ! play driver=null";
     let ran = run(&["run", "--quiet", "--json", "-", path]).ended(0);
     let [shown, late, dropped] = ["shown", "late", "dropped"].map(|key| number(&ran.stdout, key));
     assert_eq!((shown + late, late), (40.0, dropped));
-    // The rest is one a second, so that there is something to see.
+    // Late frames are dropped except about one a second, so that there is something to see.
     assert!(late > 20.0 && shown > 1.0, "{late} of 40 late");
 }
 

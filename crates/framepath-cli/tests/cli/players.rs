@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `lab players` with players of the test's own: scripts that hang, crash, ask
+//! `lab players` with the test's own players: scripts that hang, crash, ask
 //! and play.
 
 use std::fs;
@@ -36,7 +36,7 @@ fn players_that_do_not_play_are_told_of_and_ended() {
     let out = folder.path().join("run");
     let mut command = framepath(&["lab", "players", clip.to_str().unwrap(), "--pairs", "1"]);
     command.arg("--json").arg(&json).arg("--out").arg(&out);
-    // Nothing but these: no display server and no other player is found.
+    // Only these tools: no display server and no other player is found.
     command.env("PATH", format!("{}:/usr/bin/coreutils-only", bin.display()));
     for tool in ["sh", "sleep"] {
         std::os::unix::fs::symlink(Path::new("/bin").join(tool), bin.join(tool)).unwrap();

@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use framepath_testkit::{Ran, finish, framepath, run};
 
-/// The hashes that framemd5 wrote.
+/// Returns the hashes that framemd5 wrote.
 fn hashes(path: &str) -> Vec<String> {
     let ran = run(&["run", path]).ended(0);
     let lines = ran.stdout.lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| Some(line.rsplit_once(", ")?.1.to_owned())).collect()
 }
 
-/// Runs the binary with no plug-ins but those of `folder`.
+/// Runs the binary with only the plug-ins of `folder`.
 fn in_folder(folder: &Path, args: &[&str]) -> Ran {
     let mut command = framepath(args);
     command.env("FREI0R_PATH", folder);
@@ -62,7 +62,7 @@ fn a_filter_twice_gives_the_picture_back() {
         assert_eq!((plain.len(), once.len()), (3, 3));
         assert_ne!(plain, once);
         assert_eq!(plain, twice);
-        // PACKED32, BGRA8888: as without.
+        // PACKED32 and BGRA8888 give the same as the run without the plug-in.
         let grab = hashes(&format!(
             "test size={size} format=rgba frames=3 ! plugin frei0r:delay0r delaytime=0 ! framemd5 -"
         ));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Help, completions, and what `doctor` and `stages` list.
+//! Help, completions, and the lists of `doctor` and `stages`.
 
 use serde_json::Value;
 
@@ -23,7 +23,7 @@ fn help_has_examples_everywhere() {
 #[test]
 fn every_stage_is_explained() {
     let all = run(&["stages"]).ended(0);
-    // The help is broken into lines.
+    // The help is wrapped into lines.
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let help = flat(&run(&["help", "path"]).ended(0).stdout);
     for def in framepath::Registry::built_in().definitions().iter() {
@@ -44,7 +44,7 @@ fn completions_know_the_commands() {
     run(&["completions", "tcsh"]).ended(2).says("bash");
 }
 
-/// The script in a bash of its own, with what readline would give it.
+/// Runs the script in a bash of its own, with the variables that readline would set.
 #[test]
 fn bash_completes_paths() {
     let folder = tempfile::tempdir().unwrap();

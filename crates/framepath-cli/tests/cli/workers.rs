@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use framepath_testkit::{in_checkout, run};
 
-/// Frames of the path, and what each burns in the worker.
+/// Frames of the path, and CPU time that each burns in the worker.
 const FRAMES: u64 = 50;
 const BURN_NS: u64 = 2_000_000;
 
@@ -17,11 +17,12 @@ fn what_workers_use_is_charged_to_who_started_the_path() {
     let program = Program::new(env!("CARGO_BIN_EXE_framepath"), ["run", "--count", "--quiet", &path]);
     let finished = program.run(true).unwrap();
     assert_eq!(finished.stdout.trim(), FRAMES.to_string());
-    // The stage burns by its own CPU clock: less would mean that nobody counted.
+    // The stage burns by its own CPU clock: a lower figure would mean that the worker's time
+    // is not counted.
     assert!(finished.usage.cpu_ns >= FRAMES * BURN_NS, "{:?}", finished.usage);
 }
 
-/// What `framepath lab faults` finds in these cases.
+/// Returns the rows of `framepath lab faults` for these cases.
 fn faults(words: &[&str]) -> Vec<Value> {
     let clips = in_checkout("clips");
     let folder = tempfile::tempdir().unwrap();
@@ -36,7 +37,7 @@ fn faults(words: &[&str]) -> Vec<Value> {
 #[test]
 fn no_frame_is_lost_to_killed_workers() {
     let rows = faults(&["--pairs", "6", "--case", "kill-paced", "--case", "kill-flat-out"]);
-    // Where the machine is busy, a stream can end before its kill comes.
+    // On a busy machine, a stream can end before its kill comes.
     for case in ["kill-paced", "kill-flat-out"] {
         let kills = rows.iter().find(|row| row["case"] == case && row["contender"] == "process");
         let kills = kills.and_then(|row| row["kills"].as_f64());

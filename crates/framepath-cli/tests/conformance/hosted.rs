@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Stages in worker processes, as links: what goes in comes out in another
-//! thread, by way of another process.
+//! Stages in worker processes, as links: frames go in and come out in another
+//! thread, through another process.
 
 use framepath::{Pipeline, path};
 
@@ -13,10 +13,10 @@ const CELLS: u64 = 64;
 const COPY_SLOTS: u64 = 8;
 /// Each run starts a process.
 const RUNS: usize = 8;
-/// A busy machine must not pass for a worker that stands still.
+/// On a busy machine a worker must not seem to hang.
 const WATCHDOG: &str = "watchdog=60s";
 
-/// What comes out of the worker.
+/// Output of the worker.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Gives {
     /// The caller's own frame.
@@ -25,13 +25,13 @@ pub enum Gives {
     Copies,
 }
 
-/// A stage in a worker of this process.
+/// Makes a stage in a worker of this process.
 pub fn process(gives: Gives) -> Link {
     framepath::host::set_worker_program(env!("CARGO_BIN_EXE_framepath"));
     link(gives, "host=process".to_owned(), |built| built)
 }
 
-/// A stage in a worker of a service, which is there as long as the link.
+/// Makes a stage in a worker of a service, which runs as long as the link exists.
 pub fn service(gives: Gives) -> Link {
     let service = Service::start(&[]);
     let host = format!("host=service socket={}", service.socket().display());
@@ -47,15 +47,15 @@ fn link(gives: Gives, host: String, keep: impl Fn(Pipeline) -> Pipeline + 'stati
         Gives::Copies => "encode raw copy=1",
     };
     let hop = path::parse_stage(&format!("{stage} {host} {WATCHDOG}")).unwrap();
-    // Done with: it cannot hand on more of them than its cells name, or than it
-    // has slots, the one in the sink's hands among them.
+    // Frames that are done: the worker can pass on no more of them than it has cells or
+    // slots, and the sink holds one of these.
     let done = match gives {
         Gives::Same => CELLS,
         Gives::Copies => COPY_SLOTS - 1,
     };
     Link {
         add: Box::new(move |built| keep(built).add_hop(&hop, 1).unwrap()),
-        // One more is in the worker's hands. The last cell is for a layout. A
+        // One more frame is in the worker. The last cell is for a layout. A
         // source that found no cell sleeps until half of them are free.
         holds: Some(CELLS - 1 + 1 + done),
         holds_least: CELLS / 2 + 1 + 1 + done,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A frame that comes when all wait costs one wake-up each way: the worker's,
-//! and that of the thread behind it.
+//! A frame that arrives while all threads wait costs one wake-up each way: the worker's,
+//! and that of the thread after it.
 
 use std::fs;
 use std::sync::Arc;
@@ -15,19 +15,19 @@ use framepath_testkit::conformance::parts::run;
 use framepath_testkit::conformance::way::Way;
 
 const FRAMES: u64 = 100;
-/// So slow that everybody sleeps between two frames.
+/// So slow that every thread sleeps between two frames.
 const RATE: f64 = 200.0;
-/// Wake-ups that may have another reason.
+/// Wake-ups that may have another cause.
 const OTHERS: u64 = FRAMES / 5;
 
-/// How often the thread went to sleep whose folder in /proc is `of`.
+/// Returns how often a thread went to sleep; `of` is its folder in /proc.
 fn sleeps(of: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{of}/status")).unwrap();
     let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
     count.and_then(|count| count.trim().parse().ok()).expect("the kernel counts switches")
 }
 
-/// Says how often the worker and its own thread slept, at the first frame and at
+/// Stage that reports how often the worker and its own thread slept, at the first frame and at
 /// the last.
 struct Counts {
     worker: Arc<WorkerStats>,

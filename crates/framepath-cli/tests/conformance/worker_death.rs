@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A worker is killed while frames are in it: another goes on, and nothing is
-//! lost, doubled or out of order.
+//! A worker is killed while it has frames inside: another continues, and no frame is
+//! lost, duplicated or out of order.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,11 +14,11 @@ use framepath_testkit::conformance::parts::{Watch, run, unpoisoned};
 use framepath_testkit::conformance::way::Way;
 
 const FRAMES: u64 = 400;
-/// It is killed when the frames with these numbers arrive.
+/// Numbers of the frames at whose arrival the worker is killed.
 const KILLS: [u64; 3] = [50, 150, 300];
 
-/// Kills the worker in front of it now and then, as anybody could who knows its
-/// number.
+/// Stage that kills the worker in front of it at these frames, as any program could that knows its
+/// process id.
 struct Kills {
     worker: Arc<WorkerStats>,
 }
@@ -50,7 +50,7 @@ pub fn nothing_is_lost(way: &Way) {
         assert_eq!(watch.order(), (0..FRAMES).collect::<Vec<_>>());
         assert!(unpoisoned(&watch.seen).iter().all(|s| s.written == s.seq));
         let [worker] = &report.workers[..] else { panic!("one hop has workers") };
-        // With many frames under way the last worker may have done all.
+        // With many frames in flight the last worker may have decoded all before its kill.
         assert!((KILLS.len() as u64 - 1..=KILLS.len() as u64).contains(&worker.deaths), "{worker:?}");
         assert_eq!((worker.lost, worker.skipped), (0, 0));
         watch.assert_all_back();

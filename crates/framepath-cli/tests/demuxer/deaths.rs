@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A demuxer's worker, or a decoder's, ends before the file does.
+//! A demuxer's worker, or a decoder's, ends before the end of the file.
 
 use std::fs;
 use std::thread;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::{ffmpeg, frames_of};
 use framepath_testkit::{framepath, in_checkout, run, wait};
 
-/// Frames in the order of packets: no reordering, one thread.
+/// A clip with frames in the order of packets: no reordering, one thread.
 const CLIP: &str = "clips/vp9-180p8.ivf";
 
 #[test]
@@ -61,7 +61,7 @@ fn a_demuxer_may_have_a_worker_where_its_decoder_has_none() {
     assert!(listings.iter().all(|listing| *listing == listings[0]));
 }
 
-/// A pipe may be silent; a worker with something to read may not.
+/// A pipe may be silent; a worker that has input may not.
 #[test]
 fn a_demuxer_that_stands_still_on_a_full_pipe_is_ended() {
     let folder = tempfile::tempdir().unwrap();
@@ -71,7 +71,7 @@ fn a_demuxer_that_stands_still_on_a_full_pipe_is_ended() {
     let child = framepath(&["run", &path]).spawn().unwrap();
     let writer = thread::spawn(move || {
         let clip = fs::read(in_checkout("clips/h264-1080p8.h264")).unwrap();
-        // The reader goes before all is written.
+        // The reader closes the pipe before all is written.
         let _ = fs::write(&fifo, clip);
     });
     wait(child, &path).ended(1).says("demuxer");
@@ -92,8 +92,8 @@ fn a_file_that_gives_nothing_when_it_is_read_again_fails() {
     }
 }
 
-/// A stream with one keyframe is not kept whole for a replay. What is lost when a
-/// worker dies then is said.
+/// A stream with one keyframe is not kept whole for a replay. The frames lost at a
+/// worker's death are reported.
 #[test]
 fn a_stream_without_keyframes_is_not_kept_whole() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where files are demuxed, and what a file can make of it.
+//! Demuxing in workers, and files that attack it.
 
 mod deaths;
 mod memory;
@@ -15,7 +15,7 @@ fn ffmpeg(arguments: &[&str]) {
     framepath_testkit::ffmpeg(arguments);
 }
 
-/// Frames of a framemd5 listing, without its head.
+/// Returns the frames of a framemd5 listing, without its head.
 fn frames_of(listing: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(listing).unwrap_or_default();
     framepath_testkit::md5_lines(&text)

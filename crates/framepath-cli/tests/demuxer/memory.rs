@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a file can make its caller take: little, whatever it claims to be.
+//! Memory that a file can make its caller allocate: little, whatever it claims to be.
 
 use std::fs;
 use std::path::Path;
@@ -7,11 +7,11 @@ use std::path::Path;
 use crate::{ffmpeg, frames_of};
 use framepath_testkit::{finish, framepath, in_checkout, wait};
 
-/// Most memory of the caller, bytes.
+/// Most memory of the caller, in bytes.
 const MOST: u64 = 100 << 20;
 
-/// Four tracks that a demuxer looks into by decoding a picture of 141 megapixels
-/// each.
+/// Four tracks, for each of which a demuxer decodes a picture of 141 megapixels
+/// while it probes.
 #[test]
 fn four_huge_tracks_take_no_memory_of_the_caller() {
     let folder = tempfile::tempdir().unwrap();
@@ -27,7 +27,7 @@ fn four_huge_tracks_take_no_memory_of_the_caller() {
         let status = format!("/proc/{}/status", child.id());
         let watcher = std::thread::spawn(move || {
             let mut most = 0;
-            // Until it has ended: a zombie has no memory to tell of.
+            // Until the process has ended: a zombie has no memory figures.
             while let Some(peak) = peak_of(&status) {
                 most = most.max(peak);
                 std::thread::sleep(std::time::Duration::from_millis(2));
@@ -43,7 +43,7 @@ fn four_huge_tracks_take_no_memory_of_the_caller() {
     }
 }
 
-/// Peak resident memory; `None` where the process has ended.
+/// Returns the peak resident memory; `None` if the process has ended.
 fn peak_of(status: &str) -> Option<u64> {
     let text = fs::read_to_string(status).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
@@ -51,7 +51,7 @@ fn peak_of(status: &str) -> Option<u64> {
 }
 
 /// libavformat's Matroska demuxer drops a block that it has no memory for, and
-/// goes on behind it: the frames of that cluster are missing then.
+/// continues after it: the frames of that cluster are missing then.
 #[test]
 fn a_demuxer_without_memory_for_a_block_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -73,7 +73,7 @@ fn a_demuxer_without_memory_for_a_block_is_an_error() {
     assert!(some.len() < 30 && some == whole[..some.len()], "{some:#?}");
 }
 
-/// The same of a track's description: the demuxer goes on with another track.
+/// The same for a track's description: the demuxer continues with another track.
 #[test]
 fn a_demuxer_without_memory_for_a_track_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
@@ -92,7 +92,7 @@ enum Large {
     Track(usize),
 }
 
-/// The VP9 frames of a clip in clusters of ten, and what is large.
+/// Makes a file of a clip's VP9 frames in clusters of ten, with the large part.
 fn matroska(large: Large) -> Vec<u8> {
     let ivf = fs::read(in_checkout("clips/vp9-180p8.ivf")).unwrap();
     let number = |at: usize, length: usize| {
@@ -135,7 +135,7 @@ fn matroska(large: Large) -> Vec<u8> {
     file
 }
 
-/// An EBML element (RFC 8794) with a length of eight bytes.
+/// Makes an EBML element (RFC 8794) with a length of eight bytes.
 fn element(id: u32, content: &[u8]) -> Vec<u8> {
     let id: Vec<u8> = id.to_be_bytes().into_iter().skip_while(|byte| *byte == 0).collect();
     let length = (content.len() as u64 | 1 << 56).to_be_bytes();

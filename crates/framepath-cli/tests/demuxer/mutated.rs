@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files with random damage, inline and in workers: each ends by itself, in an
-//! error or with what could be decoded, and leaves nothing behind.
+//! Files with random damage, inline and in workers: each run ends by itself, with an
+//! error or the frames that could be decoded, and leaves no resources behind.
 //!
-//! `FRAMEPATH_MUTATED=900` tries that many files, for hours of a quiet machine;
-//! a few are tried always.
+//! `FRAMEPATH_MUTATED=900` tries that many files, which takes hours of a quiet machine;
+//! a few are always tried.
 
 use std::fs;
 use std::path::Path;
@@ -25,7 +25,7 @@ const CLIPS: [&str; 9] = [
 
 const MODES: [&str; 4] = ["host=inline threads=1", "host=inline", "host=process threads=1", "host=process"];
 
-/// Files that are tried where nothing else is asked for.
+/// Number of files if the variable is not set.
 const FEW: usize = 27;
 
 #[test]
@@ -61,9 +61,9 @@ fn damaged_files_end_by_themselves() {
 fn ends_in_every_mode(file: &Path) -> bool {
     let mut good = true;
     for mode in MODES {
-        // A run that does not end in time fails the test in here.
+        // A run that does not end in time fails the test in `run`.
         let ran = run(&["run", "--quiet", &format!("file {} ! decode {mode} ! null", file.display())]);
-        // 0 whole, 1 failed with what was decoded before, 3 something was skipped.
+        // 0: all frames; 1: failed after some frames; 3: something was skipped.
         if !matches!(ran.code, Some(0 | 1 | 3)) || ran.stderr.contains("panicked") {
             println!("{} {mode}: {ran:#?}", file.display());
             good = false;
@@ -72,7 +72,7 @@ fn ends_in_every_mode(file: &Path) -> bool {
     good
 }
 
-/// `bytes` with damage that follows from `seed` alone.
+/// Returns `bytes` with damage that depends on `seed` alone.
 fn mutated(bytes: &[u8], seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut below = |limit: usize| {
@@ -84,7 +84,7 @@ fn mutated(bytes: &[u8], seed: u64) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..=below(4) {
         let len = bytes.len();
-        // The head is where most of the syntax is.
+        // Most of the syntax is in the head.
         let reach = if below(2) == 0 { len.min(600) } else { len };
         let (at, span) = (below(reach), 1 + below(64));
         match below(6) {

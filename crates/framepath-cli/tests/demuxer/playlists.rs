@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Playlists in the guise of videos open no other file.
+//! Playlists disguised as videos open no other file.
 
 use std::fs;
 use std::path::Path;
@@ -9,9 +9,9 @@ use rustix::fs::inotify;
 use crate::ffmpeg;
 use framepath_testkit::{in_checkout, run};
 
-/// The name of the disguise, its text, and libavformat's name for what it is,
-/// where it knows such a thing here. OTHER is a video, FIFO a pipe nobody writes,
-/// SELF the disguise, FOLDER where all of them are.
+/// Name of the disguise, its text, and libavformat's name for the real format,
+/// if it knows one. OTHER is a video, FIFO a pipe without a writer,
+/// SELF the disguise, FOLDER the folder of all of them.
 const DISGUISES: [(&str, &str, &str); 12] = [
     ("hls.mp4", "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1.0,\nOTHER\n#EXT-X-ENDLIST\n", "hls"),
     ("hls-pipe.mp4", "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1.0,\nFIFO\n#EXT-X-ENDLIST\n", "hls"),
@@ -57,7 +57,7 @@ fn no_other_file_is_opened() {
     let other = folder.path().join("other.mp4");
     let fifo = folder.path().join("fifo");
     ffmpeg(&["-i", &word(&in_checkout("clips/h264-180p8-container.mp4")), "-c", "copy", &word(&other)]);
-    // What vobsub would open beside its index.
+    // The file that vobsub would open beside its index.
     fs::copy(&other, folder.path().join("titles.sub")).unwrap();
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     for (name, text, _) in DISGUISES {
@@ -65,7 +65,7 @@ fn no_other_file_is_opened() {
         let text = text.replace("OTHER", &word(&other)).replace("FIFO", &word(&fifo));
         fs::write(&own, text.replace("SELF", &word(&own))).unwrap();
     }
-    // What it sees is proved below, by a file that is opened.
+    // A file that is opened below proves that the watch works.
     let watch = Watch::new(folder.path());
     for (name, _, format) in DISGUISES {
         for host in ["inline", "process"] {
@@ -80,7 +80,7 @@ fn no_other_file_is_opened() {
     assert_eq!(watch.opened(), ["other.mp4"]);
 }
 
-/// Opened files of a folder.
+/// Watch for opened files of a folder.
 struct Watch(std::os::fd::OwnedFd);
 
 impl Watch {
@@ -91,7 +91,7 @@ impl Watch {
         Watch(watch)
     }
 
-    /// Names of the files that were opened since the last look, each once.
+    /// Returns the names of the files that were opened since the last call, each once.
     fn opened(&self) -> Vec<String> {
         let mut names = Vec::new();
         let mut buffer = [std::mem::MaybeUninit::<u8>::uninit(); 4096];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! No demuxer, parser or decoder function runs outside a seccomp filter where a
-//! path asks for workers: seen by a preloaded library in every process.
+//! No demuxer, parser or decoder function runs outside a seccomp filter if a
+//! path asks for workers: a preloaded library checks it in every process.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -15,7 +15,7 @@ use framepath_os::children;
 use crate::ffmpeg;
 use framepath_testkit::{Ran, finish, framepath, in_checkout};
 
-/// A name, and how the ffmpeg tool makes it.
+/// File names, and the ffmpeg tool's options to make them.
 const CONTAINERS: [(&str, &str); 21] = [
     ("a.mp4", "-c:v libx264 -bf 2"),
     ("b.mov", "-c:v libx264"),
@@ -59,7 +59,7 @@ impl Stage {
             .status();
         assert!(gcc.expect("gcc").success());
         let program = env!("CARGO_BIN_EXE_framepath");
-        // Workers have a clean environment: they get the shim from this.
+        // Workers have a clean environment: this script gives them the shim.
         let script = format!("#!/bin/sh\nLD_PRELOAD={} exec {program} \"$@\"\n", shim.display());
         fs::write(&worker, script).unwrap();
         fs::set_permissions(&worker, fs::Permissions::from_mode(0o755)).unwrap();
@@ -73,7 +73,7 @@ impl Stage {
         command
     }
 
-    /// The clips of the checkout, and one file of each container.
+    /// Returns the clips of the checkout, and one file of each container.
     fn files(&self) -> Vec<PathBuf> {
         let clips = fs::read_dir(in_checkout("clips")).unwrap().map(|entry| entry.unwrap().path());
         let is_clip = |file: &PathBuf| {
@@ -96,12 +96,12 @@ impl Stage {
     }
 }
 
-/// Frames of a file that are decoded: a few of the large ones.
+/// Returns how many frames of a file are decoded: only a few of the large ones.
 fn frames_of(file: &Path) -> &'static str {
     if file.to_string_lossy().contains("1080p") { "20" } else { "1000000" }
 }
 
-/// Functions that were called inside a filter, and outside of any.
+/// Returns the functions called inside a filter, and those called outside of any.
 fn calls(stderr: &str) -> (BTreeSet<&str>, BTreeSet<&str>) {
     let of = |place: &str| {
         let prefix = format!("shim: {place} ");

@@ -6,7 +6,7 @@ use std::fs;
 use crate::frames_of;
 use framepath_testkit::{in_checkout, run};
 
-/// Longest description, with the eight words in front of the codec's own head.
+/// Longest description, including the eight words in front of the codec's own head.
 const LONGEST: usize = 4 << 20;
 const WORDS: usize = 32;
 
@@ -27,16 +27,16 @@ fn a_tracks_description_is_4_mib_at_most() {
     decode(LONGEST - WORDS).ended(0);
     assert_eq!(frames_of(&listing), frames);
     for head in [LONGEST - WORDS + 1, 6 << 20] {
-        // A run that fails at its opening may leave the listing of before.
+        // A run that fails to open may leave the previous listing.
         let _ = fs::remove_file(&listing);
-        // The length is in the demuxer's own error; a caller that refuses what it
-        // was sent does not know it.
+        // The length is in the demuxer's own error; a caller that refuses a received
+        // message does not know it.
         decode(head).ended(1).says(&format!(" {} bytes", head + WORDS));
         assert!(frames_of(&listing).is_empty());
     }
 }
 
-/// Packets of an IVF file.
+/// Returns the packets of an IVF file.
 fn packets_of(ivf: &[u8]) -> Vec<&[u8]> {
     let mut packets = Vec::new();
     let mut rest = &ivf[32..];
@@ -48,7 +48,7 @@ fn packets_of(ivf: &[u8]) -> Vec<&[u8]> {
     packets
 }
 
-/// A Matroska file of one VP8 track with this CodecPrivate, 40 ms each packet.
+/// Makes a Matroska file of one VP8 track with this CodecPrivate, 40 ms each packet.
 fn matroska(head: &[u8], packets: &[&[u8]]) -> Vec<u8> {
     let number = |id: u32, value: u16| element(id, &value.to_be_bytes());
     let video = [number(0xb0, 99), number(0xba, 57)].concat();
@@ -63,7 +63,7 @@ fn matroska(head: &[u8], packets: &[&[u8]]) -> Vec<u8> {
     let mut cluster = number(0xe7, 0);
     for (index, packet) in packets.iter().enumerate() {
         let time = (index as u16 * 40).to_be_bytes();
-        // Track 1; only the first is marked as one to begin at.
+        // Track 1; only the first packet is flagged as keyframe.
         let block = [&[0x81, time[0], time[1], if index == 0 { 0x80 } else { 0 }], *packet].concat();
         cluster.extend(element(0xa3, &block));
     }
@@ -75,7 +75,7 @@ fn matroska(head: &[u8], packets: &[&[u8]]) -> Vec<u8> {
     [element(0x1a45_dfa3, &element(0x4282, b"matroska")), element(0x1853_8067, &segment.concat())].concat()
 }
 
-/// An EBML element: its id, its length in eight bytes, its content.
+/// Makes an EBML element: its id, its length in eight bytes, its content.
 fn element(id: u32, content: &[u8]) -> Vec<u8> {
     let id = id.to_be_bytes();
     let start = id.iter().position(|byte| *byte != 0).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A caller without enough descriptors fails; it blames no packet and skips none.
+//! A caller without enough descriptors fails; it neither blames nor skips a packet.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -27,11 +27,11 @@ pub fn too_few_descriptors_fail_the_run_and_skip_no_packet() {
     let clip = in_checkout("clips/vp9-180p8.ivf");
     let path = format!("file {} ! decode host=process ! framemd5 -", clip.display());
     let mut codes = Vec::new();
-    // From too few to load the program up to enough.
+    // From too few to load the program, to enough.
     for files in 4..40 {
         let ran = with_files(files, &path);
         assert!(!ran.stderr.contains("skipped"), "{files} descriptors: {ran:#?}");
-        // 127: not even the libraries could be loaded.
+        // 127: the dynamic linker could not load the libraries.
         assert!(matches!(ran.code, Some(0 | 1 | 127)), "{files} descriptors: {ran:#?}");
         codes.push(ran.code);
     }
@@ -45,7 +45,7 @@ const ROUNDS: usize = 5;
 /// The next worker can be started, and the caller cannot share the frames with it.
 pub fn descriptors_that_run_out_in_a_run_fail_it_and_skip_no_frame() {
     let path = "file FIFO host=inline ! decode threads=1 ! threshold host=process fault=crash@15 ! y4m -";
-    // With one number of them alone, and other threads use some for a moment.
+    // It happens at one number of descriptors only, and other threads use some for a moment.
     let unshared = (0..ROUNDS).any(|_| with_fewer(path).iter().any(|ran| ran.stderr.contains("sharing")));
     assert!(unshared, "no run failed at that");
 }
@@ -54,14 +54,14 @@ pub fn descriptors_that_run_out_in_a_run_fail_it_and_skip_no_packet() {
     with_fewer("file FIFO host=inline ! decode threads=1 host=process fault=crash@15 ! y4m -");
 }
 
-/// Runs the path, whose worker dies behind [`BEFORE`]: the next one needs descriptors,
-/// and there are only some.
+/// Runs the path, whose worker dies after [`BEFORE`]: the next worker needs descriptors,
+/// and only a few are left.
 fn with_fewer(path: &str) -> Vec<Ran> {
     let clip = fs::read(in_checkout("clips/vp9-180p8.ivf")).unwrap();
     let (first, rest) = clip.split_at(end_of_packet(&clip, BEFORE));
     let run = |more| {
         let (mut child, mut fifo) = started(path, first);
-        // Frames of the first packets: the first worker has everything it needs.
+        // Frames of the first packets have come: the first worker has all it needs.
         let seen = child.stdout.as_mut().unwrap().read(&mut [0; 4096]).unwrap();
         lower_limit(&child, more);
         // The command may have ended.
@@ -82,13 +82,13 @@ fn with_fewer(path: &str) -> Vec<Ran> {
     ran
 }
 
-/// Where the packet with this number begins in an IVF file.
+/// Returns the offset of the packet with this number in an IVF file.
 fn end_of_packet(ivf: &[u8], number: usize) -> usize {
     let length = |at: usize| u32::from_le_bytes(ivf[at..at + 4].try_into().unwrap()) as usize;
     (0..number).fold(32, |at, _| at + 12 + length(at))
 }
 
-/// The path, with `first` in the fifo that it reads.
+/// Starts the path, with `first` in the fifo that it reads.
 fn started(path: &str, first: &[u8]) -> (Child, File) {
     let folder = tempfile::tempdir().unwrap();
     let fifo = folder.path().join("fifo");
@@ -100,7 +100,7 @@ fn started(path: &str, first: &[u8]) -> (Child, File) {
     (child, writer)
 }
 
-/// Leaves the process so many descriptors beside those it has.
+/// Limits the process to so many descriptors more than it has.
 fn lower_limit(child: &Child, more: usize) {
     let files = fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap();
     let number = |file: std::io::Result<fs::DirEntry>| file.unwrap().file_name().to_str().unwrap().parse();
@@ -110,7 +110,7 @@ fn lower_limit(child: &Child, more: usize) {
     prlimit(pid, Resource::Nofile, Rlimit { current: limit, maximum: limit }).unwrap();
 }
 
-/// Waits; what it wrote to standard output is no text.
+/// Waits for the end; standard output is not text, and is discarded.
 fn wait_for_bytes(mut child: Child) -> Ran {
     let mut stdout = child.stdout.take().unwrap();
     let reader = std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));

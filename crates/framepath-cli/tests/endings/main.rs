@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How commands end: the exit code says whether everything was delivered, standard
-//! error what was lost, and nothing that came from a file reaches the terminal raw.
+//! Ends of commands: the exit code tells if everything was delivered, standard
+//! error what was lost, and no text from a file reaches the terminal raw.
 
 mod lack;
 mod names;
@@ -29,7 +29,7 @@ framepath_testkit::tests! {
     reader::a_slow_reader_of_a_stream_without_keyframes_loses_nothing,
 }
 
-/// Lines of `framemd5`: frames that were delivered.
+/// Returns the number of `framemd5` lines: frames that were delivered.
 fn delivered(ran: &Ran) -> usize {
     ran.frames().len()
 }
@@ -60,7 +60,7 @@ fn all_frames_lost_is_a_failure() {
 
 fn frames_lost_with_their_worker_are_exit_code_3() -> Tested {
     framepath_codec::frei0r::find("baltan").map_err(|error| Missing::new(error.to_string()))?;
-    // Its filter remembers: what was inside a worker cannot be had again.
+    // Its filter has state: frames inside a dead worker cannot be made again.
     let ran = run(&[
         "run",
         "--quiet",
@@ -73,7 +73,7 @@ fn frames_lost_with_their_worker_are_exit_code_3() -> Tested {
 
 fn a_source_that_ends_without_a_frame_is_a_failure() {
     let folder = tempfile::tempdir().unwrap();
-    // A yuv4mpeg head, and no frame.
+    // An IVF head, and no frame.
     let file = folder.path().join("empty.ivf");
     let clip = fs::read(in_checkout("clips/vp9-180p8.ivf")).unwrap();
     fs::write(&file, &clip[..32]).unwrap();
@@ -133,18 +133,18 @@ fn an_export_replaces_what_a_link_names_and_keeps_its_permissions() {
     assert!(link.is_symlink());
     assert!(fs::read_to_string(&file).unwrap().contains("\"frames\": 2"));
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
-    // A pipe is written to as it is.
+    // A pipe is written to directly.
     run(&["run", "test size=64x48 frames=2 ! null", "--json", "/dev/stderr"]).ended(0).says("\"frames\": 2");
 }
 
-/// Before this every packet is given to the worker.
+/// Number of slices that the worker gets before the large packet.
 const SLICES_BEFORE: usize = 14;
 
 fn a_packet_that_no_worker_takes_ends_the_run_behind_what_came_before() {
     let clip = fs::read(in_checkout("clips/h264-180p8-high.h264")).unwrap();
     let is_slice = |at: &usize| clip[*at..].starts_with(&[0, 0, 1]) && clip[at + 3] & 0x1f == 1;
     let slice = (0..clip.len() - 4).filter(is_slice).nth(SLICES_BEFORE).unwrap();
-    // Filler data of the picture before, and more than the room for packets that 64 MiB of
+    // Filler data of the previous picture, larger than the packet area that 64 MiB of
     // memory leave.
     let filler = [&[0, 0, 1, 0x0c][..], &vec![0xff; 9 << 20], &[0x80]].concat();
     let large = [&clip[..slice], &filler, &clip[slice..]].concat();

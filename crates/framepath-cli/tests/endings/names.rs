@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names of files do not act on the terminal.
+//! File names do not act on the terminal.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use framepath_model::shown::acts_on_terminals;
 
 use framepath_testkit::{in_checkout, run};
 
-/// Clears the screen, begins a line, and turns what follows round.
+/// A name that clears the screen, begins a line, and reverses the text after it.
 const NAME: &str = "a\u{1b}[2Jb\nframepath: all is well\u{202e}\u{9b}31m.ivf";
 
 #[track_caller]

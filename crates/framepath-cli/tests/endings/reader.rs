@@ -12,8 +12,8 @@ const FRAMES: usize = 300;
 /// Bytes of a 4:2:0 picture, and of the line before it in Y4M.
 const FRAME_BYTES: usize = 320 * 240 * 3 / 2 + "FRAME\n".len();
 
-/// One keyframe and packets of some 140 kB, so that the bound in bytes leaves fewer
-/// than are on their way: the caller keeps some of them for a replay, and
+/// One keyframe and packets of some 140 kB: the bound in bytes is below the bytes in
+/// flight. The caller keeps some of the packets for a replay, and
 /// forgets others whose frames the reader has not taken yet.
 pub fn a_slow_reader_of_a_stream_without_keyframes_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -35,7 +35,7 @@ pub fn a_slow_reader_of_a_stream_without_keyframes_loses_nothing() {
             break;
         }
         bytes += count;
-        // The decoder gets ahead of the reader, as far as it may.
+        // Lets the decoder get ahead of the reader, as far as it may.
         sleep(Duration::from_millis(2));
     }
     let output = child.wait_with_output().unwrap();

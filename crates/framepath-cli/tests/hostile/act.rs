@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What hostile workers do, one act each.
+//! Attacks of hostile workers, one act each.
 
 use std::os::fd::AsFd;
 use std::thread::{sleep, yield_now};
@@ -15,7 +15,7 @@ use rustix::fs::SealFlags;
 
 use super::peer::*;
 
-/// One act.
+/// One attack.
 pub struct Act {
     pub name: &'static str,
     pub part: Part,
@@ -23,7 +23,7 @@ pub struct Act {
     pub play: fn(Socket),
 }
 
-/// The part of the path that the hostile worker has.
+/// Part of the path that the hostile worker runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// The demuxer.
@@ -36,17 +36,17 @@ pub enum Part {
     Frames,
 }
 
-/// What `framepath` makes of it.
+/// Expected result of `framepath`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// An error; where only the first worker is hostile, nothing is lost.
+    /// An error; if only the first worker is hostile, nothing is lost.
     Broken,
-    /// An error: there is no stream yet.
+    /// An error, because there is no stream yet.
     Opening,
-    /// An error; where only the first worker is hostile the frames may be wrong
-    /// ones, or fewer.
+    /// An error; if only the first worker is hostile, frames may be wrong
+    /// or missing.
     Wrong,
-    /// It ends in time, as it may.
+    /// Any result; the run ends in time.
     Anything,
 }
 
@@ -62,7 +62,7 @@ const fn frames(name: &'static str, then: Then, play: fn(Socket)) -> Act {
     Act { name, part: Part::Frames, then, play }
 }
 
-/// That it is ready, as a later release says it.
+/// Returns the ready message of a later release.
 fn of_another_version() -> [u8; MESSAGE_BYTES] {
     let mut bytes = [0; MESSAGE_BYTES];
     Message::Ready { layers: 0 }.encode(&mut bytes);
@@ -70,7 +70,7 @@ fn of_another_version() -> [u8; MESSAGE_BYTES] {
     bytes
 }
 
-/// Never stops.
+/// Repeats `step` for ever.
 pub fn endlessly(mut step: impl FnMut()) -> ! {
     loop {
         step();
@@ -105,7 +105,7 @@ fn wild_words(socket: Socket) -> ! {
 }
 
 pub const ACTS: &[Act] = &[
-    // Before there is a stream.
+    // Acts before there is a stream.
     packets("exits-at-start", Then::Opening, |_| ()),
     packets("is-never-ready", Then::Opening, |socket| {
         let _socket = socket;
@@ -164,7 +164,7 @@ pub const ACTS: &[Act] = &[
     }),
     packets("exits-when-open", Then::Broken, |socket| drop(opened_quietly(socket, true))),
     packets("exits-and-cannot-be-replayed", Then::Anything, |socket| drop(opened_quietly(socket, false))),
-    // Positions and bells.
+    // Acts on positions and bells.
     packets("exits-at-a-packet", Then::Broken, |socket| drop(opened(socket))),
     packets("never-takes", Then::Broken, |socket| {
         let _peer = opened_quietly(socket, true);
@@ -190,7 +190,7 @@ pub const ACTS: &[Act] = &[
     }),
     packets("takes-all-and-lets-the-caller-sleep", Then::Broken, |socket| {
         let peer = opened_quietly(socket, true);
-        // When the ring is full its giver sleeps.
+        // When the ring is full, the thread that fills it sleeps.
         while peer.get(Word::RoomBell) == 0 {
             sleep(Duration::from_millis(1));
         }
@@ -224,7 +224,7 @@ pub const ACTS: &[Act] = &[
         peer.socket.shut();
         stay()
     }),
-    // Cells.
+    // Acts with cells.
     packets("writes-random-cells", Then::Broken, |socket| {
         let mut peer = opened(socket);
         let mut random = Random(88_172_645_463_325_252);
@@ -371,7 +371,7 @@ pub const ACTS: &[Act] = &[
             std::thread::sleep(std::time::Duration::from_millis(300));
         })
     }),
-    // Of the numbers a request has: a keyframe with a bit rate, none, too much, a seek.
+    // Invalid numbers of a request: a keyframe with a bit rate, no bit rate, too much, a seek.
     packets("requests-a-keyframe-at-a-bit-rate", Then::Broken, |socket| {
         cell([138 | 1 << 8, 1, 0, 0, 0, 0, 0, 0])(socket);
     }),
@@ -390,7 +390,7 @@ pub const ACTS: &[Act] = &[
         peer.complete(&Completion::Failed);
         stay()
     }),
-    // Pools.
+    // Acts with pools.
     packets("offers-a-pool-without-memory", Then::Broken, |socket| {
         cell(Completion::Pool { pool: 0, slots: 4, slot_bytes: 64, first_slot: 0 }.encode())(socket);
     }),
@@ -436,7 +436,7 @@ pub const ACTS: &[Act] = &[
     }),
     packets("wants-more-memory-than-it-may-have", Then::Broken, |socket| {
         let mut peer = opened(socket);
-        // It is denied, and the peer exits.
+        // The request is denied, and the peer exits.
         peer.want_memory(1 << 40);
     }),
     packets("wants-memory-and-says-nothing", Then::Broken, |socket| {
@@ -467,9 +467,9 @@ pub const ACTS: &[Act] = &[
         let memory = memory(4096, sealed());
         endlessly(|| say(&peer.socket, &Message::PoolMemory { pool: 0, memory: 0 }, Some(memory.as_fd())))
     }),
-    // Played by `flood` too, beside an honest stream of the same user.
+    // Also played by `flood`, beside an honest stream of the same user.
     packets(super::flood::ACT, Then::Broken, |socket| super::flood::play(&opened(socket).socket)),
-    // A stage that takes frames.
+    // Acts of a stage that takes frames.
     frames("takes-frames-and-gives-nothing", Then::Broken, |socket| {
         let mut peer = opened(socket);
         endlessly(|| _ = peer.next())
@@ -495,7 +495,7 @@ pub const ACTS: &[Act] = &[
     frames("writes-wild-words-about-frames", Then::Wrong, |socket| wild_words(socket)),
 ];
 
-/// Cells that were submitted.
+/// Returns the number of submitted cells.
 fn peer_tail(peer: &Peer) -> u64 {
     peer.reader.available().unwrap_or(0)
 }

@@ -24,29 +24,29 @@ use framepath_os::spawn::{WorkerProcess, spawn};
 
 use super::peer::Word;
 
-/// No worker needs this long for anything here; one that does hangs.
+/// Longest time that a worker needs for anything here; a worker that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Room for every packet of the clip, several times.
+/// Bytes of the packet area: every packet of the clip fits several times.
 pub const PACKET_BYTES: u64 = 1 << 20;
 
-/// A worker of `framepath`, locked in, and the socket to it.
+/// A worker of `framepath` in its sandbox, and the socket to it.
 pub struct Caller {
     process: WorkerProcess,
     /// `None` once this side is gone.
     socket: Option<Arc<Socket>>,
 }
 
-/// A stream that is open in it, as far as a worker has to care.
+/// A stream that is open in the worker.
 pub struct Stream {
     pub area: Arc<Area>,
     pub writer: CellWriter,
     pub reader: CellReader,
     pub packets: PacketArea,
     socket: Arc<Socket>,
-    /// Memories granted.
+    /// Number of memories granted.
     granted: u32,
-    /// What is granted for so many bytes; `None` says nothing at all.
+    /// Memory to grant for a request of so many bytes; for `None` no answer is sent.
     pub grants: fn(u64) -> Option<OwnedFd>,
     /// The shared area as a file.
     pub words: File,
@@ -54,7 +54,7 @@ pub struct Stream {
     clip: Vec<Packet>,
     /// Packets submitted.
     next: u64,
-    /// Frames that came.
+    /// Number of frames that came.
     pub frames: u64,
 }
 
@@ -67,12 +67,12 @@ pub struct Opening {
 }
 
 impl Caller {
-    /// A worker that is ready. It ends with the thread that starts it.
+    /// Starts a worker and waits until it is ready. The worker ends with the thread that starts it.
     pub fn start() -> Caller {
         Caller::of(&["framepath-worker", "stage memory=1073741824"])
     }
 
-    /// The same, of a worker that decodes by a device.
+    /// Starts a worker that decodes by a device.
     pub fn of_device_worker() -> Caller {
         Caller::of(&["framepath-worker", "device memory=1073741824 /dev/null"])
     }
@@ -103,7 +103,7 @@ impl Caller {
         let _ = self.socket().send(record, fd);
     }
 
-    /// The worker's next word; `None` where it is gone.
+    /// Receives the worker's next message; `None` if the worker is gone.
     pub fn hear(&self) -> Option<Message> {
         assert!(self.socket().readable_within(PATIENCE).unwrap(), "the worker says nothing");
         let mut bytes = [0; MESSAGE_BYTES];
@@ -113,8 +113,8 @@ impl Caller {
         }
     }
 
-    /// Opens a stream as an honest caller does, but for what `change` does to
-    /// the message; `None` where the worker refuses it, or goes.
+    /// Opens a stream as an honest caller does, except for the changes of `change` to
+    /// the message; `None` if the worker refuses it or exits.
     pub fn open(&self, stage: &str, change: impl FnOnce(&mut Open)) -> Option<Stream> {
         let mut opening = Opening::new(stage);
         change(&mut opening.open);
@@ -130,12 +130,12 @@ impl Caller {
         self.open("decode threads=2", |_| ()).expect("it opens")
     }
 
-    /// A stage that takes frames.
+    /// Opens a stage that takes frames.
     pub fn threshold(&self) -> Stream {
         self.open("threshold level=99", |_| ()).expect("it opens")
     }
 
-    /// This side goes away.
+    /// Closes this side.
     pub fn leave(&mut self) {
         if let Some(socket) = self.socket.take() {
             // A stream may have the socket too.
@@ -143,7 +143,7 @@ impl Caller {
         }
     }
 
-    /// Whether the worker has ended by itself, at once or after a while.
+    /// Waits until the worker has ended by itself, and returns its resource usage.
     pub fn ended(&mut self) -> Usage {
         let since = Instant::now();
         loop {
@@ -204,7 +204,7 @@ impl Opening {
     }
 }
 
-/// Of frames that have the layout of `peer::layout`.
+/// Returns the stream of frames with the layout of `peer::layout`.
 fn stream_info() -> StreamInfo {
     StreamInfo {
         format: Some(framepath_model::format::PixelFormat::Yuv420p),
@@ -217,7 +217,7 @@ fn stream_info() -> StreamInfo {
 }
 
 impl Stream {
-    /// Writes a cell, where there is room.
+    /// Writes a cell, if there is room.
     pub fn cell(&mut self, cell: [u64; 8]) {
         let _ = self.writer.push(&cell);
     }
@@ -226,7 +226,7 @@ impl Stream {
         self.cell(submission.encode());
     }
 
-    /// A packet where there is none.
+    /// Submits a packet at a place without one.
     pub fn packet_at(&mut self, offset: u64, len: u32) {
         self.submit(&Submission::Packet {
             seq: 0,
@@ -238,7 +238,7 @@ impl Stream {
         });
     }
 
-    /// Submits the next packet of the clip, which is played for ever; whether
+    /// Submits the next packet of the clip, which is repeated for ever; returns true if
     /// there was room.
     pub fn feed(&mut self) -> bool {
         let packet = &self.clip[self.next as usize % self.clip.len()];
@@ -260,7 +260,7 @@ impl Stream {
         true
     }
 
-    /// Takes what came; frames go back at once. The last completion.
+    /// Takes one completion and returns it; gives a frame back at once.
     pub fn take(&mut self) -> Option<Completion> {
         let cell = self.reader.pop().ok().flatten()?;
         let completion = Completion::decode(&cell).ok()?;
@@ -275,7 +275,7 @@ impl Stream {
         Some(completion)
     }
 
-    /// Gives the memory that is wanted.
+    /// Grants the requested memory.
     fn grant(&mut self) {
         let mut bytes = [0; MESSAGE_BYTES];
         let Ok((MESSAGE_BYTES, _)) = self.socket.receive(&mut bytes) else { return };
@@ -286,7 +286,7 @@ impl Stream {
         let _ = self.socket.send(&bytes, Some(memory.as_fd()));
     }
 
-    /// Says that frame `slot` is not needed any more.
+    /// Gives frame `slot` back.
     pub fn give_back(&self, slot: u32) {
         let area = &self.area;
         let words = GiveBackWords::new(area.slot_bell(), area.slot_summary(), area.slot_counts());
@@ -303,7 +303,7 @@ impl Stream {
         }
     }
 
-    /// Has the clip decoded once.
+    /// Decodes the clip once.
     pub fn play(&mut self) {
         let (since, wanted) = (Instant::now(), self.clip.len() as u64);
         while self.next < wanted {
@@ -320,7 +320,7 @@ impl Stream {
 
     pub fn set(&self, word: Word, value: u64) {
         self.words.write_all_at(&value.to_le_bytes(), word as u64 * 128).unwrap();
-        // It may sleep.
+        // The worker may sleep.
         self.writer.bell().ring_out();
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What hostile callers do to a worker, one deed each.
+//! Attacks of hostile callers on a worker, one deed each.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -17,20 +17,20 @@ use rustix::fs::SealFlags;
 use super::caller::*;
 use super::peer::{Random, WORDS, Word, layout, memory, sealed, slot_bytes};
 
-/// One deed.
+/// One attack.
 pub struct Deed {
     pub name: &'static str,
     pub then: Then,
     pub play: fn(&mut Caller),
 }
 
-/// What the worker makes of it. Whatever it is, no signal ends it, nothing
-/// panics, and it is gone when its caller is.
+/// Expected result of the worker. In every case no signal ends it, nothing
+/// panics, and it ends when its caller does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Then {
-    /// It ends by itself, while its caller is there.
+    /// The worker ends by itself, while its caller is there.
     Ends,
-    /// It goes on, or ends.
+    /// The worker continues, or ends.
     Anything,
 }
 
@@ -38,10 +38,10 @@ const fn deed(name: &'static str, then: Then, play: fn(&mut Caller)) -> Deed {
     Deed { name, then, play }
 }
 
-/// How long a worker is kept at work while something is wrong.
+/// Time for which a worker is kept at work during an attack.
 const A_WHILE: Duration = Duration::from_millis(300);
 
-/// The message that opens a decoder, as bytes.
+/// Returns the message that opens a decoder, and its bytes.
 fn opening() -> (Opening, [u8; MESSAGE_BYTES]) {
     let opening = Opening::new("decode");
     let mut bytes = [0; MESSAGE_BYTES];
@@ -49,12 +49,12 @@ fn opening() -> (Opening, [u8; MESSAGE_BYTES]) {
     (opening, bytes)
 }
 
-/// Opens with another message than is right; it is refused, or the worker ends.
+/// Opens with an invalid message; the worker refuses it, or ends.
 fn refused(change: impl FnOnce(&mut Open)) -> impl FnOnce(&mut Caller) {
     move |caller| assert!(caller.open("decode", change).is_none(), "it opened that")
 }
 
-/// Opens with other memory than is right.
+/// Opens with invalid memory.
 fn refused_memory(fd: impl FnOnce(&Opening) -> OwnedFd) -> impl FnOnce(&mut Caller) {
     move |caller| {
         let (opening, bytes) = opening();
@@ -63,7 +63,7 @@ fn refused_memory(fd: impl FnOnce(&Opening) -> OwnedFd) -> impl FnOnce(&mut Call
     }
 }
 
-/// Lets it decode in other memory than is right; no frame comes of it.
+/// Grants invalid memory to decode into; no frame comes.
 fn grants(caller: &mut Caller, memory: fn(u64) -> Option<OwnedFd>) {
     let mut stream = caller.decode();
     stream.grants = memory;
@@ -75,7 +75,7 @@ fn refused_stage(stage: &str) -> impl FnOnce(&mut Caller) {
     refused(move |open| stage.clone_into(&mut open.stage))
 }
 
-/// Bytes of the area of a decoder.
+/// Returns the bytes of a decoder's area.
 fn area_bytes(opening: &Opening) -> u64 {
     File::from(opening.area.fd().try_clone_to_owned().unwrap()).metadata().unwrap().len()
 }
@@ -88,7 +88,7 @@ fn device(name: &str) -> OwnedFd {
     File::options().read(true).write(true).open(name).unwrap().into()
 }
 
-/// Has the clip decoded while another thread does `wrong` to the area.
+/// Decodes the clip while another thread does `wrong` to the area.
 fn while_it_decodes(caller: &mut Caller, wrong: impl Fn(&File, &mut Random) + Sync) {
     let mut stream = caller.decode();
     let (words, done) = (stream.words.try_clone().unwrap(), AtomicBool::new(false));
@@ -108,12 +108,12 @@ fn write(words: &File, value: u64, at: u64) {
     words.write_all_at(&value.to_le_bytes(), at).unwrap();
 }
 
-/// Where the words that give frames back lie, the cells, and the packets.
+/// Offsets of the words that give frames back, of the cells, and of the packets.
 const GIVE_BACK: u64 = 128 * 16;
 const CELLS: u64 = GIVE_BACK + 512 + 4096 * 4;
 const PACKETS: u64 = (CELLS + 2 * 64 * 64).next_multiple_of(4096);
 
-/// Says that there is a pool of four slots, and gives memory for it.
+/// Announces a pool of input frames, and sends memory for it.
 fn input_pool(caller: &Caller, pool: u16, slots: u32, slot_bytes: u64, memory: Option<OwnedFd>) {
     caller.say(&Message::InputPool { pool, slots, slot_bytes }, memory.as_ref().map(|fd| fd.as_fd()));
 }
@@ -122,7 +122,7 @@ fn good_pool(caller: &Caller) {
     input_pool(caller, 0, 4, slot_bytes(), Some(memory(4 * slot_bytes(), sealed())));
 }
 
-/// Gives a frame of a pool that is wrong.
+/// Submits a frame of an invalid pool.
 fn frame_of(slots: u32, slot_bytes: u64, memory: impl Fn() -> Option<OwnedFd>) -> impl Fn(&mut Caller) {
     move |caller| {
         let mut stream = caller.threshold();
@@ -133,9 +133,9 @@ fn frame_of(slots: u32, slot_bytes: u64, memory: impl Fn() -> Option<OwnedFd>) -
 }
 
 pub const DEEDS: &[Deed] = &[
-    // Nothing wrong: the rest shows nothing where this does not work.
+    // No attack: if this fails, the other results mean nothing.
     deed("does-nothing-wrong", Then::Anything, |caller| caller.decode().play()),
-    // Before there is a stream.
+    // Deeds before there is a stream.
     deed("goes-away-at-once", Then::Ends, Caller::leave),
     deed("says-nothing", Then::Anything, |_| ()),
     deed("grants-no-memory", Then::Anything, |caller| grants(caller, |_| None)),
@@ -194,7 +194,7 @@ pub const DEEDS: &[Deed] = &[
             caller.say(&Message::Device { node: "/dev/zero".to_owned() }, Some(device("/dev/zero").as_fd()));
         }
     }),
-    // The area.
+    // Deeds with the area.
     deed("opens-without-memory", Then::Ends, |caller| caller.send(&opening().1, None)),
     deed("opens-with-a-device", Then::Anything, |caller| refused_memory(|_| device("/dev/zero"))(caller)),
     deed("opens-with-a-folder", Then::Anything, |caller| {
@@ -231,7 +231,7 @@ pub const DEEDS: &[Deed] = &[
     deed("opens-with-a-track-beyond-its-memory", Then::Ends, |caller| {
         refused(|open| open.track_bytes = u32::MAX)(caller);
     }),
-    // The stage.
+    // Deeds with the stage.
     deed("opens-no-stage", Then::Anything, |caller| refused_stage("")(caller)),
     deed("opens-a-source", Then::Anything, |caller| refused_stage("file /etc/passwd")(caller)),
     deed("opens-a-sink", Then::Anything, |caller| refused_stage("y4m /tmp/framepath-hostile")(caller)),
@@ -262,7 +262,7 @@ pub const DEEDS: &[Deed] = &[
             stream.work(A_WHILE);
         }
     }),
-    // Gone at each step.
+    // Deeds that go away at each step.
     deed("goes-away-while-it-opens", Then::Ends, |caller| {
         let (opening, bytes) = opening();
         caller.send(&bytes, Some(opening.area.fd()));
@@ -291,7 +291,7 @@ pub const DEEDS: &[Deed] = &[
         sleep(Duration::from_millis(100));
         caller.leave();
     }),
-    // Positions, bells and cells.
+    // Deeds with positions, bells and cells.
     deed("submits-what-cannot-be", Then::Ends, |caller| {
         caller.decode().set(Word::SubmissionTail, 1 << 40);
     }),
@@ -302,7 +302,7 @@ pub const DEEDS: &[Deed] = &[
             stream.work(Duration::from_millis(1));
         }
         stream.set(Word::SubmissionTail, 1);
-        // It may wait for its frames first.
+        // The worker may wait for its frames first.
         let since = Instant::now();
         while since.elapsed() < A_WHILE {
             stream.take();
@@ -352,7 +352,7 @@ pub const DEEDS: &[Deed] = &[
             write(words, random.next(), PACKETS + random.next() % (PACKET_BYTES / 8) * 8);
         });
     }),
-    // Packets.
+    // Deeds with packets.
     deed("gives-a-packet-behind-the-end", Then::Ends, |caller| caller.decode().packet_at(PACKET_BYTES, 1)),
     deed("gives-a-packet-over-the-end", Then::Ends, |caller| {
         caller.decode().packet_at(PACKET_BYTES - 8, 16);
@@ -393,7 +393,7 @@ pub const DEEDS: &[Deed] = &[
         }
         stream.work(A_WHILE);
     }),
-    // Frames that it gives back.
+    // Deeds with frames given back.
     deed("gives-back-what-it-never-had", Then::Anything, |caller| {
         let mut stream = caller.decode();
         (0..5000).for_each(|slot| stream.give_back(slot));
@@ -416,17 +416,17 @@ pub const DEEDS: &[Deed] = &[
         let mut stream = caller.decode();
         for _ in 0..1000 {
             stream.feed();
-            // Taken, and kept.
+            // The completion is taken, and its frame kept.
             let _ = stream.reader.pop();
             sleep(A_WHILE / 1000);
         }
     }),
-    // What is said beside the rings.
+    // Deeds with messages outside the rings.
     deed("talks-without-end", Then::Anything, |caller| {
         let mut stream = caller.decode();
         let null = device("/dev/null");
         let question = [0x5a; MESSAGE_BYTES];
-        // No further than there is room.
+        // Only as long as there is room.
         while caller.socket().try_send(&question, Some(null.as_fd())).is_ok_and(|sent| sent) {}
         stream.work(A_WHILE);
     }),
@@ -445,7 +445,7 @@ pub const DEEDS: &[Deed] = &[
         caller.send(&[0; 4 * MESSAGE_BYTES], Some(device("/dev/null").as_fd()));
         stream.work(A_WHILE);
     }),
-    // A stage that takes frames.
+    // Deeds against a stage that takes frames.
     deed("gives-frames-to-a-decoder", Then::Anything, |caller| {
         let mut stream = caller.decode();
         good_pool(caller);

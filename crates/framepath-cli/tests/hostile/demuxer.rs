@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What hostile demuxers do, one act each.
+//! Attacks of hostile demuxers, one act each.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -18,7 +18,7 @@ const fn file(name: &'static str, then: Then, play: fn(Socket)) -> Act {
     Act { name, part: Part::File, then, play }
 }
 
-/// A demuxer that was given its file.
+/// A demuxer that has received its file.
 struct Peer {
     socket: Socket,
     writer: CellWriter,
@@ -92,7 +92,7 @@ fn cell(completion: Completion) -> impl Fn(Socket) {
     }
 }
 
-/// Opens, then sends one packet that cannot be.
+/// Opens, then sends one invalid packet.
 fn packet(offset: u64, len: u32, id: u32) -> impl Fn(Socket) {
     move |socket| {
         let (mut peer, _pool) = given(socket).open();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A worker that was taken over, in the sandbox, against the other workers of
-//! its user: descriptors in flight count for all of them together.
+//! A worker under an attacker's control, in the sandbox, against the other workers of
+//! its user: the kernel counts descriptors in flight for all of them together.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -18,13 +18,13 @@ use super::peer::{memory, sealed, stay};
 
 pub const ACT: &str = "sends-descriptors-that-nobody-reads";
 
-/// More than a worker may have open.
+/// More descriptors than a worker may have open.
 const DESCRIPTORS: usize = 80;
 
-/// Whom the kernel does not exempt.
+/// User to whom the kernel's limit applies.
 const NOBODY: u32 = 65_534;
 
-/// Enters the sandbox, sends what it can, and says how many went.
+/// Enters the sandbox, sends as many descriptors as it can, and reports how many went.
 pub fn play(socket: &Socket) -> ! {
     let own = memory(4096, sealed());
     sandbox::enter(Role::Decode, &Limits::default()).unwrap();
@@ -33,7 +33,7 @@ pub fn play(socket: &Socket) -> ! {
     stay()
 }
 
-/// Both run as a user that the limit holds for.
+/// Runs the attack and an honest stream as a user to whom the limit applies.
 pub fn beside_an_honest_stream() {
     let folder = tempfile::tempdir().unwrap();
     let all_may_enter = fs::Permissions::from_mode(0o777);
@@ -56,7 +56,7 @@ pub fn beside_an_honest_stream() {
         command
     };
     let decode = |options: &str, hashes: &str| {
-        // The hostile worker is to be the decoder's.
+        // The hostile worker is the decoder's.
         format!("file {} host=inline ! decode threads=1 {options} ! framemd5 {hashes}", clip.display())
     };
     let mut taken_over = run(&decode("host=process watchdog=60s", "none"));

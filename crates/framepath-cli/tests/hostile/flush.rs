@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decoder workers that cheat at a flush, or say that they wait for a buffer while the
-//! program has nearly none. Another worker takes their stream, which goes on as in one
-//! process: at once where a rule was broken, else by the watchdog.
+//! Decoder workers that cheat at a flush, or claim to wait for a buffer while the
+//! program has nearly none. Another worker takes over their stream, which continues as in one
+//! process: at once if a rule was broken, else by the watchdog.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::symlink;
@@ -17,14 +17,14 @@ use super::Test;
 use super::act::{Act, Part, Then, endlessly};
 use super::peer::{Peer, Word, opened_quietly, stay};
 
-/// The argument that makes this binary the program whose worker cheats.
+/// Argument that makes this binary the program whose worker cheats.
 pub const DRIVE: &str = "drive";
 
-/// Time between two lies: far below the watchdog's.
+/// Time between two lies: far below the watchdog's timeout.
 const NOW_AND_THEN: Duration = Duration::from_millis(20);
 
 const fn act(name: &'static str, play: fn(Socket)) -> Act {
-    // Played here alone, where the program seeks and keeps frames.
+    // Played only here, where the program seeks and keeps frames.
     Act { name, part: Part::Packets, then: Then::Anything, play }
 }
 
@@ -91,7 +91,7 @@ fn now_and_then(peer: &mut Peer, completion: &Completion) {
     sleep(NOW_AND_THEN);
 }
 
-/// Answers each packet with a frame. At a flush calls `cheat` with its number and that of
+/// Answers each packet with a frame. At a flush calls `cheat` with the flush's number and that of
 /// the last packet before it.
 fn at_a_flush(socket: Socket, cheat: fn(&mut Peer, u64, u64)) {
     let mut peer = opened_quietly(socket, true);
@@ -117,7 +117,7 @@ pub fn tests() -> impl Iterator<Item = (String, Test)> {
     })
 }
 
-/// Starts the program with one worker that cheats; those behind it are honest.
+/// Starts the program with one worker that cheats; the workers after it are honest.
 fn play(act: &Act) {
     let folder = tempfile::tempdir().unwrap();
     let own = std::env::current_exe().unwrap();
@@ -135,7 +135,7 @@ fn frames(options: &str) -> Frames {
     Pipeline::parse(&path).unwrap().frames().unwrap()
 }
 
-/// The hashes of all frames that follow.
+/// Returns the hashes of all remaining frames.
 fn hashes(frames: &mut Frames) -> Vec<u64> {
     let hash = |frame: framepath::Frame| {
         let mut hasher = DefaultHasher::new();
@@ -145,9 +145,9 @@ fn hashes(frames: &mut Frames) -> Vec<u64> {
     frames.map(|frame| hash(frame.unwrap())).collect()
 }
 
-/// The program: comes to the end of its stream with one death, and nothing lost.
+/// Runs the program: it reaches the end of its stream with one death, and loses nothing.
 pub fn drive(name: &str) {
-    // An honest worker must not be late, however busy the machine is.
+    // An honest worker must not miss the watchdog, however busy the machine is.
     let mut stream = frames("host=process watchdog=5s");
     let mut inline = frames("");
     if name == WAITS {

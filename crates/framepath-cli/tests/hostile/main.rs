@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Workers that do all they can against `framepath`. Whatever they do, it ends
-//! in time, by itself, and either says what is wrong or goes on with another
-//! worker as if nothing had been.
+//! Workers that attack `framepath` in every way. Whatever they do, `framepath` ends
+//! in time, by itself, and either reports an error or continues with another
+//! worker without a loss.
 //!
 //! A program that seeks has one such worker, too (`flush`).
 //!
-//! Then callers that do all they can against a worker of `framepath`, which
-//! ends in time too, and by itself; and somebody who writes into the memory
+//! Then callers that attack a worker of `framepath` in every way; the worker
+//! ends in time and by itself, too. And a third process that writes into the memory
 //! between the two.
 //!
-//! The binary is the worker too: `framepath` starts it under a name that says
-//! what to do. Names as arguments run those acts alone.
+//! The binary is the worker too: `framepath` starts it under a name that selects
+//! the act. Names as arguments run only those acts.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
         .iter()
         .chain(demuxer::ACTS)
         .flat_map(|act| [false, true].map(|once| (act, once)))
-        // Where there never was a stream, or is no second worker, one run shows it all.
+        // Without a stream, or without a second worker, one run is enough.
         .filter(|(act, once)| (act.then != Then::Opening && act.part != Part::File) || !once)
         .map(|(act, once)| {
             let name = format!("{}{}", if once { "once-" } else { "" }, act.name);
@@ -105,14 +105,14 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Runs a path whose workers, or whose first worker, act like that.
+/// Runs a path whose workers, or whose first worker only, play the act.
 fn play(name: &str, act: &Act, once: bool) {
     let folder = tempfile::tempdir().unwrap();
     let own = std::env::current_exe().unwrap();
     let worker = folder.path().join(act.name);
     symlink(own, &worker).unwrap();
     if once {
-        // The first that starts takes the name away from the next.
+        // The first worker that starts takes the name away from the next.
         symlink(env!("CARGO_BIN_EXE_framepath"), folder.path().join("honest")).unwrap();
     }
     let hashes = folder.path().join("hashes");
@@ -130,13 +130,13 @@ fn play(name: &str, act: &Act, once: bool) {
         }
         Part::File => format!("file {clip} {options} ! decode threads=1 ! framemd5 {hashes_name}"),
     };
-    // An honest worker must not be late, however busy the machine is.
+    // An honest worker must not miss the watchdog, however busy the machine is.
     let options = if once { "host=process watchdog=5s" } else { "host=process watchdog=200ms" };
     let mut command = framepath_testkit::framepath(&["run", &path(options)]);
     command.env("FRAMEPATH_WORKER", &worker);
     let ran = framepath_testkit::finish(command);
     let got = fs::read_to_string(&hashes).unwrap_or_default();
-    // 3: what every worker breaks the rules at is skipped, and said.
+    // 3: a packet at which every worker breaks the rules is skipped, and reported.
     assert!(matches!(ran.code, Some(0 | 1 | 3)), "{name}: {ran:#?}");
     assert!(!ran.stderr.contains("panicked"), "{name}: {ran:#?}");
     assert!(!ran.stderr.contains('\x1b'), "{name}: {ran:#?}");
@@ -158,14 +158,14 @@ fn play(name: &str, act: &Act, once: bool) {
     }
 }
 
-/// Both versions of the wire format, and the program that has the other.
+/// Checks that the text names both versions of the wire format, and the program of the other version.
 fn assert_names_versions(text: &str, worker: &Path) {
     let named = [format!("version {} of", VERSION + 1), format!("version {VERSION}")];
     assert!(named.iter().all(|version| text.contains(version)), "{text}");
     assert!(text.contains(worker.to_str().unwrap()), "{text}");
 }
 
-/// A service whose worker program is of another release says so to its client.
+/// Checks that a service whose worker program is of another release reports it to its client.
 fn play_service_of_another_version() {
     let folder = tempfile::tempdir().unwrap();
     let worker = folder.path().join("speaks-another-version");
@@ -186,7 +186,7 @@ fn play_service_of_another_version() {
     assert_names_versions(&ran.stderr, &worker);
 }
 
-/// Does it to a worker, which ends by no signal and without a panic.
+/// Plays the deed against a worker, which must not end by a signal or with a panic.
 fn play_deed(deed: &Deed) {
     let mut caller = Caller::start();
     (deed.play)(&mut caller);

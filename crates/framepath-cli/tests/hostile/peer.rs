@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The worker's side of the protocol, played by hand.
+//! The worker's side of the protocol, played by test code.
 
 use std::fs::File;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -60,7 +60,7 @@ pub struct Peer {
     pub area: Arc<Area>,
 }
 
-/// Plays the act that `own` is the name of.
+/// Plays the act named by `own`.
 pub fn run(own: &Path) -> ! {
     let honest = own.with_file_name("honest");
     if honest.exists() && File::create_new(own.with_file_name("taken")).is_err() {
@@ -76,7 +76,7 @@ pub fn run(own: &Path) -> ! {
     std::process::exit(0)
 }
 
-/// Sleeps until somebody ends this process.
+/// Sleeps until this process is killed.
 pub fn stay() -> ! {
     loop {
         sleep(Duration::from_secs(3600));
@@ -92,12 +92,12 @@ pub fn say(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) {
 }
 
 pub fn ready(socket: &Socket) {
-    // As if every layer were in force: what is played is a worker that lies.
+    // As if every layer were in force: the tests play a worker that lies.
     let all = Layer::ALL.into_iter().fold(Layers::default(), |all, layer| all.with(layer, Standing::Given));
     say(socket, &Message::Ready { layers: all.bits() }, None);
 }
 
-/// Waits for what opens the stream; ends where it does not come.
+/// Waits for the message that opens the stream; exits if none comes.
 pub fn hear_open(socket: &Socket) -> (Open, OwnedFd) {
     let mut bytes = [0; MESSAGE_BYTES];
     let Ok((MESSAGE_BYTES, Some(fd))) = socket.receive(&mut bytes) else { std::process::exit(0) };
@@ -134,7 +134,7 @@ pub fn opened_quietly(socket: Socket, replayable: bool) -> Peer {
 }
 
 impl Peer {
-    /// The next input.
+    /// Waits for the next input.
     pub fn next(&mut self) -> Submission {
         loop {
             match self.reader.pop() {
@@ -168,7 +168,7 @@ impl Peer {
         u64::from_le_bytes(bytes)
     }
 
-    /// Asks for memory; its number.
+    /// Requests memory; returns its number and descriptor.
     pub fn want_memory(&mut self, bytes: u64) -> (u32, OwnedFd) {
         say(&self.socket, &Message::WantMemory { bytes }, None);
         self.complete(&Completion::Want);
@@ -180,7 +180,7 @@ impl Peer {
         }
     }
 
-    /// Announces a pool of four slots in memory that is right.
+    /// Announces a pool of four slots in valid memory.
     pub fn pool(&mut self, number: u16) {
         self.pool_of(number, 4 * slot_bytes(), sealed(), 4, slot_bytes());
     }
@@ -197,7 +197,7 @@ impl Peer {
         self.complete(&Completion::Layout { id: 0, layout });
     }
 
-    /// A pool and a layout that are right.
+    /// Announces a valid pool and a valid layout.
     pub fn names(&mut self) {
         self.pool(0);
         self.layout(layout());
@@ -231,7 +231,7 @@ pub fn memory(bytes: u64, seals: SealFlags) -> OwnedFd {
     fd
 }
 
-/// Numbers that look random and are the same in every run.
+/// Generator of pseudo-random numbers that are the same in every run.
 pub struct Random(pub u64);
 
 impl Random {

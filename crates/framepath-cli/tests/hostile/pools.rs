@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A worker that makes a pool for every frame: what its caller keeps is bounded.
+//! A worker that makes a pool for every frame: the memory of its caller is bounded.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -19,7 +19,7 @@ use super::peer::{layout, opened_quietly, say, sealed, stay};
 
 /// `memory=` of the worker.
 const MEMORY: u64 = 64 << 20;
-/// The largest grant, and one of a page, which holds a frame.
+/// The largest grant, and one of a page, which is enough for a frame.
 const LARGE: u64 = MEMORY / 4;
 const SMALL: u64 = 4096;
 /// The area that caller and worker share, with `memory=` as above, and some room.
@@ -29,19 +29,19 @@ const MAPPINGS: usize = 80;
 /// Descriptors: 64 pools, 8 grants without a pool yet, a run with one worker, and some room.
 const DESCRIPTORS: usize = 104;
 
-/// One way to take the caller's memory.
+/// One way to exhaust the caller's memory.
 struct Taking {
     name: &'static str,
     /// Bytes of each pool.
     bytes: u64,
-    /// Grants that it asks for before each frame; a pool is in the last.
+    /// Grants that the worker requests before each frame; a pool is in the last.
     grants: u32,
-    /// The sink, and the exit code with it.
+    /// Sinks, and the exit code with each.
     sinks: &'static [(&'static str, i32)],
 }
 
 const TAKINGS: [Taking; 3] = [
-    // Frames that are read keep their memory, so that there is none for the next.
+    // Frames that are being read keep their memory, so that none is left for the next.
     Taking {
         name: "makes-large-pools",
         bytes: LARGE,
@@ -58,7 +58,7 @@ const TAKINGS: [Taking; 3] = [
 ];
 
 const fn act(index: usize, play: fn(Socket)) -> Act {
-    // Played here alone, where what the caller has is counted.
+    // Played only here, where the caller's holdings are counted.
     Act { name: TAKINGS[index].name, part: Part::Packets, then: Then::Anything, play }
 }
 
@@ -91,7 +91,7 @@ fn play(socket: Socket, taking: &Taking) {
                     fcntl_add_seals(&fd, sealed()).unwrap();
                     memory = number;
                 }
-                // As an honest worker ends: with the caller's own words.
+                // An honest worker ends like this: with the caller's own text.
                 (Ok(Message::Denied { text }), _) => {
                     say(&peer.socket, &Message::Failed { text, seq: None }, None);
                     peer.complete(&Completion::Failed);
@@ -143,18 +143,18 @@ fn bounded(taking: &Taking, sink: &str, code: i32) {
     let most = most.join().unwrap();
     let ran = ran.ended(code);
     if code == 1 {
-        // The bound, which its caller told the worker.
+        // The bound; the caller told it to the worker.
         assert!(ran.stderr.contains(&format!("({MEMORY} bytes)")), "{ran:#?}");
     }
     let name = taking.name;
     println!("{name}: {most:?}");
-    // The watched holdings did grow: the bounds below look at the right ones.
+    // The holdings did grow, so the bounds below check the right ones.
     assert!(most.bytes > 3 * taking.bytes && most.mappings > 3 && most.descriptors > 3, "{name}: {most:?}");
     assert!(most.bytes <= MEMORY + AREA, "{name}: {most:?}");
     assert!(most.mappings <= MAPPINGS && most.descriptors <= DESCRIPTORS, "{name}: {most:?}");
 }
 
-/// The most of each, until the process has ended.
+/// Returns the maximum of each holding until the process has ended.
 fn watch(child: &Child, ended: Receiver<()>) -> thread::JoinHandle<Holdings> {
     let process = Path::new("/proc").join(child.id().to_string());
     thread::spawn(move || {

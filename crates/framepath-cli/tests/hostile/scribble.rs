@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A path with an honest worker, whose shared area somebody else writes into
-//! while frames run through it: each side has to take the other for hostile.
+//! A path with an honest worker, while a third process writes into their shared area
+//! during decoding: each side has to treat the other as hostile.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::peer::Random;
 
-/// Where in the area is written, and how much of it there is.
+/// A part of the area to write into.
 pub struct Part {
     pub name: &'static str,
     from: u64,
@@ -26,10 +26,10 @@ pub const PARTS: &[Part] = &[
     Part { name: "packets", from: 28_672, words: 64 << 10, step: 8 },
 ];
 
-/// How long it is written into.
+/// Time for which the area is written into.
 const A_WHILE: Duration = Duration::from_secs(1);
 
-/// The areas that process `pid` has open now.
+/// Returns the areas that process `pid` has open now.
 fn areas(pid: u32) -> Vec<File> {
     let folder = format!("/proc/{pid}/fd");
     let Ok(files) = fs::read_dir(Path::new(&folder)) else { return Vec::new() };
@@ -40,7 +40,7 @@ fn areas(pid: u32) -> Vec<File> {
     paths.filter_map(|path| File::options().read(true).write(true).open(path).ok()).collect()
 }
 
-/// The path ends in time, by itself, with or without an error.
+/// Checks that the path ends in time, by itself, with or without an error.
 pub fn play(part: &Part) {
     let clip = framepath_testkit::in_checkout("clips/h264-180p8-high.h264");
     let path = format!(
@@ -51,7 +51,7 @@ pub fn play(part: &Part) {
     let mut child = framepath_testkit::framepath(&["run", &path]).spawn().unwrap();
     let (mut random, mut written, mut first) = (Random(0x1234_5678_9abc_def1), 0, None::<Instant>);
     while first.is_none_or(|first| first.elapsed() < A_WHILE) && child.try_wait().unwrap().is_none() {
-        // Each worker has another.
+        // Each worker has an area of its own.
         for area in areas(child.id()) {
             for _ in 0..20 {
                 let at = part.from + random.next() % part.words * part.step;

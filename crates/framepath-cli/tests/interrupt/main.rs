@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The first SIGINT or SIGTERM ends every wait: the command exits with 130,
-//! whatever it is blocked in. A second signal ends it at once.
+//! whatever it is blocked in. A second signal ends the command at once.
 
 mod situation;
 
@@ -13,7 +13,7 @@ use situation::{SITUATIONS, Situation};
 
 const SIGINT: i32 = 2;
 const SIGTERM: i32 = 15;
-/// Far more than a process needs to end: one that takes longer hangs.
+/// Far more time than a process needs to end: a process that takes longer hangs.
 const HANGS: Duration = Duration::from_secs(10);
 
 #[test]
@@ -44,8 +44,8 @@ fn assert_all_end_after(signal: i32, name: &str) {
 
 #[test]
 fn a_second_signal_ends_at_once() {
-    // 143 is the second's; a process that ended by the first, before the second
-    // was sent, has 130 and is tried again: more than once on a busy machine.
+    // 143 is the second signal's code. A process that ended by the first signal before the
+    // second was sent has 130, and the test tries again.
     let mut codes = Vec::new();
     while codes.len() < 10 && !codes.contains(&Some(128 + SIGTERM)) {
         codes.push(code_after_two_signals());
@@ -60,7 +60,7 @@ fn code_after_two_signals() -> Option<i32> {
     let (mut child, _others) = situation.begin();
     settle(&mut child, situation);
     children::signal(&child, SIGINT).unwrap();
-    // Taken: two that wait are handled in an order of the kernel's.
+    // Wait until the first signal is taken: the kernel orders two pending ones itself.
     while field(child.id(), "ShdPnd").is_some_and(|pending| pending != 0) {
         thread::sleep(Duration::from_millis(1));
     }
@@ -68,14 +68,14 @@ fn code_after_two_signals() -> Option<i32> {
     ended_within(&mut child, HANGS).expect("it hangs").code()
 }
 
-/// A set of signals in /proc/PID/status; `None` where the process has ended.
+/// Reads a set of signals in /proc/PID/status; `None` if the process has ended.
 fn field(pid: u32, name: &str) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":"))?;
     u64::from_str_radix(line.trim(), 16).ok()
 }
 
-/// Waits until the child does nothing any more: it is blocked.
+/// Waits until the child no longer uses CPU: it is blocked.
 fn settle(child: &mut Child, situation: &Situation) {
     let deadline = Instant::now() + Duration::from_secs(60);
     let (mut before, mut quiet) = (None, 0);
@@ -85,7 +85,7 @@ fn settle(child: &mut Child, situation: &Situation) {
             panic!("{}: ended by itself with {status}", situation.what);
         }
         let now = cpu_ticks(child.id());
-        // On a busy machine a process that is starting stands still too.
+        // On a busy machine a starting process uses no CPU either.
         let handled = 1 << (SIGINT - 1) | 1 << (SIGTERM - 1);
         let catches = field(child.id(), "SigCgt").is_some_and(|caught| caught & handled == handled);
         quiet = if catches && before == Some(now) { quiet + 1 } else { 0 };
@@ -94,7 +94,7 @@ fn settle(child: &mut Child, situation: &Situation) {
     }
 }
 
-/// User and system time of a process so far, in the kernel's ticks.
+/// Returns user and system time of a process so far, in the kernel's ticks.
 fn cpu_ticks(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();
@@ -102,7 +102,7 @@ fn cpu_ticks(pid: u32) -> u64 {
     fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
 }
 
-/// How the child ended; killed, and `None`, where it does not.
+/// Waits for the child's end. Kills it and returns `None` if it does not end.
 fn ended_within(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let deadline = Instant::now() + limit;
     loop {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a command can be blocked in.
+//! Situations that a command can be blocked in.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -25,29 +25,29 @@ pub struct Situation {
     with: With,
 }
 
-/// What it needs beside its arguments.
+/// Environment that the command needs besides its arguments.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum With {
     Nothing,
-    /// A fifo that nobody else opens.
+    /// A fifo that no other process opens.
     Fifo,
-    /// A fifo with a writer that writes so many bytes of the clip and then nothing.
+    /// A fifo with a writer that writes so many bytes of the clip, and then waits.
     Writer(usize),
-    /// Standard input is a pipe that gives nothing.
+    /// Standard input is a pipe without data.
     SilentInput,
-    /// Standard output is a pipe that nobody reads.
+    /// Standard output is a pipe without a reading process.
     FullPipe,
     /// Standard output and standard error are that pipe.
     FullPipes,
-    /// A service that accepts nobody, with room for clients.
+    /// A service that accepts no client, with room in its backlog.
     SilentService,
-    /// The same, without room.
+    /// The same, with a full backlog.
     CrowdedService,
-    /// The worker's program is one that does nothing.
+    /// A worker program that does nothing.
     IdleWorker,
 }
 
-/// Half of the clip, in which a demuxer has found the stream.
+/// Half of the clip: enough for a demuxer to find the stream.
 const HALF: usize = 10_000;
 
 #[rustfmt::skip]
@@ -78,7 +78,7 @@ const fn situation(what: &'static str, args: &'static [&'static str], with: With
     Situation { what, args, with }
 }
 
-/// What has to live as long as the command.
+/// Resources that have to live as long as the command.
 #[derive(Default)]
 pub struct Others {
     folder: Option<TempDir>,
@@ -91,7 +91,7 @@ pub struct Others {
 }
 
 impl Situation {
-    /// Starts the command; what it waits for is kept from coming.
+    /// Starts the command; the input that it waits for never comes.
     pub fn begin(&self) -> (Child, Others) {
         let folder = tempfile::tempdir().unwrap();
         let name = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
@@ -145,7 +145,7 @@ fn make_fifo(name: &str) {
     mknodat(rustix::fs::CWD, name, rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
 }
 
-/// The writing end, which waits for no reader, with `bytes` in the fifo.
+/// Opens the writing end without waiting for a reader, and puts `bytes` into the fifo.
 fn write_to(fifo: &str, bytes: &[u8]) -> File {
     const O_NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
     let mut writer = OpenOptions::new().read(true).write(true).custom_flags(O_NONBLOCK).open(fifo).unwrap();
@@ -153,7 +153,7 @@ fn write_to(fifo: &str, bytes: &[u8]) -> File {
     writer
 }
 
-/// A listener whose backlog one client fills.
+/// Makes a listener whose backlog one client fills.
 fn listen_to_one(name: &str) -> OwnedFd {
     let flags = SocketFlags::CLOEXEC;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();

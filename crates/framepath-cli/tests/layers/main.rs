@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `framepath run` does where the machine lacks layers of the sandbox.
+//! `framepath run` on a machine that lacks layers of the sandbox.
 //!
-//! The binary is also the launcher: it takes system calls away from itself, as
-//! a kernel without them would, and becomes `framepath`.
+//! The binary is also the launcher: it removes system calls from itself, as on
+//! a kernel without them, and executes `framepath`.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Becomes `command` in which `calls` fail with ENOSYS, or EPERM for unshare.
+/// Executes `command` with `calls` failing with ENOSYS, or EPERM for unshare.
 fn become_without(calls: &str, command: &[String]) {
     let refused: Vec<i64> = calls.split(',').map(|call| call.parse().unwrap()).collect();
     let errno = if refused.contains(&UNSHARE) { 1 } else { 38 };
@@ -61,7 +61,7 @@ fn become_without(calls: &str, command: &[String]) {
     panic!("{}", Command::new(&command[0]).args(&command[1..]).exec());
 }
 
-/// `framepath run` of a clip through a worker, without `calls`.
+/// Runs `framepath run` with a clip through a worker, without `calls`.
 fn run(calls: &[i64], options: &str) -> framepath_testkit::Ran {
     let clip = framepath_testkit::in_checkout("clips/h264-180p8-high.h264");
     let path = format!("file {} ! decode host=process {options} ! null", clip.display());
@@ -77,7 +77,7 @@ fn run(calls: &[i64], options: &str) -> framepath_testkit::Ran {
     framepath_testkit::finish(command)
 }
 
-/// Layers that this machine lacks by itself: old kernels know no ports or
+/// Counts layers that this machine lacks itself: old kernels have no ports or
 /// signals in Landlock, and some users get no namespace.
 fn lacks_by_itself() -> usize {
     run(&[], "").ended(0).stderr.lines().count()
@@ -86,14 +86,14 @@ fn lacks_by_itself() -> usize {
 fn complete() {
     let ran = run(&[], "").ended(0);
     assert!(ran.stderr.lines().count() <= 1, "{ran:#?}");
-    // On a machine with all of them the strictest choice is no other.
+    // On a machine with all layers the strictest choice makes no difference.
     if ran.stderr.is_empty() {
         assert_eq!(run(&[], "sandbox=require").ended(0).stderr, "");
         assert_eq!(run(&[], "sandbox=allow").ended(0).stderr, "");
     }
 }
 
-/// The one line, which names these layers.
+/// Checks the only line of standard error, which names these layers.
 fn said(ran: &framepath_testkit::Ran, layers: &[&str]) {
     let lines: Vec<&str> = ran.stderr.lines().collect();
     let [line] = lines[..] else { panic!("one line: {ran:#?}") };

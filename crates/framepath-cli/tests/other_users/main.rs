@@ -18,8 +18,8 @@ framepath_testkit::tests! {
 const NOBODY: u32 = 65_534;
 const NOGROUP: u32 = 65_534;
 
-/// `framepath` as nobody. The caller opens the binary: where a home folder is its owner's
-/// alone, nobody cannot find a checkout in it.
+/// Makes a `framepath` command as user nobody. The caller opens the binary, because user nobody
+/// cannot find a checkout in a home folder that only its owner may enter.
 fn as_nobody(binary: &File, args: &[&str]) -> Command {
     let mut command = Command::new(format!("/proc/self/fd/{}", binary.as_raw_fd()));
     command.args(args).uid(NOBODY).gid(NOGROUP);

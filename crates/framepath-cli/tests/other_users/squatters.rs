@@ -14,7 +14,7 @@ use framepath_testkit::{Ran, finish, framepath, in_checkout, run, wait};
 
 use crate::{NOBODY, NOGROUP, as_nobody, binary};
 
-/// A folder of nobody's.
+/// Makes a folder owned by user nobody.
 fn folder_of_nobody() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
@@ -22,7 +22,7 @@ fn folder_of_nobody() -> tempfile::TempDir {
     folder
 }
 
-/// A service that must not start; ended where it does.
+/// Runs a service that must not start; ends it if it does.
 fn serve_at(socket: &Path) -> Ran {
     let mut serve =
         framepath(&["serve", "--spares", "0", "--grace", "0", "--allow-uid", "12345", "--socket"]);
@@ -39,7 +39,7 @@ fn serve_at(socket: &Path) -> Ran {
     wait(child, "serve")
 }
 
-/// The owner of a folder puts names there that lead elsewhere.
+/// The owner of a folder creates links in it that lead elsewhere.
 pub fn a_folder_of_another_user_is_refused_and_no_file_changes() -> Tested {
     needs_root()?;
     let victims = tempfile::tempdir().unwrap();
@@ -61,10 +61,10 @@ pub fn a_folder_of_another_user_is_refused_and_no_file_changes() -> Tested {
     fs::remove_file(&socket).unwrap();
     fs::write(&socket, "nobody's").unwrap();
     refused(&socket);
-    // A folder of root's, below one that nobody can rename it away from.
+    // A folder of root's, inside a folder of user nobody, who can rename it away.
     fs::create_dir(folder.path().join("inner")).unwrap();
     refused(&folder.path().join("inner/socket"));
-    // A link of nobody's that leads to a folder of root's.
+    // A link of user nobody's that leads to a folder of root's.
     let public = tempfile::tempdir().unwrap();
     fs::set_permissions(public.path(), Permissions::from_mode(0o1777)).unwrap();
     let link = public.path().join("link");
@@ -72,8 +72,8 @@ pub fn a_folder_of_another_user_is_refused_and_no_file_changes() -> Tested {
     std::os::unix::fs::lchown(&link, Some(NOBODY), None).unwrap();
     serve_at(&link.join("socket")).ended(1).says("symbolic link").says("belongs to user 65534");
     assert_eq!(fs::read_dir(victims.path()).unwrap().count(), 1);
-    // Where everybody may add files and nobody can replace another's it listens,
-    // but does not take a name over from another user.
+    // In a folder where every user may add files and none can replace another's, the service
+    // listens, but does not take over a name of another user.
     let name = public.path().join("socket");
     serve_at(&name).ended(0);
     drop(std::os::unix::net::UnixListener::bind(&name).unwrap());
@@ -101,11 +101,11 @@ pub fn a_service_of_another_user_gets_no_client_unless_it_is_named() -> Tested {
     assert!(!names_both(client("")).stdout.contains("0, "), "frames of a service of nobody's");
     names_both(client("service_uid=12345"));
     names_both(run(&["top", "--once", "--socket", at]));
-    // It was not asked for anything.
+    // The clients that refused the service sent no request to it.
     let top = run(&["top", "--once", "--socket", at, "--service-uid", "65534"]).ended(0);
     top.shows("no streams");
     client("service_uid=65534").ended(0);
-    // Nobody itself trusts nobody's, and root's.
+    // User nobody trusts services of its own, and root's.
     finish(as_nobody(&binary, &["top", "--once", "--socket", at])).ended(0);
     service.kill().unwrap();
     service.wait().unwrap();

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who may use a service: by the kernel's word, whatever the socket's
-//! permissions say.
+//! Users that may use a service: the kernel's credentials decide, whatever the socket's
+//! permissions are.
 
 use framepath_testkit::harness::{Tested, needs_root};
 use framepath_testkit::service::Service;
 use framepath_testkit::{Ran, finish};
 
-/// `top`, asked for by nobody.
+/// Runs `top` as user nobody.
 fn as_nobody(service: &Service) -> Ran {
     let socket = service.socket();
     finish(crate::as_nobody(&crate::binary(), &["top", "--once", "--socket", socket.to_str().unwrap()]))
@@ -16,7 +16,7 @@ pub fn only_its_own_user_unless_it_says_so() -> Tested {
     needs_root()?;
     let service = Service::start(&[]);
     as_nobody(&service).ended(1).says("Permission denied");
-    // A socket that anybody may connect to, for somebody else.
+    // A socket that every user may connect to, with a service for another user.
     let service = Service::start(&["--allow-uid", "12345"]);
     as_nobody(&service).ended(1).says("65534").says("--allow-uid");
     assert_eq!(service.look().totals.denied, 1);

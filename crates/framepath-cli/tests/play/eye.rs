@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is on a screen, by xwd: it needs no extension of the server.
+//! Contents of a screen, by xwd: it needs no extension of the server.
 
 use std::process::{Command, Stdio};
 
@@ -15,8 +15,8 @@ const COLOURS: usize = 19;
 /// Bytes of a colour in the table before the pixels.
 const COLOUR_BYTES: usize = 12;
 
-/// The screen in RGB, shrunk to `width`, of which its own is a multiple: the mean
-/// of each square.
+/// Returns the screen in RGB, shrunk to `width`, a divisor of its own width: each pixel is the mean
+/// of a square.
 pub fn screenshot(display: &str, width: usize) -> Vec<u8> {
     let mut command = Command::new("xwd");
     let output = command.args(["-silent", "-root", "-display", display]).stdin(Stdio::null()).output();
@@ -27,7 +27,7 @@ pub fn screenshot(display: &str, width: usize) -> Vec<u8> {
         let bytes = dump[index * 4..][..4].try_into().unwrap();
         u32::from_be_bytes(bytes) as usize
     };
-    // 0 where the least comes first: blue, green, red, nothing.
+    // 0: the least significant byte is first: blue, green, red, unused.
     assert_eq!((word(BITS_PER_PIXEL), word(LITTLE_ENDIAN)), (32, 0));
     let pixels = &dump[word(HEADER_BYTES) + word(COLOURS) * COLOUR_BYTES..];
     let times = word(WIDTH) / width;

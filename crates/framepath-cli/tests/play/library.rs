@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! SDL2 is loaded by what shows a window, and by nothing else.
+//! SDL2 is loaded only by commands that show a window.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,7 +11,7 @@ use crate::{bytes_of, clip, ended};
 const FRAMEPATH: &str = env!("CARGO_BIN_EXE_framepath");
 const LIBRARY: &str = "libSDL2-2.0.so.0";
 
-/// Output of readelf(1) about the command.
+/// Returns the output of readelf(1) about the command.
 fn readelf(option: &str) -> String {
     let mut command = Command::new("readelf");
     let text = bytes_of(command.args([option, "--wide", FRAMEPATH]).env("LC_ALL", "C"));
@@ -23,19 +23,19 @@ pub fn the_command_is_not_linked_with_sdl() {
     let needed: Vec<&str> = dynamic.lines().filter(|line| line.contains("(NEEDED)")).collect();
     assert!(needed.iter().any(|line| line.contains("libavcodec")), "{dynamic}");
     assert!(!needed.iter().any(|line| line.contains("libSDL2")), "{needed:#?}");
-    // Exported, the functions would take the place of SDL's own.
+    // If exported, the functions would replace SDL's own.
     let symbols = readelf("--dyn-syms");
     assert!(symbols.contains(" avcodec_"), "{symbols}");
     assert!(!symbols.contains(" SDL_"), "{symbols}");
 }
 
-/// The libraries that the dynamic linker loaded in each program that the command executed, itself
-/// included.
+/// Returns the libraries that the dynamic linker loaded in each program that the command executed,
+/// itself included.
 fn loaded(folder: &Path, arguments: &[&str]) -> Vec<String> {
     let logs = folder.join("logs");
     fs::create_dir(&logs).unwrap();
     let (log, worker) = (logs.join("pid"), folder.join("worker"));
-    // Workers have a clean environment: they get the variables from this.
+    // Workers have a clean environment: this script gives them the variables.
     let variables = format!("LD_DEBUG=files LD_DEBUG_OUTPUT={}", log.display());
     fs::write(&worker, format!("#!/bin/sh\n{variables} exec {FRAMEPATH} \"$@\"\n")).unwrap();
     fs::set_permissions(&worker, fs::Permissions::from_mode(0o755)).unwrap();
@@ -47,7 +47,7 @@ fn loaded(folder: &Path, arguments: &[&str]) -> Vec<String> {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let files = fs::read_dir(&logs).unwrap().map(|entry| entry.unwrap().path());
     let texts = files.map(|file| String::from_utf8_lossy(&fs::read(file).unwrap()).into_owned());
-    // Programs of others, of which a log need not name FFmpeg, are left out.
+    // Leaves out other programs, whose logs need not name FFmpeg.
     texts.filter(|text| text.contains(&format!("program: {FRAMEPATH}"))).collect()
 }
 
@@ -62,7 +62,7 @@ pub fn a_sandboxed_decoder_does_not_load_sdl() {
     }
 }
 
-/// The counterpart of the test above: the log shows what is loaded late.
+/// Counterpart of the test above: the log shows libraries that are loaded late.
 pub fn the_doctor_loads_sdl() {
     let folder = tempfile::tempdir().unwrap();
     let logs = loaded(folder.path(), &["doctor", "--json", "-"]);
@@ -70,7 +70,7 @@ pub fn the_doctor_loads_sdl() {
     assert_eq!(with_sdl, 1, "{} logs", logs.len());
 }
 
-/// Runs the command where the dynamic linker finds an empty file in place of SDL2.
+/// Runs the command with an empty file as SDL2 for the dynamic linker.
 fn without_sdl(arguments: &[&str]) -> std::process::Output {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join(LIBRARY), "").unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `play` in a window of an X server of the test's own.
+//! `play` in a window of the test's own X server.
 
 mod eye;
 mod library;
@@ -31,7 +31,7 @@ framepath_testkit::tests! {
     library::without_sdl_only_the_window_fails,
 }
 
-/// No test needs this long; one that does hangs.
+/// Longest time of a test; a test that takes longer hangs.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 const SIZE: (u32, u32) = (320, 180);
@@ -44,7 +44,7 @@ fn play(server: &Xvfb, path: &str) -> Child {
     command.spawn().unwrap()
 }
 
-/// Waits for its end; kills what has none.
+/// Waits for its end; kills it at the deadline.
 fn ended(mut child: Child) -> Output {
     let deadline = Instant::now() + PATIENCE;
     while child.try_wait().unwrap().is_none() {
@@ -57,7 +57,7 @@ fn ended(mut child: Child) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// Frames shown, and late.
+/// Returns the frames shown, and the late ones.
 fn counts(output: &Output) -> (u64, u64) {
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     let summary: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -73,7 +73,7 @@ fn bytes_of(command: &mut Command) -> Vec<u8> {
     output.stdout
 }
 
-/// A frame of a clip as FFmpeg makes it RGB.
+/// Returns a frame of a clip in RGB, as FFmpeg converts it.
 fn reference(file: &str, frame: u32) -> Vec<u8> {
     let select = format!("select=eq(n\\,{frame})");
     let mut command = Command::new("ffmpeg");
@@ -85,11 +85,11 @@ fn screenshot(server: &Xvfb) -> Vec<u8> {
     eye::screenshot(&server.name(), SIZE.0 as usize)
 }
 
-/// Of a clip that [`moving_box`] makes: bands of eight rows are painted by themselves.
+/// Size of the clip that [`moving_box`] makes: bands of eight rows are painted separately.
 const BOXED: (u32, u32) = (320, 176);
 
-/// A clip in which a box moves over what does not change: most of a frame is not
-/// painted anew. Gives its file and its frames in RGB.
+/// Makes a clip in which a box moves over a static background: most of a frame is not
+/// repainted. Returns its file and its frames in RGB.
 fn moving_box(folder: &Path) -> (String, Vec<Vec<u8>>) {
     let file = folder.join("box.h264").display().to_string();
     let mut command = Command::new("ffmpeg");
@@ -106,8 +106,8 @@ fn moving_box(folder: &Path) -> (String, Vec<Vec<u8>>) {
     (file, frames)
 }
 
-/// Percent of a picture's pixels that are not nearly those of the frame that is
-/// most like it.
+/// Returns the percentage of a picture's pixels that differ clearly from the most similar
+/// frame.
 fn foreign_pixels(picture: &[u8], frames: &[Vec<u8>]) -> f64 {
     let differ = |(a, b): (&[u8], &[u8])| a.iter().zip(b).any(|(a, b)| a.abs_diff(*b) > 40);
     let count = |frame: &Vec<u8>| {
@@ -118,14 +118,14 @@ fn foreign_pixels(picture: &[u8], frames: &[Vec<u8>]) -> f64 {
     least as f64 * 300.0 / picture.len() as f64
 }
 
-/// How far two pictures are apart, in the mean.
+/// Returns the mean difference of two pictures.
 fn distance(a: &[u8], b: &[u8]) -> f64 {
     assert_eq!(a.len(), b.len());
     let sum: u64 = a.iter().zip(b).map(|(a, b)| u64::from(a.abs_diff(*b))).sum();
     sum as f64 / a.len() as f64
 }
 
-/// Looks until the screen has this picture; the last look where it never has.
+/// Polls until the screen has this picture; returns the last screenshot in any case.
 fn seen(server: &Xvfb, picture: &[u8], near: f64) -> Vec<u8> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -137,7 +137,7 @@ fn seen(server: &Xvfb, picture: &[u8], near: f64) -> Vec<u8> {
     }
 }
 
-/// Does something to the window by `xdotool`.
+/// Sends input to the window by `xdotool`.
 fn xdotool(server: &Xvfb, words: &[&str]) {
     bytes_of(Command::new("xdotool").args(words).env("DISPLAY", server.name()));
 }
@@ -161,7 +161,7 @@ fn the_right_frame_is_on_the_screen() -> Tested {
     let (first, other) = (reference(&file, 0), reference(&file, 20));
     assert!(distance(&first, &other) > 5.0, "the frames are too much alike to tell");
     for (host, driver) in [("inline", "software"), ("process", "software"), ("inline", "opengl")] {
-        // Each frame comes, and so stays, three seconds.
+        // Each frame comes after three seconds, and so stays for three.
         let rest = format!("block time=3s ! play driver={driver} sync=0");
         let child = play(&server, &format!("file '{file}' ! decode host={host} ! {rest}"));
         let screen = seen(&server, &first, 3.0);
@@ -176,8 +176,8 @@ fn the_right_frame_is_on_the_screen() -> Tested {
     Ok(())
 }
 
-/// A picture all of one colour, in YUV of each kind that streams are of: taken for
-/// another, it would be another colour.
+/// A picture all of one colour, in YUV of each kind that streams have: a wrong conversion
+/// would show another colour.
 fn colours_are_those_that_the_stream_tells() -> Tested {
     let server = Xvfb::start(SIZE)?;
     let folder = tempfile::tempdir().unwrap();
@@ -206,7 +206,7 @@ fn colours_are_those_that_the_stream_tells() -> Tested {
     Ok(())
 }
 
-/// A server that shares no memory: SDL sends it the pictures.
+/// With a server without shared memory SDL sends the pictures.
 fn a_window_without_shared_memory_shows_them_too() -> Tested {
     let server = Xvfb::without(SIZE, "MIT-SHM")?;
     let file = clip("vp9-180p8.ivf");
@@ -222,8 +222,8 @@ fn a_window_without_shared_memory_shows_them_too() -> Tested {
     Ok(())
 }
 
-/// Frames go to the server ahead of their times, and often only what changed of
-/// them: whenever it stops, the screen has a whole one.
+/// Frames go to the server ahead of their times, often only the changed part:
+/// whenever playback pauses, the screen has a whole frame.
 fn a_picture_that_stands_still_is_one_of_the_clip() -> Tested {
     let server = Xvfb::start(BOXED)?;
     let folder = tempfile::tempdir().unwrap();
@@ -233,7 +233,7 @@ fn a_picture_that_stands_still_is_one_of_the_clip() -> Tested {
     for _ in 0..4 {
         thread::sleep(Duration::from_millis(700));
         xdotool(&server, &["key", "space"]);
-        // What it had handed over already is seen first.
+        // Frames that were handed over already are shown first.
         thread::sleep(Duration::from_millis(700));
         let foreign = foreign_pixels(&screenshot(&server), &frames);
         assert!(foreign <= 0.1, "{foreign} % of the pixels are of no one frame");
@@ -262,7 +262,7 @@ fn a_window_that_grows_has_a_larger_picture() -> Tested {
     Ok(())
 }
 
-/// Asks for the window's size until it is this.
+/// Waits until the window has this size.
 fn window_has(server: &Xvfb, size: (u32, u32)) {
     let wanted = format!("Geometry: {}x{}", size.0, size.1);
     let deadline = Instant::now() + PATIENCE;
@@ -290,8 +290,8 @@ fn f_is_the_whole_screen_and_back() -> Tested {
         xdotool(&server, &["search", "--name", "^framepath$", "windowfocus", "--sync", "key", "f"]);
         window_has(&server, size);
     }
-    // Standing still, the screen has one of the clip's pictures and nothing else,
-    // even where the window changes while some are on their way.
+    // While playback pauses, the screen has exactly one of the clip's pictures,
+    // even if the window changes while frames are in flight.
     for _ in 0..2 {
         xdotool(&server, &["key", "space", "key", "f"]);
         window_has(&server, BOXED);
@@ -319,7 +319,7 @@ fn keys_end_and_pause() -> Tested {
         counts(&output);
         assert!(String::from_utf8_lossy(&output.stderr).contains("ended by the viewer"), "{key}");
     }
-    // A hundred frames are four seconds.
+    // 100 frames last four seconds.
     let mut child = play(&server, "test size=64x48 frames=100 rate=25 ! play");
     window_is_there(&server);
     xdotool(&server, &["key", "space"]);
@@ -356,7 +356,7 @@ fn every_format_is_played_to_the_end() -> Tested {
     Ok(())
 }
 
-/// A file of VP8 key frames, each of another size: the size is patched into one frame,
+/// Makes a file of VP8 key frames, each of another size: the size is patched into one frame,
 /// whose macroblocks stay the same.
 fn many_sizes(folder: &Path, frames: u16) -> String {
     let one = folder.join("one.ivf").display().to_string();
@@ -381,7 +381,7 @@ fn many_sizes(folder: &Path, frames: u16) -> String {
     many
 }
 
-/// A stream chooses its sizes: each has a texture, and few of them stay.
+/// A stream with many sizes: each has a texture, and few textures are kept.
 fn memory_does_not_grow_with_the_sizes_of_pictures() -> Tested {
     let server = Xvfb::start(SIZE)?;
     let folder = tempfile::tempdir().unwrap();
@@ -405,15 +405,15 @@ fn memory_does_not_grow_with_the_sizes_of_pictures() -> Tested {
     Ok(())
 }
 
-/// Beauchesne's table: one command makes a machine's, one merges two. The second
-/// machine is a copy with another name, and says so.
+/// Beauchesne's table: one command makes one machine's, another merges two. The second
+/// machine is a copy with another name, and the table shows that name.
 fn one_table_has_the_cells_of_two_machines() {
     let folder = tempfile::tempdir().unwrap();
     let place = |name: &str| folder.path().join(name);
     let file = clip("vp9-180p8.ivf");
     let mut lab = Command::new(env!("CARGO_BIN_EXE_framepath"));
     lab.args(["lab", "players", &file, "--pairs", "1", "--out"]).arg(place("here"));
-    // The lab's own screen, whatever this machine has.
+    // Use the lab's own screen, whatever this machine has.
     lab.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").stdin(Stdio::null()).stdout(Stdio::null());
     let lab = lab.stderr(Stdio::piped()).spawn().unwrap();
     let output = ended(lab);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An X server of the test's own, ended with it.
+//! The test's own X server, ended with it.
 
 use std::io::{BufRead, BufReader, ErrorKind};
 use std::process::{Child, Command, Stdio};
@@ -12,12 +12,12 @@ pub struct Xvfb {
 }
 
 impl Xvfb {
-    /// One with a screen of that size; an error where none is installed.
+    /// Starts a server with a screen of that size; an error if none is installed.
     pub fn start(size: (u32, u32)) -> Result<Xvfb, Missing> {
         Xvfb::with(size, &[])
     }
 
-    /// One that lacks an extension.
+    /// Starts a server that lacks an extension.
     pub fn without(size: (u32, u32), extension: &str) -> Result<Xvfb, Missing> {
         Xvfb::with(size, &["-extension", extension])
     }
@@ -41,11 +41,11 @@ impl Xvfb {
     }
 }
 
-/// A window manager, ended with it.
+/// A window manager, ended on drop.
 pub struct Manager(Child);
 
 impl Manager {
-    /// One for that server; an error where none is installed.
+    /// Starts one for that server; an error if none is installed.
     pub fn start(server: &Xvfb) -> Result<Manager, Missing> {
         let mut command = Command::new("jwm");
         command.env("DISPLAY", server.name()).stdout(Stdio::null());
@@ -65,7 +65,7 @@ impl Drop for Xvfb {
     }
 }
 
-/// Starts a program; an error where it is not installed.
+/// Starts a program; an error if it is not installed.
 fn started(command: &mut Command, missing: &str) -> Result<Child, Missing> {
     match command.stdin(Stdio::null()).stderr(Stdio::null()).spawn() {
         Ok(child) => Ok(child),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Files that flag packets as random access points which are none.
+//! Files that flag packets as random access points that are none.
 
 use std::fs;
 use std::path::Path;
@@ -14,7 +14,7 @@ fn ffmpeg(arguments: &[&str]) {
     assert!(status.success(), "{command:?}");
 }
 
-/// Lines of `framemd5`, and the exit code.
+/// Returns the lines of `framemd5`, and the exit code.
 fn decoded(file: &Path, options: &str) -> (Vec<String>, Option<i32>) {
     let hashes = file.with_extension("framemd5");
     let path = format!("file '{}' ! decode {options} ! framemd5 '{}'", file.display(), hashes.display());
@@ -23,7 +23,7 @@ fn decoded(file: &Path, options: &str) -> (Vec<String>, Option<i32>) {
     (text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect(), code)
 }
 
-/// A copy in MP4 whose packets are all said to be random access points: without the box
+/// Makes a copy in MP4 whose packets are all flagged as random access points, by removing the box
 /// that lists them.
 fn all_flagged(clip: &str, folder: &Path) -> std::path::PathBuf {
     let file = folder.join("flagged.mp4");
@@ -37,8 +37,8 @@ fn all_flagged(clip: &str, folder: &Path) -> std::path::PathBuf {
     file
 }
 
-/// A copy with a recovery point SEI in each access unit, of 0 frames: "all is right from
-/// here on".
+/// Makes a copy with a recovery point SEI in each access unit, of 0 frames: it claims that all
+/// pictures are right from there on.
 fn all_recovery_points(clip: &str, folder: &Path) -> std::path::PathBuf {
     let bytes = fs::read(in_checkout(clip)).unwrap();
     let mut changed = Vec::new();
@@ -100,7 +100,7 @@ fn a_gradual_refresh_is_replayed_whole_and_resumed_at_when_it_must() {
         {
             assert_eq!(decoded(&file, options), inline, "{reordered} {options}");
         }
-        // What is lost is counted, what is delivered is right, and the stream goes on.
+        // Losses are counted, delivered frames are right, and the stream continues.
         let (frames, code) = decoded(&file, "host=process fault=poison@30");
         assert_eq!(code, Some(3));
         let wrong: Vec<_> = frames.iter().filter(|frame| !inline.0.contains(frame)).collect();
@@ -109,15 +109,15 @@ fn a_gradual_refresh_is_replayed_whole_and_resumed_at_when_it_must() {
     }
 }
 
-/// NAL units of a byte stream, each with its start code.
+/// Splits a byte stream into NAL units, each with its start code.
 fn units(bytes: &[u8]) -> Vec<&[u8]> {
     let starts: Vec<usize> = (0..bytes.len() - 3).filter(|at| bytes[*at..].starts_with(&[0, 0, 1])).collect();
     let ends = starts[1..].iter().copied().chain([bytes.len()]);
     starts.iter().zip(ends).map(|(start, end)| &bytes[*start..end]).collect()
 }
 
-/// Two encodings in one stream; the second has its own parameter sets, at its first random access
-/// point alone.
+/// Makes one stream of two encodings; the second has its own parameter sets, only at its first
+/// random access point.
 fn two_encodings(
     folder: &Path,
     extension: &str,
@@ -135,7 +135,7 @@ fn two_encodings(
         let bytes = fs::read(&file).unwrap();
         let mut has_picture = false;
         for unit in units(&bytes) {
-            // Behind the first picture the sets are left out.
+            // After the first picture the sets are left out.
             if is_set(unit[3]) && number == 1 && has_picture {
                 continue;
             }
@@ -182,7 +182,7 @@ fn a_replay_has_the_parameter_sets_that_came_in_earlier_packets() {
                 assert_eq!(replayed, inline, "{} {fault} {threads}", file.display());
             }
         }
-        // The packet that has the sets is given up: what is delivered behind it is right.
+        // The packet with the sets is given up: frames delivered after it are right.
         let (frames, code) = decoded(&file, "host=process threads=1 fault=poison@48");
         assert_eq!(code, Some(3), "{}", file.display());
         let hash = |line: &String| line.rsplit(' ').next().unwrap().to_owned();

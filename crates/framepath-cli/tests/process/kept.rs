@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A program may keep frames for as long as it likes: an honest worker is not ended for
-//! what it cannot give meanwhile, however short its watchdog.
+//! A program may keep frames for as long as it likes: an honest worker is not ended because
+//! it cannot output frames meanwhile, however short its watchdog is.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use framepath_testkit::in_checkout;
 
 /// Long for an honest worker on a busy machine, and short for a test.
 const WATCHDOG: &str = "watchdog=1s";
-/// Three of them.
+/// Three times the watchdog.
 const PAUSE: Duration = Duration::from_secs(3);
 
 fn frames(path: &str) -> Frames {
@@ -85,7 +85,7 @@ fn keep_all(path: &str, expected: usize) {
     }
     assert!((1..expected).contains(&before), "{path}: {before}: its worker waits for a slot");
     drops.store(true, Ordering::Relaxed);
-    // Also one that comes now.
+    // Includes frames that come later.
     while !program.is_finished() {
         drop(kept.try_iter().collect::<Vec<_>>());
         thread::sleep(Duration::from_millis(1));
@@ -103,7 +103,7 @@ fn a_worker_waits_for_a_slot_as_long_as_the_program_keeps_all() {
     let paths = [
         (decode(high, "threads=1"), 150),
         (decode(high, "threads=4"), 150),
-        // As few as this clip can be decoded with.
+        // The smallest pool with which this clip can be decoded.
         (decode(high, "threads=1 pool=12"), 150),
         (decode("vp9-180p8.ivf", "threads=1"), 150),
         (decode("av1-180p8.ivf", "threads=2"), 150),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `host=process` gives the frames that `host=inline` gives, copies each packet
-//! once and no frame, and leaves nothing behind in its caller.
+//! `host=process` gives the same frames as `host=inline`, copies each packet
+//! once and no frame, and leaves no resources behind in its caller.
 
 use std::fs;
 use std::thread;
@@ -13,7 +13,7 @@ mod plugins;
 use framepath::{Level, Options};
 use framepath_testkit::in_checkout;
 
-/// The lines of `framemd5` behind `decode` with these options.
+/// Returns the lines of `framemd5` after `decode` with these options.
 fn hashes(clip: &str, options: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("hashes");
@@ -83,14 +83,14 @@ fn branches_decode_in_workers_and_beside_them() {
     }
 }
 
-/// What this process has open or mapped of paths that ran.
+/// Returns the number of descriptors, and of framepath's memfd mappings, in this process.
 fn held() -> (usize, usize) {
     let files = fs::read_dir("/proc/self/fd").unwrap().count();
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     (files, maps.lines().filter(|line| line.contains("memfd:framepath")).count())
 }
 
-/// The same, when the worker that is made ahead is there: nobody waits for that.
+/// Returns the same once the spare worker is ready, because runs do not wait for it.
 fn held_at_rest() -> (usize, usize) {
     let (mut last, mut looks) = (held(), 0);
     for _ in 0..1000 {
@@ -123,7 +123,7 @@ fn packets_are_copied_twice_and_nothing_is_left_behind() {
     run();
     let before = held_at_rest();
     for _ in 0..5 {
-        // By the demuxer's worker, and by the caller for the decoder's.
+        // One copy in the demuxer's worker, and one by the caller for the decoder's worker.
         assert_eq!(run().copied_bytes, 2 * packets);
         assert_eq!(held_at_rest(), before);
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every frei0r plug-in there is, each in a sandboxed worker. It needs Debian's
+//! Every installed frei0r plug-in, each in a sandboxed worker. The test needs Debian's
 //! plug-ins: apt install frei0r-plugins.
 
 use std::sync::Mutex;
@@ -10,13 +10,13 @@ use framepath::plugins::list;
 
 use framepath_testkit::run;
 
-/// Fewer filters and sources than any version of Debian's package has.
+/// Fewest filters and sources: every version of Debian's package has more.
 const LEAST: usize = 90;
 
 /// Plug-ins that run at the same time.
 const AT_ONCE: usize = 2;
 
-/// Those that do not run as they are, a setting with which they do, and why.
+/// Plug-ins that do not run with their defaults, a setting with which they run, and the reason.
 const NEED_A_SETTING: &[(&str, &str, &str)] = &[
     (
         "3dflippo",
@@ -31,12 +31,12 @@ const NEED_A_SETTING: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// What became of a plug-in.
+/// Result of a plug-in.
 enum Became {
     /// Three frames came, all from one worker.
     Frames,
-    /// It takes more than a frame at a time, which no path has, or refuses; it
-    /// says so.
+    /// It takes several frames at a time, which no path supports, or refuses to start; the
+    /// error says so.
     Mixer,
     Failed(String),
 }
@@ -50,7 +50,7 @@ fn run_in_a_worker(name: &str) -> Became {
     match (ran.code, frames) {
         (Some(0), 3) if !ran.stderr.contains("replaced a worker") => Became::Frames,
         (Some(1), 0) if ran.stderr.contains("mixer") => Became::Mixer,
-        // Of frei0r 2 (Debian 13): its own f0r_init says no.
+        // A plug-in of frei0r 2 (Debian 13), whose f0r_init fails.
         (Some(1), 0) if name == "pixs0r" && ran.stderr.contains("its f0r_init failed") => Became::Mixer,
         _ => Became::Failed(format!("{name}: {frames} frames: {ran:#?}")),
     }

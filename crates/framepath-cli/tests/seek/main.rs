@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Seeks of streams that are demuxed and decoded in workers: the frames behind one are those
-//! of a decode in this process, and none is lost where a worker dies at one.
+//! Seeks of streams that are demuxed and decoded in workers: the frames after a seek are those
+//! of a decode in this process, and none is lost if a worker dies at a seek.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -16,8 +16,8 @@ type Shown = (Option<i64>, u64);
 /// Frames of each clip, 25 a second.
 const FRAMES: usize = 60;
 
-/// Ten targets in milliseconds, and the number of the first frame that is not before it: the
-/// start, frames, between frames, backwards, behind the end.
+/// Ten targets in milliseconds, and the number of the first frame that is not before each: the
+/// start, frames, between frames, backwards, after the end.
 const TARGETS: [(u64, usize); 10] = [
     (1000, 25),
     (0, 0),
@@ -45,7 +45,7 @@ const ALL: [(&str, &str); 7] = [
     ("e.ivf", "-c:v libsvtav1 -preset 12 -g 12 -pix_fmt yuv420p"),
 ];
 
-/// Runs `test`, which must come to an end, with the command as its worker program.
+/// Runs `test`, which must end in time, with the command as its worker program.
 fn ends(test: impl FnOnce() + Send + 'static) {
     framepath::host::set_worker_program(env!("CARGO_BIN_EXE_framepath"));
     framepath_testkit::ends(test);
@@ -80,7 +80,7 @@ fn frames(text: &str) -> Frames {
     Pipeline::parse(text).unwrap_or_else(|error| panic!("{text}: {error}")).frames().unwrap()
 }
 
-/// At most `count` frames.
+/// Takes at most `count` frames.
 fn take(frames: &mut Frames, count: usize) -> Vec<Shown> {
     frames.by_ref().take(count).map(|frame| shown(&frame.unwrap())).collect()
 }
@@ -194,7 +194,7 @@ fn files_in_a_process_start_and_loop_at_a_time_and_keep_their_edit_lists() {
     });
 }
 
-/// The frames before and behind a seek from the end to 1 s, where a fault strikes at input
+/// Checks the frames before and after a seek from the end to 1 s, with a fault at input
 /// `number`. 60 packets come before it, the flush is the 61st input.
 fn seek_with_fault(file: &str, fault: &str, number: u64, whole: &[Shown]) {
     for threads in [1, 3] {
@@ -205,7 +205,7 @@ fn seek_with_fault(file: &str, fault: &str, number: u64, whole: &[Shown]) {
         assert_tail(&path, 0, &take(&mut stream, usize::MAX), whole);
         stream.seek(Duration::from_secs(1), SeekTo::Exact).unwrap();
         assert_tail(&path, 1000, &take(&mut stream, usize::MAX), &whole[25..]);
-        // Once more: the next worker is as good as the first.
+        // Seeks once more: the next worker behaves like the first.
         stream.seek(Duration::from_millis(1341), SeekTo::Exact).unwrap();
         assert_tail(&path, 1341, &take(&mut stream, usize::MAX), &whole[34..]);
         let report = stream.report().unwrap();
@@ -235,8 +235,8 @@ fn a_worker_that_dies_while_a_seek_comes_loses_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let file = clip(folder.path(), "a.mp4", X264);
         let whole = all(&format!("file {file} ! decode"));
-        // How many packets were given when the seek comes is chance: each of these may be
-        // before or behind it.
+        // How many packets were submitted before the seek is random: each of these may be
+        // before or after it.
         for number in 6..46 {
             let path = format!("file {file} ! decode host=process threads=2 fault=crash@{number}");
             let mut stream = frames(&path);
@@ -260,7 +260,7 @@ fn a_demuxer_that_dies_behind_a_seek_is_an_error() {
         let file = clip(folder.path(), "a.mp4", X264);
         let mut stream = frames(&format!("file {file} host=process fault=crash@60 ! decode"));
         assert_eq!(take(&mut stream, usize::MAX).len(), FRAMES);
-        // Packet 60 is the first behind it.
+        // Packet 60 is the first after the seek.
         stream.seek(Duration::ZERO, SeekTo::Exact).unwrap();
         let failed: Vec<_> = stream.by_ref().collect();
         assert!(matches!(failed[..], [Err(_)]), "{failed:?}");
@@ -302,7 +302,7 @@ fn a_seek_wakes_a_path_whose_worker_is_idle() {
         }
         requests.send(Request::Stop).unwrap();
         drop(stream);
-        // With all packets given, the worker is idle at the end.
+        // With all packets submitted, the worker is idle at the end.
         let path = format!("file {file} ! decode host=process threads=1 watchdog=100ms");
         let mut stream = frames(&path);
         assert_tail(&path, 0, &take(&mut stream, usize::MAX), &whole);

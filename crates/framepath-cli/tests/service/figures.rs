@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the service tells of itself: to `top`, and to Prometheus.
+//! Figures that the service reports: to `top`, and to Prometheus.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ fn get(address: &str, request: &str) -> String {
     answer
 }
 
-/// Series to value; asserts the form of every line.
+/// Parses series to values; asserts the form of every line.
 fn parse(page: &str) -> BTreeMap<String, f64> {
     let mut kinds = BTreeMap::new();
     let mut values = BTreeMap::new();
@@ -69,7 +69,7 @@ fn the_page_for_prometheus_parses_and_adds_up() {
         assert!(!found.is_empty(), "{name} {label}: {page}");
         found
     };
-    // Two each: the demuxer's, and the decoder's.
+    // Two streams each: the demuxer's, and the decoder's.
     assert_eq!(of("framepath_streams", ""), [2.0]);
     assert_eq!(of("framepath_granted_total", ""), [4.0]);
     let decoder = format!("stream=\"{}\"", stream.stream);
@@ -88,14 +88,14 @@ fn the_page_for_prometheus_parses_and_adds_up() {
     assert!(refused.starts_with("HTTP/1.0 405"), "{refused}");
     client.kill().unwrap();
     client.wait().unwrap();
-    // Readers that never ask, and go.
+    // Readers that connect and close without a request.
     let idle: Vec<TcpStream> = (0..50).map(|_| TcpStream::connect(&address).unwrap()).collect();
     drop(idle);
     assert!(get(&address, "GET / HTTP/1.0\r\n\r\n").contains("\nframepath_streams 0\n"));
     assert_eq!(service.quiet(), before);
 }
 
-/// Connections that ask for nothing delay nobody: the oldest make room.
+/// Connections without a request delay no other: the oldest are closed to make room.
 #[test]
 fn a_hundred_idle_readers_do_not_stand_in_the_way() {
     let service = Service::start(&["--metrics", "127.0.0.1:0"]);
@@ -103,7 +103,7 @@ fn a_hundred_idle_readers_do_not_stand_in_the_way() {
     let address = address(&service);
     let idle: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&address).unwrap()).collect();
     assert!(get(&address, "GET / HTTP/1.0\r\n\r\n").contains("\nframepath_streams 0\n"));
-    // Those that came shortly before were not waited for.
+    // The service did not wait for the latest connections.
     let is_open = |stream: &TcpStream| {
         stream.set_nonblocking(true).unwrap();
         matches!(stream.peek(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
@@ -126,7 +126,7 @@ fn without_a_descriptor_left_the_service_sleeps() {
     let limit = |files: u64| {
         prlimit(pid, Resource::Nofile, Rlimit { current: Some(files), maximum: Some(1024) }).unwrap()
     };
-    // A new descriptor has the first number that is free.
+    // A new descriptor has the lowest free number.
     let fds = format!("/proc/{}/fd", service.pid());
     limit((0..).find(|number| !std::path::Path::new(&format!("{fds}/{number}")).exists()).unwrap());
     let mut reader = TcpStream::connect(&address).unwrap();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Clients that say what has no meaning, too much, or nothing.
+//! Clients that send invalid messages, too many, or none.
 
 use framepath_model::wire::{MAGIC, MESSAGE_BYTES, Message, VERSION};
 use framepath_os::crossing::Socket;
@@ -49,7 +49,7 @@ fn rubbish_ends_its_own_connection_and_says_why() {
     finish(service.client("vp9-180p8.ivf", "! decode", "null")).ended(0);
 }
 
-/// What comes with a message is closed, not kept.
+/// Checks that descriptors sent with a message are closed, not kept.
 #[test]
 fn descriptors_that_nobody_asked_for_are_closed() {
     use std::os::fd::AsFd;
@@ -74,9 +74,9 @@ fn a_thousand_that_come_and_go_leave_nothing() {
         let Ok(socket) = Socket::connect(&service.socket()) else { panic!("turn {turn}") };
         match turn % 3 {
             0 => {}
-            // Half of one, and gone.
+            // Half of a message, then closes.
             1 => socket.send(&[0; 100], None).unwrap_or_default(),
-            // A stream, and gone before it comes.
+            // Requests a stream, and closes before the grant.
             _ if turn % 50 == 2 => {
                 socket.send(&record(&Message::Hello { version: VERSION }), None).unwrap_or_default();
             }
@@ -94,7 +94,7 @@ fn a_crowd_that_stays_is_turned_away_and_takes_nobody_with_it() {
     let mut client = service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
     let frames = service.stream_of(client.id()).figures.frames;
     let crowd: Vec<Talker> = (0..1000).map(|_| Talker::connect(&service.socket())).collect();
-    // Those inside are closed for saying nothing, the others were denied.
+    // The accepted clients are closed because they send nothing, the others were denied.
     let text = crowd[999].denied();
     assert!(text.contains("20 connections") && text.contains("--connections"), "{text}");
     assert!(crowd[999].hear().is_none());
@@ -114,7 +114,7 @@ fn a_flood_ends_and_nobody_else_does() {
     let mut client = service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
     let frames = service.stream_of(client.id()).figures.frames;
 
-    // Asks and never listens: it is not heard any more once its answers have
+    // A client that asks and never reads: the service stops reading from it when its answers have
     // no room.
     let deaf = Talker::connect(&service.socket());
     let watch = record(&Message::Watch { from: 0 });
@@ -123,7 +123,7 @@ fn a_flood_ends_and_nobody_else_does() {
         sent += 1;
         assert!(sent < 100_000, "nothing holds it up");
     }
-    // Asks and listens, too often.
+    // A client that asks and reads, too often.
     let loud = Talker::connect(&service.socket());
     let mut answers = 0;
     let denied = loop {
@@ -134,7 +134,7 @@ fn a_flood_ends_and_nobody_else_does() {
             other => panic!("{other:?}"),
         }
         if answers == 100_000 {
-            // A machine too slow to flood anything.
+            // The machine is too slow to flood the service.
             break None;
         }
     };
@@ -146,7 +146,7 @@ fn a_flood_ends_and_nobody_else_does() {
     assert_eq!(service.quiet(), before);
 }
 
-/// A client that has a worker and says rubbish to it harms the worker alone.
+/// A client that sends invalid data to its worker harms only that worker.
 #[test]
 fn rubbish_for_a_worker_ends_that_worker() {
     let service = Service::start(&[]);
@@ -156,7 +156,7 @@ fn rubbish_for_a_worker_ends_that_worker() {
     let (stream, worker) = talker.granted();
     worker.send(&[0x5a; MESSAGE_BYTES], None).unwrap();
     let mut bytes = [0; MESSAGE_BYTES];
-    // It ends: what is read is the end, or that the rubbish was never read.
+    // The worker ends: the socket reads its end, or an error because the data was never read.
     assert!(matches!(worker.receive(&mut bytes), Ok((0, _)) | Err(_)));
     talker.say(&Message::Replace { stream, kill: false });
     let (again, _worker) = talker.granted();

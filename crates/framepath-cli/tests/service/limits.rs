@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every limit holds, and who meets it reads which option sets it.
+//! Every limit holds, and the denial names the option that sets it.
 
 use framepath_model::wire::Message;
 
@@ -16,13 +16,13 @@ fn streams_of_a_user() {
     other.hello();
     let (second, _worker) = other.granted();
     assert_ne!(first, second);
-    // The limit is the user's, whatever the connection.
+    // The limit applies to the user, whatever the connection.
     other.hello();
     let text = other.denied();
     assert!(text.contains("2 streams already") && text.contains("--streams"), "{text}");
     let ran = finish(service.client("vp9-180p8.ivf", "! decode", "null")).ended(1);
     ran.says("--streams");
-    // A path takes two: its demuxer's, and its decoder's.
+    // A path takes two streams: its demuxer's, and its decoder's.
     one.say(&Message::Release { stream: first });
     other.say(&Message::Release { stream: second });
     finish(service.client("vp9-180p8.ivf", "! decode", "null")).ended(0);
@@ -43,7 +43,7 @@ fn replacements_in_a_minute() {
 
 #[test]
 fn streams_in_a_minute() {
-    // A path opens two: its demuxer's, and its decoder's.
+    // A path opens two streams: its demuxer's, and its decoder's.
     let service = Service::start(&["--opens-per-minute", "4"]);
     for _ in 0..2 {
         finish(service.client("vp9-180p8.ivf", "! decode", "null")).ended(0);
@@ -57,7 +57,7 @@ fn streams_in_a_minute() {
 fn memory_of_a_worker() {
     let service = Service::start(&["--memory", "700"]);
     let before = service.quiet();
-    // The bomb goes off in the worker; its memory ends long before the machine's.
+    // The fault exhausts the worker's memory limit, long before the machine's memory.
     let ran = finish(service.client("vp9-180p8.ivf", "! decode fault=bomb@3", "null")).ended(0);
     ran.shows("replaced a worker once");
     assert_eq!(service.quiet(), before);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A real `framepath serve`, with clients that mean well and others.
+//! A real `framepath serve`, with honest and hostile clients.
 
 mod activation;
 mod figures;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The service ends as it is told, and leaves nothing.
+//! The service ends when told to, and leaves no process or file behind.
 
 use framepath_testkit::service::{Service, Talker, lives};
 use framepath_testkit::until;
@@ -36,7 +36,7 @@ fn what_runs_longer_than_its_grace_is_ended() {
     assert_eq!(service.ended(), Some(0));
     assert!(!lives(worker));
     let ran = wait(client, "the client").ended(1);
-    // Whichever of the stream's two workers is missed first.
+    // The error depends on which of the stream's two workers is missed first.
     let missed = [format!("no service at {}", socket.display()), "the demuxer's worker ended".to_owned()];
     assert!(missed.iter().any(|missed| ran.stderr.contains(missed)), "{ran:#?}");
 }
@@ -64,7 +64,7 @@ fn a_killed_service_takes_its_workers_along() {
     service.stream_of(client.id());
     let workers = service.workers();
     let socket = service.socket();
-    // While it runs, its name is nobody else's.
+    // While the service runs, no other can take its name.
     finish(framepath(&["serve", "--socket", socket.to_str().unwrap()])).ended(1).says("listening at");
     drop(service);
     until("all workers are gone", || workers.iter().all(|pid| !lives(*pid)));

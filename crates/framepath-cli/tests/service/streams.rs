@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Streams through the service are what they are inline.
+//! Streams through the service equal inline streams.
 
 use std::fs;
 use std::process::Command;
@@ -14,7 +14,7 @@ fn inline(clip: &str, options: &str) -> String {
     run(&["run", "--quiet", "--ledger", "off", &path]).ended(0).stdout
 }
 
-/// The small clips, and one of the larger.
+/// Returns the names of the small clips, and of one of the larger.
 fn clips() -> Vec<String> {
     let names = fs::read_dir(in_checkout("clips")).unwrap();
     let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -43,7 +43,7 @@ fn every_clip_has_the_frames_it_has_inline() {
         assert_eq!(ours, inline(clip, "! decode"), "{clip}");
     }
     assert_eq!(service.quiet(), before);
-    // A demuxer's worker each, and a decoder's.
+    // Each has a demuxer's worker and a decoder's.
     assert_eq!(service.look().totals.granted, 2 * clips.len() as u64);
 }
 
@@ -108,7 +108,7 @@ fn a_killed_worker_is_replaced_and_no_frame_is_missed_or_given_twice() {
     assert_eq!(ran.stdout, inline("vp9-180p8.ivf", options));
     assert!(ran.stderr.contains("replaced a worker"), "{}", ran.stderr);
     assert_eq!(service.quiet(), before);
-    // One that died before its stream was open is no death to the client.
+    // A worker that died before its stream was open does not count as a death for the client.
     assert_eq!(service.look().totals.crashes, 3);
 }
 

@@ -9,7 +9,7 @@ use framepath_os::crossing::{Listener, Socket};
 use framepath_testkit::service::{Service, Talker};
 use framepath_testkit::{in_checkout, run};
 
-/// A message as a release with wire format `version` sends it.
+/// Encodes a message as a release with wire format `version` sends it.
 fn of_version(message: &Message, version: u16) -> [u8; MESSAGE_BYTES] {
     let mut bytes = [0; MESSAGE_BYTES];
     message.encode(&mut bytes);
@@ -17,7 +17,7 @@ fn of_version(message: &Message, version: u16) -> [u8; MESSAGE_BYTES] {
     bytes
 }
 
-/// What says both versions.
+/// Texts that a message about the two versions contains.
 fn versions(theirs: u16) -> [String; 2] {
     [format!("version {theirs} of"), format!("version {VERSION}")]
 }
@@ -27,7 +27,7 @@ fn a_client_refuses_a_service_of_another_version() {
     let folder = tempfile::tempdir().unwrap();
     let socket = folder.path().join("socket");
     let listener = Listener::bind(&socket, 0o600).unwrap();
-    // Answers the two clients that come.
+    // Answers the two clients that connect.
     let service = thread::spawn(move || {
         let mut heard = 0;
         while heard < 2 {
@@ -61,8 +61,8 @@ fn a_service_refuses_a_client_of_another_version() {
     let service = Service::start(&[]);
     let before = service.quiet();
     let newer = VERSION + 1;
-    // In the head of the message, which is what another release writes; and in
-    // the hello alone, which no release writes.
+    // The version is in the head of the message, as another release writes it; and in
+    // the hello alone, as no release writes it.
     let head = of_version(&Message::Hello { version: newer }, newer);
     let body = of_version(&Message::Hello { version: newer }, VERSION);
     for bytes in [head, body] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a program that is not its own worker program looks for one.
+//! Search for a worker program by a program that is not one itself.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use framepath::{Options, Pipeline};
 
 use framepath_testkit::{Ran, finish, in_checkout};
 
-/// Names the path that the program below runs.
+/// Variable with the path that the program below runs.
 const TEXT: &str = "PLAYER_TEXT";
 
 #[test]
@@ -19,7 +19,7 @@ fn a_program_in_the_folder_above_is_not_the_worker() {
     fs::create_dir_all(&inner).unwrap();
     let program = inner.join("player");
     fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
-    // Whoever may write in the folder above would have it run.
+    // An attacker with write access to the folder above would have this program run.
     let (planted, started) = (outer.join("framepath"), outer.join("started"));
     fs::write(&planted, format!("#!/bin/sh\n: >{}\n", started.display())).unwrap();
     fs::set_permissions(&planted, Permissions::from_mode(0o755)).unwrap();
@@ -35,7 +35,7 @@ fn a_program_in_the_folder_above_is_not_the_worker() {
     let places = format!("{}, /usr/libexec/framepath, /nowhere/bin;", inner.display());
     let ran = play().says("FRAMEPATH_WORKER").says(&places);
     assert!(!ran.stderr.contains("relative") && !started.exists(), "{ran:#?}");
-    // Beside the program it is found.
+    // A worker program in the program's own folder is found.
     fs::rename(&planted, inner.join("framepath")).unwrap();
     play();
     assert!(started.exists());

@@ -22,7 +22,7 @@ pub enum Side {
     Command(Program),
 }
 
-/// Why arguments are not two sides.
+/// Reason for which arguments are not two sides.
 #[derive(Debug, thiserror::Error)]
 pub enum SideError {
     /// A path that cannot be read; [`PathError::render`] shows where.
@@ -30,42 +30,42 @@ pub enum SideError {
     Path {
         /// The path as it was given.
         text: String,
-        /// What is wrong with it.
+        /// The error in the path.
         error: PathError,
     },
-    /// Not two.
+    /// The number of sides is not two.
     #[error(
         "takes two sides, not {found}: two paths, each in quotes, or two commands after `--`: \
          compare 'test ! null' 'test ! queue ! null'; compare -- 'COMMAND A' 'COMMAND B'"
     )]
     Count {
-        /// How many there are.
+        /// Number of sides given.
         found: usize,
     },
-    /// A command in which a quote is not closed.
+    /// A command with an unclosed quote.
     #[error("{command}: {error}")]
     Words {
         /// The command.
         command: String,
-        /// Which quote.
+        /// Position of the quote.
         error: PathError,
     },
-    /// A command without a word.
+    /// An empty command.
     #[error("a command is empty")]
     Empty,
 }
 
 /// Reads the sides from paths and from the words after `--`.
 ///
-/// Those words are two commands, each one word that is split as a shell would
-/// (`'ls -l' 'ls'`), or each several words with a `--` between
-/// (`ls -l -- ls`). Behind one path they are one command.
+/// Those words are two commands: either each is one word that is split as a shell would
+/// (`'ls -l' 'ls'`), or each is several words with a `--` between
+/// (`ls -l -- ls`). After one path they are one command.
 ///
 /// # Errors
-/// Where that does not make two, or one of them cannot be read.
+/// The arguments do not make two sides, or a side cannot be read.
 pub fn sides(paths: &[String], commands: &[String]) -> Result<[Side; 2], SideError> {
-    // Words of a path that was not quoted, most likely: say that, not that
-    // the first of them is no path.
+    // Most likely words of a path that was not quoted. Say that, instead of
+    // that the first word is no path.
     if paths.len() > 2 {
         return Err(SideError::Count { found: paths.len() });
     }
@@ -116,7 +116,7 @@ impl Side {
     }
 }
 
-/// As one would type it.
+/// Formats it as a user would type it.
 impl fmt::Display for Side {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

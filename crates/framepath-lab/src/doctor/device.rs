@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Devices that hold or work on frames.
+//! Probes of devices that hold or process frames.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use super::probe::{Probe, State};
 
 const GROUP: &str = "devices";
 
-/// Where the kernel's headers for programs are.
+/// The kernel's userspace header of V4L2.
 const VIDEODEV2: &str = "/usr/include/linux/videodev2.h";
 
 pub(super) fn probes() -> Vec<Probe> {
     vec![v4l2(), module("/dev"), fence_flags(Path::new(VIDEODEV2)), dma_heap(), udmabuf(), render_node()]
 }
 
-/// What opening one of `nodes` says; `described` names them in the report.
+/// Probes by opening one of `nodes`; `described` names them in the report.
 fn opened(
     name: &'static str,
     unlocks: &'static str,
@@ -52,8 +52,8 @@ fn v4l2() -> Probe {
     opened(name, unlocks, &nodes, described.join(", "), "video")
 }
 
-/// `/dev/video0 is a stateful decoder (vicodec)`; the name the system has for
-/// it where it cannot be opened.
+/// Describes a node: `/dev/video0 is a stateful decoder (vicodec)`. If it cannot be
+/// opened, with the name that the system has for it.
 fn described(node: &Path) -> String {
     match Node::open(node) {
         Ok(opened) => format!("{} is {} ({})", node.display(), opened.role(), opened.card()),
@@ -61,7 +61,7 @@ fn described(node: &Path) -> String {
     }
 }
 
-/// `/dev/video0 (vim2m)`.
+/// Formats `/dev/video0 (vim2m)`.
 fn node_name(node: &Path) -> String {
     let base = node.file_name().unwrap_or_default().to_string_lossy();
     let driver = fs::read_to_string(format!("/sys/class/video4linux/{base}/name")).unwrap_or_default();
@@ -72,7 +72,7 @@ fn node_name(node: &Path) -> String {
     }
 }
 
-/// The kernel's module of ours: its records, or where a decoder attaches.
+/// Probes framepath's kernel module: its records, or the node where a decoder attaches.
 fn module(folder: &str) -> Probe {
     let (name, unlocks) =
         ("framepath.ko", "decoding for every program of the machine, and the measuring node");
@@ -85,7 +85,7 @@ fn module(folder: &str) -> Probe {
     Probe::lacking(GROUP, name, unlocks, State::Missing, format!("no {folder}/framepath*"), remedy)
 }
 
-/// Whether the installed header already has explicit fences on buffers, which
+/// Probes the installed header for explicit fences on buffers. They
 /// were proposed for V4L2 and not merged when this was written.
 fn fence_flags(header: &Path) -> Probe {
     let (name, unlocks) =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The machine's own decoders: what each API offers.
+//! The machine's hardware decoders, by API.
 
 use framepath_codec::{Api, Codec, Hardware};
 
@@ -12,7 +12,7 @@ pub(super) fn probes() -> Vec<Probe> {
     Api::ALL.into_iter().map(probe).collect()
 }
 
-/// What would bring an API.
+/// Returns how to get an API.
 fn remedy(api: Api) -> &'static str {
     match api {
         Api::Vaapi => {
@@ -24,10 +24,10 @@ fn remedy(api: Api) -> &'static str {
     }
 }
 
-/// Whether the machine has it.
+/// Checks that the machine has the API.
 ///
 /// # Errors
-/// What it lacks, and what would bring it.
+/// The missing part, and how to get it.
 pub(crate) fn offered(api: Api) -> Result<(), String> {
     Hardware::open(api).map(drop).map_err(|error| format!("{error}; it needs {}", remedy(api)))
 }
@@ -45,8 +45,8 @@ fn probe(api: Api) -> Probe {
     }
 }
 
-/// Codecs that FFmpeg has for it, sizes as the driver says, profiles where a
-/// tool can ask for them.
+/// Lists the codecs that FFmpeg has for the API, the sizes that the driver reports, and the
+/// profiles if a tool can query them.
 fn offers(api: Api, device: &Hardware) -> String {
     let codecs: Vec<&str> = Hardware::codecs(api).map(Codec::name).collect();
     let mut text = codecs.join(", ");
@@ -62,7 +62,7 @@ fn offers(api: Api, device: &Hardware) -> String {
     text
 }
 
-/// The profiles that `vainfo` says can be decoded: `VAProfileH264Main :
+/// Parses the profiles that `vainfo` reports as decodable: `VAProfileH264Main :
 /// VAEntrypointVLD` is `H264Main`.
 fn profiles(said: &str) -> Vec<&str> {
     let decoded = said.lines().filter_map(|line| line.split_once(':'));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the ledger reads from the kernel, and what the lab asks of it.
+//! Kernel interfaces that the ledger and the lab use.
 
 use std::fs;
 use std::io;
@@ -109,7 +109,7 @@ fn tracepoints() -> Probe {
 fn realtime() -> Probe {
     let name = "real-time scheduling";
     let unlocks = "lab `inject`: taking a CPU away for a known time";
-    // In a thread of its own: the priority goes when that ends.
+    // In a thread of its own: the priority is gone when the thread ends.
     match thread::spawn(affinity::become_realtime).join() {
         Ok(Ok(())) => Probe::ok(GROUP, name, unlocks, "SCHED_FIFO can be set"),
         Ok(Err(error)) => {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory that frames live in, and the network they cross.
+//! Memory for frames, and the network that frames cross.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ pub(super) fn probes() -> Vec<Probe> {
     vec![sealed_memfd(), huge_pages(), udp_gso()]
 }
 
-/// A pool is a sealed memfd: making one is the question itself.
+/// Probes sealed memfds by making one: a pool is a sealed memfd.
 fn sealed_memfd() -> Probe {
     let (name, unlocks) = ("sealed memfds", "pools: nothing runs without them");
     match Pool::new(4096, 1) {
@@ -63,7 +63,7 @@ fn huge_pages() -> Probe {
     }
 }
 
-/// The one in brackets of `always [never] deny`.
+/// Returns the word in brackets of `always [never] deny`.
 fn chosen(modes: &str) -> Option<&str> {
     let (_, rest) = modes.split_once('[')?;
     rest.split_once(']').map(|(mode, _)| mode)

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One thing a machine may or may not offer.
+//! One capability that a machine may or may not have.
 
 use std::io;
 
 use serde::Serialize;
 
-/// Whether it is there.
+/// Result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum State {
-    /// There, and it answered.
+    /// Present and working.
     Ok,
-    /// Not there.
+    /// Absent.
     Missing,
-    /// There, but this user may not use it.
+    /// Present, but this user may not use it.
     NotPermitted,
 }
 
 impl State {
-    /// The word of a report.
+    /// Returns the word for reports.
     pub fn word(self) -> &'static str {
         match self {
             State::Ok => "ok",
@@ -27,7 +27,7 @@ impl State {
         }
     }
 
-    /// What an error of the system says: a refusal, or that it is not there.
+    /// Converts a system error: permission denied, or absent.
     pub(super) fn of_error(error: &io::Error) -> State {
         match error.kind() {
             io::ErrorKind::PermissionDenied => State::NotPermitted,
@@ -36,25 +36,25 @@ impl State {
     }
 }
 
-/// What was asked for, and what was found.
+/// A capability that was probed, and the result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Probe {
-    /// The heading it stands under.
+    /// Heading of its group.
     pub group: &'static str,
-    /// What it is called.
+    /// Name of the capability.
     pub name: &'static str,
-    /// Whether it is there.
+    /// Result of the probe.
     pub state: State,
-    /// What was found: a version, a device's name, the system's error.
+    /// Details: a version, a device's name, the system's error.
     pub found: String,
-    /// What it is good for.
+    /// Features that need the capability.
     pub unlocks: &'static str,
-    /// How to get it, where it is not there.
+    /// How to get it, if it is absent.
     pub remedy: Option<String>,
 }
 
 impl Probe {
-    /// Something that is there.
+    /// Creates a probe of a present capability.
     pub(super) fn ok(
         group: &'static str,
         name: &'static str,
@@ -64,7 +64,7 @@ impl Probe {
         Probe { group, name, state: State::Ok, found: found.into(), unlocks, remedy: None }
     }
 
-    /// Something that is not.
+    /// Creates a probe of an absent capability.
     pub(super) fn lacking(
         group: &'static str,
         name: &'static str,

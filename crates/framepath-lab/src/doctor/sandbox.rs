@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a stage in a process of its own is locked into here: each layer is
+//! Sandbox layers available to stages in processes of their own: each layer is
 //! tried, on a thread and a child that end right after.
 
 use framepath_os::cgroup::{CgroupError, Delegated};
@@ -112,7 +112,7 @@ fn namespaces() -> Probe {
         all.into_iter().filter_map(|(name, has)| (has == own).then_some(name)).collect()
     };
     let (own, shared) = (of(true).join(", "), of(false).join(", "));
-    // Root may lack the user namespace alone: it gets the others without.
+    // Root may lack only the user namespace: root gets the others without it.
     if pid && net {
         Probe::ok(GROUP, name, unlocks, if shared.is_empty() { own } else { format!("{own}; not {shared}") })
     } else {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Libraries and programs: the codecs inside, the contenders outside.
+//! Probes of libraries and programs: framepath's codecs, and the lab's other contenders.
 
 use std::env;
 use std::fs;
@@ -52,7 +52,7 @@ pub(super) fn probes(places: &Places) -> Vec<Probe> {
     probes
 }
 
-/// What `program` prints about itself, or why it does not.
+/// Returns the first line that `program` prints about itself, or why there is none.
 fn said(program: &str, args: &[&str]) -> Result<String, (State, String)> {
     match Program::new(program, args.iter().copied()).run(true) {
         Ok(finished) => Ok(finished.stdout.lines().next().unwrap_or_default().trim().to_owned()),
@@ -74,7 +74,7 @@ fn tool(
 }
 
 fn ffmpeg() -> Probe {
-    // "ffmpeg version 7.1 Copyright (c) ...": the rest says nothing here.
+    // "ffmpeg version 7.1 Copyright (c) ...": the copyright is left out.
     let version = said("ffmpeg", &["-version"])
         .map(|line| line.split(" Copyright").next().unwrap_or_default().to_owned());
     tool("ffmpeg tool", "contenders `ffmpeg` and `ffmpeg-t1` of lab `decode`", version, "apt install ffmpeg")
@@ -109,7 +109,7 @@ fn sdl() -> Probe {
     tool("SDL2", "sink `play` with a window", version, remedy)
 }
 
-/// A built peer: the probe's name and the program's.
+/// Probes a built peer, given the probe's name and the program's.
 fn peer(peers: &Path, (name, program): (&'static str, &str), unlocks: &'static str, remedy: &str) -> Probe {
     let file = peers.join(program);
     if file.is_file() {

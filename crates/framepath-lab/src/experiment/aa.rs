@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `aa`: the same contender twice. Every verdict but "no difference" is wrong.
+//! `aa`: the same contender twice. Every verdict other than "no difference" is wrong.
 
 use framepath::{Level, Options};
 use framepath_model::stats::Verdict;
@@ -13,7 +13,7 @@ use crate::watch::Watch;
 
 const COMPARISONS: usize = 20;
 const CLIP: &str = "h264-180p8-high.h264";
-/// What is compared; each is judged on its own.
+/// Figures that are compared; each is judged on its own.
 const METRICS: [&str; 2] = ["cpu_ms", "wall_ms"];
 
 pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {

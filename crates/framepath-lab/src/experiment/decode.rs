@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `decode`: daedalus' comparison. Each clip is decoded as fast as it goes, to
-//! NV12 (P010 for 10 bits), to nowhere; every contender is a process of its
-//! own and is charged with all its CPU, start-up included.
+//! `decode`: daedalus' comparison. Each clip is decoded at full speed, to
+//! NV12 (P010 for 10 bits), and the frames are discarded. Every contender is a process of
+//! its own and is charged with all its CPU, start-up included.
 
 mod device;
 mod paced;
@@ -24,7 +24,7 @@ use crate::watch::Watch;
 use device::Device;
 use service::Served;
 
-/// Frames of every clip here.
+/// Frames of every clip.
 const FRAMES: u64 = 150;
 
 /// A clip of the set.
@@ -49,16 +49,16 @@ const CLIPS: &[Clip] = &[
     clip("hard-hevc-1080p10.hevc", true, true),
 ];
 
-/// Our decoder in one host with one number of threads.
+/// Framepath's decoder on one host with one number of threads.
 pub(super) struct Ours {
     pub(super) contender: &'static str,
     pub(super) host: &'static str,
     pub(super) threads: &'static str,
-    /// The same in the caller's process, which it is compared with.
+    /// The same decoder in the caller's process, as the baseline of the comparison.
     inline: &'static str,
 }
 
-/// Our contenders. A further host is a line or two here.
+/// Framepath's contenders. A further host is a line or two here.
 const OURS: [Ours; 4] = [
     Ours { contender: "inline", host: "inline", threads: "auto", inline: "inline" },
     Ours { contender: "inline-t1", host: "inline", threads: "1", inline: "inline-t1" },
@@ -66,8 +66,8 @@ const OURS: [Ours; 4] = [
     Ours { contender: "process-t1", host: "process", threads: "1", inline: "inline-t1" },
 ];
 
-/// Paths whose ledger is kept at `full`: contender, host, format (the clip's
-/// NV12 or P010 where not named), threads.
+/// Paths with a ledger at `full`: contender, host, format (the clip's
+/// NV12 or P010 if `None`), threads.
 const LEDGERS: [(&str, &str, Option<&str>, &str); 5] = [
     ("inline", "inline", None, "auto"),
     ("inline-t1", "inline", None, "1"),
@@ -81,7 +81,7 @@ impl Clip {
         if self.ten_bits { "p010" } else { "nv12" }
     }
 
-    /// `vp9-1080p8`.
+    /// Returns the case's name, such as `vp9-1080p8`.
     fn case(&self) -> &'static str {
         self.file.rsplit_once('.').map_or(self.file, |(stem, _)| stem)
     }
@@ -94,14 +94,14 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
     let clips: Vec<&Clip> =
         CLIPS.iter().filter(|c| settings.wants(c.case()) && (named || !quick || !c.hard)).collect();
     let rounds = settings.rounds(3, 10);
-    // The demo has time for the first three of ours; the full set has the
-    // service too.
+    // The demo has time for the first three of framepath's contenders; the full set has
+    // the service too.
     let ours = &OURS[..if quick { 3 } else { OURS.len() }];
     let ledgers = &LEDGERS[..if quick { 4 } else { LEDGERS.len() }];
     let contenders = ours.len() + if quick { 2 } else { 7 };
     let device = Device::find();
     let served = if quick { None } else { Some(Served::start(settings, device.is_there())?) };
-    // Paced, a run takes its clip's time: more than the demo has.
+    // A paced run takes its clip's duration: too long for the demo.
     let paced = named && settings.wants(paced::CASE) || !named && !quick;
     let paced_steps = if paced { paced::steps(rounds) } else { 0 };
     watch.begin("decode", (clips.len() * (contenders * rounds + ledgers.len()) + paced_steps) as u64);
@@ -128,7 +128,7 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
     Ok(())
 }
 
-/// What the contenders of one clip are made from.
+/// Parts of which the contenders of one clip are made.
 struct OneClip<'a> {
     settings: &'a Settings,
     clip: &'a Clip,
@@ -180,7 +180,7 @@ impl OneClip<'_> {
         args.extend(threads.into_iter().flat_map(|t| ["-threads".into(), t.into()]));
         args.extend(decoder.into_iter().flat_map(|name| ["-c:v".into(), name.into()]));
         args.extend(["-i".into(), self.file.into()]);
-        // Every frame: elementary streams have no times, by which it would drop some.
+        // Output every frame: elementary streams have no times, and ffmpeg would drop some.
         args.extend(["-fps_mode", "passthrough", "-pix_fmt", pixels].map(Into::into));
         args.extend(["-f", "rawvideo", "-y", "/dev/null"].map(Into::into));
         Program::new("ffmpeg", args)
@@ -197,8 +197,8 @@ impl OneClip<'_> {
     }
 }
 
-/// The client, and what its stream cost the service. A client that is not to be
-/// had says so when it would run.
+/// Runs the client, and adds the CPU time of its stream in the service. A missing client
+/// fails only when it would run.
 fn serviced(
     served: &Served,
     program: Result<Program, LabError>,
@@ -211,8 +211,8 @@ fn serviced(
     }
 }
 
-/// Where a program of others fails by itself its row is skipped, with its words:
-/// ffmpeg 7 aborts where its last packet waits for a buffer to be free.
+/// Skips a foreign program's row, with the program's error text, if the program fails:
+/// ffmpeg 7 aborts if its last packet waits for a buffer to be free.
 fn or_skipped(
     mut run: impl FnMut() -> Result<Measured, LabError>,
 ) -> impl FnMut() -> Result<Measured, LabError> {
@@ -233,8 +233,8 @@ fn path_text(file: &Path, host: &str, format: &str, threads: &str) -> String {
     format!("file {file} ! decode format={format} threads={threads}{} ! null", host_text(host))
 }
 
-/// ` host=process`, or ` api=v4l2m2m device=PATH` for a device; nothing for `inline`,
-/// which is what users type and what prepares no workers.
+/// Returns ` host=process`, or ` api=v4l2m2m device=PATH` for a device. Empty for `inline`:
+/// users leave it out, and then no workers are prepared.
 fn host_text(host: &str) -> String {
     match host {
         "inline" => String::new(),
@@ -243,7 +243,7 @@ fn host_text(host: &str) -> String {
     }
 }
 
-/// Runs the path once more in this process, for what only the ledger knows.
+/// Runs the path once more in this process, for the figures that only the ledger has.
 fn add_ledger(
     clip: &Clip,
     text: &str,

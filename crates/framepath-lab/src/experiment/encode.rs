@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `encode`: RootStream's raw encoder bench. 1000 frames of 1280x720 NV12; how
-//! long each spends in the encoder.
+//! `encode`: RootStream's raw encoder bench. 1000 frames of 1280x720 NV12; the
+//! time that each spends in the encoder.
 
 use framepath::{Level, Options};
 use framepath_model::format::{Layout, PixelFormat};
@@ -53,7 +53,7 @@ fn encoder(arguments: &str) -> Result<Measured, LabError> {
     Ok(measured)
 }
 
-/// What a naive encoder's copy costs at least: the same bytes, one call.
+/// Measures the least cost of a naive encoder's copy: the same bytes, one call.
 fn memcpy() -> Result<Measured, LabError> {
     let bytes = Layout::packed(PixelFormat::Nv12, SIZE.0, SIZE.1).map_or(0, |l| l.size);
     let from = vec![1u8; bytes];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `faults`: what readers notice of workers that die.
+//! `faults`: effects of dying workers that readers notice.
 //!
 //! Four streams of four codecs run at once in this process, each decoded in a
 //! worker. Workers are killed with SIGKILL at random moments, hang, take all
-//! memory, or meet a packet that kills every one of them; clients are killed
+//! memory, or get a packet that kills every one of them; clients are killed
 //! as well. Every frame is compared with an undisturbed run by its MD5.
 
 mod check;
@@ -25,33 +25,33 @@ use left::Holdings;
 use random::Random;
 use stream::{Clip, Ended};
 
-/// One clip of each codec; every one is a single group of pictures, so that a
-/// replay is as long as it gets, and has a frame for every packet.
+/// One clip of each codec. Each clip is a single group of pictures, so that
+/// replays are as long as possible, and has a frame for every packet.
 const CLIPS: [&str; 4] = ["h264-180p8-high.h264", "vp9-180p8.ivf", "av1-180p8.ivf", "hevc-180p8.hevc"];
 
-/// Packets a second where streams are paced.
+/// Packets a second of paced streams.
 const RATE: u32 = 60;
-/// Passes over a stream's clip for each kill it gets.
+/// Passes over a stream's clip for each kill.
 const PASSES_PER_KILL: f64 = 1.5;
-/// Draws the moments of the kills.
+/// Seed of the random moments of the kills.
 const SEED: u64 = 1000;
 
 const CONTENDER: &str = "process";
 
-/// Faults that a worker brings upon itself: case, options of the stage, passes.
+/// Faults that a worker causes itself: case, options of the stage, passes.
 const INJECTED: [(&str, &str, u64); 3] = [
     ("hang", "watchdog=300ms fault=hang@20", 2),
     ("bomb", "memory=512MiB fault=bomb@20", 2),
     ("poison", "fault=poison@10", 3),
 ];
 
-/// Everything a case needs.
+/// Context of all cases.
 struct Lab<'a> {
     settings: &'a Settings,
     watch: &'a dyn Watch,
     clips: Vec<Clip>,
     random: Random,
-    /// What this process had before the first case.
+    /// Resources of this process before the first case.
     before: Holdings,
 }
 
@@ -64,7 +64,7 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
     watch.step("undisturbed");
     let clips: Vec<Clip> =
         CLIPS.iter().map(|name| Clip::new(&settings.clip(name)?)).collect::<Result<_, _>>()?;
-    // Once, so that what is made once is there before it is counted.
+    // Run once, so that one-time resources exist before they are counted.
     clips[0].start(1, 0, "")?.wait()?;
     let before = Holdings::now();
     let mut lab = Lab { settings, watch, clips, random: Random::new(SEED), before };
@@ -114,14 +114,14 @@ impl Lab<'_> {
         if !self.settings.wants(CASE) {
             return Ok(());
         }
-        // Two passes would be over before a kill that comes late.
+        // Two passes would be over before a late kill.
         let passes = self.passes(kills).max(8);
         let outcome = kills::run(&self.clips, passes, 0, kills, &mut self.random, self.watch)?;
         summary.rows.push(self.killed(CASE, &outcome, passes));
         Ok(())
     }
 
-    /// Passes over each clip for so many kills.
+    /// Returns the passes over each clip for so many kills.
     fn passes(&self, kills: u64) -> u64 {
         (kills as f64 / self.clips.len() as f64 * PASSES_PER_KILL).ceil().max(2.0) as u64
     }
@@ -142,7 +142,7 @@ impl Lab<'_> {
         row
     }
 
-    /// All streams meet the fault at once.
+    /// Runs a case in which all streams get the fault at once.
     fn injected(
         &mut self,
         case: &str,
@@ -192,13 +192,13 @@ impl Lab<'_> {
         Ok(())
     }
 
-    /// The counts of streams that ran `passes` passes each; clip by clip, as
-    /// often as need be.
+    /// Makes the row of streams that ran `passes` passes each. The streams are assigned to the
+    /// clips in turn.
     fn row(&self, case: &str, contender: &str, streams: &[Ended], passes: u64) -> Row {
         let mut faults = Faults::default();
         for (ended, clip) in streams.iter().zip(self.clips.iter().cycle()) {
             let mut judged = clip.expected.judge(&ended.seen, passes);
-            // What was given up with a poisoned packet is counted as that.
+            // Frames given up with a poisoned packet are counted separately.
             judged.lost = judged.lost.saturating_sub(ended.skipped);
             faults += judged;
         }

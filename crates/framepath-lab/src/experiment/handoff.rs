@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `handoff`: one frame from a process to another, small and of 1080p NV12,
+//! `handoff`: transfer of one frame between two processes, small and of 1080p NV12,
 //! paced at 60 Hz and flat out.
 //!
 //! A contender is a pair of processes that shares the convention of
-//! `peers/handoff/handoff.h`: the producer writes a sequence number and a
-//! stamp into the frame's first 16 bytes and nothing else, the consumer looks
-//! at nothing else, and both clocks start when both are warm. Figures are
-//! those of the frames; nothing of the start-up is in them.
+//! `peers/handoff/handoff.h`: the producer writes only a sequence number and a
+//! timestamp, into the frame's first 16 bytes; the consumer reads only
+//! those; and both clocks start when both are warm. The figures are
+//! of the frames only, without the start-up.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -23,14 +23,14 @@ use crate::watch::Watch;
 const LARGE: u64 = 1920 * 1080 * 3 / 2;
 /// A packet, or a message.
 const SMALL: u64 = 4096;
-/// Frames a second where frames are paced.
+/// Frames a second of paced cases.
 const RATE: u64 = 60;
 
-/// Ours.
+/// Name of framepath's contender.
 const PROCESS: &str = "process";
 
-/// Another's contender: its stable name, its program, the program's first word
-/// and what to do where the program is not there.
+/// A foreign contender: its stable name, its program, the program's first argument
+/// and the remedy if the program is absent.
 struct Peer {
     name: &'static str,
     program: &'static str,
@@ -40,7 +40,7 @@ struct Peer {
 
 const GST_REMEDY: &str = "apt install libgstreamer1.0-dev gstreamer1.0-plugins-bad, then make build";
 
-/// Those that sleep first: that is what users run.
+/// Contenders that sleep while they wait come first, because users run those.
 const PEERS: [Peer; 5] = [
     Peer { name: "iceoryx2-wait", program: "iceoryx2-handoff", mode: Some("wait"), remedy: "make peers" },
     Peer { name: "gst-unixfd", program: "gst-handoff", mode: Some("unixfd"), remedy: GST_REMEDY },
@@ -49,7 +49,7 @@ const PEERS: [Peer; 5] = [
     Peer { name: "iceoryx2-poll", program: "iceoryx2-handoff", mode: Some("poll"), remedy: "make peers" },
 ];
 
-/// What is handed over, and how fast.
+/// Size and rate of the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Case {
     name: &'static str,
@@ -101,8 +101,8 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
     Ok(())
 }
 
-/// Ours beside each of the others. Flat out, a frame waits for those before
-/// it: there the time per frame says more than its latency.
+/// Compares framepath with each of the others. Flat out, a frame waits for those before
+/// it; for this reason the time per frame says more than the latency.
 fn comparisons(case: &Case) -> Vec<Comparison<'static>> {
     let metrics: &[&str] = if case.rate > 0 {
         &["latency_p50_us", "latency_p99_us", "cpu_us_per_frame"]
@@ -129,7 +129,7 @@ impl Peer {
     }
 }
 
-/// Runs `program` and reads its line; adds what it measured to `software`.
+/// Runs `program` and parses its line; adds the software it measured to `software`.
 fn hand_over(program: &Program, software: &RefCell<BTreeSet<String>>) -> Result<Measured, LabError> {
     let finished = program.run(true)?;
     let told = told::parse(program, &finished.stdout)?;
@@ -138,7 +138,7 @@ fn hand_over(program: &Program, software: &RefCell<BTreeSet<String>>) -> Result<
     Ok(measured)
 }
 
-/// The words that all contenders share, behind the first one's.
+/// Returns the arguments that all contenders share, after the first one.
 fn args(first: Option<&str>, case: &Case, frames: u64) -> Vec<String> {
     let numbers = [("--bytes", case.bytes), ("--frames", frames), ("--rate", case.rate)];
     let options = numbers.into_iter().flat_map(|(name, n)| [name.to_owned(), n.to_string()]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `inject`: the ledger's proof. Each cause in turn gets a cost that is known
-//! from elsewhere (stamps of the injecting stage, not of the ledger), and must
-//! come out on its own row of its own hop.
+//! `inject`: the ledger's proof. Each cause in turn gets a known cost, measured
+//! by the injecting stage and not by the ledger. The cost must
+//! appear in its own row of its own hop.
 
 mod crossing;
 mod preempter;
@@ -22,23 +22,24 @@ use crate::watch::Watch;
 use preempter::Preempter;
 use probe::{Probe, Trigger, Work};
 
-/// CPU time a stage burns, and how long the CPU is taken away.
+/// CPU time a stage burns, and time for which the CPU is taken away.
 const BURN_NS: u64 = 2_000_000;
 /// Bytes of the injected copy.
 const COPY_BYTES: usize = 4 << 20;
 
-/// What one case injected and what the ledger said, frame by frame.
+/// Injected cost and ledger's figure of one case, frame by frame.
 struct Outcome {
     injected_ns: Vec<f64>,
     attributed_ns: Vec<f64>,
     measured: Measured,
-    /// What was injected and what was counted, where bytes are the cost.
+    /// Injected and counted bytes, if the cost is in bytes.
     bytes: Option<(f64, f64)>,
 }
 
 type Case = (&'static str, fn(u64) -> Result<Outcome, LabError>);
 
-/// By cause, in this process and in a worker; `wakeup` and `preempted` need real-time priority and two CPUs.
+/// Cases by cause, in this process and in a worker; `wakeup` and `preempted` need real-time
+/// priority and two CPUs.
 const CASES: &[Case] = &[
     ("compute", compute),
     ("copy", copy),
@@ -60,8 +61,8 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
     watch.begin("inject", cases.len() as u64);
     for (name, inject) in cases {
         watch.step(name);
-        // A thread of its own: a run may tie its threads to CPUs, and this
-        // one goes on to other things.
+        // In a thread of its own: a run may pin its threads to CPUs, and this
+        // thread has other work later.
         let outcome = std::thread::scope(|scope| scope.spawn(|| inject(frames)).join());
         match outcome {
             Ok(Ok(outcome)) => summary.rows.push(outcome.row(name)),
@@ -100,7 +101,7 @@ impl Outcome {
     }
 }
 
-/// Runs `built` at level full and pairs what was injected into each frame with
+/// Runs `built` at level full and pairs the cost injected into each frame with
 /// the field of its row on hop `hop`.
 fn collect(
     built: Pipeline,
@@ -125,7 +126,7 @@ fn collect(
     Ok((outcome, report))
 }
 
-/// A path that begins with `frames` small frames, `rate` a second.
+/// Creates a path that begins with `frames` small frames, `rate` a second.
 fn source(rate: f64, frames: u64) -> Result<Pipeline, LabError> {
     let options = TestOptions { bytes: Some(64), rate, frames, pool: 64, ..TestOptions::default() };
     let source =
@@ -133,7 +134,7 @@ fn source(rate: f64, frames: u64) -> Result<Pipeline, LabError> {
     Ok(Pipeline::from_source(source).named("test"))
 }
 
-/// The stage measures its burn by the thread's CPU clock.
+/// Injects CPU time; the stage measures its burn by the thread's CPU clock.
 fn compute(frames: u64) -> Result<Outcome, LabError> {
     let (probe, log) = Probe::new(Work::Burn(BURN_NS));
     let built = source(250.0, frames)?.sink(probe).named("burn");
@@ -141,8 +142,8 @@ fn compute(frames: u64) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-/// The same bytes are copied; the stage measures the copy by the thread's CPU
-/// clock from outside.
+/// Injects a copy of the same bytes; the stage measures it by the thread's CPU
+/// clock, outside the ledger.
 fn copy(frames: u64) -> Result<Outcome, LabError> {
     let (probe, log) = Probe::new(Work::copy(COPY_BYTES));
     let built = source(250.0, frames)?.sink(probe).named("copy");
@@ -152,7 +153,7 @@ fn copy(frames: u64) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-/// Frames come faster than the consumer takes them: each waits from its
+/// Injects queueing: frames come faster than the consumer takes them, and each waits from its
 /// hand-off until the consumer is done with the one before.
 fn queue(frames: u64) -> Result<Outcome, LabError> {
     let frames = frames.min(60);
@@ -167,8 +168,8 @@ fn queue(frames: u64) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-/// The consumer sleeps; just before the hand-off a real-time thread takes its
-/// CPU, so that it can run only when that thread stops.
+/// Injects a late wakeup: the consumer sleeps, and just before the hand-off a real-time thread
+/// takes its CPU. The consumer can run only when that thread stops.
 fn wakeup(frames: u64) -> Result<Outcome, LabError> {
     let cpus = two_cpus()?;
     let preempter = Arc::new(Preempter::start(cpus[1], BURN_NS)?);
@@ -185,7 +186,7 @@ fn wakeup(frames: u64) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-/// A real-time thread takes the CPU while the stage burns.
+/// Injects preemption: a real-time thread takes the CPU while the stage burns.
 fn preempted(frames: u64) -> Result<Outcome, LabError> {
     let cpus = two_cpus()?;
     let preempter = Arc::new(Preempter::start(cpus[1], BURN_NS)?);
@@ -195,7 +196,7 @@ fn preempted(frames: u64) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-/// The stage sleeps and measures how long.
+/// Injects a sleep; the stage measures its length.
 fn blocked(frames: u64) -> Result<Outcome, LabError> {
     let (probe, log) = Probe::new(Work::Sleep(BURN_NS));
     let built = source(250.0, frames)?.sink(probe).named("block");

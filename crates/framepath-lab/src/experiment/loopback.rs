@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `loopback`: RootStream's network bench. 10 MB over loopback TCP: throughput,
-//! and how long the first chunk takes; then the same bytes as UDP datagrams,
+//! and the time of the first chunk; then the same bytes as UDP datagrams,
 //! one send each and in segmented sends (GSO).
 
 use std::io::{Read, Write};
@@ -21,13 +21,13 @@ const CASE: &str = "10MB";
 const BYTES: usize = 10 * 1024 * 1024;
 /// One TCP write, and the "first chunk".
 const CHUNK: usize = 64 * 1024;
-/// What fits an Ethernet frame with its headers, in round numbers.
+/// Bytes that fit an Ethernet frame with its headers, in round numbers.
 const DATAGRAM: usize = 1400;
-/// Datagrams the sender may be ahead of the receiver: what the kernel's
+/// Most datagrams by which the sender may be ahead of the receiver: the kernel's
 /// default receive buffer (212,992 bytes, each datagram charged with its
-/// overhead) takes without loss.
+/// overhead) takes these without loss.
 const WINDOW: u64 = 64;
-/// How long a receiver waits for a datagram that may be lost.
+/// Time for which a receiver waits for a datagram that may be lost.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
@@ -99,7 +99,7 @@ fn tcp() -> Result<Measured, LabError> {
     Ok(transfer.map_err(io("transfer"))?.measured(process_cpu_ns() - cpu))
 }
 
-/// `per_send` datagrams a system call; above 1 the kernel cuts them.
+/// Sends `per_send` datagrams per system call; above 1 the kernel splits them.
 fn datagrams(per_send: usize) -> Result<Measured, LabError> {
     let io = |what: &str| LabError::io(format!("loopback UDP: {what}"));
     let receiver = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(io("bind"))?;
@@ -122,7 +122,7 @@ fn datagrams(per_send: usize) -> Result<Measured, LabError> {
             let mut buffer = vec![0; DATAGRAM];
             let (mut first_ns, mut last_ns) = (0, now_ns());
             let mut count = 0;
-            // A datagram that does not come within our patience is lost.
+            // A datagram that does not come within `PATIENCE` is lost.
             while count < total && receiver.recv(&mut buffer).is_ok() {
                 count += 1;
                 last_ns = now_ns();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `m2m`: vpipe's questions. What it costs to capture a frame by each kind of
-//! memory, and to take it through a memory-to-memory device: copied in or lent,
-//! copied there or worked on in place.
+//! `m2m`: vpipe's questions. The cost of capturing a frame by each kind of
+//! memory, and of taking it through a memory-to-memory device: copied in or lent,
+//! copied there or processed in place.
 //!
 //! ```text
 //! capture          vivid ──read|mmap|dmabuf|userptr──▶ null
@@ -30,24 +30,24 @@ use crate::watch::Watch;
 use nodes::Nodes;
 use run::Run;
 
-/// What every contender moves: GREY of this size.
+/// Size of the frames of every contender, in GREY.
 const SIZE: (u32, u32) = (640, 480);
 
-/// Frames a second that vivid is asked for; the highest it offers at this size.
+/// Frames a second requested from vivid; the highest it offers at this size.
 const RATE: u32 = 60;
 
 const LEVEL: u8 = 128;
 
-/// A path of ours.
+/// One of framepath's paths.
 struct Way {
     contender: &'static str,
     path: String,
     needs: Vec<Need>,
-    /// Index of the hop that is the device's, where the measuring node is in it.
+    /// Index of the device's hop, if the measuring node is in it.
     device_hop: Option<u16>,
 }
 
-/// What a path cannot run without.
+/// Device that a path requires.
 #[derive(Clone, Copy)]
 enum Need {
     Camera,
@@ -65,7 +65,7 @@ impl Need {
     }
 }
 
-/// The paths through the measuring node: contender and arguments.
+/// Paths through the measuring node: contender and arguments.
 const DEVICE: [(&str, &str); 4] = [
     ("device-mmap", "io=mmap"),
     ("device-userptr", "io=userptr"),
@@ -81,7 +81,7 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
     let picture = Fixture::make()?;
     let cases = cases(&nodes, &picture.file, frames);
     let wanted: Vec<_> = cases.into_iter().filter(|(case, _)| settings.wants(case)).collect();
-    // heap-none has vim2m besides.
+    // heap-none also has vim2m.
     let contenders: usize =
         wanted.iter().map(|(case, ways)| ways.len() + usize::from(*case == "heap-none")).sum();
     watch.begin("m2m", (contenders * rounds) as u64);
@@ -143,10 +143,10 @@ fn notes(frames: u64) -> Vec<String> {
     notes
 }
 
-/// From here on a step of the CPU clock is longer than what a stage takes.
+/// From this value on, a step of the CPU clock is longer than a stage's work.
 const COARSE_NS: u64 = 100_000;
 
-/// How far the thread's CPU clock jumps. User-Mode Linux has one of 10 ms.
+/// Measures the step of the thread's CPU clock. User-Mode Linux has one of 10 ms.
 fn cpu_clock_step_ns() -> u64 {
     let next = |from: u64| loop {
         let now = thread_cpu_ns();
@@ -181,7 +181,7 @@ fn cases(nodes: &Nodes, picture: &Path, frames: u64) -> Vec<(&'static str, Vec<W
         ("heap-none", "none"),
         ("heap-threshold", "threshold"),
     ] {
-        // What the driver's memory and addresses are good for needs no dmabuf.
+        // Sources for the driver's own memory and for user pointers need no dmabuf.
         let source = |dmabuf: bool| match (case.starts_with("vivid"), dmabuf) {
             (true, _) => (camera("mmap"), Need::Camera),
             (false, true) => (heap(""), Need::Heap),
@@ -206,8 +206,8 @@ fn cases(nodes: &Nodes, picture: &Path, frames: u64) -> Vec<(&'static str, Vec<W
     cases
 }
 
-/// Lent beside copied, in place beside not; the device beside this process and
-/// beside vim2m.
+/// Compares lent with copied, in place with not, and the device with this process and
+/// with vim2m.
 fn comparisons(case: &str) -> Vec<Comparison<'static>> {
     if case == "capture" {
         return ["mmap", "dmabuf", "userptr"].map(|io| ("cpu_us_per_frame", io, "read")).into();
@@ -228,7 +228,7 @@ fn comparisons(case: &str) -> Vec<Comparison<'static>> {
     comparisons
 }
 
-/// The picture that the heap's frames have, in a file of its own as long as the
+/// Picture of the heap's frames, in a file that exists as long as the
 /// experiment runs.
 struct Fixture {
     folder: PathBuf,
@@ -258,7 +258,7 @@ impl Fixture {
 
 impl Drop for Fixture {
     fn drop(&mut self) {
-        // A folder that stays is no reason to fail.
+        // A folder that remains is no reason to fail.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `players`: Beauchesne's question. Every installed player plays every clip at
 //! its own rate, by every decode API and to every output that it and the machine
-//! have; a cell is what that takes of the CPU.
+//! have; a cell is the CPU use of that.
 
 mod accuracy;
 mod api;
@@ -31,14 +31,14 @@ use display::Display;
 use player::{Ask, OURS, PLAYERS, Player, Told};
 use watched::{Surroundings, Watched, Window};
 
-/// A configuration that takes so much of all cores is not suitable.
+/// Share of all cores from which a configuration is not suitable.
 const MAXED: f64 = 0.95;
 
-/// What a cell of ours is called that is measured a second time: how far a cell
-/// is from itself.
+/// Suffix of framepath's cells that are measured a second time, to show how far a cell
+/// differs from itself.
 const AGAIN: &str = "again";
 
-/// What is compared with the best player.
+/// Figures that are compared with the best player's.
 const METRICS: [&str; 2] = ["cpu_share", "wakeups_per_s"];
 
 pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
@@ -49,7 +49,7 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
     let screens = Screens::open(outputs, summary);
     let rounds = settings.rounds(3, 6);
     let files = clip::files(settings)?;
-    // Ours are played twice.
+    // Framepath's cells are played twice.
     let players_again = players.len() + usize::from(players.iter().any(|(player, _)| player.name == OURS));
     watch.begin("players", (files.len() * players_again * screens.outputs.len() * rounds) as u64);
     summary.machine.display = screens.text();
@@ -69,7 +69,7 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
     Ok(())
 }
 
-/// The players that are here; the others are skipped rows.
+/// Returns the installed players; the others become skipped rows.
 fn installed(settings: &Settings, summary: &mut Summary) -> Vec<(&'static Player, PathBuf)> {
     let mut found = Vec::new();
     for player in &PLAYERS {
@@ -109,7 +109,7 @@ struct Screens {
 }
 
 impl Screens {
-    /// Opens what the outputs need; those that cannot be had are skipped rows.
+    /// Opens the displays that the outputs need; absent ones become skipped rows.
     fn open(outputs: &[Output], summary: &mut Summary) -> Screens {
         let mut screens = Screens { outputs: Vec::new(), x: None, wayland: None };
         let wanted = |test: fn(Output) -> bool| outputs.iter().copied().any(test);
@@ -155,13 +155,13 @@ struct Cell<'a> {
     program: &'a PathBuf,
     api: Api,
     output: Output,
-    /// Whether its decoder gives software's pixels; `None` where that is not
+    /// True if its decoder gives software's pixels; `None` if that is not
     /// known, and for software.
     equal: Option<bool>,
 }
 
 impl Cell<'_> {
-    /// `mpv-software-x11`.
+    /// Returns the cell's name, such as `mpv-software-x11`.
     fn name(&self) -> String {
         format!("{}-{}-{}", self.player.name, self.api.name(), self.output.name())
     }
@@ -259,7 +259,7 @@ fn one_clip(
         contenders.push(Contender::new(name, move || cell.play(clip, screens)));
     }
     let runs = pairs::run(&clip.case, contenders, &[], rounds, watch, summary)?;
-    // They are the same cells: what they add is in the ratios.
+    // Remove the repeated cells: their information is in the ratios.
     summary.rows.retain(|row| !row.contender.ends_with(AGAIN));
     summary.skipped.retain(|skipped| !skipped.contender.ends_with(AGAIN));
     for (metric, (second, (at, name))) in
@@ -287,8 +287,8 @@ fn one_clip(
     Ok(())
 }
 
-/// By API: whether our frames by it are those of software. Of the players here,
-/// only ours says what it decoded.
+/// Returns by API if framepath's frames equal those of software. Framepath is the only
+/// player here that reports its decoded pixels.
 fn accurate(
     clip: &Clip,
     players: &[(&'static Player, PathBuf)],
@@ -320,7 +320,7 @@ fn accurate(
     Ok(equal)
 }
 
-/// Who has the least of `metric` among those that play without dropping.
+/// Finds the rival with the least of `metric` among those that play without dropping.
 fn best<'a, C>(
     rivals: impl Iterator<Item = (C, &'a [Measured])>,
     metric: &str,

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `queue`: Contreras' test. 16 MiB pushed in buffers of 2^3 to 2^20 bytes,
-//! direct and through a queue, ours beside GStreamer's; then paced, where the
-//! hand-off latency counts.
+//! direct and through a queue, framepath's beside GStreamer's; then paced, where the
+//! hand-off latency matters.
 //!
-//! Nobody touches the bytes: all that is measured is passing buffers on. Our
+//! The bytes are not touched: only passing buffers on is measured. Framepath's
 //! contenders run in this process, GStreamer's in the `gst-push` peer; both
-//! count the CPU of both threads over the pushing alone, start-up left out.
+//! count the CPU of both threads over the pushing alone, without start-up.
 
 use framepath::{Level, Options};
 use framepath_model::stats::median;
@@ -21,14 +21,14 @@ use crate::watch::Watch;
 
 /// Bytes of all buffers of a run together, as in the original.
 const TOTAL: u64 = 16 << 20;
-/// Fewest and most pushes of a run: enough for the clock, not for the patience.
+/// Fewest and most pushes of a run: enough to measure, and not too slow.
 const PUSHES: std::ops::RangeInclusive<u64> = 4096..=(TOTAL / 8);
-/// Ledger rows kept: enough for the latencies of a paced run. Making the rows
-/// ready is start-up, which the peer leaves out of its figures, so it is small.
+/// Ledger rows kept: enough for the latencies of a paced run. The number is small because
+/// allocating the rows is start-up, which the peer excludes from its figures.
 const LEDGER_ROWS: usize = 1 << 12;
-/// Depth of our queue: GStreamer's default, 200 buffers.
+/// Depth of framepath's queue: GStreamer's default, 200 buffers.
 const DEPTH: u32 = 200;
-/// Slots: what the queue holds, and some in hands.
+/// Slots: those in the queue, and a few in use.
 const POOL: u32 = 256;
 
 pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
@@ -66,12 +66,12 @@ fn sizes(settings: &Settings) -> Vec<u64> {
         Size::Quick => vec![3, 6, 10, 16, 20],
         Size::Full => (3..=20).collect(),
     };
-    // A case that was asked for by name runs whatever the size of the set.
+    // A case requested by name runs whatever the size of the set.
     let exponents = if settings.cases.is_empty() { exponents } else { (3..=20).collect() };
     exponents.into_iter().map(|e| 1 << e).filter(|s| settings.wants(&case_of(*s))).collect()
 }
 
-/// `64B`, `1KiB`, `1MiB`.
+/// Names a case: `64B`, `1KiB`, `1MiB`.
 fn case_of(bytes: u64) -> String {
     match bytes {
         b if b < 1 << 10 => format!("{b}B"),
@@ -133,7 +133,7 @@ fn flat_out(
     Ok(())
 }
 
-/// What the ledger at `times` adds to each of the direct path's two hops: the
+/// Computes the cost of the ledger at `times` for each of the direct path's two hops: the
 /// median of the differences within the pairs.
 fn ledger_ns_per_hop(off: &[Measured], times: &[Measured]) -> Option<f64> {
     let cost = |m: &Measured| m.metric("cpu_us_per_push");
@@ -166,7 +166,7 @@ fn paced(
     Ok(())
 }
 
-/// Our path in this process.
+/// Runs a path of framepath's in this process.
 fn ours(text: &str, level: Level) -> Result<Measured, LabError> {
     let path = framepath::path::parse(text)?;
     let options = Options { level, rows: LEDGER_ROWS, ..Options::default() };
@@ -183,7 +183,7 @@ fn per_push(measured: &mut Measured) {
     }
 }
 
-/// The line `gst-push` prints.
+/// The line that `gst-push` prints.
 #[derive(Deserialize)]
 struct GstPush {
     pushes: u64,

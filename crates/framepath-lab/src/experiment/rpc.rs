@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `rpc`: nspluginwrapper's table. What a session of decoding says to its
-//! worker and what that costs, with what is constant asked once and with it
-//! asked again for every frame; and what a stream does that has nothing to do.
+//! `rpc`: nspluginwrapper's table. Messages of a decoding session to its
+//! worker and their cost, with constant information asked once, and
+//! asked again for every frame; and the activity of an idle stream.
 
 mod crossing;
 mod idle;
@@ -24,8 +24,8 @@ use crate::watch::Watch;
 const CLIP: &str = "h264-1080p8.h264";
 const FRAMES: u64 = 150;
 
-/// Contenders: name, and where their decoder runs. The last asks another process for
-/// something constant with each frame.
+/// Contenders: name, and options for the decoder's host. The last asks another process for
+/// constant information with each frame.
 const CONTENDERS: [(&str, &str); 3] =
     [("inline", ""), ("process", " host=process"), (UNCACHED, " host=process")];
 const UNCACHED: &str = "process-uncached";
@@ -42,7 +42,7 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
     let quick = settings.size == Size::Quick;
     let rounds = settings.rounds(2, 6);
     let clip = settings.clip(CLIP)?;
-    // Three minutes of 30 frames a second, decoded as fast as it goes.
+    // Three minutes of 30 frames a second, decoded at full speed.
     let passes = if quick { 2 } else { 36 };
     watch.begin("rpc", (2 * CONTENDERS.len() * rounds + 4 * rounds + CONTENDERS.len()) as u64);
     for (case, passes, rate) in [("session", passes, 0), ("paced-30", 1, 30)] {
@@ -117,7 +117,7 @@ fn timed(program: &Program, frames: u64) -> Result<Measured, LabError> {
     Ok(measured)
 }
 
-/// Runs the path once more, in this process, for what only its session counts.
+/// Runs the path once more, in this process, for the figures that only its session counts.
 fn calls(name: &str, text: &str) -> Result<[(&'static str, f64); 8], LabError> {
     let (report, questions) = match name {
         UNCACHED => {
@@ -134,7 +134,7 @@ fn calls(name: &str, text: &str) -> Result<[(&'static str, f64); 8], LabError> {
     Ok(figures((messages.0 + questions, messages.1 + questions), cells, report.frames))
 }
 
-/// Calls and bytes, out and in.
+/// Names calls and bytes, out and in.
 fn figures(messages: (u64, u64), cells: (u64, u64), frames: u64) -> [(&'static str, f64); 8] {
     let bytes =
         |messages: u64, cells: u64, cell: usize| messages * MESSAGE_BYTES as u64 + cells * cell as u64;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads a budget file.
+//! Parser of budget files.
 
 use framepath_model::path::nearest;
 use toml::{Table, Value};
@@ -7,19 +7,19 @@ use toml::{Table, Value};
 /// A limit on one figure over one or more cases.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Budget {
-    /// What a line of the gate calls it.
+    /// Name in the gate's output.
     pub name: String,
     /// The experiment; `*` stands for any characters.
     pub experiment: String,
     /// The case; `*` stands for any characters.
     pub case: String,
-    /// What is limited.
+    /// The limited figure and its limit.
     pub limit: Limit,
-    /// Whether a missing figure is a skip and not a failure.
+    /// True if a missing figure is a skip and not a failure.
     pub optional: bool,
 }
 
-/// What a budget limits.
+/// Limit of a budget.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Limit {
     /// The ratio a/b of a metric over paired runs.
@@ -30,7 +30,7 @@ pub enum Limit {
         a: String,
         /// The contender below the line.
         b: String,
-        /// The interval must not lie wholly above this.
+        /// Limit of the ratio: the interval must not lie wholly above this.
         max: f64,
     },
     /// A figure of one contender.
@@ -40,64 +40,64 @@ pub enum Limit {
         /// The contender; `*` stands for any characters, and then rows that
         /// do not have the figure are left out.
         contender: String,
-        /// The figure must not be above this.
+        /// Limit of the figure.
         max_count: f64,
     },
 }
 
-/// Why a budget file cannot be used.
+/// Reason for which a budget file cannot be used.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum BudgetError {
-    /// Not TOML; the parser's words, with line and column.
+    /// The file is not TOML; the parser's error, with line and column.
     #[error("{0}")]
     Syntax(String),
-    /// A key that is not known.
+    /// An unknown key.
     #[error("{place}: unknown key `{key}`{guess}; known are {known}")]
     UnknownKey {
-        /// Which budget, or the file as a whole.
+        /// The budget, or the file as a whole.
         place: String,
         /// The key.
         key: String,
-        /// `, did you mean ...?`, or nothing.
+        /// Text `, did you mean ...?`, or empty.
         guess: String,
         /// The keys that are known there.
         known: String,
     },
-    /// A key that must be there.
+    /// A required key is missing.
     #[error("{place}: `{key}` is missing: {what}")]
     MissingKey {
-        /// Which budget.
+        /// The budget.
         place: String,
         /// The key.
         key: &'static str,
-        /// What it is.
+        /// Description of the key.
         what: &'static str,
     },
-    /// A key that does not go with another.
+    /// A key that excludes another.
     #[error("{place}: `{key}` does not go with `{other}`: {why}")]
     Conflict {
-        /// Which budget.
+        /// The budget.
         place: String,
-        /// The one.
+        /// The first key.
         key: &'static str,
-        /// The other.
+        /// The other key.
         other: &'static str,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
     /// A value of the wrong type or out of range.
     #[error("{place}: `{key}` must be {must}, not {found}")]
     WrongValue {
-        /// Which budget, or the file as a whole.
+        /// The budget, or the file as a whole.
         place: String,
         /// The key.
         key: &'static str,
-        /// What it must be.
+        /// The expected value.
         must: &'static str,
-        /// What it is.
+        /// The value found.
         found: String,
     },
-    /// A file that limits nothing would pass whatever happens.
+    /// The file limits nothing: it would pass whatever happens.
     #[error("the file has no [[budget]]")]
     Empty,
 }
@@ -109,7 +109,7 @@ const KEYS: [&str; 10] =
 ///
 /// # Errors
 ///
-/// The first thing that is wrong, with the budget it is in.
+/// The first error, with the budget that it is in.
 pub fn parse(text: &str) -> Result<Vec<Budget>, BudgetError> {
     let file: Table = text.parse().map_err(|e: toml::de::Error| BudgetError::Syntax(e.to_string()))?;
     for key in file.keys() {
@@ -233,7 +233,7 @@ fn wrong(place: &str, key: &'static str, must: &'static str, found: &Value) -> B
     BudgetError::WrongValue { place: place.to_owned(), key, must, found }
 }
 
-/// A text of the file as an error quotes it.
+/// Shortens a text of the file for an error message.
 fn shortened(text: &str) -> String {
     const WIDEST: usize = 60;
     let mut short: String = text.chars().take(WIDEST).collect();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Holds summaries against budgets.
+//! Comparison of summaries with budgets.
 
 use std::fmt;
 
@@ -8,27 +8,27 @@ use framepath_model::summary::{Ratio, Summary};
 use super::{Budget, Limit};
 use crate::plain::number::figure;
 
-/// How a budget came out.
+/// Result of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// Within the limit, or not provably beyond it.
     Pass,
     /// Beyond the limit.
     Fail,
-    /// A figure is not there, so the limit cannot be held against it.
+    /// A figure is missing, so the limit cannot be checked.
     Missing,
-    /// The same, of an optional budget: neither passed nor failed.
+    /// A figure of an optional budget is missing: neither passed nor failed.
     Skipped,
 }
 
-/// What the gate says of one budget, on one line.
+/// The gate's result for one budget, on one line.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Line {
     /// The budget's name.
     pub name: String,
-    /// How it came out.
+    /// Result of the budget.
     pub outcome: Outcome,
-    /// The figures, or what is missing.
+    /// The figures, or the missing one.
     pub details: String,
 }
 
@@ -44,12 +44,12 @@ impl fmt::Display for Line {
     }
 }
 
-/// Whether every budget passed or was skipped as an optional one may be.
+/// Returns true if every budget passed or was skipped because it is optional.
 pub fn passed(lines: &[Line]) -> bool {
     lines.iter().all(|line| matches!(line.outcome, Outcome::Pass | Outcome::Skipped))
 }
 
-/// Holds the summaries against each budget; one line each, in order.
+/// Compares the summaries with each budget; one line each, in order.
 pub fn evaluate(budgets: &[Budget], summaries: &[Summary]) -> Vec<Line> {
     budgets.iter().map(|budget| judge(budget, summaries)).collect()
 }
@@ -57,7 +57,7 @@ pub fn evaluate(budgets: &[Budget], summaries: &[Summary]) -> Vec<Line> {
 /// One case of a budget.
 struct Finding {
     outcome: Outcome,
-    /// How much of the limit is used: the greatest is the one worth showing.
+    /// Share of the limit that is used: the case with the greatest is shown.
     used: f64,
     text: String,
 }
@@ -104,7 +104,7 @@ fn judge(budget: &Budget, summaries: &[Summary]) -> Line {
     Line { name: budget.name.clone(), outcome, details }
 }
 
-/// The cases in which the contender above the line ran, or the ratio is there.
+/// Adds a finding for each case in which the contender above the line ran, or which has the ratio.
 fn ratio_findings(
     budget: &Budget,
     summary: &Summary,
@@ -163,7 +163,7 @@ fn ratio_findings(
     }
 }
 
-/// The ratio a/b, also where the summary has it the other way round.
+/// Finds the ratio a/b, also if the summary has b/a.
 fn find_ratio(
     ratios: &[Ratio],
     case: &str,
@@ -210,7 +210,7 @@ fn count_findings(
     }
 }
 
-/// Why a summary has nothing for a budget.
+/// Explains why a summary has no figure for a budget.
 fn nothing_found(budget: &Budget, summaries: &[Summary]) -> String {
     let of_experiment: Vec<&Summary> =
         summaries.iter().filter(|s| matches(&budget.experiment, &s.experiment)).collect();
@@ -229,7 +229,7 @@ fn nothing_found(budget: &Budget, summaries: &[Summary]) -> String {
     format!("no {what} in `{}`, case `{}`{why}", budget.experiment, budget.case)
 }
 
-/// The reason the summary gives for a contender that did not run.
+/// Returns the reason that the summary gives for a contender that did not run.
 fn why_skipped(summary: &Summary, case: &str, contenders: &[&str]) -> String {
     let skipped = summary.skipped.iter().find(|skipped| {
         let for_case = skipped.case.as_ref().is_none_or(|c| c == case || matches(case, c));
@@ -238,7 +238,7 @@ fn why_skipped(summary: &Summary, case: &str, contenders: &[&str]) -> String {
     skipped.map_or(String::new(), |s| format!(" ({} skipped: {})", s.contender, s.reason))
 }
 
-/// Whether a name fits a pattern in which `*` stands for any characters.
+/// Returns true if a name fits a pattern in which `*` stands for any characters.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

@@ -12,24 +12,24 @@ use framepath_os::running::{self, Used};
 
 use super::trigger::Meeting;
 
-/// What came until the last frame.
+/// Frames received, up to the last one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Seen {
     pub(super) received: u64,
     pub(super) duplicated: u64,
     pub(super) out_of_order: u64,
-    /// CLOCK_MONOTONIC, when the last frame was here.
+    /// Time at which the last frame arrived, CLOCK_MONOTONIC nanoseconds.
     pub(super) end_ns: u64,
-    /// What this process had used by then.
+    /// Resources that this process had used by then.
     pub(super) used: Used,
-    /// By number; 0: not seen.
+    /// Latency by frame number; 0 for a frame that did not arrive.
     pub(super) latency_ns: Vec<u64>,
 }
 
-/// Looks at the first 16 bytes of every frame, as `handoff_saw` of the peers.
+/// Sink that reads the first 16 bytes of every frame, like `handoff_saw` of the peers.
 pub(super) struct Reader {
     seen: Seen,
-    /// Number that is due.
+    /// Number of the next expected frame.
     next: u64,
     meeting: Arc<Meeting>,
     done: Sender<Seen>,
@@ -41,7 +41,7 @@ impl Reader {
         Reader { seen, next: 0, meeting, done }
     }
 
-    /// Frame `number` of those that count, stamped `stamp_ns`, is here `now`.
+    /// Records that measured frame `number`, stamped `stamp_ns`, arrived at `now`.
     fn saw(&mut self, number: u64, stamp_ns: u64, now: u64) -> Result<(), StageError> {
         let seen = &mut self.seen;
         let last = number + 1 == seen.latency_ns.len() as u64;
@@ -51,7 +51,7 @@ impl Reader {
         if *latency > 0 {
             seen.duplicated += 1;
         } else {
-            // A clock step of 0 would look like a frame that was not seen.
+            // A latency of 0 would look like a frame that did not arrive.
             *latency = now.saturating_sub(stamp_ns).max(1);
             seen.received += 1;
         }
@@ -63,7 +63,7 @@ impl Reader {
         if last {
             seen.used = running::own();
             seen.end_ns = now;
-            // Where nobody listens any more, the run was given up.
+            // If the receiver is gone, the run was given up.
             let _ = self.done.send(std::mem::take(seen));
         }
         Ok(())

@@ -15,13 +15,13 @@ enum Line {
     Ran(Box<Told>),
 }
 
-/// What a run was and gave, by the keys of `peers/README.md`. All figures are
+/// Parameters and figures of a run, by the keys of `peers/README.md`. All figures are
 /// of measured frames only.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Told {
     /// Its name in the lab.
     pub(super) contender: String,
-    /// `iceoryx2 0.9.3`.
+    /// Name and version, such as `iceoryx2 0.9.3`.
     pub(crate) software: String,
     pub(super) bytes: u64,
     pub(super) frames: u64,
@@ -48,11 +48,11 @@ pub(super) struct LatencyNs {
     pub(super) max: u64,
 }
 
-/// The line `text`, which `program` printed.
+/// Parses the line `text`, which `program` printed.
 ///
 /// # Errors
-/// [`LabError::Missing`] where the peer says that this machine lacks
-/// something, [`LabError::Command`] where it says something else.
+/// [`LabError::Missing`] if the peer reports that this machine lacks
+/// something, [`LabError::Command`] for any other text.
 pub(crate) fn parse(program: &Program, text: &str) -> Result<Told, LabError> {
     match serde_json::from_str(text) {
         Ok(Line::Ran(told)) => Ok(*told),
@@ -67,11 +67,11 @@ pub(crate) fn parse(program: &Program, text: &str) -> Result<Told, LabError> {
 }
 
 impl Told {
-    /// The figures.
+    /// Returns the figures.
     ///
     /// # Errors
-    /// [`LabError::Command`] where a frame was lost, came twice or out of
-    /// order: the time of such a run says nothing.
+    /// [`LabError::Command`] if a frame was lost, came twice or out of
+    /// order: the time of such a run means nothing.
     pub(crate) fn measured(&self, program: &Program) -> Result<Measured, LabError> {
         let Told { frames, received, lost, duplicated, out_of_order, .. } = *self;
         if received != frames || lost + duplicated + out_of_order > 0 || frames == 0 {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The source that makes the worker give frames, and reads the clocks.
+//! The source that makes the worker give frames, and that reads the clocks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -18,21 +18,21 @@ use framepath_os::signal;
 use super::Handoff;
 use super::reader::Seen;
 
-/// Frames of the warm-up at least: every slot of the worker is used twice.
+/// Fewest frames of the warm-up: every slot of the worker is used twice.
 const WARM_UP_FRAMES: u64 = 16;
-/// One frame of the warm-up after another.
+/// Time between two frames of the warm-up.
 const WARM_UP_PERIOD_NS: u64 = 1_000_000;
-/// The warm-up at least: meanwhile the spare worker loads, which the library
-/// starts behind the first.
+/// Shortest warm-up: meanwhile the spare worker loads, which the library
+/// starts after the first.
 const WARM_UP_LEAST_NS: u64 = 250_000_000;
-/// Bytes of a frame that goes to the worker.
+/// Bytes of a frame sent to the worker.
 const TRIGGER_BYTES: usize = 64;
-/// More than the ring to the worker holds, so that the worker's own pool of 8
-/// is what limits the frames under way.
+/// More slots than the ring to the worker has cells, so that the worker's own pool of 8
+/// limits the frames in flight.
 const TRIGGERS: u32 = 128;
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// What trigger and reader know of each other.
+/// State that trigger and reader share.
 #[derive(Debug)]
 pub(super) struct Meeting {
     /// Warm-up frames that the reader has seen.
@@ -50,15 +50,15 @@ impl Default for Meeting {
 /// The clocks of a run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clocks {
-    /// CLOCK_MONOTONIC, when nothing was under way and all were read.
+    /// Time at which no frame was in flight and all clocks were read, CLOCK_MONOTONIC nanoseconds.
     pub(super) start_ns: u64,
-    /// What this process had used by then.
+    /// Resources that this process had used by then.
     pub(super) own: Used,
-    /// What the worker used from then on.
+    /// Resources that the worker used from then on.
     pub(super) worker: Used,
 }
 
-/// Sends the worker a small frame whenever a large one is due.
+/// Source that sends the worker a small frame whenever a large one is due.
 pub(super) struct Trigger {
     pool: Pool,
     info: StreamInfo,
@@ -74,8 +74,8 @@ pub(super) struct Trigger {
 }
 
 impl Trigger {
-    /// Reads what the reader has `seen` when all is done, and sends it on to
-    /// `told` with its own part.
+    /// Creates the source. It receives what the reader has `seen` at the end, and sends it to
+    /// `told` with the clocks.
     pub(super) fn new(
         handoff: &Handoff,
         meeting: Arc<Meeting>,
@@ -101,12 +101,12 @@ impl Trigger {
         })
     }
 
-    /// Where the worker's process id is to be found: set it before the run.
+    /// Returns the cell for the worker's statistics: set it before the run.
     pub(super) fn worker(&self) -> Arc<OnceLock<Arc<WorkerStats>>> {
         self.worker.clone()
     }
 
-    /// Whether the warm-up is over and nothing is under way.
+    /// Returns true if the warm-up is over and no frame is in flight.
     fn is_quiet(&mut self) -> bool {
         let now = now_ns();
         let begun = *self.begun_ns.get_or_insert(now);
@@ -115,7 +115,7 @@ impl Trigger {
         now - begun >= WARM_UP_LEAST_NS && seen >= WARM_UP_FRAMES && seen == self.next_seq
     }
 
-    /// What the worker has used; an error where it is not the first one.
+    /// Returns the resources that the worker has used; an error if the first worker died.
     fn worker_used(&self) -> Result<Used, StageError> {
         let io = |error| StageError::Io { what: "the worker's CPU".to_owned(), error };
         let gone = || io(std::io::ErrorKind::NotFound.into());
@@ -129,7 +129,7 @@ impl Trigger {
     fn start(&mut self) -> Result<Clocks, StageError> {
         let worker = self.worker_used()?;
         // Release: pairs with the Acquire of the reader; the ring in between
-        // would do it too.
+        // would be enough too.
         self.meeting.first.store(self.next_seq, Ordering::Release);
         let clocks = Clocks { worker, own: running::own(), start_ns: now_ns() };
         self.clocks = Some(clocks);
@@ -143,7 +143,7 @@ impl Trigger {
             match self.is_done.recv_timeout(Duration::from_millis(100)) {
                 Ok(seen) => {
                     clocks.worker = self.worker_used()?.since(clocks.worker);
-                    // Whoever wanted it may have given up.
+                    // The receiver may be gone.
                     let _ = self.told.send((seen, clocks));
                     break;
                 }

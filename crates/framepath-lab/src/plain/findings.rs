@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What summaries mean, a sentence each.
+//! Findings of summaries, a sentence each.
 //!
-//! A difference is stated only where the interval excludes 1; everything else
+//! A difference is stated only if the interval excludes 1; everything else
 //! is "no difference", with the figures.
 
 mod workers;
@@ -11,10 +11,10 @@ use framepath_model::summary::{Ratio, Row, Summary};
 
 use super::number::{bare_ratio, bytes, case_bytes, figure, percent, time_us, times};
 
-/// The share of unexplained time up to which a ledger closes.
+/// Largest share of unexplained time with which a ledger closes.
 const CLOSES: f64 = 0.05;
 
-/// What the summaries mean, in their order.
+/// Returns the findings of the summaries, in their order.
 pub fn findings(summaries: &[Summary]) -> Vec<String> {
     let mut found = Vec::new();
     for summary in summaries {
@@ -44,7 +44,7 @@ pub fn findings(summaries: &[Summary]) -> Vec<String> {
     found
 }
 
-/// A contender as a sentence names it.
+/// Names a contender in a sentence.
 pub fn contender_in_words(name: &str) -> String {
     match name {
         "direct" => "a direct push (`!`)".to_owned(),
@@ -69,7 +69,7 @@ pub fn contender_in_words(name: &str) -> String {
     }
 }
 
-/// A metric as a sentence names it.
+/// Names a metric in a sentence.
 pub fn metric_in_words(metric: &str) -> String {
     match metric {
         "wall_ms" => "wall time".to_owned(),
@@ -88,12 +88,12 @@ pub fn metric_in_words(metric: &str) -> String {
     }
 }
 
-/// The ratio of a case, a metric and two contenders, if it was taken.
+/// Finds the ratio of a case, a metric and two contenders.
 fn ratio<'a>(summary: &'a Summary, case: &str, metric: &str, a: &str, b: &str) -> Option<&'a Ratio> {
     summary.ratios.iter().find(|r| r.case == case && r.metric == metric && r.a == a && r.b == b)
 }
 
-/// `95 % interval 0.04 to 0.06`.
+/// Formats `95 % interval 0.04 to 0.06`.
 fn interval(ratio: &Ratio) -> String {
     match ratio.ci95 {
         Some([low, high]) => {
@@ -103,18 +103,18 @@ fn interval(ratio: &Ratio) -> String {
     }
 }
 
-/// `0.05×, 95 % interval 0.04 to 0.06`, with "no difference" where it is so.
+/// Formats `0.05×, 95 % interval 0.04 to 0.06`, with "no difference" if there is none.
 fn compared(ratio: &Ratio) -> String {
     let figures = format!("{}, {}", times(ratio.median), interval(ratio));
     match ratio.verdict() {
-        // One pair says nothing about noise, so there is no verdict.
+        // One pair tells nothing about noise, so there is no verdict.
         Verdict::NoDifference if ratio.ci95.is_none() => format!("no verdict: {figures}"),
         Verdict::NoDifference => format!("no difference: {figures}"),
         Verdict::ALess | Verdict::AMore => figures,
     }
 }
 
-/// A ratio as a whole sentence, without its case.
+/// Formats a ratio as a whole sentence, without its case.
 fn sentence(ratio: &Ratio) -> String {
     let (a, b) = (contender_in_words(&ratio.a), contender_in_words(&ratio.b));
     let metric = metric_in_words(&ratio.metric);
@@ -129,7 +129,7 @@ fn sentence(ratio: &Ratio) -> String {
     }
 }
 
-/// The first letter as a capital, for a sentence.
+/// Makes the first letter a capital, for a sentence.
 fn capital(text: &str) -> String {
     let mut chars = text.chars();
     chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
@@ -138,7 +138,7 @@ fn capital(text: &str) -> String {
 fn queue(summary: &Summary, found: &mut Vec<String>) {
     const METRIC: &str = "cpu_us_per_push";
     let cost = |case: &str, contender: &str| summary.row(case, contender)?.figure(METRIC);
-    // 64 bytes is the origin's small buffer; without it, the smallest there is.
+    // 64 bytes is the original's small buffer; without it, take the smallest there is.
     let sizes = summary.cases().into_iter().filter_map(|case| Some((case_bytes(case)?, case)));
     let Some((size, case)) = sizes.min_by_key(|(size, _)| (*size != 64, *size)) else {
         return queue_paced(summary, found);
@@ -169,7 +169,7 @@ fn queue(summary: &Summary, found: &mut Vec<String>) {
 fn queue_paced(summary: &Summary, found: &mut Vec<String>) {
     for case in summary.cases() {
         let Some(rate) = case.strip_prefix("paced-") else { continue };
-        // Latency is known where the ledger is on.
+        // Latency is known only if the ledger is on.
         let has = |name: &str| summary.ratios.iter().any(|r| r.case == case && r.a == name);
         let ours = if has("queue") { "queue" } else { "queue-times" };
         let mut parts = Vec::new();
@@ -336,7 +336,7 @@ fn handoff(summary: &Summary, found: &mut Vec<String>) {
     }
 }
 
-/// Every ratio of `aa` is of a contender with itself: each metric on its own.
+/// Reports `aa`: every ratio is of a contender with itself, each metric on its own.
 fn aa(summary: &Summary, found: &mut Vec<String>) {
     let mut metrics: Vec<&str> = Vec::new();
     for r in &summary.ratios {
@@ -378,7 +378,7 @@ fn other(summary: &Summary, found: &mut Vec<String>) {
     }
 }
 
-/// The figures that matter most of a row that nothing is compared with.
+/// Formats the main figures of a row that is compared with no other.
 fn figures_of(row: &Row) -> Option<String> {
     if let Some(us) = row.latency_us {
         return Some(format!(
@@ -391,7 +391,7 @@ fn figures_of(row: &Row) -> Option<String> {
     Some(format!("takes {} of CPU per run", time_us(cpu.median * 1000.0)))
 }
 
-/// Whether the ledger closes, over all rows that have one.
+/// Reports how well the ledger closes, over all rows that have one.
 fn ledger(summary: &Summary, found: &mut Vec<String>) {
     let mut worst: Option<(f64, &Row)> = None;
     let mut closed = 0;

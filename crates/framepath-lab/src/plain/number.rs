@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers as people read them.
+//! Numbers formatted for people.
 
-/// A number with three significant digits; thousands are set apart.
+/// Formats a number with three significant digits and separated thousands.
 pub fn figure(value: f64) -> String {
     digits(value, 3)
 }
 
-/// A number with so many significant digits, and all of its whole part.
+/// Formats a number with so many significant digits, and all digits of its whole part.
 fn digits(value: f64, significant: u8) -> String {
     if value == 0.0 {
         return "0".to_owned();
@@ -30,7 +30,7 @@ fn digits(value: f64, significant: u8) -> String {
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
 
-/// A whole number with commas between the thousands, from five digits on.
+/// Formats a whole number with commas between the thousands, from five digits on.
 fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let sign = if value < 0.0 { "-" } else { "" };
@@ -47,12 +47,12 @@ fn grouped(value: f64) -> String {
     format!("{sign}{text}")
 }
 
-/// A ratio: `0.05×`.
+/// Formats a ratio: `0.05×`.
 pub fn times(ratio: f64) -> String {
     format!("{}×", bare_ratio(ratio))
 }
 
-/// A ratio without its sign: two decimals, or two digits below 0.1.
+/// Formats a ratio without its sign: two decimals, or two digits below 0.1.
 pub fn bare_ratio(ratio: f64) -> String {
     if (0.1..10.0).contains(&ratio) {
         format!("{ratio:.2}")
@@ -63,14 +63,14 @@ pub fn bare_ratio(ratio: f64) -> String {
     }
 }
 
-/// A time given in microseconds, with the unit that suits it.
+/// Formats a time given in microseconds, with a suitable unit.
 pub fn time_us(us: f64) -> String {
     let (unit, us_of_unit) = time_unit(us);
     format!("{} {unit}", figure(us / us_of_unit))
 }
 
-/// The unit that suits a time given in microseconds, and its microseconds:
-/// the ticks of an axis share the one of its end.
+/// Returns a suitable unit for a time given in microseconds, and its microseconds:
+/// the ticks of an axis share the unit of its end.
 pub fn time_unit(us: f64) -> (&'static str, f64) {
     match us.abs() {
         x if x < 1000.0 => ("µs", 1.0),
@@ -79,7 +79,7 @@ pub fn time_unit(us: f64) -> (&'static str, f64) {
     }
 }
 
-/// A share: 0.0213 is `2.1 %`.
+/// Formats a share: 0.0213 is `2.1 %`.
 pub fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if percent.abs() >= 10.0 || percent == 0.0 {
@@ -91,7 +91,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// The bytes a case such as `64B`, `1KiB` or `16MiB` names.
+/// Parses the bytes of a case name such as `64B`, `1KiB` or `16MiB`.
 pub fn case_bytes(case: &str) -> Option<u64> {
     let split = case.find(|c: char| !c.is_ascii_digit())?;
     let (number, unit) = case.split_at(split);
@@ -104,7 +104,7 @@ pub fn case_bytes(case: &str) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(unit)
 }
 
-/// Bytes in the largest unit that divides them: the reverse of [`case_bytes`].
+/// Formats bytes in the largest unit that divides them: the reverse of [`case_bytes`].
 pub fn bytes(bytes: u64) -> String {
     match bytes {
         b if b >= 1 << 20 && b % (1 << 20) == 0 => format!("{} MiB", b >> 20),

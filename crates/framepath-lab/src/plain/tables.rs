@@ -9,8 +9,8 @@ use framepath_model::summary::{Row, Summary};
 
 use super::number::{bare_ratio, figure};
 
-/// A summary as aligned tables with units in the headings. A column without
-/// any figure is left out; a figure that is not known is an empty cell.
+/// Formats a summary as aligned tables with units in the headings. A column without
+/// any figure is left out; an unknown figure is an empty cell.
 pub fn tables(summary: &Summary) -> String {
     let mut parts = Vec::new();
     parts.extend(grid(&summary.rows, &time_columns()));
@@ -29,13 +29,13 @@ pub fn tables(summary: &Summary) -> String {
     text
 }
 
-/// A column: its heading, and its cell of a row; `None` is not known.
+/// A column: its heading, and its cell of a row; `None` if not known.
 pub(crate) struct Column {
     pub heading: String,
     pub cell: Box<Cell>,
 }
 
-/// A row's cell in a column.
+/// Function that returns a row's cell in a column.
 type Cell = dyn Fn(&Row) -> Option<String>;
 
 fn column(heading: &str, cell: impl Fn(&Row) -> Option<String> + 'static) -> Column {
@@ -51,7 +51,7 @@ fn spread(spread: &Spread) -> String {
     format!("{} [{} to {}]", figure(median), figure(min), figure(max))
 }
 
-/// Times and latencies.
+/// Returns the columns of times and latencies.
 pub(crate) fn time_columns() -> Vec<Column> {
     vec![
         column("runs", |row| Some(row.runs.to_string())),
@@ -66,7 +66,7 @@ pub(crate) fn time_columns() -> Vec<Column> {
     ]
 }
 
-/// Counts, memory, and what the experiment alone has to say.
+/// Returns the columns of counts, memory, and the experiment's own figures.
 pub(crate) fn count_columns(rows: &[Row]) -> Vec<Column> {
     let mut columns = vec![
         of_metric("copied B/frame", "copied_bytes_per_frame"),
@@ -82,13 +82,13 @@ pub(crate) fn count_columns(rows: &[Row]) -> Vec<Column> {
     columns
 }
 
-/// `cpu_us_per_push` is `cpu µs/push`.
+/// Formats a heading: `cpu_us_per_push` is `cpu µs/push`.
 fn heading_of(key: &str) -> String {
     let words: Vec<&str> = key.split('_').map(|word| if word == "us" { "µs" } else { word }).collect();
     words.join(" ").replace(" per ", "/")
 }
 
-/// What a frame's latency was spent on.
+/// Returns the columns of a frame's latency by cause.
 pub(crate) fn cause_columns() -> Vec<Column> {
     let names: Vec<&str> = framepath_model::summary::CausesUs::default().named().map(|(n, _)| n).into();
     names
@@ -102,8 +102,8 @@ pub(crate) fn cause_columns() -> Vec<Column> {
         .collect()
 }
 
-/// The cells of the columns that have any figure, headings first; `None`
-/// where no column has.
+/// Returns the cells of the columns that have any figure, headings first; `None`
+/// if there is no such column.
 pub(crate) fn cells(rows: &[Row], columns: &[Column]) -> Option<Vec<Vec<String>>> {
     let mut known = Vec::new();
     for column in columns {
@@ -133,7 +133,7 @@ fn grid(rows: &[Row], columns: &[Column]) -> Option<String> {
     cells(rows, columns).map(|lines| aligned(&lines, 2))
 }
 
-/// What a verdict says of the contender above the line.
+/// Returns the verdict's words about the contender above the line.
 pub(crate) fn verdict_in_words(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::NoDifference => "no difference",
@@ -166,10 +166,10 @@ fn ratios(summary: &Summary) -> Option<String> {
     Some(aligned(&lines, 4))
 }
 
-/// Lines of cells as text: the first `left` columns to the left, the rest to
+/// Formats lines of cells: the first `left` columns to the left, the rest to
 /// the right, a rule under the headings.
 fn aligned(lines: &[Vec<String>], left: usize) -> String {
-    // Cells have names of files and words of other programs in them.
+    // Cells contain file names and output of other programs.
     let lines: Vec<Vec<_>> = lines.iter().map(|line| line.iter().map(|cell| shown(cell)).collect()).collect();
     let columns = lines.first().map_or(0, Vec::len);
     let width =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Causes: what the median frame of each path was spent on, as shares.
+//! Causes: the median frame's latency of each path by cause, as shares.
 
 use framepath_model::summary::CausesUs;
 
@@ -12,7 +12,7 @@ const BAR: f64 = 18.0;
 const TOTALS: f64 = 76.0;
 const LEGEND: f64 = 34.0;
 
-/// More paths than this are left to the table.
+/// Most paths drawn; the others are only in the table.
 const MOST: usize = 32;
 
 struct Bar<'a> {
@@ -25,7 +25,7 @@ fn bars(run: &LabRun) -> Vec<Bar<'_>> {
     let mut bars = Vec::new();
     for summary in &run.summaries {
         for row in &summary.rows {
-            // Where what is left is not known, the parts are not the whole.
+            // If unexplained is not known, the parts are not the whole.
             let whole = row.causes_us.filter(|causes| causes.unexplained.is_some());
             let Some(causes) = whole.filter(|causes| drawn(causes) > 0.0) else { continue };
             bars.push(Bar {
@@ -38,7 +38,7 @@ fn bars(run: &LabRun) -> Vec<Bar<'_>> {
     bars
 }
 
-/// The sum of what can be drawn: an unexplained below zero has no width.
+/// Returns the sum of the drawable causes: an unexplained below zero has no width.
 fn drawn(causes: &CausesUs) -> f64 {
     causes.named().iter().filter_map(|(_, us)| *us).map(|us| us.max(0.0)).sum()
 }
@@ -128,7 +128,7 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
     })
 }
 
-/// The causes that occur in `all`, with their colours, along the top.
+/// Draws the causes that occur in `all`, with their colours, along the top.
 pub(super) fn legend(svg: &mut Svg, all: &[CausesUs], width: f64) {
     let (mut x, mut y) = (0.0, 4.0);
     for (place, (cause, _)) in CausesUs::default().named().iter().enumerate() {

@@ -18,7 +18,7 @@ const NAMES: f64 = 92.0;
 const VALUES: f64 = 128.0;
 const BETWEEN: f64 = 28.0;
 
-/// The finding: the range of the ratios to the ffmpeg tool's default.
+/// Returns the finding: the range of the ratios to the ffmpeg tool's default.
 fn title(summary: &Summary) -> String {
     let ratios: Vec<_> = summary
         .ratios
@@ -130,7 +130,7 @@ fn draw_panel(svg: &mut Svg, case: &str, bars: &[Bar], [left, top, width, height
     for (i, bar) in bars.iter().enumerate() {
         let y = top + HEAD + i as f64 * STEP;
         let (colour, _) = of_contender(&bar.contender, i);
-        // One thread beside several of the same: the paler shade.
+        // One thread has a paler shade than several of the same contender.
         let shade = if bar.contender.ends_with("-t1") { "pale" } else { "bar" };
         let Spread { median, min, max } = bar.cpu_ms;
         let words = |ms: f64| time_us(ms * 1000.0);

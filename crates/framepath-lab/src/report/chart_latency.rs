@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Latency: how a frame's time is spread, per contender and case.
+//! Latency: the distribution of a frame's time, per contender and case.
 
 use framepath_model::summary::LatencyUs;
 
@@ -14,7 +14,7 @@ const HEAD: f64 = 34.0;
 const FOOT: f64 = 42.0;
 const VALUES: f64 = 138.0;
 
-/// More rows than this are left to the table.
+/// Most rows drawn; the others are only in the table.
 const MOST: usize = 36;
 
 struct Line<'a> {
@@ -34,7 +34,7 @@ fn lines(run: &LabRun) -> Vec<Line<'_>> {
 }
 
 fn title(lines: &[Line]) -> String {
-    // The tail is what hurts: name the path whose tail is longest for its middle.
+    // The tail matters most: name the path with the longest tail relative to its median.
     let tail = |line: &Line| line.us.p99 / line.us.p50;
     let longest = lines.iter().max_by(|a, b| tail(a).total_cmp(&tail(b)));
     match longest {
@@ -126,7 +126,7 @@ fn draw_line(svg: &mut Svg, line: &Line, place: usize, x: &Scale, y: f64, names:
     svg.circle(&format!("dot {colour}"), x.at(p50), middle, 5.0, &tip);
 }
 
-/// What the marks mean, drawn as a line is.
+/// Draws the key of the marks, in the form of a line.
 fn draw_key(svg: &mut Svg, left: f64) {
     let y = 10.0;
     let mut x = left;

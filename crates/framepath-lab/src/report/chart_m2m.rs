@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames through a device: the median frame's time by cause, on one scale,
-//! with what was copied, faulted and dropped beside it.
+//! with bytes copied, faults and drops beside it.
 
 use framepath_model::summary::{Row, Summary};
 
@@ -14,16 +14,16 @@ const STEP: f64 = 25.0;
 const BAR: f64 = 18.0;
 const LEGEND: f64 = 34.0;
 const FOOT: f64 = 24.0;
-/// Room for the counts.
+/// Width of the counts.
 const COUNTS: f64 = 290.0;
-/// Heading and counts of a case.
+/// Headings of the counts, with their offsets.
 const HEADINGS: [(&str, f64); 4] =
     [("copied", 0.0), ("in kernel", 82.0), ("faults", 160.0), ("dropped", 234.0)];
 
-/// What a row's bar is made of: a class, a name and microseconds each.
+/// Returns the pieces of a row's bar: a class, a name and microseconds each.
 fn pieces(row: &Row) -> Vec<(String, String, f64)> {
     let Some(causes) = row.causes_us else {
-        // Nobody looked inside: only the whole is known.
+        // The latency was not divided: only the whole is known.
         let whole = row.latency_us.map_or(0.0, |us| us.p50);
         return vec![("bar grey".to_owned(), "not divided".to_owned(), whole)];
     };
@@ -46,7 +46,7 @@ fn whole(row: &Row) -> f64 {
     pieces(row).iter().map(|(_, _, us)| us).sum()
 }
 
-/// The counts beside a bar, in the order of [`HEADINGS`].
+/// Returns the counts beside a bar, in the order of [`HEADINGS`].
 fn counts(row: &Row) -> [Option<String>; 4] {
     let in_bytes = |key| row.figure(key).map(|count| bytes(count.round() as u64));
     [
@@ -175,7 +175,7 @@ mod tests {
         let Picture { svg, .. } = draw(&run, "m2m", 1112.0).unwrap();
         assert!(svg.contains("device, of which queued 3 µs and worked on 60 µs 80 µs"), "{svg}");
         assert!(svg.contains("vim2m: not divided 1.2 ms"), "{svg}");
-        // What cannot be drawn, a part below zero, is no piece.
+        // A part below zero cannot be drawn, and is no piece.
         assert!(!svg.contains("k-unexplained"));
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The queue sweep: CPU time per push over the buffer's size, both by powers.
+//! The queue sweep: CPU time per push over the buffer's size, both logarithmic.
 
 use framepath_model::stats::Verdict;
 
@@ -39,8 +39,8 @@ fn lines(run: &LabRun) -> Vec<Line> {
     lines
 }
 
-/// The finding at 64 bytes, where the constant cost of a push is all there is.
-/// A comparison is made only where pairs were run.
+/// Returns the finding at 64 bytes, where a push costs only its constant part.
+/// A comparison is made only if pairs were run.
 fn title(run: &LabRun, lines: &[Line]) -> String {
     let at = |name: &str| {
         let line = lines.iter().find(|line| line.contender == name)?;
@@ -85,7 +85,7 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
     }
     let base = HEIGHT - BOTTOM;
     svg.line("axis", first, base, last, base);
-    // Every third power of two has a name; they are as far apart as decades.
+    // Every third power of two has a label; these are about as far apart as decades.
     let mut size = 8_u64;
     while size <= greatest {
         if size >= smallest {

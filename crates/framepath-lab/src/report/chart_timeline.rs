@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The slowest frames: each one's hops along time, coloured by cause.
+//! The slowest frames: the hops of each along time, coloured by cause.
 
 use framepath_model::summary::CausesUs;
 
@@ -15,10 +15,10 @@ const FOOT: f64 = 34.0;
 const NAMES: f64 = 96.0;
 const TOTALS: f64 = 70.0;
 
-/// Frames shown of one path.
+/// Most frames shown of one path.
 const MOST: usize = 8;
 
-/// The frames by path, slowest first.
+/// Groups the frames by path, slowest first.
 fn groups(run: &LabRun) -> Vec<(&str, Vec<&FrameTimeline>)> {
     let mut groups: Vec<(&str, Vec<&FrameTimeline>)> = Vec::new();
     for frame in run.slow_frames.iter().filter(|frame| frame.latency_us() > 0.0) {
@@ -34,13 +34,13 @@ fn groups(run: &LabRun) -> Vec<(&str, Vec<&FrameTimeline>)> {
     groups
 }
 
-/// A known cause, or unexplained: the name becomes a class.
+/// Returns the name of a known cause, else unexplained: the name becomes a class.
 fn cause_of(name: &str) -> &'static str {
     let known = CausesUs::default().named();
     known.iter().find(|(cause, _)| *cause == name).map_or("unexplained", |(cause, _)| cause)
 }
 
-/// The cause a frame spent most of its time on, with its share.
+/// Returns the cause with most of a frame's time, and its share.
 fn chief_cause(frame: &FrameTimeline) -> Option<(&'static str, f64)> {
     let spent = |cause: &str| -> f64 {
         let segments = frame.segments.iter().filter(|s| cause_of(&s.cause) == cause);

@@ -13,16 +13,16 @@ use super::{
 use crate::date::utc;
 use crate::plain::findings;
 
-/// How wide the page's column is, in CSS pixels.
+/// Width of the page's column, in CSS pixels.
 const WIDTH: f64 = 1112.0;
 
-/// Between runs that stand side by side.
+/// Space between runs that stand side by side.
 const GAP: f64 = 28.0;
 
 /// Draws one run's picture with an id and a width; `None` without figures.
 type Draw = fn(&LabRun, &str, f64) -> Option<Picture>;
 
-/// The pictures: id, draw, and what is said where no run has the figures.
+/// The pictures: id, drawing function, and name for the note if no run has the figures.
 const PICTURES: [(&str, Draw, &str); 6] = [
     ("queue-sweep", chart_queue::draw, "the queue sweep (lab `queue`)"),
     ("decode-bars", chart_decode::draw, "decode (lab `decode`)"),
@@ -68,7 +68,7 @@ fn header(body: &mut String, runs: &[LabRun]) {
     body.push_str("</header>");
 }
 
-/// A run in a line: when, what, on what.
+/// Describes a run in a line: time, experiments, machine.
 fn about(run: &LabRun) -> String {
     let Some(first) = run.summaries.first() else { return "no experiment was run".to_owned() };
     let names: Vec<&str> = run.summaries.iter().map(|s| s.experiment.as_str()).collect();
@@ -129,7 +129,7 @@ fn pictures(body: &mut String, runs: &[LabRun]) {
     }
 }
 
-/// Escaped, with `words` in back quotes as code.
+/// Escapes a text, with `words` in back quotes as code.
 fn marked_up(text: &str) -> String {
     let mut html = String::new();
     for (i, part) in text.split('`').enumerate() {
@@ -196,7 +196,7 @@ fn machines(body: &mut String, runs: &[LabRun]) {
         if runs.len() > 1 {
             let _ = write!(body, "<h4>{}</h4>", escape(&run.label));
         }
-        // Summaries of one run share their machine; another one is shown too.
+        // Summaries of one run share their machine; if one differs, show it too.
         let mut shown: Vec<&Machine> = Vec::new();
         for summary in &run.summaries {
             if !shown.contains(&&summary.machine) {

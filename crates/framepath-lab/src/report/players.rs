@@ -12,7 +12,7 @@ use super::svg::escape;
 /// The programs whose versions the heading names.
 const PLAYERS: [&str; 6] = ["framepath", "mpv", "ffplay", "mplayer", "gst-play", "vlc"];
 
-/// The table of all runs that have one; empty where none has.
+/// Makes the table of all runs that have one; empty if none has.
 pub fn table(runs: &[LabRun]) -> String {
     let platforms: Vec<(&str, &Summary)> = runs
         .iter()
@@ -28,7 +28,7 @@ pub fn table(runs: &[LabRun]) -> String {
     html
 }
 
-/// What the platforms are, a column each.
+/// Describes the platforms, a column each.
 fn heading(platforms: &[(&str, &Summary)]) -> String {
     type Fact = (&'static str, fn(&Machine) -> Option<String>);
     let facts: [Fact; 6] = [
@@ -110,7 +110,7 @@ fn cells(platforms: &[(&str, &Summary)]) -> String {
     html
 }
 
-/// Those with a row, and those that were to have one, in the order of rows.
+/// Lists contenders with a row, and those that were skipped, in the order of rows.
 fn contenders(summary: &Summary) -> Vec<&str> {
     let mut names = summary.contenders();
     for skipped in summary.skipped.iter().filter(|skipped| skipped.case.is_some()) {
@@ -121,7 +121,7 @@ fn contenders(summary: &Summary) -> Vec<&str> {
     names
 }
 
-/// `gst-play-software-x11` is gst-play, software, x11.
+/// Splits a name: `gst-play-software-x11` is gst-play, software, x11.
 fn parts(contender: &str) -> Option<(&str, &str, &str)> {
     let (rest, output) = contender.rsplit_once('-')?;
     let (player, api) = rest.rsplit_once('-')?;
@@ -147,7 +147,7 @@ fn share(row: &Row) -> String {
     cell
 }
 
-/// A cell without a figure: the number of its reason.
+/// Makes a cell without a figure: the number of its reason.
 fn reason(summary: &Summary, clip: &str, contender: &str, reasons: &mut Vec<String>) -> String {
     let of_cell = |case: Option<&str>| case.is_none_or(|case| case == clip);
     let skipped =
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn two_machines_are_one_table() {
-        // The second is the first with another machine's name.
+        // The second run is the first with another machine's name.
         let html = table(&[run("here", "Atom Z530"), run("copied", "Phenom 8450")]);
         for part in [
             "<th>here</th><th>copied</th>",

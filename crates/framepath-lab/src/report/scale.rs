@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Figures to pixels, and where the ticks go.
+//! Conversion of figures to pixels, and positions of ticks.
 
-/// A straight or a logarithmic scale.
+/// A linear or a logarithmic scale.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
     from: f64,
@@ -12,20 +12,20 @@ pub struct Scale {
 }
 
 impl Scale {
-    /// From 0 to at least `most`, drawn from `start` to `end`.
+    /// Creates a scale from 0 to at least `most`, drawn from `start` to `end`.
     pub fn linear(most: f64, start: f64, end: f64) -> Scale {
         let most = if most > 0.0 && most.is_finite() { most } else { 1.0 };
         Scale { from: 0.0, to: most, start, end, logarithmic: false }
     }
 
-    /// From at most `least` to at least `most`, both above 0.
+    /// Creates a scale from at most `least` to at least `most`, both above 0.
     pub fn logarithmic(least: f64, most: f64, start: f64, end: f64) -> Scale {
         let least = if least > 0.0 && least.is_finite() { least } else { 1.0 };
         let most = if most > least && most.is_finite() { most } else { least * 10.0 };
         Scale { from: least, to: most, start, end, logarithmic: true }
     }
 
-    /// The same to whole decades.
+    /// Creates a logarithmic scale of whole decades.
     pub fn decades(least: f64, most: f64, start: f64, end: f64) -> Scale {
         let plain = Scale::logarithmic(least, most, start, end);
         let from = 10_f64.powf(plain.from.log10().floor());
@@ -33,7 +33,7 @@ impl Scale {
         Scale { from, to, ..plain }
     }
 
-    /// Where a figure is drawn; beyond the ends, at the end.
+    /// Returns the pixel of a figure; figures beyond the ends are drawn at the end.
     pub fn at(&self, value: f64) -> f64 {
         let share = if self.logarithmic {
             (value.max(self.from) / self.from).ln() / (self.to / self.from).ln()
@@ -43,7 +43,7 @@ impl Scale {
         self.start + share.clamp(0.0, 1.0) * (self.end - self.start)
     }
 
-    /// Round figures along a linear scale, about `wanted` of them, or every
+    /// Returns round figures along a linear scale, about `wanted` of them, or every
     /// decade of a logarithmic one.
     pub fn ticks(&self, wanted: usize) -> Vec<f64> {
         if self.logarithmic {
@@ -59,7 +59,7 @@ impl Scale {
         (0..=count).map(|i| self.from + i as f64 * step).collect()
     }
 
-    /// Between the decades of a logarithmic scale: 2 to 9 times each.
+    /// Returns ticks between the decades of a logarithmic scale: 2 to 9 times each.
     pub fn minor_ticks(&self) -> Vec<f64> {
         let decades = self.ticks(0);
         decades
@@ -70,14 +70,14 @@ impl Scale {
     }
 }
 
-/// Moves places apart so that neighbours are at least `gap` from each other,
-/// each as near to where it was as that allows, none beyond `least` or `most`
-/// where there is room. The order given is kept in the answer.
+/// Moves positions apart so that neighbours are at least `gap` from each other, each as
+/// near to its original as possible, and none beyond `least` or `most`
+/// if there is room. The result has the order of `places`.
 pub fn spread_out(places: &[f64], gap: f64, least: f64, most: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..places.len()).collect();
     order.sort_by(|a, b| places[*a].total_cmp(&places[*b]));
     let mut moved: Vec<f64> = order.iter().map(|i| places[*i]).collect();
-    // Neighbours push each other apart by halves until nobody is pushed.
+    // Neighbours push each other apart by halves until none moves.
     for _ in 0..200 {
         let mut still = true;
         for i in 1..moved.len() {

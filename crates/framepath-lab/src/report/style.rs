@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Colours and type, for light, dark and paper.
 
-/// The page's style sheet. The colours are of Okabe and Ito's set, which holds
-/// for the common kinds of colour blindness; each theme has its own shades so
-/// that lines and bars stand off the ground by 3:1 at least, and text by 4.5:1.
+/// The page's style sheet. The colours are of Okabe and Ito's set, which is safe
+/// for the common kinds of colour blindness. Each theme has its own shades, so
+/// that lines and bars contrast with the background by at least 3:1, and text by 4.5:1.
 pub const SHEET: &str = r#"
 :root{color-scheme:light dark;
 --ground:#fff;--panel:#f6f7f9;--ink:#1a1e23;--soft:#57606b;--grid:#e2e5e9;--rule:#c5cad1;
@@ -79,8 +79,8 @@ dt{color:var(--soft)}dd{margin:0}
 @media print{:root{color-scheme:light}main{max-width:none;padding:0}h2{break-after:avoid}body{font-size:12px}}
 "#;
 
-/// How a contender is drawn: a colour's class, and whether its line is dashed.
-/// Ours are blue and green, GStreamer and ffmpeg red and yellow, floors grey;
+/// Returns the style of a contender: a colour's class, and true if its line is dashed.
+/// Framepath's are blue and green, GStreamer and ffmpeg red and yellow, floors grey;
 /// a variant of a contender has its colour, dashed.
 pub fn of_contender(name: &str, place: usize) -> (&'static str, bool) {
     const OTHERS: [&str; 7] = ["blue", "orange", "green", "purple", "vermilion", "sky", "grey"];

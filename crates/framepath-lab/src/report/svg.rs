@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use framepath_model::shown::acts_on_terminals;
 
-/// Where a text stands relative to its point.
+/// Position of a text relative to its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
     Start,
@@ -31,7 +31,7 @@ impl Svg {
             write!(self.body, "<line class=\"{class}\" x1=\"{x1}\" y1=\"{y1}\" x2=\"{x2}\" y2=\"{y2}\"/>");
     }
 
-    /// A rectangle, with a text that is shown when it is pointed at.
+    /// Adds a rectangle, with a tooltip.
     pub fn rect(&mut self, class: &str, x: f64, y: f64, width: f64, height: f64, tip: &str) {
         let (x, y, width, height) = (Px(x), Px(y), Px(width.max(0.0)), Px(height));
         let _ = write!(
@@ -42,7 +42,7 @@ impl Svg {
         self.body.push_str("</rect>");
     }
 
-    /// A circle, with a text that is shown when it is pointed at.
+    /// Adds a circle, with a tooltip.
     pub fn circle(&mut self, class: &str, x: f64, y: f64, radius: f64, tip: &str) {
         let (x, y, radius) = (Px(x), Px(y), Px(radius));
         let _ = write!(self.body, "<circle class=\"{class}\" cx=\"{x}\" cy=\"{y}\" r=\"{radius}\">");
@@ -80,7 +80,7 @@ impl Svg {
         }
     }
 
-    /// The whole element; `title` and `desc` are for those who do not see it.
+    /// Returns the whole element; `title` and `desc` are for readers who cannot see it.
     pub fn finish(self, id: &str, title: &str, desc: &str) -> String {
         let (width, height) = (Px(self.width), Px(self.height));
         format!(
@@ -105,12 +105,12 @@ impl std::fmt::Display for Px {
     }
 }
 
-/// How wide a text is, roughly: enough to decide whether it fits.
+/// Estimates the width of a text: good enough to decide if it fits.
 pub fn text_width(text: &str, font_px: f64) -> f64 {
     text.chars().count() as f64 * font_px * 0.56
 }
 
-/// A text cut to fit a width.
+/// Cuts a text to fit a width.
 pub fn fitted(text: &str, font_px: f64, width: f64) -> String {
     if text_width(text, font_px) <= width {
         return text.to_owned();
@@ -121,7 +121,7 @@ pub fn fitted(text: &str, font_px: f64, width: f64) -> String {
     short
 }
 
-/// A text as HTML and SVG hold it, in elements and in quoted attributes.
+/// Escapes a text for HTML and SVG, in elements and in quoted attributes.
 pub fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -11,7 +11,7 @@ use super::svg::escape;
 use crate::plain::number::bare_ratio;
 use crate::plain::tables::{Column, cause_columns, cells, count_columns, time_columns, verdict_in_words};
 
-/// The rows of a summary: times, counts and causes, each a table.
+/// Makes the tables of a summary's rows: times, counts and causes.
 pub fn rows(summary: &Summary) -> String {
     let mut html = String::new();
     let parts: [(&str, Vec<Column>); 3] = [
@@ -34,7 +34,7 @@ pub fn rows(summary: &Summary) -> String {
     html
 }
 
-/// Lines of cells, headings first; columns from `left` on are figures.
+/// Makes a table of lines of cells, headings first; columns from `left` on are figures.
 fn table(lines: &[Vec<String>], left: usize) -> String {
     let mut html = String::from("<div class=\"scroll\"><table>");
     for (i, line) in lines.iter().enumerate() {
@@ -57,7 +57,7 @@ fn key<'a>(experiment: &'a str, ratio: &'a Ratio) -> Key<'a> {
     [experiment, &ratio.case, &ratio.metric, &ratio.a, &ratio.b]
 }
 
-/// Every comparison once, with a column for each run; empty without any.
+/// Makes a table of every comparison, with a column for each run; empty if there is none.
 pub fn ratios(runs: &[LabRun]) -> String {
     let of = |run: &'_ LabRun| -> Vec<(String, Ratio)> {
         run.summaries
@@ -122,7 +122,7 @@ fn ratio_cells(ratio: &Ratio) -> String {
     )
 }
 
-/// What did not run, with the reason; empty where everything ran.
+/// Lists contenders that did not run, with the reason; empty if all ran.
 pub fn skipped(run: &LabRun) -> String {
     let all = run.summaries.iter().flat_map(|s| s.skipped.iter().map(|sk| (&s.experiment, sk)));
     let mut html = String::new();
@@ -145,7 +145,7 @@ pub fn skipped(run: &LabRun) -> String {
     )
 }
 
-/// What a run ran on.
+/// Describes the machine of a run.
 pub fn machine(machine: &Machine) -> String {
     let mut html = String::from("<dl>");
     let mut entry = |name: &str, value: &str| {

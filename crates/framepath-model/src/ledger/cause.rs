@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a piece of latency was spent on.
+//! Causes of a frame's latency.
 
 use std::ops::{AddAssign, Index, IndexMut};
 
@@ -22,7 +22,7 @@ pub enum Cause {
     Device,
     /// On the wire.
     Network,
-    /// What is left; the only figure got by subtraction.
+    /// Latency that no other cause accounts for; the only figure got by subtraction.
     Unexplained,
 }
 
@@ -40,7 +40,7 @@ pub const CAUSES: [Cause; 9] = [
 ];
 
 impl Cause {
-    /// The name used in tables and summaries.
+    /// Returns the name used in tables and summaries.
     pub fn name(self) -> &'static str {
         match self {
             Cause::Compute => "compute",
@@ -55,7 +55,7 @@ impl Cause {
         }
     }
 
-    /// How the figure is known.
+    /// Returns how the figure is obtained.
     pub fn known_by(self) -> &'static str {
         match self {
             Cause::Compute => "measured: thread CPU clock",
@@ -71,22 +71,22 @@ impl Cause {
     }
 }
 
-/// Nanoseconds by cause; `None` where it was not measured.
+/// Nanoseconds by cause; `None` if it was not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Causes([Option<f64>; CAUSES.len()]);
 
 impl Causes {
-    /// Sum of all that are known.
+    /// Returns the sum of all known figures.
     pub fn total(&self) -> f64 {
         self.0.iter().flatten().sum()
     }
 
-    /// Each cause with its figure, in table order.
+    /// Iterates over the causes with their figures, in table order.
     pub fn iter(&self) -> impl Iterator<Item = (Cause, Option<f64>)> + '_ {
         CAUSES.into_iter().map(|cause| (cause, self[cause]))
     }
 
-    /// Every known figure times `factor`.
+    /// Multiplies every known figure by `factor`.
     pub fn scaled(mut self, factor: f64) -> Causes {
         for figure in self.0.iter_mut().flatten() {
             *figure *= factor;
@@ -109,7 +109,7 @@ impl IndexMut<Cause> for Causes {
 }
 
 impl AddAssign for Causes {
-    /// A sum is known where either part is: a hop that cannot have a cause
+    /// Adds the figures. A sum is known if either part is: a hop that cannot have a cause
     /// leaves it `None`.
     fn add_assign(&mut self, other: Causes) {
         for (mine, theirs) in self.0.iter_mut().zip(other.0) {

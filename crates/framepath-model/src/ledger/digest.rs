@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From frames to the few figures a summary shows.
+//! Reduces frames to the few figures that a summary shows.
 
 use super::{Cause, Causes, FrameTotal, HopTree, Row, flag, frame_totals};
 
@@ -17,7 +17,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Percentiles of `sorted`, ascending; `None` where it is empty.
+    /// Computes the percentiles of `sorted`, ascending; `None` if it is empty.
     pub fn of_sorted(sorted: &[u64]) -> Option<Latency> {
         let max = *sorted.last()?;
         let rank = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1];
@@ -25,7 +25,7 @@ impl Latency {
     }
 }
 
-/// One hop over all frames.
+/// Figures of one hop over all frames.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HopDigest {
     /// Frames that passed.
@@ -42,14 +42,14 @@ pub struct HopDigest {
     pub switches: Option<f64>,
 }
 
-/// A run's ledger in a few figures, for the frames that reached one of its sinks.
+/// Figures of a run's ledger, for the frames that reached one of its sinks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Digest {
     /// Frames that reached the sink and have rows.
     pub frames: u64,
-    /// Latency, birth to end of the sink; `None` without frames.
+    /// Latency, from creation to the end of the sink; `None` without frames.
     pub latency: Option<Latency>,
-    /// The median frame by cause: the mean over the tenth of the frames whose
+    /// The median frame's latency by cause: the mean over the tenth of the frames whose
     /// latency is nearest the median, so that the causes add up to it.
     pub causes: Causes,
     /// Latency of that median frame, nanoseconds.
@@ -58,14 +58,14 @@ pub struct Digest {
     pub copied_bytes: f64,
     /// Switches per frame, mean; `None` below level `full`.
     pub switches: Option<f64>,
-    /// By hop, in path order; all hops, also those that are not on the way to the sink.
+    /// Figures by hop, in path order; all hops, including those not on the way to the sink.
     pub hops: Vec<HopDigest>,
     /// The frames, in order of `seq`.
     pub totals: Vec<FrameTotal>,
 }
 
 impl Digest {
-    /// Unexplained time of the median frame as a share of its latency, 0 to 1.
+    /// Returns the unexplained time of the median frame as a share of its latency, 0 to 1.
     pub fn unexplained_share(&self) -> Option<f64> {
         let left = self.causes[Cause::Unexplained]?;
         (self.median_ns > 0.0).then(|| left.abs() / self.median_ns)

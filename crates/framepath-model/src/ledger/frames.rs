@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From rows to frames: the totals of each frame over its hops.
+//! Totals of each frame over its hops, from the ledger's rows.
 
 use super::{Cause, Causes, Row, flag};
 
-/// One frame's way through the whole path.
+/// Totals of one frame over the whole path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FrameTotal {
     /// The frame's number.
     pub seq: u64,
-    /// Birth stamp, nanoseconds.
+    /// Creation time, nanoseconds.
     pub birth_ns: u64,
     /// End of its sink, nanoseconds.
     pub end_ns: u64,
-    /// Where the latency went.
+    /// Latency by cause.
     pub causes: Causes,
     /// Bytes copied by the CPU.
     pub copied_bytes: u64,
@@ -21,13 +21,13 @@ pub struct FrameTotal {
 }
 
 impl FrameTotal {
-    /// Birth to the end of the sink, nanoseconds.
+    /// Returns the time from creation to the end of the sink, nanoseconds.
     pub fn latency_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.birth_ns)
     }
 
-    /// What no cause accounts for, as a share of the latency (0 to 1);
-    /// `None` where compute was not measured.
+    /// Returns the time that no cause accounts for, as a share of the latency (0 to 1);
+    /// `None` if compute was not measured.
     pub fn unexplained_share(&self) -> Option<f64> {
         let latency = self.latency_ns();
         let left = self.causes[Cause::Unexplained]?;
@@ -35,8 +35,8 @@ impl FrameTotal {
     }
 }
 
-/// Totals of every frame that reached the end of a way, in order of `seq`: `way` says of each
-/// hop whether it is on it ([`HopTree::way_to`](super::HopTree::way_to)). Rows may come in
+/// Computes totals of every frame that reached the end of a way, in order of `seq`. `way` has
+/// true for each hop on the way ([`HopTree::way_to`](super::HopTree::way_to)). Rows may come in
 /// any order; they are sorted here.
 pub fn frame_totals(rows: &mut [Row], way: &[bool]) -> Vec<FrameTotal> {
     rows.sort_unstable_by_key(|r| (r.seq, r.enter_ns, r.hop));
@@ -49,7 +49,7 @@ pub fn frame_totals(rows: &mut [Row], way: &[bool]) -> Vec<FrameTotal> {
     frames.filter_map(|frame| total(&of_way(frame))).collect()
 }
 
-/// The total of `rows`, which are one frame's on its way to one sink.
+/// Computes the total of `rows`, the rows of one frame on its way to one sink.
 fn total(rows: &[Row]) -> Option<FrameTotal> {
     let last = rows.iter().find(|r| r.has(flag::LAST))?;
     let mut causes = Causes::default();
@@ -62,8 +62,8 @@ fn total(rows: &[Row]) -> Option<FrameTotal> {
         causes += of_row;
     }
     if counted {
-        // The subtraction is made once, from the whole latency: what lies
-        // between the rows counts as unexplained too.
+        // Subtract once, from the whole latency: time between the rows counts
+        // as unexplained too.
         let latency = last.leave_ns.saturating_sub(last.birth_ns) as f64;
         causes[Cause::Unexplained] = Some(latency - known_ns);
     } else {

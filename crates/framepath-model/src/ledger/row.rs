@@ -22,17 +22,17 @@ pub mod flag {
 pub struct Row {
     /// The frame's number.
     pub seq: u64,
-    /// When the frame was born.
+    /// Time at which the frame was created.
     pub birth_ns: u64,
-    /// When the hop got it.
+    /// Time at which the hop received the frame.
     pub enter_ns: u64,
-    /// When the hop handed it on.
+    /// Time at which the hop passed the frame on.
     pub leave_ns: u64,
     /// Bytes copied by the CPU for it.
     pub copied_bytes: u64,
     /// Time in those copies.
     pub copy_ns: u64,
-    /// Waits: stamped by us, and at level `full` by the kernel too.
+    /// Waits: stamped by framepath, and at level `full` by the kernel too.
     pub blocked_ns: u64,
     /// Waiting for a busy consumer, or inside a decoder for its turn.
     pub queue_ns: u64,
@@ -41,20 +41,20 @@ pub struct Row {
     /// Inside a V4L2 device: from the hand-over to it until the thread has the
     /// frame back.
     pub device_ns: u64,
-    /// Of `device_ns`: queued, not worked on yet; 0 where the device does not
-    /// say.
+    /// Part of `device_ns` in which the frame was queued and not worked on; 0 if the device
+    /// does not report it.
     pub device_queue_ns: u32,
-    /// Of `device_ns`: being worked on; 0 where the device does not say.
+    /// Part of `device_ns` in which the device worked on the frame; 0 if it does not report it.
     pub device_run_ns: u32,
     /// CPU time, copies and waits left out. Level `full`.
     pub compute_ns: u64,
     /// Runnable, not running. Level `full`.
     pub preempted_ns: u64,
-    /// Cycles, where the machine counts them. Level `full`.
+    /// Cycles, if the machine counts them. Level `full`.
     pub cycles: u64,
-    /// Instructions, where the machine counts them. Level `full`.
+    /// Instructions, if the machine counts them. Level `full`.
     pub instructions: u64,
-    /// Last-level cache misses, where the machine counts them. Level `full`.
+    /// Last-level cache misses, if the machine counts them. Level `full`.
     pub cache_misses: u64,
     /// Voluntary switches. Level `full`.
     pub voluntary_switches: u32,
@@ -71,18 +71,18 @@ pub struct Row {
 }
 
 impl Row {
-    /// Whether all bits of `flags` are set.
+    /// Returns true if all bits of `flags` are set.
     pub fn has(&self, flags: u32) -> bool {
         self.flags & flags == flags
     }
 
-    /// From entering to leaving.
+    /// Returns the time from entering to leaving.
     pub fn wall_ns(&self) -> u64 {
         self.leave_ns.saturating_sub(self.enter_ns)
     }
 
-    /// The hop's time by cause. Compute, preempted and unexplained are known
-    /// only where the thread was counted, or where no stage ran (links).
+    /// Returns the hop's time by cause. Compute, preempted and unexplained are known
+    /// only if the thread was counted, or if no stage ran (links).
     pub fn causes(&self) -> Causes {
         let mut causes = Causes::default();
         causes[Cause::Copy] = Some(self.copy_ns as f64);

@@ -9,41 +9,41 @@ pub struct HopTree {
 }
 
 impl HopTree {
-    /// A path of `hops` hops without branches.
+    /// Creates the tree of a path of `hops` hops without branches.
     pub fn line(hops: usize) -> HopTree {
         HopTree { before: (0..hops as u16).map(|hop| hop.checked_sub(1)).collect() }
     }
 
-    /// A tree from the index of the hop before each hop. Where that is `None`, or not smaller
-    /// than the hop's own index, it is the hop in front in the list.
+    /// Creates a tree from the index of the hop before each hop. If that is `None`, or not smaller
+    /// than the hop's own index, the hop in front in the list is taken.
     pub fn new(before: impl IntoIterator<Item = Option<u16>>) -> HopTree {
         let checked =
             |(hop, before): (u16, Option<u16>)| before.filter(|before| *before < hop).or(hop.checked_sub(1));
         HopTree { before: (0..).zip(before).map(checked).collect() }
     }
 
-    /// The number of hops.
+    /// Returns the number of hops.
     pub fn len(&self) -> usize {
         self.before.len()
     }
 
-    /// Whether there are no hops.
+    /// Returns true if there are no hops.
     pub fn is_empty(&self) -> bool {
         self.before.is_empty()
     }
 
-    /// The hop before `hop`; `None` for the source, and for what is no hop.
+    /// Returns the hop before `hop`; `None` for the source, and for an index that is no hop.
     pub fn before(&self, hop: u16) -> Option<u16> {
         self.before.get(usize::from(hop)).copied().flatten()
     }
 
-    /// The hops that no other is behind, in rising order: the ends of the branches.
+    /// Returns the hops without a hop after them, in rising order: the ends of the branches.
     pub fn ends(&self) -> Vec<u16> {
         let is_end = |hop: &u16| !self.before.contains(&Some(*hop));
         (0..self.len() as u16).filter(is_end).collect()
     }
 
-    /// For each hop, whether frames pass it on their way to hop `end`, which they do too.
+    /// Returns, for each hop, true if frames pass it on their way to hop `end`; `end` included.
     ///
     /// ```
     /// use framepath_model::ledger::HopTree;

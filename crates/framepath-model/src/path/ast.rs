@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A path that was read: its hops, and their arguments by name.
+//! A parsed path: its hops, and their arguments by name.
 
 use std::fmt;
 use std::ops::Range;
@@ -8,23 +8,23 @@ use super::definition::{DefaultValue, Definition};
 use super::value::{Value, ValueKind};
 use super::words::quote;
 
-/// A path: a source, stages and links, a sink. Two paths are equal when they
-/// say the same, however they were written.
+/// A path: a source, stages and links, a sink. Two paths are equal if they
+/// mean the same, however they were written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Path {
-    /// In order; the first is a source, and the last a sink or a tee unless
+    /// Hops in order; the first is a source, and the last a sink or a tee unless
     /// [`Definitions::parse_open`](super::Definitions::parse_open) read it.
     pub hops: Vec<Hop>,
 }
 
 impl Path {
-    /// All hops, those of branches too, in the order in which they stand in the text.
+    /// Iterates over all hops, including those of branches, in the order of the text.
     pub fn all_hops(&self) -> impl Iterator<Item = &Hop> {
         all_hops(&self.hops)
     }
 }
 
-/// `hops` and those of their branches, in the order in which they stand in the text.
+/// Iterates over `hops` and those of their branches, in the order of the text.
 pub fn all_hops(hops: &[Hop]) -> impl Iterator<Item = &Hop> {
     let mut left: Vec<&Hop> = hops.iter().rev().collect();
     std::iter::from_fn(move || {
@@ -36,24 +36,24 @@ pub fn all_hops(hops: &[Hop]) -> impl Iterator<Item = &Hop> {
 
 /// One stage or link of a path, with its arguments.
 ///
-/// The getters take a declared name ([`Definition::all_args`]) and give the
-/// default where the argument was not given. A name or a type that is not
+/// The getters take a declared name ([`Definition::all_args`]) and return the
+/// default if the argument was not given. A name or a type that is not
 /// declared is an error in the program: a debug build panics, a release
-/// build gives zero or nothing.
+/// build returns zero or an empty value.
 #[derive(Debug, Clone)]
 pub struct Hop {
-    /// What it is.
+    /// Declaration of the hop.
     pub def: &'static Definition,
-    /// Where it stands in the text that was read, arguments included, in bytes.
+    /// Position in the text that was read, arguments included, in bytes.
     pub span: Range<usize>,
-    /// Of a tee: its branches, at least two, each with at least one hop. Empty for all
+    /// Branches of a tee, at least two, each with at least one hop. Empty for all
     /// others.
     pub branches: Vec<Vec<Hop>>,
-    /// In the order of [`Definition::all_args`]; `None` where not given.
+    /// Values in the order of [`Definition::all_args`]; `None` if not given.
     pub(super) given: Vec<Option<Given>>,
     /// Options that only an open stage takes, in the order they were given.
     pub(super) open: Vec<OpenOption>,
-    /// What was written in an old spelling, a line each.
+    /// Old spellings that were used, a line each.
     pub(super) renamed: Vec<String>,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct OpenOption {
     pub span: Range<usize>,
 }
 
-/// A value and the place of its word.
+/// A value and the position of its word.
 #[derive(Debug, Clone)]
 pub(super) struct Given {
     pub value: Value,
@@ -86,12 +86,12 @@ impl PartialEq for Hop {
 }
 
 impl Hop {
-    /// The word that names it.
+    /// Returns the word that names it.
     pub fn name(&self) -> &'static str {
         self.def.name
     }
 
-    /// Whether it runs in a process of its own, as far as the hop itself says.
+    /// Returns true if it runs in a process of its own, as far as the hop itself tells.
     pub fn is_hosted(&self) -> bool {
         let named = self
             .def
@@ -100,16 +100,16 @@ impl Hop {
         named && self.choice("host") != "inline"
     }
 
-    /// The hop as it is for the worker that runs it: without the arguments that say
-    /// how it is hosted.
+    /// Returns the hop for the worker that runs it: without the arguments that select
+    /// its host.
     pub fn without_hosting(&self) -> Hop {
         let mut hop = self.clone();
         hop.given[self.def.own.len()..].fill(None);
         hop
     }
 
-    /// The hop with another number for an argument that is a count, where it has that
-    /// argument.
+    /// Returns the hop with another number for an argument that is a count; unchanged if the hop
+    /// lacks that argument.
     #[must_use]
     pub fn with_count(&self, name: &str, number: u64) -> Hop {
         let mut hop = self.clone();
@@ -121,30 +121,30 @@ impl Hop {
         hop
     }
 
-    /// What was written in an old spelling and how it is written now, a line each.
+    /// Returns the old spellings that were used and the present ones, a line each.
     pub fn renamed(&self) -> &[String] {
         &self.renamed
     }
 
-    /// The options that are not declared, in the order they were given:
+    /// Iterates over the options that are not declared, in the order they were given:
     /// their names as [`plain_name`](super::plain_name) writes them, and their
-    /// texts. Empty but for stages that are [open](Definition::open).
+    /// texts. Empty unless the stage is [open](Definition::open).
     pub fn open(&self) -> impl Iterator<Item = (&str, &str)> {
         self.open.iter().map(|option| (option.name.as_str(), option.value.as_str()))
     }
 
-    /// Where the value of such an option stands in the text, in bytes.
+    /// Returns the position of such an option's value in the text, in bytes.
     pub fn span_of_open(&self, name: &str) -> Option<Range<usize>> {
         self.open.iter().find(|option| option.name == name).map(|option| option.span.clone())
     }
 
-    /// Whether the argument was given.
+    /// Returns true if the argument was given.
     pub fn is_set(&self, name: &str) -> bool {
         self.place(name).is_some_and(|place| self.given[place].is_some())
     }
 
-    /// Where the argument's value stands in the text, in bytes; where it was
-    /// not given, the place of the hop.
+    /// Returns the position of the argument's value in the text, in bytes; if it was
+    /// not given, the position of the hop.
     pub fn span_of(&self, name: &str) -> Range<usize> {
         match self.place(name).and_then(|place| self.given[place].as_ref()) {
             Some(given) => given.span.clone(),
@@ -152,7 +152,7 @@ impl Hop {
         }
     }
 
-    /// A count or a level. `auto` is [`AUTO`](super::AUTO), `inf` is
+    /// Returns a count or a level. `auto` is [`AUTO`](super::AUTO), `inf` is
     /// [`INFINITE`](super::INFINITE).
     pub fn count(&self, name: &str) -> u64 {
         match self.value(name) {
@@ -161,12 +161,12 @@ impl Hop {
         }
     }
 
-    /// A grey level.
+    /// Returns a grey level.
     pub fn level(&self, name: &str) -> u8 {
         u8::try_from(self.count(name)).unwrap_or(u8::MAX)
     }
 
-    /// Width and height in pixels.
+    /// Returns width and height in pixels.
     pub fn size(&self, name: &str) -> (u32, u32) {
         match self.value(name) {
             Some(Value::Size(w, h)) => (w, h),
@@ -174,7 +174,7 @@ impl Hop {
         }
     }
 
-    /// A rate in Hz.
+    /// Returns a rate in Hz.
     pub fn rate(&self, name: &str) -> f64 {
         match self.value(name) {
             Some(Value::Rate(hz)) => hz,
@@ -182,7 +182,7 @@ impl Hop {
         }
     }
 
-    /// A time in nanoseconds.
+    /// Returns a time in nanoseconds.
     pub fn duration_ns(&self, name: &str) -> u64 {
         match self.value(name) {
             Some(Value::Duration(ns)) => ns,
@@ -190,7 +190,7 @@ impl Hop {
         }
     }
 
-    /// A number of bytes; `None` where it was not given and has no default.
+    /// Returns a number of bytes; `None` if it was not given and has no default.
     pub fn bytes(&self, name: &str) -> Option<u64> {
         match self.value(name) {
             Some(Value::Bytes(bytes)) => Some(bytes),
@@ -199,7 +199,7 @@ impl Hop {
         }
     }
 
-    /// A region, x, y, width and height in pixels, as it was written (not
+    /// Returns a region, x, y, width and height in pixels, as it was written (not
     /// clamped); `None` is the whole frame.
     pub fn roi(&self, name: &str) -> Option<(u32, u32, u32, u32)> {
         match self.value(name) {
@@ -209,7 +209,7 @@ impl Hop {
         }
     }
 
-    /// One of the words of a choice.
+    /// Returns one of the words of a choice.
     pub fn choice(&self, name: &str) -> &'static str {
         match self.value(name) {
             Some(Value::Choice(word)) => word,
@@ -217,7 +217,7 @@ impl Hop {
         }
     }
 
-    /// Yes or no.
+    /// Returns a yes-or-no option as a boolean.
     pub fn flag(&self, name: &str) -> bool {
         match self.value(name) {
             Some(Value::Flag(yes)) => yes,
@@ -225,7 +225,7 @@ impl Hop {
         }
     }
 
-    /// A text, such as a file's name; empty where it was not given.
+    /// Returns a text, such as a file's name; empty if it was not given.
     pub fn text(&self, name: &str) -> &str {
         let Some(place) = self.place(name) else { return "" };
         let arg = self.def.all_args().nth(place).expect("a place is that of an argument");
@@ -256,7 +256,7 @@ impl Hop {
     }
 }
 
-/// An argument asked for by the wrong getter.
+/// Reports an argument that was asked for by the wrong getter.
 fn mistyped<T>(def: &Definition, name: &str, value: Option<&Value>, instead: T) -> T {
     debug_assert!(false, "`{}` of `{}` is {value:?}, asked for as another type", name, def.name);
     instead

@@ -7,13 +7,13 @@ use super::definition::Kind;
 use super::parser::{Begin, End, Grammar};
 use super::words::{Mark, Word};
 
-/// Pairs of parentheses around a hop, at most: reading goes one call deeper with each.
+/// Most nested parentheses around a hop: the parser recurses once for each.
 const MOST_DEPTH: usize = 8;
 
 impl Grammar<'_> {
-    /// Reads the branches of `hop` where it is a tee, and nothing where it is not; `words`
-    /// begin behind its arguments, and are in `depth` pairs of parentheses. The words that
-    /// are left: none, or a `!` and the next hop's.
+    /// Reads the branches of `hop` if it is a tee, else nothing; `words`
+    /// begin after its arguments, and are in `depth` pairs of parentheses. Returns the words
+    /// left over: none, or a `!` and the next hop's.
     pub(super) fn read_branches<'a>(
         self,
         hop: &mut Hop,
@@ -55,7 +55,7 @@ impl Grammar<'_> {
             }
             let is_last = after.first().is_none_or(|word| word.mark != Some(Mark::Open));
             let grammar = match is_last {
-                // What the path may leave open is the end of its last branch.
+                // Only the end of the last branch may be left open.
                 true => Grammar { begin: Begin::Behind, ..self },
                 false => Grammar { begin: Begin::Thread, end: End::Sink, ..self },
             };
@@ -88,7 +88,7 @@ fn closes_nothing(word: &Word) -> PathError {
     PathError::new(word.span.clone(), "this `)` closes nothing", help)
 }
 
-/// Words before the `)` that belongs to the `(` in front of `words`.
+/// Returns the number of words before the `)` that closes the `(` in front of `words`.
 fn length_to_close(words: &[Word]) -> Option<usize> {
     let mut inner = 0;
     words.iter().position(|word| match word.mark {

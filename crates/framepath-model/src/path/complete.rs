@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a path that is being written can go on, for tab completion.
+//! Continuations of a path that is being written, for tab completion.
 
 use super::definition::{Arg, Definition, Kind};
 use super::definitions::Definitions;
@@ -7,10 +7,10 @@ use super::value::ValueKind;
 use super::words::{self, Mark};
 
 impl Definitions {
-    /// The words that can stand where the last word of `text` is being written; that is an
-    /// empty one behind a blank. Names of what fits the place, options (`depth=`), or an
-    /// option with each of its values (`leaky=no`). Nothing where a file or another text
-    /// is due, and where the text is already wrong.
+    /// Returns the words that can stand in place of the last word of `text`; after a blank the
+    /// last word is empty. Names that fit the place, options (`depth=`), or an
+    /// option with each of its values (`leaky=no`). Empty if a file or another text
+    /// is due, or if the text already has an error.
     ///
     /// ```
     /// # use framepath_model::path::{Arg, DefaultValue, Definition, Definitions, ValueKind};
@@ -56,7 +56,7 @@ impl Definitions {
     }
 }
 
-/// What can stand behind the words that are `given`, where `start` is the beginning of it.
+/// Returns the words that can follow the words `given`, where `start` is the beginning of the word.
 fn options_for(definition: &Definition, given: &[words::Word], start: &str) -> Vec<String> {
     if let Some((name, _)) = start.split_once('=') {
         let values = definition.arg(name).map_or(Vec::new(), |(_, arg)| values(arg));
@@ -84,7 +84,7 @@ fn options_for(definition: &Definition, given: &[words::Word], start: &str) -> V
     words
 }
 
-/// The values that can be listed.
+/// Returns the values that can be listed.
 fn values(arg: &Arg) -> Vec<String> {
     match arg.kind {
         ValueKind::Choice { now } => now.iter().map(|&word| word.to_owned()).collect(),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a hop may be: the declaration of a source, stage, sink or link and of its
+//! The declaration of a source, stage, sink or link and of its
 //! arguments.
 
 use std::fmt::Write;
@@ -7,23 +7,23 @@ use std::fmt::Write;
 use super::hosting::Hosts;
 use super::value::ValueKind;
 
-/// What a hop may be.
+/// Kind of a hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// Only gives: the first hop of every path.
+    /// Only gives frames: the first hop of every path.
     Source,
-    /// Takes and gives.
+    /// Takes and gives frames.
     Stage,
-    /// Only takes: the last hop of every path.
+    /// Only takes frames: the last hop of every path.
     Sink,
-    /// How a frame passes on; `!` alone is a direct call.
+    /// Passes frames on to the next hop; `!` alone is a direct call.
     Link,
-    /// Gives every item to several branches, which stand behind it in parentheses.
+    /// Gives every item to several branches, which follow it in parentheses.
     Tee,
 }
 
 impl Kind {
-    /// The kind as a noun with its article.
+    /// Returns the kind as a noun with its article.
     pub fn noun(self) -> &'static str {
         match self {
             Kind::Source => "a source",
@@ -35,14 +35,14 @@ impl Kind {
     }
 }
 
-/// What an argument is when it is not given.
+/// Value of an argument that is not given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DefaultValue {
     /// It must be given.
     Required,
-    /// This text, read as if it had been given.
+    /// Read as if this text had been given.
     Is(&'static str),
-    /// No value; in words, what that means.
+    /// No value; the text describes its meaning.
     Unset(&'static str),
 }
 
@@ -51,24 +51,24 @@ pub enum DefaultValue {
 pub struct Arg {
     /// Its name, lower case.
     pub name: &'static str,
-    /// Given by its place and not by its name.
+    /// True if it is given by its position and not by its name.
     pub positional: bool,
     /// Type and range.
     pub kind: ValueKind,
-    /// When it is not given.
+    /// Value if it is not given.
     pub default: DefaultValue,
     /// Names of options that cannot be given together with this one.
     pub excludes: &'static [&'static str],
     /// The name of an option that must be given with this one.
     pub needs: Option<&'static str>,
-    /// Names that other programs have for it, for the question what was meant.
+    /// Names that other programs use for it, for the suggestion in errors.
     pub known_as: &'static [&'static str],
-    /// One line.
+    /// Help text, one line.
     pub help: &'static str,
 }
 
 impl Arg {
-    /// An option, `name=value`.
+    /// Creates an option, `name=value`.
     pub const fn option(
         name: &'static str,
         kind: ValueKind,
@@ -78,30 +78,30 @@ impl Arg {
         Arg { name, positional: false, kind, default, excludes: &[], needs: None, known_as: &[], help }
     }
 
-    /// A word that is given by its place, always.
+    /// Creates a required argument that is given by its position.
     pub const fn word(name: &'static str, kind: ValueKind, help: &'static str) -> Arg {
         Arg { positional: true, ..Arg::option(name, kind, DefaultValue::Required, help) }
     }
 
-    /// Cannot be given together with these options.
+    /// Forbids these options together with this one.
     #[must_use]
     pub const fn excluding(self, options: &'static [&'static str]) -> Arg {
         Arg { excludes: options, ..self }
     }
 
-    /// Can be given together with this option only.
+    /// Requires this option together with this one.
     #[must_use]
     pub const fn needing(self, option: &'static str) -> Arg {
         Arg { needs: Some(option), ..self }
     }
 
-    /// Other programs have these names for it.
+    /// Adds the names that other programs use for it.
     #[must_use]
     pub const fn known_as(self, names: &'static [&'static str]) -> Arg {
         Arg { known_as: names, ..self }
     }
 
-    /// The argument as help writes it: `depth=N`, or `PATH` for a positional.
+    /// Returns the argument as help writes it: `depth=N`, or `PATH` for a positional.
     pub fn usage(&self) -> String {
         match self.positional {
             true => match self.kind {
@@ -112,7 +112,7 @@ impl Arg {
         }
     }
 
-    /// Type, range and default in words, for help and errors.
+    /// Describes type, range and default, for help and errors.
     pub fn wants(&self) -> String {
         let default = match self.default {
             DefaultValue::Required => String::new(),
@@ -144,45 +144,45 @@ impl Arg {
 pub struct Definition {
     /// The word that names it.
     pub name: &'static str,
-    /// Where it may stand.
+    /// Where it may stand in a path.
     pub kind: Kind,
-    /// One line.
+    /// Help text, one line.
     pub help: &'static str,
-    /// Its own arguments. Positional ones first, in their order; then options.
+    /// Its own arguments: positional ones first, in their order; then options.
     pub own: &'static [Arg],
     /// Where it can run, which brings the arguments of workers.
     pub hosts: Hosts,
-    /// Options that are not declared are taken too, as text: in words, what
-    /// they are. Who runs the stage knows them, the declaration does not.
+    /// If set, options that are not declared are accepted too, as text; the value describes
+    /// them. The code that runs the stage knows them, the declaration does not.
     pub open: Option<&'static str>,
-    /// Names that other programs have for it, for the question what was meant.
+    /// Names that other programs use for it, for the suggestion in errors.
     pub known_as: &'static [&'static str],
-    /// Measurements and tests need it, users do not: it has a place of its own in help.
+    /// True if only measurements and tests need it: help lists it separately.
     pub for_tests: bool,
 }
 
 impl Definition {
-    /// A source.
+    /// Declares a source.
     pub const fn source(name: &'static str, help: &'static str) -> Definition {
         Definition::new(name, Kind::Source, help)
     }
 
-    /// A stage.
+    /// Declares a stage.
     pub const fn stage(name: &'static str, help: &'static str) -> Definition {
         Definition::new(name, Kind::Stage, help)
     }
 
-    /// A sink.
+    /// Declares a sink.
     pub const fn sink(name: &'static str, help: &'static str) -> Definition {
         Definition::new(name, Kind::Sink, help)
     }
 
-    /// A link.
+    /// Declares a link.
     pub const fn link(name: &'static str, help: &'static str) -> Definition {
         Definition::new(name, Kind::Link, help)
     }
 
-    /// A tee.
+    /// Declares a tee.
     pub const fn tee(name: &'static str, help: &'static str) -> Definition {
         Definition::new(name, Kind::Tee, help)
     }
@@ -200,47 +200,47 @@ impl Definition {
         }
     }
 
-    /// With these arguments: positional ones first, in their order; then options.
+    /// Sets the arguments: positional ones first, in their order; then options.
     #[must_use]
     pub const fn args(self, own: &'static [Arg]) -> Definition {
         Definition { own, ..self }
     }
 
-    /// It can run in these places.
+    /// Sets the places where it can run.
     #[must_use]
     pub const fn hosts(self, hosts: Hosts) -> Definition {
         Definition { hosts, ..self }
     }
 
-    /// Options that are not declared are taken as text; `what` they are, in words.
+    /// Accepts options that are not declared, as text; `what` describes them.
     #[must_use]
     pub const fn open(self, what: &'static str) -> Definition {
         Definition { open: Some(what), ..self }
     }
 
-    /// Other programs have these names for it.
+    /// Adds the names that other programs use for it.
     #[must_use]
     pub const fn known_as(self, names: &'static [&'static str]) -> Definition {
         Definition { known_as: names, ..self }
     }
 
-    /// Measurements and tests need it, users do not.
+    /// Marks it as needed only by measurements and tests.
     #[must_use]
     pub const fn for_tests(self) -> Definition {
         Definition { for_tests: true, ..self }
     }
 
-    /// All arguments: its own, then those of workers.
+    /// Iterates over all arguments: its own, then those of workers.
     pub fn all_args(&self) -> impl Iterator<Item = &'static Arg> + Clone + use<> {
         self.own.iter().chain(self.hosts.args())
     }
 
-    /// The argument of that name, with its place in [`Definition::all_args`].
+    /// Returns the argument of that name, with its index in [`Definition::all_args`].
     pub fn arg(&self, name: &str) -> Option<(usize, &'static Arg)> {
         self.all_args().enumerate().find(|(_, arg)| arg.name == name)
     }
 
-    /// The hop as help writes it: `file PATH [loop=N|inf]`.
+    /// Returns the hop as help writes it: `file PATH [loop=N|inf]`.
     pub fn usage(&self) -> String {
         let mut usage = self.name.to_owned();
         for arg in self.all_args() {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A set of declarations: the words that paths are read with.
+//! A set of declarations: the names that paths can use.
 
 use super::ast::{Hop, Path};
 use super::definition::{DefaultValue, Definition, Kind};
@@ -13,34 +13,34 @@ pub struct Definitions {
     list: Vec<&'static Definition>,
 }
 
-/// Why a declaration cannot be used.
+/// Reason for which a declaration cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DefinitionError {
-    /// Another has its name.
+    /// Another declaration has its name.
     #[error("`{0}` is declared already")]
     NameTaken(&'static str),
     /// A name is not a lower-case word of letters, digits and `_` that starts with a
     /// letter.
     #[error("`{0}` is no name: it needs to be letters, digits and `_`, lower case, a letter first")]
     Name(&'static str),
-    /// Its constructor makes something else.
+    /// Its constructor makes another kind of hop.
     #[error("`{0}` is declared as something else than what its constructor makes")]
     Kind(&'static str),
-    /// Something about one of its arguments.
+    /// One of its arguments is wrong.
     #[error("argument `{arg}` of `{definition}`: {what}")]
     Arg {
-        /// What is declared.
+        /// Name of the declaration.
         definition: &'static str,
         /// The argument's name.
         arg: &'static str,
-        /// What is wrong.
+        /// The error.
         what: &'static str,
     },
 }
 
 impl Definitions {
-    /// Adds one.
+    /// Adds a declaration.
     ///
     /// # Errors
     /// Its name is taken, or the declaration contradicts itself.
@@ -53,27 +53,27 @@ impl Definitions {
         Ok(())
     }
 
-    /// All of them, in the order they were added.
+    /// Iterates over all of them, in the order they were added.
     pub fn iter(&self) -> impl Iterator<Item = &'static Definition> + Clone + '_ {
         self.list.iter().copied()
     }
 
-    /// The one of that name.
+    /// Returns the declaration of that name.
     pub fn find(&self, name: &str) -> Option<&'static Definition> {
         self.iter().find(|definition| definition.name == name)
     }
 
-    /// The names of one or more kinds, in order.
+    /// Returns the names of one or more kinds, in order.
     pub fn names(&self, kinds: &[Kind]) -> Vec<&'static str> {
         self.iter().filter(|one| kinds.contains(&one.kind)).map(|one| one.name).collect()
     }
 
-    /// The names of some kinds as a list in a sentence.
+    /// Returns the names of some kinds as a list in a sentence.
     pub(super) fn known(&self, kinds: &[Kind]) -> String {
         listed(&self.names(kinds))
     }
 
-    /// What was perhaps meant by `name`, first among `fitting` kinds.
+    /// Guesses the declared name meant by `name`, first among `fitting` kinds.
     pub(super) fn meant(&self, name: &str, fitting: &[Kind]) -> Option<&'static str> {
         let elsewhere = self.iter().find(|one| one.known_as.contains(&name)).map(|one| one.name);
         elsewhere
@@ -84,8 +84,8 @@ impl Definitions {
     /// Reads a path.
     ///
     /// # Errors
-    /// The first thing that is wrong, with the place of the word and what would
-    /// be right there; [`PathError::render`] prints it under the text.
+    /// The first error, with the position of the word and a correction;
+    /// [`PathError::render`] prints it under the text.
     pub fn parse(&self, text: &str) -> Result<Path, PathError> {
         Grammar { known: self, begin: Begin::Source, end: End::Sink }.parse(text)
     }
@@ -99,7 +99,7 @@ impl Definitions {
         Grammar { known: self, begin: Begin::Source, end: End::Any }.parse(text)
     }
 
-    /// Reads the rest of a path, behind its source: stages, links, and a sink where it
+    /// Reads the rest of a path, after its source: stages, links, and a sink if it
     /// has one.
     ///
     /// # Errors
@@ -108,11 +108,11 @@ impl Definitions {
         Grammar { known: self, begin: Begin::Behind, end: End::Any }.parse(text)
     }
 
-    /// Reads one stage alone, as [`Hop`] prints it: for a worker that is told what to
+    /// Reads one stage alone, as [`Hop`] prints it: for a worker that receives the stage to
     /// run.
     ///
     /// # Errors
-    /// As [`parse`](Self::parse); what is no stage is an error too.
+    /// As [`parse`](Self::parse); a text that is not one stage is an error too.
     pub fn parse_stage(&self, text: &str) -> Result<Hop, PathError> {
         let path = self.parse_rest(text)?;
         match <[Hop; 1]>::try_from(path.hops) {
@@ -126,7 +126,7 @@ impl Definitions {
     }
 }
 
-/// Whether a path can hold `name` as a word of its own or as an option's.
+/// Returns true if a path can hold `name` as a word or an option's name.
 fn is_name(name: &str) -> bool {
     let letters = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_';
     name.bytes().next().is_some_and(|b| b.is_ascii_lowercase()) && name.bytes().all(letters)

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is wrong with a path, where, and what would be right there.
+//! Errors in a path, with position and correction.
 
 use std::ops::Range;
 
-/// The first thing that is wrong with a path.
+/// The first error in a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct PathError {
-    /// The word that is wrong, in bytes of the text that was read. Empty at
-    /// the end of the text where something is missing.
+    /// Position of the wrong word, in bytes of the text that was read. Empty, at
+    /// the end of the text, if something is missing.
     pub span: Range<usize>,
-    /// What is wrong, naming the word.
+    /// The error, with the word.
     pub message: String,
-    /// What would be right there.
+    /// The correction.
     pub help: String,
 }
 
-/// How many characters of a long path are shown on either side of the word.
+/// Most characters of a long path that are shown on either side of the word.
 const AROUND: usize = 60;
 
-/// How many characters of a long word are shown.
+/// Most characters of a long word that are shown.
 const WIDEST: usize = 80;
 
 impl PathError {
@@ -27,7 +27,7 @@ impl PathError {
         PathError { span, message: message.into(), help: help.into() }
     }
 
-    /// The path on one line, `^` under the wrong word, the message and the
+    /// Prints the path on one line, `^` under the wrong word, the message and the
     /// help; `text` is the text that was read. Ends without a line break.
     pub fn render(&self, text: &str) -> String {
         let start = floor_boundary(text, self.span.start);
@@ -67,7 +67,7 @@ impl PathError {
     }
 }
 
-/// A character as it is shown: one for one, so that columns stay true.
+/// Replaces a character for display, one for one, so that columns stay aligned.
 fn shown(c: char) -> char {
     match c {
         '\t' | '\n' | '\r' => ' ',
@@ -76,7 +76,7 @@ fn shown(c: char) -> char {
     }
 }
 
-/// The last boundary of a character at or before `at`; a caller may render
+/// Returns the last character boundary at or before `at`: a caller may render
 /// with another text than the one that was read.
 fn floor_boundary(text: &str, at: usize) -> usize {
     let mut at = at.min(text.len());
@@ -86,7 +86,7 @@ fn floor_boundary(text: &str, at: usize) -> usize {
     at
 }
 
-/// A word as a message quotes it, cut where it is long.
+/// Quotes a word for a message, cut if it is long.
 pub(super) fn quoted(word: &str) -> String {
     let mut text: String = word.chars().take(WIDEST).map(shown).collect();
     if text.len() < word.len() && word.chars().count() > WIDEST {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Help pages: all that paths can name, and one with its arguments.
+//! Help pages: all declarations, and one declaration with its arguments.
 
 use std::fmt::Write;
 
@@ -7,7 +7,7 @@ use super::definition::{Arg, DefaultValue, Definition, Kind};
 use super::definitions::Definitions;
 
 impl Definitions {
-    /// All of them, a line each, as the text of a help page.
+    /// Lists all declarations, a line each, as the text of a help page.
     pub fn listing(&self) -> String {
         let width = self.iter().map(|one| head(one).len()).max().unwrap_or(0);
         let mut text = String::new();
@@ -32,7 +32,7 @@ impl Definitions {
     }
 }
 
-/// Its name with what must be given.
+/// Returns the name with the required arguments.
 fn head(definition: &Definition) -> String {
     if definition.kind == Kind::Tee {
         return format!("{} (...) (...)", definition.name);
@@ -45,8 +45,8 @@ fn head(definition: &Definition) -> String {
 }
 
 impl Definition {
-    /// All its arguments, as the text of a help page. Those that say where it runs are
-    /// the same for all that have them, and come last.
+    /// Describes all arguments, as the text of a help page. The arguments of hosts
+    /// come last, because they are the same for all that have them.
     pub fn description(&self) -> String {
         let line = |arg: &Arg| format!("    {}: {} ({})\n", arg.name, arg.help, arg.wants());
         let mut text = format!("{}\n    {}: {}\n", self.usage(), self.kind.noun(), self.help);

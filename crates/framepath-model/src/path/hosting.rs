@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where hops can run, and the arguments that say so: the same for all that have them.
+//! Hosts of hops, and their arguments, which are the same for all hops that have them.
 
 use super::definition::{Arg, DefaultValue};
 use super::value::ValueKind;
 
-/// Where a stage or source can run. What can run in a worker has the arguments of
+/// Hosts of a stage or source. A hop that can run in a worker has the arguments of
 /// workers: `host=`, `watchdog=` and so on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Hosts {
@@ -15,12 +15,12 @@ pub enum Hosts {
     /// In the path's own thread or in a sandboxed process: a service opens no file
     /// for its clients.
     NoService,
-    /// Where the decoder behind it runs, or anywhere that is named.
+    /// On the host of the decoder after it, or on any host that is named.
     AsDecoder,
 }
 
 impl Hosts {
-    /// The arguments that go with it, `host` first.
+    /// Returns the arguments of these hosts, `host` first.
     pub fn args(self) -> &'static [Arg] {
         match self {
             Hosts::Inline => &[],

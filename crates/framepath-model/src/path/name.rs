@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Other people's names, such as a plug-in's parameters, as a path can hold
-//! them.
+//! Foreign names, such as a plug-in's parameters, in the form that a path can
+//! hold.
 
-/// `name` in lower case, with one `-` for all between two letters or digits:
-/// `Center position (X)` is `center-position-x`. Two names that differ in
-/// nothing else are the same name to a path.
+/// Converts `name` to lower case, with one `-` for all between two letters or digits:
+/// `Center position (X)` becomes `center-position-x`. Names that differ in
+/// nothing else are the same name in a path.
 pub fn plain_name(name: &str) -> String {
     let mut plain = String::with_capacity(name.len());
     for c in name.chars().flat_map(char::to_lowercase) {
@@ -32,7 +32,7 @@ mod tests {
             ("Center position (X)", "center-position-x"),
             ("B\u{e9}zier spline", "b\u{e9}zier-spline"),
             (" -_", ""),
-            // Its lower case is a letter and a mark.
+            // Its lower case is a letter and a combining mark.
             ("\u{130}a", "i-a"),
         ] {
             assert_eq!(plain_name(name), plain);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The known word nearest to one that is not known.
+//! The known word nearest to an unknown one.
 
-/// Words longer than this, in characters, are not compared: nobody types a
-/// known word wrong by that much, and the work stays bounded.
+/// Most characters of a word that is compared: nobody mistypes a
+/// known word by that much, and the work stays bounded.
 const LONGEST: usize = 40;
 
-/// The one of `known` nearest to `word`, if any is near enough to be what was
+/// Returns the word of `known` nearest to `word`, if it is near enough to have been
 /// meant: at most a third of the word's characters differ (at least one may).
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let typed: String = word.chars().take(LONGEST + 1).flat_map(char::to_lowercase).collect();
@@ -19,7 +19,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
         let allowed = (typed_chars.max(chars) / 3).max(1);
         // Insertions, deletions, substitutions, and swaps of two neighbours.
         let far = strsim::osa_distance(&typed, candidate);
-        // A single letter is one edit from every other: that is no likeness.
+        // A single letter is one edit from every other letter: that is no similarity.
         if far <= allowed && far < chars && best.is_none_or(|(b, _)| far < b) {
             best = Some((far, candidate));
         }

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Options as they were written in earlier versions: they still work, and say what
-//! they are called now.
+//! Options as they were written in earlier versions: they still work, with a note
+//! about their present spelling.
 
 use super::definition::Definition;
 use super::words::quote;
 
-/// What an old spelling is called now.
+/// Present form of an old spelling.
 pub(super) struct NewSpelling {
     /// Options and their values.
     pub(super) options: Vec<(&'static str, String)>,
-    /// A line for the user.
+    /// Note for the user.
     pub(super) note: String,
 }
 
-/// `word` in today's words, where it is an old spelling: `host=device:PATH` is
-/// `api=v4l2m2m device=PATH` for what has an `api`, else `device=PATH`.
+/// Translates `word` if it is an old spelling: `host=device:PATH` becomes
+/// `api=v4l2m2m device=PATH` for a hop with an `api`, else `device=PATH`.
 pub(super) fn old_spelling(def: &Definition, word: &str) -> Option<NewSpelling> {
     let node = word.strip_prefix("host=device:").filter(|node| !node.is_empty())?;
     def.arg("device").filter(|(_, arg)| !arg.positional)?;

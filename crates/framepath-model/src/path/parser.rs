@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Words into a path; everything that can be wrong is found here, from left
+//! Parser from words to a path. It finds every error, from left
 //! to right.
 
 use std::ops::Range;
@@ -18,9 +18,9 @@ use super::{MAX_TEXT, PathError, nearest, plain_name};
 pub(super) enum Begin {
     /// At a source.
     Source,
-    /// Behind a source that is not in the text.
+    /// After a source that is not in the text.
     Behind,
-    /// Behind a tee, in a thread of its own: at a link.
+    /// After a tee, in a thread of its own: at a link.
     Thread,
 }
 
@@ -33,7 +33,7 @@ pub(super) enum End {
     Any,
 }
 
-/// What a text is read as.
+/// Rules by which a text is read.
 #[derive(Clone, Copy)]
 pub(super) struct Grammar<'a> {
     pub(super) known: &'a Definitions,
@@ -57,7 +57,7 @@ impl Grammar<'_> {
         Ok(Path { hops: self.read_hops(&words, text, 0)? })
     }
 
-    /// Reads `words`, which are in `depth` pairs of parentheses, all of them.
+    /// Reads all of `words`, which are in `depth` pairs of parentheses.
     pub(super) fn read_hops(self, words: &[Word], text: &str, depth: usize) -> Result<Vec<Hop>, PathError> {
         let mut hops: Vec<Hop> = Vec::new();
         let mut rest = words;
@@ -74,7 +74,7 @@ impl Grammar<'_> {
         }
     }
 
-    /// The help that says what a whole path is.
+    /// Returns the help that describes a whole path.
     fn whole(self) -> String {
         match self.begin {
             Begin::Source => format!(
@@ -87,7 +87,7 @@ impl Grammar<'_> {
         }
     }
 
-    /// Reads one hop: the words up to `separator`, or to the end where it is
+    /// Reads one hop: the words up to `separator`, or to the end if it is
     /// `None`; `before` are the hops to the left of it.
     fn read_hop(
         self,
@@ -97,7 +97,7 @@ impl Grammar<'_> {
         text: &str,
     ) -> Result<Hop, PathError> {
         let mark = separator.and_then(|word| word.mark);
-        // A `)` here closes nothing, which is said when the hop is read.
+        // A `)` here closes nothing; the error comes when the hop is read.
         let is_last = matches!(mark, None | Some(Mark::Close));
         let place = Position {
             is_first: before.is_empty() && self.begin == Begin::Source,
@@ -140,7 +140,7 @@ impl Grammar<'_> {
         Ok(Hop { def, span: first.span.start..end, branches: Vec::new(), given, open, renamed })
     }
 
-    /// The help that names what may stand in a place.
+    /// Returns the help that names the hops allowed in a place.
     fn right_here(self, fitting: &[Kind]) -> String {
         let known = |kind| self.known.known(&[kind]);
         match fitting {
@@ -191,12 +191,12 @@ impl Grammar<'_> {
         PathError::new(
             word.span.clone(),
             format!("{} is not a stage or a link", quoted(name)),
-            // What fits the place is the better guess; what does not fit still helps.
+            // A name that fits the place is the better guess; any other still helps.
             with_guess(self.known.meant(name, fitting), help),
         )
     }
 
-    /// A source is first, a sink is last.
+    /// Checks that a source is first and a sink is last.
     fn check_place(
         self,
         def: &Definition,
@@ -263,7 +263,7 @@ impl Grammar<'_> {
                         .filter(|(_, arg)| !arg.positional)
                         .ok_or_else(|| unknown_option(def, key, word, equals.in_text))?;
                     let value = equals.in_text + 1..word.span.end;
-                    // Nothing after the `=`: the whole word is what can be seen.
+                    // Nothing follows the `=`, so the whole word is marked.
                     let span = if value.is_empty() { word.span.clone() } else { value };
                     (place, arg, &word.text[equals.in_word + 1..], span)
                 }
@@ -308,27 +308,27 @@ impl Grammar<'_> {
     }
 }
 
-/// Where a hop stands.
+/// Position of a hop.
 #[derive(Clone, Copy)]
 struct Position {
     is_first: bool,
-    /// The first behind a tee, in a thread of its own.
+    /// The first hop after a tee, in a thread of its own.
     is_threads_first: bool,
     is_last: bool,
     needs_sink: bool,
 }
 
-/// The arguments of a hop, as far as they were read.
+/// Arguments of a hop, as far as they were read.
 struct Arguments {
-    /// In the order of [`Definition::all_args`].
+    /// Values in the order of [`Definition::all_args`].
     given: Vec<Option<Given>>,
     open: Vec<OpenOption>,
-    /// What was written in an old spelling.
+    /// Old spellings that were used.
     renamed: Vec<String>,
 }
 
 impl Arguments {
-    /// Reads the value of one argument; `span` is where its text stands.
+    /// Reads the value of one argument; `span` is the position of its text.
     fn take(
         &mut self,
         place: usize,
@@ -372,9 +372,9 @@ fn given_twice(word: &Word, name: &str) -> PathError {
     PathError::new(word.span.clone(), format!("`{name}` is given twice"), format!("give `{name}` once"))
 }
 
-/// The word as an option of an open stage that is not in its table. Names of
-/// others may begin with a digit or hold letters of any script, so that where
-/// no positional word is due every word with a `=` is one.
+/// Reads the word as an option of an open stage that is not declared. Such names
+/// may begin with a digit or hold letters of any script. So every word with a `=` is
+/// such an option if no positional word is due.
 fn open_option(
     def: &Definition,
     word: &Word,
@@ -395,13 +395,13 @@ fn open_option(
     if value.contains('\0') {
         return refuse(format!("the value of `{name}` holds a zero byte"), "leave it out");
     }
-    // Where the key was quoted its length in the text is not known.
+    // If the key was quoted, its length in the text is not known.
     let start = word.equals.map_or(word.span.start, |equals| equals.in_text + 1);
     let span = if start < word.span.end { start..word.span.end } else { word.span.clone() };
     Ok(Some(OpenOption { name, value: value.to_owned(), span }))
 }
 
-/// What must be there is there, and nothing that excludes another.
+/// Checks that every required argument is given, and that no two exclude each other.
 fn check_together(def: &Definition, name: &Word, given: &[Option<Given>]) -> Result<(), PathError> {
     for (arg, given_arg) in def.all_args().zip(given) {
         let Some(given_arg) = given_arg else {
@@ -442,7 +442,7 @@ fn options_of(def: &Definition) -> Vec<&'static str> {
     def.all_args().filter(|arg| !arg.positional).map(|arg| arg.name).collect()
 }
 
-/// The options as a list with their shapes, for help.
+/// Lists the options with their shapes, for help.
 fn options_help(def: &Definition) -> String {
     let options: Vec<String> = def.all_args().filter(|arg| !arg.positional).map(Arg::usage).collect();
     if options.is_empty() {

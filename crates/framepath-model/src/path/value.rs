@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The types of arguments: what is read, its range, and how it is printed.
+//! The types of arguments: reading, range, and printing.
 
 use super::nearest;
 
@@ -24,7 +24,7 @@ pub enum ValueKind {
     Rate,
     /// A time with its unit, up to one minute.
     Duration,
-    /// A place in a stream, as time from its start, with a unit.
+    /// A position in a stream, as time from its start, with a unit.
     StreamTime,
     /// A number of bytes, with or without a unit (powers of 1024), at most
     /// `max`, at least `min`.
@@ -43,7 +43,7 @@ pub enum ValueKind {
     },
     /// `1`, `0`, `yes` or `no`.
     Flag,
-    /// Any text, such as a file's name; in words, what it is.
+    /// Any text, such as a file's name; the value describes it.
     Text(&'static str),
     /// A plug-in: `frei0r:NAME`, with no `/` in the name.
     Plugin,
@@ -63,7 +63,7 @@ const MAX_RATE: f64 = 1_000_000.0;
 /// An argument's value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Of [`ValueKind::Count`] and [`ValueKind::Level`].
+    /// Number of [`ValueKind::Count`] and [`ValueKind::Level`].
     Count(u64),
     /// Width and height in pixels.
     Size(u32, u32),
@@ -79,16 +79,16 @@ pub enum Value {
     Choice(&'static str),
     /// Yes or no.
     Flag(bool),
-    /// The text, unquoted; of [`ValueKind::Plugin`] the name behind `frei0r:`.
+    /// The text, unquoted; for [`ValueKind::Plugin`] the name after `frei0r:`.
     Text(String),
 }
 
-/// Why a value is refused: the end of a sentence that starts with the word.
+/// Reason for refusing a value: the end of a sentence that starts with the word.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Refused {
-    /// Such as `is out of range`.
+    /// Text such as `is out of range`.
     pub why: String,
-    /// What was perhaps meant.
+    /// Suggested correction.
     pub meant: Option<String>,
 }
 
@@ -97,22 +97,22 @@ fn refused(why: &str) -> Refused {
 }
 
 impl ValueKind {
-    /// A whole number from `min` to `max`.
+    /// Creates a whole number from `min` to `max`.
     pub const fn count(min: u64, max: u64) -> ValueKind {
         ValueKind::Count { min, max, word: None }
     }
 
-    /// A whole number from `min` to `max`, or `word`, which stands for a number.
+    /// Creates a whole number from `min` to `max`, or `word`, which stands for a number.
     pub const fn count_or(min: u64, max: u64, word: &'static str, stands_for: u64) -> ValueKind {
         ValueKind::Count { min, max, word: Some((word, stands_for)) }
     }
 
-    /// One of these words.
+    /// Creates a choice of these words.
     pub const fn choice(now: &'static [&'static str]) -> ValueKind {
         ValueKind::Choice { now }
     }
 
-    /// What is taken, in words: type, unit and range.
+    /// Describes the accepted values: type, unit and range.
     pub fn wants(&self) -> String {
         match *self {
             ValueKind::Count { min, max, word } => {
@@ -147,7 +147,7 @@ impl ValueKind {
         }
     }
 
-    /// A short form for help: `N|auto`, `WxH`, `no|upstream|downstream`.
+    /// Returns a short form for help: `N|auto`, `WxH`, `no|upstream|downstream`.
     pub fn shape(&self) -> String {
         match *self {
             ValueKind::Count { word: Some((word, _)), .. } => format!("N|{word}"),
@@ -209,7 +209,7 @@ impl ValueKind {
         }
     }
 
-    /// Writes a value of this kind so that [`ValueKind::read`] gives it back.
+    /// Writes a value of this kind so that [`ValueKind::read`] reads it back.
     pub(super) fn print(&self, value: &Value) -> String {
         match (self, value) {
             (ValueKind::Count { word: Some((word, stands_for)), .. }, Value::Count(n)) if n == stands_for => {
@@ -229,7 +229,7 @@ impl ValueKind {
     }
 }
 
-/// Words as a list in a sentence: `` `a`, `b` or `c` ``.
+/// Lists words in a sentence: `` `a`, `b` or `c` ``.
 pub(super) fn listed(words: &[&str]) -> String {
     let mut list = String::new();
     for (i, word) in words.iter().enumerate() {
@@ -245,7 +245,7 @@ pub(super) fn listed(words: &[&str]) -> String {
     list
 }
 
-/// Digits alone: no sign, no blank, nothing that `str::parse` would let pass.
+/// Returns true for digits alone: no sign, no blank, nothing else that `str::parse` accepts.
 fn digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
@@ -288,7 +288,7 @@ fn read_rate(text: &str) -> Result<Value, Refused> {
     }
 }
 
-/// The one kind of plug-in there is.
+/// The only kind of plug-in.
 const PLUGIN_PREFIX: &str = "frei0r:";
 
 fn read_plugin(text: &str) -> Result<Value, Refused> {
@@ -324,7 +324,7 @@ fn read_duration(text: &str, most: u64) -> Result<u64, Refused> {
         .find(|(name, _)| *name == unit)
         .map(|(_, ns)| *ns)
         .ok_or_else(|| refused("has an unknown unit"))?;
-    // Exact to the nanosecond: 9 digits of a second are all there are.
+    // Exact to the nanosecond: a second has 9 digits after the point.
     if whole.len() > 12 || fraction.len() > 9 {
         return Err(refused("is out of range"));
     }

@@ -8,24 +8,24 @@ use super::PathError;
 /// One word of the text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Word {
-    /// The word with its quoting taken off.
+    /// The word without its quoting.
     pub text: String,
-    /// Where it stands in the path's text, quotes included, in bytes.
+    /// Position in the path's text, quotes included, in bytes.
     pub span: Range<usize>,
-    /// The `=` of `key=value`, where the key is a plain identifier.
+    /// The `=` of `key=value`, if the key is a plain identifier.
     pub equals: Option<Equals>,
-    /// For a `!`, `(` or `)` that stands alone and unquoted.
+    /// Set for a `!`, `(` or `)` that stands alone and unquoted.
     pub mark: Option<Mark>,
 }
 
-/// A word that orders the others.
+/// A word that structures the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
     /// `!`, between two hops.
     Next,
     /// `(`, before a branch.
     Open,
-    /// `)`, behind a branch.
+    /// `)`, after a branch.
     Close,
 }
 
@@ -40,28 +40,28 @@ impl Mark {
     }
 }
 
-/// Where the `=` of an option stands.
+/// Position of an option's `=`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Equals {
-    /// In [`Word::text`], in bytes.
+    /// Offset in [`Word::text`], in bytes.
     pub in_word: usize,
-    /// In the path's text, in bytes.
+    /// Offset in the path's text, in bytes.
     pub in_text: usize,
 }
 
-/// Blanks are ASCII alone: a file name may hold the others without quotes.
+/// Returns true for ASCII blanks: a file name may hold other blanks without quotes.
 fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r')
 }
 
-/// Whether a key can be an option's name: `a-z`, then `a-z 0-9 _ -`.
+/// Returns true if a key can be an option's name: an ASCII letter, then letters, digits, `_`, `-`.
 fn is_identifier(key: &str) -> bool {
     key.starts_with(|c: char| c.is_ascii_alphabetic())
         && key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-/// The words of a command or path, quoting taken off, as a shell would split
-/// them: no variables, no patterns, no pipes.
+/// Splits a command or path into words as a shell would, without quoting
+/// marks: no variables, no patterns, no pipes.
 ///
 /// # Errors
 /// A quote that is never closed, or a backslash with nothing after it.
@@ -115,7 +115,7 @@ pub(super) fn split(text: &str) -> Result<Vec<Word>, PathError> {
         }
         word.span.end = chars.peek().map_or(text.len(), |&(at, _)| at);
         word.mark = if quoted { None } else { Mark::of(&word.text) };
-        // Only an escaped line end: no word at all.
+        // An escaped line end alone makes no word.
         if quoted || !word.text.is_empty() {
             words.push(word);
         }
@@ -123,7 +123,7 @@ pub(super) fn split(text: &str) -> Result<Vec<Word>, PathError> {
     Ok(words)
 }
 
-/// Reads up to the closing `quote`; the opening one, at `open`, is taken.
+/// Reads up to the closing `quote`; the opening one, at `open`, is already consumed.
 fn read_quoted(
     chars: &mut std::iter::Peekable<std::str::CharIndices<'_>>,
     quote: char,
@@ -157,7 +157,7 @@ fn read_quoted(
     ))
 }
 
-/// Writes `word` so that it is read back as one positional word.
+/// Quotes `word` so that it is read back as one positional word.
 ///
 /// ```
 /// use framepath_model::path::{quote, shell_words};
@@ -172,9 +172,9 @@ pub fn quote(word: &str) -> String {
     if plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
 
-/// Makes one path text of words that a shell has split already, such as a
-/// program's arguments: blanks, quotes and backslashes inside a word are kept
-/// as they are, and `!`, `(`, `)` and `key=value` keep their meaning.
+/// Joins words that a shell has already split, such as a program's arguments, into one
+/// path text: blanks, quotes and backslashes inside a word are kept,
+/// and `!`, `(`, `)` and `key=value` keep their meaning.
 pub fn join<S: AsRef<str>>(words: &[S]) -> String {
     let mut text = String::new();
     for word in words {

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packets that a book no longer keeps for a replay, although frames of them may
+//! Packets that a book no longer keeps for a replay, although their frames may
 //! still come from the present worker.
 
 use std::collections::VecDeque;
 
 use super::Entry;
 
-/// Forgotten packets whose frames are still known when they come. A decoder gives
-/// nothing for so many packets only where they have no picture.
+/// Most forgotten packets whose frames are still recognized. A decoder gives
+/// nothing for so many packets only if they have no picture.
 const MOST: usize = 16 * 1024;
 
 /// The last forgotten packets, without their bytes, in decode order.
 #[derive(Debug)]
 pub(super) struct Forgotten<P> {
     entries: VecDeque<Entry<P>>,
-    /// The number of the last packet that is not even known, where there is one.
+    /// Number of the last packet that is no longer known, if there is one.
     unknown: Option<u64>,
-    /// Of these, how many may still be owed: without a frame, and behind every packet
+    /// How many unknown packets may still be owed: without a frame, and after every packet
     /// that gave one.
     owed: u64,
     /// Frames of unknown packets that may still come.
     may_come: u64,
-    /// The highest number and presentation time of which a frame was delivered.
+    /// Highest number and highest presentation time of a delivered frame's packet.
     delivered: (Option<u64>, Option<i64>),
 }
 
@@ -30,7 +30,7 @@ impl<P> Forgotten<P> {
         Forgotten { entries: VecDeque::new(), unknown: None, owed: 0, may_come: 0, delivered: (None, None) }
     }
 
-    /// Adds a packet behind all others. The oldest leaves where there are too many.
+    /// Adds a packet after all others. Drops the oldest if there are too many.
     pub(super) fn push(&mut self, entry: Entry<P>) {
         if self.entries.len() == MOST {
             if let Some(oldest) = self.entries.pop_front() {
@@ -52,12 +52,12 @@ impl<P> Forgotten<P> {
         Some(&self.entries[at])
     }
 
-    /// True for a packet that was forgotten so long ago that nothing is known of it.
+    /// Returns true for a packet that was forgotten so long ago that nothing is known of it.
     pub(super) fn is_unknown(&self, seq: u64) -> bool {
         Some(seq) <= self.unknown
     }
 
-    /// A frame of an unknown packet came: it is lost. `false` if that cannot be.
+    /// Records the loss of a frame of an unknown packet. Returns false if there can be no such frame.
     pub(super) fn lose_unknown(&mut self) -> bool {
         self.owed = self.owed.saturating_sub(1);
         let may_be = self.may_come > 0;
@@ -65,23 +65,23 @@ impl<P> Forgotten<P> {
         may_be
     }
 
-    /// A frame of packet `seq`, forgotten or not, was delivered.
+    /// Records that a frame of packet `seq`, forgotten or not, was delivered.
     pub(super) fn delivered(&mut self, seq: u64, pts: Option<i64>) {
         self.delivered = (self.delivered.0.max(Some(seq)), self.delivered.1.max(pts));
         if Some(seq) > self.unknown {
-            // What would be shown before it and is missing gives nothing.
+            // A missing frame that would be shown before this one never comes.
             self.owed = 0;
         }
     }
 
-    /// True if a frame for the reader may still come: the packet gave none, and it is decoded or
-    /// shown behind what was delivered. (Times may begin anew where a file is repeated.)
+    /// Returns true if a frame for the reader may still come: the packet gave none, and it is decoded
+    /// or shown after the delivered ones. (Times may restart when a file is looped.)
     fn owes(&self, entry: &Entry<P>) -> bool {
         let is_behind = Some(entry.seq) > self.delivered.0 || entry.pts > self.delivered.1;
         entry.delivered == 0 && !entry.closed && !entry.withheld && is_behind
     }
 
-    /// Drops all, as no frame of them can come any more; returns how many may have
+    /// Drops all, because their frames can no longer come; returns how many may have
     /// been owed.
     pub(super) fn clear(&mut self) -> u64 {
         let lost = self.owed + self.entries.iter().filter(|entry| self.owes(entry)).count() as u64;

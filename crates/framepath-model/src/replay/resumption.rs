@@ -1,52 +1,52 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a stream goes on after packets of it were lost.
+//! Resumption of a stream after packets of it were lost.
 
 use std::mem;
 
 use crate::access_point::Access;
 
-/// What becomes of a packet behind a loss.
+/// Treatment of a packet after a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
-    /// It is decoded, and what it gives is right.
+    /// It is decoded, and its frames are right.
     Whole,
-    /// It is decoded for those behind it; what it gives lacks what was lost.
+    /// It is decoded as reference for later packets; its frames lack what was lost.
     Withheld,
-    /// A leading picture of the point where the stream goes on: nothing needs it.
+    /// A leading picture of the point where the stream resumes: no other picture needs it.
     Leading,
     /// It cannot be decoded.
     Skipped,
 }
 
-/// The loss before the next packet in decode order, as far as it still matters. A packet
+/// The loss before the next packet in decode order, as long as it still matters. A packet
 /// without pts cannot be told from a leading picture, and is left to the decoder.
 #[derive(Debug, Default)]
 pub(super) struct Resumption {
-    /// Packets are dropped until a point comes, or one that claims to be one.
+    /// Packets are dropped until a point comes, or a packet that claims to be one.
     skipping: bool,
-    /// Reference pictures that are still withheld behind such a claim.
+    /// Reference pictures still to withhold after such a claim.
     withholding: u32,
-    /// Until the next point: what is shown before this lacks its references.
+    /// Until the next point: pictures shown before this time lack their references.
     right_from: Option<i64>,
     /// `right_from` is a point's pts, and not that of the picture at which a claim was
-    /// made good: what is shown before it is no reference of what follows.
+    /// made good: pictures shown before it are no references of later ones.
     is_point: bool,
 }
 
 impl Resumption {
-    /// Packets before the next one are lost.
+    /// Records that packets before the next one are lost.
     pub(super) fn lose(&mut self) {
         *self = Resumption { skipping: true, ..Resumption::default() };
     }
 
-    /// True while every packet is to be decoded, whatever comes next.
+    /// Returns true while every packet is to be decoded, whatever comes next.
     pub(super) fn admits_all(&self) -> bool {
         let drops_leading = self.is_point && self.right_from.is_some();
-        // While pictures are withheld the next point has leading pictures to drop.
+        // While pictures are withheld, the next point has leading pictures to drop.
         !self.skipping && self.withholding == 0 && !drops_leading
     }
 
-    /// The next packet in decode order.
+    /// Decides about the next packet in decode order.
     pub(super) fn admit(&mut self, access: Access, pts: Option<i64>) -> Admission {
         let reference = match access {
             Access::Point => {

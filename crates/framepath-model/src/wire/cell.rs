@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one cell of a ring says.
+//! Contents of one cell of a ring.
 
 use super::error::check;
 use super::{WireError, Work, layout};
@@ -21,15 +21,15 @@ pub const PACKET_SUBMISSION_BYTES: usize = 4 * 8;
 /// Bytes of a frame completion that are not always zero.
 pub const FRAME_COMPLETION_BYTES: usize = CELL_BYTES;
 
-/// Bytes that say something about one decoded frame, both ways together, the
-/// packet itself and the slot's return left out.
+/// Bytes of the cells for one decoded frame, both ways together, without the
+/// packet itself and the return of the slot.
 pub const BYTES_PER_FRAME: usize = PACKET_SUBMISSION_BYTES + FRAME_COMPLETION_BYTES;
 
 /// The largest bit rate that a stage in a worker may request, bits a second.
 pub const MAX_BIT_RATE: u64 = 1 << 40;
 
-/// The pool of a completed frame that is the submitted one, passed on as it
-/// is: the caller has it already. Slot and layout are 0 then.
+/// Pool number of a completed frame that is the submitted one, passed on
+/// unchanged: the caller has it already. Slot and layout are 0 then.
 pub const SAME_FRAME: u16 = u16::MAX;
 
 const PACKET: u8 = 1;
@@ -71,9 +71,9 @@ pub enum Submission {
         offset: u64,
         /// Bytes; `offset + len` fits 64 bits.
         len: u32,
-        /// The container calls it a random access point.
+        /// True if the container calls it a random access point.
         key: bool,
-        /// What is not given out.
+        /// Frames that are not output.
         preroll: Preroll,
     },
     /// A frame for a stage that takes frames.
@@ -86,25 +86,25 @@ pub enum Submission {
         pool: u16,
         /// Slot of that pool, from 0.
         slot: u32,
-        /// Id of a layout that was said before.
+        /// Id of a layout that was sent before.
         layout: u8,
     },
     /// From here on `id` names `layout`. Needs slots of `layout.size` bytes.
     Layout {
-        /// The name.
+        /// The id.
         id: u8,
-        /// What it names.
+        /// The layout.
         layout: Layout,
     },
-    /// Nothing follows: give what is still inside, then [`Completion::End`].
+    /// No input follows: output the frames still inside, then send [`Completion::End`].
     Drain,
-    /// Forget what is inside: what follows is from another place of the stream. The answer is
+    /// Forget what is inside: the next input is from another place of the stream. The answer is
     /// [`Completion::Flushed`].
     Flush {
         /// Number among the packets or frames.
         seq: u64,
     },
-    /// To a demuxer: go on at another place. The answer is [`Completion::Flushed`].
+    /// To a demuxer: continue at another place. The answer is [`Completion::Flushed`].
     Seek {
         /// Number of the seek.
         number: u64,
@@ -113,10 +113,10 @@ pub enum Submission {
     },
 }
 
-/// Where a demuxer goes on.
+/// Place where a demuxer continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// So many nanoseconds from the stream's start.
+    /// This many nanoseconds from the stream's start.
     Time(u64, SeekTo),
     /// The next random access point.
     NextKey,
@@ -133,37 +133,37 @@ pub enum Completion {
         pool: u16,
         /// Number of the slot, counted from the pool's `first_slot`.
         slot: u32,
-        /// Id of a layout that was said before.
+        /// Id of a layout that was sent before.
         layout: u8,
-        /// What the worker did for it.
+        /// Time and resources that the worker spent on it.
         work: Work,
     },
     /// From here on `id` names `layout`. Needs slots of `layout.size` bytes.
     Layout {
-        /// The name.
+        /// The id.
         id: u8,
-        /// What it names.
+        /// The layout.
         layout: Layout,
     },
-    /// A pool whose memory was sent on the socket just before, or made of the
-    /// memory that was lent.
+    /// A pool whose memory was sent on the socket just before, or that is made of the
+    /// lent memory.
     Pool {
         /// Its number.
         pool: u16,
-        /// How many slots it has, at least one.
+        /// Number of slots, at least one.
         slots: u32,
         /// Bytes from one slot to the next, at least one; all slots together
         /// fit the address space.
         slot_bytes: u64,
         /// Number of its first slot: the slots of all pools of a worker are
-        /// counted as one row. `first_slot + slots` fits 32 bits.
+        /// numbered consecutively. `first_slot + slots` fits 32 bits.
         first_slot: u32,
     },
-    /// The stage failed; the text is on the socket.
+    /// The stage failed; the error text is on the socket.
     Failed,
-    /// All frames of what was submitted before [`Submission::Drain`] are given.
+    /// All frames of the input before [`Submission::Drain`] are output.
     End,
-    /// The worker waits for memory; what it wants is on the socket.
+    /// The worker waits for memory; its request is on the socket.
     Want,
     /// The worker is done with an input frame that gave no output.
     Passed {
@@ -174,22 +174,22 @@ pub enum Completion {
     Packet {
         /// Presentation time in ticks of the track's time base.
         pts: Option<i64>,
-        /// How long it is shown, in the same ticks; 0 where not known.
+        /// Duration in the same ticks; 0 if not known.
         duration: i64,
         /// First byte, from the start of the packet area.
         offset: u64,
         /// Bytes; `offset + len` fits 64 bits.
         len: u32,
-        /// The caller gives the memory back under this number.
+        /// Number under which the caller gives the memory back.
         id: u32,
-        /// The container calls it a random access point.
+        /// True if the container calls it a random access point.
         key: bool,
-        /// The caller has to copy it and give it back at once.
+        /// True if the caller has to copy it and give it back at once.
         transit: bool,
-        /// What is not given out.
+        /// Frames that are not output.
         preroll: Preroll,
     },
-    /// What comes from here on is from behind a flush or seek.
+    /// Completions from here on are of the input after a flush or seek.
     Flushed {
         /// Its number.
         number: u64,
@@ -208,7 +208,7 @@ pub enum UpstreamRequest {
 }
 
 impl Submission {
-    /// As a cell.
+    /// Encodes it as a cell.
     pub fn encode(&self) -> Cell {
         match *self {
             Submission::Packet { seq, pts, offset, len, key, preroll } => {
@@ -234,7 +234,7 @@ impl Submission {
         }
     }
 
-    /// What a cell says.
+    /// Decodes a cell.
     ///
     /// # Errors
     ///
@@ -293,7 +293,7 @@ impl Submission {
 }
 
 impl Completion {
-    /// As a cell.
+    /// Encodes it as a cell.
     pub fn encode(&self) -> Cell {
         match *self {
             Completion::Frame { seq, pool, slot, layout, work } => {
@@ -325,7 +325,7 @@ impl Completion {
         }
     }
 
-    /// What a cell says.
+    /// Decodes a cell.
     ///
     /// # Errors
     ///
@@ -422,7 +422,7 @@ impl Completion {
     }
 }
 
-/// A pool has slots, the slots have bytes, and all of them can be mapped.
+/// Checks that a pool has slots, that the slots have bytes, and that all of them can be mapped.
 pub(super) fn check_pool(slots: u32, slot_bytes: u64, record: &'static str) -> Result<(), WireError> {
     check(slots > 0, record, "slots", slots.into())?;
     let all = slot_bytes.checked_mul(slots.into()).and_then(|all| isize::try_from(all).ok());
@@ -445,7 +445,7 @@ fn slot_of(word: u64) -> (u8, u16, u32) {
     ((word >> 8) as u8, (word >> 16) as u16, (word >> 32) as u32)
 }
 
-/// The flags of a packet's preroll.
+/// Returns the flags of a packet's preroll.
 fn preroll_flags(preroll: Preroll) -> u64 {
     (if preroll.discarded { DISCARDED } else { 0 }) | if preroll.restarts { RESTARTS } else { 0 }
 }
@@ -465,12 +465,12 @@ fn pts_of(flags: u64, word: u64, record: &'static str) -> Result<Option<i64>, Wi
     if word == 0 { Ok(None) } else { Err(WireError::Reserved { record }) }
 }
 
-/// Words from `first` on are zero.
+/// Checks that the words from `first` on are zero.
 fn zero(cell: &Cell, first: usize, record: &'static str) -> Result<(), WireError> {
     if cell[first..].iter().all(|word| *word == 0) { Ok(()) } else { Err(WireError::Reserved { record }) }
 }
 
-/// Word 0 holds the kind and nothing else.
+/// Checks that word 0 holds the kind and nothing else.
 fn only_kind(cell: &Cell, record: &'static str) -> Result<(), WireError> {
     if cell[0] >> 8 == 0 { Ok(()) } else { Err(WireError::Reserved { record }) }
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why a record is not one of ours.
+//! Errors of decoding a record.
 
 use crate::format::LayoutError;
 
-/// Why a cell or message cannot be decoded. The sender is then either broken
-/// or hostile; there is no record that is wrong and harmless.
+/// Reason for which a cell or message cannot be decoded. The sender is then either broken
+/// or hostile: no correct sender writes such a record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// A message has another number of bytes than [`super::MESSAGE_BYTES`].
@@ -60,7 +60,7 @@ pub enum WireError {
     Layout(#[from] LayoutError),
 }
 
-/// `Ok` where `holds`; else the field is wrong.
+/// Returns `Ok` if `holds`, else an error about the field.
 pub(super) fn check(
     holds: bool,
     record: &'static str,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a worker counts, for whoever watches the service: words of a shared
+//! Counters of a worker, for programs that watch the service: words of a shared
 //! page, and of a `status` message.
 
 use std::ops::AddAssign;
@@ -34,11 +34,11 @@ pub const LABEL: usize = SIZE + 1;
 /// Word of the page: first bucket of the latencies.
 pub const LATENCY: usize = LABEL + LABEL_BYTES / 8;
 
-/// The causes that a worker can tell, in the order of their words.
+/// The causes that a worker can measure, in the order of their words.
 pub const KNOWN_CAUSES: [&str; 5] = ["compute", "copy", "queue", "preempted", "blocked"];
 
-/// Durations in buckets: four to an octave, from 4 µs to 4 s; what is shorter
-/// or longer is in the first or the last.
+/// Durations in buckets: four to an octave, from 4 µs to 4 s; shorter durations
+/// are in the first bucket, longer ones in the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Histogram(pub [u64; BUCKETS]);
 
@@ -49,7 +49,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// The bucket that `ns` falls into.
+    /// Returns the bucket for a duration of `ns`.
     pub fn bucket(ns: u64) -> usize {
         let octave = ns.max(1).ilog2();
         if octave < FIRST {
@@ -60,19 +60,19 @@ impl Histogram {
         (bucket as usize + 1).min(BUCKETS - 1)
     }
 
-    /// Where bucket `bucket` ends, nanoseconds; what is longer lies behind it.
+    /// Returns the end of bucket `bucket`, nanoseconds; longer durations are in later buckets.
     pub fn end_ns(bucket: usize) -> u64 {
         let (octave, part) = (bucket as u32 >> PER_OCTAVE, bucket as u64 & ((1 << PER_OCTAVE) - 1));
         ((1 << PER_OCTAVE) + part) << (FIRST + octave - PER_OCTAVE)
     }
 
-    /// How many there are. Counts of a hostile worker end at the largest number.
+    /// Returns the number of durations. Saturates, because a hostile worker's counts may be anything.
     pub fn count(&self) -> u64 {
         self.0.iter().fold(0, |sum, n| sum.saturating_add(*n))
     }
 
-    /// The duration that a share `q` (0 to 1) does not exceed: the end of its
-    /// bucket, at most a fifth too long. `None` where there is none.
+    /// Returns the duration that a share `q` (0 to 1) does not exceed: the end of its
+    /// bucket, at most a fifth too long. `None` if there are no durations.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
         let count = self.count();
         let wanted = ((count as f64 * q).ceil() as u64).clamp(1, count.max(1));
@@ -86,15 +86,15 @@ impl Histogram {
         None
     }
 
-    /// What came since `before`.
+    /// Returns the durations added since `before`.
     #[must_use]
     pub fn since(&self, before: &Histogram) -> Histogram {
         Histogram(std::array::from_fn(|at| self.0[at].saturating_sub(before.0[at])))
     }
 }
 
-/// What a worker counted. All of it is its own word for it: numbers may be
-/// anything, the text is made fit to print.
+/// Counters of a worker. They are the worker's own claims: numbers may be
+/// anything, the text is made printable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// Frames given.
@@ -103,21 +103,21 @@ pub struct Figures {
     pub inputs: u64,
     /// Sum of all latencies, nanoseconds.
     pub latency_sum_ns: u64,
-    /// Nanoseconds by cause, as [`KNOWN_CAUSES`] names them; zeros where the
+    /// Nanoseconds by cause, as [`KNOWN_CAUSES`] names them; zeros if the
     /// client's ledger is off.
     pub causes_ns: [u64; KNOWN_CAUSES.len()],
     /// Width of the last frame, pixels.
     pub width: u32,
     /// Height of the last frame, pixels.
     pub height: u32,
-    /// The stage, printable, at most [`LABEL_BYTES`].
+    /// Name of the stage, printable, at most [`LABEL_BYTES`].
     pub stage: String,
-    /// From a packet taken to its frame given.
+    /// Latency from a packet taken to its frame given.
     pub latency: Histogram,
 }
 
 impl Figures {
-    /// From the words of a page, each read once.
+    /// Decodes the words of a page, each read once.
     pub fn from_words(words: &[u64; FIGURE_WORDS]) -> Figures {
         let bytes: Vec<u8> = words[LABEL..LATENCY].iter().flat_map(|word| word.to_ne_bytes()).collect();
         let text: String = bytes.iter().take_while(|byte| **byte != 0).map(|byte| printable(*byte)).collect();
@@ -133,7 +133,7 @@ impl Figures {
         }
     }
 
-    /// The words that name `stage`, cut to what fits.
+    /// Encodes the name `stage`, cut to fit.
     pub fn label_words(stage: &str) -> [u64; LABEL_BYTES / 8] {
         let mut bytes = [0; LABEL_BYTES];
         for (to, from) in bytes.iter_mut().zip(stage.bytes()) {
@@ -176,8 +176,8 @@ fn printable(byte: u8) -> char {
     if (0x20..0x7f).contains(&byte) { char::from(byte) } else { '?' }
 }
 
-/// What another worker of the same stream counted. A stage and a size that are
-/// known stay.
+/// Adds the counters of another worker of the same stream. A stage or size that `other`
+/// lacks is kept.
 impl AddAssign<&Figures> for Figures {
     fn add_assign(&mut self, other: &Figures) {
         let add = |to: &mut u64, from: u64| *to = to.saturating_add(from);
@@ -199,26 +199,26 @@ impl AddAssign<&Figures> for Figures {
     }
 }
 
-/// One stream of the service, as `status` tells it.
+/// One stream of the service, as `status` reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StreamStatus {
     /// The service's number for it.
     pub stream: u32,
-    /// The client's process; 0 where it lies in another pid namespace.
+    /// The client's process id; 0 if it is in another pid namespace.
     pub client_pid: u32,
     /// The client's user.
     pub client_uid: u32,
-    /// The worker's process; 0 where there is none at the moment.
+    /// The worker's process id; 0 if there is none at the moment.
     pub worker_pid: u32,
     /// Workers that had to be replaced.
     pub crashes: u64,
-    /// CPU time of all its workers, nanoseconds; by the kernel's word.
+    /// CPU time of all its workers, nanoseconds, as the kernel reports it.
     pub cpu_ns: u64,
-    /// What its workers counted.
+    /// Counters of its workers.
     pub figures: Figures,
 }
 
-/// The whole service, as `totals` tells it.
+/// The whole service, as `totals` reports it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Streams that are open.

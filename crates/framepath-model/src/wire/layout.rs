@@ -7,7 +7,7 @@ use super::error::check;
 use crate::colors::{Colors, Range};
 use crate::format::{Layout, PixelFormat, Plane};
 
-/// The number of a format; 0 is none.
+/// Returns the number of a format; no format has 0.
 pub(super) fn format_number(format: PixelFormat) -> u8 {
     match format {
         PixelFormat::Grey => 1,
@@ -27,7 +27,7 @@ pub(super) fn format_of(number: u8, record: &'static str) -> Result<PixelFormat,
     })
 }
 
-/// Colours as a word.
+/// Encodes colours as a word.
 pub(super) fn colors_number(colors: Colors) -> u32 {
     let range = match colors.range {
         Range::Unknown => 0,
@@ -48,7 +48,7 @@ pub(super) fn colors_of(number: u32, record: &'static str) -> Result<Colors, Wir
     Ok(Colors { primaries, transfer, matrix, range })
 }
 
-/// A layout cell of the given kind.
+/// Encodes a layout cell of the given kind.
 pub(super) fn encode(kind: u8, id: u8, layout: &Layout) -> Cell {
     let mut cell = [0; 8];
     cell[0] = u64::from(kind)
@@ -63,7 +63,7 @@ pub(super) fn encode(kind: u8, id: u8, layout: &Layout) -> Cell {
     cell
 }
 
-/// Id and layout of a layout cell whose kind was looked at already.
+/// Decodes id and layout of a layout cell whose kind was checked already.
 pub(super) fn decode(cell: &Cell) -> Result<(u8, Layout), WireError> {
     const RECORD: &str = "layout";
     if cell[0] >> 56 != 0 {
@@ -72,13 +72,13 @@ pub(super) fn decode(cell: &Cell) -> Result<(u8, Layout), WireError> {
     let format = format_of((cell[0] >> 16) as u8, RECORD)?;
     let colors = colors_of((cell[0] >> 24) as u32, RECORD)?;
     let (width, height) = (cell[1] as u32, (cell[1] >> 32) as u32);
-    // One row of bytes may be longer than any picture is wide. Whether a slot
-    // holds it is seen where a frame has it.
+    // One row of bytes may be longer than any picture is wide. A later check, when a frame
+    // uses the layout, tells if a slot holds it.
     let row = u64::from(width);
     if format == PixelFormat::Grey && height == 1 && width > 0 && cell[2..] == [0, row, 0, 0, 0, 0] {
         return Ok(((cell[0] >> 8) as u8, Layout::opaque(width as usize).with_colors(colors)));
     }
-    // Sides first: they bound the numbers that follow from them.
+    // Check the sides first: they bound the numbers that follow from them.
     Layout::packed(format, width, height)?;
     let sizes = format.plane_sizes(width, height);
     let mut planes = [Plane::default(); 3];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What one message on a socket says.
+//! Contents of one message on a socket.
 
 use super::cell::check_pool;
 use super::error::check;
@@ -54,10 +54,10 @@ const STATUS: u16 = 38;
 const TOTALS: u16 = 39;
 const SPAWN: u16 = 48;
 
-/// One message. Texts without a note are at most [`TEXT_BYTES`] long.
+/// One message. Texts without a stated limit are at most [`TEXT_BYTES`] long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Caller to worker: open this.
+    /// Caller to worker: open this stream.
     Open(Open),
     /// Caller to worker: a pool of input frames, its memory attached.
     InputPool {
@@ -68,23 +68,23 @@ pub enum Message {
         /// Bytes from one slot to the next, at least one.
         slot_bytes: u64,
     },
-    /// Caller to worker, an answer to [`Message::Want`]: so many buffers, each
-    /// by a [`Message::Buffer`] that follows.
+    /// Caller to worker, an answer to [`Message::Want`]: this many buffers, each
+    /// in a [`Message::Buffer`] that follows.
     Lend {
-        /// Which planes frames are to have.
+        /// Plane format of the frames.
         lent: Lent,
         /// 1 to [`MOST_BUFFERS`].
         buffers: u32,
     },
-    /// Caller to worker: a buffer of those lent attached, in their order.
+    /// Caller to worker: one of the lent buffers attached, in their order.
     Buffer {
         /// Its number.
         index: u32,
     },
-    /// Caller to worker, an answer to [`Message::WantMemory`]: a memfd of that
-    /// size attached, sealed against another one.
+    /// Caller to worker, an answer to [`Message::WantMemory`]: a memfd of the requested
+    /// size attached, sealed against resizing.
     Memory {
-        /// Its number: how many the worker got before.
+        /// Its number: how many the worker received before.
         number: u32,
     },
     /// Service to worker: the page for its figures attached.
@@ -97,26 +97,26 @@ pub enum Message {
     },
     /// Caller to worker, before [`Message::Demux`]: the file to read attached, open.
     File {
-        /// Its name, for errors and the container's guess.
+        /// Its name, for errors and for guessing the container.
         name: String,
     },
-    /// Caller to worker, in place of [`Message::Open`]: demux the file; the
+    /// Caller to worker, instead of [`Message::Open`]: demux the file; the
     /// shared area attached. The answer is [`Message::Demuxed`] or [`Message::Refused`].
     Demux(Demux),
-    /// Worker to caller: loaded and in the sandbox.
+    /// Worker to caller: initialized and in the sandbox.
     Ready {
-        /// Bits of the sandbox's layers that this machine gave.
+        /// Bits of the sandbox's layers that this machine provides.
         layers: u32,
     },
     /// Worker to caller: the stream is open.
     Opened {
         /// Threads the stage decodes with.
         threads: u32,
-        /// The stream behind the stage.
+        /// The stream after the stage.
         stream: StreamInfo,
-        /// Frames can be had again by submitting the same input again.
+        /// True if frames can be decoded again by submitting the same input again.
         replayable: bool,
-        /// Input is packets, not frames.
+        /// True if input is packets, not frames.
         takes_packets: bool,
     },
     /// Worker to caller: the file is open; its packets follow in the ring.
@@ -129,43 +129,43 @@ pub enum Message {
     },
     /// Worker to caller: the stream cannot be opened.
     Refused {
-        /// Why.
+        /// The reason.
         text: String,
     },
     /// Worker to caller: the stage failed.
     Failed {
-        /// Why.
+        /// The error.
         text: String,
-        /// Number of the packet or frame it failed at, where it is known.
+        /// Number of the packet or frame at which it failed, if known.
         seq: Option<u64>,
     },
     /// Worker to caller: the memory of a pool; its numbers follow in the ring.
     PoolMemory {
         /// The pool's number.
         pool: u16,
-        /// Number of the [`Message::Memory`] it lies in.
+        /// Number of the [`Message::Memory`] that it lies in.
         memory: u32,
     },
-    /// Worker to caller: memory for a pool is wanted. The answer is
-    /// [`Message::Memory`], or [`Message::Denied`].
+    /// Worker to caller: requests memory for a pool. The answer is
+    /// [`Message::Memory`] or [`Message::Denied`].
     WantMemory {
         /// Its size, at least 1.
         bytes: u64,
     },
-    /// Worker to caller: memory to decode into is wanted. The answer is
-    /// [`Message::Lend`], or [`Message::Denied`].
+    /// Worker to caller: requests memory to decode into. The answer is
+    /// [`Message::Lend`] or [`Message::Denied`].
     Want(Want),
-    /// Client to service: wants a stream.
+    /// Client to service: requests a stream.
     Hello {
         /// The newest version the sender speaks.
         version: u16,
     },
     /// Service to client: the socket of a worker attached. Zygote to caller:
-    /// that, then the same with its pidfd attached.
+    /// the same message twice, first with the socket, then with the worker's pidfd attached.
     Grant {
         /// The service's number for the stream; 0 from the zygote.
         stream: u32,
-        /// The worker's process id; 0 where the client cannot see it.
+        /// The worker's process id; 0 if the client cannot see it.
         pid: u32,
         /// Bits of the sandbox's layers that the worker has: from the service
         /// all of them, from the zygote those that the worker does not enter by
@@ -176,7 +176,7 @@ pub enum Message {
     Replace {
         /// The service's number for the stream.
         stream: u32,
-        /// The old worker may still run: end it.
+        /// True if the old worker may still run and has to be killed.
         kill: bool,
     },
     /// Client to service: the stream is over.
@@ -184,30 +184,30 @@ pub enum Message {
         /// The service's number for the stream.
         stream: u32,
     },
-    /// Service to client, zygote to caller, caller to worker: no.
+    /// Service to client, zygote to caller, caller to worker: the request is denied.
     Denied {
-        /// Why.
+        /// The reason.
         text: String,
     },
-    /// Client to service: what is there?
+    /// Client to service: requests the status of a stream.
     Watch {
-        /// Of the streams with this number and above, the first.
+        /// Lowest stream number of interest; the answer is the first stream from it on.
         from: u32,
     },
-    /// Service to client: a stream.
+    /// Service to client: status of one stream.
     Status(Box<StreamStatus>),
-    /// Service to client: no more streams; the whole.
+    /// Service to client: totals of the whole service; no more streams follow.
     Totals(Totals),
     /// Caller to zygote: fork a worker. The answer is [`Message::Grant`] with
     /// the worker's process id and socket, and once more with its pidfd.
     Spawn {
-        /// The worker's kind, in the caller's own words: one text says all of it.
+        /// The worker's kind: one text, in the caller's own words, has all of it.
         kind: String,
     },
 }
 
 impl Message {
-    /// Writes all of `bytes`. Texts that are too long are cut between two
+    /// Encodes it into all of `bytes`. Texts that are too long are cut between two
     /// characters.
     pub fn encode(&self, bytes: &mut [u8; MESSAGE_BYTES]) {
         let mut w = Writer::new(bytes);
@@ -279,12 +279,12 @@ impl Message {
         }
     }
 
-    /// What the bytes say.
+    /// Decodes a message.
     ///
     /// # Errors
     ///
-    /// [`WireError::Version`] where the other side was built with another
-    /// format; every other error means it is broken or hostile.
+    /// [`WireError::Version`] if the other side was built with another
+    /// format; every other error means that the other side is broken or hostile.
     pub fn decode(bytes: &[u8]) -> Result<Message, WireError> {
         if bytes.len() != MESSAGE_BYTES {
             return Err(WireError::Length(bytes.len()));
@@ -396,7 +396,7 @@ impl Message {
             WATCH => Message::Watch { from: r.u32()? },
             STATUS => Message::Status(Box::new(StreamStatus::decode(r)?)),
             TOTALS => Message::Totals(Totals::decode(r)?),
-            // The only kind that is left.
+            // The only kind left.
             _ => Message::Page,
         })
     }

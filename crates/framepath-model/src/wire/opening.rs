@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a worker is told before its first packet or frame.
+//! Message that opens a worker's stream or file.
 
 use super::WireError;
 use super::error::check;
@@ -7,18 +7,18 @@ use super::message::{FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, STAGE_BYTES};
 use super::record::{Reader, Writer};
 use crate::stream::StreamInfo;
 
-/// What a worker needs to open a stream: all of it, in one message.
+/// Parameters of a worker's stream; one message holds all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Open {
     /// The hop as written in a path, at most [`STAGE_BYTES`].
     pub stage: String,
     /// Level of the ledger, at most [`MAX_LEVEL`].
     pub level: u8,
-    /// The stage decodes into memory that the caller lends: it asks by
+    /// True if the stage decodes into memory that the caller lends: the worker requests it by
     /// [`super::Message::Want`].
     pub lent: bool,
-    /// Where the stage takes packets: bytes at the start of the packet area
-    /// that describe the track. 0 where it takes frames.
+    /// Bytes at the start of the packet area that describe the track, if the stage
+    /// takes packets. 0 if it takes frames.
     pub track_bytes: u32,
     /// Frames that the caller's later stages hold at a time.
     pub frames_behind: u32,
@@ -28,26 +28,26 @@ pub struct Open {
     pub cells: u32,
     /// Bytes of the packet area, with room for the track.
     pub packet_bytes: u64,
-    /// Faults to inject, for tests; at most [`FAULTS_BYTES`]; mostly empty.
+    /// Faults to inject, for tests; at most [`FAULTS_BYTES`]; usually empty.
     pub faults: String,
 }
 
-/// What a worker needs to demux a file: all of it, in one message.
+/// Parameters for demuxing a file; one message holds all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Demux {
-    /// The file can be read again from its start.
+    /// True if the file can be read again from its start.
     pub seekable: bool,
-    /// How often the file is read, at least once.
+    /// Number of times the file is read, at least 1.
     pub loops: u64,
     /// Number of the video track, counted from 0; `None` is the best one.
     pub track: Option<u32>,
-    /// Where each reading begins, nanoseconds from the stream's start.
+    /// Start of each reading, nanoseconds from the stream's start.
     pub start_ns: u64,
     /// Cells of each ring, 1 to [`MAX_CELLS`].
     pub cells: u32,
     /// Bytes of the packet area.
     pub packet_bytes: u64,
-    /// Faults to inject, for tests; at most [`FAULTS_BYTES`]; mostly empty.
+    /// Faults to inject, for tests; at most [`FAULTS_BYTES`]; usually empty.
     pub faults: String,
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fields of a message, one behind the other. All offsets are constants of
+//! Fields of a message, one after the other. All offsets are constants of
 //! the format, so neither side can run past the end.
 
 use super::WireError;
 use super::layout::{format_number, format_of};
 use crate::stream::{Rational, StreamInfo};
 
-/// Writes into bytes that are zero already.
+/// Writer into bytes that are zero already.
 pub(super) struct Writer<'a> {
     bytes: &'a mut [u8],
     at: usize,
@@ -35,7 +35,7 @@ impl<'a> Writer<'a> {
         self.put(&value.to_le_bytes());
     }
 
-    /// `text`, cut between two characters to at most `most` bytes.
+    /// Writes `text`, cut between two characters to at most `most` bytes.
     pub(super) fn text(&mut self, text: &str, most: usize) {
         let mut len = text.len().min(most);
         while !text.is_char_boundary(len) {
@@ -58,7 +58,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Reads a whole message.
+/// Reader of a whole message.
 pub(super) struct Reader<'a> {
     bytes: &'a [u8],
     /// Name of the message, for errors.
@@ -98,18 +98,18 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// `count` bytes that are zero.
+    /// Checks that `count` bytes are zero.
     pub(super) fn zeros(&mut self, count: usize) -> Result<(), WireError> {
         let zero = self.take(count)?.iter().all(|byte| *byte == 0);
         if zero { Ok(()) } else { Err(WireError::Reserved { record: self.record }) }
     }
 
-    /// Everything that is left is zero.
+    /// Checks that all bytes left are zero.
     pub(super) fn end(mut self) -> Result<(), WireError> {
         self.zeros(self.bytes.len())
     }
 
-    /// A set of the bits of `known`.
+    /// Checks that `value` has only bits of `known`.
     pub(super) fn flags(&mut self, value: u64, known: u64) -> Result<u64, WireError> {
         if value & !known == 0 { Ok(value) } else { Err(WireError::Reserved { record: self.record }) }
     }

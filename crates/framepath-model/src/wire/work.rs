@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a worker did for one frame: the part of a ledger row that crosses.
+//! Work of a worker for one frame: the part of a ledger row that the worker sends.
 
 use super::WireError;
 use super::error::check;
 use crate::ledger::Row;
 
-/// A worker's hop for one frame. Durations are nanoseconds; what does not fit
-/// 32 bits (4.2 s) is the largest value.
+/// A worker's hop for one frame. Durations are nanoseconds; a longer one than
+/// 32 bits hold (4.2 s) is the largest value.
 ///
 /// Which fields are known follows from the level the stream was opened with,
 /// as in a [`Row`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// When the stage got the packet or frame, CLOCK_MONOTONIC nanoseconds.
+    /// Time at which the stage got the packet or frame, CLOCK_MONOTONIC nanoseconds.
     pub enter_ns: u64,
-    /// When the frame left the stage, not before `enter_ns`.
+    /// Time at which the frame left the stage, not before `enter_ns`.
     pub leave_ns: u64,
-    /// Waiting for a busy consumer; in a device, where the worker works by one.
+    /// Waiting for a busy consumer; also in a device, if the worker uses one.
     pub queue_ns: u32,
-    /// How long the worker had been idle at `enter_ns`; 0 where it was not.
+    /// Time that the worker had been idle at `enter_ns`; 0 if it was busy.
     pub idle_ns: u32,
     /// Waits.
     pub blocked_ns: u32,
-    /// CPU time, copies and waits left out.
+    /// CPU time, copies and waits excluded.
     pub compute_ns: u32,
-    /// Runnable, not running.
+    /// Runnable but not running.
     pub preempted_ns: u32,
     /// Time in copies.
     pub copy_ns: u32,
@@ -37,7 +37,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Words 2 to 7 of a frame completion.
+    /// Encodes words 2 to 7 of a frame completion.
     pub(super) fn encode(&self) -> [u64; 6] {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let switches = u32::from(self.voluntary_switches) | u32::from(self.involuntary_switches) << 16;
@@ -71,14 +71,14 @@ impl Work {
 }
 
 impl From<&Row> for Work {
-    /// The part of `row` that crosses, each field at most its largest value.
+    /// Takes the part of `row` that the worker sends, each field at most its largest value.
     /// Idle time is not in a row.
     fn from(row: &Row) -> Work {
         let long = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
         let short = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
         Work {
             enter_ns: row.enter_ns,
-            // A row whose ends are the wrong way round counts as taking no time.
+            // A row that ends before it begins counts as taking no time.
             leave_ns: row.leave_ns.max(row.enter_ns),
             queue_ns: long(row.queue_ns + row.device_ns),
             idle_ns: 0,

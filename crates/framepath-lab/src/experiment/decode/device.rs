@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The decoder node that any program can use, with `framepath serve --device`
-//! behind it: our client, and the ffmpeg tool's.
+//! behind it: framepath's client, and the ffmpeg tool's.
 
 use std::path::PathBuf;
 
@@ -18,12 +18,12 @@ impl Device {
         Device(find_node(|node| node.driver() == "framepath" && node.role() == Role::Decoder))
     }
 
-    /// Whether a service can decode for it.
+    /// Returns true if there is a node for which a service can decode.
     pub(super) fn is_there(&self) -> bool {
         self.0.is_some()
     }
 
-    /// `api=v4l2m2m device=/dev/video0`, as `decode` takes it.
+    /// Returns `api=v4l2m2m device=/dev/video0`, as `decode` takes it.
     pub(super) fn options(&self) -> Result<String, LabError> {
         let node = self.0.as_ref().ok_or_else(|| {
             let remedy =
@@ -33,7 +33,7 @@ impl Device {
         Ok(format!("api=v4l2m2m device={}", framepath_model::path::quote(&node.to_string_lossy())))
     }
 
-    /// The ffmpeg tool's decoder that uses such a node.
+    /// Returns the name of the ffmpeg tool's decoder that uses such a node.
     pub(super) fn ffmpeg(&self, clip: &Clip) -> Result<String, LabError> {
         self.options()?;
         let codec = clip.case().trim_start_matches("hard-").split('-').next().unwrap_or_default();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `decode` at the pace of a camera: what a worker adds to a frame's latency.
+//! `decode` at the pace of a camera: the latency that a worker adds to a frame.
 //!
 //! Each run is a process that decodes a clip at 30 frames a second with the
-//! ledger at `times`. The figure is a difference and not a ratio: what the
-//! crossing adds does not depend on how long the frame took to decode.
+//! ledger at `times`. The figure is a difference and not a ratio, because the time
+//! to reach the worker and return does not depend on the decoding time.
 
 use std::path::Path;
 
@@ -19,11 +19,11 @@ use crate::watch::Watch;
 
 pub(super) const CASE: &str = "paced-30";
 
-/// Shown in the order in which it is decoded: no frame waits for another.
+/// A clip whose decode order is its presentation order: no frame waits for another.
 const CLIP: &str = "vp9-1080p8.ivf";
 const FRAMES: u64 = 150;
 
-/// Contenders and their hosts; those behind the first are compared with it.
+/// Contenders and their hosts; all others are compared with the first.
 const CONTENDERS: [(&str, &str); 2] = [("inline-t1", "inline"), ("process-t1", "process")];
 
 /// Seed of the bootstrap, so that a summary can be computed again.
@@ -80,7 +80,7 @@ fn measured(program: &Program) -> Result<Measured, LabError> {
     Ok(Measured { latency: Some(latency), ..finished.measured(FRAMES) })
 }
 
-/// `added_p50_us` and its interval, and the same of the 99th percentile.
+/// Adds `added_p50_us` and its interval, and the same of the 99th percentile.
 fn add_differences(row: &mut Row, hosted: &[Measured], inline: &[Measured]) {
     for percentile in ["p50", "p99"] {
         let metric = format!("latency_{percentile}_us");

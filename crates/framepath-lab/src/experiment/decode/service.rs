@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A `framepath serve` for the contenders that use it, and what it costs.
+//! A `framepath serve` for the contenders that use it, and its CPU time.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -16,15 +16,15 @@ use crate::experiment::Settings;
 
 const SIGTERM: i32 = 15;
 
-/// Looks for what comes soon, and the time between two: ten seconds in all.
+/// Number of polls for an expected state, and the interval: ten seconds in all.
 const LOOKS: u32 = 1000;
 const BETWEEN: Duration = Duration::from_millis(10);
 
-/// Looks for which the children of a service that keeps workers of its own for
-/// the device have to be the same: it does not say how many it keeps.
+/// Polls for which the number of the service's children has to stay the same, if the service
+/// keeps workers for the device: it does not report how many it keeps.
 const STILL: u32 = 20;
 
-/// A running service; dropped, it is stopped.
+/// A running service; stopped on drop.
 pub(super) struct Served {
     child: Option<Child>,
     device: bool,
@@ -32,8 +32,8 @@ pub(super) struct Served {
 }
 
 impl Served {
-    /// Starts one, which with `device` decodes for the kernel's node too, and
-    /// waits until its spare is ready.
+    /// Starts a service and waits until its spare worker is ready. With `device` the service
+    /// decodes for the kernel's node too.
     pub(super) fn start(settings: &Settings, device: bool) -> Result<Served, LabError> {
         let socket = std::env::temp_dir().join(format!("framepath-lab-{}.socket", std::process::id()));
         let child = Command::new(&settings.framepath)
@@ -51,15 +51,15 @@ impl Served {
         Ok(served)
     }
 
-    /// Waits until no stream is left and a spare is ready: what a run cost the
-    /// service has been spent by then.
+    /// Waits until no stream is left and a spare is ready: by then all CPU time of a run
+    /// has been charged to the service.
     fn settle(&self) -> Result<(), LabError> {
         let pid = self.child.as_ref().map_or(0, Child::id);
         let (mut before, mut still) = (0, 0);
         for _ in 0..LOOKS {
             let seen = Viewer::connect(&self.socket).ok().and_then(|viewer| viewer.look().ok());
             let spares = seen.filter(|seen| seen.totals.streams == 0).map_or(0, |seen| seen.totals.spares);
-            // A worker that was let go of counts once it was waited for: until
+            // A released worker's CPU time counts once the service has waited for it: until
             // then the service has more children than spares.
             let living = children_of(pid);
             still = if living == before { still + 1 } else { 0 };
@@ -75,8 +75,8 @@ impl Served {
         Err(LabError::Missing("framepath serve is not ready within 10 s".to_owned()))
     }
 
-    /// Runs `work`; what it gives, and the CPU time that the service and its
-    /// workers used for it, nanoseconds (known to 10 ms: the kernel tells the
+    /// Runs `work`; returns its result, and the CPU time that the service and its
+    /// workers used for it, nanoseconds (known to 10 ms: the kernel reports the
     /// time of ended children in ticks).
     pub(super) fn charged<R>(
         &self,
@@ -94,7 +94,7 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         if let Some(child) = self.child.take() {
-            // Where it is gone already there is nothing to stop.
+            // If the service is gone already, there is nothing to stop.
             let _ = children::signal(&child, SIGTERM);
             let _ = children::wait(child);
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether what was delivered is what an undisturbed run delivers: pure.
+//! Comparison of the delivered frames with those of an undisturbed run: pure.
 
 use std::collections::HashMap;
 
@@ -8,24 +8,24 @@ pub(super) type Seen = (u64, String);
 
 /// One pass over a clip, undisturbed, in the order of presentation.
 pub(super) struct Expected {
-    /// Place in the pass and hash, by packet.
+    /// Position in the pass and hash, by packet.
     pass: HashMap<u64, (u64, String)>,
     packets: u64,
 }
 
-/// What was wrong with a stream, in frames.
+/// Errors in a stream, in frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Faults {
     pub(super) lost: u64,
     pub(super) duplicated: u64,
     pub(super) out_of_order: u64,
-    /// Pixels that differ, and frames of packets that give none.
+    /// Frames with pixels that differ, and frames of packets that give none.
     pub(super) wrong: u64,
 }
 
 impl Expected {
-    /// From an undisturbed run of two passes over a clip: both must be alike,
-    /// so that any number of passes can be foretold. `None` where they are not.
+    /// Takes an undisturbed run of two passes over a clip. Both must be alike, so that any
+    /// number of passes can be predicted; `None` if they are not.
     pub(super) fn of_two_passes(seen: &[Seen]) -> Option<Expected> {
         let (first, second) = seen.split_at_checked(seen.len() / 2)?;
         // Every packet of these clips gives a frame.
@@ -38,12 +38,12 @@ impl Expected {
         Some(Expected { pass: places.collect(), packets })
     }
 
-    /// Frames of one pass.
+    /// Returns the frames of one pass.
     pub(super) fn frames(&self) -> u64 {
         self.pass.len() as u64
     }
 
-    /// Place in the whole stream and hash of packet `seq`.
+    /// Returns position in the whole stream and hash of packet `seq`.
     fn of(&self, seq: u64) -> Option<(u64, &str)> {
         let (place, hash) = self.pass.get(&(seq % self.packets))?;
         Some((seq / self.packets * self.frames() + place, hash))
@@ -87,7 +87,7 @@ mod tests {
         frames.iter().map(|(seq, hash)| (*seq, (*hash).to_owned())).collect()
     }
 
-    /// Shown 0, 2, 1 in each pass of three packets.
+    /// Makes passes of three packets with presentation order 0, 2, 1.
     fn expected() -> Expected {
         let two = seen(&[(0, "a"), (2, "c"), (1, "b"), (3, "a"), (5, "c"), (4, "b")]);
         Expected::of_two_passes(&two).unwrap()

@@ -14,19 +14,19 @@ use crate::descendants::{Process, descendants};
 use crate::error::LabError;
 use crate::watch::Watch;
 
-/// How long a client may take to have a worker, and the workers of a dead one
+/// Longest time for a client to get a worker, and for the workers of a dead client
 /// to end.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What came of it.
+/// Counts and times of the kills.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) kills: u64,
-    /// Processes below the clients when these were killed.
+    /// Processes below the clients at the kill.
     pub(super) workers: u64,
-    /// Those that did not end.
+    /// Workers that did not end.
     pub(super) left: u64,
-    /// The longest time until the last was gone, milliseconds.
+    /// Longest time until the last worker was gone, milliseconds.
     pub(super) longest_ms: f64,
 }
 
@@ -71,8 +71,8 @@ fn start(framepath: &Path, clip: &Clip) -> Result<Child, LabError> {
     command.spawn().map_err(LabError::io("starting a client"))
 }
 
-/// A client without one leaves nothing to look for; how soon it has one is the
-/// machine's business.
+/// Waits until the client has a worker: without one, its death would leave no process to look
+/// for. How soon it has one depends on the machine.
 fn wait_for_a_worker(client: &Child) {
     let since = Instant::now();
     while descendants(client.id()).is_empty() && since.elapsed() < PATIENCE {
@@ -80,7 +80,7 @@ fn wait_for_a_worker(client: &Child) {
     }
 }
 
-/// How many still run when our patience ends, and how long the others took.
+/// Returns how many still run at the timeout, and how long the others took.
 fn wait_for(processes: &[Process]) -> (u64, Duration) {
     let since = Instant::now();
     loop {

@@ -10,15 +10,15 @@ use super::stream::{Clip, Ended, Running, Timed};
 use crate::error::LabError;
 use crate::watch::Watch;
 
-/// How often the streams are looked at.
+/// Interval between two polls of the streams.
 const LOOK: Duration = Duration::from_micros(500);
-/// A kill comes up to so long after its frame, so that it meets a worker in
-/// the middle of something.
+/// Longest delay of a kill after its frame, so that a worker is killed at any point of
+/// its work.
 const AFTER_NS: u64 = 8_000_000;
-/// Streams that make no progress for so long hang.
+/// Streams without progress for this time hang.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One kill: whom and when.
+/// One kill: victim and time.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Kill {
     pub(super) stream: usize,
@@ -26,15 +26,15 @@ pub(super) struct Kill {
     pub(super) at_ns: u64,
 }
 
-/// What came of it.
+/// The kills, and the streams that ran to their ends.
 pub(super) struct Outcome {
     pub(super) kills: Vec<Kill>,
     pub(super) streams: Vec<Ended>,
 }
 
 /// Runs every clip for `passes` passes at once, and kills workers at `kills`
-/// frames drawn from `random`: a stream's kills are spread over its whole
-/// length, so that each meets a stream that got on since the last.
+/// frames drawn from `random`. A stream's kills are spread over its whole
+/// length, so that the stream makes progress between two kills.
 pub(super) fn run(
     clips: &[Clip],
     passes: u64,
@@ -46,11 +46,11 @@ pub(super) fn run(
     let mut due: Vec<Vec<u64>> = clips.iter().map(|_| Vec::new()).collect();
     for kill in 0..kills as usize {
         let stream = kill % clips.len();
-        // Not among the last frames: there may be no worker any more.
+        // Leave out the last frames: there may be no worker any more.
         let most = (passes * clips[stream].expected.frames() * 9 / 10).max(1);
         due[stream].push(random.below(most));
     }
-    // The next is the last.
+    // Sorted so that the next kill is the last element.
     due.iter_mut().for_each(|frames| frames.sort_unstable_by_key(|frame| std::cmp::Reverse(*frame)));
     let running: Vec<Running> =
         clips.iter().map(|clip| clip.start(passes, rate, "")).collect::<Result<_, _>>()?;
@@ -86,7 +86,7 @@ fn kill_when_due(
             std::thread::sleep(Duration::from_nanos(random.below(AFTER_NS)));
             let killed = one.stats.as_ref().and_then(|stats| stats.recoveries.kill_present());
             let Some((worker, at_ns)) = killed else { continue };
-            // The same one twice: its end has not been noticed yet.
+            // The same worker twice: its end has not been noticed yet.
             if !kills.iter().rev().any(|kill| kill.stream == stream && kill.worker == worker) {
                 due.pop();
                 kills.push(Kill { stream, worker, at_ns });
@@ -103,12 +103,12 @@ pub(super) struct Times {
     /// From the kill until the next worker gave its first frame, without the
     /// time that it worked on that frame.
     ///
-    /// What lies behind is decoding what had been decoded already, as fast as
-    /// it goes; what lies before is what dying costs beyond that: the death is
+    /// The time after it, up to `gap`, is spent on decoding the history again, at full speed.
+    /// This time is the other cost of a death: the death is
     /// noticed, a worker found, its stream opened, its history submitted, and
-    /// its first frame handed over.
+    /// its first frame received.
     pub(super) recovery: Vec<f64>,
-    /// From the kill until the first frame that the reader had not seen.
+    /// From the kill until the first frame that is new to the reader.
     pub(super) gap: Vec<f64>,
 }
 
@@ -129,7 +129,7 @@ impl Outcome {
         times
     }
 
-    /// Latencies of frames that were born while another stream was recovering
+    /// Returns latencies of frames that were created while another stream was recovering
     /// and their own was not, in rising order.
     pub(super) fn latencies_of_others(&self) -> Vec<u64> {
         let recovering: Vec<(usize, u64, u64)> = self
@@ -156,7 +156,7 @@ impl Outcome {
         latencies
     }
 
-    /// Latencies of all frames, in rising order.
+    /// Returns latencies of all frames, in rising order.
     pub(super) fn latencies(&self) -> Vec<u64> {
         let timed = self.streams.iter().flat_map(|ended| &ended.timed);
         let mut latencies: Vec<u64> = timed.map(|timed| timed.latency_ns).collect();

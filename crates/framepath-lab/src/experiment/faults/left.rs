@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a case leaves over: processes, descriptors and shared memory.
+//! Resources that a case leaks: processes, descriptors and shared memory.
 
 use std::fs;
 
@@ -7,8 +7,8 @@ use framepath::host::dismiss_spares;
 
 use crate::descendants::descendants;
 
-/// What this process has. Workers that are kept ready are ended first: they
-/// are there on purpose.
+/// Resources of this process. Spare workers are ended before counting, because
+/// they are no leak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Holdings {
     processes: u64,
@@ -28,7 +28,7 @@ impl Holdings {
         }
     }
 
-    /// What is there more than before: processes, descriptors, mappings of
+    /// Returns the increase since `before`: processes, descriptors, mappings of
     /// shared memory.
     pub(super) fn more_than(&self, before: &Holdings) -> [(&'static str, f64); 3] {
         let more = |now: u64, before: u64| now.saturating_sub(before) as f64;

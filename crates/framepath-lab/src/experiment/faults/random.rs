@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Random numbers that come again with their seed (SplitMix64).
+//! Random numbers that are reproducible by their seed (SplitMix64).
 
 pub(super) struct Random(u64);
 
@@ -8,13 +8,13 @@ impl Random {
         Random(seed)
     }
 
-    /// From 0 up to `limit`, which it never is; 0 where the limit is.
+    /// Returns a number from 0 to below `limit`; 0 if the limit is 0.
     pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        // The high half of the product: no number is preferred.
+        // The high half of the product avoids a bias.
         ((u128::from(mixed ^ (mixed >> 31)) * u128::from(limit)) >> 64) as u64
     }
 }

@@ -15,10 +15,10 @@ use framepath::{Level, Options, Pipeline, Progress, Report};
 use super::check::{Expected, Seen};
 use crate::error::LabError;
 
-/// Index of the sink: a file, a decoder, the sink.
+/// Index of the sink: file source, decoder, sink.
 const SINK: u16 = 2;
 
-/// A stream and what its undisturbed run gives.
+/// A stream and the frames of its undisturbed run.
 pub(super) struct Clip {
     pub(super) file: String,
     pub(super) expected: Expected,
@@ -41,7 +41,7 @@ pub(super) struct Ended {
     pub(super) skipped: u64,
 }
 
-/// A stream that runs.
+/// A running stream.
 pub(super) struct Running {
     pub(super) progress: Progress,
     pub(super) stats: Option<Arc<WorkerStats>>,
@@ -70,14 +70,14 @@ impl Clip {
     }
 }
 
-/// Starts the path with an MD5 sink. `frames` are expected at most.
+/// Starts the path with an MD5 sink. At most `frames` frames are expected.
 fn start(text: &str, frames: u64) -> Result<Running, LabError> {
     let io = |error| LabError::Io { what: "a file in memory for the hashes".to_owned(), error };
     let mut hashes = framepath_os::memory_file("faults-hashes").map_err(io)?;
     let path = framepath::path::parse(&format!("{text} ! framemd5 /proc/self/fd/{}", hashes.as_raw_fd()))?;
     let built = Pipeline::from_path(&path)?;
     let stats = built.workers().next();
-    // A thread writes two rows for a frame at most: the decoder's and the sink's.
+    // A thread writes at most two rows for a frame: the decoder's and the sink's.
     let options = Options { level: Level::Times, rows: 2 * frames as usize + 64, ..Options::default() };
     let progress = options.progress.clone();
     let of_thread = stats.clone();
@@ -94,7 +94,7 @@ fn start(text: &str, frames: u64) -> Result<Running, LabError> {
 }
 
 impl Running {
-    /// Frames that reached the sink.
+    /// Returns the number of frames that reached the sink.
     pub(super) fn frames(&self) -> u64 {
         self.progress.load(Ordering::Relaxed)
     }
@@ -103,7 +103,7 @@ impl Running {
         self.thread.is_finished()
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the stream.
     pub(super) fn wait(self) -> Result<Ended, LabError> {
         let panicked = |_| Err(LabError::Unknown("a stream's thread panicked, which is a bug".to_owned()));
         self.thread.join().unwrap_or_else(panicked)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Known costs inside a worker, and on the way to it: they must come out on the
+//! Known costs inside a worker, and on the way to it: they must appear in the
 //! same rows as in the caller's own process.
 
 use std::sync::atomic::Ordering;
@@ -15,10 +15,10 @@ use super::probe::{Nothing, Probe, Trigger, Work};
 use super::{BURN_NS, COPY_BYTES, Outcome, collect, source, two_cpus};
 use crate::error::LabError;
 
-/// The hop that runs in the worker, behind the source.
+/// The hop that runs in the worker, after the source.
 const HOP: u16 = 1;
 
-/// A path whose second hop is `stage`, in a worker.
+/// Adds `stage` as second hop, in a worker.
 fn hosted(built: Pipeline, stage: &str) -> Result<Pipeline, LabError> {
     let hop = path::parse_stage(&format!("{stage} host=process"))?;
     Ok(built.add_hop(&hop, 1)?)
@@ -28,20 +28,20 @@ fn burn() -> String {
     format!("burn time={}us", BURN_NS / 1000)
 }
 
-/// The stage burns by its thread's CPU clock: what it was told is what it took.
+/// Injects a burn; the stage burns exactly the requested time of its thread's CPU clock.
 pub(super) fn compute(frames: u64) -> Result<Outcome, LabError> {
     let built = hosted(source(250.0, frames)?, &burn())?.sink(Nothing).named("null");
     Ok(collect(built, Vec::new(), HOP, |_, _| Some(BURN_NS as f64), |row| row.compute_ns)?.0)
 }
 
-/// The stage sleeps; a sleep is longer than it was told by the timer's slack.
+/// Injects a sleep; it is longer than requested by the timer's slack.
 pub(super) fn blocked(frames: u64) -> Result<Outcome, LabError> {
     let stage = format!("block time={}us", BURN_NS / 1000);
     let built = hosted(source(250.0, frames)?, &stage)?.sink(Nothing).named("null");
     Ok(collect(built, Vec::new(), HOP, |_, _| Some(BURN_NS as f64), |row| row.blocked_ns)?.0)
 }
 
-/// Of a copy in another process the bytes are known; its time is not.
+/// Injects a copy in another process: its bytes are known, its time is not.
 pub(super) fn copy(frames: u64) -> Result<Outcome, LabError> {
     let built = hosted(source(250.0, frames)?, &format!("copy bytes={COPY_BYTES}"))?;
     let built = built.sink(Nothing).named("null");
@@ -51,9 +51,9 @@ pub(super) fn copy(frames: u64) -> Result<Outcome, LabError> {
     Ok(outcome)
 }
 
-/// Frames come faster than the worker takes them: each waits from its hand-off
-/// until the worker is done with the one before. When that was, the sink here
-/// tells by its own stamps.
+/// Injects queueing: frames come faster than the worker takes them, and each waits from its
+/// hand-off until the worker is done with the one before. The sink's own timestamps tell
+/// when that was.
 pub(super) fn queue(frames: u64) -> Result<Outcome, LabError> {
     let frames = frames.min(60);
     let (probe, log) = Probe::new(Work::Burn(0));
@@ -65,15 +65,15 @@ pub(super) fn queue(frames: u64) -> Result<Outcome, LabError> {
     Ok(collect(built, Vec::new(), HOP, done_before, |row| row.queue_ns)?.0)
 }
 
-/// The worker sleeps; just before the hand-off a real-time thread takes its
-/// CPU, so that it can run only when that thread stops.
+/// Injects a late wakeup: the worker sleeps, and just before the hand-off a real-time thread
+/// takes its CPU. The worker can run only when that thread stops.
 pub(super) fn wakeup(frames: u64) -> Result<Outcome, LabError> {
     let cpus = two_cpus()?;
     let preempter = Arc::new(Preempter::start(cpus[1], BURN_NS)?);
     let (mut trigger, log) = Trigger::new(preempter);
     let built = source(100.0, frames)?;
-    // The worker is there once the path has started, which is before its first
-    // frame: it is tied to its CPU then.
+    // The worker exists once the path has started, which is before its first
+    // frame; it is pinned to its CPU then.
     let worker = Arc::new(OnceLock::<Arc<WorkerStats>>::new());
     let (known, cpu) = (worker.clone(), cpus[1]);
     trigger.before_first(move || {
@@ -82,7 +82,7 @@ pub(super) fn wakeup(frames: u64) -> Result<Outcome, LabError> {
     });
     let built = hosted(built.stage(trigger).named("take-cpu"), "burn time=0ns")?;
     let built = built.sink(Nothing).named("null");
-    // It is set once.
+    // The cell is set only once.
     let _ = built.workers().next().map(|stats| worker.set(stats));
     let cost = |seq, _: &[Row]| log.until_released_ns(seq);
     // The caller's threads stay off the worker's CPU.

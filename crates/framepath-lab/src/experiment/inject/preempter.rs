@@ -13,7 +13,7 @@ use crate::error::LabError;
 
 #[derive(Default)]
 struct Shared {
-    /// Requests made and served, and the stamps of the last one served.
+    /// Number of requests made and served, and the timestamps of the last one served.
     asked: AtomicU64,
     began: AtomicU64,
     served: AtomicU64,
@@ -22,7 +22,7 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// The thread; ends with this handle.
+/// The thread; it ends when this handle is dropped.
 pub(super) struct Preempter {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -55,8 +55,8 @@ impl Preempter {
         }
     }
 
-    /// Asks for the CPU. On that CPU itself the caller is preempted before
-    /// this returns; from another one see [`Preempter::wait_until_running`].
+    /// Requests the CPU. A caller on that CPU is preempted before
+    /// this returns; from another CPU see [`Preempter::wait_until_running`].
     pub(super) fn ask(&self) {
         self.shared.asked.fetch_add(1, Ordering::Release);
         if let Some(thread) = &self.thread {
@@ -71,7 +71,7 @@ impl Preempter {
         }
     }
 
-    /// Start and end stamps of the last request, nanoseconds; waits for its end.
+    /// Returns start and end times of the last request, nanoseconds; waits for its end.
     pub(super) fn taken(&self) -> (u64, u64) {
         while self.shared.served.load(Ordering::Acquire) < self.shared.asked.load(Ordering::Relaxed) {
             thread::yield_now();
@@ -85,7 +85,7 @@ impl Drop for Preempter {
         self.shared.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
             thread.thread().unpark();
-            // It never panics; there is nothing to hear from it.
+            // The thread never panics, so its result is ignored.
             let _ = thread.join();
         }
     }

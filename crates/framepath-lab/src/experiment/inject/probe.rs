@@ -11,13 +11,13 @@ use framepath_os::meter;
 
 use super::preempter::Preempter;
 
-/// What was done to one frame.
+/// Record of the work done for one frame.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     start_ns: u64,
     end_ns: u64,
     cpu_ns: u64,
-    /// When the CPU was taken away, from and to.
+    /// Start and end of the time for which the CPU was taken away.
     taken: Option<(u64, u64)>,
 }
 
@@ -34,34 +34,34 @@ impl Log {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&seq).copied()
     }
 
-    /// CPU time of the injected work.
+    /// Returns the CPU time of the injected work.
     pub(super) fn cpu_ns(&self, seq: u64) -> Option<f64> {
         self.get(seq).map(|e| e.cpu_ns as f64)
     }
 
-    /// Wall time of the injected work.
+    /// Returns the wall time of the injected work.
     pub(super) fn wall_ns(&self, seq: u64) -> Option<f64> {
         self.get(seq).map(|e| (e.end_ns - e.start_ns) as f64)
     }
 
-    /// When the stage was done with the frame.
+    /// Returns the time at which the stage was done with the frame.
     pub(super) fn end_ns(&self, seq: u64) -> Option<u64> {
         self.get(seq).map(|e| e.end_ns)
     }
 
-    /// How long the CPU was taken away.
+    /// Returns how long the CPU was taken away.
     pub(super) fn taken_ns(&self, seq: u64) -> Option<f64> {
         self.get(seq)?.taken.map(|(from, to)| (to - from) as f64)
     }
 
-    /// From the end of the stage's work until the CPU was given back.
+    /// Returns the time from the end of the stage's work until the CPU was given back.
     pub(super) fn until_released_ns(&self, seq: u64) -> Option<f64> {
         let entry = self.get(seq)?;
         Some(entry.taken?.1.saturating_sub(entry.end_ns) as f64)
     }
 }
 
-/// The cost a [`Probe`] injects into every frame.
+/// Cost that a [`Probe`] injects into every frame.
 pub(super) enum Work {
     /// CPU time, nanoseconds.
     Burn(u64),
@@ -74,13 +74,13 @@ pub(super) enum Work {
 }
 
 impl Work {
-    /// A copy of `bytes` bytes between warm buffers.
+    /// Creates a copy of `bytes` bytes between warm buffers.
     pub(super) fn copy(bytes: usize) -> Work {
         Work::Copy(vec![1; bytes], vec![2; bytes])
     }
 }
 
-/// Injects its work, as the last stage or in the middle.
+/// Stage that injects its work, as the last stage or in the middle.
 pub(super) struct Probe {
     work: Work,
     log: Log,
@@ -134,14 +134,14 @@ impl Stage for Probe {
     }
 }
 
-/// Takes the consumer's CPU away just before it hands each frame on.
+/// Stage that takes the consumer's CPU away just before it hands each frame on.
 pub(super) struct Trigger {
     preempter: Arc<Preempter>,
     log: Log,
     before_first: Option<Prepare>,
 }
 
-/// What a [`Trigger`] does before its first frame.
+/// Callback of a [`Trigger`] before its first frame.
 type Prepare = Box<dyn FnOnce() -> std::io::Result<()> + Send>;
 
 impl Trigger {
@@ -178,7 +178,7 @@ impl Stage for Trigger {
     }
 }
 
-/// A sink that lets go of the frame.
+/// Sink that drops the frame.
 pub(super) struct Nothing;
 
 impl Stage for Nothing {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The devices that take part, and what would bring those that are not there.
+//! The devices that take part, and how to get those that are absent.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use framepath_os::v4l2::{Heap, Node, Role, find_node};
 
 use crate::error::LabError;
 
-/// Where each device is, or why it is not there.
+/// Path of each device, or why it is absent.
 pub(super) struct Nodes {
     pub(super) camera: Result<PathBuf, String>,
     pub(super) measuring: Result<PathBuf, String>,
@@ -16,7 +16,7 @@ pub(super) struct Nodes {
 }
 
 impl Nodes {
-    /// Looks at the machine's nodes.
+    /// Finds the machine's nodes.
     pub(super) fn find() -> Nodes {
         let find = |is: fn(&Node) -> bool, remedy: &str| find_node(is).ok_or_else(|| remedy.to_owned());
         let camera = find(
@@ -38,7 +38,7 @@ impl Nodes {
         Nodes { camera, measuring, vim2m, heap }
     }
 
-    /// A node, or the error that skips who needs it.
+    /// Returns a node, or the error that skips the contenders that need it.
     pub(super) fn of(node: &Result<PathBuf, String>) -> Result<&Path, LabError> {
         node.as_deref().map_err(|remedy| LabError::Missing(remedy.clone()))
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One run of a path of ours, and the proof that no frame was lost, doubled or
-//! mixed up on the way.
+//! One run of one of framepath's paths, and the proof that no frame was lost, duplicated or
+//! reordered on the way.
 
 use framepath::{Level, Options, Report};
 use framepath_model::ledger::{Row, flag};
@@ -13,7 +13,7 @@ use super::nodes::Nodes;
 use crate::error::LabError;
 use crate::measure::Measured;
 
-/// How often a path is run.
+/// Parameters of a path's runs.
 pub(super) struct Run<'a> {
     pub(super) way: Way,
     pub(super) frames: u64,
@@ -58,8 +58,8 @@ impl Run<'_> {
         })
     }
 
-    /// The records of this run. Nobody else uses the node meanwhile: who does
-    /// is found by [`joined`].
+    /// Reads the records of this run. No other program should use the node meanwhile; [`joined`]
+    /// finds it if one does.
     fn records(&self, reader: &MetaReader, since_ns: u64) -> Result<Vec<MetaRecord>, LabError> {
         let refused = |error: framepath_os::v4l2::V4l2Error| LabError::Missing(error.to_string());
         let mut records = Vec::new();
@@ -69,15 +69,15 @@ impl Run<'_> {
     }
 }
 
-/// The numbers of the frames at their source, in the order they ended.
+/// Returns the frame numbers of the source, in the order the frames ended.
 fn sequences(rows: &[Row]) -> Vec<u64> {
     let mut ended: Vec<&Row> = rows.iter().filter(|row| row.has(flag::LAST)).collect();
     ended.sort_by_key(|row| row.leave_ns);
     ended.iter().map(|row| row.seq).collect()
 }
 
-/// Whether `frames` frames ended, each once and in order, with no number
-/// missing but those of the `dropped`.
+/// Checks that `frames` frames ended, each once and in order, with no number
+/// missing except the `dropped` ones.
 fn whole(sequences: &[u64], frames: u64, dropped: u64) -> Result<(), String> {
     if sequences.len() as u64 != frames {
         return Err(format!("{} frames ended of {frames}", sequences.len()));
@@ -93,7 +93,7 @@ fn whole(sequences: &[u64], frames: u64, dropped: u64) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether each frame has one record, in order.
+/// Checks that each frame has one record, in order.
 fn joined(sequences: &[u64], records: &[MetaRecord]) -> Result<(), String> {
     if let Some(failed) = records.iter().find(|record| record.status >= measuring::STATUS_FAILED) {
         return Err(format!("frame {} failed in the node", failed.source_sequence));

@@ -20,17 +20,17 @@ use super::nodes::Nodes;
 use crate::error::LabError;
 use crate::measure::Measured;
 
-/// As the driver's source has it: the time that it waits for a frame, in ms.
+/// Control id from the driver's source: the time that it waits for a frame, in ms.
 const CID_TRANS_TIME: u32 = 0x0098_0900 + 0x1000;
 
-/// As many bytes as the GREY picture: half as wide, two bytes a pixel.
+/// Format with as many bytes as the GREY picture: half as wide, two bytes a pixel.
 const FORMAT: Fourcc = Fourcc::new(b"RGBP");
 
-/// A frame that takes longer has been lost.
+/// A frame that takes longer than this is lost.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Takes `frames` frames with `pixels` in them through the device, lent as
-/// dmabufs of the same heap that ours come from.
+/// dmabufs of the same heap as for framepath's contenders.
 pub(super) fn measured(nodes: &Nodes, pixels: &[u8], frames: u64) -> Result<Measured, LabError> {
     let node = Nodes::of(&nodes.vim2m)?;
     nodes.heap.clone().map_err(LabError::Missing)?;
@@ -102,7 +102,7 @@ impl Device {
         Ok(Device { node, pool, layout, output, capture })
     }
 
-    /// One frame from before its copy into the heap to its way back; ns.
+    /// Times one frame from before its copy into the heap to its return; ns.
     fn frame(&mut self, pixels: &[u8], seq: u64) -> Result<u64, V4l2Error> {
         let mut slot = self.pool.acquire();
         let birth_ns = now_ns();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether the machine's decoder gives the pixels that software gives.
+//! Comparison of the pixels of the machine's decoder with those of software.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,10 +11,10 @@ use super::player::CAME_TO_SOFTWARE;
 use super::watched::listen;
 use crate::error::LabError;
 
-/// What devices have: 8-bit pictures, and deeper ones.
+/// Formats of hardware decoders: 8-bit pictures, and deeper ones.
 const FORMATS: [&str; 2] = ["nv12", "p010"];
 
-/// What software makes of a clip.
+/// Software's decoded frames of a clip, as hashes.
 pub(super) struct Reference<'a> {
     framepath: &'a Path,
     clip: &'a Clip,
@@ -26,7 +26,7 @@ impl<'a> Reference<'a> {
     /// Decodes the clip in software.
     ///
     /// # Errors
-    /// [`LabError::Missing`]: it does not decode it, and why.
+    /// [`LabError::Missing`]: software does not decode it, and why.
     pub(super) fn of(framepath: &'a Path, clip: &'a Clip) -> Result<Reference<'a>, LabError> {
         let [shallow, deep] = FORMATS;
         let (format, hashes) = match hashes(framepath, clip, Api::Software, shallow) {
@@ -45,7 +45,7 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// A line per frame, of its time and its pixels.
+/// Returns a line per frame, of its time and its pixels.
 fn hashes(framepath: &Path, clip: &Clip, api: Api, format: &str) -> Result<Vec<String>, LabError> {
     let file = framepath_model::path::quote(&clip.file.to_string_lossy());
     let path = format!("file {file} ! decode api={} format={format} ! framemd5 -", api.name());

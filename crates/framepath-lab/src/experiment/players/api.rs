@@ -7,7 +7,7 @@ use framepath_os::v4l2::{Role, find_node};
 
 use crate::doctor::hardware;
 
-/// Who decodes.
+/// Decoder API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Api {
     Software,
@@ -33,10 +33,10 @@ impl Api {
         }
     }
 
-    /// Whether the machine has it.
+    /// Checks that the machine has the API.
     ///
     /// # Errors
-    /// What it lacks, and what would bring it.
+    /// The missing part, and how to get it.
     pub(super) fn offered(self) -> Result<(), String> {
         match self {
             Api::Software => Ok(()),
@@ -56,7 +56,7 @@ impl Api {
     }
 }
 
-/// Where players show.
+/// Output of a player.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Output {
     Null,
@@ -84,16 +84,16 @@ impl Output {
         }
     }
 
-    /// Whether it is on an X server.
+    /// Returns true if it is on an X server.
     pub(super) fn wants_x(self) -> bool {
         matches!(self, Output::X11 | Output::Xv | Output::Opengl | Output::Egl)
     }
 }
 
-/// Whether a screen can be taken without a display server.
+/// Checks that a screen can be used without a display server.
 ///
 /// # Errors
-/// What is missing.
+/// The missing part.
 pub(super) fn drm() -> Result<(), String> {
     match nodes("/dev/dri", "card").is_empty() {
         true => {

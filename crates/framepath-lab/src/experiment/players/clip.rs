@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is played: a clip's frames and how long they take at their own rate.
+//! Clips to play: their frames and their duration at their own rate.
 
 use std::path::{Path, PathBuf};
 
@@ -10,8 +10,8 @@ use crate::error::LabError;
 use crate::experiment::{Settings, Size};
 use crate::measure::complete;
 
-/// The committed clips that are played; their containers have timestamps, so
-/// that all players mean the same by their own rate.
+/// The committed clips to play; their containers have timestamps, so
+/// that all players agree on their own rate.
 const COMMITTED: [(&str, Size); 6] = [
     ("vp9-1080p8.ivf", Size::Quick),
     ("hard-vp9-1080p8.ivf", Size::Quick),
@@ -24,18 +24,18 @@ const COMMITTED: [(&str, Size); 6] = [
 /// A clip to play.
 pub(super) struct Clip {
     pub(super) file: PathBuf,
-    /// As cases name it.
+    /// Name of its case.
     pub(super) case: String,
-    /// `vp9`, as libavcodec names it.
+    /// Codec as libavcodec names it, such as `vp9`.
     pub(super) codec: &'static str,
     pub(super) frames: u64,
     pub(super) seconds: f64,
-    /// Whether one thread decodes it in less than half of its time.
+    /// True if one thread decodes it in less than half of its duration.
     pub(super) easy: bool,
 }
 
 impl Clip {
-    /// Opens it, and counts what our decoder makes of it.
+    /// Opens it, and counts the frames that framepath's decoder gives.
     pub(super) fn open(file: &Path) -> Result<Clip, LabError> {
         let unreadable =
             |error: &dyn std::fmt::Display| LabError::Unknown(format!("{}: {error}", file.display()));
@@ -66,7 +66,7 @@ impl Clip {
     }
 }
 
-/// The files to play: those that were given, or committed ones.
+/// Returns the files to play: the given ones, or committed ones.
 pub(super) fn files(settings: &Settings) -> Result<Vec<PathBuf>, LabError> {
     if !settings.files.is_empty() {
         return Ok(settings.files.clone());

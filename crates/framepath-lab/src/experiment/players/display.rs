@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where players show: the displays that are here, and those that the lab
-//! starts for itself on a machine without one. What it started, it ends.
+//! Displays for players: the present ones, and those that the lab
+//! starts for itself on a machine without one and ends again.
 
 use std::env;
 use std::fs::{self, File};
@@ -19,32 +19,32 @@ use crate::process::Program;
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
 
-/// Looks for what comes soon, and the time between two: ten seconds in all.
+/// Number of polls for an expected state, and the interval: ten seconds in all.
 const LOOKS: u32 = 500;
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A display server's name for its clients, and its process.
 pub(super) struct Display {
-    /// What is set for clients: `DISPLAY`, or `WAYLAND_DISPLAY` and where its
-    /// socket is.
+    /// Environment of clients: `DISPLAY`, or `WAYLAND_DISPLAY` and the folder of its
+    /// socket.
     pub(super) environment: Vec<(&'static str, String)>,
-    /// `Xvfb :7`, for the heading.
+    /// Name for the heading, such as `Xvfb :7`.
     pub(super) name: String,
-    /// The server, where it is known.
+    /// Process id of the server, if known.
     pub(super) server: Option<u32>,
-    /// The lab's own, ended with this.
+    /// The lab's own server process, ended on drop.
     own: Option<Child>,
     /// The folder of its socket.
     folder: Option<PathBuf>,
-    /// The X server that a compositor of the lab's own shows on; it outlives it.
+    /// X server that the lab's own compositor shows on; ended after the compositor.
     under: Option<Box<Display>>,
 }
 
 impl Display {
-    /// The X server of the session, or an Xvfb.
+    /// Opens the X server of the session, or starts an Xvfb.
     ///
     /// # Errors
-    /// What would bring one.
+    /// How to get one.
     pub(super) fn x11() -> Result<Display, String> {
         if let Some(name) = env::var("DISPLAY").ok().filter(|name| !name.is_empty()) {
             let server = named_process(&["Xorg", "Xwayland", "Xvfb", "X", "Xtigervnc"]);
@@ -70,18 +70,18 @@ impl Display {
             folder: None,
             under: None,
         };
-        // It writes its number when it is ready.
+        // Xvfb writes its number when it is ready.
         let number = display.awaited(|| whole_line(&mut said)).ok_or("Xvfb does not start")?;
         display.environment = vec![("DISPLAY", format!(":{number}"))];
         display.name = format!("Xvfb :{number}");
         Ok(display)
     }
 
-    /// The compositor of the session, or a weston that nobody sees: on an Xvfb of
-    /// its own, as its headless backend has no seat, and SDL 2.26 dies without one.
+    /// Opens the compositor of the session, or starts a weston on an invisible Xvfb of
+    /// its own: weston's headless backend has no seat, and SDL 2.26 dies without one.
     ///
     /// # Errors
-    /// What would bring one.
+    /// How to get one.
     pub(super) fn wayland() -> Result<Display, String> {
         const MISSING: &str = "no Wayland compositor: apt install weston";
         if let Some(name) = env::var("WAYLAND_DISPLAY").ok().filter(|name| !name.is_empty()) {
@@ -105,7 +105,7 @@ impl Display {
         under.offer(&mut command);
         command.arg(format!("--socket={socket}")).env("XDG_RUNTIME_DIR", &folder).stdout(Stdio::null());
         let child = started(&mut command, MISSING).inspect_err(|_| {
-            // Empty, and of no use to anybody.
+            // The folder is empty and of no use.
             let _ = fs::remove_dir(&folder);
         })?;
         let path = folder.display().to_string();
@@ -123,7 +123,7 @@ impl Display {
         Ok(display)
     }
 
-    /// What `look` finds while the server runs.
+    /// Polls `look` while the server runs; returns the value it finds.
     fn awaited<T>(&mut self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
         for _ in 0..LOOKS {
             if let Some(found) = look() {
@@ -135,16 +135,16 @@ impl Display {
         None
     }
 
-    /// Takes the session's display from a command, and sets this one.
+    /// Replaces the session's display in a command's environment by this one.
     pub(super) fn offer(&self, command: &mut Command) {
         without_display(command);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
     }
 
-    /// Whether a window of some size is on an X display of the lab's own.
+    /// Checks that an X display of the lab's own shows a window of some size.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such window.
     pub(super) fn has_window(&self) -> Result<(), String> {
         if self.own.is_none() {
             return Ok(());
@@ -154,15 +154,15 @@ impl Display {
         };
         match Program::new("xwininfo", ["-root", "-children", "-display", name]).run(true) {
             Ok(told) if !lists_window(&told.stdout) => Err("opened no window, and was ended".to_owned()),
-            // Without xwininfo nobody can say.
+            // Without xwininfo this cannot be checked.
             _ => Ok(()),
         }
     }
 
-    /// Whether the X server can scale and convert video itself.
+    /// Checks that the X server can scale and convert video itself.
     ///
     /// # Errors
-    /// Why it cannot.
+    /// The reason for which it cannot.
     pub(super) fn has_xv(&self) -> Result<(), String> {
         let Some((_, name)) = self.environment.iter().find(|(key, _)| *key == "DISPLAY") else {
             return Err("no X server".to_owned());
@@ -199,7 +199,7 @@ impl Drop for Display {
     }
 }
 
-/// Takes all displays from a command.
+/// Removes all displays from a command's environment.
 pub(super) fn without_display(command: &mut Command) {
     for name in ["DISPLAY", "WAYLAND_DISPLAY", "XAUTHORITY"] {
         if name != "XAUTHORITY" || env::var_os("DISPLAY").is_none() {
@@ -222,14 +222,14 @@ fn private_folder(folder: &Path) -> std::io::Result<()> {
     fs::DirBuilder::new().mode(0o700).create(folder)
 }
 
-/// The first line, when all of it is there.
+/// Reads the first line once it is complete.
 fn whole_line(file: &mut File) -> Option<String> {
     let mut text = String::new();
     file.rewind().and_then(|()| file.read_to_string(&mut text)).ok()?;
     text.split_once('\n').map(|(line, _)| line.trim().to_owned())
 }
 
-/// The first process of one of these names; a guess only where several run.
+/// Finds the first process of one of these names; a guess if several run.
 fn named_process(names: &[&str]) -> Option<u32> {
     let entries = fs::read_dir("/proc").ok()?;
     entries.flatten().find_map(|entry| {
@@ -239,7 +239,7 @@ fn named_process(names: &[&str]) -> Option<u32> {
     })
 }
 
-/// Whether `xwininfo -children` lists a window that pictures fit in.
+/// Returns true if `xwininfo -children` lists a window large enough for pictures.
 fn lists_window(text: &str) -> bool {
     text.lines().filter(|line| line.trim_start().starts_with("0x")).any(|line| {
         line.split_whitespace().filter_map(|word| word.split_once('x')).any(|(width, rest)| {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the machine says of its energy: RAPL's counters of processor packages,
+//! Energy counters of the machine: RAPL's counters of processor packages,
 //! or a battery's power while it discharges.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// One look at the counters.
+/// One reading of the counters.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Energy {
-    /// Of each package: microjoules so far, and where the counter begins anew.
+    /// Microjoules so far of each package, and the value at which the counter wraps.
     packages: Vec<(u64, u64)>,
-    /// Microwatts that batteries give now.
+    /// Present power of the batteries, microwatts.
     battery_uw: Option<u64>,
 }
 
@@ -21,7 +21,7 @@ impl Energy {
 
     fn of(powercap: &Path, supplies: &Path) -> Energy {
         let packages = entries(powercap).into_iter().filter_map(|zone| {
-            // Zones within a package are in it already.
+            // Zones within a package are already included in it.
             let name = word(&zone.join("name"))?;
             name.starts_with("package").then_some(())?;
             Some((number(&zone.join("energy_uj"))?, number(&zone.join("max_energy_range_uj"))?))
@@ -38,9 +38,9 @@ impl Energy {
         }
     }
 
-    /// Microjoules since `before`, `ns` nanoseconds ago; `None` where the
-    /// machine does not tell. The battery counts where there is one, as it has
-    /// all of the machine; its power is the mean of both looks.
+    /// Returns the microjoules since `before`, `ns` nanoseconds ago; `None` if the
+    /// machine does not report them. A battery, if there is one, takes precedence, because it
+    /// feeds the whole machine; its power is the mean of both readings.
     pub(super) fn since(&self, before: &Energy, ns: u64) -> Option<f64> {
         if let (Some(now), Some(then)) = (self.battery_uw, before.battery_uw) {
             return Some((now + then) as f64 / 2.0 * ns as f64 / 1e9);
@@ -96,7 +96,7 @@ mod tests {
         zone("intel-rapl:0", "package-0\n", 950);
         zone("intel-rapl:0:0", "core\n", 500);
         assert_eq!(look().since(&before, 1), Some(50.0));
-        // The counter began anew.
+        // The counter has wrapped.
         zone("intel-rapl:0", "package-0\n", 20);
         assert_eq!(look().since(&before, 1), Some(120.0));
     }

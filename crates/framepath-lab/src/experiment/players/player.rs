@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The players: how each is told to play a clip once, silently, by an API to an
-//! output, and what it says of its frames.
+//! The players: how to make each play a clip once, silently, by an API to an
+//! output, and how to parse its report about its frames.
 
 mod ffplay;
 mod gst;
@@ -18,23 +18,23 @@ use super::clip::Clip;
 
 /// A player.
 pub(super) struct Player {
-    /// As contenders name it.
+    /// Name in contenders.
     pub(super) name: &'static str,
-    /// As it is looked for in PATH; ours is the binary that runs.
+    /// Program name in PATH; framepath's is the running binary.
     program: &'static str,
-    /// What would bring it.
+    /// How to get it.
     remedy: &'static str,
-    /// Whether it runs as root.
+    /// True if it runs as root.
     as_root: bool,
-    /// How to ask for its version, and the line's prefix to leave out.
+    /// Option that prints its version, and the line's prefix to leave out.
     version: (&'static str, &'static str),
-    /// The command that plays.
+    /// Makes the command that plays.
     command: fn(&Ask<'_>) -> Result<Command, String>,
-    /// Its own words on its frames, from all that it wrote.
+    /// Parses its report about its frames from all its output.
     pub(super) told: fn(&str) -> Told,
 }
 
-/// What a player is asked to do.
+/// Request to a player.
 pub(super) struct Ask<'a> {
     pub(super) program: &'a Path,
     pub(super) clip: &'a Clip,
@@ -42,26 +42,26 @@ pub(super) struct Ask<'a> {
     pub(super) output: Output,
 }
 
-/// What a player says of its frames; `None` where it does not.
+/// A player's report about its frames; `None` for figures that it does not report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Told {
     pub(super) shown: Option<u64>,
     pub(super) dropped: Option<u64>,
-    /// Shown after their time.
+    /// Frames shown after their time.
     pub(super) late: Option<u64>,
-    /// Why it did not decode as it was asked to.
+    /// Reason for which it did not decode as requested.
     pub(super) otherwise: Option<String>,
 }
 
-/// Every player, ours first.
+/// All players, framepath first.
 pub(super) static PLAYERS: [Player; 6] =
     [ours::PLAYER, mpv::PLAYER, ffplay::PLAYER, mplayer::PLAYER, gst::PLAYER, vlc::PLAYER];
 
-/// Ours, as contenders name it.
+/// Framepath's name in contenders.
 pub(super) const OURS: &str = "framepath";
 
 impl Player {
-    /// Where it is.
+    /// Finds the program.
     ///
     /// # Errors
     /// It is not installed.
@@ -72,16 +72,16 @@ impl Player {
         in_path(self.program).ok_or_else(|| format!("not installed: {}", self.remedy))
     }
 
-    /// The command of one cell.
+    /// Makes the command of one cell.
     ///
     /// # Errors
-    /// It does not do that, and why.
+    /// The player does not support the cell, and why.
     pub(super) fn command(&self, ask: &Ask<'_>) -> Result<Command, String> {
         (self.command)(ask)
     }
 
-    /// Its program, still without words; as nobody, where root asks one that does
-    /// not run as root, and util-linux is there.
+    /// Makes a command of its program, without arguments. If root asks for a player that does
+    /// not run as root, and util-linux is present, it runs as user nobody.
     fn start(&self, program: &Path) -> Command {
         let other = !self.as_root && framepath_os::machine::effective_uid() == 0;
         let Some(setpriv) = in_path("setpriv").filter(|_| other) else { return Command::new(program) };
@@ -91,7 +91,7 @@ impl Player {
         command
     }
 
-    /// Its version, where it tells.
+    /// Returns its version, if it reports one.
     pub(super) fn version(&self, program: &Path) -> Option<String> {
         let (option, prefix) = self.version;
         let told = self.start(program).arg(option).stdin(std::process::Stdio::null()).output().ok()?;
@@ -101,7 +101,7 @@ impl Player {
     }
 }
 
-/// A program of that name that may be run.
+/// Finds an executable program of that name in PATH.
 pub(super) fn in_path(name: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt;
     let runs = |file: &PathBuf| {
@@ -110,16 +110,16 @@ pub(super) fn in_path(name: &str) -> Option<PathBuf> {
     env::split_paths(&env::var_os("PATH")?).map(|folder| folder.join(name)).find(runs)
 }
 
-/// In ours' note on a decoder of the machine that could not be had.
+/// Part of framepath's note if a hardware decoder was not available.
 pub(super) const CAME_TO_SOFTWARE: &str = ": in software, because ";
 
-/// What players say of an output or API that they have not got.
+/// Formats the error for an output or API that a player lacks.
 fn not_offered(player: &str, what: &str) -> String {
     format!("{player} has no {what}")
 }
 
-/// The last number behind `key` in what a player wrote, lines ended as
-/// terminals do.
+/// Returns the last number after `key` in a player's output, in which a carriage return
+/// may end a line.
 fn last_number(said: &str, key: &str) -> Option<u64> {
     let (_, behind) = said.rsplit_once(key)?;
     let behind = behind.trim_start();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A player while it plays: what it and everything it started use in a window
-//! of time that leaves its start-up out, and how it is ended when it does not
+//! A player while it plays: resources that it and everything it started use in a window
+//! of time without its start-up, and how it is ended if it does not
 //! end by itself.
 
 use std::collections::BTreeMap;
@@ -20,14 +20,14 @@ use crate::error::LabError;
 const SIGTERM: i32 = 15;
 const SIGKILL: i32 = 9;
 
-/// Between two looks whether the player still runs.
+/// Interval between two checks that the player still runs.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// From asking a player to end until it is ended.
+/// Time between SIGTERM to a player and SIGKILL.
 const GRACE_NS: u64 = 1_000_000_000;
 
-/// When figures are taken, counted from the player's start, and when it must
-/// have ended; nanoseconds.
+/// Times at which figures are taken, counted from the player's start, and the time at which
+/// it must have ended; nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Window {
     pub(super) from_ns: u64,
@@ -36,9 +36,9 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Of a clip of so many seconds: a player has a second and a half to start,
+    /// Makes the window of a clip of so many seconds: a player has a second and a half to start,
     /// less in a short clip; figures end before the clip can; and a player that
-    /// is not done ten seconds after the clip's end is ended.
+    /// still runs ten seconds after the clip's end is ended.
     pub(super) fn of_clip(seconds: f64) -> Window {
         let ns = |seconds: f64| (seconds * 1e9) as u64;
         Window {
@@ -49,45 +49,45 @@ impl Window {
     }
 }
 
-/// What a player used within the window.
+/// Resources that a player used within the window.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Watched {
     pub(super) window_ns: u64,
     pub(super) cpu_ns: u64,
     /// Voluntary switches of all its threads.
     pub(super) wakeups: u64,
-    /// The display server's CPU time; `None` where it is not known who that is.
+    /// The display server's CPU time; `None` if its process is not known.
     pub(super) server_cpu_ns: Option<u64>,
     pub(super) peak_kib: Option<u64>,
     pub(super) microjoules: Option<f64>,
-    /// All that it wrote, standard output first.
+    /// All output of the player, standard output first.
     pub(super) said: String,
 }
 
-/// Who serves the display, and what is checked while a player plays.
+/// Display server, and check to make while a player plays.
 pub(super) struct Surroundings<'a> {
     pub(super) server: Option<u32>,
-    /// Says what is wrong with the player's window; called once, before the
+    /// Returns an error about the player's window; called once, before the
     /// figures begin.
     pub(super) window: &'a dyn Fn() -> Result<(), String>,
 }
 
-/// What the processes of a player have used so far.
+/// Resources that the processes of a player have used so far.
 struct Usage {
     at_ns: u64,
     processes: Vec<Process>,
     cpu_ns: BTreeMap<u32, u64>,
-    /// By thread: voluntary switches.
+    /// Voluntary switches by thread.
     switches: BTreeMap<u32, u64>,
     peak_kib: u64,
     server_cpu_ns: Option<u64>,
     energy: Energy,
 }
 
-/// Runs `command` and watches it.
+/// Runs `command` and measures it.
 ///
 /// # Errors
-/// [`LabError::Missing`] with what went wrong: the cell's reason;
+/// [`LabError::Missing`] with the failure, as the cell's reason;
 /// [`LabError::Interrupted`].
 pub(super) fn watch(
     command: &mut Command,
@@ -117,10 +117,10 @@ pub(super) fn watch(
     }
 }
 
-/// Runs `command` to its end, which must come before `limit`: what it wrote.
+/// Runs `command` to its end, which must come before `limit`. Returns its output.
 ///
 /// # Errors
-/// As [`watch`].
+/// Like [`watch`].
 pub(super) fn listen(command: &mut Command, limit: Duration) -> Result<String, LabError> {
     let Started { mut player, start_ns, output } = Started::new(command)?;
     let runs = player.runs_until(start_ns + limit.as_nanos() as u64);
@@ -136,14 +136,14 @@ pub(super) fn listen(command: &mut Command, limit: Duration) -> Result<String, L
     }
 }
 
-/// A player that has just been started.
+/// A player that has just started.
 struct Started {
     player: Player,
     start_ns: u64,
     output: Output,
 }
 
-/// Files in memory with what a player writes.
+/// Files in memory with a player's output.
 struct Output {
     stdout: File,
     stderr: File,
@@ -154,7 +154,7 @@ impl Started {
         let file = || framepath_os::memory_file("framepath-player").map_err(LabError::io("a file in memory"));
         let clone = |file: &File| file.try_clone().map_err(LabError::io("a file in memory"));
         let output = Output { stdout: file()?, stderr: file()? };
-        // Nobody answers: what asks waits for ever, and is seen to.
+        // Nobody answers a question: a player that asks waits for ever, and is found and ended.
         command.stdin(Stdio::piped()).stdout(clone(&output.stdout)?).stderr(clone(&output.stderr)?);
         let start_ns = now_ns();
         let child = children::on_a_lead(command)
@@ -165,17 +165,17 @@ impl Started {
 }
 
 impl Output {
-    /// All of it, standard output first.
+    /// Returns all output, standard output first.
     fn text(mut self) -> String {
         text_of(&mut self.stdout) + &text_of(&mut self.stderr)
     }
 }
 
-/// Why there are no figures.
+/// Reason for which there are no figures.
 enum Trouble {
-    /// It ended before they were taken, after so many seconds.
+    /// The player ended before the figures were taken, after so many seconds.
     Ended(f64),
-    /// It does what it should not.
+    /// The player misbehaves, as the text says.
     Wrong(String),
     Interrupted,
 }
@@ -205,8 +205,8 @@ fn observed(
     Ok(between(&before, &after))
 }
 
-/// What was used from `before` to `after`. Threads and processes that are new
-/// count from nothing; those that began and ended in between are not seen.
+/// Computes the resources used from `before` to `after`. New threads and processes
+/// count from zero; those that began and ended in between are not seen.
 fn between(before: &Usage, after: &Usage) -> Watched {
     let grown = |before: &BTreeMap<u32, u64>, after: &BTreeMap<u32, u64>| -> u64 {
         after.iter().map(|(id, now)| now.saturating_sub(before.get(id).copied().unwrap_or(0))).sum()
@@ -222,11 +222,11 @@ fn between(before: &Usage, after: &Usage) -> Watched {
     }
 }
 
-/// A started player, which does not outlive this.
+/// A started player; dropping it ends the player.
 struct Player {
-    /// `None` when it was waited for.
+    /// `None` once it was waited for.
     child: Option<Child>,
-    /// Processes that it was last seen with.
+    /// Processes of the player when it was last checked.
     known: Vec<Process>,
 }
 
@@ -235,7 +235,7 @@ impl Player {
         self.child.as_ref().map_or(0, Child::id)
     }
 
-    /// Waits until then; `false` when it ended before.
+    /// Waits until `until_ns`; returns false if the player ended before.
     fn runs_until(&self, until_ns: u64) -> Result<bool, Trouble> {
         loop {
             if signal::interrupted() {
@@ -252,7 +252,7 @@ impl Player {
         }
     }
 
-    /// A player that waits for an answer will not play.
+    /// Fails if the player waits for an answer, because such a player will not play.
     fn refuse_questions(&self) -> Result<(), Trouble> {
         match self.processes().iter().any(|process| waits_for_input(process.pid())) {
             true => Err(Trouble::Wrong("asks something on its standard input, and was ended".to_owned())),
@@ -278,12 +278,12 @@ impl Player {
         }
     }
 
-    /// Asks all of it to end, and ends what does not. What it had started and
-    /// what left its group are ended too.
+    /// Sends SIGTERM to the player's group, and kills the processes that remain. Processes that the
+    /// player had started and that left its group are ended too.
     fn end(&mut self) -> std::io::Result<children::Usage> {
         self.known.extend(self.processes());
         if let Some(child) = &self.child {
-            // It may have ended meanwhile: then there is nobody to ask.
+            // It may have ended meanwhile, so the error is ignored.
             let _ = children::signal_group(child, SIGTERM);
             let until = now_ns() + GRACE_NS;
             while process(child.id()).is_some() && now_ns() < until {
@@ -294,7 +294,7 @@ impl Player {
         self.reap()
     }
 
-    /// Waits for a player that has ended, and ends what it left behind.
+    /// Waits for a player that has ended, and kills its remaining processes.
     fn reap(&mut self) -> std::io::Result<children::Usage> {
         let Some(child) = self.child.take() else { return Ok(children::Usage::default()) };
         let _ = children::signal_group(&child, SIGKILL);
@@ -315,14 +315,14 @@ impl Drop for Player {
     }
 }
 
-/// Whether a thread of it sleeps in read(2) of descriptor 0. Whose system calls
-/// may not be seen is taken not to.
+/// Returns true if a thread of it sleeps in read(2) of descriptor 0; false if its system calls
+/// may not be read.
 fn waits_for_input(pid: u32) -> bool {
     const READ: &str = if cfg!(target_arch = "x86_64") { "0 0x0 " } else { "63 0x0 " };
     fs::read_to_string(format!("/proc/{pid}/syscall")).is_ok_and(|call| call.starts_with(READ))
 }
 
-/// Threads of a process with their voluntary switches (proc_pid_status(5)):
+/// Lists threads of a process with their voluntary switches (proc_pid_status(5)):
 /// each is a sleep, and so a wake-up.
 fn voluntary_switches(pid: u32) -> Vec<(u32, u64)> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else { return Vec::new() };
@@ -338,7 +338,7 @@ fn peak_kib(pid: u32) -> Option<u64> {
     field(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?, "VmHWM")
 }
 
-/// The number behind `name:` in a file of /proc.
+/// Returns the number after `name:` in a file of /proc.
 fn field(status: &str, name: &str) -> Option<u64> {
     let value = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     value.split_whitespace().next()?.parse().ok()
@@ -362,7 +362,7 @@ fn with_last_line(what: String, said: &str) -> String {
 
 fn text_of(file: &mut File) -> String {
     let mut bytes = Vec::new();
-    // A file in memory; what cannot be read was not said.
+    // A file in memory; output that cannot be read is left out.
     let _ = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -424,7 +424,7 @@ mod tests {
     fn one_that_hangs_is_ended_with_all_it_started() {
         let folder = tempfile::tempdir().unwrap();
         let pids = folder.path().join("pids");
-        // One that ignores being asked, and one in a session of its own.
+        // One process that ignores SIGTERM, and one in a session of its own.
         let script = format!(
             "trap '' TERM; (trap '' TERM; exec sleep 103) & echo $! > {0}; setsid sleep 104 & echo $! >> {0}; \
              echo playing; sleep 105",
@@ -434,7 +434,7 @@ mod tests {
         assert!(reason.starts_with("still ran after") && reason.ends_with("playing"), "{reason}");
         for pid in fs::read_to_string(&pids).unwrap().lines() {
             let pid = pid.parse().unwrap();
-            // Killed is not yet gone.
+            // A killed process takes a moment to be gone.
             let gone = (0..100).any(|_| {
                 sleep(Duration::from_millis(20));
                 process(pid).is_none()

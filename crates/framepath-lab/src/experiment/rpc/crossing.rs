@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What crossing to a worker and back costs, everything included: the CPU time
-//! of both processes with a stage that does nothing, less the same inline.
+//! Total cost of sending a frame to a worker and back: the CPU time
+//! of both processes with a stage that does nothing, minus the same inline.
 //!
-//! A long run less a short one, so that starting is in neither.
+//! The cost is that of a long run minus a short one, so that it has no start-up.
 
 use framepath::{Level, Options, Report};
 use framepath_model::stats::paired_difference;
@@ -19,7 +19,7 @@ const SHORT: u64 = 15;
 const SEED: u64 = 2005;
 const METRIC: &str = "crossing_cpu_us_per_frame";
 
-/// One frame each way at `rate` (0: flat out), `frames` of them.
+/// Sends `frames` frames there and back at `rate` (0: flat out).
 pub(super) fn run(
     case: &str,
     rate: u32,
@@ -43,7 +43,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// `crossing_us` with its interval, and what it is of one CPU at 30 a second.
+/// Adds `crossing_us` with its interval, and its share of one CPU at 30 frames a second.
 fn add(row: &mut Row, median: f64, ci95: Option<[f64; 2]>) {
     row.extra.insert("crossing_us".to_owned(), median);
     row.extra.insert("share_at_30_percent".to_owned(), median * 30.0 / 1e6 * 100.0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A stream that is open and has nothing to do: neither side may do anything.
+//! An open stream that has nothing to do: neither side may be active.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -10,11 +10,11 @@ use framepath_model::summary::Row;
 use crate::descendants::{Activity, activity, descendants};
 use crate::error::LabError;
 
-/// Until the first packet is through and the worker's watch has gone to sleep.
+/// Time until the first packet is through and the worker's watch sleeps.
 const SETTLING: Duration = Duration::from_secs(3);
 
-/// Opens a stream whose second packet is not due while we look, and counts how
-/// often a thread of the caller, its workers or the spare ran.
+/// Opens a stream whose second packet is not due during the measurement, and counts how
+/// often a thread of the caller, its workers or the spare worker ran.
 pub(super) fn run(framepath: &Path, clip: &Path, case: &str, looked: Duration) -> Result<Row, LabError> {
     let clip = framepath_model::path::quote(&clip.to_string_lossy());
     let path = format!("file {clip} rate=0.01 ! decode host=process ! null");
@@ -40,8 +40,8 @@ pub(super) fn run(framepath: &Path, clip: &Path, case: &str, looked: Duration) -
         case: case.to_owned(),
         contender: "process".to_owned(),
         runs: 1,
-        // A thread that slept all the time and never ran made no system call;
-        // of one that ran it is not known how many.
+        // A thread that slept all the time made no system call; the number of calls of a
+        // thread that ran is not known.
         syscalls_per_frame: None,
         extra: extra
             .into_iter()

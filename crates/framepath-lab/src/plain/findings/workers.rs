@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What summaries mean where stages run in workers.
+//! Findings of summaries with stages in workers.
 
 use framepath_model::summary::{Row, Summary};
 
 use super::{compared, ratio};
 use crate::plain::number::{figure, time_us};
 
-/// Figures that are no fault only where they are 0.
+/// Figures that are a fault unless they are 0.
 const MUST_BE_ZERO: [(&str, &str); 7] = [
     ("lost", "lost"),
     ("duplicated", "duplicated"),
@@ -17,7 +17,7 @@ const MUST_BE_ZERO: [(&str, &str); 7] = [
     ("left_shared_memory", "shared memory left over"),
 ];
 
-/// A worker beside the caller's own process.
+/// Compares a worker with the caller's own process.
 pub(super) fn decode(summary: &Summary, case: &str, found: &mut Vec<String>) {
     for (hosted, inline) in [("process", "inline"), ("process-t1", "inline-t1")] {
         let of = |metric| ratio(summary, case, metric, hosted, inline);
@@ -33,7 +33,7 @@ pub(super) fn decode(summary: &Summary, case: &str, found: &mut Vec<String>) {
     }
 }
 
-/// `added p50 of latency 40 µs (95 % interval 35 µs to 48 µs)`.
+/// Formats `added p50 of latency 40 µs (95 % interval 35 µs to 48 µs)`.
 fn added(row: &Row, percentile: &str) -> Option<String> {
     let of = |key: &str| row.figure(&format!("added_{percentile}{key}_us"));
     let interval = of("_low").zip(of("_high")).map_or(String::new(), |(low, high)| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! ffplay, FFmpeg's player on SDL. It has no output that shows nothing: SDL's
-//! own dummy driver takes that place, for which ffplay still makes RGB.
+//! dummy driver replaces one, and ffplay still makes RGB for it.
 
 use std::process::Command;
 
@@ -48,7 +48,7 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// `fd=` in its status line.
+/// Parses `fd=` in its status line.
 fn told(said: &str) -> Told {
     Told { shown: None, dropped: last_number(said, "fd="), late: None, ..Told::default() }
 }

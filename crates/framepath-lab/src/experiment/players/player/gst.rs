@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! GStreamer's playbin, by gst-play. Its sink is put into fpsdisplaysink, which
-//! counts.
+//! counts frames.
 
 use std::process::Command;
 
@@ -18,7 +18,7 @@ pub(super) const PLAYER: Player = Player {
     told,
 };
 
-/// Decoders that are not software, by the names their features begin with.
+/// Hardware decoders, by the prefixes of their feature names.
 const HARDWARE: [(&str, Api); 5] = [
     ("va", Api::Vaapi),
     ("vaapi", Api::Vaapi),
@@ -71,8 +71,8 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// fpsdisplaysink's last message. It tells once a second and not at the end:
-/// what was shown is not known, and a drop of the last second is not.
+/// Parses fpsdisplaysink's last message. It reports once a second and not at the end:
+/// the number of frames shown is not known, nor are drops of the last second.
 fn told(said: &str) -> Told {
     Told { shown: None, dropped: last_number(said, "dropped:"), late: None, ..Told::default() }
 }

@@ -46,12 +46,12 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Its status line: `V:   5.0 149/150 28% 27%  0.0% 2 0`; frames, shares,
-/// dropped. Debian's says `0/  0` for the frames.
+/// Parses its status line: `V:   5.0 149/150 28% 27%  0.0% 2 0`; frames, shares,
+/// dropped. Debian's prints `0/  0` for the frames.
 fn told(said: &str) -> Told {
     let mut lines = said.split(['\r', '\n']).map(str::trim).filter(|line| line.starts_with("V:"));
     let Some(line) = lines.next_back() else { return Told::default() };
-    // Behind the last share, whatever is before it.
+    // The count after the last share, whatever precedes it.
     let dropped =
         line.rsplit_once('%').and_then(|(_, counts)| counts.split_whitespace().next()?.parse().ok());
     Told { shown: None, dropped, late: None, ..Told::default() }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! mpv. Its status line is made to count.
+//! mpv. Its status line is set to print counters.
 
 use std::process::Command;
 
@@ -17,7 +17,7 @@ pub(super) const PLAYER: Player = Player {
     told,
 };
 
-/// Dropped by the output, dropped by the decoder, shown late.
+/// Frames dropped by the output, dropped by the decoder, shown late.
 const STATUS: &str =
     "framepath=${=frame-drop-count}/${=decoder-frame-drop-count}/${=vo-delayed-frame-count};";
 
@@ -34,7 +34,7 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
         Output::Wayland => &["--vo=wlshm"],
         Output::Drm => &["--vo=drm"],
     });
-    // Only the GPU's outputs take frames that stay in its memory.
+    // Only the GPU's outputs take frames that remain in its memory.
     let copies = !matches!(ask.output, Output::Opengl | Output::Egl);
     let decoder = match (ask.api, copies) {
         (Api::Software, _) => "no",
@@ -64,7 +64,7 @@ fn told(said: &str) -> Told {
     let Some((counts, _)) = behind.split_once(';') else { return Told::default() };
     let counts: Vec<Option<u64>> = counts.split('/').map(|count| count.parse().ok()).collect();
     let of = |at: usize| counts.get(at).copied().flatten();
-    // An output that never was late has no count of it.
+    // An output that never was late has no such counter.
     let dropped = of(0).zip(of(1)).map(|(output, decoder)| output + decoder);
     Told { shown: None, dropped, late: of(2), ..Told::default() }
 }

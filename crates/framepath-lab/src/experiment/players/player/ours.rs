@@ -33,7 +33,7 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
         api => format!(" api={}", api.name()),
     };
     let file = framepath_model::path::quote(&ask.clip.file.to_string_lossy());
-    // A second thread is for clips that need it: each frame wakes it up.
+    // Only clips that need a second thread get one, because each frame wakes it up.
     let threads = if ask.clip.easy && ask.api == Api::Software { " threads=1" } else { "" };
     let path = format!("file {file} ! decode{api}{threads} ! play driver={driver}");
     let mut command = Command::new(ask.program);
@@ -42,7 +42,7 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// The summary it ends with.
+/// Parses the summary that it prints at its end.
 fn told(said: &str) -> Told {
     let Some(start) = said.find('{') else { return Told::default() };
     let mut summaries = serde_json::Deserializer::from_str(&said[start..]).into_iter::<Summary>();

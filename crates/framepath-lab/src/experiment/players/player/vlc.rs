@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! VLC without an interface. It says which pictures came too late; it does not
-//! run as root, who has it run as nobody.
+//! VLC without an interface. It reports pictures that came too late. It does not
+//! run as root; root runs it as user nobody.
 
 use std::process::Command;
 
@@ -45,7 +45,7 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-/// A warning for each picture that it did not show, or late.
+/// Counts its warnings: one for each picture that it did not show, or showed late.
 fn told(said: &str) -> Told {
     if !said.contains("VLC media player") {
         return Told::default();
