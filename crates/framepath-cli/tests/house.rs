@@ -21,6 +21,7 @@ framepath_testkit::tests! {
     files_are_short_or_say_why,
     every_file_is_a_module_of_one_crate,
     conditions_are_such_as_the_oldest_rust_takes,
+    doc_comments_begin_with_a_noun_or_a_verb,
 }
 
 /// Every crate of the workspace, lowest first, and the crates of the workspace
@@ -324,5 +325,32 @@ fn conditions_are_such_as_the_oldest_rust_takes() -> Tested {
         assert!(!read(path).contains(&chained), "{path} has a chain of `let` conditions");
     }
     assert!(sources > 100, "only {sources} sources");
+    Ok(())
+}
+
+/// Checks that no doc comment begins with a word that leaves the reader to find what it is about.
+fn doc_comments_begin_with_a_noun_or_a_verb() -> Tested {
+    let files = files()?;
+    let riddles = ["What", "Who", "Whose", "Whether", "Of", "Nothing", "Not"];
+    let text_of = |line: &str| {
+        let line = line.trim_start();
+        line.strip_prefix("///").or(line.strip_prefix("//!")).map(|text| text.trim().to_owned())
+    };
+    let (mut wrong, mut comments) = (Vec::new(), 0);
+    for path in files.iter().filter(|path| path.ends_with(".rs")) {
+        let mut before = None;
+        for (number, line) in read(path).lines().enumerate() {
+            let text = text_of(line);
+            if let (None, Some(text)) = (&before, &text) {
+                comments += 1;
+                if text.split(' ').next().is_some_and(|word| riddles.contains(&word)) {
+                    wrong.push(format!("{path}:{}: {text}", number + 1));
+                }
+            }
+            before = text;
+        }
+    }
+    assert!(comments > 1000, "only {comments} doc comments");
+    assert!(wrong.is_empty(), "begin with a noun phrase or a verb:\n{}", wrong.join("\n"));
     Ok(())
 }
