@@ -36,13 +36,13 @@ const LIMITS: Limits =
 const GIVEN: usize = 10;
 /// As many as the kernel takes at once.
 const MOST_FILES: usize = 253;
-/// Of the services.
+/// Time that the services wait for a client.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// For what takes microseconds, or that.
+/// Limit of an operation that takes microseconds, or `PATIENCE`.
 const LIMIT: Duration = Duration::from_secs(20);
 
-/// What the workers of a service do; it is told to them as the number of bytes
-/// they may use.
+/// Acts of a service's workers. A worker gets the number of its act as the number of
+/// bytes that it may use.
 const ACTS: [fn(&Socket); 5] = [
     // Dies.
     |_| (),
@@ -152,7 +152,7 @@ fn settle(path: &Path, files: usize) {
 struct Client {
     socket: Socket,
     streams: Vec<u32>,
-    /// Of workers that it was given.
+    /// Sockets of the workers that it was given.
     workers: Vec<Socket>,
 }
 

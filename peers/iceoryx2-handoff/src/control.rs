@@ -8,10 +8,10 @@ use std::sync::mpsc::{Receiver, channel};
 
 use crate::interrupt;
 
-/// What the consumer says when it has seen its warm-up frames.
+/// Line that the consumer prints when it has received its warm-up frames.
 pub const READY: &str = "ready";
 
-/// What the consumer saw, one line of numbers.
+/// Figures of the consumer, one line of numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     pub received: u64,

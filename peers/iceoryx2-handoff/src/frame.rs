@@ -37,7 +37,7 @@ pub fn now_ns() -> u64 {
     now.tv_sec() as u64 * 1_000_000_000 + now.tv_nsec() as u64
 }
 
-/// What this process has used: CPU of all threads, switches.
+/// Usage of this process: CPU of all threads, switches.
 #[derive(Clone, Copy, Default)]
 pub struct Usage {
     pub cpu_ns: u64,

@@ -34,7 +34,7 @@ pub fn watch() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether one came.
+/// Returns true if an interrupt came.
 pub fn came() -> bool {
     // Relaxed: pairs with the store in `watch`, which carries no other data.
     INTERRUPTED.load(Ordering::Relaxed)

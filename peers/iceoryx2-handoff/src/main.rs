@@ -25,7 +25,7 @@ use std::process::ExitCode;
 
 use options::{Options, Role};
 
-/// What went wrong, for people.
+/// An error, as text for people.
 type Failure = Box<dyn std::error::Error>;
 
 fn main() -> ExitCode {

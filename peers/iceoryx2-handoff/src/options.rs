@@ -12,7 +12,7 @@ usage: iceoryx2-handoff wait|poll --bytes N --frames N [--rate HZ]
   --rate HZ   frames a second; 0 (default): as fast as they are taken
 ";
 
-/// Whether the consumer sleeps.
+/// Waiting of the consumer: asleep or polling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Wait,

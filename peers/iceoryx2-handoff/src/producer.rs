@@ -68,7 +68,7 @@ fn start_consumer(options: &Options, service: &str) -> Result<Child, Failure> {
     Ok(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?)
 }
 
-/// What one run gave.
+/// Result of one run.
 struct Run {
     start_ns: u64,
     usage: Usage,
