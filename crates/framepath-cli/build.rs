@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Keeps libSDL2 out of what the command is linked with.
 //!
-//! `framepath_os::sdl` defines the functions of SDL that the command calls, so the
+//! `framepath_os::display::sdl` defines the functions of SDL that the command calls, so the
 //! linker needs no library for them. Two reasons make that insufficient, because
 //! sdl2-sys asks for `-lSDL2` all the same:
 //!
@@ -12,7 +12,7 @@
 //!   and exported symbols take the place of those in libraries that are loaded later.
 //!
 //! Therefore `-lSDL2` finds an empty archive here. A function that is called and that
-//! `framepath_os::sdl` does not define is an undefined symbol: the linker names it.
+//! `framepath_os::display::sdl` does not define is an undefined symbol: the linker names it.
 
 use std::env;
 use std::fs;

@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 use framepath_serve::{Limits, Service, Settings, Viewer};
 use framepath_model::wire::{MAGIC, MESSAGE_BYTES, Message, VERSION};
 use framepath_os::crossing::{Listener, Socket};
-use framepath_os::signal::Stops;
-use framepath_os::spawn::take_socket;
+use framepath_os::process::signal::Stops;
+use framepath_os::process::spawn::take_socket;
 use libfuzzer_sys::fuzz_target;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 

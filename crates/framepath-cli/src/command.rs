@@ -27,7 +27,7 @@ mod serve;
 mod stages;
 mod top;
 
-use crate::ending::Ending;
+use crate::exit_status::Ending;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {

@@ -6,8 +6,8 @@ use std::env;
 use framepath_model::shown::shown;
 use log::{LevelFilter, Log, Metadata, Record};
 
-use crate::ending::Usage;
-use crate::screen;
+use crate::exit_status::Usage;
+use crate::terminal;
 
 /// Variable that names a level if no `-v` is given.
 const VARIABLE: &str = "FRAMEPATH_LOG";
@@ -22,7 +22,7 @@ impl Log for StandardError {
 
     fn log(&self, record: &Record<'_>) {
         if self.enabled(record.metadata()) {
-            screen::note(&line(record));
+            terminal::note(&line(record));
         }
     }
 

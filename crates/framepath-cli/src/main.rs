@@ -5,14 +5,14 @@
 
 mod command;
 mod diagnostics;
-mod ending;
-mod files;
+mod exit_status;
 #[cfg(feature = "lab")]
-mod folder;
-#[cfg(feature = "lab")]
-mod place;
+mod lookup;
+mod output_file;
 mod progress;
-mod screen;
+#[cfg(feature = "lab")]
+mod run_folder;
+mod terminal;
 
 use std::process::ExitCode;
 
@@ -61,13 +61,13 @@ fn main() -> ExitCode {
             let name = arguments.command.name();
             let reporting = diagnostics::install(arguments.verbose);
             let outcome = reporting.map_err(Into::into).and_then(|()| arguments.command.run());
-            let code = ending::code(name, outcome);
+            let code = exit_status::code(name, outcome);
             // Waits for the remaining workers, so that their CPU time counts
             // as this command's.
             framepath::host::dismiss_spares();
             code
         }
-        Err(error) => ending::of_arguments(&error),
+        Err(error) => exit_status::of_arguments(&error),
     }
 }
 

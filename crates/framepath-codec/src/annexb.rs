@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_start_codes_passes_as_it_is() {
+    fn packets_with_start_codes_pass_unchanged() {
         for clip in ["h264-180p8-high.h264", "hevc-180p8.hevc", "vp9-180p8.ivf", "av1-180p8-container.mp4"] {
             let (mut demuxer, annexb) = open(clip);
             let packet = demuxer.read().unwrap().unwrap();

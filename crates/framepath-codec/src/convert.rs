@@ -13,8 +13,8 @@ use ff::AVPixelFormat;
 use ffmpeg_sys_next as ff;
 use framepath_model::colors::{Colors, MATRIX_RGB, Range, SMPTE170M};
 use framepath_model::format::{Layout, LayoutError, PixelFormat};
-use framepath_os::meter;
-use framepath_os::pool::{Frame, FrameMut};
+use framepath_os::measure::meter;
+use framepath_os::memory::pool::{Frame, FrameMut};
 
 /// `SWS_BICUBIC` (of chroma: sizes stay), `SWS_FULL_CHR_H_INT`,
 /// `SWS_ACCURATE_RND`, `SWS_BITEXACT`. Their names are macros in some versions
@@ -308,7 +308,7 @@ mod tests {
     /// Checks every size; GREY of one column is the narrowest. Bytes read behind the rows
     /// that are not copied lie in the picture's own memory.
     #[test]
-    fn nothing_is_read_behind_a_picture() {
+    fn no_byte_behind_a_picture_is_read() {
         for format in PixelFormat::ALL {
             for width in (1..70).chain([99, 1920]) {
                 for height in (1..90).chain([1361, 4081]) {

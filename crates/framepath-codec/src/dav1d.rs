@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use framepath_model::colors::{Colors, Range};
 use framepath_model::format::PixelFormat;
-use framepath_os::pool::Frame;
+use framepath_os::memory::pool::Frame;
 
 use crate::numbers::Numbers;
 use crate::slots::{Padded, Request, Slot, Slots};

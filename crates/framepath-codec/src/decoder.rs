@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use framepath_os::pool::{Frame, GiveBack};
+use framepath_os::memory::pool::{Frame, GiveBack};
 
 use crate::dav1d::Dav1dDecoder;
 use crate::hardware::{Download, HardwareDecoder};

@@ -6,7 +6,7 @@ use std::io;
 
 use ffmpeg_sys_next as ff;
 use framepath_model::format::{LayoutError, PixelFormat};
-use framepath_os::pool::PoolError;
+use framepath_os::memory::pool::PoolError;
 
 use crate::{Api, Output};
 

@@ -11,8 +11,8 @@ use std::ptr::{self, NonNull};
 use ffmpeg_sys_next as ff;
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_os::machine::nodes;
-use framepath_os::meter;
-use framepath_os::pool::{Frame, GiveBack, Hold, Pool};
+use framepath_os::measure::meter;
+use framepath_os::memory::pool::{Frame, GiveBack, Hold, Pool};
 
 use crate::colors::colors_of;
 use crate::error::libav_message;

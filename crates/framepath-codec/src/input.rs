@@ -10,7 +10,9 @@ use std::ptr::NonNull;
 use std::slice;
 
 use ffmpeg_sys_next as ff;
-use framepath_os::{cancel, meter, signal};
+use framepath_os::measure::meter;
+use framepath_os::process::cancel;
+use framepath_os::process::signal;
 
 use crate::{CodecError, shortage};
 

@@ -13,7 +13,7 @@ use ffmpeg_sys_next as ff;
 use framepath_model::colors::Colors;
 use framepath_model::format::PixelFormat;
 use framepath_model::stream::FrameMeta;
-use framepath_os::pool::Frame;
+use framepath_os::memory::pool::Frame;
 
 use crate::colors::colors_of;
 use crate::error::libav_message;

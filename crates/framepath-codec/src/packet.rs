@@ -9,7 +9,7 @@ use std::slice;
 use ffmpeg_sys_next as ff;
 use framepath_model::stream::{FrameMeta, Preroll};
 use framepath_os::crossing::{Breach, PacketArea, SharedBytes};
-use framepath_os::meter;
+use framepath_os::measure::meter;
 
 /// One packet: usually the bytes of one picture. May move between threads.
 #[derive(Debug)]

@@ -12,8 +12,8 @@ use std::ops::Range;
 use std::ptr;
 
 use framepath_model::format::{Layout, PixelFormat};
-use framepath_os::meter;
-use framepath_os::pool::Frame;
+use framepath_os::measure::meter;
+use framepath_os::memory::pool::Frame;
 
 use crate::convert::{ConvertError, SLACK, Tail};
 
@@ -327,7 +327,7 @@ fn pairs(frame: &Frame, y: usize, size: usize, to: &mut [u8], starts: (usize, us
 mod tests {
     use framepath_model::colors;
     use framepath_model::stream::FrameMeta;
-    use framepath_os::pool::Pool;
+    use framepath_os::memory::pool::Pool;
 
     use super::*;
 
@@ -427,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_beside_the_area_is_touched() {
+    fn no_pixel_outside_the_area_changes() {
         let white = frame(PixelFormat::Yuv420p, 31, 17, |plane, _, _| [235, 128, 128][plane]);
         for (width, height) in [(31, 17), (45, 9), (32, 16)] {
             let area = Area { x: 3, y: 2, width, height };
@@ -511,7 +511,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_painted_is_counted() {
+    fn painted_rows_are_counted() {
         let picture = frame(PixelFormat::Nv12, 32, 16, |_, _, _| 128);
         meter::take();
         painted(&picture, Area { x: 0, y: 0, width: 32, height: 16 }, (32, 16));

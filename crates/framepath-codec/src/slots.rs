@@ -4,12 +4,12 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use framepath_model::buffer_request::{Lent, MOST_BUFFERS, Want};
 use framepath_model::colors::Colors;
 use framepath_model::format::PixelFormat;
-use framepath_model::lend::{Lent, MOST_BUFFERS, Want};
 use framepath_model::stream::FrameMeta;
-use framepath_os::meter;
-use framepath_os::pool::{Closer, Frame, GiveBack, Hold, Pool, PoolError};
+use framepath_os::measure::meter;
+use framepath_os::memory::pool::{Closer, Frame, GiveBack, Hold, Pool, PoolError};
 
 use crate::surface::{Picture, Surface, output_format};
 use crate::{CodecError, Lenders, Output};

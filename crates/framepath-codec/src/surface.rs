@@ -131,7 +131,7 @@ impl Surface {
     }
 
     /// Divides a slot that other programs read as V4L2's single-plane formats: see
-    /// [`framepath_model::lend`]. The planes of frames come first, without gaps; planes
+    /// [`framepath_model::buffer_request`]. The planes of frames come first, without gaps; planes
     /// that only the decoder needs lie behind. `None` where that exceeds the address
     /// space, or for GREY.
     ///

@@ -9,8 +9,8 @@ use framepath_codec::{ConvertError, Converter};
 use framepath_model::colors::{BT709, Colors, MATRIX_RGB, Range, SMPTE170M};
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::FrameMeta;
-use framepath_os::meter;
-use framepath_os::pool::{Frame, Pool};
+use framepath_os::measure::meter;
+use framepath_os::memory::pool::{Frame, Pool};
 
 fn tools_name(format: PixelFormat) -> &'static str {
     match format {
@@ -198,7 +198,7 @@ fn colours_that_are_told_count() {
 /// libswscale reads too far: a slot without a spare byte ends with its mapping, so the
 /// read would end the test.
 #[test]
-fn nothing_behind_the_slot_is_read() {
+fn no_byte_behind_the_slot_is_read() {
     let layout = Layout::packed(PixelFormat::Rgba, 32, 32).unwrap();
     assert_eq!(layout.size % 4096, 0);
     let target = Layout::aligned(PixelFormat::Nv12, 32, 32, 64).unwrap();
@@ -212,7 +212,7 @@ fn nothing_behind_the_slot_is_read() {
 }
 
 #[test]
-fn what_is_no_picture_is_refused() {
+fn invalid_pictures_are_refused() {
     let layout = Layout::opaque(100_000);
     let given = frame(&layout, &[0; 100_000]);
     let mut made = Pool::new(layout.size, 1).unwrap().acquire().unwrap();

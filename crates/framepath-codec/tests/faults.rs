@@ -14,7 +14,7 @@ fn open_error(path: &Path) -> String {
 }
 
 #[test]
-fn what_cannot_be_opened_is_named() {
+fn a_file_that_cannot_be_opened_is_named() {
     let clips = Clips::new();
     let folder = clips.path("folder");
     fs::create_dir(&folder).unwrap();

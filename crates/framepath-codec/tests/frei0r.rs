@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use framepath_codec::frei0r::{self, Frei0rError, Plugin, PluginKind};
 use framepath_model::format::{Layout, PixelFormat};
-use framepath_os::pool::{FrameMut, Pool};
+use framepath_os::memory::pool::{FrameMut, Pool};
 
 const NEEDS_PLUGINS: &str = "these tests need Debian's plug-ins (apt install frei0r-plugins)";
 
@@ -203,7 +203,7 @@ fn sizes_are_multiples_of_eight() {
 }
 
 #[test]
-fn what_is_no_plugin_is_said() {
+fn a_file_that_is_no_plugin_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("noise.so");
     let missing = Plugin::load(&path).unwrap_err().to_string();

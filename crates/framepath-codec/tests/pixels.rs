@@ -9,7 +9,7 @@ use common::{Clips, FRAMES, decode, hash, hashes, options, reference, reference_
 use framepath_codec::{Codec, Demuxer, Output, Threads, bare};
 use framepath_model::colors::{BT2020, Colors, Range, SMPTE170M};
 use framepath_model::format::PixelFormat;
-use framepath_os::meter;
+use framepath_os::measure::meter;
 
 /// Decodes natively and converted, by one thread, two, and the library's own choice, and
 /// compares with the tool.

@@ -17,10 +17,10 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use framepath_codec::{Decoder, DecoderOptions, Demuxer, Output, Received};
-use framepath_os::commit;
-use framepath_os::pool::{GiveBack, GiveBackWords, GrantedMemory};
-use framepath_os::sandbox::{self, Limits, Role};
-use framepath_os::spawn::{SOCKET, spawn};
+use framepath_os::memory::commit;
+use framepath_os::memory::pool::{GiveBack, GiveBackWords, GrantedMemory};
+use framepath_os::process::sandbox::{self, Limits, Role};
+use framepath_os::process::spawn::{SOCKET, spawn};
 
 const WORKER: &str = "--worker";
 

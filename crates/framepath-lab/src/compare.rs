@@ -5,7 +5,7 @@
 //! A path is run by a `framepath run` of its own, so that both sides are
 //! measured the same way.
 
-mod side;
+mod compared_side;
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -13,16 +13,16 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use framepath_model::shown::shown;
 use framepath_model::stats::{Spread, Verdict};
 use framepath_model::summary::{Ratio, Row, Summary};
-use framepath_os::signal;
+use framepath_os::process::signal;
 
 use crate::error::LabError;
 use crate::measure::{Contender, Measured};
 use crate::pairs;
 use crate::plain::metric_in_words;
 use crate::plain::number::{bare_ratio, figure, times};
-use crate::watch::Watch;
+use crate::progress::Watch;
 
-pub use side::{Side, SideError, sides};
+pub use compared_side::{Side, SideError, sides};
 
 /// Figures that are compared pair by pair.
 const METRICS: [&str; 2] = ["wall_ms", "cpu_ms"];
@@ -171,7 +171,7 @@ fn aligned(lines: &[[String; 5]]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::Silent;
+    use crate::progress::Silent;
 
     fn command(text: &str) -> Vec<String> {
         vec!["sh".to_owned(), "-c".to_owned(), text.to_owned()]

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_says_what_it_unlocks_and_how_to_get_it() {
+    fn missing_capabilities_name_their_use_and_remedy() {
         let findings = Findings {
             machine: Machine { cpu: "A".into(), cores: 1, kernel: "6.1".into(), ..Machine::default() },
             probes: vec![

@@ -19,7 +19,7 @@ use framepath_model::summary::Summary;
 
 use crate::error::LabError;
 use crate::kept::KeptLedger;
-use crate::watch::Watch;
+use crate::progress::Watch;
 use framepath::export::machine::machine;
 
 /// Amount of work of an experiment.

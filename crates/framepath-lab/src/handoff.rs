@@ -13,7 +13,7 @@
 //! is ready, so the latency is that of the way from the worker to the reader.
 
 mod reader;
-pub(crate) mod told;
+pub(crate) mod run_figures;
 mod trigger;
 
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use std::sync::mpsc::channel;
 
 use framepath::{Level, Options, Pipeline, path};
 use framepath_model::stats::percentile;
-use framepath_os::running::Used;
+use framepath_os::process::running::Used;
 
 use crate::error::LabError;
 use crate::measure::complete;
 use reader::{Reader, Seen};
-use told::{LatencyNs, Told};
+use run_figures::{LatencyNs, Told};
 use trigger::{Clocks, Meeting, Trigger};
 
 /// Frames of the second run, which counts copies.

@@ -17,8 +17,8 @@ pub mod measure;
 pub mod pairs;
 pub mod plain;
 pub mod process;
+pub mod progress;
 pub mod report;
-pub mod watch;
 
 /// Exit code of `framepath run` if packets or frames were lost.
 pub const LOST: u8 = 3;

@@ -5,11 +5,11 @@
 
 use framepath_model::stats::{Spread, median, paired_ratio};
 use framepath_model::summary::{CausesUs, LatencyUs, Ratio, Row, Skipped, Summary};
-use framepath_os::signal;
+use framepath_os::process::signal;
 
 use crate::error::LabError;
 use crate::measure::{Contender, Measured};
-use crate::watch::Watch;
+use crate::progress::Watch;
 
 /// One comparison to make: metric, contender above the line, below it.
 pub type Comparison<'a> = (&'a str, &'a str, &'a str);

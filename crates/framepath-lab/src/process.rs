@@ -6,8 +6,8 @@ use std::ffi::OsString;
 use std::io::{Read, Seek};
 use std::process::{Command, Stdio};
 
-use framepath_os::children::{self, Usage};
-use framepath_os::clock::now_ns;
+use framepath_os::process::children::{self, Usage};
+use framepath_os::time::now_ns;
 
 use crate::error::LabError;
 use crate::measure::Measured;
@@ -76,7 +76,7 @@ impl Program {
             let stdout = text_of(&mut stdout).unwrap_or_default();
             return Ok(Finished { wall_ns, usage, spawner_peak_kib, stdout });
         }
-        if framepath_os::signal::interrupted() {
+        if framepath_os::process::signal::interrupted() {
             return Err(LabError::Interrupted);
         }
         let outcome = match (usage.exit_code, usage.signal) {
@@ -121,7 +121,7 @@ impl Finished {
 
 /// Opens a nameless file; with a pipe the program would wait for its reader.
 fn tempfile() -> std::io::Result<std::fs::File> {
-    framepath_os::memory_file("framepath-output")
+    framepath_os::memory::memory_file("framepath-output")
 }
 
 fn text_of(file: &mut std::fs::File) -> std::io::Result<String> {

@@ -121,7 +121,7 @@ fn every_case_that_ran_needs_its_ratio() {
 }
 
 #[test]
-fn what_is_missing_is_named_and_is_no_pass() {
+fn a_missing_figure_is_named_and_does_not_pass() {
     let budget = ratio_budget("clip");
     let (outcome, details) = verdict(&budget, &[]);
     assert_eq!((outcome, details.as_str()), (Outcome::Missing, "no experiment `decode` in the summary"));
@@ -201,7 +201,7 @@ fn a_star_for_the_contender_takes_the_rows_that_have_the_figure() {
 }
 
 #[test]
-fn what_is_wrong_in_the_file_is_named() {
+fn errors_in_the_file_are_named() {
     let good = ratio_budget("clip");
     for (text, expected) in [
         (String::new(), "the file has no [[budget]]"),

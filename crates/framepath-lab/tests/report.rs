@@ -19,7 +19,7 @@ framepath_testkit::tests! {
     titles_state_the_finding,
     text_of_a_run_is_escaped,
     several_runs_stand_side_by_side,
-    what_is_not_known_is_an_empty_cell,
+    unknown_figures_are_empty_cells,
     tables_are_aligned,
     findings_say_what_it_means,
     summaries_survive_json,
@@ -283,7 +283,7 @@ fn several_runs_stand_side_by_side() {
     assert!(page.contains("desk: a / b") && page.contains("board: a / b"));
 }
 
-fn what_is_not_known_is_an_empty_cell() {
+fn unknown_figures_are_empty_cells() {
     let mut summary = summary("decode", vec![row("clip", "inline", 1), row("clip", "bare", 1)], vec![]);
     summary.rows[0].copied_bytes_per_frame = Some(0.0);
     let text = plain::tables(&summary);

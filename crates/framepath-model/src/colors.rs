@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_said_is_guessed_by_size() {
+    fn missing_colours_are_guessed_by_size() {
         let told = Colors { matrix: BT2020, ..Colors::UNKNOWN };
         let shown = |colors: Colors| [1024, 1025].map(|columns| colors.shown_by(columns));
         assert_eq!((shown(Colors::UNKNOWN), shown(told)), ([SMPTE170M, BT709], [BT2020; 2]));

@@ -8,10 +8,10 @@
 
 pub mod access_point;
 pub mod access_unit;
+pub mod buffer_request;
 pub mod colors;
 pub mod format;
 pub mod ledger;
-pub mod lend;
 pub mod parameter_sets;
 pub mod path;
 pub mod replay;

@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_has_a_bound() {
+    fn kept_parameter_sets_are_bounded() {
         let mut sets = ParameterSets::new(Coding::H264, &[]);
         for byte in 1..=u8::MAX {
             sets.look(&starts(&[&[&[0x68], &[byte; 99][..]].concat(), IDR]), true);

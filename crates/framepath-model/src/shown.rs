@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_acts_on_a_terminal_is_escaped_and_the_rest_stays() {
+    fn control_characters_are_escaped_and_the_rest_stays() {
         for (text, one, lines) in [
             ("plain `name` \"x\" 'y' \\", "plain `name` \"x\" 'y' \\", "plain `name` \"x\" 'y' \\"),
             ("a\nb\tc", "a\\nb\\tc", "a\nb\tc"),

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_ratio_is_refused() {
+    fn values_without_a_ratio_are_refused() {
         assert_eq!(paired_ratio(&[], &[], 1), Err(StatsError::NoPairs));
         assert_eq!(paired_ratio(&[1.0], &[], 1), Err(StatsError::Unpaired { a: 1, b: 0 }));
         for (a, b) in [(0.0, 1.0), (1.0, 0.0), (-1.0, 1.0), (f64::INFINITY, 1.0)] {

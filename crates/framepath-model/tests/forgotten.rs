@@ -52,7 +52,7 @@ fn frames_of_forgotten_packets_are_delivered_and_missed_ones_count() {
 }
 
 #[test]
-fn what_is_known_of_forgotten_packets_is_bounded() {
+fn the_memory_of_forgotten_packets_is_bounded() {
     let mut book = Book::new(|_| ());
     for seq in 0..20_000 {
         book.append(seq, None, access(seq == 0), seq);

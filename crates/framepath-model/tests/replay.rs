@@ -447,7 +447,7 @@ fn leading_pictures_hold_the_start_back_even_where_the_key_was_shown_too_early()
 }
 
 #[test]
-fn what_gave_nothing_gives_nothing_in_a_replay() {
+fn packets_without_output_have_none_in_a_replay() {
     let mut book = open_group();
     for seq in [0, 1, 2, 5, 6] {
         book.arrived(seq);
@@ -476,7 +476,7 @@ fn what_gave_nothing_gives_nothing_in_a_replay() {
 }
 
 #[test]
-fn what_a_dead_worker_never_took_is_not_abandoned() {
+fn packets_never_taken_by_a_dead_worker_are_kept() {
     let mut book = Book::new(|_| ());
     for seq in 0..6 {
         book.append(seq, Some(seq as i64), access(true), ());

@@ -24,7 +24,7 @@ fn false_points() -> Book<u64> {
 }
 
 #[test]
-fn what_false_points_push_out_is_delivered_when_it_comes() {
+fn late_frames_behind_false_access_points_are_delivered() {
     let mut book = false_points();
     for seq in [0, 2, 3, 1, 5, 6, 4] {
         assert_eq!(book.arrived(seq), Arrived::Deliver, "{seq}");
@@ -106,7 +106,7 @@ fn a_stream_resumes_at_a_claim_and_withholds_what_is_not_recovered() {
 }
 
 #[test]
-fn what_was_withheld_is_not_kept_behind_another_loss() {
+fn withheld_frames_are_dropped_behind_another_loss() {
     let mut book = gradual();
     book.forget(55);
     book.died(Some(99), false);

@@ -2,10 +2,10 @@
 //! The wire format from outside: a written value is read back, every value has one
 //! encoding, and no input does harm.
 
+use framepath_model::buffer_request::{Lent, MOST_BUFFERS, Want};
 use framepath_model::colors::{Colors, Range};
 use framepath_model::format::{Layout, PixelFormat, Plane};
 use framepath_model::ledger::Row;
-use framepath_model::lend::{Lent, MOST_BUFFERS, Want};
 use framepath_model::stream::{Preroll, Rational, SeekTo, StreamInfo};
 use framepath_model::wire::figures::{BUCKETS, LABEL_BYTES};
 use framepath_model::wire::{

@@ -24,8 +24,6 @@ mod packets;
 mod page;
 #[cfg(not(loom))]
 mod peer;
-#[cfg_attr(loom, allow(dead_code, reason = "the watcher itself is not modelled"))]
-mod quiet;
 #[cfg(not(loom))]
 mod sealed;
 #[cfg(not(loom))]
@@ -34,6 +32,8 @@ mod socket;
 mod wait;
 #[cfg(not(loom))]
 mod watch;
+#[cfg_attr(loom, allow(dead_code, reason = "the watcher itself is not modelled"))]
+mod watcher_sleep;
 
 pub use area::{Area, AreaError, Sizes};
 pub use cells::{Bell, CellReader, CellWriter, completions, submissions};
@@ -47,13 +47,13 @@ pub use packets::{PacketArea, SharedBytes, SharedPackets};
 pub use page::{PAGE_WORDS, Page};
 #[cfg(not(loom))]
 pub use peer::Peer;
-pub use quiet::Look;
 #[cfg(not(loom))]
 pub use socket::{Socket, is_crowded};
 #[cfg(not(loom))]
 pub use wait::{Events, Wait, wait};
 #[cfg(not(loom))]
 pub use watch::{Watcher, at_end, watch};
+pub use watcher_sleep::Look;
 
 /// Record of a ring, in words.
 pub type Cell = [u64; 8];

@@ -1,90 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Touches the kernel: all system calls and all unsafe code but the codecs'.
 //!
-//! Clock, memfd pools, rings between threads, thread counters, scheduling,
-//! signals, child processes, the sandbox of workers, the terminal. Everything above this crate is safe code.
+//! Everything above this crate is safe code.
+//!
+//! | module | contents |
+//! | --- | --- |
+//! | [`memory`] | pools of frames in sealed memfds, mappings |
+//! | [`sync`] | queue and rings between threads, futexes, barriers |
+//! | [`process`] | child processes, the sandbox of workers, signals, stop requests |
+//! | [`crossing`] | memory, rings and sockets that a worker and its caller share |
+//! | [`v4l2`] | cameras, decoders and other devices; the interface of the kernel module |
+//! | [`measure`] | meters and counters of a thread |
+//! | [`time`] | clocks and sleeps |
+//! | [`net`] | UDP with segmentation offload |
+//! | [`display`] | memory and textures that a window shows; the terminal |
+//! | [`machine`] | description of this machine |
+//!
 //! Under `--cfg loom` only the lock-free cores are built, for the model checker.
 
-#[cfg(not(loom))]
-pub mod affinity;
-#[cfg(not(any(loom, miri)))]
-pub mod attach;
-mod barrier;
 #[cfg(not(any(loom, miri)))]
 #[doc(hidden)]
 pub mod c_layout;
-#[cfg(not(loom))]
-pub mod cancel;
-#[cfg(not(any(loom, miri)))]
-pub mod canvas;
-#[cfg(not(any(loom, miri)))]
-pub mod cgroup;
-#[cfg(not(loom))]
-pub mod children;
-pub mod clock;
-#[cfg(not(loom))]
-pub mod commit;
-#[cfg(not(loom))]
-pub mod counters;
-#[cfg(not(loom))]
-pub mod crash;
 pub mod crossing;
-pub mod futex;
 #[cfg(not(loom))]
-mod inherited;
-pub mod lack;
+pub mod display;
 #[cfg(not(loom))]
 pub mod machine;
-mod mapping;
-#[cfg(not(loom))]
-pub mod meter;
-#[cfg(loom)]
-mod meter {
-    pub(crate) fn blocked<R>(f: impl FnOnce() -> R) -> R {
-        f()
-    }
-
-    pub(crate) fn count_once(_: usize) {}
-}
+pub mod measure;
+pub mod memory;
 #[cfg(not(any(loom, miri)))]
 #[doc(hidden)]
 pub mod mirrored;
-mod patience;
 #[cfg(not(loom))]
-pub mod pmu;
-pub mod pool;
-pub mod queue;
-mod return_stack;
-pub mod ring;
-#[cfg(not(loom))]
-pub mod running;
-#[cfg(not(any(loom, miri)))]
-pub mod sandbox;
-#[cfg(feature = "sdl")]
-pub mod sdl;
-#[cfg(not(loom))]
-pub mod signal;
-#[cfg(not(any(loom, miri)))]
-pub mod spawn;
-#[cfg(not(loom))]
-pub mod stop;
-#[cfg(not(loom))]
-pub mod switches;
-mod sync;
-#[cfg(not(loom))]
-pub mod terminal;
-#[cfg(feature = "sdl")]
-pub mod texture_cache;
-#[cfg(not(loom))]
-pub mod udp;
+pub mod net;
+pub mod process;
+pub mod sync;
+pub mod time;
 #[cfg(not(any(loom, miri)))]
 pub mod v4l2;
-#[cfg(feature = "sdl")]
-pub mod yuv;
-
-/// Makes a nameless file in memory, readable and writable, closed on exec.
-#[cfg(not(loom))]
-pub fn memory_file(name: &str) -> std::io::Result<std::fs::File> {
-    let fd = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?;
-    Ok(std::fs::File::from(fd))
-}

@@ -24,7 +24,7 @@ pub fn cpu_name() -> String {
 
 /// Returns the number of CPUs that the scheduler may use for this process.
 pub fn cores() -> usize {
-    crate::affinity::allowed_cpus().map_or(1, |cpus| cpus.len().max(1))
+    crate::process::affinity::allowed_cpus().map_or(1, |cpus| cpus.len().max(1))
 }
 
 /// Returns the user this process acts as.
@@ -56,12 +56,12 @@ pub fn distribution() -> String {
 /// Checks that cycles, instructions and cache misses can be counted; returns the kernel's
 /// error where not.
 pub fn pmu() -> std::io::Result<()> {
-    crate::pmu::Pmu::open().map(drop)
+    crate::measure::pmu::Pmu::open().map(drop)
 }
 
 /// Checks that the kernel gives this thread its switch records.
 pub fn switch_records() -> std::io::Result<()> {
-    crate::switches::SwitchLog::open().map(drop)
+    crate::measure::switches::SwitchLog::open().map(drop)
 }
 
 /// Returns this process's largest resident set so far, KiB (`VmHWM`, proc(5)).

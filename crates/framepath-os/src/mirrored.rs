@@ -7,7 +7,7 @@ use crate::c_layout::{Fact, Facts};
 /// Returns all facts, of all headers.
 pub fn facts() -> Vec<Fact> {
     let mut facts = Facts::default();
-    crate::attach::layout::list(&mut facts);
+    crate::v4l2::attach::layout::list(&mut facts);
     crate::v4l2::list_layout(&mut facts);
     facts.0
 }

@@ -4,13 +4,14 @@
 //!
 //! Device memory is foreign memory: a driver may write it at any time, so it is
 //! mapped to read, and its frames are those of a
-//! [`ForeignPool`](crate::pool::ForeignPool).
+//! [`ForeignPool`](crate::memory::pool::ForeignPool).
 //!
 //! ```text
 //! CaptureBuffers ──dequeue──▶ Frame ──last handle gone──▶ queued again
 //! ```
 
 mod abi;
+pub mod attach;
 mod call;
 mod capture;
 mod colors;

@@ -14,7 +14,7 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 /// Sources that mirror a header: each of their structures and numbers must be a fact.
 const SOURCES: [(&str, &str); 5] = [
-    ("attach.rs", include_str!("../src/attach.rs")),
+    ("v4l2/attach.rs", include_str!("../src/v4l2/attach.rs")),
     ("v4l2/abi.rs", include_str!("../src/v4l2/abi.rs")),
     ("v4l2/fourcc.rs", include_str!("../src/v4l2/fourcc.rs")),
     ("v4l2/heap.rs", include_str!("../src/v4l2/heap.rs")),

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use framepath_model::format::Layout;
 use framepath_model::stream::FrameMeta;
-use framepath_os::pool::{ForeignPool, Frame, GiveBack, GiveBackWords, Pool, PoolMemory, Returns};
+use framepath_os::memory::pool::{ForeignPool, Frame, GiveBack, GiveBackWords, Pool, PoolMemory, Returns};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
 const SLOTS: u32 = 3;
@@ -46,7 +46,7 @@ fn pixels(seq: u64) -> Vec<u8> {
 
 #[test]
 fn frames_cross_to_another_process_and_back() {
-    let control = framepath_os::memory_file("test-control").unwrap();
+    let control = framepath_os::memory::memory_file("test-control").unwrap();
     control.set_len(size_of::<Control>() as u64).unwrap();
     let give_back: &'static GiveBack = Box::leak(Box::new(GiveBack::new(words(&control))));
     let mut pool = Pool::new_shared(BYTES, SLOTS, give_back).unwrap();

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use framepath_model::service::{Action, Denial, User};
 use framepath_model::wire::{MESSAGE_BYTES, Message, StreamStatus, Totals};
-use framepath_os::clock::now_ns;
 use framepath_os::crossing::{Events, Listener, Peer, Socket, Wait, wait};
 use framepath_os::machine::effective_uid;
-use framepath_os::signal::Stops;
+use framepath_os::process::signal::Stops;
+use framepath_os::time::now_ns;
 
 use super::connection::{Connection, Heard};
 use super::exposition;

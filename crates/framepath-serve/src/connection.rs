@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use framepath_model::service::Client;
 use framepath_model::wire::{MESSAGE_BYTES, Message, WireError};
-use framepath_os::clock::now_ns;
 use framepath_os::crossing::{Peer, Socket};
+use framepath_os::time::now_ns;
 
 /// A client.
 #[derive(Debug)]

@@ -23,8 +23,8 @@ use framepath_codec::{Codec, TrackInfo};
 use framepath_model::access_unit::Coding;
 use framepath_model::shown::shown;
 use framepath_model::stream::{Rational, StreamInfo};
-use framepath_os::attach::Attached;
 use framepath_os::v4l2::Fourcc;
+use framepath_os::v4l2::attach::Attached;
 
 use feed::Serving;
 use framepath::host::for_serve::HostError;

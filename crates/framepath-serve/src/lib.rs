@@ -31,7 +31,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
 use framepath_os::crossing::Listener;
-use framepath_os::signal::Stops;
+use framepath_os::process::signal::Stops;
 
 pub use framepath_model::service::Limits;
 pub use viewer::{Snapshot, Viewer};

@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_not_a_number() {
+    fn unknown_figures_are_not_numbers() {
         let now = snapshot(10, 0);
         let text = table(&now, &now, 64);
         let line = text.lines().find(|line| line.trim_start().starts_with("7 ")).unwrap();

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use framepath_model::wire::{Message, StreamStatus, Totals};
-use framepath_os::clock::now_ns;
 use framepath_os::crossing::Socket;
+use framepath_os::time::now_ns;
 
 use framepath::host::for_serve::{HostError, connect};
 use framepath::host::for_serve::{hear_within, say};

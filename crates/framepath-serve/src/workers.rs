@@ -6,10 +6,10 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 
 use framepath_model::wire::figures::FIGURE_WORDS;
 use framepath_model::wire::{Figures, Message};
-use framepath_os::clock::cpu_ns_of;
 use framepath_os::crossing::Page;
-use framepath_os::sandbox::Layers;
-use framepath_os::spawn::WorkerProcess;
+use framepath_os::process::sandbox::Layers;
+use framepath_os::process::spawn::WorkerProcess;
+use framepath_os::time::cpu_ns_of;
 
 use framepath::host::for_serve::{HostError, Spare, Spares, WorkerKind, say, start_program};
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use framepath_model::wire::{MESSAGE_BYTES, Message};
 use framepath_os::crossing::{Listener, Socket};
-use framepath_os::signal::Stops;
+use framepath_os::process::signal::Stops;
 use framepath_serve::{Service, Settings, Viewer};
 
 /// A client that sends requests all the time, reads no answer, and sends the service its own

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use framepath_model::wire::{MESSAGE_BYTES, Message, StreamStatus, VERSION};
-use framepath_os::children;
 use framepath_os::crossing::Socket;
+use framepath_os::process::children;
 use framepath_serve::{Snapshot, Viewer};
 
 use crate::checkout::in_checkout;

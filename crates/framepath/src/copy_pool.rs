@@ -2,8 +2,8 @@
 //! Writable copies of frames.
 
 use framepath_model::format::Layout;
-use framepath_os::meter;
-use framepath_os::pool::{Frame, FrameMut, GiveBack, Pool};
+use framepath_os::measure::meter;
+use framepath_os::memory::pool::{Frame, FrameMut, GiveBack, Pool};
 
 use crate::error::StageError;
 

@@ -10,7 +10,7 @@
 //! to read. When the last handle is dropped, the device gets the buffer again.
 
 pub(crate) mod decode;
-pub(crate) mod side;
+pub(crate) mod frame_records;
 pub(crate) mod threshold;
 
 use std::path::PathBuf;
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_begins_where_it_is_said() {
+    fn the_visible_rectangle_starts_at_its_offset() {
         let seen = Rect { left: 4, top: 2, width: 8, height: 6 };
         let layout = layout_of(&picture(Fourcc::NV12, 16, 16, 16), Some(seen)).unwrap();
         let offsets: Vec<_> = layout.planes().iter().map(|p| p.offset).collect();
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn impossible_layouts_are_refused() {
         let outside = Rect { left: 9, top: 0, width: 8, height: 8 };
         assert!(layout_of(&picture(Fourcc::GREY, 16, 16, 16), Some(outside)).is_err());
         let error = layout_of(&picture(Fourcc::new(b"YUYV"), 16, 16, 32), None).unwrap_err();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use framepath_codec::{Lenders, TrackInfo};
 use framepath_model::path::{Definition, Hop, Kind};
-use framepath_os::pool::{GiveBack, Pool};
+use framepath_os::memory::pool::{GiveBack, Pool};
 use framepath_os::v4l2::Node;
 
 use crate::copy_pool::CopyPool;

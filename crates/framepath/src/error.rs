@@ -7,7 +7,7 @@ use framepath_codec::frei0r::Frei0rError;
 use framepath_codec::{CodecError, ConvertError};
 use framepath_model::format::{LayoutError, PixelFormat};
 use framepath_model::path::PathError;
-use framepath_os::pool::{ForeignError, PoolError};
+use framepath_os::memory::pool::{ForeignError, PoolError};
 use framepath_os::v4l2::V4l2Error;
 
 use crate::host::HostError;

@@ -7,9 +7,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use framepath_model::stream::{SeekTo, StreamInfo};
-use framepath_os::pool::Frame;
-use framepath_os::queue::{Leaky, Receiver, Sender, queue};
-use framepath_os::stop::Stop;
+use framepath_os::memory::pool::Frame;
+use framepath_os::process::stop::Stop;
+use framepath_os::sync::queue::{Leaky, Receiver, Sender, queue};
 
 use crate::error::{RunError, StageError};
 use crate::item::Item;

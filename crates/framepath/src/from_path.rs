@@ -2,7 +2,7 @@
 //! Pipelines from path text.
 
 use framepath_model::path::{self, Hop, Kind, all_hops};
-use framepath_os::queue::Leaky;
+use framepath_os::sync::queue::Leaky;
 
 use crate::element::{LeastOut, Make, Place};
 use crate::error::{RunError, StageError};

@@ -3,7 +3,7 @@
 
 use framepath_codec::Packet;
 use framepath_model::stream::FrameMeta;
-use framepath_os::pool::Frame;
+use framepath_os::memory::pool::Frame;
 
 use crate::error::StageError;
 

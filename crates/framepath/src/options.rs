@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use framepath_os::meter::Level;
-use framepath_os::stop::Stop;
+use framepath_os::measure::meter::Level;
+use framepath_os::process::stop::Stop;
 
 use crate::out::Delivery;
 use crate::requests::{Mailbox, Requests};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use framepath_model::ledger::flag;
-use framepath_os::meter::Level;
+use framepath_os::measure::meter::Level;
 
 use crate::error::StageError;
 use crate::item::Item;

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use framepath_codec::TrackInfo;
-use framepath_os::pool::Frame;
-use framepath_os::queue::{Leaky, Receiver, queue};
+use framepath_os::memory::pool::Frame;
+use framepath_os::sync::queue::{Leaky, Receiver, queue};
 
 use crate::error::RunError;
 use crate::host::{Collect, WorkerStats};
-use crate::link::{QueueEnd, Queued};
 use crate::out::Hop;
 use crate::outcomes::Outcomes;
+use crate::queue::{QueueEnd, Queued};
 use crate::registry::Registry;
 use crate::report::{HopInfo, path_text};
 use crate::request::RequestError;

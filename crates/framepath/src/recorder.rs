@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use framepath_model::ledger::{Row, flag};
 use framepath_model::stream::FrameMeta;
 use framepath_model::wire::Work;
-use framepath_os::clock::now_ns;
-use framepath_os::counters::Counts;
-use framepath_os::meter::{self, Level};
-use framepath_os::queue::Idle;
+use framepath_os::measure::counters::Counts;
+use framepath_os::measure::meter::{self, Level};
+use framepath_os::sync::queue::Idle;
+use framepath_os::time::now_ns;
 
 /// More frames than any decoder holds back at once.
 const MOST_INSIDE: usize = 1024;

@@ -11,7 +11,7 @@ use crate::element::{Element, Make, Place};
 use crate::error::StageError;
 use crate::source::Source;
 use crate::stage::Stage;
-use crate::{link, sink, source, stage, tee};
+use crate::{queue, sink, source, stage, tee};
 
 /// Returns the built-in elements, in the order of help pages.
 fn built_in() -> [Element; 20] {
@@ -34,7 +34,7 @@ fn built_in() -> [Element; 20] {
         sink::y4m::element(),
         sink::pgm::element(),
         sink::play::element(),
-        link::element(),
+        queue::element(),
         tee::element(),
     ]
 }

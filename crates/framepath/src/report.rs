@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use framepath_model::ledger::{Digest, HopTree, Row, digest, flag};
-use framepath_os::meter::Level;
+use framepath_os::measure::meter::Level;
 
 use crate::error::RunError;
 use crate::host::WorkerStats;

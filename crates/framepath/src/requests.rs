@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use framepath_model::stream::SeekTo;
 use framepath_model::wire::MAX_BIT_RATE;
-use framepath_os::stop::Stop;
+use framepath_os::process::stop::Stop;
 
 use crate::request::{Request, RequestError};
 

@@ -7,17 +7,19 @@ use std::thread;
 
 use framepath_model::ledger::Row;
 use framepath_model::path::Path;
-use framepath_os::clock::{now_ns, process_cpu_ns};
-use framepath_os::meter::Level;
-use framepath_os::queue::{Received, Receiver};
-use framepath_os::{affinity, signal, stop};
+use framepath_os::measure::meter::Level;
+use framepath_os::process::affinity;
+use framepath_os::process::signal;
+use framepath_os::process::stop;
+use framepath_os::sync::queue::{Received, Receiver};
+use framepath_os::time::{now_ns, process_cpu_ns};
 
 use crate::error::RunError;
 use crate::host::{Collect, Collected, WorkerStats};
-use crate::link::Queued;
 use crate::options::Options;
 use crate::out::{Delivery, Failure, Hop, Out};
 use crate::pipeline::{Pipeline, Segment, SegmentInput};
+use crate::queue::Queued;
 use crate::recorder::Recorder;
 use crate::report::{HopInfo, PlayReport, Report, SinkReport, WorkerReport};
 use crate::request::{Answered, Request};

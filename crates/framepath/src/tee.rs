@@ -14,8 +14,8 @@ use framepath_model::stream::StreamInfo;
 use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
-use crate::link::QueueEnd;
 use crate::out::{Failure, Out};
+use crate::queue::QueueEnd;
 use crate::stage::Stage;
 
 static DEFINITION: Definition =

@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 use std::process;
 
-use framepath_os::spawn;
+use framepath_os::process::spawn;
 
 use crate::host;
 use crate::registry::Registry;

@@ -43,7 +43,7 @@ fn arguments_are_read_with_their_types() {
 }
 
 #[test]
-fn what_is_not_given_has_its_default() {
+fn omitted_arguments_have_their_defaults() {
     let path = parse("test ! decode ! threshold ! queue ! encode raw ! null").unwrap();
     let [test, decode, threshold, queue, encode, _] = &path.hops[..] else { unreachable!() };
     assert_eq!(test.size("size"), (1280, 720));
@@ -139,7 +139,7 @@ fn branches_are_read_and_written() {
 }
 
 #[test]
-fn what_is_wrong_with_branches_is_pointed_at() {
+fn errors_in_branches_are_pointed_at() {
     for (text, pointed_at, message) in [
         ("test ! tee", "tee", "has no branches"),
         ("test ! tee ! null", "tee", "has no branches"),
@@ -369,7 +369,7 @@ const WRONG: &[(&str, &str, &str, &str)] = &[
 ];
 
 #[test]
-fn what_is_wrong_is_pointed_at_and_explained() {
+fn errors_are_pointed_at_and_explained() {
     for (text, pointed, message, help) in WRONG {
         let error = parse(text).expect_err(text);
         let expected = if *pointed == "^" { text.len() } else { error.span.start };
@@ -574,7 +574,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_right_comes_back_the_same(
+    fn valid_paths_round_trip(
         source in any_hop(&[Kind::Source]),
         stages in proptest::collection::vec((any_hop(&[Kind::Stage]), proptest::option::of(any_hop(&[Kind::Link]))), 0..4),
         sink in any_hop(&[Kind::Sink]),

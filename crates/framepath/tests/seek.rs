@@ -198,7 +198,7 @@ fn no_frame_from_before_a_seek_comes_behind_one_from_after_it() {
 }
 
 #[test]
-fn what_a_seek_discards_is_counted_and_in_the_ledger() {
+fn discarded_frames_of_a_seek_are_counted_in_the_ledger() {
     use framepath::ledger::flag;
 
     let folder = tempfile::tempdir().unwrap();

@@ -3,10 +3,10 @@
 
 use anyhow::Context;
 use framepath_lab::{LabError, asked};
-use framepath_os::signal;
+use framepath_os::process::signal;
 
-use crate::ending::Ending;
-use crate::screen;
+use crate::exit_status::Ending;
+use crate::terminal;
 
 #[derive(clap::Args)]
 pub(crate) struct Asked {
@@ -18,7 +18,7 @@ impl Asked {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
         signal::install().context("installing the handler of Ctrl-C")?;
         match asked::run(&self.path) {
-            Ok(asked) => screen::print(format!("{}\n", asked.questions).as_bytes())?,
+            Ok(asked) => terminal::print(format!("{}\n", asked.questions).as_bytes())?,
             Err(LabError::Interrupted) => return Ok(Ending::Interrupted),
             Err(error) => return Err(error.into()),
         }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use framepath_codec::{Threads, bare};
 
-use crate::ending::Ending;
-use crate::screen;
+use crate::exit_status::Ending;
+use crate::terminal;
 
 #[derive(clap::Args)]
 pub(crate) struct Bare {
@@ -29,7 +29,7 @@ fn threads(text: &str) -> Result<Threads, String> {
 impl Bare {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
         let frames = bare::decode(&self.file, self.threads)?;
-        screen::print(format!("{frames}\n").as_bytes())?;
+        terminal::print(format!("{frames}\n").as_bytes())?;
         Ok(Ending::Done)
     }
 }

@@ -4,14 +4,14 @@
 use anyhow::Context;
 use framepath_lab::LabError;
 use framepath_lab::compare::{self, Side, SideError};
-use framepath_lab::watch::Bar;
-use framepath_os::signal;
+use framepath_lab::progress::Bar;
+use framepath_os::process::signal;
 
 use super::run::unreadable;
-use crate::ending::{self, Ending, Usage};
-use crate::files::Output;
-use crate::place;
-use crate::screen::Screen;
+use crate::exit_status::{self, Ending, Usage};
+use crate::lookup;
+use crate::output_file::Output;
+use crate::terminal::Screen;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,10 +57,10 @@ impl Compare {
         let json = Output::option(self.json.as_deref())?;
         let screen = Screen::beside_data(json.as_ref().is_some_and(Output::is_stdout));
         signal::install().context("installing the handler of Ctrl-C")?;
-        let summary = match compare::run(&sides, self.pairs as usize, &place::framepath()?, &Bar::new()) {
+        let summary = match compare::run(&sides, self.pairs as usize, &lookup::framepath()?, &Bar::new()) {
             Err(LabError::Interrupted) => return Ok(Ending::Interrupted),
             Err(error @ LabError::Lost(_)) => {
-                ending::tell("compare", &error.into());
+                exit_status::tell("compare", &error.into());
                 return Ok(Ending::Lost);
             }
             outcome => outcome?,

@@ -4,8 +4,8 @@
 
 use framepath::Registry;
 
-use crate::ending::Ending;
-use crate::screen::Screen;
+use crate::exit_status::Ending;
+use crate::terminal::Screen;
 
 #[derive(clap::Args)]
 pub(crate) struct Complete {

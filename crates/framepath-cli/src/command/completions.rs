@@ -4,8 +4,8 @@
 use anyhow::Context;
 use clap_complete::Shell;
 
-use crate::ending::Ending;
-use crate::screen;
+use crate::exit_status::Ending;
+use crate::terminal;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -66,7 +66,7 @@ impl Completions {
             Shell::Fish => script + FISH,
             _ => script,
         };
-        screen::print(script.as_bytes())?;
+        terminal::print(script.as_bytes())?;
         Ok(Ending::Done)
     }
 }

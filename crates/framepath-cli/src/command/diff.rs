@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use framepath::pgm::{Picture, PictureError};
 
-use crate::ending::{Ending, Usage};
-use crate::screen;
+use crate::exit_status::{Ending, Usage};
+use crate::terminal;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -44,7 +44,7 @@ impl Diff {
             0 => format!("equal: {all} pixels\n"),
             _ => format!("{differing} of {all} pixels differ, by {} at most\n", difference.largest),
         };
-        screen::print(text.as_bytes())?;
+        terminal::print(text.as_bytes())?;
         Ok(if differing == 0 { Ending::Done } else { Ending::Failed })
     }
 }

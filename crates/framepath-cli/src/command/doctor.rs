@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use framepath_lab::doctor::{self, Places};
 
-use crate::ending::Ending;
-use crate::files::Output;
-use crate::place;
-use crate::screen::Screen;
+use crate::exit_status::Ending;
+use crate::lookup;
+use crate::output_file::Output;
+use crate::terminal::Screen;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,7 +33,7 @@ pub(crate) struct Doctor {
 impl Doctor {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
         let json = Output::option(self.json.as_deref())?;
-        let places = Places { clips: place::clips(self.clips.as_deref()), peers: place::peers() };
+        let places = Places { clips: lookup::clips(self.clips.as_deref()), peers: lookup::peers() };
         let findings = doctor::examine(&places);
         if !json.as_ref().is_some_and(Output::is_stdout) {
             Screen::Output.print(&doctor::text(&findings))?;

@@ -4,11 +4,11 @@
 
 use anyhow::Context;
 use framepath::{Options, export, path};
-use framepath_os::signal;
+use framepath_os::process::signal;
 
 use super::run::unreadable;
-use crate::ending::Ending;
-use crate::screen::Screen;
+use crate::exit_status::Ending;
+use crate::terminal::Screen;
 
 const EXAMPLES: &str = "\
 Examples:

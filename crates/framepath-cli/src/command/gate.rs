@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use anyhow::Context;
 use framepath_lab::gate;
 
-use crate::ending::{Ending, Usage};
-use crate::folder;
-use crate::screen::Screen;
+use crate::exit_status::{Ending, Usage};
+use crate::run_folder;
+use crate::terminal::Screen;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -45,7 +45,7 @@ impl Gate {
         }
         let mut summaries = Vec::new();
         for path in &self.summaries {
-            summaries.extend(folder::summaries(path)?);
+            summaries.extend(run_folder::summaries(path)?);
         }
         let lines = gate::evaluate(&budgets, &summaries);
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();

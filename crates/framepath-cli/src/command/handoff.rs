@@ -4,10 +4,10 @@
 use anyhow::Context;
 use clap::value_parser;
 use framepath_lab::{LabError, handoff};
-use framepath_os::signal;
+use framepath_os::process::signal;
 
-use crate::ending::Ending;
-use crate::screen;
+use crate::exit_status::Ending;
+use crate::terminal;
 
 #[derive(clap::Args)]
 pub(crate) struct Handoff {
@@ -29,7 +29,7 @@ impl Handoff {
         signal::install().context("installing the handler of Ctrl-C")?;
         let Handoff { bytes, frames, rate } = self;
         match (handoff::Handoff { bytes, frames, rate }).line() {
-            Ok(line) => screen::print(format!("{line}\n").as_bytes())?,
+            Ok(line) => terminal::print(format!("{line}\n").as_bytes())?,
             Err(LabError::Interrupted) => return Ok(Ending::Interrupted),
             Err(error) => return Err(error.into()),
         }

@@ -7,17 +7,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use framepath::export;
 use framepath_lab::experiment::{EXPERIMENTS, Experiment, Settings, Size, find};
+use framepath_lab::progress::Bar;
 use framepath_lab::report::{FrameTimeline, LabRun};
-use framepath_lab::watch::Bar;
 use framepath_lab::{KeptLedger, LabError};
 use framepath_lab::{plain, report};
 use framepath_model::summary::Summary;
-use framepath_os::signal;
+use framepath_os::process::signal;
 
-use crate::ending::{self, Ending, Usage};
-use crate::files::Output;
-use crate::screen::Screen;
-use crate::{folder, place};
+use crate::exit_status::{self, Ending, Usage};
+use crate::output_file::Output;
+use crate::terminal::Screen;
+use crate::{lookup, run_folder};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -87,7 +87,7 @@ impl Lab {
         let (experiments, files) = self.chosen()?;
         let json = Output::option(self.json.as_deref())?;
         let screen = Screen::beside_data(json.as_ref().is_some_and(Output::is_stdout));
-        let folder = folder::create(self.out.as_deref())?;
+        let folder = run_folder::create(self.out.as_deref())?;
         let settings = self.settings(files)?;
         signal::install().context("installing the handler of Ctrl-C")?;
         let mut outcome = run_all(&experiments, &settings, screen)?;
@@ -147,9 +147,9 @@ impl Lab {
             pairs: self.pairs.map(|pairs| pairs as usize),
             cases: self.cases.clone(),
             files,
-            framepath: place::framepath()?,
-            clips: place::clips(self.clips.as_deref()),
-            peers: place::peers(),
+            framepath: lookup::framepath()?,
+            clips: lookup::clips(self.clips.as_deref()),
+            peers: lookup::peers(),
         })
     }
 }
@@ -193,7 +193,7 @@ fn run_all(experiments: &[&Experiment], settings: &Settings, screen: Screen) -> 
             }
             Err(error) => {
                 let ending = if matches!(error, LabError::Lost(_)) { Ending::Lost } else { Ending::Failed };
-                ending::tell("lab", &anyhow::Error::new(error).context(experiment.name));
+                exit_status::tell("lab", &anyhow::Error::new(error).context(experiment.name));
                 // A failure outweighs a loss.
                 if outcome.ending != Ending::Failed {
                     outcome.ending = ending;

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 use framepath::export;
-use framepath_os::signal;
+use framepath_os::process::signal;
 use framepath_os::v4l2::{META_NODE, MetaReader};
 
-use crate::ending::Ending;
-use crate::screen;
+use crate::exit_status::Ending;
+use crate::terminal;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,7 +53,7 @@ impl Meta {
         };
         let mut print = |bytes: &[u8]| match &mut file {
             Some(file) => file.write_all(bytes).with_context(|| format!("writing `{}`", self.csv)),
-            None => screen::print(bytes),
+            None => terminal::print(bytes),
         };
         signal::install().context("installing the handler of Ctrl-C")?;
         let mut text = Vec::new();
@@ -73,7 +73,7 @@ impl Meta {
             count += records.len() as u64;
             records.clear();
         }
-        screen::note(&format!("framepath: meta: {count} records, {} missed", reader.missed()?));
+        terminal::note(&format!("framepath: meta: {count} records, {} missed", reader.missed()?));
         Ok(if count < wanted && self.frames.is_some() { Ending::Interrupted } else { Ending::Done })
     }
 }

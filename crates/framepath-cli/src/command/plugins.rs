@@ -10,9 +10,9 @@ use anyhow::Context;
 use framepath::plugins::{self, Description, Entry};
 use framepath_model::shown::shown;
 
-use crate::ending::{Ending, Usage};
-use crate::files::Output;
-use crate::screen::{self, Screen};
+use crate::exit_status::{Ending, Usage};
+use crate::output_file::Output;
+use crate::terminal::{self, Screen};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -135,7 +135,7 @@ pub(crate) struct PluginInfo {
 
 impl PluginInfo {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
-        screen::print(plugins::answer(plugins::describe(&self.file)).as_bytes())?;
+        terminal::print(plugins::answer(plugins::describe(&self.file)).as_bytes())?;
         Ok(Ending::Done)
     }
 }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use framepath_lab::report::{self, LabRun};
 
-use crate::ending::Ending;
-use crate::files::Output;
-use crate::folder;
-use crate::screen::Screen;
+use crate::exit_status::Ending;
+use crate::output_file::Output;
+use crate::run_folder;
+use crate::terminal::Screen;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,8 +33,8 @@ impl Report {
     pub(crate) fn run(self) -> anyhow::Result<Ending> {
         let mut runs = Vec::new();
         for path in &self.runs {
-            let summaries = folder::summaries(path)?;
-            let slow_frames = folder::slow_frames(path)?;
+            let summaries = run_folder::summaries(path)?;
+            let slow_frames = run_folder::slow_frames(path)?;
             runs.push(LabRun { label: label(path), summaries, slow_frames });
         }
         let output = Output::create(&self.out)?;
@@ -47,7 +47,7 @@ impl Report {
 
 /// Returns the folder of a `run.json`, or the name of any other file.
 fn label(path: &Path) -> String {
-    let named = if folder::is_run_json(path) {
+    let named = if run_folder::is_run_json(path) {
         path.parent().filter(|folder| folder.file_name().is_some()).unwrap_or(path)
     } else {
         path

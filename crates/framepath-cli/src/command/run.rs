@@ -5,12 +5,12 @@ use anyhow::Context;
 use clap::ValueEnum;
 use framepath::{Level, Options, Path, PathError, Progress, Report, export, path};
 use framepath_model::shown::shown;
-use framepath_os::signal;
+use framepath_os::process::signal;
 
-use crate::ending::{Ending, Usage};
-use crate::files::Output;
+use crate::exit_status::{Ending, Usage};
+use crate::output_file::Output;
 use crate::progress::Ticker;
-use crate::screen::{self, Screen};
+use crate::terminal::{self, Screen};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -164,7 +164,7 @@ impl Run {
         let shown = self.show(&mut report, Screen::beside_data(data_on_stdout));
         let losses = report.losses();
         for loss in &losses {
-            screen::note(&format!("framepath: run: {loss}"));
+            terminal::note(&format!("framepath: run: {loss}"));
         }
         let written = outputs.write(&mut report, &path);
         if let Some(error) = report.error {
@@ -194,7 +194,7 @@ impl Run {
             screen.print(&export::text::summary(report))?;
         }
         if self.count && screen == Screen::Output {
-            screen::print(format!("{}\n", report.frames).as_bytes())?;
+            terminal::print(format!("{}\n", report.frames).as_bytes())?;
         }
         Ok(())
     }

@@ -8,15 +8,15 @@ use std::{io, thread};
 
 use anyhow::Context;
 use framepath::host::default_socket;
-use framepath_os::attach::Attached;
 use framepath_os::crossing::Listener;
 use framepath_os::machine::raise_open_files;
-use framepath_os::signal::Stops;
+use framepath_os::process::signal::Stops;
+use framepath_os::v4l2::attach::Attached;
 use framepath_serve::device;
 use framepath_serve::{Limits, Service, Settings};
 
-use crate::ending::{Ending, Usage};
-use crate::screen;
+use crate::exit_status::{Ending, Usage};
+use crate::terminal;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -177,16 +177,16 @@ impl Serve {
             ..Default::default()
         };
         let service = Service::new(listener, self.metrics, settings)?;
-        screen::note(&format!("framepath: serving at {place}"));
+        terminal::note(&format!("framepath: serving at {place}"));
         if let Some(address) = service.metrics() {
-            screen::note(&format!("framepath: figures at http://{address}/metrics"));
+            terminal::note(&format!("framepath: figures at http://{address}/metrics"));
         }
         if let (Some(attached), Some(device)) = (attached, &self.device) {
-            screen::note(&format!("framepath: decoding for the clients of {}", device.display()));
+            terminal::note(&format!("framepath: decoding for the clients of {}", device.display()));
             // The thread ends with the process.
             thread::Builder::new().name("fp-device".to_owned()).spawn(move || {
                 let Err(error) = device::serve(&attached, &decoding);
-                screen::note(&format!("framepath: the device takes no more streams: {error}"));
+                terminal::note(&format!("framepath: the device takes no more streams: {error}"));
             })?;
         }
         service.run(&stops)?;

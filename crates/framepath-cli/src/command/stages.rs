@@ -4,8 +4,8 @@
 use framepath::Registry;
 use framepath::path::{Definitions, nearest};
 
-use crate::ending::{Ending, Usage};
-use crate::screen::Screen;
+use crate::exit_status::{Ending, Usage};
+use crate::terminal::Screen;
 
 /// Description of a path's syntax.
 const SYNTAX: &str = "\

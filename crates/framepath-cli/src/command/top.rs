@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use anyhow::Context;
 use framepath::host::default_socket;
-use framepath_os::clock::{now_ns, sleep_until};
-use framepath_os::signal;
-use framepath_os::terminal::Terminal;
+use framepath_os::display::terminal::Terminal;
+use framepath_os::process::signal;
+use framepath_os::time::{now_ns, sleep_until};
 use framepath_serve::table;
 use framepath_serve::{Snapshot, Viewer};
 
-use crate::ending::Ending;
-use crate::screen::Screen;
+use crate::exit_status::Ending;
+use crate::terminal::Screen;
 
 const EXAMPLES: &str = "\
 Examples:

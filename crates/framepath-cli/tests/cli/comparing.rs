@@ -36,7 +36,7 @@ fn commands_may_be_quoted_or_split() {
 }
 
 #[test]
-fn what_does_not_run_is_told_at_once() {
+fn a_side_that_does_not_run_is_reported_at_once() {
     run(&["compare", "test ! null"]).ended(2).says("two sides, not 1");
     run(&["compare", "test ! null", "test ! nul"]).ended(2).says("^^^");
     run(&["compare", "--", "true", "framepath-is-no-such-program"]).ended(1).says("is not installed");

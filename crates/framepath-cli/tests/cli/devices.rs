@@ -7,7 +7,7 @@ use std::path::Path;
 use framepath_testkit::{in_checkout, run};
 
 #[test]
-fn what_is_no_device_is_named() {
+fn an_invalid_device_is_named() {
     let clip = in_checkout("clips/vp9-180p8.ivf");
     let paths = [
         ("v4l2 /dev/no-such-video ! null".to_owned(), "/dev/no-such-video: "),
@@ -37,7 +37,7 @@ fn what_is_no_device_is_named() {
 /// Software decodes the frames whether the machine has the decoder or not, and
 /// a line gives the reason for the fallback.
 #[test]
-fn what_the_machine_cannot_decode_software_does_and_says_so() {
+fn software_decodes_and_reports_codecs_that_the_machine_lacks() {
     let clip = in_checkout("clips/vp9-180p8.ivf");
     let decoded = |options: &str| {
         let path = format!("file {} ! decode format=nv12 {options} ! framemd5 -", clip.display());
@@ -115,7 +115,7 @@ fn a_fixture_goes_through_the_reference_and_differs_where_it_should() {
 }
 
 #[test]
-fn what_is_no_picture_is_refused() {
+fn invalid_pictures_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let ramp = ramp(folder.path());
     let other = folder.path().join("other.pgm");

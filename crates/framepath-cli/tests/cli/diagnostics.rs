@@ -22,7 +22,7 @@ fn decode(file: &str, options: &str, arguments: &[&str], level: Option<&str>) ->
 }
 
 #[test]
-fn nothing_is_reported_unless_it_is_asked_for() {
+fn diagnostics_are_off_by_default() {
     let clip = clip("vp9-180p8.ivf");
     for level in [None, Some(""), Some("off")] {
         assert_eq!(decode(&clip, "", &[], level).stderr, "");
@@ -67,7 +67,7 @@ fn a_hostile_name_reaches_the_terminal_escaped() {
 }
 
 #[test]
-fn what_is_no_level_is_refused() {
+fn an_invalid_level_is_refused() {
     let mut command = framepath(&["run", "test frames=1 ! null"]);
     command.env("FRAMEPATH_LOG", "loud");
     finish(command).ended(2).says("FRAMEPATH_LOG").says("loud");

@@ -8,7 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use framepath_os::children;
+use framepath_os::process::children;
 
 use framepath_testkit::{framepath, wait};
 

@@ -40,7 +40,7 @@ fn one_is_shown_with_its_parameters() {
 }
 
 #[test]
-fn what_cannot_be_loaded_is_a_line() {
+fn a_plugin_that_cannot_be_loaded_is_listed() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("noise.so"), "no shared object").unwrap();
     let ran = in_folder(folder.path(), &["plugins"]);
@@ -71,7 +71,7 @@ fn a_filter_twice_gives_the_picture_back() {
 }
 
 #[test]
-fn what_is_not_rgba_is_converted() {
+fn other_formats_than_rgba_are_converted() {
     let by_stage =
         hashes("test size=70x50 frames=2 ! convert format=rgba ! plugin frei0r:invert0r ! framemd5 -");
     assert_eq!(by_stage, hashes("test size=70x50 frames=2 ! plugin frei0r:invert0r ! framemd5 -"));
@@ -81,7 +81,7 @@ fn what_is_not_rgba_is_converted() {
 }
 
 #[test]
-fn what_a_plugin_does_not_take_is_said() {
+fn invalid_plugin_parameters_are_reported() {
     let fails =
         |stage: &str| run(&["run", &format!("test frames=1 ! plugin frei0r:{stage} ! null")]).ended(1);
     fails("glow blurr=1").says("`blurr`").says("`blur`");

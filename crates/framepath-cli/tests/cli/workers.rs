@@ -11,7 +11,7 @@ const FRAMES: u64 = 50;
 const BURN_NS: u64 = 2_000_000;
 
 #[test]
-fn what_workers_use_is_charged_to_who_started_the_path() {
+fn resources_of_workers_are_charged_to_the_path() {
     let path =
         format!("test bytes=64 frames={FRAMES} ! burn time={}ms host=process ! null", BURN_NS / 1_000_000);
     let program = Program::new(env!("CARGO_BIN_EXE_framepath"), ["run", "--count", "--quiet", &path]);

@@ -25,8 +25,8 @@ macro_rules! worker_conformance {
             }
 
             #[test]
-            fn nothing_is_lost_with_a_worker() {
-                isolated(|| worker_death::nothing_is_lost(&way()));
+            fn no_frame_is_lost_with_a_worker() {
+                isolated(|| worker_death::no_frame_is_lost(&way()));
             }
 
             #[test]

@@ -37,7 +37,7 @@ impl Stage for Kills {
     }
 }
 
-pub fn nothing_is_lost(way: &Way) {
+pub fn no_frame_is_lost(way: &Way) {
     for slots in [1, 8, 200] {
         let watch = Watch::new(slots);
         let source = Pipeline::from_source(watch.source(FRAMES)).named("numbered");

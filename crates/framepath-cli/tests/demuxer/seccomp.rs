@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use framepath_os::children;
+use framepath_os::process::children;
 
 use crate::ffmpeg;
 use framepath_testkit::{Ran, finish, framepath, in_checkout};

@@ -17,7 +17,7 @@ framepath_testkit::tests! {
     frames_lost_with_their_worker_are_exit_code_3,
     a_source_that_ends_without_a_frame_is_a_failure,
     a_packet_that_no_worker_takes_ends_the_run_behind_what_came_before,
-    what_was_asked_to_be_dropped_is_no_loss,
+    requested_drops_are_no_loss,
     a_comparison_of_a_path_that_loses_frames_has_no_figures,
     a_run_that_fails_leaves_no_empty_file,
     an_export_replaces_what_a_link_names_and_keeps_its_permissions,
@@ -80,7 +80,7 @@ fn a_source_that_ends_without_a_frame_is_a_failure() {
     run(&["run", "--quiet", &format!("file {} ! decode ! null", file.display())]).ended(1).says("empty.ivf");
 }
 
-fn what_was_asked_to_be_dropped_is_no_loss() {
+fn requested_drops_are_no_loss() {
     for leaky in ["upstream", "downstream"] {
         let path =
             format!("test size=64x48 frames=200 ! queue depth=1 leaky={leaky} ! block time=1ms ! null");

@@ -14,13 +14,13 @@ use framepath_codec::{Demuxer, Packet};
 use framepath_model::format::Layout;
 use framepath_model::stream::{Preroll, Rational, StreamInfo};
 use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, Open, Submission};
-use framepath_os::children::Usage;
-use framepath_os::commit;
 use framepath_os::crossing::{
     Area, CellReader, CellWriter, PacketArea, Sizes, Socket, completions, submissions,
 };
-use framepath_os::pool::GiveBackWords;
-use framepath_os::spawn::{WorkerProcess, spawn};
+use framepath_os::memory::commit;
+use framepath_os::memory::pool::GiveBackWords;
+use framepath_os::process::children::Usage;
+use framepath_os::process::spawn::{WorkerProcess, spawn};
 
 use super::peer::Word;
 

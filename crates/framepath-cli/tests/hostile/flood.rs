@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use framepath_os::crossing::Socket;
-use framepath_os::sandbox::{self, Limits, Role};
+use framepath_os::process::sandbox::{self, Limits, Role};
 
 use super::hashes_of;
 use super::peer::{memory, sealed, stay};

@@ -15,8 +15,8 @@ use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::{Rational, StreamInfo};
 use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, Open, Submission, Work};
 use framepath_os::crossing::{Area, CellReader, CellWriter, Sizes, Socket, completions, submissions};
-use framepath_os::sandbox::{Layer, Layers, Standing};
-use framepath_os::spawn::take_socket;
+use framepath_os::process::sandbox::{Layer, Layers, Standing};
+use framepath_os::process::spawn::take_socket;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use super::act::ACTS;

@@ -8,7 +8,7 @@ use std::process::{Child, ExitStatus};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use framepath_os::children;
+use framepath_os::process::children;
 use situation::{SITUATIONS, Situation};
 
 const SIGINT: i32 = 2;

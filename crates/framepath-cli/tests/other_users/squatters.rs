@@ -34,7 +34,7 @@ fn serve_at(socket: &Path) -> Ran {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     if !has_ended() {
-        framepath_os::children::signal(&child, 15).unwrap();
+        framepath_os::process::children::signal(&child, 15).unwrap();
     }
     wait(child, "serve")
 }

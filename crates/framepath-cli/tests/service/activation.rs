@@ -4,8 +4,8 @@
 use std::os::fd::AsFd;
 use std::process::{Command, Stdio};
 
-use framepath_os::children;
 use framepath_os::crossing::Listener;
+use framepath_os::process::children;
 use framepath_serve::Viewer;
 
 use framepath_testkit::until;
@@ -44,7 +44,7 @@ fn a_passed_socket_is_served_and_its_name_stays() {
 }
 
 #[test]
-fn what_is_no_listening_socket_of_records_is_refused() {
+fn only_listening_seqpacket_sockets_are_accepted() {
     let child = manager(Stdio::null(), "1", &[]).spawn().unwrap();
     assert_ne!(wait(child, "the service").code, Some(0));
     let stream = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -27,7 +27,7 @@ fn running_streams_finish_and_no_new_one_is_opened() {
 }
 
 #[test]
-fn what_runs_longer_than_its_grace_is_ended() {
+fn a_path_beyond_the_grace_period_is_ended() {
     let service = Service::start(&["--grace", "0"]);
     let client = service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
     let worker = service.stream_of(client.id()).worker_pid;

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_or_of_another_type_is_refused() {
+    fn values_out_of_range_or_of_another_type_are_refused() {
         for (kind, text) in [
             (ParamKind::Bool, "true"),
             (ParamKind::Double, "1.01"),
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_is_read_back() {
+    fn printed_values_parse_again() {
         for (kind, value) in [
             (ParamKind::Bool, ParamValue::Bool(false)),
             (ParamKind::Double, ParamValue::Double(0.1)),

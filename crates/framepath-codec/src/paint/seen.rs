@@ -2,8 +2,8 @@
 //! Copy of the picture on the screen, to compare with the next frame.
 
 use framepath_model::format::Layout;
-use framepath_os::meter;
-use framepath_os::pool::Frame;
+use framepath_os::measure::meter;
+use framepath_os::memory::pool::Frame;
 
 use super::{BAND, SLACK, planar8};
 

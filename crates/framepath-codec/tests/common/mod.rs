@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use framepath_codec::{CodecError, Decoder, DecoderOptions, Demuxer, Output as Format, Received, Threads};
-use framepath_os::pool::Frame;
+use framepath_os::memory::pool::Frame;
 use framepath_testkit::{ffmpeg, ffmpeg_output, md5_lines};
 use tempfile::TempDir;
 

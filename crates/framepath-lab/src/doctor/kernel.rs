@@ -6,7 +6,8 @@ use std::io;
 use std::path::Path;
 use std::thread;
 
-use framepath_os::{affinity, machine};
+use framepath_os::machine;
+use framepath_os::process::affinity;
 
 use super::probe::{Probe, State};
 

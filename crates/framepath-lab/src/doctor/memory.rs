@@ -5,8 +5,8 @@ use std::fs;
 use std::io;
 use std::net::UdpSocket;
 
-use framepath_os::pool::Pool;
-use framepath_os::udp;
+use framepath_os::memory::pool::Pool;
+use framepath_os::net;
 
 use super::probe::{Probe, State};
 
@@ -72,7 +72,7 @@ fn chosen(modes: &str) -> Option<&str> {
 fn udp_gso() -> Probe {
     let (name, unlocks) = ("UDP GSO", "lab `loopback`: many datagrams with one system call");
     let asked: io::Result<()> =
-        UdpSocket::bind(("127.0.0.1", 0)).and_then(|socket| udp::set_segment_size(&socket, 1200));
+        UdpSocket::bind(("127.0.0.1", 0)).and_then(|socket| net::set_segment_size(&socket, 1200));
     match asked {
         Ok(()) => Probe::ok(GROUP, name, unlocks, "UDP_SEGMENT can be set"),
         Err(error) => {

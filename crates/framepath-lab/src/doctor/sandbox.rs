@@ -2,10 +2,10 @@
 //! Sandbox layers available to stages in processes of their own: each layer is
 //! tried, on a thread and a child that end right after.
 
-use framepath_os::cgroup::{CgroupError, Delegated};
 use framepath_os::machine::landlock_abi;
-use framepath_os::sandbox::{self, Layer, Layers, SandboxError, Standing};
-use framepath_os::spawn::{Namespaces, namespaces_given};
+use framepath_os::process::cgroup::{CgroupError, Delegated};
+use framepath_os::process::sandbox::{self, Layer, Layers, SandboxError, Standing};
+use framepath_os::process::spawn::{Namespaces, namespaces_given};
 
 use super::probe::{Probe, State};
 

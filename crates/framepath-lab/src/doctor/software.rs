@@ -98,7 +98,7 @@ fn gst_headers() -> Probe {
 fn sdl() -> Probe {
     #[cfg(feature = "play")]
     let (version, remedy) = (
-        framepath_os::sdl::version().map_err(|error| (State::Missing, error.to_string())),
+        framepath_os::display::sdl::version().map_err(|error| (State::Missing, error.to_string())),
         "apt install libsdl2-2.0-0",
     );
     #[cfg(not(feature = "play"))]

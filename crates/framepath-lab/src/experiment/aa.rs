@@ -9,7 +9,7 @@ use crate::error::LabError;
 use crate::experiment::{Findings, Settings};
 use crate::measure::{Contender, Measured, complete};
 use crate::pairs;
-use crate::watch::Watch;
+use crate::progress::Watch;
 
 const COMPARISONS: usize = 20;
 const CLIP: &str = "h264-180p8-high.h264";

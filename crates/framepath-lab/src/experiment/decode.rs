@@ -19,7 +19,7 @@ use crate::kept::KeptLedger;
 use crate::measure::{Contender, Measured, complete};
 use crate::pairs::{self, Comparison};
 use crate::process::Program;
-use crate::watch::Watch;
+use crate::progress::Watch;
 
 use device::Device;
 use service::Served;

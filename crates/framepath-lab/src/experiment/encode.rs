@@ -5,13 +5,13 @@
 use framepath::{Level, Options};
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::ledger::Latency;
-use framepath_os::clock::{now_ns, process_cpu_ns};
+use framepath_os::time::{now_ns, process_cpu_ns};
 
 use crate::error::LabError;
 use crate::experiment::{Findings, Settings};
 use crate::measure::{Contender, Measured, complete};
 use crate::pairs;
-use crate::watch::Watch;
+use crate::progress::Watch;
 
 const CASE: &str = "720p-nv12";
 const FRAMES: usize = 1000;
@@ -62,7 +62,10 @@ fn memcpy() -> Result<Measured, LabError> {
     let times = (0..FRAMES)
         .map(|_| {
             let start = now_ns();
-            framepath_os::meter::copy_bytes(std::hint::black_box(&mut to), std::hint::black_box(&from));
+            framepath_os::measure::meter::copy_bytes(
+                std::hint::black_box(&mut to),
+                std::hint::black_box(&from),
+            );
             now_ns() - start
         })
         .collect();

@@ -15,11 +15,11 @@ mod stream;
 
 use framepath_model::stats::{median, percentile};
 use framepath_model::summary::{LatencyUs, Row, Summary};
-use framepath_os::signal;
+use framepath_os::process::signal;
 
 use crate::error::LabError;
 use crate::experiment::{Findings, Settings, Size};
-use crate::watch::Watch;
+use crate::progress::Watch;
 use check::Faults;
 use left::Holdings;
 use random::Random;

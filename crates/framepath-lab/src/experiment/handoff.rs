@@ -13,11 +13,11 @@ use std::collections::BTreeSet;
 
 use crate::error::LabError;
 use crate::experiment::{Findings, Settings, Size};
-use crate::handoff::told;
+use crate::handoff::run_figures;
 use crate::measure::{Contender, Measured};
 use crate::pairs::{self, Comparison};
 use crate::process::Program;
-use crate::watch::Watch;
+use crate::progress::Watch;
 
 /// One picture of 1920x1080 in NV12.
 const LARGE: u64 = 1920 * 1080 * 3 / 2;
@@ -132,7 +132,7 @@ impl Peer {
 /// Runs `program` and parses its line; adds the software it measured to `software`.
 fn hand_over(program: &Program, software: &RefCell<BTreeSet<String>>) -> Result<Measured, LabError> {
     let finished = program.run(true)?;
-    let told = told::parse(program, &finished.stdout)?;
+    let told = run_figures::parse(program, &finished.stdout)?;
     let measured = told.measured(program)?;
     software.borrow_mut().insert(told.software);
     Ok(measured)

@@ -13,12 +13,12 @@ use framepath::{Leaky, Level, Options, Pipeline, Report, Test, TestOptions};
 use framepath_model::ledger::Row;
 use framepath_model::stats::median;
 use framepath_model::summary::{Row as SummaryRow, Skipped};
-use framepath_os::affinity;
+use framepath_os::process::affinity;
 
 use crate::error::LabError;
 use crate::experiment::{Findings, Settings, Size};
 use crate::measure::{Measured, complete};
-use crate::watch::Watch;
+use crate::progress::Watch;
 use preempter::Preempter;
 use probe::{Probe, Trigger, Work};
 

@@ -8,14 +8,15 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use framepath_os::clock::{now_ns, process_cpu_ns};
-use framepath_os::{meter, udp};
+use framepath_os::measure::meter;
+use framepath_os::net;
+use framepath_os::time::{now_ns, process_cpu_ns};
 
 use crate::error::LabError;
 use crate::experiment::{Findings, Settings};
 use crate::measure::{Contender, Measured};
 use crate::pairs;
-use crate::watch::Watch;
+use crate::progress::Watch;
 
 const CASE: &str = "10MB";
 const BYTES: usize = 10 * 1024 * 1024;
@@ -40,7 +41,7 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
     let contenders = vec![
         Contender::new("tcp", tcp),
         Contender::new("udp", || datagrams(1)),
-        Contender::new("udp-gso", || datagrams(udp::MAX_SEND / DATAGRAM)),
+        Contender::new("udp-gso", || datagrams(net::MAX_SEND / DATAGRAM)),
     ];
     let comparisons =
         [("cpu_ms", "udp-gso", "udp"), ("cpu_ms", "udp-gso", "tcp"), ("throughput_mb_s", "udp-gso", "udp")];
@@ -107,7 +108,7 @@ fn datagrams(per_send: usize) -> Result<Measured, LabError> {
     sender.connect(receiver.local_addr().map_err(io("address"))?).map_err(io("connect"))?;
     receiver.set_read_timeout(Some(PATIENCE)).map_err(io("timeout"))?;
     if per_send > 1 {
-        udp::set_segment_size(&sender, DATAGRAM as u16).map_err(|e| {
+        net::set_segment_size(&sender, DATAGRAM as u16).map_err(|e| {
             LabError::Missing(format!("the kernel has no UDP segmentation (4.18 has it): {e}"))
         })?;
     }

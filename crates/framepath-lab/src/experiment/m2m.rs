@@ -18,14 +18,14 @@ use std::path::{Path, PathBuf};
 
 use framepath::{Level, Options};
 use framepath_model::path::quote;
-use framepath_os::clock::thread_cpu_ns;
+use framepath_os::time::thread_cpu_ns;
 
 use crate::error::LabError;
 use crate::experiment::{Findings, Settings, Size};
 use crate::kept::KeptLedger;
 use crate::measure::Contender;
 use crate::pairs::{self, Comparison};
-use crate::watch::Watch;
+use crate::progress::Watch;
 
 use nodes::Nodes;
 use run::Run;

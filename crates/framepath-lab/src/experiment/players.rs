@@ -22,7 +22,7 @@ use crate::error::LabError;
 use crate::experiment::{Findings, Settings, Size};
 use crate::measure::{Contender, Measured};
 use crate::pairs;
-use crate::watch::Watch;
+use crate::progress::Watch;
 
 use accuracy::Reference;
 use api::{Api, Output};
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn who_drops_frames_is_not_the_best() {
+    fn a_player_that_drops_frames_is_not_the_best() {
         let run = |share: f64, maxed: f64| Measured {
             extra: [("cpu_share".to_owned(), share), ("maxed".to_owned(), maxed)].into(),
             ..Measured::default()

@@ -17,7 +17,7 @@ use crate::experiment::{Findings, Settings, Size};
 use crate::measure::{Contender, Measured, complete};
 use crate::pairs;
 use crate::process::Program;
-use crate::watch::Watch;
+use crate::progress::Watch;
 
 /// Bytes of all buffers of a run together, as in the original.
 const TOTAL: u64 = 16 << 20;

@@ -19,7 +19,7 @@ use crate::experiment::{Findings, Settings, Size};
 use crate::measure::{Contender, Measured, complete};
 use crate::pairs::{self, Comparison};
 use crate::process::Program;
-use crate::watch::Watch;
+use crate::progress::Watch;
 
 const CLIP: &str = "h264-1080p8.h264";
 const FRAMES: u64 = 150;

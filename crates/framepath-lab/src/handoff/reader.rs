@@ -7,8 +7,8 @@ use std::sync::mpsc::Sender;
 
 use framepath::{Failure, Item, Out, Stage, StageError};
 use framepath_model::stream::StreamInfo;
-use framepath_os::clock::now_ns;
-use framepath_os::running::{self, Used};
+use framepath_os::process::running::{self, Used};
+use framepath_os::time::now_ns;
 
 use super::trigger::Meeting;
 

@@ -10,10 +10,10 @@ use framepath::host::WorkerStats;
 use framepath::{Failure, Item, Out, RunError, Source, StageError};
 use framepath_model::format::Layout;
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
-use framepath_os::clock::{now_ns, sleep_until};
-use framepath_os::pool::Pool;
-use framepath_os::running::{self, Used};
-use framepath_os::signal;
+use framepath_os::memory::pool::Pool;
+use framepath_os::process::running::{self, Used};
+use framepath_os::process::signal;
+use framepath_os::time::{now_ns, sleep_until};
 
 use super::Handoff;
 use super::reader::Seen;

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_empty_not_zero() {
+    fn unmeasured_causes_are_empty_not_zero() {
         let mut rows = vec![row(0, 0, 0, 100, 0), row(0, 1, 100, 150, flag::LAST)];
         let d = line(&mut rows, 2);
         assert_eq!(d.causes[Cause::Compute], None);

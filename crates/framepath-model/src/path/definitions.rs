@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_contradicts_itself_is_refused() {
+    fn contradictory_definitions_are_refused() {
         static GOOD: Definition = Definition::stage("good", "");
         static CAPITAL: Definition = Definition::stage("Flip", "");
         static TWICE: Definition = Definition::stage("twice", "").args(&[

@@ -6,7 +6,7 @@ use super::error::check;
 use super::layout::{colors_number, colors_of, format_number, format_of};
 use super::record::{Reader, Writer};
 use super::{Demux, MAGIC, Open, StreamStatus, Totals, VERSION, WireError};
-use crate::lend::{Lent, MOST_BUFFERS, Want};
+use crate::buffer_request::{Lent, MOST_BUFFERS, Want};
 use crate::stream::StreamInfo;
 
 /// Bytes of a message.

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use super::area::{Line, Ring};
 use super::{Area, Breach, Cell};
-use crate::patience::Patience;
-use crate::sync::{AtomicU32, Ordering, fence};
-use crate::{futex, meter};
+use crate::measure::meter;
+use crate::sync::adaptive_poll::Patience;
+use crate::sync::atomics::{AtomicU32, Ordering, fence};
+use crate::sync::futex;
 
 /// A futex word across processes: 1 while a thread sleeps on it.
 ///

@@ -12,7 +12,7 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, accept_with, bind, lis
 
 use super::folder::{SocketFolder, by_descriptor};
 use super::{Peer, Socket};
-use crate::inherited;
+use crate::process::inherited;
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;

@@ -4,7 +4,7 @@
 //!
 //! The caller may keep a packet for a whole group of pictures, to send it again after a
 //! decoder's death, and release its neighbours long before. So each packet has an id, and
-//! goes back by the same words as frames ([`crate::pool::GiveBackWords`]).
+//! goes back by the same words as frames ([`crate::memory::pool::GiveBackWords`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use super::packets::{SharedBytes, checked, kept, room, write};
 use super::{Area, Bell, Breach};
-use crate::meter;
-use crate::pool::GiveBackWords;
+use crate::measure::meter;
+use crate::memory::pool::GiveBackWords;
 
 /// Packets that the reader can hold at a time.
-pub const PACKET_IDS: u32 = crate::pool::GIVE_BACK_SLOTS;
+pub const PACKET_IDS: u32 = crate::memory::pool::GIVE_BACK_SLOTS;
 
 /// The writing end: memory for packets. One thread at a time.
 ///

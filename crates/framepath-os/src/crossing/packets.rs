@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::area::Line;
 use super::{Area, Bell, Breach, PooledPackets};
-use crate::meter;
-use crate::sync::Ordering;
+use crate::measure::meter;
+use crate::sync::atomics::Ordering;
 
 /// Zeroed bytes behind every packet: bitstream readers look that far ahead
 /// (libavcodec's AV_INPUT_BUFFER_PADDING_SIZE).
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_outside_is_a_breach() {
+    fn offsets_outside_are_a_breach() {
         let (area, packets) = ends(4096);
         assert!(packets.packet(4096 - 64, 1).is_err());
         assert!(packets.packet(u64::MAX, u32::MAX).is_err());

@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn memory_that_can_shrink_or_has_another_size_is_refused() {
-        let file = crate::memory_file("page").unwrap();
+        let file = crate::memory::memory_file("page").unwrap();
         file.set_len(BYTES as u64).unwrap();
         assert!(Page::open(file.into()).is_err());
         let fd = memfd_create("large", MemfdFlags::ALLOW_SEALING).unwrap();

@@ -9,7 +9,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat,
 use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-use crate::mapping::has_ordinary_pages;
+use crate::memory::mapping::has_ordinary_pages;
 
 /// The mapping. Its content may change at any time.
 #[derive(Debug)]
@@ -39,7 +39,8 @@ impl Sealed {
         let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .map_err(failed("memfd_create"))?;
         ftruncate(&fd, bytes as u64).map_err(failed("ftruncate"))?;
-        crate::commit::reserve(&fd, bytes as u64).map_err(|(call, errno)| Refused::Os(call, errno))?;
+        crate::memory::commit::reserve(&fd, bytes as u64)
+            .map_err(|(call, errno)| Refused::Os(call, errno))?;
         fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(failed("fcntl(F_ADD_SEALS)"))?;
         Sealed::map(fd, bytes)

@@ -17,9 +17,9 @@ use rustix::net::{
 };
 
 use super::Peer;
-use crate::cancel::canceled;
-use crate::clock::timespec;
-use crate::signal;
+use crate::process::cancel::canceled;
+use crate::process::signal;
+use crate::time::timespec;
 
 /// Milliseconds that the sender of a descriptor waits until others have arrived.
 const CROWDED: u32 = 10_000;
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn records_keep_their_bounds_and_bring_a_descriptor() {
         let (a, b) = Socket::pair().unwrap();
-        let file = crate::memory_file("passed").unwrap();
+        let file = crate::memory::memory_file("passed").unwrap();
         file.set_len(77).unwrap();
         a.send(b"first", Some(file.as_fd())).unwrap();
         a.send(b"second", None).unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
-use crate::clock::timespec;
+use crate::time::timespec;
 
 /// Events to wait for. The end and errors of a descriptor always count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

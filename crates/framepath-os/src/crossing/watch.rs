@@ -11,8 +11,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 
 use super::Socket;
-use super::quiet::{Look, Quiet};
-use crate::clock::timespec;
+use super::watcher_sleep::{Look, Quiet};
+use crate::time::timespec;
 
 /// A thread that waits for the end of a connection; dropping it ends both.
 #[derive(Debug)]

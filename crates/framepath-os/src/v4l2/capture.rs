@@ -14,10 +14,11 @@ use super::heap::{Heap, sync};
 use super::queue::Memory;
 use super::region::{Access, Region};
 use super::{Dequeued, Direction, Lent, Node, V4l2Error};
-use crate::clock::now_ns;
-use crate::pool::{ForeignError, ForeignPool, Frame, Returns};
-use crate::stop::Stop;
-use crate::{meter, stop};
+use crate::measure::meter;
+use crate::memory::pool::{ForeignError, ForeignPool, Frame, Returns};
+use crate::process::stop;
+use crate::process::stop::Stop;
+use crate::time::now_ns;
 
 /// Memory type of a queue's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

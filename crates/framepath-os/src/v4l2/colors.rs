@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_streams_say_comes_back() {
+    fn stream_colours_round_trip() {
         for (code, transfer, matrix) in [
             (BT709, 1, BT709),
             (SMPTE170M, 1, SMPTE170M),

@@ -17,8 +17,8 @@ use super::V4l2Error;
 use super::call::call;
 use super::region::{Access, Region};
 use crate::c_layout::{Facts, numbers, structure};
-use crate::meter;
-use crate::pool::{ForeignPool, Frame, Returns};
+use crate::measure::meter;
+use crate::memory::pool::{ForeignPool, Frame, Returns};
 
 /// Source of dmabufs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -238,7 +238,11 @@ impl DeviceFrame<'_> {
     ///
     /// # Errors
     /// A layout larger than the slot.
-    pub fn freeze(self, layout: &Layout, meta: FrameMeta) -> Result<Frame, crate::pool::ForeignError> {
+    pub fn freeze(
+        self,
+        layout: &Layout,
+        meta: FrameMeta,
+    ) -> Result<Frame, crate::memory::pool::ForeignError> {
         self.pool.frames.frame(self.slot, layout, meta).inspect(|_| {
             // The frame has the slot now.
             let this = std::mem::ManuallyDrop::new(self);

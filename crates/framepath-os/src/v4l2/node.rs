@@ -14,7 +14,8 @@ use rustix::ioctl::Opcode;
 use super::call::call;
 use super::{Direction, Fourcc, V4l2Error, abi};
 use crate::machine::nodes;
-use crate::{meter, stop};
+use crate::measure::meter;
+use crate::process::stop;
 
 /// Purpose of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -461,7 +462,7 @@ impl Node {
     }
 
     /// [`Node::wait`] for a CAPTURE buffer alone. Ends early, with none, where a
-    /// [nudge](crate::stop::Stop::nudge) makes `awake` true.
+    /// [nudge](crate::process::stop::Stop::nudge) makes `awake` true.
     ///
     /// # Errors
     /// As the kernel says.
@@ -505,7 +506,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_node_is_said() {
+    fn a_file_that_is_no_node_is_reported() {
         let open = |path: &str| Node::open(Path::new(path)).unwrap_err();
         assert!(matches!(open("/dev/null"), V4l2Error::NoNode { .. }));
         assert!(matches!(open("/dev"), V4l2Error::NoNode { .. }));

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::capture::driver_region;
 use super::region::{Access, Region};
 use super::{Dequeued, Direction, Io, Lent, Node, V4l2Error};
-use crate::meter;
-use crate::pool::{Frame, Plane};
+use crate::measure::meter;
+use crate::memory::pool::{Frame, Plane};
 
 /// Buffers that came back from an OUTPUT queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

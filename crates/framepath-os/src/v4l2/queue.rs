@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::call::call;
 use super::{Node, Region, V4l2Error, abi};
-use crate::pool::Plane;
+use crate::memory::pool::Plane;
 
 /// A queue, as V4L2 names it: from the device's side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

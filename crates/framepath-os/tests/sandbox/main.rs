@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::thread;
 
-use framepath_os::sandbox::{self, Layer, Layers};
-use framepath_os::spawn::{SpawnError, WorkerProcess, namespaces_given, spawn, spawn_zygote};
+use framepath_os::process::sandbox::{self, Layer, Layers};
+use framepath_os::process::spawn::{SpawnError, WorkerProcess, namespaces_given, spawn, spawn_zygote};
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 
 mod acts;
@@ -285,7 +285,7 @@ fn all_denied(role: &str) {
 
 fn decoder_works() {
     let (mut worker, socket) = start(&["allowed"]);
-    let pool = framepath_os::commit::grant(worker::LIMITS.file_bytes).unwrap();
+    let pool = framepath_os::memory::commit::grant(worker::LIMITS.file_bytes).unwrap();
     let open = rustix::fs::memfd_create("open", MemfdFlags::CLOEXEC).unwrap();
     // The kernel exempts root.
     let bounded = worker.namespaces().user && !rustix::process::geteuid().is_root();

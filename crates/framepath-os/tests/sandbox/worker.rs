@@ -7,8 +7,8 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
-use framepath_os::sandbox::{self, Layer, Limits, Role, SandboxError};
-use framepath_os::spawn::{Bounds, Zygote, take_socket};
+use framepath_os::process::sandbox::{self, Layer, Limits, Role, SandboxError};
+use framepath_os::process::spawn::{Bounds, Zygote, take_socket};
 use rustix::fs::{SealFlags, fcntl_add_seals};
 
 use crate::acts::{ACTS, Scene, call};
@@ -119,7 +119,7 @@ fn allowed(socket: BorrowedFd<'_>) -> String {
     assert_eq!(too_much, Err(libc::ENOMEM));
 
     // A pool that no other process reads needs no file.
-    let mut private = framepath_os::pool::Pool::new(4096, 2).unwrap();
+    let mut private = framepath_os::memory::pool::Pool::new(4096, 2).unwrap();
     private.acquire().unwrap().plane_mut(0).fill(7);
     // Another pool is made in the granted memory.
     fcntl_add_seals(pool, SealFlags::FUTURE_WRITE | SealFlags::SEAL).unwrap();
@@ -189,7 +189,7 @@ fn zygote() -> String {
     };
     outcomes.push(format!("environment {}", names(forked(clean).exit_code)));
     outcomes.push(format!("panic {:?}", forked(|| std::panic::resume_unwind(Box::new(()))).exit_code));
-    let mut process = zygote.fork(theirs.as_fd(), bounds, |_| framepath_os::crash::hang()).unwrap();
+    let mut process = zygote.fork(theirs.as_fd(), bounds, |_| framepath_os::process::crash::hang()).unwrap();
     outcomes.push(own_namespaces(&process).to_owned());
     process.kill().unwrap();
     outcomes.push(format!("killed {:?}", process.wait().unwrap().signal));
@@ -197,7 +197,7 @@ fn zygote() -> String {
 }
 
 /// Compares the namespaces of `process` with those it claims to have.
-fn own_namespaces(process: &framepath_os::spawn::WorkerProcess) -> &'static str {
+fn own_namespaces(process: &framepath_os::process::spawn::WorkerProcess) -> &'static str {
     let given = process.namespaces();
     let all = [
         ("user", given.user),

@@ -6,10 +6,10 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use framepath_model::buffer_request::{Lent, Want};
 use framepath_model::format::PixelFormat;
-use framepath_model::lend::{Lent, Want};
-use framepath_os::attach::{Drained, Format, FrameInfo, NextCapture, Refusal, Stream};
-use framepath_os::pool::Frame;
+use framepath_os::memory::pool::Frame;
+use framepath_os::v4l2::attach::{Drained, Format, FrameInfo, NextCapture, Refusal, Stream};
 use framepath_os::v4l2::{Fourcc, V4l2Colors};
 
 use framepath::host::for_serve::{Lends, LentSlots, Loan};

@@ -16,9 +16,11 @@ use std::thread;
 use framepath_codec::{Packet, TrackInfo};
 use framepath_model::access_unit::Sequences;
 use framepath_model::stream::FrameMeta;
-use framepath_os::attach::{DELIVERED, FrameInfo, Mark, NextPacket, Offered, PacketInfo, Refusal, Stream};
-use framepath_os::meter::Level;
+use framepath_os::measure::meter::Level;
 use framepath_os::v4l2::Fourcc;
+use framepath_os::v4l2::attach::{
+    DELIVERED, FrameInfo, Mark, NextPacket, Offered, PacketInfo, Refusal, Stream,
+};
 
 use super::captures::{Captures, Delivery, News, SessionLender};
 use super::stash::{Entry, Stash};

@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use framepath_os::attach::Mark;
+use framepath_os::v4l2::attach::Mark;
 
 const MAGIC: u64 = 0x3168_7361_7473_7066;
 const RING: u64 = 4096;
@@ -119,7 +119,9 @@ impl Stash {
         head[8..16].copy_from_slice(&(length | u64::from(entry.key) << 32).to_le_bytes());
         head[16..].copy_from_slice(&entry.mark.to_bytes());
         self.write(self.tail, &head)?;
-        framepath_os::meter::copy(entry.bytes.len(), || self.write(self.tail + ENTRY, &entry.bytes))?;
+        framepath_os::measure::meter::copy(entry.bytes.len(), || {
+            self.write(self.tail + ENTRY, &entry.bytes)
+        })?;
         if entry.key {
             self.keys.push((self.tail, entry.seq));
         }
@@ -195,7 +197,7 @@ mod tests {
     }
 
     fn file(bytes: u64) -> File {
-        let file = framepath_os::memory_file("stash").unwrap();
+        let file = framepath_os::memory::memory_file("stash").unwrap();
         file.set_len(bytes).unwrap();
         file
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use framepath::{Failure, Item, Level, Options, Out, Pipeline, Report, Source, Stage, StageError};
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
-use framepath_os::pool::{Frame, Pool};
+use framepath_os::memory::pool::{Frame, Pool};
 
 use super::way::Way;
 

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use framepath_codec::{AnnexB, DecoderOptions, Output, Packet, TrackInfo};
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::{FrameMeta, Preroll, StreamInfo};
-use framepath_os::pool::{Frame, Plane};
-use framepath_os::signal;
+use framepath_os::memory::pool::{Frame, Plane};
+use framepath_os::process::signal;
 use framepath_os::v4l2::{
     CaptureBuffers, Delivered, Direction, Event, Fourcc, Heap, Io, Node, OutputBuffers, Picture, Role,
     V4l2Error,

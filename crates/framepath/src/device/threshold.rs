@@ -8,16 +8,16 @@ use std::time::Instant;
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::path;
 use framepath_model::stream::StreamInfo;
-use framepath_os::clock::now_ns;
-use framepath_os::meter;
-use framepath_os::pool::Frame;
-use framepath_os::signal;
+use framepath_os::measure::meter;
+use framepath_os::memory::pool::Frame;
+use framepath_os::process::signal;
+use framepath_os::time::now_ns;
 use framepath_os::v4l2::{
     CaptureBuffers, Control, Delivered, Direction, Fourcc, Heap, InPlace, Io, Node, OutputBuffers, Picture,
     Role, V4l2Error, measuring as numbers,
 };
 
-use super::side::Side;
+use super::frame_records::Side;
 use super::{PATIENCE, SLICE, io_of, layout_of};
 use crate::error::StageError;
 use crate::item::Item;
@@ -180,7 +180,8 @@ impl Way {
             return Ok(self.output.fill(std::iter::once(frame.plane(0)))?);
         }
         let padding = vec![0; self.stride.saturating_sub(plane.width)];
-        let rows = (0..plane.rows).flat_map(|y| [frame.row(0, y), framepath_os::pool::Plane::of(&padding)]);
+        let rows =
+            (0..plane.rows).flat_map(|y| [frame.row(0, y), framepath_os::memory::pool::Plane::of(&padding)]);
         Ok(self.output.fill(rows)?)
     }
 

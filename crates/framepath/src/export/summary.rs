@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use framepath_model::ledger::{Cause, Causes, Digest, Latency};
 use framepath_model::stats::Spread;
 use framepath_model::summary::{CausesUs, LatencyUs, Row, Summary};
-use framepath_os::meter::Level;
+use framepath_os::measure::meter::Level;
 
 use super::machine::machine;
 use crate::report::{Report, SinkReport};

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use framepath_model::ledger::{Cause, Digest, HopDigest, Latency};
 use framepath_model::shown::shown;
-use framepath_os::meter::Level;
+use framepath_os::measure::meter::Level;
 
 use crate::report::{Report, SinkReport, depths};
 

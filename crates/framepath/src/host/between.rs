@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use super::input::Sent;
-use super::link::Link;
 use super::submit::Sending;
+use super::worker_stream::Link;
 
 /// From the submit end to the collect end, in the order of the stream.
 // Nearly all are inputs, one for each frame: a box would be an allocation for each.

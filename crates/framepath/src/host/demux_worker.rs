@@ -8,15 +8,15 @@ use std::time::Duration;
 use framepath_codec::{CodecError, Demuxer, MediaFile, Packet};
 use framepath_model::stream::SeekTo;
 use framepath_model::wire::{Completion, Demux, Message, Place, Submission};
-use framepath_os::crash;
 use framepath_os::crossing::{
     Area, Breach, CellReader, CellWriter, PacketPool, Sizes, Socket, completions, submissions,
 };
+use framepath_os::process::crash;
 
 use super::HostError;
 use super::fault::Faults;
+use super::message_io::say;
 use super::remote_demuxer::MOST_TRACK_BYTES;
-use super::say::say;
 use super::tally::Tally;
 
 /// Reads `file` and sends its packets to the caller, in the shared memory

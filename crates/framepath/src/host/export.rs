@@ -3,16 +3,16 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use framepath_model::buffer_request::Want;
 use framepath_model::format::Layout;
-use framepath_model::lend::Want;
 use framepath_model::stream::StreamInfo;
 use framepath_model::wire::{Completion, Message, SAME_FRAME, Work};
 use framepath_os::crossing::{CellWriter, Socket};
-use framepath_os::pool::{Frame, GrantedPool, Pool};
+use framepath_os::memory::pool::{Frame, GrantedPool, Pool};
 
 use super::HostError;
+use super::message_io::say;
 use super::names::Names;
-use super::say::say;
 use super::tally::Tally;
 use crate::error::StageError;
 use crate::item::Item;

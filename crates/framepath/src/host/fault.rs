@@ -5,7 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use framepath_os::crash;
+use framepath_os::process::crash;
 
 /// Kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

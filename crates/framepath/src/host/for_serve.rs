@@ -2,14 +2,14 @@
 //! Items for the crate `framepath-serve` beyond the public interface. Not stable: they change
 //! with any release.
 
-pub use super::borrow::{Lends, LentSlots, Loan};
+pub use super::buffer_provider::{Lends, LentSlots, Loan};
 pub use super::collect::{Arrival, CollectEnd};
 pub use super::fault::Faults;
 pub use super::input::WorkerInput;
 pub use super::kind::WorkerKind;
+pub use super::message_io::{hear_within, say};
 pub use super::sandbox::SandboxChoice;
-pub use super::say::{hear_within, say};
-pub use super::seat::{Seat, connect};
+pub use super::service_stream::{Seat, connect};
 pub use super::session::Session;
 pub use super::spares::{Spare, Spares};
 pub use super::spec::Spec;

@@ -5,12 +5,12 @@ use std::convert::Infallible;
 use std::os::fd::{AsFd, OwnedFd};
 
 use framepath_model::wire::Message;
-use framepath_os::crash;
 use framepath_os::crossing::Socket;
-use framepath_os::spawn::{WorkerProcess, Zygote, tend};
+use framepath_os::process::crash;
+use framepath_os::process::spawn::{WorkerProcess, Zygote, tend};
 
 use super::kind::WorkerKind;
-use super::say::{hear, say};
+use super::message_io::{hear, say};
 use super::{HostError, worker};
 use crate::registry::Registry;
 

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_late_is_no_progress() {
+    fn late_output_is_no_progress() {
         let health = waiting(8);
         assert!(is_killed(&health));
         health.completed(false);

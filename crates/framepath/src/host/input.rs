@@ -6,7 +6,7 @@ use std::sync::Arc;
 use framepath_codec::Packet;
 use framepath_model::parameter_sets::SetLog;
 use framepath_model::stream::FrameMeta;
-use framepath_os::pool::Frame;
+use framepath_os::memory::pool::Frame;
 
 use crate::recorder::Stretch;
 

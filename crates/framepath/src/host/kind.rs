@@ -16,8 +16,8 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use framepath_codec::frei0r;
-use framepath_os::sandbox::{Layers, Limits, Role, SandboxError, enter};
-use framepath_os::spawn::Bounds;
+use framepath_os::process::sandbox::{Layers, Limits, Role, SandboxError, enter};
+use framepath_os::process::spawn::Bounds;
 
 use super::{HostError, SandboxChoice};
 

@@ -14,14 +14,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use framepath_model::format::Layout;
 use framepath_model::stream::FrameMeta;
 use framepath_model::wire::Message;
-use framepath_os::commit;
 use framepath_os::crossing::Socket;
-use framepath_os::pool::{ForeignPool, Frame, GrantedMemory, Returns};
-use framepath_os::sandbox::Limits;
+use framepath_os::memory::commit;
+use framepath_os::memory::pool::{ForeignPool, Frame, GrantedMemory, Returns};
+use framepath_os::process::sandbox::Limits;
 
 use super::HostError;
 use super::export::{Exporter, locked};
-use super::say::hear;
+use super::message_io::hear;
 
 /// Grants that have no pool announced in them yet. Beyond this number the
 /// oldest is forgotten.
@@ -219,10 +219,10 @@ mod tests {
 
     use framepath_model::format::PixelFormat;
     use framepath_os::crossing::{Area, Sizes, completions};
-    use framepath_os::pool::Pool;
+    use framepath_os::memory::pool::Pool;
 
+    use super::super::message_io::say;
     use super::super::names::shared_memory;
-    use super::super::say::say;
     use super::*;
 
     /// A caller whose input pools change while the worker asks for memory.
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lives_at_a_time_is_no_more_than_the_memory() {
+    fn live_grants_never_exceed_the_memory() {
         let mut granter = Granter::new(1 << 20);
         let mut grants = Vec::new();
         for number in 0..4 {

@@ -4,7 +4,7 @@
 
 use framepath_model::format::Layout;
 use framepath_model::wire::SAME_FRAME;
-use framepath_os::pool::{Frame, PoolMemory};
+use framepath_os::memory::pool::{Frame, PoolMemory};
 
 use super::HostError;
 

@@ -13,15 +13,15 @@ use framepath_os::v4l2::Node;
 
 use super::collect::CollectEnd;
 use super::health::WorkerHealth;
-use super::link::Link;
 use super::memory::Granter;
+use super::message_io::{hear_within, say};
 use super::policy::OPENING;
 use super::process::Worker;
 use super::receiving::{CONSTANTS, Receiving};
-use super::say::{hear_within, say};
 use super::session::Session;
 use super::spec::{Attempt, Spec, Start, area_sizes};
 use super::submit::{Sending, SubmitEnd};
+use super::worker_stream::Link;
 use super::{HostError, sandbox, start};
 
 /// Largest room for packets, bytes.

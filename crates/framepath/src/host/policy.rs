@@ -22,9 +22,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use framepath_codec::MediaFile;
-use framepath_os::cancel::is_readable;
-use framepath_os::clock::now_ns;
 use framepath_os::crossing::{Breach, Look};
+use framepath_os::process::cancel::is_readable;
+use framepath_os::time::now_ns;
 
 use super::HostError;
 use super::process::Process;

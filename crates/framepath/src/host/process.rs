@@ -3,12 +3,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use framepath_os::clock::cpu_ns_of;
 use framepath_os::crossing::Socket;
-use framepath_os::sandbox::Layers;
-use framepath_os::spawn::{Remote, WorkerProcess};
+use framepath_os::process::sandbox::Layers;
+use framepath_os::process::spawn::{Remote, WorkerProcess};
+use framepath_os::time::cpu_ns_of;
 
-use super::seat::{Seat, Turn};
+use super::service_stream::{Seat, Turn};
 use super::zygote::ZygoteProcess;
 
 /// A worker that is loaded and locked in, and has no stream yet.

@@ -7,20 +7,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use framepath_model::buffer_request::Want;
 use framepath_model::format::Layout;
-use framepath_model::lend::Want;
 use framepath_model::stream::FrameMeta;
 use framepath_model::wire::{Completion, Message, SAME_FRAME, UpstreamRequest, Work};
 use framepath_os::crossing::{Area, Breach, CellReader};
-use framepath_os::pool::{ForeignPool, Frame, GiveBackWords, Returns};
+use framepath_os::memory::pool::{ForeignPool, Frame, GiveBackWords, Returns};
 
 use super::HostError;
-use super::borrow::{Lends, LentSlots};
+use super::buffer_provider::{Lends, LentSlots};
 use super::health::WorkerHealth;
-use super::link::Link;
 use super::memory::{Grant, GrantShare, Granter};
+use super::message_io::{hear_within, say};
 use super::policy::RequestBudget;
-use super::say::{hear_within, say};
+use super::worker_stream::Link;
 
 /// Time limit for a message that a cell announces: the worker sends the message before the cell.
 const THERE: Duration = Duration::ZERO;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use framepath_model::wire::Work;
-use framepath_os::clock::now_ns;
+use framepath_os::time::now_ns;
 
 use super::process::Process;
 

@@ -17,17 +17,18 @@ use std::time::Duration;
 use framepath_codec::{MediaFile, Packet, TrackInfo};
 use framepath_model::stream::FrameMeta;
 use framepath_model::wire::{Cell, Completion, Demux, Message, Place, Submission};
-use framepath_os::cancel::canceled;
 use framepath_os::crossing::{
     Area, Bell, Breach, CellReader, CellWriter, Look, PooledPackets, Socket, Watcher, completions,
     submissions, watch,
 };
-use framepath_os::{meter, signal};
+use framepath_os::measure::meter;
+use framepath_os::process::cancel::canceled;
+use framepath_os::process::signal;
 
+use super::message_io::{hear_within, say};
 use super::policy::{LOOK, Patience};
 use super::process::Worker;
-use super::say::{hear_within, say};
-use super::seat::Seat;
+use super::service_stream::Seat;
 use super::spec::area_sizes;
 use super::start;
 use super::{HostError, WorkerOptions, WorkerStats, sandbox};

@@ -5,7 +5,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
 use framepath_model::replay::Plan;
-use framepath_os::signal;
+use framepath_os::process::signal;
 
 use super::between::Way;
 use super::collect::CollectEnd;

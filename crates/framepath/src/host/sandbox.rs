@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Policy for a stream whose worker lacks layers of the sandbox.
 
-use framepath_os::sandbox::{Layer, Layers};
+use framepath_os::process::sandbox::{Layer, Layers};
 
 use super::HostError;
 
@@ -56,7 +56,7 @@ pub(crate) fn note(layers: Layers) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use framepath_os::sandbox::Standing;
+    use framepath_os::process::sandbox::Standing;
 
     use super::*;
 

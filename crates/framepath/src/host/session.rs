@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use framepath_model::wire::UpstreamRequest;
-use framepath_os::meter::Level;
+use framepath_os::measure::meter::Level;
 
 use super::WorkerStats;
-use super::link::Link;
 use super::spec::Spec;
+use super::worker_stream::Link;
 use crate::request::Request;
 use crate::requests::Upstream;
 

@@ -7,13 +7,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
 use framepath_model::wire::Message;
-use framepath_os::clock::now_ns;
 use framepath_os::crossing::Socket;
-use framepath_os::sandbox::Layers;
+use framepath_os::process::sandbox::Layers;
+use framepath_os::time::now_ns;
 
 use super::HostError;
+use super::message_io::{hear, hear_within};
 use super::policy::LOADING;
-use super::say::{hear, hear_within};
 
 /// A worker without a stream; `P` is the parent's handle on its process.
 #[derive(Debug)]
@@ -162,7 +162,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::host::say::say;
+    use crate::host::message_io::say;
 
     fn spare(number: u32) -> (Spare<u32>, Arc<Socket>) {
         let (ours, theirs) = Socket::pair().unwrap();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_load_go_before_those_that_are_ready() {
+    fn loading_spares_are_taken_before_ready_ones() {
         let (mut spares, workers) = pool(3);
         say(&workers[0], &Message::Ready { layers: 0 }, None).unwrap();
         spares.get_mut(|spare| spare.process == 0).unwrap().hear().unwrap();

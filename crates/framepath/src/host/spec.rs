@@ -8,9 +8,9 @@ use framepath_model::path;
 use framepath_model::stream::StreamInfo;
 use framepath_os::crossing::Sizes;
 
-use super::borrow::Lends;
+use super::buffer_provider::Lends;
 use super::policy::CELLS;
-use super::seat::Seat;
+use super::service_stream::Seat;
 use super::{Faults, WorkerOptions};
 
 /// Least room for packets, bytes.

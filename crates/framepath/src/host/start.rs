@@ -13,12 +13,12 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use framepath_os::crossing::Socket;
-use framepath_os::signal;
-use framepath_os::spawn::{WorkerProcess, spawn_bounded};
+use framepath_os::process::signal;
+use framepath_os::process::spawn::{WorkerProcess, spawn_bounded};
 
 use super::kind::WorkerKind;
 use super::process::{Parent, Process, Worker};
-use super::seat::Seat;
+use super::service_stream::Seat;
 use super::spares::{Spare, Spares};
 use super::zygote::ZygoteProcess;
 use super::{HostError, WorkerOptions, program};

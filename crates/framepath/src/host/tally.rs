@@ -5,8 +5,8 @@
 use framepath_model::format::Layout;
 use framepath_model::wire::Work;
 use framepath_model::wire::figures::{self, Figures, Histogram};
-use framepath_os::clock::now_ns;
 use framepath_os::crossing::Page;
+use framepath_os::time::now_ns;
 
 /// Inputs whose time is remembered: more than any decoder holds back.
 const REMEMBERED: usize = 1024;

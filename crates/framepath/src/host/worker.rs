@@ -9,24 +9,24 @@ use framepath_codec::{MediaFile, Packet, TrackInfo};
 use framepath_model::format::Layout;
 use framepath_model::stream::FrameMeta;
 use framepath_model::wire::{Completion, Message, Open, Submission, UpstreamRequest};
-use framepath_os::clock::now_ns;
-use framepath_os::crash;
 use framepath_os::crossing::{
     Area, Breach, CellReader, Page, SharedPackets, Sizes, Socket, at_end, completions, submissions,
 };
-use framepath_os::meter::{self, Level};
-use framepath_os::pool::{Frame, GiveBack, GiveBackWords};
-use framepath_os::sandbox::SandboxError;
+use framepath_os::measure::meter::{self, Level};
+use framepath_os::memory::pool::{Frame, GiveBack, GiveBackWords};
+use framepath_os::process::crash;
+use framepath_os::process::sandbox::SandboxError;
+use framepath_os::time::now_ns;
 use framepath_os::v4l2::Node;
 
 use super::HostError;
-use super::borrow::Borrower;
+use super::buffer_provider::Borrower;
 use super::demux_worker;
 use super::export::{Export, Exporter, locked};
 use super::fault::Faults;
 use super::kind::{Task, WorkerKind};
 use super::memory::MemoryClient;
-use super::say::{hear, say};
+use super::message_io::{hear, say};
 use super::tally::Tally;
 use crate::element::Place;
 use crate::item::Item;

@@ -13,12 +13,12 @@ use std::time::Duration;
 
 use framepath_model::wire::Message;
 use framepath_os::crossing::Socket;
-use framepath_os::sandbox::Layers;
-use framepath_os::spawn::{Remote, WorkerProcess, spawn_zygote};
+use framepath_os::process::sandbox::Layers;
+use framepath_os::process::spawn::{Remote, WorkerProcess, spawn_zygote};
 
 use super::kind::WorkerKind;
+use super::message_io::{hear_within, say};
 use super::policy::LOADING;
-use super::say::{hear_within, say};
 use super::{HostError, program};
 
 /// Longest time the zygote takes to load and to fork a worker.

@@ -6,7 +6,7 @@
 
 use framepath_model::path::Definition;
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
-use framepath_os::pool::Frame;
+use framepath_os::memory::pool::Frame;
 
 use crate::element::Element;
 use crate::error::StageError;

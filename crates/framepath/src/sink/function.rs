@@ -5,7 +5,7 @@ use std::error::Error;
 use std::ops::ControlFlow;
 
 use framepath_model::stream::StreamInfo;
-use framepath_os::pool::Frame;
+use framepath_os::memory::pool::Frame;
 
 use crate::error::StageError;
 use crate::item::Item;

@@ -4,9 +4,9 @@
 use std::io::{self, BufWriter, Write};
 
 use framepath_model::path::{Arg, ValueKind};
-use framepath_os::cancel::{self, Writer};
-use framepath_os::meter;
-use framepath_os::pool::Plane;
+use framepath_os::measure::meter;
+use framepath_os::memory::pool::Plane;
+use framepath_os::process::cancel::{self, Writer};
 
 use crate::error::StageError;
 

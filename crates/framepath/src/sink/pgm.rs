@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use framepath_model::format::PixelFormat;
 use framepath_model::path::{Arg, Definition, ValueKind};
 use framepath_model::stream::StreamInfo;
-use framepath_os::pool::Frame;
+use framepath_os::memory::pool::Frame;
 
 use crate::element::Element;
 use crate::error::StageError;

@@ -24,9 +24,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
 use framepath_model::stream::StreamInfo;
-use framepath_os::clock::{now_ns, sleep_until};
-use framepath_os::pool::Frame;
-use framepath_os::{meter, signal};
+use framepath_os::measure::meter;
+use framepath_os::memory::pool::Frame;
+use framepath_os::process::signal;
+use framepath_os::time::{now_ns, sleep_until};
 
 use crate::element::{Element, Place};
 use crate::error::StageError;
@@ -158,7 +159,7 @@ impl Screen {
         match options.driver.as_str() {
             "null" => Ok(Screen::Null(Shown::default())),
             #[cfg(feature = "play")]
-            _ => match framepath_os::sdl::load() {
+            _ => match framepath_os::display::sdl::load() {
                 Ok(()) => Ok(Screen::Window(window::OfThread::default())),
                 Err(error) => Err(StageError::Window(error.to_string())),
             },

@@ -9,7 +9,7 @@ use framepath_model::colors::Range;
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::path::Definition;
 use framepath_model::stream::StreamInfo;
-use framepath_os::pool::Frame;
+use framepath_os::memory::pool::Frame;
 
 use crate::element::Element;
 use crate::error::StageError;

@@ -2,8 +2,9 @@
 //! Paces frames by absolute deadlines, so that a late frame
 //! does not delay those behind it.
 
-use framepath_os::clock::now_ns;
-use framepath_os::{signal, stop};
+use framepath_os::process::signal;
+use framepath_os::process::stop;
+use framepath_os::time::now_ns;
 
 use crate::out::Out;
 

@@ -3,7 +3,7 @@
 //! moving two pixels a frame, under a slowly turning colour.
 
 use framepath_model::format::PixelFormat;
-use framepath_os::pool::FrameMut;
+use framepath_os::memory::pool::FrameMut;
 
 /// Draws picture number `number` into `frame`; the same number always gives
 /// the same bytes.

@@ -4,7 +4,7 @@
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
 use framepath_model::stream::{FrameMeta, Rational, SeekTo, StreamInfo};
-use framepath_os::pool::Pool;
+use framepath_os::memory::pool::Pool;
 
 use crate::element::{Element, Place};
 use crate::error::StageError;

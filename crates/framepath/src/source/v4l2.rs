@@ -8,9 +8,9 @@ use std::time::Instant;
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
-use framepath_os::clock::now_ns;
-use framepath_os::pool::{Frame, Pool};
-use framepath_os::signal;
+use framepath_os::memory::pool::{Frame, Pool};
+use framepath_os::process::signal;
+use framepath_os::time::now_ns;
 use framepath_os::v4l2::{CaptureBuffers, Direction, Heap, Io, Node, Picture, Ready, Role, V4l2Error};
 
 use crate::device::{PATIENCE, SLICE, fourcc, io_of, layout_of, pixel_format};
@@ -226,7 +226,7 @@ impl V4l2 {
         let birth_ns = out.recorder().captured(now, waited_since_ns);
         // The slot as bytes, with the driver's padding.
         let to = frame.plane_mut(0);
-        let read = framepath_os::meter::copy(self.layout.size, || self.node.read(to))?;
+        let read = framepath_os::measure::meter::copy(self.layout.size, || self.node.read(to))?;
         let Some(read) = read else { return Ok(None) };
         if read < self.layout.size {
             let what = format!("gave {read} bytes of a frame of {}", self.layout.size);

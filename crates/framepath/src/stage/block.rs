@@ -3,8 +3,9 @@
 
 use framepath_model::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
 use framepath_model::stream::StreamInfo;
-use framepath_os::clock::{now_ns, sleep_until};
-use framepath_os::{meter, signal};
+use framepath_os::measure::meter;
+use framepath_os::process::signal;
+use framepath_os::time::{now_ns, sleep_until};
 
 use crate::element::Element;
 use crate::error::StageError;

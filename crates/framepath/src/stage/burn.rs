@@ -3,8 +3,8 @@
 
 use framepath_model::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
 use framepath_model::stream::StreamInfo;
-use framepath_os::clock::{now_ns, thread_cpu_ns};
-use framepath_os::signal;
+use framepath_os::process::signal;
+use framepath_os::time::{now_ns, thread_cpu_ns};
 
 use crate::element::Element;
 use crate::error::StageError;

@@ -5,7 +5,7 @@ use framepath_codec::Converter;
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
 use framepath_model::stream::StreamInfo;
-use framepath_os::pool::{Frame, FrameMut, GiveBack, Pool};
+use framepath_os::memory::pool::{Frame, FrameMut, GiveBack, Pool};
 
 use crate::element::Element;
 use crate::error::StageError;

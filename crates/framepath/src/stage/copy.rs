@@ -3,7 +3,7 @@
 
 use framepath_model::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
 use framepath_model::stream::StreamInfo;
-use framepath_os::meter;
+use framepath_os::measure::meter;
 
 use crate::element::Element;
 use crate::error::StageError;

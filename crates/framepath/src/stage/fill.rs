@@ -5,8 +5,8 @@
 use framepath_model::format::Layout;
 use framepath_model::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
 use framepath_model::stream::StreamInfo;
-use framepath_os::clock::now_ns;
-use framepath_os::pool::{GiveBack, Pool};
+use framepath_os::memory::pool::{GiveBack, Pool};
+use framepath_os::time::now_ns;
 
 use crate::element::Element;
 use crate::error::StageError;

@@ -15,8 +15,8 @@ use framepath_codec::frei0r::{self, ColorModel, Instance, ParamValue};
 use framepath_model::format::{Layout, PixelFormat, Plane};
 use framepath_model::path::{Arg, Definition, Hop, Hosts, ValueKind};
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
-use framepath_os::meter;
-use framepath_os::pool::{Frame, FrameMut, GiveBack, Pool};
+use framepath_os::measure::meter;
+use framepath_os::memory::pool::{Frame, FrameMut, GiveBack, Pool};
 
 use crate::element::{Element, Place};
 use crate::error::StageError;

@@ -4,7 +4,7 @@
 use framepath_model::format::PixelFormat;
 use framepath_model::path::{Arg, DefaultValue, Definition, Hop, Hosts, ValueKind};
 use framepath_model::stream::StreamInfo;
-use framepath_os::pool::FrameMut;
+use framepath_os::memory::pool::FrameMut;
 
 use crate::copy_pool::{COPY_SLOTS, CopyPool};
 use crate::device::threshold::DeviceThreshold;
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use framepath_model::format::Layout;
     use framepath_model::stream::FrameMeta;
-    use framepath_os::pool::Pool;
+    use framepath_os::memory::pool::Pool;
 
     fn run(format: PixelFormat, region: Option<(u32, u32, u32, u32)>, fill: &[u8]) -> Vec<u8> {
         let layout = Layout::packed(format, 4, 2).unwrap();

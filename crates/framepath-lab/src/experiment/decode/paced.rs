@@ -15,7 +15,7 @@ use crate::experiment::Settings;
 use crate::measure::{Contender, Measured};
 use crate::pairs;
 use crate::process::Program;
-use crate::watch::Watch;
+use crate::progress::Watch;
 
 pub(super) const CASE: &str = "paced-30";
 
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_added_is_a_difference_within_pairs() {
+    fn added_time_is_a_difference_within_pairs() {
         let run = |p50: f64| Measured {
             latency: Some(LatencyUs { p50, p95: p50, p99: 2.0 * p50, max: 2.0 * p50 }),
             ..Measured::default()

@@ -6,8 +6,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use framepath_os::running::with_children;
-use framepath_os::{children, signal};
+use framepath_os::process::children;
+use framepath_os::process::running::with_children;
+use framepath_os::process::signal;
 use framepath_serve::Viewer;
 
 use crate::descendants::children as children_of;

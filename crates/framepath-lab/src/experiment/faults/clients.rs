@@ -6,13 +6,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use framepath_os::signal;
+use framepath_os::process::signal;
 
 use super::random::Random;
 use super::stream::Clip;
 use crate::descendants::{Process, descendants};
 use crate::error::LabError;
-use crate::watch::Watch;
+use crate::progress::Watch;
 
 /// Longest time for a client to get a worker, and for the workers of a dead client
 /// to end.

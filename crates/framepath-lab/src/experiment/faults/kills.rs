@@ -3,12 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use framepath_os::signal;
+use framepath_os::process::signal;
 
 use super::random::Random;
 use super::stream::{Clip, Ended, Running, Timed};
 use crate::error::LabError;
-use crate::watch::Watch;
+use crate::progress::Watch;
 
 /// Interval between two polls of the streams.
 const LOOK: Duration = Duration::from_micros(500);

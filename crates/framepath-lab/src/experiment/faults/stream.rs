@@ -73,7 +73,7 @@ impl Clip {
 /// Starts the path with an MD5 sink. At most `frames` frames are expected.
 fn start(text: &str, frames: u64) -> Result<Running, LabError> {
     let io = |error| LabError::Io { what: "a file in memory for the hashes".to_owned(), error };
-    let mut hashes = framepath_os::memory_file("faults-hashes").map_err(io)?;
+    let mut hashes = framepath_os::memory::memory_file("faults-hashes").map_err(io)?;
     let path = framepath::path::parse(&format!("{text} ! framemd5 /proc/self/fd/{}", hashes.as_raw_fd()))?;
     let built = Pipeline::from_path(&path)?;
     let stats = built.workers().next();

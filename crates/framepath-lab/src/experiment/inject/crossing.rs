@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use framepath::host::WorkerStats;
 use framepath::{Pipeline, path};
 use framepath_model::ledger::Row;
-use framepath_os::affinity;
+use framepath_os::process::affinity;
 
 use super::preempter::Preempter;
 use super::probe::{Nothing, Probe, Trigger, Work};

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 
-use framepath_os::affinity;
-use framepath_os::clock::now_ns;
+use framepath_os::process::affinity;
+use framepath_os::time::now_ns;
 
 use crate::error::LabError;
 

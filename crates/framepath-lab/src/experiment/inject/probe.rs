@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use framepath::{Failure, Item, Out, Stage, StageError};
 use framepath_model::stream::StreamInfo;
-use framepath_os::clock::{now_ns, sleep_until, thread_cpu_ns};
-use framepath_os::meter;
+use framepath_os::measure::meter;
+use framepath_os::time::{now_ns, sleep_until, thread_cpu_ns};
 
 use super::preempter::Preempter;
 

@@ -5,7 +5,7 @@
 use framepath::{Level, Options, Report};
 use framepath_model::ledger::{Row, flag};
 use framepath_model::stats::median;
-use framepath_os::clock::now_ns;
+use framepath_os::time::now_ns;
 use framepath_os::v4l2::{META_NODE, MetaReader, MetaRecord, measuring};
 
 use super::Way;

@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::FrameMeta;
 use framepath_model::summary::LatencyUs;
-use framepath_os::clock::{now_ns, process_cpu_ns};
-use framepath_os::counters::Counters;
+use framepath_os::measure::counters::Counters;
+use framepath_os::measure::meter;
+use framepath_os::process::signal;
+use framepath_os::time::{now_ns, process_cpu_ns};
 use framepath_os::v4l2::{
     CaptureBuffers, Control, DevicePool, Direction, Fourcc, Heap, Io, Node, OutputBuffers, Picture, V4l2Error,
 };
-use framepath_os::{meter, signal};
 
 use super::SIZE;
 use super::nodes::Nodes;

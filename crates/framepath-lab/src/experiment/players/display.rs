@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use framepath_os::children;
+use framepath_os::process::children;
 
 use crate::descendants::process;
 use crate::error::LabError;
@@ -56,7 +56,8 @@ impl Display {
     }
 
     fn xvfb() -> Result<Display, String> {
-        let mut said = framepath_os::memory_file("framepath-xvfb").map_err(|error| error.to_string())?;
+        let mut said =
+            framepath_os::memory::memory_file("framepath-xvfb").map_err(|error| error.to_string())?;
         let out = said.try_clone().map_err(|error| error.to_string())?;
         let mut command = Command::new("Xvfb");
         command.args(["-displayfd", "1", "-screen", "0", "1920x1080x24", "-nolisten", "tcp", "-noreset"]);

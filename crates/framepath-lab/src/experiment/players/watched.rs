@@ -10,8 +10,9 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use framepath_os::clock::{cpu_ns_of, now_ns};
-use framepath_os::{children, signal};
+use framepath_os::process::children;
+use framepath_os::process::signal;
+use framepath_os::time::{cpu_ns_of, now_ns};
 
 use super::energy::Energy;
 use crate::descendants::{Process, descendants, process};
@@ -151,7 +152,9 @@ struct Output {
 
 impl Started {
     fn new(command: &mut Command) -> Result<Started, LabError> {
-        let file = || framepath_os::memory_file("framepath-player").map_err(LabError::io("a file in memory"));
+        let file = || {
+            framepath_os::memory::memory_file("framepath-player").map_err(LabError::io("a file in memory"))
+        };
         let clone = |file: &File| file.try_clone().map_err(LabError::io("a file in memory"));
         let output = Output { stdout: file()?, stderr: file()? };
         // Nobody answers a question: a player that asks waits for ever, and is found and ended.
@@ -393,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_says_is_heard_to_its_end() {
+    fn output_is_read_to_its_end() {
         let listen =
             |script: &str| super::listen(Command::new("sh").args(["-c", script]), Duration::from_millis(400));
         assert_eq!(listen("echo hashes; echo a note >&2").unwrap(), "hashes\na note\n");
@@ -406,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_starts_is_charged_to_it() {
+    fn children_are_charged_to_the_player() {
         let busy = "sh -c 'i=0; while [ $i -lt 100000000 ]; do i=$((i+1)); done' & sleep 0.9; kill $!";
         let watched = run(busy).unwrap();
         assert!(watched.cpu_ns > 50_000_000, "{watched:?}");

@@ -11,7 +11,7 @@ use framepath_model::summary::{Row, Summary};
 use crate::error::LabError;
 use crate::measure::{Contender, Measured, complete};
 use crate::pairs;
-use crate::watch::Watch;
+use crate::progress::Watch;
 
 /// Frames of the short run.
 const SHORT: u64 = 15;

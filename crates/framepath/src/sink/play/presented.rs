@@ -9,10 +9,10 @@
 //! thread is awake anyway.
 
 use framepath_codec::{Area, Painter, PixelOrder};
-use framepath_os::canvas::Canvas;
-use framepath_os::clock::{now_ns, sleep_until};
-use framepath_os::meter;
-use framepath_os::pool::Frame;
+use framepath_os::display::canvas::Canvas;
+use framepath_os::measure::meter;
+use framepath_os::memory::pool::Frame;
+use framepath_os::time::{now_ns, sleep_until};
 use raw_window_handle::{HasWindowHandle, RawWindowHandle};
 use sdl2::video;
 use x11rb::connection::{Connection, RequestConnection};

@@ -5,10 +5,10 @@
 use framepath_codec::{Area, Painter, PixelOrder, planar8};
 use framepath_model::colors::{BT470BG, BT709, Range, SMPTE170M};
 use framepath_model::format::{Layout, PixelFormat, Plane};
-use framepath_os::meter;
-use framepath_os::pool::Frame;
-use framepath_os::texture_cache::TextureCache;
-use framepath_os::yuv::YuvMode;
+use framepath_os::display::texture_cache::TextureCache;
+use framepath_os::display::yuv::YuvMode;
+use framepath_os::measure::meter;
+use framepath_os::memory::pool::Frame;
 use sdl2::pixels::PixelFormatEnum;
 use sdl2::rect::Rect;
 use sdl2::render::WindowCanvas;

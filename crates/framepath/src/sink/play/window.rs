@@ -11,7 +11,7 @@ use std::path::Path;
 use framepath_codec::{Painter, PixelOrder};
 use framepath_model::stream::{Rational, StreamInfo};
 use framepath_os::machine::nodes;
-use framepath_os::pool::Frame;
+use framepath_os::memory::pool::Frame;
 use sdl2::EventPump;
 use sdl2::event::{Event, WindowEvent};
 use sdl2::keyboard::Keycode;

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn that_it_came_to_software_is_said() {
+    fn the_software_fallback_is_reported() {
         let note = "decode api=vaapi: in software, because vaapi: no device: no /dev/dri/renderD*";
         let said = format!(
             r#"{{"experiment":"run","machine":{{"cpu":"x","cores":2,"kernel":"6.1","pmu":false}},"notes":["{note}"]}}"#

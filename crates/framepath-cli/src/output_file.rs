@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Files named by options.
+
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use framepath_os::process::cancel::Writer;
+
+use crate::terminal;
+
+/// A file that is created before the work whose result it will hold, so that a
+/// folder that cannot be written does not cost the result. The file gets its name
+/// when the result is in it: a failed run leaves the old file.
+pub(crate) struct Output {
+    name: String,
+    target: Target,
+}
+
+enum Target {
+    Stdout,
+    /// A device or a pipe, which is written to directly.
+    Open(File),
+    /// A temporary file that gets the name of the target in the end.
+    Temporary(Temporary),
+}
+
+/// A file that is removed if it is dropped before it has its name.
+struct Temporary {
+    file: File,
+    path: PathBuf,
+    target: PathBuf,
+    renamed: bool,
+}
+
+impl Temporary {
+    /// Creates a file in the folder of `target`; symbolic links of `target` are followed.
+    fn beside(target: &Path) -> io::Result<Temporary> {
+        let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
+        let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
+        let mut number = 0;
+        loop {
+            let path = target.with_file_name(format!(".{name}.{}-{number}", std::process::id()));
+            match File::options().write(true).create_new(true).open(&path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < 1000 => number += 1,
+                other => return Ok(Temporary { file: other?, path, target, renamed: false }),
+            }
+        }
+    }
+
+    fn rename(mut self) -> io::Result<()> {
+        if let Ok(before) = fs::metadata(&self.target) {
+            // A new file has the permissions that the umask leaves.
+            self.file.set_permissions(before.permissions())?;
+        }
+        fs::rename(&self.path, &self.target)?;
+        self.renamed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.renamed {
+            // The file may be gone with its folder.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Target {
+    fn create(name: &str) -> io::Result<Target> {
+        match fs::metadata(name) {
+            // Devices and pipes are opened directly; open(2) refuses a folder.
+            Ok(there) if !there.is_file() => File::options().write(true).open(name).map(Target::Open),
+            _ => Temporary::beside(Path::new(name)).map(Target::Temporary),
+        }
+    }
+}
+
+impl Output {
+    /// Creates `name`, or takes standard output for `-`.
+    pub(crate) fn create(name: &str) -> anyhow::Result<Output> {
+        let target = match name {
+            "-" => Target::Stdout,
+            _ => Target::create(name).with_context(|| format!("writing `{name}`"))?,
+        };
+        Ok(Output { name: name.to_owned(), target })
+    }
+
+    /// Creates the file of an option that may be absent, like [`Output::create`].
+    pub(crate) fn option(name: Option<&str>) -> anyhow::Result<Option<Output>> {
+        name.map(Output::create).transpose()
+    }
+
+    /// Returns true if it is standard output.
+    pub(crate) fn is_stdout(&self) -> bool {
+        matches!(self.target, Target::Stdout)
+    }
+
+    /// Writes the output of `content`.
+    pub(crate) fn write(self, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> anyhow::Result<()> {
+        let written = match self.target {
+            Target::Stdout => {
+                let mut bytes = Vec::new();
+                content(&mut bytes).context("standard output")?;
+                return terminal::print(&bytes);
+            }
+            Target::Open(file) => fill(&file, content),
+            Target::Temporary(file) => fill(&file.file, content).and_then(|()| file.rename()),
+        };
+        written.with_context(|| format!("writing `{}`", self.name))
+    }
+
+    /// Writes the result of `serde_json`, and a line end.
+    pub(crate) fn json(self, text: serde_json::Result<String>) -> anyhow::Result<()> {
+        let text = text.context("JSON")?;
+        self.write(|to| writeln!(to, "{text}"))
+    }
+}
+
+fn fill(file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut writer = BufWriter::new(Writer::new(file));
+    content(&mut writer).and_then(|()| writer.flush())
+}

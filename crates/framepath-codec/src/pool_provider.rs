@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Decoding into the memory of a provider: the provider's interface.
+
+use std::fmt;
+
+use framepath_model::buffer_request::{Lent, Want};
+use framepath_os::memory::pool::Pool;
+
+/// Provider of a decoder's slots when they are not its own.
+pub trait Lender: Sync {
+    /// Returns a pool for `want`, and which of the two orders of planes its frames are to
+    /// have. May wait for long. Called on any of the decoder's threads, for the first
+    /// picture, and again for one that needs other memory.
+    ///
+    /// # Errors
+    /// There is no such memory; the stream fails with this message.
+    fn lend(&self, want: &Want) -> Result<(Pool, Lent), String>;
+}
+
+/// A provider that lives as long as the process.
+#[derive(Clone, Copy)]
+pub struct Lenders(pub &'static dyn Lender);
+
+impl fmt::Debug for Lenders {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lenders")
+    }
+}
+
+/// Two values are equal if they are the same provider.
+impl PartialEq for Lenders {
+    fn eq(&self, other: &Lenders) -> bool {
+        std::ptr::addr_eq(self.0, other.0)
+    }
+}
+
+impl Eq for Lenders {}

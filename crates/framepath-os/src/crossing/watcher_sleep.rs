@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Handshake between a watcher that sleeps without a limit and the threads that make
+//! changes for it to look at: the watcher looks at every change.
+//!
+//! ```text
+//! watcher:  quiet = 1; fence; look again; sleep
+//! stirrer:  change something; fence; where quiet is not 0: wake
+//! ```
+//!
+//! One of the two sees the other's write.
+
+use crate::sync::atomics::{AtomicU32, Ordering, fence};
+
+/// Result of a look at the peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// Look again after the period.
+    Again,
+    /// Do not look again until another thread reports a change.
+    Quiet,
+}
+
+/// 1 while the watcher sleeps without a limit, or is about to.
+#[derive(Debug)]
+pub(super) struct Quiet(AtomicU32);
+
+impl Quiet {
+    pub(super) fn new() -> Quiet {
+        Quiet(AtomicU32::new(0))
+    }
+
+    /// Looks, as the watcher, and goes quiet where there is nothing to look at.
+    pub(super) fn look_and_settle(&self, mut look: impl FnMut() -> Look) {
+        if look() == Look::Again {
+            return;
+        }
+        self.0.store(1, Ordering::Relaxed);
+        // Pairs with the fence in `must_wake`: a change whose maker found the
+        // word 0 is seen by the look that follows.
+        fence(Ordering::SeqCst);
+        if look() == Look::Again {
+            self.wake_up();
+        }
+    }
+
+    /// Notes that the watcher was woken, or does not sleep after all.
+    pub(super) fn wake_up(&self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+
+    /// True if the watcher may sleep without a limit; asked by the watcher itself.
+    pub(super) fn is_settled(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// True if the watcher has to be woken to see a change; asked after the change.
+    pub(super) fn must_wake(&self) -> bool {
+        // Pairs with the fence in `look_and_settle`. An atomic of any order
+        // would not do: a store and a later load of another word may change
+        // places on every processor.
+        fence(Ordering::SeqCst);
+        self.0.load(Ordering::Relaxed) != 0
+    }
+}
+
+#[cfg(all(test, loom))]
+mod model {
+    use loom::sync::Arc;
+
+    use super::*;
+
+    /// Models the watcher's sleep, by the period or by an eventfd, whose reads and
+    /// writes the kernel orders. A change that is never looked at ends the model as a
+    /// livelock.
+    fn every_change_is_looked_at(changes: u32) {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = model.preemption_bound.or(Some(3));
+        model.check(move || {
+            let quiet = Arc::new(Quiet::new());
+            let work = Arc::new(AtomicU32::new(0));
+            let event = Arc::new(AtomicU32::new(0));
+            let stirrer = {
+                let (quiet, work, event) = (quiet.clone(), work.clone(), event.clone());
+                loom::thread::spawn(move || {
+                    for change in 1..=changes {
+                        work.store(change, Ordering::Relaxed);
+                        if quiet.must_wake() {
+                            event.fetch_add(1, Ordering::AcqRel);
+                        }
+                    }
+                })
+            };
+            let mut seen = 0;
+            while seen != changes {
+                if quiet.is_settled() {
+                    while event.swap(0, Ordering::AcqRel) == 0 {
+                        loom::thread::yield_now();
+                    }
+                    quiet.wake_up();
+                }
+                quiet.look_and_settle(|| {
+                    let now = work.load(Ordering::Relaxed);
+                    let new = now != seen;
+                    seen = now;
+                    if new { Look::Again } else { Look::Quiet }
+                });
+            }
+            stirrer.join().unwrap();
+        });
+    }
+
+    #[test]
+    fn a_change_before_the_stir_is_looked_at() {
+        every_change_is_looked_at(1);
+    }
+
+    #[test]
+    fn changes_after_a_wake_up_are_looked_at() {
+        every_change_is_looked_at(2);
+    }
+}

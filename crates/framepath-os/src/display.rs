@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Output to a window or a terminal: memory that the X server shares, textures, the terminal's size.
+
+#[cfg(not(any(loom, miri)))]
+pub mod canvas;
+#[cfg(feature = "sdl")]
+pub mod sdl;
+pub mod terminal;
+#[cfg(feature = "sdl")]
+pub mod texture_cache;
+#[cfg(feature = "sdl")]
+pub mod yuv;

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The terminal as a full screen, for live output.
+
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use framepath_model::shown::shown;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
+
+use crate::process::cancel::Writer;
+use crate::time::timespec;
+
+/// Sequences that enter the alternate screen, without a cursor and without wrapped lines,
+/// and that leave it.
+const ENTER: &[u8] = b"\x1b[?1049h\x1b[?25l\x1b[?7l";
+const LEAVE: &[u8] = b"\x1b[?7h\x1b[?25h\x1b[?1049l";
+
+/// Standard output as a screen, standard input as keys. Dropping it, also by a panic,
+/// restores the terminal.
+pub struct Terminal {
+    before: Termios,
+}
+
+impl Terminal {
+    /// True if both standard output and standard input are a terminal.
+    pub fn is_there() -> bool {
+        isatty(io::stdout()) && isatty(io::stdin())
+    }
+
+    /// Takes the terminal over. Keys come one by one, Ctrl-C as byte 3.
+    ///
+    /// # Errors
+    /// Standard input is no terminal, or the terminal cannot be written to.
+    pub fn open() -> io::Result<Terminal> {
+        let before = tcgetattr(io::stdin())?;
+        let mut raw = before.clone();
+        raw.make_raw();
+        tcsetattr(io::stdin(), OptionalActions::Flush, &raw)?;
+        let terminal = Terminal { before };
+        terminal.write(ENTER)?;
+        Ok(terminal)
+    }
+
+    /// Columns and rows.
+    pub fn size(&self) -> (usize, usize) {
+        match tcgetwinsize(io::stdout()) {
+            Ok(size) if size.ws_col > 0 && size.ws_row > 0 => (size.ws_col.into(), size.ws_row.into()),
+            _ => (80, 24),
+        }
+    }
+
+    /// Shows the lines of `text` from the top on, in one write; the previous content is
+    /// gone. Lines beyond the last row are left out, longer lines are cut.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub fn show(&self, text: &str) -> io::Result<()> {
+        let (_, rows) = self.size();
+        let mut screen = String::from("\x1b[H");
+        for (row, line) in text.lines().take(rows).enumerate() {
+            if row > 0 {
+                screen.push_str("\r\n");
+            }
+            screen.push_str(&shown(line));
+            // Erases the rest of a line that was longer before.
+            screen.push_str("\x1b[K");
+        }
+        screen.push_str("\x1b[J");
+        self.write(screen.as_bytes())
+    }
+
+    /// Returns the first byte of the next key; `None` where none came within `limit`, or
+    /// a signal came.
+    ///
+    /// # Errors
+    /// The terminal is gone.
+    pub fn key_within(&self, limit: Duration) -> io::Result<Option<u8>> {
+        let left = timespec(limit);
+        let stdin = io::stdin();
+        match poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&left)) {
+            Err(rustix::io::Errno::INTR) | Ok(0) => Ok(None),
+            Err(errno) => Err(errno.into()),
+            Ok(_) => {
+                let mut bytes = [0; 64];
+                match rustix::io::read(stdin.as_fd(), &mut bytes)? {
+                    0 => Err(io::ErrorKind::UnexpectedEof.into()),
+                    _ => Ok(Some(bytes[0])),
+                }
+            }
+        }
+    }
+
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+        Writer::new(io::stdout().lock()).write_all(bytes)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // A terminal that is gone needs no restoring.
+        let _ = self.write(LEAVE);
+        let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.before);
+    }
+}

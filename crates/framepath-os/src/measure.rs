@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Resources that a thread uses: copies and waits, counters of the kernel, hardware counters.
+
+#[cfg(not(loom))]
+pub mod counters;
+#[cfg(not(loom))]
+pub mod meter;
+#[cfg(loom)]
+pub(crate) mod meter {
+    pub(crate) fn blocked<R>(f: impl FnOnce() -> R) -> R {
+        f()
+    }
+
+    pub(crate) fn count_once(_: usize) {}
+}
+#[cfg(not(loom))]
+pub mod pmu;
+#[cfg(not(loom))]
+pub mod switches;

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! This thread's copies and waits: every copy of pixel or packet bytes, and every wait
+//! framepath knows of, passes here.
+//!
+//! The meter is thread-local. It counts bytes at every level; it takes stamps
+//! only from [`Level::Times`] on, thread counters only at [`Level::Full`].
+
+use std::cell::{Cell, RefCell};
+
+use crate::measure::counters::{Counters, Counts};
+use crate::time::{now_ns, thread_cpu_ns};
+
+/// How much the ledger records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Level {
+    /// Records nothing; costs nothing.
+    #[default]
+    Off,
+    /// Stamps; no system call.
+    Times,
+    /// Stamps and thread counters.
+    Full,
+}
+
+/// Values gathered since the last [`take`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Metered {
+    /// Bytes copied by the CPU.
+    pub copied_bytes: u64,
+    /// Time in copies: wall at `Times`, CPU at `Full`; nanoseconds.
+    pub copy_ns: u64,
+    /// Wall time in known waits, nanoseconds.
+    pub blocked_ns: u64,
+    /// Wall time of waits for a device, nanoseconds; not in `blocked_ns`.
+    pub device_ns: u64,
+}
+
+struct Meter {
+    level: Cell<Level>,
+    copied_bytes: Cell<u64>,
+    copy_ns: Cell<u64>,
+    blocked_ns: Cell<u64>,
+    device_ns: Cell<u64>,
+    in_waits: Cell<Counts>,
+    /// True inside [`copy`], which counts already.
+    in_copy: Cell<bool>,
+    counters: RefCell<Option<Counters>>,
+}
+
+thread_local! {
+    static METER: Meter = const {
+        Meter {
+            level: Cell::new(Level::Off),
+            copied_bytes: Cell::new(0),
+            copy_ns: Cell::new(0),
+            blocked_ns: Cell::new(0),
+            device_ns: Cell::new(0),
+            in_waits: Cell::new(Counts::ZERO),
+            in_copy: Cell::new(false),
+            counters: RefCell::new(None),
+        }
+    };
+}
+
+/// Opens this thread's counters early: for a thread that can open nothing later.
+pub fn prepare() {
+    METER.with(|m| m.counters.borrow_mut().get_or_insert_with(Counters::open).read());
+}
+
+/// Sets this thread's level and opens its counters where the level wants them
+/// and they are not yet open.
+pub fn set_level(level: Level) {
+    METER.with(|m| {
+        m.level.set(level);
+        let mut counters = m.counters.borrow_mut();
+        match level {
+            Level::Full => drop(counters.get_or_insert_with(Counters::open).read()),
+            _ => *counters = None,
+        }
+    });
+    take();
+    take_in_waits();
+}
+
+/// Returns this thread's level.
+pub fn level() -> Level {
+    METER.with(|m| m.level.get())
+}
+
+/// Reads this thread's counters; zeros below [`Level::Full`].
+pub fn counts() -> Counts {
+    METER.with(|m| m.counters.borrow_mut().as_mut().map_or(Counts::ZERO, Counters::read))
+}
+
+/// Returns what was gathered since the last call, and starts again from zero.
+#[inline]
+pub fn take() -> Metered {
+    METER.with(|m| Metered {
+        copied_bytes: m.copied_bytes.take(),
+        copy_ns: m.copy_ns.take(),
+        blocked_ns: m.blocked_ns.take(),
+        device_ns: m.device_ns.take(),
+    })
+}
+
+/// Returns the change of the thread counters inside known waits since the last call;
+/// zeros below [`Level::Full`].
+pub fn take_in_waits() -> Counts {
+    METER.with(|m| m.in_waits.replace(Counts::ZERO))
+}
+
+/// Runs `f`, which copies `bytes` bytes of pixels or packets by the CPU. Every
+/// such copy in framepath happens in here.
+#[inline]
+pub fn copy<R>(bytes: usize, f: impl FnOnce() -> R) -> R {
+    METER.with(|m| {
+        m.copied_bytes.set(m.copied_bytes.get() + bytes as u64);
+        let clock = match m.level.get() {
+            Level::Off => return inside_copy(m, f),
+            Level::Times => now_ns,
+            Level::Full => thread_cpu_ns,
+        };
+        let start = clock();
+        let result = inside_copy(m, f);
+        m.copy_ns.set(m.copy_ns.get() + clock().saturating_sub(start));
+        result
+    })
+}
+
+fn inside_copy<R>(m: &Meter, f: impl FnOnce() -> R) -> R {
+    let before = m.in_copy.replace(true);
+    let result = f();
+    m.in_copy.set(before);
+    result
+}
+
+/// Counts bytes that are copied, unless [`copy`] counts them already.
+#[inline]
+pub fn count_once(bytes: usize) {
+    METER.with(|m| {
+        if !m.in_copy.get() {
+            m.copied_bytes.set(m.copied_bytes.get() + bytes as u64);
+        }
+    });
+}
+
+/// Counts bytes that a worker copied on behalf of this thread. Their time is the
+/// worker's, not this thread's.
+#[inline]
+pub fn count_copied(bytes: usize) {
+    METER.with(|m| m.copied_bytes.set(m.copied_bytes.get() + bytes as u64));
+}
+
+/// Copies `src` over `dst`, counted. The lengths must be equal.
+#[inline]
+pub fn copy_bytes(dst: &mut [u8], src: &[u8]) {
+    copy(src.len(), || dst.copy_from_slice(src));
+}
+
+/// Runs `f`, a known wait (I/O, a futex of framepath, an empty pool).
+pub fn blocked<R>(f: impl FnOnce() -> R) -> R {
+    METER.with(|m| waited(m, &m.blocked_ns, f))
+}
+
+/// Runs `f`, which hands work to a device, or waits until it is done.
+pub fn in_device<R>(f: impl FnOnce() -> R) -> R {
+    METER.with(|m| waited(m, &m.device_ns, f))
+}
+
+fn waited<R>(m: &Meter, sum: &Cell<u64>, f: impl FnOnce() -> R) -> R {
+    if m.level.get() == Level::Off {
+        return f();
+    }
+    let (sum_before, waits_before) = (sum.get(), m.in_waits.get());
+    let before = counts();
+    let start = now_ns();
+    let result = f();
+    // Set, not added: a wait inside a wait of the same kind counts once.
+    sum.set(sum_before + (now_ns() - start));
+    m.in_waits.set(waits_before + (counts() - before));
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_bytes_at_every_level_and_resets() {
+        for level in [Level::Off, Level::Times, Level::Full] {
+            set_level(level);
+            let mut dst = [0u8; 100];
+            copy_bytes(&mut dst, &[7; 100]);
+            copy(11, || ());
+            assert_eq!(dst, [7; 100]);
+            let taken = take();
+            assert_eq!(taken.copied_bytes, 111);
+            assert_eq!(taken.copy_ns > 0, level == Level::Times || taken.copy_ns > 0);
+            assert_eq!(take(), Metered::default());
+        }
+        set_level(Level::Off);
+    }
+
+    #[test]
+    fn level_off_takes_no_timestamps() {
+        set_level(Level::Off);
+        blocked(|| std::thread::sleep(std::time::Duration::from_millis(1)));
+        in_device(|| std::thread::sleep(std::time::Duration::from_millis(1)));
+        copy(1, || ());
+        let taken = take();
+        assert_eq!((taken.blocked_ns, taken.device_ns, taken.copy_ns), (0, 0, 0));
+    }
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory of frames: pools in sealed memfds, and mappings of other processes' memory.
+
+#[cfg(not(loom))]
+pub mod commit;
+pub(crate) mod mapping;
+pub mod pool;
+pub(crate) mod return_stack;
+
+/// Creates a nameless file in memory, readable and writable, closed on exec.
+#[cfg(not(loom))]
+pub fn memory_file(name: &str) -> std::io::Result<std::fs::File> {
+    let fd = rustix::fs::memfd_create(name, rustix::fs::MemfdFlags::CLOEXEC)?;
+    Ok(std::fs::File::from(fd))
+}

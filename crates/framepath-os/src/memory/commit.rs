@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reservation of memory for memfds.
+//!
+//! The kernel takes the pages of a memfd when they are first touched, by a reader too.
+//! With `vm.overcommit_memory=2` it may then have none left, and the process that touches
+//! the page dies of SIGBUS. In this mode only, all pages are taken when the memfd is
+//! made, and a lack of memory is an error.
+
+use std::os::fd::AsFd;
+
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
+};
+use rustix::io::Errno;
+
+/// Takes all pages of a memfd of `bytes` bytes, where the kernel might not have
+/// them later.
+///
+/// # Errors
+/// There is not so much memory; the error names the call.
+pub(crate) fn reserve(memfd: impl AsFd, bytes: u64) -> Result<(), (&'static str, Errno)> {
+    if is_strict(&std::fs::read_to_string("/proc/sys/vm/overcommit_memory").unwrap_or_default()) {
+        take(memfd, bytes)?;
+    }
+    Ok(())
+}
+
+/// True if a first touch can fail, by the text of vm.overcommit_memory.
+fn is_strict(overcommit: &str) -> bool {
+    overcommit.trim() == "2"
+}
+
+fn take(memfd: impl AsFd, bytes: u64) -> Result<(), (&'static str, Errno)> {
+    loop {
+        match fallocate(&memfd, FallocateFlags::empty(), 0, bytes) {
+            Err(Errno::INTR) => {}
+            other => return other.map_err(|errno| ("fallocate", errno)),
+        }
+    }
+}
+
+/// Makes memory in which another process makes a pool
+/// ([`GrantedMemory`](crate::memory::pool::GrantedMemory)): `bytes` bytes, at least 1, sealed
+/// against another size.
+///
+/// # Errors
+/// The call that failed.
+pub fn grant(bytes: u64) -> Result<std::os::fd::OwnedFd, (&'static str, Errno)> {
+    let failed = |call| move |errno| (call, errno);
+    let fd = memfd_create("framepath-pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+        .map_err(failed("memfd_create"))?;
+    ftruncate(&fd, bytes).map_err(failed("ftruncate"))?;
+    reserve(&fd, bytes)?;
+    fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW).map_err(failed("fcntl(F_ADD_SEALS)"))?;
+    Ok(fd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_mode_2_lets_a_first_touch_fail() {
+        assert_eq!(["0\n", "1\n", "2\n", "", "22"].map(is_strict), [false, false, true, false, false]);
+    }
+
+    #[test]
+    fn memory_that_was_taken_has_all_its_pages() {
+        let file = crate::memory::memory_file("taken").unwrap();
+        file.set_len(1 << 20).unwrap();
+        let taken = || rustix::fs::fstat(&file).unwrap().st_blocks * 512;
+        assert_eq!(taken(), 0);
+        take(&file, 1 << 20).unwrap();
+        assert_eq!(taken(), 1 << 20);
+    }
+}

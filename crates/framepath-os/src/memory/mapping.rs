@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The memory of a pool: one sealed memfd, mapped once, or another process's
+//! memfd, mapped to read. The model checkers have no memfd and get zeroed
+//! pages of the heap.
+
+use std::ptr::NonNull;
+
+use rustix::io::Errno;
+
+#[cfg(any(loom, miri))]
+pub(crate) use heap::{Mapping, ReadOnly};
+#[cfg(not(any(loom, miri)))]
+pub(crate) use memfd::{Mapping, ReadOnly, Refused};
+
+/// True if the pages of a memfd are there whenever they are touched. Huge pages come from
+/// a store that can be empty at a fault, which would be SIGBUS.
+#[cfg(not(loom))]
+pub(crate) fn has_ordinary_pages(memfd: &std::os::fd::OwnedFd) -> Result<bool, Errno> {
+    /// linux/magic.h.
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+    Ok(rustix::fs::fstatfs(memfd)?.f_type as u64 == TMPFS_MAGIC)
+}
+
+#[cfg(not(any(loom, miri)))]
+mod memfd {
+    use super::*;
+    use std::ffi::c_void;
+    use std::io;
+    use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+    use std::ptr;
+
+    use crate::memory::pool::PoolError;
+    use rustix::fs::{
+        MemfdFlags, Mode, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fcntl_getfl, fstat, ftruncate,
+        memfd_create, open,
+    };
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+
+    const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
+    /// A range of addresses of this process, unmapped when dropped.
+    #[derive(Debug)]
+    struct Span {
+        base: NonNull<u8>,
+        bytes: usize,
+    }
+
+    impl Span {
+        /// Reserves `bytes` bytes that cannot be accessed.
+        fn reserved(bytes: usize) -> Result<Span, (&'static str, Errno)> {
+            Span::anonymous(bytes, ProtFlags::empty())
+        }
+
+        fn anonymous(bytes: usize, access: ProtFlags) -> Result<Span, (&'static str, Errno)> {
+            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+            // SAFETY: a new mapping at an address the kernel chooses.
+            let base = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, flags) };
+            Span::of(base.map_err(|errno| ("mmap", errno))?, bytes)
+        }
+
+        fn of(base: *mut c_void, bytes: usize) -> Result<Span, (&'static str, Errno)> {
+            Ok(Span { base: NonNull::new(base.cast()).ok_or(("mmap", Errno::FAULT))?, bytes })
+        }
+
+        /// Asks for huge pages: fewer TLB misses and faults where the kernel allows it; a
+        /// refusal changes nothing else.
+        fn prefer_huge_pages(&self) {
+            if self.bytes >= 2 << 20 {
+                // SAFETY: the range is this mapping.
+                let _ = unsafe { madvise(self.base.as_ptr().cast(), self.bytes, Advice::LinuxHugepage) };
+            }
+        }
+    }
+
+    impl Drop for Span {
+        fn drop(&mut self) {
+            // SAFETY: unmaps what was mapped for it; the owner has no pointer into it
+            // left when it drops this.
+            let _ = unsafe { munmap(self.base.as_ptr().cast(), self.bytes) };
+        }
+    }
+
+    /// Memory to write, from a page boundary on.
+    #[derive(Debug)]
+    pub(crate) struct Mapping {
+        span: Span,
+        /// `None` where the memory is lent, granted or of no file.
+        fd: Option<OwnedFd>,
+        /// Sealed so that this mapping is the last that can write.
+        only_writer: bool,
+        /// Number of the memory, if another process granted it.
+        granted: Option<u32>,
+    }
+
+    impl Mapping {
+        /// Maps `bytes` bytes, at least 1; the error names the call that failed.
+        /// With `only_writer` no process can write through the memfd, or map it
+        /// writable, from then on.
+        pub(crate) fn new(bytes: usize, only_writer: bool) -> Result<Mapping, (&'static str, Errno)> {
+            let failed = |call| move |errno| (call, errno);
+            let made = memfd_create("framepath-pool", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING);
+            let fd = match made {
+                // A worker may make no files, and a pool that no other process reads
+                // needs none.
+                Err(Errno::PERM) if !only_writer => {
+                    let span = Span::anonymous(bytes, READ_WRITE)?;
+                    return Ok(Mapping { span, fd: None, only_writer: false, granted: None });
+                }
+                made => made.map_err(failed("memfd_create"))?,
+            };
+            ftruncate(&fd, bytes as u64).map_err(failed("ftruncate"))?;
+            crate::memory::commit::reserve(&fd, bytes as u64)?;
+            // SAFETY: a new mapping at an address the kernel chooses.
+            let base = unsafe { mmap(ptr::null_mut(), bytes, READ_WRITE, MapFlags::SHARED, &fd, 0) };
+            let span = Span::of(base.map_err(failed("mmap"))?, bytes)?;
+            let mut seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+            if only_writer {
+                // Added only now, because it would have forbidden the mapping just made.
+                seals |= SealFlags::FUTURE_WRITE;
+            }
+            fcntl_add_seals(&fd, seals).map_err(failed("fcntl(F_ADD_SEALS)"))?;
+            span.prefer_huge_pages();
+            Ok(Mapping { span, fd: Some(fd), only_writer, granted: None })
+        }
+
+        /// Maps `count` buffers of another process one after the other, `each` bytes of
+        /// each: whole pages, and at least one. Other processes that have a buffer may
+        /// write it too.
+        pub(crate) fn of_buffers(
+            count: u32,
+            each: usize,
+            mut buffer: impl FnMut(u32) -> Result<OwnedFd, PoolError>,
+        ) -> Result<Mapping, PoolError> {
+            let bytes = each.saturating_mul(count as usize);
+            let failed = |(call, errno)| PoolError::Os { call, bytes, errno };
+            let span = Span::reserved(bytes).map_err(failed)?;
+            for index in 0..count {
+                let buffer = buffer(index)?;
+                // mmap(2) maps a memfd beyond its end without an error; touching that
+                // part faults.
+                let size = fstat(&buffer).map_err(|errno| failed(("fstat", errno)))?.st_size;
+                if u64::try_from(size).unwrap_or(0) < each as u64 {
+                    return Err(failed(("mmap", Errno::OVERFLOW)));
+                }
+                // SAFETY: inside the span reserved just now, which no code uses
+                // yet: count * each bytes, and mmap of more had failed above.
+                unsafe {
+                    let at = span.base.as_ptr().add(index as usize * each);
+                    mmap(at.cast(), each, READ_WRITE, MapFlags::SHARED | MapFlags::FIXED, &buffer, 0)
+                }
+                .map_err(|errno| failed(("mmap", errno)))?;
+            }
+            Ok(Mapping { span, fd: None, only_writer: false, granted: None })
+        }
+
+        /// Maps the first `bytes` bytes, at least 1, of memory that another
+        /// process granted under `number`, and seals it so that this mapping is
+        /// the last that can write. The descriptor is closed: a process with
+        /// few descriptors can have many pools.
+        pub(crate) fn of_granted(
+            fd: OwnedFd,
+            number: u32,
+            bytes: usize,
+        ) -> Result<Mapping, (&'static str, Errno)> {
+            let failed = |call| move |errno| (call, errno);
+            // Only memfds know seals. One that can shrink would end in SIGBUS.
+            let seals = fcntl_get_seals(&fd).map_err(failed("fcntl(F_GET_SEALS)"))?;
+            let fixed = seals.contains(SealFlags::SHRINK | SealFlags::GROW);
+            if !fixed || !has_ordinary_pages(&fd).map_err(failed("fstatfs"))? {
+                return Err(("fcntl(F_GET_SEALS)", Errno::INVAL));
+            }
+            let size = fstat(&fd).map_err(failed("fstat"))?.st_size;
+            if u64::try_from(size).unwrap_or(0) < bytes as u64 {
+                return Err(("fstat", Errno::OVERFLOW));
+            }
+            // SAFETY: a new mapping at an address the kernel chooses.
+            let base = unsafe { mmap(ptr::null_mut(), bytes, READ_WRITE, MapFlags::SHARED, &fd, 0) };
+            let span = Span::of(base.map_err(failed("mmap"))?, bytes)?;
+            fcntl_add_seals(&fd, SealFlags::FUTURE_WRITE | SealFlags::SEAL)
+                .map_err(failed("fcntl(F_ADD_SEALS)"))?;
+            span.prefer_huge_pages();
+            Ok(Mapping { span, fd: None, only_writer: true, granted: Some(number) })
+        }
+
+        /// Returns the number of the memory, if another process granted it.
+        pub(crate) fn granted(&self) -> Option<u32> {
+            self.granted
+        }
+
+        /// Returns the address of the first byte.
+        #[inline]
+        pub(crate) fn base(&self) -> NonNull<u8> {
+            self.span.base
+        }
+
+        /// Returns the memfd, sealed against another size; `None` where the memory is
+        /// lent.
+        pub(crate) fn fd(&self) -> Option<BorrowedFd<'_>> {
+            self.fd.as_ref().map(AsFd::as_fd)
+        }
+
+        /// Returns a descriptor with which others can read the memory: where the seal
+        /// does not keep them from writing, one opened again for reading.
+        pub(crate) fn read_only_fd(&self) -> io::Result<OwnedFd> {
+            let fd = self.fd.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+            if self.only_writer {
+                return fd.try_clone();
+            }
+            let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+            Ok(open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?)
+        }
+    }
+
+    /// Why another process's memory is not mapped.
+    #[derive(Clone, Copy, Debug)]
+    pub(crate) enum Refused {
+        /// The memory is no memfd of ordinary pages and fixed size, or this process could
+        /// write it.
+        Kind(&'static str),
+        /// Size of the memory in bytes, less than expected.
+        Short(u64),
+        /// A system call failed.
+        Os(&'static str, Errno),
+    }
+
+    /// Another process's memory, mapped to read. It may change at any time.
+    #[derive(Debug)]
+    pub(crate) struct ReadOnly {
+        span: Span,
+        /// `None` once closed, and for blank memory.
+        fd: Option<OwnedFd>,
+    }
+
+    // SAFETY: owns a mapping that is not tied to a thread.
+    unsafe impl Send for ReadOnly {}
+    // SAFETY: gives out a raw pointer; its users answer for it.
+    unsafe impl Sync for ReadOnly {}
+
+    impl ReadOnly {
+        /// Maps `bytes` bytes, at least 1, of a memfd that another process made.
+        pub(crate) fn new(fd: OwnedFd, bytes: usize) -> Result<ReadOnly, Refused> {
+            let failed = |call| move |errno| Refused::Os(call, errno);
+            // Only memfds know seals. One that can shrink would end in SIGBUS.
+            let seals = fcntl_get_seals(&fd).map_err(|_| Refused::Kind("not a memfd"))?;
+            if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
+                return Err(Refused::Kind("not sealed against another size"));
+            }
+            let access = fcntl_getfl(&fd).map_err(failed("fcntl(F_GETFL)"))?;
+            if !seals.contains(SealFlags::FUTURE_WRITE) && access & OFlags::RWMODE != OFlags::RDONLY {
+                return Err(Refused::Kind("neither sealed against writing nor opened for reading"));
+            }
+            if !has_ordinary_pages(&fd).map_err(failed("fstatfs"))? {
+                return Err(Refused::Kind("not of ordinary pages"));
+            }
+            let size = fstat(&fd).map_err(failed("fstat"))?.st_size;
+            let size = u64::try_from(size).unwrap_or(0);
+            if size < bytes as u64 {
+                return Err(Refused::Short(size));
+            }
+            // SAFETY: a new mapping at an address the kernel chooses.
+            let base = unsafe { mmap(ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, &fd, 0) };
+            let span = Span::of(base.map_err(failed("mmap"))?, bytes).map_err(|(c, e)| Refused::Os(c, e))?;
+            Ok(ReadOnly { span, fd: Some(fd) })
+        }
+
+        /// Makes `bytes` bytes that read as 0, in place of memory that this process is
+        /// not to see.
+        pub(crate) fn blank(bytes: usize) -> Result<ReadOnly, Refused> {
+            let span = Span::anonymous(bytes, ProtFlags::READ).map_err(|(c, e)| Refused::Os(c, e))?;
+            Ok(ReadOnly { span, fd: None })
+        }
+
+        /// Closes the descriptor: the memory cannot be passed on any more.
+        pub(crate) fn close(&mut self) {
+            self.fd = None;
+        }
+
+        /// Returns the address of the first byte.
+        pub(crate) fn base(&self) -> NonNull<u8> {
+            self.span.base
+        }
+
+        /// Returns a descriptor for other processes, which can do no more with it than
+        /// this one.
+        pub(crate) fn read_only_fd(&self) -> io::Result<OwnedFd> {
+            self.fd.as_ref().ok_or(io::ErrorKind::Unsupported)?.try_clone()
+        }
+    }
+}
+
+#[cfg(any(loom, miri))]
+mod heap {
+    use super::*;
+    use std::alloc::{Layout, alloc_zeroed, dealloc};
+
+    #[derive(Debug)]
+    pub(crate) struct Mapping {
+        base: NonNull<u8>,
+        layout: Layout,
+    }
+
+    impl Mapping {
+        pub(crate) fn new(bytes: usize, _only_writer: bool) -> Result<Mapping, (&'static str, Errno)> {
+            let no_memory = ("alloc", Errno::NOMEM);
+            let layout = Layout::from_size_align(bytes, 4096).map_err(|_| no_memory)?;
+            // SAFETY: a pool has at least one byte.
+            let base = NonNull::new(unsafe { alloc_zeroed(layout) }).ok_or(no_memory)?;
+            Ok(Mapping { base, layout })
+        }
+
+        pub(crate) fn base(&self) -> NonNull<u8> {
+            self.base
+        }
+    }
+
+    impl Drop for Mapping {
+        fn drop(&mut self) {
+            // SAFETY: allocated by `new` with this layout.
+            unsafe { dealloc(self.base.as_ptr(), self.layout) }
+        }
+    }
+
+    /// Memory as another process would have made it.
+    #[derive(Debug)]
+    pub(crate) struct ReadOnly(Mapping);
+
+    // SAFETY: owns memory that is not tied to a thread.
+    unsafe impl Send for ReadOnly {}
+    // SAFETY: gives out a raw pointer; its users answer for it.
+    unsafe impl Sync for ReadOnly {}
+
+    impl ReadOnly {
+        #[cfg(all(test, not(loom)))]
+        pub(crate) fn zeroed(bytes: usize) -> ReadOnly {
+            ReadOnly(Mapping::new(bytes, false).expect("memory"))
+        }
+
+        pub(crate) fn base(&self) -> NonNull<u8> {
+            self.0.base()
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, miri))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_in_memory_have_ordinary_pages_and_others_not() {
+        assert_eq!(has_ordinary_pages(&crate::memory::memory_file("pages").unwrap().into()), Ok(true));
+        let other = std::fs::File::open("/proc/self/stat").unwrap();
+        assert_eq!(has_ordinary_pages(&other.into()), Ok(false));
+    }
+}

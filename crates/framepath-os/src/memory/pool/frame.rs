@@ -1,0 +1,586 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The handles to a pool's slots: written, read, and kept by a decoder.
+
+use std::cell::UnsafeCell;
+use std::ptr::NonNull;
+
+use framepath_model::format::{Layout, LayoutError};
+use framepath_model::stream::FrameMeta;
+
+use super::foreign::ForeignPlace;
+use super::give_back::Exported;
+use super::plane::Plane;
+use super::{FRAME, FRAMES, HOLD, Inner};
+use crate::sync::atomics::{AtomicU32, Ordering};
+
+/// Handles to one place, at most.
+const MOST_HANDLES: u32 = 1 << 30;
+
+/// Target of a frame's handle. The first cache lines never change while the pool is in
+/// use and so stay in all caches; fields that a producer writes for every frame lie apart
+/// from them.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Place {
+    /// Dangling where `foreign`.
+    inner: NonNull<Inner>,
+    /// First byte of the slot.
+    first: NonNull<u8>,
+    slot: u32,
+    /// Handles to a place in a box of its own, made by [`Hold::frame`] or for a
+    /// foreign frame; 0 for the one that belongs to the slot and lives as long
+    /// as the pool.
+    handles: AtomicU32,
+    /// The place is the head of a [`ForeignPlace`], and always boxed.
+    foreign: bool,
+    written: Written,
+}
+
+/// See [`Place`].
+#[derive(Debug)]
+#[repr(align(128))]
+struct Written {
+    /// Interned in `inner`. Written by the only handle to the slot.
+    layout: UnsafeCell<NonNull<Layout>>,
+    /// Written by the only handle to the slot.
+    meta: UnsafeCell<FrameMeta>,
+}
+
+impl Place {
+    /// Makes the place of slot `slot`, whose first byte is `first`.
+    pub(super) fn new(
+        inner: NonNull<Inner>,
+        slot: u32,
+        first: NonNull<u8>,
+        layout: NonNull<Layout>,
+    ) -> Place {
+        Place {
+            inner,
+            first,
+            slot,
+            handles: AtomicU32::new(0),
+            foreign: false,
+            written: Written { layout: UnsafeCell::new(layout), meta: UnsafeCell::new(FrameMeta::default()) },
+        }
+    }
+
+    /// Makes a place with one handle, in another process's memory. The layout is written
+    /// once the place has its final address.
+    pub(super) fn foreign(slot: u32, first: NonNull<u8>, meta: FrameMeta) -> Place {
+        let mut place = Place::new(NonNull::dangling(), slot, first, NonNull::dangling());
+        place.foreign = true;
+        place.handles = AtomicU32::new(1);
+        place.written.meta = UnsafeCell::new(meta);
+        place
+    }
+
+    pub(super) fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    pub(super) fn set_layout(&mut self, layout: NonNull<Layout>) {
+        *self.written.layout.get_mut() = layout;
+    }
+
+    /// Returns the pool's shared part. Panics for a foreign place.
+    fn inner(&self) -> &Inner {
+        assert!(!self.foreign, "a foreign frame has no pool in this process");
+        // SAFETY: not foreign, so the handle that led here keeps Inner alive.
+        unsafe { self.inner.as_ref() }
+    }
+
+    fn refs(&self) -> &AtomicU32 {
+        &self.inner().slots[self.slot as usize].refs
+    }
+
+    fn add_reader(&self) {
+        let before = self.refs().fetch_add(FRAME, Ordering::Relaxed);
+        if before & FRAMES == FRAMES {
+            // Taken back before the panic, which may be caught: counts that
+            // only grow would wrap in the end, and free a slot that is in use.
+            self.refs().fetch_sub(FRAME, Ordering::Relaxed);
+            panic!("too many handles to one frame");
+        }
+    }
+
+    fn is_boxed(&self) -> bool {
+        // A count of 0 stays 0, and our handle keeps a higher count above 0.
+        self.handles.load(Ordering::Relaxed) != 0
+    }
+
+    fn layout(&self) -> &Layout {
+        // SAFETY: written only by an only handle; interned layouts live as
+        // long as Inner.
+        unsafe { self.written.layout.get().read().as_ref() }
+    }
+
+    /// Drops one handle to the place, and its share of the slot.
+    ///
+    /// # Safety
+    /// `this` is live, and the caller owns one reader's share of its slot and
+    /// uses neither again.
+    #[inline]
+    unsafe fn let_go(this: NonNull<Place>) {
+        // SAFETY: as the caller promises.
+        let place = unsafe { this.as_ref() };
+        let (inner, slot) = (place.inner, place.slot);
+        if place.is_boxed() {
+            let foreign = place.foreign;
+            // AcqRel: the thread that frees the box sees all other handles' last uses.
+            let last = place.handles.fetch_sub(1, Ordering::AcqRel) == 1;
+            match (last, foreign) {
+                // SAFETY: the last handle to a foreign place.
+                (true, true) => return unsafe { ForeignPlace::end(this.cast()) },
+                (false, true) => return,
+                // SAFETY: the last handle to a place that Hold::frame leaked.
+                (true, false) => drop(unsafe { Box::from_raw(this.as_ptr()) }),
+                (false, false) => {}
+            }
+        }
+        // SAFETY: as the caller promises.
+        unsafe { Inner::release(inner, slot, FRAME) }
+    }
+}
+
+/// Description of a pool's memory, for another process that reads it.
+#[cfg(not(any(loom, miri)))]
+#[derive(Debug)]
+pub struct PoolMemory {
+    /// See [`Frame::pool_id`].
+    pub id: u64,
+    /// The memfd: slot after slot, from its first byte on.
+    pub fd: std::os::fd::OwnedFd,
+    /// Slots.
+    pub slots: u32,
+    /// Bytes from one slot to the next.
+    pub slot_bytes: usize,
+    /// Number of the first slot in an [`Exported`]; 0 where the pool is not
+    /// shared.
+    pub first_slot: u32,
+}
+
+/// A pool in memory that another process granted, for that process to read.
+#[cfg(not(any(loom, miri)))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrantedPool {
+    /// Number of the memory.
+    pub memory: u32,
+    /// Slots.
+    pub slots: u32,
+    /// Bytes from one slot to the next.
+    pub slot_bytes: usize,
+    /// Number of the first slot in an [`Exported`].
+    pub first_slot: u32,
+}
+
+/// A slot being written: the only handle to it.
+///
+/// ```
+/// use framepath_model::format::{Layout, PixelFormat};
+/// use framepath_model::stream::FrameMeta;
+/// use framepath_os::memory::pool::Pool;
+///
+/// let layout = Layout::packed(PixelFormat::Grey, 64, 48)?;
+/// let mut pool = Pool::new(layout.size, 4)?;
+/// let mut frame = pool.acquire()?;
+/// frame.set_layout(&layout)?;
+/// frame.plane_mut(0).fill(16);
+/// let frame = frame.freeze(FrameMeta { seq: 7, ..FrameMeta::default() });
+/// assert_eq!(frame.row(0, 47).to_vec(), [16; 64]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct FrameMut {
+    place: NonNull<Place>,
+}
+
+// SAFETY: the handle is the only one to its slot; Inner is Sync by its atomics.
+unsafe impl Send for FrameMut {}
+
+impl FrameMut {
+    /// Makes the only handle to a slot just taken.
+    #[inline]
+    pub(super) fn new(place: NonNull<Place>, layout: NonNull<Layout>) -> FrameMut {
+        let frame = FrameMut { place };
+        // SAFETY: this is the only handle to the slot.
+        unsafe { frame.place().written.layout.get().write(layout) };
+        frame
+    }
+
+    fn place(&self) -> &Place {
+        // SAFETY: a place lives at least as long as a handle to it.
+        unsafe { self.place.as_ref() }
+    }
+
+    /// Returns the format, size and planes; opaque bytes until [`FrameMut::set_layout`].
+    pub fn layout(&self) -> &Layout {
+        self.place().layout()
+    }
+
+    /// Sets the layout of the picture in the slot.
+    ///
+    /// # Errors
+    /// Where the layout is larger than the slot.
+    pub fn set_layout(&mut self, layout: &Layout) -> Result<(), LayoutError> {
+        if layout == self.layout() {
+            return Ok(());
+        }
+        let inner = self.place().inner();
+        let layout = inner.intern(checked(layout, inner.slot_bytes)?);
+        // SAFETY: this is the only handle to the slot.
+        unsafe { self.place().written.layout.get().write(layout) };
+        Ok(())
+    }
+
+    /// Returns the bytes of plane `index`, padding included, to write.
+    ///
+    /// # Panics
+    /// Where the layout has no such plane.
+    pub fn plane_mut(&mut self, index: usize) -> &mut [u8] {
+        let plane = self.layout().planes()[index];
+        // SAFETY: the layout was checked against the slot, this is the only
+        // handle to the slot, and the borrow is exclusive. The memory is not
+        // lent: `Pool::acquire` and `Frame::try_unique` give no such handle.
+        unsafe {
+            let first = self.place().first.add(plane.offset);
+            std::slice::from_raw_parts_mut(first.as_ptr(), plane.end() - plane.offset)
+        }
+    }
+
+    /// Returns the number of bytes of the slot, of which the layout may use fewer.
+    pub fn slot_bytes(&self) -> usize {
+        self.place().inner().slot_bytes
+    }
+
+    /// Ends writing.
+    #[inline]
+    pub fn freeze(self, meta: FrameMeta) -> Frame {
+        // SAFETY: this is the only handle to the slot.
+        unsafe { self.place().written.meta.get().write(meta) };
+        let frame = Frame { place: self.place };
+        std::mem::forget(self);
+        frame
+    }
+}
+
+impl Drop for FrameMut {
+    fn drop(&mut self) {
+        // SAFETY: this handle owns one reader's share of the slot.
+        unsafe { Place::let_go(self.place) }
+    }
+}
+
+/// A frame: pixels nobody writes as long as it lives. The handle is one
+/// pointer, so that it passes in a register from stage to stage.
+///
+/// Rows lie `stride` bytes apart; a row's pixels are what [`Frame::row`] gives:
+///
+/// ```
+/// # use framepath_model::format::{Layout, PixelFormat};
+/// # use framepath_model::stream::FrameMeta;
+/// # use framepath_os::memory::pool::{Frame, Pool};
+/// fn mean_luma(frame: &Frame) -> u64 {
+///     let (mut sum, mut count) = (0, 0);
+///     for y in 0..frame.layout().height as usize {
+///         frame.row(0, y).visit(|pixels| {
+///             sum += pixels.iter().map(|&pixel| u64::from(pixel)).sum::<u64>();
+///             count += pixels.len() as u64;
+///         });
+///     }
+///     sum / count
+/// }
+/// # let layout = Layout::aligned(PixelFormat::Yuv420p, 30, 20, 64)?;
+/// # let mut frame = Pool::new(layout.size, 1)?.acquire()?;
+/// # frame.set_layout(&layout)?;
+/// # frame.plane_mut(0).fill(9);
+/// # assert_eq!(mean_luma(&frame.freeze(FrameMeta::default())), 9);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Frame {
+    place: NonNull<Place>,
+}
+
+// SAFETY: a frame only reads its slot, and Inner is Sync by its atomics.
+unsafe impl Send for Frame {}
+// SAFETY: as for Send: no method writes through a shared reference.
+unsafe impl Sync for Frame {}
+
+impl Frame {
+    fn place(&self) -> &Place {
+        // SAFETY: a place lives at least as long as a handle to it.
+        unsafe { self.place.as_ref() }
+    }
+
+    /// Returns the format, size and planes.
+    pub fn layout(&self) -> &Layout {
+        self.place().layout()
+    }
+
+    /// Returns the sequence number, birth and presentation time.
+    pub fn meta(&self) -> FrameMeta {
+        // SAFETY: written only while no Frame of the place exists.
+        unsafe { self.place().written.meta.get().read() }
+    }
+
+    /// Returns the bytes of plane `index`, from its first pixel to its last, the padding
+    /// of all rows but the last included.
+    ///
+    /// # Panics
+    /// Where the layout has no such plane.
+    pub fn plane(&self, index: usize) -> Plane<'_> {
+        let plane = self.layout().planes()[index];
+        // SAFETY: the layout was checked against the slot; the slot is not
+        // written while a Frame of it exists (FrameMut is unique, decoders
+        // write a picture only before they give it out), unless it is foreign
+        // or lent.
+        unsafe {
+            let first = self.place().first.add(plane.offset);
+            Plane::new(first, plane.end() - plane.offset, self.is_foreign() || self.place().inner().lent)
+        }
+    }
+
+    /// Returns row `y` of plane `index`, pixels only.
+    ///
+    /// # Panics
+    /// Where the layout has no such plane or row.
+    pub fn row(&self, index: usize, y: usize) -> Plane<'_> {
+        let plane = self.layout().planes()[index];
+        assert!(y < plane.rows, "row {y} of {}", plane.rows);
+        self.plane(index).sub(y * plane.stride..y * plane.stride + plane.width)
+    }
+
+    /// Returns the number of the slot in its pool, from 0.
+    pub fn slot(&self) -> u32 {
+        self.place().slot
+    }
+
+    /// True if the frame lies in another process's pool, whose memory that process may
+    /// write at any time.
+    pub fn is_foreign(&self) -> bool {
+        self.place().foreign
+    }
+
+    /// Returns the number of the pool, which no other pool of this process ever has.
+    pub fn pool_id(&self) -> u64 {
+        match self.foreign_place() {
+            Some(place) => place.pool_id(),
+            None => self.place().inner().id,
+        }
+    }
+
+    /// Describes the pool's memory for another process to read. If the pool is shared,
+    /// that process can only read the memory. If not, it can make no writable mapping of
+    /// the descriptor, but must not be able to open the memory again by its path.
+    #[cfg(not(any(loom, miri)))]
+    pub fn read_only_memory(&self) -> std::io::Result<PoolMemory> {
+        if let Some(place) = self.foreign_place() {
+            return place.memory();
+        }
+        let inner = self.place().inner();
+        Ok(PoolMemory {
+            id: inner.id,
+            fd: inner.memory.read_only_fd()?,
+            slots: inner.slots.len() as u32,
+            slot_bytes: inner.slot_bytes,
+            first_slot: inner.first_slot(),
+        })
+    }
+
+    /// Returns the number of the [`GrantedMemory`](super::GrantedMemory) that the frame's
+    /// pool lies in, and the pool's numbers; `None` for other pools.
+    #[cfg(not(any(loom, miri)))]
+    pub fn granted_memory(&self) -> Option<GrantedPool> {
+        if self.is_foreign() {
+            return None;
+        }
+        let inner = self.place().inner();
+        Some(GrantedPool {
+            memory: inner.memory.granted()?,
+            slots: inner.slots.len() as u32,
+            slot_bytes: inner.slot_bytes,
+            first_slot: inner.first_slot(),
+        })
+    }
+
+    /// Returns the slot as a dmabuf, from its first byte on, and its size in bytes;
+    /// `None` where its memory is no dmabuf.
+    #[cfg(not(any(loom, miri)))]
+    pub fn dmabuf(&self) -> Option<(std::os::fd::BorrowedFd<'_>, usize)> {
+        self.foreign_place().and_then(ForeignPlace::dmabuf)
+    }
+
+    /// True if this is the only handle to the pixels.
+    pub fn is_only(&self) -> bool {
+        // Acquire: pairs with the release of other handles' drops, so that
+        // their reads come before the next use of the pixels.
+        match self.is_foreign() {
+            true => self.place().handles.load(Ordering::Acquire) == 1,
+            false => self.place().refs().load(Ordering::Acquire) == FRAME,
+        }
+    }
+
+    /// Lets another process read the frame until that process gives it back: the handle
+    /// stays with the pool's [`GiveBack`](super::GiveBack). A frame may be exported
+    /// several times; each export is given back on its own.
+    ///
+    /// # Errors
+    /// The frame itself, where its pool is not shared.
+    pub fn export(self) -> Result<Exported, Frame> {
+        if self.is_foreign() {
+            return Err(self);
+        }
+        let inner = self.place().inner();
+        let Some(range) = &inner.range else { return Err(self) };
+        let (give_back, slot) = (range.give_back, range.first + self.slot());
+        let exported = Exported { pool: inner.id, slot };
+        give_back.keep(slot, self);
+        Ok(exported)
+    }
+
+    fn foreign_place(&self) -> Option<&ForeignPlace> {
+        // SAFETY: foreign places are heads of a ForeignPlace, and live as long
+        // as their handles.
+        self.is_foreign().then(|| unsafe { self.place.cast().as_ref() })
+    }
+
+    /// Makes the first handle to a foreign place.
+    ///
+    /// # Safety
+    /// The place was made by [`Place::foreign`], is leaked and has no handle.
+    pub(super) unsafe fn of_foreign(place: NonNull<ForeignPlace>) -> Frame {
+        Frame { place: place.cast() }
+    }
+
+    /// Returns the frame's only handle, to write in place; returns the frame itself where
+    /// another reader, a decoder or another process still uses it, or its memory is lent.
+    pub fn try_unique(self) -> Result<FrameMut, Frame> {
+        if self.is_foreign() || self.place().inner().lent {
+            return Err(self);
+        }
+        let refs = self.place().refs();
+        // Acquire: pairs with the release of other handles' drops, so that
+        // their reads come before our writes.
+        if refs.load(Ordering::Acquire) != FRAME {
+            return Err(self);
+        }
+        let unique = FrameMut { place: self.place };
+        std::mem::forget(self);
+        Ok(unique)
+    }
+
+    /// Returns another handle to the same pixels.
+    pub fn share(&self) -> Frame {
+        if !self.is_foreign() {
+            self.place().add_reader();
+        }
+        if self.place().is_boxed() {
+            let before = self.place().handles.fetch_add(1, Ordering::Relaxed);
+            if before >= MOST_HANDLES {
+                // As in `add_reader`, whose share goes back too.
+                self.place().handles.fetch_sub(1, Ordering::Relaxed);
+                if !self.is_foreign() {
+                    self.place().refs().fetch_sub(FRAME, Ordering::Relaxed);
+                }
+                panic!("too many handles to one frame");
+            }
+        }
+        Frame { place: self.place }
+    }
+}
+
+impl Drop for Frame {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: this handle owns one reader's share of the slot.
+        unsafe { Place::let_go(self.place) }
+    }
+}
+
+/// A decoder's own reference to a slot it writes, and reads as a reference
+/// picture afterwards.
+#[derive(Debug)]
+pub struct Hold {
+    inner: NonNull<Inner>,
+    pub(super) slot: u32,
+}
+
+// SAFETY: a hold only hands out a raw pointer; its users answer for it.
+unsafe impl Send for Hold {}
+// SAFETY: as above; `frame` touches only atomics and the layout mutex.
+unsafe impl Sync for Hold {}
+
+impl Hold {
+    /// Makes the only handle to a slot just taken.
+    pub(super) fn new(inner: NonNull<Inner>, slot: u32) -> Hold {
+        Hold { inner, slot }
+    }
+
+    /// Returns the address of the first byte of the slot, page-aligned. The decoder may
+    /// write until it has given the picture out by [`Hold::frame`], and only read after.
+    pub fn as_ptr(&self) -> *mut u8 {
+        // SAFETY: Inner is alive while this handle is.
+        unsafe { self.inner.as_ref() }.slot_ptr(self.slot).as_ptr()
+    }
+
+    /// Returns the number of bytes of the slot.
+    pub fn len(&self) -> usize {
+        // SAFETY: Inner is alive while this handle is.
+        unsafe { self.inner.as_ref() }.slot_bytes
+    }
+
+    /// Always false: a slot has at least a page.
+    pub fn is_empty(&self) -> bool {
+        false
+    }
+
+    /// Gives the picture out as a frame.
+    ///
+    /// # Errors
+    /// Where the layout is larger than the slot.
+    pub fn frame(&self, layout: &Layout, meta: FrameMeta) -> Result<Frame, LayoutError> {
+        // SAFETY: Inner is alive while this handle is.
+        let inner = unsafe { self.inner.as_ref() };
+        let layout = inner.intern(checked(layout, inner.slot_bytes)?);
+        // A place of its own, because a decoder may show one picture several times,
+        // under other numbers.
+        let mut place = Place::new(self.inner, self.slot, inner.slot_ptr(self.slot), layout);
+        place.handles = AtomicU32::new(1);
+        place.written.meta = UnsafeCell::new(meta);
+        place.add_reader();
+        Ok(Frame { place: NonNull::from(Box::leak(Box::new(place))) })
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        // SAFETY: this handle owns one hold's share of the slot.
+        unsafe { Inner::release(self.inner, self.slot, HOLD) }
+    }
+}
+
+pub(super) fn checked(layout: &Layout, slot_bytes: usize) -> Result<&Layout, LayoutError> {
+    if layout.planes().iter().all(|p| p.end() <= slot_bytes) {
+        return Ok(layout);
+    }
+    let (format, width, height) = (layout.format, layout.width, layout.height);
+    Err(LayoutError::Planes { format, width, height, detail: "larger than the pool's slots" })
+}
+
+#[cfg(all(test, not(loom)))]
+impl Place {
+    pub(super) fn pool_slots(&self) -> usize {
+        self.inner().slots.len()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+impl FrameMut {
+    pub(super) fn slot(&self) -> u32 {
+        self.place().slot
+    }
+
+    pub(super) fn inner_ptr(&self) -> *mut u8 {
+        self.place().first.as_ptr()
+    }
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! This process and its children: signals and stop requests, CPUs, resource limits, and the
+//! sandbox of workers.
+
+#[cfg(not(loom))]
+pub mod affinity;
+#[cfg(not(loom))]
+pub mod cancel;
+#[cfg(not(any(loom, miri)))]
+pub mod cgroup;
+#[cfg(not(loom))]
+pub mod children;
+#[cfg(not(loom))]
+pub mod crash;
+#[cfg(not(loom))]
+pub(crate) mod inherited;
+pub mod lack;
+#[cfg(not(loom))]
+pub mod running;
+#[cfg(not(any(loom, miri)))]
+pub mod sandbox;
+#[cfg(not(loom))]
+pub mod signal;
+#[cfg(not(any(loom, miri)))]
+pub mod spawn;
+#[cfg(not(loom))]
+pub mod stop;

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Waiting for a child process, and its use of resources.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+/// Time that a child has to end when this process is asked to end: more than a path of
+/// framepath takes.
+const PATIENCE: Duration = Duration::from_millis(700);
+
+/// Resources used by a finished child and every descendant it waited for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// User and system CPU time, nanoseconds.
+    pub cpu_ns: u64,
+    /// Largest resident set of a single process, KiB. Never less than that of
+    /// the process which spawned it: the kernel counts the memory it had
+    /// before its exec too.
+    pub peak_memory_kib: u64,
+    /// Switches, voluntary and not.
+    pub switches: u64,
+    /// Voluntary switches among `switches`: each is a sleep, and so a wake-up.
+    pub voluntary_switches: u64,
+    /// The exit code; `None` where a signal ended it.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+}
+
+impl Usage {
+    /// Converts the result of wait4(2).
+    pub(crate) fn of(status: libc::c_int, usage: &libc::rusage) -> Usage {
+        let nanos = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
+        Usage {
+            cpu_ns: nanos(usage.ru_utime) + nanos(usage.ru_stime),
+            peak_memory_kib: usage.ru_maxrss as u64,
+            switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
+            voluntary_switches: usage.ru_nvcsw as u64,
+            exit_code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
+            signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
+        }
+    }
+}
+
+/// Waits for `child` to end (wait4(2)). Takes the child by value, because its id may be
+/// reused. If this process is asked to end meanwhile, asks the child too, and kills it if
+/// it has not ended `PATIENCE` later.
+pub fn wait(child: Child) -> io::Result<Usage> {
+    let (mut asked_to_end, mut killed) = (false, false);
+    let pid = child.id() as libc::pid_t;
+    let mut status = 0;
+    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    loop {
+        if crate::process::signal::interrupted() && !asked_to_end {
+            asked_to_end = true;
+            // Fails only if the child has ended by itself.
+            let _ = signal(&child, libc::SIGTERM);
+        }
+        if asked_to_end && !killed && crate::process::signal::since().is_some_and(|since| since > PATIENCE) {
+            killed = true;
+            let _ = signal(&child, libc::SIGKILL);
+        }
+        // SAFETY: both pointers are valid for the call, and all-zero is a
+        // valid rusage should the kernel not fill it.
+        let waited = unsafe { libc::wait4(pid, &mut status, 0, usage.as_mut_ptr()) };
+        if waited == pid {
+            break;
+        }
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    // SAFETY: wait4 succeeded and filled it.
+    let usage = unsafe { usage.assume_init() };
+    Ok(Usage::of(status, &usage))
+}
+
+/// Sends `signal` to `child`, which has not been waited for.
+pub fn signal(child: &Child, signal: i32) -> io::Result<()> {
+    // SAFETY: plain system call; the child is unreaped, so the id is its own.
+    if unsafe { libc::kill(child.id() as libc::pid_t, signal) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Sends `signal` to the group of `child`, which was started as the group's first process
+/// (`CommandExt::process_group(0)`) and has not been waited for.
+///
+/// # Errors
+/// No process of the group is left.
+pub fn signal_group(child: &Child, signal: i32) -> io::Result<()> {
+    // SAFETY: plain system call; the child is unreaped, so the id is its own,
+    // and so is the group's.
+    if unsafe { libc::kill(-(child.id() as libc::pid_t), signal) } == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Sends `signal` to the process with this id. The caller must know that the id still
+/// belongs to the process it means.
+///
+/// # Errors
+/// There is no such process, or it is another user's.
+pub fn signal_process(pid: u32, signal: i32) -> io::Result<()> {
+    let pid = i32::try_from(pid).ok().filter(|pid| *pid > 1).ok_or(io::ErrorKind::InvalidInput)?;
+    // SAFETY: plain system call; the number is one process and no group.
+    if unsafe { libc::kill(pid, signal) } == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Puts what `command` starts into a group of its own, which Ctrl-C does not reach. The
+/// kernel kills the child when the thread that starts it ends, for whatever reason.
+pub fn on_a_lead(command: &mut Command) -> &mut Command {
+    command.process_group(0);
+    // SAFETY: prctl(2) is async-signal-safe, and nothing else is called.
+    unsafe {
+        command.pre_exec(|| {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == 0 {
+                Ok(())
+            } else {
+                Err(io::Error::last_os_error())
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::Command;
+
+    #[test]
+    fn a_group_ends_as_one() {
+        let mut command = Command::new("sh");
+        let child = on_a_lead(command.args(["-c", "sleep 100 & sleep 100; exit 3"])).spawn().unwrap();
+        signal_group(&child, libc::SIGKILL).unwrap();
+        assert_eq!(wait(child).unwrap().signal, Some(libc::SIGKILL));
+        assert!(signal_process(1, 0).is_err() && signal_process(u32::MAX, 0).is_err());
+        signal_process(std::process::id(), 0).unwrap();
+    }
+
+    #[test]
+    fn exit_codes_signals_and_cpu_are_told() {
+        let run = |script: &str| wait(Command::new("sh").args(["-c", script]).spawn().unwrap()).unwrap();
+        assert_eq!(run("exit 7").exit_code, Some(7));
+        assert_eq!(run("kill -9 $$").signal, Some(9));
+        let busy = run("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done");
+        assert!(busy.cpu_ns > 0 && busy.peak_memory_kib > 0);
+    }
+}

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Errors of system calls that mean that this process, its user or the machine has too
+//! little of something: descriptors, memory, threads.
+
+#[cfg(not(loom))]
+use std::io;
+
+use rustix::io::Errno;
+
+/// True if `error` is such a lack, or [`canceled`](crate::process::cancel::canceled): to replace
+/// the peer would not help.
+#[cfg(not(loom))]
+pub fn is_lack(error: &io::Error) -> bool {
+    Errno::from_io_error(error).is_some_and(errno_is_lack) || crate::process::cancel::is_canceled(error)
+}
+
+pub(crate) fn errno_is_lack(errno: Errno) -> bool {
+    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOMEM | Errno::NOBUFS | Errno::TOOMANYREFS)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_is_no_fault_of_the_peer() {
+        for errno in [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ETOOMANYREFS, libc::ECANCELED] {
+            assert!(is_lack(&io::Error::from_raw_os_error(errno)));
+        }
+        for errno in [libc::EPIPE, libc::ECONNRESET, libc::EINVAL, libc::EBADF] {
+            assert!(!is_lack(&io::Error::from_raw_os_error(errno)));
+        }
+        assert!(!is_lack(&io::Error::other("no number")));
+    }
+}

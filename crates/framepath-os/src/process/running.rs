@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Resources used by a process that still runs: this one, or another by its id.
+
+use std::fs;
+use std::io;
+use std::mem::MaybeUninit;
+
+use crate::time::{cpu_ns_of, process_cpu_ns};
+
+/// Resources used by all threads of a process since it began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// User and system CPU time, nanoseconds.
+    pub cpu_ns: u64,
+    /// Switches, voluntary and not.
+    pub switches: u64,
+}
+
+impl Used {
+    /// Returns the resources used since `before`.
+    pub fn since(self, before: Used) -> Used {
+        Used {
+            cpu_ns: self.cpu_ns.saturating_sub(before.cpu_ns),
+            switches: self.switches.saturating_sub(before.switches),
+        }
+    }
+}
+
+/// Returns this process's use. Two system calls (getrusage(2) for the switches).
+pub fn own() -> Used {
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    // SAFETY: the kernel fills the struct it is given; all-zero is a valid
+    // value of it should the call fail.
+    let usage = unsafe {
+        libc::getrusage(libc::RUSAGE_SELF, usage.as_mut_ptr());
+        usage.assume_init()
+    };
+    Used { cpu_ns: process_cpu_ns(), switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64 }
+}
+
+/// Returns the use of the process with this id: CPU time of all its threads, switches of
+/// those that still run. Several system calls.
+///
+/// # Errors
+/// There is no such process, or its /proc is hidden.
+pub fn of(pid: u32) -> io::Result<Used> {
+    let cpu_ns = cpu_ns_of(pid).ok_or(io::ErrorKind::NotFound)?;
+    Ok(Used { cpu_ns, switches: switches(pid)? })
+}
+
+/// Returns the CPU time of the process with this id and of the children it has waited
+/// for, nanoseconds; in steps of the kernel's clock tick, 10 ms mostly.
+///
+/// # Errors
+/// There is no such process, or its /proc is hidden.
+pub fn with_children(pid: u32) -> io::Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    ticks_in(&stat)
+        .map(|ticks| ticks * 1_000_000_000 / rustix::param::clock_ticks_per_second())
+        .ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat is not as proc(5) has it")))
+}
+
+/// Fields 14 to 17 of a process's `stat` (proc(5)): utime, stime and both of
+/// the children. The name, in parentheses, may hold anything.
+fn ticks_in(stat: &str) -> Option<u64> {
+    let (_, behind_name) = stat.rsplit_once(')')?;
+    // The state is field 3.
+    let times = behind_name.split_whitespace().skip(14 - 3).take(4);
+    times.map(|ticks| ticks.parse::<u64>().ok()).sum()
+}
+
+fn switches(pid: u32) -> io::Result<u64> {
+    let mut sum = 0;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        // A thread that ended meanwhile has no file any more.
+        if let Ok(status) = fs::read_to_string(thread?.path().join("status")) {
+            sum += switches_in(&status);
+        }
+    }
+    Ok(sum)
+}
+
+/// Returns the sum of both counts of a thread's `status` (proc(5)).
+fn switches_in(status: &str) -> u64 {
+    let lines = status.lines().filter_map(|line| line.split_once(':'));
+    lines
+        .filter(|(name, _)| matches!(*name, "voluntary_ctxt_switches" | "nonvoluntary_ctxt_switches"))
+        .filter_map(|(_, count)| count.trim().parse::<u64>().ok())
+        .sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_kinds_of_switches_count() {
+        let status = "Name:\tx\nvoluntary_ctxt_switches:\t150\nnonvoluntary_ctxt_switches:\t545\n";
+        assert_eq!(switches_in(status), 695);
+        assert_eq!(switches_in("Name:\tx\n"), 0);
+    }
+
+    #[test]
+    fn times_of_children_count() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 1 2 3 4 100 20 3 4000 20 0 1 0 5";
+        assert_eq!(ticks_in(stat), Some(4123));
+        assert_eq!(ticks_in("7 (x) S 1"), Some(0));
+        assert!(with_children(std::process::id()).is_ok());
+    }
+
+    #[test]
+    fn this_process_is_the_one_with_its_id() {
+        let before = own();
+        let by_id = of(std::process::id()).unwrap();
+        let after = own();
+        assert!((before.cpu_ns..=after.cpu_ns).contains(&by_id.cpu_ns), "{before:?} {by_id:?} {after:?}");
+        assert_eq!(before.since(after), Used::default());
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_is_an_error() {
+        let child = std::process::Command::new("true").spawn().unwrap();
+        let id = child.id();
+        crate::process::children::wait(child).unwrap();
+        assert!(of(id).is_err());
+    }
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! aarch64: system calls of a decoder.
+
+use crate::process::sandbox::policy::condition::*;
+use crate::process::sandbox::policy::{When, table};
+
+table! {
+    /// Everything [`crate::process::sandbox::Role::Decode`] may call.
+    DECODE on "aarch64":
+    // Memory, none of it executable.
+    SYS_mmap = 222 if NOT_EXECUTABLE,
+    SYS_mprotect = 226 if NOT_EXECUTABLE,
+    SYS_munmap = 215,
+    SYS_mremap = 216,
+    SYS_madvise = 233 if OWN_PAGES,
+    SYS_brk = 214,
+    // Threads of this process. glibc falls back to clone where clone3 is absent; the
+    // flags of clone3 lie in memory and cannot be checked.
+    SYS_clone = 220 if THREAD_ONLY,
+    SYS_clone3 = 435 if When::Absent,
+    SYS_set_robust_list = 99,
+    SYS_rseq = 293,
+    SYS_futex = 98 if NO_SLEEPER_MOVED,
+    SYS_futex_waitv = 449,
+    SYS_membarrier = 283,
+    SYS_sched_yield = 124,
+    SYS_sched_getaffinity = 123,
+    SYS_getcpu = 168,
+    SYS_prctl = 167 if NAME_ONLY,
+    // Files it has or is sent: memfds, sockets, pipes. It can open or make none.
+    SYS_read = 63,
+    SYS_write = 64,
+    SYS_readv = 65,
+    SYS_writev = 66,
+    SYS_pread64 = 67,
+    SYS_pwrite64 = 68,
+    SYS_lseek = 62,
+    SYS_fstat = 80,
+    SYS_fstatfs = 44,
+    SYS_close = 57,
+    SYS_fcntl = 25 if FD_AND_SEALS,
+    // The socket to the parent. No sendmsg: descriptors in flight count per user,
+    // so a worker that could send them could stop all others of its user.
+    SYS_recvmsg = 212,
+    SYS_sendto = 206 if NO_ADDRESS,
+    SYS_recvfrom = 207,
+    SYS_shutdown = 210,
+    SYS_ppoll = 73,
+    // Time, random numbers, and queries about itself.
+    SYS_clock_gettime = 113,
+    SYS_clock_getres = 114,
+    SYS_clock_nanosleep = 115,
+    SYS_nanosleep = 101,
+    SYS_gettimeofday = 169,
+    SYS_getrandom = 278,
+    SYS_getpid = 172,
+    SYS_gettid = 178,
+    SYS_getrusage = 165,
+    // Signals: its own handlers, and abort(3), which signals itself.
+    SYS_rt_sigaction = 134,
+    SYS_rt_sigprocmask = 135,
+    SYS_rt_sigreturn = 139,
+    SYS_sigaltstack = 132,
+    SYS_tgkill = 131 if When::OwnPid(0),
+    SYS_restart_syscall = 128,
+    // The end.
+    SYS_exit = 93,
+    SYS_exit_group = 94,
+}
+
+table! {
+    /// System calls that [`crate::process::sandbox::Role::DecodeByDevice`] may make besides those.
+    BY_DEVICE on "aarch64":
+    SYS_ioctl = 29 if OF_DECODING,
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! aarch64: system calls that loading a frei0r plug-in needs beyond those of a decoder. A
+//! loaded plug-in needs no more than a decoder, as runs of Debian's plug-ins show.
+
+use crate::process::sandbox::policy::{condition, table};
+
+table! {
+    /// The dynamic loader's calls, and those of entering the next role.
+    LOADING on "aarch64":
+    // The dynamic loader: reads libraries, maps their code. Landlock limits the files.
+    SYS_openat = 56 if condition::reading(2),
+    SYS_newfstatat = 79,
+    SYS_mmap = 222,
+    SYS_mprotect = 226,
+    // Entering the next role.
+    SYS_prctl = 167 if condition::NAME_AND_LOCKS,
+    SYS_prlimit64 = 261 if condition::OWN_LIMITS,
+    SYS_capget = 90,
+    SYS_capset = 91,
+    SYS_landlock_create_ruleset = 444,
+    SYS_landlock_add_rule = 445,
+    SYS_landlock_restrict_self = 446,
+    SYS_seccomp = 277,
+}

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Layers of the sandbox that a worker has, and reasons for missing ones.
+
+use std::fmt;
+
+use crate::process::spawn::Namespaces;
+
+/// One layer. The order is that in which they are entered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Layer {
+    /// A user namespace: no capability over anything outside.
+    UserNamespace,
+    /// A pid namespace: no other process is visible.
+    PidNamespace,
+    /// A network namespace: no network.
+    NetNamespace,
+    /// An IPC namespace: no message queues of other processes.
+    IpcNamespace,
+    /// A UTS namespace: a host name of its own.
+    UtsNamespace,
+    /// No program it starts gets more rights than it has.
+    NoNewPrivileges,
+    /// Other processes of the same user cannot look into it.
+    NotDumpable,
+    /// Limits on memory, files and core dumps.
+    Limits,
+    /// No capability.
+    Capabilities,
+    /// Landlock: no file can be opened, made or removed.
+    LandlockFiles,
+    /// Landlock: no TCP port can be bound or connected to.
+    LandlockNet,
+    /// Landlock: no signal and no abstract socket reaches the outside.
+    LandlockScope,
+    /// Only the system calls of the role's policy.
+    Seccomp,
+    /// A cgroup of its own: a limit on all memory and on threads.
+    Cgroup,
+}
+
+impl Layer {
+    /// All of them.
+    pub const ALL: [Layer; 14] = [
+        Layer::UserNamespace,
+        Layer::PidNamespace,
+        Layer::NetNamespace,
+        Layer::IpcNamespace,
+        Layer::UtsNamespace,
+        Layer::NoNewPrivileges,
+        Layer::NotDumpable,
+        Layer::Limits,
+        Layer::Capabilities,
+        Layer::LandlockFiles,
+        Layer::LandlockNet,
+        Layer::LandlockScope,
+        Layer::Seccomp,
+        Layer::Cgroup,
+    ];
+
+    /// Its name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Layer::UserNamespace => "user namespace",
+            Layer::PidNamespace => "pid namespace",
+            Layer::NetNamespace => "network namespace",
+            Layer::IpcNamespace => "IPC namespace",
+            Layer::UtsNamespace => "UTS namespace",
+            Layer::NoNewPrivileges => "no new privileges",
+            Layer::NotDumpable => "not dumpable",
+            Layer::Limits => "limits",
+            Layer::Capabilities => "no capabilities",
+            Layer::LandlockFiles => "Landlock files",
+            Layer::LandlockNet => "Landlock network",
+            Layer::LandlockScope => "Landlock signals and sockets",
+            Layer::Seccomp => "seccomp",
+            Layer::Cgroup => "cgroup",
+        }
+    }
+
+    /// True if the layer keeps a worker from reaching something. A cgroup only limits the
+    /// resources that a worker uses, and few users have one to give.
+    pub fn confines(self) -> bool {
+        self != Layer::Cgroup
+    }
+
+    fn shift(self) -> u32 {
+        2 * self as u32
+    }
+}
+
+/// State of one layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Standing {
+    /// The layer was not tried yet, or not by this side: the parent makes the namespaces.
+    Untried,
+    /// In force.
+    Given,
+    /// The kernel does not have it.
+    NotInKernel,
+    /// The kernel has it and refused it to this process.
+    Refused,
+}
+
+/// The state of every layer; two bits each.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Layers(u32);
+
+impl Layers {
+    /// Returns the state of `layer`.
+    pub fn standing(self, layer: Layer) -> Standing {
+        match (self.0 >> layer.shift()) & 3 {
+            0 => Standing::Untried,
+            1 => Standing::Given,
+            2 => Standing::NotInKernel,
+            _ => Standing::Refused,
+        }
+    }
+
+    /// True if `layer` is in force.
+    pub fn has(self, layer: Layer) -> bool {
+        self.standing(layer) == Standing::Given
+    }
+
+    /// Returns these layers with `standing` noted for `layer`.
+    #[must_use]
+    pub fn with(self, layer: Layer, standing: Standing) -> Layers {
+        let bits = match standing {
+            Standing::Untried => 0,
+            Standing::Given => 1,
+            Standing::NotInKernel => 2,
+            Standing::Refused => 3,
+        };
+        Layers((self.0 & !(3 << layer.shift())) | (bits << layer.shift()))
+    }
+
+    /// Returns these layers with the namespaces that the parent knows the worker has.
+    #[must_use]
+    pub fn with_namespaces(self, own: Namespaces) -> Layers {
+        [
+            (Layer::UserNamespace, own.user),
+            (Layer::PidNamespace, own.pid),
+            (Layer::NetNamespace, own.net),
+            (Layer::IpcNamespace, own.ipc),
+            (Layer::UtsNamespace, own.uts),
+        ]
+        .into_iter()
+        .fold(self, |layers, (layer, own)| {
+            layers.with(layer, if own { Standing::Given } else { Standing::Refused })
+        })
+    }
+
+    /// Returns these layers, completed by those that only `other` knows.
+    #[must_use]
+    pub fn and(self, other: Layers) -> Layers {
+        Layer::ALL.into_iter().fold(self, |layers, layer| match layers.standing(layer) {
+            Standing::Untried => layers.with(layer, other.standing(layer)),
+            _ => layers,
+        })
+    }
+
+    /// Returns the layers that confine a worker and are not in force.
+    pub fn missing(self) -> impl Iterator<Item = Layer> {
+        Layer::ALL.into_iter().filter(move |layer| layer.confines() && !self.has(*layer))
+    }
+
+    /// Returns the wire form: two bits per layer, [`Layer::UserNamespace`] lowest; the
+    /// bits above are zero.
+    pub fn bits(self) -> u32 {
+        self.0
+    }
+
+    /// Reads the wire form; `None` where a bit without a meaning is set. A worker's
+    /// report on itself counts only before it reads the first foreign byte.
+    pub fn from_bits(bits: u32) -> Option<Layers> {
+        (bits >> (2 * Layer::ALL.len()) == 0).then_some(Layers(bits))
+    }
+}
+
+/// `user namespace, seccomp; not in this kernel: Landlock files; refused: ...`.
+impl fmt::Display for Layers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut written = false;
+        for (standing, heading) in [
+            (Standing::Given, ""),
+            (Standing::NotInKernel, "not in this kernel: "),
+            (Standing::Refused, "refused: "),
+        ] {
+            let mut separator = if written { "; " } else { "" };
+            let mut heading = heading;
+            for layer in Layer::ALL.into_iter().filter(|l| self.standing(*l) == standing) {
+                write!(f, "{separator}{heading}{}", layer.name())?;
+                (separator, heading, written) = (", ", "", true);
+            }
+        }
+        if written { Ok(()) } else { f.write_str("none") }
+    }
+}
+
+impl fmt::Debug for Layers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Layers({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_layer_keeps_its_standing_through_the_wire_form() {
+        let standings = [Standing::Given, Standing::NotInKernel, Standing::Refused, Standing::Untried];
+        let wanted = |i: usize| standings[i % standings.len()];
+        let layers = Layer::ALL
+            .into_iter()
+            .enumerate()
+            .fold(Layers::default(), |layers, (i, layer)| layers.with(layer, wanted(i)));
+        let back = Layers::from_bits(layers.bits()).unwrap();
+        for (i, layer) in Layer::ALL.into_iter().enumerate() {
+            assert_eq!(back.standing(layer), wanted(i), "{layer:?}");
+        }
+        assert_eq!(Layers::from_bits(1 << 28), None);
+        assert_eq!(Layers::from_bits(u32::MAX), None);
+    }
+
+    #[test]
+    fn the_text_names_what_is_there_and_why_the_rest_is_not() {
+        let layers = Layers::default()
+            .with(Layer::Seccomp, Standing::Given)
+            .with(Layer::Limits, Standing::Given)
+            .with(Layer::LandlockNet, Standing::NotInKernel)
+            .with(Layer::UserNamespace, Standing::Refused);
+        assert_eq!(
+            layers.to_string(),
+            "limits, seccomp; not in this kernel: Landlock network; refused: user namespace"
+        );
+        assert_eq!(Layers::default().to_string(), "none");
+    }
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! x86_64: system calls of a decoder.
+
+use crate::process::sandbox::policy::condition::*;
+use crate::process::sandbox::policy::{When, table};
+
+table! {
+    /// Everything [`crate::process::sandbox::Role::Decode`] may call.
+    DECODE on "x86_64":
+    // Memory, none of it executable.
+    SYS_mmap = 9 if NOT_EXECUTABLE,
+    SYS_mprotect = 10 if NOT_EXECUTABLE,
+    SYS_munmap = 11,
+    SYS_mremap = 25,
+    SYS_madvise = 28 if OWN_PAGES,
+    SYS_brk = 12,
+    // Threads of this process. glibc falls back to clone where clone3 is absent; the
+    // flags of clone3 lie in memory and cannot be checked.
+    SYS_clone = 56 if THREAD_ONLY,
+    SYS_clone3 = 435 if When::Absent,
+    SYS_set_robust_list = 273,
+    SYS_rseq = 334,
+    SYS_futex = 202 if NO_SLEEPER_MOVED,
+    SYS_futex_waitv = 449,
+    SYS_membarrier = 324,
+    SYS_sched_yield = 24,
+    SYS_sched_getaffinity = 204,
+    SYS_getcpu = 309,
+    SYS_prctl = 157 if NAME_ONLY,
+    // Files it has or is sent: memfds, sockets, pipes. It can open or make none.
+    SYS_read = 0,
+    SYS_write = 1,
+    SYS_readv = 19,
+    SYS_writev = 20,
+    SYS_pread64 = 17,
+    SYS_pwrite64 = 18,
+    SYS_lseek = 8,
+    SYS_fstat = 5,
+    SYS_fstatfs = 138,
+    SYS_close = 3,
+    SYS_fcntl = 72 if FD_AND_SEALS,
+    // The socket to the parent. No sendmsg: descriptors in flight count per user,
+    // so a worker that could send them could stop all others of its user.
+    SYS_recvmsg = 47,
+    SYS_sendto = 44 if NO_ADDRESS,
+    SYS_recvfrom = 45,
+    SYS_shutdown = 48,
+    SYS_poll = 7,
+    SYS_ppoll = 271,
+    // Time, random numbers, and queries about itself.
+    SYS_clock_gettime = 228,
+    SYS_clock_getres = 229,
+    SYS_clock_nanosleep = 230,
+    SYS_nanosleep = 35,
+    SYS_gettimeofday = 96,
+    SYS_time = 201,
+    SYS_getrandom = 318,
+    SYS_getpid = 39,
+    SYS_gettid = 186,
+    SYS_getrusage = 98,
+    // Signals: its own handlers, and abort(3), which signals itself.
+    SYS_rt_sigaction = 13,
+    SYS_rt_sigprocmask = 14,
+    SYS_rt_sigreturn = 15,
+    SYS_sigaltstack = 131,
+    SYS_tgkill = 234 if When::OwnPid(0),
+    SYS_restart_syscall = 219,
+    // The end.
+    SYS_exit = 60,
+    SYS_exit_group = 231,
+}
+
+table! {
+    /// System calls that [`crate::process::sandbox::Role::DecodeByDevice`] may make besides those.
+    BY_DEVICE on "x86_64":
+    SYS_ioctl = 16 if OF_DECODING,
+}

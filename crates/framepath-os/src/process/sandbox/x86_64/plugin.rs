@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! x86_64: system calls that loading a frei0r plug-in needs beyond those of a decoder. A
+//! loaded plug-in needs no more than a decoder, as runs of Debian's plug-ins show.
+
+use crate::process::sandbox::policy::{condition, table};
+
+table! {
+    /// The dynamic loader's calls, and those of entering the next role.
+    LOADING on "x86_64":
+    // The dynamic loader: reads libraries, maps their code. Landlock limits the files.
+    SYS_open = 2 if condition::reading(1),
+    SYS_openat = 257 if condition::reading(2),
+    SYS_newfstatat = 262,
+    SYS_mmap = 9,
+    SYS_mprotect = 10,
+    // Entering the next role.
+    SYS_prctl = 157 if condition::NAME_AND_LOCKS,
+    SYS_prlimit64 = 302 if condition::OWN_LIMITS,
+    SYS_capget = 125,
+    SYS_capset = 126,
+    SYS_landlock_create_ruleset = 444,
+    SYS_landlock_add_rule = 445,
+    SYS_landlock_restrict_self = 446,
+    SYS_seccomp = 317,
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! SIGINT and SIGTERM: the first asks for a clean end, the second ends at once.
+//!
+//! This module does nothing by itself: a program that wants it calls [`install`]. Without
+//! that call there is no handler, no thread and no signal of its own, [`interrupted`] and
+//! [`overdue`] stay `false`, and [`interruptible`] only writes a number down.
+//!
+//! A signal interrupts the system call of one thread. A thread of this module tells the
+//! others: from the first signal on it sends SIGURG, whose handler does nothing, to every
+//! [`interruptible`] thread, and repeats that every `NUDGE` until the process ends. A
+//! blocking call therefore returns EINTR soon, even if the first of these signals came
+//! between the look at the flag and the call. There is no cost while no signal has come.
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
+
+use crate::process::stop;
+use crate::time::now_ns;
+
+/// Time after the first signal in which frames inside may still be delivered. Then no
+/// wait lasts any longer.
+pub const GRACE: Duration = Duration::from_millis(400);
+/// Time between two rounds of SIGURG.
+const NUDGE: Duration = Duration::from_millis(20);
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+static OVERDUE: AtomicBool = AtomicBool::new(false);
+/// Time at which the first signal was seen, CLOCK_MONOTONIC nanoseconds; 0 before.
+static SINCE_NS: AtomicU64 = AtomicU64::new(0);
+/// Event descriptor that the handler writes to; -1 before [`install`]. Never closed.
+static FIRST_SIGNAL: AtomicI32 = AtomicI32::new(-1);
+/// Ids of the threads that are to be interrupted.
+static THREADS: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
+
+/// Installs the handler for SIGINT, SIGTERM and SIGURG, and starts the thread that
+/// interrupts the others. Meant for a program's main thread, which becomes
+/// [`interruptible`]; a second call does nothing.
+///
+/// # Errors
+/// No handler, thread or event descriptor could be made.
+pub fn install() -> io::Result<()> {
+    if FIRST_SIGNAL.load(Ordering::Acquire) >= 0 {
+        return Ok(());
+    }
+    let event = eventfd(0, EventfdFlags::CLOEXEC)?;
+    // Kept open for as long as the process lives: the handler writes to it.
+    FIRST_SIGNAL.store(event.as_raw_fd(), Ordering::Release);
+    std::thread::Builder::new().name("fp-signal".to_owned()).spawn(move || interrupt_others(&event))?;
+    threads().push(thread_id());
+    handle(libc::SIGURG, nothing)?;
+    handle(libc::SIGINT, note)?;
+    handle(libc::SIGTERM, note)
+}
+
+fn handle(number: libc::c_int, handler: extern "C" fn(libc::c_int)) -> io::Result<()> {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: all-zero is a valid sigaction; the fields set next are plain
+    // integers. Both handlers call only async-signal-safe functions. No SA_RESTART:
+    // blocking calls return, and their callers look at the flags.
+    unsafe {
+        let action_ptr = action.as_mut_ptr();
+        (*action_ptr).sa_sigaction = handler as usize;
+        libc::sigemptyset(&raw mut (*action_ptr).sa_mask);
+        if libc::sigaction(number, action_ptr, std::ptr::null_mut()) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+/// Makes blocking calls of this thread end after a signal, until the value is dropped.
+#[derive(Debug)]
+pub struct Interruptible {
+    thread: libc::pid_t,
+    /// Stays in its thread.
+    stays: PhantomData<*const ()>,
+}
+
+/// Lets signals interrupt this thread's blocking calls while the value lives.
+pub fn interruptible() -> Interruptible {
+    let thread = thread_id();
+    threads().push(thread);
+    Interruptible { thread, stays: PhantomData }
+}
+
+impl Drop for Interruptible {
+    fn drop(&mut self) {
+        let mut threads = threads();
+        if let Some(at) = threads.iter().rposition(|id| *id == self.thread) {
+            threads.swap_remove(at);
+        }
+    }
+}
+
+fn threads() -> MutexGuard<'static, Vec<libc::pid_t>> {
+    // A list of numbers is never left half changed.
+    THREADS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn thread_id() -> libc::pid_t {
+    // SAFETY: plain system call. Not the C library's function, which may answer
+    // with a number remembered from before a clone.
+    unsafe { libc::syscall(libc::SYS_gettid) as libc::pid_t }
+}
+
+/// Body of the thread: waits for the first signal, then interrupts.
+fn interrupt_others(event: &OwnedFd) {
+    let mut count = [0; 8];
+    while rustix::io::read(event, &mut count) == Err(Errno::INTR) {}
+    let since = now_ns();
+    SINCE_NS.store(since, Ordering::Relaxed);
+    loop {
+        if now_ns() - since >= GRACE.as_nanos() as u64 {
+            OVERDUE.store(true, Ordering::Relaxed);
+        }
+        // Locked, so that no thread of the list ends, and its id becomes another's,
+        // before it was sent the signal.
+        let threads = threads();
+        for thread in threads.iter() {
+            // SAFETY: plain system call with a thread of this process.
+            unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), *thread, libc::SIGURG) };
+        }
+        drop(threads);
+        std::thread::sleep(NUDGE);
+    }
+}
+
+/// SIGINT and SIGTERM as a descriptor, for a thread that sleeps in poll(2).
+#[derive(Debug)]
+pub struct Stops(OwnedFd);
+
+impl Stops {
+    /// Blocks the usual effect of both signals. Call it in the main thread while that is
+    /// the only one.
+    ///
+    /// # Errors
+    /// From sigprocmask(2) or signalfd(2).
+    pub fn open() -> io::Result<Stops> {
+        let mut set = std::mem::MaybeUninit::<libc::sigset_t>::uninit();
+        // SAFETY: sigemptyset initialises the set, the others read and change
+        // it; it lives through all calls.
+        let fd = unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            libc::sigaddset(set.as_mut_ptr(), libc::SIGINT);
+            libc::sigaddset(set.as_mut_ptr(), libc::SIGTERM);
+            let refused = libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
+            if refused != 0 {
+                return Err(io::Error::from_raw_os_error(refused));
+            }
+            libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: signalfd succeeded: a new descriptor of ours.
+        Ok(Stops(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Takes a pending signal; true if there was one.
+    pub fn take(&self) -> bool {
+        // Larger than the kernel's record; one record is read.
+        let mut record = [0; 128];
+        rustix::io::read(&self.0, &mut record).is_ok_and(|bytes| bytes > 0)
+    }
+}
+
+/// Readable when a signal came.
+impl AsFd for Stops {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// True if a signal came, or the calling thread's run was asked to [`stop`]: sources
+/// stop, and frames inside the path are still delivered.
+#[inline]
+pub fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed) || stop::requested()
+}
+
+/// True if [`GRACE`] has passed since the first signal or the request to stop: no wait
+/// continues, and frames still inside the path are given up.
+#[inline]
+pub fn overdue() -> bool {
+    OVERDUE.load(Ordering::Relaxed) || stop::overdue()
+}
+
+/// Returns the time since the first signal; `None` before.
+pub fn since() -> Option<Duration> {
+    let since = SINCE_NS.load(Ordering::Relaxed);
+    (since > 0).then(|| Duration::from_nanos(now_ns().saturating_sub(since)))
+}
+
+extern "C" fn nothing(_: libc::c_int) {}
+
+extern "C" fn note(number: libc::c_int) {
+    // SAFETY: write and _exit are async-signal-safe; errno is this thread's, and is
+    // put back for the code that was interrupted.
+    unsafe {
+        if INTERRUPTED.swap(true, Ordering::Relaxed) {
+            libc::_exit(128 + number)
+        }
+        let errno = *libc::__errno_location();
+        let one = 1u64;
+        libc::write(FIRST_SIGNAL.load(Ordering::Relaxed), (&raw const one).cast(), size_of::<u64>());
+        *libc::__errno_location() = errno;
+    }
+}

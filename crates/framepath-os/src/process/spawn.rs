@@ -1,0 +1,452 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Starting a worker: a child in namespaces of its own, with one socket.
+//!
+//! The child has four file descriptors (the socket at [`SOCKET`], /dev/null at
+//! 0, 1 and 2), a session of its own, so that Ctrl-C at the terminal does not
+//! reach it, default signal dispositions, and an environment of `LANG`,
+//! `LD_LIBRARY_PATH` and `FRAMEPATH_SOCKET`, which names the socket. It dies with the thread that started it.
+
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::{self, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::crossing::Socket;
+use crate::process::cgroup::{Delegated, Group};
+use crate::process::children::Usage;
+use crate::process::inherited;
+use crate::process::sandbox::{Layer, Layers, Standing};
+
+mod child;
+mod namespaces;
+mod zygote;
+
+pub use namespaces::Namespaces;
+pub use zygote::Zygote;
+
+/// The worker's end of the socket, in the worker.
+pub const SOCKET: RawFd = inherited::FIRST;
+
+/// Set to `1` in the parent's environment, workers keep its standard error.
+pub const KEEP_STDERR: &str = "FRAMEPATH_WORKER_STDERR";
+
+/// Takes the worker's end of its socket; in a worker, once. Refuses any other process, a
+/// second call, and a descriptor that is not the spawner's socket: [`spawn`] names the
+/// socket in the worker's environment.
+///
+/// # Errors
+/// This process was not started as a worker, or the socket was taken already.
+pub fn take_socket() -> io::Result<OwnedFd> {
+    let named = std::env::var(inherited::SOCKET_VARIABLE).ok();
+    inherited::claim(|fd| inherited::is_workers_socket(fd, named.as_deref()))
+}
+
+/// Error of starting a worker.
+#[derive(Debug, thiserror::Error)]
+pub enum SpawnError {
+    /// A path or an argument has a zero byte in it.
+    #[error("cannot start {program}: a zero byte in {what}")]
+    ZeroByte {
+        /// The program.
+        program: PathBuf,
+        /// Place of the byte.
+        what: &'static str,
+    },
+    /// The parent could not prepare or make the child.
+    #[error("cannot start {program}: {call}: {source}")]
+    Parent {
+        /// The program.
+        program: PathBuf,
+        /// The system call.
+        call: &'static str,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// The child was made and could not become the program.
+    #[error("cannot start {program}: {step} in the child: {source}")]
+    Child {
+        /// The program.
+        program: PathBuf,
+        /// The step that failed.
+        step: &'static str,
+        /// The kernel's error.
+        source: io::Error,
+    },
+}
+
+/// A started worker. Dropped, it is killed and reaped.
+#[derive(Debug)]
+pub struct WorkerProcess {
+    pid: libc::pid_t,
+    pidfd: OwnedFd,
+    namespaces: Namespaces,
+    /// Its cgroup, removed after the process was reaped.
+    group: Option<Group>,
+    /// Set once the process was reaped; `pid` may be another process's from then on.
+    ended: Option<Usage>,
+}
+
+/// Starts `program` with `args` (after its own name) and with `socket` as file descriptor
+/// [`SOCKET`]; the parent's copy stays open.
+///
+/// Returns after the child's execve succeeded. The kernel kills the child when the
+/// calling *thread* ends (PR_SET_PDEATHSIG): call it from a thread that lives as long as
+/// the worker.
+///
+/// The worker gets every namespace the kernel gives this user
+/// ([`WorkerProcess::namespaces`]); a refused one is not an error. Its user namespace
+/// maps no user, so the worker has no capability from its execve on, and opens files as
+/// the user that started it.
+pub fn spawn(program: &Path, args: &[&OsStr], socket: BorrowedFd<'_>) -> Result<WorkerProcess, SpawnError> {
+    exec(program, args, socket, true, None)
+}
+
+/// Starts `program` as [`spawn`] does, in a cgroup with `bounds` if a part of the tree is
+/// delegated to this user.
+///
+/// # Errors
+/// As [`spawn`].
+pub fn spawn_bounded(
+    program: &Path,
+    args: &[&OsStr],
+    socket: BorrowedFd<'_>,
+    bounds: Bounds,
+) -> Result<WorkerProcess, SpawnError> {
+    exec(program, args, socket, true, Some(bounds))
+}
+
+/// Limits of a worker's cgroup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Memory of all kinds, bytes.
+    pub memory_bytes: u64,
+    /// Threads.
+    pub threads: u64,
+}
+
+impl Bounds {
+    /// Makes a group with these bounds; `None` where this user has no part of the tree,
+    /// or it is full.
+    fn group(self) -> Option<Group> {
+        Delegated::find().ok()?.group(self.memory_bytes, self.threads).ok()
+    }
+}
+
+/// Starts `program` as [`spawn`] does, in the namespaces of this process: for the program
+/// that calls [`Zygote::new`] and makes workers.
+///
+/// # Errors
+/// As [`spawn`].
+pub fn spawn_zygote(
+    program: &Path,
+    args: &[&OsStr],
+    socket: BorrowedFd<'_>,
+) -> Result<WorkerProcess, SpawnError> {
+    exec(program, args, socket, false, None)
+}
+
+fn exec(
+    program: &Path,
+    args: &[&OsStr],
+    socket: BorrowedFd<'_>,
+    isolated: bool,
+    bounds: Option<Bounds>,
+) -> Result<WorkerProcess, SpawnError> {
+    let failed = |call| {
+        let program = program.to_owned();
+        move |source: io::Error| SpawnError::Parent { program, call, source }
+    };
+    let text = |what: &'static str, text: &OsStr| {
+        CString::new(text.as_bytes()).map_err(|_| SpawnError::ZeroByte { program: program.to_owned(), what })
+    };
+    let path = text("its path", program.as_os_str())?;
+    let mut argv = vec![path.clone()];
+    for arg in args {
+        argv.push(text("an argument", arg)?);
+    }
+    let mut envp = Vec::new();
+    for name in ["LANG", "LD_LIBRARY_PATH"] {
+        if let Some(value) = std::env::var_os(name) {
+            let mut entry = std::ffi::OsString::from(name);
+            entry.push("=");
+            entry.push(value);
+            envp.push(text("the environment", &entry)?);
+        }
+    }
+    let named = inherited::identity(socket).map_err(failed("fstat of the worker's socket"))?;
+    let named = format!("{}={named}", inherited::SOCKET_VARIABLE);
+    envp.push(text("the environment", OsStr::new(&named))?);
+    let keep_stderr = std::env::var_os(KEEP_STDERR).is_some_and(|v| v == "1");
+    let group = bounds.and_then(Bounds::group);
+    let prepared = Prepared::new(program, socket, keep_stderr, group)?;
+    let plan = child::Plan::new(&path, &argv, &envp, prepared.files());
+    let made = match isolated {
+        true => namespaces::clone_with_most(|| plan.become_worker()),
+        false => namespaces::clone_with_none(|| plan.become_worker()),
+    };
+    prepared.outcome(program, made.map_err(failed("clone"))?)
+}
+
+/// Descriptors for a child, at numbers above those the child fills, so that none is
+/// overwritten before it was moved.
+struct Prepared {
+    told: OwnedFd,
+    null: OwnedFd,
+    tell: OwnedFd,
+    socket: OwnedFd,
+    keep_stderr: bool,
+    group: Option<(Group, OwnedFd)>,
+}
+
+impl Prepared {
+    fn new(
+        program: &Path,
+        socket: BorrowedFd<'_>,
+        keep_stderr: bool,
+        group: Option<Group>,
+    ) -> Result<Prepared, SpawnError> {
+        let failed =
+            |call| move |source: io::Error| SpawnError::Parent { program: program.to_owned(), call, source };
+        let null =
+            File::options().read(true).write(true).open("/dev/null").map_err(failed("open /dev/null"))?;
+        let (told, tell) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
+            .map_err(|errno| failed("pipe2")(errno.into()))?;
+        let high = |fd: BorrowedFd<'_>| {
+            rustix::io::fcntl_dupfd_cloexec(fd, child::FIRST_SPARE)
+                .map_err(|errno| failed("fcntl(F_DUPFD_CLOEXEC)")(errno.into()))
+        };
+        let (null, tell, socket) = (high(null.as_fd())?, high(tell.as_fd())?, high(socket)?);
+        // A group that cannot be entered counts as a missing layer.
+        let group = group.and_then(|group| {
+            let entry = high(group.entry().ok()?.as_fd()).ok()?;
+            Some((group, entry))
+        });
+        Ok(Prepared { told, null, tell, socket, keep_stderr, group })
+    }
+
+    fn files(&self) -> child::Files {
+        child::Files {
+            null: self.null.as_raw_fd(),
+            tell: self.tell.as_raw_fd(),
+            socket: self.socket.as_raw_fd(),
+            keep_stderr: self.keep_stderr,
+            group: self.group.as_ref().map_or(-1, |(_, entry)| entry.as_raw_fd()),
+        }
+    }
+
+    /// Waits until the child has become the program, or has reported the error.
+    fn outcome(self, program: &Path, made: Made) -> Result<WorkerProcess, SpawnError> {
+        let failed =
+            |call| move |source: io::Error| SpawnError::Parent { program: program.to_owned(), call, source };
+        // The pipe ends when the child closes the last writing end.
+        drop(self.tell);
+        let Made { pid, pidfd, namespaces } = made;
+        let group = self.group.map(|(group, _)| group);
+        let mut worker = WorkerProcess { pid, pidfd, namespaces, group, ended: None };
+        let mut report = Vec::new();
+        File::from(self.told).read_to_end(&mut report).map_err(failed("read from the child"))?;
+        match child::Failure::decode(&report) {
+            None => {
+                worker.group = worker.group.take().filter(Group::has_process);
+                Ok(worker)
+            }
+            Some(failure) => {
+                // The child exits by itself after its report.
+                worker.wait().map_err(failed("wait4"))?;
+                let (program, step, source) = (program.to_owned(), failure.step, failure.error);
+                Err(SpawnError::Child { program, step, source })
+            }
+        }
+    }
+}
+
+/// Returns the namespaces a worker gets on this machine, by making a child that ends at
+/// once.
+pub fn namespaces_given() -> io::Result<Namespaces> {
+    let made = namespaces::clone_with_most(|| child::exit(0))?;
+    let mut process = WorkerProcess {
+        pid: made.pid,
+        pidfd: made.pidfd,
+        namespaces: made.namespaces,
+        group: None,
+        ended: None,
+    };
+    process.wait()?;
+    Ok(process.namespaces)
+}
+
+impl WorkerProcess {
+    /// Returns the process id, as the parent sees it.
+    pub fn pid(&self) -> u32 {
+        self.pid as u32
+    }
+
+    /// Returns the pidfd, readable (poll(2)) once the process has ended.
+    pub fn pidfd(&self) -> BorrowedFd<'_> {
+        self.pidfd.as_fd()
+    }
+
+    /// Returns the namespaces that the process has for itself.
+    pub fn namespaces(&self) -> Namespaces {
+        self.namespaces
+    }
+
+    /// Returns the layers of the sandbox that the worker's parent made.
+    pub fn layers(&self) -> Layers {
+        let cgroup = if self.group.is_some() { Standing::Given } else { Standing::Refused };
+        Layers::default().with_namespaces(self.namespaces).with(Layer::Cgroup, cgroup)
+    }
+
+    /// Ends the process (SIGKILL). Does nothing if it ended already.
+    pub fn kill(&self) -> io::Result<()> {
+        kill(self.pidfd())
+    }
+
+    /// Waits until the process has ended; returns the same result when called again.
+    pub fn wait(&mut self) -> io::Result<Usage> {
+        loop {
+            match self.reap(0) {
+                Ok(Some(usage)) => return Ok(usage),
+                Ok(None) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Returns the worker's usage, if the worker has ended.
+    pub fn try_wait(&mut self) -> io::Result<Option<Usage>> {
+        self.reap(libc::WNOHANG)
+    }
+
+    fn reap(&mut self, options: libc::c_int) -> io::Result<Option<Usage>> {
+        if self.ended.is_some() {
+            return Ok(self.ended);
+        }
+        let mut status = 0;
+        let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+        // SAFETY: both pointers are valid for the call. The id is this child's:
+        // it was not reaped yet.
+        let waited = unsafe { libc::wait4(self.pid, &mut status, options, usage.as_mut_ptr()) };
+        if waited < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        if waited == self.pid {
+            // SAFETY: all-zero is a valid rusage, and wait4 filled it.
+            self.ended = Some(Usage::of(status, unsafe { usage.assume_init_ref() }));
+        }
+        Ok(self.ended)
+    }
+}
+
+impl Drop for WorkerProcess {
+    fn drop(&mut self) {
+        if self.ended.is_none() && self.kill().is_ok() {
+            // Waiting fails only if no child is left to wait for.
+            let _ = self.wait();
+        }
+    }
+}
+
+/// A worker that another process started and reaps, by its pidfd.
+#[derive(Debug)]
+pub struct Remote(OwnedFd);
+
+impl From<OwnedFd> for Remote {
+    /// Any descriptor may be tried: one that is no pidfd fails in use.
+    fn from(pidfd: OwnedFd) -> Remote {
+        Remote(pidfd)
+    }
+}
+
+impl Remote {
+    /// Ends the process (SIGKILL). Does nothing if it ended already.
+    pub fn kill(&self) -> io::Result<()> {
+        kill(self.0.as_fd())
+    }
+
+    /// Sleeps until the process has ended.
+    pub fn wait(&self) {
+        let mut ended = [rustix::event::PollFd::new(&self.0, rustix::event::PollFlags::IN)];
+        while let Err(rustix::io::Errno::INTR) | Ok(0) = rustix::event::poll(&mut ended, None) {}
+    }
+}
+
+fn kill(pidfd: BorrowedFd<'_>) -> io::Result<()> {
+    match rustix::process::pidfd_send_signal(pidfd, rustix::process::Signal::KILL) {
+        Ok(()) | Err(rustix::io::Errno::SRCH) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Sleeps until `socket` has something to read, or its peer is gone; meanwhile reaps the
+/// `children` that end. For a process that does nothing but make workers.
+///
+/// # Errors
+/// From poll(2).
+pub fn tend(socket: &Socket, children: &mut Vec<WorkerProcess>) -> io::Result<()> {
+    use rustix::event::{PollFd, PollFlags, poll};
+    loop {
+        let mut fds = vec![PollFd::new(socket, PollFlags::IN)];
+        fds.extend(children.iter().map(|child| PollFd::new(&child.pidfd, PollFlags::IN)));
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        let heard = !fds[0].revents().is_empty();
+        // A process that cannot be waited for is not a child any more.
+        children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        if heard {
+            return Ok(());
+        }
+    }
+}
+
+/// A child just made, which was not waited for yet.
+struct Made {
+    pid: libc::pid_t,
+    pidfd: OwnedFd,
+    namespaces: Namespaces,
+}
+
+/// Calls clone(2) without shared memory: like fork, with `flags` and a pidfd. Calls `run`
+/// in the child with all signals blocked; the child ends when `run` returns.
+///
+/// Does not use clone3, because containers commonly filter that call out.
+fn clone_child(flags: libc::c_int, run: impl FnOnce()) -> io::Result<(libc::pid_t, OwnedFd)> {
+    let mut pidfd: libc::c_int = -1;
+    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+    let mut before = MaybeUninit::<libc::sigset_t>::uninit();
+    // No handler of the parent may run in the child before its dispositions
+    // are reset.
+    // SAFETY: sigfillset initialises the set it is given; pthread_sigmask
+    // reads it and fills the other.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        let refused = libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+        if refused != 0 {
+            return Err(io::Error::from_raw_os_error(refused));
+        }
+    }
+    let flags = (flags | libc::CLONE_PIDFD | libc::SIGCHLD) as libc::c_ulong;
+    let none = std::ptr::null_mut::<libc::c_void>();
+    // SAFETY: a null stack and no CLONE_VM make this a fork: the child has its
+    // own copy of all memory. The third argument is where the kernel writes the
+    // pidfd on every architecture; the last two are not used with these flags.
+    let pid = unsafe { libc::syscall(libc::SYS_clone, flags, none, &raw mut pidfd, none, none) };
+    if pid == 0 {
+        run();
+        child::exit(127)
+    }
+    let error = io::Error::last_os_error();
+    // SAFETY: filled by the first call, which succeeded.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    if pid < 0 {
+        return Err(error);
+    }
+    // SAFETY: clone succeeded, so the kernel stored a new descriptor there.
+    Ok((pid as libc::pid_t, unsafe { OwnedFd::from_raw_fd(pidfd) }))
+}

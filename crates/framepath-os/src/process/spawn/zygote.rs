@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Forking workers from a process that is loaded and has done nothing yet.
+//!
+//! The workers of one zygote share a pid namespace, which the zygote makes once;
+//! each has a user, network, IPC and UTS namespace of its own. The first
+//! process of the pid namespace only keeps it alive: the kernel drops signals
+//! with their default action for that process, so a worker there could not die
+//! of its own SIGABRT.
+
+use std::io;
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+use super::{
+    Bounds, Group, Made, Namespaces, Prepared, SOCKET, SpawnError, WorkerProcess, child, namespaces,
+};
+use crate::process::crash;
+
+/// Name that errors give in place of a program.
+const PROGRAM: &str = "this process";
+
+/// The process that workers are forked from. Dropping it ends its namespaces.
+#[derive(Debug)]
+pub struct Zygote {
+    namespaces: Namespaces,
+    /// The first process of the pid namespace; `None` without such a namespace.
+    _init: Option<WorkerProcess>,
+}
+
+impl Zygote {
+    /// Turns the calling process into a zygote: enters every namespace that the
+    /// kernel gives this user. A namespace that is refused is not an error.
+    ///
+    /// # Errors
+    /// This process has more than one thread, or a system call failed.
+    pub fn new() -> Result<Zygote, SpawnError> {
+        single_threaded()?;
+        let (user, group) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let namespaces = enter_most().map_err(failed("unshare"))?;
+        if namespaces.user {
+            map_self(user, group);
+        }
+        let init = match namespaces.pid {
+            true => Some(fork(None, None, |_| crash::hang())?),
+            false => None,
+        };
+        Ok(Zygote { namespaces, _init: init })
+    }
+
+    /// Returns the namespaces of the zygote's workers.
+    pub fn namespaces(&self) -> Namespaces {
+        self.namespaces
+    }
+
+    /// Forks a worker, which continues with `run`. It has `socket` and what
+    /// [`spawn`](super::spawn) gives besides, keeps standard error, and is in a cgroup
+    /// with `bounds` where that is possible. The result of `run` is the exit code. A
+    /// panic exits with 101.
+    ///
+    /// The child is made by fork(3), so that the C library knows its thread:
+    /// raise(3), abort(3) and mutexes that know their owner work in it.
+    ///
+    /// # Errors
+    /// As [`Zygote::new`]: a lock that another thread holds, such as the allocator's,
+    /// would stay held in the child for ever.
+    pub fn fork(
+        &self,
+        socket: BorrowedFd<'_>,
+        bounds: Bounds,
+        run: impl FnOnce(OwnedFd) -> i32,
+    ) -> Result<WorkerProcess, SpawnError> {
+        single_threaded()?;
+        let mut worker = fork(Some(socket), bounds.group(), |socket| {
+            let own = Namespaces { pid: false, ..self.namespaces };
+            // A limit may refuse more namespaces: then the worker stays in those of the
+            // zygote, which are not the outside's either.
+            // SAFETY: unshare(2) takes any number.
+            unsafe { libc::unshare(own.flags()) };
+            match socket {
+                Some(socket) => run(socket),
+                None => 1,
+            }
+        })?;
+        worker.namespaces = self.namespaces;
+        Ok(worker)
+    }
+}
+
+fn failed(call: &'static str) -> impl Fn(io::Error) -> SpawnError {
+    move |source| SpawnError::Parent { program: Path::new(PROGRAM).to_owned(), call, source }
+}
+
+fn single_threaded() -> Result<(), SpawnError> {
+    let tasks = std::fs::read_dir("/proc/self/task").map_err(failed("reading /proc/self/task"))?;
+    match tasks.count() {
+        1 => Ok(()),
+        threads => Err(failed("fork")(io::Error::other(format!("this process has {threads} threads")))),
+    }
+}
+
+/// Enters the first wish that is granted. The pid namespace is for children.
+fn enter_most() -> io::Result<Namespaces> {
+    for namespaces in Namespaces::WISHES {
+        // SAFETY: unshare(2) takes any number.
+        if unsafe { libc::unshare(namespaces.flags()) } == 0 {
+            return Ok(namespaces);
+        }
+        let error = io::Error::last_os_error();
+        if !namespaces::is_refusal(&error) {
+            return Err(error);
+        }
+    }
+    Ok(Namespaces::default())
+}
+
+/// Maps the user of this process in its new user namespace; otherwise its children could
+/// not make one of their own, which maps no user.
+fn map_self(user: u32, group: u32) {
+    // If a file cannot be written, the workers stay in the zygote's namespace.
+    let write = |file: &str, text: &str| std::fs::write(format!("/proc/self/{file}"), text).is_ok();
+    let _ = write("setgroups", "deny")
+        && write("uid_map", &format!("{user} {user} 1"))
+        && write("gid_map", &format!("{group} {group} 1"));
+}
+
+/// Calls fork(3) and settles the child's files, session and signals. Without `socket` the
+/// child has no socket.
+fn fork(
+    socket: Option<BorrowedFd<'_>>,
+    group: Option<Group>,
+    run: impl FnOnce(Option<OwnedFd>) -> i32,
+) -> Result<WorkerProcess, SpawnError> {
+    let (program, failed) = (Path::new(PROGRAM), failed);
+    let null;
+    let given = match socket {
+        Some(socket) => socket,
+        None => {
+            null = std::fs::File::open("/dev/null").map_err(failed("open /dev/null"))?;
+            std::os::fd::AsFd::as_fd(&null)
+        }
+    };
+    let prepared = Prepared::new(program, given, true, group)?;
+    let files = prepared.files();
+    // SAFETY: this process has one thread (asked by the callers), so the child
+    // finds no lock held by a thread that it lacks.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        if let Err(step) = files.settle() {
+            files.report(step, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
+        }
+        files.done();
+        // SAFETY: `settle` put the descriptor there, and closed every other file.
+        let given = unsafe { OwnedFd::from_raw_fd(SOCKET) };
+        let given = socket.is_some().then_some(given);
+        let code = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(given)));
+        child::exit(code.unwrap_or(101))
+    }
+    if pid < 0 {
+        return Err(failed("fork")(io::Error::last_os_error()));
+    }
+    let opened = rustix::process::Pid::from_raw(pid)
+        .ok_or(io::ErrorKind::InvalidData.into())
+        .and_then(|pid| Ok(rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty())?));
+    match opened {
+        Ok(pidfd) => prepared.outcome(program, Made { pid, pidfd, namespaces: Namespaces::default() }),
+        Err(error) => {
+            // SAFETY: the child was not waited for, so the id is its own.
+            unsafe {
+                libc::kill(pid, libc::SIGKILL);
+                libc::waitpid(pid, std::ptr::null_mut(), 0);
+            }
+            Err(failed("pidfd_open")(error))
+        }
+    }
+}

@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The request to stop one run, among several in one process.
+//!
+//! [`signal`](crate::process::signal) asks the whole program to end; a [`Stop`] asks the
+//! threads that have [entered](Stop::enter) it. Code that waits does not see the
+//! difference: [`signal::interrupted`](crate::process::signal::interrupted) and
+//! [`signal::overdue`](crate::process::signal::overdue) look at both.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::io::Errno;
+
+use crate::process::signal::GRACE;
+use crate::sync::futex;
+use crate::time::{now_ns, sleep_until, timespec};
+
+/// Stops one run from any thread; clones stop the same run.
+///
+/// A run that was asked to stop delivers the frames that are inside, and ends.
+#[derive(Clone, Default)]
+pub struct Stop(Arc<Request>);
+
+#[derive(Default)]
+struct Request {
+    /// [`REQUESTED`] from the request on; above it, the number of nudges. Sleepers wait on
+    /// it.
+    word: AtomicU32,
+    /// Time of the request, CLOCK_MONOTONIC nanoseconds; 0 before.
+    since_ns: AtomicU64,
+    /// Readable from the request on; made by the first thread that waits for a
+    /// descriptor, `None` where that could not be.
+    event: OnceLock<Option<OwnedFd>>,
+    /// Readable from a nudge on until the nudged thread's next wait; made by the first
+    /// [`poll_unless`], `None` where that could not be.
+    nudged: OnceLock<Option<OwnedFd>>,
+}
+
+/// In [`Request::word`].
+const REQUESTED: u32 = 1;
+/// One nudge in [`Request::word`].
+const NUDGE: u32 = 2;
+
+thread_local! {
+    /// Runs that the calling thread has entered, the last one at the end.
+    static ENTERED: RefCell<Vec<Stop>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Stop {
+    /// Makes a request that was not made yet.
+    pub fn new() -> Stop {
+        Stop::default()
+    }
+
+    /// Asks the run to stop. Returns at once; a second call does nothing.
+    pub fn stop(&self) {
+        // One request has one time.
+        let _ = self.0.since_ns.compare_exchange(0, now_ns(), Ordering::Relaxed, Ordering::Relaxed);
+        // Pairs with the load in `is_requested`: a thread that sees the word sees the
+        // time.
+        self.0.word.fetch_or(REQUESTED, Ordering::Release);
+        futex::wake_all(&self.0.word);
+        // Pairs with the fence in `wait_readable`: either the event is seen here, or the
+        // word there.
+        fence(Ordering::SeqCst);
+        if let Some(Some(event)) = self.0.event.get() {
+            // It cannot fail: only this call ever writes to it.
+            let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// True once [`stop`](Stop::stop) was called.
+    pub fn is_requested(&self) -> bool {
+        self.0.word.load(Ordering::Acquire) & REQUESTED != 0
+    }
+
+    /// Ends the [sleeps](sleep_unless) of the run's threads once, and a device's wait
+    /// (`poll_unless`), so that they check for something else to do. Set the condition
+    /// they check before this call.
+    pub fn nudge(&self) {
+        // Release: pairs with the Acquire in `sleep_unless`. Wrapping is harmless: a
+        // sleeper would have to miss two thousand million nudges.
+        self.0.word.fetch_add(NUDGE, Ordering::Release);
+        futex::wake_all(&self.0.word);
+        // Pairs with the fence in `poll_unless`: either the event is seen here, or the
+        // condition set before is seen there.
+        fence(Ordering::SeqCst);
+        if let Some(Some(event)) = self.0.nudged.get() {
+            // If it fails, the event is full, and therefore readable.
+            let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Makes waits of the calling thread end with this request, until the result
+    /// is dropped.
+    pub fn enter(&self) -> Entered {
+        ENTERED.with_borrow_mut(|entered| entered.push(self.clone()));
+        Entered { stays: PhantomData }
+    }
+
+    fn is_overdue(&self) -> bool {
+        self.is_requested()
+            && now_ns().saturating_sub(self.0.since_ns.load(Ordering::Relaxed)) >= GRACE.as_nanos() as u64
+    }
+}
+
+impl fmt::Debug for Stop {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Stop").field("is_requested", &self.is_requested()).finish()
+    }
+}
+
+/// The time that a thread belongs to a run; dropping it leaves the run.
+#[derive(Debug)]
+pub struct Entered {
+    /// Stays in its thread.
+    stays: PhantomData<*const ()>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        ENTERED.with_borrow_mut(Vec::pop);
+    }
+}
+
+/// True if the calling thread's run was asked to stop.
+pub(crate) fn requested() -> bool {
+    ENTERED.with_borrow(|entered| entered.last().is_some_and(Stop::is_requested))
+}
+
+/// True if the calling thread's run was asked to stop longer than [`GRACE`] ago.
+pub(crate) fn overdue() -> bool {
+    ENTERED.with_borrow(|entered| entered.last().is_some_and(Stop::is_overdue))
+}
+
+/// Returns the run that the calling thread belongs to.
+pub(crate) fn current() -> Option<Stop> {
+    ENTERED.with_borrow(|entered| entered.last().cloned())
+}
+
+fn event() -> Option<OwnedFd> {
+    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok()
+}
+
+/// Polls `fd` for `flags`, at most `limit`. Returns what was found, or nothing where the
+/// wait ended early: by a signal, by the request to stop the calling thread's run, or by
+/// a [nudge](Stop::nudge) that makes `awake` true. Only one thread of a run may wait here
+/// and be nudged.
+///
+/// A request made before the call does not end the wait: the run's frames are still
+/// awaited.
+pub(crate) fn poll_unless(
+    fd: BorrowedFd<'_>,
+    flags: PollFlags,
+    limit: Duration,
+    awake: impl Fn() -> bool,
+) -> Result<PollFlags, Errno> {
+    let limit = timespec(limit);
+    let stop = current().filter(|stop| !stop.is_requested());
+    let events = stop.as_ref().and_then(|stop| {
+        let requested = stop.0.event.get_or_init(event).as_ref()?;
+        let nudged = stop.0.nudged.get_or_init(event).as_ref()?;
+        // An earlier nudge: its condition is checked next.
+        let _ = rustix::io::read(nudged, &mut [0; 8]);
+        Some((requested, nudged))
+    });
+    // Pairs with the fences in `stop` and `nudge`.
+    fence(Ordering::SeqCst);
+    if awake() || stop.as_ref().is_some_and(Stop::is_requested) {
+        return Ok(PollFlags::empty());
+    }
+    let first = PollFd::from_borrowed_fd(fd, flags);
+    let found = match events {
+        None => {
+            let mut fds = [first];
+            poll(&mut fds, Some(&limit)).map(|_| fds[0].revents())
+        }
+        Some((requested, nudged)) => {
+            let mut fds = [first, PollFd::new(requested, PollFlags::IN), PollFd::new(nudged, PollFlags::IN)];
+            poll(&mut fds, Some(&limit)).map(|_| fds[0].revents())
+        }
+    };
+    match found {
+        Err(Errno::INTR) => Ok(PollFlags::empty()),
+        found => found,
+    }
+}
+
+/// Sleeps until `deadline_ns` (CLOCK_MONOTONIC), a signal, the request of the calling
+/// thread's run, or a [nudge](Stop::nudge) that makes `awake` true. May return early:
+/// callers must check again.
+pub fn sleep_unless(deadline_ns: u64, awake: impl Fn() -> bool) {
+    let Some(stop) = current() else {
+        if !awake() {
+            sleep_until(deadline_ns);
+        }
+        return;
+    };
+    // Acquire: pairs with the Release in `nudge`. An earlier nudge is seen by `awake`, a
+    // later one changes the word.
+    let word = stop.0.word.load(Ordering::Acquire);
+    if word & REQUESTED != 0 || awake() {
+        return;
+    }
+    let left = Duration::from_nanos(deadline_ns.saturating_sub(now_ns()));
+    futex::wait_for(&stop.0.word, word, left);
+}
+
+/// Waits until `file` is readable, at its end, or failed, or the calling thread's run is
+/// asked to stop. Returns at once for a thread of no run.
+///
+/// # Errors
+/// EINTR after a signal, ECANCELED after the request.
+pub(crate) fn wait_readable(file: &impl AsFd) -> Result<(), Errno> {
+    let Some(stop) = current() else { return Ok(()) };
+    let event = stop.0.event.get_or_init(event);
+    // Pairs with the fence in `stop`.
+    fence(Ordering::SeqCst);
+    if !stop.is_requested() {
+        let Some(event) = event else { return Ok(()) };
+        poll(&mut [PollFd::new(file, PollFlags::IN), PollFd::new(event, PollFlags::IN)], None)?;
+    }
+    if stop.is_requested() { Err(Errno::CANCELED) } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+    use crate::process::signal;
+
+    #[test]
+    fn a_request_is_seen_by_the_threads_that_entered_it() {
+        let (mine, other) = (Stop::new(), Stop::new());
+        assert!(!signal::interrupted());
+        {
+            let _outer = other.enter();
+            let inner = mine.enter();
+            other.stop();
+            assert!(!signal::interrupted(), "the other run's request");
+            mine.stop();
+            assert!(signal::interrupted() && !signal::overdue());
+            drop(inner);
+            assert!(signal::interrupted(), "the outer run's request");
+        }
+        assert!(!signal::interrupted());
+        assert!(std::thread::spawn(|| !signal::interrupted()).join().unwrap());
+    }
+
+    #[test]
+    fn a_request_ends_a_read_of_a_silent_pipe() {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let file = std::fs::File::from(reader);
+        let stop = Stop::new();
+        rustix::io::write(&writer, b"ab").unwrap();
+        let (sender, results) = std::sync::mpsc::channel();
+        let waiting = std::thread::spawn({
+            let stop = stop.clone();
+            move || {
+                let _entered = stop.enter();
+                for _ in 0..2 {
+                    sender.send(crate::process::cancel::read(&file, &mut [0; 8])).unwrap();
+                }
+            }
+        });
+        assert_eq!(results.recv().unwrap().unwrap(), 2);
+        stop.stop();
+        assert!(crate::process::cancel::is_canceled(&results.recv().unwrap().unwrap_err()));
+        waiting.join().unwrap();
+    }
+
+    #[test]
+    fn a_nudge_ends_a_sleep_without_a_request() {
+        let stop = Stop::new();
+        let news = Arc::new(AtomicBool::new(false));
+        let far = now_ns() + Duration::from_secs(3600).as_nanos() as u64;
+        let sleeper = std::thread::spawn({
+            let (stop, news) = (stop.clone(), news.clone());
+            move || {
+                let _entered = stop.enter();
+                while !news.load(Ordering::Relaxed) {
+                    sleep_unless(far, || news.load(Ordering::Relaxed));
+                }
+            }
+        });
+        news.store(true, Ordering::Relaxed);
+        stop.nudge();
+        sleeper.join().unwrap();
+        assert!(!stop.is_requested());
+    }
+
+    /// Waits for a silent pipe, as a stand-in for a device, in a thread of a run; `news`
+    /// ends the wait, and `wake` is called once the thread is about to wait.
+    fn wait_for_a_silent_device(stop: &Stop, news: &Arc<AtomicBool>, wake: impl Fn()) {
+        let (device, _writer) = rustix::pipe::pipe().unwrap();
+        let (sender, waits) = std::sync::mpsc::channel();
+        let waiting = std::thread::spawn({
+            let (stop, news) = (stop.clone(), news.clone());
+            move || {
+                let _entered = stop.enter();
+                let awake = || {
+                    // The last look before the wait.
+                    let _ = sender.send(());
+                    news.load(Ordering::Relaxed)
+                };
+                while !news.load(Ordering::Relaxed) && !signal::interrupted() {
+                    let hour = Duration::from_secs(3600);
+                    let found = poll_unless(device.as_fd(), PollFlags::IN, hour, awake);
+                    assert_eq!(found, Ok(PollFlags::empty()));
+                }
+            }
+        });
+        waits.recv().unwrap();
+        wake();
+        waiting.join().unwrap();
+    }
+
+    #[test]
+    fn a_nudge_ends_a_wait_for_a_device() {
+        let (stop, news) = (Stop::new(), Arc::new(AtomicBool::new(false)));
+        // A nudge for something else that is over.
+        stop.nudge();
+        // Repeated, because the wait that a nudge ends takes the nudge back.
+        for _ in 0..100 {
+            news.store(false, Ordering::Relaxed);
+            wait_for_a_silent_device(&stop, &news, || {
+                news.store(true, Ordering::Relaxed);
+                stop.nudge();
+            });
+        }
+        assert!(!stop.is_requested());
+    }
+
+    #[test]
+    fn a_request_ends_a_wait_for_a_device_that_began_before() {
+        let (stop, news) = (Stop::new(), Arc::default());
+        wait_for_a_silent_device(&stop, &news, || stop.stop());
+        // Frames that the device still has are awaited.
+        let (device, writer) = rustix::pipe::pipe().unwrap();
+        let _entered = stop.enter();
+        let wait = |limit| poll_unless(device.as_fd(), PollFlags::IN, limit, || false).unwrap();
+        assert_eq!(wait(Duration::ZERO), PollFlags::empty());
+        rustix::io::write(&writer, b"x").unwrap();
+        assert_eq!(wait(Duration::from_secs(3600)), PollFlags::IN);
+    }
+
+    #[test]
+    fn a_request_ends_a_sleep() {
+        let stop = Stop::new();
+        let far = now_ns() + Duration::from_secs(3600).as_nanos() as u64;
+        let sleeper = std::thread::spawn({
+            let stop = stop.clone();
+            move || {
+                let _entered = stop.enter();
+                while !signal::interrupted() {
+                    sleep_unless(far, || false);
+                }
+            }
+        });
+        stop.stop();
+        sleeper.join().unwrap();
+    }
+}

@@ -1,0 +1,644 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A bounded queue between two threads: the ring, and sleeping when it is
+//! empty or full.
+//!
+//! No system call is made while the other side is awake. Each side reports in a word of
+//! the ring that it sleeps, and only then the other side wakes it:
+//!
+//! ```text
+//! sleeper: flag = 1; barrier; look at the ring again; futex wait
+//! waker:   change the ring; barrier; look at flag; futex wake
+//! ```
+//!
+//! One of the two always sees the other's write (see `barrier`). A full queue lets its
+//! producer sleep until half of it is free, so that a slow consumer costs one
+//! wake-up per half queue and not one per frame.
+
+// over 600 lines because the model of its sleeping handshake stands beside it.
+
+use crate::measure::meter;
+use crate::sync::adaptive_poll::Patience;
+use crate::sync::atomics::{AtomicU32, Ordering};
+use crate::sync::barrier::Barrier;
+use crate::sync::futex;
+use crate::sync::ring::{self, Consumer, Producer, Reason, Ring, SendError};
+use crate::time::now_ns;
+
+#[cfg(loom)]
+use loom::sync::Arc;
+#[cfg(not(loom))]
+use std::sync::Arc;
+
+/// Policy of a full queue; GStreamer's words and meanings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaky {
+    /// Lets the producer wait.
+    No,
+    /// Drops the new frame.
+    Upstream,
+    /// Drops the oldest frame.
+    Downstream,
+}
+
+/// Result of a send.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Sent<T> {
+    /// The value is in the queue.
+    Queued,
+    /// The queue was full and the new value was not taken (`Upstream`).
+    DroppedNew(T),
+    /// The value is in the queue; the oldest value was removed for it (`Downstream`).
+    DroppedOldest(T),
+}
+
+/// Time at which the consumer last had nothing to do, CLOCK_MONOTONIC nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Idle {
+    /// The consumer found the queue empty.
+    pub since_ns: u64,
+    /// The consumer found a value, and ran.
+    pub until_ns: u64,
+}
+
+/// Time between two looks of a side that cannot rely on being woken.
+const UNWOKEN_NAP: std::time::Duration = std::time::Duration::from_micros(200);
+
+/// Makes a queue of `depth` values, at least 1.
+pub fn queue<T: Send>(depth: usize, leaky: Leaky) -> (Sender<T>, Receiver<T>) {
+    queue_with(depth, leaky, Barrier::choose())
+}
+
+fn queue_with<T: Send>(depth: usize, leaky: Leaky, barrier: Barrier) -> (Sender<T>, Receiver<T>) {
+    let (producer, consumer) = ring::ring(depth, leaky == Leaky::Downstream);
+    (
+        Sender { producer, leaky, patience: Patience::default(), barrier },
+        Receiver { consumer, patience: Patience::default(), barrier, timed: false, idle: Idle::default() },
+    )
+}
+
+/// The writing end; one thread at a time.
+pub struct Sender<T: Send> {
+    producer: Producer<T>,
+    leaky: Leaky,
+    patience: Patience,
+    barrier: Barrier,
+}
+
+impl<T: Send> Sender<T> {
+    /// Puts `value` in. If the queue is full, follows the queue's [`Leaky`].
+    ///
+    /// # Errors
+    /// The value comes back where the receiver is gone.
+    #[inline(always)]
+    pub fn send(&mut self, value: T) -> Result<Sent<T>, SendError<T>> {
+        match self.producer.push(value) {
+            Ok(()) => {
+                self.wake_consumer();
+                Ok(Sent::Queued)
+            }
+            Err(SendError { value, reason: Reason::Full }) => self.send_full(value),
+            Err(closed) => Err(closed),
+        }
+    }
+
+    /// Puts `value` in, and waits for room whatever the queue's [`Leaky`].
+    ///
+    /// # Errors
+    /// As [`send`](Sender::send).
+    pub fn send_waiting(&mut self, mut value: T) -> Result<(), SendError<T>> {
+        loop {
+            match self.producer.push(value) {
+                Ok(()) => {
+                    self.wake_consumer();
+                    return Ok(());
+                }
+                Err(SendError { value: back, reason: Reason::Full }) => value = back,
+                Err(closed) => return Err(closed),
+            }
+            self.wait_for_space();
+        }
+    }
+
+    #[cold]
+    fn send_full(&mut self, mut value: T) -> Result<Sent<T>, SendError<T>> {
+        let mut oldest = None;
+        loop {
+            match self.leaky {
+                Leaky::Upstream => return Ok(Sent::DroppedNew(value)),
+                // Nothing dropped means that the consumer just took a value.
+                Leaky::Downstream => oldest = oldest.or_else(|| self.producer.drop_oldest()),
+                Leaky::No => self.wait_for_space(),
+            }
+            match self.producer.push(value) {
+                Ok(()) => {
+                    self.wake_consumer();
+                    return Ok(oldest.map_or(Sent::Queued, Sent::DroppedOldest));
+                }
+                Err(SendError { value: back, reason: Reason::Full }) => value = back,
+                Err(closed) => return Err(closed),
+            }
+        }
+    }
+
+    fn wait_for_space(&mut self) {
+        let ring = &self.producer.ring;
+        let low = ring.depth() / 2;
+        let producer = &self.producer;
+        let has_room = || producer.len() <= low || producer.consumer_gone();
+        if self.patience.spin(has_room) {
+            return;
+        }
+        let full = || producer.len() >= ring.depth() && !producer.consumer_gone();
+        let barrier = self.barrier;
+        self.patience.sleep(|| meter::blocked(|| sleep_while(full, &ring.producer_sleeps.0, barrier)));
+    }
+
+    /// Returns the number of values inside.
+    pub fn len(&self) -> usize {
+        self.producer.len()
+    }
+
+    /// True if the queue is empty.
+    pub fn is_empty(&self) -> bool {
+        self.producer.is_empty()
+    }
+
+    #[inline]
+    fn wake_consumer(&self) {
+        self.barrier.before_look();
+        wake(&self.producer.ring.consumer_sleeps.0);
+        self.barrier.may_land();
+    }
+}
+
+impl<T: Send> Drop for Sender<T> {
+    fn drop(&mut self) {
+        self.producer.close();
+        self.wake_consumer();
+    }
+}
+
+/// Result of [`Receiver::recv_unless`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum Received<T> {
+    /// The oldest value.
+    Value(T),
+    /// The sender is gone and everything was taken.
+    Closed,
+    /// The queue is empty, and there is something else to do.
+    News,
+}
+
+/// Wakes the thread that waits in [`Receiver::recv_unless`], from any thread.
+pub struct Waker<T: Send> {
+    ring: Arc<Ring<T>>,
+    barrier: Barrier,
+}
+
+impl<T: Send> Waker<T> {
+    /// Makes the receiver look for news, which were set before the call.
+    pub fn wake(&self) {
+        self.barrier.before_look();
+        wake(&self.ring.consumer_sleeps.0);
+        self.barrier.may_land();
+    }
+}
+
+/// The reading end; one thread at a time.
+pub struct Receiver<T: Send> {
+    consumer: Consumer<T>,
+    patience: Patience,
+    barrier: Barrier,
+    timed: bool,
+    idle: Idle,
+}
+
+impl<T: Send> Receiver<T> {
+    /// Turns the stamps of [`Receiver::idle`] on or off.
+    pub fn set_timed(&mut self, timed: bool) {
+        self.timed = timed;
+    }
+
+    /// Returns the time at which the consumer was last idle; zeros before that, or
+    /// untimed.
+    pub fn idle(&self) -> Idle {
+        self.idle
+    }
+
+    /// Takes the oldest value; sleeps while there is none. `None` if the sender is gone
+    /// and all values were taken.
+    #[inline(always)]
+    pub fn recv(&mut self) -> Option<T> {
+        match self.recv_unless(|| false) {
+            Received::Value(value) => Some(value),
+            Received::Closed | Received::News => None,
+        }
+    }
+
+    /// True if the queue is empty.
+    pub fn is_empty(&self) -> bool {
+        self.consumer.is_empty()
+    }
+
+    /// Returns a handle for other threads, to wake this end.
+    pub fn waker(&self) -> Waker<T> {
+        Waker { ring: self.consumer.ring.clone(), barrier: self.barrier }
+    }
+
+    /// [`Receiver::recv`], but sleeps on an empty queue only until there is `news`. The
+    /// thread that sets the news calls a [`Waker`] afterwards.
+    #[inline(always)]
+    pub fn recv_unless(&mut self, news: impl Fn() -> bool) -> Received<T> {
+        match self.consumer.pop() {
+            Some(value) => {
+                // The producer may sleep since the queue was full: half of it is free
+                // now. (The producer looks again after raising its flag, so it cannot
+                // miss both this and the look when the queue is empty.)
+                if self.consumer.known() == self.consumer.ring.depth() / 2 {
+                    self.wake_producer();
+                }
+                Received::Value(value)
+            }
+            None => self.recv_empty(news),
+        }
+    }
+
+    #[cold]
+    fn recv_empty(&mut self, news: impl Fn() -> bool) -> Received<T> {
+        let since_ns = if self.timed { now_ns() } else { 0 };
+        loop {
+            self.wake_producer();
+            let gone = self.consumer.producer_gone();
+            if let Some(value) = self.consumer.pop() {
+                if self.timed {
+                    self.idle = Idle { since_ns, until_ns: now_ns() };
+                }
+                return Received::Value(value);
+            }
+            if gone {
+                return Received::Closed;
+            }
+            if news() {
+                return Received::News;
+            }
+            self.wait_for_value(&news);
+        }
+    }
+
+    fn wait_for_value(&mut self, news: impl Fn() -> bool) {
+        let consumer = &self.consumer;
+        let ready = || !consumer.is_empty() || consumer.producer_gone() || news();
+        if self.patience.spin(ready) {
+            return;
+        }
+        let ring = &consumer.ring;
+        let barrier = self.barrier;
+        let asleep = || sleep_while(|| !ready(), &ring.consumer_sleeps.0, barrier);
+        self.patience.sleep(|| meter::blocked(asleep));
+    }
+
+    fn wake_producer(&self) {
+        self.barrier.before_look();
+        wake(&self.consumer.ring.producer_sleeps.0);
+        self.barrier.may_land();
+    }
+}
+
+impl<T: Send> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        self.consumer.close();
+        self.wake_producer();
+        // Frames left in the queue go back to their pool now: the pool's owner may sleep
+        // for one of them, and would never notice that this end is gone.
+        while self.consumer.pop().is_some() {}
+    }
+}
+
+/// Sleeps while `idle` holds, until the other side wakes `flag`; may return
+/// early.
+fn sleep_while(idle: impl Fn() -> bool, flag: &AtomicU32, barrier: Barrier) {
+    flag.store(1, Ordering::Relaxed);
+    let will_be_woken = barrier.before_sleep();
+    if idle() {
+        if will_be_woken {
+            #[cfg(loom)]
+            while barrier == Barrier::Asymmetric && flag.load(Ordering::Relaxed) == 1 {
+                // A thread that is switched out has passed a barrier.
+                barrier.may_land();
+                loom::thread::yield_now();
+            }
+            futex::wait(flag, 1);
+        } else {
+            std::thread::sleep(UNWOKEN_NAP);
+        }
+    }
+    flag.store(0, Ordering::Relaxed);
+}
+
+#[inline]
+fn wake(sleeps: &AtomicU32) {
+    if sleeps.load(Ordering::Relaxed) != 0 {
+        sleeps.store(0, Ordering::Relaxed);
+        futex::wake_one(sleeps);
+    }
+}
+
+const _: () = {
+    // The ring behind both ends must cross threads with its values.
+    const fn crosses_threads<T: Send + Sync>() {}
+    crosses_threads::<Ring<u8>>();
+};
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_arrives_in_order_for_every_depth() {
+        for depth in [1, 2, 3, 16, 200] {
+            let (mut tx, mut rx) = queue(depth, Leaky::No);
+            let sender = std::thread::spawn(move || {
+                for n in 0..20_000u32 {
+                    assert_eq!(tx.send(n), Ok(Sent::Queued));
+                }
+            });
+            for n in 0..20_000 {
+                assert_eq!(rx.recv(), Some(n));
+            }
+            assert_eq!(rx.recv(), None);
+            sender.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn slow_ends_wake_each_other() {
+        let pause = || std::thread::sleep(std::time::Duration::from_micros(300));
+        for slow_sender in [true, false] {
+            let (mut tx, mut rx) = queue(4, Leaky::No);
+            let sender = std::thread::spawn(move || {
+                for n in 0..100u32 {
+                    if slow_sender {
+                        pause();
+                    }
+                    tx.send(n).unwrap();
+                }
+            });
+            let mut got = Vec::new();
+            while let Some(n) = rx.recv() {
+                got.push(n);
+                if !slow_sender {
+                    pause();
+                }
+            }
+            sender.join().unwrap();
+            assert_eq!(got, (0..100).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn leaky_upstream_keeps_the_old() {
+        let (mut tx, mut rx) = queue(2, Leaky::Upstream);
+        let outcomes: Vec<_> = (0..4).map(|n| tx.send(n).unwrap()).collect();
+        assert_eq!(outcomes, [Sent::Queued, Sent::Queued, Sent::DroppedNew(2), Sent::DroppedNew(3)]);
+        drop(tx);
+        assert_eq!((rx.recv(), rx.recv(), rx.recv()), (Some(0), Some(1), None));
+    }
+
+    #[test]
+    fn leaky_downstream_keeps_the_new() {
+        let (mut tx, mut rx) = queue(2, Leaky::Downstream);
+        let outcomes: Vec<_> = (0..4).map(|n| tx.send(n).unwrap()).collect();
+        assert_eq!(outcomes, [Sent::Queued, Sent::Queued, Sent::DroppedOldest(0), Sent::DroppedOldest(1)]);
+        drop(tx);
+        assert_eq!((rx.recv(), rx.recv(), rx.recv()), (Some(2), Some(3), None));
+    }
+
+    #[test]
+    fn leaking_loses_nothing_twice_and_keeps_order() {
+        let (mut tx, mut rx) = queue(3, Leaky::Downstream);
+        let sender = std::thread::spawn(move || {
+            let mut dropped = 0;
+            for n in 0..50_000u32 {
+                dropped += u32::from(matches!(tx.send(n).unwrap(), Sent::DroppedOldest(_)));
+            }
+            dropped
+        });
+        let got: Vec<_> = std::iter::from_fn(|| rx.recv()).collect();
+        assert!(got.windows(2).all(|w| w[0] < w[1]));
+        assert_eq!(got.len() as u32 + sender.join().unwrap(), 50_000);
+    }
+
+    #[test]
+    fn a_gone_receiver_gives_the_value_back_and_frees_the_sleeper() {
+        let (mut tx, rx) = queue(1, Leaky::No);
+        tx.send(1).unwrap();
+        let sender = std::thread::spawn(move || tx.send(2));
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        drop(rx);
+        let refused = sender.join().unwrap().unwrap_err();
+        assert_eq!(refused, SendError { value: 2, reason: Reason::Closed });
+    }
+
+    #[test]
+    fn news_wake_a_receiver_of_an_empty_queue_and_take_nothing() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        let (mut tx, mut rx) = queue(2, Leaky::No);
+        let news = Arc::new(AtomicBool::new(false));
+        let waker = rx.waker();
+        let (results, received) = std::sync::mpsc::channel();
+        let receiver = std::thread::spawn({
+            let news = news.clone();
+            move || {
+                results.send(rx.recv_unless(|| news.load(Ordering::Relaxed))).unwrap();
+                // A value in the queue comes before news.
+                while rx.is_empty() {
+                    std::thread::yield_now();
+                }
+                results.send(rx.recv_unless(|| true)).unwrap();
+                results.send(rx.recv_unless(|| false)).unwrap();
+            }
+        });
+        let next = || received.recv_timeout(std::time::Duration::from_secs(60)).unwrap();
+        news.store(true, Ordering::Relaxed);
+        waker.wake();
+        assert_eq!(next(), Received::News);
+        tx.send_waiting(1).unwrap();
+        assert_eq!(next(), Received::Value(1));
+        drop(tx);
+        assert_eq!(next(), Received::Closed);
+        receiver.join().unwrap();
+    }
+
+    #[test]
+    fn a_leaking_queue_waits_where_it_is_asked_to() {
+        for leaky in [Leaky::Upstream, Leaky::Downstream] {
+            let (mut tx, mut rx) = queue(1, leaky);
+            tx.send(0u32).unwrap();
+            let sender = std::thread::spawn(move || tx.send_waiting(1));
+            assert_eq!((rx.recv(), rx.recv(), rx.recv()), (Some(0), Some(1), None), "{leaky:?}");
+            assert_eq!(sender.join().unwrap(), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_gone_receiver_lets_go_of_what_it_did_not_take() {
+        let (mut tx, rx) = queue(4, Leaky::No);
+        let value = std::sync::Arc::new(());
+        for _ in 0..3 {
+            tx.send(value.clone()).unwrap();
+        }
+        drop(rx);
+        assert_eq!(std::sync::Arc::strong_count(&value), 1);
+    }
+}
+
+/// The sleeping handshake: a wake-up that is lost ends the model as a livelock.
+#[cfg(all(test, loom))]
+mod model {
+    use super::*;
+    use crate::sync::barrier::system;
+
+    fn bounded() -> loom::model::Builder {
+        bounded_by(3)
+    }
+
+    /// At most `most` preemptions, or fewer if asked for.
+    fn bounded_by(most: usize) -> loom::model::Builder {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(model.preemption_bound.map_or(most, |asked| asked.min(most)));
+        model
+    }
+
+    /// One thread sends `values` values, the other receives until the end:
+    /// none is lost, none sleeps for ever, the end is seen.
+    fn check(depth: usize, leaky: Leaky, values: u32) {
+        check_with(bounded(), Barrier::Symmetric, depth, leaky, values);
+    }
+
+    fn check_with(model: loom::model::Builder, barrier: Barrier, depth: usize, leaky: Leaky, values: u32) {
+        model.check(move || {
+            let (mut tx, mut rx) = queue_with(depth, leaky, barrier);
+            let sender = loom::thread::spawn(move || {
+                system::run_as(0, move || {
+                    (0..values).map(|n| u32::from(tx.send(n).unwrap() != Sent::Queued)).sum::<u32>()
+                })
+            });
+            let got: Vec<_> = system::run_as(1, || std::iter::from_fn(|| rx.recv()).collect());
+            assert!(got.windows(2).all(|w| w[0] < w[1]), "{got:?}");
+            assert_eq!(got.len() as u32 + sender.join().unwrap(), values);
+        });
+    }
+
+    #[test]
+    fn a_barrier_of_the_sleeping_side_alone_wakes_both_ends() {
+        check_with(bounded(), Barrier::Asymmetric, 1, Leaky::No, 2);
+        check_with(bounded(), Barrier::Asymmetric, 2, Leaky::No, 3);
+    }
+
+    #[test]
+    fn a_leaving_receiver_wakes_the_sender_with_its_barrier_alone() {
+        bounded().check(|| {
+            let (mut tx, rx) = queue_with(1, Leaky::No, Barrier::Asymmetric);
+            let sender = loom::thread::spawn(move || {
+                system::run_as(0, move || {
+                    // Either send may come too late; neither may sleep for ever.
+                    let _ = tx.send(0u32);
+                    tx.send(1)
+                })
+            });
+            system::run_as(1, move || drop(rx));
+            let refused = sender.join().unwrap();
+            assert!(matches!(refused, Ok(Sent::Queued) | Err(SendError { reason: Reason::Closed, .. })));
+        });
+    }
+
+    /// A consumer that looked at a full queue wakes its producer when half of it is free,
+    /// and takes no more until then. (A consumer that looked before the queue was full
+    /// may first reach the end of what it saw: it wakes the producer before it sleeps, as
+    /// the other models show.)
+    #[test]
+    fn a_producer_is_woken_when_half_of_the_queue_is_free() {
+        for barrier in [Barrier::Symmetric, Barrier::Asymmetric] {
+            bounded().check(move || {
+                let (mut tx, mut rx) = queue_with(2, Leaky::No, barrier);
+                system::run_as(0, || (0..2u32).for_each(|n| drop(tx.send(n))));
+                let sent = loom::sync::Arc::new(AtomicU32::new(0));
+                let all = sent.clone();
+                let sender = loom::thread::spawn(move || {
+                    system::run_as(0, move || {
+                        tx.send(2).unwrap();
+                        all.store(1, Ordering::Release);
+                    });
+                });
+                system::run_as(1, || {
+                    assert_eq!(rx.recv(), Some(0));
+                    while sent.load(Ordering::Acquire) == 0 {
+                        barrier.may_land();
+                        loom::thread::yield_now();
+                    }
+                    assert_eq!((rx.recv(), rx.recv(), rx.recv()), (Some(1), Some(2), None));
+                });
+                sender.join().unwrap();
+            });
+        }
+    }
+
+    /// A stream longer than the queue reaches its end with neither side asleep.
+    #[test]
+    fn a_stream_longer_than_the_queue_ends() {
+        // More values than fit: the sender sleeps, and again after half of them.
+        check_with(bounded_by(2), Barrier::Symmetric, 3, Leaky::No, 5);
+        check_with(bounded_by(2), Barrier::Asymmetric, 3, Leaky::No, 5);
+    }
+
+    #[test]
+    fn ends_of_a_queue_of_one_never_both_sleep() {
+        check(1, Leaky::No, 3);
+    }
+
+    #[test]
+    fn ends_of_a_queue_of_two_never_both_sleep() {
+        check(2, Leaky::No, 3);
+    }
+
+    #[test]
+    fn a_receiver_of_a_leaking_queue_is_woken() {
+        check(1, Leaky::Downstream, 2);
+        check(1, Leaky::Upstream, 2);
+    }
+
+    /// News that are set before the wake-up are seen, or the sleeper is woken.
+    #[test]
+    fn news_wake_the_receiver() {
+        for barrier in [Barrier::Symmetric, Barrier::Asymmetric] {
+            bounded().check(move || {
+                let (tx, mut rx) = queue_with::<u32>(1, Leaky::No, barrier);
+                let news = loom::sync::Arc::new(AtomicU32::new(0));
+                let (waker, set) = (rx.waker(), news.clone());
+                let waking = loom::thread::spawn(move || {
+                    system::run_as(0, move || {
+                        set.store(1, Ordering::Relaxed);
+                        waker.wake();
+                    });
+                });
+                let received = system::run_as(1, || rx.recv_unless(|| news.load(Ordering::Relaxed) == 1));
+                assert_eq!(received, Received::News);
+                waking.join().unwrap();
+                drop(tx);
+            });
+        }
+    }
+
+    #[test]
+    fn a_leaving_receiver_wakes_the_sender() {
+        bounded().check(|| {
+            let (mut tx, rx) = queue(1, Leaky::No);
+            tx.send(0).unwrap();
+            let sender = loom::thread::spawn(move || tx.send(1u32));
+            drop(rx);
+            let refused = sender.join().unwrap();
+            assert!(matches!(refused, Ok(Sent::Queued) | Err(SendError { reason: Reason::Closed, .. })));
+        });
+    }
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Memory that the caller lends: the worker's side, which asks for it and maps it, and
+//! the types of the caller's side.
+
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex};
+
+use framepath_codec::{Lender, Lenders};
+use framepath_model::buffer_request::{Lent, Want};
+use framepath_model::wire::Message;
+use framepath_os::crossing::Socket;
+use framepath_os::memory::pool::{GiveBack, Pool, Returns};
+
+use super::HostError;
+use super::export::{Exporter, locked};
+use super::message_io::hear;
+
+/// The caller's buffers for one worker.
+pub struct Loan {
+    /// Dmabufs, or memfds, in the order of their numbers.
+    pub buffers: Vec<OwnedFd>,
+    /// Layout of the planes that frames are to have.
+    pub lent: Lent,
+}
+
+/// Provider of the memory that a stream's workers decode into.
+pub trait Lends: Send + Sync {
+    /// Returns buffers as wanted. May wait for long. Called once for each worker of a stream,
+    /// in the thread that reads from that worker.
+    ///
+    /// # Errors
+    /// No such buffers exist; the stream then fails with this text.
+    fn lend(&self, want: &Want) -> Result<Loan, String>;
+
+    /// Called when the worker has mapped the last loan: its slots can be given now.
+    fn mapped(&self, slots: LentSlots);
+}
+
+/// The slots of a loan. The caller gives a worker buffers to write by them.
+pub struct LentSlots {
+    pub(super) returns: Arc<dyn Returns>,
+    pub(super) first: u32,
+}
+
+impl LentSlots {
+    /// Lets the worker write buffer `index`. Call it once for each buffer, when no frame is in it;
+    /// after that each frame in the buffer gives it back when dropped.
+    pub fn give(&self, index: u32) {
+        self.returns.give_back(self.first + index);
+    }
+}
+
+/// The worker's side of a loan.
+pub(super) struct Borrower {
+    pub(super) socket: Arc<Socket>,
+    pub(super) exporter: Arc<Mutex<Exporter>>,
+    pub(super) give_back: &'static GiveBack,
+}
+
+impl Borrower {
+    /// Makes the decoder's provider. It lives as long as the process, which has this stream only.
+    pub(super) fn lenders(
+        socket: Arc<Socket>,
+        exporter: Arc<Mutex<Exporter>>,
+        give_back: &'static GiveBack,
+    ) -> Lenders {
+        Lenders(Box::leak(Box::new(Borrower { socket, exporter, give_back })))
+    }
+}
+
+impl Lender for Borrower {
+    fn lend(&self, want: &Want) -> Result<(Pool, Lent), String> {
+        let failed = |error: HostError| error.to_string();
+        // Does not keep the lock while the caller looks for memory.
+        locked(&self.exporter).want(want).map_err(failed)?;
+        let (lent, count) = match hear(&self.socket).map_err(failed)? {
+            Some((Message::Lend { lent, buffers }, _)) => (lent, buffers),
+            Some((Message::Denied { text }, _)) => return Err(text),
+            _ => return Err("the caller said something else".to_owned()),
+        };
+        // Each buffer is mapped and closed before the next: a worker has few descriptors.
+        let buffer = |expected| match hear(&self.socket).map_err(failed)? {
+            Some((Message::Buffer { index }, Some(fd))) if index == expected => Ok(fd),
+            _ => Err("a buffer is missing".to_owned()),
+        };
+        let pool = Pool::lent(count, want.bytes(lent) as usize, self.give_back, buffer);
+        let pool = pool.map_err(|error| error.to_string())?;
+        locked(&self.exporter).has_mapped(&pool).map_err(failed)?;
+        Ok((pool, lent))
+    }
+}

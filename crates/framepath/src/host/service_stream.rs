@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A stream's connection to the service, which asks the service for workers.
+//! No packet or frame goes through it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use framepath_model::wire::{Message, VERSION};
+use framepath_os::crossing::Socket;
+use framepath_os::machine::effective_uid;
+use framepath_os::process::sandbox::Layers;
+
+use super::HostError;
+use super::message_io::{hear_within, say};
+use super::policy::GRANTING;
+use super::process::Worker;
+
+const NAME: &str = "framepath.sock";
+/// Socket of the service of the whole machine.
+const SYSTEM: &str = "/run/framepath.sock";
+
+/// Returns the default socket of services and their clients: `framepath.sock` in the folder
+/// that XDG_RUNTIME_DIR names; in `/run` if the variable is not set, or if the socket of the
+/// machine's own service exists and that of the user does not.
+pub fn default_socket() -> PathBuf {
+    let of_user = std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty());
+    match of_user.map(|folder| Path::new(&folder).join(NAME)) {
+        Some(of_user) if of_user.exists() || !Path::new(SYSTEM).exists() => of_user,
+        _ => PathBuf::from(SYSTEM),
+    }
+}
+
+/// Connects to the service at `path`, which must run as root, as this
+/// process's user, or as user `allowed`. The user is checked because the service is trusted with
+/// the worker, and any program that takes a free name in a folder first can listen there.
+pub fn connect(path: &Path, allowed: Option<u32>) -> Result<Socket, HostError> {
+    let failed = |source| HostError::NoService { path: path.to_owned(), source };
+    let socket = Socket::connect(path).map_err(failed)?;
+    let theirs = socket.peer().map_err(failed)?.uid;
+    let ours = effective_uid();
+    if theirs != 0 && theirs != ours && Some(theirs) != allowed {
+        return Err(HostError::ServiceUser { path: path.to_owned(), ours, theirs });
+    }
+    log::info!("service {}: connected, it runs as user {theirs}", path.display());
+    Ok(socket)
+}
+
+/// Number of a worker among those of its stream.
+pub(super) type Turn = u64;
+
+/// One stream's connection to the service; dropping it ends the stream and its
+/// worker.
+#[derive(Debug)]
+pub struct Seat {
+    path: PathBuf,
+    /// User whose service is accepted besides root's and this user's own.
+    allowed: Option<u32>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    connection: Option<Arc<Socket>>,
+    /// The service's number of the stream, once a worker was granted.
+    stream: Option<u32>,
+    /// The worker that was granted last.
+    turn: Turn,
+    /// The service was asked for another worker already.
+    asked: bool,
+}
+
+impl Seat {
+    /// Makes the stream's place. It connects when the first worker is wanted.
+    pub(crate) fn new(path: PathBuf, allowed: Option<u32>) -> Arc<Seat> {
+        Arc::new(Seat { path, allowed, state: Mutex::default() })
+    }
+
+    /// Asks for a worker, in place of the last one if there was one. Only one thread at a
+    /// time may ask.
+    pub(super) fn worker(self: &Arc<Seat>) -> Result<Worker, HostError> {
+        let fresh = self.locked().connection.is_none();
+        match self.ask() {
+            // The service is gone, perhaps replaced by a newer one.
+            Err(HostError::Socket { .. } | HostError::Service { .. }) if !fresh => {
+                let mut state = self.locked();
+                *state = State { turn: state.turn, ..State::default() };
+                drop(state);
+                self.ask()
+            }
+            other => other,
+        }
+    }
+
+    fn ask(self: &Arc<Seat>) -> Result<Worker, HostError> {
+        let connection = {
+            let mut state = self.locked();
+            let connection = match &state.connection {
+                Some(connection) => connection.clone(),
+                None => {
+                    let connection = Arc::new(connect(&self.path, self.allowed)?);
+                    state.connection = Some(connection.clone());
+                    connection
+                }
+            };
+            if !state.asked {
+                let message = match state.stream {
+                    Some(stream) => Message::Replace { stream, kill: true },
+                    None => Message::Hello { version: VERSION },
+                };
+                state.asked = true;
+                // If it fails, the messages that the service sent before its end are still read.
+                let _ = say(&connection, &message, None);
+            }
+            connection
+        };
+        // Not under the lock, so that a thread that kills the old worker does not wait.
+        let heard = hear_within(&connection, GRANTING).map_err(|error| error.of_service(&self.path));
+        match heard? {
+            Some((Message::Grant { stream, pid, layers }, Some(fd))) => {
+                let mut state = self.locked();
+                let turn = state.turn + 1;
+                *state = State { stream: Some(stream), turn, asked: false, ..std::mem::take(&mut *state) };
+                let layers = Layers::from_bits(layers).unwrap_or_default();
+                Ok(Worker::of_service(Socket::from(fd), pid, layers, self.clone(), turn))
+            }
+            Some((Message::Denied { text }, _)) => Err(HostError::Denied { text }),
+            Some(_) => Err(HostError::Service { what: "answered something else" }),
+            None => Err(HostError::Service { what: "went away" }),
+        }
+    }
+
+    /// Ends worker `turn`, if it is still the stream's present one, by asking for
+    /// another: only the service can end it, and the stream needs another anyway.
+    pub(super) fn kill(&self, turn: Turn) -> io::Result<()> {
+        let mut state = self.locked();
+        let State { connection: Some(connection), stream: Some(stream), .. } = &*state else { return Ok(()) };
+        if state.turn == turn && !state.asked {
+            // If the service is gone, its workers are gone too.
+            let _ = say(connection, &Message::Replace { stream: *stream, kill: true }, None);
+            state.asked = true;
+        }
+        Ok(())
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        // A panic leaves the state consistent.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

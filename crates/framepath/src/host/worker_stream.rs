@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The caller's connection to one worker, which both ends of a stream share. It
+//! does not change while the worker lives, except for the counts in its health.
+
+use std::sync::Arc;
+
+use framepath_model::stream::StreamInfo;
+use framepath_os::crossing::{Area, Socket, Watcher};
+use framepath_os::process::sandbox::Layers;
+
+use super::health::WorkerHealth;
+use super::process::{Process, Worker};
+
+/// One worker with an open stream.
+pub(super) struct Link {
+    /// Number of the worker among those of the stream, from 0.
+    pub(super) number: u64,
+    pub(super) area: Arc<Area>,
+    pub(super) socket: Arc<Socket>,
+    pub(super) health: Arc<WorkerHealth>,
+    pub(super) watcher: Watcher,
+    pub(super) worker: Worker,
+    /// Threads the stage works with.
+    pub(super) threads: u32,
+    /// True if its inputs can be submitted again.
+    pub(super) replayable: bool,
+    /// Stream that the stage gives.
+    pub(super) stream: StreamInfo,
+}
+
+impl Link {
+    /// Ends the worker, whatever it is doing, and wakes both ends of the stream.
+    pub(super) fn break_off(&self) {
+        self.health.end();
+        self.kill();
+    }
+
+    /// Ends the worker, whatever it is doing. Its completed cells can still be taken
+    /// before the stream goes on without it.
+    pub(super) fn kill(&self) {
+        self.worker.process().kill();
+        self.socket.shut();
+    }
+
+    /// Returns the worker's process.
+    pub(super) fn process(&self) -> Arc<Process> {
+        self.worker.process()
+    }
+
+    /// Returns the worker's process id.
+    pub(super) fn pid(&self) -> u32 {
+        self.worker.process.pid()
+    }
+
+    /// Returns the layers of the worker's sandbox.
+    pub(super) fn layers(&self) -> Layers {
+        self.worker.layers
+    }
+
+    /// Returns the CPU time the worker has used, nanoseconds.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        self.worker.process().cpu_ns()
+    }
+}

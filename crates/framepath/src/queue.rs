@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `queue`: the end of one thread's chain of hops.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use framepath_model::path::{Arg, DefaultValue, Definition, ValueKind};
+use framepath_model::stream::StreamInfo;
+use framepath_os::sync::queue::{Sender, Sent};
+
+use crate::element::Element;
+use crate::error::StageError;
+use crate::item::Item;
+use crate::out::{Failure, Out};
+use crate::stage::Stage;
+
+static DEFINITION: Definition =
+    Definition::link("queue", "a thread boundary: what follows runs in a thread of its own")
+        .args(&[
+            Arg::option("depth", ValueKind::count(1, 65_536), DefaultValue::Is("16"), "frames it holds")
+                .known_as(&["max-size-buffers"]),
+            Arg::option(
+                "leaky",
+                ValueKind::choice(&["no", "upstream", "downstream"]),
+                DefaultValue::Is("no"),
+                "when full: wait, drop what comes, or drop the oldest",
+            ),
+        ])
+        .known_as(&["queue2"]);
+
+pub(crate) fn element() -> Element {
+    Element::queue(&DEFINITION)
+}
+
+/// An entry of a queue.
+pub(crate) enum Queued {
+    /// An item.
+    Item {
+        item: Item,
+        /// Stamp of its hand-off.
+        enqueued_ns: u64,
+        /// Number of the last seek or flush before it.
+        generation: u64,
+    },
+    /// Items that the hops behind hold are from before the seek or flush of this number.
+    Flush(u64),
+    /// The stream has ended, and the run goes on.
+    End,
+}
+
+/// The writing end of a queue, as the last stage of its thread.
+pub(crate) struct QueueEnd {
+    /// Index of the link in the path.
+    index: u16,
+    /// `None` once the stream has ended, or the other end of the queue is closed.
+    sender: Option<Sender<Queued>>,
+    /// Number of frames that full queues have dropped.
+    dropped: Arc<AtomicU64>,
+}
+
+/// An item that a full queue has dropped, and the stamp of its hand-off.
+pub(crate) type Dropped = (Item, u64);
+
+impl QueueEnd {
+    pub(crate) fn new(index: u16, sender: Sender<Queued>, dropped: Arc<AtomicU64>) -> QueueEnd {
+        QueueEnd { index, sender: Some(sender), dropped }
+    }
+
+    /// True if the other end of the queue takes items.
+    pub(crate) fn is_open(&self) -> bool {
+        self.sender.is_some()
+    }
+
+    /// Puts `item` into the queue. Returns the item that a full queue dropped: an older one, or
+    /// `item` itself.
+    ///
+    /// # Errors
+    /// The other end of the queue is closed. This end is then closed too.
+    #[inline]
+    pub(crate) fn offer(&mut self, item: Item, out: &mut Out<'_>) -> Result<Option<Dropped>, Failure> {
+        let Some(sender) = &mut self.sender else {
+            return Err(out.fail(StageError::Downstream));
+        };
+        let enqueued_ns = out.recorder().last_ns();
+        match sender.send(Queued::Item { item, enqueued_ns, generation: out.generation() }) {
+            Ok(Sent::Queued) => Ok(None),
+            Ok(Sent::DroppedNew(queued) | Sent::DroppedOldest(queued)) => match queued {
+                Queued::Item { item, enqueued_ns, .. } => Ok(Some((item, enqueued_ns))),
+                // A dropped marker does no harm: an item of its generation follows.
+                Queued::Flush(_) | Queued::End => Ok(None),
+            },
+            Err(_) => {
+                self.sender = None;
+                Err(out.fail(StageError::Downstream))
+            }
+        }
+    }
+
+    /// Counts an item that the queue has dropped.
+    pub(crate) fn count_dropped(&self, (item, enqueued_ns): &Dropped, out: &mut Out<'_>) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+        out.recorder().dropped(self.index, &item.meta(), *enqueued_ns);
+    }
+
+    /// Sends a marker; waits for room even if the queue is leaky.
+    fn mark(&mut self, marker: Queued, out: &Out<'_>) -> Result<(), Failure> {
+        let sent = self.sender.as_mut().is_some_and(|sender| sender.send_waiting(marker).is_ok());
+        if sent { Ok(()) } else { Err(out.fail(StageError::Downstream)) }
+    }
+}
+
+impl Stage for QueueEnd {
+    fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
+        Ok(*info)
+    }
+
+    #[inline]
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        if let Some(dropped) = self.offer(item, out)? {
+            self.count_dropped(&dropped, out);
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        self.mark(Queued::Flush(out.generation()), out)
+    }
+
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+        if out.holds() {
+            return self.mark(Queued::End, out);
+        }
+        self.sender = None;
+        Ok(())
+    }
+}
