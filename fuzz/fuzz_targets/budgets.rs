@@ -4,13 +4,13 @@
 #![no_main]
 
 use framepath_lab::gate::{evaluate, parse};
-use framepath_model::summary::{Machine, Row, Summary};
+use framepath_model::summary::{Machine, SummaryRow, Summary};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     match parse(text) {
         Ok(budgets) => {
-            let row = Row { case: "64B".into(), contender: "queue".into(), ..Row::default() };
+            let row = SummaryRow { case: "64B".into(), contender: "queue".into(), ..SummaryRow::default() };
             let summary = Summary {
                 experiment: "queue".into(),
                 machine: Machine::default(),

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use framepath_os::crossing::{Area, PACKET_IDS, PacketPool, PooledPackets, SharedBytes, Sizes};
+use framepath_os::crossing::{SharedArea, PACKET_IDS, PacketPool, PooledPackets, SharedBytes, Sizes};
 use libfuzzer_sys::fuzz_target;
 
 const CELLS: u32 = 2;
@@ -22,9 +22,9 @@ const STEP: usize = 6;
 // A step is what to do, with what, and a number.
 fuzz_target!(|steps: &[u8]| {
     let sizes = Sizes { cells: CELLS, packet_bytes: PACKET_BYTES };
-    let ours = Arc::new(Area::new(sizes).expect("memory"));
+    let ours = Arc::new(SharedArea::new(sizes).expect("memory"));
     let same = || ours.fd().try_clone_to_owned().expect("a descriptor");
-    let theirs = Arc::new(Area::open(same(), sizes).expect("it is sealed"));
+    let theirs = Arc::new(SharedArea::open(same(), sizes).expect("it is sealed"));
     let peer = File::from(same());
     let mut pool = PacketPool::new(theirs, b"track").expect("it fits");
     let packets = PooledPackets::new(ours.clone());

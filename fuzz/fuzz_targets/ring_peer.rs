@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use framepath_os::crossing::{
-    Area, CellReader, CellWriter, PacketArea, SharedBytes, SharedPackets, Sizes, completions, submissions,
+    SharedArea, CellReader, CellWriter, PacketArea, SharedBytes, SharedPackets, Sizes, completions, submissions,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -36,7 +36,7 @@ struct Side {
 }
 
 impl Side {
-    fn new(area: Arc<Area>) -> Side {
+    fn new(area: Arc<SharedArea>) -> Side {
         let (to_worker, from_caller) = submissions(&area);
         let (to_caller, from_worker) = completions(&area);
         Side {
@@ -104,9 +104,9 @@ impl Side {
 // A step is what to do, where, and a number.
 fuzz_target!(|steps: &[u8]| {
     let sizes = Sizes { cells: CELLS, packet_bytes: PACKET_BYTES };
-    let ours = Arc::new(Area::new(sizes).expect("memory"));
+    let ours = Arc::new(SharedArea::new(sizes).expect("memory"));
     let same = || ours.fd().try_clone_to_owned().expect("a descriptor");
-    let theirs = Arc::new(Area::open(same(), sizes).expect("it is sealed"));
+    let theirs = Arc::new(SharedArea::open(same(), sizes).expect("it is sealed"));
     let peer = File::from(same());
     let mut sides = [Side::new(ours.clone()), Side::new(theirs)];
     for step in steps.chunks_exact(STEP) {

@@ -4,12 +4,12 @@
 //! Each step is two bytes of who and what, and then a message or rubbish.
 #![no_main]
 
-use framepath_model::service::{Action, Client, Limits, User};
+use framepath_model::service::{Action, Client, UserLimits, User};
 use framepath_model::wire::{MAGIC, MESSAGE_BYTES, Message, VERSION};
 use libfuzzer_sys::fuzz_target;
 
-const LIMITS: Limits =
-    Limits { connections: 3, streams: 4, opens_per_minute: 50, replacements_per_minute: 20 };
+const LIMITS: UserLimits =
+    UserLimits { connections: 3, streams: 4, opens_per_minute: 50, replacements_per_minute: 20 };
 /// Bytes of a message that the input gives; the rest is zeros.
 const GIVEN: usize = 10;
 

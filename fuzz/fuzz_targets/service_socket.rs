@@ -20,7 +20,7 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use framepath_serve::{Limits, Service, Settings, Viewer};
+use framepath_serve::{UserLimits, Service, ServiceSettings, Viewer};
 use framepath_model::wire::{MAGIC, MESSAGE_BYTES, Message, VERSION};
 use framepath_os::crossing::{Listener, Socket};
 use framepath_os::process::signal::Stops;
@@ -30,8 +30,8 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 
 /// The fourth client is one too many.
 const CLIENTS: usize = 4;
-const LIMITS: Limits =
-    Limits { connections: 3, streams: 4, opens_per_minute: 60, replacements_per_minute: 30 };
+const LIMITS: UserLimits =
+    UserLimits { connections: 3, streams: 4, opens_per_minute: 60, replacements_per_minute: 30 };
 /// Bytes of a message that the input gives; the rest is zeros.
 const GIVEN: usize = 10;
 /// As many as the kernel takes at once.
@@ -92,12 +92,12 @@ fn start() {
     let services = (0..ACTS.len()).map(|act| {
         let path = folder.join(format!("{act}.sock"));
         let listener = Listener::bind(&path, 0o600).expect("a socket");
-        let settings = Settings {
+        let settings = ServiceSettings {
             limits: LIMITS,
             spares: 0,
             memory_bytes: act as u64,
             patience: PATIENCE,
-            ..Settings::default()
+            ..ServiceSettings::default()
         };
         let service = Service::new(listener, None, settings).expect("no address to listen at");
         let (sender, open) = channel();

@@ -27,64 +27,64 @@ mod serve;
 mod stages;
 mod top;
 
-use crate::exit_status::Ending;
+use crate::exit_status::ExitStatus;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// Run a path and show where its frames' time went
-    Run(run::Run),
+    Run(run::RunArgs),
     /// Run experiments; ends with a report that opens in a browser
     #[cfg(feature = "lab")]
-    Lab(lab::Lab),
+    Lab(lab::LabArgs),
     /// Compare two paths, or any two commands, in interleaved pairs
     #[cfg(feature = "lab")]
-    Compare(compare::Compare),
+    Compare(compare::CompareArgs),
     /// Hold summaries of the lab against budgets
     #[cfg(feature = "lab")]
-    Gate(gate::Gate),
+    Gate(gate::GateArgs),
     /// Put runs of the lab, also of several machines, side by side
     #[cfg(feature = "lab")]
-    Report(report::Report),
+    Report(report::ReportArgs),
     /// Capabilities of this machine, and what each missing thing would unlock
     #[cfg(feature = "lab")]
-    Doctor(doctor::Doctor),
+    Doctor(doctor::DoctorArgs),
     /// Parts that a path can be made of: sources, stages, links, sinks
     #[command(visible_alias = "path")]
-    Stages(stages::Stages),
+    Stages(stages::StagesArgs),
     /// The frei0r plug-ins of this machine, and their parameters
-    Plugins(plugins::Plugins),
+    Plugins(plugins::PluginsArgs),
     /// Give sandboxed workers to every program of this user
-    Serve(serve::Serve),
+    Serve(serve::ServeArgs),
     /// Show a service live: streams, frames per second, CPU, latency, crashes
-    Top(top::Top),
+    Top(top::TopArgs),
     /// Send a picture through the kernel's measuring node, or its reference
     #[command(hide = true)]
-    Fixture(fixture::Fixture),
+    Fixture(fixture::FixtureArgs),
     /// Differences between two grey pictures
     #[command(hide = true)]
-    Diff(diff::Diff),
+    Diff(diff::DiffArgs),
     /// The measuring node's record of each frame, as CSV
     #[command(hide = true)]
-    Meta(meta::Meta),
+    Meta(meta::MetaArgs),
     /// Completions for a shell, to be sourced
-    Completions(completions::Completions),
+    Completions(completions::CompletionsArgs),
     /// Words for a shell's completion
     #[command(hide = true)]
-    Complete(complete::Complete),
+    Complete(complete::CompleteArgs),
     /// Decode a file with the codec library alone: the floor of lab `decode`
     #[command(hide = true)]
-    Bare(bare::Bare),
+    Bare(bare::BareArgs),
     /// Hand frames over from a worker: contender `process` of lab `handoff`
     #[command(hide = true)]
     #[cfg(feature = "lab")]
-    Handoff(handoff::Handoff),
+    Handoff(handoff::HandoffArgs),
     /// Run a path and ask another process with every frame: contender of lab `rpc`
     #[command(hide = true)]
     #[cfg(feature = "lab")]
-    Asked(asked::Asked),
+    Asked(asked::QuestionArgs),
     /// Load one plug-in and say what it is, for `plugins`
     #[command(hide = true)]
-    PluginInfo(plugins::PluginInfo),
+    PluginInfo(plugins::PluginInfoArgs),
 }
 
 impl Command {
@@ -121,7 +121,7 @@ impl Command {
     }
 
     /// Runs the command.
-    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         match self {
             Command::Run(run) => run.run(),
             #[cfg(feature = "lab")]

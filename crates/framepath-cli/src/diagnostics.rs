@@ -6,7 +6,7 @@ use std::env;
 use framepath_model::shown::shown;
 use log::{LevelFilter, Log, Metadata, Record};
 
-use crate::exit_status::Usage;
+use crate::exit_status::UsageError;
 use crate::terminal;
 
 /// Variable that names a level if no `-v` is given.
@@ -39,7 +39,7 @@ fn line(record: &Record<'_>) -> String {
 ///
 /// # Errors
 /// FRAMEPATH_LOG is not a level.
-pub(crate) fn install(verbose: u8) -> Result<(), Usage> {
+pub(crate) fn install(verbose: u8) -> Result<(), UsageError> {
     let level = match verbose {
         0 => of_environment()?,
         1 => LevelFilter::Info,
@@ -54,13 +54,15 @@ pub(crate) fn install(verbose: u8) -> Result<(), Usage> {
     Ok(())
 }
 
-fn of_environment() -> Result<LevelFilter, Usage> {
+fn of_environment() -> Result<LevelFilter, UsageError> {
     let Some(value) = env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
         return Ok(LevelFilter::Off);
     };
     let level = value.to_str().and_then(|value| value.parse().ok());
     let value = value.to_string_lossy();
-    level.ok_or_else(|| Usage(format!("{VARIABLE}={value}: expected off, error, warn, info, debug or trace")))
+    level.ok_or_else(|| {
+        UsageError(format!("{VARIABLE}={value}: expected off, error, warn, info, debug or trace"))
+    })
 }
 
 #[cfg(test)]

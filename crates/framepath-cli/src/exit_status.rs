@@ -21,7 +21,7 @@ const INTERRUPTED: u8 = 130;
 
 /// A command that ran to its end, whatever it found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
+pub(crate) enum ExitStatus {
     /// Exit code 0.
     Done,
     /// The command found a failure or a difference, and has reported it. Exit code 1.
@@ -34,41 +34,41 @@ pub(crate) enum Ending {
 
 /// Invalid arguments. Exit code 2.
 #[derive(Debug)]
-pub(crate) struct Usage(pub String);
+pub(crate) struct UsageError(pub String);
 
-impl fmt::Display for Usage {
+impl fmt::Display for UsageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl Error for Usage {}
+impl Error for UsageError {}
 
 /// The reader of standard output is gone, so no message is possible there.
 #[derive(Debug)]
-pub(crate) struct Closed;
+pub(crate) struct OutputClosed;
 
-impl fmt::Display for Closed {
+impl fmt::Display for OutputClosed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("standard output was closed")
     }
 }
 
-impl Error for Closed {}
+impl Error for OutputClosed {}
 
 /// Returns the exit code of `command`; prints a line on standard error if it failed.
-pub(crate) fn code(command: &str, outcome: anyhow::Result<Ending>) -> ExitCode {
+pub(crate) fn code(command: &str, outcome: anyhow::Result<ExitStatus>) -> ExitCode {
     match outcome {
-        Ok(Ending::Done) => ExitCode::SUCCESS,
-        Ok(Ending::Failed) => ExitCode::FAILURE,
-        Ok(Ending::Lost) => ExitCode::from(LOST),
-        Ok(Ending::Interrupted) => ExitCode::from(INTERRUPTED),
+        Ok(ExitStatus::Done) => ExitCode::SUCCESS,
+        Ok(ExitStatus::Failed) => ExitCode::FAILURE,
+        Ok(ExitStatus::Lost) => ExitCode::from(LOST),
+        Ok(ExitStatus::Interrupted) => ExitCode::from(INTERRUPTED),
         // A failure caused by a signal is no failure.
         Err(error) if signal::interrupted() && is_canceled(&error) => ExitCode::from(INTERRUPTED),
-        Err(error) if error.is::<Closed>() => ExitCode::FAILURE,
+        Err(error) if error.is::<OutputClosed>() => ExitCode::FAILURE,
         Err(error) => {
             tell(command, &error);
-            ExitCode::from(if error.is::<Usage>() { 2 } else { 1 })
+            ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
         }
     }
 }
@@ -83,7 +83,7 @@ fn is_canceled(error: &anyhow::Error) -> bool {
 pub(crate) fn tell(command: &str, error: &anyhow::Error) {
     // A usage error shows the wrong words, on lines of their own.
     let line = one_line(error);
-    let line = if error.is::<Usage>() { shown_lines(&line) } else { shown(&line) };
+    let line = if error.is::<UsageError>() { shown_lines(&line) } else { shown(&line) };
     terminal::note(&format!("framepath: {command}: {line}"));
 }
 

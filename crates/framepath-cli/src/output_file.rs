@@ -6,14 +6,14 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use framepath_os::process::cancel::Writer;
+use framepath_os::process::cancel::StoppableWriter;
 
 use crate::terminal;
 
 /// A file that is created before the work whose result it will hold, so that a
 /// folder that cannot be written does not cost the result. The file gets its name
 /// when the result is in it: a failed run leaves the old file.
-pub(crate) struct Output {
+pub(crate) struct OutputFile {
     name: String,
     target: Target,
 }
@@ -79,19 +79,19 @@ impl Target {
     }
 }
 
-impl Output {
+impl OutputFile {
     /// Creates `name`, or takes standard output for `-`.
-    pub(crate) fn create(name: &str) -> anyhow::Result<Output> {
+    pub(crate) fn create(name: &str) -> anyhow::Result<OutputFile> {
         let target = match name {
             "-" => Target::Stdout,
             _ => Target::create(name).with_context(|| format!("writing `{name}`"))?,
         };
-        Ok(Output { name: name.to_owned(), target })
+        Ok(OutputFile { name: name.to_owned(), target })
     }
 
-    /// Creates the file of an option that may be absent, like [`Output::create`].
-    pub(crate) fn option(name: Option<&str>) -> anyhow::Result<Option<Output>> {
-        name.map(Output::create).transpose()
+    /// Creates the file of an option that may be absent, like [`OutputFile::create`].
+    pub(crate) fn option(name: Option<&str>) -> anyhow::Result<Option<OutputFile>> {
+        name.map(OutputFile::create).transpose()
     }
 
     /// Returns true if it is standard output.
@@ -121,6 +121,6 @@ impl Output {
 }
 
 fn fill(file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    let mut writer = BufWriter::new(Writer::new(file));
+    let mut writer = BufWriter::new(StoppableWriter::new(file));
     content(&mut writer).and_then(|()| writer.flush())
 }

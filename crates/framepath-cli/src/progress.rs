@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Progress line on standard error while a path runs.
+//! FrameCount line on standard error while a path runs.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::Ordering;
@@ -7,7 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use framepath::Progress;
+use framepath::FrameCount;
 
 /// Shortest run that shows progress.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -25,7 +25,7 @@ pub(crate) struct Ticker {
 
 impl Ticker {
     /// Begins to watch `frames`.
-    pub(crate) fn start(frames: Progress) -> Ticker {
+    pub(crate) fn start(frames: FrameCount) -> Ticker {
         if !io::stderr().is_terminal() {
             return Ticker { running: None, thread: None };
         }

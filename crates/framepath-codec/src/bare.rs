@@ -10,18 +10,18 @@ use std::ptr;
 use ffmpeg_sys_next as ff;
 
 use crate::error::libav_message;
-use crate::libav::{Context, PictureRef};
-use crate::{Codec, CodecError, Demuxer, Threads, TrackInfo};
+use crate::libav::{CodecContext, PictureRef};
+use crate::{Codec, CodecError, DecoderThreads, Demuxer, TrackInfo};
 
 /// Decodes the video of `path` and discards it; returns how many pictures came out.
 ///
 /// # Errors
 /// The file cannot be read, or a packet of it cannot be decoded.
-pub fn decode(path: &Path, threads: Threads) -> Result<u64, CodecError> {
+pub fn decode(path: &Path, threads: DecoderThreads) -> Result<u64, CodecError> {
     let mut demuxer = Demuxer::open(path)?;
     let track = demuxer.info().clone();
     let codec = find(&track)?;
-    let mut context = Context::new(&track, codec, threads)?;
+    let mut context = CodecContext::new(&track, codec, threads)?;
     context.open(track.codec.name(), codec)?;
     let picture = PictureRef::new(track.codec.name())?;
     let mut run = Run { context, picture, codec: track.codec, packets: 0, pictures: 0 };
@@ -47,7 +47,7 @@ fn find(track: &TrackInfo) -> Result<*const ff::AVCodec, CodecError> {
 }
 
 struct Run {
-    context: Context,
+    context: CodecContext,
     picture: PictureRef,
     codec: Codec,
     packets: u64,

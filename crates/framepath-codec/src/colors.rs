@@ -5,7 +5,7 @@ use std::ffi::c_uint;
 
 use ff::AVPixelFormat;
 use ffmpeg_sys_next as ff;
-use framepath_model::colors::{Colors, Range};
+use framepath_model::colors::{ColorRange, Colors};
 
 /// Returns the colours of a frame that a decoder is to fill or has filled.
 ///
@@ -28,10 +28,10 @@ pub(crate) unsafe fn colors_of(frame: *const ff::AVFrame) -> Colors {
         )
     };
     let range = match range {
-        _ if format == OF_JPEG => Range::Full,
-        FULL => Range::Full,
-        LIMITED => Range::Limited,
-        _ => Range::Unknown,
+        _ if format == OF_JPEG => ColorRange::Full,
+        FULL => ColorRange::Full,
+        LIMITED => ColorRange::Limited,
+        _ => ColorRange::Unknown,
     };
     Colors::of(primaries, transfer, matrix, range)
 }

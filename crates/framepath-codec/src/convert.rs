@@ -11,7 +11,7 @@ use std::ptr;
 
 use ff::AVPixelFormat;
 use ffmpeg_sys_next as ff;
-use framepath_model::colors::{Colors, MATRIX_RGB, Range, SMPTE170M};
+use framepath_model::colors::{ColorRange, Colors, MATRIX_RGB, SMPTE170M};
 use framepath_model::format::{Layout, LayoutError, PixelFormat};
 use framepath_os::measure::meter;
 use framepath_os::memory::pool::{Frame, FrameMut};
@@ -80,11 +80,11 @@ impl Converter {
     pub fn colors(&self, from: &Layout) -> Colors {
         match (from.format, self.to) {
             (from_format, to) if from_format == to => from.colors,
-            (_, PixelFormat::Rgba) => Colors { matrix: MATRIX_RGB, range: Range::Full, ..from.colors },
-            (_, PixelFormat::Grey) => Colors { range: Range::Full, ..from.colors },
+            (_, PixelFormat::Rgba) => Colors { matrix: MATRIX_RGB, range: ColorRange::Full, ..from.colors },
+            (_, PixelFormat::Grey) => Colors { range: ColorRange::Full, ..from.colors },
             (from_format, _) if is_yuv(from_format) => from.colors,
-            (PixelFormat::Grey, _) => Colors { range: Range::Limited, ..from.colors },
-            _ => Colors { matrix: SMPTE170M, range: Range::Limited, ..from.colors },
+            (PixelFormat::Grey, _) => Colors { range: ColorRange::Limited, ..from.colors },
+            _ => Colors { matrix: SMPTE170M, range: ColorRange::Limited, ..from.colors },
         }
     }
 
@@ -137,7 +137,7 @@ impl Converter {
             into_planes[index] = into.plane_mut(index).as_mut_ptr();
             into_strides[index] = plane.stride as c_int;
         }
-        let tail = Tail::of(&source);
+        let tail = TailRows::of(&source);
         let context = self.context;
         let scale = |planes: [*const u8; 4], strides: [c_int; 4], first: usize, rows: usize| {
             if rows == 0 {
@@ -176,10 +176,10 @@ impl Converter {
         self.made_for = Some(key);
         let made = self.colors(source);
         let from_full = match source.format {
-            PixelFormat::Grey => source.colors.range != Range::Limited,
-            _ => source.colors.range == Range::Full,
+            PixelFormat::Grey => source.colors.range != ColorRange::Limited,
+            _ => source.colors.range == ColorRange::Full,
         };
-        let to_full = made.range == Range::Full;
+        let to_full = made.range == ColorRange::Full;
         // The matrix of the side that is YUV.
         let yuv = if is_yuv(self.to) { made } else { source.colors };
         let (width, height) = (source.width as c_int, source.height as c_int);
@@ -221,7 +221,7 @@ impl Converter {
 }
 
 /// The last rows of a picture, after which its memory may end.
-pub(crate) struct Tail {
+pub(crate) struct TailRows {
     layout: Layout,
     /// The tail's first row, a multiple of [`TAIL`].
     pub(crate) first: usize,
@@ -229,9 +229,10 @@ pub(crate) struct Tail {
     pub(crate) bytes: usize,
 }
 
-impl Tail {
-    pub(crate) fn of(layout: &Layout) -> Tail {
-        let mut tail = Tail { layout: *layout, first: (layout.height as usize - 1) / TAIL * TAIL, bytes: 0 };
+impl TailRows {
+    pub(crate) fn of(layout: &Layout) -> TailRows {
+        let mut tail =
+            TailRows { layout: *layout, first: (layout.height as usize - 1) / TAIL * TAIL, bytes: 0 };
         // Narrow pictures: the rows before the tail must have enough bytes behind them.
         while tail.first > 0 && tail.shortest() < TOO_FAR {
             tail.first -= TAIL;
@@ -313,7 +314,7 @@ mod tests {
             for width in (1..70).chain([99, 1920]) {
                 for height in (1..90).chain([1361, 4081]) {
                     let layout = Layout::packed(format, width, height).unwrap();
-                    let tail = Tail::of(&layout);
+                    let tail = TailRows::of(&layout);
                     assert_eq!(tail.first % TAIL, 0);
                     for (index, plane) in layout.planes().iter().enumerate() {
                         let behind = plane.end() - plane.stride * tail.first_in(index) - plane.offset;

@@ -10,13 +10,13 @@ use std::mem::{self, MaybeUninit};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
-use framepath_model::colors::{Colors, Range};
+use framepath_model::colors::{ColorRange, Colors};
 use framepath_model::format::PixelFormat;
 use framepath_os::memory::pool::Frame;
 
 use crate::numbers::Numbers;
-use crate::slots::{Padded, Request, Slot, Slots};
-use crate::{CodecError, Packet, Received, Threads};
+use crate::slots::{Padded, Slot, SlotRequest, Slots};
+use crate::{CodecError, DecoderOutput, DecoderThreads, Packet};
 
 #[allow(non_camel_case_types, non_snake_case, non_upper_case_globals, dead_code, missing_docs)]
 #[allow(unsafe_op_in_unsafe_fn, clippy::all, clippy::undocumented_unsafe_blocks)]
@@ -107,7 +107,7 @@ impl Drop for PictureRef {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum Dav1dState {
     /// Something was sent since the last look at the output: a look is due.
     Sent,
     /// The output was looked at; to ask again before the next packet would make dav1d
@@ -127,7 +127,7 @@ pub(crate) struct Dav1dDecoder {
     slots: Arc<Slots>,
     numbers: Numbers,
     threads: u32,
-    state: State,
+    state: Dav1dState,
     failure: Option<CodecError>,
     /// The first packet a failure may concern: its picture and those after it are
     /// withheld. AV1 shows pictures in the order of packets.
@@ -136,12 +136,12 @@ pub(crate) struct Dav1dDecoder {
 
 impl Dav1dDecoder {
     pub(crate) fn open(
-        threads: Threads,
+        threads: DecoderThreads,
         slots: impl FnOnce(u32) -> Slots,
     ) -> Result<Dav1dDecoder, CodecError> {
         let count = match threads {
-            Threads::Count(count) => count.clamp(1, MAX_THREADS),
-            Threads::Auto => {
+            DecoderThreads::Count(count) => count.clamp(1, MAX_THREADS),
+            DecoderThreads::Auto => {
                 let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
                 processors.min(MAX_THREADS)
             }
@@ -174,7 +174,7 @@ impl Dav1dDecoder {
                 pending: None,
                 numbers: Numbers::new(count),
                 threads: count,
-                state: State::Idle,
+                state: Dav1dState::Idle,
                 failure: None,
                 stop_at: i64::MAX,
                 slots,
@@ -196,7 +196,7 @@ impl Dav1dDecoder {
         if self.pending.is_some() {
             return Err(CodecError::NotDrained { codec });
         }
-        if matches!(self.state, State::Draining | State::Ended) || packet.is_empty() {
+        if matches!(self.state, Dav1dState::Draining | Dav1dState::Ended) || packet.is_empty() {
             return Ok(());
         }
         let number = self.numbers.insert(packet.meta(), packet.preroll());
@@ -215,8 +215,8 @@ impl Dav1dDecoder {
         let Some(mut data) = self.pending.take() else { return };
         // SAFETY: an open context and bytes that stay until dav1d lets go.
         let code = unsafe { ffi::dav1d_send_data(self.context.0.as_ptr(), &mut data.0) };
-        if self.state == State::Idle {
-            self.state = State::Sent;
+        if self.state == Dav1dState::Idle {
+            self.state = Dav1dState::Sent;
         }
         if code == AGAIN {
             self.pending = Some(data);
@@ -226,8 +226,8 @@ impl Dav1dDecoder {
     }
 
     pub(crate) fn drain(&mut self) {
-        if self.state != State::Ended {
-            self.state = State::Draining;
+        if self.state != Dav1dState::Ended {
+            self.state = Dav1dState::Draining;
         }
     }
 
@@ -237,38 +237,38 @@ impl Dav1dDecoder {
         // SAFETY: an open context. Its threads are idle afterwards.
         unsafe { ffi::dav1d_flush(self.context.0.as_ptr()) };
         self.slots.forget_failure();
-        (self.failure, self.stop_at, self.state) = (None, i64::MAX, State::Idle);
+        (self.failure, self.stop_at, self.state) = (None, i64::MAX, Dav1dState::Idle);
         self.numbers.flush()
     }
 
-    pub(crate) fn receive(&mut self) -> Result<Received, CodecError> {
+    pub(crate) fn receive(&mut self) -> Result<DecoderOutput, CodecError> {
         // The first empty answer after a packet only says that dav1d's threads
         // are at work; from the second on it waits for them.
         let mut asked_in_vain = 0;
         loop {
             match self.state {
-                State::Ended => return self.failure.take().map_or(Ok(Received::End), Err),
-                State::Idle if self.pending.is_none() => return Ok(Received::NeedsPacket),
-                State::Idle | State::Draining => self.push(),
-                State::Sent => {}
+                Dav1dState::Ended => return self.failure.take().map_or(Ok(DecoderOutput::End), Err),
+                Dav1dState::Idle if self.pending.is_none() => return Ok(DecoderOutput::NeedsPacket),
+                Dav1dState::Idle | Dav1dState::Draining => self.push(),
+                Dav1dState::Sent => {}
             }
             match self.get() {
                 Ok(Some(picture)) if picture.0.m.timestamp >= self.stop_at => {}
                 Ok(Some(picture)) => {
-                    if self.state == State::Sent {
-                        self.state = State::Idle;
+                    if self.state == Dav1dState::Sent {
+                        self.state = Dav1dState::Idle;
                     }
                     if let Some(frame) = self.give(&picture)? {
-                        return Ok(Received::Frame(frame));
+                        return Ok(DecoderOutput::Frame(frame));
                     }
                 }
-                Ok(None) if self.state == State::Draining => {
+                Ok(None) if self.state == Dav1dState::Draining => {
                     asked_in_vain += 1;
                     if asked_in_vain > 1 && self.pending.is_none() {
-                        self.state = State::Ended;
+                        self.state = Dav1dState::Ended;
                     }
                 }
-                Ok(None) => self.state = State::Idle,
+                Ok(None) => self.state = Dav1dState::Idle,
                 Err(code) => self.reject(code),
             }
         }
@@ -323,7 +323,7 @@ impl Dav1dDecoder {
         // Pictures in work when memory ran out cannot be finished.
         let finished = self.failure.is_none() && !matches!(failure, CodecError::PoolTooSmall { .. });
         self.failure.get_or_insert(failure);
-        self.state = if finished { State::Draining } else { State::Ended };
+        self.state = if finished { Dav1dState::Draining } else { Dav1dState::Ended };
     }
 
     /// Returns the packet that dav1d's last error concerns.
@@ -371,7 +371,7 @@ unsafe extern "C" fn allocate(picture: *mut ffi::Dav1dPicture, cookie: *mut c_vo
             return -libc::ENOMEM;
         }
     };
-    let request = Request { decoded, width, height };
+    let request = SlotRequest { decoded, width, height };
     // SAFETY: a picture of dav1d's.
     let colors = unsafe { colors_of(picture) };
     let Some(slot) = slots.take(number, request, || padded(request, colors)) else { return -libc::ENOMEM };
@@ -395,7 +395,7 @@ unsafe extern "C" fn release(picture: *mut ffi::Dav1dPicture, _cookie: *mut c_vo
 /// Strides and rows as dav1d's own allocator chooses them: whole blocks of 128
 /// pixels, and no multiple of 1024 bytes, where the rows of one block would
 /// compete for the same cache lines.
-fn padded(request: Request, colors: Colors) -> Padded {
+fn padded(request: SlotRequest, colors: Colors) -> Padded {
     let align = ffi::DAV1D_PICTURE_ALIGNMENT as usize;
     let spread = |stride: usize| if stride % 1024 == 0 { stride + align } else { stride };
     let width = request.width.next_multiple_of(PAD) * request.decoded.luma_bytes();
@@ -417,7 +417,7 @@ unsafe fn colors_of(picture: &ffi::Dav1dPicture) -> Colors {
     // SAFETY: dav1d sets it before it asks for memory, and keeps it with the
     // picture.
     let Some(sequence) = (unsafe { picture.seq_hdr.as_ref() }) else { return Colors::UNKNOWN };
-    let range = if sequence.color_range != 0 { Range::Full } else { Range::Limited };
+    let range = if sequence.color_range != 0 { ColorRange::Full } else { ColorRange::Limited };
     Colors::of(sequence.pri, sequence.trc, sequence.mtrx, range)
 }
 
@@ -453,7 +453,7 @@ mod tests {
     fn padding_is_what_dav1d_demands() {
         for (width, height) in [(1, 1), (99, 57), (1920, 1080), (4096, 2160)] {
             for decoded in [PixelFormat::Yuv420p, PixelFormat::Yuv420p10] {
-                let padded = padded(Request { decoded, width, height }, Colors::UNKNOWN);
+                let padded = padded(SlotRequest { decoded, width, height }, Colors::UNKNOWN);
                 let sample = decoded.luma_bytes();
                 assert!(padded.stride >= width.next_multiple_of(PAD) * sample);
                 assert!(padded.chroma_stride * 2 >= width.next_multiple_of(PAD) * sample);

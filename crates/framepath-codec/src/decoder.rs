@@ -10,11 +10,11 @@ use crate::hardware::{Download, HardwareDecoder};
 use crate::libav::LibavDecoder;
 use crate::slots::Slots;
 use crate::surface::output_format;
-use crate::{Codec, CodecError, Hardware, Lenders, Packet, TrackInfo};
+use crate::{Codec, CodecError, Hardware, Packet, ProviderRef, TrackInfo};
 
 /// Number of threads of a decoder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Threads {
+pub enum DecoderThreads {
     /// The library's own choice for this machine.
     #[default]
     Auto,
@@ -24,7 +24,7 @@ pub enum Threads {
 
 /// The pixel format of the frames given out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Output {
+pub enum OutputFormat {
     /// The decoder's own format; nothing is copied.
     #[default]
     Native,
@@ -36,12 +36,12 @@ pub enum Output {
     P010,
 }
 
-impl fmt::Display for Output {
+impl fmt::Display for OutputFormat {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Output::Native => "native",
-            Output::Nv12 => "nv12",
-            Output::P010 => "p010",
+            OutputFormat::Native => "native",
+            OutputFormat::Nv12 => "nv12",
+            OutputFormat::P010 => "p010",
         })
     }
 }
@@ -50,9 +50,9 @@ impl fmt::Display for Output {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecoderOptions {
     /// Threads of the library.
-    pub threads: Threads,
+    pub threads: DecoderThreads,
     /// Pixel format of the frames.
-    pub output: Output,
+    pub output: OutputFormat,
     /// Slots of the pool; `None` takes as many as any stream of the codec can
     /// need. Memory is taken only by slots that are used.
     pub pool_slots: Option<u32>,
@@ -64,14 +64,14 @@ pub struct DecoderOptions {
     pub give_back: Option<&'static GiveBack>,
     /// Provider of the memory to decode into; `None` for the decoder's own pool. With a
     /// provider, `output`, `pool_slots` and `give_back` are ignored.
-    pub lender: Option<Lenders>,
+    pub lender: Option<ProviderRef>,
 }
 
 impl Default for DecoderOptions {
     fn default() -> DecoderOptions {
         DecoderOptions {
-            threads: Threads::Auto,
-            output: Output::Native,
+            threads: DecoderThreads::Auto,
+            output: OutputFormat::Native,
             pool_slots: None,
             downstream_frames: 2,
             give_back: None,
@@ -86,9 +86,9 @@ impl DecoderOptions {
     /// itself. At least 1. Ignores `lender`.
     pub fn least_out(&self, codec: Codec) -> u32 {
         let threads = match self.threads {
-            Threads::Count(count) => count,
+            DecoderThreads::Count(count) => count,
             // One per processor of the decoder's machine, whose number is not known here.
-            Threads::Auto => u32::MAX,
+            DecoderThreads::Auto => u32::MAX,
         };
         let out = match self.pool_slots {
             None => self.downstream_frames.min(MOST_DOWNSTREAM),
@@ -100,7 +100,7 @@ impl DecoderOptions {
 
 /// Result of [`Decoder::receive`].
 #[derive(Debug)]
-pub enum Received {
+pub enum DecoderOutput {
     /// A picture, in the order of presentation.
     Frame(Frame),
     /// No picture before the next packet.
@@ -117,8 +117,8 @@ enum Backend {
 
 /// A decoder that writes into a pool of its own. May move between threads.
 ///
-/// Send a packet, then receive until [`Received::NeedsPacket`]; at the end of
-/// the stream drain, then receive until [`Received::End`]. A frame carries the
+/// Send a packet, then receive until [`DecoderOutput::NeedsPacket`]; at the end of
+/// the stream drain, then receive until [`DecoderOutput::End`]. A frame carries the
 /// `meta` of the packet it came from. Its pixels stay as they are for as long
 /// as it lives, whatever the decoder does.
 ///
@@ -209,7 +209,7 @@ impl Decoder {
     /// # Errors
     /// The decoder rejected a packet, or the pool is too small for it. Earlier frames
     /// were given out.
-    pub fn receive(&mut self) -> Result<Received, CodecError> {
+    pub fn receive(&mut self) -> Result<DecoderOutput, CodecError> {
         match &mut self.backend {
             Backend::Libav(decoder) => decoder.receive(),
             Backend::Dav1d(decoder) => decoder.receive(),
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn a_decoder_waits_only_where_others_hold_what_its_pool_has_for_them() {
         let options = |pool_slots| DecoderOptions {
-            threads: Threads::Count(1),
+            threads: DecoderThreads::Count(1),
             pool_slots,
             downstream_frames: 8,
             ..DecoderOptions::default()
@@ -312,7 +312,7 @@ mod tests {
         for (slots, least) in [(None, 8), (Some(1), 1), (Some(own + 1), 1), (Some(own + 5), 5)] {
             assert_eq!(options(slots).least_out(Codec::H264), least, "{slots:?}");
         }
-        let unknown = DecoderOptions { threads: Threads::Auto, ..options(Some(64)) };
+        let unknown = DecoderOptions { threads: DecoderThreads::Auto, ..options(Some(64)) };
         assert_eq!(unknown.least_out(Codec::H264), 1);
     }
 }

@@ -15,7 +15,7 @@ use framepath_model::stream::{Rational, StreamInfo};
 
 use crate::container;
 use crate::error::libav_message;
-use crate::input::{INTERRUPT, Input, MediaFile};
+use crate::input::{ContainerInput, INTERRUPT, MediaFile};
 use crate::libav::codec_name;
 use crate::shortage::Shortage;
 use crate::surface::pixel_format;
@@ -26,7 +26,7 @@ use crate::{Codec, CodecError, Packet};
 pub struct Demuxer {
     // Dropped before `input`, through which it reads.
     context: Context,
-    input: Input,
+    input: ContainerInput,
     name: String,
     info: TrackInfo,
     /// The requested video track; `None` for the best.
@@ -86,7 +86,7 @@ impl Demuxer {
     /// As [`Demuxer::new`]; [`CodecError::NoTrack`].
     pub fn of_track(file: MediaFile, track: Option<usize>) -> Result<Demuxer, CodecError> {
         let name = file.name().to_owned();
-        let mut input = Input::new(file)?;
+        let mut input = ContainerInput::new(file)?;
         let (context, stream) = Context::open(&name, &mut input, track)?;
         let info = context.track(&name, stream)?;
         let (first, read_ahead, marking) = (None, None, None);
@@ -238,7 +238,11 @@ unsafe impl Send for Context {}
 
 impl Context {
     /// Opens the container and picks the stream; skips the others.
-    fn open(name: &str, input: &mut Input, track: Option<usize>) -> Result<(Context, c_int), CodecError> {
+    fn open(
+        name: &str,
+        input: &mut ContainerInput,
+        track: Option<usize>,
+    ) -> Result<(Context, c_int), CodecError> {
         let file = || name.to_owned();
         let failed =
             |operation, code| CodecError::Demux { file: file(), operation, message: libav_message(code) };
@@ -439,7 +443,7 @@ impl Drop for Context {
 }
 
 /// Returns the system's error if there was one, else `error`.
-fn io_or(input: &mut Input, name: &str, error: CodecError) -> CodecError {
+fn io_or(input: &mut ContainerInput, name: &str, error: CodecError) -> CodecError {
     match input.take_error() {
         Some(source) => CodecError::Io { file: name.to_owned(), operation: "read", source },
         None => error,

@@ -8,7 +8,7 @@ use ffmpeg_sys_next as ff;
 use framepath_model::format::{LayoutError, PixelFormat};
 use framepath_os::memory::pool::PoolError;
 
-use crate::{Api, Output};
+use crate::{HardwareApi, OutputFormat};
 
 /// Any failure of this crate. Each names the operation and its object, and ends with the
 /// message of the library underneath.
@@ -155,17 +155,17 @@ pub enum CodecError {
         /// The codec.
         codec: &'static str,
         /// Requested output.
-        asked: Output,
+        asked: OutputFormat,
         /// The decoder's own format.
         stream: PixelFormat,
         /// An output that fits.
-        instead: Output,
+        instead: OutputFormat,
     },
     /// The machine's own decoder cannot be used.
     #[error("{api}: {reason}")]
     Hardware {
         /// The API of the decoder.
-        api: Api,
+        api: HardwareApi,
         /// The missing part, or the driver's message.
         reason: String,
     },

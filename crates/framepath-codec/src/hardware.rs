@@ -16,13 +16,13 @@ use framepath_os::memory::pool::{Frame, GiveBack, Hold, Pool};
 
 use crate::colors::colors_of;
 use crate::error::libav_message;
-use crate::libav::{Context, PictureRef};
+use crate::libav::{CodecContext, PictureRef};
 use crate::numbers::Numbers;
-use crate::{Codec, CodecError, Output, Packet, Received, Threads, TrackInfo};
+use crate::{Codec, CodecError, DecoderOutput, DecoderThreads, OutputFormat, Packet, TrackInfo};
 
 /// An API of a machine's decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Api {
+pub enum HardwareApi {
     /// Intel's and AMD's GPUs on Linux, and others.
     Vaapi,
     /// NVIDIA's API.
@@ -33,46 +33,49 @@ pub enum Api {
     Vulkan,
 }
 
-impl Api {
+impl HardwareApi {
     /// All APIs, in the order in which a device is looked for.
-    pub const ALL: [Api; 4] = [Api::Vaapi, Api::Nvdec, Api::Vulkan, Api::Vdpau];
+    pub const ALL: [HardwareApi; 4] =
+        [HardwareApi::Vaapi, HardwareApi::Nvdec, HardwareApi::Vulkan, HardwareApi::Vdpau];
 
     /// Returns the API's name in paths.
     pub fn name(self) -> &'static str {
         match self {
-            Api::Vaapi => "vaapi",
-            Api::Nvdec => "nvdec",
-            Api::Vdpau => "vdpau",
-            Api::Vulkan => "vulkan",
+            HardwareApi::Vaapi => "vaapi",
+            HardwareApi::Nvdec => "nvdec",
+            HardwareApi::Vdpau => "vdpau",
+            HardwareApi::Vulkan => "vulkan",
         }
     }
 
     /// Returns the API of that name.
-    pub fn named(name: &str) -> Option<Api> {
-        Api::ALL.into_iter().find(|api| api.name() == name)
+    pub fn named(name: &str) -> Option<HardwareApi> {
+        HardwareApi::ALL.into_iter().find(|api| api.name() == name)
     }
 
     /// Returns the part that is plainly missing; drivers answer with less detail.
     fn absent(self) -> Option<&'static str> {
         let none = |folder, prefix| nodes(folder, prefix).is_empty();
         match self {
-            Api::Vaapi | Api::Vulkan => none("/dev/dri", "renderD").then_some("no /dev/dri/renderD*"),
-            Api::Nvdec => none("/dev", "nvidia").then_some("no /dev/nvidia*"),
-            Api::Vdpau => std::env::var_os("DISPLAY").is_none().then_some("no X display"),
+            HardwareApi::Vaapi | HardwareApi::Vulkan => {
+                none("/dev/dri", "renderD").then_some("no /dev/dri/renderD*")
+            }
+            HardwareApi::Nvdec => none("/dev", "nvidia").then_some("no /dev/nvidia*"),
+            HardwareApi::Vdpau => std::env::var_os("DISPLAY").is_none().then_some("no X display"),
         }
     }
 
     fn kind(self) -> ff::AVHWDeviceType {
         match self {
-            Api::Vaapi => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_VAAPI,
-            Api::Nvdec => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_CUDA,
-            Api::Vdpau => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_VDPAU,
-            Api::Vulkan => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_VULKAN,
+            HardwareApi::Vaapi => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_VAAPI,
+            HardwareApi::Nvdec => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_CUDA,
+            HardwareApi::Vdpau => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_VDPAU,
+            HardwareApi::Vulkan => ff::AVHWDeviceType::AV_HWDEVICE_TYPE_VULKAN,
         }
     }
 }
 
-impl fmt::Display for Api {
+impl fmt::Display for HardwareApi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -81,7 +84,7 @@ impl fmt::Display for Api {
 /// A device opened through an API: `AVHWDeviceContext`, released on drop. Any thread may
 /// use it.
 pub struct Hardware {
-    api: Api,
+    api: HardwareApi,
     device: NonNull<ff::AVBufferRef>,
 }
 
@@ -93,7 +96,7 @@ impl Hardware {
     ///
     /// # Errors
     /// [`CodecError::Hardware`]: there is no device, or no driver for it.
-    pub fn open(api: Api) -> Result<Hardware, CodecError> {
+    pub fn open(api: HardwareApi) -> Result<Hardware, CodecError> {
         let mut device = ptr::null_mut();
         // SAFETY: writes a new reference, or leaves null.
         let code =
@@ -109,7 +112,7 @@ impl Hardware {
 
     /// Returns the codecs that this FFmpeg can decode on such a device. Only the stream
     /// shows if the driver can decode them.
-    pub fn codecs(api: Api) -> impl Iterator<Item = Codec> {
+    pub fn codecs(api: HardwareApi) -> impl Iterator<Item = Codec> {
         Codec::ALL.into_iter().filter(move |codec| decoder_for(*codec, api).is_some())
     }
 
@@ -151,7 +154,7 @@ impl Drop for Hardware {
 /// Returns libavcodec's decoder of `codec` that can use `api`, and the number of the
 /// format of its pictures on the device. A number, because the installed library may have
 /// more formats, codecs and devices than the bindings have names for.
-fn decoder_for(codec: Codec, api: Api) -> Option<(*const ff::AVCodec, c_int)> {
+fn decoder_for(codec: Codec, api: HardwareApi) -> Option<(*const ff::AVCodec, c_int)> {
     let mut place: *mut c_void = ptr::null_mut();
     loop {
         // SAFETY: walks a static table; `place` is its bookmark.
@@ -191,19 +194,19 @@ fn decoder_for(codec: Codec, api: Api) -> Option<(*const ff::AVCodec, c_int)> {
 pub(crate) struct Download {
     /// Slots of a pool.
     pub(crate) slots: u32,
-    pub(crate) output: Output,
+    pub(crate) output: OutputFormat,
     /// Return path of frames that another process reads.
     pub(crate) give_back: Option<&'static GiveBack>,
 }
 
 pub(crate) struct HardwareDecoder {
-    context: Context,
+    context: CodecContext,
     /// Picture on the device.
     picture: PictureRef,
     /// Slot of the pool, in libavutil's form.
     target: PictureRef,
     codec: &'static str,
-    api: Api,
+    api: HardwareApi,
     download: Download,
     pool: Option<Pool>,
     numbers: Numbers,
@@ -223,7 +226,7 @@ impl HardwareDecoder {
             reason: format!("the installed libavcodec has no way to decode {name} with it"),
         })?;
         // Frame threads would only queue in front of the device.
-        let mut context = Context::new(track, codec, Threads::Count(1))?;
+        let mut context = CodecContext::new(track, codec, DecoderThreads::Count(1))?;
         // SAFETY: valid, not open; the number is read back by `choose`, which
         // has the C library's own signature, where formats are integers.
         unsafe {
@@ -272,22 +275,24 @@ impl HardwareDecoder {
         }
     }
 
-    pub(crate) fn receive(&mut self) -> Result<Received, CodecError> {
+    pub(crate) fn receive(&mut self) -> Result<DecoderOutput, CodecError> {
         while !self.ended {
             // SAFETY: both are valid; the picture is emptied first.
             let code = unsafe { ff::avcodec_receive_frame(self.context.as_ptr(), self.picture.as_ptr()) };
             match code {
                 0 => {
                     if let Some(frame) = self.brought()? {
-                        return Ok(Received::Frame(frame));
+                        return Ok(DecoderOutput::Frame(frame));
                     }
                 }
-                _ if code == ff::AVERROR(libc::EAGAIN) && !self.draining => return Ok(Received::NeedsPacket),
+                _ if code == ff::AVERROR(libc::EAGAIN) && !self.draining => {
+                    return Ok(DecoderOutput::NeedsPacket);
+                }
                 _ if code == ff::AVERROR_EOF || code == ff::AVERROR(libc::EAGAIN) => self.ended = true,
                 _ => return Err(self.failed(code)),
             }
         }
-        Ok(Received::End)
+        Ok(DecoderOutput::End)
     }
 
     /// Forgets the pictures inside, returns how many they are, and begins again.
@@ -382,9 +387,9 @@ impl HardwareDecoder {
             return Err(self.failed(code));
         }
         let wanted = |format: PixelFormat| match self.download.output {
-            Output::Native => true,
-            Output::Nv12 => format == PixelFormat::Nv12,
-            Output::P010 => format == PixelFormat::P010,
+            OutputFormat::Native => true,
+            OutputFormat::Nv12 => format == PixelFormat::Nv12,
+            OutputFormat::P010 => format == PixelFormat::P010,
         };
         let mut found = None;
         // SAFETY: as above; read as the integers that C has.
@@ -452,16 +457,16 @@ mod tests {
 
     #[test]
     fn apis_are_found_by_their_names() {
-        for api in Api::ALL {
-            assert_eq!(Api::named(api.name()), Some(api));
+        for api in HardwareApi::ALL {
+            assert_eq!(HardwareApi::named(api.name()), Some(api));
         }
-        assert_eq!(Api::named("dxva2"), None);
+        assert_eq!(HardwareApi::named("dxva2"), None);
     }
 
     #[test]
     fn debians_ffmpeg_decodes_every_codec_by_vaapi() {
         // Does not depend on a device.
-        let codecs: Vec<Codec> = Hardware::codecs(Api::Vaapi).collect();
+        let codecs: Vec<Codec> = Hardware::codecs(HardwareApi::Vaapi).collect();
         assert_eq!(codecs, Codec::ALL);
     }
 }

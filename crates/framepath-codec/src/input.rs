@@ -82,7 +82,7 @@ struct Reader {
 }
 
 /// An open file and the `AVIOContext` that reads it.
-pub(crate) struct Input {
+pub(crate) struct ContainerInput {
     context: NonNull<ff::AVIOContext>,
     reader: NonNull<Reader>,
     /// True if the file can be read again from its start; pipes cannot.
@@ -91,11 +91,11 @@ pub(crate) struct Input {
 
 // SAFETY: the context and the reader are owned by this value alone, and
 // neither is bound to the thread that made it.
-unsafe impl Send for Input {}
+unsafe impl Send for ContainerInput {}
 
-impl Input {
+impl ContainerInput {
     /// Reads `file` from its current position.
-    pub(crate) fn new(file: MediaFile) -> Result<Input, CodecError> {
+    pub(crate) fn new(file: MediaFile) -> Result<ContainerInput, CodecError> {
         let MediaFile { file, name, seekable } = file;
         let no_memory =
             || CodecError::Io { file: name, operation: "open", source: io::ErrorKind::OutOfMemory.into() };
@@ -121,7 +121,9 @@ impl Input {
                 )
             };
             match NonNull::new(context) {
-                Some(context) => Ok(Input { context, reader: NonNull::new_unchecked(reader), seekable }),
+                Some(context) => {
+                    Ok(ContainerInput { context, reader: NonNull::new_unchecked(reader), seekable })
+                }
                 None => {
                     ff::av_free(buffer.cast());
                     drop(Box::from_raw(reader));
@@ -163,7 +165,7 @@ impl Input {
     }
 }
 
-impl Drop for Input {
+impl Drop for ContainerInput {
     fn drop(&mut self) {
         let mut context = self.context.as_ptr();
         // SAFETY: nothing uses the context any more (the demuxer is closed

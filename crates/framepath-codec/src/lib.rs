@@ -3,7 +3,7 @@
 //!
 //! A [`Demuxer`] turns a file into [`Packet`]s, a [`Decoder`] turns packets into frames
 //! that stay where the decoder wrote them: in the slots of a `framepath-os` pool.
-//! [`Output::Native`] copies nothing on the way; the other outputs name their conversion.
+//! [`OutputFormat::Native`] copies nothing on the way; the other outputs name their conversion.
 //! [`bare`] does the same work without any of this, as a baseline for comparison. A
 //! [`Converter`] changes pixel formats, a [`Painter`] makes RGB for a screen; [`frei0r`]
 //! runs third-party filters.
@@ -36,13 +36,13 @@ mod versions;
 pub use annexb::AnnexB;
 pub use container::containers;
 pub use convert::{ConvertError, Converter};
-pub use decoder::{Decoder, DecoderOptions, Output, Received, Threads};
+pub use decoder::{Decoder, DecoderOptions, DecoderOutput, DecoderThreads, OutputFormat};
 pub use demux::{Demuxer, silence_ffmpeg};
 pub use error::CodecError;
-pub use hardware::{Api, Hardware};
+pub use hardware::{Hardware, HardwareApi};
 pub use input::MediaFile;
 pub use packet::Packet;
-pub use paint::{Area, Painter, PixelOrder, planar8};
-pub use pool_provider::{Lender, Lenders};
+pub use paint::{PaintArea, Painter, PixelOrder, planar8};
+pub use pool_provider::{DecodeProvider, ProviderRef};
 pub use track::{Codec, TrackInfo};
 pub use versions::versions;

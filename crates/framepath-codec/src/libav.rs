@@ -18,9 +18,9 @@ use framepath_os::memory::pool::Frame;
 use crate::colors::colors_of;
 use crate::error::libav_message;
 use crate::numbers::Numbers;
-use crate::slots::{Padded, Request, Slot, Slots};
+use crate::slots::{Padded, Slot, SlotRequest, Slots};
 use crate::surface::pixel_format;
-use crate::{Codec, CodecError, Packet, Received, Threads, TrackInfo};
+use crate::{Codec, CodecError, DecoderOutput, DecoderThreads, Packet, TrackInfo};
 
 /// Maximum of threads requested; libavcodec itself takes no more for some codecs.
 const MAX_THREADS: u32 = 64;
@@ -32,18 +32,18 @@ const DAMAGED: c_int = ff::FF_DECODE_ERROR_INVALID_BITSTREAM as c_int
     | ff::FF_DECODE_ERROR_DECODE_SLICES as c_int;
 
 /// An `AVCodecContext`, freed on drop.
-pub(crate) struct Context(NonNull<ff::AVCodecContext>);
+pub(crate) struct CodecContext(NonNull<ff::AVCodecContext>);
 
 // SAFETY: owned by one decoder; libavcodec binds nothing to a thread.
-unsafe impl Send for Context {}
+unsafe impl Send for CodecContext {}
 
-impl Context {
+impl CodecContext {
     /// Makes a context for `track`, filled but not opened.
     pub(crate) fn new(
         track: &TrackInfo,
         codec: *const ff::AVCodec,
-        threads: Threads,
-    ) -> Result<Context, CodecError> {
+        threads: DecoderThreads,
+    ) -> Result<CodecContext, CodecError> {
         let failed = |code| CodecError::Decoder {
             codec: track.codec.name(),
             operation: "set up the decoder",
@@ -52,7 +52,7 @@ impl Context {
         // SAFETY: `codec` is one of libavcodec's own descriptions, which live
         // for ever; the context is owned by the result from here on.
         let raw = unsafe { ff::avcodec_alloc_context3(codec) };
-        let context = Context(NonNull::new(raw).ok_or_else(|| failed(ff::AVERROR(libc::ENOMEM)))?);
+        let context = CodecContext(NonNull::new(raw).ok_or_else(|| failed(ff::AVERROR(libc::ENOMEM)))?);
         // SAFETY: both are valid.
         let code = unsafe { ff::avcodec_parameters_to_context(raw, track.parameters.as_ptr()) };
         if code < 0 {
@@ -62,8 +62,8 @@ impl Context {
         unsafe {
             // 0 is libavcodec's "as many as suit the machine".
             (*raw).thread_count = match threads {
-                Threads::Auto => 0,
-                Threads::Count(count) => count.clamp(1, MAX_THREADS) as c_int,
+                DecoderThreads::Auto => 0,
+                DecoderThreads::Count(count) => count.clamp(1, MAX_THREADS) as c_int,
             };
             (*raw).pkt_timebase =
                 ff::AVRational { num: track.stream.time_base.num, den: track.stream.time_base.den };
@@ -92,7 +92,7 @@ impl Context {
     }
 }
 
-impl Drop for Context {
+impl Drop for CodecContext {
     fn drop(&mut self) {
         let mut raw = self.0.as_ptr();
         // SAFETY: from avcodec_alloc_context3, freed only here. Ends the
@@ -132,7 +132,7 @@ impl Drop for PictureRef {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum LibavState {
     Running,
     Draining,
     Ended,
@@ -140,19 +140,19 @@ enum State {
 
 pub(crate) struct LibavDecoder {
     // Dropped before `slots`, which its threads call into.
-    context: Context,
+    context: CodecContext,
     picture: PictureRef,
     /// The callbacks have the address. No `Box`, because moving a box claims that no
     /// other pointer into it exists.
     slots: Arc<Slots>,
     numbers: Numbers,
-    state: State,
+    state: LibavState,
     /// Error to return after the pictures before it.
-    failure: Option<Failure>,
+    failure: Option<LibavFailure>,
 }
 
 /// A failure that waits for the pictures before it.
-struct Failure {
+struct LibavFailure {
     error: CodecError,
     /// The first packet that the failure may concern.
     packet: i64,
@@ -164,7 +164,7 @@ struct Failure {
 impl LibavDecoder {
     pub(crate) fn open(
         track: &TrackInfo,
-        threads: Threads,
+        threads: DecoderThreads,
         slots: impl FnOnce(u32) -> Slots,
     ) -> Result<LibavDecoder, CodecError> {
         let name = track.codec.name();
@@ -175,7 +175,7 @@ impl LibavDecoder {
             let decoder = unsafe { CStr::from_ptr((*codec).name) }.to_string_lossy().into_owned();
             return Err(CodecError::NoDirectRendering { codec: name, decoder });
         }
-        let mut context = Context::new(track, codec, threads)?;
+        let mut context = CodecContext::new(track, codec, threads)?;
         let picture = PictureRef::new(name)?;
         // The number of threads is known only after opening, but the callback must be in
         // place before: frame threads copy it.
@@ -193,7 +193,7 @@ impl LibavDecoder {
             picture,
             slots,
             numbers: Numbers::new(threads),
-            state: State::Running,
+            state: LibavState::Running,
             failure: None,
         })
     }
@@ -205,7 +205,7 @@ impl LibavDecoder {
     pub(crate) fn send(&mut self, packet: Packet) -> Result<(), CodecError> {
         // After a failure, and after the end, nothing more is decoded. An
         // empty packet would mean the end to libavcodec.
-        if self.state != State::Running || packet.is_empty() {
+        if self.state != LibavState::Running || packet.is_empty() {
             return Ok(());
         }
         let number = self.numbers.insert(packet.meta(), packet.preroll());
@@ -224,8 +224,8 @@ impl LibavDecoder {
     }
 
     pub(crate) fn drain(&mut self) {
-        if self.state == State::Running {
-            self.state = State::Draining;
+        if self.state == LibavState::Running {
+            self.state = LibavState::Draining;
             // SAFETY: an open context; a null packet means the end. It cannot
             // fail while the decoder is running.
             unsafe { ff::avcodec_send_packet(self.context.as_ptr(), ptr::null()) };
@@ -239,14 +239,14 @@ impl LibavDecoder {
         unsafe { ff::avcodec_flush_buffers(self.context.as_ptr()) };
         self.slots.forget_failure();
         self.failure = None;
-        self.state = State::Running;
+        self.state = LibavState::Running;
         self.numbers.flush()
     }
 
-    pub(crate) fn receive(&mut self) -> Result<Received, CodecError> {
+    pub(crate) fn receive(&mut self) -> Result<DecoderOutput, CodecError> {
         loop {
-            if self.state == State::Ended {
-                return self.failure.take().map_or(Ok(Received::End), |failure| Err(failure.error));
+            if self.state == LibavState::Ended {
+                return self.failure.take().map_or(Ok(DecoderOutput::End), |failure| Err(failure.error));
             }
             // SAFETY: both are valid; the picture is emptied first.
             let code = unsafe { ff::avcodec_receive_frame(self.context.as_ptr(), self.picture.as_ptr()) };
@@ -257,14 +257,14 @@ impl LibavDecoder {
             match code {
                 0 => {
                     if let Some(frame) = self.take_picture()? {
-                        return Ok(Received::Frame(frame));
+                        return Ok(DecoderOutput::Frame(frame));
                     }
                 }
-                _ if code == ff::AVERROR(libc::EAGAIN) && self.state == State::Running => {
-                    return Ok(Received::NeedsPacket);
+                _ if code == ff::AVERROR(libc::EAGAIN) && self.state == LibavState::Running => {
+                    return Ok(DecoderOutput::NeedsPacket);
                 }
                 _ if code == ff::AVERROR_EOF || code == ff::AVERROR(libc::EAGAIN) => {
-                    self.state = State::Ended;
+                    self.state = LibavState::Ended;
                 }
                 _ => self.reject(code),
             }
@@ -294,9 +294,9 @@ impl LibavDecoder {
         }
         if flags & DAMAGED != 0 {
             // The pictures before it are out, in the order they are shown.
-            self.state = State::Ended;
+            self.state = LibavState::Ended;
             let error = CodecError::DamagedPicture { codec, packet: number.max(0) as u64 };
-            self.failure.get_or_insert(Failure { error, packet: number, shown_from: None });
+            self.failure.get_or_insert(LibavFailure { error, packet: number, shown_from: None });
             return Ok(None);
         }
         let side = |length: c_int| u32::try_from(length).unwrap_or(0);
@@ -342,14 +342,14 @@ impl LibavDecoder {
     fn fail(&mut self, packet: i64, error: CodecError) {
         if self.failure.is_none() {
             let shown_from = self.numbers.earliest_from(packet);
-            self.failure = Some(Failure { error, packet, shown_from });
+            self.failure = Some(LibavFailure { error, packet, shown_from });
         }
         self.drain();
     }
 
     /// True if a picture was decoded, and is shown, before any picture that is missing
     /// since the failure.
-    fn comes_before(&self, failure: &Failure, number: i64, meta: FrameMeta) -> bool {
+    fn comes_before(&self, failure: &LibavFailure, number: i64, meta: FrameMeta) -> bool {
         // SAFETY: an open context.
         let reorders = unsafe { (*self.context.as_ptr()).has_b_frames } > 0;
         let shown_before = match (meta.pts, failure.shown_from) {
@@ -383,17 +383,17 @@ fn find_decoder(codec: Codec) -> Result<*const ff::AVCodec, CodecError> {
 }
 
 /// Returns the number of threads of the open decoder.
-fn active_threads(context: &Context) -> u32 {
+fn active_threads(context: &CodecContext) -> u32 {
     // SAFETY: a valid context.
     u32::try_from(unsafe { (*context.as_ptr()).thread_count }).unwrap_or(1).max(1)
 }
 
 /// Returns the largest number of threads that libavcodec will have: for `Auto` one more
 /// than processors, up to 16.
-fn expected_threads(threads: Threads) -> u32 {
+fn expected_threads(threads: DecoderThreads) -> u32 {
     match threads {
-        Threads::Count(count) => count.clamp(1, MAX_THREADS),
-        Threads::Auto => {
+        DecoderThreads::Count(count) => count.clamp(1, MAX_THREADS),
+        DecoderThreads::Auto => {
             let processors = std::thread::available_parallelism().map_or(1, |count| count.get() as u32);
             processors.saturating_add(1).min(16)
         }
@@ -421,7 +421,7 @@ unsafe extern "C" fn get_buffer(
         slots.fail(number, unsupported(slots.codec(), format));
         return ff::AVERROR(libc::ENOSYS);
     };
-    let request = Request { decoded, width, height };
+    let request = SlotRequest { decoded, width, height };
     // SAFETY: a valid context of a decoder with direct rendering, and its frame.
     let pad = || unsafe { padded(context, request, colors_of(frame)) };
     let Some(slot) = slots.take(number, request, pad) else { return ff::AVERROR(libc::ENOMEM) };
@@ -457,7 +457,7 @@ unsafe extern "C" fn release(slot: *mut c_void, _data: *mut u8) {
 ///
 /// # Safety
 /// `context` is a valid context of an opened decoder with direct rendering.
-unsafe fn padded(context: *mut ff::AVCodecContext, request: Request, colors: Colors) -> Padded {
+unsafe fn padded(context: *mut ff::AVCodecContext, request: SlotRequest, colors: Colors) -> Padded {
     let mut width = c_int::try_from(request.width).unwrap_or(c_int::MAX);
     let mut height = c_int::try_from(request.height).unwrap_or(c_int::MAX);
     // SAFETY: the caller's word.

@@ -15,13 +15,13 @@ use framepath_model::format::{Layout, PixelFormat};
 use framepath_os::measure::meter;
 use framepath_os::memory::pool::Frame;
 
-use crate::convert::{ConvertError, SLACK, Tail};
+use crate::convert::{ConvertError, SLACK, TailRows};
 
 mod context;
 mod seen;
 
-use context::Context;
-use seen::Seen;
+use context::ScaleContext;
+use seen::PaintedCopy;
 
 /// Most pixels that libswscale writes at a time.
 const BLOCK: usize = 16;
@@ -37,7 +37,7 @@ pub enum PixelOrder {
 
 /// Place of a picture in a screen's memory, in pixels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Area {
+pub struct PaintArea {
     /// Distance from the left.
     pub x: usize,
     /// Distance from the top.
@@ -55,11 +55,11 @@ pub struct Area {
 /// instead.
 #[derive(Debug)]
 pub struct Painter {
-    whole: Context,
+    whole: ScaleContext,
     /// For a few rows at a time.
-    band: Context,
+    band: ScaleContext,
     /// Copy of the picture on the screen.
-    seen: Seen,
+    seen: PaintedCopy,
     /// Rows of the screen that the last frame changed.
     changed: Vec<Range<usize>>,
     /// The picture in planar YUV of 8 bits, or the last rows of one that is.
@@ -78,9 +78,9 @@ impl Painter {
     /// Makes a painter that has painted nothing yet.
     pub fn new() -> Painter {
         Painter {
-            whole: Context::default(),
-            band: Context::default(),
-            seen: Seen::default(),
+            whole: ScaleContext::default(),
+            band: ScaleContext::default(),
+            seen: PaintedCopy::default(),
             changed: Vec::new(),
             planar: Vec::new(),
             painted: Vec::new(),
@@ -110,7 +110,7 @@ impl Painter {
         frame: &Frame,
         screen: &mut [u8],
         stride: usize,
-        area: Area,
+        area: PaintArea,
         order: PixelOrder,
     ) -> Result<(), ConvertError> {
         let layout = *frame.layout();
@@ -154,7 +154,7 @@ impl Painter {
         self.changed.push(area.y..area.y + height);
         let into = if direct { screen[start..].as_mut_ptr() } else { self.painted.as_mut_ptr() };
         let rows = if layout.format == source.format {
-            let tail = Tail::of(&source);
+            let tail = TailRows::of(&source);
             meter::copy(width * height * 4 + tail.bytes, || self.scale(frame, &tail, into, into_stride))
         } else {
             self.planar.resize(source.size + SLACK, 0);
@@ -210,7 +210,7 @@ impl Painter {
     }
 
     /// Paints all rows of `frame`; returns the number of rows painted.
-    fn scale(&mut self, frame: &Frame, tail: &Tail, into: *mut u8, stride: usize) -> usize {
+    fn scale(&mut self, frame: &Frame, tail: &TailRows, into: *mut u8, stride: usize) -> usize {
         let layout = frame.layout();
         let (mut planes, mut strides) = ([ptr::null(); 4], [0; 4]);
         for (index, plane) in layout.planes().iter().enumerate() {
@@ -363,7 +363,7 @@ mod tests {
     }
 
     /// Paints into the middle of a screen; returns the screen's bytes.
-    fn painted(frame: &Frame, area: Area, screen: (usize, usize)) -> Vec<u8> {
+    fn painted(frame: &Frame, area: PaintArea, screen: (usize, usize)) -> Vec<u8> {
         let mut bytes = vec![7; screen.0 * screen.1 * 4];
         Painter::new().paint(frame, &mut bytes, screen.0 * 4, area, PixelOrder::Bgrx).unwrap();
         bytes
@@ -377,7 +377,7 @@ mod tests {
             (1, 0) => 90,
             _ => 240,
         };
-        let area = Area { x: 0, y: 0, width: 32, height: 16 };
+        let area = PaintArea { x: 0, y: 0, width: 32, height: 16 };
         let ten = |value: u8| u16::from(value) << 2;
         let planar = |plane: usize| [81, 90, 240][plane];
         let frames = [
@@ -400,17 +400,17 @@ mod tests {
 
     #[test]
     fn colours_are_those_that_are_told() {
-        use framepath_model::colors::{BT709, Colors, Range, SMPTE170M};
+        use framepath_model::colors::{BT709, ColorRange, Colors, SMPTE170M};
         let of = |matrix, range| Colors { matrix, range, ..Colors::UNKNOWN };
         // Red in each: H.273's equations, 8 bits.
         for (colors, red) in [
-            (of(SMPTE170M, Range::Limited), [81, 90, 240]),
-            (of(SMPTE170M, Range::Full), [76, 85, 255]),
-            (of(BT709, Range::Limited), [63, 102, 240]),
-            (of(BT709, Range::Full), [54, 99, 255]),
+            (of(SMPTE170M, ColorRange::Limited), [81, 90, 240]),
+            (of(SMPTE170M, ColorRange::Full), [76, 85, 255]),
+            (of(BT709, ColorRange::Limited), [63, 102, 240]),
+            (of(BT709, ColorRange::Full), [54, 99, 255]),
         ] {
             let (width, height) = (32, 32);
-            let area = Area { x: 0, y: 0, width, height };
+            let area = PaintArea { x: 0, y: 0, width, height };
             let mut screen = vec![0; width * height * 4];
             let mut painter = Painter::new();
             for format in [PixelFormat::Yuv420p, PixelFormat::Nv12] {
@@ -430,7 +430,7 @@ mod tests {
     fn no_pixel_outside_the_area_changes() {
         let white = frame(PixelFormat::Yuv420p, 31, 17, |plane, _, _| [235, 128, 128][plane]);
         for (width, height) in [(31, 17), (45, 9), (32, 16)] {
-            let area = Area { x: 3, y: 2, width, height };
+            let area = PaintArea { x: 3, y: 2, width, height };
             let bytes = painted(&white, area, (64, 32));
             for (at, pixel) in bytes.chunks_exact(4).enumerate() {
                 let (x, y) = (at % 64, at / 64);
@@ -450,7 +450,7 @@ mod tests {
         let colour = frame(PixelFormat::Yuv420p, 32, 32, |plane, x, y| {
             if plane == 2 && (x, y) == (15, 15) { 16 } else { [81, 90, 240][plane] }
         });
-        let area = Area { x: 0, y: 0, width: 32, height: 32 };
+        let area = PaintArea { x: 0, y: 0, width: 32, height: 32 };
         let mut screen = vec![0; 32 * 32 * 4];
         let mut painter = Painter::new();
         let mut show = |painter: &mut Painter, frame: &Frame| {
@@ -482,7 +482,7 @@ mod tests {
         let mut screen = vec![0; 32 * 32 * 4];
         let mut painter = Painter::new();
         for luma in [20, 200] {
-            let area = Area { x: 0, y: 8, width: 32, height: 16 };
+            let area = PaintArea { x: 0, y: 8, width: 32, height: 16 };
             painter.paint(&picture(luma), &mut screen, 32 * 4, area, PixelOrder::Bgrx).unwrap();
             assert_eq!(
                 painter.changed().iter().map(|rows| (rows.start, rows.end)).collect::<Vec<_>>(),
@@ -498,9 +498,9 @@ mod tests {
         let picture = frame(PixelFormat::Rgba, 16, 16, |_, _, _| 1);
         let mut screen = vec![0; 1024 * 4 * 16];
         for area in [
-            Area { x: 0, y: 0, width: 16, height: (1 << 52) + 16 },
-            Area { x: 0, y: (1 << 52), width: 16, height: 16 },
-            Area { x: (1 << 62) + 1, y: 0, width: 16, height: 16 },
+            PaintArea { x: 0, y: 0, width: 16, height: (1 << 52) + 16 },
+            PaintArea { x: 0, y: (1 << 52), width: 16, height: 16 },
+            PaintArea { x: (1 << 62) + 1, y: 0, width: 16, height: 16 },
         ] {
             let paint = || {
                 let mut painter = Painter::new();
@@ -514,7 +514,7 @@ mod tests {
     fn painted_rows_are_counted() {
         let picture = frame(PixelFormat::Nv12, 32, 16, |_, _, _| 128);
         meter::take();
-        painted(&picture, Area { x: 0, y: 0, width: 32, height: 16 }, (32, 16));
+        painted(&picture, PaintArea { x: 0, y: 0, width: 32, height: 16 }, (32, 16));
         assert_eq!(meter::take().copied_bytes as usize, 32 * 16 * 4 + 32 * 16 * 3 / 2);
     }
 }

@@ -4,20 +4,20 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use framepath_model::buffer_request::{Lent, MOST_BUFFERS, Want};
+use framepath_model::buffer_request::{BufferRequest, LentFormat, MOST_BUFFERS};
 use framepath_model::colors::Colors;
 use framepath_model::format::PixelFormat;
 use framepath_model::stream::FrameMeta;
 use framepath_os::measure::meter;
 use framepath_os::memory::pool::{Closer, Frame, GiveBack, Hold, Pool, PoolError};
 
-use crate::surface::{Picture, Surface, output_format};
-use crate::{CodecError, Lenders, Output};
+use crate::surface::{DecodedPicture, Surface, output_format};
+use crate::{CodecError, OutputFormat, ProviderRef};
 
 /// Properties of a picture that a decoder needs memory for. Pictures with equal requests
 /// have the same layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Request {
+pub(crate) struct SlotRequest {
     /// The decoder's own format.
     pub(crate) decoded: PixelFormat,
     /// Width in pixels as the decoder codes it.
@@ -43,23 +43,23 @@ pub(crate) struct Padded {
     pub(crate) colors: Colors,
 }
 
-struct State {
+struct SlotsState {
     pool: Option<Pool>,
     /// The division of a slot made for the last request.
-    surface: Option<(Request, Surface)>,
+    surface: Option<(SlotRequest, Surface)>,
 }
 
 /// The pool behind one decoder. Shared with its callbacks, which may run on
 /// any of the library's threads.
 pub(crate) struct Slots {
     codec: &'static str,
-    output: Output,
+    output: OutputFormat,
     slots: u32,
     advised: u32,
     give_back: Option<&'static GiveBack>,
     /// Provider of the memory, and the number of slots to ask for besides the references.
-    lender: Option<(Lenders, u32)>,
-    state: Mutex<State>,
+    lender: Option<(ProviderRef, u32)>,
+    state: Mutex<SlotsState>,
     /// True once no slot is waited for any more.
     closed: AtomicBool,
     /// Ends the waits of the current pool. Outside of `state`, which a thread keeps
@@ -76,7 +76,7 @@ impl Slots {
     /// process reads.
     pub(crate) fn new(
         codec: &'static str,
-        output: Output,
+        output: OutputFormat,
         slots: u32,
         advised: u32,
         give_back: Option<&'static GiveBack>,
@@ -88,7 +88,7 @@ impl Slots {
             advised,
             give_back,
             lender: None,
-            state: Mutex::new(State { pool: None, surface: None }),
+            state: Mutex::new(SlotsState { pool: None, surface: None }),
             closed: AtomicBool::new(false),
             closer: Mutex::new(None),
             failed: AtomicBool::new(false),
@@ -98,7 +98,7 @@ impl Slots {
 
     /// Decodes into the memory of `lender`. The decoder needs `slots` slots besides the
     /// references that the stream declares.
-    pub(crate) fn lent_by(self, lender: Lenders, slots: u32) -> Slots {
+    pub(crate) fn lent_by(self, lender: ProviderRef, slots: u32) -> Slots {
         Slots { lender: Some((lender, slots)), ..self }
     }
 
@@ -113,7 +113,7 @@ impl Slots {
     pub(crate) fn take(
         &self,
         number: i64,
-        request: Request,
+        request: SlotRequest,
         pad: impl FnOnce() -> Padded,
     ) -> Option<Box<Slot>> {
         if self.has_failed() {
@@ -128,7 +128,7 @@ impl Slots {
         }
     }
 
-    fn try_take(&self, request: Request, pad: impl FnOnce() -> Padded) -> Result<Slot, CodecError> {
+    fn try_take(&self, request: SlotRequest, pad: impl FnOnce() -> Padded) -> Result<Slot, CodecError> {
         let mut state = unpoisoned(&self.state);
         let surface = match state.surface {
             Some((last, surface)) if last == request => surface,
@@ -179,7 +179,7 @@ impl Slots {
         }
     }
 
-    fn divide(&self, request: Request, padded: Padded) -> Result<Surface, CodecError> {
+    fn divide(&self, request: SlotRequest, padded: Padded) -> Result<Surface, CodecError> {
         let given = output_format(self.codec, request.decoded, self.output)?;
         let Padded { stride, chroma_stride, rows, .. } = padded;
         Surface::new(request.decoded, given, stride, chroma_stride, rows)
@@ -189,16 +189,16 @@ impl Slots {
     /// Takes memory of the provider, for pictures of one size from now on.
     fn borrow(
         &self,
-        Lenders(lender): Lenders,
+        ProviderRef(lender): ProviderRef,
         slots: u32,
-        request: Request,
+        request: SlotRequest,
         padded: Padded,
     ) -> Result<(Surface, Option<Pool>), CodecError> {
         let (codec, decoded) = (self.codec, request.decoded);
         let packed = output_format(
             codec,
             decoded,
-            if decoded == PixelFormat::Yuv420p { Output::Nv12 } else { Output::P010 },
+            if decoded == PixelFormat::Yuv420p { OutputFormat::Nv12 } else { OutputFormat::P010 },
         )?;
         let too_large = || self.pool_error(PoolError::Size { slot_bytes: usize::MAX, slots });
         let surface = |given| {
@@ -206,7 +206,7 @@ impl Slots {
         };
         let (native, packed) = (surface(decoded)?, surface(packed)?);
         let number = |bytes: usize| u32::try_from(bytes).map_err(|_| too_large());
-        let want = Want {
+        let want = BufferRequest {
             decoded,
             width: number(padded.visible.0)?,
             height: number(padded.visible.1)?,
@@ -224,8 +224,8 @@ impl Slots {
             message,
         })?;
         let surface = match lent {
-            Lent::Native => native,
-            Lent::Packed => packed,
+            LentFormat::Native => native,
+            LentFormat::Packed => packed,
         };
         if pool.slot_bytes() < surface.bytes {
             return Err(
@@ -283,7 +283,7 @@ pub(crate) struct Slot {
     codec: &'static str,
     /// The conversion already done in this slot: a picture shown twice is converted once,
     /// and never while its first frame is being read.
-    converted: OnceLock<Picture>,
+    converted: OnceLock<DecodedPicture>,
 }
 
 impl Slot {

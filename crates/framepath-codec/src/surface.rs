@@ -9,10 +9,10 @@ use std::cell::Cell;
 use std::ffi::c_int;
 
 use ffmpeg_sys_next::AVPixelFormat;
-use framepath_model::format::{Layout, LayoutError, PixelFormat, Plane};
+use framepath_model::format::{Layout, LayoutError, PixelFormat, PlaneLayout};
 
 use crate::chroma::Rows;
-use crate::{CodecError, Output};
+use crate::{CodecError, OutputFormat};
 
 /// Alignment of each plane's first byte: the widest vector load of today's
 /// decoders, and a cache line.
@@ -42,17 +42,17 @@ pub(crate) fn pixel_format(format: c_int) -> Option<PixelFormat> {
 pub(crate) fn output_format(
     codec: &'static str,
     decoded: PixelFormat,
-    output: Output,
+    output: OutputFormat,
 ) -> Result<PixelFormat, CodecError> {
     match (output, decoded) {
-        (Output::Native, _) => Ok(decoded),
-        (Output::Nv12, PixelFormat::Yuv420p) => Ok(PixelFormat::Nv12),
-        (Output::P010, PixelFormat::Yuv420p10) => Ok(PixelFormat::P010),
+        (OutputFormat::Native, _) => Ok(decoded),
+        (OutputFormat::Nv12, PixelFormat::Yuv420p) => Ok(PixelFormat::Nv12),
+        (OutputFormat::P010, PixelFormat::Yuv420p10) => Ok(PixelFormat::P010),
         (asked, stream) => {
             let instead = match stream {
-                PixelFormat::Yuv420p => Output::Nv12,
-                PixelFormat::Yuv420p10 => Output::P010,
-                _ => Output::Native,
+                PixelFormat::Yuv420p => OutputFormat::Nv12,
+                PixelFormat::Yuv420p10 => OutputFormat::P010,
+                _ => OutputFormat::Native,
             };
             Err(CodecError::WrongOutput { codec, asked, stream, instead })
         }
@@ -61,7 +61,7 @@ pub(crate) fn output_format(
 
 /// Place of one plane of the decoder in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Area {
+pub(crate) struct PlaneArea {
     /// Bytes from the start of the slot.
     pub(crate) offset: usize,
     /// Bytes from row to row.
@@ -78,11 +78,11 @@ pub(crate) struct Surface {
     /// Format of the frames given out.
     pub(crate) given: PixelFormat,
     /// The decoder's planes; three for the 4:2:0 formats, one for GREY.
-    pub(crate) areas: [Area; 3],
+    pub(crate) areas: [PlaneArea; 3],
     /// Luma to convert into, for P010.
-    luma: Area,
+    luma: PlaneArea,
     /// Interleaved chroma, for NV12 and P010.
-    chroma: Area,
+    chroma: PlaneArea,
     /// Bytes a slot needs.
     pub(crate) bytes: usize,
 }
@@ -105,15 +105,15 @@ impl Surface {
             // last row ends inside the next.
             let bytes = stride.checked_mul(rows.checked_add(1)?)?;
             end = offset.checked_add(bytes)?.checked_add(PLANE_SLACK)?;
-            Some(Area { offset, stride, rows })
+            Some(PlaneArea { offset, stride, rows })
         };
         let chroma_rows = rows.div_ceil(2);
         let mut surface = Surface {
             decoded,
             given,
-            areas: [place(stride, rows)?, Area::default(), Area::default()],
-            luma: Area::default(),
-            chroma: Area::default(),
+            areas: [place(stride, rows)?, PlaneArea::default(), PlaneArea::default()],
+            luma: PlaneArea::default(),
+            chroma: PlaneArea::default(),
             bytes: 0,
         };
         if decoded != PixelFormat::Grey {
@@ -156,14 +156,14 @@ impl Surface {
         let mut place = |stride: usize, rows: usize| {
             let offset = end;
             end = offset.checked_add(stride.checked_mul(rows)?)?;
-            Some(Area { offset, stride, rows })
+            Some(PlaneArea { offset, stride, rows })
         };
         let mut surface = Surface {
             decoded,
             given,
-            areas: [Area::default(); 3],
-            luma: Area::default(),
-            chroma: Area::default(),
+            areas: [PlaneArea::default(); 3],
+            luma: PlaneArea::default(),
+            chroma: PlaneArea::default(),
             bytes: 0,
         };
         let luma = place(stride, rows)?;
@@ -190,17 +190,17 @@ impl Surface {
         height: u32,
         starts: [usize; 3],
         strides: [usize; 3],
-    ) -> Result<Picture, LayoutError> {
+    ) -> Result<DecodedPicture, LayoutError> {
         let sizes = |format: PixelFormat| format.plane_sizes(width, height);
-        let plane = |offset, stride, (width, rows)| Plane { offset, stride, width, rows };
+        let plane = |offset, stride, (width, rows)| PlaneLayout { offset, stride, width, rows };
         let count = if self.decoded == PixelFormat::Grey { 1 } else { 3 };
-        let mut planes = [Plane::default(); 3];
+        let mut planes = [PlaneLayout::default(); 3];
         for (index, size) in sizes(self.decoded).into_iter().enumerate() {
             planes[index] = plane(starts[index], strides[index], size);
         }
         let from = Layout::from_planes(self.decoded, width, height, &planes[..count])?;
         if self.given == self.decoded {
-            return Ok(Picture { from, to: from });
+            return Ok(DecodedPicture { from, to: from });
         }
         let sizes = sizes(self.given);
         let luma = match self.given {
@@ -209,26 +209,26 @@ impl Surface {
         };
         let chroma = plane(self.chroma.offset, self.chroma.stride, sizes[1]);
         let to = Layout::from_planes(self.given, width, height, &[luma, chroma])?;
-        Ok(Picture { from, to })
+        Ok(DecodedPicture { from, to })
     }
 }
 
 /// A decoded picture in a slot, and the frame to be made of it there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Picture {
+pub(crate) struct DecodedPicture {
     /// Layout of the decoder's picture.
     pub(crate) from: Layout,
     /// Layout of the frame given out.
     pub(crate) to: Layout,
 }
 
-impl Picture {
+impl DecodedPicture {
     /// True if both layouts lie inside a slot of `bytes` bytes, rows of padding included.
     pub(crate) fn fits(&self, bytes: usize) -> bool {
         self.from.size <= bytes && self.to.size <= bytes
     }
 
-    /// Returns the number of bytes that [`convert`](Picture::convert) writes.
+    /// Returns the number of bytes that [`convert`](DecodedPicture::convert) writes.
     pub(crate) fn converted_bytes(&self) -> usize {
         let planes = self.to.planes().iter();
         let skip = if self.to.format == PixelFormat::Nv12 { 1 } else { 0 };
@@ -244,7 +244,7 @@ impl Picture {
     ///
     /// # Safety
     /// `base` is the first byte of a slot that both layouts
-    /// [fit](Picture::fits), laid out by the surface they came from. The
+    /// [fit](DecodedPicture::fits), laid out by the surface they came from. The
     /// decoder has finished the picture, and nothing else touches the areas
     /// written. (In a lent slot another process may: bytes are moved and none
     /// is looked at, so that it can spoil pixels and nothing else.)
@@ -252,7 +252,7 @@ impl Picture {
         let (from, to) = (self.from.planes(), self.to.planes());
         // SAFETY: rows lie inside the slot by the caller's word. Cells, as their
         // bytes may change: here, and in a lent slot in another process.
-        let row = |plane: &Plane, y: usize| unsafe {
+        let row = |plane: &PlaneLayout, y: usize| unsafe {
             let first = base.add(plane.offset + y * plane.stride).cast::<Cell<u8>>();
             std::slice::from_raw_parts(first.cast_const(), plane.width)
         };
@@ -349,12 +349,12 @@ mod tests {
 
     #[test]
     fn a_wrong_output_names_the_right_one() {
-        let error = output_format("vp9", PixelFormat::Yuv420p10, Output::Nv12).unwrap_err();
+        let error = output_format("vp9", PixelFormat::Yuv420p10, OutputFormat::Nv12).unwrap_err();
         assert_eq!(
             error.to_string(),
             "vp9: the stream is YUV420P10, which does not become nv12; use format=p010"
         );
-        assert!(output_format("h264", PixelFormat::Grey, Output::P010).is_err());
-        assert!(output_format("h264", PixelFormat::Grey, Output::Native).is_ok());
+        assert!(output_format("h264", PixelFormat::Grey, OutputFormat::P010).is_err());
+        assert!(output_format("h264", PixelFormat::Grey, OutputFormat::Native).is_ok());
     }
 }

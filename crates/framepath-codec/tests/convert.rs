@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Command;
 
 use framepath_codec::{ConvertError, Converter};
-use framepath_model::colors::{BT709, Colors, MATRIX_RGB, Range, SMPTE170M};
+use framepath_model::colors::{BT709, ColorRange, Colors, MATRIX_RGB, SMPTE170M};
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::FrameMeta;
 use framepath_os::measure::meter;
@@ -121,14 +121,14 @@ fn colours_that_are_told_count() {
     let folder = tempfile::tempdir().unwrap();
     let layout = Layout::packed(PixelFormat::Yuv420p, 64, 48).unwrap();
     let bytes: Vec<u8> = (0..layout.size).map(|at| (at / 3) as u8).collect();
-    let hd = Colors { matrix: BT709, range: Range::Limited, ..Colors::UNKNOWN };
-    let full = Colors { matrix: SMPTE170M, range: Range::Full, ..Colors::UNKNOWN };
+    let hd = Colors { matrix: BT709, range: ColorRange::Limited, ..Colors::UNKNOWN };
+    let full = Colors { matrix: SMPTE170M, range: ColorRange::Full, ..Colors::UNKNOWN };
     let mut converter = Converter::new(PixelFormat::Rgba);
     let mut convert = |colors: Colors| {
         let from = frame(&layout.with_colors(colors), &bytes);
         let target = Layout::aligned(PixelFormat::Rgba, 64, 48, 64).unwrap();
         let target = target.with_colors(converter.colors(from.layout()));
-        assert_eq!((target.colors.matrix, target.colors.range), (MATRIX_RGB, Range::Full));
+        assert_eq!((target.colors.matrix, target.colors.range), (MATRIX_RGB, ColorRange::Full));
         let mut made = Pool::new(Converter::slot_bytes(&target), 1).unwrap().acquire().unwrap();
         made.set_layout(&target).unwrap();
         converter.convert(&from, &mut made).unwrap();
@@ -150,7 +150,7 @@ fn colours_that_are_told_count() {
     let deep = Layout::packed(PixelFormat::Yuv420p10, 64, 48).unwrap();
     let two: Vec<u8> =
         (0..deep.size).map(|at| if at % 2 == 1 { (at / 64) as u8 & 3 } else { at as u8 }).collect();
-    let limited = Colors { range: Range::Limited, ..Colors::UNKNOWN };
+    let limited = Colors { range: ColorRange::Limited, ..Colors::UNKNOWN };
     for (from, bytes, colors, options, to) in [
         (grey, &bytes[..grey.size], limited, ":in_range=tv", PixelFormat::Rgba),
         (grey, &bytes[..grey.size], limited, ":in_range=tv", PixelFormat::Yuv420p),

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use common::{Clips, FRAMES, decode, hash, options, reference, reference_of_damaged};
-use framepath_codec::{CodecError, Decoder, DecoderOptions, Demuxer, Output, Threads};
+use framepath_codec::{CodecError, Decoder, DecoderOptions, DecoderThreads, Demuxer, OutputFormat};
 
 fn open_error(path: &Path) -> String {
     Demuxer::open(path).expect_err("must not open").to_string()
@@ -62,8 +62,8 @@ fn unsupported_pictures_are_named() {
     ] {
         let path = clips.make(name, "64x64", options_text);
         for threads in [1, 2] {
-            let error =
-                decode(&path, &options(threads, Output::Native), |_| panic!("{name}: a frame")).unwrap_err();
+            let error = decode(&path, &options(threads, OutputFormat::Native), |_| panic!("{name}: a frame"))
+                .unwrap_err();
             let text = error.to_string();
             assert!(text.contains(&format!("unsupported pixel format `{format}`")), "{name}: {text}");
         }
@@ -76,8 +76,16 @@ fn a_wrong_output_is_named_with_the_right_one() {
     let eight = clips.make("8.mp4", "64x64", "-c:v libx264 -pix_fmt yuv420p");
     let ten = clips.make("10.webm", "64x64", "-c:v libvpx-vp9 -pix_fmt yuv420p10le -deadline realtime");
     for (path, output, wanted) in [
-        (&eight, Output::P010, "h264: the stream is YUV420P, which does not become p010; use format=nv12"),
-        (&ten, Output::Nv12, "vp9: the stream is YUV420P10, which does not become nv12; use format=p010"),
+        (
+            &eight,
+            OutputFormat::P010,
+            "h264: the stream is YUV420P, which does not become p010; use format=nv12",
+        ),
+        (
+            &ten,
+            OutputFormat::Nv12,
+            "vp9: the stream is YUV420P10, which does not become nv12; use format=p010",
+        ),
     ] {
         let demuxer = Demuxer::open(path).unwrap();
         let error = Decoder::open(demuxer.info(), &options(1, output)).unwrap_err();
@@ -113,7 +121,8 @@ fn truncated_files_give_the_frames_before_the_cut() {
             let tool = reference_of_damaged(&path, "yuv420p");
             for threads in [1, 2] {
                 let mut got = Vec::new();
-                let result = decode(&path, &options(threads, Output::Native), |frame| got.push(hash(&frame)));
+                let result =
+                    decode(&path, &options(threads, OutputFormat::Native), |frame| got.push(hash(&frame)));
                 assert!(share < 50 || got.len() > 2, "{name} {share}%: {result:?}");
                 assert!(
                     right.starts_with(&got) || tool.starts_with(&got) || right_but_one(&right, &got),
@@ -140,7 +149,7 @@ fn a_cut_container_is_an_error() {
         let bytes = fs::read(&whole).unwrap();
         let path = clips.path(&format!("cut-{name}"));
         fs::write(&path, &bytes[..bytes.len() - 20]).unwrap();
-        let error = decode(&path, &options(1, Output::Native), |_| ()).expect_err(name);
+        let error = decode(&path, &options(1, OutputFormat::Native), |_| ()).expect_err(name);
         assert!(error.to_string().starts_with(&path.display().to_string()), "{error}");
     }
 }
@@ -171,7 +180,7 @@ fn damaged_files_do_no_harm() {
             fs::write(&path, damaged).unwrap();
             for threads in [1, 2] {
                 let mut frames = 0;
-                let result = decode(&path, &options(threads, Output::Nv12), |frame| {
+                let result = decode(&path, &options(threads, OutputFormat::Nv12), |frame| {
                     hash(&frame);
                     frames += 1;
                 });
@@ -185,7 +194,7 @@ fn damaged_files_do_no_harm() {
         let noise: Vec<u8> = (0..20_000).map(|_| random() as u8).collect();
         let path = clips.path(&format!("noise-{name}"));
         fs::write(&path, noise).unwrap();
-        let _ = decode(&path, &options(2, Output::Native), |frame| {
+        let _ = decode(&path, &options(2, OutputFormat::Native), |frame| {
             hash(&frame);
         });
     }
@@ -203,7 +212,7 @@ fn a_rejected_packet_is_told_once_and_after_the_frames_before_it() {
         let foreign = clips.make(&format!("foreign-{}", foreign.0), "64x64", foreign.1);
         let mut demuxer = Demuxer::open(&path).unwrap();
         let mut other = Demuxer::open(&foreign).unwrap();
-        let options = DecoderOptions { threads: Threads::Count(1), ..DecoderOptions::default() };
+        let options = DecoderOptions { threads: DecoderThreads::Count(1), ..DecoderOptions::default() };
         let mut decoder = Decoder::open(demuxer.info(), &options).unwrap();
         let (mut got, mut errors) = (Vec::new(), 0);
         let mut sent = 0;
@@ -217,9 +226,9 @@ fn a_rejected_packet_is_told_once_and_after_the_frames_before_it() {
             let mut ended = false;
             loop {
                 match decoder.receive() {
-                    Ok(framepath_codec::Received::Frame(frame)) => got.push(hash(&frame)),
-                    Ok(framepath_codec::Received::NeedsPacket) => break,
-                    Ok(framepath_codec::Received::End) => {
+                    Ok(framepath_codec::DecoderOutput::Frame(frame)) => got.push(hash(&frame)),
+                    Ok(framepath_codec::DecoderOutput::NeedsPacket) => break,
+                    Ok(framepath_codec::DecoderOutput::End) => {
                         ended = true;
                         break;
                     }
@@ -255,8 +264,8 @@ fn a_damaged_av1_packet_is_named() {
     fs::write(&path, bytes).unwrap();
     for threads in [1, 2] {
         let mut got = Vec::new();
-        let error =
-            decode(&path, &options(threads, Output::Native), |frame| got.push(hash(&frame))).unwrap_err();
+        let error = decode(&path, &options(threads, OutputFormat::Native), |frame| got.push(hash(&frame)))
+            .unwrap_err();
         assert!(error.to_string().starts_with("av1: packet 8 "), "{error}");
         assert_eq!(got, wanted[..8]);
     }

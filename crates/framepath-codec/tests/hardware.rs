@@ -4,15 +4,15 @@
 
 use std::process::ExitCode;
 
-use framepath_codec::{Api, Hardware};
+use framepath_codec::{Hardware, HardwareApi};
 use framepath_testkit::harness::{self, Missing, Tested, test};
 
 fn main() -> ExitCode {
-    let tests = Api::ALL.into_iter();
+    let tests = HardwareApi::ALL.into_iter();
     harness::main(tests.map(|api| test(format!("without_a_device::{api}"), move || without(api))).collect())
 }
 
-fn without(api: Api) -> Tested {
+fn without(api: HardwareApi) -> Tested {
     match Hardware::open(api) {
         Ok(hardware) => Err(Missing::new(format!("there is a device: {hardware:?}"))),
         Err(error) => {

@@ -6,8 +6,8 @@ mod common;
 use std::path::Path;
 
 use common::{Clips, FRAMES, decode, hash, hashes, options, reference, reference_times};
-use framepath_codec::{Codec, Demuxer, Output, Threads, bare};
-use framepath_model::colors::{BT2020, Colors, Range, SMPTE170M};
+use framepath_codec::{Codec, DecoderThreads, Demuxer, OutputFormat, bare};
+use framepath_model::colors::{BT2020, ColorRange, Colors, SMPTE170M};
 use framepath_model::format::PixelFormat;
 use framepath_os::measure::meter;
 
@@ -21,21 +21,21 @@ fn check(path: &Path, codec: Codec, (width, height): (usize, usize), ten_bits: b
         (width, height)
     );
     let (native, converted, output) = if ten_bits {
-        (PixelFormat::Yuv420p10, PixelFormat::P010, Output::P010)
+        (PixelFormat::Yuv420p10, PixelFormat::P010, OutputFormat::P010)
     } else {
-        (PixelFormat::Yuv420p, PixelFormat::Nv12, Output::Nv12)
+        (PixelFormat::Yuv420p, PixelFormat::Nv12, OutputFormat::Nv12)
     };
     let chroma = 2 * width.div_ceil(2) * height.div_ceil(2);
     let copied = if ten_bits { 2 * (width * height + chroma) } else { chroma };
     let times = reference_times(path);
     let outputs = [
-        (Output::Native, native, if ten_bits { "yuv420p10le" } else { "yuv420p" }, 0),
+        (OutputFormat::Native, native, if ten_bits { "yuv420p10le" } else { "yuv420p" }, 0),
         (output, converted, if ten_bits { "p010le" } else { "nv12" }, copied),
     ];
     for (output, format, name, copied) in outputs {
         let wanted = reference(path, name);
         assert_eq!(wanted.len(), FRAMES);
-        for threads in [Threads::Count(1), Threads::Count(2), Threads::Auto] {
+        for threads in [DecoderThreads::Count(1), DecoderThreads::Count(2), DecoderThreads::Auto] {
             let mut options = options(1, output);
             options.threads = threads;
             let (mut got, mut pts, mut seqs) = (Vec::new(), Vec::new(), Vec::new());
@@ -58,7 +58,7 @@ fn check(path: &Path, codec: Codec, (width, height): (usize, usize), ten_bits: b
             assert_eq!(seqs.len(), FRAMES, "each frame has the number of a packet of its own");
         }
     }
-    for threads in [Threads::Count(1), Threads::Auto] {
+    for threads in [DecoderThreads::Count(1), DecoderThreads::Auto] {
         assert_eq!(bare::decode(path, threads).unwrap(), FRAMES as u64);
     }
 }
@@ -198,7 +198,7 @@ fn cropped_on_all_sides() {
 fn full_range_keeps_its_bytes() {
     let clips = Clips::new();
     let path = clips.make("a.mp4", "160x90", "-c:v libx264 -pix_fmt yuvj420p");
-    assert_eq!(hashes(&path, &options(1, Output::Native)), reference(&path, "yuvj420p"));
+    assert_eq!(hashes(&path, &options(1, OutputFormat::Native)), reference(&path, "yuvj420p"));
 }
 
 #[test]
@@ -208,10 +208,10 @@ fn colours_are_what_the_stream_says() {
     let tags = "-color_primaries bt2020 -color_trc smpte2084 -colorspace bt2020nc -color_range pc";
     let x264 = format!("-c:v libx264 {tags}");
     let aom = format!("-c:v libaom-av1 -cpu-used 8 -crf 50 -b:v 0 {tags}");
-    let told = Colors { primaries: BT2020, transfer: 16, matrix: BT2020, range: Range::Full };
+    let told = Colors { primaries: BT2020, transfer: 16, matrix: BT2020, range: ColorRange::Full };
     // VP9 has a matrix and a range, and nothing else.
     let vp9 = "-c:v libvpx-vp9 -cpu-used 8 -colorspace smpte170m -color_range tv";
-    let sd = Colors { matrix: SMPTE170M, range: Range::Limited, ..Colors::UNKNOWN };
+    let sd = Colors { matrix: SMPTE170M, range: ColorRange::Limited, ..Colors::UNKNOWN };
     for (name, encoder, wanted) in [
         ("a.mp4", x264.as_str(), told),
         ("b.mp4", x265, told),
@@ -219,7 +219,7 @@ fn colours_are_what_the_stream_says() {
         ("d.ivf", vp9, sd),
         ("e.h264", "-c:v libx264", Colors::UNKNOWN),
     ] {
-        for output in [Output::Native, Output::Nv12] {
+        for output in [OutputFormat::Native, OutputFormat::Nv12] {
             let path = clips.make(name, "160x90", &format!("-pix_fmt yuv420p {encoder}"));
             let mut frames = 0;
             decode(&path, &options(2, output), |frame| {
@@ -241,7 +241,7 @@ fn grey() {
     ] {
         let path = clips.make(name, "160x90", encoder);
         let mut got = Vec::new();
-        decode(&path, &options(2, Output::Native), |frame| {
+        decode(&path, &options(2, OutputFormat::Native), |frame| {
             assert_eq!(frame.layout().format, PixelFormat::Grey);
             got.push(hash(&frame));
         })
@@ -270,8 +270,12 @@ fn a_size_change_in_mid_stream() {
         let path = clips.path(&format!("all.{ending}"));
         std::fs::write(&path, stream).unwrap();
         for threads in [1, 2, 5] {
-            assert_eq!(hashes(&path, &options(threads, Output::Native)), native, "{ending}, {threads}");
-            assert_eq!(hashes(&path, &options(threads, Output::Nv12)), converted, "{ending}, {threads}");
+            assert_eq!(hashes(&path, &options(threads, OutputFormat::Native)), native, "{ending}, {threads}");
+            assert_eq!(
+                hashes(&path, &options(threads, OutputFormat::Nv12)),
+                converted,
+                "{ending}, {threads}"
+            );
         }
     }
 }

@@ -8,7 +8,9 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use framepath_codec::{CodecError, Decoder, DecoderOptions, Demuxer, Output, Received, Threads};
+use framepath_codec::{
+    CodecError, Decoder, DecoderOptions, DecoderOutput, DecoderThreads, Demuxer, OutputFormat,
+};
 
 const CLIPS: [(&str, &str); 4] = [
     ("a.mp4", "-c:v libx264 -bf 3 -refs 6 -pix_fmt yuv420p"),
@@ -22,7 +24,7 @@ fn held_frames_keep_their_pixels_while_decoding_goes_on() {
     let clips = Clips::new();
     for (name, encoder) in CLIPS {
         let path = clips.make(name, "160x90", encoder);
-        for (output, format) in [(Output::Native, "yuv420p"), (Output::Nv12, "nv12")] {
+        for (output, format) in [(OutputFormat::Native, "yuv420p"), (OutputFormat::Nv12, "nv12")] {
             let wanted = reference(&path, format);
             for threads in [1, 2] {
                 let options = DecoderOptions { downstream_frames: FRAMES as u32, ..options(threads, output) };
@@ -41,7 +43,7 @@ fn frames_dropped_late_by_another_thread_are_back_pressure() {
     let path = clips.make("a.mp4", "160x90", "-c:v libx264 -profile:v baseline -refs 1 -pix_fmt yuv420p");
     let wanted = reference(&path, "nv12");
     for threads in [1, 2] {
-        let options = DecoderOptions { pool_slots: Some(12), ..options(threads, Output::Nv12) };
+        let options = DecoderOptions { pool_slots: Some(12), ..options(threads, OutputFormat::Nv12) };
         let (give, take) = std::sync::mpsc::sync_channel(64);
         let reader = std::thread::spawn(move || {
             let mut hashes = Vec::new();
@@ -63,7 +65,7 @@ fn a_pool_that_is_too_small_is_named() {
     for (name, encoder) in CLIPS {
         let path = clips.make(name, "160x90", encoder);
         for threads in [1, 2] {
-            let options = DecoderOptions { pool_slots: Some(1), ..options(threads, Output::Native) };
+            let options = DecoderOptions { pool_slots: Some(1), ..options(threads, OutputFormat::Native) };
             let mut frames = 0;
             let result = decode(&path, &options, |_| frames += 1);
             match result {
@@ -86,7 +88,7 @@ fn a_pool_that_is_a_little_too_small_gives_what_it_can() {
         for slots in 2..10 {
             let options = DecoderOptions {
                 pool_slots: Some(slots),
-                threads: Threads::Count(1),
+                threads: DecoderThreads::Count(1),
                 ..DecoderOptions::default()
             };
             let mut got = Vec::new();
@@ -119,7 +121,7 @@ fn a_decoder_is_dropped_while_all_its_frames_are_held() {
     let clips = Clips::new();
     let path = clips.make("a.mp4", "160x90", "-c:v libx264 -profile:v baseline -refs 1 -pix_fmt yuv420p");
     let wanted = reference(&path, "yuv420p");
-    let options = DecoderOptions { pool_slots: Some(8), ..options(3, Output::Native) };
+    let options = DecoderOptions { pool_slots: Some(8), ..options(3, OutputFormat::Native) };
     let mut dropped_with_frames_held = 0;
     for packets in 1..FRAMES {
         let held = Arc::new(Mutex::new(Vec::new()));
@@ -130,7 +132,7 @@ fn a_decoder_is_dropped_while_all_its_frames_are_held() {
         let caller = std::thread::spawn(move || {
             for _ in 0..packets {
                 decoder.send(demuxer.read().unwrap().unwrap()).unwrap();
-                while let Received::Frame(frame) = decoder.receive().unwrap() {
+                while let DecoderOutput::Frame(frame) = decoder.receive().unwrap() {
                     frames.lock().unwrap().push(frame);
                 }
             }

@@ -16,10 +16,10 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use framepath_codec::{Decoder, DecoderOptions, Demuxer, Output, Received};
+use framepath_codec::{Decoder, DecoderOptions, DecoderOutput, Demuxer, OutputFormat};
 use framepath_os::memory::commit;
 use framepath_os::memory::pool::{GiveBack, GiveBackWords, GrantedMemory};
-use framepath_os::process::sandbox::{self, Limits, Role};
+use framepath_os::process::sandbox::{self, ResourceLimits, SandboxRole};
 use framepath_os::process::spawn::{SOCKET, spawn};
 
 const WORKER: &str = "--worker";
@@ -33,7 +33,7 @@ fn main() -> ExitCode {
     let (mut passed, mut failed) = (0, 0);
     for clip in clips() {
         for threads in [1, 3] {
-            let wanted = common::hashes(&clip, &common::options(threads, Output::Native));
+            let wanted = common::hashes(&clip, &common::options(threads, OutputFormat::Native));
             let got = in_worker(&clip, threads);
             let same = !wanted.is_empty() && got == wanted;
             if same {
@@ -99,8 +99,9 @@ fn worker(clip: &Path, threads: u32) {
     while let Some(packet) = demuxer.read().unwrap() {
         packets.push(packet);
     }
-    let options = DecoderOptions { give_back: Some(granted()), ..common::options(threads, Output::Native) };
-    sandbox::enter(Role::Decode, &Limits::default()).unwrap();
+    let options =
+        DecoderOptions { give_back: Some(granted()), ..common::options(threads, OutputFormat::Native) };
+    sandbox::enter(SandboxRole::Decode, &ResourceLimits::default()).unwrap();
     assert!(File::open(clip).is_err(), "locked in");
 
     let mut decoder = Decoder::open(demuxer.info(), &options).unwrap();
@@ -111,7 +112,7 @@ fn worker(clip: &Path, threads: u32) {
             None => decoder.drain().map(|()| true),
         };
         let last = last.unwrap();
-        while let Received::Frame(frame) = decoder.receive().unwrap() {
+        while let DecoderOutput::Frame(frame) = decoder.receive().unwrap() {
             writeln!(socket, "{}", common::hash(&frame)).unwrap();
         }
         if last {

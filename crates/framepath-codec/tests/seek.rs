@@ -8,7 +8,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use common::{Clips, hash};
-use framepath_codec::{CodecError, Decoder, DecoderOptions, Demuxer, MediaFile, Received, Threads};
+use framepath_codec::{
+    CodecError, Decoder, DecoderOptions, DecoderOutput, DecoderThreads, Demuxer, MediaFile,
+};
 use framepath_model::stream::{Rational, SeekTo};
 use framepath_testkit::ffmpeg;
 
@@ -38,7 +40,7 @@ fn make(clips: &Clips, name: &str, options: &str) -> std::path::PathBuf {
 fn rest(demuxer: &mut Demuxer, decoder: &mut Decoder) -> Vec<Shown> {
     let mut shown = Vec::new();
     let mut take = |decoder: &mut Decoder| {
-        while let Received::Frame(frame) = decoder.receive().unwrap() {
+        while let DecoderOutput::Frame(frame) = decoder.receive().unwrap() {
             shown.push((frame.meta().pts, hash(&frame)));
         }
     };
@@ -64,7 +66,7 @@ fn is_wanted(number: usize, pts: Option<i64>, start: i64, base: Rational, target
 
 fn check(path: &Path, threads: u32) {
     let name = path.display();
-    let options = DecoderOptions { threads: Threads::Count(threads), ..DecoderOptions::default() };
+    let options = DecoderOptions { threads: DecoderThreads::Count(threads), ..DecoderOptions::default() };
     let mut demuxer = Demuxer::open(path).unwrap();
     let info = demuxer.info().clone();
     let mut decoder = Decoder::open(&info, &options).unwrap();
@@ -87,7 +89,7 @@ fn check(path: &Path, threads: u32) {
             for _ in 0..read_before {
                 let Some(packet) = demuxer.read().unwrap() else { break };
                 decoder.send(packet).unwrap();
-                while let Received::Frame(_) = decoder.receive().unwrap() {}
+                while let DecoderOutput::Frame(_) = decoder.receive().unwrap() {}
             }
             demuxer.seek(to, SeekTo::Exact).unwrap();
             decoder.flush();

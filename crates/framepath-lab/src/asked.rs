@@ -19,7 +19,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use framepath::{Failure, Item, Level, Options, Out, Pipeline, Report, Stage, StageError, StreamInfo};
+use framepath::{HopFailure, Item, Level, Options, Out, Pipeline, Report, Stage, StageError, StreamInfo};
 use framepath_model::wire::MESSAGE_BYTES;
 
 use crate::error::LabError;
@@ -27,7 +27,7 @@ use crate::measure::complete;
 
 /// A finished run, and the questions that were answered during it.
 #[derive(Debug)]
-pub struct Asked {
+pub struct AskedRun {
     /// The run's figures, without the questions.
     pub report: Report,
     /// Number of questions, each with its answer.
@@ -38,28 +38,28 @@ pub struct Asked {
 ///
 /// # Errors
 /// The path failed or lost frames, or the other process did not answer.
-pub fn run(path: &str) -> Result<Asked, LabError> {
+pub fn run(path: &str) -> Result<AskedRun, LabError> {
     let questions = Arc::<AtomicU64>::default();
-    let ask = Ask::start(questions.clone()).map_err(LabError::io("starting `cat`"))?;
+    let ask = AskStage::start(questions.clone()).map_err(LabError::io("starting `cat`"))?;
     let pipeline = Pipeline::parse(path)?.stage(ask).append("null")?;
     let report = complete(pipeline.run(&Options { level: Level::Off, ..Options::default() })?)?;
-    Ok(Asked { report, questions: questions.load(Ordering::Relaxed) })
+    Ok(AskedRun { report, questions: questions.load(Ordering::Relaxed) })
 }
 
 /// Stage that asks, and passes the frame on when the answer has come.
-struct Ask {
+struct AskStage {
     /// `None` once this is dropped.
     socket: Option<UnixStream>,
     answering: Child,
     questions: Arc<AtomicU64>,
 }
 
-impl Ask {
-    fn start(questions: Arc<AtomicU64>) -> std::io::Result<Ask> {
+impl AskStage {
+    fn start(questions: Arc<AtomicU64>) -> std::io::Result<AskStage> {
         let (ours, theirs) = UnixStream::pair()?;
         let output = Stdio::from(OwnedFd::from(theirs.try_clone()?));
         let answering = Command::new("cat").stdin(OwnedFd::from(theirs)).stdout(output).spawn()?;
-        Ok(Ask { socket: Some(ours), answering, questions })
+        Ok(AskStage { socket: Some(ours), answering, questions })
     }
 
     fn ask(&mut self) -> std::io::Result<()> {
@@ -72,18 +72,18 @@ impl Ask {
     }
 }
 
-impl Stage for Ask {
+impl Stage for AskStage {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         self.ask().map_err(|error| out.fail(StageError::Other(Box::new(error))))?;
         out.push(item)
     }
 }
 
-impl Drop for Ask {
+impl Drop for AskStage {
     fn drop(&mut self) {
         // `cat` exits when its socket closes. Wait for it, so that its CPU
         // time is charged to this process.

@@ -12,7 +12,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use framepath_model::shown::shown;
 use framepath_model::stats::{Spread, Verdict};
-use framepath_model::summary::{Ratio, Row, Summary};
+use framepath_model::summary::{Ratio, Summary, SummaryRow};
 use framepath_os::process::signal;
 
 use crate::error::LabError;
@@ -20,9 +20,9 @@ use crate::measure::{Contender, Measured};
 use crate::pairs;
 use crate::plain::metric_in_words;
 use crate::plain::number::{bare_ratio, figure, times};
-use crate::progress::Watch;
+use crate::progress::ProgressView;
 
-pub use compared_side::{Side, SideError, sides};
+pub use compared_side::{ComparedSide, SideError, sides};
 
 /// Figures that are compared pair by pair.
 const METRICS: [&str; 2] = ["wall_ms", "cpu_ms"];
@@ -36,10 +36,10 @@ const CASE: &str = "all";
 /// # Errors
 /// A side that does not start or does not exit with 0, or Ctrl-C.
 pub fn run(
-    sides: &[Side; 2],
+    sides: &[ComparedSide; 2],
     rounds: usize,
     framepath: &Path,
-    watch: &dyn Watch,
+    watch: &dyn ProgressView,
 ) -> Result<Summary, LabError> {
     let mut summary = Summary {
         experiment: "compare".to_owned(),
@@ -57,14 +57,14 @@ pub fn run(
 }
 
 fn measure(
-    sides: &[Side; 2],
+    sides: &[ComparedSide; 2],
     rounds: usize,
     framepath: &Path,
-    watch: &dyn Watch,
+    watch: &dyn ProgressView,
     summary: &mut Summary,
 ) -> Result<(), LabError> {
     let [a, b] = sides;
-    let run = |side: &Side| -> Result<Measured, LabError> { side.run(framepath) };
+    let run = |side: &ComparedSide| -> Result<Measured, LabError> { side.run(framepath) };
     // The first run reads files and libraries from disk for all runs after it,
     // and finds a mistake at once.
     for side in sides {
@@ -92,7 +92,7 @@ pub fn text(summary: &Summary) -> String {
     let ratio = |metric: &str| summary.ratios.iter().find(|ratio| ratio.metric == metric);
     let mut lines = vec![["", "a", "b", "a / b", "95 % interval"].map(str::to_owned)];
     for (heading, metric, spread) in [
-        ("wall ms", "wall_ms", (|row: &Row| row.wall_ms) as fn(&Row) -> Option<Spread>),
+        ("wall ms", "wall_ms", (|row: &SummaryRow| row.wall_ms) as fn(&SummaryRow) -> Option<Spread>),
         ("CPU ms", "cpu_ms", |row| row.cpu_ms),
     ] {
         let cell = |row| spread(row).map_or_else(String::new, in_words);
@@ -100,7 +100,7 @@ pub fn text(summary: &Summary) -> String {
         lines.push([heading.to_owned(), cell(a), cell(b), middle, interval]);
     }
     for (heading, metric) in [("load", "load"), ("peak KiB", "peak_memory_kib")] {
-        let cell = |row: &Row| row.figure(metric).map_or_else(String::new, figure);
+        let cell = |row: &SummaryRow| row.figure(metric).map_or_else(String::new, figure);
         let quotient = a.figure(metric).zip(b.figure(metric)).filter(|(_, b)| *b > 0.0);
         let quotient = quotient.map_or_else(String::new, |(a, b)| times(a / b));
         lines.push([heading.to_owned(), cell(a), cell(b), quotient, String::new()]);
@@ -171,13 +171,13 @@ fn aligned(lines: &[[String; 5]]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::progress::Silent;
+    use crate::progress::NoProgress;
 
     fn command(text: &str) -> Vec<String> {
         vec!["sh".to_owned(), "-c".to_owned(), text.to_owned()]
     }
 
-    fn two(a: &str, b: &str) -> [Side; 2] {
+    fn two(a: &str, b: &str) -> [ComparedSide; 2] {
         let mut words = command(a);
         words.push("--".to_owned());
         words.extend(command(b));
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn two_commands_are_run_in_pairs() {
-        let summary = run(&two("exit 0", ":"), 2, Path::new("framepath"), &Silent).unwrap();
+        let summary = run(&two("exit 0", ":"), 2, Path::new("framepath"), &NoProgress).unwrap();
         assert_eq!(summary.contenders(), ["a", "b"]);
         assert!(summary.rows.iter().all(|row| row.runs == 2));
         assert!(summary.ratios.iter().all(|ratio| ratio.pairs == 2));
@@ -199,7 +199,7 @@ mod tests {
     #[test]
     fn a_command_that_fails_ends_it_with_its_words() {
         let error =
-            run(&two(":", "echo broken >&2; exit 3"), 2, Path::new("framepath"), &Silent).unwrap_err();
+            run(&two(":", "echo broken >&2; exit 3"), 2, Path::new("framepath"), &NoProgress).unwrap_err();
         let text = error.to_string();
         assert!(text.contains("exited with 3") && text.contains("broken"), "{text}");
     }

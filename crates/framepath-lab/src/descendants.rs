@@ -5,12 +5,12 @@ use std::fs;
 
 /// A process; its start time tells it from a later process of the same id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Process {
+pub(crate) struct Descendant {
     pid: u32,
     began: u64,
 }
 
-impl Process {
+impl Descendant {
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
@@ -70,12 +70,12 @@ impl std::ops::AddAssign for Activity {
 }
 
 /// Finds the process with this id; `None` if it does not run.
-pub(crate) fn process(pid: u32) -> Option<Process> {
-    stat(pid).filter(|stat| stat.state != 'Z').map(|stat| Process { pid, began: stat.began })
+pub(crate) fn process(pid: u32) -> Option<Descendant> {
+    stat(pid).filter(|stat| stat.state != 'Z').map(|stat| Descendant { pid, began: stat.began })
 }
 
 /// Lists all running processes below `pid`.
-pub(crate) fn descendants(pid: u32) -> Vec<Process> {
+pub(crate) fn descendants(pid: u32) -> Vec<Descendant> {
     let all = all();
     let mut below = vec![pid];
     let mut at = 0;
@@ -85,7 +85,7 @@ pub(crate) fn descendants(pid: u32) -> Vec<Process> {
         at += 1;
     }
     let began = |pid: &u32| all.iter().find(|(other, _)| other == pid).map(|(_, stat)| stat.began);
-    below[1..].iter().filter_map(|pid| Some(Process { pid: *pid, began: began(pid)? })).collect()
+    below[1..].iter().filter_map(|pid| Some(Descendant { pid: *pid, began: began(pid)? })).collect()
 }
 
 /// Counts the children of `pid` that it has not waited for, running or not.

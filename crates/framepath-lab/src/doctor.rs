@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use framepath_model::summary::Machine;
 use serde::Serialize;
 
-pub use probe::{Probe, State};
+pub use probe::{Probe, ProbeState};
 
 /// Folders of the parts of framepath that are not in its binary.
 #[derive(Clone, Debug)]
@@ -32,7 +32,7 @@ pub struct Places {
 
 /// A machine and its capabilities.
 #[derive(Clone, Debug, Serialize)]
-pub struct Findings {
+pub struct MachineReport {
     /// The machine, as summaries describe it.
     pub machine: Machine,
     /// All probes, group by group.
@@ -40,19 +40,19 @@ pub struct Findings {
 }
 
 /// Probes this machine.
-pub fn examine(places: &Places) -> Findings {
+pub fn examine(places: &Places) -> MachineReport {
     let mut probes = kernel::probes();
     probes.extend(device::probes());
     probes.extend(hardware::probes());
     probes.extend(sandbox::probes());
     probes.extend(memory::probes());
     probes.extend(software::probes(places));
-    Findings { machine: crate::machine(), probes }
+    MachineReport { machine: crate::machine(), probes }
 }
 
 /// Formats the findings as aligned text for a terminal.
-pub fn text(findings: &Findings) -> String {
-    let Findings { machine, probes } = findings;
+pub fn text(findings: &MachineReport) -> String {
+    let MachineReport { machine, probes } = findings;
     let os = machine.os.as_deref().unwrap_or("Linux");
     let mut text = format!(
         "{}, {}; {os}, kernel {}\n",
@@ -70,7 +70,7 @@ pub fn text(findings: &Findings) -> String {
         // Writing to a string cannot fail.
         let _ = lines(&mut text, probe, width);
     }
-    let missing = probes.iter().filter(|probe| probe.state != State::Ok).count();
+    let missing = probes.iter().filter(|probe| probe.state != ProbeState::Ok).count();
     let _ = writeln!(text, "\n{} of {} there", probes.len() - missing, probes.len());
     text
 }
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn missing_capabilities_name_their_use_and_remedy() {
-        let findings = Findings {
+        let findings = MachineReport {
             machine: Machine { cpu: "A".into(), cores: 1, kernel: "6.1".into(), ..Machine::default() },
             probes: vec![
                 Probe::ok("kernel", "schedstat", "run delay", "/proc/self/schedstat"),
@@ -104,7 +104,7 @@ mod tests {
                     "devices",
                     "udmabuf",
                     "dmabufs",
-                    State::Missing,
+                    ProbeState::Missing,
                     "no /dev/udmabuf",
                     "modprobe it",
                 ),
@@ -127,10 +127,10 @@ mod tests {
         let findings = examine(&nowhere);
         for probe in &findings.probes {
             assert!(!probe.found.is_empty() && !probe.unlocks.is_empty(), "{probe:?}");
-            assert_eq!(probe.remedy.is_some(), probe.state != State::Ok, "{probe:?}");
+            assert_eq!(probe.remedy.is_some(), probe.state != ProbeState::Ok, "{probe:?}");
         }
         let state = |name| findings.probes.iter().find(|p| p.name == name).map(|p| p.state);
-        assert_eq!(state("committed clips"), Some(State::Missing));
-        assert_eq!(state("sealed memfds"), Some(State::Ok), "pools are made of them");
+        assert_eq!(state("committed clips"), Some(ProbeState::Missing));
+        assert_eq!(state("sealed memfds"), Some(ProbeState::Ok), "pools are made of them");
     }
 }

@@ -19,7 +19,7 @@ use framepath_model::summary::Summary;
 
 use crate::error::LabError;
 use crate::kept::KeptLedger;
-use crate::progress::Watch;
+use crate::progress::ProgressView;
 use framepath::export::machine::machine;
 
 /// Amount of work of an experiment.
@@ -33,7 +33,7 @@ pub enum Size {
 
 /// Settings of an experiment.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct ExperimentSettings {
     /// Amount of work.
     pub size: Size,
     /// Overrides the number of rounds.
@@ -51,7 +51,7 @@ pub struct Settings {
     pub peers: PathBuf,
 }
 
-impl Settings {
+impl ExperimentSettings {
     /// Returns the rounds to run: the caller's number, or the experiment's for this size.
     pub fn rounds(&self, quick: usize, full: usize) -> usize {
         self.pairs.unwrap_or(if self.size == Size::Quick { quick } else { full }).max(1)
@@ -79,7 +79,7 @@ impl Settings {
 }
 
 /// Results of an experiment.
-pub struct Findings {
+pub struct ExperimentResult {
     /// The figures.
     pub summary: Summary,
     /// The ledgers of runs worth a closer look.
@@ -96,7 +96,7 @@ pub struct Experiment {
     pub quick: bool,
     /// True if it accepts files that the caller names.
     pub takes_files: bool,
-    run: fn(&Settings, &dyn Watch, &mut Findings) -> Result<(), LabError>,
+    run: fn(&ExperimentSettings, &dyn ProgressView, &mut ExperimentResult) -> Result<(), LabError>,
 }
 
 /// All experiments, in the order they run.
@@ -199,7 +199,11 @@ impl Experiment {
     ///
     /// # Errors
     /// A contender failed; the error has its command and its error text.
-    pub fn run(&self, settings: &Settings, watch: &dyn Watch) -> Result<Findings, LabError> {
+    pub fn run(
+        &self,
+        settings: &ExperimentSettings,
+        watch: &dyn ProgressView,
+    ) -> Result<ExperimentResult, LabError> {
         let summary = Summary {
             experiment: self.name.to_owned(),
             machine: machine(),
@@ -212,7 +216,7 @@ impl Experiment {
             skipped: Vec::new(),
             notes: Vec::new(),
         };
-        let mut findings = Findings { summary, ledgers: Vec::new() };
+        let mut findings = ExperimentResult { summary, ledgers: Vec::new() };
         let outcome = (self.run)(settings, watch, &mut findings);
         watch.end();
         match outcome {

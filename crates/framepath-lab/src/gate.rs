@@ -29,4 +29,4 @@ mod budget;
 mod verdict;
 
 pub use budget::{Budget, BudgetError, Limit, parse};
-pub use verdict::{Line, Outcome, evaluate, passed};
+pub use verdict::{BudgetLine, BudgetOutcome, evaluate, passed};

@@ -25,9 +25,9 @@ use framepath_os::process::running::Used;
 
 use crate::error::LabError;
 use crate::measure::complete;
-use reader::{Reader, Seen};
-use run_figures::{LatencyNs, Told};
-use trigger::{Clocks, Meeting, Trigger};
+use reader::{HeaderReader, ReceivedFrames};
+use run_figures::{LatencyNs, RunFigures};
+use trigger::{Clocks, Meeting, TriggerSource};
 
 /// Frames of the second run, which counts copies.
 const COUNTED_FRAMES: u64 = 32;
@@ -56,18 +56,18 @@ impl Handoff {
         serde_json::to_string(&told).map_err(|error| LabError::io("the line of JSON")(error.into()))
     }
 
-    fn measure(&self) -> Result<(Seen, Clocks), LabError> {
+    fn measure(&self) -> Result<(ReceivedFrames, Clocks), LabError> {
         let meeting = Arc::new(Meeting::default());
         let (done, is_done) = channel();
         let (clocks, read_clocks) = channel();
-        let trigger = Trigger::new(self, meeting.clone(), is_done, clocks)?;
+        let trigger = TriggerSource::new(self, meeting.clone(), is_done, clocks)?;
         let worker = trigger.worker();
         let built =
             Pipeline::from_source(trigger).named("trigger").add_hop(&path::parse_stage(&self.stage())?, 1)?;
         let stats = built.workers().next().expect("a hosted stage has a worker");
         // The cell is still empty.
         let _ = worker.set(stats);
-        let built = built.sink(Reader::new(self.frames, meeting, done)).named("reader");
+        let built = built.sink(HeaderReader::new(self.frames, meeting, done)).named("reader");
         // No ledger, as with the other contenders. Its rows would not be used.
         complete(built.run(&Options { level: Level::Off, ..Options::default() })?)?;
         read_clocks.recv().map_err(|_| LabError::Interrupted)
@@ -87,14 +87,14 @@ impl Handoff {
         Ok(copied.div_ceil(COUNTED_FRAMES))
     }
 
-    fn told(&self, seen: Seen, clocks: &Clocks, copied_bytes: u64) -> Told {
-        let Seen { received, duplicated, out_of_order, end_ns, used, mut latency_ns } = seen;
+    fn told(&self, seen: ReceivedFrames, clocks: &Clocks, copied_bytes: u64) -> RunFigures {
+        let ReceivedFrames { received, duplicated, out_of_order, end_ns, used, mut latency_ns } = seen;
         // 0 is a frame that did not arrive.
         latency_ns.retain(|latency| *latency > 0);
         latency_ns.sort_unstable();
         let at = |percent| percentile(&latency_ns, percent).unwrap_or(0);
         let consumer: Used = used.since(clocks.own);
-        Told {
+        RunFigures {
             contender: "process".to_owned(),
             software: format!("framepath {}", env!("CARGO_PKG_VERSION")),
             bytes: self.bytes,

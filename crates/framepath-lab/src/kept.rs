@@ -5,7 +5,7 @@
 use framepath::Report;
 use framepath_model::ledger::{Cause, Row, flag};
 
-use crate::report::{FrameTimeline, Segment};
+use crate::report::{CauseSegment, FrameTimeline};
 
 /// Frames drawn for each ledger.
 const SLOWEST: usize = 3;
@@ -35,7 +35,7 @@ impl KeptLedger {
 
     /// Divides the row's time into one segment per cause. Within a row the ledger knows only
     /// sums, not an order: waits are drawn first.
-    fn segments(&self, row: &Row, birth_ns: u64) -> Vec<Segment> {
+    fn segments(&self, row: &Row, birth_ns: u64) -> Vec<CauseSegment> {
         let hop = self.report.hops.get(usize::from(row.hop)).map_or_else(String::new, |h| h.text.clone());
         let order = [
             Cause::Wakeup,
@@ -55,7 +55,7 @@ impl KeptLedger {
             let us = causes[cause].unwrap_or(0.0).max(0.0) / 1e3;
             if us > 0.0 && !row.has(flag::DROPPED) {
                 let cause = cause.name().to_owned();
-                segments.push(Segment { hop: hop.clone(), cause, start_us: at_us, end_us: at_us + us });
+                segments.push(CauseSegment { hop: hop.clone(), cause, start_us: at_us, end_us: at_us + us });
                 at_us += us;
             }
         }

@@ -4,12 +4,12 @@
 //! machine affects all alike.
 
 use framepath_model::stats::{Spread, median, paired_ratio};
-use framepath_model::summary::{CausesUs, LatencyUs, Ratio, Row, Skipped, Summary};
+use framepath_model::summary::{CausesUs, LatencyUs, Ratio, Skipped, Summary, SummaryRow};
 use framepath_os::process::signal;
 
 use crate::error::LabError;
 use crate::measure::{Contender, Measured};
-use crate::progress::Watch;
+use crate::progress::ProgressView;
 
 /// One comparison to make: metric, contender above the line, below it.
 pub type Comparison<'a> = (&'a str, &'a str, &'a str);
@@ -27,7 +27,7 @@ pub fn run(
     mut contenders: Vec<Contender<'_>>,
     comparisons: &[Comparison<'_>],
     rounds: usize,
-    watch: &dyn Watch,
+    watch: &dyn ProgressView,
     summary: &mut Summary,
 ) -> Result<Vec<Vec<Measured>>, LabError> {
     let mut runs: Vec<Vec<Measured>> = contenders.iter().map(|_| Vec::with_capacity(rounds)).collect();
@@ -81,7 +81,7 @@ pub fn ratio(case: &str, metric: &str, a: (&str, &[Measured]), b: (&str, &[Measu
 }
 
 /// Makes a row of medians over `runs`.
-pub fn row(case: &str, contender: &str, runs: &[Measured]) -> Row {
+pub fn row(case: &str, contender: &str, runs: &[Measured]) -> SummaryRow {
     let spread = |f: fn(&Measured) -> f64| Spread::of(&runs.iter().map(f).collect::<Vec<_>>());
     let middle = |f: &dyn Fn(&Measured) -> Option<f64>| {
         let known: Vec<f64> = runs.iter().filter_map(f).collect();
@@ -94,7 +94,7 @@ pub fn row(case: &str, contender: &str, runs: &[Measured]) -> Row {
     let keys = runs.iter().flat_map(|m| m.extra.keys().cloned());
     let extra = keys.filter_map(|key| Some((key.clone(), middle(&|m| m.extra.get(&key).copied())?)));
     let cpu_ms = spread(|m| m.cpu_ns as f64 / 1e6);
-    Row {
+    SummaryRow {
         case: case.to_owned(),
         contender: contender.to_owned(),
         runs: runs.len() as u32,

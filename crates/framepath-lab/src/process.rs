@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::io::{Read, Seek};
 use std::process::{Command, Stdio};
 
-use framepath_os::process::children::{self, Usage};
+use framepath_os::process::children::{self, ResourceUsage};
 use framepath_os::time::now_ns;
 
 use crate::error::LabError;
@@ -27,7 +27,7 @@ pub struct Finished {
     /// Wall time from start to reaping, nanoseconds.
     pub wall_ns: u64,
     /// Resources used.
-    pub usage: Usage,
+    pub usage: ResourceUsage,
     /// This process's own peak memory when it spawned the program; the kernel counts it as
     /// the child's too; KiB.
     spawner_peak_kib: Option<u64>,

@@ -5,7 +5,7 @@ use framepath_model::shown::shown;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Receiver of an experiment's progress. Called from the lab's thread only.
-pub trait Watch {
+pub trait ProgressView {
     /// Begins `experiment`, which will take about `steps` steps.
     fn begin(&self, experiment: &str, steps: u64);
     /// Begins the next step, which runs `what`.
@@ -15,9 +15,9 @@ pub trait Watch {
 }
 
 /// Receiver that ignores progress.
-pub struct Silent;
+pub struct NoProgress;
 
-impl Watch for Silent {
+impl ProgressView for NoProgress {
     fn begin(&self, _: &str, _: u64) {}
     fn step(&self, _: &str) {}
     fn end(&self) {}
@@ -44,7 +44,7 @@ impl Default for Bar {
     }
 }
 
-impl Watch for Bar {
+impl ProgressView for Bar {
     fn begin(&self, experiment: &str, steps: u64) {
         self.0.reset();
         self.0.set_length(steps);

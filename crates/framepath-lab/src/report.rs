@@ -42,12 +42,12 @@ pub struct FrameTimeline {
     pub seq: u64,
     /// Causes of the frame's latency, in order of time and without overlaps; a gap
     /// between two segments is unexplained.
-    pub segments: Vec<Segment>,
+    pub segments: Vec<CauseSegment>,
 }
 
 /// A piece of a frame's time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Segment {
+pub struct CauseSegment {
     /// The stage or link.
     pub hop: String,
     /// The cause, by its name in

@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use framepath_lab::doctor::{Places, State, examine};
+use framepath_lab::doctor::{Places, ProbeState, examine};
 use framepath_testkit::harness::{Missing, Tested};
 
 framepath_testkit::tests! {
@@ -20,6 +20,6 @@ fn the_header_here_has_no_fences_yet() -> Tested {
     let nowhere = PathBuf::from("/nonexistent");
     let findings = examine(&Places { clips: nowhere.clone(), peers: nowhere });
     let probe = findings.probes.iter().find(|probe| probe.name == "V4L2 fence flags").expect("the probe");
-    assert_eq!(probe.state, State::Missing, "{}", probe.found);
+    assert_eq!(probe.state, ProbeState::Missing, "{}", probe.found);
     Ok(())
 }

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The gate: accepted and refused budget files, and its results for summaries.
 
-use framepath_lab::gate::{Limit, Outcome, evaluate, parse, passed};
+use framepath_lab::gate::{BudgetOutcome, Limit, evaluate, parse, passed};
 use framepath_model::stats::{Spread, Verdict};
-use framepath_model::summary::{CausesUs, Machine, Ratio, Row, Skipped, Summary};
+use framepath_model::summary::{CausesUs, Machine, Ratio, Skipped, Summary, SummaryRow};
 
 const BUDGETS: &str = include_str!("../../../budgets.toml");
 
-fn row(case: &str, contender: &str) -> Row {
-    Row { case: case.into(), contender: contender.into(), runs: 10, frames: 150, ..Row::default() }
+fn row(case: &str, contender: &str) -> SummaryRow {
+    SummaryRow {
+        case: case.into(),
+        contender: contender.into(),
+        runs: 10,
+        frames: 150,
+        ..SummaryRow::default()
+    }
 }
 
 fn ratio(case: &str, metric: &str, a: &str, b: &str, ci95: Option<[f64; 2]>) -> Ratio {
@@ -45,7 +51,7 @@ fn ratio_budget(case: &str) -> String {
     )
 }
 
-fn verdict(budget: &str, summaries: &[Summary]) -> (Outcome, String) {
+fn verdict(budget: &str, summaries: &[Summary]) -> (BudgetOutcome, String) {
     let lines = evaluate(&parse(budget).unwrap(), summaries);
     assert_eq!(lines.len(), 1);
     (lines[0].outcome, lines[0].details.clone())
@@ -74,11 +80,11 @@ fn the_goals_file_is_read() {
 fn a_ratio_fails_only_when_its_interval_lies_beyond() {
     let mut decode = summary("decode");
     for (ci95, expected) in [
-        ([0.60, 0.70], Outcome::Pass),
-        ([0.70, 0.80], Outcome::Pass),
-        ([0.74, 0.90], Outcome::Pass),
-        ([0.75, 0.90], Outcome::Pass),
-        ([0.76, 0.90], Outcome::Fail),
+        ([0.60, 0.70], BudgetOutcome::Pass),
+        ([0.70, 0.80], BudgetOutcome::Pass),
+        ([0.74, 0.90], BudgetOutcome::Pass),
+        ([0.75, 0.90], BudgetOutcome::Pass),
+        ([0.76, 0.90], BudgetOutcome::Fail),
     ] {
         decode.ratios = vec![ratio("clip", "cpu_ms", "inline", "ffmpeg", Some(ci95))];
         let (outcome, details) = verdict(&ratio_budget("clip"), &[decode.clone()]);
@@ -96,7 +102,7 @@ fn a_ratio_may_be_written_the_other_way_round() {
     let mut decode = summary("decode");
     decode.ratios = vec![ratio("clip", "cpu_ms", "ffmpeg", "inline", Some([1.9, 2.1]))];
     let (outcome, details) = verdict(&ratio_budget("*"), &[decode]);
-    assert_eq!(outcome, Outcome::Pass);
+    assert_eq!(outcome, BudgetOutcome::Pass);
     assert!(details.contains("0.5 (0.476 to 0.526)"), "{details}");
 }
 
@@ -106,17 +112,17 @@ fn every_case_that_ran_needs_its_ratio() {
     decode.rows = vec![row("one", "inline"), row("two", "inline"), row("two", "bare")];
     decode.ratios = vec![ratio("one", "cpu_ms", "inline", "ffmpeg", Some([0.5, 0.6]))];
     let (outcome, details) = verdict(&ratio_budget("*"), &[decode.clone()]);
-    assert_eq!((outcome, details.as_str()), (Outcome::Missing, "no ratio two: inline/ffmpeg cpu_ms"));
+    assert_eq!((outcome, details.as_str()), (BudgetOutcome::Missing, "no ratio two: inline/ffmpeg cpu_ms"));
 
     decode.ratios.push(ratio("two", "cpu_ms", "inline", "ffmpeg", Some([0.6, 0.7])));
     let (outcome, details) = verdict(&ratio_budget("*"), &[decode.clone()]);
-    assert_eq!(outcome, Outcome::Pass);
+    assert_eq!(outcome, BudgetOutcome::Pass);
     assert!(details.starts_with("two:") && details.ends_with("(the worst of 2 rows)"), "{details}");
 
     decode.ratios[0].ci95 = Some([0.9, 1.0]);
     decode.ratios[1].ci95 = Some([0.8, 0.9]);
     let (outcome, details) = verdict(&ratio_budget("*"), &[decode]);
-    assert_eq!(outcome, Outcome::Fail);
+    assert_eq!(outcome, BudgetOutcome::Fail);
     assert!(details.contains("one:") && details.contains("; two:"), "{details}");
 }
 
@@ -124,7 +130,10 @@ fn every_case_that_ran_needs_its_ratio() {
 fn a_missing_figure_is_named_and_does_not_pass() {
     let budget = ratio_budget("clip");
     let (outcome, details) = verdict(&budget, &[]);
-    assert_eq!((outcome, details.as_str()), (Outcome::Missing, "no experiment `decode` in the summary"));
+    assert_eq!(
+        (outcome, details.as_str()),
+        (BudgetOutcome::Missing, "no experiment `decode` in the summary")
+    );
 
     let mut decode = summary("decode");
     decode.rows = vec![row("clip", "inline")];
@@ -134,7 +143,7 @@ fn a_missing_figure_is_named_and_does_not_pass() {
         reason: "not installed: apt install ffmpeg".into(),
     }];
     let (outcome, details) = verdict(&budget, &[decode.clone()]);
-    assert_eq!(outcome, Outcome::Missing);
+    assert_eq!(outcome, BudgetOutcome::Missing);
     assert_eq!(
         details,
         "no ratio clip: inline/ffmpeg cpu_ms (ffmpeg skipped: not installed: apt install ffmpeg)"
@@ -142,14 +151,14 @@ fn a_missing_figure_is_named_and_does_not_pass() {
 
     let optional = format!("{budget}optional = true\n");
     let lines = evaluate(&parse(&optional).unwrap(), &[decode.clone()]);
-    assert_eq!(lines[0].outcome, Outcome::Skipped);
+    assert_eq!(lines[0].outcome, BudgetOutcome::Skipped);
     assert!(passed(&lines));
     assert!(lines[0].to_string().starts_with("skipped  cpu: no ratio clip"));
 
     // One pair has no interval: nothing is known about its noise.
     decode.ratios = vec![ratio("clip", "cpu_ms", "inline", "ffmpeg", None)];
     let (outcome, details) = verdict(&budget, &[decode]);
-    assert_eq!(outcome, Outcome::Missing);
+    assert_eq!(outcome, BudgetOutcome::Missing);
     assert!(details.contains("one pair"), "{details}");
 }
 
@@ -168,15 +177,15 @@ fn counts_are_held_against_their_limit() {
     let (outcome, details) = verdict(&budget, &[decode.clone()]);
     assert_eq!(
         (outcome, details.as_str()),
-        (Outcome::Missing, "clip: native copied_bytes_per_frame is not known")
+        (BudgetOutcome::Missing, "clip: native copied_bytes_per_frame is not known")
     );
     decode.rows[0].copied_bytes_per_frame = Some(0.0);
-    assert_eq!(verdict(&budget, &[decode.clone()]).0, Outcome::Pass);
+    assert_eq!(verdict(&budget, &[decode.clone()]).0, BudgetOutcome::Pass);
     decode.rows[0].copied_bytes_per_frame = Some(1.0);
     let (outcome, details) = verdict(&budget, &[decode.clone()]);
     assert_eq!(
         (outcome, details.as_str()),
-        (Outcome::Fail, "clip: native copied_bytes_per_frame 1, limit 0")
+        (BudgetOutcome::Fail, "clip: native copied_bytes_per_frame 1, limit 0")
     );
 }
 
@@ -185,19 +194,19 @@ fn a_star_for_the_contender_takes_the_rows_that_have_the_figure() {
     let mut decode = summary("decode");
     decode.rows = vec![row("clip", "inline"), row("clip", "ffmpeg")];
     let budget = count_budget("*", "unexplained_share", "0.05");
-    assert_eq!(verdict(&budget, &[decode.clone()]).0, Outcome::Missing);
+    assert_eq!(verdict(&budget, &[decode.clone()]).0, BudgetOutcome::Missing);
     let causes = |unexplained| CausesUs {
         compute: Some(100.0 - unexplained),
         unexplained: Some(unexplained),
         ..CausesUs::default()
     };
     decode.rows[0].causes_us = Some(causes(4.0));
-    assert_eq!(verdict(&budget, &[decode.clone()]).0, Outcome::Pass);
+    assert_eq!(verdict(&budget, &[decode.clone()]).0, BudgetOutcome::Pass);
     decode.rows[0].causes_us = Some(causes(6.0));
-    assert_eq!(verdict(&budget, &[decode.clone()]).0, Outcome::Fail);
+    assert_eq!(verdict(&budget, &[decode.clone()]).0, BudgetOutcome::Fail);
     // Causes that add up to more than the latency do not close either.
     decode.rows[0].causes_us = Some(causes(-9.0));
-    assert_eq!(verdict(&budget, &[decode]).0, Outcome::Fail);
+    assert_eq!(verdict(&budget, &[decode]).0, BudgetOutcome::Fail);
 }
 
 #[test]
@@ -230,7 +239,7 @@ fn errors_in_the_file_are_named() {
 #[test]
 fn lines_say_how_it_came_out() {
     let mut decode = summary("decode");
-    decode.rows = vec![Row { cpu_ms: Spread::of(&[1.0, 2.0, 3.0]), ..row("clip", "inline") }];
+    decode.rows = vec![SummaryRow { cpu_ms: Spread::of(&[1.0, 2.0, 3.0]), ..row("clip", "inline") }];
     let budgets = [count_budget("inline", "cpu_ms", "2"), count_budget("inline", "cpu_ms", "1")].concat();
     let lines = evaluate(&parse(&budgets).unwrap(), &[decode]);
     assert_eq!(lines[0].to_string(), "pass     n: clip: inline cpu_ms 2, limit 2");

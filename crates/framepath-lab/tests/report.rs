@@ -9,9 +9,9 @@ use std::path::Path;
 use std::process::Command;
 
 use framepath_lab::plain;
-use framepath_lab::report::{FrameTimeline, LabRun, Segment, html};
+use framepath_lab::report::{CauseSegment, FrameTimeline, LabRun, html};
 use framepath_model::stats::{Spread, paired_ratio};
-use framepath_model::summary::{CausesUs, LatencyUs, Machine, Ratio, Row, Skipped, Summary};
+use framepath_model::summary::{CausesUs, LatencyUs, Machine, Ratio, Skipped, Summary, SummaryRow};
 use framepath_testkit::harness::{Tested, needs_program};
 
 framepath_testkit::tests! {
@@ -47,7 +47,7 @@ fn machine() -> Machine {
     }
 }
 
-fn summary(experiment: &str, rows: Vec<Row>, ratios: Vec<Ratio>) -> Summary {
+fn summary(experiment: &str, rows: Vec<SummaryRow>, ratios: Vec<Ratio>) -> Summary {
     Summary {
         experiment: experiment.into(),
         machine: machine(),
@@ -59,8 +59,8 @@ fn summary(experiment: &str, rows: Vec<Row>, ratios: Vec<Ratio>) -> Summary {
     }
 }
 
-fn row(case: &str, contender: &str, frames: u64) -> Row {
-    Row { case: case.into(), contender: contender.into(), runs: 10, frames, ..Row::default() }
+fn row(case: &str, contender: &str, frames: u64) -> SummaryRow {
+    SummaryRow { case: case.into(), contender: contender.into(), runs: 10, frames, ..SummaryRow::default() }
 }
 
 fn around(median: f64) -> Option<Spread> {
@@ -206,7 +206,12 @@ fn run(label: &str) -> LabRun {
         let mut at = 0.0;
         let mut segments = Vec::new();
         for (hop, cause, us) in pieces {
-            segments.push(Segment { hop: hop.into(), cause: cause.into(), start_us: at, end_us: at + us });
+            segments.push(CauseSegment {
+                hop: hop.into(),
+                cause: cause.into(),
+                start_us: at,
+                end_us: at + us,
+            });
             at += us;
         }
         FrameTimeline {

@@ -19,7 +19,7 @@ const MOST_REORDERED: u32 = 16;
 
 /// Ability of a decoder to start at a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum RandomAccess {
     /// No random access point.
     Picture {
         /// Other pictures may refer to the picture; counts towards a recovery.
@@ -57,28 +57,28 @@ impl AccessPoints {
 
     /// Classifies a packet by its first `bytes`; `whole` if these are all of them. Returns `None`
     /// if more bytes are needed. Reads each byte at most twice.
-    pub fn look(&mut self, bytes: &[u8], flagged: bool, whole: bool) -> Option<Access> {
+    pub fn look(&mut self, bytes: &[u8], flagged: bool, whole: bool) -> Option<RandomAccess> {
         if !self.needs(flagged) {
-            return Some(Access::Picture { reference: true });
+            return Some(RandomAccess::Picture { reference: true });
         }
         let access = match self.coding {
             Coding::H264 | Coding::Hevc => self.units(bytes, flagged, whole)?,
             Coding::Vp8 => match vp8(bytes).0 {
-                true if keeps_segment_map(bytes) => Access::Claimed { recovery: 0 },
+                true if keeps_segment_map(bytes) => RandomAccess::Claimed { recovery: 0 },
                 is_key => point_or_picture(is_key),
             },
             Coding::Vp9 => point_or_picture(vp9(bytes).is_some()),
             Coding::Av1 => point_or_picture(av1(bytes, whole)?),
         };
-        if !flagged && access == Access::Point {
+        if !flagged && access == RandomAccess::Point {
             // The container does not flag this packet, so nothing seeks here.
-            return Some(Access::Picture { reference: true });
+            return Some(RandomAccess::Picture { reference: true });
         }
-        self.gradual |= matches!(access, Access::Claimed { recovery: 1.. });
+        self.gradual |= matches!(access, RandomAccess::Claimed { recovery: 1.. });
         Some(access)
     }
 
-    fn units(&self, bytes: &[u8], flagged: bool, whole: bool) -> Option<Access> {
+    fn units(&self, bytes: &[u8], flagged: bool, whole: bool) -> Option<RandomAccess> {
         let units = self.framing.units(bytes);
         match self.coding {
             Coding::H264 => h264(units, flagged, whole),
@@ -167,8 +167,8 @@ fn keeps_segment_map(frame: &[u8]) -> bool {
     segments && !new_map
 }
 
-fn point_or_picture(is_key: bool) -> Access {
-    if is_key { Access::Point } else { Access::Picture { reference: true } }
+fn point_or_picture(is_key: bool) -> RandomAccess {
+    if is_key { RandomAccess::Point } else { RandomAccess::Picture { reference: true } }
 }
 
 /// Splits units with length prefixes. The last may be cut off.
@@ -234,32 +234,32 @@ fn h264_slice(unit: &[u8]) -> Option<(u32, bool)> {
     Some((first, matches!(kind, 2 | 4 | 7 | 9)))
 }
 
-fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -> Option<Access> {
+fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -> Option<RandomAccess> {
     let (mut recovery, mut slices) = (None, 0);
     for unit in units {
         match unit[0] & 0x1f {
-            5 => return Some(Access::Point),
+            5 => return Some(RandomAccess::Point),
             6 => {
                 let payload = recovery_point(&unit[1..]);
                 let frames = payload.and_then(|payload| Bits::new(&payload).exp_golomb());
                 recovery = recovery.or(frames);
             }
             // Data partitions: decoders ignore them.
-            2..=4 if flagged => return Some(Access::Claimed { recovery: recovery.unwrap_or(0) }),
+            2..=4 if flagged => return Some(RandomAccess::Claimed { recovery: recovery.unwrap_or(0) }),
             1 => {
                 if !flagged {
-                    return Some(Access::Picture { reference: unit[0] >> 5 & 3 != 0 });
+                    return Some(RandomAccess::Picture { reference: unit[0] >> 5 & 3 != 0 });
                 }
                 let Some(0) = recovery else {
-                    return Some(Access::Claimed { recovery: recovery.unwrap_or(0) });
+                    return Some(RandomAccess::Claimed { recovery: recovery.unwrap_or(0) });
                 };
                 match h264_slice(unit) {
                     // The second field may refer to the first.
-                    Some((0, _)) if slices > 0 => return Some(Access::Point),
+                    Some((0, _)) if slices > 0 => return Some(RandomAccess::Point),
                     Some((_, true)) => slices += 1,
                     // The slice header is cut off.
                     None if !whole => return None,
-                    _ => return Some(Access::Claimed { recovery: 0 }),
+                    _ => return Some(RandomAccess::Claimed { recovery: 0 }),
                 }
             }
             _ => {}
@@ -267,22 +267,22 @@ fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
     }
     match (whole, slices) {
         (false, _) => None,
-        (true, 0) if flagged => Some(Access::Claimed { recovery: recovery.unwrap_or(0) }),
-        (true, 0) => Some(Access::Picture { reference: true }),
-        (true, _) => Some(Access::Point),
+        (true, 0) if flagged => Some(RandomAccess::Claimed { recovery: recovery.unwrap_or(0) }),
+        (true, 0) => Some(RandomAccess::Picture { reference: true }),
+        (true, _) => Some(RandomAccess::Point),
     }
 }
 
 /// Checks that every slice of the packet is of an IRAP picture: a decoder ignores slices of
 /// other layers and of reserved types, and decodes the slices after them.
-fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, whole: bool) -> Option<Access> {
+fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, whole: bool) -> Option<RandomAccess> {
     let (mut recovery, mut is_irap) = (0, false);
     for unit in units {
         let layer = (unit[0] & 1) << 5 | unit.get(1).map_or(0, |second| second >> 3);
         match unit[0] >> 1 & 0x3f {
             _ if layer != 0 => {}
             16..=21 => is_irap = true,
-            0..=31 => return Some(Access::Claimed { recovery }),
+            0..=31 => return Some(RandomAccess::Claimed { recovery }),
             // The number is signed: the odd ones are positive.
             39 => {
                 let payload = recovery_point(unit.get(2..).unwrap_or_default());
@@ -294,7 +294,7 @@ fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, whole: bool) -> Option<Access
             _ => {}
         }
     }
-    whole.then_some(if is_irap { Access::Point } else { Access::Claimed { recovery } })
+    whole.then_some(if is_irap { RandomAccess::Point } else { RandomAccess::Claimed { recovery } })
 }
 
 /// Returns true if every frame of the temporal unit is a key frame that is shown: a decoder
@@ -350,7 +350,7 @@ mod tests {
     }
 
     /// Returns the result for the units in each form that a container has.
-    fn seen(coding: Coding, units: &[&[u8]], flagged: bool) -> Access {
+    fn seen(coding: Coding, units: &[&[u8]], flagged: bool) -> RandomAccess {
         let looked = |head: &[u8], bytes: &[u8]| AccessPoints::new(coding, head).look(bytes, flagged, true);
         let access = looked(&[], &starts(units)).unwrap();
         assert_eq!(looked(&[0, 0, 0, 1, 0x67], &starts(units)), Some(access));
@@ -365,21 +365,21 @@ mod tests {
         access
     }
 
-    fn claimed(recovery: u32) -> Access {
-        Access::Claimed { recovery }
+    fn claimed(recovery: u32) -> RandomAccess {
+        RandomAccess::Claimed { recovery }
     }
 
     #[test]
     fn h264_begins_at_idr_and_at_confirmed_recovery_points() {
         let of = |units: &[&[u8]]| seen(Coding::H264, units, true);
-        assert_eq!(of(&[&[9, 0xf0], &[0x67, 1], IDR]), Access::Point);
-        assert_eq!(of(&[NOW, ALL_I, NEXT_I]), Access::Point);
-        assert_eq!(of(&[NOW, ONE_I, NEXT_I]), Access::Point);
+        assert_eq!(of(&[&[9, 0xf0], &[0x67, 1], IDR]), RandomAccess::Point);
+        assert_eq!(of(&[NOW, ALL_I, NEXT_I]), RandomAccess::Point);
+        assert_eq!(of(&[NOW, ONE_I, NEXT_I]), RandomAccess::Point);
         assert_eq!(of(&[NOW, ONE_I, NEXT_P]), claimed(0));
         assert_eq!(of(&[NOW, ONE_P, NEXT_I]), claimed(0));
         assert_eq!(of(&[NOW, ALL_P]), claimed(0));
         // A second field.
-        assert_eq!(of(&[NOW, ONE_I, NEXT_I, ONE_P]), Access::Point);
+        assert_eq!(of(&[NOW, ONE_I, NEXT_I, ONE_P]), RandomAccess::Point);
         // A partition, which decoders leave out, and the slice that they decode.
         assert_eq!(of(&[NOW, &[0x42, 0x88, 0x80], ALL_P]), claimed(0));
         assert_eq!(of(&[NOW, ALL_I, NEXT_P]), claimed(0));
@@ -395,13 +395,13 @@ mod tests {
         let of = |units: &[&[u8]]| seen(Coding::Hevc, units, true);
         for kind in 16..=21u8 {
             let irap = [kind << 1, 1, 9];
-            assert_eq!(of(&[&[32 << 1, 1, 7], &irap, &irap]), Access::Point);
+            assert_eq!(of(&[&[32 << 1, 1, 7], &irap, &irap]), RandomAccess::Point);
             // A slice that a decoder may ignore, and another picture after it.
             assert_eq!(of(&[&irap, &[2, 1, 9]]), claimed(0));
             // A slice of another layer.
             assert_eq!(of(&[&[kind << 1, 9, 9], &[2, 1, 9]]), claimed(0));
             assert_eq!(of(&[&[kind << 1 | 1, 1, 9]]), claimed(0));
-            assert_eq!(of(&[&irap, &[2, 9, 9]]), Access::Point);
+            assert_eq!(of(&[&irap, &[2, 9, 9]]), RandomAccess::Point);
         }
         for kind in [0, 1, 9, 15, 22, 23, 24, 31u8] {
             assert_eq!(of(&[&[kind << 1, 1, 9]]), claimed(0));
@@ -414,21 +414,24 @@ mod tests {
     #[test]
     fn other_codecs_tell_their_key_frames() {
         let look = |coding, bytes: &[u8]| AccessPoints::new(coding, &[]).look(bytes, true, false);
-        let picture = Some(Access::Picture { reference: true });
-        assert_eq!(look(Coding::Vp8, &[0x10, 0, 0, 0x9d, 1, 0x2a, 64, 0, 48, 0, 5]), Some(Access::Point));
+        let picture = Some(RandomAccess::Picture { reference: true });
+        assert_eq!(
+            look(Coding::Vp8, &[0x10, 0, 0, 0x9d, 1, 0x2a, 64, 0, 48, 0, 5]),
+            Some(RandomAccess::Point)
+        );
         // Segments without a map: bits 0, 0, 1, 0. With one: 0, 0, 1, 1.
         let segments = |first| look(Coding::Vp8, &[0x10, 0, 0, 0x9d, 1, 0x2a, 64, 0, 48, 0, first, 0]);
         assert_eq!(segments(0x20), Some(claimed(0)));
-        assert_eq!([0x00, 0x30].map(segments), [Some(Access::Point); 2]);
+        assert_eq!([0x00, 0x30].map(segments), [Some(RandomAccess::Point); 2]);
         assert_eq!(look(Coding::Vp8, &[0x11, 0, 0, 0x9d, 1, 0x2a, 64, 0, 48, 0, 5]), picture);
         let key = [0x82, 0x49, 0x83, 0x42, 0x20, 0x15, 0xf0, 0x11, 0xf0, 0];
-        assert_eq!(look(Coding::Vp9, &key), Some(Access::Point));
+        assert_eq!(look(Coding::Vp9, &key), Some(RandomAccess::Point));
         assert_eq!(look(Coding::Vp9, &[0x86, 0, 0]), picture);
         // The frame is longer than the bytes given.
         assert_eq!(look(Coding::Av1, &[0x12, 0, 0x32, 0xff, 0x7f, 0x10, 1]), None);
         let whole = |bytes: &[u8]| AccessPoints::new(Coding::Av1, &[]).look(bytes, true, true);
         let (key, inter) = ([0x32, 2, 0x10, 1], [0x32, 2, 0x30, 1]);
-        assert_eq!(whole(&key), Some(Access::Point));
+        assert_eq!(whole(&key), Some(RandomAccess::Point));
         // A key frame that is not shown, and a header that another one follows.
         assert_eq!(whole(&[0x32, 2, 0x00, 1]), picture);
         assert_eq!(whole(&[&[0x1a, 1, 0x10], &inter[..]].concat()), picture);
@@ -440,10 +443,10 @@ mod tests {
     #[test]
     fn more_is_asked_for_only_where_it_matters() {
         let mut points = AccessPoints::new(Coding::H264, &[]);
-        assert_eq!(points.look(&starts(&[&[9, 0xf0], IDR]), true, false), Some(Access::Point));
+        assert_eq!(points.look(&starts(&[&[9, 0xf0], IDR]), true, false), Some(RandomAccess::Point));
         assert_eq!(points.look(&starts(&[NOW]), true, false), None);
         assert_eq!(points.look(&starts(&[NOW, ALL_I]), true, false), None);
-        assert_eq!(points.look(&starts(&[NOW, ALL_I]), true, true), Some(Access::Point));
+        assert_eq!(points.look(&starts(&[NOW, ALL_I]), true, true), Some(RandomAccess::Point));
         assert_eq!(points.look(&starts(&[NOW, ONE_I]), true, false), None);
         assert_eq!(points.look(&starts(&[NOW, ONE_I, NEXT_P]), true, false), Some(claimed(0)));
     }
@@ -455,10 +458,10 @@ mod tests {
         points.look(&starts(&[LATER, ALL_P]), true, true);
         assert!(points.needs(false));
         let mut reference = |unit| points.look(&starts(&[unit]), false, true);
-        assert_eq!(reference(ALL_P), Some(Access::Picture { reference: true }));
-        assert_eq!(reference(NOT_REFERENCE), Some(Access::Picture { reference: false }));
+        assert_eq!(reference(ALL_P), Some(RandomAccess::Picture { reference: true }));
+        assert_eq!(reference(NOT_REFERENCE), Some(RandomAccess::Picture { reference: false }));
         // Decoding does not start at a packet that the container does not flag.
-        assert_eq!(reference(IDR), Some(Access::Picture { reference: true }));
+        assert_eq!(reference(IDR), Some(RandomAccess::Picture { reference: true }));
     }
 
     proptest! {
@@ -474,7 +477,7 @@ mod tests {
                     let part = points.clone().look(&bytes[..bytes.len() / 2], flagged, false);
                     let whole = points.look(bytes, flagged, true);
                     prop_assert!(whole.is_some());
-                    let is_picture = matches!(whole, Some(Access::Picture { .. }));
+                    let is_picture = matches!(whole, Some(RandomAccess::Picture { .. }));
                     prop_assert!(flagged || is_picture);
                     prop_assert!(part.is_some() || whole.is_some());
                 }

@@ -14,7 +14,7 @@ pub const MOST_BUFFERS: u32 = 32;
 
 /// Plane format of the frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lent {
+pub enum LentFormat {
     /// The decoder's own format, YU12. Nothing is copied.
     Native,
     /// NV12 for 8 bits: chroma is copied; P010 for 10 bits: all planes are copied.
@@ -23,7 +23,7 @@ pub enum Lent {
 
 /// Buffers that a decoder requests for one size and format of its pictures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Want {
+pub struct BufferRequest {
     /// Format that it decodes to: YUV420P or YUV420P10.
     pub decoded: PixelFormat,
     /// Pixels of a row to show.
@@ -34,9 +34,9 @@ pub struct Want {
     pub stride: u32,
     /// Rows of luma in a buffer, even.
     pub rows: u32,
-    /// Bytes of a buffer for [`Lent::Native`].
+    /// Bytes of a buffer for [`LentFormat::Native`].
     pub native_bytes: u32,
-    /// Bytes of a buffer for [`Lent::Packed`].
+    /// Bytes of a buffer for [`LentFormat::Packed`].
     pub packed_bytes: u32,
     /// Fewest buffers it needs, not counting those that others hold; at most
     /// [`MOST_BUFFERS`].
@@ -45,18 +45,18 @@ pub struct Want {
     pub colors: Colors,
 }
 
-impl Want {
+impl BufferRequest {
     /// Bytes of a buffer.
-    pub fn bytes(&self, lent: Lent) -> u32 {
+    pub fn bytes(&self, lent: LentFormat) -> u32 {
         match lent {
-            Lent::Native => self.native_bytes,
-            Lent::Packed => self.packed_bytes,
+            LentFormat::Native => self.native_bytes,
+            LentFormat::Packed => self.packed_bytes,
         }
     }
 
     /// Returns true if pictures of one request fit the memory made for the other.
-    pub fn lies_as(&self, other: &Want) -> bool {
-        Want { colors: other.colors, ..*self } == *other
+    pub fn lies_as(&self, other: &BufferRequest) -> bool {
+        BufferRequest { colors: other.colors, ..*self } == *other
     }
 
     /// Returns true if the numbers are consistent with each other.

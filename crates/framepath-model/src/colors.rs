@@ -21,7 +21,7 @@ pub const BT2020: u8 = 9;
 
 /// Sample values of black and white.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Range {
+pub enum ColorRange {
     /// Unspecified: YUV is taken as limited.
     #[default]
     Unknown,
@@ -41,7 +41,7 @@ pub struct Colors {
     /// MatrixCoefficients: the conversion from RGB to YUV.
     pub matrix: u8,
     /// VideoFullRangeFlag, if the stream has one.
-    pub range: Range,
+    pub range: ColorRange,
 }
 
 impl Default for Colors {
@@ -52,12 +52,16 @@ impl Default for Colors {
 
 impl Colors {
     /// Colours of a stream that specifies nothing.
-    pub const UNKNOWN: Colors =
-        Colors { primaries: UNSPECIFIED, transfer: UNSPECIFIED, matrix: UNSPECIFIED, range: Range::Unknown };
+    pub const UNKNOWN: Colors = Colors {
+        primaries: UNSPECIFIED,
+        transfer: UNSPECIFIED,
+        matrix: UNSPECIFIED,
+        range: ColorRange::Unknown,
+    };
 
     /// Converts numbers from a library or a file; a number that is no code point of
     /// H.273 becomes unspecified.
-    pub fn of(primaries: u32, transfer: u32, matrix: u32, range: Range) -> Colors {
+    pub fn of(primaries: u32, transfer: u32, matrix: u32, range: ColorRange) -> Colors {
         // 0 and 3 are reserved, except for the matrix, where 0 is RGB.
         let known = |code: u32| u8::try_from(code).ok().filter(|code| *code != 3);
         let point = |code| known(code).filter(|code| *code != 0).unwrap_or(UNSPECIFIED);
@@ -86,8 +90,8 @@ mod tests {
 
     #[test]
     fn reserved_numbers_say_nothing() {
-        assert_eq!(Colors::of(0, 3, 256, Range::Unknown), Colors::UNKNOWN);
-        let rgb = Colors::of(1, 13, 0, Range::Full);
+        assert_eq!(Colors::of(0, 3, 256, ColorRange::Unknown), Colors::UNKNOWN);
+        let rgb = Colors::of(1, 13, 0, ColorRange::Full);
         assert_eq!((rgb.primaries, rgb.transfer, rgb.matrix), (BT709, 13, MATRIX_RGB));
     }
 

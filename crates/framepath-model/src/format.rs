@@ -131,7 +131,7 @@ pub enum LayoutError {
 
 /// One plane inside a frame's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Plane {
+pub struct PlaneLayout {
     /// Bytes from the start of the frame's slot to the first pixel.
     pub offset: usize,
     /// Bytes from one row to the next.
@@ -142,7 +142,7 @@ pub struct Plane {
     pub rows: usize,
 }
 
-impl Plane {
+impl PlaneLayout {
     /// Returns the offset of the first byte after the last pixel, from the start of the slot.
     pub fn end(&self) -> usize {
         if self.rows == 0 { self.offset } else { self.offset + (self.rows - 1) * self.stride + self.width }
@@ -172,7 +172,7 @@ pub struct Layout {
     pub size: usize,
     /// Colour description of the samples.
     pub colors: Colors,
-    planes: [Plane; 3],
+    planes: [PlaneLayout; 3],
     count: usize,
 }
 
@@ -201,7 +201,7 @@ impl Layout {
         let mut offset = 0;
         for (row, rows) in format.plane_sizes(width, height) {
             let stride = row.next_multiple_of(stride_align.max(1));
-            planes.push(Plane { offset, stride, width: row, rows });
+            planes.push(PlaneLayout { offset, stride, width: row, rows });
             offset += stride * rows;
         }
         Layout::from_planes(format, width, height, &planes)
@@ -218,7 +218,7 @@ impl Layout {
         format: PixelFormat,
         width: u32,
         height: u32,
-        planes: &[Plane],
+        planes: &[PlaneLayout],
     ) -> Result<Layout, LayoutError> {
         check_side(width, height)?;
         let wrong = |detail| LayoutError::Planes { format, width, height, detail };
@@ -226,7 +226,7 @@ impl Layout {
         if planes.len() != wanted.len() {
             return Err(wrong("wrong number of planes"));
         }
-        let mut held = [Plane::default(); 3];
+        let mut held = [PlaneLayout::default(); 3];
         for ((slot, plane), (row, rows)) in held.iter_mut().zip(planes).zip(wanted) {
             if plane.width != row || plane.rows != rows {
                 return Err(wrong("a plane has another width or height"));
@@ -253,14 +253,14 @@ impl Layout {
     /// Describes `bytes` bytes that are no picture, as one row of GREY: the queue experiment
     /// pushes them. Not bound by [`Layout::MAX_SIDE`].
     pub fn opaque(bytes: usize) -> Layout {
-        let plane = Plane { offset: 0, stride: bytes, width: bytes, rows: 1 };
+        let plane = PlaneLayout { offset: 0, stride: bytes, width: bytes, rows: 1 };
         Layout {
             format: PixelFormat::Grey,
             width: bytes as u32,
             height: 1,
             size: bytes,
             colors: Colors::UNKNOWN,
-            planes: [plane, Plane::default(), Plane::default()],
+            planes: [plane, PlaneLayout::default(), PlaneLayout::default()],
             count: 1,
         }
     }
@@ -271,7 +271,7 @@ impl Layout {
     }
 
     /// Returns the planes, luma first.
-    pub fn planes(&self) -> &[Plane] {
+    pub fn planes(&self) -> &[PlaneLayout] {
         &self.planes[..self.count]
     }
 
@@ -327,12 +327,12 @@ mod tests {
         for format in PixelFormat::ALL {
             let sample = format.luma_bytes();
             let packed = Layout::packed(format, 30, 20).unwrap();
-            let with = |index: usize, change: fn(&mut Plane, usize), by: usize| {
+            let with = |index: usize, change: fn(&mut PlaneLayout, usize), by: usize| {
                 let mut planes = packed.planes().to_vec();
                 change(&mut planes[index], by);
                 Layout::from_planes(format, 30, 20, &planes)
             };
-            let change: [fn(&mut Plane, usize); 2] = [|p, by| p.stride += by, |p, by| p.offset += by];
+            let change: [fn(&mut PlaneLayout, usize); 2] = [|p, by| p.stride += by, |p, by| p.offset += by];
             for index in 0..packed.planes().len() {
                 for change in change {
                     for by in 1..=8 {
@@ -348,7 +348,7 @@ mod tests {
             }
         }
         // The stride of a single row is unused, but libraries get it too.
-        let row = |stride| Plane { offset: 0, stride, width: 16, rows: 1 };
+        let row = |stride| PlaneLayout { offset: 0, stride, width: 16, rows: 1 };
         let of = |stride| Layout::from_planes(PixelFormat::Grey, 16, 1, &[row(stride)]);
         assert!(of(Layout::MAX_PLANE_BYTES).is_ok());
         assert!(of(Layout::MAX_PLANE_BYTES + 1).is_err());

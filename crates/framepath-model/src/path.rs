@@ -27,7 +27,7 @@ mod value;
 mod words;
 
 pub use ast::{Hop, Path, all_hops};
-pub use definition::{Arg, DefaultValue, Definition, Kind};
+pub use definition::{Arg, DefaultValue, Definition, DefinitionKind};
 pub use definitions::{DefinitionError, Definitions};
 pub use error::PathError;
 pub use hosting::Hosts;

@@ -2,7 +2,7 @@
 //! Memory of a stream in its supervisor: a reader gets every frame once and in
 //! order, although the worker that decodes the stream may die.
 //!
-//! A [`Book`] keeps the packets since a random access point from which every
+//! A [`ReplayLog`] keeps the packets since a random access point from which every
 //! undelivered frame can be decoded again. After a death the packets are submitted
 //! once more, to the next worker; frames that were delivered before are
 //! counted per packet and dropped.
@@ -28,14 +28,14 @@
 //! in streams where rule 1 cannot decide, since the last but one.
 //!
 //! Both rules hold only for random access points that the bytes confirm
-//! ([`Access::Point`](crate::access_point::Access)), not for a container's flag alone. A
+//! ([`RandomAccess::Point`](crate::access_point::RandomAccess)), not for a container's flag alone. A
 //! packet that leaves the history without a frame stays known. So a stream whose bytes
 //! confirm a wrong point loses nothing while its worker lives, and the losses at a death
 //! are counted.
 //!
 //! # Where a stream resumes
 //!
-//! After history was lost (a poisoned packet, [`Book::forget`]), the stream resumes at
+//! After history was lost (a poisoned packet, [`ReplayLog::forget`]), the stream resumes at
 //! the next packet that is, or claims to be, a random access point. After a claim, the
 //! pictures up to its recovery are decoded and not delivered: they lack what came before.
 //!
@@ -59,7 +59,7 @@ use std::mem;
 use forgotten::Forgotten;
 use resumption::{Admission, Resumption};
 
-use crate::access_point::Access;
+use crate::access_point::RandomAccess;
 
 /// Deaths on one thread in a row, without a new frame between, after which a
 /// packet is given up even if each death was at another packet.
@@ -71,10 +71,10 @@ pub const UNOPENED: u32 = 8;
 
 /// A packet that may have to be submitted again.
 #[derive(Debug)]
-pub struct Entry<P> {
+pub struct ReplayEntry<P> {
     seq: u64,
     pts: Option<i64>,
-    access: Access,
+    access: RandomAccess,
     packet: P,
     /// Frames delivered to the reader, from any worker.
     delivered: u32,
@@ -88,7 +88,7 @@ pub struct Entry<P> {
     withheld: bool,
 }
 
-impl<P> Entry<P> {
+impl<P> ReplayEntry<P> {
     /// Returns the packet's number.
     pub fn seq(&self) -> u64 {
         self.seq
@@ -100,12 +100,12 @@ impl<P> Entry<P> {
     }
 
     /// Returns the ability of a decoder to start at this packet.
-    pub fn access(&self) -> Access {
+    pub fn access(&self) -> RandomAccess {
         self.access
     }
 
     fn is_point(&self) -> bool {
-        self.access == Access::Point
+        self.access == RandomAccess::Point
     }
 
     /// Returns the packet.
@@ -136,14 +136,14 @@ pub enum Arrived {
 /// Action after a death. Unsent packets are submitted again in every case but the
 /// last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plan {
+pub enum RestartPlan {
     /// Submit the history again.
     Replay {
         /// To a worker that decodes on one thread and takes one packet at a
         /// time.
         single_threaded: bool,
     },
-    /// As [`Plan::Replay`] on one thread, but the book has dropped the
+    /// As [`RestartPlan::Replay`] on one thread, but the book has dropped the
     /// poisoned packet and all later ones that cannot be decoded without it.
     Skip {
         /// The packet that kills.
@@ -155,7 +155,7 @@ pub enum Plan {
     GiveUp,
 }
 
-/// Packets that [`Book::abandon`] forgot.
+/// Packets that [`ReplayLog::abandon`] forgot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abandoned {
     /// Number of packets or frames that had given nothing.
@@ -175,9 +175,9 @@ struct Death {
 
 /// Memory of one stream; see the module.
 #[derive(Debug)]
-pub struct Book<P> {
+pub struct ReplayLog<P> {
     /// Packets in decode order, numbers rising; without the skipped ones.
-    history: VecDeque<Entry<P>>,
+    history: VecDeque<ReplayEntry<P>>,
     /// Packets before the history whose frames may still come.
     forgotten: Forgotten<P>,
     /// Removes the parts that a forgotten packet no longer needs.
@@ -191,7 +191,7 @@ pub struct Book<P> {
     /// A point whose first frame came and which rule 1 has not tried as start.
     untried: Option<u64>,
     resumption: Resumption,
-    /// Packets that a replay needs are missing before the history: [`Book::forget`].
+    /// Packets that a replay needs are missing before the history: [`ReplayLog::forget`].
     torn: bool,
     /// A frame was delivered since the last death.
     progressed: bool,
@@ -208,11 +208,11 @@ pub struct Book<P> {
     skipped_leading: u64,
 }
 
-impl<P> Book<P> {
+impl<P> ReplayLog<P> {
     /// Creates an empty book for a new stream. `strip` removes from a packet the parts that
     /// only a replay needs.
-    pub fn new(strip: fn(&mut P)) -> Book<P> {
-        Book {
+    pub fn new(strip: fn(&mut P)) -> ReplayLog<P> {
+        ReplayLog {
             history: VecDeque::new(),
             forgotten: Forgotten::new(),
             strip,
@@ -237,21 +237,21 @@ impl<P> Book<P> {
 
     /// Adds the next packet in decode order; numbers rise, gaps are allowed.
     /// After a poisoned packet, drops packets at once until the stream can resume.
-    pub fn append(&mut self, seq: u64, pts: Option<i64>, access: Access, packet: P) {
+    pub fn append(&mut self, seq: u64, pts: Option<i64>, access: RandomAccess, packet: P) {
         debug_assert!(self.history.back().is_none_or(|last| last.seq < seq), "numbers rise");
         let mut entry =
-            Entry { seq, pts, access, packet, delivered: 0, given: 0, closed: false, withheld: false };
+            ReplayEntry { seq, pts, access, packet, delivered: 0, given: 0, closed: false, withheld: false };
         if self.admits(&mut entry) {
             self.history.push_back(entry);
         }
     }
 
     /// Returns the next packet to submit to the present worker.
-    pub fn next_unsent(&self) -> Option<&Entry<P>> {
+    pub fn next_unsent(&self) -> Option<&ReplayEntry<P>> {
         self.history.get(self.cursor)
     }
 
-    /// Marks the packet of [`Book::next_unsent`] as submitted.
+    /// Marks the packet of [`ReplayLog::next_unsent`] as submitted.
     pub fn sent(&mut self) {
         let Some(entry) = self.history.get(self.cursor) else { return };
         if entry.seq < self.submitted {
@@ -269,7 +269,7 @@ impl<P> Book<P> {
         submitted.rev().find(|entry| is_it(&entry.packet)).map(|entry| entry.seq)
     }
 
-    /// Returns true if [`Book::append`] keeps every packet: none is dropped because of
+    /// Returns true if [`ReplayLog::append`] keeps every packet: none is dropped because of
     /// a poisoned or forgotten packet before it.
     pub fn takes_all(&self) -> bool {
         self.resumption.admits_all()
@@ -331,7 +331,7 @@ impl<P> Book<P> {
     /// poisoned packet, and the packets before count as skipped.
     ///
     /// A frame of a forgotten packet is [`Arrived::Deliver`] when it comes: the last
-    /// 16,384 packets are still known to [`Book::get`], without the stripped parts.
+    /// 16,384 packets are still known to [`ReplayLog::get`], without the stripped parts.
     pub fn forget(&mut self, keep: usize) {
         let forgotten = self.cursor.saturating_sub(keep);
         if forgotten > 0 {
@@ -353,7 +353,7 @@ impl<P> Book<P> {
 
     /// Records the worker's death. `popped` is the last packet it had taken;
     /// `single_threaded` if it decoded on one thread.
-    pub fn died(&mut self, popped: Option<u64>, single_threaded: bool) -> Plan {
+    pub fn died(&mut self, popped: Option<u64>, single_threaded: bool) -> RestartPlan {
         self.skipped += self.forgotten.clear();
         if mem::take(&mut self.torn) {
             self.resumption.lose();
@@ -386,9 +386,9 @@ impl<P> Book<P> {
         let Some(at) = popped_at else {
             self.unopened += 1;
             if self.unopened >= UNOPENED {
-                return Plan::GiveUp;
+                return RestartPlan::GiveUp;
             }
-            return Plan::Replay { single_threaded: single_threaded || self.in_a_row >= 2 };
+            return RestartPlan::Replay { single_threaded: single_threaded || self.in_a_row >= 2 };
         };
         self.unopened = 0;
 
@@ -401,16 +401,16 @@ impl<P> Book<P> {
         // Stay on one thread until the history's start has moved on; otherwise the same
         // deaths would repeat at the same place.
         let there_still = before.is_some_and(|death| death.start == start);
-        Plan::Replay { single_threaded: self.in_a_row >= 2 || (single_threaded && there_still) }
+        RestartPlan::Replay { single_threaded: self.in_a_row >= 2 || (single_threaded && there_still) }
     }
 
-    /// Returns true for a packet that was forgotten so long ago that [`Book::get`] does not
+    /// Returns true for a packet that was forgotten so long ago that [`ReplayLog::get`] does not
     /// know it.
     pub fn is_unknown(&self, seq: u64) -> bool {
         self.forgotten.is_unknown(seq)
     }
 
-    /// Records a frame of packet `seq`, which [is unknown](Book::is_unknown), from the
+    /// Records a frame of packet `seq`, which [is unknown](ReplayLog::is_unknown), from the
     /// present worker: the frame cannot be delivered, and the packet counts as skipped.
     /// Returns false if more such frames came than are possible.
     pub fn lose_unknown(&mut self, seq: u64) -> bool {
@@ -427,7 +427,7 @@ impl<P> Book<P> {
         }
     }
 
-    /// Returns the same packet as [`Book::get`], mutable.
+    /// Returns the same packet as [`ReplayLog::get`], mutable.
     pub fn get_mut(&mut self, seq: u64) -> Option<&mut P> {
         match self.find(seq) {
             Some(at) => Some(&mut self.history[at].packet),
@@ -460,7 +460,7 @@ impl<P> Book<P> {
     /// might still have given one: those shown after every delivered frame, or, without times,
     /// decoded after them.
     pub fn flush(&mut self) -> u64 {
-        let delivered = |entry: &&Entry<P>| entry.delivered > 0;
+        let delivered = |entry: &&ReplayEntry<P>| entry.delivered > 0;
         let last_shown = self.history.iter().filter(delivered).filter_map(|entry| entry.pts).max();
         let last = self.history.iter().filter(delivered).map(|entry| entry.seq).max();
         let owed = self.history.iter().filter(|entry| match (entry.pts, last_shown) {
@@ -471,7 +471,7 @@ impl<P> Book<P> {
         let owed = owed.count() as u64 + self.forgotten.clear();
         let (deaths, replayed) = (self.deaths, self.replayed);
         let (skipped, skipped_leading) = (self.skipped, self.skipped_leading);
-        *self = Book { deaths, replayed, skipped, skipped_leading, ..Book::new(self.strip) };
+        *self = ReplayLog { deaths, replayed, skipped, skipped_leading, ..ReplayLog::new(self.strip) };
         owed
     }
 
@@ -491,7 +491,7 @@ impl<P> Book<P> {
         self.skipped
     }
 
-    /// Returns how many of [`Book::skipped`] were leading pictures: they are intact, but made of
+    /// Returns how many of [`ReplayLog::skipped`] were leading pictures: they are intact, but made of
     /// pictures that were skipped.
     pub fn skipped_leading(&self) -> u64 {
         self.skipped_leading
@@ -508,7 +508,7 @@ impl<P> Book<P> {
 
     /// Returns true if a packet that follows all others in decode order is to be decoded after
     /// a loss. Counts it as skipped if not, or if its frames are withheld.
-    fn admits(&mut self, entry: &mut Entry<P>) -> bool {
+    fn admits(&mut self, entry: &mut ReplayEntry<P>) -> bool {
         let admission = self.resumption.admit(entry.access, entry.pts);
         let lost = u64::from(entry.delivered == 0 && !entry.withheld);
         match admission {
@@ -522,7 +522,7 @@ impl<P> Book<P> {
     }
 
     /// Drops the packet at `poisoned` and the packets that cannot be decoded without it.
-    fn skip(&mut self, poisoned: usize) -> Plan {
+    fn skip(&mut self, poisoned: usize) -> RestartPlan {
         let mut behind = self.history.split_off(poisoned).into_iter();
         // The packet exists: the caller found it.
         let first = behind.next().map_or(0, |entry| {
@@ -540,7 +540,7 @@ impl<P> Book<P> {
         // Later deaths are judged on their own.
         self.last = None;
         self.fruitless = 0;
-        Plan::Skip { poisoned: first, next }
+        RestartPlan::Skip { poisoned: first, next }
     }
 
     /// Moves the start of the history if the frame just delivered, of the

@@ -16,7 +16,7 @@ const MINUTE_NS: u64 = 60 * SECOND_NS;
 
 /// Limits of one user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct UserLimits {
     /// Connections at a time.
     pub connections: u32,
     /// Streams at a time.
@@ -27,9 +27,9 @@ pub struct Limits {
     pub replacements_per_minute: u32,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { connections: 128, streams: 64, opens_per_minute: 2400, replacements_per_minute: 600 }
+impl Default for UserLimits {
+    fn default() -> UserLimits {
+        UserLimits { connections: 128, streams: 64, opens_per_minute: 2400, replacements_per_minute: 600 }
     }
 }
 
@@ -143,7 +143,7 @@ impl User {
     ///
     /// # Errors
     /// The user has as many as are allowed.
-    pub fn connect(&mut self, limits: &Limits) -> Result<(), Denial> {
+    pub fn connect(&mut self, limits: &UserLimits) -> Result<(), Denial> {
         if self.connections >= limits.connections {
             return Err(Denial::Connections(limits.connections));
         }
@@ -186,7 +186,7 @@ impl Client {
         &mut self,
         said: Result<Message, WireError>,
         user: &mut User,
-        limits: &Limits,
+        limits: &UserLimits,
         next_stream: u32,
         stopping: bool,
         now_ns: u64,
@@ -211,7 +211,7 @@ impl Client {
     fn open(
         &mut self,
         user: &mut User,
-        limits: &Limits,
+        limits: &UserLimits,
         number: u32,
         stopping: bool,
         now_ns: u64,
@@ -234,7 +234,7 @@ impl Client {
         &mut self,
         number: u32,
         user: &mut User,
-        limits: &Limits,
+        limits: &UserLimits,
         now_ns: u64,
     ) -> Result<Action, Denial> {
         let stream = self.streams.iter_mut().find(|stream| stream.number == number);

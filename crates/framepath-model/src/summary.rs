@@ -20,7 +20,7 @@ pub struct Summary {
     pub started_unix_s: Option<u64>,
     /// One row per case and contender.
     #[serde(default)]
-    pub rows: Vec<Row>,
+    pub rows: Vec<SummaryRow>,
     /// Comparisons of two contenders over paired runs.
     #[serde(default)]
     pub ratios: Vec<Ratio>,
@@ -71,7 +71,7 @@ pub struct Machine {
 
 /// One contender over one case: medians over its runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Row {
+pub struct SummaryRow {
     /// Input of the runs, such as a clip's or a buffer size's name.
     pub case: String,
     /// Name of the contender.
@@ -188,7 +188,7 @@ impl CausesUs {
     }
 }
 
-impl Row {
+impl SummaryRow {
     /// Returns the injected cost and the ledger's error, both in microseconds;
     /// `None` if the row is not of an injection.
     pub fn injection(&self) -> Option<Injection> {
@@ -203,7 +203,7 @@ impl Row {
     /// row (a spread gives its median), `latency_p50_us` and the like,
     /// `cause_compute_us` and the like, `unexplained_share`,
     /// `outside_tolerance` (1 for an injection that is not near, else 0), or a
-    /// key of [`Row::extra`]. `None` if it is not known.
+    /// key of [`SummaryRow::extra`]. `None` if it is not known.
     pub fn figure(&self, metric: &str) -> Option<f64> {
         if let Some(figure) = self.extra.get(metric) {
             return Some(*figure);
@@ -331,7 +331,7 @@ pub struct Skipped {
 
 impl Summary {
     /// Finds the row of a case and a contender.
-    pub fn row(&self, case: &str, contender: &str) -> Option<&Row> {
+    pub fn row(&self, case: &str, contender: &str) -> Option<&SummaryRow> {
         self.rows.iter().find(|row| row.case == case && row.contender == contender)
     }
 

@@ -158,14 +158,14 @@ mod record;
 mod work;
 
 pub use cell::{
-    BYTES_PER_FRAME, CELL_BYTES, CELL_WORDS, Cell, Completion, FRAME_COMPLETION_BYTES, MAX_BIT_RATE,
-    PACKET_SUBMISSION_BYTES, Place, SAME_FRAME, Submission, UpstreamRequest,
+    BYTES_PER_FRAME, CELL_BYTES, CELL_WORDS, Cell, Completion, DemuxPosition, FRAME_COMPLETION_BYTES,
+    MAX_BIT_RATE, PACKET_SUBMISSION_BYTES, SAME_FRAME, Submission, UpstreamRequest,
 };
 pub use error::WireError;
 pub use figures::{Figures, Histogram, StreamStatus, Totals};
 pub use message::{FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, STAGE_BYTES, TEXT_BYTES};
 pub use opening::{Demux, Open};
-pub use work::Work;
+pub use work::WorkerTime;
 
 /// The version of this format. It changes with any table above, and with
 /// the position of words in the shared area (`framepath_os::crossing`).

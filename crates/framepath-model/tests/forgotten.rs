@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The book of a stream whose history grows too large to be kept.
 
-use framepath_model::access_point::Access;
-use framepath_model::replay::{Arrived, Book, Plan};
+use framepath_model::access_point::RandomAccess;
+use framepath_model::replay::{Arrived, ReplayLog, RestartPlan};
 
-fn access(is_point: bool) -> Access {
-    if is_point { Access::Point } else { Access::Picture { reference: true } }
+fn access(is_point: bool) -> RandomAccess {
+    if is_point { RandomAccess::Point } else { RandomAccess::Picture { reference: true } }
 }
 
 #[test]
 fn a_history_that_was_forgotten_goes_on_at_the_next_key() {
-    let mut book = Book::new(|packet| *packet = 7777);
+    let mut book = ReplayLog::new(|packet| *packet = 7777);
     for seq in 0..100 {
         book.append(seq, Some(seq as i64), access(seq == 0), seq);
         book.sent();
@@ -25,7 +25,7 @@ fn a_history_that_was_forgotten_goes_on_at_the_next_key() {
     // A late frame of a packet that is kept.
     assert_eq!(book.arrived(98), Arrived::Deliver);
     // Packets taken by the dead worker cannot be decoded again without the stream's start.
-    assert!(matches!(book.died(Some(99), true), Plan::Replay { .. }));
+    assert!(matches!(book.died(Some(99), true), RestartPlan::Replay { .. }));
     assert_eq!((book.packets().count(), book.skipped()), (0, 1));
     for seq in 100..105 {
         book.append(seq, Some(seq as i64), access(seq == 103), seq);
@@ -36,7 +36,7 @@ fn a_history_that_was_forgotten_goes_on_at_the_next_key() {
 
 #[test]
 fn frames_of_forgotten_packets_are_delivered_and_missed_ones_count() {
-    let mut book = Book::new(|_| ());
+    let mut book = ReplayLog::new(|_| ());
     for seq in 0..100 {
         book.append(seq, Some(seq as i64), access(seq == 0), seq);
         book.sent();
@@ -46,14 +46,14 @@ fn frames_of_forgotten_packets_are_delivered_and_missed_ones_count() {
         assert_eq!((book.get(seq).copied(), book.arrived(seq)), (Some(seq), Arrived::Deliver));
     }
     // 60 to 89 were forgotten, 90 to 99 kept: all are lost with the worker.
-    assert!(matches!(book.died(Some(99), true), Plan::Replay { .. }));
+    assert!(matches!(book.died(Some(99), true), RestartPlan::Replay { .. }));
     assert_eq!(book.skipped(), 40);
     assert_eq!((book.get(70).copied(), book.arrived(70)), (None, Arrived::AlreadyDelivered));
 }
 
 #[test]
 fn the_memory_of_forgotten_packets_is_bounded() {
-    let mut book = Book::new(|_| ());
+    let mut book = ReplayLog::new(|_| ());
     for seq in 0..20_000 {
         book.append(seq, None, access(seq == 0), seq);
         book.sent();
@@ -75,7 +75,7 @@ fn the_memory_of_forgotten_packets_is_bounded() {
 
 #[test]
 fn unknown_packets_that_are_owed_count_with_the_worker() {
-    let mut book = Book::new(|_| ());
+    let mut book = ReplayLog::new(|_| ());
     for seq in 0..20_000 {
         book.append(seq, Some(seq as i64), access(seq == 0), seq);
         book.sent();
@@ -96,7 +96,7 @@ fn forgetting_up_to_a_key_leaves_its_leading_pictures_to_be_counted() {
         51 | 52 => seq as i64 - 1,
         seq => seq as i64,
     };
-    let mut book = Book::new(|_| ());
+    let mut book = ReplayLog::new(|_| ());
     for seq in 0..60 {
         book.append(seq, Some(pts(seq)), access(seq == 0 || seq == 50), seq);
         book.sent();
@@ -113,7 +113,7 @@ fn forgetting_up_to_a_key_leaves_its_leading_pictures_to_be_counted() {
 
 #[test]
 fn a_forgotten_picture_that_is_held_for_its_time_is_owed() {
-    let mut book = Book::new(|_| ());
+    let mut book = ReplayLog::new(|_| ());
     // In decode order I P B: the P, 1, is shown after the B, 2.
     for (seq, pts) in [(0, 0), (1, 2), (2, 1), (3, 4), (4, 3)] {
         book.append(seq, Some(pts), access(seq == 0), seq);

@@ -4,13 +4,13 @@
 
 use std::collections::VecDeque;
 
-use framepath_model::access_point::Access;
-use framepath_model::replay::{Arrived, Book, FRUITLESS, Plan, UNOPENED};
+use framepath_model::access_point::RandomAccess;
+use framepath_model::replay::{Arrived, FRUITLESS, ReplayLog, RestartPlan, UNOPENED};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-fn access(is_point: bool) -> Access {
-    if is_point { Access::Point } else { Access::Picture { reference: true } }
+fn access(is_point: bool) -> RandomAccess {
+    if is_point { RandomAccess::Point } else { RandomAccess::Picture { reference: true } }
 }
 
 /// One packet of a made-up stream; its number is its place in decode order.
@@ -170,12 +170,17 @@ struct Seen {
     damaged: usize,
     skips: Vec<u64>,
     most_kept: usize,
-    book: Book<usize>,
+    book: ReplayLog<usize>,
 }
 
 fn run(pictures: &[Picture], trouble: &Trouble) -> Seen {
-    let mut seen =
-        Seen { frames: Vec::new(), damaged: 0, skips: Vec::new(), most_kept: 0, book: Book::new(|_| ()) };
+    let mut seen = Seen {
+        frames: Vec::new(),
+        damaged: 0,
+        skips: Vec::new(),
+        most_kept: 0,
+        book: ReplayLog::new(|_| ()),
+    };
     let mut lives = trouble.lives.iter().copied();
     let mut unread = pictures.iter().enumerate();
     let (mut single, mut last_popped, mut futile) = (false, None, 0);
@@ -235,12 +240,12 @@ fn run(pictures: &[Picture], trouble: &Trouble) -> Seen {
                 futile = if delivered > 0 { 0 } else { futile + 1 };
                 last_popped = popped;
                 match seen.book.died(popped, single) {
-                    Plan::Replay { single_threaded } => single = single_threaded,
-                    Plan::Skip { poisoned, .. } => {
+                    RestartPlan::Replay { single_threaded } => single = single_threaded,
+                    RestartPlan::Skip { poisoned, .. } => {
                         single = true;
                         seen.skips.push(poisoned);
                     }
-                    Plan::GiveUp => panic!("packets were taken"),
+                    RestartPlan::GiveUp => panic!("packets were taken"),
                 }
                 continue 'worker;
             }
@@ -352,15 +357,18 @@ fn a_stream_in_which_everything_kills_ends() {
 
 #[test]
 fn the_history_is_what_follows_the_last_delivered_random_access_point() {
-    let mut book = Book::new(|_| ());
+    let mut book = ReplayLog::new(|_| ());
     for seq in 0..30 {
         book.append(seq, Some(seq as i64), access(seq % 10 == 0), ());
         book.sent();
         assert_eq!(book.arrived(seq), Arrived::Deliver);
     }
     assert_eq!(book.kept(), 10);
-    assert_eq!(book.died(Some(29), false), Plan::Replay { single_threaded: false });
-    assert_eq!(book.next_unsent().map(|entry| (entry.seq(), entry.access())), Some((20, Access::Point)));
+    assert_eq!(book.died(Some(29), false), RestartPlan::Replay { single_threaded: false });
+    assert_eq!(
+        book.next_unsent().map(|entry| (entry.seq(), entry.access())),
+        Some((20, RandomAccess::Point))
+    );
     assert_eq!(book.arrived(20), Arrived::Unknown, "not submitted to this worker");
     book.sent();
     assert_eq!(book.arrived(20), Arrived::AlreadyDelivered);
@@ -370,30 +378,30 @@ fn the_history_is_what_follows_the_last_delivered_random_access_point() {
 
 #[test]
 fn blame_needs_the_same_packet_twice_on_one_thread() {
-    let mut book = Book::new(|_| ());
+    let mut book = ReplayLog::new(|_| ());
     for seq in 0..8 {
         book.append(seq, Some(seq as i64), access(seq == 0 || seq == 6), ());
     }
-    let submit = |book: &mut Book<()>, count: usize| (0..count).for_each(|_| book.sent());
+    let submit = |book: &mut ReplayLog<()>, count: usize| (0..count).for_each(|_| book.sent());
     submit(&mut book, 6);
-    assert_eq!(book.died(Some(5), false), Plan::Replay { single_threaded: false });
+    assert_eq!(book.died(Some(5), false), RestartPlan::Replay { single_threaded: false });
     submit(&mut book, 5);
-    assert_eq!(book.died(Some(4), false), Plan::Replay { single_threaded: true });
+    assert_eq!(book.died(Some(4), false), RestartPlan::Replay { single_threaded: true });
     submit(&mut book, 3);
-    assert_eq!(book.died(Some(2), true), Plan::Replay { single_threaded: true });
+    assert_eq!(book.died(Some(2), true), RestartPlan::Replay { single_threaded: true });
     submit(&mut book, 4);
-    assert_eq!(book.died(Some(3), true), Plan::Replay { single_threaded: true });
+    assert_eq!(book.died(Some(3), true), RestartPlan::Replay { single_threaded: true });
     submit(&mut book, 4);
-    assert_eq!(book.died(Some(3), true), Plan::Skip { poisoned: 3, next: Some(6) });
+    assert_eq!(book.died(Some(3), true), RestartPlan::Skip { poisoned: 3, next: Some(6) });
     assert_eq!((book.skipped(), book.kept()), (3, 5));
 
     // Deaths at different packets: tolerated a few times, not for ever.
     for popped in 0..FRUITLESS as u64 - 1 {
         submit(&mut book, 3);
-        assert_eq!(book.died(Some(popped), true), Plan::Replay { single_threaded: true });
+        assert_eq!(book.died(Some(popped), true), RestartPlan::Replay { single_threaded: true });
     }
     submit(&mut book, 4);
-    assert_eq!(book.died(Some(6), true), Plan::Skip { poisoned: 6, next: None });
+    assert_eq!(book.died(Some(6), true), RestartPlan::Skip { poisoned: 6, next: None });
     book.append(8, Some(8), access(false), ());
     book.append(9, Some(9), access(true), ());
     assert_eq!((book.skipped(), book.kept()), (6, 4));
@@ -401,18 +409,18 @@ fn blame_needs_the_same_packet_twice_on_one_thread() {
 
 #[test]
 fn a_stream_that_cannot_be_opened_is_given_up() {
-    let mut book = Book::new(|_| ());
+    let mut book = ReplayLog::new(|_| ());
     book.append(0, None, access(true), ());
     for death in 1..UNOPENED {
-        assert_eq!(book.died(None, false), Plan::Replay { single_threaded: death > 1 });
+        assert_eq!(book.died(None, false), RestartPlan::Replay { single_threaded: death > 1 });
     }
     // A worker cannot have taken a packet that it was not given.
-    assert_eq!(book.died(Some(0), true), Plan::GiveUp);
+    assert_eq!(book.died(Some(0), true), RestartPlan::GiveUp);
 }
 
 /// Makes a book of two groups, the second open: packet 2 is shown after packets 3 and 4.
-fn open_group() -> Book<()> {
-    let mut book = Book::new(|_| ());
+fn open_group() -> ReplayLog<()> {
+    let mut book = ReplayLog::new(|_| ());
     for (seq, pts) in [0, 1, 4, 2, 3, 5, 6, 7].into_iter().enumerate() {
         book.append(seq as u64, Some(pts), access([0, 2, 6].contains(&seq)), ());
         book.sent();
@@ -420,7 +428,7 @@ fn open_group() -> Book<()> {
     book
 }
 
-fn start(book: &mut Book<()>) -> Option<u64> {
+fn start(book: &mut ReplayLog<()>) -> Option<u64> {
     book.died(None, false);
     book.next_unsent().map(|entry| entry.seq())
 }
@@ -464,7 +472,7 @@ fn packets_without_output_have_none_in_a_replay() {
         book.arrived(seq);
     }
     assert_eq!(start(&mut book), Some(2));
-    book.append(8, Some(8), Access::Point, ());
+    book.append(8, Some(8), RandomAccess::Point, ());
     (0..book.kept()).for_each(|_| book.sent());
     let answers = [2, 5, 6, 7, 8, 3].map(|seq| book.arrived(seq));
     assert_eq!((answers, book.kept()), ([Old, Old, Old, New, New, Old], 3));
@@ -477,7 +485,7 @@ fn packets_without_output_have_none_in_a_replay() {
 
 #[test]
 fn packets_never_taken_by_a_dead_worker_are_kept() {
-    let mut book = Book::new(|_| ());
+    let mut book = ReplayLog::new(|_| ());
     for seq in 0..6 {
         book.append(seq, Some(seq as i64), access(true), ());
         book.sent();
@@ -495,7 +503,7 @@ fn packets_never_taken_by_a_dead_worker_are_kept() {
     }
     // A worker that took nothing loses nothing, nor does a number that it never had.
     for popped in [None, Some(99)] {
-        let mut book = Book::new(|_| ());
+        let mut book = ReplayLog::new(|_| ());
         book.append(7, Some(0), access(true), ());
         book.sent();
         assert_eq!((book.abandon(popped).count, book.kept()), (0, 1));
@@ -507,9 +515,9 @@ fn packets_never_taken_by_a_dead_worker_are_kept() {
 /// key before it.
 #[test]
 fn frames_of_a_repeated_file_are_delivered_after_a_death() {
-    let mut book = Book::new(|_| ());
+    let mut book = ReplayLog::new(|_| ());
     let mut next = 0;
-    let mut send = |book: &mut Book<u64>, until: u64| {
+    let mut send = |book: &mut ReplayLog<u64>, until: u64| {
         while next < until {
             book.append(next, Some((next % 20) as i64), access(next % 10 == 0), next);
             book.sent();
@@ -521,7 +529,7 @@ fn frames_of_a_repeated_file_are_delivered_after_a_death() {
         send(&mut book, seq + 16);
         assert_eq!(book.arrived(seq), Arrived::Deliver);
     }
-    assert!(matches!(book.died(Some(36), false), Plan::Replay { .. }));
+    assert!(matches!(book.died(Some(36), false), RestartPlan::Replay { .. }));
     let mut delivered = Vec::new();
     while let Some(entry) = book.next_unsent() {
         let seq = entry.seq();
@@ -537,13 +545,13 @@ fn frames_of_a_repeated_file_are_delivered_after_a_death() {
 
 #[test]
 fn every_packet_is_kept_again_behind_the_second_key_after_a_skip() {
-    let mut book = Book::new(|_| ());
+    let mut book = ReplayLog::new(|_| ());
     (0..4).for_each(|seq| book.append(seq, Some(seq as i64), access(seq == 0), ()));
     (0..4).for_each(|_| book.sent());
     assert!(book.takes_all());
     book.died(Some(1), false);
     (0..4).for_each(|_| book.sent());
-    assert_eq!(book.died(Some(1), true), Plan::Skip { poisoned: 1, next: None });
+    assert_eq!(book.died(Some(1), true), RestartPlan::Skip { poisoned: 1, next: None });
     assert!(!book.takes_all());
     book.append(4, Some(4), access(false), ());
     book.append(5, Some(9), access(true), ());
@@ -556,7 +564,7 @@ fn every_packet_is_kept_again_behind_the_second_key_after_a_skip() {
 
 #[test]
 fn the_last_packet_that_a_worker_had_is_one_that_was_submitted_to_it() {
-    let mut book = Book::new(|_| ());
+    let mut book = ReplayLog::new(|_| ());
     (0..4).for_each(|cell| book.append(10 + cell, None, access(cell == 0), cell));
     (0..3).for_each(|_| book.sent());
     assert_eq!(book.last_submitted(|cell| *cell < 2), Some(11));
@@ -566,7 +574,7 @@ fn the_last_packet_that_a_worker_had_is_one_that_was_submitted_to_it() {
 
 #[test]
 fn a_flush_forgets_what_was_given_and_counts_what_was_owed() {
-    let mut book = Book::new(|_| ());
+    let mut book = ReplayLog::new(|_| ());
     for (seq, pts) in [(0, 0), (1, 3), (2, 1), (3, 2)] {
         book.append(seq, Some(pts), access(seq == 0), ());
         book.sent();
@@ -579,7 +587,7 @@ fn a_flush_forgets_what_was_given_and_counts_what_was_owed() {
     book.append(5, Some(100), access(true), ());
     book.sent();
     // A worker that dies right after it has only that packet to repeat.
-    assert_eq!(book.died(Some(5), false), Plan::Replay { single_threaded: false });
+    assert_eq!(book.died(Some(5), false), RestartPlan::Replay { single_threaded: false });
     assert_eq!(book.next_unsent().map(|entry| entry.seq()), Some(5));
     book.sent();
     assert_eq!(book.arrived(5), Arrived::Deliver);

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The book of a stream whose random access points are false, or are gradual refreshes.
 
-use framepath_model::access_point::Access;
-use framepath_model::replay::{Arrived, Book, Plan};
+use framepath_model::access_point::RandomAccess;
+use framepath_model::replay::{Arrived, ReplayLog, RestartPlan};
 
-fn access(is_point: bool) -> Access {
-    if is_point { Access::Point } else { Access::Picture { reference: true } }
+fn access(is_point: bool) -> RandomAccess {
+    if is_point { RandomAccess::Point } else { RandomAccess::Picture { reference: true } }
 }
 
-fn start<P>(book: &mut Book<P>) -> Option<u64> {
+fn start<P>(book: &mut ReplayLog<P>) -> Option<u64> {
     book.died(None, false);
     book.next_unsent().map(|entry| entry.seq())
 }
 
 /// Makes pictures in decode order I P B, each flagged as a point: the P is shown last.
-fn false_points() -> Book<u64> {
-    let mut book = Book::new(|packet| *packet = 7777);
+fn false_points() -> ReplayLog<u64> {
+    let mut book = ReplayLog::new(|packet| *packet = 7777);
     for (seq, pts) in [(0, 0), (1, 3), (2, 1), (3, 2), (4, 6), (5, 4), (6, 5)] {
-        book.append(seq, Some(pts), Access::Point, seq);
+        book.append(seq, Some(pts), RandomAccess::Point, seq);
         book.sent();
     }
     book
@@ -40,7 +40,7 @@ fn late_frames_behind_false_access_points_are_delivered() {
 
 #[test]
 fn packets_without_a_picture_are_no_loss() {
-    let mut book = Book::new(|_| ());
+    let mut book = ReplayLog::new(|_| ());
     // Each third packet gives nothing, like VP8's alternate references.
     for seq in 0..30_000 {
         book.append(seq, Some(seq as i64), access(seq % 30 == 0), ());
@@ -55,13 +55,13 @@ fn packets_without_a_picture_are_no_loss() {
 
 /// Makes a stream of gradual refreshes, of four reference pictures each; pictures of odd
 /// numbers are no references. Its history was forgotten up to 40.
-fn gradual() -> Book<u64> {
-    let mut book = Book::new(|_| ());
+fn gradual() -> ReplayLog<u64> {
+    let mut book = ReplayLog::new(|_| ());
     for seq in 0..100 {
         let access = match seq {
-            0 => Access::Point,
-            _ if seq % 20 == 0 => Access::Claimed { recovery: 4 },
-            _ => Access::Picture { reference: seq % 2 == 0 },
+            0 => RandomAccess::Point,
+            _ if seq % 20 == 0 => RandomAccess::Claimed { recovery: 4 },
+            _ => RandomAccess::Picture { reference: seq % 2 == 0 },
         };
         book.append(seq, Some(seq as i64), access, seq);
         book.sent();
@@ -100,7 +100,7 @@ fn a_stream_resumes_at_a_claim_and_withholds_what_is_not_recovered() {
         assert_eq!(book.arrived(seq), Arrived::AlreadyDelivered, "{seq}");
     }
     // A point ends it, and nothing after it is withheld.
-    book.append(100, Some(100), Access::Point, 100);
+    book.append(100, Some(100), RandomAccess::Point, 100);
     book.sent();
     assert_eq!(book.arrived(100), Arrived::Deliver);
 }
@@ -121,14 +121,14 @@ fn withheld_frames_are_dropped_behind_another_loss() {
 
 #[test]
 fn pictures_decoded_behind_a_recovery_and_shown_before_it_are_withheld() {
-    let mut book = Book::new(|_| ());
-    book.append(0, Some(0), Access::Point, ());
+    let mut book = ReplayLog::new(|_| ());
+    book.append(0, Some(0), RandomAccess::Point, ());
     book.sent();
     book.died(Some(0), true);
     book.sent();
-    assert!(matches!(book.died(Some(0), true), Plan::Skip { poisoned: 0, .. }));
-    let picture = Access::Picture { reference: true };
-    let claimed = Access::Claimed { recovery: 1 };
+    assert!(matches!(book.died(Some(0), true), RestartPlan::Skip { poisoned: 0, .. }));
+    let picture = RandomAccess::Picture { reference: true };
+    let claimed = RandomAccess::Claimed { recovery: 1 };
     for (seq, pts, access) in
         [(1, 1, picture), (2, 2, claimed), (3, 6, picture), (4, 4, picture), (5, 7, picture)]
     {
@@ -143,7 +143,9 @@ fn pictures_decoded_behind_a_recovery_and_shown_before_it_are_withheld() {
     // The next point comes before the recovery is complete: its leading pictures lack their references.
     book.forget(1);
     book.died(None, false);
-    for (seq, pts, access) in [(6, 8, claimed), (7, 11, Access::Point), (8, 10, picture), (9, 12, picture)] {
+    for (seq, pts, access) in
+        [(6, 8, claimed), (7, 11, RandomAccess::Point), (8, 10, picture), (9, 12, picture)]
+    {
         book.append(seq, Some(pts), access, ());
     }
     let mut given = Vec::new();

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Conversations with the service, without a socket.
 
-use framepath_model::service::{Action, Client, Denial, Limits, MESSAGES_PER_SECOND, User};
+use framepath_model::service::{Action, Client, Denial, MESSAGES_PER_SECOND, User, UserLimits};
 use framepath_model::wire::{Message, VERSION, WireError};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-const LIMITS: Limits = Limits { connections: 2, streams: 2, opens_per_minute: 5, replacements_per_minute: 3 };
+const LIMITS: UserLimits =
+    UserLimits { connections: 2, streams: 2, opens_per_minute: 5, replacements_per_minute: 3 };
 const HELLO: Message = Message::Hello { version: VERSION };
 const MINUTE: u64 = 60_000_000_000;
 
@@ -165,7 +166,7 @@ proptest! {
     fn streams_add_up(said in vec((0..3usize, message(), any::<bool>()), 0..200)) {
         let mut clients = vec![Client::default(); 3];
         let mut user = User::default();
-        let limits = Limits { opens_per_minute: u32::MAX, ..LIMITS };
+        let limits = UserLimits { opens_per_minute: u32::MAX, ..LIMITS };
         let mut next = 0;
         for (who, message, grants) in said {
             let action = clients[who].hear(Ok(message), &mut user, &limits, next, false, 0);

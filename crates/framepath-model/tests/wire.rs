@@ -2,16 +2,16 @@
 //! The wire format from outside: a written value is read back, every value has one
 //! encoding, and no input does harm.
 
-use framepath_model::buffer_request::{Lent, MOST_BUFFERS, Want};
-use framepath_model::colors::{Colors, Range};
-use framepath_model::format::{Layout, PixelFormat, Plane};
+use framepath_model::buffer_request::{BufferRequest, LentFormat, MOST_BUFFERS};
+use framepath_model::colors::{ColorRange, Colors};
+use framepath_model::format::{Layout, PixelFormat, PlaneLayout};
 use framepath_model::ledger::Row;
 use framepath_model::stream::{Preroll, Rational, SeekTo, StreamInfo};
 use framepath_model::wire::figures::{BUCKETS, LABEL_BYTES};
 use framepath_model::wire::{
-    BYTES_PER_FRAME, Cell, Completion, Demux, FAULTS_BYTES, Figures, Histogram, MAGIC, MAX_BIT_RATE,
-    MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, Open, Place, STAGE_BYTES, StreamStatus, Submission,
-    TEXT_BYTES, Totals, UpstreamRequest, VERSION, WireError, Work,
+    BYTES_PER_FRAME, Cell, Completion, Demux, DemuxPosition, FAULTS_BYTES, Figures, Histogram, MAGIC,
+    MAX_BIT_RATE, MAX_CELLS, MAX_LEVEL, MESSAGE_BYTES, Message, Open, STAGE_BYTES, StreamStatus, Submission,
+    TEXT_BYTES, Totals, UpstreamRequest, VERSION, WireError, WorkerTime,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -26,13 +26,13 @@ fn layout() -> impl Strategy<Value = Layout> {
     let side = 1..=Layout::MAX_SIDE;
     let gaps = vec((0..1usize << 40, 0..1usize << 12), 3);
     let laid_out = (format(), side.clone(), side, gaps).prop_map(|(format, width, height, gaps)| {
-        let planes: Vec<Plane> = format
+        let planes: Vec<PlaneLayout> = format
             .plane_sizes(width, height)
             .into_iter()
             .zip(gaps)
             .map(|((width, rows), (offset, pad))| {
                 let sample = format.luma_bytes();
-                Plane { offset: offset * sample, stride: width + pad * sample, width, rows }
+                PlaneLayout { offset: offset * sample, stride: width + pad * sample, width, rows }
             })
             .collect();
         Layout::from_planes(format, width, height, &planes).unwrap()
@@ -41,7 +41,7 @@ fn layout() -> impl Strategy<Value = Layout> {
 }
 
 fn colors() -> impl Strategy<Value = Colors> {
-    let range = select(vec![Range::Unknown, Range::Limited, Range::Full]);
+    let range = select(vec![ColorRange::Unknown, ColorRange::Limited, ColorRange::Full]);
     (any::<[u8; 3]>(), range).prop_map(|([primaries, transfer, matrix], range)| Colors {
         primaries,
         transfer,
@@ -50,8 +50,8 @@ fn colors() -> impl Strategy<Value = Colors> {
     })
 }
 
-fn work() -> impl Strategy<Value = Work> {
-    (any::<[u64; 2]>(), any::<[u32; 7]>(), any::<[u16; 2]>()).prop_map(|(ends, n, switches)| Work {
+fn work() -> impl Strategy<Value = WorkerTime> {
+    (any::<[u64; 2]>(), any::<[u32; 7]>(), any::<[u16; 2]>()).prop_map(|(ends, n, switches)| WorkerTime {
         enter_ns: ends[0].min(ends[1]),
         leave_ns: ends[0].max(ends[1]),
         queue_ns: n[0],
@@ -95,11 +95,11 @@ fn preroll() -> impl Strategy<Value = Preroll> {
     })
 }
 
-fn place() -> impl Strategy<Value = Place> {
+fn place() -> impl Strategy<Value = DemuxPosition> {
     prop_oneof![
-        any::<u64>().prop_map(|ns| Place::Time(ns, SeekTo::Exact)),
-        any::<u64>().prop_map(|ns| Place::Time(ns, SeekTo::KeyframeBefore)),
-        Just(Place::NextKey),
+        any::<u64>().prop_map(|ns| DemuxPosition::Time(ns, SeekTo::Exact)),
+        any::<u64>().prop_map(|ns| DemuxPosition::Time(ns, SeekTo::KeyframeBefore)),
+        Just(DemuxPosition::NextKey),
     ]
 }
 
@@ -224,14 +224,14 @@ fn message() -> impl Strategy<Value = Message> {
         any::<u32>().prop_map(|number| Message::Memory { number }),
         (1..=1u64 << 40).prop_map(|bytes| Message::WantMemory { bytes }),
         (any::<bool>(), 1..=MOST_BUFFERS).prop_map(|(packed, buffers)| Message::Lend {
-            lent: if packed { Lent::Packed } else { Lent::Native },
+            lent: if packed { LentFormat::Packed } else { LentFormat::Native },
             buffers
         }),
         (0..MOST_BUFFERS).prop_map(|index| Message::Buffer { index }),
         (any::<bool>(), 1..=4096u32, 1..=4096u32, 1..=MOST_BUFFERS, any::<u8>(), colors()).prop_map(
             |(deep, width, height, buffers, more, colors)| {
                 let (stride, rows) = (width.next_multiple_of(64) * 2, height.next_multiple_of(2));
-                Message::Want(Want {
+                Message::Want(BufferRequest {
                     decoded: if deep { PixelFormat::Yuv420p10 } else { PixelFormat::Yuv420p },
                     width,
                     height,
@@ -383,7 +383,7 @@ fn the_words_are_those_of_the_tables() {
     let preroll = Preroll { restarts: true, discarded: true, skipped: 3 };
     let discarded = Submission::Packet { seq: 7, pts: None, offset: 16, len: 9, key: true, preroll };
     assert_eq!(discarded.encode(), [9 << 32 | 26 << 8 | 1, 7, 0, 16, 3, 0, 0, 0]);
-    let seek = Submission::Seek { number: 2, to: Place::Time(9, SeekTo::KeyframeBefore) };
+    let seek = Submission::Seek { number: 2, to: DemuxPosition::Time(9, SeekTo::KeyframeBefore) };
     assert_eq!(seek.encode(), [1 << 8 | 6, 2, 9, 0, 0, 0, 0, 0]);
     assert_eq!((Submission::Flush { seq: 8 }).encode(), [5, 8, 0, 0, 0, 0, 0, 0]);
     assert_eq!((Completion::Flushed { number: 8 }).encode(), [137, 8, 0, 0, 0, 0, 0, 0]);
@@ -391,7 +391,13 @@ fn the_words_are_those_of_the_tables() {
     assert_eq!(keyframe.encode(), [1 << 8 | 138, 0, 0, 0, 0, 0, 0, 0]);
     let bit_rate = Completion::Request(UpstreamRequest::BitRate(9));
     assert_eq!(bit_rate.encode(), [2 << 8 | 138, 9, 0, 0, 0, 0, 0, 0]);
-    let work = Work { enter_ns: 5, leave_ns: 6, copied_bytes: 8, involuntary_switches: 3, ..Work::default() };
+    let work = WorkerTime {
+        enter_ns: 5,
+        leave_ns: 6,
+        copied_bytes: 8,
+        involuntary_switches: 3,
+        ..WorkerTime::default()
+    };
     let frame = Completion::Frame { seq: 4, pool: 2, slot: 11, layout: 1, work };
     assert_eq!(frame.encode(), [11 << 32 | 2 << 16 | 1 << 8 | 129, 4, 5, 6, 0, 0, 0, 3 << 48 | 8]);
     let layout = Layout::packed(PixelFormat::Nv12, 16, 8).unwrap();
@@ -481,7 +487,7 @@ fn a_row_crosses_as_work() {
         involuntary_switches: 2,
         ..Row::default()
     };
-    let work = Work::from(&row);
+    let work = WorkerTime::from(&row);
     assert_eq!((work.compute_ns, work.copied_bytes), (u32::MAX, u32::MAX));
     assert_eq!((work.voluntary_switches, work.involuntary_switches), (u16::MAX, 2));
     assert_eq!((work.enter_ns, work.leave_ns, work.queue_ns, work.idle_ns), (10, 20, 1, 0));

@@ -35,8 +35,9 @@ mod watch;
 #[cfg_attr(loom, allow(dead_code, reason = "the watcher itself is not modelled"))]
 mod watcher_sleep;
 
-pub use area::{Area, AreaError, Sizes};
+pub use area::{AreaError, SharedArea, Sizes};
 pub use cells::{Bell, CellReader, CellWriter, completions, submissions};
+pub use framepath_model::wire::Cell;
 #[cfg(not(loom))]
 pub use listener::Listener;
 #[cfg(not(loom))]
@@ -50,13 +51,10 @@ pub use peer::Peer;
 #[cfg(not(loom))]
 pub use socket::{Socket, is_crowded};
 #[cfg(not(loom))]
-pub use wait::{Events, Wait, wait};
+pub use wait::{PollEvents, Wait, wait};
 #[cfg(not(loom))]
 pub use watch::{Watcher, at_end, watch};
-pub use watcher_sleep::Look;
-
-/// Record of a ring, in words.
-pub type Cell = [u64; 8];
+pub use watcher_sleep::WatchResult;
 
 /// The peer broke the rules of the shared area; its data is no longer used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

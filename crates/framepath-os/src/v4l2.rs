@@ -28,14 +28,14 @@ mod region;
 pub(crate) use abi::OF_DECODING;
 pub use capture::{CaptureBuffers, Delivered, Io};
 pub use colors::V4l2Colors;
-pub use decoding::Event;
+pub use decoding::DecoderEvent;
 pub use error::V4l2Error;
 pub use fourcc::Fourcc;
 pub use heap::{DeviceFrame, DevicePool, Heap};
 pub use meta::{META_NODE, MetaReader, MetaRecord, measuring};
-pub use node::{Control, FormatOffer, Node, Picture, Ready, Rect, Role, find_node};
-pub use output::{Collected, InPlace, OutputBuffers};
-pub use queue::{Dequeued, Direction, Lent};
+pub use node::{ControlValue, FormatOffer, Node, NodeRole, QueueFormat, Ready, Rect, find_node};
+pub use output::{InPlace, OutputBuffers, ReturnedOutputs};
+pub use queue::{Dequeued, Direction, QueuedMemory};
 pub use region::Region;
 
 /// Lists the declarations that are mirrored from C headers.

@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use framepath_model::service::{Action, Denial, User};
 use framepath_model::wire::{MESSAGE_BYTES, Message, StreamStatus, Totals};
-use framepath_os::crossing::{Events, Listener, Peer, Socket, Wait, wait};
+use framepath_os::crossing::{Listener, Peer, PollEvents, Socket, Wait, wait};
 use framepath_os::machine::effective_uid;
 use framepath_os::process::signal::Stops;
 use framepath_os::time::now_ns;
 
-use super::connection::{Connection, Heard};
+use super::connection::{ClientEvent, Connection};
 use super::exposition;
 use super::metrics::Metrics;
-use super::workers::{Ended, Waits, WorkerId, Workers};
-use super::{ServeError, Settings};
+use super::workers::{WorkerEnd, WorkerId, WorkerWait, Workers};
+use super::{ServeError, ServiceSettings};
 
 /// Connections accepted in one turn, so that many new clients do not keep
 /// the present ones waiting.
@@ -35,7 +35,7 @@ type ClientId = u64;
 /// State of the service's one thread.
 #[derive(Debug)]
 pub(super) struct Broker {
-    settings: Settings,
+    settings: ServiceSettings,
     listener: Option<Listener>,
     /// No client is accepted before this time.
     paused_until_ns: Option<u64>,
@@ -81,7 +81,7 @@ enum Who {
 }
 
 impl Broker {
-    pub(super) fn new(listener: Listener, metrics: Option<TcpListener>, settings: Settings) -> Broker {
+    pub(super) fn new(listener: Listener, metrics: Option<TcpListener>, settings: ServiceSettings) -> Broker {
         Broker {
             workers: Workers::new(settings.memory_bytes),
             settings,
@@ -136,7 +136,7 @@ impl Broker {
 
     /// Sleeps until there is an event, or the next deadline.
     fn wait(&self, stops: &Stops) -> Result<Vec<Who>, ServeError> {
-        let (mut who, mut waits) = (vec![Who::Stops], vec![Wait::new(stops.as_fd(), Events::Readable)]);
+        let (mut who, mut waits) = (vec![Who::Stops], vec![Wait::new(stops.as_fd(), PollEvents::Readable)]);
         let mut add = |one, fd, events| {
             who.push(one);
             waits.push(Wait::new(fd, events));
@@ -144,26 +144,26 @@ impl Broker {
         // Ends of workers come first, because they free resources.
         for (id, wait) in self.workers.waits() {
             match wait {
-                Waits::End(fd) => add(Who::WorkerEnds(id), fd, Events::Readable),
-                Waits::Word(fd) => add(Who::WorkerSpeaks(id), fd, Events::Readable),
+                WorkerWait::End(fd) => add(Who::WorkerEnds(id), fd, PollEvents::Readable),
+                WorkerWait::Word(fd) => add(Who::WorkerSpeaks(id), fd, PollEvents::Readable),
             }
         }
         for (id, connection) in &self.clients {
-            let events = if connection.is_behind() { Events::Writable } else { Events::Readable };
+            let events = if connection.is_behind() { PollEvents::Writable } else { PollEvents::Readable };
             add(Who::Client(*id), connection.fd(), events);
         }
         for (socket, _) in &self.leaving {
-            add(Who::Leaving, socket.as_fd(), Events::End);
+            add(Who::Leaving, socket.as_fd(), PollEvents::End);
         }
         if let Some(listener) = self.listener.as_ref().filter(|_| self.paused_until_ns.is_none()) {
-            add(Who::Door, listener.as_fd(), Events::Readable);
+            add(Who::Door, listener.as_fd(), PollEvents::Readable);
         }
         if let Some(metrics) = &self.metrics {
             for (fd, writes) in metrics.readers() {
-                add(Who::Reader, fd, if writes { Events::Writable } else { Events::Readable });
+                add(Who::Reader, fd, if writes { PollEvents::Writable } else { PollEvents::Readable });
             }
             if let Some(listener) = metrics.listener() {
-                add(Who::Scraper, listener, Events::Readable);
+                add(Who::Scraper, listener, PollEvents::Readable);
             }
         }
         let limit = self.deadline_ns().map(|at| Duration::from_nanos(at.saturating_sub(now_ns())));
@@ -273,9 +273,9 @@ impl Broker {
             return;
         }
         let said = match connection.hear() {
-            Heard::Word(said) => said,
-            Heard::Nothing => return,
-            Heard::Gone => return self.part_with(id),
+            ClientEvent::Word(said) => said,
+            ClientEvent::Nothing => return,
+            ClientEvent::Gone => return self.part_with(id),
         };
         let user = self.users.entry(connection.peer.uid).or_default();
         let stopping = self.stops_at_ns.is_some();
@@ -389,8 +389,8 @@ impl Broker {
 
     fn reap(&mut self, id: WorkerId) {
         match self.workers.reap(id) {
-            Some(Ended::Unused) => self.fail("a worker died before it had a stream".to_owned()),
-            Some(Ended::Used(work)) => {
+            Some(WorkerEnd::Unused) => self.fail("a worker died before it had a stream".to_owned()),
+            Some(WorkerEnd::Used(work)) => {
                 // The client sees the end too, and asks for another worker if it wants one.
                 if let Some(stream) = self.streams.values_mut().find(|stream| stream.worker == Some(id)) {
                     stream.worker = None;

@@ -29,7 +29,7 @@ pub(super) struct Connection {
 
 /// Event of a client.
 #[derive(Debug)]
-pub(super) enum Heard {
+pub(super) enum ClientEvent {
     /// The client sent this message.
     Word(Result<Message, WireError>),
     /// No event after all.
@@ -59,17 +59,17 @@ impl Connection {
     }
 
     /// Receives the client's next message.
-    pub(super) fn hear(&mut self) -> Heard {
+    pub(super) fn hear(&mut self) -> ClientEvent {
         // One byte more than a message, so that a record that is too long is not accepted.
         let mut bytes = [0; MESSAGE_BYTES + 1];
         match self.socket.try_receive(&mut bytes) {
             // An empty record cannot be told from the end of the connection.
-            Ok(Some(0)) | Err(_) => Heard::Gone,
+            Ok(Some(0)) | Err(_) => ClientEvent::Gone,
             Ok(Some(len)) => {
                 self.until_ns = None;
-                Heard::Word(Message::decode(&bytes[..len]))
+                ClientEvent::Word(Message::decode(&bytes[..len]))
             }
-            Ok(None) => Heard::Nothing,
+            Ok(None) => ClientEvent::Nothing,
         }
     }
 

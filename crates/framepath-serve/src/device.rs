@@ -34,7 +34,7 @@ use users::Users;
 
 /// Settings for decoding the device's streams.
 #[derive(Clone, Debug)]
-pub struct Settings {
+pub struct DeviceSettings {
     /// Time without progress after which a worker that has work is replaced.
     pub watchdog: Duration,
     /// Most address space a worker may take, bytes.
@@ -47,9 +47,9 @@ pub struct Settings {
     pub user_streams: u32,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
+impl Default for DeviceSettings {
+    fn default() -> DeviceSettings {
+        DeviceSettings {
             watchdog: Duration::from_secs(2),
             memory_bytes: 4 << 30,
             threads: 1,
@@ -64,7 +64,7 @@ impl Default for Settings {
 ///
 /// # Errors
 /// Errors of accepting. A stream that fails is reported on standard error.
-pub fn serve(attached: &Attached, settings: &Settings) -> io::Result<std::convert::Infallible> {
+pub fn serve(attached: &Attached, settings: &DeviceSettings) -> io::Result<std::convert::Infallible> {
     keep_ready(settings.memory_bytes, settings.spares as usize);
     let users = Arc::new(Users::new(settings.user_streams));
     loop {

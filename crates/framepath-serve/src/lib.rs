@@ -33,16 +33,16 @@ use std::time::Duration;
 use framepath_os::crossing::Listener;
 use framepath_os::process::signal::Stops;
 
-pub use framepath_model::service::Limits;
+pub use framepath_model::service::UserLimits;
 pub use viewer::{Snapshot, Viewer};
 
 use broker::Broker;
 
 /// Settings of a service: its limits, and the users it lets in.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct ServiceSettings {
     /// Limits of one user.
-    pub limits: Limits,
+    pub limits: UserLimits,
     /// Users that are allowed besides the service's own.
     pub uids: Vec<u32>,
     /// Groups whose members are allowed.
@@ -58,10 +58,10 @@ pub struct Settings {
     pub patience: Duration,
 }
 
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            limits: Limits::default(),
+impl Default for ServiceSettings {
+    fn default() -> ServiceSettings {
+        ServiceSettings {
+            limits: UserLimits::default(),
             uids: Vec::new(),
             gids: Vec::new(),
             // A path with a file takes two workers: to demux and to decode.
@@ -108,7 +108,7 @@ impl Service {
     pub fn new(
         listener: Listener,
         metrics: Option<SocketAddr>,
-        settings: Settings,
+        settings: ServiceSettings,
     ) -> Result<Service, ServeError> {
         let socket = metrics.map(|address| {
             if !address.ip().is_loopback() {

@@ -18,7 +18,7 @@ pub(super) type WorkerId = u64;
 
 /// Work of a worker, from the kernel and the worker's page.
 #[derive(Debug, Default)]
-pub(super) struct Work {
+pub(super) struct WorkerActivity {
     pub(super) figures: Figures,
     pub(super) cpu_ns: u64,
 }
@@ -43,15 +43,15 @@ struct Worker {
 
 /// State of a worker at its end.
 #[derive(Debug)]
-pub(super) enum Ended {
+pub(super) enum WorkerEnd {
     /// The worker was told to end, or had a stream.
-    Used(Box<Work>),
+    Used(Box<WorkerActivity>),
     /// The worker died before it had a stream.
     Unused,
 }
 
 /// A worker's event to wait for by poll(2).
-pub(super) enum Waits<'a> {
+pub(super) enum WorkerWait<'a> {
     /// The worker's end.
     End(BorrowedFd<'a>),
     /// The worker's message that it is ready.
@@ -102,10 +102,10 @@ impl Workers {
     }
 
     /// Returns the work that worker `id` has done so far.
-    pub(super) fn work(&self, id: WorkerId) -> Option<Work> {
+    pub(super) fn work(&self, id: WorkerId) -> Option<WorkerActivity> {
         let worker = self.used.get(&id)?;
         let cpu_ns = cpu_ns_of(worker.process.pid()).unwrap_or(0);
-        Some(Work { figures: worker.figures(), cpu_ns })
+        Some(WorkerActivity { figures: worker.figures(), cpu_ns })
     }
 
     /// Process id of worker `id`.
@@ -136,11 +136,11 @@ impl Workers {
     }
 
     /// Returns the events to wait for, for every worker.
-    pub(super) fn waits(&self) -> impl Iterator<Item = (WorkerId, Waits<'_>)> {
-        let words = self.spares.loading().map(|(spare, socket)| (spare.process.id, Waits::Word(socket)));
+    pub(super) fn waits(&self) -> impl Iterator<Item = (WorkerId, WorkerWait<'_>)> {
+        let words = self.spares.loading().map(|(spare, socket)| (spare.process.id, WorkerWait::Word(socket)));
         let spares = self.spares.iter().map(|spare| &spare.process);
         let ends = spares.chain(self.used.values());
-        words.chain(ends.map(|worker| (worker.id, Waits::End(worker.process.pidfd()))))
+        words.chain(ends.map(|worker| (worker.id, WorkerWait::End(worker.process.pidfd()))))
     }
 
     /// Receives the message of a loading worker: it is ready, or the reason why it is not;
@@ -161,7 +161,7 @@ impl Workers {
     }
 
     /// Reaps a worker that has ended; `None` if it has not.
-    pub(super) fn reap(&mut self, id: WorkerId) -> Option<Ended> {
+    pub(super) fn reap(&mut self, id: WorkerId) -> Option<WorkerEnd> {
         let spare = self.spares.get_mut(|spare| spare.process.id == id);
         let is_spare = spare.is_some();
         let worker = spare.map(|spare| &mut spare.process).or_else(|| self.used.get_mut(&id))?;
@@ -171,13 +171,13 @@ impl Workers {
             // Another wait has reaped it: it is gone all the same.
             Err(_) => Default::default(),
         };
-        let work = Work { figures: worker.figures(), cpu_ns: usage.cpu_ns };
+        let work = WorkerActivity { figures: worker.figures(), cpu_ns: usage.cpu_ns };
         if is_spare {
             self.spares.take(|spare| spare.process.id == id);
-            return Some(Ended::Unused);
+            return Some(WorkerEnd::Unused);
         }
         self.used.remove(&id);
-        Some(Ended::Used(Box::new(work)))
+        Some(WorkerEnd::Used(Box::new(work)))
     }
 
     /// Ends the workers that have been loading for too long; returns their number.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use framepath_model::wire::{MESSAGE_BYTES, Message};
 use framepath_os::crossing::{Listener, Socket};
 use framepath_os::process::signal::Stops;
-use framepath_serve::{Service, Settings, Viewer};
+use framepath_serve::{Service, ServiceSettings, Viewer};
 
 /// A client that sends requests all the time, reads no answer, and sends the service its own
 /// end of their socket. That end is in a message that is not read while the client is
@@ -18,7 +18,8 @@ use framepath_serve::{Service, Settings, Viewer};
 fn a_client_that_sends_itself_and_is_gone_is_forgotten() {
     let path = std::env::temp_dir().join(format!("framepath-itself-{}.sock", std::process::id()));
     let listener = Listener::bind(&path, 0o600).unwrap();
-    let settings = Settings { spares: 0, patience: Duration::from_secs(3), ..Settings::default() };
+    let settings =
+        ServiceSettings { spares: 0, patience: Duration::from_secs(3), ..ServiceSettings::default() };
     let service = Service::new(listener, None, settings).unwrap();
     let (sender, open) = channel();
     // The service ends with this process.

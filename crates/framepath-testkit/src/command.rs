@@ -20,12 +20,12 @@ pub fn framepath(args: &[&str]) -> Command {
 }
 
 /// Runs the binary to its end.
-pub fn run(args: &[&str]) -> Ran {
+pub fn run(args: &[&str]) -> CommandOutput {
     finish(framepath(args))
 }
 
 /// Runs `command` to its end; kills it and fails if it hangs.
-pub fn finish(mut command: Command) -> Ran {
+pub fn finish(mut command: Command) -> CommandOutput {
     wait(spawn(&mut command), &format!("{command:?}"))
 }
 
@@ -44,7 +44,7 @@ fn spawn(command: &mut Command) -> Child {
 }
 
 /// Waits for `child` and returns its output.
-pub fn wait(mut child: Child, what: &str) -> Ran {
+pub fn wait(mut child: Child, what: &str) -> CommandOutput {
     let stdout = child.stdout.take().map(|pipe| thread::spawn(move || all_of(pipe)));
     let stderr = child.stderr.take().map(|pipe| thread::spawn(move || all_of(pipe)));
     let deadline = Instant::now() + PATIENCE;
@@ -60,7 +60,7 @@ pub fn wait(mut child: Child, what: &str) -> Ran {
     };
     let text =
         |reader: Option<thread::JoinHandle<Vec<u8>>>| reader.map_or_else(Vec::new, |r| r.join().unwrap());
-    Ran::from(Output { status, stdout: text(stdout), stderr: text(stderr) })
+    CommandOutput::from(Output { status, stdout: text(stdout), stderr: text(stderr) })
 }
 
 fn all_of(mut pipe: impl Read) -> Vec<u8> {
@@ -71,7 +71,7 @@ fn all_of(mut pipe: impl Read) -> Vec<u8> {
 
 /// Exit code and output of a command that ended.
 #[derive(Debug)]
-pub struct Ran {
+pub struct CommandOutput {
     /// The exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     /// Standard output.
@@ -80,17 +80,17 @@ pub struct Ran {
     pub stderr: String,
 }
 
-impl From<Output> for Ran {
-    fn from(output: Output) -> Ran {
+impl From<Output> for CommandOutput {
+    fn from(output: Output) -> CommandOutput {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("output is UTF-8");
-        Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+        CommandOutput { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
     }
 }
 
-impl Ran {
+impl CommandOutput {
     /// Asserts the exit code; prints the whole output if it is another.
     #[track_caller]
-    pub fn ended(self, code: i32) -> Ran {
+    pub fn ended(self, code: i32) -> CommandOutput {
         assert_eq!(self.code, Some(code), "{self:#?}");
         assert!(!self.stderr.contains("panicked"), "{self:#?}");
         self
@@ -103,14 +103,14 @@ impl Ran {
 
     /// Asserts that standard error contains `part`.
     #[track_caller]
-    pub fn says(self, part: &str) -> Ran {
+    pub fn says(self, part: &str) -> CommandOutput {
         assert!(self.stderr.contains(part), "no `{part}` in {self:#?}");
         self
     }
 
     /// Asserts that standard output contains `part`.
     #[track_caller]
-    pub fn shows(self, part: &str) -> Ran {
+    pub fn shows(self, part: &str) -> CommandOutput {
         assert!(self.stdout.contains(part), "no `{part}` in {self:#?}");
         self
     }

@@ -17,7 +17,7 @@ pub mod peer_death;
 mod suite;
 pub mod way;
 
-pub use way::{Full, Host, Link, Way, inline};
+pub use way::{Host, LinkUnderTest, PathUnderTest, WhenFull, inline};
 
 /// Runs one check alone in this process, fails it if it hangs, and asserts that it leaves
 /// no open file, child or thread behind.

@@ -32,25 +32,25 @@ impl Display for Missing {
 pub type Tested = Result<(), Missing>;
 
 /// Return type of a test function: `()` or [`Tested`].
-pub trait Outcome {
+pub trait TestReturn {
     /// Returns the reason why the test cannot run, if there is one.
     fn missing(self) -> Option<Missing>;
 }
 
-impl Outcome for () {
+impl TestReturn for () {
     fn missing(self) -> Option<Missing> {
         None
     }
 }
 
-impl Outcome for Tested {
+impl TestReturn for Tested {
     fn missing(self) -> Option<Missing> {
         self.err()
     }
 }
 
 /// Makes a test of this name.
-pub fn test<O: Outcome>(name: impl Into<String>, run: impl FnOnce() -> O + Send + 'static) -> Trial {
+pub fn test<O: TestReturn>(name: impl Into<String>, run: impl FnOnce() -> O + Send + 'static) -> Trial {
     Trial::ignorable_test(name, move || -> Result<Completion, Failed> {
         Ok(match run().missing() {
             Some(reason) => Completion::ignored_with(reason),

@@ -16,6 +16,6 @@ pub mod pipeline;
 pub mod service;
 
 pub use checkout::{clip, clips, in_checkout, program};
-pub use command::{Ran, finish, framepath, run, wait};
+pub use command::{CommandOutput, finish, framepath, run, wait};
 pub use deadline::{ends, until};
 pub use ffmpeg::{ffmpeg, ffmpeg_output, md5_lines};

@@ -29,14 +29,14 @@ pub fn lives(pid: u32) -> bool {
 }
 
 /// A running `framepath serve`. Dropping it kills the process.
-pub struct Service {
+pub struct ServiceProcess {
     child: Option<Child>,
     folder: tempfile::TempDir,
 }
 
-impl Service {
+impl ServiceProcess {
     /// Starts a service, and waits until it listens and its spares are ready.
-    pub fn start(options: &[&str]) -> Service {
+    pub fn start(options: &[&str]) -> ServiceProcess {
         let folder = tempfile::tempdir().unwrap();
         // For tests that connect as another user.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
@@ -44,7 +44,7 @@ impl Service {
         let mut command = framepath(&["serve", "--socket", socket.to_str().unwrap()]);
         command.args(options).stdout(Stdio::null());
         command.stderr(fs::File::create(folder.path().join("said")).unwrap());
-        let service = Service { child: Some(command.spawn().unwrap()), folder };
+        let service = ServiceProcess { child: Some(command.spawn().unwrap()), folder };
         until("a service with its spare", || {
             socket.exists() && Viewer::connect(&socket).is_ok_and(|viewer| has_spare(&viewer))
         });
@@ -142,7 +142,7 @@ impl Service {
     }
 }
 
-impl Drop for Service {
+impl Drop for ServiceProcess {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
             let _ = child.kill();
@@ -156,12 +156,12 @@ fn has_spare(viewer: &Viewer) -> bool {
 }
 
 /// A client that can send any message.
-pub struct Talker(pub Socket);
+pub struct RawClient(pub Socket);
 
-impl Talker {
+impl RawClient {
     /// Connects, and sends no message yet.
-    pub fn connect(socket: &Path) -> Talker {
-        Talker(Socket::connect(socket).unwrap())
+    pub fn connect(socket: &Path) -> RawClient {
+        RawClient(Socket::connect(socket).unwrap())
     }
 
     /// Sends a message.

@@ -3,7 +3,9 @@
 //! `cargo run --example registered -- 'file clip.mp4 ! decode ! invert host=process ! y4m out.y4m'`.
 
 use framepath::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
-use framepath::{CopyPool, Failure, Item, Options, Out, Pipeline, Registry, Stage, StageError, StreamInfo};
+use framepath::{
+    CopyPool, HopFailure, Item, Options, Out, Pipeline, Registry, Stage, StageError, StreamInfo,
+};
 
 static INVERT: Definition = Definition::stage("invert", "luma inverted at or above a level")
     .args(&[Arg::option("level", ValueKind::Level, DefaultValue::Is("0"), "the level")])
@@ -19,7 +21,7 @@ impl Stage for Invert {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|error| out.fail(error))?;
         let meta = frame.meta();
         let mut frame = self.copies.writable(frame).map_err(|error| out.fail(error))?;

@@ -6,7 +6,7 @@ use std::error::Error;
 
 use framepath::format::{Layout, PixelFormat};
 use framepath::{
-    Failure, FrameMeta, Item, Leaky, Options, Out, Pipeline, Pool, Rational, Source, Stage, StageError,
+    FrameMeta, HopFailure, Item, Leaky, Options, Out, Pipeline, Pool, Rational, Source, Stage, StageError,
     StreamInfo,
 };
 
@@ -22,7 +22,7 @@ impl Source for Fade {
         StreamInfo::of_frames(&self.layout, Rational::new(25, 1))
     }
 
-    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
         let birth_ns = out.birth();
         let mut frame = self.pool.acquire().map_err(|error| out.fail(error))?;
         frame.set_layout(&self.layout).map_err(|error| out.fail(error))?;
@@ -43,7 +43,7 @@ impl Stage for Print {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|error| out.fail(error))?;
         println!("{:?}: level {}", frame.meta().pts, frame.row(0, 0).to_vec()[0]);
         Ok(())

@@ -2,7 +2,7 @@
 //! Mirrors a video in planar YUV of 8 bits per sample, by a stage of its own:
 //! `cargo run --example stage -- clip.mp4 mirrored.y4m`.
 
-use framepath::{CopyPool, Failure, Item, Options, Out, Pipeline, Stage, StageError, StreamInfo, path};
+use framepath::{CopyPool, HopFailure, Item, Options, Out, Pipeline, Stage, StageError, StreamInfo, path};
 
 #[derive(Default)]
 struct Mirror {
@@ -14,7 +14,7 @@ impl Stage for Mirror {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|error| out.fail(error))?;
         let meta = frame.meta();
         let mut frame = self.copies.writable(frame).map_err(|error| out.fail(error))?;

@@ -17,8 +17,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use framepath_codec::Codec;
-use framepath_model::format::{Layout, PixelFormat, Plane};
-use framepath_os::v4l2::{Direction, Fourcc, Io, Node, Picture, Rect, Role, find_node};
+use framepath_model::format::{Layout, PixelFormat, PlaneLayout};
+use framepath_os::v4l2::{Direction, Fourcc, Io, Node, NodeRole, QueueFormat, Rect, find_node};
 
 use crate::error::StageError;
 
@@ -56,7 +56,7 @@ pub fn codec_of(fourcc: Fourcc) -> Option<Codec> {
 pub(crate) fn decoder_node(codec: Codec, hardware: bool) -> Option<PathBuf> {
     let decodes = |node: &Node| {
         let offers = node.formats(Direction::Output);
-        node.role() == Role::Decoder
+        node.role() == NodeRole::Decoder
             && !(hardware && node.driver() == "framepath")
             && offers.iter().any(|offer| offer.fourcc == fourcc_of_codec(codec))
     };
@@ -80,7 +80,7 @@ pub(crate) fn fourcc(format: PixelFormat) -> Option<Fourcc> {
 
 /// Returns the layout of a device's pictures in its buffers: planes one behind the other, of which
 /// `visible` is shown.
-pub(crate) fn layout_of(picture: &Picture, visible: Option<Rect>) -> Result<Layout, StageError> {
+pub(crate) fn layout_of(picture: &QueueFormat, visible: Option<Rect>) -> Result<Layout, StageError> {
     let not = |what: String| StageError::Option(format!("the device's frames cannot be used: {what}"));
     let format = pixel_format(picture.fourcc)
         .ok_or_else(|| not(format!("{} is not a format framepath moves", picture.fourcc)))?;
@@ -125,7 +125,7 @@ pub(crate) fn layout_of(picture: &Picture, visible: Option<Rect>) -> Result<Layo
     for (number, (width, height)) in format.plane_sizes(seen.width, seen.height).into_iter().enumerate() {
         let (stride, rows, inset) = strides[number];
         let down = if number == 0 { top } else { top / 2 };
-        planes.push(Plane { offset: base + down * stride + inset, stride, width, rows: height });
+        planes.push(PlaneLayout { offset: base + down * stride + inset, stride, width, rows: height });
         base += stride * rows;
     }
     Ok(Layout::from_planes(format, seen.width, seen.height, &planes)?)
@@ -145,8 +145,8 @@ pub(crate) fn io_of(word: &str) -> Option<Io> {
 mod tests {
     use super::*;
 
-    fn picture(fourcc: Fourcc, width: u32, height: u32, stride: u32) -> Picture {
-        Picture { width, height, fourcc, stride, bytes: 0, memory_planes: 1 }
+    fn picture(fourcc: Fourcc, width: u32, height: u32, stride: u32) -> QueueFormat {
+        QueueFormat { width, height, fourcc, stride, bytes: 0, memory_planes: 1 }
     }
 
     #[test]
@@ -176,7 +176,7 @@ mod tests {
         assert!(layout_of(&picture(Fourcc::GREY, 16, 16, 16), Some(outside)).is_err());
         let error = layout_of(&picture(Fourcc::new(b"YUYV"), 16, 16, 32), None).unwrap_err();
         assert!(error.to_string().contains("YUYV"), "{error}");
-        let two = Picture { memory_planes: 2, ..picture(Fourcc::NV12, 16, 16, 16) };
+        let two = QueueFormat { memory_planes: 2, ..picture(Fourcc::NV12, 16, 16, 16) };
         assert!(layout_of(&two, None).is_err());
         assert!(layout_of(&picture(Fourcc::GREY, 16, 16, 8), None).is_err());
     }

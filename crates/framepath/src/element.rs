@@ -5,8 +5,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use framepath_codec::{Lenders, TrackInfo};
-use framepath_model::path::{Definition, Hop, Kind};
+use framepath_codec::{ProviderRef, TrackInfo};
+use framepath_model::path::{Definition, DefinitionKind, Hop};
 use framepath_os::memory::pool::{GiveBack, Pool};
 use framepath_os::v4l2::Node;
 
@@ -17,10 +17,10 @@ use crate::outcomes::Outcomes;
 use crate::source::Source;
 use crate::stage::Stage;
 
-type MakeSource = dyn Fn(&Hop, &Place<'_>) -> Result<Box<dyn Source>, StageError> + Send + Sync;
-type MakeStage = dyn Fn(&Hop, &Place<'_>) -> Result<Box<dyn Stage>, StageError> + Send + Sync;
-pub(crate) type LeastOut = fn(&Hop, &Place<'_>) -> u32;
-type FindTask = dyn Fn(&Hop, &Place<'_>) -> Result<Task, StageError> + Send + Sync;
+type MakeSource = dyn Fn(&Hop, &HopPlace<'_>) -> Result<Box<dyn Source>, StageError> + Send + Sync;
+type MakeStage = dyn Fn(&Hop, &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> + Send + Sync;
+pub(crate) type LeastOut = fn(&Hop, &HopPlace<'_>) -> u32;
+type FindTask = dyn Fn(&Hop, &HopPlace<'_>) -> Result<Task, StageError> + Send + Sync;
 
 /// The constructor.
 #[derive(Clone)]
@@ -51,7 +51,7 @@ pub(crate) struct Element {
 impl Element {
     pub(crate) fn source<S: Source + 'static>(
         definition: &'static Definition,
-        make: impl Fn(&Hop, &Place<'_>) -> Result<S, StageError> + Send + Sync + 'static,
+        make: impl Fn(&Hop, &HopPlace<'_>) -> Result<S, StageError> + Send + Sync + 'static,
     ) -> Element {
         Element::new(
             definition,
@@ -62,7 +62,7 @@ impl Element {
     /// Makes the element of a stage or a sink.
     pub(crate) fn stage<S: Stage + 'static>(
         definition: &'static Definition,
-        make: impl Fn(&Hop, &Place<'_>) -> Result<S, StageError> + Send + Sync + 'static,
+        make: impl Fn(&Hop, &HopPlace<'_>) -> Result<S, StageError> + Send + Sync + 'static,
     ) -> Element {
         Element::new(
             definition,
@@ -73,7 +73,7 @@ impl Element {
     /// Makes the element of a stage whose type depends on the hop.
     pub(crate) fn boxed(
         definition: &'static Definition,
-        make: impl Fn(&Hop, &Place<'_>) -> Result<Box<dyn Stage>, StageError> + Send + Sync + 'static,
+        make: impl Fn(&Hop, &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> + Send + Sync + 'static,
     ) -> Element {
         Element::new(definition, Make::Stage(Arc::new(make)))
     }
@@ -94,7 +94,7 @@ impl Element {
     /// Sets the task of the element's worker, where it is more than to run a stage.
     pub(crate) fn with_task(
         self,
-        task: impl Fn(&Hop, &Place<'_>) -> Result<Task, StageError> + Send + Sync + 'static,
+        task: impl Fn(&Hop, &HopPlace<'_>) -> Result<Task, StageError> + Send + Sync + 'static,
     ) -> Element {
         Element { task: Some(Arc::new(task)), ..self }
     }
@@ -112,16 +112,16 @@ impl Element {
     /// True if the constructor makes the kind of element that the declaration names.
     pub(crate) fn is_whole(&self) -> bool {
         match self.make {
-            Make::Source(_) => self.definition.kind == Kind::Source,
-            Make::Stage(_) => matches!(self.definition.kind, Kind::Stage | Kind::Sink),
-            Make::Queue => self.definition.kind == Kind::Link,
-            Make::Tee => self.definition.kind == Kind::Tee,
+            Make::Source(_) => self.definition.kind == DefinitionKind::Source,
+            Make::Stage(_) => matches!(self.definition.kind, DefinitionKind::Stage | DefinitionKind::Sink),
+            Make::Queue => self.definition.kind == DefinitionKind::Link,
+            Make::Tee => self.definition.kind == DefinitionKind::Tee,
         }
     }
 }
 
 /// Surroundings of a hop in the path, for its constructor.
-pub struct Place<'a> {
+pub struct HopPlace<'a> {
     /// The hops behind it; empty in a worker.
     pub(crate) behind: &'a [Hop],
     /// Track that the source gives, where it is compressed.
@@ -130,7 +130,7 @@ pub struct Place<'a> {
     /// In a worker: the path by which the caller gives frames back.
     pub(crate) give_back: Option<&'static GiveBack>,
     /// In a worker: the provider of the memory that is decoded into, where that is not the worker's own.
-    pub(crate) lender: Option<Lenders>,
+    pub(crate) lender: Option<ProviderRef>,
     /// In a worker: the file of the plug-in that is loaded already.
     pub(crate) plugin: Option<PathBuf>,
     /// In a worker: the device that the stage decodes by.
@@ -139,7 +139,7 @@ pub struct Place<'a> {
     pub(crate) outcomes: Outcomes,
 }
 
-impl<'a> Place<'a> {
+impl<'a> HopPlace<'a> {
     /// Makes the place of a hop in this process, in front of the hops `behind`, which may keep
     /// `frames_behind` of its frames.
     pub(crate) fn inline(
@@ -147,8 +147,8 @@ impl<'a> Place<'a> {
         track: Option<TrackInfo>,
         frames_behind: u32,
         outcomes: Outcomes,
-    ) -> Place<'a> {
-        Place {
+    ) -> HopPlace<'a> {
+        HopPlace {
             behind,
             track,
             frames_behind,
@@ -161,7 +161,7 @@ impl<'a> Place<'a> {
     }
 }
 
-impl Place<'_> {
+impl HopPlace<'_> {
     /// Frames that the hops behind may keep while this one gives the next: those in their
     /// queues, and one in each of their threads. A pool with one slot more never waits
     /// for a frame of its own.

@@ -8,10 +8,10 @@ pub mod summary;
 pub mod text;
 pub mod trace;
 
-use framepath_model::path::{Kind, Path};
+use framepath_model::path::{DefinitionKind, Path};
 
 /// True if a sink of the path writes to standard output; then no summary can be printed there.
 pub fn takes_stdout(path: &Path) -> bool {
-    let mut sinks = path.all_hops().filter(|hop| hop.def.kind == Kind::Sink);
+    let mut sinks = path.all_hops().filter(|hop| hop.def.kind == DefinitionKind::Sink);
     sinks.any(|sink| sink.def.arg("file").is_some() && sink.text("file") == "-")
 }

@@ -14,7 +14,7 @@ use framepath_os::sync::queue::{Leaky, Receiver, Sender, queue};
 use crate::error::{RunError, StageError};
 use crate::item::Item;
 use crate::options::Options;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::pipeline::Pipeline;
 use crate::report::Report;
 use crate::request::{Request, RequestError};
@@ -281,7 +281,7 @@ struct Sending(Sender<Sent>);
 
 impl Sending {
     /// Fails once the iterator was dropped.
-    fn send(&mut self, frame: Option<Frame>, out: &Out<'_>) -> Result<(), Failure> {
+    fn send(&mut self, frame: Option<Frame>, out: &Out<'_>) -> Result<(), HopFailure> {
         let sent = self.0.send(Sent { frame, generation: out.generation() });
         sent.map(|_| ()).map_err(|_| out.fail(StageError::Downstream))
     }
@@ -292,12 +292,12 @@ impl Stage for Sending {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|error| out.fail(error))?;
         self.send(Some(frame), out)
     }
 
-    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         if out.holds() { self.send(None, out) } else { Ok(()) }
     }
 }

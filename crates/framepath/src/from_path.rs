@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pipelines from path text.
 
-use framepath_model::path::{self, Hop, Kind, all_hops};
+use framepath_model::path::{self, DefinitionKind, Hop, all_hops};
 use framepath_os::sync::queue::Leaky;
 
-use crate::element::{LeastOut, Make, Place};
+use crate::element::{HopPlace, LeastOut, Make};
 use crate::error::{RunError, StageError};
 use crate::frames::FRAMES_BEHIND;
 use crate::host::{self, Session, Spec, Task};
 use crate::hosting::{seat_of, worker_options};
 use crate::pipeline::{Pipeline, SegmentInput};
 use crate::registry::Registry;
-use crate::stage::Role;
+use crate::stage::HopRole;
 
 impl Pipeline {
     /// Builds the pipeline that `text` describes: opens its files, makes its pools,
@@ -96,7 +96,7 @@ impl Pipeline {
         let Make::Source(make) = &registry.element(hop)?.make else {
             return Err(StageError::Option(format!("`{}` is no source", hop.name())));
         };
-        let place = Place::inline(behind, None, 0, Default::default());
+        let place = HopPlace::inline(behind, None, 0, Default::default());
         let source = make(hop, &place)?;
         let outcomes = place.outcomes;
         let mut pipeline = Pipeline::of_source(source, registry.clone(), outcomes).named(&hop.to_string());
@@ -147,14 +147,15 @@ impl Pipeline {
                 return Err(StageError::Option(format!("`{}` is no stage", hop.name())));
             }
         };
-        let place = Place::inline(behind, self.track.clone(), frames_behind, self.outcomes.clone());
+        let place = HopPlace::inline(behind, self.track.clone(), frames_behind, self.outcomes.clone());
         let mut pipeline = match hop.is_hosted() {
             true => {
                 let task = element.task.as_ref().map_or(Ok(Task::Stage), |task| task(hop, &place))?;
                 self.hosted(hop, place, task, element.least_out)?
             }
             false => {
-                let role = if hop.def.kind == Kind::Sink { Role::Sink } else { Role::Through };
+                let role =
+                    if hop.def.kind == DefinitionKind::Sink { HopRole::Sink } else { HopRole::Through };
                 self.add(make(hop, &place)?, role).named(&hop.to_string())
             }
         };
@@ -168,12 +169,12 @@ impl Pipeline {
     fn hosted(
         self,
         hop: &Hop,
-        place: Place<'_>,
+        place: HopPlace<'_>,
         task: Task,
         least_out: LeastOut,
     ) -> Result<Pipeline, StageError> {
         let least_out = least_out(hop, &place);
-        let Place { track, frames_behind, .. } = place;
+        let HopPlace { track, frames_behind, .. } = place;
         let options = worker_options(hop, task, |_| hop)?;
         let index = self.hops.len() as u16;
         let seat = seat_of(hop, hop);
@@ -187,7 +188,7 @@ impl Pipeline {
             lends: None,
         });
         let (submit, collect) = host::ends(index, session.clone());
-        let mut pipeline = self.add(Box::new(submit), Role::Through).named(&hop.to_string());
+        let mut pipeline = self.add(Box::new(submit), HopRole::Through).named(&hop.to_string());
         pipeline.workers.push((index, session.stats()));
         pipeline.begin_segment(SegmentInput::Worker(Box::new(collect)), index);
         Ok(pipeline)
@@ -214,7 +215,7 @@ fn is_open(hops: &[Hop]) -> bool {
         None => true,
         Some(last) => match last.branches.last() {
             Some(branch) => is_open(branch),
-            None => last.def.kind != Kind::Sink,
+            None => last.def.kind != DefinitionKind::Sink,
         },
     }
 }
@@ -222,6 +223,6 @@ fn is_open(hops: &[Hop]) -> bool {
 /// Frames of a stage that the hops behind it may keep: those in their
 /// queues, and one in each of their threads.
 fn frames_behind(hops: &[Hop]) -> u32 {
-    let links = all_hops(hops).filter(|hop| hop.def.kind == Kind::Link);
+    let links = all_hops(hops).filter(|hop| hop.def.kind == DefinitionKind::Link);
     1 + links.map(|hop| hop.count("depth") as u32 + 1).sum::<u32>()
 }

@@ -100,8 +100,8 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use collect::{Collect, Collected, ends};
-pub(crate) use fault::Faults;
+pub(crate) use collect::{CollectInput, WorkerOutput, ends};
+pub(crate) use fault::InjectedFaults;
 pub use kind::UnknownKind;
 pub(crate) use kind::{Task, WorkerKind};
 pub use program::set_worker_program;
@@ -109,7 +109,7 @@ pub(crate) use program::{WORKER, ZYGOTE, use_own_program};
 pub use recovery::{Recoveries, Recovery};
 pub(crate) use remote_demuxer::{DemuxerSpec, RemoteDemuxer};
 pub(crate) use sandbox::SandboxChoice;
-pub(crate) use service_stream::Seat;
+pub(crate) use service_stream::ServiceStream;
 pub use service_stream::default_socket;
 pub(crate) use session::Session;
 pub(crate) use spec::Spec;
@@ -137,7 +137,7 @@ pub struct WorkerOptions {
     /// Reaction to a missing layer of the sandbox.
     pub sandbox: SandboxChoice,
     /// Faults to inject.
-    pub faults: Faults,
+    pub faults: InjectedFaults,
 }
 
 /// Error between a caller and its worker.

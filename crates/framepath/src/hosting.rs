@@ -8,7 +8,7 @@ use framepath_model::path::Hop;
 
 use crate::device::PATIENCE;
 use crate::error::StageError;
-use crate::host::{self, SandboxChoice, Seat, Task, WorkerKind, WorkerOptions};
+use crate::host::{self, SandboxChoice, ServiceStream, Task, WorkerKind, WorkerOptions};
 
 /// Reads the options of the worker of `hop`, which is for `task`. `naming` returns, for the name of
 /// an option, the hop that sets it: the hop itself, or the hop whose worker it shares.
@@ -34,11 +34,11 @@ pub(crate) fn worker_options<'a>(
 
 /// Returns the stream's connection to the service, if `hop` runs there; `named` may name
 /// the service's socket.
-pub(crate) fn seat_of(hop: &Hop, named: &Hop) -> Option<Arc<Seat>> {
+pub(crate) fn seat_of(hop: &Hop, named: &Hop) -> Option<Arc<ServiceStream>> {
     (hop.choice("host") == "service").then(|| {
         let set = |of: &Hop, name| of.def.arg(name).is_some() && of.is_set(name);
         let socket = set(named, "socket").then(|| named.text("socket").into());
         let uid = |of: &Hop| set(of, "service_uid").then(|| of.count("service_uid") as u32);
-        Seat::new(socket.unwrap_or_else(host::default_socket), uid(named).or_else(|| uid(hop)))
+        ServiceStream::new(socket.unwrap_or_else(host::default_socket), uid(named).or_else(|| uid(hop)))
     })
 }

@@ -7,11 +7,11 @@ use std::sync::atomic::AtomicU64;
 use framepath_os::measure::meter::Level;
 use framepath_os::process::stop::Stop;
 
-use crate::out::Delivery;
+use crate::out::ThreadContext;
 use crate::requests::{Mailbox, Requests};
 
 /// Frames that reached the sink so far; any thread may read it during the run.
-pub type Progress = Arc<AtomicU64>;
+pub type FrameCount = Arc<AtomicU64>;
 
 /// Options of a run.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ pub struct Options {
     /// CPU for each thread, in path order; further threads are not pinned.
     pub cpus: Vec<usize>,
     /// Counts delivered frames while the run goes on.
-    pub progress: Progress,
+    pub progress: FrameCount,
     /// The run ends after this many frames at the sink, without an error; `None` is
     /// no limit.
     pub frames: Option<u64>,
@@ -33,8 +33,8 @@ pub struct Options {
 
 impl Options {
     /// Makes the delivery of a thread with `mailbox` in a run that gets `requests`.
-    pub(crate) fn delivery(&self, requests: Requests, mailbox: Arc<Mailbox>) -> Delivery {
-        Delivery::new(self.progress.clone(), self.frames.unwrap_or(u64::MAX), requests, Some(mailbox))
+    pub(crate) fn delivery(&self, requests: Requests, mailbox: Arc<Mailbox>) -> ThreadContext {
+        ThreadContext::new(self.progress.clone(), self.frames.unwrap_or(u64::MAX), requests, Some(mailbox))
     }
 }
 
@@ -45,7 +45,7 @@ impl Default for Options {
             level: Level::Full,
             rows: 1 << 16,
             cpus: Vec::new(),
-            progress: Progress::default(),
+            progress: FrameCount::default(),
             frames: None,
             stop: Stop::new(),
         }

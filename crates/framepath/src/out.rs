@@ -13,33 +13,33 @@ use crate::item::Item;
 use crate::recorder::Recorder;
 use crate::request::{Request, RequestError};
 use crate::requests::{Mailbox, Pending, Requests, Upstream};
-use crate::stage::{Role, Stage};
+use crate::stage::{HopRole, Stage};
 
 /// A stage at its index in the path.
-pub(crate) struct Hop {
+pub(crate) struct HopStage {
     pub(crate) stage: Box<dyn Stage>,
     /// Index in the path.
     pub(crate) index: u16,
-    pub(crate) role: Role,
+    pub(crate) role: HopRole,
     /// Number of the last request that the stage was asked. A request from outside comes by every
     /// branch.
     pub(crate) asked: u64,
 }
 
-impl Hop {
-    pub(crate) fn new(stage: Box<dyn Stage>, index: u16, role: Role) -> Hop {
-        Hop { stage, index, role, asked: 0 }
+impl HopStage {
+    pub(crate) fn new(stage: Box<dyn Stage>, index: u16, role: HopRole) -> HopStage {
+        HopStage { stage, index, role, asked: 0 }
     }
 }
 
 /// A failure and the hop it happened in.
 #[derive(Debug)]
-pub struct Failure {
+pub struct HopFailure {
     pub(crate) hop: u16,
     pub(crate) error: StageError,
 }
 
-impl Failure {
+impl HopFailure {
     /// True if the failure only reports that a hop takes no more items.
     pub(crate) fn is_end(&self) -> bool {
         matches!(self.error, StageError::Downstream | StageError::Enough)
@@ -48,7 +48,7 @@ impl Failure {
 
 /// One thread's part of a run: counts the items that its sink took, and holds the requests
 /// for this thread.
-pub(crate) struct Delivery {
+pub(crate) struct ThreadContext {
     /// Items that the thread's sink took.
     delivered: Cell<u64>,
     /// Number of items of the sink that has taken the most.
@@ -68,14 +68,14 @@ pub(crate) struct Delivery {
     pub(crate) source_asked: Cell<u64>,
 }
 
-impl Delivery {
+impl ThreadContext {
     pub(crate) fn new(
         progress: Arc<AtomicU64>,
         most: u64,
         requests: Requests,
         mailbox: Option<Arc<Mailbox>>,
-    ) -> Delivery {
-        Delivery {
+    ) -> ThreadContext {
+        ThreadContext {
             delivered: Cell::new(0),
             progress,
             most,
@@ -89,9 +89,9 @@ impl Delivery {
     }
 
     /// Makes the delivery of a worker: requests made there are for the caller's hops.
-    pub(crate) fn in_worker() -> Delivery {
+    pub(crate) fn in_worker() -> ThreadContext {
         let (requests, mailbox) = Requests::in_worker();
-        Delivery::new(Arc::default(), u64::MAX, requests, Some(mailbox))
+        ThreadContext::new(Arc::default(), u64::MAX, requests, Some(mailbox))
     }
 
     /// True if requests wait for the thread.
@@ -117,7 +117,7 @@ impl Delivery {
     }
 }
 
-impl Delivery {
+impl ThreadContext {
     /// Counts one item; `false` if it was the last one that is wanted.
     fn count(&self) -> bool {
         let delivered = self.delivered.get() + 1;
@@ -143,18 +143,18 @@ impl Delivery {
 
 /// Downstream output of a stage; also records its timing.
 pub struct Out<'a> {
-    rest: &'a mut [Hop],
+    rest: &'a mut [HopStage],
     recorder: &'a mut Recorder,
-    delivery: &'a Delivery,
+    delivery: &'a ThreadContext,
     hop: u16,
 }
 
 impl<'a> Out<'a> {
     pub(crate) fn new(
         hop: u16,
-        rest: &'a mut [Hop],
+        rest: &'a mut [HopStage],
         recorder: &'a mut Recorder,
-        delivery: &'a Delivery,
+        delivery: &'a ThreadContext,
     ) -> Out<'a> {
         Out { rest, recorder, delivery, hop }
     }
@@ -165,7 +165,7 @@ impl<'a> Out<'a> {
     /// # Errors
     /// A failure further down; the caller returns it unchanged.
     #[inline(always)]
-    pub fn push(&mut self, item: Item) -> Result<(), Failure> {
+    pub fn push(&mut self, item: Item) -> Result<(), HopFailure> {
         if self.recorder.level() != Level::Off {
             self.recorder.close(self.hop, &item.meta(), 0);
         }
@@ -176,17 +176,17 @@ impl<'a> Out<'a> {
     // Inlined always: a frame that is built in place is then handed on by
     // reference, and never moved.
     #[inline(always)]
-    pub(crate) fn forward(&mut self, item: Item) -> Result<(), Failure> {
+    pub(crate) fn forward(&mut self, item: Item) -> Result<(), HopFailure> {
         let Some((next, rest)) = self.rest.split_first_mut() else {
             // The builder ends every chain in a sink or a link.
-            return Err(Failure { hop: self.hop, error: StageError::Downstream });
+            return Err(HopFailure { hop: self.hop, error: StageError::Downstream });
         };
-        let ends = next.role == Role::Sink;
+        let ends = next.role == HopRole::Sink;
         let meta = if ends && self.recorder.level() != Level::Off { Some(item.meta()) } else { None };
         let mut out = Out { rest, recorder: self.recorder, delivery: self.delivery, hop: next.index };
         let taken = next.stage.as_mut().push(item, &mut out);
         // A sink may take an item and want no more items.
-        if !(taken.is_ok() || ends && matches!(&taken, Err(Failure { error: StageError::Enough, .. }))) {
+        if !(taken.is_ok() || ends && matches!(&taken, Err(HopFailure { error: StageError::Enough, .. }))) {
             return taken;
         }
         if ends {
@@ -195,15 +195,15 @@ impl<'a> Out<'a> {
             }
             if !self.delivery.count() {
                 // The failure is of this hop, so that the sink is still drained.
-                return Err(Failure { hop: self.hop, error: StageError::Enough });
+                return Err(HopFailure { hop: self.hop, error: StageError::Enough });
             }
         }
         taken
     }
 
     /// Wraps this stage's own error.
-    pub fn fail(&self, error: impl Into<StageError>) -> Failure {
-        Failure { hop: self.hop, error: error.into() }
+    pub fn fail(&self, error: impl Into<StageError>) -> HopFailure {
+        HopFailure { hop: self.hop, error: error.into() }
     }
 
     /// Ends the run without an error: the stage takes no more items. The stage and
@@ -219,9 +219,9 @@ impl<'a> Out<'a> {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn enough(&self) -> Failure {
+    pub fn enough(&self) -> HopFailure {
         // A failure of the hop in front, so that this one is drained.
-        Failure { hop: self.hop.saturating_sub(1), error: StageError::Enough }
+        HopFailure { hop: self.hop.saturating_sub(1), error: StageError::Enough }
     }
 
     /// Sends `request` to the hops in front. This thread handles it when it is done with
@@ -238,7 +238,7 @@ impl<'a> Out<'a> {
     /// # Errors
     /// As [`Requests::send`]; [`RequestError::InWorker`].
     pub fn request(&self, request: Request) -> Result<(), RequestError> {
-        let Delivery { requests, mailbox, .. } = self.delivery;
+        let ThreadContext { requests, mailbox, .. } = self.delivery;
         requests.send_from(self.hop, request, mailbox.as_deref()).map(|_| ())
     }
 
@@ -256,7 +256,7 @@ impl<'a> Out<'a> {
 
     /// Returns the upstream path of this hop, for code that sends requests in its place.
     pub(crate) fn upstream(&self) -> Upstream {
-        let Delivery { requests, mailbox, .. } = self.delivery;
+        let ThreadContext { requests, mailbox, .. } = self.delivery;
         Upstream { requests: requests.clone(), mailbox: mailbox.clone(), hop: self.hop }
     }
 

@@ -12,7 +12,7 @@ const MAX_SIDE: usize = 16_384;
 
 /// A grey picture of 8 bits, rows without padding.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Picture {
+pub struct PgmPicture {
     /// Pixels.
     pub width: usize,
     /// Pixels.
@@ -55,28 +55,30 @@ pub enum PictureError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// Absolute difference of each pixel.
-    pub picture: Picture,
+    pub picture: PgmPicture,
     /// Number of pixels that differ.
     pub differing: usize,
     /// The largest difference.
     pub largest: u8,
 }
 
-impl Picture {
+impl PgmPicture {
     /// Reads a file.
     ///
     /// # Errors
     /// The file cannot be read, or is not a binary PGM picture of 8 bits.
-    pub fn open(file: &Path) -> Result<Picture, PictureError> {
+    pub fn open(file: &Path) -> Result<PgmPicture, PictureError> {
         let name = file.display().to_string();
         match fs::read(file) {
-            Ok(bytes) => Picture::of_bytes(&bytes).map_err(|what| PictureError::Format { file: name, what }),
+            Ok(bytes) => {
+                PgmPicture::of_bytes(&bytes).map_err(|what| PictureError::Format { file: name, what })
+            }
             Err(error) => Err(PictureError::Io { file: name, error }),
         }
     }
 
     /// Reads the bytes of a file.
-    fn of_bytes(bytes: &[u8]) -> Result<Picture, &'static str> {
+    fn of_bytes(bytes: &[u8]) -> Result<PgmPicture, &'static str> {
         let mut rest = bytes.strip_prefix(b"P5").ok_or("it does not begin with P5")?;
         let mut number = || -> Result<usize, &'static str> {
             let unfinished = "its head is not finished";
@@ -108,7 +110,7 @@ impl Picture {
         // A single blank ends the head.
         let pixels = rest.get(1..).ok_or("it has no pixels")?;
         match pixels.get(..width * height) {
-            Some(pixels) => Ok(Picture { width, height, pixels: pixels.to_vec() }),
+            Some(pixels) => Ok(PgmPicture { width, height, pixels: pixels.to_vec() }),
             None => Err("it has fewer pixels than its size says"),
         }
     }
@@ -127,7 +129,7 @@ impl Picture {
     ///
     /// # Errors
     /// The pictures have different sizes.
-    pub fn difference(&self, other: &Picture) -> Result<Difference, PictureError> {
+    pub fn difference(&self, other: &PgmPicture) -> Result<Difference, PictureError> {
         let (a, b) = ((self.width, self.height), (other.width, other.height));
         if a != b {
             return Err(PictureError::Size { a, b });
@@ -136,7 +138,7 @@ impl Picture {
         Ok(Difference {
             differing: pixels.iter().filter(|pixel| **pixel != 0).count(),
             largest: pixels.iter().copied().max().unwrap_or(0),
-            picture: Picture { width: self.width, height: self.height, pixels },
+            picture: PgmPicture { width: self.width, height: self.height, pixels },
         })
     }
 }
@@ -150,14 +152,14 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("a.pgm");
         // Pixels that look like blanks and comments stay pixels.
-        let picture = Picture { width: 3, height: 2, pixels: b"\n #1\t\xff".to_vec() };
+        let picture = PgmPicture { width: 3, height: 2, pixels: b"\n #1\t\xff".to_vec() };
         picture.write(&file).unwrap();
-        assert_eq!(Picture::open(&file).unwrap(), picture);
+        assert_eq!(PgmPicture::open(&file).unwrap(), picture);
     }
 
     #[test]
     fn heads_may_have_comments_and_others_are_refused() {
-        let read = Picture::of_bytes;
+        let read = PgmPicture::of_bytes;
         assert_eq!(read(b"P5 # one\n# two\n2\t1 255\nab").unwrap().pixels, b"ab");
         let bad: [&[u8]; 11] = [
             b"",
@@ -179,13 +181,13 @@ mod tests {
 
     #[test]
     fn a_difference_is_counted_and_drawn() {
-        let a = Picture { width: 2, height: 2, pixels: vec![0, 10, 255, 7] };
-        let b = Picture { pixels: vec![0, 12, 0, 7], ..a.clone() };
+        let a = PgmPicture { width: 2, height: 2, pixels: vec![0, 10, 255, 7] };
+        let b = PgmPicture { pixels: vec![0, 12, 0, 7], ..a.clone() };
         let difference = a.difference(&b).unwrap();
         assert_eq!((difference.differing, difference.largest), (2, 255));
         assert_eq!(difference.picture.pixels, [0, 2, 255, 0]);
         assert_eq!(a.difference(&a).unwrap().differing, 0);
-        let other = Picture { width: 4, height: 1, pixels: vec![0; 4] };
+        let other = PgmPicture { width: 4, height: 1, pixels: vec![0; 4] };
         assert!(matches!(a.difference(&other), Err(PictureError::Size { .. })));
     }
 }

@@ -10,24 +10,24 @@ use framepath_os::memory::pool::Frame;
 use framepath_os::sync::queue::{Leaky, Receiver, queue};
 
 use crate::error::RunError;
-use crate::host::{Collect, WorkerStats};
-use crate::out::Hop;
+use crate::host::{CollectInput, WorkerStats};
+use crate::out::HopStage;
 use crate::outcomes::Outcomes;
 use crate::queue::{QueueEnd, Queued};
 use crate::registry::Registry;
 use crate::report::{HopInfo, path_text};
 use crate::request::RequestError;
 use crate::requests::Requests;
-use crate::sink::function::{Control, Function};
+use crate::sink::function::{Function, SinkReturn};
 use crate::source::Source;
-use crate::stage::{Role, Stage};
+use crate::stage::{HopRole, Stage};
 use crate::tee::Tee;
 
 /// The hops that one thread runs.
-pub(crate) struct Segment {
+pub(crate) struct ThreadSegment {
     /// Input of the segment; `None` for the first, which has the source.
     pub(crate) input: Option<SegmentInput>,
-    pub(crate) chain: Vec<Hop>,
+    pub(crate) chain: Vec<HopStage>,
     /// Index of its first hop.
     pub(crate) first: u16,
     /// The segment that its items come from; `None` for the first.
@@ -41,7 +41,7 @@ pub(crate) enum SegmentInput {
     /// A queue, with the link's index.
     Queue(u16, Receiver<Queued>),
     /// A worker's frames.
-    Worker(Box<Collect>),
+    Worker(Box<CollectInput>),
 }
 
 /// A source, stages and links, and a sink, ready to run.
@@ -71,7 +71,7 @@ pub(crate) enum SegmentInput {
 /// order, and no other stage changes the order.
 pub struct Pipeline {
     pub(crate) source: Box<dyn Source>,
-    pub(crate) segments: Vec<Segment>,
+    pub(crate) segments: Vec<ThreadSegment>,
     pub(crate) hops: Vec<HopInfo>,
     pub(crate) dropped: Arc<AtomicU64>,
     /// Statistics of workers, by hop.
@@ -104,7 +104,7 @@ impl Pipeline {
 
     pub(crate) fn of_source(source: Box<dyn Source>, registry: Registry, outcomes: Outcomes) -> Pipeline {
         let hops = vec![HopInfo { own: true, ..HopInfo::new(source.name()) }];
-        let first = Segment { input: None, chain: Vec::new(), first: 0, before: None, behind: 0 };
+        let first = ThreadSegment { input: None, chain: Vec::new(), first: 0, before: None, behind: 0 };
         let cannot_seek = source.can_seek().err().map(|reason| RequestError::CannotSeek {
             source_hop: source.name().to_owned(),
             reason: reason.to_owned(),
@@ -140,13 +140,13 @@ impl Pipeline {
     /// # Ok::<(), RunError>(())
     /// ```
     pub fn stage(self, stage: impl Stage + 'static) -> Pipeline {
-        self.add(Box::new(stage), Role::Through).of_caller()
+        self.add(Box::new(stage), HopRole::Through).of_caller()
     }
 
     /// Ends the pipeline in a sink: a stage without output. Behind
     /// another sink this is an error, as with [`stage`](Pipeline::stage).
     pub fn sink(self, sink: impl Stage + 'static) -> Pipeline {
-        self.add(Box::new(sink), Role::Sink).of_caller()
+        self.add(Box::new(sink), HopRole::Sink).of_caller()
     }
 
     /// Ends the pipeline in a function, which is called with each frame in the thread
@@ -170,7 +170,7 @@ impl Pipeline {
     /// assert_eq!(report.frames, 10);
     /// # Ok::<(), framepath::RunError>(())
     /// ```
-    pub fn sink_fn<R: Control>(self, function: impl FnMut(Frame) -> R + Send + 'static) -> Pipeline {
+    pub fn sink_fn<R: SinkReturn>(self, function: impl FnMut(Frame) -> R + Send + 'static) -> Pipeline {
         self.sink(Function::new(function)).named("sink_fn")
     }
 
@@ -192,7 +192,7 @@ impl Pipeline {
         let index = self.hops.len() as u16;
         let (sender, receiver) = queue(depth, leaky);
         let end = QueueEnd::new(index, sender, self.dropped.clone());
-        let mut pipeline = self.add(Box::new(end), Role::Link);
+        let mut pipeline = self.add(Box::new(end), HopRole::Link);
         pipeline.begin_segment(SegmentInput::Queue(index, receiver), index);
         pipeline.named(&format!("queue depth={depth}"))
     }
@@ -229,7 +229,7 @@ impl Pipeline {
         let link = tee + 1;
         let (sender, receiver) = queue(depth, leaky);
         let end = QueueEnd::new(link, sender, self.dropped.clone());
-        let mut pipeline = self.add(Box::new(Tee::new(end)), Role::Through).named("tee");
+        let mut pipeline = self.add(Box::new(Tee::new(end)), HopRole::Through).named("tee");
         // The branch's row begins when the tee gets the frame: the time in the tee is the tee's own.
         let text = format!("queue depth={depth}");
         pipeline.hops.push(HopInfo { link: true, before: Some(before), ..HopInfo::new(text) });
@@ -285,19 +285,19 @@ impl Pipeline {
     }
 
     /// Adds a hop to the last segment.
-    pub(crate) fn add(mut self, stage: Box<dyn Stage>, role: Role) -> Pipeline {
+    pub(crate) fn add(mut self, stage: Box<dyn Stage>, role: HopRole) -> Pipeline {
         let index = self.hops.len() as u16;
         let text = stage.name().to_owned();
         if let (Some(sink), None) = (self.sink, &self.problem) {
             let sink = self.hops[usize::from(sink)].text.clone();
             self.problem = Some(RunError::BehindSink { hop: text.clone(), sink });
         }
-        if role == Role::Sink {
+        if role == HopRole::Sink {
             self.sink = Some(index);
         }
-        self.segments[self.at].chain.push(Hop::new(stage, index, role));
+        self.segments[self.at].chain.push(HopStage::new(stage, index, role));
         let before = Some(self.last);
-        self.hops.push(HopInfo { link: role == Role::Link, before, ..HopInfo::new(text) });
+        self.hops.push(HopInfo { link: role == HopRole::Link, before, ..HopInfo::new(text) });
         self.last = index;
         self
     }
@@ -307,7 +307,7 @@ impl Pipeline {
     pub(crate) fn begin_segment(&mut self, input: SegmentInput, behind: u16) {
         let (first, before) = (self.hops.len() as u16, Some(self.at));
         self.at = self.segments.len();
-        self.segments.push(Segment { input: Some(input), chain: Vec::new(), first, before, behind });
+        self.segments.push(ThreadSegment { input: Some(input), chain: Vec::new(), first, before, behind });
     }
 
     /// Checks that no part is in error and that there is a sink.

@@ -36,12 +36,12 @@ pub struct Description {
     /// Purpose of the plug-in; may be empty.
     pub explanation: String,
     /// Its parameters, in the plug-in's order.
-    pub params: Vec<Param>,
+    pub params: Vec<PluginParam>,
 }
 
 /// A parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Param {
+pub struct PluginParam {
     /// Name in a path.
     pub name: String,
     /// Name in the plug-in.
@@ -60,7 +60,7 @@ pub struct Param {
 
 /// One line of the list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Entry {
+pub struct PluginEntry {
     /// Name in a path, behind `frei0r:`.
     pub name: String,
     /// Path of the plug-in's file.
@@ -82,7 +82,7 @@ pub fn describe(file: &Path) -> Result<Description, Frei0rError> {
     let plugin = Plugin::load(file)?;
     let info = plugin.info();
     let mut instance = plugin.instance(SIZE.0, SIZE.1)?;
-    let param = |(place, param): (usize, &framepath_codec::frei0r::Param)| Param {
+    let param = |(place, param): (usize, &framepath_codec::frei0r::Param)| PluginParam {
         name: param.name.clone(),
         title: param.title.clone(),
         kind: param.kind.name().to_owned(),
@@ -110,14 +110,14 @@ pub fn answer(outcome: Result<Description, Frei0rError>) -> String {
 
 /// Describes the plug-in in a process of its own. `child` is a command that prints
 /// [`answer`] of [`describe`] of the file that is its last argument.
-pub fn ask(found: &Found, mut child: Command) -> Entry {
+pub fn ask(found: &Found, mut child: Command) -> PluginEntry {
     child.arg(&found.path).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let outcome = child.spawn().map_err(|error| format!("cannot start a process: {error}")).and_then(listen);
     let (description, error) = match outcome {
         Ok(description) => (Some(description), None),
         Err(error) => (None, Some(error)),
     };
-    Entry { name: found.name.clone(), file: found.path.display().to_string(), description, error }
+    PluginEntry { name: found.name.clone(), file: found.path.display().to_string(), description, error }
 }
 
 fn listen(mut child: Child) -> Result<Description, String> {

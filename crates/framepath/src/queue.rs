@@ -11,7 +11,7 @@ use framepath_os::sync::queue::{Sender, Sent};
 use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
 static DEFINITION: Definition =
@@ -77,7 +77,7 @@ impl QueueEnd {
     /// # Errors
     /// The other end of the queue is closed. This end is then closed too.
     #[inline]
-    pub(crate) fn offer(&mut self, item: Item, out: &mut Out<'_>) -> Result<Option<Dropped>, Failure> {
+    pub(crate) fn offer(&mut self, item: Item, out: &mut Out<'_>) -> Result<Option<Dropped>, HopFailure> {
         let Some(sender) = &mut self.sender else {
             return Err(out.fail(StageError::Downstream));
         };
@@ -103,7 +103,7 @@ impl QueueEnd {
     }
 
     /// Sends a marker; waits for room even if the queue is leaky.
-    fn mark(&mut self, marker: Queued, out: &Out<'_>) -> Result<(), Failure> {
+    fn mark(&mut self, marker: Queued, out: &Out<'_>) -> Result<(), HopFailure> {
         let sent = self.sender.as_mut().is_some_and(|sender| sender.send_waiting(marker).is_ok());
         if sent { Ok(()) } else { Err(out.fail(StageError::Downstream)) }
     }
@@ -115,18 +115,18 @@ impl Stage for QueueEnd {
     }
 
     #[inline]
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         if let Some(dropped) = self.offer(item, out)? {
             self.count_dropped(&dropped, out);
         }
         Ok(())
     }
 
-    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         self.mark(Queued::Flush(out.generation()), out)
     }
 
-    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         if out.holds() {
             return self.mark(Queued::End, out);
         }

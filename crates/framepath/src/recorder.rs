@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use framepath_model::ledger::{Row, flag};
 use framepath_model::stream::FrameMeta;
-use framepath_model::wire::Work;
+use framepath_model::wire::WorkerTime;
 use framepath_os::measure::counters::Counts;
 use framepath_os::measure::meter::{self, Level};
 use framepath_os::sync::queue::Idle;
@@ -306,7 +306,7 @@ impl Recorder {
         hop: u16,
         meta: &FrameMeta,
         before: &Stretch,
-        work: &Work,
+        work: &WorkerTime,
         by_device: bool,
         idle: Idle,
     ) {

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use framepath_model::path::{Definition, DefinitionError, Definitions, Hop};
 
-use crate::element::{Element, Make, Place};
+use crate::element::{Element, HopPlace, Make};
 use crate::error::StageError;
 use crate::source::Source;
 use crate::stage::Stage;
@@ -104,7 +104,7 @@ impl Registry {
     pub fn add_source<S: Source + 'static>(
         &mut self,
         definition: &'static Definition,
-        make: impl Fn(&Hop, &Place<'_>) -> Result<S, StageError> + Send + Sync + 'static,
+        make: impl Fn(&Hop, &HopPlace<'_>) -> Result<S, StageError> + Send + Sync + 'static,
     ) -> Result<(), DefinitionError> {
         self.add(Element::source(definition, make))
     }
@@ -116,7 +116,7 @@ impl Registry {
     pub fn add_stage<S: Stage + 'static>(
         &mut self,
         definition: &'static Definition,
-        make: impl Fn(&Hop, &Place<'_>) -> Result<S, StageError> + Send + Sync + 'static,
+        make: impl Fn(&Hop, &HopPlace<'_>) -> Result<S, StageError> + Send + Sync + 'static,
     ) -> Result<(), DefinitionError> {
         self.add(Element::stage(definition, make))
     }
@@ -136,7 +136,7 @@ impl Registry {
     }
 
     /// Makes the stage that `hop` names, to run in this process.
-    pub(crate) fn make_stage(&self, hop: &Hop, place: &Place<'_>) -> Result<Box<dyn Stage>, StageError> {
+    pub(crate) fn make_stage(&self, hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
         match &self.element(hop)?.make {
             Make::Stage(make) => make(hop, place),
             Make::Source(_) | Make::Queue | Make::Tee => {

@@ -42,10 +42,10 @@ struct Shared {
     stale_below: AtomicU64,
     /// Items that were discarded for a seek or flush.
     flushed: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<MailboxState>,
 }
 
-struct State {
+struct MailboxState {
     /// Number of the last request.
     sent: u64,
     /// Requests that were sent before the run.
@@ -169,7 +169,7 @@ impl Requests {
         Requests(Arc::new(Shared {
             stale_below: AtomicU64::new(0),
             flushed: AtomicU64::new(0),
-            state: Mutex::new(State {
+            state: Mutex::new(MailboxState {
                 sent: 0,
                 early: VecDeque::new(),
                 threads: Vec::new(),
@@ -341,7 +341,7 @@ impl Requests {
         self.locked().holds_open
     }
 
-    fn locked(&self) -> MutexGuard<'_, State> {
+    fn locked(&self) -> MutexGuard<'_, MailboxState> {
         locked(&self.0.state)
     }
 }

@@ -15,17 +15,17 @@ use framepath_os::sync::queue::{Received, Receiver};
 use framepath_os::time::{now_ns, process_cpu_ns};
 
 use crate::error::RunError;
-use crate::host::{Collect, Collected, WorkerStats};
+use crate::host::{CollectInput, WorkerOutput, WorkerStats};
 use crate::options::Options;
-use crate::out::{Delivery, Failure, Hop, Out};
-use crate::pipeline::{Pipeline, Segment, SegmentInput};
+use crate::out::{HopFailure, HopStage, Out, ThreadContext};
+use crate::pipeline::{Pipeline, SegmentInput, ThreadSegment};
 use crate::queue::Queued;
 use crate::recorder::Recorder;
 use crate::report::{HopInfo, PlayReport, Report, SinkReport, WorkerReport};
 use crate::request::{Answered, Request};
 use crate::requests::{Mailbox, Pending, RequestThread, Wake};
 use crate::source::Source;
-use crate::stage::Role;
+use crate::stage::HopRole;
 
 /// Builds and runs `path`. A run that ends and has delivered no frame has failed
 /// ([`RunError::NoFrame`]); [`Report::losses`] tells which frames were lost.
@@ -48,7 +48,7 @@ struct Ended {
     copied_bytes: u64,
     /// Items that the thread's sink took.
     delivered: u64,
-    failure: Option<Failure>,
+    failure: Option<HopFailure>,
 }
 
 /// Returns a line for each hop whose workers lack layers of the sandbox.
@@ -163,8 +163,8 @@ impl Pipeline {
 }
 
 /// Returns the index of the sink in a segment.
-fn sink_of(segment: &Segment) -> Option<u16> {
-    segment.chain.iter().find(|hop| hop.role == Role::Sink).map(|hop| hop.index)
+fn sink_of(segment: &ThreadSegment) -> Option<u16> {
+    segment.chain.iter().find(|hop| hop.role == HopRole::Sink).map(|hop| hop.index)
 }
 
 /// Returns the number of frames that each sink of the threads took, in path order.
@@ -197,7 +197,7 @@ impl Report {
                 match ended.failure {
                     None => return,
                     Some(failure) if failure.is_end() => return,
-                    Some(Failure { hop, error }) => {
+                    Some(HopFailure { hop, error }) => {
                         RunError::Stage { hop: self.hops[usize::from(hop)].text.clone(), error }
                     }
                 }
@@ -211,7 +211,7 @@ impl Report {
 /// Runs each segment in a thread, the first in this one.
 fn run_threads(
     source: &mut dyn Source,
-    segments: impl Iterator<Item = (Segment, Delivery)>,
+    segments: impl Iterator<Item = (ThreadSegment, ThreadContext)>,
     threads: &[String],
     options: &Options,
 ) -> Vec<Result<Ended, RunError>> {
@@ -235,12 +235,12 @@ fn run_threads(
     })
 }
 
-fn thread_name(segment: &Segment, hops: &[HopInfo]) -> String {
+fn thread_name(segment: &ThreadSegment, hops: &[HopInfo]) -> String {
     hops[usize::from(segment.first)].text.split(' ').next().unwrap_or_default().to_owned()
 }
 
 /// Makes the mailbox of the thread that will run `segment`.
-fn request_thread(segment: &Segment, options: &Options) -> RequestThread {
+fn request_thread(segment: &ThreadSegment, options: &Options) -> RequestThread {
     let wake: Wake = match &segment.input {
         None => {
             let stop = options.stop.clone();
@@ -256,7 +256,11 @@ fn request_thread(segment: &Segment, options: &Options) -> RequestThread {
 }
 
 /// Runs the source and the chain up to the first queue.
-fn produce(source: &mut dyn Source, segment: Option<(Segment, Delivery)>, options: &Options) -> Ended {
+fn produce(
+    source: &mut dyn Source,
+    segment: Option<(ThreadSegment, ThreadContext)>,
+    options: &Options,
+) -> Ended {
     let Some((mut segment, delivery)) = segment else {
         return Ended { rows: Vec::new(), overwritten: 0, copied_bytes: 0, delivered: 0, failure: None };
     };
@@ -307,10 +311,10 @@ fn produce(source: &mut dyn Source, segment: Option<(Segment, Delivery)>, option
 }
 
 /// Runs the chain behind a queue.
-fn consume(segment: Segment, number: usize, options: &Options, delivery: &Delivery) -> Ended {
+fn consume(segment: ThreadSegment, number: usize, options: &Options, delivery: &ThreadContext) -> Ended {
     // Made first and so dropped last: other values may still write when dropped.
     let _interruptible = (signal::interruptible(), options.stop.enter());
-    let Segment { input, mut chain, .. } = segment;
+    let ThreadSegment { input, mut chain, .. } = segment;
     let mut recorder = recorder(number, options);
     let failure = match input {
         None => return end(recorder, delivery, None),
@@ -330,10 +334,10 @@ fn from_queue(
     link: u16,
     mut receiver: Receiver<Queued>,
     thread: usize,
-    chain: &mut [Hop],
+    chain: &mut [HopStage],
     recorder: &mut Recorder,
-    delivery: &Delivery,
-) -> Option<Failure> {
+    delivery: &ThreadContext,
+) -> Option<HopFailure> {
     receiver.set_timed(recorder.level() != Level::Off);
     let mut is_held = false;
     // When the run is overdue, the frames in the queue go back to their pools, so that a thread that
@@ -382,39 +386,39 @@ fn from_queue(
 }
 
 fn from_worker(
-    mut collect: Box<Collect>,
+    mut collect: Box<CollectInput>,
     thread: usize,
-    chain: &mut [Hop],
+    chain: &mut [HopStage],
     recorder: &mut Recorder,
-    delivery: &Delivery,
-) -> Option<Failure> {
+    delivery: &ThreadContext,
+) -> Option<HopFailure> {
     let hop = collect.hop;
     let mut is_held = false;
     let failure = loop {
         let done = match collect.next(recorder, || delivery.has_request()) {
-            Ok(Collected::News) => attend(None, thread, chain, recorder, delivery).map(|_| ()),
-            Ok(Collected::End) => break None,
-            Ok(Collected::Frame(_)) if delivery.requests.is_stale(delivery.generation()) => {
+            Ok(WorkerOutput::News) => attend(None, thread, chain, recorder, delivery).map(|_| ()),
+            Ok(WorkerOutput::End) => break None,
+            Ok(WorkerOutput::Frame(_)) if delivery.requests.is_stale(delivery.generation()) => {
                 delivery.requests.count_flushed(1);
                 Ok(())
             }
-            Ok(Collected::Frame(item)) => {
+            Ok(WorkerOutput::Frame(item)) => {
                 let forwarded = Out::new(hop, chain, recorder, delivery).forward(item);
                 if forwarded.is_ok() && signal::overdue() {
                     break None;
                 }
                 forwarded
             }
-            Ok(Collected::Flush(generation, discarded)) => {
+            Ok(WorkerOutput::Flush(generation, discarded)) => {
                 is_held = false;
                 delivery.requests.count_flushed(discarded);
                 catch_up(generation, hop, chain, recorder, delivery)
             }
-            Ok(Collected::Held) => {
+            Ok(WorkerOutput::Held) => {
                 is_held = true;
                 hold(chain, recorder, delivery).map_or(Ok(()), Err)
             }
-            Err(error) => Err(Failure { hop, error }),
+            Err(error) => Err(HopFailure { hop, error }),
         };
         if let Err(failed) = done {
             break unless_interrupted(failed);
@@ -429,10 +433,10 @@ fn from_worker(
 fn attend(
     mut source: Option<&mut dyn Source>,
     thread: usize,
-    chain: &mut [Hop],
+    chain: &mut [HopStage],
     recorder: &mut Recorder,
-    delivery: &Delivery,
-) -> Result<bool, Failure> {
+    delivery: &ThreadContext,
+) -> Result<bool, HopFailure> {
     let mut seeks = false;
     while let Some(pending) = delivery.take_request() {
         let Pending { request, number, origin } = pending;
@@ -452,7 +456,7 @@ fn attend(
             None => delivery.requests.pass_on(thread, pending),
             Some(_) if delivery.source_asked.replace(number) == number => {}
             Some(source) => {
-                let answered = source.request(&request).map_err(|error| Failure { hop: 0, error })?;
+                let answered = source.request(&request).map_err(|error| HopFailure { hop: 0, error })?;
                 seeks |= matches!(request, Request::Seek { .. }) && answered == Answered::Done;
                 if request.flushes() {
                     catch_up(number, 0, chain, recorder, delivery)?;
@@ -468,10 +472,10 @@ fn attend(
 fn catch_up(
     generation: u64,
     behind: u16,
-    chain: &mut [Hop],
+    chain: &mut [HopStage],
     recorder: &mut Recorder,
-    delivery: &Delivery,
-) -> Result<(), Failure> {
+    delivery: &ThreadContext,
+) -> Result<(), HopFailure> {
     if generation <= delivery.generation() {
         return Ok(());
     }
@@ -482,10 +486,10 @@ fn catch_up(
 /// Makes all hops from hop `first` on forget the items inside them.
 pub(crate) fn flush(
     first: u16,
-    chain: &mut [Hop],
+    chain: &mut [HopStage],
     recorder: &mut Recorder,
-    delivery: &Delivery,
-) -> Result<(), Failure> {
+    delivery: &ThreadContext,
+) -> Result<(), HopFailure> {
     recorder.flush();
     for at in 0..chain.len() {
         let (done, rest) = chain.split_at_mut(at + 1);
@@ -500,7 +504,7 @@ pub(crate) fn flush(
 }
 
 /// Drains the chain at the end of the stream, in a run that goes on.
-fn hold(chain: &mut [Hop], recorder: &mut Recorder, delivery: &Delivery) -> Option<Failure> {
+fn hold(chain: &mut [HopStage], recorder: &mut Recorder, delivery: &ThreadContext) -> Option<HopFailure> {
     delivery.set_holds(true);
     let failure = drain(chain, recorder, delivery, None);
     delivery.set_holds(false);
@@ -510,7 +514,7 @@ fn hold(chain: &mut [Hop], recorder: &mut Recorder, delivery: &Delivery) -> Opti
 /// Returns the failure, unless it comes after a signal that ends the run. After a signal an
 /// abandoned wait is no failure, nor is an unfinished file from the program in front of a pipe,
 /// which the same Ctrl-C has ended.
-fn unless_interrupted(failure: Failure) -> Option<Failure> {
+fn unless_interrupted(failure: HopFailure) -> Option<HopFailure> {
     (!signal::interrupted()).then_some(failure)
 }
 
@@ -518,11 +522,11 @@ fn unless_interrupted(failure: Failure) -> Option<Failure> {
 /// is none: items passed on before a failure are still delivered. Returns the first
 /// failure.
 pub(crate) fn drain(
-    chain: &mut [Hop],
+    chain: &mut [HopStage],
     recorder: &mut Recorder,
-    delivery: &Delivery,
-    mut failure: Option<Failure>,
-) -> Option<Failure> {
+    delivery: &ThreadContext,
+    mut failure: Option<HopFailure>,
+) -> Option<HopFailure> {
     let mut dead = failure.as_ref().map(|f| f.hop);
     for at in 0..chain.len() {
         let (done, rest) = chain.split_at_mut(at + 1);
@@ -549,7 +553,7 @@ fn recorder(number: usize, options: &Options) -> Recorder {
     Recorder::new(options.level, number as u16, options.rows)
 }
 
-fn end(recorder: Recorder, delivery: &Delivery, failure: Option<Failure>) -> Ended {
+fn end(recorder: Recorder, delivery: &ThreadContext, failure: Option<HopFailure>) -> Ended {
     let (rows, overwritten, copied_bytes) = recorder.finish();
     Ended { rows, overwritten, copied_bytes, delivered: delivery.delivered(), failure }
 }

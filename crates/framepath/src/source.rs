@@ -13,10 +13,10 @@ use framepath_model::path::{Arg, DefaultValue, Hop, ValueKind};
 use framepath_model::stream::StreamInfo;
 use framepath_os::v4l2::Heap;
 
-pub(crate) use pace::{Due, Pace};
+pub(crate) use pace::{Pace, PaceWait};
 
 use crate::error::StageError;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
 use crate::stage::short_name;
 
@@ -77,7 +77,7 @@ pub trait Source: Send {
     ///
     /// # Errors
     /// Its own error by [`Out::fail`], or the unchanged error of a push.
-    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure>;
+    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure>;
 
     /// Succeeds if the source answers [`Request::Seek`]. Called before the run.
     ///

@@ -15,12 +15,12 @@ use framepath_model::stream::StreamInfo;
 
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
 
 /// Kind of a hop in its thread's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum HopRole {
     Through,
     Sink,
     Link,
@@ -76,7 +76,7 @@ pub trait Stage: Send {
     /// # Errors
     /// The error that [`Out::push`] returned, [`Out::fail`] with an error of its own, or
     /// [`Out::enough`].
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure>;
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure>;
 
     /// Returns the number of threads that the stage works with; called after [`Stage::start`].
     fn threads(&self) -> u32 {
@@ -96,7 +96,7 @@ pub trait Stage: Send {
     ///
     /// # Errors
     /// As [`push`](Stage::push).
-    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let _ = out;
         Ok(())
     }
@@ -107,7 +107,7 @@ pub trait Stage: Send {
     ///
     /// # Errors
     /// The stage cannot go on.
-    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let _ = out;
         Ok(())
     }
@@ -137,7 +137,7 @@ impl Stage for Box<dyn Stage> {
         (**self).start(info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         (**self).push(item, out)
     }
 
@@ -149,11 +149,11 @@ impl Stage for Box<dyn Stage> {
         (**self).replayable()
     }
 
-    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         (**self).drain(out)
     }
 
-    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         (**self).flush(out)
     }
 

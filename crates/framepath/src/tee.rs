@@ -14,7 +14,7 @@ use framepath_model::stream::StreamInfo;
 use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::queue::QueueEnd;
 use crate::stage::Stage;
 
@@ -30,7 +30,7 @@ pub(crate) struct Tee {
     /// The branch with a thread of its own.
     side: QueueEnd,
     /// Reason why the hops behind it in this thread take no more items.
-    ended: Option<Failure>,
+    ended: Option<HopFailure>,
 }
 
 impl Tee {
@@ -44,7 +44,7 @@ impl Stage for Tee {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let mut dropped = None;
         if self.side.is_open() {
             let shared = item.share().map_err(|error| out.fail(error))?;
@@ -69,13 +69,13 @@ impl Stage for Tee {
         }
     }
 
-    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         // A branch that has ended has nothing to forget.
         let _ = self.side.flush(out);
         Ok(())
     }
 
-    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let _ = self.side.drain(out);
         self.ended.take().map_or(Ok(()), Err)
     }

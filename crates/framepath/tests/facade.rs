@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 
 use framepath::{
-    CopyPool, Failure, Frame, Item, Leaky, Level, Options, Out, Pipeline, RunError, Stage, StageError, Stop,
-    StreamInfo,
+    CopyPool, Frame, HopFailure, Item, Leaky, Level, Options, Out, Pipeline, RunError, Stage, StageError,
+    Stop, StreamInfo,
 };
 
 const GREY: &str = "test frames=20 size=64x48 format=grey";
@@ -22,7 +22,7 @@ impl Stage for FailsAt {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         if item.meta().seq == self.0 {
             return Err(out.fail(StageError::Other(io::Error::other("the reason").into())));
         }
@@ -39,7 +39,7 @@ impl Stage for Invert {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|error| out.fail(error))?;
         let meta = frame.meta();
         let mut frame = self.0.writable(frame).map_err(|error| out.fail(error))?;

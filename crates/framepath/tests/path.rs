@@ -2,7 +2,7 @@
 //! The path syntax from outside: the accepted texts, and the errors for others.
 
 use framepath::Registry;
-use framepath::path::{AUTO, Definitions, Hop, INFINITE, Kind, join, parse, parse_stage};
+use framepath::path::{AUTO, DefinitionKind, Definitions, Hop, INFINITE, join, parse, parse_stage};
 use proptest::prelude::*;
 
 fn definitions() -> &'static Definitions {
@@ -30,7 +30,7 @@ fn arguments_are_read_with_their_types() {
     assert_eq!(decode.choice("format"), "nv12");
     assert_eq!((decode.count("threads"), decode.count("pool")), (2, 12));
     assert_eq!(decode.choice("host"), "inline");
-    assert_eq!(queue.def.kind, Kind::Link);
+    assert_eq!(queue.def.kind, DefinitionKind::Link);
     assert_eq!((queue.count("depth"), queue.choice("leaky")), (4, "downstream"));
     assert_eq!(threshold.level("level"), 200);
     assert_eq!(threshold.roi("roi"), Some((1, 2, 30, 40)));
@@ -181,7 +181,9 @@ fn a_path_that_is_being_written_can_go_on() {
     let words = |text: &str| definitions().complete(text).join(" ");
     assert_eq!(words(""), "file test v4l2 fixture");
     assert_eq!(words("te"), "test");
-    let behind = definitions().names(&[Kind::Stage, Kind::Link, Kind::Sink, Kind::Tee]).join(" ");
+    let behind = definitions()
+        .names(&[DefinitionKind::Stage, DefinitionKind::Link, DefinitionKind::Sink, DefinitionKind::Tee])
+        .join(" ");
     assert_eq!(words("test ! "), behind);
     assert_eq!(words("test ! tee "), "(");
     assert_eq!(words("test ! tee ( "), behind);
@@ -513,7 +515,7 @@ fn any_value(arg: &'static framepath::path::Arg) -> BoxedStrategy<String> {
 }
 
 /// Makes any valid hop of one of these kinds.
-fn any_hop(kinds: &'static [Kind]) -> BoxedStrategy<String> {
+fn any_hop(kinds: &'static [DefinitionKind]) -> BoxedStrategy<String> {
     proptest::sample::select(definitions().names(kinds))
         .prop_flat_map(|name| {
             let def = definitions().find(name).unwrap();
@@ -562,7 +564,7 @@ proptest! {
 
     #[test]
     fn branches_come_back_the_same(
-        branches in proptest::collection::vec((any_hop(&[Kind::Link]), any_hop(&[Kind::Stage]), any_hop(&[Kind::Sink])), 2..5),
+        branches in proptest::collection::vec((any_hop(&[DefinitionKind::Link]), any_hop(&[DefinitionKind::Stage]), any_hop(&[DefinitionKind::Sink])), 2..5),
     ) {
         let branches: Vec<String> =
             branches.iter().map(|(link, stage, sink)| format!("( {link} ! {stage} ! {sink} )")).collect();
@@ -575,9 +577,9 @@ proptest! {
 
     #[test]
     fn valid_paths_round_trip(
-        source in any_hop(&[Kind::Source]),
-        stages in proptest::collection::vec((any_hop(&[Kind::Stage]), proptest::option::of(any_hop(&[Kind::Link]))), 0..4),
-        sink in any_hop(&[Kind::Sink]),
+        source in any_hop(&[DefinitionKind::Source]),
+        stages in proptest::collection::vec((any_hop(&[DefinitionKind::Stage]), proptest::option::of(any_hop(&[DefinitionKind::Link]))), 0..4),
+        sink in any_hop(&[DefinitionKind::Sink]),
     ) {
         let mut hops = vec![source];
         for (stage, link) in stages {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use framepath::format::{Layout, PixelFormat};
 use framepath::{
-    Answered, Failure, Frame, FrameMeta, Item, Leaky, Options, Out, Pipeline, Pool, Rational, Request,
+    Answered, Frame, FrameMeta, HopFailure, Item, Leaky, Options, Out, Pipeline, Pool, Rational, Request,
     RequestError, RunError, SeekTo, Source, Stage, StageError, StreamInfo,
 };
 use framepath_testkit::{ends, ffmpeg};
@@ -249,7 +249,7 @@ impl Source for Asked {
         StreamInfo::of_frames(&self.layout, Rational::new(25, 1))
     }
 
-    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
         let birth_ns = out.birth();
         let mut frame = self.pool.acquire().map_err(|error| out.fail(error))?;
         frame.set_layout(&self.layout).map_err(|error| out.fail(error))?;
@@ -278,14 +278,14 @@ impl Stage for Hop {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         if let Some(request) = self.asks.take() {
             out.request(request).unwrap();
         }
         out.push(item)
     }
 
-    fn flush(&mut self, _: &mut Out<'_>) -> Result<(), Failure> {
+    fn flush(&mut self, _: &mut Out<'_>) -> Result<(), HopFailure> {
         *self.flushed.lock().unwrap() += 1;
         Ok(())
     }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use framepath::ledger::{Row, flag};
 use framepath::{
-    Answered, Failure, Frame, Item, Leaky, Level, Options, Out, Pipeline, Report, Request, RunError, SeekTo,
-    Stage, StageError, StreamInfo, export,
+    Answered, Frame, HopFailure, Item, Leaky, Level, Options, Out, Pipeline, Report, Request, RunError,
+    SeekTo, Stage, StageError, StreamInfo, export,
 };
 use framepath_testkit::pipeline::{at, run};
 use framepath_testkit::{clip, md5_lines};
@@ -94,7 +94,7 @@ impl Stage for FailsAt {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         match item.meta().seq < self.0 {
             true => Ok(()),
             false => Err(out.fail(StageError::Other("the disk is full".into()))),
@@ -270,7 +270,7 @@ impl Stage for Asked {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         out.push(item)
     }
 
@@ -325,12 +325,12 @@ fn a_request_asks_the_hops_in_front_and_none_of_another_branch() {
 /// A sink made of a function of the item and the output.
 struct Each<F>(F);
 
-impl<F: FnMut(Item, &mut Out<'_>) -> Result<(), Failure> + Send> Stage for Each<F> {
+impl<F: FnMut(Item, &mut Out<'_>) -> Result<(), HopFailure> + Send> Stage for Each<F> {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         (self.0)(item, out)
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use framepath::format::{Layout, PixelFormat};
 use framepath::path::{Arg, DefaultValue, Definition, Hosts, ValueKind};
 use framepath::{
-    Answered, Failure, FrameMeta, Item, Options, Out, Pipeline, Pool, Rational, Registry, Report, Request,
+    Answered, FrameMeta, HopFailure, Item, Options, Out, Pipeline, Pool, Rational, Registry, Report, Request,
     RequestError, SeekTo, Source, Stage, StageError, StreamInfo,
 };
 use framepath_testkit::harness::{self, test};
@@ -46,7 +46,7 @@ impl Source for Asked {
         StreamInfo::of_frames(&self.layout, Rational::new(25, 1))
     }
 
-    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
         let mut frame = self.pool.acquire().map_err(|error| out.fail(error))?;
         frame.set_layout(&self.layout).map_err(|error| out.fail(error))?;
         let meta = FrameMeta { seq: self.given, birth_ns: out.birth(), pts: None, duration: 1 };
@@ -82,7 +82,7 @@ impl Stage for Asks {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let seq = item.meta().seq;
         if seq == self.at || self.again && seq > self.at {
             for _ in 0..self.times {
@@ -102,7 +102,7 @@ impl Stage for Overreaches {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let seek = Request::Seek { to: std::time::Duration::ZERO, mode: SeekTo::Exact };
         for request in [seek, Request::Flush, Request::Stop, Request::BitRate(0)] {
             let answer = out.request(request);
@@ -118,13 +118,13 @@ impl Stage for Overreaches {
 fn registry(heard: &Heard) -> Registry {
     let mut registry = Registry::default();
     let heard = heard.clone();
-    let source = move |hop: &framepath::path::Hop, place: &framepath::Place<'_>| {
+    let source = move |hop: &framepath::path::Hop, place: &framepath::HopPlace<'_>| {
         let layout = Layout::packed(PixelFormat::Grey, 16, 16)?;
         let pool = place.pool(layout.size, 4)?;
         Ok(Asked { layout, pool, given: 0, frames: hop.count("frames"), heard: heard.clone() })
     };
     registry.add_source(&ASKED, source).unwrap();
-    let stage = |hop: &framepath::path::Hop, _: &framepath::Place<'_>| {
+    let stage = |hop: &framepath::path::Hop, _: &framepath::HopPlace<'_>| {
         Ok(Asks { at: hop.count("at"), times: hop.count("times"), again: hop.count("again") == 1 })
     };
     registry.add_stage(&ASKS, stage).unwrap();

@@ -5,23 +5,23 @@ use anyhow::Context;
 use framepath_lab::{LabError, asked};
 use framepath_os::process::signal;
 
-use crate::exit_status::Ending;
+use crate::exit_status::ExitStatus;
 use crate::terminal;
 
 #[derive(clap::Args)]
-pub(crate) struct Asked {
+pub(crate) struct QuestionArgs {
     /// A path without its sink
     path: String,
 }
 
-impl Asked {
-    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+impl QuestionArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         signal::install().context("installing the handler of Ctrl-C")?;
         match asked::run(&self.path) {
             Ok(asked) => terminal::print(format!("{}\n", asked.questions).as_bytes())?,
-            Err(LabError::Interrupted) => return Ok(Ending::Interrupted),
+            Err(LabError::Interrupted) => return Ok(ExitStatus::Interrupted),
             Err(error) => return Err(error.into()),
         }
-        Ok(Ending::Done)
+        Ok(ExitStatus::Done)
     }
 }

@@ -3,15 +3,15 @@
 
 use anyhow::Context;
 use framepath_lab::LabError;
-use framepath_lab::compare::{self, Side, SideError};
+use framepath_lab::compare::{self, ComparedSide, SideError};
 use framepath_lab::progress::Bar;
 use framepath_os::process::signal;
 
 use super::run::unreadable;
-use crate::exit_status::{self, Ending, Usage};
+use crate::exit_status::{self, ExitStatus, UsageError};
 use crate::lookup;
-use crate::output_file::Output;
-use crate::terminal::Screen;
+use crate::output_file::OutputFile;
+use crate::terminal::TextTarget;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -32,7 +32,7 @@ or SIGTERM.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Compare {
+pub(crate) struct CompareArgs {
     /// Two paths, each in quotes; or one, and a command after `--`
     #[arg(value_name = "PATH")]
     paths: Vec<String>,
@@ -51,17 +51,17 @@ pub(crate) struct Compare {
     json: Option<String>,
 }
 
-impl Compare {
-    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+impl CompareArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let sides = self.sides()?;
-        let json = Output::option(self.json.as_deref())?;
-        let screen = Screen::beside_data(json.as_ref().is_some_and(Output::is_stdout));
+        let json = OutputFile::option(self.json.as_deref())?;
+        let screen = TextTarget::beside_data(json.as_ref().is_some_and(OutputFile::is_stdout));
         signal::install().context("installing the handler of Ctrl-C")?;
         let summary = match compare::run(&sides, self.pairs as usize, &lookup::framepath()?, &Bar::new()) {
-            Err(LabError::Interrupted) => return Ok(Ending::Interrupted),
+            Err(LabError::Interrupted) => return Ok(ExitStatus::Interrupted),
             Err(error @ LabError::Lost(_)) => {
                 exit_status::tell("compare", &error.into());
-                return Ok(Ending::Lost);
+                return Ok(ExitStatus::Lost);
             }
             outcome => outcome?,
         };
@@ -69,13 +69,13 @@ impl Compare {
         if let Some(json) = json {
             json.json(serde_json::to_string_pretty(&summary))?;
         }
-        Ok(Ending::Done)
+        Ok(ExitStatus::Done)
     }
 
-    fn sides(&self) -> anyhow::Result<[Side; 2]> {
+    fn sides(&self) -> anyhow::Result<[ComparedSide; 2]> {
         compare::sides(&self.paths, &self.commands).map_err(|error| match error {
             SideError::Path { text, error } => unreadable(&text, &error).into(),
-            error => Usage(error.to_string()).into(),
+            error => UsageError(error.to_string()).into(),
         })
     }
 }

@@ -4,11 +4,11 @@
 
 use framepath::Registry;
 
-use crate::exit_status::Ending;
-use crate::terminal::Screen;
+use crate::exit_status::ExitStatus;
+use crate::terminal::TextTarget;
 
 #[derive(clap::Args)]
-pub(crate) struct Complete {
+pub(crate) struct CompleteArgs {
     /// The word that is being written, with the quote that opens it
     #[arg(allow_hyphen_values = true)]
     word: String,
@@ -18,12 +18,12 @@ pub(crate) struct Complete {
     line: String,
 }
 
-impl Complete {
-    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+impl CompleteArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         for replacement in replacements(&self.word, &self.line) {
-            Screen::Output.print(&format!("{replacement}\n"))?;
+            TextTarget::Output.print(&format!("{replacement}\n"))?;
         }
-        Ok(Ending::Done)
+        Ok(ExitStatus::Done)
     }
 }
 

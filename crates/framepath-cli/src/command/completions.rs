@@ -4,7 +4,7 @@
 use anyhow::Context;
 use clap_complete::Shell;
 
-use crate::exit_status::Ending;
+use crate::exit_status::ExitStatus;
 use crate::terminal;
 
 const EXAMPLES: &str = "\
@@ -15,7 +15,7 @@ Examples:
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Completions {
+pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(value_enum)]
     shell: Shell,
@@ -54,8 +54,8 @@ complete -c framepath -n "__fish_seen_subcommand_from run compare stages path la
     -a "(framepath complete -- (commandline -ct) (commandline -c) 2>/dev/null)"
 "#;
 
-impl Completions {
-    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+impl CompletionsArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         // The generator cannot report a failed write, so it gets memory.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut crate::arguments(), "framepath", &mut script);
@@ -67,7 +67,7 @@ impl Completions {
             _ => script,
         };
         terminal::print(script.as_bytes())?;
-        Ok(Ending::Done)
+        Ok(ExitStatus::Done)
     }
 }
 

@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
-use framepath::pgm::{Picture, PictureError};
+use framepath::pgm::{PgmPicture, PictureError};
 
-use crate::exit_status::{Ending, Usage};
+use crate::exit_status::{ExitStatus, UsageError};
 use crate::terminal;
 
 const EXAMPLES: &str = "\
@@ -18,7 +18,7 @@ cannot be read.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Diff {
+pub(crate) struct DiffArgs {
     /// A picture: binary PGM of 8 bits
     a: PathBuf,
 
@@ -29,12 +29,12 @@ pub(crate) struct Diff {
     out: Option<PathBuf>,
 }
 
-impl Diff {
-    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+impl DiffArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         // Like diff(1): an error has another exit code than a difference.
-        let usage = |error: PictureError| Usage(error.to_string());
-        let a = Picture::open(&self.a).map_err(usage)?;
-        let b = Picture::open(&self.b).map_err(usage)?;
+        let usage = |error: PictureError| UsageError(error.to_string());
+        let a = PgmPicture::open(&self.a).map_err(usage)?;
+        let b = PgmPicture::open(&self.b).map_err(usage)?;
         let difference = a.difference(&b).map_err(usage)?;
         if let Some(out) = &self.out {
             difference.picture.write(out).map_err(usage)?;
@@ -45,6 +45,6 @@ impl Diff {
             _ => format!("{differing} of {all} pixels differ, by {} at most\n", difference.largest),
         };
         terminal::print(text.as_bytes())?;
-        Ok(if differing == 0 { Ending::Done } else { Ending::Failed })
+        Ok(if differing == 0 { ExitStatus::Done } else { ExitStatus::Failed })
     }
 }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 
 use framepath_lab::doctor::{self, Places};
 
-use crate::exit_status::Ending;
+use crate::exit_status::ExitStatus;
 use crate::lookup;
-use crate::output_file::Output;
-use crate::terminal::Screen;
+use crate::output_file::OutputFile;
+use crate::terminal::TextTarget;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -20,7 +20,7 @@ Exit code: 0, whatever is missing.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Doctor {
+pub(crate) struct DoctorArgs {
     /// Write the findings as JSON; `-` is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<String>,
@@ -30,17 +30,17 @@ pub(crate) struct Doctor {
     clips: Option<PathBuf>,
 }
 
-impl Doctor {
-    pub(crate) fn run(self) -> anyhow::Result<Ending> {
-        let json = Output::option(self.json.as_deref())?;
+impl DoctorArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
+        let json = OutputFile::option(self.json.as_deref())?;
         let places = Places { clips: lookup::clips(self.clips.as_deref()), peers: lookup::peers() };
         let findings = doctor::examine(&places);
-        if !json.as_ref().is_some_and(Output::is_stdout) {
-            Screen::Output.print(&doctor::text(&findings))?;
+        if !json.as_ref().is_some_and(OutputFile::is_stdout) {
+            TextTarget::Output.print(&doctor::text(&findings))?;
         }
         if let Some(json) = json {
             json.json(serde_json::to_string_pretty(&findings))?;
         }
-        Ok(Ending::Done)
+        Ok(ExitStatus::Done)
     }
 }

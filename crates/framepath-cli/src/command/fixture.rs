@@ -7,8 +7,8 @@ use framepath::{Options, export, path};
 use framepath_os::process::signal;
 
 use super::run::unreadable;
-use crate::exit_status::Ending;
-use crate::terminal::Screen;
+use crate::exit_status::ExitStatus;
+use crate::terminal::TextTarget;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -24,7 +24,7 @@ Exit code: 0; 1 if a stage failed, 2 if the words cannot be read, 130 after Ctrl
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
 #[command(group = clap::ArgGroup::new("where").required(true))]
-pub(crate) struct Fixture {
+pub(crate) struct FixtureArgs {
     /// The picture: binary PGM of 8 bits
     file: String,
 
@@ -70,7 +70,7 @@ pub(crate) struct Fixture {
     out: Option<String>,
 }
 
-impl Fixture {
+impl FixtureArgs {
     /// Returns the path for it, as words.
     fn words(&self) -> Vec<String> {
         let mut words = vec!["fixture".to_owned(), self.file.clone(), format!("frames={}", self.frames)];
@@ -94,16 +94,16 @@ impl Fixture {
         words
     }
 
-    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let text = path::join(&self.words());
         let path = path::parse(&text).map_err(|error| unreadable(&text, &error))?;
         signal::install().context("installing the handler of Ctrl-C")?;
         let mut report = framepath::run(&path, &Options::default())?;
-        Screen::Output.print(&export::text::summary(&mut report))?;
+        TextTarget::Output.print(&export::text::summary(&mut report))?;
         if let Some(error) = report.error {
             return Err(error.into());
         }
-        Ok(if report.interrupted { Ending::Interrupted } else { Ending::Done })
+        Ok(if report.interrupted { ExitStatus::Interrupted } else { ExitStatus::Done })
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
     #[derive(Parser)]
     struct Line {
         #[command(flatten)]
-        fixture: Fixture,
+        fixture: FixtureArgs,
     }
 
     fn path_of(line: &str) -> String {

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use anyhow::Context;
 use framepath_lab::gate;
 
-use crate::exit_status::{Ending, Usage};
+use crate::exit_status::{ExitStatus, UsageError};
 use crate::run_folder;
-use crate::terminal::Screen;
+use crate::terminal::TextTarget;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -23,7 +23,7 @@ Exit code: 0 if every budget holds, 1 if one does not, 2 if the budgets cannot b
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Gate {
+pub(crate) struct GateArgs {
     /// Limits on ratios and counts
     #[arg(value_name = "BUDGETS.toml")]
     budgets: PathBuf,
@@ -33,15 +33,15 @@ pub(crate) struct Gate {
     summaries: Vec<PathBuf>,
 }
 
-impl Gate {
-    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+impl GateArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let name = self.budgets.display();
         let text = fs::read_to_string(&self.budgets).with_context(|| format!("reading `{name}`"))?;
-        let budgets = gate::parse(&text).map_err(|error| Usage(format!("{name}: {error}")))?;
+        let budgets = gate::parse(&text).map_err(|error| UsageError(format!("{name}: {error}")))?;
         if self.summaries.is_empty() {
             let hint = "no summary to hold against the budgets; make one with \
                         `framepath lab --json run.json`, then `framepath gate BUDGETS.toml run.json`";
-            return Err(Usage(hint.to_owned()).into());
+            return Err(UsageError(hint.to_owned()).into());
         }
         let mut summaries = Vec::new();
         for path in &self.summaries {
@@ -49,7 +49,7 @@ impl Gate {
         }
         let lines = gate::evaluate(&budgets, &summaries);
         let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-        Screen::Output.print(&text)?;
-        Ok(if gate::passed(&lines) { Ending::Done } else { Ending::Failed })
+        TextTarget::Output.print(&text)?;
+        Ok(if gate::passed(&lines) { ExitStatus::Done } else { ExitStatus::Failed })
     }
 }

@@ -6,11 +6,11 @@ use clap::value_parser;
 use framepath_lab::{LabError, handoff};
 use framepath_os::process::signal;
 
-use crate::exit_status::Ending;
+use crate::exit_status::ExitStatus;
 use crate::terminal;
 
 #[derive(clap::Args)]
-pub(crate) struct Handoff {
+pub(crate) struct HandoffArgs {
     /// Bytes of a frame
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(16..=1 << 30))]
     bytes: u64,
@@ -24,15 +24,15 @@ pub(crate) struct Handoff {
     rate: u64,
 }
 
-impl Handoff {
-    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+impl HandoffArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         signal::install().context("installing the handler of Ctrl-C")?;
-        let Handoff { bytes, frames, rate } = self;
+        let HandoffArgs { bytes, frames, rate } = self;
         match (handoff::Handoff { bytes, frames, rate }).line() {
             Ok(line) => terminal::print(format!("{line}\n").as_bytes())?,
-            Err(LabError::Interrupted) => return Ok(Ending::Interrupted),
+            Err(LabError::Interrupted) => return Ok(ExitStatus::Interrupted),
             Err(error) => return Err(error.into()),
         }
-        Ok(Ending::Done)
+        Ok(ExitStatus::Done)
     }
 }

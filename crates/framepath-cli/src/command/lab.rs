@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use framepath::export;
-use framepath_lab::experiment::{EXPERIMENTS, Experiment, Settings, Size, find};
+use framepath_lab::experiment::{EXPERIMENTS, Experiment, ExperimentSettings, Size, find};
 use framepath_lab::progress::Bar;
 use framepath_lab::report::{FrameTimeline, LabRun};
 use framepath_lab::{KeptLedger, LabError};
@@ -14,9 +14,9 @@ use framepath_lab::{plain, report};
 use framepath_model::summary::Summary;
 use framepath_os::process::signal;
 
-use crate::exit_status::{self, Ending, Usage};
-use crate::output_file::Output;
-use crate::terminal::Screen;
+use crate::exit_status::{self, ExitStatus, UsageError};
+use crate::output_file::OutputFile;
+use crate::terminal::TextTarget;
 use crate::{lookup, run_folder};
 
 const EXAMPLES: &str = "\
@@ -39,7 +39,7 @@ or frames where it should not, 130 after SIGINT (Ctrl-C) or SIGTERM.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Lab {
+pub(crate) struct LabArgs {
     /// Experiments to run, and files for those that play any
     /// [default: the quick set; with --full, all]
     #[arg(value_name = "EXPERIMENT")]
@@ -78,15 +78,15 @@ pub(crate) struct Lab {
     list: bool,
 }
 
-impl Lab {
-    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+impl LabArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         if self.list {
-            Screen::Output.print(&list())?;
-            return Ok(Ending::Done);
+            TextTarget::Output.print(&list())?;
+            return Ok(ExitStatus::Done);
         }
         let (experiments, files) = self.chosen()?;
-        let json = Output::option(self.json.as_deref())?;
-        let screen = Screen::beside_data(json.as_ref().is_some_and(Output::is_stdout));
+        let json = OutputFile::option(self.json.as_deref())?;
+        let screen = TextTarget::beside_data(json.as_ref().is_some_and(OutputFile::is_stdout));
         let folder = run_folder::create(self.out.as_deref())?;
         let settings = self.settings(files)?;
         signal::install().context("installing the handler of Ctrl-C")?;
@@ -99,7 +99,7 @@ impl Lab {
             };
             let text = object.context("JSON")?;
             screen.print(&findings(summaries))?;
-            Output::create(&folder.join("run.json").to_string_lossy())?.json(Ok(text.clone()))?;
+            OutputFile::create(&folder.join("run.json").to_string_lossy())?.json(Ok(text.clone()))?;
             if let Some(json) = json {
                 json.json(Ok(text))?;
             }
@@ -124,16 +124,18 @@ impl Lab {
                 Ok(experiment) => experiments.push(experiment),
                 // A word that looks like a file is one, even if the file is missing.
                 Err(_) if word.contains(['/', '.']) => files.push(PathBuf::from(word)),
-                Err(error) => return Err(Usage(error.to_string()).into()),
+                Err(error) => return Err(UsageError(error.to_string()).into()),
             }
         }
         if let Some(file) = files.first().filter(|_| !experiments.iter().any(|one| one.takes_files)) {
             let takers: Vec<&str> =
                 EXPERIMENTS.iter().filter(|one| one.takes_files).map(|one| one.name).collect();
             let wanted = takers.join(", ");
-            return Err(
-                Usage(format!("`{}`: files are for {wanted}, which was not named", file.display())).into()
-            );
+            return Err(UsageError(format!(
+                "`{}`: files are for {wanted}, which was not named",
+                file.display()
+            ))
+            .into());
         }
         if self.experiments.is_empty() {
             experiments = EXPERIMENTS.iter().filter(|experiment| self.full || experiment.quick).collect();
@@ -141,8 +143,8 @@ impl Lab {
         Ok((experiments, files))
     }
 
-    fn settings(&self, files: Vec<PathBuf>) -> anyhow::Result<Settings> {
-        Ok(Settings {
+    fn settings(&self, files: Vec<PathBuf>) -> anyhow::Result<ExperimentSettings> {
+        Ok(ExperimentSettings {
             size: if self.full { Size::Full } else { Size::Quick },
             pairs: self.pairs.map(|pairs| pairs as usize),
             cases: self.cases.clone(),
@@ -168,7 +170,7 @@ fn list() -> String {
 struct Outcome {
     summaries: Vec<Summary>,
     ledgers: Vec<KeptLedger>,
-    ending: Ending,
+    ending: ExitStatus,
 }
 
 impl Outcome {
@@ -180,9 +182,13 @@ impl Outcome {
 
 /// Runs the experiments one after the other and prints each one's tables when it has ended.
 /// If one fails, reports the failure and runs the next.
-fn run_all(experiments: &[&Experiment], settings: &Settings, screen: Screen) -> anyhow::Result<Outcome> {
+fn run_all(
+    experiments: &[&Experiment],
+    settings: &ExperimentSettings,
+    screen: TextTarget,
+) -> anyhow::Result<Outcome> {
     let bar = Bar::new();
-    let mut outcome = Outcome { summaries: Vec::new(), ledgers: Vec::new(), ending: Ending::Done };
+    let mut outcome = Outcome { summaries: Vec::new(), ledgers: Vec::new(), ending: ExitStatus::Done };
     for experiment in experiments {
         match experiment.run(settings, &bar) {
             Ok(found) => {
@@ -192,16 +198,17 @@ fn run_all(experiments: &[&Experiment], settings: &Settings, screen: Screen) -> 
                 outcome.ledgers.extend(found.ledgers);
             }
             Err(error) => {
-                let ending = if matches!(error, LabError::Lost(_)) { Ending::Lost } else { Ending::Failed };
+                let ending =
+                    if matches!(error, LabError::Lost(_)) { ExitStatus::Lost } else { ExitStatus::Failed };
                 exit_status::tell("lab", &anyhow::Error::new(error).context(experiment.name));
                 // A failure outweighs a loss.
-                if outcome.ending != Ending::Failed {
+                if outcome.ending != ExitStatus::Failed {
                     outcome.ending = ending;
                 }
             }
         }
         if signal::interrupted() {
-            outcome.ending = Ending::Interrupted;
+            outcome.ending = ExitStatus::Interrupted;
             break;
         }
     }
@@ -222,7 +229,7 @@ fn write_ledgers(folder: &Path, ledgers: &mut [KeptLedger]) -> anyhow::Result<Ve
     let Some(first) = ledgers.first_mut() else { return Ok(Vec::new()) };
     let slow_frames = first.slowest_frames();
     let runs: Vec<_> = ledgers.iter().map(|kept| (kept.name.as_str(), &kept.report)).collect();
-    let file = |name: &str| Output::create(&folder.join(name).to_string_lossy());
+    let file = |name: &str| OutputFile::create(&folder.join(name).to_string_lossy());
     file("frames.csv")?.write(|to| export::csv::write_all(&runs, to))?;
     file("trace.json")?.write(|to| export::trace::write_all(&runs, to))?;
     file("timeline.json")?.json(serde_json::to_string_pretty(&slow_frames))?;
@@ -237,7 +244,7 @@ fn write_report(
     let label = folder.file_name().unwrap_or(folder.as_os_str()).to_string_lossy().into_owned();
     let run = LabRun { label, summaries, slow_frames };
     let file = folder.join("report.html");
-    Output::create(&file.to_string_lossy())?.write(|to| to.write_all(report::html(&[run]).as_bytes()))?;
+    OutputFile::create(&file.to_string_lossy())?.write(|to| to.write_all(report::html(&[run]).as_bytes()))?;
     Ok(file)
 }
 

@@ -11,7 +11,7 @@ use framepath::export;
 use framepath_os::process::signal;
 use framepath_os::v4l2::{META_NODE, MetaReader};
 
-use crate::exit_status::Ending;
+use crate::exit_status::ExitStatus;
 use crate::terminal;
 
 const EXAMPLES: &str = "\
@@ -27,7 +27,7 @@ Exit code: 0; 1 if there are no records, 130 after Ctrl-C.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Meta {
+pub(crate) struct MetaArgs {
     /// Where the kernel's module gives its records
     #[arg(long, value_name = "NODE", default_value = META_NODE)]
     device: PathBuf,
@@ -44,8 +44,8 @@ pub(crate) struct Meta {
 /// Interval between two checks for Ctrl-C.
 const SLICE: Duration = Duration::from_millis(200);
 
-impl Meta {
-    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+impl MetaArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let reader = MetaReader::open(&self.device)?;
         let mut file = match self.csv.as_str() {
             "-" => None,
@@ -74,6 +74,6 @@ impl Meta {
             records.clear();
         }
         terminal::note(&format!("framepath: meta: {count} records, {} missed", reader.missed()?));
-        Ok(if count < wanted && self.frames.is_some() { Ending::Interrupted } else { Ending::Done })
+        Ok(if count < wanted && self.frames.is_some() { ExitStatus::Interrupted } else { ExitStatus::Done })
     }
 }

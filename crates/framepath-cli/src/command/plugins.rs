@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use std::process;
 
 use anyhow::Context;
-use framepath::plugins::{self, Description, Entry};
+use framepath::plugins::{self, Description, PluginEntry};
 use framepath_model::shown::shown;
 
-use crate::exit_status::{Ending, Usage};
-use crate::output_file::Output;
-use crate::terminal::{self, Screen};
+use crate::exit_status::{ExitStatus, UsageError};
+use crate::output_file::OutputFile;
+use crate::terminal::{self, TextTarget};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -25,7 +25,7 @@ FREI0R_PATH names other folders to look in, with `:` between them.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Plugins {
+pub(crate) struct PluginsArgs {
     /// Show this one alone, with its parameters
     name: Option<String>,
 
@@ -34,18 +34,18 @@ pub(crate) struct Plugins {
     json: Option<String>,
 }
 
-impl Plugins {
-    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+impl PluginsArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let found = match &self.name {
             Some(name) => {
                 let name = name.strip_prefix("frei0r:").unwrap_or(name);
-                vec![plugins::find(name).map_err(|error| Usage(error.to_string()))?]
+                vec![plugins::find(name).map_err(|error| UsageError(error.to_string()))?]
             }
             None => plugins::list(),
         };
-        let json = Output::option(self.json.as_deref())?;
+        let json = OutputFile::option(self.json.as_deref())?;
         let binary = env::current_exe().context("the path of this program")?;
-        let entries: Vec<Entry> = found
+        let entries: Vec<PluginEntry> = found
             .iter()
             .map(|found| {
                 let mut child = process::Command::new(&binary);
@@ -53,22 +53,22 @@ impl Plugins {
                 plugins::ask(found, child)
             })
             .collect();
-        if !json.as_ref().is_some_and(Output::is_stdout) {
+        if !json.as_ref().is_some_and(OutputFile::is_stdout) {
             let text = match (&self.name, &entries[..]) {
                 (Some(_), [entry]) => one(entry),
                 _ => all(&entries),
             };
-            Screen::Output.print(&text)?;
+            TextTarget::Output.print(&text)?;
         }
         if let Some(json) = json {
             json.json(serde_json::to_string_pretty(&entries))?;
         }
         let failed = self.name.is_some() && entries.iter().any(|entry| entry.error.is_some());
-        Ok(if failed { Ending::Failed } else { Ending::Done })
+        Ok(if failed { ExitStatus::Failed } else { ExitStatus::Done })
     }
 }
 
-fn all(entries: &[Entry]) -> String {
+fn all(entries: &[PluginEntry]) -> String {
     let mut text = String::new();
     let width = entries.iter().map(|entry| entry.name.chars().count()).max().unwrap_or(0);
     for entry in entries {
@@ -101,7 +101,7 @@ fn in_a_line(said: &Description) -> String {
     }
 }
 
-fn one(entry: &Entry) -> String {
+fn one(entry: &PluginEntry) -> String {
     let (name, file) = (shown(&entry.name), shown(&entry.file));
     let Some(said) = &entry.description else {
         return format!("{name}  {file}\n    {}\n", shown(entry.error.as_deref().unwrap_or_default()));
@@ -128,14 +128,14 @@ fn one(entry: &Entry) -> String {
 
 /// Loads one plug-in and describes it: the child of `plugins`.
 #[derive(clap::Args)]
-pub(crate) struct PluginInfo {
+pub(crate) struct PluginInfoArgs {
     /// The plug-in's file
     file: PathBuf,
 }
 
-impl PluginInfo {
-    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+impl PluginInfoArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         terminal::print(plugins::answer(plugins::describe(&self.file)).as_bytes())?;
-        Ok(Ending::Done)
+        Ok(ExitStatus::Done)
     }
 }

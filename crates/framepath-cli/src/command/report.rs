@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use framepath_lab::report::{self, LabRun};
 
-use crate::exit_status::Ending;
-use crate::output_file::Output;
+use crate::exit_status::ExitStatus;
+use crate::output_file::OutputFile;
 use crate::run_folder;
-use crate::terminal::Screen;
+use crate::terminal::TextTarget;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -19,7 +19,7 @@ The report is one file that opens in any browser, offline.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Report {
+pub(crate) struct ReportArgs {
     /// Run folders, or the run.json of some
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
@@ -29,19 +29,19 @@ pub(crate) struct Report {
     out: String,
 }
 
-impl Report {
-    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+impl ReportArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let mut runs = Vec::new();
         for path in &self.runs {
             let summaries = run_folder::summaries(path)?;
             let slow_frames = run_folder::slow_frames(path)?;
             runs.push(LabRun { label: label(path), summaries, slow_frames });
         }
-        let output = Output::create(&self.out)?;
-        let screen = Screen::beside_data(output.is_stdout());
+        let output = OutputFile::create(&self.out)?;
+        let screen = TextTarget::beside_data(output.is_stdout());
         output.write(|to| to.write_all(report::html(&runs).as_bytes()))?;
         screen.print(&format!("{}\n", self.out))?;
-        Ok(Ending::Done)
+        Ok(ExitStatus::Done)
     }
 }
 

@@ -3,14 +3,14 @@
 
 use anyhow::Context;
 use clap::ValueEnum;
-use framepath::{Level, Options, Path, PathError, Progress, Report, export, path};
+use framepath::{FrameCount, Level, Options, Path, PathError, Report, export, path};
 use framepath_model::shown::shown;
 use framepath_os::process::signal;
 
-use crate::exit_status::{Ending, Usage};
-use crate::output_file::Output;
+use crate::exit_status::{ExitStatus, UsageError};
+use crate::output_file::OutputFile;
 use crate::progress::Ticker;
-use crate::terminal::{self, Screen};
+use crate::terminal::{self, TextTarget};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,7 +40,7 @@ Exit code:
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     /// The path: one text in quotes, or its words where the shell leaves `!` alone
     #[arg(required = true, value_name = "PATH")]
     path: Vec<String>,
@@ -99,9 +99,9 @@ impl Ledger {
 
 /// The files to write after the path has run.
 struct Outputs {
-    csv: Option<Output>,
-    trace: Option<Output>,
-    json: Option<Output>,
+    csv: Option<OutputFile>,
+    trace: Option<OutputFile>,
+    json: Option<OutputFile>,
 }
 
 impl Outputs {
@@ -131,19 +131,19 @@ impl Outputs {
     }
 }
 
-impl Run {
-    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+impl RunArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let text = text_of(&self.path);
         let path = path::parse(&text).map_err(|error| unreadable(&text, &error))?;
         let sink_on_stdout = export::takes_stdout(&path);
         let outputs = Outputs {
-            csv: Output::option(self.csv.as_deref())?,
-            trace: Output::option(self.trace.as_deref())?,
-            json: Output::option(self.json.as_deref())?,
+            csv: OutputFile::option(self.csv.as_deref())?,
+            trace: OutputFile::option(self.trace.as_deref())?,
+            json: OutputFile::option(self.json.as_deref())?,
         };
         let on_stdout = outputs.any_on_stdout() + usize::from(sink_on_stdout);
         if on_stdout > 1 {
-            return Err(Usage(format!("{on_stdout} outputs want standard output: name a file")).into());
+            return Err(UsageError(format!("{on_stdout} outputs want standard output: name a file")).into());
         }
         signal::install().context("installing the handler of Ctrl-C")?;
         let options = Options {
@@ -161,7 +161,7 @@ impl Run {
         };
         let data_on_stdout = on_stdout > 0;
         // The ledger of a failed run is kept, and shown before the failure.
-        let shown = self.show(&mut report, Screen::beside_data(data_on_stdout));
+        let shown = self.show(&mut report, TextTarget::beside_data(data_on_stdout));
         let losses = report.losses();
         for loss in &losses {
             terminal::note(&format!("framepath: run: {loss}"));
@@ -172,28 +172,28 @@ impl Run {
         }
         shown.and(written)?;
         Ok(match (report.interrupted, losses.is_empty()) {
-            (true, _) => Ending::Interrupted,
-            (false, false) => Ending::Lost,
-            (false, true) => Ending::Done,
+            (true, _) => ExitStatus::Interrupted,
+            (false, false) => ExitStatus::Lost,
+            (false, true) => ExitStatus::Done,
         })
     }
 
     fn watched(&self, path: &Path, options: &Options) -> anyhow::Result<Report> {
-        let progress = Progress::clone(&options.progress);
+        let progress = FrameCount::clone(&options.progress);
         let ticker = (!self.quiet).then(|| Ticker::start(progress));
         let outcome = framepath::run(path, options);
         drop(ticker);
         Ok(outcome?)
     }
 
-    fn show(&self, report: &mut Report, screen: Screen) -> anyhow::Result<()> {
+    fn show(&self, report: &mut Report, screen: TextTarget) -> anyhow::Result<()> {
         for note in &report.notes {
-            Screen::Error.print(&format!("framepath: {}\n", shown(note)))?;
+            TextTarget::Error.print(&format!("framepath: {}\n", shown(note)))?;
         }
         if !self.quiet {
             screen.print(&export::text::summary(report))?;
         }
-        if self.count && screen == Screen::Output {
+        if self.count && screen == TextTarget::Output {
             terminal::print(format!("{}\n", report.frames).as_bytes())?;
         }
         Ok(())
@@ -209,6 +209,6 @@ fn text_of(words: &[String]) -> String {
 }
 
 /// Makes an error that points at the wrong word.
-pub(super) fn unreadable(text: &str, error: &PathError) -> Usage {
-    Usage(format!("this path cannot be read:\n{}", error.render(text)))
+pub(super) fn unreadable(text: &str, error: &PathError) -> UsageError {
+    UsageError(format!("this path cannot be read:\n{}", error.render(text)))
 }

@@ -13,9 +13,9 @@ use framepath_os::machine::raise_open_files;
 use framepath_os::process::signal::Stops;
 use framepath_os::v4l2::attach::Attached;
 use framepath_serve::device;
-use framepath_serve::{Limits, Service, Settings};
+use framepath_serve::{Service, ServiceSettings, UserLimits};
 
-use crate::exit_status::{Ending, Usage};
+use crate::exit_status::{ExitStatus, UsageError};
 use crate::terminal;
 
 const EXAMPLES: &str = "\
@@ -37,7 +37,7 @@ Exit code: 0 after SIGTERM or Ctrl-C, 1 if it cannot run.";
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Serve {
+pub(crate) struct ServeArgs {
     /// Where clients connect [default: framepath.sock in $XDG_RUNTIME_DIR, else in /run]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -51,17 +51,17 @@ pub(crate) struct Serve {
     device: Option<PathBuf>,
 
     /// Threads of each decoder behind the device; more take more of the client's buffers
-    #[arg(long, value_name = "N", default_value_t = device::Settings::default().threads, requires = "device",
+    #[arg(long, value_name = "N", default_value_t = device::DeviceSettings::default().threads, requires = "device",
           value_parser = clap::value_parser!(u32).range(1..=16))]
     device_threads: u32,
 
     /// Workers kept ready for the device's next streams: as many as may begin at once
-    #[arg(long, value_name = "N", default_value_t = device::Settings::default().spares, requires = "device",
+    #[arg(long, value_name = "N", default_value_t = device::DeviceSettings::default().spares, requires = "device",
           value_parser = clap::value_parser!(u32).range(0..=64))]
     device_spares: u32,
 
     /// Streams of the device, each with a worker, that a user without CAP_SYS_RESOURCE may have at a time
-    #[arg(long, value_name = "N", default_value_t = device::Settings::default().user_streams, requires = "device",
+    #[arg(long, value_name = "N", default_value_t = device::DeviceSettings::default().user_streams, requires = "device",
           value_parser = clap::value_parser!(u32).range(1..=64))]
     device_user_streams: u32,
 
@@ -74,37 +74,37 @@ pub(crate) struct Serve {
     allow_gid: Vec<u32>,
 
     /// Workers kept ready, so that a stream or a replacement need not wait for one
-    #[arg(long, value_name = "N", default_value_t = Settings::default().spares,
+    #[arg(long, value_name = "N", default_value_t = ServiceSettings::default().spares,
           value_parser = clap::value_parser!(u32).range(0..=64))]
     spares: u32,
 
     /// Streams that a user may have at a time
-    #[arg(long, value_name = "N", default_value_t = Limits::default().streams,
+    #[arg(long, value_name = "N", default_value_t = UserLimits::default().streams,
           value_parser = clap::value_parser!(u32).range(1..))]
     streams: u32,
 
     /// Connections that a user may have at a time
-    #[arg(long, value_name = "N", default_value_t = Limits::default().connections,
+    #[arg(long, value_name = "N", default_value_t = UserLimits::default().connections,
           value_parser = clap::value_parser!(u32).range(1..))]
     connections: u32,
 
     /// Streams that a user may open in a minute
-    #[arg(long, value_name = "N", default_value_t = Limits::default().opens_per_minute,
+    #[arg(long, value_name = "N", default_value_t = UserLimits::default().opens_per_minute,
           value_parser = clap::value_parser!(u32).range(1..))]
     opens_per_minute: u32,
 
     /// Crashed or hung workers that a user may have replaced in a minute
-    #[arg(long, value_name = "N", default_value_t = Limits::default().replacements_per_minute,
+    #[arg(long, value_name = "N", default_value_t = UserLimits::default().replacements_per_minute,
           value_parser = clap::value_parser!(u32).range(0..))]
     replacements_per_minute: u32,
 
     /// Address space that a worker may take, MiB
-    #[arg(long, value_name = "MIB", default_value_t = Settings::default().memory_bytes >> 20,
+    #[arg(long, value_name = "MIB", default_value_t = ServiceSettings::default().memory_bytes >> 20,
           value_parser = clap::value_parser!(u64).range(64..=1 << 20))]
     memory: u64,
 
     /// Seconds that running streams may go on once the service is told to stop
-    #[arg(long, value_name = "SECONDS", default_value_t = Settings::default().grace.as_secs(),
+    #[arg(long, value_name = "SECONDS", default_value_t = ServiceSettings::default().grace.as_secs(),
           value_parser = clap::value_parser!(u64).range(0..=86_400))]
     grace: u64,
 }
@@ -134,15 +134,17 @@ fn attach(path: &Path) -> anyhow::Result<Attached> {
     }
 }
 
-impl Serve {
-    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+impl ServeArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         // Before any file is opened: a passed-in socket has number 3.
         let passed = Listener::passed()?;
         let stops = Stops::open().context("waiting for signals")?;
         raise_open_files();
         let (listener, place) = match (passed, self.socket) {
             (Some(_), Some(_)) => {
-                return Err(Usage("a socket was passed in, and --socket names another".to_owned()).into());
+                return Err(
+                    UsageError("a socket was passed in, and --socket names another".to_owned()).into()
+                );
             }
             (Some(listener), None) => (listener, "the socket that was passed in".to_owned()),
             (None, named) => {
@@ -154,8 +156,8 @@ impl Serve {
                 (listener, path.display().to_string())
             }
         };
-        let settings = Settings {
-            limits: Limits {
+        let settings = ServiceSettings {
+            limits: UserLimits {
                 connections: self.connections,
                 streams: self.streams,
                 opens_per_minute: self.opens_per_minute,
@@ -166,10 +168,10 @@ impl Serve {
             spares: self.spares,
             memory_bytes: self.memory << 20,
             grace: Duration::from_secs(self.grace),
-            ..Settings::default()
+            ..ServiceSettings::default()
         };
         let attached = self.device.as_deref().map(attach).transpose()?;
-        let decoding = device::Settings {
+        let decoding = device::DeviceSettings {
             memory_bytes: settings.memory_bytes,
             threads: self.device_threads,
             spares: self.device_spares,
@@ -190,6 +192,6 @@ impl Serve {
             })?;
         }
         service.run(&stops)?;
-        Ok(Ending::Done)
+        Ok(ExitStatus::Done)
     }
 }

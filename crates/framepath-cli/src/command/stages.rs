@@ -4,8 +4,8 @@
 use framepath::Registry;
 use framepath::path::{Definitions, nearest};
 
-use crate::exit_status::{Ending, Usage};
-use crate::terminal::Screen;
+use crate::exit_status::{ExitStatus, UsageError};
+use crate::terminal::TextTarget;
 
 /// Description of a path's syntax.
 const SYNTAX: &str = "\
@@ -28,7 +28,7 @@ Examples:
 
 #[derive(clap::Args)]
 #[command(before_long_help = SYNTAX, after_help = EXAMPLES, after_long_help = after())]
-pub(crate) struct Stages {
+pub(crate) struct StagesArgs {
     /// Show this one alone
     #[arg(value_name = "STAGE")]
     stage: Option<String>,
@@ -39,14 +39,14 @@ fn after() -> String {
     format!("{}\n{ONE}\n{EXAMPLES}", definitions().listing())
 }
 
-impl Stages {
-    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+impl StagesArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         let text = match self.stage {
             None => format!("{SYNTAX}\n\n{}\n{ONE}", definitions().listing()),
             Some(name) => one(&name)?,
         };
-        Screen::Output.print(&text)?;
-        Ok(Ending::Done)
+        TextTarget::Output.print(&text)?;
+        Ok(ExitStatus::Done)
     }
 }
 
@@ -54,12 +54,12 @@ fn definitions() -> &'static Definitions {
     Registry::built_in().definitions()
 }
 
-fn one(name: &str) -> Result<String, Usage> {
+fn one(name: &str) -> Result<String, UsageError> {
     let Some(definition) = definitions().find(name) else {
         let names: Vec<&str> = definitions().iter().map(|one| one.name).collect();
         let hint = nearest(name, names.iter().copied())
             .map_or_else(String::new, |near| format!(" did you mean `{near}`?"));
-        return Err(Usage(format!("no stage `{name}`;{hint} there are {}", names.join(", "))));
+        return Err(UsageError(format!("no stage `{name}`;{hint} there are {}", names.join(", "))));
     };
     Ok(definition.description())
 }

@@ -12,8 +12,8 @@ use framepath_os::time::{now_ns, sleep_until};
 use framepath_serve::table;
 use framepath_serve::{Snapshot, Viewer};
 
-use crate::exit_status::Ending;
-use crate::terminal::Screen;
+use crate::exit_status::ExitStatus;
+use crate::terminal::TextTarget;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,7 +33,7 @@ const CTRL_C: u8 = 3;
 
 #[derive(clap::Args)]
 #[command(after_help = EXAMPLES)]
-pub(crate) struct Top {
+pub(crate) struct TopArgs {
     /// The service's socket [default: framepath.sock in $XDG_RUNTIME_DIR, else in /run]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -52,8 +52,8 @@ pub(crate) struct Top {
     every: u64,
 }
 
-impl Top {
-    pub(crate) fn run(self) -> anyhow::Result<Ending> {
+impl TopArgs {
+    pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         signal::install().context("installing the handler of Ctrl-C")?;
         let viewer = Viewer::connect_to(&self.socket.unwrap_or_else(default_socket), self.service_uid)?;
         let first = viewer.look()?;
@@ -61,12 +61,12 @@ impl Top {
             let until = now_ns() + ONCE.as_nanos() as u64;
             while now_ns() < until {
                 if signal::interrupted() {
-                    return Ok(Ending::Interrupted);
+                    return Ok(ExitStatus::Interrupted);
                 }
                 sleep_until(until);
             }
-            Screen::Output.print(&table::table(&first, &viewer.look()?, usize::MAX))?;
-            return Ok(Ending::Done);
+            TextTarget::Output.print(&table::table(&first, &viewer.look()?, usize::MAX))?;
+            return Ok(ExitStatus::Done);
         }
         let terminal = Terminal::open().context("the terminal")?;
         live(&viewer, &terminal, first, Duration::from_secs(self.every))
@@ -74,7 +74,12 @@ impl Top {
 }
 
 /// Shows the service until `q`.
-fn live(viewer: &Viewer, terminal: &Terminal, first: Snapshot, every: Duration) -> anyhow::Result<Ending> {
+fn live(
+    viewer: &Viewer,
+    terminal: &Terminal,
+    first: Snapshot,
+    every: Duration,
+) -> anyhow::Result<ExitStatus> {
     // The first table has no rates yet, and is shown at once all the same.
     let (mut before, mut now) = (first.clone(), first);
     loop {
@@ -82,10 +87,10 @@ fn live(viewer: &Viewer, terminal: &Terminal, first: Snapshot, every: Duration) 
         terminal.show(&table::table(&before, &now, columns)).context("the terminal")?;
         let key = terminal.key_within(every).context("the terminal")?;
         if signal::interrupted() || key == Some(CTRL_C) {
-            return Ok(Ending::Interrupted);
+            return Ok(ExitStatus::Interrupted);
         }
         if matches!(key, Some(b'q' | b'Q')) {
-            return Ok(Ending::Done);
+            return Ok(ExitStatus::Done);
         }
         let next = viewer.look()?;
         // After a meaningless key or a resized window keep the old snapshot: rates of a moment

@@ -3,15 +3,15 @@
 
 use std::fs;
 
-use framepath_testkit::{Ran, clip, finish, framepath};
+use framepath_testkit::{CommandOutput, clip, finish, framepath};
 
 /// Returns the log lines of the level.
-fn lines<'a>(ran: &'a Ran, level: &str) -> Vec<&'a str> {
+fn lines<'a>(ran: &'a CommandOutput, level: &str) -> Vec<&'a str> {
     let head = format!("framepath: {level}: ");
     ran.stderr.lines().filter_map(|line| line.strip_prefix(&head)).collect()
 }
 
-fn decode(file: &str, options: &str, arguments: &[&str], level: Option<&str>) -> Ran {
+fn decode(file: &str, options: &str, arguments: &[&str], level: Option<&str>) -> CommandOutput {
     let path = format!("file '{file}' ! decode {options} ! null");
     let mut command = framepath(&[&["run", "--quiet", &path], arguments].concat());
     command.env_remove("FRAMEPATH_LOG");

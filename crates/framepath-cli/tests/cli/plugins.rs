@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use framepath_testkit::{Ran, finish, framepath, run};
+use framepath_testkit::{CommandOutput, finish, framepath, run};
 
 /// Returns the hashes that framemd5 wrote.
 fn hashes(path: &str) -> Vec<String> {
@@ -17,7 +17,7 @@ fn hashes(path: &str) -> Vec<String> {
 }
 
 /// Runs the binary with only the plug-ins of `folder`.
-fn in_folder(folder: &Path, args: &[&str]) -> Ran {
+fn in_folder(folder: &Path, args: &[&str]) -> CommandOutput {
     let mut command = framepath(args);
     command.env("FREI0R_PATH", folder);
     finish(command)

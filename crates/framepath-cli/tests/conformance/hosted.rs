@@ -4,8 +4,8 @@
 
 use framepath::{Pipeline, path};
 
-use framepath_testkit::conformance::way::{Full, Link};
-use framepath_testkit::service::Service;
+use framepath_testkit::conformance::way::{LinkUnderTest, WhenFull};
+use framepath_testkit::service::ServiceProcess;
 
 /// Cells of a ring between caller and worker.
 const CELLS: u64 = 64;
@@ -26,14 +26,14 @@ pub enum Gives {
 }
 
 /// Makes a stage in a worker of this process.
-pub fn process(gives: Gives) -> Link {
+pub fn process(gives: Gives) -> LinkUnderTest {
     framepath::host::set_worker_program(env!("CARGO_BIN_EXE_framepath"));
     link(gives, "host=process".to_owned(), |built| built)
 }
 
 /// Makes a stage in a worker of a service, which runs as long as the link exists.
-pub fn service(gives: Gives) -> Link {
-    let service = Service::start(&[]);
+pub fn service(gives: Gives) -> LinkUnderTest {
+    let service = ServiceProcess::start(&[]);
     let host = format!("host=service socket={}", service.socket().display());
     link(gives, host, move |built| {
         let _until_dropped = &service;
@@ -41,7 +41,7 @@ pub fn service(gives: Gives) -> Link {
     })
 }
 
-fn link(gives: Gives, host: String, keep: impl Fn(Pipeline) -> Pipeline + 'static) -> Link {
+fn link(gives: Gives, host: String, keep: impl Fn(Pipeline) -> Pipeline + 'static) -> LinkUnderTest {
     let stage = match gives {
         Gives::Same => "burn time=1us",
         Gives::Copies => "encode raw copy=1",
@@ -53,13 +53,13 @@ fn link(gives: Gives, host: String, keep: impl Fn(Pipeline) -> Pipeline + 'stati
         Gives::Same => CELLS,
         Gives::Copies => COPY_SLOTS - 1,
     };
-    Link {
+    LinkUnderTest {
         add: Box::new(move |built| keep(built).add_hop(&hop, 1).unwrap()),
         // One more frame is in the worker. The last cell is for a layout. A
         // source that found no cell sleeps until half of them are free.
         holds: Some(CELLS - 1 + 1 + done),
         holds_least: CELLS / 2 + 1 + 1 + done,
-        full: Full::Waits,
+        full: WhenFull::Waits,
         own_slots: (gives == Gives::Copies).then_some(COPY_SLOTS as usize),
         runs: RUNS,
     }

@@ -5,7 +5,7 @@ mod hosted;
 mod wakeups;
 mod worker_death;
 
-use framepath_testkit::conformance::{Way, inline, isolated};
+use framepath_testkit::conformance::{PathUnderTest, inline, isolated};
 use hosted::{Gives, process, service};
 
 framepath_testkit::conformance! {
@@ -20,8 +20,8 @@ macro_rules! worker_conformance {
         mod $name {
             use super::*;
 
-            fn way() -> Way {
-                Way { link: $link, host: inline() }
+            fn way() -> PathUnderTest {
+                PathUnderTest { link: $link, host: inline() }
             }
 
             #[test]

@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Sender, channel};
 
 use framepath::host::WorkerStats;
-use framepath::{Failure, Item, Level, Out, Pipeline, Stage, StageError, Test, TestOptions};
+use framepath::{HopFailure, Item, Level, Out, Pipeline, Stage, StageError, Test, TestOptions};
 use framepath_model::stream::StreamInfo;
 
 use framepath_testkit::conformance::parts::run;
-use framepath_testkit::conformance::way::Way;
+use framepath_testkit::conformance::way::PathUnderTest;
 
 const FRAMES: u64 = 100;
 /// So slow that every thread sleeps between two frames.
@@ -39,7 +39,7 @@ impl Stage for Counts {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, _: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, _: &mut Out<'_>) -> Result<(), HopFailure> {
         if [0, FRAMES].contains(&item.meta().seq) {
             let worker = self.worker.pid.load(Ordering::Relaxed).to_string();
             self.said.send([&worker, "thread-self"].map(sleeps)).unwrap();
@@ -48,7 +48,7 @@ impl Stage for Counts {
     }
 }
 
-pub fn one_each_way(way: &Way) {
+pub fn one_each_way(way: &PathUnderTest) {
     let options = TestOptions { rate: RATE, frames: FRAMES + 1, ..TestOptions::default() };
     let source = Pipeline::from_source(Test::new(&options).unwrap()).named("test");
     let built = (way.link.add)(source);

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use framepath::host::WorkerStats;
-use framepath::{Failure, Item, Level, Out, Pipeline, Stage, StageError};
+use framepath::{HopFailure, Item, Level, Out, Pipeline, Stage, StageError};
 use framepath_model::stream::StreamInfo;
 use rustix::process::{Pid, Signal, kill_process};
 
-use framepath_testkit::conformance::parts::{Watch, run, unpoisoned};
-use framepath_testkit::conformance::way::Way;
+use framepath_testkit::conformance::parts::{PathRecord, run, unpoisoned};
+use framepath_testkit::conformance::way::PathUnderTest;
 
 const FRAMES: u64 = 400;
 /// Numbers of the frames at whose arrival the worker is killed.
@@ -28,7 +28,7 @@ impl Stage for Kills {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         if KILLS.contains(&item.meta().seq) {
             let pid = Pid::from_raw(self.worker.pid.load(Ordering::Relaxed) as i32).expect("a worker");
             kill_process(pid, Signal::KILL).unwrap();
@@ -37,9 +37,9 @@ impl Stage for Kills {
     }
 }
 
-pub fn no_frame_is_lost(way: &Way) {
+pub fn no_frame_is_lost(way: &PathUnderTest) {
     for slots in [1, 8, 200] {
-        let watch = Watch::new(slots);
+        let watch = PathRecord::new(slots);
         let source = Pipeline::from_source(watch.source(FRAMES)).named("numbered");
         let built = (way.link.add)(source);
         let worker = built.workers().next().expect("a stage in a worker");

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use framepath_os::process::children;
 
 use crate::ffmpeg;
-use framepath_testkit::{Ran, finish, framepath, in_checkout};
+use framepath_testkit::{CommandOutput, finish, framepath, in_checkout};
 
 /// File names, and the ffmpeg tool's options to make them.
 const CONTAINERS: [(&str, &str); 21] = [
@@ -111,7 +111,7 @@ fn calls(stderr: &str) -> (BTreeSet<&str>, BTreeSet<&str>) {
 }
 
 #[track_caller]
-fn assert_all_inside(file: &Path, ran: Ran) {
+fn assert_all_inside(file: &Path, ran: CommandOutput) {
     let ran = ran.ended(0);
     let (inside, outside) = calls(&ran.stderr);
     assert!(outside.is_empty(), "{}: {outside:?}", file.display());

@@ -8,13 +8,13 @@ use std::process::{Child, Command};
 
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
-use framepath_testkit::{Ran, finish, framepath, in_checkout, wait};
+use framepath_testkit::{CommandOutput, finish, framepath, in_checkout, wait};
 
 /// Packets of the clip that are decoded before the limit is lowered.
 const BEFORE: usize = 10;
 
 /// Runs the path with at most `files` descriptors.
-fn with_files(files: u32, path: &str) -> Ran {
+fn with_files(files: u32, path: &str) -> CommandOutput {
     let mut command = Command::new("sh");
     let script = format!("ulimit -n {files} && exec \"$@\"");
     command.args(["-c", &script, "sh", env!("CARGO_BIN_EXE_framepath"), "run", "--quiet", path]);
@@ -56,7 +56,7 @@ pub fn descriptors_that_run_out_in_a_run_fail_it_and_skip_no_packet() {
 
 /// Runs the path, whose worker dies after [`BEFORE`]: the next worker needs descriptors,
 /// and only a few are left.
-fn with_fewer(path: &str) -> Vec<Ran> {
+fn with_fewer(path: &str) -> Vec<CommandOutput> {
     let clip = fs::read(in_checkout("clips/vp9-180p8.ivf")).unwrap();
     let (first, rest) = clip.split_at(end_of_packet(&clip, BEFORE));
     let run = |more| {
@@ -74,7 +74,7 @@ fn with_fewer(path: &str) -> Vec<Ran> {
         assert!(ran.code == Some(0) || ran.stderr.contains("os error 24"), "{more} more: {ran:#?}");
         ran
     };
-    let ran: Vec<Ran> = (0..16).map(run).collect();
+    let ran: Vec<CommandOutput> = (0..16).map(run).collect();
     assert!(
         ran.iter().any(|ran| ran.code == Some(0)) && ran.iter().any(|ran| ran.code == Some(1)),
         "{ran:#?}"
@@ -111,7 +111,7 @@ fn lower_limit(child: &Child, more: usize) {
 }
 
 /// Waits for the end; standard output is not text, and is discarded.
-fn wait_for_bytes(mut child: Child) -> Ran {
+fn wait_for_bytes(mut child: Child) -> CommandOutput {
     let mut stdout = child.stdout.take().unwrap();
     let reader = std::thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
     let ran = wait(child, "a run without descriptors");

@@ -9,7 +9,7 @@ mod reader;
 use std::fs;
 
 use framepath_testkit::harness::{Missing, Tested};
-use framepath_testkit::{Ran, in_checkout, run};
+use framepath_testkit::{CommandOutput, in_checkout, run};
 
 framepath_testkit::tests! {
     a_skipped_packet_is_said_quietly_or_not_and_is_exit_code_3,
@@ -30,12 +30,12 @@ framepath_testkit::tests! {
 }
 
 /// Returns the number of `framemd5` lines: frames that were delivered.
-fn delivered(ran: &Ran) -> usize {
+fn delivered(ran: &CommandOutput) -> usize {
     ran.frames().len()
 }
 
 /// Runs the clip through a decoder with these options, quietly.
-fn decoded(clip: &str, options: &str) -> Ran {
+fn decoded(clip: &str, options: &str) -> CommandOutput {
     let clip = in_checkout("clips").join(clip);
     run(&["run", "--quiet", &format!("file {} ! decode {options} ! framemd5 -", clip.display())])
 }

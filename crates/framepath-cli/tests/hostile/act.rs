@@ -8,7 +8,7 @@ use std::time::Duration;
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::{Rational, StreamInfo};
 use framepath_model::wire::{
-    Completion, MAX_BIT_RATE, MESSAGE_BYTES, Message, SAME_FRAME, UpstreamRequest, VERSION, Work,
+    Completion, MAX_BIT_RATE, MESSAGE_BYTES, Message, SAME_FRAME, UpstreamRequest, VERSION, WorkerTime,
 };
 use framepath_os::crossing::Socket;
 use rustix::fs::SealFlags;
@@ -268,7 +268,7 @@ pub const ACTS: &[Act] = &[
             pool: SAME_FRAME,
             slot: 0,
             layout: 0,
-            work: Work::default(),
+            work: WorkerTime::default(),
         });
         stay()
     }),
@@ -276,7 +276,7 @@ pub const ACTS: &[Act] = &[
         let mut peer = opened(socket);
         peer.names();
         let most = u32::MAX;
-        let work = Work {
+        let work = WorkerTime {
             enter_ns: u64::MAX,
             leave_ns: u64::MAX,
             queue_ns: most,
@@ -481,7 +481,8 @@ pub const ACTS: &[Act] = &[
     }),
     frames("gives-a-frame-back-twice", Then::Wrong, |socket| {
         let mut peer = opened(socket);
-        let same = Completion::Frame { seq: 0, pool: SAME_FRAME, slot: 0, layout: 0, work: Work::default() };
+        let same =
+            Completion::Frame { seq: 0, pool: SAME_FRAME, slot: 0, layout: 0, work: WorkerTime::default() };
         endlessly(|| peer.complete(&same))
     }),
     frames("claims-frames-and-sleeps", Then::Broken, |socket| {

@@ -15,11 +15,11 @@ use framepath_model::format::Layout;
 use framepath_model::stream::{Preroll, Rational, StreamInfo};
 use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, Open, Submission};
 use framepath_os::crossing::{
-    Area, CellReader, CellWriter, PacketArea, Sizes, Socket, completions, submissions,
+    CellReader, CellWriter, PacketArea, SharedArea, Sizes, Socket, completions, submissions,
 };
 use framepath_os::memory::commit;
 use framepath_os::memory::pool::GiveBackWords;
-use framepath_os::process::children::Usage;
+use framepath_os::process::children::ResourceUsage;
 use framepath_os::process::spawn::{WorkerProcess, spawn};
 
 use super::peer::Word;
@@ -39,7 +39,7 @@ pub struct Caller {
 
 /// A stream that is open in the worker.
 pub struct Stream {
-    pub area: Arc<Area>,
+    pub area: Arc<SharedArea>,
     pub writer: CellWriter,
     pub reader: CellReader,
     pub packets: PacketArea,
@@ -61,7 +61,7 @@ pub struct Stream {
 /// The first message of a stream, its area, and the packets.
 pub struct Opening {
     pub open: Open,
-    pub area: Arc<Area>,
+    pub area: Arc<SharedArea>,
     packets: PacketArea,
     clip: Vec<Packet>,
 }
@@ -144,7 +144,7 @@ impl Caller {
     }
 
     /// Waits until the worker has ended by itself, and returns its resource usage.
-    pub fn ended(&mut self) -> Usage {
+    pub fn ended(&mut self) -> ResourceUsage {
         let since = Instant::now();
         loop {
             if let Some(usage) = self.process.try_wait().unwrap() {
@@ -166,7 +166,7 @@ impl Opening {
         }
         let takes_packets = stage.starts_with("decode");
         let sizes = Sizes { cells: 64, packet_bytes: if takes_packets { PACKET_BYTES } else { 0 } };
-        let area = Arc::new(Area::new(sizes).unwrap());
+        let area = Arc::new(SharedArea::new(sizes).unwrap());
         let mut packets = PacketArea::new(area.clone());
         let track = if takes_packets { demuxer.info().to_bytes() } else { Vec::new() };
         assert!(!takes_packets || packets.keep(&track));

@@ -8,8 +8,10 @@ use std::sync::Arc;
 
 use framepath_codec::{Codec, TrackInfo};
 use framepath_model::stream::{Preroll, Rational, StreamInfo};
-use framepath_model::wire::{Completion, Demux, MESSAGE_BYTES, Message, Work};
-use framepath_os::crossing::{Area, CellWriter, PACKET_IDS, PacketPool, Placed, Sizes, Socket, completions};
+use framepath_model::wire::{Completion, Demux, MESSAGE_BYTES, Message, WorkerTime};
+use framepath_os::crossing::{
+    CellWriter, PACKET_IDS, PacketPool, Placed, SharedArea, Sizes, Socket, completions,
+};
 
 use super::act::{Act, Part, Then, endlessly};
 use super::peer::{Random, WORDS, ready, say, stay};
@@ -22,7 +24,7 @@ const fn file(name: &'static str, then: Then, play: fn(Socket)) -> Act {
 struct Peer {
     socket: Socket,
     writer: CellWriter,
-    area: Arc<Area>,
+    area: Arc<SharedArea>,
     /// The shared area as a file.
     words: File,
 }
@@ -42,7 +44,7 @@ fn given(socket: Socket) -> Peer {
         std::process::exit(0)
     };
     let words = File::from(memory.try_clone().unwrap());
-    let area = Arc::new(Area::open(memory, Sizes { cells, packet_bytes }).unwrap());
+    let area = Arc::new(SharedArea::open(memory, Sizes { cells, packet_bytes }).unwrap());
     Peer { socket, writer: completions(&area).0, area, words }
 }
 
@@ -162,7 +164,7 @@ pub const ACTS: &[Act] = &[
         endlessly(|| peer.packet(0, 1, 3))
     }),
     file("a-frame", Then::Broken, |socket| {
-        cell(Completion::Frame { seq: 0, pool: 0, slot: 0, layout: 0, work: Work::default() })(socket)
+        cell(Completion::Frame { seq: 0, pool: 0, slot: 0, layout: 0, work: WorkerTime::default() })(socket)
     }),
     file("a-pool", Then::Broken, |socket| {
         cell(Completion::Pool { pool: 0, slots: 4, slot_bytes: 4096, first_slot: 0 })(socket)

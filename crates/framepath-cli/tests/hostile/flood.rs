@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use framepath_os::crossing::Socket;
-use framepath_os::process::sandbox::{self, Limits, Role};
+use framepath_os::process::sandbox::{self, ResourceLimits, SandboxRole};
 
 use super::hashes_of;
 use super::peer::{memory, sealed, stay};
@@ -27,7 +27,7 @@ const NOBODY: u32 = 65_534;
 /// Enters the sandbox, sends as many descriptors as it can, and reports how many went.
 pub fn play(socket: &Socket) -> ! {
     let own = memory(4096, sealed());
-    sandbox::enter(Role::Decode, &Limits::default()).unwrap();
+    sandbox::enter(SandboxRole::Decode, &ResourceLimits::default()).unwrap();
     let sent = (0..DESCRIPTORS).filter(|_| socket.try_send(b"x", Some(own.as_fd())).unwrap_or(false));
     eprintln!("sent {}", sent.count());
     stay()

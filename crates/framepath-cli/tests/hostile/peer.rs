@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::{Rational, StreamInfo};
-use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, Open, Submission, Work};
-use framepath_os::crossing::{Area, CellReader, CellWriter, Sizes, Socket, completions, submissions};
-use framepath_os::process::sandbox::{Layer, Layers, Standing};
+use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, Open, Submission, WorkerTime};
+use framepath_os::crossing::{CellReader, CellWriter, SharedArea, Sizes, Socket, completions, submissions};
+use framepath_os::process::sandbox::{Layer, LayerState, Layers};
 use framepath_os::process::spawn::take_socket;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
@@ -57,7 +57,7 @@ pub struct Peer {
     pub reader: CellReader,
     /// The shared area as a file.
     pub words: File,
-    pub area: Arc<Area>,
+    pub area: Arc<SharedArea>,
 }
 
 /// Plays the act named by `own`.
@@ -93,7 +93,7 @@ pub fn say(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) {
 
 pub fn ready(socket: &Socket) {
     // As if every layer were in force: the tests play a worker that lies.
-    let all = Layer::ALL.into_iter().fold(Layers::default(), |all, layer| all.with(layer, Standing::Given));
+    let all = Layer::ALL.into_iter().fold(Layers::default(), |all, layer| all.with(layer, LayerState::Given));
     say(socket, &Message::Ready { layers: all.bits() }, None);
 }
 
@@ -119,7 +119,7 @@ pub fn opened_quietly(socket: Socket, replayable: bool) -> Peer {
     let (open, fd) = hear_open(&socket);
     let words = File::from(fd.try_clone().unwrap());
     let sizes = Sizes { cells: open.cells, packet_bytes: open.packet_bytes };
-    let area = Arc::new(Area::open(fd, sizes).unwrap());
+    let area = Arc::new(SharedArea::open(fd, sizes).unwrap());
     let stream = StreamInfo {
         format: Some(PixelFormat::Yuv420p),
         width: 64,
@@ -209,7 +209,7 @@ impl Peer {
 }
 
 pub fn frame(seq: u64, slot: u32) -> Completion {
-    Completion::Frame { seq, pool: 0, slot, layout: 0, work: Work::default() }
+    Completion::Frame { seq, pool: 0, slot, layout: 0, work: WorkerTime::default() }
 }
 
 pub fn layout() -> Layout {

@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, TryRecvError, channel};
 use std::thread;
 use std::time::Duration;
 
-use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, Submission, Work};
+use framepath_model::wire::{Completion, MESSAGE_BYTES, Message, Submission, WorkerTime};
 use framepath_os::crossing::Socket;
 use rustix::fs::fcntl_add_seals;
 
@@ -104,7 +104,13 @@ fn play(socket: Socket, taking: &Taking) {
         let (slots, slot_bytes, first_slot) = (1, taking.bytes, 0);
         peer.complete(&Completion::Pool { pool: number, slots, slot_bytes, first_slot });
         peer.layout(layout());
-        peer.complete(&Completion::Frame { seq, pool: number, slot: 0, layout: 0, work: Work::default() });
+        peer.complete(&Completion::Frame {
+            seq,
+            pool: number,
+            slot: 0,
+            layout: 0,
+            work: WorkerTime::default(),
+        });
         number = number.wrapping_add(1);
     }
 }

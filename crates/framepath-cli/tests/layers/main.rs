@@ -62,7 +62,7 @@ fn become_without(calls: &str, command: &[String]) {
 }
 
 /// Runs `framepath run` with a clip through a worker, without `calls`.
-fn run(calls: &[i64], options: &str) -> framepath_testkit::Ran {
+fn run(calls: &[i64], options: &str) -> framepath_testkit::CommandOutput {
     let clip = framepath_testkit::in_checkout("clips/h264-180p8-high.h264");
     let path = format!("file {} ! decode host=process {options} ! null", clip.display());
     let mut command = framepath_testkit::framepath(&["run", "--quiet", &path]);
@@ -94,7 +94,7 @@ fn complete() {
 }
 
 /// Checks the only line of standard error, which names these layers.
-fn said(ran: &framepath_testkit::Ran, layers: &[&str]) {
+fn said(ran: &framepath_testkit::CommandOutput, layers: &[&str]) {
     let lines: Vec<&str> = ran.stderr.lines().collect();
     let [line] = lines[..] else { panic!("one line: {ran:#?}") };
     for layer in layers {

@@ -10,7 +10,7 @@ use framepath_os::crossing::Socket;
 
 use framepath_testkit::harness::{Tested, needs_root};
 use framepath_testkit::until;
-use framepath_testkit::{Ran, finish, framepath, in_checkout, run, wait};
+use framepath_testkit::{CommandOutput, finish, framepath, in_checkout, run, wait};
 
 use crate::{NOBODY, NOGROUP, as_nobody, binary};
 
@@ -23,7 +23,7 @@ fn folder_of_nobody() -> tempfile::TempDir {
 }
 
 /// Runs a service that must not start; ends it if it does.
-fn serve_at(socket: &Path) -> Ran {
+fn serve_at(socket: &Path) -> CommandOutput {
     let mut serve =
         framepath(&["serve", "--spares", "0", "--grace", "0", "--allow-uid", "12345", "--socket"]);
     let mut child = serve.arg(socket).spawn().unwrap();
@@ -97,7 +97,7 @@ pub fn a_service_of_another_user_gets_no_client_unless_it_is_named() -> Tested {
         let host = format!("host=service socket={at} {more}");
         run(&["run", &format!("file '{}' ! decode {host} ! framemd5 -", clip.display())])
     };
-    let names_both = |ran: Ran| ran.ended(1).says("runs as user 65534").says("as user 0");
+    let names_both = |ran: CommandOutput| ran.ended(1).says("runs as user 65534").says("as user 0");
     assert!(!names_both(client("")).stdout.contains("0, "), "frames of a service of nobody's");
     names_both(client("service_uid=12345"));
     names_both(run(&["top", "--once", "--socket", at]));

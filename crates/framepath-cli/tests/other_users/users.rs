@@ -3,26 +3,26 @@
 //! permissions are.
 
 use framepath_testkit::harness::{Tested, needs_root};
-use framepath_testkit::service::Service;
-use framepath_testkit::{Ran, finish};
+use framepath_testkit::service::ServiceProcess;
+use framepath_testkit::{CommandOutput, finish};
 
 /// Runs `top` as user nobody.
-fn as_nobody(service: &Service) -> Ran {
+fn as_nobody(service: &ServiceProcess) -> CommandOutput {
     let socket = service.socket();
     finish(crate::as_nobody(&crate::binary(), &["top", "--once", "--socket", socket.to_str().unwrap()]))
 }
 
 pub fn only_its_own_user_unless_it_says_so() -> Tested {
     needs_root()?;
-    let service = Service::start(&[]);
+    let service = ServiceProcess::start(&[]);
     as_nobody(&service).ended(1).says("Permission denied");
     // A socket that every user may connect to, with a service for another user.
-    let service = Service::start(&["--allow-uid", "12345"]);
+    let service = ServiceProcess::start(&["--allow-uid", "12345"]);
     as_nobody(&service).ended(1).says("65534").says("--allow-uid");
     assert_eq!(service.look().totals.denied, 1);
     service.quiet();
     for allowed in [["--allow-uid", "65534"], ["--allow-gid", "65534"]] {
-        let service = Service::start(&allowed);
+        let service = ServiceProcess::start(&allowed);
         as_nobody(&service).ended(0).shows("no streams");
     }
     Ok(())

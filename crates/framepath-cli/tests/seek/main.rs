@@ -8,7 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use framepath::{Frame, Frames, Pipeline, Request, RequestError, SeekTo};
-use framepath_testkit::service::Service;
+use framepath_testkit::service::ServiceProcess;
 
 /// Presentation time and hash of a frame.
 type Shown = (Option<i64>, u64);
@@ -145,7 +145,7 @@ fn ten_seeks_in_each_codec_in_a_process() {
 #[test]
 fn ten_seeks_in_each_codec_in_the_service() {
     ends(|| {
-        let service = Service::start(&[]);
+        let service = ServiceProcess::start(&[]);
         let socket = service.socket();
         let folder = tempfile::tempdir().unwrap();
         for (name, encoder) in ALL {

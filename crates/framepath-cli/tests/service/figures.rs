@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use framepath_testkit::service::Service;
+use framepath_testkit::service::ServiceProcess;
 use framepath_testkit::until;
 use framepath_testkit::{finish, run};
 
-fn address(service: &Service) -> String {
+fn address(service: &ServiceProcess) -> String {
     let said = service.said();
     let (_, rest) = said.split_once("http://").unwrap_or_else(|| panic!("{said}"));
     rest.split_once('/').unwrap().0.to_owned()
@@ -49,7 +49,7 @@ fn parse(page: &str) -> BTreeMap<String, f64> {
 
 #[test]
 fn the_page_for_prometheus_parses_and_adds_up() {
-    let service = Service::start(&["--metrics", "127.0.0.1:0"]);
+    let service = ServiceProcess::start(&["--metrics", "127.0.0.1:0"]);
     let before = service.quiet();
     let address = address(&service);
     finish(service.client("vp9-180p8.ivf", "! decode", "null")).ended(0);
@@ -98,7 +98,7 @@ fn the_page_for_prometheus_parses_and_adds_up() {
 /// Connections without a request delay no other: the oldest are closed to make room.
 #[test]
 fn a_hundred_idle_readers_do_not_stand_in_the_way() {
-    let service = Service::start(&["--metrics", "127.0.0.1:0"]);
+    let service = ServiceProcess::start(&["--metrics", "127.0.0.1:0"]);
     let before = service.quiet();
     let address = address(&service);
     let idle: Vec<TcpStream> = (0..100).map(|_| TcpStream::connect(&address).unwrap()).collect();
@@ -119,7 +119,7 @@ fn a_hundred_idle_readers_do_not_stand_in_the_way() {
 #[test]
 fn without_a_descriptor_left_the_service_sleeps() {
     use rustix::process::{Pid, Resource, Rlimit, prlimit};
-    let service = Service::start(&["--metrics", "127.0.0.1:0"]);
+    let service = ServiceProcess::start(&["--metrics", "127.0.0.1:0"]);
     let before = service.quiet();
     let address = address(&service);
     let pid = Pid::from_raw(service.pid() as i32);
@@ -157,7 +157,7 @@ fn figures_are_for_this_machine_alone() {
 
 #[test]
 fn top_shows_a_stream_once() {
-    let service = Service::start(&[]);
+    let service = ServiceProcess::start(&[]);
     let socket = service.socket();
     let top = || run(&["top", "--once", "--socket", socket.to_str().unwrap()]).ended(0).stdout;
     assert!(top().contains("no streams"));

@@ -5,7 +5,7 @@ use framepath_model::wire::{MAGIC, MESSAGE_BYTES, Message, VERSION};
 use framepath_os::crossing::Socket;
 
 use framepath_testkit::finish;
-use framepath_testkit::service::{Service, Talker};
+use framepath_testkit::service::{RawClient, ServiceProcess};
 use framepath_testkit::until;
 
 fn record(message: &Message) -> [u8; MESSAGE_BYTES] {
@@ -16,7 +16,7 @@ fn record(message: &Message) -> [u8; MESSAGE_BYTES] {
 
 #[test]
 fn rubbish_ends_its_own_connection_and_says_why() {
-    let service = Service::start(&[]);
+    let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let hello = record(&Message::Hello { version: VERSION });
     let mut old = hello;
@@ -38,7 +38,7 @@ fn rubbish_ends_its_own_connection_and_says_why() {
         (&record(&Message::Replace { stream: u32::MAX, kill: true }), "is not one of this connection's"),
     ];
     for (bytes, words) in cases {
-        let talker = Talker::connect(&service.socket());
+        let talker = RawClient::connect(&service.socket());
         talker.0.send(bytes, None).unwrap();
         let text = talker.denied();
         assert!(text.contains(words), "{text}");
@@ -53,9 +53,9 @@ fn rubbish_ends_its_own_connection_and_says_why() {
 #[test]
 fn descriptors_that_nobody_asked_for_are_closed() {
     use std::os::fd::AsFd;
-    let service = Service::start(&[]);
+    let service = ServiceProcess::start(&[]);
     let before = service.quiet();
-    let talker = Talker::connect(&service.socket());
+    let talker = RawClient::connect(&service.socket());
     let file = std::fs::File::open("/dev/null").unwrap();
     for _ in 0..200 {
         talker.0.send(&record(&Message::Watch { from: 0 }), Some(file.as_fd())).unwrap();
@@ -68,7 +68,7 @@ fn descriptors_that_nobody_asked_for_are_closed() {
 
 #[test]
 fn a_thousand_that_come_and_go_leave_nothing() {
-    let service = Service::start(&[]);
+    let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     for turn in 0..1000 {
         let Ok(socket) = Socket::connect(&service.socket()) else { panic!("turn {turn}") };
@@ -89,11 +89,11 @@ fn a_thousand_that_come_and_go_leave_nothing() {
 
 #[test]
 fn a_crowd_that_stays_is_turned_away_and_takes_nobody_with_it() {
-    let service = Service::start(&["--connections", "20"]);
+    let service = ServiceProcess::start(&["--connections", "20"]);
     let before = service.quiet();
     let mut client = service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
     let frames = service.stream_of(client.id()).figures.frames;
-    let crowd: Vec<Talker> = (0..1000).map(|_| Talker::connect(&service.socket())).collect();
+    let crowd: Vec<RawClient> = (0..1000).map(|_| RawClient::connect(&service.socket())).collect();
     // The accepted clients are closed because they send nothing, the others were denied.
     let text = crowd[999].denied();
     assert!(text.contains("20 connections") && text.contains("--connections"), "{text}");
@@ -109,14 +109,14 @@ fn a_crowd_that_stays_is_turned_away_and_takes_nobody_with_it() {
 
 #[test]
 fn a_flood_ends_and_nobody_else_does() {
-    let service = Service::start(&[]);
+    let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let mut client = service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
     let frames = service.stream_of(client.id()).figures.frames;
 
     // A client that asks and never reads: the service stops reading from it when its answers have
     // no room.
-    let deaf = Talker::connect(&service.socket());
+    let deaf = RawClient::connect(&service.socket());
     let watch = record(&Message::Watch { from: 0 });
     let mut sent = 0;
     while deaf.0.try_send(&watch, None).unwrap() || service.look().totals.connections < 2 {
@@ -124,7 +124,7 @@ fn a_flood_ends_and_nobody_else_does() {
         assert!(sent < 100_000, "nothing holds it up");
     }
     // A client that asks and reads, too often.
-    let loud = Talker::connect(&service.socket());
+    let loud = RawClient::connect(&service.socket());
     let mut answers = 0;
     let denied = loop {
         loud.say(&Message::Watch { from: u32::MAX });
@@ -149,9 +149,9 @@ fn a_flood_ends_and_nobody_else_does() {
 /// A client that sends invalid data to its worker harms only that worker.
 #[test]
 fn rubbish_for_a_worker_ends_that_worker() {
-    let service = Service::start(&[]);
+    let service = ServiceProcess::start(&[]);
     let before = service.quiet();
-    let talker = Talker::connect(&service.socket());
+    let talker = RawClient::connect(&service.socket());
     talker.hello();
     let (stream, worker) = talker.granted();
     worker.send(&[0x5a; MESSAGE_BYTES], None).unwrap();

@@ -4,13 +4,13 @@
 use framepath_model::wire::Message;
 
 use framepath_testkit::finish;
-use framepath_testkit::service::{Service, Talker};
+use framepath_testkit::service::{RawClient, ServiceProcess};
 
 #[test]
 fn streams_of_a_user() {
-    let service = Service::start(&["--streams", "2"]);
+    let service = ServiceProcess::start(&["--streams", "2"]);
     let before = service.quiet();
-    let (one, other) = (Talker::connect(&service.socket()), Talker::connect(&service.socket()));
+    let (one, other) = (RawClient::connect(&service.socket()), RawClient::connect(&service.socket()));
     one.hello();
     let (first, _worker) = one.granted();
     other.hello();
@@ -32,7 +32,7 @@ fn streams_of_a_user() {
 
 #[test]
 fn replacements_in_a_minute() {
-    let service = Service::start(&["--replacements-per-minute", "1"]);
+    let service = ServiceProcess::start(&["--replacements-per-minute", "1"]);
     let before = service.quiet();
     let options = "! decode fault=crash@3";
     finish(service.client("vp9-180p8.ivf", options, "null")).ended(0);
@@ -44,7 +44,7 @@ fn replacements_in_a_minute() {
 #[test]
 fn streams_in_a_minute() {
     // A path opens two streams: its demuxer's, and its decoder's.
-    let service = Service::start(&["--opens-per-minute", "4"]);
+    let service = ServiceProcess::start(&["--opens-per-minute", "4"]);
     for _ in 0..2 {
         finish(service.client("vp9-180p8.ivf", "! decode", "null")).ended(0);
     }
@@ -55,7 +55,7 @@ fn streams_in_a_minute() {
 
 #[test]
 fn memory_of_a_worker() {
-    let service = Service::start(&["--memory", "700"]);
+    let service = ServiceProcess::start(&["--memory", "700"]);
     let before = service.quiet();
     // The fault exhausts the worker's memory limit, long before the machine's memory.
     let ran = finish(service.client("vp9-180p8.ivf", "! decode fault=bomb@3", "null")).ended(0);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The service ends when told to, and leaves no process or file behind.
 
-use framepath_testkit::service::{Service, Talker, lives};
+use framepath_testkit::service::{RawClient, ServiceProcess, lives};
 use framepath_testkit::until;
 use framepath_testkit::{finish, framepath, wait};
 
 #[test]
 fn running_streams_finish_and_no_new_one_is_opened() {
-    let service = Service::start(&["--grace", "3600"]);
-    let talker = Talker::connect(&service.socket());
+    let service = ServiceProcess::start(&["--grace", "3600"]);
+    let talker = RawClient::connect(&service.socket());
     talker.hello();
     let (_, _worker) = talker.granted();
     let client = service.client("vp9-180p8.ivf", "loop=30 ! decode", "framemd5 -").spawn().unwrap();
@@ -28,7 +28,7 @@ fn running_streams_finish_and_no_new_one_is_opened() {
 
 #[test]
 fn a_path_beyond_the_grace_period_is_ended() {
-    let service = Service::start(&["--grace", "0"]);
+    let service = ServiceProcess::start(&["--grace", "0"]);
     let client = service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
     let worker = service.stream_of(client.id()).worker_pid;
     let socket = service.socket();
@@ -43,8 +43,8 @@ fn a_path_beyond_the_grace_period_is_ended() {
 
 #[test]
 fn a_second_signal_waits_for_nobody() {
-    let service = Service::start(&["--grace", "3600"]);
-    let talker = Talker::connect(&service.socket());
+    let service = ServiceProcess::start(&["--grace", "3600"]);
+    let talker = RawClient::connect(&service.socket());
     talker.hello();
     let (_, _worker) = talker.granted();
     let workers = service.workers();
@@ -59,7 +59,7 @@ fn a_second_signal_waits_for_nobody() {
 /// Workers cannot outlive the service.
 #[test]
 fn a_killed_service_takes_its_workers_along() {
-    let service = Service::start(&[]);
+    let service = ServiceProcess::start(&[]);
     let mut client = service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
     service.stream_of(client.id());
     let workers = service.workers();

@@ -4,9 +4,9 @@
 use std::fs;
 use std::process::Command;
 
-use framepath_testkit::service::{Service, lives};
+use framepath_testkit::service::{ServiceProcess, lives};
 use framepath_testkit::until;
-use framepath_testkit::{Ran, finish, in_checkout, run, wait};
+use framepath_testkit::{CommandOutput, finish, in_checkout, run, wait};
 
 fn inline(clip: &str, options: &str) -> String {
     let clip = in_checkout(&format!("clips/{clip}"));
@@ -34,7 +34,7 @@ fn kill(pid: u32) {
 
 #[test]
 fn every_clip_has_the_frames_it_has_inline() {
-    let service = Service::start(&[]);
+    let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let clips = clips();
     assert!(clips.len() >= 20, "{clips:?}");
@@ -49,7 +49,7 @@ fn every_clip_has_the_frames_it_has_inline() {
 
 #[test]
 fn a_stage_that_takes_frames_runs_there_too() {
-    let service = Service::start(&[]);
+    let service = ServiceProcess::start(&[]);
     let stage = "test frames=60 size=64x36 format=grey ! threshold level=90";
     let path = |host: &str| format!("{stage} {host} ! framemd5 -");
     let hosted = path(&format!("host=service socket={}", service.socket().display()));
@@ -59,7 +59,7 @@ fn a_stage_that_takes_frames_runs_there_too() {
 
 #[test]
 fn four_clients_at_once_have_their_own_frames() {
-    let service = Service::start(&[]);
+    let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let clips = ["vp9-180p8.ivf", "av1-180p8.ivf", "h264-180p8-high.h264", "hevc-180p8.hevc"];
     let running = clips.map(|clip| service.client(clip, "loop=10 ! decode", "framemd5 -").spawn().unwrap());
@@ -71,7 +71,7 @@ fn four_clients_at_once_have_their_own_frames() {
 
 #[test]
 fn the_end_of_a_client_is_the_end_of_its_worker_alone() {
-    let service = Service::start(&[]);
+    let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let endless = || service.client("vp9-180p8.ivf", "loop=inf ! decode", "null").spawn().unwrap();
     let (mut victim, mut other) = (endless(), endless());
@@ -92,7 +92,7 @@ fn the_end_of_a_client_is_the_end_of_its_worker_alone() {
 
 #[test]
 fn a_killed_worker_is_replaced_and_no_frame_is_missed_or_given_twice() {
-    let service = Service::start(&[]);
+    let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let options = "loop=60 ! decode";
     let client = service.client("vp9-180p8.ivf", options, "framemd5 -").spawn().unwrap();
@@ -104,7 +104,7 @@ fn a_killed_worker_is_replaced_and_no_frame_is_missed_or_given_twice() {
             killed.push(stream.worker_pid);
         }
     }
-    let ran: Ran = wait(client, "the client").ended(0);
+    let ran: CommandOutput = wait(client, "the client").ended(0);
     assert_eq!(ran.stdout, inline("vp9-180p8.ivf", options));
     assert!(ran.stderr.contains("replaced a worker"), "{}", ran.stderr);
     assert_eq!(service.quiet(), before);
@@ -114,7 +114,7 @@ fn a_killed_worker_is_replaced_and_no_frame_is_missed_or_given_twice() {
 
 #[test]
 fn a_hung_worker_is_ended_by_the_service() {
-    let service = Service::start(&[]);
+    let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let options = "! decode watchdog=300ms fault=hang@12";
     let ran = finish(service.client("h264-180p8-high.h264", options, "framemd5 -")).ended(0);
@@ -125,7 +125,7 @@ fn a_hung_worker_is_ended_by_the_service() {
 
 #[test]
 fn a_spare_that_dies_is_made_anew() {
-    let service = Service::start(&[]);
+    let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let spare = service.workers()[0];
     kill(spare);

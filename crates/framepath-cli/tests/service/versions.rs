@@ -6,7 +6,7 @@ use std::thread;
 use framepath_model::wire::{MESSAGE_BYTES, Message, VERSION};
 use framepath_os::crossing::{Listener, Socket};
 
-use framepath_testkit::service::{Service, Talker};
+use framepath_testkit::service::{RawClient, ServiceProcess};
 use framepath_testkit::{in_checkout, run};
 
 /// Encodes a message as a release with wire format `version` sends it.
@@ -58,7 +58,7 @@ fn answer(client: &Socket) {
 
 #[test]
 fn a_service_refuses_a_client_of_another_version() {
-    let service = Service::start(&[]);
+    let service = ServiceProcess::start(&[]);
     let before = service.quiet();
     let newer = VERSION + 1;
     // The version is in the head of the message, as another release writes it; and in
@@ -66,7 +66,7 @@ fn a_service_refuses_a_client_of_another_version() {
     let head = of_version(&Message::Hello { version: newer }, newer);
     let body = of_version(&Message::Hello { version: newer }, VERSION);
     for bytes in [head, body] {
-        let talker = Talker::connect(&service.socket());
+        let talker = RawClient::connect(&service.socket());
         talker.0.send(&bytes, None).unwrap();
         let text = talker.denied();
         assert!(versions(newer).iter().all(|version| text.contains(version)), "{text}");

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use framepath::{Options, Pipeline};
 
-use framepath_testkit::{Ran, finish, in_checkout};
+use framepath_testkit::{CommandOutput, finish, in_checkout};
 
 /// Variable with the path that the program below runs.
 const TEXT: &str = "PLAYER_TEXT";
@@ -24,7 +24,7 @@ fn a_program_in_the_folder_above_is_not_the_worker() {
     fs::write(&planted, format!("#!/bin/sh\n: >{}\n", started.display())).unwrap();
     fs::set_permissions(&planted, Permissions::from_mode(0o755)).unwrap();
     let clip = in_checkout("clips/vp9-180p8.ivf");
-    let play = || -> Ran {
+    let play = || -> CommandOutput {
         let mut player = Command::new(&program);
         player.args(["worker_program::runs_a_path", "--exact", "--ignored", "--nocapture"]);
         player.env(TEXT, format!("file '{}' ! decode host=process ! null", clip.display()));

@@ -20,21 +20,21 @@ const FLAGS: c_int = 2;
 type Key = (PixelFormat, (u32, u32), Colors, (usize, usize), PixelOrder);
 
 #[derive(Debug)]
-pub(super) struct Context {
+pub(super) struct ScaleContext {
     context: *mut ff::SwsContext,
     made_for: Option<Key>,
 }
 
 // SAFETY: a context belongs to the owner of the pointer, on any thread.
-unsafe impl Send for Context {}
+unsafe impl Send for ScaleContext {}
 
-impl Default for Context {
-    fn default() -> Context {
-        Context { context: ptr::null_mut(), made_for: None }
+impl Default for ScaleContext {
+    fn default() -> ScaleContext {
+        ScaleContext { context: ptr::null_mut(), made_for: None }
     }
 }
 
-impl Context {
+impl ScaleContext {
     /// Makes the context for these arguments, if it is for others.
     pub(super) fn prepare(
         &mut self,
@@ -79,7 +79,7 @@ impl Context {
         // constant. It says no where there are no colours to change.
         unsafe {
             let table = ff::sws_getCoefficients(source.colors.shown_by(source.width).into());
-            let full = c_int::from(source.colors.range == colors::Range::Full);
+            let full = c_int::from(source.colors.range == colors::ColorRange::Full);
             ff::sws_setColorspaceDetails(self.context, table, full, table, 1, 0, 1 << 16, 1 << 16);
         }
         self.made_for = Some(key);
@@ -116,7 +116,7 @@ impl Context {
     }
 }
 
-impl Drop for Context {
+impl Drop for ScaleContext {
     fn drop(&mut self) {
         // SAFETY: null, or ours and not used again.
         unsafe { ff::sws_freeContext(self.context) }

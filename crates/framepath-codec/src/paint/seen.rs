@@ -12,7 +12,7 @@ const MOVING: u32 = 15;
 
 /// A copy of the picture on the screen: the frame's slot is already back in its pool.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct PaintedCopy {
     /// `None` when the screen's content is not known.
     pub(super) layout: Option<Layout>,
     pub(super) picture: Vec<u8>,
@@ -20,7 +20,7 @@ pub(super) struct Seen {
     moving: u32,
 }
 
-impl Seen {
+impl PaintedCopy {
     pub(super) fn forget(&mut self) {
         self.layout = None;
     }

@@ -6,7 +6,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use framepath_codec::{CodecError, Decoder, DecoderOptions, Demuxer, Output as Format, Received, Threads};
+use framepath_codec::{
+    CodecError, Decoder, DecoderOptions, DecoderOutput, DecoderThreads, Demuxer, OutputFormat as Format,
+};
 use framepath_os::memory::pool::Frame;
 use framepath_testkit::{ffmpeg, ffmpeg_output, md5_lines};
 use tempfile::TempDir;
@@ -102,7 +104,7 @@ pub fn hash(frame: &Frame) -> String {
 }
 
 pub fn options(threads: u32, output: Format) -> DecoderOptions {
-    DecoderOptions { threads: Threads::Count(threads), output, ..DecoderOptions::default() }
+    DecoderOptions { threads: DecoderThreads::Count(threads), output, ..DecoderOptions::default() }
 }
 
 /// Decodes all of `path`, giving each frame to `sink` as it comes. Packets get
@@ -126,9 +128,9 @@ pub fn decode(path: &Path, options: &DecoderOptions, mut sink: impl FnMut(Frame)
         };
         loop {
             match decoder.receive()? {
-                Received::Frame(frame) => sink(frame),
-                Received::NeedsPacket => break,
-                Received::End => return end,
+                DecoderOutput::Frame(frame) => sink(frame),
+                DecoderOutput::NeedsPacket => break,
+                DecoderOutput::End => return end,
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::process::Program;
 
 /// A path or a command.
 #[derive(Clone, Debug)]
-pub enum Side {
+pub enum ComparedSide {
     /// A path, run by framepath without a ledger.
     Path(path::Path),
     /// Any command, run without a shell.
@@ -63,16 +63,16 @@ pub enum SideError {
 ///
 /// # Errors
 /// The arguments do not make two sides, or a side cannot be read.
-pub fn sides(paths: &[String], commands: &[String]) -> Result<[Side; 2], SideError> {
+pub fn sides(paths: &[String], commands: &[String]) -> Result<[ComparedSide; 2], SideError> {
     // Most likely words of a path that was not quoted. Say that, instead of
     // that the first word is no path.
     if paths.len() > 2 {
         return Err(SideError::Count { found: paths.len() });
     }
-    let mut sides: Vec<Side> = Vec::new();
+    let mut sides: Vec<ComparedSide> = Vec::new();
     for text in paths {
         let path = path::parse(text).map_err(|error| SideError::Path { text: text.clone(), error })?;
-        sides.push(Side::Path(path));
+        sides.push(ComparedSide::Path(path));
     }
     if commands.iter().any(|word| word == "--") || (paths.len() == 1 && commands.len() > 1) {
         for words in commands.split(|word| word == "--") {
@@ -85,20 +85,20 @@ pub fn sides(paths: &[String], commands: &[String]) -> Result<[Side; 2], SideErr
             sides.push(command(&words)?);
         }
     }
-    sides.try_into().map_err(|sides: Vec<Side>| SideError::Count { found: sides.len() })
+    sides.try_into().map_err(|sides: Vec<ComparedSide>| SideError::Count { found: sides.len() })
 }
 
-fn command(words: &[String]) -> Result<Side, SideError> {
+fn command(words: &[String]) -> Result<ComparedSide, SideError> {
     let (program, args) = words.split_first().ok_or(SideError::Empty)?;
-    Ok(Side::Command(Program::new(program, args)))
+    Ok(ComparedSide::Command(Program::new(program, args)))
 }
 
-impl Side {
+impl ComparedSide {
     /// Runs it once, in processes of its own.
     pub(super) fn run(&self, framepath: &Path) -> Result<Measured, LabError> {
         match self {
-            Side::Command(program) => Ok(program.run(false)?.measured(0)),
-            Side::Path(path) => {
+            ComparedSide::Command(program) => Ok(program.run(false)?.measured(0)),
+            ComparedSide::Path(path) => {
                 let text = path.to_string();
                 let args = ["run", "--ledger", "off", "--quiet", "--count", "--", &text];
                 let program = Program::new(OsString::from(framepath), args);
@@ -117,11 +117,11 @@ impl Side {
 }
 
 /// Formats it as a user would type it.
-impl fmt::Display for Side {
+impl fmt::Display for ComparedSide {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Side::Path(path) => write!(f, "{path}"),
-            Side::Command(program) => f.write_str(&program.text()),
+            ComparedSide::Path(path) => write!(f, "{path}"),
+            ComparedSide::Command(program) => f.write_str(&program.text()),
         }
     }
 }
@@ -133,7 +133,7 @@ mod tests {
     fn texts(paths: &[&str], commands: &[&str]) -> Result<Vec<String>, String> {
         let owned = |words: &[&str]| words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>();
         sides(&owned(paths), &owned(commands))
-            .map(|sides| sides.iter().map(Side::to_string).collect())
+            .map(|sides| sides.iter().map(ComparedSide::to_string).collect())
             .map_err(|error| error.to_string())
     }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use framepath_os::machine;
 use framepath_os::v4l2::Node;
 
-use super::probe::{Probe, State};
+use super::probe::{Probe, ProbeState};
 
 const GROUP: &str = "devices";
 
@@ -34,8 +34,8 @@ fn opened(
         }
     }
     let (state, found) = match refused {
-        Some((node, error)) => (State::of_error(&error), format!("{}: {error}", node.display())),
-        None => (State::Missing, "none".to_owned()),
+        Some((node, error)) => (ProbeState::of_error(&error), format!("{}: {error}", node.display())),
+        None => (ProbeState::Missing, "none".to_owned()),
     };
     let remedy = format!("sudo usermod -aG {group_to_join} $USER, then log in again; or run as root");
     Probe::lacking(GROUP, name, unlocks, state, found, remedy)
@@ -46,7 +46,7 @@ fn v4l2() -> Probe {
     let nodes = machine::nodes("/dev", "video");
     if nodes.is_empty() {
         let remedy = "a camera or a codec device; to try without one: sudo modprobe vivid, vicodec or vim2m";
-        return Probe::lacking(GROUP, name, unlocks, State::Missing, "no /dev/video*", remedy);
+        return Probe::lacking(GROUP, name, unlocks, ProbeState::Missing, "no /dev/video*", remedy);
     }
     let described: Vec<String> = nodes.iter().map(|node| described(node)).collect();
     opened(name, unlocks, &nodes, described.join(", "), "video")
@@ -82,7 +82,7 @@ fn module(folder: &str) -> Probe {
         return opened(name, unlocks, &nodes, described.join(", "), "video");
     }
     let remedy = "build kernel/ and load it: sudo modprobe framepath (docs/device.md)";
-    Probe::lacking(GROUP, name, unlocks, State::Missing, format!("no {folder}/framepath*"), remedy)
+    Probe::lacking(GROUP, name, unlocks, ProbeState::Missing, format!("no {folder}/framepath*"), remedy)
 }
 
 /// Probes the installed header for explicit fences on buffers. They
@@ -95,7 +95,7 @@ fn fence_flags(header: &Path) -> Probe {
         Err(error) => {
             let found = format!("{}: {error}", header.display());
             let remedy = "apt install linux-libc-dev, to look at all";
-            return Probe::lacking(GROUP, name, unlocks, State::of_error(&error), found, remedy);
+            return Probe::lacking(GROUP, name, unlocks, ProbeState::of_error(&error), found, remedy);
         }
     };
     let words = ["V4L2_BUF_FLAG_IN_FENCE", "V4L2_BUF_FLAG_OUT_FENCE", "fence_fd"];
@@ -103,7 +103,7 @@ fn fence_flags(header: &Path) -> Probe {
     if present.is_empty() {
         let found = format!("none in {}", header.display());
         let remedy = "a kernel with explicit V4L2 fences; none was released when this was written";
-        return Probe::lacking(GROUP, name, unlocks, State::Missing, found, remedy);
+        return Probe::lacking(GROUP, name, unlocks, ProbeState::Missing, found, remedy);
     }
     let found =
         format!("*** THIS KERNEL'S HEADER HAS THEM: {} *** please tell the project", present.join(", "));
@@ -115,7 +115,7 @@ fn dma_heap() -> Probe {
     let nodes = machine::nodes("/dev/dma_heap", "");
     if nodes.is_empty() {
         let remedy = "a kernel with CONFIG_DMABUF_HEAPS_SYSTEM=y";
-        return Probe::lacking(GROUP, name, unlocks, State::Missing, "no /dev/dma_heap", remedy);
+        return Probe::lacking(GROUP, name, unlocks, ProbeState::Missing, "no /dev/dma_heap", remedy);
     }
     let described: Vec<String> = nodes.iter().map(|node| node.display().to_string()).collect();
     opened(name, unlocks, &nodes, described.join(", "), "video")
@@ -126,7 +126,7 @@ fn udmabuf() -> Probe {
     let node = PathBuf::from("/dev/udmabuf");
     if !node.exists() {
         let remedy = "sudo modprobe udmabuf; a kernel with CONFIG_UDMABUF";
-        return Probe::lacking(GROUP, name, unlocks, State::Missing, "no /dev/udmabuf", remedy);
+        return Probe::lacking(GROUP, name, unlocks, ProbeState::Missing, "no /dev/udmabuf", remedy);
     }
     opened(name, unlocks, std::slice::from_ref(&node), node.display().to_string(), "kvm")
 }
@@ -136,7 +136,7 @@ fn render_node() -> Probe {
     let nodes = machine::nodes("/dev/dri", "renderD");
     if nodes.is_empty() {
         let remedy = "a GPU with a DRM driver; in a container, pass /dev/dri in";
-        return Probe::lacking(GROUP, name, unlocks, State::Missing, "no /dev/dri/renderD*", remedy);
+        return Probe::lacking(GROUP, name, unlocks, ProbeState::Missing, "no /dev/dri/renderD*", remedy);
     }
     let described: Vec<String> = nodes.iter().map(|node| node.display().to_string()).collect();
     opened(name, unlocks, &nodes, described.join(", "), "render")
@@ -150,9 +150,9 @@ mod tests {
     fn the_module_is_known_by_its_nodes() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().to_str().unwrap();
-        assert_eq!(module(place).state, State::Missing);
+        assert_eq!(module(place).state, ProbeState::Missing);
         fs::write(folder.path().join("framepath-meta"), "").unwrap();
-        assert_eq!(module(place).state, State::Ok);
+        assert_eq!(module(place).state, ProbeState::Ok);
     }
 
     #[test]
@@ -160,11 +160,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let header = folder.path().join("videodev2.h");
         fs::write(&header, "#define V4L2_BUF_FLAG_LAST 0x00100000\n").unwrap();
-        assert_eq!(fence_flags(&header).state, State::Missing);
+        assert_eq!(fence_flags(&header).state, ProbeState::Missing);
         fs::write(&header, "#define V4L2_BUF_FLAG_IN_FENCE 0x00200000\n").unwrap();
         let probe = fence_flags(&header);
-        assert_eq!(probe.state, State::Ok);
+        assert_eq!(probe.state, ProbeState::Ok);
         assert!(probe.found.contains("*** THIS KERNEL'S HEADER HAS THEM: V4L2_BUF_FLAG_IN_FENCE ***"));
-        assert_eq!(fence_flags(&folder.path().join("none.h")).state, State::Missing);
+        assert_eq!(fence_flags(&folder.path().join("none.h")).state, ProbeState::Missing);
     }
 }

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The machine's hardware decoders, by API.
 
-use framepath_codec::{Api, Codec, Hardware};
+use framepath_codec::{Codec, Hardware, HardwareApi};
 
-use super::probe::{Probe, State};
+use super::probe::{Probe, ProbeState};
 use crate::process::Program;
 
 const GROUP: &str = "devices";
 
 pub(super) fn probes() -> Vec<Probe> {
-    Api::ALL.into_iter().map(probe).collect()
+    HardwareApi::ALL.into_iter().map(probe).collect()
 }
 
 /// Returns how to get an API.
-fn remedy(api: Api) -> &'static str {
+fn remedy(api: HardwareApi) -> &'static str {
     match api {
-        Api::Vaapi => {
+        HardwareApi::Vaapi => {
             "a GPU with a render node and its driver: apt install mesa-va-drivers or intel-media-va-driver"
         }
-        Api::Nvdec => "an NVIDIA GPU and its driver (libnvcuvid1)",
-        Api::Vdpau => "an X display on a GPU, and vdpau-driver-all",
-        Api::Vulkan => "a GPU with Vulkan Video, and mesa-vulkan-drivers",
+        HardwareApi::Nvdec => "an NVIDIA GPU and its driver (libnvcuvid1)",
+        HardwareApi::Vdpau => "an X display on a GPU, and vdpau-driver-all",
+        HardwareApi::Vulkan => "a GPU with Vulkan Video, and mesa-vulkan-drivers",
     }
 }
 
@@ -28,32 +28,34 @@ fn remedy(api: Api) -> &'static str {
 ///
 /// # Errors
 /// The missing part, and how to get it.
-pub(crate) fn offered(api: Api) -> Result<(), String> {
+pub(crate) fn offered(api: HardwareApi) -> Result<(), String> {
     Hardware::open(api).map(drop).map_err(|error| format!("{error}; it needs {}", remedy(api)))
 }
 
-fn probe(api: Api) -> Probe {
+fn probe(api: HardwareApi) -> Probe {
     let (name, unlocks) = match api {
-        Api::Vaapi => ("VA-API", "`decode api=vaapi`"),
-        Api::Nvdec => ("NVDEC", "`decode api=nvdec`"),
-        Api::Vdpau => ("VDPAU", "`decode api=vdpau`"),
-        Api::Vulkan => ("Vulkan", "`decode api=vulkan`"),
+        HardwareApi::Vaapi => ("VA-API", "`decode api=vaapi`"),
+        HardwareApi::Nvdec => ("NVDEC", "`decode api=nvdec`"),
+        HardwareApi::Vdpau => ("VDPAU", "`decode api=vdpau`"),
+        HardwareApi::Vulkan => ("Vulkan", "`decode api=vulkan`"),
     };
     match Hardware::open(api) {
         Ok(device) => Probe::ok(GROUP, name, unlocks, offers(api, &device)),
-        Err(error) => Probe::lacking(GROUP, name, unlocks, State::Missing, error.to_string(), remedy(api)),
+        Err(error) => {
+            Probe::lacking(GROUP, name, unlocks, ProbeState::Missing, error.to_string(), remedy(api))
+        }
     }
 }
 
 /// Lists the codecs that FFmpeg has for the API, the sizes that the driver reports, and the
 /// profiles if a tool can query them.
-fn offers(api: Api, device: &Hardware) -> String {
+fn offers(api: HardwareApi, device: &Hardware) -> String {
     let codecs: Vec<&str> = Hardware::codecs(api).map(Codec::name).collect();
     let mut text = codecs.join(", ");
     if let Some([(least_width, least_height), (width, height)]) = device.sizes() {
         text.push_str(&format!("; {least_width}x{least_height} to {width}x{height}"));
     }
-    if api == Api::Vaapi {
+    if api == HardwareApi::Vaapi {
         match Program::new("vainfo", ["--display", "drm"]).run(true) {
             Ok(finished) => text.push_str(&format!("; {}", profiles(&finished.stdout).join(", "))),
             Err(_) => text.push_str("; its profiles: apt install vainfo"),

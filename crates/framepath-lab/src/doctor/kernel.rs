@@ -9,7 +9,7 @@ use std::thread;
 use framepath_os::machine;
 use framepath_os::process::affinity;
 
-use super::probe::{Probe, State};
+use super::probe::{Probe, ProbeState};
 
 const GROUP: &str = "ledger";
 
@@ -22,10 +22,10 @@ fn pmu() -> Probe {
     match machine::pmu() {
         Ok(()) => Probe::ok(GROUP, name, unlocks, "cycles, instructions and cache misses can be counted"),
         Err(error) => {
-            let (state, remedy) = match State::of_error(&error) {
-                State::NotPermitted => (State::NotPermitted, paranoid_remedy()),
+            let (state, remedy) = match ProbeState::of_error(&error) {
+                ProbeState::NotPermitted => (ProbeState::NotPermitted, paranoid_remedy()),
                 _ => (
-                    State::Missing,
+                    ProbeState::Missing,
                     "bare metal, or a hypervisor that gives its guests a PMU (KVM: -cpu host,pmu=on)".into(),
                 ),
             };
@@ -40,7 +40,7 @@ fn switch_records() -> Probe {
     match machine::switch_records() {
         Ok(()) => Probe::ok(GROUP, name, unlocks, format!("perf_event_paranoid is {}", paranoid())),
         Err(error) => {
-            let state = State::of_error(&error);
+            let state = ProbeState::of_error(&error);
             Probe::lacking(
                 GROUP,
                 name,
@@ -76,7 +76,7 @@ fn run_delay() -> Probe {
 }
 
 fn kernel_without(name: &'static str, unlocks: &'static str, found: &str) -> Probe {
-    Probe::lacking(GROUP, name, unlocks, State::Missing, found, "a kernel with CONFIG_SCHED_INFO=y")
+    Probe::lacking(GROUP, name, unlocks, ProbeState::Missing, found, "a kernel with CONFIG_SCHED_INFO=y")
 }
 
 fn tracepoints() -> Probe {
@@ -94,13 +94,13 @@ fn tracepoints() -> Probe {
     match refusal {
         Some(root) => {
             let found = format!("{root} may be read by root alone");
-            Probe::lacking(GROUP, name, unlocks, State::NotPermitted, found, "run as root")
+            Probe::lacking(GROUP, name, unlocks, ProbeState::NotPermitted, found, "run as root")
         }
         None => Probe::lacking(
             GROUP,
             name,
             unlocks,
-            State::Missing,
+            ProbeState::Missing,
             "no sched events under /sys/kernel/tracing",
             "sudo mount -t tracefs tracefs /sys/kernel/tracing; a kernel with CONFIG_EVENT_TRACING=y",
         ),
@@ -116,13 +116,13 @@ fn realtime() -> Probe {
         Ok(Err(error)) => {
             let found = format!("sched_setscheduler: {error}");
             let remedy = "run as root, or give this user an rtprio limit in /etc/security/limits.conf";
-            Probe::lacking(GROUP, name, unlocks, State::of_error(&error), found, remedy)
+            Probe::lacking(GROUP, name, unlocks, ProbeState::of_error(&error), found, remedy)
         }
         Err(_) => Probe::lacking(
             GROUP,
             name,
             unlocks,
-            State::Missing,
+            ProbeState::Missing,
             "the thread that asked for it ended",
             "report this as a bug",
         ),

@@ -8,7 +8,7 @@ use std::net::UdpSocket;
 use framepath_os::memory::pool::Pool;
 use framepath_os::net;
 
-use super::probe::{Probe, State};
+use super::probe::{Probe, ProbeState};
 
 const GROUP: &str = "memory and network";
 
@@ -25,7 +25,7 @@ fn sealed_memfd() -> Probe {
             GROUP,
             name,
             unlocks,
-            State::Missing,
+            ProbeState::Missing,
             error.to_string(),
             "a kernel from 3.17 on with CONFIG_MEMFD_CREATE=y",
         ),
@@ -48,7 +48,7 @@ fn huge_pages() -> Probe {
             GROUP,
             name,
             unlocks,
-            State::Missing,
+            ProbeState::Missing,
             format!("shmem_enabled is {found}"),
             format!("echo advise | sudo tee {file}"),
         ),
@@ -56,7 +56,7 @@ fn huge_pages() -> Probe {
             GROUP,
             name,
             unlocks,
-            State::Missing,
+            ProbeState::Missing,
             found.clone(),
             "a kernel with CONFIG_TRANSPARENT_HUGEPAGE=y and CONFIG_SHMEM=y",
         ),
@@ -77,7 +77,7 @@ fn udp_gso() -> Probe {
         Ok(()) => Probe::ok(GROUP, name, unlocks, "UDP_SEGMENT can be set"),
         Err(error) => {
             let found = format!("UDP_SEGMENT: {error}");
-            Probe::lacking(GROUP, name, unlocks, State::of_error(&error), found, "a kernel from 4.18 on")
+            Probe::lacking(GROUP, name, unlocks, ProbeState::of_error(&error), found, "a kernel from 4.18 on")
         }
     }
 }

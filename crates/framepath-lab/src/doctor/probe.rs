@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Result of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum State {
+pub enum ProbeState {
     /// Present and working.
     Ok,
     /// Absent.
@@ -17,21 +17,21 @@ pub enum State {
     NotPermitted,
 }
 
-impl State {
+impl ProbeState {
     /// Returns the word for reports.
     pub fn word(self) -> &'static str {
         match self {
-            State::Ok => "ok",
-            State::Missing => "missing",
-            State::NotPermitted => "not permitted",
+            ProbeState::Ok => "ok",
+            ProbeState::Missing => "missing",
+            ProbeState::NotPermitted => "not permitted",
         }
     }
 
     /// Converts a system error: permission denied, or absent.
-    pub(super) fn of_error(error: &io::Error) -> State {
+    pub(super) fn of_error(error: &io::Error) -> ProbeState {
         match error.kind() {
-            io::ErrorKind::PermissionDenied => State::NotPermitted,
-            _ => State::Missing,
+            io::ErrorKind::PermissionDenied => ProbeState::NotPermitted,
+            _ => ProbeState::Missing,
         }
     }
 }
@@ -44,7 +44,7 @@ pub struct Probe {
     /// Name of the capability.
     pub name: &'static str,
     /// Result of the probe.
-    pub state: State,
+    pub state: ProbeState,
     /// Details: a version, a device's name, the system's error.
     pub found: String,
     /// Features that need the capability.
@@ -61,7 +61,7 @@ impl Probe {
         unlocks: &'static str,
         found: impl Into<String>,
     ) -> Probe {
-        Probe { group, name, state: State::Ok, found: found.into(), unlocks, remedy: None }
+        Probe { group, name, state: ProbeState::Ok, found: found.into(), unlocks, remedy: None }
     }
 
     /// Creates a probe of an absent capability.
@@ -69,7 +69,7 @@ impl Probe {
         group: &'static str,
         name: &'static str,
         unlocks: &'static str,
-        state: State,
+        state: ProbeState,
         found: impl Into<String>,
         remedy: impl Into<String>,
     ) -> Probe {

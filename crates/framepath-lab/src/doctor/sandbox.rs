@@ -4,10 +4,10 @@
 
 use framepath_os::machine::landlock_abi;
 use framepath_os::process::cgroup::{CgroupError, Delegated};
-use framepath_os::process::sandbox::{self, Layer, Layers, SandboxError, Standing};
+use framepath_os::process::sandbox::{self, Layer, LayerState, Layers, SandboxError};
 use framepath_os::process::spawn::{Namespaces, namespaces_given};
 
-use super::probe::{Probe, State};
+use super::probe::{Probe, ProbeState};
 
 const GROUP: &str = "sandbox";
 
@@ -20,18 +20,18 @@ pub(super) fn probes() -> Vec<Probe> {
     vec![no_new_privileges(layers), seccomp(layers, refusal), landlock(layers), namespaces(), cgroup()]
 }
 
-fn state(layers: Layers, layer: Layer) -> State {
+fn state(layers: Layers, layer: Layer) -> ProbeState {
     match layers.standing(layer) {
-        Standing::Given => State::Ok,
-        Standing::Refused => State::NotPermitted,
-        Standing::NotInKernel | Standing::Untried => State::Missing,
+        LayerState::Given => ProbeState::Ok,
+        LayerState::Refused => ProbeState::NotPermitted,
+        LayerState::NotInKernel | LayerState::Untried => ProbeState::Missing,
     }
 }
 
 fn no_new_privileges(layers: Layers) -> Probe {
     let (name, unlocks) = ("no_new_privs", "a worker that cannot gain rights, and every layer below");
     match state(layers, Layer::NoNewPrivileges) {
-        State::Ok => {
+        ProbeState::Ok => {
             let capabilities = if layers.has(Layer::Capabilities) { "; capabilities dropped" } else { "" };
             Probe::ok(GROUP, name, unlocks, format!("set on a thread{capabilities}"))
         }
@@ -42,7 +42,7 @@ fn no_new_privileges(layers: Layers) -> Probe {
 fn seccomp(layers: Layers, refusal: Option<String>) -> Probe {
     let (name, unlocks) = ("seccomp filters", "host=process: a worker with only the system calls it needs");
     match state(layers, Layer::Seccomp) {
-        State::Ok => Probe::ok(GROUP, name, unlocks, "the decoder's policy holds on a thread"),
+        ProbeState::Ok => Probe::ok(GROUP, name, unlocks, "the decoder's policy holds on a thread"),
         state => {
             let found = refusal.unwrap_or_else(|| "not tried".to_owned());
             let remedy = "a kernel with CONFIG_SECCOMP_FILTER=y; in a container, allow seccomp";
@@ -55,7 +55,7 @@ fn landlock(layers: Layers) -> Probe {
     let (name, unlocks) = ("Landlock", "a worker that can open no file, without root");
     let missing = "a kernel from 5.13 on with CONFIG_SECURITY_LANDLOCK=y, and landlock in lsm= at boot";
     match (state(layers, Layer::LandlockFiles), landlock_abi()) {
-        (State::Ok, abi) => {
+        (ProbeState::Ok, abi) => {
             let parts: Vec<&str> = [
                 (Layer::LandlockFiles, "files"),
                 (Layer::LandlockNet, "TCP ports"),
@@ -86,8 +86,8 @@ fn cgroup() -> Probe {
         Ok(_) => Probe::ok(GROUP, name, unlocks, "delegated, with the controllers memory and pids"),
         Err(error) => {
             let state = match error {
-                CgroupError::NotMounted => State::Missing,
-                CgroupError::NotDelegated { .. } => State::NotPermitted,
+                CgroupError::NotMounted => ProbeState::Missing,
+                CgroupError::NotDelegated { .. } => ProbeState::NotPermitted,
             };
             Probe::lacking(GROUP, name, unlocks, state, error.to_string(), remedy)
         }
@@ -102,7 +102,7 @@ fn namespaces() -> Probe {
     let given = match namespaces_given() {
         Ok(given) => given,
         Err(error) => {
-            let state = State::of_error(&error);
+            let state = ProbeState::of_error(&error);
             return Probe::lacking(GROUP, name, unlocks, state, format!("clone: {error}"), remedy);
         }
     };
@@ -116,6 +116,6 @@ fn namespaces() -> Probe {
     if pid && net {
         Probe::ok(GROUP, name, unlocks, if shared.is_empty() { own } else { format!("{own}; not {shared}") })
     } else {
-        Probe::lacking(GROUP, name, unlocks, State::NotPermitted, format!("not given: {shared}"), remedy)
+        Probe::lacking(GROUP, name, unlocks, ProbeState::NotPermitted, format!("not given: {shared}"), remedy)
     }
 }

@@ -5,7 +5,7 @@ use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::probe::{Probe, State};
+use super::probe::{Probe, ProbeState};
 use super::{Places, counted};
 use crate::error::LabError;
 use crate::process::Program;
@@ -53,18 +53,18 @@ pub(super) fn probes(places: &Places) -> Vec<Probe> {
 }
 
 /// Returns the first line that `program` prints about itself, or why there is none.
-fn said(program: &str, args: &[&str]) -> Result<String, (State, String)> {
+fn said(program: &str, args: &[&str]) -> Result<String, (ProbeState, String)> {
     match Program::new(program, args.iter().copied()).run(true) {
         Ok(finished) => Ok(finished.stdout.lines().next().unwrap_or_default().trim().to_owned()),
-        Err(LabError::Io { error, .. }) => Err((State::of_error(&error), error.to_string())),
-        Err(error) => Err((State::Missing, error.to_string())),
+        Err(LabError::Io { error, .. }) => Err((ProbeState::of_error(&error), error.to_string())),
+        Err(error) => Err((ProbeState::Missing, error.to_string())),
     }
 }
 
 fn tool(
     name: &'static str,
     unlocks: &'static str,
-    said: Result<String, (State, String)>,
+    said: Result<String, (ProbeState, String)>,
     remedy: &str,
 ) -> Probe {
     match said {
@@ -98,12 +98,12 @@ fn gst_headers() -> Probe {
 fn sdl() -> Probe {
     #[cfg(feature = "play")]
     let (version, remedy) = (
-        framepath_os::display::sdl::version().map_err(|error| (State::Missing, error.to_string())),
+        framepath_os::display::sdl::version().map_err(|error| (ProbeState::Missing, error.to_string())),
         "apt install libsdl2-2.0-0",
     );
     #[cfg(not(feature = "play"))]
     let (version, remedy) = (
-        Err((State::Missing, "this framepath was built without the feature `play`".to_owned())),
+        Err((ProbeState::Missing, "this framepath was built without the feature `play`".to_owned())),
         "apt install libsdl2-dev, then `make build` in the checkout",
     );
     tool("SDL2", "sink `play` with a window", version, remedy)
@@ -116,7 +116,7 @@ fn peer(peers: &Path, (name, program): (&'static str, &str), unlocks: &'static s
         return Probe::ok(GROUP, name, unlocks, file.display().to_string());
     }
     let found = format!("no {}", file.display());
-    Probe::lacking(GROUP, name, unlocks, State::Missing, found, remedy)
+    Probe::lacking(GROUP, name, unlocks, ProbeState::Missing, found, remedy)
 }
 
 fn clips(folder: &Path) -> Probe {
@@ -134,7 +134,7 @@ fn clips(folder: &Path) -> Probe {
     }
     let found = format!("none in {}", folder.display());
     let remedy = "run inside the checkout, or say where with --clips DIR";
-    Probe::lacking(GROUP, name, unlocks, State::Missing, found, remedy)
+    Probe::lacking(GROUP, name, unlocks, ProbeState::Missing, found, remedy)
 }
 
 fn browser() -> Probe {
@@ -146,7 +146,7 @@ fn browser() -> Probe {
             GROUP,
             name,
             unlocks,
-            State::Missing,
+            ProbeState::Missing,
             "not in PATH",
             "apt install chromium (the report itself opens in any browser)",
         ),

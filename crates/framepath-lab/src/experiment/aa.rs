@@ -3,20 +3,24 @@
 
 use framepath::{Level, Options};
 use framepath_model::stats::Verdict;
-use framepath_model::summary::Row;
+use framepath_model::summary::SummaryRow;
 
 use crate::error::LabError;
-use crate::experiment::{Findings, Settings};
+use crate::experiment::{ExperimentResult, ExperimentSettings};
 use crate::measure::{Contender, Measured, complete};
 use crate::pairs;
-use crate::progress::Watch;
+use crate::progress::ProgressView;
 
 const COMPARISONS: usize = 20;
 const CLIP: &str = "h264-180p8-high.h264";
 /// Figures that are compared; each is judged on its own.
 const METRICS: [&str; 2] = ["cpu_ms", "wall_ms"];
 
-pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+pub(super) fn run(
+    settings: &ExperimentSettings,
+    watch: &dyn ProgressView,
+    findings: &mut ExperimentResult,
+) -> Result<(), LabError> {
     let summary = &mut findings.summary;
     let rounds = settings.rounds(6, 12);
     watch.begin("aa", (COMPARISONS * 2 * rounds) as u64);
@@ -38,12 +42,12 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
             (all + 1, wrong + usize::from(ratio.verdict() != Verdict::NoDifference))
         });
         let extra = [("comparisons", all as f64), ("wrong_verdicts", wrong as f64)];
-        summary.rows.push(Row {
+        summary.rows.push(SummaryRow {
             case: metric.to_owned(),
             contender: "a".to_owned(),
             runs: rounds as u32,
             extra: extra.map(|(key, figure)| (key.to_owned(), figure)).into(),
-            ..Row::default()
+            ..SummaryRow::default()
         });
         summary.notes.push(format!("{metric}: {wrong} of {all} verdicts were wrong, {rounds} pairs each"));
     }

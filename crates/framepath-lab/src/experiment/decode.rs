@@ -14,12 +14,12 @@ use framepath::{Level, Options};
 use framepath_model::summary::Summary;
 
 use crate::error::LabError;
-use crate::experiment::{Findings, Settings, Size};
+use crate::experiment::{ExperimentResult, ExperimentSettings, Size};
 use crate::kept::KeptLedger;
 use crate::measure::{Contender, Measured, complete};
 use crate::pairs::{self, Comparison};
 use crate::process::Program;
-use crate::progress::Watch;
+use crate::progress::ProgressView;
 
 use device::Device;
 use service::Served;
@@ -50,7 +50,7 @@ const CLIPS: &[Clip] = &[
 ];
 
 /// Framepath's decoder on one host with one number of threads.
-pub(super) struct Ours {
+pub(super) struct OwnDecoder {
     pub(super) contender: &'static str,
     pub(super) host: &'static str,
     pub(super) threads: &'static str,
@@ -59,11 +59,11 @@ pub(super) struct Ours {
 }
 
 /// Framepath's contenders. A further host is a line or two here.
-const OURS: [Ours; 4] = [
-    Ours { contender: "inline", host: "inline", threads: "auto", inline: "inline" },
-    Ours { contender: "inline-t1", host: "inline", threads: "1", inline: "inline-t1" },
-    Ours { contender: "process", host: "process", threads: "auto", inline: "inline" },
-    Ours { contender: "process-t1", host: "process", threads: "1", inline: "inline-t1" },
+const OURS: [OwnDecoder; 4] = [
+    OwnDecoder { contender: "inline", host: "inline", threads: "auto", inline: "inline" },
+    OwnDecoder { contender: "inline-t1", host: "inline", threads: "1", inline: "inline-t1" },
+    OwnDecoder { contender: "process", host: "process", threads: "auto", inline: "inline" },
+    OwnDecoder { contender: "process-t1", host: "process", threads: "1", inline: "inline-t1" },
 ];
 
 /// Paths with a ledger at `full`: contender, host, format (the clip's
@@ -87,7 +87,11 @@ impl Clip {
     }
 }
 
-pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+pub(super) fn run(
+    settings: &ExperimentSettings,
+    watch: &dyn ProgressView,
+    findings: &mut ExperimentResult,
+) -> Result<(), LabError> {
     let summary = &mut findings.summary;
     let quick = settings.size == Size::Quick;
     let named = !settings.cases.is_empty();
@@ -130,18 +134,23 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
 
 /// Parts of which the contenders of one clip are made.
 struct OneClip<'a> {
-    settings: &'a Settings,
+    settings: &'a ExperimentSettings,
     clip: &'a Clip,
     file: &'a Path,
-    ours: &'a [Ours],
+    ours: &'a [OwnDecoder],
     served: Option<&'a Served>,
     device: &'a Device,
 }
 
 impl OneClip<'_> {
-    fn compare(&self, rounds: usize, watch: &dyn Watch, summary: &mut Summary) -> Result<(), LabError> {
+    fn compare(
+        &self,
+        rounds: usize,
+        watch: &dyn ProgressView,
+        summary: &mut Summary,
+    ) -> Result<(), LabError> {
         let mut contenders = vec![Contender::new("ffmpeg", timed(self.ffmpeg(None, None)))];
-        let inside = |ours: &Ours| timed(self.framepath(ours.host, ours.threads));
+        let inside = |ours: &OwnDecoder| timed(self.framepath(ours.host, ours.threads));
         contenders.extend(self.ours.iter().map(|one| Contender::new(one.contender, inside(one))));
         contenders.push(Contender::new("bare-t1", timed(self.bare("1"))));
         if let Some(served) = self.served {

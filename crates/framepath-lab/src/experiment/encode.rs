@@ -8,10 +8,10 @@ use framepath_model::ledger::Latency;
 use framepath_os::time::{now_ns, process_cpu_ns};
 
 use crate::error::LabError;
-use crate::experiment::{Findings, Settings};
+use crate::experiment::{ExperimentResult, ExperimentSettings};
 use crate::measure::{Contender, Measured, complete};
 use crate::pairs;
-use crate::progress::Watch;
+use crate::progress::ProgressView;
 
 const CASE: &str = "720p-nv12";
 const FRAMES: usize = 1000;
@@ -19,7 +19,11 @@ const SIZE: (u32, u32) = (1280, 720);
 /// Index of the encoder in its path.
 const ENCODER: u16 = 1;
 
-pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+pub(super) fn run(
+    settings: &ExperimentSettings,
+    watch: &dyn ProgressView,
+    findings: &mut ExperimentResult,
+) -> Result<(), LabError> {
     let summary = &mut findings.summary;
     if !settings.wants(CASE) {
         return Ok(());

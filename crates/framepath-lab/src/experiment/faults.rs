@@ -14,16 +14,16 @@ mod random;
 mod stream;
 
 use framepath_model::stats::{median, percentile};
-use framepath_model::summary::{LatencyUs, Row, Summary};
+use framepath_model::summary::{LatencyUs, Summary, SummaryRow};
 use framepath_os::process::signal;
 
 use crate::error::LabError;
-use crate::experiment::{Findings, Settings, Size};
-use crate::progress::Watch;
-use check::Faults;
+use crate::experiment::{ExperimentResult, ExperimentSettings, Size};
+use crate::progress::ProgressView;
+use check::FrameErrors;
 use left::Holdings;
 use random::Random;
-use stream::{Clip, Ended};
+use stream::{FaultClip, FinishedStream};
 
 /// One clip of each codec. Each clip is a single group of pictures, so that
 /// replays are as long as possible, and has a frame for every packet.
@@ -47,23 +47,27 @@ const INJECTED: [(&str, &str, u64); 3] = [
 
 /// Context of all cases.
 struct Lab<'a> {
-    settings: &'a Settings,
-    watch: &'a dyn Watch,
-    clips: Vec<Clip>,
+    settings: &'a ExperimentSettings,
+    watch: &'a dyn ProgressView,
+    clips: Vec<FaultClip>,
     random: Random,
     /// Resources of this process before the first case.
     before: Holdings,
 }
 
-pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+pub(super) fn run(
+    settings: &ExperimentSettings,
+    watch: &dyn ProgressView,
+    findings: &mut ExperimentResult,
+) -> Result<(), LabError> {
     let summary = &mut findings.summary;
     let quick = settings.size == Size::Quick;
     let kills = settings.rounds(100, 1000) as u64;
     let (injections, client_rounds) = if quick { (1, 2) } else { (10, 25) };
     watch.begin("faults", kills + 3 * injections + client_rounds + 1);
     watch.step("undisturbed");
-    let clips: Vec<Clip> =
-        CLIPS.iter().map(|name| Clip::new(&settings.clip(name)?)).collect::<Result<_, _>>()?;
+    let clips: Vec<FaultClip> =
+        CLIPS.iter().map(|name| FaultClip::new(&settings.clip(name)?)).collect::<Result<_, _>>()?;
     // Run once, so that one-time resources exist before they are counted.
     clips[0].start(1, 0, "")?.wait()?;
     let before = Holdings::now();
@@ -126,7 +130,7 @@ impl Lab<'_> {
         (kills as f64 / self.clips.len() as f64 * PASSES_PER_KILL).ceil().max(2.0) as u64
     }
 
-    fn killed(&self, case: &str, outcome: &kills::Outcome, passes: u64) -> Row {
+    fn killed(&self, case: &str, outcome: &kills::KillRun, passes: u64) -> SummaryRow {
         let mut row = self.row(case, CONTENDER, &outcome.streams, passes);
         row.latency_us = LatencyUs::of_sorted_ns(&outcome.latencies());
         let times = outcome.times();
@@ -178,7 +182,8 @@ impl Lab<'_> {
         }
         let framepath = &self.settings.framepath;
         let outcome = clients::run(framepath, &self.clips, rounds, &mut self.random, self.watch)?;
-        let mut row = Row { case: CASE.to_owned(), contender: CONTENDER.to_owned(), ..Row::default() };
+        let mut row =
+            SummaryRow { case: CASE.to_owned(), contender: CONTENDER.to_owned(), ..SummaryRow::default() };
         row.runs = rounds as u32;
         row.extra.extend(Holdings::now().more_than(&self.before).map(|(key, n)| (key.to_owned(), n)));
         let figures = [
@@ -194,15 +199,15 @@ impl Lab<'_> {
 
     /// Makes the row of streams that ran `passes` passes each. The streams are assigned to the
     /// clips in turn.
-    fn row(&self, case: &str, contender: &str, streams: &[Ended], passes: u64) -> Row {
-        let mut faults = Faults::default();
+    fn row(&self, case: &str, contender: &str, streams: &[FinishedStream], passes: u64) -> SummaryRow {
+        let mut faults = FrameErrors::default();
         for (ended, clip) in streams.iter().zip(self.clips.iter().cycle()) {
             let mut judged = clip.expected.judge(&ended.seen, passes);
             // Frames given up with a poisoned packet are counted separately.
             judged.lost = judged.lost.saturating_sub(ended.skipped);
             faults += judged;
         }
-        let sum = |of: fn(&Ended) -> u64| streams.iter().map(of).sum::<u64>() as f64;
+        let sum = |of: fn(&FinishedStream) -> u64| streams.iter().map(of).sum::<u64>() as f64;
         let counts = [
             ("lost", faults.lost as f64),
             ("duplicated", faults.duplicated as f64),
@@ -213,13 +218,13 @@ impl Lab<'_> {
             ("skipped", sum(|ended| ended.skipped)),
         ];
         let left = Holdings::now().more_than(&self.before);
-        Row {
+        SummaryRow {
             case: case.to_owned(),
             contender: contender.to_owned(),
             runs: (streams.len() / self.clips.len()) as u32,
             frames: sum(|ended| ended.seen.len() as u64) as u64,
             extra: counts.into_iter().chain(left).map(|(key, figure)| (key.to_owned(), figure)).collect(),
-            ..Row::default()
+            ..SummaryRow::default()
         }
     }
 }

@@ -12,12 +12,12 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 
 use crate::error::LabError;
-use crate::experiment::{Findings, Settings, Size};
+use crate::experiment::{ExperimentResult, ExperimentSettings, Size};
 use crate::handoff::run_figures;
 use crate::measure::{Contender, Measured};
 use crate::pairs::{self, Comparison};
 use crate::process::Program;
-use crate::progress::Watch;
+use crate::progress::ProgressView;
 
 /// One picture of 1920x1080 in NV12.
 const LARGE: u64 = 1920 * 1080 * 3 / 2;
@@ -73,7 +73,11 @@ impl Case {
     }
 }
 
-pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+pub(super) fn run(
+    settings: &ExperimentSettings,
+    watch: &dyn ProgressView,
+    findings: &mut ExperimentResult,
+) -> Result<(), LabError> {
     let summary = &mut findings.summary;
     let cases: Vec<Case> = CASES.into_iter().filter(|c| settings.wants(c.name)).collect();
     let rounds = settings.rounds(3, 10);
@@ -117,7 +121,7 @@ fn comparisons(case: &Case) -> Vec<Comparison<'static>> {
 impl Peer {
     fn run(
         &self,
-        settings: &Settings,
+        settings: &ExperimentSettings,
         case: &Case,
         software: &RefCell<BTreeSet<String>>,
     ) -> Result<Measured, LabError> {
@@ -167,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_peer_that_is_not_built_is_skipped_with_a_remedy() {
-        let settings = Settings {
+        let settings = ExperimentSettings {
             size: Size::Quick,
             pairs: None,
             cases: Vec::new(),

@@ -12,15 +12,15 @@ use std::sync::Arc;
 use framepath::{Leaky, Level, Options, Pipeline, Report, Test, TestOptions};
 use framepath_model::ledger::Row;
 use framepath_model::stats::median;
-use framepath_model::summary::{Row as SummaryRow, Skipped};
+use framepath_model::summary::{Skipped, SummaryRow};
 use framepath_os::process::affinity;
 
 use crate::error::LabError;
-use crate::experiment::{Findings, Settings, Size};
+use crate::experiment::{ExperimentResult, ExperimentSettings, Size};
 use crate::measure::{Measured, complete};
-use crate::progress::Watch;
+use crate::progress::ProgressView;
 use preempter::Preempter;
-use probe::{Probe, Trigger, Work};
+use probe::{InjectStage, InjectedCost, PreemptStage};
 
 /// CPU time a stage burns, and time for which the CPU is taken away.
 const BURN_NS: u64 = 2_000_000;
@@ -54,7 +54,11 @@ const CASES: &[Case] = &[
     ("process-blocked", crossing::blocked),
 ];
 
-pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+pub(super) fn run(
+    settings: &ExperimentSettings,
+    watch: &dyn ProgressView,
+    findings: &mut ExperimentResult,
+) -> Result<(), LabError> {
     let summary = &mut findings.summary;
     let frames = if settings.size == Size::Quick { 40 } else { 200 };
     let cases: Vec<_> = CASES.iter().filter(|(name, _)| settings.wants(name)).collect();
@@ -136,7 +140,7 @@ fn source(rate: f64, frames: u64) -> Result<Pipeline, LabError> {
 
 /// Injects CPU time; the stage measures its burn by the thread's CPU clock.
 fn compute(frames: u64) -> Result<Outcome, LabError> {
-    let (probe, log) = Probe::new(Work::Burn(BURN_NS));
+    let (probe, log) = InjectStage::new(InjectedCost::Burn(BURN_NS));
     let built = source(250.0, frames)?.sink(probe).named("burn");
     let (outcome, _) = collect(built, Vec::new(), 1, |seq, _| log.cpu_ns(seq), |r| r.compute_ns)?;
     Ok(outcome)
@@ -145,7 +149,7 @@ fn compute(frames: u64) -> Result<Outcome, LabError> {
 /// Injects a copy of the same bytes; the stage measures it by the thread's CPU
 /// clock, outside the ledger.
 fn copy(frames: u64) -> Result<Outcome, LabError> {
-    let (probe, log) = Probe::new(Work::copy(COPY_BYTES));
+    let (probe, log) = InjectStage::new(InjectedCost::copy(COPY_BYTES));
     let built = source(250.0, frames)?.sink(probe).named("copy");
     let (mut outcome, report) = collect(built, Vec::new(), 1, |seq, _| log.cpu_ns(seq), |r| r.copy_ns)?;
     let counted: u64 = report.rows.iter().filter(|r| r.hop == 1).map(|r| r.copied_bytes).sum();
@@ -157,7 +161,7 @@ fn copy(frames: u64) -> Result<Outcome, LabError> {
 /// hand-off until the consumer is done with the one before.
 fn queue(frames: u64) -> Result<Outcome, LabError> {
     let frames = frames.min(60);
-    let (probe, log) = Probe::new(Work::Burn(BURN_NS));
+    let (probe, log) = InjectStage::new(InjectedCost::Burn(BURN_NS));
     let built = source(800.0, frames)?.queue(64, Leaky::No).named("queue").sink(probe).named("burn");
     let done_before = |seq: u64, rows: &[Row]| {
         let handed_over = rows.iter().find(|r| r.seq == seq && r.hop == 0)?.leave_ns;
@@ -173,13 +177,13 @@ fn queue(frames: u64) -> Result<Outcome, LabError> {
 fn wakeup(frames: u64) -> Result<Outcome, LabError> {
     let cpus = two_cpus()?;
     let preempter = Arc::new(Preempter::start(cpus[1], BURN_NS)?);
-    let (trigger, log) = Trigger::new(preempter.clone());
+    let (trigger, log) = PreemptStage::new(preempter.clone());
     let built = source(100.0, frames)?
         .stage(trigger)
         .named("take-cpu")
         .queue(4, Leaky::No)
         .named("queue")
-        .sink(probe::Nothing)
+        .sink(probe::DropSink)
         .named("null");
     let cost = |seq, _: &[Row]| log.until_released_ns(seq);
     let (outcome, _) = collect(built, cpus, 2, cost, |r| r.wakeup_ns)?;
@@ -190,7 +194,7 @@ fn wakeup(frames: u64) -> Result<Outcome, LabError> {
 fn preempted(frames: u64) -> Result<Outcome, LabError> {
     let cpus = two_cpus()?;
     let preempter = Arc::new(Preempter::start(cpus[1], BURN_NS)?);
-    let (probe, log) = Probe::new(Work::BurnUnder(BURN_NS, preempter));
+    let (probe, log) = InjectStage::new(InjectedCost::BurnUnder(BURN_NS, preempter));
     let built = source(100.0, frames)?.queue(4, Leaky::No).named("queue").sink(probe).named("burn");
     let (outcome, _) = collect(built, cpus, 2, |seq, _| log.taken_ns(seq), |r| r.preempted_ns)?;
     Ok(outcome)
@@ -198,7 +202,7 @@ fn preempted(frames: u64) -> Result<Outcome, LabError> {
 
 /// Injects a sleep; the stage measures its length.
 fn blocked(frames: u64) -> Result<Outcome, LabError> {
-    let (probe, log) = Probe::new(Work::Sleep(BURN_NS));
+    let (probe, log) = InjectStage::new(InjectedCost::Sleep(BURN_NS));
     let built = source(250.0, frames)?.sink(probe).named("block");
     let (outcome, _) = collect(built, Vec::new(), 1, |seq, _| log.wall_ns(seq), |r| r.blocked_ns)?;
     Ok(outcome)

@@ -13,10 +13,10 @@ use framepath_os::net;
 use framepath_os::time::{now_ns, process_cpu_ns};
 
 use crate::error::LabError;
-use crate::experiment::{Findings, Settings};
+use crate::experiment::{ExperimentResult, ExperimentSettings};
 use crate::measure::{Contender, Measured};
 use crate::pairs;
-use crate::progress::Watch;
+use crate::progress::ProgressView;
 
 const CASE: &str = "10MB";
 const BYTES: usize = 10 * 1024 * 1024;
@@ -31,7 +31,11 @@ const WINDOW: u64 = 64;
 /// Time for which a receiver waits for a datagram that may be lost.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+pub(super) fn run(
+    settings: &ExperimentSettings,
+    watch: &dyn ProgressView,
+    findings: &mut ExperimentResult,
+) -> Result<(), LabError> {
     let summary = &mut findings.summary;
     if !settings.wants(CASE) {
         return Ok(());

@@ -21,14 +21,14 @@ use framepath_model::path::quote;
 use framepath_os::time::thread_cpu_ns;
 
 use crate::error::LabError;
-use crate::experiment::{Findings, Settings, Size};
+use crate::experiment::{ExperimentResult, ExperimentSettings, Size};
 use crate::kept::KeptLedger;
 use crate::measure::Contender;
 use crate::pairs::{self, Comparison};
-use crate::progress::Watch;
+use crate::progress::ProgressView;
 
 use nodes::Nodes;
-use run::Run;
+use run::PathRun;
 
 /// Size of the frames of every contender, in GREY.
 const SIZE: (u32, u32) = (640, 480);
@@ -73,7 +73,11 @@ const DEVICE: [(&str, &str); 4] = [
     ("device-dmabuf-in-place", "io=dmabuf in_place=1"),
 ];
 
-pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+pub(super) fn run(
+    settings: &ExperimentSettings,
+    watch: &dyn ProgressView,
+    findings: &mut ExperimentResult,
+) -> Result<(), LabError> {
     let quick = settings.size == Size::Quick;
     let frames = if quick { 120 } else { 600 };
     let rounds = settings.rounds(2, 6);
@@ -86,8 +90,10 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
         wanted.iter().map(|(case, ways)| ways.len() + usize::from(*case == "heap-none")).sum();
     watch.begin("m2m", (contenders * rounds) as u64);
     for (case, ways) in wanted {
-        let runs: Vec<(Run, RefCell<Option<framepath::Report>>)> =
-            ways.into_iter().map(|way| (Run { way, frames, nodes: &nodes }, RefCell::new(None))).collect();
+        let runs: Vec<(PathRun, RefCell<Option<framepath::Report>>)> = ways
+            .into_iter()
+            .map(|way| (PathRun { way, frames, nodes: &nodes }, RefCell::new(None)))
+            .collect();
         let mut contenders: Vec<Contender<'_>> = runs
             .iter()
             .map(|(run, kept)| {
@@ -249,7 +255,7 @@ impl Fixture {
         if let Some(error) = report.error {
             return Err(error.into());
         }
-        let picture = framepath::pgm::Picture::open(&fixture.file)
+        let picture = framepath::pgm::PgmPicture::open(&fixture.file)
             .map_err(|error| LabError::Unknown(format!("the fixture cannot be read: {error}")))?;
         fixture.pixels = picture.pixels;
         Ok(fixture)

@@ -19,17 +19,17 @@ use framepath_model::stats::median;
 use framepath_model::summary::{Skipped, Summary};
 
 use crate::error::LabError;
-use crate::experiment::{Findings, Settings, Size};
+use crate::experiment::{ExperimentResult, ExperimentSettings, Size};
 use crate::measure::{Contender, Measured};
 use crate::pairs;
-use crate::progress::Watch;
+use crate::progress::ProgressView;
 
 use accuracy::Reference;
-use api::{Api, Output};
+use api::{PlayerApi, PlayerOutput};
 use clip::Clip;
 use display::Display;
-use player::{Ask, OURS, PLAYERS, Player, Told};
-use watched::{Surroundings, Watched, Window};
+use player::{OURS, PLAYERS, Player, PlayerFigures, PlayerRequest};
+use watched::{PlayerEnvironment, Watched, Window};
 
 /// Share of all cores from which a configuration is not suitable.
 const MAXED: f64 = 0.95;
@@ -41,9 +41,17 @@ const AGAIN: &str = "again";
 /// Figures that are compared with the best player's.
 const METRICS: [&str; 2] = ["cpu_share", "wakeups_per_s"];
 
-pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+pub(super) fn run(
+    settings: &ExperimentSettings,
+    watch: &dyn ProgressView,
+    findings: &mut ExperimentResult,
+) -> Result<(), LabError> {
     let summary = &mut findings.summary;
-    let outputs = if settings.size == Size::Quick { &[Output::Null, Output::X11][..] } else { &Output::ALL };
+    let outputs = if settings.size == Size::Quick {
+        &[PlayerOutput::Null, PlayerOutput::X11][..]
+    } else {
+        &PlayerOutput::ALL
+    };
     let players = installed(settings, summary);
     let apis = offered(summary);
     let screens = Screens::open(outputs, summary);
@@ -70,7 +78,7 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
 }
 
 /// Returns the installed players; the others become skipped rows.
-fn installed(settings: &Settings, summary: &mut Summary) -> Vec<(&'static Player, PathBuf)> {
+fn installed(settings: &ExperimentSettings, summary: &mut Summary) -> Vec<(&'static Player, PathBuf)> {
     let mut found = Vec::new();
     for player in &PLAYERS {
         match player.found(&settings.framepath) {
@@ -85,9 +93,9 @@ fn installed(settings: &Settings, summary: &mut Summary) -> Vec<(&'static Player
     found
 }
 
-fn offered(summary: &mut Summary) -> Vec<Api> {
+fn offered(summary: &mut Summary) -> Vec<PlayerApi> {
     let mut apis = Vec::new();
-    for api in Api::ALL {
+    for api in PlayerApi::ALL {
         match api.offered() {
             Ok(()) => apis.push(api),
             Err(reason) => skip(summary, api.name(), None, reason),
@@ -103,24 +111,24 @@ fn skip(summary: &mut Summary, contender: &str, case: Option<&str>, reason: Stri
 
 /// The displays, and the outputs that can be opened on them.
 struct Screens {
-    outputs: Vec<Output>,
+    outputs: Vec<PlayerOutput>,
     x: Option<Display>,
     wayland: Option<Display>,
 }
 
 impl Screens {
     /// Opens the displays that the outputs need; absent ones become skipped rows.
-    fn open(outputs: &[Output], summary: &mut Summary) -> Screens {
+    fn open(outputs: &[PlayerOutput], summary: &mut Summary) -> Screens {
         let mut screens = Screens { outputs: Vec::new(), x: None, wayland: None };
-        let wanted = |test: fn(Output) -> bool| outputs.iter().copied().any(test);
-        let x = wanted(Output::wants_x).then(Display::x11);
-        let wayland = wanted(|output| output == Output::Wayland).then(Display::wayland);
+        let wanted = |test: fn(PlayerOutput) -> bool| outputs.iter().copied().any(test);
+        let x = wanted(PlayerOutput::wants_x).then(Display::x11);
+        let wayland = wanted(|output| output == PlayerOutput::Wayland).then(Display::wayland);
         for output in outputs {
             let why = match (output, &x, &wayland) {
-                (Output::Null, ..) => Ok(()),
-                (Output::Drm, ..) => api::drm(),
-                (Output::Xv, Some(Ok(display)), _) => display.has_xv(),
-                (Output::Wayland, _, Some(Err(reason))) => Err(reason.clone()),
+                (PlayerOutput::Null, ..) => Ok(()),
+                (PlayerOutput::Drm, ..) => api::drm(),
+                (PlayerOutput::Xv, Some(Ok(display)), _) => display.has_xv(),
+                (PlayerOutput::Wayland, _, Some(Err(reason))) => Err(reason.clone()),
                 (output, Some(Err(reason)), _) if output.wants_x() => Err(reason.clone()),
                 _ => Ok(()),
             };
@@ -134,9 +142,9 @@ impl Screens {
         screens
     }
 
-    fn of(&self, output: Output) -> Option<&Display> {
+    fn of(&self, output: PlayerOutput) -> Option<&Display> {
         match output {
-            Output::Wayland => self.wayland.as_ref(),
+            PlayerOutput::Wayland => self.wayland.as_ref(),
             output if output.wants_x() => self.x.as_ref(),
             _ => None,
         }
@@ -153,8 +161,8 @@ impl Screens {
 struct Cell<'a> {
     player: &'static Player,
     program: &'a PathBuf,
-    api: Api,
-    output: Output,
+    api: PlayerApi,
+    output: PlayerOutput,
     /// True if its decoder gives software's pixels; `None` if that is not
     /// known, and for software.
     equal: Option<bool>,
@@ -167,7 +175,7 @@ impl Cell<'_> {
     }
 
     fn command(&self, clip: &Clip, screens: &Screens) -> Result<Command, String> {
-        let ask = Ask { program: self.program, clip, api: self.api, output: self.output };
+        let ask = PlayerRequest { program: self.program, clip, api: self.api, output: self.output };
         let mut command = self.player.command(&ask)?;
         match screens.of(self.output) {
             Some(display) => display.offer(&mut command),
@@ -179,7 +187,7 @@ impl Cell<'_> {
     fn play(&self, clip: &Clip, screens: &Screens) -> Result<Measured, LabError> {
         let mut command = self.command(clip, screens).map_err(LabError::Missing)?;
         let display = screens.of(self.output);
-        let around = Surroundings {
+        let around = PlayerEnvironment {
             server: display.and_then(|display| display.server),
             window: &|| display.map_or(Ok(()), Display::has_window),
         };
@@ -196,7 +204,7 @@ impl Cell<'_> {
     }
 }
 
-fn measured(clip: &Clip, window: Window, watched: &Watched, told: &Told) -> Measured {
+fn measured(clip: &Clip, window: Window, watched: &Watched, told: &PlayerFigures) -> Measured {
     let seconds = watched.window_ns as f64 / 1e9;
     let share = |ns: u64| ns as f64 / watched.window_ns.max(1) as f64 * 100.0;
     let cores = framepath_os::machine::cores() as f64;
@@ -229,10 +237,10 @@ fn measured(clip: &Clip, window: Window, watched: &Watched, told: &Told) -> Meas
 fn one_clip(
     clip: &Clip,
     players: &[(&'static Player, PathBuf)],
-    apis: &[Api],
+    apis: &[PlayerApi],
     screens: &Screens,
     rounds: usize,
-    watch: &dyn Watch,
+    watch: &dyn ProgressView,
     summary: &mut Summary,
 ) -> Result<(), LabError> {
     let equal = accurate(clip, players, apis, summary)?;
@@ -292,11 +300,11 @@ fn one_clip(
 fn accurate(
     clip: &Clip,
     players: &[(&'static Player, PathBuf)],
-    apis: &[Api],
+    apis: &[PlayerApi],
     summary: &mut Summary,
 ) -> Result<BTreeMap<&'static str, bool>, LabError> {
     let mut equal = BTreeMap::new();
-    let mut machines = apis.iter().filter(|api| **api != Api::Software).peekable();
+    let mut machines = apis.iter().filter(|api| **api != PlayerApi::Software).peekable();
     let ours = players.iter().find(|(player, _)| player.name == OURS);
     let (Some((_, ours)), Some(_)) = (ours, machines.peek()) else { return Ok(equal) };
     let reference = match Reference::of(ours, clip) {
@@ -355,8 +363,12 @@ mod tests {
         let cores = framepath_os::machine::cores() as u64;
         let figures = |cpu_ns, dropped| {
             let watched = Watched { window_ns: 1_000_000_000, cpu_ns, wakeups: 60, ..Watched::default() };
-            let told =
-                Told { shown: Some(150 - dropped), dropped: Some(dropped), late: None, ..Told::default() };
+            let told = PlayerFigures {
+                shown: Some(150 - dropped),
+                dropped: Some(dropped),
+                late: None,
+                ..PlayerFigures::default()
+            };
             measured(&clip(), Window::of_clip(5.0), &watched, &told).extra
         };
         let usual = figures(400_000_000, 0);

@@ -13,11 +13,11 @@ use framepath_model::summary::{LatencyUs, Summary};
 use serde::Deserialize;
 
 use crate::error::LabError;
-use crate::experiment::{Findings, Settings, Size};
+use crate::experiment::{ExperimentResult, ExperimentSettings, Size};
 use crate::measure::{Contender, Measured, complete};
 use crate::pairs;
 use crate::process::Program;
-use crate::progress::Watch;
+use crate::progress::ProgressView;
 
 /// Bytes of all buffers of a run together, as in the original.
 const TOTAL: u64 = 16 << 20;
@@ -31,7 +31,11 @@ const DEPTH: u32 = 200;
 /// Slots: those in the queue, and a few in use.
 const POOL: u32 = 256;
 
-pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+pub(super) fn run(
+    settings: &ExperimentSettings,
+    watch: &dyn ProgressView,
+    findings: &mut ExperimentResult,
+) -> Result<(), LabError> {
     let summary = &mut findings.summary;
     let sizes = sizes(settings);
     let rates: Vec<u64> = [60, 250, 1000].into_iter().filter(|r| settings.wants(&paced_case(*r))).collect();
@@ -61,7 +65,7 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
     Ok(())
 }
 
-fn sizes(settings: &Settings) -> Vec<u64> {
+fn sizes(settings: &ExperimentSettings) -> Vec<u64> {
     let exponents: Vec<u32> = match settings.size {
         Size::Quick => vec![3, 6, 10, 16, 20],
         Size::Full => (3..=20).collect(),
@@ -84,15 +88,15 @@ fn paced_case(rate: u64) -> String {
     format!("paced-{rate}")
 }
 
-fn most_pushes(settings: &Settings) -> u64 {
+fn most_pushes(settings: &ExperimentSettings) -> u64 {
     if settings.size == Size::Quick { 50_000 } else { *PUSHES.end() }
 }
 
 fn flat_out(
-    settings: &Settings,
+    settings: &ExperimentSettings,
     size: u64,
     rounds: usize,
-    watch: &dyn Watch,
+    watch: &dyn ProgressView,
     summary: &mut Summary,
 ) -> Result<(), LabError> {
     let pushes = (TOTAL / size).clamp(*PUSHES.start(), most_pushes(settings));
@@ -142,10 +146,10 @@ fn ledger_ns_per_hop(off: &[Measured], times: &[Measured]) -> Option<f64> {
 }
 
 fn paced(
-    settings: &Settings,
+    settings: &ExperimentSettings,
     rate: u64,
     rounds: usize,
-    watch: &dyn Watch,
+    watch: &dyn ProgressView,
     summary: &mut Summary,
 ) -> Result<(), LabError> {
     let seconds = if settings.size == Size::Quick { 0.3 } else { 2.0 };
@@ -203,7 +207,7 @@ struct GstLatency {
 }
 
 fn gst_push(
-    settings: &Settings,
+    settings: &ExperimentSettings,
     mode: &str,
     buffers: &str,
     size: u64,

@@ -15,11 +15,11 @@ use framepath_model::wire::{CELL_BYTES, MESSAGE_BYTES, PACKET_SUBMISSION_BYTES};
 
 use crate::asked;
 use crate::error::LabError;
-use crate::experiment::{Findings, Settings, Size};
+use crate::experiment::{ExperimentResult, ExperimentSettings, Size};
 use crate::measure::{Contender, Measured, complete};
 use crate::pairs::{self, Comparison};
 use crate::process::Program;
-use crate::progress::Watch;
+use crate::progress::ProgressView;
 
 const CLIP: &str = "h264-1080p8.h264";
 const FRAMES: u64 = 150;
@@ -37,7 +37,11 @@ const COMPARISONS: [Comparison<'static>; 4] = [
     ("wall_ms", "process-uncached", "process"),
 ];
 
-pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Findings) -> Result<(), LabError> {
+pub(super) fn run(
+    settings: &ExperimentSettings,
+    watch: &dyn ProgressView,
+    findings: &mut ExperimentResult,
+) -> Result<(), LabError> {
     let summary = &mut findings.summary;
     let quick = settings.size == Size::Quick;
     let rounds = settings.rounds(2, 6);
@@ -73,11 +77,11 @@ pub(super) fn run(settings: &Settings, watch: &dyn Watch, findings: &mut Finding
 }
 
 fn session(
-    settings: &Settings,
+    settings: &ExperimentSettings,
     clip: &Path,
     (case, passes, rate): (&str, u64, u32),
     rounds: usize,
-    watch: &dyn Watch,
+    watch: &dyn ProgressView,
     summary: &mut Summary,
 ) -> Result<(), LabError> {
     let clip = framepath_model::path::quote(&clip.to_string_lossy());

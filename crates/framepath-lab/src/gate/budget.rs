@@ -35,7 +35,7 @@ pub enum Limit {
     },
     /// A figure of one contender.
     Count {
-        /// The figure's name, as [`Row::figure`](framepath_model::summary::Row::figure) knows it.
+        /// The figure's name, as [`Row::figure`](framepath_model::summary::SummaryRow::figure) knows it.
         metric: String,
         /// The contender; `*` stands for any characters, and then rows that
         /// do not have the figure are left out.

@@ -10,7 +10,7 @@ use crate::plain::number::figure;
 
 /// Result of a budget.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Outcome {
+pub enum BudgetOutcome {
     /// Within the limit, or not provably beyond it.
     Pass,
     /// Beyond the limit.
@@ -23,46 +23,46 @@ pub enum Outcome {
 
 /// The gate's result for one budget, on one line.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Line {
+pub struct BudgetLine {
     /// The budget's name.
     pub name: String,
     /// Result of the budget.
-    pub outcome: Outcome,
+    pub outcome: BudgetOutcome,
     /// The figures, or the missing one.
     pub details: String,
 }
 
-impl fmt::Display for Line {
+impl fmt::Display for BudgetLine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let outcome = match self.outcome {
-            Outcome::Pass => "pass",
-            Outcome::Fail => "FAIL",
-            Outcome::Missing => "MISSING",
-            Outcome::Skipped => "skipped",
+            BudgetOutcome::Pass => "pass",
+            BudgetOutcome::Fail => "FAIL",
+            BudgetOutcome::Missing => "MISSING",
+            BudgetOutcome::Skipped => "skipped",
         };
         write!(f, "{outcome:<7}  {}: {}", self.name, self.details)
     }
 }
 
 /// Returns true if every budget passed or was skipped because it is optional.
-pub fn passed(lines: &[Line]) -> bool {
-    lines.iter().all(|line| matches!(line.outcome, Outcome::Pass | Outcome::Skipped))
+pub fn passed(lines: &[BudgetLine]) -> bool {
+    lines.iter().all(|line| matches!(line.outcome, BudgetOutcome::Pass | BudgetOutcome::Skipped))
 }
 
 /// Compares the summaries with each budget; one line each, in order.
-pub fn evaluate(budgets: &[Budget], summaries: &[Summary]) -> Vec<Line> {
+pub fn evaluate(budgets: &[Budget], summaries: &[Summary]) -> Vec<BudgetLine> {
     budgets.iter().map(|budget| judge(budget, summaries)).collect()
 }
 
 /// One case of a budget.
 struct Finding {
-    outcome: Outcome,
+    outcome: BudgetOutcome,
     /// Share of the limit that is used: the case with the greatest is shown.
     used: f64,
     text: String,
 }
 
-fn judge(budget: &Budget, summaries: &[Summary]) -> Line {
+fn judge(budget: &Budget, summaries: &[Summary]) -> BudgetLine {
     let mut findings = Vec::new();
     for summary in summaries.iter().filter(|s| matches(&budget.experiment, &s.experiment)) {
         match &budget.limit {
@@ -76,19 +76,19 @@ fn judge(budget: &Budget, summaries: &[Summary]) -> Line {
     }
     if findings.is_empty() {
         findings.push(Finding {
-            outcome: Outcome::Missing,
+            outcome: BudgetOutcome::Missing,
             used: 0.0,
             text: nothing_found(budget, summaries),
         });
     }
-    let texts = |outcome: Outcome| -> Vec<&str> {
+    let texts = |outcome: BudgetOutcome| -> Vec<&str> {
         findings.iter().filter(|f| f.outcome == outcome).map(|f| f.text.as_str()).collect()
     };
-    let (failed, missing) = (texts(Outcome::Fail), texts(Outcome::Missing));
+    let (failed, missing) = (texts(BudgetOutcome::Fail), texts(BudgetOutcome::Missing));
     let (outcome, mut details) = if !failed.is_empty() {
-        (Outcome::Fail, failed.join("; "))
+        (BudgetOutcome::Fail, failed.join("; "))
     } else if !missing.is_empty() {
-        let outcome = if budget.optional { Outcome::Skipped } else { Outcome::Missing };
+        let outcome = if budget.optional { BudgetOutcome::Skipped } else { BudgetOutcome::Missing };
         (outcome, missing.join("; "))
     } else {
         let worst = findings.iter().max_by(|a, b| a.used.total_cmp(&b.used));
@@ -96,12 +96,12 @@ fn judge(budget: &Budget, summaries: &[Summary]) -> Line {
         if findings.len() > 1 {
             text.push_str(&format!(" (the worst of {} rows)", findings.len()));
         }
-        (Outcome::Pass, text)
+        (BudgetOutcome::Pass, text)
     };
-    if outcome == Outcome::Fail && !missing.is_empty() {
+    if outcome == BudgetOutcome::Fail && !missing.is_empty() {
         details = format!("{details}; {}", missing.join("; "));
     }
-    Line { name: budget.name.clone(), outcome, details }
+    BudgetLine { name: budget.name.clone(), outcome, details }
 }
 
 /// Adds a finding for each case in which the contender above the line ran, or which has the ratio.
@@ -129,7 +129,7 @@ fn ratio_findings(
         let Some((median, ci95)) = find_ratio(&summary.ratios, case, metric, a, b) else {
             let why = why_skipped(summary, case, &[b, a]);
             findings.push(Finding {
-                outcome: Outcome::Missing,
+                outcome: BudgetOutcome::Missing,
                 used: 0.0,
                 text: format!("no ratio {what}{why}"),
             });
@@ -138,7 +138,7 @@ fn ratio_findings(
         let limit = figure(max);
         findings.push(match ci95 {
             None => Finding {
-                outcome: Outcome::Missing,
+                outcome: BudgetOutcome::Missing,
                 used: 0.0,
                 text: format!(
                     "{what} is {} from one pair, which has no interval; limit {limit}",
@@ -146,11 +146,11 @@ fn ratio_findings(
                 ),
             },
             Some([low, high]) => {
-                let outcome = if low > max { Outcome::Fail } else { Outcome::Pass };
+                let outcome = if low > max { BudgetOutcome::Fail } else { BudgetOutcome::Pass };
                 let shown = format!("{} ({} to {})", figure(median), figure(low), figure(high));
                 // Not provably beyond the limit is not the same as within it.
                 let note = match outcome {
-                    Outcome::Pass if median > max => ", within noise",
+                    BudgetOutcome::Pass if median > max => ", within noise",
                     _ => "",
                 };
                 Finding {
@@ -196,13 +196,13 @@ fn count_findings(
         let what = format!("{}: {} {metric}", row.case, row.contender);
         match row.figure(metric) {
             Some(count) => findings.push(Finding {
-                outcome: if count > max_count { Outcome::Fail } else { Outcome::Pass },
+                outcome: if count > max_count { BudgetOutcome::Fail } else { BudgetOutcome::Pass },
                 used: if max_count > 0.0 { count / max_count } else { count },
                 text: format!("{what} {}, limit {}", figure(count), figure(max_count)),
             }),
             None if any_contender => {}
             None => findings.push(Finding {
-                outcome: Outcome::Missing,
+                outcome: BudgetOutcome::Missing,
                 used: 0.0,
                 text: format!("{what} is not known"),
             }),

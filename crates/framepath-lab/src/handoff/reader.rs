@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 
-use framepath::{Failure, Item, Out, Stage, StageError};
+use framepath::{HopFailure, Item, Out, Stage, StageError};
 use framepath_model::stream::StreamInfo;
 use framepath_os::process::running::{self, Used};
 use framepath_os::time::now_ns;
@@ -14,7 +14,7 @@ use super::trigger::Meeting;
 
 /// Frames received, up to the last one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct ReceivedFrames {
     pub(super) received: u64,
     pub(super) duplicated: u64,
     pub(super) out_of_order: u64,
@@ -27,18 +27,18 @@ pub(super) struct Seen {
 }
 
 /// Sink that reads the first 16 bytes of every frame, like `handoff_saw` of the peers.
-pub(super) struct Reader {
-    seen: Seen,
+pub(super) struct HeaderReader {
+    seen: ReceivedFrames,
     /// Number of the next expected frame.
     next: u64,
     meeting: Arc<Meeting>,
-    done: Sender<Seen>,
+    done: Sender<ReceivedFrames>,
 }
 
-impl Reader {
-    pub(super) fn new(frames: u64, meeting: Arc<Meeting>, done: Sender<Seen>) -> Reader {
-        let seen = Seen { latency_ns: vec![0; frames as usize], ..Seen::default() };
-        Reader { seen, next: 0, meeting, done }
+impl HeaderReader {
+    pub(super) fn new(frames: u64, meeting: Arc<Meeting>, done: Sender<ReceivedFrames>) -> HeaderReader {
+        let seen = ReceivedFrames { latency_ns: vec![0; frames as usize], ..ReceivedFrames::default() };
+        HeaderReader { seen, next: 0, meeting, done }
     }
 
     /// Records that measured frame `number`, stamped `stamp_ns`, arrived at `now`.
@@ -70,12 +70,12 @@ impl Reader {
     }
 }
 
-impl Stage for Reader {
+impl Stage for HeaderReader {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let now = now_ns();
         let Item::Frame(frame) = item else {
             let (takes, gets, advice) = ("frames", "packets", "`fill` gives frames");
@@ -102,9 +102,9 @@ mod tests {
 
     use super::*;
 
-    fn seen(numbers: &[u64]) -> Result<Seen, StageError> {
+    fn seen(numbers: &[u64]) -> Result<ReceivedFrames, StageError> {
         let (done, is_done) = channel();
-        let mut reader = Reader::new(4, Arc::default(), done);
+        let mut reader = HeaderReader::new(4, Arc::default(), done);
         numbers.iter().try_for_each(|number| reader.saw(*number, 100, 100 + number))?;
         Ok(is_done.try_recv().expect("the last frame came"))
     }

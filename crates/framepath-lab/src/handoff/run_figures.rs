@@ -12,13 +12,13 @@ use crate::process::Program;
 #[serde(untagged)]
 enum Line {
     Skipped { skipped: String },
-    Ran(Box<Told>),
+    Ran(Box<RunFigures>),
 }
 
 /// Parameters and figures of a run, by the keys of `peers/README.md`. All figures are
 /// of measured frames only.
 #[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Told {
+pub(crate) struct RunFigures {
     /// Its name in the lab.
     pub(super) contender: String,
     /// Name and version, such as `iceoryx2 0.9.3`.
@@ -53,7 +53,7 @@ pub(super) struct LatencyNs {
 /// # Errors
 /// [`LabError::Missing`] if the peer reports that this machine lacks
 /// something, [`LabError::Command`] for any other text.
-pub(crate) fn parse(program: &Program, text: &str) -> Result<Told, LabError> {
+pub(crate) fn parse(program: &Program, text: &str) -> Result<RunFigures, LabError> {
     match serde_json::from_str(text) {
         Ok(Line::Ran(told)) => Ok(*told),
         Ok(Line::Skipped { skipped }) => Err(LabError::Missing(skipped)),
@@ -66,14 +66,14 @@ pub(crate) fn parse(program: &Program, text: &str) -> Result<Told, LabError> {
     }
 }
 
-impl Told {
+impl RunFigures {
     /// Returns the figures.
     ///
     /// # Errors
     /// [`LabError::Command`] if a frame was lost, came twice or out of
     /// order: the time of such a run means nothing.
     pub(crate) fn measured(&self, program: &Program) -> Result<Measured, LabError> {
-        let Told { frames, received, lost, duplicated, out_of_order, .. } = *self;
+        let RunFigures { frames, received, lost, duplicated, out_of_order, .. } = *self;
         if received != frames || lost + duplicated + out_of_order > 0 || frames == 0 {
             return Err(LabError::Command {
                 exit_code: None,

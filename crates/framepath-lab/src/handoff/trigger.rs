@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use framepath::host::WorkerStats;
-use framepath::{Failure, Item, Out, RunError, Source, StageError};
+use framepath::{HopFailure, Item, Out, RunError, Source, StageError};
 use framepath_model::format::Layout;
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 use framepath_os::memory::pool::Pool;
@@ -16,7 +16,7 @@ use framepath_os::process::signal;
 use framepath_os::time::{now_ns, sleep_until};
 
 use super::Handoff;
-use super::reader::Seen;
+use super::reader::ReceivedFrames;
 
 /// Fewest frames of the warm-up: every slot of the worker is used twice.
 const WARM_UP_FRAMES: u64 = 16;
@@ -59,7 +59,7 @@ pub(super) struct Clocks {
 }
 
 /// Source that sends the worker a small frame whenever a large one is due.
-pub(super) struct Trigger {
+pub(super) struct TriggerSource {
     pool: Pool,
     info: StreamInfo,
     frames: u64,
@@ -69,24 +69,24 @@ pub(super) struct Trigger {
     next_seq: u64,
     meeting: Arc<Meeting>,
     worker: Arc<OnceLock<Arc<WorkerStats>>>,
-    is_done: Receiver<Seen>,
-    told: Sender<(Seen, Clocks)>,
+    is_done: Receiver<ReceivedFrames>,
+    told: Sender<(ReceivedFrames, Clocks)>,
 }
 
-impl Trigger {
+impl TriggerSource {
     /// Creates the source. It receives what the reader has `seen` at the end, and sends it to
     /// `told` with the clocks.
     pub(super) fn new(
         handoff: &Handoff,
         meeting: Arc<Meeting>,
-        seen: Receiver<Seen>,
-        told: Sender<(Seen, Clocks)>,
-    ) -> Result<Trigger, RunError> {
+        seen: Receiver<ReceivedFrames>,
+        told: Sender<(ReceivedFrames, Clocks)>,
+    ) -> Result<TriggerSource, RunError> {
         let layout = Layout::opaque(TRIGGER_BYTES);
         let frame_rate = Rational::new(i32::try_from(handoff.rate.max(1)).unwrap_or(i32::MAX), 1);
         let pool = Pool::new(TRIGGER_BYTES, TRIGGERS)
             .map_err(|error| RunError::Stage { hop: "trigger".to_owned(), error: error.into() })?;
-        Ok(Trigger {
+        Ok(TriggerSource {
             pool,
             info: StreamInfo::of_frames(&layout, frame_rate),
             frames: handoff.frames,
@@ -154,7 +154,7 @@ impl Trigger {
         Ok(())
     }
 
-    fn push(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = self.pool.acquire().map_err(|e| out.fail(e))?;
         let meta = FrameMeta { seq: self.next_seq, birth_ns: out.birth(), ..FrameMeta::default() };
         self.next_seq += 1;
@@ -162,12 +162,12 @@ impl Trigger {
     }
 }
 
-impl Source for Trigger {
+impl Source for TriggerSource {
     fn info(&self) -> StreamInfo {
         self.info
     }
 
-    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
         let clocks = match self.clocks {
             Some(clocks) => clocks,
             None => {

@@ -7,7 +7,7 @@
 mod workers;
 
 use framepath_model::stats::Verdict;
-use framepath_model::summary::{Ratio, Row, Summary};
+use framepath_model::summary::{Ratio, Summary, SummaryRow};
 
 use super::number::{bare_ratio, bytes, case_bytes, figure, percent, time_us, times};
 
@@ -379,7 +379,7 @@ fn other(summary: &Summary, found: &mut Vec<String>) {
 }
 
 /// Formats the main figures of a row that is compared with no other.
-fn figures_of(row: &Row) -> Option<String> {
+fn figures_of(row: &SummaryRow) -> Option<String> {
     if let Some(us) = row.latency_us {
         return Some(format!(
             "takes {} at the median, {} at the 99th percentile",
@@ -393,7 +393,7 @@ fn figures_of(row: &Row) -> Option<String> {
 
 /// Reports how well the ledger closes, over all rows that have one.
 fn ledger(summary: &Summary, found: &mut Vec<String>) {
-    let mut worst: Option<(f64, &Row)> = None;
+    let mut worst: Option<(f64, &SummaryRow)> = None;
     let mut closed = 0;
     let mut rows = 0;
     for row in &summary.rows {

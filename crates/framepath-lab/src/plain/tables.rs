@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use framepath_model::shown::shown;
 use framepath_model::stats::{Spread, Verdict};
-use framepath_model::summary::{Row, Summary};
+use framepath_model::summary::{Summary, SummaryRow};
 
 use super::number::{bare_ratio, figure};
 
@@ -36,9 +36,9 @@ pub(crate) struct Column {
 }
 
 /// Function that returns a row's cell in a column.
-type Cell = dyn Fn(&Row) -> Option<String>;
+type Cell = dyn Fn(&SummaryRow) -> Option<String>;
 
-fn column(heading: &str, cell: impl Fn(&Row) -> Option<String> + 'static) -> Column {
+fn column(heading: &str, cell: impl Fn(&SummaryRow) -> Option<String> + 'static) -> Column {
     Column { heading: heading.to_owned(), cell: Box::new(cell) }
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn time_columns() -> Vec<Column> {
 }
 
 /// Returns the columns of counts, memory, and the experiment's own figures.
-pub(crate) fn count_columns(rows: &[Row]) -> Vec<Column> {
+pub(crate) fn count_columns(rows: &[SummaryRow]) -> Vec<Column> {
     let mut columns = vec![
         of_metric("copied B/frame", "copied_bytes_per_frame"),
         of_metric("switches/frame", "switches_per_frame"),
@@ -104,7 +104,7 @@ pub(crate) fn cause_columns() -> Vec<Column> {
 
 /// Returns the cells of the columns that have any figure, headings first; `None`
 /// if there is no such column.
-pub(crate) fn cells(rows: &[Row], columns: &[Column]) -> Option<Vec<Vec<String>>> {
+pub(crate) fn cells(rows: &[SummaryRow], columns: &[Column]) -> Option<Vec<Vec<String>>> {
     let mut known = Vec::new();
     for column in columns {
         let cells: Vec<Option<String>> = rows.iter().map(|row| (column.cell)(row)).collect();
@@ -129,7 +129,7 @@ pub(crate) fn cells(rows: &[Row], columns: &[Column]) -> Option<Vec<Vec<String>>
     Some(lines)
 }
 
-fn grid(rows: &[Row], columns: &[Column]) -> Option<String> {
+fn grid(rows: &[SummaryRow], columns: &[Column]) -> Option<String> {
     cells(rows, columns).map(|lines| aligned(&lines, 2))
 }
 

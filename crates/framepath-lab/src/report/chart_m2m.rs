@@ -2,7 +2,7 @@
 //! Frames through a device: the median frame's time by cause, on one scale,
 //! with bytes copied, faults and drops beside it.
 
-use framepath_model::summary::{Row, Summary};
+use framepath_model::summary::{Summary, SummaryRow};
 
 use super::chart_causes::legend;
 use super::scale::Scale;
@@ -21,7 +21,7 @@ const HEADINGS: [(&str, f64); 4] =
     [("copied", 0.0), ("in kernel", 82.0), ("faults", 160.0), ("dropped", 234.0)];
 
 /// Returns the pieces of a row's bar: a class, a name and microseconds each.
-fn pieces(row: &Row) -> Vec<(String, String, f64)> {
+fn pieces(row: &SummaryRow) -> Vec<(String, String, f64)> {
     let Some(causes) = row.causes_us else {
         // The latency was not divided: only the whole is known.
         let whole = row.latency_us.map_or(0.0, |us| us.p50);
@@ -42,12 +42,12 @@ fn pieces(row: &Row) -> Vec<(String, String, f64)> {
         .collect()
 }
 
-fn whole(row: &Row) -> f64 {
+fn whole(row: &SummaryRow) -> f64 {
     pieces(row).iter().map(|(_, _, us)| us).sum()
 }
 
 /// Returns the counts beside a bar, in the order of [`HEADINGS`].
-fn counts(row: &Row) -> [Option<String>; 4] {
+fn counts(row: &SummaryRow) -> [Option<String>; 4] {
     let in_bytes = |key| row.figure(key).map(|count| bytes(count.round() as u64));
     [
         in_bytes("copied_bytes_per_frame"),
@@ -72,13 +72,13 @@ fn title(summary: &Summary) -> String {
 
 pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
     let summary = run.summaries.iter().find(|s| s.experiment == "m2m")?;
-    let cases: Vec<(&str, Vec<&Row>)> = summary
+    let cases: Vec<(&str, Vec<&SummaryRow>)> = summary
         .cases()
         .into_iter()
         .map(|case| (case, summary.rows.iter().filter(|r| r.case == case && whole(r) > 0.0).collect()))
-        .filter(|(_, rows): &(&str, Vec<&Row>)| !rows.is_empty())
+        .filter(|(_, rows): &(&str, Vec<&SummaryRow>)| !rows.is_empty())
         .collect();
-    let rows: Vec<&Row> = cases.iter().flat_map(|(_, rows)| rows.iter().copied()).collect();
+    let rows: Vec<&SummaryRow> = cases.iter().flat_map(|(_, rows)| rows.iter().copied()).collect();
     let most = rows.iter().map(|row| whole(row)).fold(0.0, f64::max);
     if rows.is_empty() {
         return None;
@@ -118,7 +118,7 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
     })
 }
 
-fn draw_row(svg: &mut Svg, row: &Row, x: &Scale, y: f64, [names, counts_from]: [f64; 2]) {
+fn draw_row(svg: &mut Svg, row: &SummaryRow, x: &Scale, y: f64, [names, counts_from]: [f64; 2]) {
     let middle = y + BAR / 2.0 + 4.0;
     svg.text("", Anchor::End, names - 10.0, middle, &fitted(&row.contender, 12.0, names - 12.0));
     let mut at = 0.0;
@@ -139,21 +139,21 @@ mod tests {
 
     use super::*;
 
-    fn row(contender: &str, device: Option<f64>, extra: &[(&str, f64)]) -> Row {
+    fn row(contender: &str, device: Option<f64>, extra: &[(&str, f64)]) -> SummaryRow {
         let causes_us = device.map(|us| CausesUs {
             copy: Some(20.0),
             device: Some(us),
             unexplained: Some(-1.0),
             ..CausesUs::default()
         });
-        Row {
+        SummaryRow {
             case: "vivid-threshold".to_owned(),
             contender: contender.to_owned(),
             latency_us: Some(LatencyUs { p50: 1200.0, p95: 0.0, p99: 0.0, max: 0.0 }),
             copied_bytes_per_frame: Some(307_200.0),
             causes_us,
             extra: extra.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect(),
-            ..Row::default()
+            ..SummaryRow::default()
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use framepath_model::summary::{Machine, Row, Summary};
+use framepath_model::summary::{Machine, Summary, SummaryRow};
 
 use super::LabRun;
 use super::svg::escape;
@@ -128,7 +128,7 @@ fn parts(contender: &str) -> Option<(&str, &str, &str)> {
     Some((player, api, output))
 }
 
-fn share(row: &Row) -> String {
+fn share(row: &SummaryRow) -> String {
     let Some(share) = row.figure("cpu_share") else { return String::new() };
     let mut cell = format!("{share:.1} %");
     if let Some(server) = row.figure("server_cpu_share") {
@@ -169,18 +169,18 @@ mod tests {
 
     use super::*;
 
-    fn row(case: &str, contender: &str, share: f64, dropped: f64) -> Row {
+    fn row(case: &str, contender: &str, share: f64, dropped: f64) -> SummaryRow {
         let figures = [
             ("cpu_share", share),
             ("server_cpu_share", 7.25),
             ("dropped", dropped),
             ("maxed", if dropped > 0.0 { 1.0 } else { 0.0 }),
         ];
-        Row {
+        SummaryRow {
             case: case.to_owned(),
             contender: contender.to_owned(),
             extra: figures.map(|(key, value)| (key.to_owned(), value)).into(),
-            ..Row::default()
+            ..SummaryRow::default()
         }
     }
 

@@ -50,7 +50,7 @@ pub struct Hop {
     /// others.
     pub branches: Vec<Vec<Hop>>,
     /// Values in the order of [`Definition::all_args`]; `None` if not given.
-    pub(super) given: Vec<Option<Given>>,
+    pub(super) given: Vec<Option<GivenValue>>,
     /// Options that only an open stage takes, in the order they were given.
     pub(super) open: Vec<OpenOption>,
     /// Old spellings that were used, a line each.
@@ -68,7 +68,7 @@ pub(super) struct OpenOption {
 
 /// A value and the position of its word.
 #[derive(Debug, Clone)]
-pub(super) struct Given {
+pub(super) struct GivenValue {
     pub value: Value,
     pub span: Range<usize>,
 }
@@ -115,7 +115,7 @@ impl Hop {
         let mut hop = self.clone();
         if let Some((place, arg)) = self.def.arg(name) {
             if matches!(arg.kind, ValueKind::Count { .. }) {
-                hop.given[place] = Some(Given { value: Value::Count(number), span: self.span.clone() });
+                hop.given[place] = Some(GivenValue { value: Value::Count(number), span: self.span.clone() });
             }
         }
         hop

@@ -3,9 +3,9 @@
 
 use super::PathError;
 use super::ast::Hop;
-use super::definition::Kind;
-use super::parser::{Begin, End, Grammar};
-use super::words::{Mark, Word};
+use super::definition::DefinitionKind;
+use super::parser::{Begin, Grammar, PathEnd};
+use super::words::{PathMark, Word};
 
 /// Most nested parentheses around a hop: the parser recurses once for each.
 const MOST_DEPTH: usize = 8;
@@ -22,26 +22,27 @@ impl Grammar<'_> {
         depth: usize,
     ) -> Result<&'a [Word], PathError> {
         let mark = words.first().and_then(|word| word.mark);
-        match (hop.def.kind == Kind::Tee, mark) {
-            (false, None | Some(Mark::Next)) => return Ok(words),
-            (true, Some(Mark::Open)) => {}
+        match (hop.def.kind == DefinitionKind::Tee, mark) {
+            (false, None | Some(PathMark::Next)) => return Ok(words),
+            (true, Some(PathMark::Open)) => {}
             (true, _) => {
                 let message = format!("`{}` has no branches", hop.name());
                 return Err(PathError::new(hop.span.clone(), message, usage(hop)));
             }
-            (false, Some(Mark::Open)) => {
+            (false, Some(PathMark::Open)) => {
                 let message = format!("`{}` is {} and has no branches", hop.name(), hop.def.kind.noun());
                 let help = "parentheses stand behind `tee` only; quote one that is part of a name";
                 return Err(PathError::new(words[0].span.clone(), message, help));
             }
-            (false, Some(Mark::Close)) => return Err(closes_nothing(&words[0])),
+            (false, Some(PathMark::Close)) => return Err(closes_nothing(&words[0])),
         }
         if depth == MOST_DEPTH {
             let message = format!("more than {MOST_DEPTH} tees are inside each other");
             return Err(PathError::new(hop.span.clone(), message, "put the branches behind one `tee`"));
         }
         let mut rest = words;
-        while let Some((open, inside)) = rest.split_first().filter(|(word, _)| word.mark == Some(Mark::Open))
+        while let Some((open, inside)) =
+            rest.split_first().filter(|(word, _)| word.mark == Some(PathMark::Open))
         {
             let Some(length) = length_to_close(inside) else {
                 let help = "close it with another `)`, with a blank on either side";
@@ -53,11 +54,11 @@ impl Grammar<'_> {
                 let span = open.span.start..close.span.end;
                 return Err(PathError::new(span, "nothing stands in this branch", usage(hop)));
             }
-            let is_last = after.first().is_none_or(|word| word.mark != Some(Mark::Open));
+            let is_last = after.first().is_none_or(|word| word.mark != Some(PathMark::Open));
             let grammar = match is_last {
                 // Only the end of the last branch may be left open.
                 true => Grammar { begin: Begin::Behind, ..self },
-                false => Grammar { begin: Begin::Thread, end: End::Sink, ..self },
+                false => Grammar { begin: Begin::Thread, end: PathEnd::Sink, ..self },
             };
             hop.branches.push(grammar.read_hops(branch, text, depth + 1)?);
             hop.span.end = close.span.end;
@@ -69,7 +70,7 @@ impl Grammar<'_> {
                 Err(PathError::new(hop.span.clone(), "there is only one branch", help))
             }
             (None, _) => Ok(rest),
-            (Some(word), _) if word.mark == Some(Mark::Close) => Err(closes_nothing(word)),
+            (Some(word), _) if word.mark == Some(PathMark::Close) => Err(closes_nothing(word)),
             (Some(word), _) => Err(PathError::new(
                 word.span.start..text.len(),
                 "nothing can follow the branches of a tee",
@@ -92,15 +93,15 @@ fn closes_nothing(word: &Word) -> PathError {
 fn length_to_close(words: &[Word]) -> Option<usize> {
     let mut inner = 0;
     words.iter().position(|word| match word.mark {
-        Some(Mark::Open) => {
+        Some(PathMark::Open) => {
             inner += 1;
             false
         }
-        Some(Mark::Close) if inner > 0 => {
+        Some(PathMark::Close) if inner > 0 => {
             inner -= 1;
             false
         }
-        Some(Mark::Close) => true,
+        Some(PathMark::Close) => true,
         _ => false,
     })
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Continuations of a path that is being written, for tab completion.
 
-use super::definition::{Arg, Definition, Kind};
+use super::definition::{Arg, Definition, DefinitionKind};
 use super::definitions::Definitions;
 use super::value::ValueKind;
-use super::words::{self, Mark};
+use super::words::{self, PathMark};
 
 impl Definitions {
     /// Returns the words that can stand in place of the last word of `text`; after a blank the
@@ -31,26 +31,28 @@ impl Definitions {
         let start = word.as_ref().map_or("", |word| word.text.as_str());
         let hop = words.rsplit(|word| word.mark.is_some()).next().unwrap_or_default();
         let last_mark = words.iter().rev().find_map(|word| word.mark);
-        let opened = words.iter().filter(|word| word.mark == Some(Mark::Open)).count();
-        let is_inside = opened > words.iter().filter(|word| word.mark == Some(Mark::Close)).count();
+        let opened = words.iter().filter(|word| word.mark == Some(PathMark::Open)).count();
+        let is_inside = opened > words.iter().filter(|word| word.mark == Some(PathMark::Close)).count();
         let mut candidates = match (hop.split_first(), last_mark) {
-            (None, Some(Mark::Close)) => vec!["(".to_owned()],
+            (None, Some(PathMark::Close)) => vec!["(".to_owned()],
             (None, mark) => self.names_for(mark),
             (Some((name, given)), _) => match self.find(&name.text) {
                 Some(definition) => options_for(definition, given, start),
                 None => Vec::new(),
             },
         };
-        if is_inside && last_mark.is_some_and(|mark| mark == Mark::Close || !hop.is_empty()) {
+        if is_inside && last_mark.is_some_and(|mark| mark == PathMark::Close || !hop.is_empty()) {
             candidates.push(")".to_owned());
         }
         candidates.into_iter().filter(|candidate| candidate.starts_with(start)).collect()
     }
 
-    fn names_for(&self, last_mark: Option<Mark>) -> Vec<String> {
-        let kinds: &[Kind] = match last_mark {
-            None => &[Kind::Source],
-            Some(_) => &[Kind::Stage, Kind::Link, Kind::Sink, Kind::Tee],
+    fn names_for(&self, last_mark: Option<PathMark>) -> Vec<String> {
+        let kinds: &[DefinitionKind] = match last_mark {
+            None => &[DefinitionKind::Source],
+            Some(_) => {
+                &[DefinitionKind::Stage, DefinitionKind::Link, DefinitionKind::Sink, DefinitionKind::Tee]
+            }
         };
         self.names(kinds).into_iter().map(str::to_owned).collect()
     }
@@ -77,9 +79,9 @@ fn options_for(definition: &Definition, given: &[words::Word], start: &str) -> V
     });
     let mut words: Vec<String> = left.map(|arg| format!("{}=", arg.name)).collect();
     words.extend(match definition.kind {
-        Kind::Sink => None,
-        Kind::Tee => Some("(".to_owned()),
-        Kind::Source | Kind::Stage | Kind::Link => Some("!".to_owned()),
+        DefinitionKind::Sink => None,
+        DefinitionKind::Tee => Some("(".to_owned()),
+        DefinitionKind::Source | DefinitionKind::Stage | DefinitionKind::Link => Some("!".to_owned()),
     });
     words
 }

@@ -9,7 +9,7 @@ use super::value::ValueKind;
 
 /// Kind of a hop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum DefinitionKind {
     /// Only gives frames: the first hop of every path.
     Source,
     /// Takes and gives frames.
@@ -22,15 +22,15 @@ pub enum Kind {
     Tee,
 }
 
-impl Kind {
+impl DefinitionKind {
     /// Returns the kind as a noun with its article.
     pub fn noun(self) -> &'static str {
         match self {
-            Kind::Source => "a source",
-            Kind::Stage => "a stage",
-            Kind::Sink => "a sink",
-            Kind::Link => "a link",
-            Kind::Tee => "a tee",
+            DefinitionKind::Source => "a source",
+            DefinitionKind::Stage => "a stage",
+            DefinitionKind::Sink => "a sink",
+            DefinitionKind::Link => "a link",
+            DefinitionKind::Tee => "a tee",
         }
     }
 }
@@ -145,7 +145,7 @@ pub struct Definition {
     /// The word that names it.
     pub name: &'static str,
     /// Where it may stand in a path.
-    pub kind: Kind,
+    pub kind: DefinitionKind,
     /// Help text, one line.
     pub help: &'static str,
     /// Its own arguments: positional ones first, in their order; then options.
@@ -164,30 +164,30 @@ pub struct Definition {
 impl Definition {
     /// Declares a source.
     pub const fn source(name: &'static str, help: &'static str) -> Definition {
-        Definition::new(name, Kind::Source, help)
+        Definition::new(name, DefinitionKind::Source, help)
     }
 
     /// Declares a stage.
     pub const fn stage(name: &'static str, help: &'static str) -> Definition {
-        Definition::new(name, Kind::Stage, help)
+        Definition::new(name, DefinitionKind::Stage, help)
     }
 
     /// Declares a sink.
     pub const fn sink(name: &'static str, help: &'static str) -> Definition {
-        Definition::new(name, Kind::Sink, help)
+        Definition::new(name, DefinitionKind::Sink, help)
     }
 
     /// Declares a link.
     pub const fn link(name: &'static str, help: &'static str) -> Definition {
-        Definition::new(name, Kind::Link, help)
+        Definition::new(name, DefinitionKind::Link, help)
     }
 
     /// Declares a tee.
     pub const fn tee(name: &'static str, help: &'static str) -> Definition {
-        Definition::new(name, Kind::Tee, help)
+        Definition::new(name, DefinitionKind::Tee, help)
     }
 
-    const fn new(name: &'static str, kind: Kind, help: &'static str) -> Definition {
+    const fn new(name: &'static str, kind: DefinitionKind, help: &'static str) -> Definition {
         Definition {
             name,
             kind,
@@ -252,7 +252,7 @@ impl Definition {
         if self.open.is_some() {
             usage.push_str(" [PARAM=VALUE...]");
         }
-        if self.kind == Kind::Tee {
+        if self.kind == DefinitionKind::Tee {
             usage.push_str(" ( BRANCH ) ( BRANCH )...");
         }
         usage

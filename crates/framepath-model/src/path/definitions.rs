@@ -2,8 +2,8 @@
 //! A set of declarations: the names that paths can use.
 
 use super::ast::{Hop, Path};
-use super::definition::{DefaultValue, Definition, Kind};
-use super::parser::{Begin, End, Grammar};
+use super::definition::{DefaultValue, Definition, DefinitionKind};
+use super::parser::{Begin, Grammar, PathEnd};
 use super::value::listed;
 use super::{PathError, nearest};
 
@@ -64,17 +64,17 @@ impl Definitions {
     }
 
     /// Returns the names of one or more kinds, in order.
-    pub fn names(&self, kinds: &[Kind]) -> Vec<&'static str> {
+    pub fn names(&self, kinds: &[DefinitionKind]) -> Vec<&'static str> {
         self.iter().filter(|one| kinds.contains(&one.kind)).map(|one| one.name).collect()
     }
 
     /// Returns the names of some kinds as a list in a sentence.
-    pub(super) fn known(&self, kinds: &[Kind]) -> String {
+    pub(super) fn known(&self, kinds: &[DefinitionKind]) -> String {
         listed(&self.names(kinds))
     }
 
     /// Guesses the declared name meant by `name`, first among `fitting` kinds.
-    pub(super) fn meant(&self, name: &str, fitting: &[Kind]) -> Option<&'static str> {
+    pub(super) fn meant(&self, name: &str, fitting: &[DefinitionKind]) -> Option<&'static str> {
         let elsewhere = self.iter().find(|one| one.known_as.contains(&name)).map(|one| one.name);
         elsewhere
             .or_else(|| nearest(name, self.names(fitting)))
@@ -87,7 +87,7 @@ impl Definitions {
     /// The first error, with the position of the word and a correction;
     /// [`PathError::render`] prints it under the text.
     pub fn parse(&self, text: &str) -> Result<Path, PathError> {
-        Grammar { known: self, begin: Begin::Source, end: End::Sink }.parse(text)
+        Grammar { known: self, begin: Begin::Source, end: PathEnd::Sink }.parse(text)
     }
 
     /// Reads a path that need not end in a sink, for a program that takes the frames
@@ -96,7 +96,7 @@ impl Definitions {
     /// # Errors
     /// As [`parse`](Self::parse).
     pub fn parse_open(&self, text: &str) -> Result<Path, PathError> {
-        Grammar { known: self, begin: Begin::Source, end: End::Any }.parse(text)
+        Grammar { known: self, begin: Begin::Source, end: PathEnd::Any }.parse(text)
     }
 
     /// Reads the rest of a path, after its source: stages, links, and a sink if it
@@ -105,7 +105,7 @@ impl Definitions {
     /// # Errors
     /// As [`parse`](Self::parse).
     pub fn parse_rest(&self, text: &str) -> Result<Path, PathError> {
-        Grammar { known: self, begin: Begin::Behind, end: End::Any }.parse(text)
+        Grammar { known: self, begin: Begin::Behind, end: PathEnd::Any }.parse(text)
     }
 
     /// Reads one stage alone, as [`Hop`] prints it: for a worker that receives the stage to
@@ -116,11 +116,11 @@ impl Definitions {
     pub fn parse_stage(&self, text: &str) -> Result<Hop, PathError> {
         let path = self.parse_rest(text)?;
         match <[Hop; 1]>::try_from(path.hops) {
-            Ok([hop]) if hop.def.kind == Kind::Stage => Ok(hop),
+            Ok([hop]) if hop.def.kind == DefinitionKind::Stage => Ok(hop),
             _ => Err(PathError::new(
                 0..text.len(),
                 "this is not one stage",
-                format!("right here: a stage, {}", self.known(&[Kind::Stage])),
+                format!("right here: a stage, {}", self.known(&[DefinitionKind::Stage])),
             )),
         }
     }
@@ -207,6 +207,6 @@ mod tests {
                 "{refused:?}"
             );
         }
-        assert_eq!(definitions.names(&[Kind::Stage]), ["good"]);
+        assert_eq!(definitions.names(&[DefinitionKind::Stage]), ["good"]);
     }
 }

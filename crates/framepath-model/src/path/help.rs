@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use super::definition::{Arg, DefaultValue, Definition, Kind};
+use super::definition::{Arg, DefaultValue, Definition, DefinitionKind};
 use super::definitions::Definitions;
 
 impl Definitions {
@@ -19,11 +19,11 @@ impl Definitions {
             }
         };
         for (kind, heading) in [
-            (Kind::Source, "Sources, the first word of a path:"),
-            (Kind::Stage, "Stages, between:"),
-            (Kind::Link, "Links, between (a bare ! is a direct call):"),
-            (Kind::Tee, "For several branches, each with a sink:"),
-            (Kind::Sink, "Sinks, at the end:"),
+            (DefinitionKind::Source, "Sources, the first word of a path:"),
+            (DefinitionKind::Stage, "Stages, between:"),
+            (DefinitionKind::Link, "Links, between (a bare ! is a direct call):"),
+            (DefinitionKind::Tee, "For several branches, each with a sink:"),
+            (DefinitionKind::Sink, "Sinks, at the end:"),
         ] {
             part(heading, &|one| one.kind == kind && !one.for_tests);
         }
@@ -34,7 +34,7 @@ impl Definitions {
 
 /// Returns the name with the required arguments.
 fn head(definition: &Definition) -> String {
-    if definition.kind == Kind::Tee {
+    if definition.kind == DefinitionKind::Tee {
         return format!("{} (...) (...)", definition.name);
     }
     let required = definition.all_args().filter(|arg| arg.default == DefaultValue::Required);
@@ -54,7 +54,7 @@ impl Definition {
         if let Some(open) = self.open {
             let _ = writeln!(text, "    PARAM: {open}");
         }
-        if self.kind == Kind::Tee {
+        if self.kind == DefinitionKind::Tee {
             text.push_str(
                 "    BRANCH: stages, links and a sink; all but the last begin with a link, which says what\n    \
                  happens when the branch is slow: `tee ( queue ! y4m a.y4m ) ( queue leaky=downstream ! play )`\n",

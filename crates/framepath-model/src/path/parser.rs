@@ -4,13 +4,13 @@
 
 use std::ops::Range;
 
-use super::ast::{Given, Hop, OpenOption, Path};
-use super::definition::{Arg, DefaultValue, Definition, Kind};
+use super::ast::{GivenValue, Hop, OpenOption, Path};
+use super::definition::{Arg, DefaultValue, Definition, DefinitionKind};
 use super::definitions::Definitions;
 use super::error::quoted;
 use super::old_spelling::old_spelling;
 use super::value::listed;
-use super::words::{self, Mark, Word};
+use super::words::{self, PathMark, Word};
 use super::{MAX_TEXT, PathError, nearest, plain_name};
 
 /// Where a path may begin.
@@ -26,7 +26,7 @@ pub(super) enum Begin {
 
 /// Where a path may end.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum PathEnd {
     /// In a sink.
     Sink,
     /// Anywhere: the program that reads the path takes the items.
@@ -38,7 +38,7 @@ pub(super) enum End {
 pub(super) struct Grammar<'a> {
     pub(super) known: &'a Definitions,
     pub(super) begin: Begin,
-    pub(super) end: End,
+    pub(super) end: PathEnd,
 }
 
 impl Grammar<'_> {
@@ -79,11 +79,13 @@ impl Grammar<'_> {
         match self.begin {
             Begin::Source => format!(
                 "a path starts with a source ({}) and ends in a sink ({}), such as `test ! null`",
-                self.known.known(&[Kind::Source]),
-                self.known.known(&[Kind::Sink])
+                self.known.known(&[DefinitionKind::Source]),
+                self.known.known(&[DefinitionKind::Sink])
             ),
-            Begin::Behind => self.right_here(&[Kind::Sink, Kind::Stage, Kind::Link]),
-            Begin::Thread => self.right_here(&[Kind::Link]),
+            Begin::Behind => {
+                self.right_here(&[DefinitionKind::Sink, DefinitionKind::Stage, DefinitionKind::Link])
+            }
+            Begin::Thread => self.right_here(&[DefinitionKind::Link]),
         }
     }
 
@@ -98,24 +100,24 @@ impl Grammar<'_> {
     ) -> Result<Hop, PathError> {
         let mark = separator.and_then(|word| word.mark);
         // A `)` here closes nothing; the error comes when the hop is read.
-        let is_last = matches!(mark, None | Some(Mark::Close));
+        let is_last = matches!(mark, None | Some(PathMark::Close));
         let place = Position {
             is_first: before.is_empty() && self.begin == Begin::Source,
             is_threads_first: before.is_empty() && self.begin == Begin::Thread,
             is_last,
-            needs_sink: is_last && self.end == End::Sink,
+            needs_sink: is_last && self.end == PathEnd::Sink,
         };
-        let fitting: &[Kind] = match (place.is_first, place.is_last) {
-            (true, _) => &[Kind::Source],
-            _ if place.is_threads_first => &[Kind::Link],
-            _ if mark == Some(Mark::Open) => &[Kind::Tee],
-            (false, true) if place.needs_sink => &[Kind::Sink],
-            (false, true) => &[Kind::Sink, Kind::Stage, Kind::Link],
-            (false, false) => &[Kind::Stage, Kind::Link],
+        let fitting: &[DefinitionKind] = match (place.is_first, place.is_last) {
+            (true, _) => &[DefinitionKind::Source],
+            _ if place.is_threads_first => &[DefinitionKind::Link],
+            _ if mark == Some(PathMark::Open) => &[DefinitionKind::Tee],
+            (false, true) if place.needs_sink => &[DefinitionKind::Sink],
+            (false, true) => &[DefinitionKind::Sink, DefinitionKind::Stage, DefinitionKind::Link],
+            (false, false) => &[DefinitionKind::Stage, DefinitionKind::Link],
         };
         let Some((first, arguments)) = words.split_first() else {
             let (span, message) = match separator {
-                Some(paren) if mark != Some(Mark::Next) => {
+                Some(paren) if mark != Some(PathMark::Next) => {
                     (paren.span.clone(), "nothing stands before this parenthesis")
                 }
                 Some(bang) if before.is_empty() => (bang.span.clone(), "nothing stands before this `!`"),
@@ -126,12 +128,14 @@ impl Grammar<'_> {
         };
         let def = self.known.find(&first.text).ok_or_else(|| self.unknown_stage(first, fitting))?;
         self.check_place(def, first, fitting, place)?;
-        if def.kind == Kind::Link && before.last().is_some_and(|hop| hop.def.kind == Kind::Link) {
+        if def.kind == DefinitionKind::Link
+            && before.last().is_some_and(|hop| hop.def.kind == DefinitionKind::Link)
+        {
             let help = "one link is enough; between two there must be a stage";
             return Err(PathError::new(
                 first.span.clone(),
                 "two links stand next to each other",
-                format!("{help}, {}", self.known.known(&[Kind::Stage])),
+                format!("{help}, {}", self.known.known(&[DefinitionKind::Stage])),
             ));
         }
         let arguments = self.read_arguments(def, first, arguments)?;
@@ -141,30 +145,36 @@ impl Grammar<'_> {
     }
 
     /// Returns the help that names the hops allowed in a place.
-    fn right_here(self, fitting: &[Kind]) -> String {
+    fn right_here(self, fitting: &[DefinitionKind]) -> String {
         let known = |kind| self.known.known(&[kind]);
         match fitting {
-            [Kind::Source] => format!("right here: a source, {}", known(Kind::Source)),
-            [Kind::Link] => format!(
+            [DefinitionKind::Source] => format!("right here: a source, {}", known(DefinitionKind::Source)),
+            [DefinitionKind::Link] => format!(
                 "right here: a link, {}; it gives the branch a thread of its own, which only the last \
                  branch can do without",
-                known(Kind::Link)
+                known(DefinitionKind::Link)
             ),
-            [Kind::Tee] => format!("parentheses stand behind a tee, {}, only", known(Kind::Tee)),
-            [Kind::Sink] => {
-                format!("right here: a sink, {}; `null` throws everything away", known(Kind::Sink))
+            [DefinitionKind::Tee] => {
+                format!("parentheses stand behind a tee, {}, only", known(DefinitionKind::Tee))
             }
-            [Kind::Sink, ..] => format!(
+            [DefinitionKind::Sink] => {
+                format!("right here: a sink, {}; `null` throws everything away", known(DefinitionKind::Sink))
+            }
+            [DefinitionKind::Sink, ..] => format!(
                 "right here: a stage, {}, a link, {}, or a sink, {}",
-                known(Kind::Stage),
-                known(Kind::Link),
-                known(Kind::Sink)
+                known(DefinitionKind::Stage),
+                known(DefinitionKind::Link),
+                known(DefinitionKind::Sink)
             ),
-            _ => format!("right here: a stage, {}, or a link, {}", known(Kind::Stage), known(Kind::Link)),
+            _ => format!(
+                "right here: a stage, {}, or a link, {}",
+                known(DefinitionKind::Stage),
+                known(DefinitionKind::Link)
+            ),
         }
     }
 
-    fn unknown_stage(self, word: &Word, fitting: &[Kind]) -> PathError {
+    fn unknown_stage(self, word: &Word, fitting: &[DefinitionKind]) -> PathError {
         let name = &word.text;
         let help = self.right_here(fitting);
         if word.equals.is_some() {
@@ -201,29 +211,35 @@ impl Grammar<'_> {
         self,
         def: &Definition,
         word: &Word,
-        fitting: &[Kind],
+        fitting: &[DefinitionKind],
         place: Position,
     ) -> Result<(), PathError> {
         let name = quoted(def.name);
         let noun = def.kind.noun();
         let wrong = |message: String, help: String| Err(PathError::new(word.span.clone(), message, help));
-        let add_sink =
-            || format!("add one behind it, such as `! null`; sinks: {}", self.known.known(&[Kind::Sink]));
-        if place.is_first && def.kind != Kind::Source {
-            let help = self.right_here(&[Kind::Source]);
+        let add_sink = || {
+            format!(
+                "add one behind it, such as `! null`; sinks: {}",
+                self.known.known(&[DefinitionKind::Sink])
+            )
+        };
+        if place.is_first && def.kind != DefinitionKind::Source {
+            let help = self.right_here(&[DefinitionKind::Source]);
             return wrong(format!("a path starts with a source; {name} is {noun}"), help);
         }
-        if place.is_threads_first && def.kind != Kind::Link {
-            let help = self.right_here(&[Kind::Link]);
+        if place.is_threads_first && def.kind != DefinitionKind::Link {
+            let help = self.right_here(&[DefinitionKind::Link]);
             return wrong(format!("this branch begins with a link; {name} is {noun}"), help);
         }
-        if place.needs_sink && (place.is_first || !matches!(def.kind, Kind::Sink | Kind::Tee)) {
+        if place.needs_sink
+            && (place.is_first || !matches!(def.kind, DefinitionKind::Sink | DefinitionKind::Tee))
+        {
             return wrong(format!("a path ends in a sink; {name} is {noun}"), add_sink());
         }
-        if !place.is_first && def.kind == Kind::Source {
+        if !place.is_first && def.kind == DefinitionKind::Source {
             return wrong(format!("{name} is a source and stands first alone"), self.right_here(fitting));
         }
-        if !place.is_last && def.kind == Kind::Sink {
+        if !place.is_last && def.kind == DefinitionKind::Sink {
             return wrong(format!("{name} is a sink and stands last alone"), self.right_here(fitting));
         }
         Ok(())
@@ -321,7 +337,7 @@ struct Position {
 /// Arguments of a hop, as far as they were read.
 struct Arguments {
     /// Values in the order of [`Definition::all_args`].
-    given: Vec<Option<Given>>,
+    given: Vec<Option<GivenValue>>,
     open: Vec<OpenOption>,
     /// Old spellings that were used.
     renamed: Vec<String>,
@@ -356,7 +372,7 @@ impl Arguments {
                 with_guess(meant.as_deref(), format!("`{}` is {}", arg.name, arg.wants())),
             )
         })?;
-        self.given[place] = Some(Given { value, span });
+        self.given[place] = Some(GivenValue { value, span });
         Ok(())
     }
 }
@@ -402,7 +418,7 @@ fn open_option(
 }
 
 /// Checks that every required argument is given, and that no two exclude each other.
-fn check_together(def: &Definition, name: &Word, given: &[Option<Given>]) -> Result<(), PathError> {
+fn check_together(def: &Definition, name: &Word, given: &[Option<GivenValue>]) -> Result<(), PathError> {
     for (arg, given_arg) in def.all_args().zip(given) {
         let Some(given_arg) = given_arg else {
             if arg.default == DefaultValue::Required {

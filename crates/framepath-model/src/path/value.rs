@@ -85,15 +85,15 @@ pub enum Value {
 
 /// Reason for refusing a value: the end of a sentence that starts with the word.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Refused {
+pub(super) struct InvalidValue {
     /// Text such as `is out of range`.
     pub why: String,
     /// Suggested correction.
     pub meant: Option<String>,
 }
 
-fn refused(why: &str) -> Refused {
-    Refused { why: why.to_owned(), meant: None }
+fn refused(why: &str) -> InvalidValue {
+    InvalidValue { why: why.to_owned(), meant: None }
 }
 
 impl ValueKind {
@@ -166,7 +166,7 @@ impl ValueKind {
     }
 
     /// Reads a value.
-    pub(super) fn read(&self, text: &str) -> Result<Value, Refused> {
+    pub(super) fn read(&self, text: &str) -> Result<Value, InvalidValue> {
         match *self {
             ValueKind::Count { min, max, word } => {
                 if let Some((_, stands_for)) = word.filter(|(w, _)| *w == text) {
@@ -186,7 +186,7 @@ impl ValueKind {
             ValueKind::Roi => read_roi(text),
             ValueKind::Choice { now } => match now.iter().find(|w| **w == text) {
                 Some(word) => Ok(Value::Choice(word)),
-                None => Err(Refused {
+                None => Err(InvalidValue {
                     why: "is not known".to_owned(),
                     meant: nearest(text, now.iter().copied()).map(str::to_owned),
                 }),
@@ -195,10 +195,10 @@ impl ValueKind {
                 "1" | "yes" => Ok(Value::Flag(true)),
                 "0" | "no" => Ok(Value::Flag(false)),
                 "true" | "on" => {
-                    Err(Refused { why: "is not known".to_owned(), meant: Some("yes".to_owned()) })
+                    Err(InvalidValue { why: "is not known".to_owned(), meant: Some("yes".to_owned()) })
                 }
                 "false" | "off" => {
-                    Err(Refused { why: "is not known".to_owned(), meant: Some("no".to_owned()) })
+                    Err(InvalidValue { why: "is not known".to_owned(), meant: Some("no".to_owned()) })
                 }
                 _ => Err(refused("is neither yes nor no")),
             },
@@ -250,7 +250,7 @@ fn digits(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
 }
 
-fn read_count(text: &str, min: u64, max: u64) -> Result<u64, Refused> {
+fn read_count(text: &str, min: u64, max: u64) -> Result<u64, InvalidValue> {
     if !digits(text) {
         return Err(refused("is not a whole number"));
     }
@@ -260,11 +260,11 @@ fn read_count(text: &str, min: u64, max: u64) -> Result<u64, Refused> {
     }
 }
 
-fn read_side(text: &str) -> Result<u32, Refused> {
+fn read_side(text: &str) -> Result<u32, InvalidValue> {
     read_count(text, 1, MAX_SIDE.into()).map(|n| u32::try_from(n).unwrap_or(MAX_SIDE))
 }
 
-fn read_size(text: &str) -> Result<Value, Refused> {
+fn read_size(text: &str) -> Result<Value, InvalidValue> {
     let (w, h) = text.split_once('x').ok_or_else(|| refused("is not a size"))?;
     if !digits(w) || !digits(h) {
         return Err(refused("is not a size"));
@@ -272,7 +272,7 @@ fn read_size(text: &str) -> Result<Value, Refused> {
     Ok(Value::Size(read_side(w)?, read_side(h)?))
 }
 
-fn read_rate(text: &str) -> Result<Value, Refused> {
+fn read_rate(text: &str) -> Result<Value, InvalidValue> {
     let number = |part: &str| {
         let plain = part.bytes().all(|b| b.is_ascii_digit() || b == b'.');
         part.parse::<f64>().ok().filter(|n| plain && n.is_finite())
@@ -291,12 +291,12 @@ fn read_rate(text: &str) -> Result<Value, Refused> {
 /// The only kind of plug-in.
 const PLUGIN_PREFIX: &str = "frei0r:";
 
-fn read_plugin(text: &str) -> Result<Value, Refused> {
+fn read_plugin(text: &str) -> Result<Value, InvalidValue> {
     let is_name = |name: &str| !name.is_empty() && !name.contains(['/', '\0', ':']);
     match text.strip_prefix(PLUGIN_PREFIX) {
         Some(name) if is_name(name) => Ok(Value::Text(name.to_owned())),
         Some(_) => Err(refused("has no plug-in's name behind the colon")),
-        None => Err(Refused {
+        None => Err(InvalidValue {
             why: "is not a plug-in".to_owned(),
             meant: is_name(text).then(|| format!("{PLUGIN_PREFIX}{text}")),
         }),
@@ -306,7 +306,7 @@ fn read_plugin(text: &str) -> Result<Value, Refused> {
 const DURATION_UNITS: [(&str, u64); 5] =
     [("ns", 1), ("us", 1_000), ("µs", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
 
-fn read_duration(text: &str, most: u64) -> Result<u64, Refused> {
+fn read_duration(text: &str, most: u64) -> Result<u64, InvalidValue> {
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
@@ -314,7 +314,7 @@ fn read_duration(text: &str, most: u64) -> Result<u64, Refused> {
         return Err(refused("is not a time"));
     }
     if unit.is_empty() {
-        return Err(Refused {
+        return Err(InvalidValue {
             why: "has no unit".to_owned(),
             meant: (number.len() <= 12).then(|| format!("{number}ms")),
         });
@@ -349,7 +349,7 @@ fn print_duration(ns: u64) -> String {
 const BYTE_UNITS: [(&str, u64); 5] =
     [("", 1), ("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)];
 
-fn read_bytes(text: &str, min: u64, max: u64) -> Result<u64, Refused> {
+fn read_bytes(text: &str, min: u64, max: u64) -> Result<u64, InvalidValue> {
     let split = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(split);
     if !digits(number) {
@@ -359,7 +359,7 @@ fn read_bytes(text: &str, min: u64, max: u64) -> Result<u64, Refused> {
     let Some(unit_bytes) = unit_bytes else {
         let mut names = BYTE_UNITS.iter().map(|(name, _)| *name).filter(|name| name.len() > 1);
         let initial = unit.chars().next().map(|c| c.to_ascii_uppercase());
-        return Err(Refused {
+        return Err(InvalidValue {
             why: "has an unknown unit".to_owned(),
             meant: names
                 .find(|name| name.chars().next() == initial && number.len() <= 12)
@@ -380,7 +380,7 @@ fn print_bytes(bytes: u64) -> String {
     format!("{}{unit}", bytes / unit_bytes)
 }
 
-fn read_roi(text: &str) -> Result<Value, Refused> {
+fn read_roi(text: &str) -> Result<Value, InvalidValue> {
     let parts: Vec<&str> = text.split(',').take(5).collect();
     let [x, y, w, h] = parts[..] else {
         return Err(refused("is not a region: it needs four numbers"));

@@ -15,12 +15,12 @@ pub(super) struct Word {
     /// The `=` of `key=value`, if the key is a plain identifier.
     pub equals: Option<Equals>,
     /// Set for a `!`, `(` or `)` that stands alone and unquoted.
-    pub mark: Option<Mark>,
+    pub mark: Option<PathMark>,
 }
 
 /// A word that structures the path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mark {
+pub(super) enum PathMark {
     /// `!`, between two hops.
     Next,
     /// `(`, before a branch.
@@ -29,12 +29,12 @@ pub(super) enum Mark {
     Close,
 }
 
-impl Mark {
-    fn of(word: &str) -> Option<Mark> {
+impl PathMark {
+    fn of(word: &str) -> Option<PathMark> {
         match word {
-            "!" => Some(Mark::Next),
-            "(" => Some(Mark::Open),
-            ")" => Some(Mark::Close),
+            "!" => Some(PathMark::Next),
+            "(" => Some(PathMark::Open),
+            ")" => Some(PathMark::Close),
             _ => None,
         }
     }
@@ -114,7 +114,7 @@ pub(super) fn split(text: &str) -> Result<Vec<Word>, PathError> {
             }
         }
         word.span.end = chars.peek().map_or(text.len(), |&(at, _)| at);
-        word.mark = if quoted { None } else { Mark::of(&word.text) };
+        word.mark = if quoted { None } else { PathMark::of(&word.text) };
         // An escaped line end alone makes no word.
         if quoted || !word.text.is_empty() {
             words.push(word);
@@ -167,7 +167,7 @@ fn read_quoted(
 /// ```
 pub fn quote(word: &str) -> String {
     let plain = !word.is_empty()
-        && Mark::of(word).is_none()
+        && PathMark::of(word).is_none()
         && !word.chars().any(|c| is_blank(c) || matches!(c, '\'' | '"' | '\\' | '='));
     if plain { word.to_owned() } else { format!("'{}'", word.replace('\'', r"'\''")) }
 }
@@ -183,7 +183,7 @@ pub fn join<S: AsRef<str>>(words: &[S]) -> String {
         }
         let word = word.as_ref();
         match word.split_once('=') {
-            _ if Mark::of(word).is_some() => text.push_str(word),
+            _ if PathMark::of(word).is_some() => text.push_str(word),
             Some((key, value)) if is_identifier(key) => {
                 text.push_str(key);
                 text.push('=');
@@ -226,7 +226,7 @@ mod tests {
     #[test]
     fn only_a_mark_that_stands_alone_and_unquoted_counts() {
         let marks = |text| split(text).unwrap().iter().filter_map(|w| w.mark).collect::<Vec<_>>();
-        assert_eq!(marks("a ! b ( c )"), [Mark::Next, Mark::Open, Mark::Close]);
+        assert_eq!(marks("a ! b ( c )"), [PathMark::Next, PathMark::Open, PathMark::Close]);
         assert_eq!(marks(r#"a '!' "!" \! b!c (d) '(' \)"#), []);
     }
 
@@ -253,7 +253,7 @@ mod tests {
         assert_eq!(texts(&join(&words)), words);
         for mark in ["!", "(", ")"] {
             let words = split(&join(&[mark])).unwrap();
-            assert_eq!((words.len(), words[0].mark), (1, Mark::of(mark)));
+            assert_eq!((words.len(), words[0].mark), (1, PathMark::of(mark)));
             assert_eq!(split(&quote(mark)).unwrap()[0].mark, None);
         }
     }

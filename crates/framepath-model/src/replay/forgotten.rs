@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use super::Entry;
+use super::ReplayEntry;
 
 /// Most forgotten packets whose frames are still recognized. A decoder gives
 /// nothing for so many packets only if they have no picture.
@@ -13,7 +13,7 @@ const MOST: usize = 16 * 1024;
 /// The last forgotten packets, without their bytes, in decode order.
 #[derive(Debug)]
 pub(super) struct Forgotten<P> {
-    entries: VecDeque<Entry<P>>,
+    entries: VecDeque<ReplayEntry<P>>,
     /// Number of the last packet that is no longer known, if there is one.
     unknown: Option<u64>,
     /// How many unknown packets may still be owed: without a frame, and after every packet
@@ -31,7 +31,7 @@ impl<P> Forgotten<P> {
     }
 
     /// Adds a packet after all others. Drops the oldest if there are too many.
-    pub(super) fn push(&mut self, entry: Entry<P>) {
+    pub(super) fn push(&mut self, entry: ReplayEntry<P>) {
         if self.entries.len() == MOST {
             if let Some(oldest) = self.entries.pop_front() {
                 self.owed += u64::from(self.owes(&oldest));
@@ -42,12 +42,12 @@ impl<P> Forgotten<P> {
         self.entries.push_back(entry);
     }
 
-    pub(super) fn get_mut(&mut self, seq: u64) -> Option<&mut Entry<P>> {
+    pub(super) fn get_mut(&mut self, seq: u64) -> Option<&mut ReplayEntry<P>> {
         let at = self.entries.binary_search_by_key(&seq, |entry| entry.seq).ok()?;
         Some(&mut self.entries[at])
     }
 
-    pub(super) fn get(&self, seq: u64) -> Option<&Entry<P>> {
+    pub(super) fn get(&self, seq: u64) -> Option<&ReplayEntry<P>> {
         let at = self.entries.binary_search_by_key(&seq, |entry| entry.seq).ok()?;
         Some(&self.entries[at])
     }
@@ -76,7 +76,7 @@ impl<P> Forgotten<P> {
 
     /// Returns true if a frame for the reader may still come: the packet gave none, and it is decoded
     /// or shown after the delivered ones. (Times may restart when a file is looped.)
-    fn owes(&self, entry: &Entry<P>) -> bool {
+    fn owes(&self, entry: &ReplayEntry<P>) -> bool {
         let is_behind = Some(entry.seq) > self.delivered.0 || entry.pts > self.delivered.1;
         entry.delivered == 0 && !entry.closed && !entry.withheld && is_behind
     }

@@ -3,7 +3,7 @@
 
 use std::mem;
 
-use crate::access_point::Access;
+use crate::access_point::RandomAccess;
 
 /// Treatment of a packet after a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,15 +47,15 @@ impl Resumption {
     }
 
     /// Decides about the next packet in decode order.
-    pub(super) fn admit(&mut self, access: Access, pts: Option<i64>) -> Admission {
+    pub(super) fn admit(&mut self, access: RandomAccess, pts: Option<i64>) -> Admission {
         let reference = match access {
-            Access::Point => {
+            RandomAccess::Point => {
                 let was_whole = !self.skipping && self.withholding == 0;
                 let right_from = if was_whole { None } else { pts };
                 *self = Resumption { right_from, is_point: true, ..Resumption::default() };
                 return Admission::Whole;
             }
-            Access::Claimed { recovery } => {
+            RandomAccess::Claimed { recovery } => {
                 let pictures = recovery.saturating_add(1);
                 if mem::take(&mut self.skipping) {
                     self.withholding = pictures;
@@ -63,7 +63,7 @@ impl Resumption {
                 self.withholding = self.withholding.min(pictures);
                 true
             }
-            Access::Picture { reference } => reference,
+            RandomAccess::Picture { reference } => reference,
         };
         if self.skipping {
             return Admission::Skipped;

@@ -2,7 +2,7 @@
 //! Contents of one cell of a ring.
 
 use super::error::check;
-use super::{WireError, Work, layout};
+use super::{WireError, WorkerTime, layout};
 use crate::format::Layout;
 use crate::stream::{Preroll, SeekTo};
 
@@ -109,13 +109,13 @@ pub enum Submission {
         /// Number of the seek.
         number: u64,
         /// The place.
-        to: Place,
+        to: DemuxPosition,
     },
 }
 
 /// Place where a demuxer continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum DemuxPosition {
     /// This many nanoseconds from the stream's start.
     Time(u64, SeekTo),
     /// The next random access point.
@@ -136,7 +136,7 @@ pub enum Completion {
         /// Id of a layout that was sent before.
         layout: u8,
         /// Time and resources that the worker spent on it.
-        work: Work,
+        work: WorkerTime,
     },
     /// From here on `id` names `layout`. Needs slots of `layout.size` bytes.
     Layout {
@@ -225,9 +225,9 @@ impl Submission {
             Submission::Flush { seq } => alone(FLUSH, seq),
             Submission::Seek { number, to } => {
                 let (mode, ns) = match to {
-                    Place::Time(ns, SeekTo::Exact) => (0, ns),
-                    Place::Time(ns, SeekTo::KeyframeBefore) => (1, ns),
-                    Place::NextKey => (2, 0),
+                    DemuxPosition::Time(ns, SeekTo::Exact) => (0, ns),
+                    DemuxPosition::Time(ns, SeekTo::KeyframeBefore) => (1, ns),
+                    DemuxPosition::NextKey => (2, 0),
                 };
                 [u64::from(SEEK) | mode << 8, number, ns, 0, 0, 0, 0, 0]
             }
@@ -280,9 +280,9 @@ impl Submission {
                 zero(cell, 3, RECORD)?;
                 let [_, number, ns, ..] = *cell;
                 let to = match word >> 8 {
-                    0 => Place::Time(ns, SeekTo::Exact),
-                    1 => Place::Time(ns, SeekTo::KeyframeBefore),
-                    2 if ns == 0 => Place::NextKey,
+                    0 => DemuxPosition::Time(ns, SeekTo::Exact),
+                    1 => DemuxPosition::Time(ns, SeekTo::KeyframeBefore),
+                    2 if ns == 0 => DemuxPosition::NextKey,
                     mode => return Err(WireError::Field { record: RECORD, field: "mode", value: mode }),
                 };
                 Ok(Submission::Seek { number, to })
@@ -336,7 +336,7 @@ impl Completion {
             FRAME_OUT => {
                 let [_, _, enter, leave, a, b, c, d] = *cell;
                 let (layout, pool, slot) = slot_of(word);
-                let work = Work::decode([enter, leave, a, b, c, d])?;
+                let work = WorkerTime::decode([enter, leave, a, b, c, d])?;
                 Ok(Completion::Frame { seq, pool, slot, layout, work })
             }
             LAYOUT_OUT => layout::decode(cell).map(|(id, layout)| Completion::Layout { id, layout }),

@@ -5,7 +5,7 @@
 use std::ops::AddAssign;
 
 use super::WireError;
-use super::record::{Reader, Writer};
+use super::record::{RecordReader, RecordWriter};
 
 /// Buckets of a [`Histogram`].
 pub const BUCKETS: usize = 80;
@@ -146,7 +146,7 @@ impl Figures {
         words
     }
 
-    pub(super) fn encode(&self, w: &mut Writer<'_>) {
+    pub(super) fn encode(&self, w: &mut RecordWriter<'_>) {
         for number in [self.frames, self.inputs, self.latency_sum_ns] {
             w.u64(number);
         }
@@ -157,7 +157,7 @@ impl Figures {
         self.latency.0.iter().for_each(|count| w.u64(*count));
     }
 
-    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Figures, WireError> {
+    pub(super) fn decode(r: &mut RecordReader<'_>) -> Result<Figures, WireError> {
         let mut figures =
             Figures { frames: r.u64()?, inputs: r.u64()?, latency_sum_ns: r.u64()?, ..Figures::default() };
         for ns in &mut figures.causes_ns {
@@ -240,7 +240,7 @@ pub struct Totals {
 }
 
 impl StreamStatus {
-    pub(super) fn encode(&self, w: &mut Writer<'_>) {
+    pub(super) fn encode(&self, w: &mut RecordWriter<'_>) {
         for number in [self.stream, self.client_pid, self.client_uid, self.worker_pid] {
             w.u32(number);
         }
@@ -249,7 +249,7 @@ impl StreamStatus {
         self.figures.encode(w);
     }
 
-    pub(super) fn decode(r: &mut Reader<'_>) -> Result<StreamStatus, WireError> {
+    pub(super) fn decode(r: &mut RecordReader<'_>) -> Result<StreamStatus, WireError> {
         Ok(StreamStatus {
             stream: r.u32()?,
             client_pid: r.u32()?,
@@ -263,7 +263,7 @@ impl StreamStatus {
 }
 
 impl Totals {
-    pub(super) fn encode(&self, w: &mut Writer<'_>) {
+    pub(super) fn encode(&self, w: &mut RecordWriter<'_>) {
         for number in [self.streams, self.connections, self.spares, 0] {
             w.u32(number);
         }
@@ -272,7 +272,7 @@ impl Totals {
         }
     }
 
-    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Totals, WireError> {
+    pub(super) fn decode(r: &mut RecordReader<'_>) -> Result<Totals, WireError> {
         let (streams, connections, spares) = (r.u32()?, r.u32()?, r.u32()?);
         r.zeros(4)?;
         Ok(Totals {

@@ -4,8 +4,8 @@
 use super::WireError;
 use super::cell::Cell;
 use super::error::check;
-use crate::colors::{Colors, Range};
-use crate::format::{Layout, PixelFormat, Plane};
+use crate::colors::{ColorRange, Colors};
+use crate::format::{Layout, PixelFormat, PlaneLayout};
 
 /// Returns the number of a format; no format has 0.
 pub(super) fn format_number(format: PixelFormat) -> u8 {
@@ -30,9 +30,9 @@ pub(super) fn format_of(number: u8, record: &'static str) -> Result<PixelFormat,
 /// Encodes colours as a word.
 pub(super) fn colors_number(colors: Colors) -> u32 {
     let range = match colors.range {
-        Range::Unknown => 0,
-        Range::Limited => 1,
-        Range::Full => 2,
+        ColorRange::Unknown => 0,
+        ColorRange::Limited => 1,
+        ColorRange::Full => 2,
     };
     u32::from_le_bytes([colors.primaries, colors.transfer, colors.matrix, range])
 }
@@ -40,9 +40,9 @@ pub(super) fn colors_number(colors: Colors) -> u32 {
 pub(super) fn colors_of(number: u32, record: &'static str) -> Result<Colors, WireError> {
     let [primaries, transfer, matrix, range] = number.to_le_bytes();
     let range = match range {
-        0 => Range::Unknown,
-        1 => Range::Limited,
-        2 => Range::Full,
+        0 => ColorRange::Unknown,
+        1 => ColorRange::Limited,
+        2 => ColorRange::Full,
         other => return Err(WireError::Field { record, field: "range", value: other.into() }),
     };
     Ok(Colors { primaries, transfer, matrix, range })
@@ -81,11 +81,15 @@ pub(super) fn decode(cell: &Cell) -> Result<(u8, Layout), WireError> {
     // Check the sides first: they bound the numbers that follow from them.
     Layout::packed(format, width, height)?;
     let sizes = format.plane_sizes(width, height);
-    let mut planes = [Plane::default(); 3];
+    let mut planes = [PlaneLayout::default(); 3];
     let planes = &mut planes[..sizes.len()];
     for ((plane, (width, rows)), words) in planes.iter_mut().zip(sizes).zip(cell[2..].chunks_exact(2)) {
-        *plane =
-            Plane { offset: bytes(words[0], "offset")?, stride: bytes(words[1], "stride")?, width, rows };
+        *plane = PlaneLayout {
+            offset: bytes(words[0], "offset")?,
+            stride: bytes(words[1], "stride")?,
+            width,
+            rows,
+        };
     }
     if cell[2 + 2 * planes.len()..].iter().any(|word| *word != 0) {
         return Err(WireError::Reserved { record: RECORD });

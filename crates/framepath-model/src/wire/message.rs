@@ -4,9 +4,9 @@
 use super::cell::check_pool;
 use super::error::check;
 use super::layout::{colors_number, colors_of, format_number, format_of};
-use super::record::{Reader, Writer};
+use super::record::{RecordReader, RecordWriter};
 use super::{Demux, MAGIC, Open, StreamStatus, Totals, VERSION, WireError};
-use crate::buffer_request::{Lent, MOST_BUFFERS, Want};
+use crate::buffer_request::{BufferRequest, LentFormat, MOST_BUFFERS};
 use crate::stream::StreamInfo;
 
 /// Bytes of a message.
@@ -72,7 +72,7 @@ pub enum Message {
     /// in a [`Message::Buffer`] that follows.
     Lend {
         /// Plane format of the frames.
-        lent: Lent,
+        lent: LentFormat,
         /// 1 to [`MOST_BUFFERS`].
         buffers: u32,
     },
@@ -154,7 +154,7 @@ pub enum Message {
     },
     /// Worker to caller: requests memory to decode into. The answer is
     /// [`Message::Lend`] or [`Message::Denied`].
-    Want(Want),
+    Want(BufferRequest),
     /// Client to service: requests a stream.
     Hello {
         /// The newest version the sender speaks.
@@ -210,7 +210,7 @@ impl Message {
     /// Encodes it into all of `bytes`. Texts that are too long are cut between two
     /// characters.
     pub fn encode(&self, bytes: &mut [u8; MESSAGE_BYTES]) {
-        let mut w = Writer::new(bytes);
+        let mut w = RecordWriter::new(bytes);
         w.put(&MAGIC);
         w.u16(VERSION);
         w.u16(self.kind());
@@ -222,7 +222,7 @@ impl Message {
                 w.u64(*slot_bytes);
             }
             Message::Lend { lent, buffers } => {
-                w.u32(u32::from(*lent == Lent::Packed));
+                w.u32(u32::from(*lent == LentFormat::Packed));
                 w.u32(*buffers);
             }
             Message::Buffer { index } => w.u32(*index),
@@ -289,7 +289,7 @@ impl Message {
         if bytes.len() != MESSAGE_BYTES {
             return Err(WireError::Length(bytes.len()));
         }
-        let mut r = Reader::new(bytes);
+        let mut r = RecordReader::new(bytes);
         let magic = r.array()?;
         if magic != MAGIC {
             return Err(WireError::Magic(magic));
@@ -303,7 +303,7 @@ impl Message {
         Ok(message)
     }
 
-    fn body(r: &mut Reader<'_>) -> Result<Message, WireError> {
+    fn body(r: &mut RecordReader<'_>) -> Result<Message, WireError> {
         let kind = r.u16()?;
         r.record = Message::name(kind).ok_or(WireError::Kind { family: "message", kind })?;
         Ok(match kind {
@@ -317,7 +317,8 @@ impl Message {
             }
             LEND => {
                 let flags = r.u32()?;
-                let lent = if r.flags(flags.into(), 1)? != 0 { Lent::Packed } else { Lent::Native };
+                let lent =
+                    if r.flags(flags.into(), 1)? != 0 { LentFormat::Packed } else { LentFormat::Native };
                 let buffers = r.u32()?;
                 check((1..=MOST_BUFFERS).contains(&buffers), r.record, "buffers", buffers.into())?;
                 Message::Lend { lent, buffers }
@@ -330,7 +331,7 @@ impl Message {
             WANT => {
                 let decoded = format_of(r.u8()?, r.record)?;
                 r.zeros(3)?;
-                let want = Want {
+                let want = BufferRequest {
                     decoded,
                     width: r.u32()?,
                     height: r.u32()?,

@@ -4,7 +4,7 @@
 use super::WireError;
 use super::error::check;
 use super::message::{FAULTS_BYTES, MAX_CELLS, MAX_LEVEL, STAGE_BYTES};
-use super::record::{Reader, Writer};
+use super::record::{RecordReader, RecordWriter};
 use crate::stream::StreamInfo;
 
 /// Parameters of a worker's stream; one message holds all of them.
@@ -52,7 +52,7 @@ pub struct Demux {
 }
 
 impl Demux {
-    pub(super) fn encode(&self, w: &mut Writer<'_>) {
+    pub(super) fn encode(&self, w: &mut RecordWriter<'_>) {
         w.u32(u32::from(self.seekable));
         w.u32(self.cells);
         w.u64(self.loops);
@@ -63,7 +63,7 @@ impl Demux {
         w.text(&self.faults, FAULTS_BYTES);
     }
 
-    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Demux, WireError> {
+    pub(super) fn decode(r: &mut RecordReader<'_>) -> Result<Demux, WireError> {
         let flags = r.u32()?;
         let seekable = r.flags(flags.into(), 1)? != 0;
         let cells = r.u32()?;
@@ -81,7 +81,7 @@ impl Demux {
 }
 
 impl Open {
-    pub(super) fn encode(&self, w: &mut Writer<'_>) {
+    pub(super) fn encode(&self, w: &mut RecordWriter<'_>) {
         w.u32(u32::from(self.level) | u32::from(self.lent) << 8);
         w.u32(self.track_bytes);
         w.u32(self.cells);
@@ -92,7 +92,7 @@ impl Open {
         w.text(&self.faults, FAULTS_BYTES);
     }
 
-    pub(super) fn decode(r: &mut Reader<'_>) -> Result<Open, WireError> {
+    pub(super) fn decode(r: &mut RecordReader<'_>) -> Result<Open, WireError> {
         let level = r.u8()?;
         check(level <= MAX_LEVEL, r.record, "level", level.into())?;
         let flags = r.u8()?;

@@ -7,15 +7,15 @@ use super::layout::{format_number, format_of};
 use crate::stream::{Rational, StreamInfo};
 
 /// Writer into bytes that are zero already.
-pub(super) struct Writer<'a> {
+pub(super) struct RecordWriter<'a> {
     bytes: &'a mut [u8],
     at: usize,
 }
 
-impl<'a> Writer<'a> {
-    pub(super) fn new(bytes: &'a mut [u8]) -> Writer<'a> {
+impl<'a> RecordWriter<'a> {
+    pub(super) fn new(bytes: &'a mut [u8]) -> RecordWriter<'a> {
         bytes.fill(0);
-        Writer { bytes, at: 0 }
+        RecordWriter { bytes, at: 0 }
     }
 
     pub(super) fn put(&mut self, value: &[u8]) {
@@ -59,15 +59,15 @@ impl<'a> Writer<'a> {
 }
 
 /// Reader of a whole message.
-pub(super) struct Reader<'a> {
+pub(super) struct RecordReader<'a> {
     bytes: &'a [u8],
     /// Name of the message, for errors.
     pub(super) record: &'static str,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(bytes: &'a [u8]) -> Reader<'a> {
-        Reader { bytes, record: "message" }
+impl<'a> RecordReader<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> RecordReader<'a> {
+        RecordReader { bytes, record: "message" }
     }
 
     fn take(&mut self, count: usize) -> Result<&'a [u8], WireError> {

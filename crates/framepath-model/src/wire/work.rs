@@ -11,7 +11,7 @@ use crate::ledger::Row;
 /// Which fields are known follows from the level the stream was opened with,
 /// as in a [`Row`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
+pub struct WorkerTime {
     /// Time at which the stage got the packet or frame, CLOCK_MONOTONIC nanoseconds.
     pub enter_ns: u64,
     /// Time at which the frame left the stage, not before `enter_ns`.
@@ -36,7 +36,7 @@ pub struct Work {
     pub involuntary_switches: u16,
 }
 
-impl Work {
+impl WorkerTime {
     /// Encodes words 2 to 7 of a frame completion.
     pub(super) fn encode(&self) -> [u64; 6] {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
@@ -51,10 +51,10 @@ impl Work {
         ]
     }
 
-    pub(super) fn decode(words: [u64; 6]) -> Result<Work, WireError> {
+    pub(super) fn decode(words: [u64; 6]) -> Result<WorkerTime, WireError> {
         let [enter_ns, leave_ns, a, b, c, d] = words;
         check(enter_ns <= leave_ns, "frame completion", "leave", leave_ns)?;
-        Ok(Work {
+        Ok(WorkerTime {
             enter_ns,
             leave_ns,
             queue_ns: a as u32,
@@ -70,13 +70,13 @@ impl Work {
     }
 }
 
-impl From<&Row> for Work {
+impl From<&Row> for WorkerTime {
     /// Takes the part of `row` that the worker sends, each field at most its largest value.
     /// Idle time is not in a row.
-    fn from(row: &Row) -> Work {
+    fn from(row: &Row) -> WorkerTime {
         let long = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
         let short = |value: u32| u16::try_from(value).unwrap_or(u16::MAX);
-        Work {
+        WorkerTime {
             enter_ns: row.enter_ns,
             // A row that ends before it begins counts as taking no time.
             leave_ns: row.leave_ns.max(row.enter_ns),

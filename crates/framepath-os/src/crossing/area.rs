@@ -12,9 +12,9 @@
 use rustix::io::Errno;
 
 #[cfg(loom)]
-pub use modelled::Area;
+pub use modelled::SharedArea;
 #[cfg(not(loom))]
-pub use shared::Area;
+pub use shared::SharedArea;
 
 /// Sizes of the parts of an area. Constant by contract: both sides receive them once, and
 /// check them.
@@ -29,7 +29,7 @@ pub struct Sizes {
 /// One word on lines of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
-pub(super) enum Line {
+pub(super) enum AreaWord {
     /// Cells ever submitted.
     SubmissionTail,
     /// Cells ever taken by the worker.
@@ -94,7 +94,7 @@ impl Sizes {
 
 /// One of the two rings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ring {
+pub(super) enum RingName {
     Submissions,
     Completions,
 }
@@ -128,28 +128,28 @@ mod shared {
     use std::ptr::NonNull;
     use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-    use super::super::sealed::{Refused, Sealed};
+    use super::super::sealed::{Sealed, SealedError};
     use super::*;
 
     /// A sealed memfd, mapped in both processes. The memory is accessed through atomics,
     /// or through raw pointers whose users are responsible for them.
     #[derive(Debug)]
-    pub struct Area {
+    pub struct SharedArea {
         memory: Sealed,
         sizes: Sizes,
     }
 
-    impl Area {
+    impl SharedArea {
         /// Makes an area; its memory is zero, and taken when first touched.
         ///
         /// # Errors
         /// Sizes out of range, or no memory.
-        pub fn new(sizes: Sizes) -> Result<Area, AreaError> {
+        pub fn new(sizes: Sizes) -> Result<SharedArea, AreaError> {
             if !sizes.valid() {
                 return Err(refused(sizes, "cells or bytes out of range"));
             }
             let memory = Sealed::new("framepath-area", sizes.bytes()).map_err(|why| failed(sizes, why))?;
-            Ok(Area { memory, sizes })
+            Ok(SharedArea { memory, sizes })
         }
 
         /// Maps an area that a peer made.
@@ -157,12 +157,12 @@ mod shared {
         /// # Errors
         /// A memfd that is not sealed against another size, or too small: the peer could
         /// take the memory away from this process.
-        pub fn open(fd: OwnedFd, sizes: Sizes) -> Result<Area, AreaError> {
+        pub fn open(fd: OwnedFd, sizes: Sizes) -> Result<SharedArea, AreaError> {
             if !sizes.valid() {
                 return Err(refused(sizes, "cells or bytes out of range"));
             }
             let memory = Sealed::open(fd, sizes.bytes()).map_err(|why| failed(sizes, why))?;
-            Ok(Area { memory, sizes })
+            Ok(SharedArea { memory, sizes })
         }
 
         /// Returns the memfd, to send to the peer.
@@ -175,20 +175,20 @@ mod shared {
             self.sizes
         }
 
-        pub(in super::super) fn word(&self, line: Line) -> &AtomicU64 {
+        pub(in super::super) fn word(&self, line: AreaWord) -> &AtomicU64 {
             self.at(line as usize * LINE)
         }
 
-        pub(in super::super) fn flag(&self, line: Line) -> &AtomicU32 {
+        pub(in super::super) fn flag(&self, line: AreaWord) -> &AtomicU32 {
             self.at(line as usize * LINE)
         }
 
         /// Returns word `word` of cell number `cell`, counted from the first cell ever.
-        pub(in super::super) fn cell(&self, ring: Ring, cell: u64, word: usize) -> &AtomicU64 {
+        pub(in super::super) fn cell(&self, ring: RingName, cell: u64, word: usize) -> &AtomicU64 {
             assert!(word < CELL / 8, "word {word} of a cell");
             let first = match ring {
-                Ring::Submissions => self.sizes.submissions(),
-                Ring::Completions => self.sizes.completions(),
+                RingName::Submissions => self.sizes.submissions(),
+                RingName::Completions => self.sizes.completions(),
             };
             let index = (cell & u64::from(self.sizes.cells - 1)) as usize;
             self.at(first + index * CELL + word * 8)
@@ -197,27 +197,27 @@ mod shared {
         /// Returns the number of cells taken so far, as the worker reports.
         pub fn taken(&self) -> u64 {
             // Relaxed, as in the functions below: an observer's look.
-            self.word(Line::SubmissionHead).load(Ordering::Relaxed)
+            self.word(AreaWord::SubmissionHead).load(Ordering::Relaxed)
         }
 
         /// Returns the number of cells completed so far, as the worker reports.
         pub fn completed(&self) -> u64 {
-            self.word(Line::CompletionTail).load(Ordering::Relaxed)
+            self.word(AreaWord::CompletionTail).load(Ordering::Relaxed)
         }
 
         /// True if the worker reports that it sleeps until something is submitted.
         pub fn worker_sleeps(&self) -> bool {
-            self.flag(Line::WorkerBell).load(Ordering::Relaxed) != 0
+            self.flag(AreaWord::WorkerBell).load(Ordering::Relaxed) != 0
         }
 
         /// True if the worker reports that it sleeps until a frame is given back.
         pub fn worker_awaits_slot(&self) -> bool {
-            self.flag(Line::SlotBell).load(Ordering::Relaxed) != 0
+            self.flag(AreaWord::SlotBell).load(Ordering::Relaxed) != 0
         }
 
         /// Returns the bell that the owner of a pool sleeps on.
         pub fn slot_bell(&self) -> &AtomicU32 {
-            self.flag(Line::SlotBell)
+            self.flag(AreaWord::SlotBell)
         }
 
         /// Returns a bit per slot, set when frames of it came back.
@@ -260,10 +260,10 @@ mod shared {
     impl Atomic for AtomicU32 {}
     impl Atomic for AtomicU64 {}
 
-    fn failed(sizes: Sizes, why: Refused) -> AreaError {
+    fn failed(sizes: Sizes, why: SealedError) -> AreaError {
         match why {
-            Refused::Kind(reason) => refused(sizes, reason),
-            Refused::Os(call, errno) => AreaError::Os { call, errno },
+            SealedError::Kind(reason) => refused(sizes, reason),
+            SealedError::Os(call, errno) => AreaError::Os { call, errno },
         }
     }
 
@@ -280,18 +280,18 @@ mod modelled {
     use super::*;
 
     #[derive(Debug)]
-    pub struct Area {
+    pub struct SharedArea {
         sizes: Sizes,
         words: Vec<AtomicU64>,
         flags: Vec<AtomicU32>,
         cells: Vec<AtomicU64>,
     }
 
-    impl Area {
-        pub fn new(sizes: Sizes) -> Result<Area, AreaError> {
+    impl SharedArea {
+        pub fn new(sizes: Sizes) -> Result<SharedArea, AreaError> {
             let words = || (0..LINES).map(|_| AtomicU64::new(0)).collect();
             let cells = 2 * sizes.cells as usize * CELL / 8;
-            Ok(Area {
+            Ok(SharedArea {
                 sizes,
                 words: words(),
                 flags: (0..LINES).map(|_| AtomicU32::new(0)).collect(),
@@ -303,17 +303,17 @@ mod modelled {
             self.sizes
         }
 
-        pub(in super::super) fn word(&self, line: Line) -> &AtomicU64 {
+        pub(in super::super) fn word(&self, line: AreaWord) -> &AtomicU64 {
             &self.words[line as usize]
         }
 
-        pub(in super::super) fn flag(&self, line: Line) -> &AtomicU32 {
+        pub(in super::super) fn flag(&self, line: AreaWord) -> &AtomicU32 {
             &self.flags[line as usize]
         }
 
-        pub(in super::super) fn cell(&self, ring: Ring, cell: u64, word: usize) -> &AtomicU64 {
+        pub(in super::super) fn cell(&self, ring: RingName, cell: u64, word: usize) -> &AtomicU64 {
             let index = (cell & u64::from(self.sizes.cells - 1)) as usize;
-            let first = if ring == Ring::Submissions { 0 } else { self.sizes.cells as usize };
+            let first = if ring == RingName::Submissions { 0 } else { self.sizes.cells as usize };
             &self.cells[(first + index) * CELL / 8 + word]
         }
     }

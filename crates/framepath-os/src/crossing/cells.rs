@@ -7,10 +7,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::area::{Line, Ring};
-use super::{Area, Breach, Cell};
+use super::area::{AreaWord, RingName};
+use super::{Breach, Cell, SharedArea};
 use crate::measure::meter;
-use crate::sync::adaptive_poll::Patience;
+use crate::sync::adaptive_poll::AdaptivePoll;
 use crate::sync::atomics::{AtomicU32, Ordering, fence};
 use crate::sync::futex;
 
@@ -25,8 +25,8 @@ use crate::sync::futex;
 /// sleeps.
 #[derive(Clone, Debug)]
 pub struct Bell {
-    area: Arc<Area>,
-    line: Line,
+    area: Arc<SharedArea>,
+    line: AreaWord,
 }
 
 impl Bell {
@@ -57,23 +57,23 @@ impl Bell {
     }
 
     /// Returns the bell of a caller whose submissions find the ring full.
-    pub fn of_room(area: &Arc<Area>) -> Bell {
-        Bell { area: area.clone(), line: Line::RoomBell }
+    pub fn of_room(area: &Arc<SharedArea>) -> Bell {
+        Bell { area: area.clone(), line: AreaWord::RoomBell }
     }
 
     /// Returns the bell of a worker whose completions find the ring full.
-    pub fn of_completion_room(area: &Arc<Area>) -> Bell {
-        Bell { area: area.clone(), line: Line::CompletionRoomBell }
+    pub fn of_completion_room(area: &Arc<SharedArea>) -> Bell {
+        Bell { area: area.clone(), line: AreaWord::CompletionRoomBell }
     }
 
     /// Returns the bell of a caller that waits until packets are released.
-    pub fn of_packets(area: &Arc<Area>) -> Bell {
-        Bell { area: area.clone(), line: Line::PacketBell }
+    pub fn of_packets(area: &Arc<SharedArea>) -> Bell {
+        Bell { area: area.clone(), line: AreaWord::PacketBell }
     }
 
     /// Returns the bell of a side whose slots or packets are all with the other side.
-    pub fn of_slots(area: &Arc<Area>) -> Bell {
-        Bell { area: area.clone(), line: Line::SlotBell }
+    pub fn of_slots(area: &Arc<SharedArea>) -> Bell {
+        Bell { area: area.clone(), line: AreaWord::SlotBell }
     }
 
     /// Wakes the sleeper whatever the word's value: a peer that is gone, or hostile, may
@@ -93,10 +93,10 @@ impl Bell {
 /// The writing end of a ring; one thread at a time.
 #[derive(Debug)]
 pub struct CellWriter {
-    area: Arc<Area>,
-    ring: Ring,
-    tail_line: Line,
-    head_line: Line,
+    area: Arc<SharedArea>,
+    ring: RingName,
+    tail_line: AreaWord,
+    head_line: AreaWord,
     /// Cells ever written.
     tail: u64,
     bell: Bell,
@@ -107,35 +107,35 @@ pub struct CellWriter {
 /// The reading end of a ring; one thread at a time.
 #[derive(Debug)]
 pub struct CellReader {
-    area: Arc<Area>,
-    ring: Ring,
-    tail_line: Line,
-    head_line: Line,
+    area: Arc<SharedArea>,
+    ring: RingName,
+    tail_line: AreaWord,
+    head_line: AreaWord,
     /// Cells ever read.
     head: u64,
     bell: Bell,
     /// Rung when cells are free again.
     room: Bell,
-    patience: Patience,
+    patience: AdaptivePoll,
 }
 
 /// Returns the ends of the ring from the caller to the worker. Each process uses one.
-pub fn submissions(area: &Arc<Area>) -> (CellWriter, CellReader) {
-    let lines = (Line::SubmissionTail, Line::SubmissionHead);
-    ends(area, Ring::Submissions, lines, Line::WorkerBell, Bell::of_room(area))
+pub fn submissions(area: &Arc<SharedArea>) -> (CellWriter, CellReader) {
+    let lines = (AreaWord::SubmissionTail, AreaWord::SubmissionHead);
+    ends(area, RingName::Submissions, lines, AreaWord::WorkerBell, Bell::of_room(area))
 }
 
 /// Returns the ends of the ring from the worker to the caller.
-pub fn completions(area: &Arc<Area>) -> (CellWriter, CellReader) {
-    let lines = (Line::CompletionTail, Line::CompletionHead);
-    ends(area, Ring::Completions, lines, Line::CallerBell, Bell::of_completion_room(area))
+pub fn completions(area: &Arc<SharedArea>) -> (CellWriter, CellReader) {
+    let lines = (AreaWord::CompletionTail, AreaWord::CompletionHead);
+    ends(area, RingName::Completions, lines, AreaWord::CallerBell, Bell::of_completion_room(area))
 }
 
 fn ends(
-    area: &Arc<Area>,
-    ring: Ring,
-    lines: (Line, Line),
-    bell: Line,
+    area: &Arc<SharedArea>,
+    ring: RingName,
+    lines: (AreaWord, AreaWord),
+    bell: AreaWord,
     room: Bell,
 ) -> (CellWriter, CellReader) {
     let (tail_line, head_line) = lines;
@@ -157,7 +157,7 @@ fn ends(
         head: 0,
         bell,
         room,
-        patience: Patience::default(),
+        patience: AdaptivePoll::default(),
     };
     (writer, reader)
 }
@@ -307,8 +307,8 @@ mod tests {
     use super::super::Sizes;
     use super::*;
 
-    fn area(cells: u32) -> Arc<Area> {
-        Arc::new(Area::new(Sizes { cells, packet_bytes: 4096 }).unwrap())
+    fn area(cells: u32) -> Arc<SharedArea> {
+        Arc::new(SharedArea::new(Sizes { cells, packet_bytes: 4096 }).unwrap())
     }
 
     #[test]
@@ -375,20 +375,20 @@ mod tests {
             let (mut written, mut read) = (0u64, 0u64);
             for (what, value) in steps {
                 match what % 5 {
-                    0 => area.word(Line::SubmissionHead).store(value, Ordering::Relaxed),
-                    1 => area.word(Line::CompletionTail).store(value, Ordering::Relaxed),
-                    2 => area.word(Line::CompletionTail).store(read + value % 9, Ordering::Relaxed),
+                    0 => area.word(AreaWord::SubmissionHead).store(value, Ordering::Relaxed),
+                    1 => area.word(AreaWord::CompletionTail).store(value, Ordering::Relaxed),
+                    2 => area.word(AreaWord::CompletionTail).store(read + value % 9, Ordering::Relaxed),
                     3 => match writer.push(&[value; 8]) {
                         Ok(pushed) => written += u64::from(pushed),
                         Err(Breach(_)) => {
-                            let head = area.word(Line::SubmissionHead).load(Ordering::Relaxed);
+                            let head = area.word(AreaWord::SubmissionHead).load(Ordering::Relaxed);
                             prop_assert!(head > written || written - head > 8);
                         }
                     },
                     _ => match reader.pop() {
                         Ok(cell) => read += u64::from(cell.is_some()),
                         Err(Breach(_)) => {
-                            let tail = area.word(Line::CompletionTail).load(Ordering::Relaxed);
+                            let tail = area.word(AreaWord::CompletionTail).load(Ordering::Relaxed);
                             prop_assert!(tail < read || tail - read > 8);
                         }
                     },
@@ -409,7 +409,7 @@ mod model {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = model.preemption_bound.or(Some(3));
         model.check(|| {
-            let area = Arc::new(Area::new(Sizes { cells: 2, packet_bytes: 0 }).unwrap());
+            let area = Arc::new(SharedArea::new(Sizes { cells: 2, packet_bytes: 0 }).unwrap());
             let (mut writer, mut reader) = completions(&area);
             let sender = loom::thread::spawn(move || {
                 for n in 0..2 {
@@ -436,7 +436,7 @@ mod model {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = model.preemption_bound.or(Some(3));
         model.check(|| {
-            let area = Arc::new(Area::new(Sizes { cells: 2, packet_bytes: 0 }).unwrap());
+            let area = Arc::new(SharedArea::new(Sizes { cells: 2, packet_bytes: 0 }).unwrap());
             let (mut writer, mut reader) = submissions(&area);
             let written = loom::sync::Arc::new(AtomicU32::new(0));
             let (room, done) = (Bell::of_room(&area), written.clone());

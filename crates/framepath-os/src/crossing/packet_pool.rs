@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::packets::{SharedBytes, checked, kept, room, write};
-use super::{Area, Bell, Breach};
+use super::{Bell, Breach, SharedArea};
 use crate::measure::meter;
 use crate::memory::pool::GiveBackWords;
 
@@ -27,7 +27,7 @@ pub const PACKET_IDS: u32 = crate::memory::pool::GIVE_BACK_SLOTS;
 /// others have come never waits for ever.
 #[derive(Debug)]
 pub struct PacketPool {
-    area: Arc<Area>,
+    area: Arc<SharedArea>,
     stay: Extents,
     transit: Extents,
     /// Memory of the packets that the reader has, by id.
@@ -59,7 +59,7 @@ pub struct Placed {
 impl PacketPool {
     /// Uses all of `area`'s packet bytes except `first`, which stays at the start. `None`
     /// where `first` does not fit into the first half.
-    pub fn new(area: Arc<Area>, first: &[u8]) -> Option<PacketPool> {
+    pub fn new(area: Arc<SharedArea>, first: &[u8]) -> Option<PacketPool> {
         let capacity = area.sizes().packet_bytes as usize;
         let middle = capacity / 2;
         let used = if first.is_empty() { 0 } else { room(first.len()) };
@@ -190,14 +190,14 @@ impl Extents {
 /// The reading end: packets that are held. Packets may be dropped by any thread.
 #[derive(Debug)]
 pub struct PooledPackets {
-    area: Arc<Area>,
+    area: Arc<SharedArea>,
     /// A bit per id that a living packet has.
     live: Vec<AtomicU64>,
 }
 
 impl PooledPackets {
     /// Makes an end that holds no packets.
-    pub fn new(area: Arc<Area>) -> Arc<PooledPackets> {
+    pub fn new(area: Arc<SharedArea>) -> Arc<PooledPackets> {
         let live = (0..PACKET_IDS.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         Arc::new(PooledPackets { area, live })
     }
@@ -245,7 +245,7 @@ mod tests {
     use super::*;
 
     fn ends(packet_bytes: u64, first: &[u8]) -> (PacketPool, Arc<PooledPackets>) {
-        let area = Arc::new(Area::new(Sizes { cells: 2, packet_bytes }).unwrap());
+        let area = Arc::new(SharedArea::new(Sizes { cells: 2, packet_bytes }).unwrap());
         (PacketPool::new(area.clone(), first).unwrap(), PooledPackets::new(area))
     }
 

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::area::Line;
-use super::{Area, Bell, Breach, PooledPackets};
+use super::area::AreaWord;
+use super::{Bell, Breach, PooledPackets, SharedArea};
 use crate::measure::meter;
 use crate::sync::atomics::Ordering;
 
@@ -20,7 +20,7 @@ const ALIGN: usize = 64;
 /// The caller's end: memory for packets. One thread at a time.
 #[derive(Debug)]
 pub struct PacketArea {
-    area: Arc<Area>,
+    area: Arc<SharedArea>,
     /// First byte and end of packets the worker may still read, oldest first.
     live: VecDeque<(usize, usize)>,
     /// Packets whose memory was taken back.
@@ -31,7 +31,7 @@ pub struct PacketArea {
 
 impl PacketArea {
     /// Makes an end that uses all of `area`'s packet bytes, which are free.
-    pub fn new(area: Arc<Area>) -> PacketArea {
+    pub fn new(area: Arc<SharedArea>) -> PacketArea {
         PacketArea { area, live: VecDeque::new(), taken_back: 0, kept: 0 }
     }
 
@@ -89,7 +89,7 @@ impl PacketArea {
     fn released(&self) -> Result<u64, Breach> {
         // Acquire: pairs with the Release in `SharedPackets::release`; the
         // decoder's last reads come before our next writes.
-        let released = self.area.word(Line::PacketsReleased).load(Ordering::Acquire);
+        let released = self.area.word(AreaWord::PacketsReleased).load(Ordering::Acquire);
         match released.checked_sub(self.taken_back) {
             Some(news) if news <= self.live.len() as u64 => Ok(released),
             _ => Err(Breach("packets let go of that were never given")),
@@ -129,7 +129,7 @@ impl PacketArea {
 ///
 /// # Safety
 /// `len` bytes at `from` are readable, and lie outside `area`.
-pub(super) unsafe fn write(area: &Area, offset: usize, from: *const u8, len: usize) {
+pub(super) unsafe fn write(area: &SharedArea, offset: usize, from: *const u8, len: usize) {
     let fits = offset.checked_add(len).and_then(|end| end.checked_add(PADDING));
     assert!(fits.is_some_and(|end| end as u64 <= area.sizes().packet_bytes), "a packet outside its area");
     // SAFETY: inside the mapping (asserted); raw, since the peer may read or
@@ -143,7 +143,7 @@ pub(super) unsafe fn write(area: &Area, offset: usize, from: *const u8, len: usi
 
 /// Returns the address of the first byte of a packet of `len` bytes at `offset`, with its
 /// padding inside the area.
-pub(super) fn checked(area: &Area, offset: u64, len: u32) -> Result<NonNull<u8>, Breach> {
+pub(super) fn checked(area: &SharedArea, offset: u64, len: u32) -> Result<NonNull<u8>, Breach> {
     let inside = u64::from(len)
         .checked_add(PADDING as u64)
         .and_then(|len| len.checked_add(offset))
@@ -156,7 +156,7 @@ pub(super) fn checked(area: &Area, offset: u64, len: u32) -> Result<NonNull<u8>,
 }
 
 /// Returns a private copy of the first `len` bytes of the area's packets.
-pub(super) fn kept(area: &Area, len: u32) -> Result<Vec<u8>, Breach> {
+pub(super) fn kept(area: &SharedArea, len: u32) -> Result<Vec<u8>, Breach> {
     let from = checked(area, 0, len)?;
     let mut bytes = vec![0; len as usize];
     // SAFETY: `len` bytes inside the mapping (checked); raw, since the peer may
@@ -173,7 +173,7 @@ pub(super) fn room(len: usize) -> usize {
 /// The worker's end: packets that it still reads.
 #[derive(Debug)]
 pub struct SharedPackets {
-    area: Arc<Area>,
+    area: Arc<SharedArea>,
     held: Mutex<Held>,
     bell: Bell,
 }
@@ -188,7 +188,7 @@ struct Held {
 
 impl SharedPackets {
     /// Makes an end that holds no packets.
-    pub fn new(area: Arc<Area>) -> Arc<SharedPackets> {
+    pub fn new(area: Arc<SharedArea>) -> Arc<SharedPackets> {
         let bell = Bell::of_packets(&area);
         Arc::new(SharedPackets { area, held: Mutex::default(), bell })
     }
@@ -222,7 +222,7 @@ impl SharedPackets {
             held.released += 1;
         }
         // Release: pairs with the Acquire in `PacketArea::released`.
-        self.area.word(Line::PacketsReleased).store(held.released, Ordering::Release);
+        self.area.word(AreaWord::PacketsReleased).store(held.released, Ordering::Release);
         drop(held);
         self.bell.ring();
     }
@@ -299,7 +299,7 @@ mod tests {
     use super::*;
 
     fn ends(packet_bytes: u64) -> (PacketArea, Arc<SharedPackets>) {
-        let area = Arc::new(Area::new(Sizes { cells: 2, packet_bytes }).unwrap());
+        let area = Arc::new(SharedArea::new(Sizes { cells: 2, packet_bytes }).unwrap());
         (PacketArea::new(area.clone()), SharedPackets::new(area))
     }
 
@@ -327,7 +327,7 @@ mod tests {
         assert!(packets.packet(4096 - 64, 1).is_err());
         assert!(packets.packet(u64::MAX, u32::MAX).is_err());
         assert!(packets.kept(4096).is_err());
-        packets.area.word(Line::PacketsReleased).store(1, Ordering::Relaxed);
+        packets.area.word(AreaWord::PacketsReleased).store(1, Ordering::Relaxed);
         assert!(area.has_news().is_err());
     }
 

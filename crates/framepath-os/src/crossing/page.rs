@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::fstat;
 use rustix::io::Errno;
 
-use super::sealed::{Refused, Sealed};
+use super::sealed::{Sealed, SealedError};
 
 const BYTES: usize = 4096;
 
@@ -70,10 +70,10 @@ impl Page {
     }
 }
 
-fn errno(refused: Refused) -> Errno {
+fn errno(refused: SealedError) -> Errno {
     match refused {
-        Refused::Kind(_) => Errno::INVAL,
-        Refused::Os(_, errno) => errno,
+        SealedError::Kind(_) => Errno::INVAL,
+        SealedError::Os(_, errno) => errno,
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) struct Sealed {
 
 /// Why memory is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
+pub(super) enum SealedError {
     /// Another process could take the memory away, or the memory is too small.
     Kind(&'static str),
     /// A system call failed.
@@ -35,40 +35,40 @@ unsafe impl Sync for Sealed {}
 
 impl Sealed {
     /// Makes `bytes` zeroed bytes, at least 1, taken when first touched.
-    pub(super) fn new(name: &str, bytes: usize) -> Result<Sealed, Refused> {
+    pub(super) fn new(name: &str, bytes: usize) -> Result<Sealed, SealedError> {
         let fd = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .map_err(failed("memfd_create"))?;
         ftruncate(&fd, bytes as u64).map_err(failed("ftruncate"))?;
         crate::memory::commit::reserve(&fd, bytes as u64)
-            .map_err(|(call, errno)| Refused::Os(call, errno))?;
+            .map_err(|(call, errno)| SealedError::Os(call, errno))?;
         fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(failed("fcntl(F_ADD_SEALS)"))?;
         Sealed::map(fd, bytes)
     }
 
     /// Maps the first `bytes` bytes, at least 1, of a memfd that another process made.
-    pub(super) fn open(fd: OwnedFd, bytes: usize) -> Result<Sealed, Refused> {
+    pub(super) fn open(fd: OwnedFd, bytes: usize) -> Result<Sealed, SealedError> {
         // Only memfds know seals.
         let seals = fcntl_get_seals(&fd).map_err(failed("fcntl(F_GET_SEALS)"))?;
         if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
-            return Err(Refused::Kind("the memfd is not sealed against another size"));
+            return Err(SealedError::Kind("the memfd is not sealed against another size"));
         }
         if !has_ordinary_pages(&fd).map_err(failed("fstatfs"))? {
-            return Err(Refused::Kind("the memfd is not of ordinary pages"));
+            return Err(SealedError::Kind("the memfd is not of ordinary pages"));
         }
         let have = fstat(&fd).map_err(failed("fstat"))?.st_size;
         if u64::try_from(have).unwrap_or(0) < bytes as u64 {
-            return Err(Refused::Kind("the memfd is too small"));
+            return Err(SealedError::Kind("the memfd is too small"));
         }
         Sealed::map(fd, bytes)
     }
 
-    fn map(fd: OwnedFd, bytes: usize) -> Result<Sealed, Refused> {
+    fn map(fd: OwnedFd, bytes: usize) -> Result<Sealed, SealedError> {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new mapping at an address the kernel chooses.
         let base = unsafe { mmap(ptr::null_mut(), bytes, protection, MapFlags::SHARED, &fd, 0) }
             .map_err(failed("mmap"))?;
-        let base = NonNull::new(base.cast()).ok_or(Refused::Os("mmap", Errno::FAULT))?;
+        let base = NonNull::new(base.cast()).ok_or(SealedError::Os("mmap", Errno::FAULT))?;
         Ok(Sealed { base, bytes, fd })
     }
 
@@ -92,6 +92,6 @@ impl Drop for Sealed {
     }
 }
 
-fn failed(call: &'static str) -> impl Fn(Errno) -> Refused {
-    move |errno| Refused::Os(call, errno)
+fn failed(call: &'static str) -> impl Fn(Errno) -> SealedError {
+    move |errno| SealedError::Os(call, errno)
 }

@@ -12,7 +12,7 @@ use crate::time::timespec;
 
 /// Events to wait for. The end and errors of a descriptor always count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Events {
+pub enum PollEvents {
     /// Something to read.
     Readable,
     /// Room to write.
@@ -27,11 +27,11 @@ pub struct Wait<'a>(PollFd<'a>);
 
 impl<'a> Wait<'a> {
     /// Waits for `events` of `fd`.
-    pub fn new(fd: BorrowedFd<'a>, events: Events) -> Wait<'a> {
+    pub fn new(fd: BorrowedFd<'a>, events: PollEvents) -> Wait<'a> {
         let flags = match events {
-            Events::Readable => PollFlags::IN,
-            Events::Writable => PollFlags::OUT,
-            Events::End => PollFlags::empty(),
+            PollEvents::Readable => PollFlags::IN,
+            PollEvents::Writable => PollFlags::OUT,
+            PollEvents::End => PollFlags::empty(),
         };
         Wait(PollFd::from_borrowed_fd(fd, flags))
     }

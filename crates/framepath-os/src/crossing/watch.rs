@@ -11,7 +11,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 
 use super::Socket;
-use super::watcher_sleep::{Look, Quiet};
+use super::watcher_sleep::{WatchResult, WatcherSleep};
 use crate::time::timespec;
 
 /// A thread that waits for the end of a connection; dropping it ends both.
@@ -24,7 +24,7 @@ pub struct Watcher {
 
 #[derive(Debug)]
 struct Shared {
-    quiet: Quiet,
+    quiet: WatcherSleep,
     stirred: OwnedFd,
 }
 
@@ -37,11 +37,11 @@ struct Shared {
 pub fn watch(
     socket: Arc<Socket>,
     period: Duration,
-    mut look: impl FnMut() -> Look + Send + 'static,
+    mut look: impl FnMut() -> WatchResult + Send + 'static,
     gone: impl FnOnce() + Send + 'static,
 ) -> io::Result<Watcher> {
     let stirred = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-    let shared = Arc::new(Shared { quiet: Quiet::new(), stirred });
+    let shared = Arc::new(Shared { quiet: WatcherSleep::new(), stirred });
     let (watched, inside) = (socket.clone(), shared.clone());
     let thread = std::thread::Builder::new().name("fp-watch".to_owned()).spawn(move || {
         loop {
@@ -129,7 +129,8 @@ mod tests {
         for closes_itself in [false, true] {
             let (a, b) = Socket::pair().unwrap();
             let (sender, gone) = mpsc::channel();
-            let watcher = watch(Arc::new(a), LONG, || Look::Again, move || sender.send(()).unwrap()).unwrap();
+            let watcher =
+                watch(Arc::new(a), LONG, || WatchResult::Again, move || sender.send(()).unwrap()).unwrap();
             assert_eq!(gone.try_recv(), Err(mpsc::TryRecvError::Empty));
             if closes_itself {
                 drop(watcher);
@@ -147,7 +148,7 @@ mod tests {
         let (sender, looks) = mpsc::channel();
         let look = move || {
             sender.send(()).unwrap();
-            Look::Quiet
+            WatchResult::Quiet
         };
         let watcher = watch(Arc::new(a), Duration::from_millis(1), look, || ()).unwrap();
         // Two looks: before and after the watcher goes quiet.

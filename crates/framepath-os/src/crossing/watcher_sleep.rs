@@ -13,7 +13,7 @@ use crate::sync::atomics::{AtomicU32, Ordering, fence};
 
 /// Result of a look at the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum WatchResult {
     /// Look again after the period.
     Again,
     /// Do not look again until another thread reports a change.
@@ -22,23 +22,23 @@ pub enum Look {
 
 /// 1 while the watcher sleeps without a limit, or is about to.
 #[derive(Debug)]
-pub(super) struct Quiet(AtomicU32);
+pub(super) struct WatcherSleep(AtomicU32);
 
-impl Quiet {
-    pub(super) fn new() -> Quiet {
-        Quiet(AtomicU32::new(0))
+impl WatcherSleep {
+    pub(super) fn new() -> WatcherSleep {
+        WatcherSleep(AtomicU32::new(0))
     }
 
     /// Looks, as the watcher, and goes quiet where there is nothing to look at.
-    pub(super) fn look_and_settle(&self, mut look: impl FnMut() -> Look) {
-        if look() == Look::Again {
+    pub(super) fn look_and_settle(&self, mut look: impl FnMut() -> WatchResult) {
+        if look() == WatchResult::Again {
             return;
         }
         self.0.store(1, Ordering::Relaxed);
         // Pairs with the fence in `must_wake`: a change whose maker found the
         // word 0 is seen by the look that follows.
         fence(Ordering::SeqCst);
-        if look() == Look::Again {
+        if look() == WatchResult::Again {
             self.wake_up();
         }
     }
@@ -76,7 +76,7 @@ mod model {
         let mut model = loom::model::Builder::new();
         model.preemption_bound = model.preemption_bound.or(Some(3));
         model.check(move || {
-            let quiet = Arc::new(Quiet::new());
+            let quiet = Arc::new(WatcherSleep::new());
             let work = Arc::new(AtomicU32::new(0));
             let event = Arc::new(AtomicU32::new(0));
             let stirrer = {
@@ -102,7 +102,7 @@ mod model {
                     let now = work.load(Ordering::Relaxed);
                     let new = now != seen;
                     seen = now;
-                    if new { Look::Again } else { Look::Quiet }
+                    if new { WatchResult::Again } else { WatchResult::Quiet }
                 });
             }
             stirrer.join().unwrap();

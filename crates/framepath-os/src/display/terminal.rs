@@ -9,7 +9,7 @@ use framepath_model::shown::shown;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize, tcsetattr};
 
-use crate::process::cancel::Writer;
+use crate::process::cancel::StoppableWriter;
 use crate::time::timespec;
 
 /// Sequences that enter the alternate screen, without a cursor and without wrapped lines,
@@ -93,7 +93,7 @@ impl Terminal {
     }
 
     fn write(&self, bytes: &[u8]) -> io::Result<()> {
-        Writer::new(io::stdout().lock()).write_all(bytes)
+        StoppableWriter::new(io::stdout().lock()).write_all(bytes)
     }
 }
 

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::ops::{Add, Sub};
 use std::os::unix::fs::FileExt;
 
-use crate::measure::pmu::{Events, Pmu};
+use crate::measure::pmu::{HardwareCounts, Pmu};
 use crate::measure::switches::SwitchLog;
 use crate::time::thread_cpu_ns;
 
@@ -26,7 +26,7 @@ pub struct Counts {
     /// Page faults served without I/O.
     pub minor_faults: u64,
     /// Hardware events; zeros where the machine has none (see [`Counters::has_pmu`]).
-    pub events: Events,
+    pub events: HardwareCounts,
 }
 
 impl Counts {
@@ -38,7 +38,7 @@ impl Counts {
         voluntary_switches: 0,
         involuntary_switches: 0,
         minor_faults: 0,
-        events: Events { cycles: 0, instructions: 0, cache_misses: 0 },
+        events: HardwareCounts { cycles: 0, instructions: 0, cache_misses: 0 },
     };
 
     fn zip(self, other: Counts, f: impl Fn(u64, u64) -> u64) -> Counts {
@@ -49,7 +49,7 @@ impl Counts {
             voluntary_switches: f(self.voluntary_switches, other.voluntary_switches),
             involuntary_switches: f(self.involuntary_switches, other.involuntary_switches),
             minor_faults: f(self.minor_faults, other.minor_faults),
-            events: Events {
+            events: HardwareCounts {
                 cycles: f(self.events.cycles, other.events.cycles),
                 instructions: f(self.events.instructions, other.events.instructions),
                 cache_misses: f(self.events.cache_misses, other.events.cache_misses),

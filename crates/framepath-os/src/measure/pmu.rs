@@ -10,7 +10,7 @@ use sys::bindings as perf;
 
 /// Hardware event counts, scaled where the kernel had to share the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Events {
+pub struct HardwareCounts {
     /// CPU cycles.
     pub cycles: u64,
     /// Instructions retired.
@@ -40,7 +40,7 @@ impl Pmu {
     }
 
     /// Reads the counts since [`Pmu::open`].
-    pub fn read(&self) -> io::Result<Events> {
+    pub fn read(&self) -> io::Result<HardwareCounts> {
         let mut bytes = [0; 48];
         let read = (&self.leader).read(&mut bytes)?;
         parse_group(&bytes[..read])
@@ -74,7 +74,7 @@ fn open_event(config: u32, group: i32) -> io::Result<File> {
 
 /// Parses a `struct read_format` with GROUP and both times, perf_event_open(2): count,
 /// enabled, running, then the values.
-fn parse_group(bytes: &[u8]) -> Option<Events> {
+fn parse_group(bytes: &[u8]) -> Option<HardwareCounts> {
     let mut words = bytes.chunks_exact(8).map(|c| u64::from_ne_bytes(c.try_into().expect("eight bytes")));
     let (count, enabled, running) = (words.next()?, words.next()?, words.next()?);
     if count != 3 {
@@ -83,7 +83,7 @@ fn parse_group(bytes: &[u8]) -> Option<Events> {
     let scale = |n: u64| {
         if running == 0 { 0 } else { (u128::from(n) * u128::from(enabled) / u128::from(running)) as u64 }
     };
-    Some(Events {
+    Some(HardwareCounts {
         cycles: scale(words.next()?),
         instructions: scale(words.next()?),
         cache_misses: scale(words.next()?),
@@ -101,12 +101,12 @@ mod tests {
     #[test]
     fn a_group_read_is_parsed_and_scaled() {
         let events = parse_group(&group(&[3, 100, 50, 1000, 2000, 3])).unwrap();
-        assert_eq!(events, Events { cycles: 2000, instructions: 4000, cache_misses: 6 });
+        assert_eq!(events, HardwareCounts { cycles: 2000, instructions: 4000, cache_misses: 6 });
     }
 
     #[test]
     fn a_group_that_never_ran_counts_nothing() {
-        assert_eq!(parse_group(&group(&[3, 100, 0, 1, 2, 3])).unwrap(), Events::default());
+        assert_eq!(parse_group(&group(&[3, 100, 0, 1, 2, 3])).unwrap(), HardwareCounts::default());
     }
 
     #[test]

@@ -10,7 +10,7 @@ use rustix::io::Errno;
 #[cfg(any(loom, miri))]
 pub(crate) use heap::{Mapping, ReadOnly};
 #[cfg(not(any(loom, miri)))]
-pub(crate) use memfd::{Mapping, ReadOnly, Refused};
+pub(crate) use memfd::{MapError, Mapping, ReadOnly};
 
 /// True if the pages of a memfd are there whenever they are touched. Huge pages come from
 /// a store that can be empty at a fault, which would be SIGBUS.
@@ -213,7 +213,7 @@ mod memfd {
 
     /// Why another process's memory is not mapped.
     #[derive(Clone, Copy, Debug)]
-    pub(crate) enum Refused {
+    pub(crate) enum MapError {
         /// The memory is no memfd of ordinary pages and fixed size, or this process could
         /// write it.
         Kind(&'static str),
@@ -238,35 +238,35 @@ mod memfd {
 
     impl ReadOnly {
         /// Maps `bytes` bytes, at least 1, of a memfd that another process made.
-        pub(crate) fn new(fd: OwnedFd, bytes: usize) -> Result<ReadOnly, Refused> {
-            let failed = |call| move |errno| Refused::Os(call, errno);
+        pub(crate) fn new(fd: OwnedFd, bytes: usize) -> Result<ReadOnly, MapError> {
+            let failed = |call| move |errno| MapError::Os(call, errno);
             // Only memfds know seals. One that can shrink would end in SIGBUS.
-            let seals = fcntl_get_seals(&fd).map_err(|_| Refused::Kind("not a memfd"))?;
+            let seals = fcntl_get_seals(&fd).map_err(|_| MapError::Kind("not a memfd"))?;
             if !seals.contains(SealFlags::SHRINK | SealFlags::GROW) {
-                return Err(Refused::Kind("not sealed against another size"));
+                return Err(MapError::Kind("not sealed against another size"));
             }
             let access = fcntl_getfl(&fd).map_err(failed("fcntl(F_GETFL)"))?;
             if !seals.contains(SealFlags::FUTURE_WRITE) && access & OFlags::RWMODE != OFlags::RDONLY {
-                return Err(Refused::Kind("neither sealed against writing nor opened for reading"));
+                return Err(MapError::Kind("neither sealed against writing nor opened for reading"));
             }
             if !has_ordinary_pages(&fd).map_err(failed("fstatfs"))? {
-                return Err(Refused::Kind("not of ordinary pages"));
+                return Err(MapError::Kind("not of ordinary pages"));
             }
             let size = fstat(&fd).map_err(failed("fstat"))?.st_size;
             let size = u64::try_from(size).unwrap_or(0);
             if size < bytes as u64 {
-                return Err(Refused::Short(size));
+                return Err(MapError::Short(size));
             }
             // SAFETY: a new mapping at an address the kernel chooses.
             let base = unsafe { mmap(ptr::null_mut(), bytes, ProtFlags::READ, MapFlags::SHARED, &fd, 0) };
-            let span = Span::of(base.map_err(failed("mmap"))?, bytes).map_err(|(c, e)| Refused::Os(c, e))?;
+            let span = Span::of(base.map_err(failed("mmap"))?, bytes).map_err(|(c, e)| MapError::Os(c, e))?;
             Ok(ReadOnly { span, fd: Some(fd) })
         }
 
         /// Makes `bytes` bytes that read as 0, in place of memory that this process is
         /// not to see.
-        pub(crate) fn blank(bytes: usize) -> Result<ReadOnly, Refused> {
-            let span = Span::anonymous(bytes, ProtFlags::READ).map_err(|(c, e)| Refused::Os(c, e))?;
+        pub(crate) fn blank(bytes: usize) -> Result<ReadOnly, MapError> {
+            let span = Span::anonymous(bytes, ProtFlags::READ).map_err(|(c, e)| MapError::Os(c, e))?;
             Ok(ReadOnly { span, fd: None })
         }
 

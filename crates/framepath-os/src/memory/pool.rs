@@ -20,21 +20,21 @@ use framepath_model::stream::FrameMeta;
 use crate::measure::meter;
 use crate::memory::mapping::Mapping;
 use crate::memory::return_stack::{ReturnStack, Returned};
-use crate::sync::adaptive_poll::Patience;
+use crate::sync::adaptive_poll::AdaptivePoll;
 use crate::sync::atomics::{AtomicU32, Ordering};
 #[cfg(not(any(loom, miri)))]
 pub use foreign::ForeignError;
 pub use foreign::{ForeignPool, Returns};
-use frame::Place;
+use frame::FrameTarget;
 pub use frame::{Frame, FrameMut, Hold};
 #[cfg(not(any(loom, miri)))]
 pub use frame::{GrantedPool, PoolMemory};
-use give_back::Range;
+use give_back::SlotNumbers;
 pub use give_back::{Exported, GIVE_BACK_SLOTS, GiveBack, GiveBackWords};
 #[cfg(not(any(loom, miri)))]
 pub use give_back::{GrantedMemory, MemorySource};
 pub use owner_wait::Closer;
-use owner_wait::Waits;
+use owner_wait::OwnerWait;
 pub use plane::Plane;
 
 mod foreign;
@@ -123,16 +123,16 @@ struct Inner {
     slot_bytes: usize,
     slots: Box<[Slot]>,
     /// Places that the frames of [`Pool::acquire`] point at, one for each slot.
-    places: Box<[Place]>,
+    places: Box<[FrameTarget]>,
     returned: ReturnStack,
     /// 1 while the owner sleeps for a slot. Lies outside of `Inner`, because the word is
     /// read after a slot is given back, when `Inner` may be gone.
-    owner_waits: Waits,
+    owner_waits: OwnerWait,
     closer: Closer,
     /// The memory belongs to other processes, which may write it at any time.
     lent: bool,
     /// Numbers under which another process gives frames back, if one may read them.
-    range: Option<Range>,
+    range: Option<SlotNumbers>,
     /// Every layout ever given to a frame of this pool. Boxed, so that frames
     /// can point at them; kept until the pool goes.
     #[expect(clippy::vec_box, reason = "frames point at the boxed layouts while the vector grows")]
@@ -233,7 +233,7 @@ pub struct Pool {
     free: Vec<u32>,
     /// Slots from here on have never been used.
     fresh: u32,
-    patience: Patience,
+    patience: AdaptivePoll,
 }
 
 // SAFETY: Inner is shared through atomics and a mutex; `free` belongs to the
@@ -367,7 +367,7 @@ impl Pool {
         };
         let memory = map(padded, map_bytes)?;
         log::debug!("pool of {slots} slots of {padded} bytes{}", if lent { ", lent" } else { "" });
-        let owner_waits = give_back.map_or_else(Waits::own, GiveBack::waits);
+        let owner_waits = give_back.map_or_else(OwnerWait::own, GiveBack::waits);
         let inner = Inner {
             id: next_id(),
             memory,
@@ -385,7 +385,8 @@ impl Pool {
         let mut inner = NonNull::from(Box::leak(Box::new(inner)));
         // SAFETY: just leaked, and no other code has the pointer yet.
         let known = unsafe { inner.as_ref() };
-        let places = (0..slots).map(|slot| Place::new(inner, slot, known.slot_ptr(slot), opaque)).collect();
+        let places =
+            (0..slots).map(|slot| FrameTarget::new(inner, slot, known.slot_ptr(slot), opaque)).collect();
         // SAFETY: as above.
         unsafe { inner.as_mut() }.places = places;
         Ok(Pool {
@@ -393,7 +394,7 @@ impl Pool {
             opaque,
             free: Vec::with_capacity(slots as usize),
             fresh: 0,
-            patience: Patience::default(),
+            patience: AdaptivePoll::default(),
         })
     }
 

@@ -68,16 +68,16 @@ pub fn is_readable(file: &impl AsFd) -> bool {
 
 /// A file or stream to write to, without a buffer.
 #[derive(Debug)]
-pub struct Writer<F: AsFd>(F);
+pub struct StoppableWriter<F: AsFd>(F);
 
-impl<F: AsFd> Writer<F> {
+impl<F: AsFd> StoppableWriter<F> {
     /// Writes to `to`.
-    pub fn new(to: F) -> Writer<F> {
-        Writer(to)
+    pub fn new(to: F) -> StoppableWriter<F> {
+        StoppableWriter(to)
     }
 }
 
-impl<F: AsFd> Write for Writer<F> {
+impl<F: AsFd> Write for StoppableWriter<F> {
     /// # Errors
     /// From write(2); [`canceled`] where there is no room long after a signal.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_millis(700);
 
 /// Resources used by a finished child and every descendant it waited for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Usage {
+pub struct ResourceUsage {
     /// User and system CPU time, nanoseconds.
     pub cpu_ns: u64,
     /// Largest resident set of a single process, KiB. Never less than that of
@@ -29,11 +29,11 @@ pub struct Usage {
     pub signal: Option<i32>,
 }
 
-impl Usage {
+impl ResourceUsage {
     /// Converts the result of wait4(2).
-    pub(crate) fn of(status: libc::c_int, usage: &libc::rusage) -> Usage {
+    pub(crate) fn of(status: libc::c_int, usage: &libc::rusage) -> ResourceUsage {
         let nanos = |t: libc::timeval| t.tv_sec as u64 * 1_000_000_000 + t.tv_usec as u64 * 1000;
-        Usage {
+        ResourceUsage {
             cpu_ns: nanos(usage.ru_utime) + nanos(usage.ru_stime),
             peak_memory_kib: usage.ru_maxrss as u64,
             switches: (usage.ru_nvcsw + usage.ru_nivcsw) as u64,
@@ -47,7 +47,7 @@ impl Usage {
 /// Waits for `child` to end (wait4(2)). Takes the child by value, because its id may be
 /// reused. If this process is asked to end meanwhile, asks the child too, and kills it if
 /// it has not ended `PATIENCE` later.
-pub fn wait(child: Child) -> io::Result<Usage> {
+pub fn wait(child: Child) -> io::Result<ResourceUsage> {
     let (mut asked_to_end, mut killed) = (false, false);
     let pid = child.id() as libc::pid_t;
     let mut status = 0;
@@ -75,7 +75,7 @@ pub fn wait(child: Child) -> io::Result<Usage> {
     }
     // SAFETY: wait4 succeeded and filled it.
     let usage = unsafe { usage.assume_init() };
-    Ok(Usage::of(status, &usage))
+    Ok(ResourceUsage::of(status, &usage))
 }
 
 /// Sends `signal` to `child`, which has not been waited for.

@@ -22,19 +22,19 @@ mod layers;
 mod policy;
 mod x86_64;
 
-pub use layers::{Layer, Layers, Standing};
+pub use layers::{Layer, LayerState, Layers};
 
 /// Purpose of a worker, which decides what the worker may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role<'a> {
+pub enum SandboxRole<'a> {
     /// Decodes packets it receives into memory it made.
     Decode,
-    /// As [`Role::Decode`], by a V4L2 node that it is sent: may use the node as a client
+    /// As [`SandboxRole::Decode`], by a V4L2 node that it is sent: may use the node as a client
     /// of a decoder does, and make no such call on any other file.
     DecodeByDevice,
     /// Loads the plug-in `file` with the libraries it needs: may read and map
     /// `file` and the system's library folders, and no other file. The plug-in's
-    /// constructors run under this. [`Role::Plugin`] is entered next.
+    /// constructors run under this. [`SandboxRole::Plugin`] is entered next.
     PluginLoading {
         /// The shared object.
         file: &'a Path,
@@ -45,7 +45,7 @@ pub enum Role<'a> {
 
 /// Limits of the resources that a worker may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ResourceLimits {
     /// Address space, bytes, beyond what is mapped when the process is locked in:
     /// stacks, heap and everything that is mapped later.
     pub memory_bytes: u64,
@@ -53,14 +53,14 @@ pub struct Limits {
     pub file_bytes: u64,
     /// Open file descriptors. Memory in memfds that are not mapped is not part
     /// of the address space: a worker can hold back as many as it has
-    /// descriptors for, each of at most [`Limits::largest_grant`].
+    /// descriptors for, each of at most [`ResourceLimits::largest_grant`].
     pub open_files: u64,
     /// Threads. In force if the process has a user namespace of its own and its user is
     /// not root, which the kernel exempts.
     pub threads: u64,
 }
 
-impl Limits {
+impl ResourceLimits {
     /// Returns the number of bytes of the largest memfd that a worker with `memory_bytes`
     /// is granted. The worker can make none by itself.
     pub const fn largest_grant(memory_bytes: u64) -> u64 {
@@ -68,10 +68,10 @@ impl Limits {
     }
 }
 
-impl Default for Limits {
+impl Default for ResourceLimits {
     /// 4 GiB of memory, files of 1 GiB, 16 descriptors, 256 threads.
-    fn default() -> Limits {
-        Limits { memory_bytes: 4 << 30, file_bytes: 1 << 30, open_files: 16, threads: 256 }
+    fn default() -> ResourceLimits {
+        ResourceLimits { memory_bytes: 4 << 30, file_bytes: 1 << 30, open_files: 16, threads: 256 }
     }
 }
 
@@ -108,7 +108,7 @@ pub enum SandboxError {
 ///
 /// Afterwards fstat(2) works and stat(2) does not: the C library's `fstat` is
 /// one or the other, rustix's is fstat(2).
-pub fn enter(role: Role<'_>, limits: &Limits) -> Result<Layers, SandboxError> {
+pub fn enter(role: SandboxRole<'_>, limits: &ResourceLimits) -> Result<Layers, SandboxError> {
     let refused = |layer, call| {
         move |errno: rustix::io::Errno| SandboxError::Refused { layer, call, source: errno.into() }
     };
@@ -133,14 +133,14 @@ pub fn enter(role: Role<'_>, limits: &Limits) -> Result<Layers, SandboxError> {
         lower(Resource::Nproc, limits.threads).map_err(refused(Layer::Limits, "setrlimit"))?;
     }
     let layers = Layers::default()
-        .with(Layer::NoNewPrivileges, Standing::Given)
-        .with(Layer::NotDumpable, Standing::Given)
-        .with(Layer::Limits, Standing::Given);
+        .with(Layer::NoNewPrivileges, LayerState::Given)
+        .with(Layer::NotDumpable, LayerState::Given)
+        .with(Layer::Limits, LayerState::Given);
     let layers = lock_thread(role, layers)?;
-    install_filter(role, layers, filter::Threads::All)
+    install_filter(role, layers, filter::FilterScope::All)
 }
 
-/// Tries the steps of [`enter`] for [`Role::Decode`] on a thread that ends right after,
+/// Tries the steps of [`enter`] for [`SandboxRole::Decode`] on a thread that ends right after,
 /// without limits and dumpability, which hold for the whole process.
 pub fn try_on_a_thread() -> Result<Layers, SandboxError> {
     let attempt = || {
@@ -149,15 +149,15 @@ pub fn try_on_a_thread() -> Result<Layers, SandboxError> {
             call: "prctl(PR_SET_NO_NEW_PRIVS)",
             source: errno.into(),
         })?;
-        let layers = Layers::default().with(Layer::NoNewPrivileges, Standing::Given);
-        let layers = lock_thread(Role::Decode, layers)?;
-        install_filter(Role::Decode, layers, filter::Threads::This)
+        let layers = Layers::default().with(Layer::NoNewPrivileges, LayerState::Given);
+        let layers = lock_thread(SandboxRole::Decode, layers)?;
+        install_filter(SandboxRole::Decode, layers, filter::FilterScope::This)
     };
     thread::spawn(attempt).join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Enters Landlock and drops capabilities, both of which are per thread.
-fn lock_thread(role: Role<'_>, layers: Layers) -> Result<Layers, SandboxError> {
+fn lock_thread(role: SandboxRole<'_>, layers: Layers) -> Result<Layers, SandboxError> {
     // Landlock first: its rules open a plug-in's file, which root may reach by
     // capability alone.
     let layers = landlocked::enter(role, layers);
@@ -166,12 +166,16 @@ fn lock_thread(role: Role<'_>, layers: Layers) -> Result<Layers, SandboxError> {
         call: "capset",
         source: errno.into(),
     })?;
-    Ok(layers.with(Layer::Capabilities, Standing::Given))
+    Ok(layers.with(Layer::Capabilities, LayerState::Given))
 }
 
-fn install_filter(role: Role<'_>, layers: Layers, threads: filter::Threads) -> Result<Layers, SandboxError> {
+fn install_filter(
+    role: SandboxRole<'_>,
+    layers: Layers,
+    threads: filter::FilterScope,
+) -> Result<Layers, SandboxError> {
     match filter::install(role, threads) {
-        Ok(()) => Ok(layers.with(Layer::Seccomp, Standing::Given)),
+        Ok(()) => Ok(layers.with(Layer::Seccomp, LayerState::Given)),
         Err(error) => {
             let layers = layers.with(Layer::Seccomp, error.standing());
             Err(SandboxError::NoSeccomp { layers, reason: error.to_string() })

@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 
 use crate::crossing::Socket;
 use crate::process::cgroup::{Delegated, Group};
-use crate::process::children::Usage;
+use crate::process::children::ResourceUsage;
 use crate::process::inherited;
-use crate::process::sandbox::{Layer, Layers, Standing};
+use crate::process::sandbox::{Layer, LayerState, Layers};
 
 mod child;
 mod namespaces;
@@ -86,7 +86,7 @@ pub struct WorkerProcess {
     /// Its cgroup, removed after the process was reaped.
     group: Option<Group>,
     /// Set once the process was reaped; `pid` may be another process's from then on.
-    ended: Option<Usage>,
+    ended: Option<ResourceUsage>,
 }
 
 /// Starts `program` with `args` (after its own name) and with `socket` as file descriptor
@@ -182,7 +182,7 @@ fn exec(
     let keep_stderr = std::env::var_os(KEEP_STDERR).is_some_and(|v| v == "1");
     let group = bounds.and_then(Bounds::group);
     let prepared = Prepared::new(program, socket, keep_stderr, group)?;
-    let plan = child::Plan::new(&path, &argv, &envp, prepared.files());
+    let plan = child::ChildPlan::new(&path, &argv, &envp, prepared.files());
     let made = match isolated {
         true => namespaces::clone_with_most(|| plan.become_worker()),
         false => namespaces::clone_with_none(|| plan.become_worker()),
@@ -248,7 +248,7 @@ impl Prepared {
         let mut worker = WorkerProcess { pid, pidfd, namespaces, group, ended: None };
         let mut report = Vec::new();
         File::from(self.told).read_to_end(&mut report).map_err(failed("read from the child"))?;
-        match child::Failure::decode(&report) {
+        match child::ChildFailure::decode(&report) {
             None => {
                 worker.group = worker.group.take().filter(Group::has_process);
                 Ok(worker)
@@ -296,7 +296,7 @@ impl WorkerProcess {
 
     /// Returns the layers of the sandbox that the worker's parent made.
     pub fn layers(&self) -> Layers {
-        let cgroup = if self.group.is_some() { Standing::Given } else { Standing::Refused };
+        let cgroup = if self.group.is_some() { LayerState::Given } else { LayerState::Refused };
         Layers::default().with_namespaces(self.namespaces).with(Layer::Cgroup, cgroup)
     }
 
@@ -306,7 +306,7 @@ impl WorkerProcess {
     }
 
     /// Waits until the process has ended; returns the same result when called again.
-    pub fn wait(&mut self) -> io::Result<Usage> {
+    pub fn wait(&mut self) -> io::Result<ResourceUsage> {
         loop {
             match self.reap(0) {
                 Ok(Some(usage)) => return Ok(usage),
@@ -318,11 +318,11 @@ impl WorkerProcess {
     }
 
     /// Returns the worker's usage, if the worker has ended.
-    pub fn try_wait(&mut self) -> io::Result<Option<Usage>> {
+    pub fn try_wait(&mut self) -> io::Result<Option<ResourceUsage>> {
         self.reap(libc::WNOHANG)
     }
 
-    fn reap(&mut self, options: libc::c_int) -> io::Result<Option<Usage>> {
+    fn reap(&mut self, options: libc::c_int) -> io::Result<Option<ResourceUsage>> {
         if self.ended.is_some() {
             return Ok(self.ended);
         }
@@ -336,7 +336,7 @@ impl WorkerProcess {
         }
         if waited == self.pid {
             // SAFETY: all-zero is a valid rusage, and wait4 filled it.
-            self.ended = Some(Usage::of(status, unsafe { usage.assume_init_ref() }));
+            self.ended = Some(ResourceUsage::of(status, unsafe { usage.assume_init_ref() }));
         }
         Ok(self.ended)
     }

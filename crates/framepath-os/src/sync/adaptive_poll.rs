@@ -15,11 +15,11 @@ const WORTH_SPINNING_NS: u64 = 50_000;
 /// Polling state of one side: polling pays after a sleep that turned out short, and stops
 /// paying with the first long one. A paced path never polls.
 #[derive(Debug, Default)]
-pub(crate) struct Patience {
+pub(crate) struct AdaptivePoll {
     polls: bool,
 }
 
-impl Patience {
+impl AdaptivePoll {
     /// Polls for a while, if that pays; returns true if `ready` came true.
     pub(crate) fn spin(&self, ready: impl Fn() -> bool) -> bool {
         // The model checker polls by itself, and a clock would disturb it.

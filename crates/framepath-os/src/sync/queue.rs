@@ -17,11 +17,11 @@
 // over 600 lines because the model of its sleeping handshake stands beside it.
 
 use crate::measure::meter;
-use crate::sync::adaptive_poll::Patience;
+use crate::sync::adaptive_poll::AdaptivePoll;
 use crate::sync::atomics::{AtomicU32, Ordering};
 use crate::sync::barrier::Barrier;
 use crate::sync::futex;
-use crate::sync::ring::{self, Consumer, Producer, Reason, Ring, SendError};
+use crate::sync::ring::{self, Consumer, Producer, Reason, RingState, SendError};
 use crate::time::now_ns;
 
 #[cfg(loom)]
@@ -71,8 +71,14 @@ pub fn queue<T: Send>(depth: usize, leaky: Leaky) -> (Sender<T>, Receiver<T>) {
 fn queue_with<T: Send>(depth: usize, leaky: Leaky, barrier: Barrier) -> (Sender<T>, Receiver<T>) {
     let (producer, consumer) = ring::ring(depth, leaky == Leaky::Downstream);
     (
-        Sender { producer, leaky, patience: Patience::default(), barrier },
-        Receiver { consumer, patience: Patience::default(), barrier, timed: false, idle: Idle::default() },
+        Sender { producer, leaky, patience: AdaptivePoll::default(), barrier },
+        Receiver {
+            consumer,
+            patience: AdaptivePoll::default(),
+            barrier,
+            timed: false,
+            idle: Idle::default(),
+        },
     )
 }
 
@@ -80,7 +86,7 @@ fn queue_with<T: Send>(depth: usize, leaky: Leaky, barrier: Barrier) -> (Sender<
 pub struct Sender<T: Send> {
     producer: Producer<T>,
     leaky: Leaky,
-    patience: Patience,
+    patience: AdaptivePoll,
     barrier: Barrier,
 }
 
@@ -191,7 +197,7 @@ pub enum Received<T> {
 
 /// Wakes the thread that waits in [`Receiver::recv_unless`], from any thread.
 pub struct Waker<T: Send> {
-    ring: Arc<Ring<T>>,
+    ring: Arc<RingState<T>>,
     barrier: Barrier,
 }
 
@@ -207,7 +213,7 @@ impl<T: Send> Waker<T> {
 /// The reading end; one thread at a time.
 pub struct Receiver<T: Send> {
     consumer: Consumer<T>,
-    patience: Patience,
+    patience: AdaptivePoll,
     barrier: Barrier,
     timed: bool,
     idle: Idle,
@@ -346,7 +352,7 @@ fn wake(sleeps: &AtomicU32) {
 const _: () = {
     // The ring behind both ends must cross threads with its values.
     const fn crosses_threads<T: Send + Sync>() {}
-    crosses_threads::<Ring<u8>>();
+    crosses_threads::<RingState<u8>>();
 };
 
 #[cfg(all(test, not(loom)))]

@@ -31,7 +31,7 @@ pub struct SendError<T> {
 
 /// Ring state. Positions count up without wrapping to the buffer's size
 /// (`position & mask` is the cell), and `head <= tail <= head + depth`.
-pub(crate) struct Ring<T> {
+pub(crate) struct RingState<T> {
     /// Cells `head..tail` hold values; the others are uninitialised.
     cells: Box<[UnsafeCell<MaybeUninit<T>>]>,
     mask: usize,
@@ -56,11 +56,11 @@ const CONSUMER_GONE: u32 = 2;
 
 // SAFETY: values move through the ring from one thread to another, each read
 // by exactly one side (see `Producer` and `Consumer`), so T: Send suffices.
-unsafe impl<T: Send> Sync for Ring<T> {}
+unsafe impl<T: Send> Sync for RingState<T> {}
 // SAFETY: as above.
-unsafe impl<T: Send> Send for Ring<T> {}
+unsafe impl<T: Send> Send for RingState<T> {}
 
-impl<T> Drop for Ring<T> {
+impl<T> Drop for RingState<T> {
     fn drop(&mut self) {
         let tail = self.tail.0.load(Ordering::Relaxed);
         let mut head = self.head.0.load(Ordering::Relaxed);
@@ -77,7 +77,7 @@ impl<T> Drop for Ring<T> {
 pub fn ring<T: Send>(depth: usize, leaks_oldest: bool) -> (Producer<T>, Consumer<T>) {
     let depth = depth.max(1);
     let size = depth.next_power_of_two();
-    let ring = Arc::new(Ring {
+    let ring = Arc::new(RingState {
         cells: (0..size).map(|_| UnsafeCell::new(MaybeUninit::uninit())).collect(),
         mask: size - 1,
         depth,
@@ -94,7 +94,7 @@ pub fn ring<T: Send>(depth: usize, leaks_oldest: bool) -> (Producer<T>, Consumer
 
 /// The writing end.
 pub struct Producer<T> {
-    pub(crate) ring: Arc<Ring<T>>,
+    pub(crate) ring: Arc<RingState<T>>,
     /// Equal to `ring.tail`.
     tail: usize,
     /// A head seen earlier: at most the real head.
@@ -172,7 +172,7 @@ impl<T> Drop for Producer<T> {
 
 /// The reading end.
 pub struct Consumer<T> {
-    pub(crate) ring: Arc<Ring<T>>,
+    pub(crate) ring: Arc<RingState<T>>,
     /// Equal to `ring.head`, except in rings that leak.
     head: usize,
     /// A tail seen earlier: at most the real tail.
@@ -244,11 +244,11 @@ impl<T> Drop for Consumer<T> {
 
 /// Number of cells ahead whose cache lines are requested early.
 const AHEAD: usize = 8;
-/// Hints of [`Ring::fetch_ahead`].
+/// Hints of [`RingState::fetch_ahead`].
 const READ: bool = false;
 const WRITE: bool = true;
 
-impl<T> Ring<T> {
+impl<T> RingState<T> {
     /// Requests the cell [`AHEAD`] of `position`: the other side used it last, so its
     /// cache lines have to travel, which they can do meanwhile.
     #[inline(always)]

@@ -154,7 +154,7 @@ pub(super) union FormatBody {
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Format {
+pub(super) struct RawFormat {
     pub kind: u32,
     pub body: FormatBody,
 }
@@ -174,26 +174,26 @@ pub(super) struct RequestBuffers {
 /// planes. The member in use is written, the rest is 0.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) union Place {
+pub(super) union RawMemory {
     pub offset: u32,
     pub userptr: usize,
     pub fd: i32,
-    pub planes: *mut Plane,
+    pub planes: *mut RawPlane,
     pub whole: u64,
 }
 
-impl Default for Place {
-    fn default() -> Place {
-        Place { whole: 0 }
+impl Default for RawMemory {
+    fn default() -> RawMemory {
+        RawMemory { whole: 0 }
     }
 }
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub(super) struct Plane {
+pub(super) struct RawPlane {
     pub bytesused: u32,
     pub length: u32,
-    pub m: Place,
+    pub m: RawMemory,
     pub data_offset: u32,
     pub reserved: [u32; 11],
 }
@@ -213,7 +213,7 @@ pub(super) struct Buffer {
     pub timecode: [u32; 4],
     pub sequence: u32,
     pub memory: u32,
-    pub m: Place,
+    pub m: RawMemory,
     pub length: u32,
     pub reserved2: u32,
     pub request_fd: i32,
@@ -245,7 +245,7 @@ pub(super) struct Selection {
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-pub(super) struct Control {
+pub(super) struct RawControl {
     pub id: u32,
     pub value: i32,
 }
@@ -286,7 +286,7 @@ pub(super) struct EventBody(pub [u8; 64]);
 
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub(super) struct Event {
+pub(super) struct RawEvent {
     pub kind: u32,
     pub body: EventBody,
     pub pending: u32,
@@ -332,8 +332,8 @@ const fn both<T>(number: u8) -> Opcode {
 
 pub(super) const QUERYCAP: Opcode = read::<Capability>(0);
 pub(super) const ENUM_FMT: Opcode = both::<FmtDesc>(2);
-pub(super) const G_FMT: Opcode = both::<Format>(4);
-pub(super) const S_FMT: Opcode = both::<Format>(5);
+pub(super) const G_FMT: Opcode = both::<RawFormat>(4);
+pub(super) const S_FMT: Opcode = both::<RawFormat>(5);
 pub(super) const REQBUFS: Opcode = both::<RequestBuffers>(8);
 pub(super) const QUERYBUF: Opcode = both::<Buffer>(9);
 pub(super) const QBUF: Opcode = both::<Buffer>(15);
@@ -343,10 +343,10 @@ pub(super) const STREAMON: Opcode = write::<i32>(18);
 pub(super) const STREAMOFF: Opcode = write::<i32>(19);
 pub(super) const G_PARM: Opcode = both::<StreamParm>(21);
 pub(super) const S_PARM: Opcode = both::<StreamParm>(22);
-pub(super) const G_CTRL: Opcode = both::<Control>(27);
+pub(super) const G_CTRL: Opcode = both::<RawControl>(27);
 pub(super) const G_SELECTION: Opcode = both::<Selection>(94);
 pub(super) const S_EXT_CTRLS: Opcode = both::<ExtControls>(72);
-pub(super) const DQEVENT: Opcode = read::<Event>(89);
+pub(super) const DQEVENT: Opcode = read::<RawEvent>(89);
 pub(super) const SUBSCRIBE_EVENT: Opcode = write::<EventSubscription>(90);
 pub(super) const DECODER_CMD: Opcode = both::<DecoderCmd>(96);
 
@@ -374,12 +374,12 @@ pub(crate) const OF_DECODING: [Opcode; 15] = [
 const _: () = {
     assert!(size_of::<Capability>() == 104 && size_of::<FmtDesc>() == 64);
     assert!(size_of::<PixFormat>() == 48 && size_of::<PlanePixFormat>() == 20);
-    assert!(size_of::<PixFormatMplane>() == 192 && size_of::<Format>() == 208);
-    assert!(size_of::<RequestBuffers>() == 20 && size_of::<Plane>() == 64);
+    assert!(size_of::<PixFormatMplane>() == 192 && size_of::<RawFormat>() == 208);
+    assert!(size_of::<RequestBuffers>() == 20 && size_of::<RawPlane>() == 64);
     assert!(size_of::<Buffer>() == 88 && size_of::<ExportBuffer>() == 64);
     assert!(size_of::<Selection>() == 64 && size_of::<ExtControl>() == 20);
     assert!(size_of::<ExtControls>() == 32 && size_of::<DecoderCmd>() == 72);
-    assert!(size_of::<Event>() == 136 && size_of::<EventSubscription>() == 32);
+    assert!(size_of::<RawEvent>() == 136 && size_of::<EventSubscription>() == 32);
     assert!(size_of::<StreamParm>() == 204);
 };
 

@@ -61,7 +61,7 @@ struct Accept {
 /// `struct fp_mark`: data that is copied unchanged from a packet to its frame.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Mark {
+pub struct PacketMark {
     /// The client's timestamp, nanoseconds.
     pub timestamp: u64,
     /// `V4L2_BUF_FLAG_*`.
@@ -72,7 +72,7 @@ pub struct Mark {
     pub timecode: [u8; 16],
 }
 
-impl Mark {
+impl PacketMark {
     /// Returns the mark as bytes, for storage.
     pub fn to_bytes(&self) -> [u8; 32] {
         let mut bytes = [0; 32];
@@ -83,11 +83,11 @@ impl Mark {
         bytes
     }
 
-    /// Reads the bytes that [`Mark::to_bytes`] wrote.
-    pub fn from_bytes(bytes: &[u8; 32]) -> Mark {
+    /// Reads the bytes that [`PacketMark::to_bytes`] wrote.
+    pub fn from_bytes(bytes: &[u8; 32]) -> PacketMark {
         let word = |at: usize| u32::from_le_bytes(*bytes[at..].first_chunk().expect("inside"));
         let (low, high) = (word(0), word(4));
-        let mut mark = Mark {
+        let mut mark = PacketMark {
             timestamp: u64::from(low) | u64::from(high) << 32,
             flags: word(8),
             field: word(12),
@@ -116,7 +116,7 @@ pub struct PacketInfo {
     /// Bytes of payload.
     pub bytes: u32,
     /// Mark for the frame.
-    pub mark: Mark,
+    pub mark: PacketMark,
 }
 
 /// Result of [`Stream::next_packet`].
@@ -197,7 +197,7 @@ struct Export {
 /// `struct fp_format`: the stream's format.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Format {
+pub struct StreamFormat {
     /// Counts flushes.
     pub epoch: u32,
     /// Bits of a sample, 8 or 10.
@@ -251,7 +251,7 @@ pub struct FrameInfo {
     /// 0.
     pub reserved: u32,
     /// Mark of the packet.
-    pub mark: Mark,
+    pub mark: PacketMark,
 }
 
 /// Why a stream has no frame left: `enum fp_drained_why`.
@@ -294,7 +294,7 @@ const NEXT_PACKET: Opcode = opcode::read::<PacketInfo>(MAGIC, 0x10);
 const PACKET_DONE: Opcode = opcode::write::<PacketDone>(MAGIC, 0x11);
 const NEXT_CAPTURE: Opcode = opcode::read::<CaptureInfo>(MAGIC, 0x12);
 const EXPORT: Opcode = opcode::read_write::<Export>(MAGIC, 0x13);
-const FORMAT: Opcode = opcode::write::<Format>(MAGIC, 0x14);
+const FORMAT: Opcode = opcode::write::<StreamFormat>(MAGIC, 0x14);
 const FRAME: Opcode = opcode::write::<FrameInfo>(MAGIC, 0x15);
 const DRAINED: Opcode = opcode::read_write::<DrainedInfo>(MAGIC, 0x16);
 const FAIL: Opcode = opcode::write::<Fail>(MAGIC, 0x17);
@@ -487,7 +487,7 @@ impl Stream {
 
     /// Declares the stream's format. EBUSY where the stream has another format and was
     /// not [drained](Stream::drained) for a change.
-    pub fn format(&self, format: &Format) -> io::Result<()> {
+    pub fn format(&self, format: &StreamFormat) -> io::Result<()> {
         set::<FORMAT, _>(&self.0, *format)
     }
 
@@ -537,7 +537,7 @@ mod tests {
             size_of::<PacketDone>(),
             size_of::<CaptureInfo>(),
             size_of::<Export>(),
-            size_of::<Format>(),
+            size_of::<StreamFormat>(),
             size_of::<FrameInfo>(),
             size_of::<DrainedInfo>(),
             size_of::<Delivered>(),
@@ -547,8 +547,8 @@ mod tests {
 
     #[test]
     fn marks_are_kept_to_the_bit() {
-        let mark = Mark { timestamp: 0x0102_0304_0506_0708, flags: 9, field: 10, timecode: [11; 16] };
-        assert_eq!(Mark::from_bytes(&mark.to_bytes()), mark);
+        let mark = PacketMark { timestamp: 0x0102_0304_0506_0708, flags: 9, field: 10, timecode: [11; 16] };
+        assert_eq!(PacketMark::from_bytes(&mark.to_bytes()), mark);
     }
 
     #[test]

@@ -12,8 +12,8 @@ use framepath_model::stream::FrameMeta;
 
 use super::heap::{Heap, sync};
 use super::queue::Memory;
-use super::region::{Access, Region};
-use super::{Dequeued, Direction, Lent, Node, V4l2Error};
+use super::region::{CpuAccess, Region};
+use super::{Dequeued, Direction, Node, QueuedMemory, V4l2Error};
 use crate::measure::meter;
 use crate::memory::pool::{ForeignError, ForeignPool, Frame, Returns};
 use crate::process::stop;
@@ -65,11 +65,11 @@ struct Shared {
     node: Arc<Node>,
     io: Io,
     region: Arc<Region>,
-    state: Mutex<State>,
+    state: Mutex<CaptureState>,
     returned: Condvar,
 }
 
-struct State {
+struct CaptureState {
     /// False once the queue was stopped: buffers that come back later are not queued.
     live: bool,
     /// Number of buffers that the device has.
@@ -81,19 +81,19 @@ struct State {
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CaptureState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lent(&self, slot: u32) -> Lent<'_> {
+    fn lent(&self, slot: u32) -> QueuedMemory<'_> {
         match (self.io, self.region.dmabuf_given(slot)) {
-            (Io::DmaBuf, Some(fd)) => Lent::DmaBuf(fd, self.region.slot_bytes()),
-            (Io::UserPtr, _) => Lent::Slot(&self.region, slot),
-            _ => Lent::Driver,
+            (Io::DmaBuf, Some(fd)) => QueuedMemory::DmaBuf(fd, self.region.slot_bytes()),
+            (Io::UserPtr, _) => QueuedMemory::Slot(&self.region, slot),
+            _ => QueuedMemory::Driver,
         }
     }
 
-    fn queue(&self, state: &mut State, slot: u32) {
+    fn queue(&self, state: &mut CaptureState, slot: u32) {
         match self.node.give(Direction::Capture, slot, self.lent(slot), 0, 0) {
             Ok(()) => state.queued += 1,
             Err(error) => {
@@ -106,7 +106,7 @@ impl Shared {
 impl Returns for Shared {
     fn give_back(&self, slot: u32) {
         if let (Io::DmaBuf, Some(fd)) = (self.io, self.region.dmabuf_given(slot)) {
-            sync(fd, Access::Read, true);
+            sync(fd, CpuAccess::Read, true);
         }
         let mut state = self.state();
         if state.live {
@@ -134,16 +134,16 @@ impl CaptureBuffers {
             return Err(V4l2Error::Driver { node: node.path().to_owned(), what });
         }
         let region = match io {
-            Io::Mmap => driver_region(node, direction, count, Access::Read)?,
-            Io::DmaBuf => heap.region(bytes, count, Access::Read)?,
-            Io::UserPtr => Heap::Pages.region(bytes, count, Access::Write)?,
+            Io::Mmap => driver_region(node, direction, count, CpuAccess::Read)?,
+            Io::DmaBuf => heap.region(bytes, count, CpuAccess::Read)?,
+            Io::UserPtr => Heap::Pages.region(bytes, count, CpuAccess::Write)?,
         };
         let region = Arc::new(region);
         let shared = Arc::new(Shared {
             node: node.clone(),
             io,
             region: region.clone(),
-            state: Mutex::new(State { live: true, queued: 0, waiting: None, failed: None }),
+            state: Mutex::new(CaptureState { live: true, queued: 0, waiting: None, failed: None }),
             returned: Condvar::new(),
         });
         let mut state = shared.state();
@@ -179,7 +179,7 @@ impl CaptureBuffers {
     /// buffers are in frames downstream, no frame can come. Ends early where the calling
     /// thread's run is asked to stop, or a [nudge](Stop::nudge) makes `awake` true.
     pub fn wait_for_return(&self, time: Duration, awake: impl Fn() -> bool) {
-        let has_returned = |state: &State| state.queued > 0 || state.failed.is_some();
+        let has_returned = |state: &CaptureState| state.queued > 0 || state.failed.is_some();
         let mut state = self.shared.state();
         if has_returned(&state) {
             return;
@@ -216,7 +216,7 @@ impl CaptureBuffers {
             return Err(V4l2Error::Driver { node: self.shared.node.path().to_owned(), what });
         }
         if let (Io::DmaBuf, Some(fd)) = (self.shared.io, self.shared.region.dmabuf_given(taken.index)) {
-            sync(fd, Access::Read, false);
+            sync(fd, CpuAccess::Read, false);
         }
         Ok(Some(taken))
     }
@@ -259,7 +259,7 @@ pub(super) fn driver_region(
     node: &Arc<Node>,
     direction: Direction,
     count: u32,
-    access: Access,
+    access: CpuAccess,
 ) -> Result<Region, V4l2Error> {
     let places = (0..count)
         .map(|index| node.query(direction, index).map(|place| (place.offset, place.bytes)))

@@ -4,7 +4,9 @@
 //! H.273. Where several numbers of one side match one of the other, the first line of a
 //! table counts.
 
-use framepath_model::colors::{BT470BG, BT709, BT2020, Colors, Range, SMPTE170M, SMPTE240M, UNSPECIFIED};
+use framepath_model::colors::{
+    BT470BG, BT709, BT2020, ColorRange, Colors, SMPTE170M, SMPTE240M, UNSPECIFIED,
+};
 
 use super::abi;
 use super::error::V4l2Error;
@@ -82,9 +84,9 @@ impl From<Colors> for V4l2Colors {
             xfer_func: number(&TRANSFERS, colors.transfer),
             ycbcr_enc: number(&MATRICES, colors.matrix),
             quantization: match colors.range {
-                Range::Unknown => 0,
-                Range::Limited => abi::QUANTIZATION_LIM_RANGE,
-                Range::Full => abi::QUANTIZATION_FULL_RANGE,
+                ColorRange::Unknown => 0,
+                ColorRange::Limited => abi::QUANTIZATION_LIM_RANGE,
+                ColorRange::Full => abi::QUANTIZATION_FULL_RANGE,
             },
         }
     }
@@ -110,9 +112,9 @@ impl From<V4l2Colors> for Colors {
             (told, _) => told,
         };
         let range = match (said.quantization, said.colorspace) {
-            (abi::QUANTIZATION_FULL_RANGE, _) | (0, abi::COLORSPACE_JPEG) => Range::Full,
-            (abi::QUANTIZATION_LIM_RANGE, _) => Range::Limited,
-            _ => Range::Unknown,
+            (abi::QUANTIZATION_FULL_RANGE, _) | (0, abi::COLORSPACE_JPEG) => ColorRange::Full,
+            (abi::QUANTIZATION_LIM_RANGE, _) => ColorRange::Limited,
+            _ => ColorRange::Unknown,
         };
         Colors { primaries, transfer: code(&TRANSFERS, said.xfer_func), matrix, range }
     }
@@ -160,7 +162,7 @@ mod tests {
             (BT2020, 16, BT2020),
             (11, 17, BT709),
         ] {
-            for range in [Range::Limited, Range::Full] {
+            for range in [ColorRange::Limited, ColorRange::Full] {
                 let colors = Colors { primaries: code, transfer, matrix, range };
                 assert_eq!(Colors::from(V4l2Colors::from(colors)), colors);
             }
@@ -175,8 +177,8 @@ mod tests {
     #[test]
     fn defaults_follow_the_colour_space() {
         let of = |colorspace| Colors::from(V4l2Colors { colorspace, ..V4l2Colors::default() });
-        assert_eq!((of(3).matrix, of(3).range), (BT709, Range::Unknown));
+        assert_eq!((of(3).matrix, of(3).range), (BT709, ColorRange::Unknown));
         assert_eq!((of(8).primaries, of(8).matrix), (BT709, SMPTE170M), "sRGB of a camera");
-        assert_eq!(of(7).range, Range::Full);
+        assert_eq!(of(7).range, ColorRange::Full);
     }
 }

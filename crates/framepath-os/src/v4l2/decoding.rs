@@ -10,7 +10,7 @@ use super::{V4l2Error, abi};
 
 /// Event of a decoder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum DecoderEvent {
     /// The stream's format is known, or has changed.
     SourceChange,
     /// The last frame before a drain is ready.
@@ -23,7 +23,7 @@ impl Node {
     /// Returns the least number of CAPTURE buffers for decoding; `None` where the driver
     /// does not say.
     pub fn min_capture_buffers(&self) -> Option<u32> {
-        let mut control = abi::Control { id: abi::CID_MIN_BUFFERS_FOR_CAPTURE, value: 0 };
+        let mut control = abi::RawControl { id: abi::CID_MIN_BUFFERS_FOR_CAPTURE, value: 0 };
         // SAFETY: the structure of the ioctl.
         unsafe { call(self.fd(), abi::G_CTRL, &mut control) }.ok()?;
         u32::try_from(control.value).ok()
@@ -46,8 +46,8 @@ impl Node {
     ///
     /// # Errors
     /// As the driver says.
-    pub fn next_event(&self) -> Result<Option<Event>, V4l2Error> {
-        let mut event = abi::Event {
+    pub fn next_event(&self) -> Result<Option<DecoderEvent>, V4l2Error> {
+        let mut event = abi::RawEvent {
             kind: 0,
             body: abi::EventBody([0; 64]),
             pending: 0,
@@ -66,9 +66,11 @@ impl Node {
         let changes =
             u32::from_ne_bytes([event.body.0[0], event.body.0[1], event.body.0[2], event.body.0[3]]);
         Ok(Some(match event.kind {
-            abi::EVENT_SOURCE_CHANGE if changes & abi::EVENT_SRC_CH_RESOLUTION != 0 => Event::SourceChange,
-            abi::EVENT_EOS => Event::EndOfStream,
-            other => Event::Other(other),
+            abi::EVENT_SOURCE_CHANGE if changes & abi::EVENT_SRC_CH_RESOLUTION != 0 => {
+                DecoderEvent::SourceChange
+            }
+            abi::EVENT_EOS => DecoderEvent::EndOfStream,
+            other => DecoderEvent::Other(other),
         }))
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use super::Role;
+use super::NodeRole;
 
 /// Error of a device.
 #[derive(Debug, thiserror::Error)]
@@ -33,9 +33,9 @@ pub enum V4l2Error {
         /// The device's name.
         card: String,
         /// Role of the node.
-        role: Role,
+        role: NodeRole,
         /// Role that was looked for.
-        wanted: Role,
+        wanted: NodeRole,
     },
     /// The device has formats, but not this one.
     #[error("{} has no {wanted}; it offers {offers}", node.display())]

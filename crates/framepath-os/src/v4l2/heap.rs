@@ -15,7 +15,7 @@ use rustix::ioctl::{Opcode, opcode};
 
 use super::V4l2Error;
 use super::call::call;
-use super::region::{Access, Region};
+use super::region::{CpuAccess, Region};
 use crate::c_layout::{Facts, numbers, structure};
 use crate::measure::meter;
 use crate::memory::pool::{ForeignPool, Frame, Returns};
@@ -107,7 +107,7 @@ impl Heap {
     }
 
     /// Makes `count` slots of at least `bytes` bytes.
-    pub(super) fn region(&self, bytes: usize, count: u32, access: Access) -> Result<Region, V4l2Error> {
+    pub(super) fn region(&self, bytes: usize, count: u32, access: CpuAccess) -> Result<Region, V4l2Error> {
         let path = self.path();
         let failed = |call| {
             let path = path.clone();
@@ -158,8 +158,8 @@ fn of_memfd(udmabuf: &File, bytes: usize) -> Result<OwnedFd, Errno> {
 
 /// Tells the exporter that the CPU begins or ends its access to a dmabuf, for caches that
 /// are not coherent. Does nothing where the exporter has nothing to do.
-pub(super) fn sync(fd: BorrowedFd<'_>, access: Access, end: bool) {
-    let way = if access == Access::Write { SYNC_READ | SYNC_WRITE } else { SYNC_READ };
+pub(super) fn sync(fd: BorrowedFd<'_>, access: CpuAccess, end: bool) {
+    let way = if access == CpuAccess::Write { SYNC_READ | SYNC_WRITE } else { SYNC_READ };
     let mut flags = way | if end { SYNC_END } else { 0 };
     // A failure here leaves nothing better to do.
     // SAFETY: the structure of the ioctl is one u64.
@@ -191,7 +191,7 @@ impl DevicePool {
     /// # Errors
     /// There is no such heap, or it has no memory.
     pub fn new(heap: &Heap, bytes: usize, slots: u32) -> Result<DevicePool, V4l2Error> {
-        let region = Arc::new(heap.region(bytes, slots, Access::Write)?);
+        let region = Arc::new(heap.region(bytes, slots, CpuAccess::Write)?);
         let free = Mutex::new((0..slots).rev().collect());
         let shared = Arc::new(Shared { region: region.clone(), free, returned: Condvar::new() });
         Ok(DevicePool { frames: ForeignPool::of_region(region, shared.clone()), shared })
@@ -211,7 +211,7 @@ impl DevicePool {
         };
         drop(free);
         if let Some(fd) = self.shared.region.dmabuf(slot) {
-            sync(fd, Access::Write, false);
+            sync(fd, CpuAccess::Write, false);
         }
         DeviceFrame { pool: self, slot }
     }
@@ -252,7 +252,7 @@ impl DeviceFrame<'_> {
 
     fn end(&self) {
         if let Some(fd) = self.pool.shared.region.dmabuf(self.slot) {
-            sync(fd, Access::Write, true);
+            sync(fd, CpuAccess::Write, true);
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::process::stop;
 
 /// Purpose of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum NodeRole {
     /// Gives frames: a camera, a grabber.
     Camera,
     /// Takes packets and gives frames.
@@ -34,15 +34,15 @@ pub enum Role {
     Other,
 }
 
-impl fmt::Display for Role {
+impl fmt::Display for NodeRole {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Role::Camera => "a camera",
-            Role::Decoder => "a stateful decoder",
-            Role::Encoder => "an encoder",
-            Role::Measuring => "framepath's measuring node",
-            Role::Converter => "a memory-to-memory device",
-            Role::Other => "no source or codec of video",
+            NodeRole::Camera => "a camera",
+            NodeRole::Decoder => "a stateful decoder",
+            NodeRole::Encoder => "an encoder",
+            NodeRole::Measuring => "framepath's measuring node",
+            NodeRole::Converter => "a memory-to-memory device",
+            NodeRole::Other => "no source or codec of video",
         })
     }
 }
@@ -58,7 +58,7 @@ pub struct FormatOffer {
 
 /// The format of a queue, of one plane of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Picture {
+pub struct QueueFormat {
     /// Width in pixels; 0 where not known.
     pub width: u32,
     /// Height in pixels; 0 where not known.
@@ -89,7 +89,7 @@ pub struct Rect {
 
 /// A control's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Control {
+pub enum ControlValue {
     /// 32 bits: numbers, menus, switches.
     Int(i32),
     /// 64 bits.
@@ -245,24 +245,24 @@ impl Node {
 
     /// Returns the node's purpose; looks at its formats where the node is a
     /// memory-to-memory device.
-    pub fn role(&self) -> Role {
+    pub fn role(&self) -> NodeRole {
         let has = |bits| self.caps & bits != 0;
         let capture = has(abi::CAP_VIDEO_CAPTURE | abi::CAP_VIDEO_CAPTURE_MPLANE);
         let output = has(abi::CAP_VIDEO_OUTPUT | abi::CAP_VIDEO_OUTPUT_MPLANE);
         if !(has(abi::CAP_VIDEO_M2M | abi::CAP_VIDEO_M2M_MPLANE) || capture && output) {
-            return if capture { Role::Camera } else { Role::Other };
+            return if capture { NodeRole::Camera } else { NodeRole::Other };
         }
         let packets = |direction| self.formats(direction).iter().any(|offer| offer.compressed);
         match (packets(Direction::Output), packets(Direction::Capture)) {
-            (true, _) => Role::Decoder,
-            (false, true) => Role::Encoder,
-            (false, false) if self.driver == DRIVER => Role::Measuring,
-            (false, false) => Role::Converter,
+            (true, _) => NodeRole::Decoder,
+            (false, true) => NodeRole::Encoder,
+            (false, false) if self.driver == DRIVER => NodeRole::Measuring,
+            (false, false) => NodeRole::Converter,
         }
     }
 
     /// Returns an error where the node does not have the role `wanted`.
-    pub fn must_be(&self, wanted: Role) -> Result<(), V4l2Error> {
+    pub fn must_be(&self, wanted: NodeRole) -> Result<(), V4l2Error> {
         let role = self.role();
         if role == wanted {
             return Ok(());
@@ -297,12 +297,13 @@ impl Node {
     ///
     /// # Errors
     /// As the driver says; a decoder knows CAPTURE's format only after the stream's head.
-    pub fn format(&self, direction: Direction) -> Result<Picture, V4l2Error> {
+    pub fn format(&self, direction: Direction) -> Result<QueueFormat, V4l2Error> {
         Ok(self.picture(&self.raw_format(direction)?))
     }
 
-    pub(super) fn raw_format(&self, direction: Direction) -> Result<abi::Format, V4l2Error> {
-        let mut format = abi::Format { kind: self.kind(direction), body: abi::FormatBody { raw: [0; 200] } };
+    pub(super) fn raw_format(&self, direction: Direction) -> Result<abi::RawFormat, V4l2Error> {
+        let mut format =
+            abi::RawFormat { kind: self.kind(direction), body: abi::FormatBody { raw: [0; 200] } };
         // SAFETY: the structure of the ioctl.
         unsafe { self.call("VIDIOC_G_FMT", abi::G_FMT, &mut format) }?;
         Ok(format)
@@ -312,7 +313,7 @@ impl Node {
     ///
     /// # Errors
     /// Buffers are there already, or the queue has no such format.
-    pub fn set_format(&self, direction: Direction, wanted: &Picture) -> Result<Picture, V4l2Error> {
+    pub fn set_format(&self, direction: Direction, wanted: &QueueFormat) -> Result<QueueFormat, V4l2Error> {
         let body = match self.is_multiplanar() {
             false => abi::FormatBody {
                 pix: abi::PixFormat {
@@ -343,7 +344,8 @@ impl Node {
             }
         };
         // The kernel reads the rest of the union too, so it is zeroed.
-        let mut format = abi::Format { kind: self.kind(direction), body: abi::FormatBody { raw: [0; 200] } };
+        let mut format =
+            abi::RawFormat { kind: self.kind(direction), body: abi::FormatBody { raw: [0; 200] } };
         match self.is_multiplanar() {
             // SAFETY: the member that was written above.
             false => format.body.pix = unsafe { body.pix },
@@ -355,13 +357,13 @@ impl Node {
         Ok(self.picture(&format))
     }
 
-    fn picture(&self, format: &abi::Format) -> Picture {
+    fn picture(&self, format: &abi::RawFormat) -> QueueFormat {
         match self.is_multiplanar() {
             false => {
                 // SAFETY: all bits are values of every member; `raw` was
                 // written whole.
                 let pix = unsafe { format.body.pix };
-                Picture {
+                QueueFormat {
                     width: pix.width,
                     height: pix.height,
                     fourcc: Fourcc(pix.pixelformat),
@@ -373,7 +375,7 @@ impl Node {
             true => {
                 // SAFETY: as above.
                 let pix = unsafe { format.body.pix_mp };
-                Picture {
+                QueueFormat {
                     width: pix.width,
                     height: pix.height,
                     fourcc: Fourcc(pix.pixelformat),
@@ -408,13 +410,13 @@ impl Node {
     ///
     /// # Panics
     /// There are more than 16 controls.
-    pub fn set_controls(&self, controls: &[(u32, Control)]) -> Result<(), V4l2Error> {
+    pub fn set_controls(&self, controls: &[(u32, ControlValue)]) -> Result<(), V4l2Error> {
         let mut list = [abi::ExtControl::default(); 16];
         for (place, (id, value)) in list[..controls.len()].iter_mut().zip(controls) {
             place.id = *id;
             match value {
-                Control::Int(value) => place.value[..4].copy_from_slice(&value.to_ne_bytes()),
-                Control::Wide(value) => place.value = value.to_ne_bytes(),
+                ControlValue::Int(value) => place.value[..4].copy_from_slice(&value.to_ne_bytes()),
+                ControlValue::Wide(value) => place.value = value.to_ne_bytes(),
             }
         }
         let mut all = abi::ExtControls {

@@ -5,14 +5,14 @@
 use std::sync::Arc;
 
 use super::capture::driver_region;
-use super::region::{Access, Region};
-use super::{Dequeued, Direction, Io, Lent, Node, V4l2Error};
+use super::region::{CpuAccess, Region};
+use super::{Dequeued, Direction, Io, Node, QueuedMemory, V4l2Error};
 use crate::measure::meter;
 use crate::memory::pool::{Frame, Plane};
 
 /// Buffers that came back from an OUTPUT queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Collected {
+pub struct ReturnedOutputs {
     /// Number of buffers.
     pub count: u32,
     /// Stamp of the first buffer that the device could not use.
@@ -42,7 +42,7 @@ impl OutputBuffers {
             return Err(V4l2Error::Driver { node: node.path().to_owned(), what });
         }
         let region = match io {
-            Io::Mmap => Some(driver_region(node, Direction::Output, count, Access::Write)?),
+            Io::Mmap => Some(driver_region(node, Direction::Output, count, CpuAccess::Write)?),
             Io::DmaBuf | Io::UserPtr => None,
         };
         let free = (0..count).rev().collect();
@@ -63,8 +63,8 @@ impl OutputBuffers {
     ///
     /// # Errors
     /// As the driver says.
-    pub fn collect(&mut self) -> Result<Collected, V4l2Error> {
-        let mut collected = Collected::default();
+    pub fn collect(&mut self) -> Result<ReturnedOutputs, V4l2Error> {
+        let mut collected = ReturnedOutputs::default();
         while let Some(taken) = self.node.take(Direction::Output, self.io.memory())? {
             let Some(held) = self.lent.get_mut(taken.index as usize) else {
                 let what = format!("gave OUTPUT buffer {} of {}", taken.index, self.lent.len());
@@ -128,7 +128,7 @@ impl OutputBuffers {
     /// No buffer is free.
     pub fn send(&mut self, bytes: usize, timestamp_us: u64) -> Result<(), V4l2Error> {
         let index = *self.free.last().expect("a free buffer");
-        self.node.give(Direction::Output, index, Lent::Driver, bytes, timestamp_us)?;
+        self.node.give(Direction::Output, index, QueuedMemory::Driver, bytes, timestamp_us)?;
         self.free.pop();
         Ok(())
     }
@@ -146,10 +146,10 @@ impl OutputBuffers {
         let plane = frame.plane(0);
         let (lent, bytes) = match self.io {
             Io::Mmap => panic!("a frame cannot be lent to the driver's memory"),
-            Io::UserPtr => (Lent::Pixels(plane), plane.len()),
+            Io::UserPtr => (QueuedMemory::Pixels(plane), plane.len()),
             Io::DmaBuf => match frame.dmabuf() {
                 Some((fd, bytes)) if frame.layout().planes()[0].offset == 0 => {
-                    (Lent::DmaBuf(fd, bytes), plane.len())
+                    (QueuedMemory::DmaBuf(fd, bytes), plane.len())
                 }
                 _ => {
                     let what = "cannot be lent a frame whose memory is no dmabuf".to_owned();
@@ -192,7 +192,7 @@ impl InPlace {
             let what = "cannot be lent a frame whose memory is no dmabuf".to_owned();
             return Err(V4l2Error::Driver { node: self.node.path().to_owned(), what });
         };
-        self.node.give(Direction::Capture, 0, Lent::DmaBuf(fd, bytes), 0, 0)
+        self.node.give(Direction::Capture, 0, QueuedMemory::DmaBuf(fd, bytes), 0, 0)
     }
 
     /// Takes the buffer back; `None` while the device has it.

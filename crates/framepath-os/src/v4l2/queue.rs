@@ -20,7 +20,7 @@ pub enum Direction {
 
 /// The memory of a buffer being queued.
 #[derive(Clone, Copy, Debug)]
-pub enum Lent<'a> {
+pub enum QueuedMemory<'a> {
     /// The driver's own memory.
     Driver,
     /// A dmabuf of so many bytes.
@@ -70,28 +70,30 @@ impl Memory {
     }
 }
 
-impl Lent<'_> {
+impl QueuedMemory<'_> {
     fn memory(&self) -> Memory {
         match self {
-            Lent::Driver => Memory::Driver,
-            Lent::DmaBuf(..) => Memory::DmaBuf,
-            Lent::Slot(..) | Lent::Pixels(_) => Memory::User,
+            QueuedMemory::Driver => Memory::Driver,
+            QueuedMemory::DmaBuf(..) => Memory::DmaBuf,
+            QueuedMemory::Slot(..) | QueuedMemory::Pixels(_) => Memory::User,
         }
     }
 
-    fn place(&self) -> (abi::Place, u32) {
+    fn place(&self) -> (abi::RawMemory, u32) {
         match *self {
-            Lent::Driver => (abi::Place::default(), 0),
-            Lent::DmaBuf(fd, bytes) => {
+            QueuedMemory::Driver => (abi::RawMemory::default(), 0),
+            QueuedMemory::DmaBuf(fd, bytes) => {
                 // The other half of the union is not read, but must have a value.
-                let mut place = abi::Place::default();
+                let mut place = abi::RawMemory::default();
                 place.fd = fd.as_raw_fd();
                 (place, bytes as u32)
             }
-            Lent::Slot(region, slot) => {
-                (abi::Place { userptr: region.slot_address(slot) }, region.slot_bytes() as u32)
+            QueuedMemory::Slot(region, slot) => {
+                (abi::RawMemory { userptr: region.slot_address(slot) }, region.slot_bytes() as u32)
             }
-            Lent::Pixels(plane) => (abi::Place { userptr: plane.as_ptr() as usize }, plane.len() as u32),
+            QueuedMemory::Pixels(plane) => {
+                (abi::RawMemory { userptr: plane.as_ptr() as usize }, plane.len() as u32)
+            }
         }
     }
 }
@@ -119,7 +121,7 @@ impl Node {
     }
 
     pub(super) fn query(&self, direction: Direction, index: u32) -> Result<Mappable, V4l2Error> {
-        let mut planes = [abi::Plane::default(); abi::MOST_PLANES];
+        let mut planes = [abi::RawPlane::default(); abi::MOST_PLANES];
         let mut buffer = self.buffer(direction, index, Memory::Driver, &mut planes);
         // SAFETY: the structure of the ioctl; its planes are `planes`.
         unsafe { self.call("VIDIOC_QUERYBUF", abi::QUERYBUF, &mut buffer) }?;
@@ -142,12 +144,12 @@ impl Node {
         direction: Direction,
         index: u32,
         memory: Memory,
-        planes: &mut [abi::Plane; abi::MOST_PLANES],
+        planes: &mut [abi::RawPlane; abi::MOST_PLANES],
     ) -> abi::Buffer {
         let mut buffer =
             abi::Buffer { index, kind: self.kind(direction), memory: memory.number(), ..Default::default() };
         if self.has_planes() {
-            buffer.m = abi::Place { planes: planes.as_mut_ptr() };
+            buffer.m = abi::RawMemory { planes: planes.as_mut_ptr() };
             buffer.length = abi::MOST_PLANES as u32;
         }
         buffer
@@ -161,11 +163,11 @@ impl Node {
         &self,
         direction: Direction,
         index: u32,
-        lent: Lent<'_>,
+        lent: QueuedMemory<'_>,
         bytes: usize,
         timestamp_us: u64,
     ) -> Result<(), V4l2Error> {
-        let mut planes = [abi::Plane::default(); abi::MOST_PLANES];
+        let mut planes = [abi::RawPlane::default(); abi::MOST_PLANES];
         let mut buffer = self.buffer(direction, index, lent.memory(), &mut planes);
         let (place, length) = lent.place();
         buffer.seconds = (timestamp_us / 1_000_000) as i64;
@@ -179,7 +181,7 @@ impl Node {
             planes[0].length = length;
             planes[0].bytesused = bytes as u32;
             // Set again, now that the planes have the values that the kernel is to read.
-            buffer.m = abi::Place { planes: planes.as_mut_ptr() };
+            buffer.m = abi::RawMemory { planes: planes.as_mut_ptr() };
         } else {
             buffer.m = place;
             buffer.length = length;
@@ -197,7 +199,7 @@ impl Node {
     /// # Errors
     /// As the driver says. [`Errno::PIPE`] behind the last buffer is `None` too.
     pub(super) fn take(&self, direction: Direction, memory: Memory) -> Result<Option<Dequeued>, V4l2Error> {
-        let mut planes = [abi::Plane::default(); abi::MOST_PLANES];
+        let mut planes = [abi::RawPlane::default(); abi::MOST_PLANES];
         let mut buffer = self.buffer(direction, 0, memory, &mut planes);
         // SAFETY: the structure of the ioctl; its planes are `planes`.
         match unsafe { call(self.fd(), abi::DQBUF, &mut buffer) } {

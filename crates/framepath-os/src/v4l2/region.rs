@@ -42,16 +42,16 @@ unsafe impl Sync for Region {}
 
 /// Access of the CPU to a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum CpuAccess {
     Read,
     Write,
 }
 
-impl Access {
+impl CpuAccess {
     fn flags(self) -> ProtFlags {
         match self {
-            Access::Read => ProtFlags::READ,
-            Access::Write => ProtFlags::READ | ProtFlags::WRITE,
+            CpuAccess::Read => ProtFlags::READ,
+            CpuAccess::Write => ProtFlags::READ | ProtFlags::WRITE,
         }
     }
 }
@@ -81,7 +81,7 @@ impl Region {
         fd: BorrowedFd<'_>,
         offset: u64,
         bytes: usize,
-        access: Access,
+        access: CpuAccess,
     ) -> Result<(), Errno> {
         if slot >= self.slots || bytes > self.slot_bytes {
             return Err(Errno::INVAL);
@@ -100,7 +100,7 @@ impl Region {
         node: &Arc<Node>,
         direction: Direction,
         places: &[(u64, usize)],
-        access: Access,
+        access: CpuAccess,
     ) -> Result<Region, Errno> {
         let most = places.iter().map(|(_, bytes)| *bytes).max().unwrap_or(0);
         let mut region = Region::reserve(most, places.len() as u32)?;
@@ -113,7 +113,7 @@ impl Region {
     }
 
     /// Maps dmabufs of `bytes` bytes each.
-    pub(super) fn of_dmabufs(fds: Vec<OwnedFd>, bytes: usize, access: Access) -> Result<Region, Errno> {
+    pub(super) fn of_dmabufs(fds: Vec<OwnedFd>, bytes: usize, access: CpuAccess) -> Result<Region, Errno> {
         let mut region = Region::reserve(bytes, fds.len() as u32)?;
         for (slot, fd) in fds.iter().enumerate() {
             region.map(slot as u32, fd.as_fd(), 0, bytes, access)?;
@@ -129,7 +129,7 @@ impl Region {
         // SAFETY: replaces our own reservation, which is not used yet.
         unsafe {
             let flags = MapFlags::PRIVATE | MapFlags::FIXED;
-            mmap_anonymous(region.base.as_ptr().cast(), whole, Access::Write.flags(), flags)
+            mmap_anonymous(region.base.as_ptr().cast(), whole, CpuAccess::Write.flags(), flags)
         }?;
         Ok(region)
     }

@@ -7,14 +7,15 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
 
-use framepath_os::process::sandbox::{self, Layer, Limits, Role, SandboxError};
+use framepath_os::process::sandbox::{self, Layer, ResourceLimits, SandboxError, SandboxRole};
 use framepath_os::process::spawn::{Bounds, Zygote, take_socket};
 use rustix::fs::{SealFlags, fcntl_add_seals};
 
 use crate::acts::{ACTS, Scene, call};
 use crate::wire::{receive, send};
 
-pub const LIMITS: Limits = Limits { memory_bytes: 1 << 30, file_bytes: 1 << 20, open_files: 32, threads: 64 };
+pub const LIMITS: ResourceLimits =
+    ResourceLimits { memory_bytes: 1 << 30, file_bytes: 1 << 20, open_files: 32, threads: 64 };
 
 /// Runs the mode named by the arguments, the worker's first word left out.
 pub fn run(arguments: &[String]) {
@@ -50,21 +51,21 @@ fn acts(socket: BorrowedFd<'_>, role: &str, file: &Path) -> String {
     };
     let locked = role != "free";
     let layers = match role {
-        "decode" => sandbox::enter(Role::Decode, &LIMITS).unwrap(),
+        "decode" => sandbox::enter(SandboxRole::Decode, &LIMITS).unwrap(),
         "decode-by-device" => {
-            let layers = sandbox::enter(Role::DecodeByDevice, &LIMITS).unwrap();
+            let layers = sandbox::enter(SandboxRole::DecodeByDevice, &LIMITS).unwrap();
             // VIDIOC_QUERYCAP reaches the kernel, for which a memfd is no device.
             let asked = call!(SYS_ioctl, scene.pool, 0x8068_5600_u32, [0u8; 104].as_mut_ptr());
             assert_eq!(asked, Err(libc::ENOTTY));
             layers
         }
         "plugin" => {
-            sandbox::enter(Role::PluginLoading { file }, &LIMITS).unwrap();
+            sandbox::enter(SandboxRole::PluginLoading { file }, &LIMITS).unwrap();
             // A constructor's thread could set the flag again after the next role is
             // entered.
             let dumpable = call!(SYS_prctl, libc::PR_SET_DUMPABLE, 1, 0usize, 0usize, 0usize);
             assert_eq!(dumpable, Err(libc::EPERM));
-            sandbox::enter(Role::Plugin, &LIMITS).unwrap()
+            sandbox::enter(SandboxRole::Plugin, &LIMITS).unwrap()
         }
         _ => sandbox::Layers::default(),
     };
@@ -90,7 +91,7 @@ fn allowed(socket: BorrowedFd<'_>) -> String {
         wait.recv().unwrap();
         call!(SYS_openat, libc::AT_FDCWD, c"/dev/null".as_ptr(), libc::O_RDONLY, 0)
     });
-    let layers = sandbox::enter(Role::Decode, &LIMITS).unwrap();
+    let layers = sandbox::enter(SandboxRole::Decode, &LIMITS).unwrap();
     assert!(layers.has(Layer::Seccomp));
     go.send(()).unwrap();
     assert_eq!(early.join().unwrap(), Err(libc::EPERM), "the thread from before");
@@ -258,7 +259,7 @@ fn old_kernel() -> String {
     .unwrap();
     let program: seccompiler::BpfProgram = filter.try_into().unwrap();
     seccompiler::apply_filter(&program).unwrap();
-    match sandbox::enter(Role::Decode, &LIMITS) {
+    match sandbox::enter(SandboxRole::Decode, &LIMITS) {
         Err(SandboxError::NoSeccomp { layers, .. }) => layers.to_string(),
         other => format!("{other:?}"),
     }
@@ -276,7 +277,7 @@ fn plugin(file: &Path, other: &str) -> String {
     };
     assert!(open(&other, libc::O_RDONLY).is_ok(), "before the sandbox");
 
-    let layers = sandbox::enter(Role::PluginLoading { file }, &LIMITS).unwrap();
+    let layers = sandbox::enter(SandboxRole::PluginLoading { file }, &LIMITS).unwrap();
     // Without Landlock any file can be read until the role is sealed.
     if layers.has(Layer::LandlockFiles) {
         assert_eq!(open(&other, libc::O_RDONLY), Err(libc::EACCES), "another file");
@@ -291,7 +292,7 @@ fn plugin(file: &Path, other: &str) -> String {
     let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
     assert!(!library.is_null(), "dlopen");
 
-    sandbox::enter(Role::Plugin, &LIMITS).unwrap();
+    sandbox::enter(SandboxRole::Plugin, &LIMITS).unwrap();
     assert_eq!(open(&path, libc::O_RDONLY), Err(libc::EPERM), "the file, sealed");
     assert_eq!(code(), Err(libc::EPERM), "code, sealed");
     // SAFETY: the handle is live and the name ends in zero.

@@ -6,13 +6,13 @@ use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use framepath_model::buffer_request::{Lent, Want};
+use framepath_model::buffer_request::{BufferRequest, LentFormat};
 use framepath_model::format::PixelFormat;
 use framepath_os::memory::pool::Frame;
-use framepath_os::v4l2::attach::{Drained, Format, FrameInfo, NextCapture, Refusal, Stream};
+use framepath_os::v4l2::attach::{Drained, FrameInfo, NextCapture, Refusal, Stream, StreamFormat};
 use framepath_os::v4l2::{Fourcc, V4l2Colors};
 
-use framepath::host::for_serve::{Lends, LentSlots, Loan};
+use framepath::host::for_serve::{BufferProvider, LentSlots, Loan};
 
 /// Longest time until a change is seen that comes without an event.
 const SOON: Duration = Duration::from_millis(5);
@@ -24,18 +24,18 @@ const FORMAT_TIME: Duration = Duration::from_millis(500);
 /// State of a stream's CAPTURE queue.
 pub(super) struct Captures {
     stream: Arc<Stream>,
-    state: Mutex<State>,
+    state: Mutex<CapturesState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct CapturesState {
     on: Option<On>,
     buffers: Vec<Buffer>,
     loan: Option<Current>,
     loans: u64,
     /// The last announced format, and its epoch.
-    said: Option<(u32, Want)>,
+    said: Option<(u32, BufferRequest)>,
     /// Sessions of older epochs are over.
     epoch: u32,
     /// True if no more events come.
@@ -71,7 +71,7 @@ struct Buffer {
 
 /// Effect of a CAPTURE event on the session that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(super) enum CaptureEffect {
     /// No effect.
     Nothing,
     /// Sessions of epochs before this are over.
@@ -91,34 +91,34 @@ pub(super) enum Delivery {
 
 impl Captures {
     pub(super) fn new(stream: Arc<Stream>, epoch: u32) -> Captures {
-        let state = State { epoch, ..State::default() };
+        let state = CapturesState { epoch, ..CapturesState::default() };
         Captures { stream, state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    fn locked(&self) -> MutexGuard<'_, State> {
+    fn locked(&self) -> MutexGuard<'_, CapturesState> {
         // A panic leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the next event from the kernel.
-    pub(super) fn next(&self) -> io::Result<News> {
+    pub(super) fn next(&self) -> io::Result<CaptureEffect> {
         let event = self.stream.next_capture()?;
         let mut state = self.locked();
         let news = match event {
             NextCapture::On { count, pixelformat, length } => {
                 state.on = Some(On { count, pixelformat, length });
                 state.buffers.resize_with(count as usize, Buffer::default);
-                News::Nothing
+                CaptureEffect::Nothing
             }
             NextCapture::Off => {
                 state.on = None;
                 state.buffers.iter_mut().for_each(|buffer| buffer.queued = false);
-                News::Nothing
+                CaptureEffect::Nothing
             }
             NextCapture::Queued { index, generation } => state.queued(index as usize, generation),
             NextCapture::Flush { epoch } => {
                 state.epoch = epoch;
-                News::Flushed(epoch)
+                CaptureEffect::Flushed(epoch)
             }
         };
         drop(state);
@@ -174,10 +174,10 @@ impl Captures {
 
     /// Announces the stream's format from here on. A client with buffers for another format is told
     /// to make others.
-    fn say_format(&self, want: &Want, epoch: u32) -> io::Result<()> {
+    fn say_format(&self, want: &BufferRequest, epoch: u32) -> io::Result<()> {
         let sample = want.decoded.luma_bytes() as u32;
         let V4l2Colors { colorspace, xfer_func, ycbcr_enc, quantization } = want.colors.into();
-        let format = Format {
+        let format = StreamFormat {
             epoch,
             depth: if want.decoded == PixelFormat::Yuv420p10 { 10 } else { 8 },
             width: want.width.next_multiple_of(2).min(want.stride / sample),
@@ -192,7 +192,7 @@ impl Captures {
             xfer_func,
             ycbcr_enc,
             quantization,
-            ..Format::default()
+            ..StreamFormat::default()
         };
         let mut state = self.locked();
         match state.said {
@@ -269,7 +269,7 @@ impl Captures {
         Ok(())
     }
 
-    fn lend(&self, want: &Want, epoch: u32) -> Result<Loan, String> {
+    fn lend(&self, want: &BufferRequest, epoch: u32) -> Result<Loan, String> {
         self.say_format(want, epoch).map_err(|error| format!("the device refuses the format: {error}"))?;
         let mut state = self.locked();
         loop {
@@ -277,7 +277,8 @@ impl Captures {
                 return Err("the stream is over".to_owned());
             }
             if let Some(On { count, pixelformat, length }) = state.on {
-                let lent = if Fourcc(pixelformat) == Fourcc::YU12 { Lent::Native } else { Lent::Packed };
+                let lent =
+                    if Fourcc(pixelformat) == Fourcc::YU12 { LentFormat::Native } else { LentFormat::Packed };
                 if length >= want.bytes(lent) {
                     match self.exported(count) {
                         Ok((generations, buffers)) => {
@@ -306,7 +307,7 @@ impl Captures {
 
     fn mapped(&self, slots: LentSlots) {
         let mut state = self.locked();
-        let State { loan, buffers, .. } = &mut *state;
+        let CapturesState { loan, buffers, .. } = &mut *state;
         let Some(loan) = loan else { return };
         for (index, (buffer, generation)) in buffers.iter_mut().zip(&loan.generations).enumerate() {
             if buffer.queued && buffer.generation == *generation {
@@ -318,24 +319,24 @@ impl Captures {
     }
 }
 
-impl State {
+impl CapturesState {
     /// True if nothing of that epoch is wanted any more.
     fn is_over(&self, epoch: u32) -> bool {
         self.closed || epoch < self.epoch
     }
 
-    fn queued(&mut self, index: usize, generation: u32) -> News {
-        let Some(buffer) = self.buffers.get_mut(index) else { return News::Nothing };
+    fn queued(&mut self, index: usize, generation: u32) -> CaptureEffect {
+        let Some(buffer) = self.buffers.get_mut(index) else { return CaptureEffect::Nothing };
         (buffer.queued, buffer.generation) = (true, generation);
-        let Some(loan) = &self.loan else { return News::Nothing };
+        let Some(loan) = &self.loan else { return CaptureEffect::Nothing };
         if loan.generations.get(index) != Some(&generation) {
             // The buffer has other memory than at the loan. It stays unused while enough buffers of the
             // loan are left.
             let usable = self.buffers.iter().zip(&loan.generations);
             let usable = usable.filter(|(buffer, known)| buffer.generation == **known).count();
-            return if usable < loan.wanted as usize { News::Stale } else { News::Nothing };
+            return if usable < loan.wanted as usize { CaptureEffect::Stale } else { CaptureEffect::Nothing };
         }
-        let Some(slots) = &loan.slots else { return News::Nothing };
+        let Some(slots) = &loan.slots else { return CaptureEffect::Nothing };
         if !buffer.at_worker {
             buffer.at_worker = true;
             match buffer.frame.take() {
@@ -344,7 +345,7 @@ impl State {
                 _ => slots.give(index as u32),
             }
         }
-        News::Nothing
+        CaptureEffect::Nothing
     }
 }
 
@@ -354,8 +355,8 @@ pub(super) struct SessionLender {
     pub(super) epoch: u32,
 }
 
-impl Lends for SessionLender {
-    fn lend(&self, want: &Want) -> Result<Loan, String> {
+impl BufferProvider for SessionLender {
+    fn lend(&self, want: &BufferRequest) -> Result<Loan, String> {
         self.captures.lend(want, self.epoch)
     }
 

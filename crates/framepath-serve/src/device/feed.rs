@@ -19,15 +19,15 @@ use framepath_model::stream::FrameMeta;
 use framepath_os::measure::meter::Level;
 use framepath_os::v4l2::Fourcc;
 use framepath_os::v4l2::attach::{
-    DELIVERED, FrameInfo, Mark, NextPacket, Offered, PacketInfo, Refusal, Stream,
+    DELIVERED, FrameInfo, NextPacket, Offered, PacketInfo, PacketMark, Refusal, Stream,
 };
 
-use super::captures::{Captures, Delivery, News, SessionLender};
-use super::stash::{Entry, Stash};
-use super::{Settings, coding_of, say};
+use super::captures::{CaptureEffect, Captures, Delivery, SessionLender};
+use super::stash::{Stash, StashEntry};
+use super::{DeviceSettings, coding_of, say};
 use framepath::host::for_serve::Stretch;
 use framepath::host::for_serve::{
-    CollectEnd, Faults, HostError, SandboxChoice, Session, Spec, SubmitEnd, WorkerInput, WorkerKind,
+    CollectEnd, HostError, InjectedFaults, SandboxChoice, Session, Spec, SubmitEnd, WorkerInput, WorkerKind,
     WorkerOptions,
 };
 
@@ -40,11 +40,11 @@ pub(super) struct Serving {
     id: u64,
     stream: Arc<Stream>,
     track: TrackInfo,
-    settings: Settings,
+    settings: DeviceSettings,
     captures: Arc<Captures>,
     /// The holder of this lock gives packets to the session, and begins and ends sessions.
     feeder: Mutex<Feeder>,
-    state: Mutex<State>,
+    state: Mutex<FeedState>,
     changed: Condvar,
     /// `None` once no more sessions begin.
     jobs: Mutex<Option<Sender<Job>>>,
@@ -61,20 +61,20 @@ struct Feeder {
 }
 
 #[derive(Default)]
-struct State {
+struct FeedState {
     session: Option<(u32, Arc<Session>)>,
     /// The worker's frames are still being read.
     reading: bool,
     /// The session's memory is no longer used.
     stale: bool,
-    marks: BTreeMap<u64, Mark>,
+    marks: BTreeMap<u64, PacketMark>,
     /// Packets whose frames the client already had at the last replay.
     had: BTreeSet<u64>,
     /// Highest number of a frame that the client has.
     delivered: Option<u64>,
 }
 
-impl State {
+impl FeedState {
     /// Notes that the client has the frame. Not called before that, because the stash then drops
     /// packets that the frame could be decoded from again.
     fn has(&mut self, seq: u64) {
@@ -91,7 +91,7 @@ struct Job {
 
 impl Serving {
     /// Serves a stream until its client closes. Blocks.
-    pub(super) fn run(offered: Offered, settings: Settings) -> Result<(), HostError> {
+    pub(super) fn run(offered: Offered, settings: DeviceSettings) -> Result<(), HostError> {
         let id = offered.id;
         let stream = Arc::new(offered.stream);
         let stash = Stash::open(offered.stash, offered.epoch)
@@ -124,7 +124,7 @@ impl Serving {
         epoch: u32,
         stream: &Arc<Stream>,
         stash: Stash,
-        settings: Settings,
+        settings: DeviceSettings,
     ) -> Result<Arc<Serving>, HostError> {
         let unknown = || HostError::Failed { text: "a codec that is not known".to_owned() };
         let (codec, coding) = coding_of(Fourcc(codec)).ok_or_else(unknown)?;
@@ -158,7 +158,7 @@ impl Serving {
         self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, FeedState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -213,7 +213,7 @@ impl Serving {
             true => bytes,
             false => [unit.before, bytes].concat(),
         };
-        let entry = Entry { seq: info.seq, key: unit.key, mark: info.mark, bytes };
+        let entry = StashEntry { seq: info.seq, key: unit.key, mark: info.mark, bytes };
         let delivered = self.state().delivered;
         if let Some(seq) = delivered {
             feeder.stash.delivered(seq)?;
@@ -227,12 +227,12 @@ impl Serving {
     }
 
     /// Goes on where the decoder before ended.
-    fn resume(&self, entries: &[Entry]) -> io::Result<()> {
+    fn resume(&self, entries: &[StashEntry]) -> io::Result<()> {
         let mut feeder = self.feeder();
         self.replay(&mut feeder, entries)
     }
 
-    fn replay(&self, feeder: &mut Feeder, entries: &[Entry]) -> io::Result<()> {
+    fn replay(&self, feeder: &mut Feeder, entries: &[StashEntry]) -> io::Result<()> {
         let Some(first) = entries.first() else { return Ok(()) };
         let mut had = BTreeSet::new();
         for from in (first.seq..=entries[entries.len() - 1].seq).step_by(DELIVERED as usize) {
@@ -261,7 +261,7 @@ impl Serving {
     }
 
     /// Submits a packet to the present session, or to a new one.
-    fn give(&self, feeder: &mut Feeder, entry: &Entry) -> io::Result<()> {
+    fn give(&self, feeder: &mut Feeder, entry: &StashEntry) -> io::Result<()> {
         let is_running = self.state().session.is_some();
         let submit = match &mut feeder.submit {
             Some(submit) if is_running => submit,
@@ -289,7 +289,7 @@ impl Serving {
             watchdog: self.settings.watchdog,
             kind: WorkerKind::of_stage(self.settings.memory_bytes),
             sandbox: SandboxChoice::default(),
-            faults: Faults::default(),
+            faults: InjectedFaults::default(),
         };
         let hop = framepath::path::parse_stage(&format!("decode threads={}", self.settings.threads));
         let hop = hop.map_err(io::Error::other)?;
@@ -323,7 +323,7 @@ impl Serving {
             if let Some(submit) = &mut feeder.submit {
                 submit.end(false);
             }
-            let waits = |state: &mut State| state.reading && !state.stale;
+            let waits = |state: &mut FeedState| state.reading && !state.stale;
             let state = self.changed.wait_while(self.state(), waits);
             let stale = state.unwrap_or_else(PoisonError::into_inner).stale;
             if !stale {
@@ -395,14 +395,14 @@ impl Serving {
     fn watch(self: &Arc<Serving>) {
         while let Ok(news) = self.captures.next() {
             match news {
-                News::Nothing => {}
-                News::Flushed(epoch) => {
+                CaptureEffect::Nothing => {}
+                CaptureEffect::Flushed(epoch) => {
                     let state = self.state();
                     if let Some((_, session)) = state.session.as_ref().filter(|(of, _)| *of < epoch) {
                         session.abandon();
                     }
                 }
-                News::Stale => {
+                CaptureEffect::Stale => {
                     let mut state = self.state();
                     state.stale = true;
                     if let Some((_, session)) = &state.session {

@@ -15,7 +15,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use framepath_os::v4l2::attach::Mark;
+use framepath_os::v4l2::attach::PacketMark;
 
 const MAGIC: u64 = 0x3168_7361_7473_7066;
 const RING: u64 = 4096;
@@ -27,13 +27,13 @@ const ENTRY: u64 = 48;
 
 /// One packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct StashEntry {
     /// Number of the packet in the stream.
     pub(super) seq: u64,
     /// Decoding can begin here.
     pub(super) key: bool,
     /// Mark for its frame.
-    pub(super) mark: Mark,
+    pub(super) mark: PacketMark,
     pub(super) bytes: Vec<u8>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Stash {
 impl Stash {
     /// Opens the stash in `file`. Returns it with its packets of `epoch`, oldest first; forgets those of
     /// another epoch.
-    pub(super) fn open(file: File, epoch: u32) -> io::Result<(Stash, Vec<Entry>)> {
+    pub(super) fn open(file: File, epoch: u32) -> io::Result<(Stash, Vec<StashEntry>)> {
         let size = file.metadata()?.len().checked_sub(RING).filter(|size| *size > ENTRY);
         let size = size.ok_or(io::ErrorKind::InvalidData)?;
         let mut stash = Stash { file, size, head: 0, tail: 0, keys: Vec::new() };
@@ -75,7 +75,7 @@ impl Stash {
     }
 
     /// Reads all packets that are kept, oldest first.
-    pub(super) fn entries(&mut self) -> io::Result<Vec<Entry>> {
+    pub(super) fn entries(&mut self) -> io::Result<Vec<StashEntry>> {
         self.keys.clear();
         let mut entries = Vec::new();
         let mut at = self.head;
@@ -103,7 +103,7 @@ impl Stash {
 
     /// Adds a packet. If there is no room for it, decoding cannot go on from the stash
     /// until the next key.
-    pub(super) fn append(&mut self, entry: &Entry) -> io::Result<()> {
+    pub(super) fn append(&mut self, entry: &StashEntry) -> io::Result<()> {
         let length = entry.bytes.len() as u64;
         if self.tail - self.head + ENTRY + length > self.size {
             self.head = self.tail;
@@ -142,7 +142,7 @@ impl Stash {
         Ok(())
     }
 
-    fn entry(&self, at: u64, tail: u64) -> io::Result<Option<(Entry, u64)>> {
+    fn entry(&self, at: u64, tail: u64) -> io::Result<Option<(StashEntry, u64)>> {
         let mut head = [0; ENTRY as usize];
         if tail - at < ENTRY {
             return Ok(None);
@@ -153,10 +153,10 @@ impl Stash {
         if key > 1 || length > tail - at - ENTRY {
             return Ok(None);
         }
-        let mark = Mark::from_bytes(head[16..].first_chunk().expect("inside"));
+        let mark = PacketMark::from_bytes(head[16..].first_chunk().expect("inside"));
         let mut bytes = vec![0; length as usize];
         self.read(at + ENTRY, &mut bytes)?;
-        Ok(Some((Entry { seq, key: key != 0, mark, bytes }, at + ENTRY + length)))
+        Ok(Some((StashEntry { seq, key: key != 0, mark, bytes }, at + ENTRY + length)))
     }
 
     fn read(&self, at: u64, bytes: &mut [u8]) -> io::Result<()> {
@@ -191,9 +191,9 @@ impl Stash {
 mod tests {
     use super::*;
 
-    fn entry(seq: u64, key: bool, length: usize) -> Entry {
-        let mark = Mark { timestamp: seq * 7, ..Mark::default() };
-        Entry { seq, key, mark, bytes: vec![seq as u8; length] }
+    fn entry(seq: u64, key: bool, length: usize) -> StashEntry {
+        let mark = PacketMark { timestamp: seq * 7, ..PacketMark::default() };
+        StashEntry { seq, key, mark, bytes: vec![seq as u8; length] }
     }
 
     fn file(bytes: u64) -> File {

@@ -8,32 +8,32 @@ use std::time::Duration;
 use framepath::{Level, Pipeline, Report};
 use framepath_model::ledger::flag;
 
-use super::parts::{Watch, run, wait_for};
-use super::way::{Full, Way};
+use super::parts::{PathRecord, run, wait_for};
+use super::way::{PathUnderTest, WhenFull};
 
 const FRAMES: u64 = 500;
 
 /// Checks that the source stops, or that the link drops by its policy.
-pub fn a_slow_sink_stops_the_source(way: &Way) {
+pub fn a_slow_sink_stops_the_source(way: &PathUnderTest) {
     let holds = way.link.holds.unwrap_or(0);
     match way.link.full {
-        Full::Waits => {
+        WhenFull::Waits => {
             for slots in [1, 2, holds as u32 + 4] {
                 waits(way, slots);
             }
         }
         // The frame in the sink, and those that the link held at that time.
-        Full::DropsNew => drops(way, (0..=holds).collect()),
-        Full::DropsOldest => drops(way, [0].into_iter().chain(FRAMES - holds..FRAMES).collect()),
+        WhenFull::DropsNew => drops(way, (0..=holds).collect()),
+        WhenFull::DropsOldest => drops(way, [0].into_iter().chain(FRAMES - holds..FRAMES).collect()),
     }
 }
 
-fn waits(way: &Way, slots: u32) {
+fn waits(way: &PathUnderTest, slots: u32) {
     // One frame is in the sink, and one the source cannot pass on.
     let in_pool = u64::from(slots) + way.link.copied();
     let most = way.link.holds.map_or(1, |holds| (holds + 2).min(in_pool));
     let least = way.link.holds.map_or(1, |_| (way.link.holds_least + 2).min(in_pool));
-    let watch = Watch::new(slots);
+    let watch = PathRecord::new(slots);
     let sink = watch.sink().gated(move |watch| {
         wait_for("the source running full", || watch.given.load(Ordering::SeqCst) >= least);
         // Time for the source to go on, if it could.
@@ -54,9 +54,9 @@ fn waits(way: &Way, slots: u32) {
     watch.assert_all_back();
 }
 
-fn drops(way: &Way, arrive: Vec<u64>) {
+fn drops(way: &PathUnderTest, arrive: Vec<u64>) {
     let holds = way.link.holds.unwrap_or(0);
-    let watch = Watch::new(holds as u32 + 4);
+    let watch = PathRecord::new(holds as u32 + 4);
     let sink = watch.sink().gated(|watch| {
         wait_for("the end of the source", || watch.ended.load(Ordering::SeqCst));
     });

@@ -4,13 +4,13 @@
 use framepath::{Level, Report};
 use framepath_model::ledger::{Cause, Row, flag};
 
-use super::parts::Watch;
-use super::way::Way;
+use super::parts::PathRecord;
+use super::way::PathUnderTest;
 
 const FRAMES: u64 = 300;
 
-fn ran(way: &Way, level: Level) -> Report {
-    let watch = Watch::new(6);
+fn ran(way: &PathUnderTest, level: Level) -> Report {
+    let watch = PathRecord::new(6);
     let report = watch.run(way, FRAMES, level);
     assert!(report.error.is_none(), "{:?}", report.error);
     assert_eq!(report.overwritten, 0);
@@ -18,7 +18,7 @@ fn ran(way: &Way, level: Level) -> Report {
 }
 
 /// Checks that the rows of a frame have no gap and no overlap.
-pub fn rows_tile_the_latency_of_every_frame(way: &Way) {
+pub fn rows_tile_the_latency_of_every_frame(way: &PathUnderTest) {
     for level in [Level::Times, Level::Full] {
         let mut report = ran(way, level);
         report.rows.sort_unstable_by_key(|r| (r.seq, r.enter_ns, r.hop));
@@ -53,7 +53,7 @@ fn assert_tiles(frame: &[Row]) {
 }
 
 /// Checks that the causes of each frame add up to its latency.
-pub fn causes_add_up_exactly(way: &Way) {
+pub fn causes_add_up_exactly(way: &PathUnderTest) {
     let mut report = ran(way, Level::Full);
     for row in &report.rows {
         let causes = row.causes();

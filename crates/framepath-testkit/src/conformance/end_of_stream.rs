@@ -5,12 +5,12 @@ use std::sync::atomic::Ordering;
 
 use framepath::{Level, Pipeline};
 
-use super::parts::{Keeps, Watch, run};
-use super::way::Way;
+use super::parts::{KeepStage, PathRecord, run};
+use super::way::PathUnderTest;
 
 /// Checks that a source without a frame drains the sink once.
-pub fn an_empty_stream_ends(way: &Way) {
-    let watch = Watch::new(1);
+pub fn an_empty_stream_ends(way: &PathUnderTest) {
+    let watch = PathRecord::new(1);
     let mut report = watch.run(way, 0, Level::Full);
     assert!(report.error.is_none(), "{:?}", report.error);
     assert_eq!((report.frames, report.rows.len()), (0, 0));
@@ -21,12 +21,12 @@ pub fn an_empty_stream_ends(way: &Way) {
 
 /// Checks that frames in stages on both sides of the link, and in the link, arrive when the
 /// source ends.
-pub fn everything_inside_is_drained(way: &Way) {
+pub fn everything_inside_is_drained(way: &PathUnderTest) {
     const FRAMES: u64 = 4;
-    let watch = Watch::new(FRAMES as u32);
+    let watch = PathRecord::new(FRAMES as u32);
     let source = Pipeline::from_source(watch.source(FRAMES)).named("numbered");
-    let built = source.stage(Keeps::default()).named("keeps");
-    let built = way.through(built).stage(Keeps::default()).named("keeps");
+    let built = source.stage(KeepStage::default()).named("keeps");
+    let built = way.through(built).stage(KeepStage::default()).named("keeps");
     let mut report = run(built.sink(watch.sink()).named("collect"), Level::Full);
     assert!(report.error.is_none(), "{:?}", report.error);
     assert_eq!(watch.order(), (0..FRAMES).collect::<Vec<_>>());

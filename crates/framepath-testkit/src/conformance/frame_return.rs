@@ -5,14 +5,14 @@ use std::collections::HashSet;
 
 use framepath::Level;
 
-use super::parts::{Watch, unpoisoned};
-use super::way::Way;
+use super::parts::{PathRecord, unpoisoned};
+use super::way::PathUnderTest;
 
 /// Checks that frames use no more addresses than the pool has slots.
-pub fn slots_are_used_again(way: &Way) {
+pub fn slots_are_used_again(way: &PathUnderTest) {
     const FRAMES: u64 = 300;
     for slots in [1, 3, 5] {
-        let watch = Watch::new(slots);
+        let watch = PathRecord::new(slots);
         let report = watch.run(way, FRAMES, Level::Times);
         assert!(report.error.is_none(), "{:?}", report.error);
         let addresses: HashSet<usize> = unpoisoned(&watch.seen).iter().map(|s| s.address).collect();

@@ -3,12 +3,12 @@
 
 use framepath::{Level, Pipeline};
 
-use super::parts::{Pass, Watch, run, unpoisoned};
-use super::way::Way;
+use super::parts::{Pass, PathRecord, run, unpoisoned};
+use super::way::PathUnderTest;
 
 const FRAMES: u64 = 2_000;
 
-fn assert_order(watch: &Watch, way: &Way, delivered: u64, dropped: u64) {
+fn assert_order(watch: &PathRecord, way: &PathUnderTest, delivered: u64, dropped: u64) {
     let order = watch.order();
     assert!(order.windows(2).all(|w| w[0] < w[1]), "out of order, or twice");
     assert_eq!(order.len() as u64, delivered);
@@ -21,9 +21,9 @@ fn assert_order(watch: &Watch, way: &Way, delivered: u64, dropped: u64) {
 }
 
 /// Checks order and content at every level of the ledger.
-pub fn frames_come_in_order_and_unchanged(way: &Way) {
+pub fn frames_come_in_order_and_unchanged(way: &PathUnderTest) {
     for level in [Level::Off, Level::Times, Level::Full] {
-        let watch = Watch::new(8);
+        let watch = PathRecord::new(8);
         let report = watch.run(way, FRAMES, level);
         assert!(report.error.is_none(), "{:?}", report.error);
         assert_order(&watch, way, report.frames, report.dropped);
@@ -32,9 +32,9 @@ pub fn frames_come_in_order_and_unchanged(way: &Way) {
 }
 
 /// Checks two of the links in a row, one end slower than the other.
-pub fn rates_of_any_two_ends_lose_nothing(way: &Way) {
+pub fn rates_of_any_two_ends_lose_nothing(way: &PathUnderTest) {
     for slots in [1, 2, 64] {
-        let watch = Watch::new(slots);
+        let watch = PathRecord::new(slots);
         let source = Pipeline::from_source(watch.source(FRAMES)).named("numbered");
         let built = way.through(way.through(source)).stage(Pass).named("pass");
         let report = run(built.sink(watch.sink()).named("collect"), Level::Off);

@@ -7,18 +7,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::sleep;
 use std::time::Duration;
 
-use framepath::{Failure, Item, Level, Options, Out, Pipeline, Report, Source, Stage, StageError};
+use framepath::{HopFailure, Item, Level, Options, Out, Pipeline, Report, Source, Stage, StageError};
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 use framepath_os::memory::pool::{Frame, Pool};
 
-use super::way::Way;
+use super::way::PathUnderTest;
 
 /// Number of frames of a source that goes on until the path stops it.
 pub const ENDLESS: u64 = u64::MAX;
 
 /// Records of both ends of one path.
-pub struct Watch {
+pub struct PathRecord {
     pool: Mutex<Pool>,
     /// Frames the source took out of its pool.
     pub given: AtomicU64,
@@ -29,14 +29,14 @@ pub struct Watch {
     /// True once the source has reported its end.
     pub ended: AtomicBool,
     /// Frames that the sink got, in its order.
-    pub seen: Mutex<Vec<Seen>>,
+    pub seen: Mutex<Vec<SeenFrame>>,
     /// How often the sink was drained.
     pub drained: AtomicU64,
 }
 
 /// A frame as it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct SeenFrame {
     /// The frame's sequence number.
     pub seq: u64,
     /// Number that the source wrote into the pixels.
@@ -45,11 +45,11 @@ pub struct Seen {
     pub address: usize,
 }
 
-impl Watch {
+impl PathRecord {
     /// Makes a watch over a pool of `slots` slots.
-    pub fn new(slots: u32) -> Arc<Watch> {
+    pub fn new(slots: u32) -> Arc<PathRecord> {
         let pool = Pool::new(layout().size, slots).unwrap();
-        Arc::new(Watch {
+        Arc::new(PathRecord {
             pool: Mutex::new(pool),
             given: AtomicU64::new(0),
             most_alive: AtomicU64::new(0),
@@ -61,17 +61,17 @@ impl Watch {
     }
 
     /// Makes a source of `frames` frames.
-    pub fn source(self: &Arc<Watch>, frames: u64) -> Numbered {
+    pub fn source(self: &Arc<PathRecord>, frames: u64) -> Numbered {
         Numbered { watch: self.clone(), frames, next: 0, fails: false, awaits_first: false }
     }
 
     /// Makes a sink.
-    pub fn sink(self: &Arc<Watch>) -> Collect {
-        Collect { watch: self.clone(), gate: None }
+    pub fn sink(self: &Arc<PathRecord>) -> CollectSink {
+        CollectSink { watch: self.clone(), gate: None }
     }
 
     /// Runs `way` between a source of `frames` frames and a sink.
-    pub fn run(self: &Arc<Watch>, way: &Way, frames: u64, level: Level) -> Report {
+    pub fn run(self: &Arc<PathRecord>, way: &PathUnderTest, frames: u64, level: Level) -> Report {
         let source = Pipeline::from_source(self.source(frames)).named("numbered");
         run(way.through(source).sink(self.sink()).named("collect"), level)
     }
@@ -122,7 +122,7 @@ fn layout() -> Layout {
 
 /// Gives frames that have their number in their pixels.
 pub struct Numbered {
-    watch: Arc<Watch>,
+    watch: Arc<PathRecord>,
     frames: u64,
     next: u64,
     /// True to end in a failure.
@@ -143,7 +143,7 @@ impl Source for Numbered {
         }
     }
 
-    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
         if self.next == self.frames {
             if self.fails {
                 return Err(out.fail(on_purpose()));
@@ -177,7 +177,7 @@ impl Stage for Pass {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         out.push(item)
     }
 }
@@ -205,7 +205,7 @@ impl Stage for FailsAt {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         if self.left == 0 {
             // The source gets the slot, and goes on before it can know of the failure.
             drop(item);
@@ -220,22 +220,22 @@ impl Stage for FailsAt {
 
 /// Keeps all items until it is drained.
 #[derive(Default)]
-pub struct Keeps {
+pub struct KeepStage {
     inside: Vec<Item>,
 }
 
-impl Stage for Keeps {
+impl Stage for KeepStage {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         out.hold(item.meta().seq);
         self.inside.push(item);
         Ok(())
     }
 
-    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         for item in self.inside.drain(..) {
             out.mark();
             out.resume(item.meta().seq);
@@ -246,27 +246,27 @@ impl Stage for Keeps {
 }
 
 /// Action of a sink while it holds the first frame.
-pub type Gate = Box<dyn FnMut(&Watch) + Send>;
+pub type FirstFrameHook = Box<dyn FnMut(&PathRecord) + Send>;
 
 /// Records the frames that arrive.
-pub struct Collect {
-    watch: Arc<Watch>,
-    gate: Option<Gate>,
+pub struct CollectSink {
+    watch: Arc<PathRecord>,
+    gate: Option<FirstFrameHook>,
 }
 
-impl Collect {
+impl CollectSink {
     /// Calls `gate` while it holds the first frame.
-    pub fn gated(self, gate: impl FnMut(&Watch) + Send + 'static) -> Collect {
-        Collect { gate: Some(Box::new(gate)), ..self }
+    pub fn gated(self, gate: impl FnMut(&PathRecord) + Send + 'static) -> CollectSink {
+        CollectSink { gate: Some(Box::new(gate)), ..self }
     }
 }
 
-impl Stage for Collect {
+impl Stage for CollectSink {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, _: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, _: &mut Out<'_>) -> Result<(), HopFailure> {
         assert_eq!(self.watch.drained.load(Ordering::SeqCst), 0, "a frame behind the end");
         let Item::Frame(frame) = item else { panic!("frames were given") };
         self.watch.taken.fetch_add(1, Ordering::SeqCst);
@@ -278,16 +278,16 @@ impl Stage for Collect {
         Ok(())
     }
 
-    fn drain(&mut self, _: &mut Out<'_>) -> Result<(), Failure> {
+    fn drain(&mut self, _: &mut Out<'_>) -> Result<(), HopFailure> {
         self.watch.drained.fetch_add(1, Ordering::SeqCst);
         Ok(())
     }
 }
 
-fn seen(frame: &Frame) -> Seen {
+fn seen(frame: &Frame) -> SeenFrame {
     let pixels = frame.plane(0);
     let mut stamp = [0; 8];
     pixels.sub(0..8).copy_to(&mut stamp);
     let written = u64::from_le_bytes(stamp);
-    Seen { seq: frame.meta().seq, written, address: pixels.as_ptr() as usize }
+    SeenFrame { seq: frame.meta().seq, written, address: pixels.as_ptr() as usize }
 }

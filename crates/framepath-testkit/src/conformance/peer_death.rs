@@ -8,8 +8,8 @@ use std::thread;
 use framepath::{Level, Pipeline, Report, RunError};
 use framepath_model::ledger::flag;
 
-use super::parts::{ENDLESS, FailsAt, Keeps, Watch, run};
-use super::way::{BEFORE, BEHIND, Way};
+use super::parts::{ENDLESS, FailsAt, KeepStage, PathRecord, run};
+use super::way::{BEFORE, BEHIND, PathUnderTest};
 
 const GOOD: u64 = 5;
 
@@ -22,7 +22,7 @@ fn assert_failed(report: &Report, hop: &str, delivered: u64) {
     assert_eq!(report.rows.iter().filter(|r| r.has(flag::LAST)).count() as u64, delivered);
 }
 
-fn assert_first(watch: &Watch, way: &Way, frames: u64) {
+fn assert_first(watch: &PathRecord, way: &PathUnderTest, frames: u64) {
     let order = watch.order();
     assert_eq!(order.len() as u64, frames);
     assert!(order.windows(2).all(|w| w[0] < w[1]));
@@ -32,8 +32,8 @@ fn assert_first(watch: &Watch, way: &Way, frames: u64) {
 }
 
 /// Checks that the stages before it stop, and that the frames it delivered are in the ledger.
-pub fn a_stage_behind_fails(way: &Way) {
-    let watch = Watch::new(4);
+pub fn a_stage_behind_fails(way: &PathUnderTest) {
+    let watch = PathRecord::new(4);
     let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
     let built = (way.link.add)((way.host.pass)(source, BEFORE));
     let built = (way.host.fails_at)(built, BEHIND, GOOD);
@@ -48,13 +48,13 @@ pub fn a_stage_behind_fails(way: &Way) {
 }
 
 /// Checks that the frames of a failing stage still arrive, also those kept behind it.
-pub fn a_stage_before_fails(way: &Way) {
+pub fn a_stage_before_fails(way: &PathUnderTest) {
     // As many frames as the smallest link that drops can hold at once.
     let good = GOOD.min(way.link.holds.filter(|_| !way.keeps_all()).unwrap_or(GOOD));
-    let watch = Watch::new(8);
+    let watch = PathRecord::new(8);
     let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
-    let built = (way.host.fails_at)(source, BEFORE, good).stage(Keeps::default()).named("keeps");
-    let built = (way.host.pass)((way.link.add)(built), BEHIND).stage(Keeps::default()).named("keeps");
+    let built = (way.host.fails_at)(source, BEFORE, good).stage(KeepStage::default()).named("keeps");
+    let built = (way.host.pass)((way.link.add)(built), BEHIND).stage(KeepStage::default()).named("keeps");
     let report = run(built.sink(watch.sink()).named("collect"), Level::Full);
     assert_failed(&report, BEFORE, good);
     assert_eq!(watch.order(), (0..good).collect::<Vec<_>>());
@@ -64,9 +64,9 @@ pub fn a_stage_before_fails(way: &Way) {
 }
 
 /// Checks a sink that fails when the path before it is full, or just then.
-pub fn a_sink_fails_while_the_source_waits_for_it(way: &Way) {
+pub fn a_sink_fails_while_the_source_waits_for_it(way: &PathUnderTest) {
     for slots in [1, 2, 3, 256].into_iter().cycle().take(way.link.runs) {
-        let watch = Watch::new(slots);
+        let watch = PathRecord::new(slots);
         let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
         let built = way.through(source);
         let report = run(built.sink(FailsAt::new(0)).named("fails"), Level::Times);
@@ -76,13 +76,13 @@ pub fn a_sink_fails_while_the_source_waits_for_it(way: &Way) {
 }
 
 /// Checks that the frames before the failure arrive.
-pub fn the_source_fails(way: &Way) {
+pub fn the_source_fails(way: &PathUnderTest) {
     let good = GOOD.min(way.link.holds.filter(|_| !way.keeps_all()).unwrap_or(GOOD));
-    let watch = Watch::new(8);
+    let watch = PathRecord::new(8);
     let mut source = watch.source(good);
     source.fails = true;
     let built = Pipeline::from_source(source).named("numbered");
-    let built = way.through(built).stage(Keeps::default()).named("keeps");
+    let built = way.through(built).stage(KeepStage::default()).named("keeps");
     let report = run(built.sink(watch.sink()).named("collect"), Level::Full);
     assert_failed(&report, "numbered", good);
     assert_eq!(watch.order(), (0..good).collect::<Vec<_>>());
@@ -91,9 +91,9 @@ pub fn the_source_fails(way: &Way) {
 }
 
 /// Checks that a bug in a stage ends its own thread, not the process.
-pub fn a_stage_behind_panics(way: &Way) {
+pub fn a_stage_behind_panics(way: &PathUnderTest) {
     for slots in [1, 4] {
-        let watch = Watch::new(slots);
+        let watch = PathRecord::new(slots);
         let source = Pipeline::from_source(watch.source(ENDLESS)).named("numbered");
         let built = way.through(source).stage(FailsAt::panicking(GOOD)).named("panics");
         let built = built.sink(watch.sink()).named("collect");

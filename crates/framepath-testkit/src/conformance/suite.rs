@@ -8,8 +8,8 @@ macro_rules! conformance {
         mod $name {
             use super::*;
 
-            fn way() -> $crate::conformance::Way {
-                $crate::conformance::Way { link: $link, host: $host }
+            fn way() -> $crate::conformance::PathUnderTest {
+                $crate::conformance::PathUnderTest { link: $link, host: $host }
             }
 
             $crate::conformance! { @checks

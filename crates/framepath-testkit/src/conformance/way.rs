@@ -8,7 +8,7 @@ use super::parts::{FailsAt, Pass};
 
 /// Behaviour of a full link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Full {
+pub enum WhenFull {
     /// Makes the source wait.
     Waits,
     /// Drops the frame that arrives.
@@ -18,7 +18,7 @@ pub enum Full {
 }
 
 /// One link under test.
-pub struct Link {
+pub struct LinkUnderTest {
     /// Adds the link to a path.
     pub add: Box<dyn Fn(Pipeline) -> Pipeline>,
     /// Most frames that it holds; `None` if the sink runs in the source's own
@@ -27,7 +27,7 @@ pub struct Link {
     /// Fewest frames that it holds when it makes the source wait.
     pub holds_least: u64,
     /// Behaviour when it is full.
-    pub full: Full,
+    pub full: WhenFull,
     /// Slots of the frames that come out of it; `None` if it passes on the frames that
     /// went in.
     pub own_slots: Option<usize>,
@@ -35,7 +35,7 @@ pub struct Link {
     pub runs: usize,
 }
 
-impl Link {
+impl LinkUnderTest {
     /// Returns the number of frames in the sink whose slot the source has back already.
     pub fn copied(&self) -> u64 {
         u64::from(self.own_slots.is_some())
@@ -51,9 +51,9 @@ pub struct Host {
 }
 
 /// The inside of a path: a hosted stage, the link, another hosted stage.
-pub struct Way {
+pub struct PathUnderTest {
     /// The link under test.
-    pub link: Link,
+    pub link: LinkUnderTest,
     /// Host of the stages on both sides.
     pub host: Host,
 }
@@ -63,7 +63,7 @@ pub const BEFORE: &str = "before";
 /// Name of the hosted stage behind the link, and so of its thread.
 pub const BEHIND: &str = "behind";
 
-impl Way {
+impl PathUnderTest {
     /// Adds the whole inside of a path.
     pub fn through(&self, built: Pipeline) -> Pipeline {
         let built = (self.link.add)((self.host.pass)(built, BEFORE));
@@ -72,7 +72,7 @@ impl Way {
 
     /// True if every frame arrives.
     pub fn keeps_all(&self) -> bool {
-        self.link.full == Full::Waits
+        self.link.full == WhenFull::Waits
     }
 
     /// Returns the number of hops of a path with a source and a sink around it.

@@ -7,21 +7,21 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use framepath_codec::{AnnexB, DecoderOptions, Output, Packet, TrackInfo};
+use framepath_codec::{AnnexB, DecoderOptions, OutputFormat, Packet, TrackInfo};
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::stream::{FrameMeta, Preroll, StreamInfo};
 use framepath_os::memory::pool::{Frame, Plane};
 use framepath_os::process::signal;
 use framepath_os::v4l2::{
-    CaptureBuffers, Delivered, Direction, Event, Fourcc, Heap, Io, Node, OutputBuffers, Picture, Role,
-    V4l2Error,
+    CaptureBuffers, DecoderEvent, Delivered, Direction, Fourcc, Heap, Io, Node, NodeRole, OutputBuffers,
+    QueueFormat, V4l2Error,
 };
 
 use super::{PATIENCE, SLICE, fourcc_of_codec, layout_of};
 use crate::copy_pool::CopyPool;
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
 /// Packets in the device's OUTPUT buffers, at most.
@@ -38,7 +38,7 @@ const MOST_INSIDE: u64 = 1024;
 pub(crate) struct DeviceDecode {
     node: Arc<Node>,
     track: TrackInfo,
-    output: Output,
+    output: OutputFormat,
     /// CAPTURE buffers beyond those that decoding needs.
     spare_buffers: u32,
     pool_slots: Option<u32>,
@@ -88,7 +88,7 @@ impl DeviceDecode {
         track: TrackInfo,
         options: &DecoderOptions,
     ) -> Result<DeviceDecode, StageError> {
-        node.must_be(Role::Decoder)?;
+        node.must_be(NodeRole::Decoder)?;
         let fourcc = fourcc_of_codec(track.codec);
         if !node.formats(Direction::Output).iter().any(|offer| offer.fourcc == fourcc) {
             return Err(node
@@ -99,7 +99,7 @@ impl DeviceDecode {
         let (width, height) = (track.stream.width, track.stream.height);
         // Limit of a packet's size: about the size of its pixels.
         let bytes = (width.saturating_mul(height)).clamp(1 << 20, 1 << 25);
-        let wanted = Picture { width, height, fourcc, stride: 0, bytes, memory_planes: 1 };
+        let wanted = QueueFormat { width, height, fourcc, stride: 0, bytes, memory_planes: 1 };
         let got = node.set_format(Direction::Output, &wanted)?;
         if got.fourcc != fourcc {
             return Err(node
@@ -145,7 +145,7 @@ impl DeviceDecode {
         }
         let found = self.node.format(Direction::Capture)?;
         let fourcc = self.choose()?;
-        let picture = self.node.set_format(Direction::Capture, &Picture { fourcc, ..found })?;
+        let picture = self.node.set_format(Direction::Capture, &QueueFormat { fourcc, ..found })?;
         if picture.fourcc != fourcc {
             return Err(self.node.lacks(Direction::Capture, &format!("{fourcc} frames")).into());
         }
@@ -167,10 +167,10 @@ impl DeviceDecode {
             self.node.formats(Direction::Capture).into_iter().map(|offer| offer.fourcc).collect();
         let deep = self.track.stream.format.is_some_and(|format| format.depth() > 8);
         let (wanted, name): (&[Fourcc], _) = match self.output {
-            Output::Nv12 => (&[Fourcc::NV12], "NV12 frames"),
-            Output::P010 => (&[Fourcc::P010], "P010 frames"),
-            Output::Native if deep => (&[Fourcc::P010], "P010 frames of a 10-bit stream"),
-            Output::Native => (
+            OutputFormat::Nv12 => (&[Fourcc::NV12], "NV12 frames"),
+            OutputFormat::P010 => (&[Fourcc::P010], "P010 frames"),
+            OutputFormat::Native if deep => (&[Fourcc::P010], "P010 frames of a 10-bit stream"),
+            OutputFormat::Native => (
                 &[Fourcc::YU12, Fourcc::NV12, Fourcc::P010, Fourcc::GREY],
                 "YUV420P, NV12, P010 or GREY frames",
             ),
@@ -181,7 +181,7 @@ impl DeviceDecode {
 
     /// Takes the device's frames and events, waiting at most `time` for them, and passes the
     /// frames on.
-    fn turn(&mut self, time: Duration, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn turn(&mut self, time: Duration, out: &mut Out<'_>) -> Result<(), HopFailure> {
         if let Some(frames) = &self.frames {
             if !time.is_zero() && frames.buffers.queued() == 0 && !self.last_seen {
                 // All buffers are downstream: the device cannot give a frame before one comes
@@ -226,15 +226,15 @@ impl DeviceDecode {
         while let Some(event) = self.node.next_event()? {
             self.progressed(true);
             match event {
-                Event::SourceChange => self.changed = true,
-                Event::EndOfStream => self.ended = true,
-                Event::Other(_) => {}
+                DecoderEvent::SourceChange => self.changed = true,
+                DecoderEvent::EndOfStream => self.ended = true,
+                DecoderEvent::Other(_) => {}
             }
         }
         Ok(())
     }
 
-    fn take_frames(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn take_frames(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         while let Some(frames) = &self.frames {
             let Some(taken) = frames.buffers.dequeue().map_err(|e| out.fail(e))? else { break };
             self.progress = Instant::now();
@@ -301,7 +301,7 @@ impl DeviceDecode {
         }
     }
 
-    fn check_silence(&self, out: &Out<'_>) -> Result<(), Failure> {
+    fn check_silence(&self, out: &Out<'_>) -> Result<(), HopFailure> {
         let waited = self.progress.elapsed();
         if waited < PATIENCE {
             return Ok(());
@@ -370,7 +370,7 @@ impl Stage for DeviceDecode {
         Ok(StreamInfo { format: None::<PixelFormat>, ..*info })
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let packet = item.into_packet().map_err(|e| out.fail(e))?;
         let seq = packet.meta().seq;
         if packet.preroll().restarts && !self.is_fresh {
@@ -396,13 +396,13 @@ impl Stage for DeviceDecode {
         self.turn(Duration::ZERO, out)
     }
 
-    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let inside = self.inside.values().filter(|(_, is_discarded)| !is_discarded).count();
         out.flushed(inside as u64);
         self.restart().map_err(|e| out.fail(e))
     }
 
-    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         out.mark();
         if self.is_fresh {
             return Ok(());

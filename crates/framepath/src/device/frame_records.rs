@@ -7,16 +7,16 @@ use std::path::Path;
 use framepath_os::v4l2::{META_NODE, MetaReader, MetaRecord};
 
 /// The records of our own frames.
-pub(crate) struct Side {
+pub(crate) struct FrameRecords {
     reader: MetaReader,
     unread: Vec<MetaRecord>,
 }
 
-impl Side {
+impl FrameRecords {
     /// Opens the records; `None` if there are none, or they may not be read.
-    pub(crate) fn open() -> Option<Side> {
+    pub(crate) fn open() -> Option<FrameRecords> {
         let reader = MetaReader::open(Path::new(META_NODE)).ok()?;
-        Some(Side { reader, unread: Vec::new() })
+        Some(FrameRecords { reader, unread: Vec::new() })
     }
 
     /// Returns the record of frame `seq`, which was queued no earlier than `since_ns`.

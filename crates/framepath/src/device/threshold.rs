@@ -13,15 +13,15 @@ use framepath_os::memory::pool::Frame;
 use framepath_os::process::signal;
 use framepath_os::time::now_ns;
 use framepath_os::v4l2::{
-    CaptureBuffers, Control, Delivered, Direction, Fourcc, Heap, InPlace, Io, Node, OutputBuffers, Picture,
-    Role, V4l2Error, measuring as numbers,
+    CaptureBuffers, ControlValue, Delivered, Direction, Fourcc, Heap, InPlace, Io, Node, NodeRole,
+    OutputBuffers, QueueFormat, V4l2Error, measuring as numbers,
 };
 
-use super::frame_records::Side;
+use super::frame_records::FrameRecords;
 use super::{PATIENCE, SLICE, io_of, layout_of};
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
 /// CAPTURE buffers: one that the device writes, and those in frames downstream.
@@ -39,7 +39,7 @@ pub(crate) struct DeviceThreshold {
     /// The node, opened at the start, so that no other program takes it in the meantime.
     opened: Option<Arc<Node>>,
     way: Option<Way>,
-    side: Option<Side>,
+    side: Option<FrameRecords>,
 }
 
 /// The queues for frames of one layout.
@@ -109,8 +109,8 @@ impl DeviceThreshold {
         Ok(self.way.insert(Way::new(node, io, from, self.in_place, &self.controls())?))
     }
 
-    fn controls(&self) -> [(u32, Control); 7] {
-        let number = |value: u32| Control::Int(value as i32);
+    fn controls(&self) -> [(u32, ControlValue); 7] {
+        let number = |value: u32| ControlValue::Int(value as i32);
         let (left, top, width, height) = self.roi;
         [
             (numbers::CID_ALGO, number(self.algo)),
@@ -119,14 +119,14 @@ impl DeviceThreshold {
             (numbers::CID_ROI_TOP, number(top)),
             (numbers::CID_ROI_WIDTH, number(width)),
             (numbers::CID_ROI_HEIGHT, number(height)),
-            (numbers::CID_IN_PLACE, Control::Int(self.in_place.into())),
+            (numbers::CID_IN_PLACE, ControlValue::Int(self.in_place.into())),
         ]
     }
 }
 
 fn measuring(path: &std::path::Path) -> Result<Arc<Node>, StageError> {
     let node = Node::open(path)?;
-    node.must_be(Role::Measuring)?;
+    node.must_be(NodeRole::Measuring)?;
     Ok(Arc::new(node))
 }
 
@@ -136,12 +136,12 @@ impl Way {
         io: Io,
         from: Layout,
         in_place: bool,
-        controls: &[(u32, Control)],
+        controls: &[(u32, ControlValue)],
     ) -> Result<Way, StageError> {
         let stride = from.planes()[0].stride as u32;
         let (width, height) = (from.width, from.height);
-        let wanted = Picture { width, height, fourcc: Fourcc::GREY, stride, bytes: 0, memory_planes: 1 };
-        let refused = |got: &Picture| {
+        let wanted = QueueFormat { width, height, fourcc: Fourcc::GREY, stride, bytes: 0, memory_planes: 1 };
+        let refused = |got: &QueueFormat| {
             let size = format!("{}x{} with rows of {} bytes", got.width, got.height, got.stride);
             StageError::Option(format!(
                 "{} makes {size} of {width}x{height} with rows of {stride} bytes",
@@ -154,7 +154,7 @@ impl Way {
         if !fits {
             return Err(refused(&taken));
         }
-        let given = node.set_format(Direction::Capture, &Picture { stride: taken.stride, ..wanted })?;
+        let given = node.set_format(Direction::Capture, &QueueFormat { stride: taken.stride, ..wanted })?;
         if (given.width, given.height) != (width, height) || (in_place && given.stride != stride) {
             return Err(refused(&given));
         }
@@ -231,11 +231,11 @@ impl Way {
 
 impl Stage for DeviceThreshold {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
-        self.side = Side::open();
+        self.side = FrameRecords::open();
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|e| out.fail(e))?;
         let meta = frame.meta();
         if self.in_place && !frame.is_only() {
@@ -245,7 +245,7 @@ impl Stage for DeviceThreshold {
         let way = self.way(&frame).map_err(|e| out.fail(e))?;
         way.wait_for_room();
         let bytes = way.fill(&frame).map_err(|e| out.fail(e))?;
-        let sequence = Control::Wide(meta.seq as i64);
+        let sequence = ControlValue::Wide(meta.seq as i64);
         way.node.set_controls(&[(numbers::CID_SRC_SEQUENCE, sequence)]).map_err(|e| out.fail(e))?;
         let queued_ns = now_ns();
         let done = meter::in_device(|| way.run(&frame, bytes)).map_err(|e| out.fail(e))?;

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use framepath_model::ledger::{Cause, Causes, Digest, Latency};
 use framepath_model::stats::Spread;
-use framepath_model::summary::{CausesUs, LatencyUs, Row, Summary};
+use framepath_model::summary::{CausesUs, LatencyUs, Summary, SummaryRow};
 use framepath_os::measure::meter::Level;
 
 use super::machine::machine;
@@ -38,7 +38,7 @@ pub fn stopped(reason: &str) -> Summary {
     of_rows(Vec::new(), vec![format!("stopped: {reason}")])
 }
 
-fn of_rows(rows: Vec<Row>, notes: Vec<String>) -> Summary {
+fn of_rows(rows: Vec<SummaryRow>, notes: Vec<String>) -> Summary {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Summary {
         experiment: "run".to_owned(),
@@ -53,14 +53,14 @@ fn of_rows(rows: Vec<Row>, notes: Vec<String>) -> Summary {
 
 /// Returns the figures of one run; `None` for an unknown figure. Behind a `tee`, latency and causes are
 /// those of the last sink.
-pub fn row(report: &mut Report, case: &str) -> Row {
+pub fn row(report: &mut Report, case: &str) -> SummaryRow {
     let digest = (report.level != Level::Off).then(|| report.digest());
     row_of(report, case, digest)
 }
 
 /// [`row`] for each sink. If there are several, the contender's name has the sink's text. Figures
 /// that do not belong to one sink (times, copies, losses) are those of the whole run in each row.
-fn rows(report: &mut Report, case: &str) -> Vec<Row> {
+fn rows(report: &mut Report, case: &str) -> Vec<SummaryRow> {
     if report.sinks.len() < 2 {
         return vec![row(report, case)];
     }
@@ -74,14 +74,14 @@ fn rows(report: &mut Report, case: &str) -> Vec<Row> {
             // The names of rows have to differ.
             _ => format!("path to {text} (hop {})", sink.hop),
         };
-        Row { contender, frames: sink.frames, ..row_of(report, case, digest) }
+        SummaryRow { contender, frames: sink.frames, ..row_of(report, case, digest) }
     };
     sinks.into_iter().map(of_sink).collect()
 }
 
-fn row_of(report: &Report, case: &str, digest: Option<Digest>) -> Row {
+fn row_of(report: &Report, case: &str, digest: Option<Digest>) -> SummaryRow {
     let (wall_ns, cpu_ns) = (report.wall_ns as f64, report.cpu_ns as f64);
-    Row {
+    SummaryRow {
         case: case.to_owned(),
         contender: "path".to_owned(),
         runs: 1,

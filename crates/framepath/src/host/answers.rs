@@ -31,7 +31,7 @@ struct Flush {
 
 /// An output that came for an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum OutputCheck {
     Wanted,
     /// The input is from before a flush that is not answered.
     Flushed {
@@ -45,7 +45,7 @@ pub(super) enum Standing {
 
 /// An end of inputs that the worker reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum InputsEnd {
     /// The end of inputs that a flush follows.
     Flushed,
     /// The end of the stream.
@@ -104,30 +104,30 @@ impl Answers {
     }
 
     /// Classifies an output that came for input `seq`; inputs from `wanted_from` on are wanted.
-    pub(super) fn standing(&mut self, seq: u64, wanted_from: u64) -> Standing {
+    pub(super) fn standing(&mut self, seq: u64, wanted_from: u64) -> OutputCheck {
         let forgotten = self.forgotten;
         let Some(flush) = self.next_flush() else {
-            return if seq >= wanted_from { Standing::Wanted } else { Standing::Impossible };
+            return if seq >= wanted_from { OutputCheck::Wanted } else { OutputCheck::Impossible };
         };
         if !(forgotten..flush.seq).contains(&seq) || flush.may_come == 0 {
-            return Standing::Impossible;
+            return OutputCheck::Impossible;
         }
         flush.may_come -= 1;
         let is_timely = flush.timely > 0;
         flush.timely = flush.timely.saturating_sub(1);
-        Standing::Flushed { is_timely }
+        OutputCheck::Flushed { is_timely }
     }
 
     /// Accepts the worker's answer to a drain.
     ///
     /// # Errors
     /// The next answer that the worker owes is not that to a drain.
-    pub(super) fn ended(&mut self) -> Result<End, Breach> {
+    pub(super) fn ended(&mut self) -> Result<InputsEnd, Breach> {
         match self.owed.front() {
             Some(Question::Drain) => _ = self.owed.pop_front(),
             _ => return Err(Breach("an end of the stream that it was not asked for")),
         }
-        Ok(if self.next_flush().is_some() { End::Flushed } else { End::Last })
+        Ok(if self.next_flush().is_some() { InputsEnd::Flushed } else { InputsEnd::Last })
     }
 
     /// Accepts the worker's answer to the flush with the number `seq`.
@@ -157,8 +157,8 @@ impl Answers {
 mod tests {
     use super::*;
 
-    const TIMELY_ONE: Standing = Standing::Flushed { is_timely: true };
-    const LATE_ONE: Standing = Standing::Flushed { is_timely: false };
+    const TIMELY_ONE: OutputCheck = OutputCheck::Flushed { is_timely: true };
+    const LATE_ONE: OutputCheck = OutputCheck::Flushed { is_timely: false };
 
     /// Answers of a worker that was sent flush `seq`, with `kept` packets inside.
     fn told(seq: u64, kept: u64) -> Answers {
@@ -175,18 +175,18 @@ mod tests {
         let mut answers = Answers::default();
         assert!(answers.ended().is_err(), "no drain");
         answers.told_drain();
-        assert_eq!(answers.ended(), Ok(End::Last));
+        assert_eq!(answers.ended(), Ok(InputsEnd::Last));
         assert!(answers.ended().is_err() && !answers.is_owed());
         // A drain whose inputs are not wanted any more.
         answers.told_drain();
         answers.flush(5, 5);
         answers.told_flush();
         assert!(answers.flushed(5).is_err(), "the drain comes first");
-        assert_eq!(answers.ended(), Ok(End::Flushed));
+        assert_eq!(answers.ended(), Ok(InputsEnd::Flushed));
         assert!(answers.ended().is_err(), "it was told of one drain");
         assert_eq!(answers.flushed(5), Ok(()));
         answers.told_drain();
-        assert_eq!(answers.ended(), Ok(End::Last));
+        assert_eq!(answers.ended(), Ok(InputsEnd::Last));
     }
 
     #[test]
@@ -214,14 +214,14 @@ mod tests {
         let standing = |answers: &mut Answers, seq| answers.standing(seq, 10);
         assert_eq!(standing(&mut answers, 4), TIMELY_ONE);
         for early in [5, 6, 10] {
-            assert_eq!(standing(&mut answers, early), Standing::Impossible, "{early}: not answered yet");
+            assert_eq!(standing(&mut answers, early), OutputCheck::Impossible, "{early}: not answered yet");
         }
         answers.flushed(5).unwrap();
-        assert_eq!(standing(&mut answers, 4), Standing::Impossible, "forgotten");
+        assert_eq!(standing(&mut answers, 4), OutputCheck::Impossible, "forgotten");
         assert_eq!(standing(&mut answers, 6), TIMELY_ONE);
         answers.flushed(9).unwrap();
-        assert_eq!(standing(&mut answers, 6), Standing::Impossible);
-        assert_eq!(standing(&mut answers, 10), Standing::Wanted);
+        assert_eq!(standing(&mut answers, 6), OutputCheck::Impossible);
+        assert_eq!(standing(&mut answers, 10), OutputCheck::Wanted);
     }
 
     #[test]
@@ -236,14 +236,14 @@ mod tests {
             let expected = if frame < 3 { TIMELY_ONE } else { LATE_ONE };
             assert_eq!(answers.standing(2, 101), expected, "{frame}");
         }
-        assert_eq!(answers.standing(2, 101), Standing::Impossible);
+        assert_eq!(answers.standing(2, 101), OutputCheck::Impossible);
         answers.flushed(3).unwrap();
         let most = 2 * u64::from(OUTPUTS);
-        assert!((0..most).all(|_| answers.standing(4, 101) != Standing::Impossible));
-        assert_eq!(answers.standing(4, 101), Standing::Impossible);
+        assert!((0..most).all(|_| answers.standing(4, 101) != OutputCheck::Impossible));
+        assert_eq!(answers.standing(4, 101), OutputCheck::Impossible);
         // No packet is inside.
         answers.flushed(100).unwrap();
         answers.flush(101, 0);
-        assert_eq!(answers.standing(100, 102), Standing::Impossible);
+        assert_eq!(answers.standing(100, 102), OutputCheck::Impossible);
     }
 }

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use super::input::Sent;
+use super::input::LoggedInput;
 use super::submit::Sending;
-use super::worker_stream::Link;
+use super::worker_stream::WorkerStream;
 
 /// From the submit end to the collect end, in the order of the stream.
 // Nearly all are inputs, one for each frame: a box would be an allocation for each.
@@ -13,9 +13,9 @@ use super::worker_stream::Link;
 pub(super) enum Logged {
     /// The next input. It is submitted to the worker of this number at once; `None`
     /// where the collect end has to submit it.
-    Input { worker: Option<u64>, sent: Sent },
+    Input { worker: Option<u64>, sent: LoggedInput },
     /// The submit end has another input, and no worker to submit it to. It waits for
-    /// [`Way::Direct`] or [`Way::Relay`].
+    /// [`SubmitCommand::Direct`] or [`SubmitCommand::Relay`].
     Ask,
     /// Earlier inputs are not wanted any more; with the right to submit, where the
     /// submit end has it.
@@ -30,9 +30,9 @@ pub(super) enum Logged {
 }
 
 /// From the collect end to the submit end.
-pub(super) enum Way {
+pub(super) enum SubmitCommand {
     /// The stream goes on with another worker. Sent once for each worker, unasked.
-    Next(Arc<Link>),
+    Next(Arc<WorkerStream>),
     /// Answers [`Logged::Ask`]: the submit end submits from now on.
     Direct(Box<Sending>),
     /// Answers [`Logged::Ask`]: the collect end submits the input, unless the book drops it.

@@ -5,8 +5,8 @@
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex};
 
-use framepath_codec::{Lender, Lenders};
-use framepath_model::buffer_request::{Lent, Want};
+use framepath_codec::{DecodeProvider, ProviderRef};
+use framepath_model::buffer_request::{BufferRequest, LentFormat};
 use framepath_model::wire::Message;
 use framepath_os::crossing::Socket;
 use framepath_os::memory::pool::{GiveBack, Pool, Returns};
@@ -20,17 +20,17 @@ pub struct Loan {
     /// Dmabufs, or memfds, in the order of their numbers.
     pub buffers: Vec<OwnedFd>,
     /// Layout of the planes that frames are to have.
-    pub lent: Lent,
+    pub lent: LentFormat,
 }
 
 /// Provider of the memory that a stream's workers decode into.
-pub trait Lends: Send + Sync {
+pub trait BufferProvider: Send + Sync {
     /// Returns buffers as wanted. May wait for long. Called once for each worker of a stream,
     /// in the thread that reads from that worker.
     ///
     /// # Errors
     /// No such buffers exist; the stream then fails with this text.
-    fn lend(&self, want: &Want) -> Result<Loan, String>;
+    fn lend(&self, want: &BufferRequest) -> Result<Loan, String>;
 
     /// Called when the worker has mapped the last loan: its slots can be given now.
     fn mapped(&self, slots: LentSlots);
@@ -63,13 +63,13 @@ impl Borrower {
         socket: Arc<Socket>,
         exporter: Arc<Mutex<Exporter>>,
         give_back: &'static GiveBack,
-    ) -> Lenders {
-        Lenders(Box::leak(Box::new(Borrower { socket, exporter, give_back })))
+    ) -> ProviderRef {
+        ProviderRef(Box::leak(Box::new(Borrower { socket, exporter, give_back })))
     }
 }
 
-impl Lender for Borrower {
-    fn lend(&self, want: &Want) -> Result<(Pool, Lent), String> {
+impl DecodeProvider for Borrower {
+    fn lend(&self, want: &BufferRequest) -> Result<(Pool, LentFormat), String> {
         let failed = |error: HostError| error.to_string();
         // Does not keep the lock while the caller looks for memory.
         locked(&self.exporter).want(want).map_err(failed)?;

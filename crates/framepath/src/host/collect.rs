@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, sync_channel};
 use std::time::Duration;
 
 use framepath_model::replay::Arrived;
-use framepath_model::wire::Work;
+use framepath_model::wire::WorkerTime;
 use framepath_os::crossing::Breach;
 use framepath_os::measure::meter::Level;
 use framepath_os::memory::pool::Frame;
@@ -15,16 +15,16 @@ use framepath_os::sync::queue::Idle;
 use framepath_os::time::now_ns;
 
 use super::HostError;
-use super::answers::{OUTPUTS, Standing};
-use super::between::{Logged, Way};
+use super::answers::{OUTPUTS, OutputCheck};
+use super::between::{Logged, SubmitCommand};
 use super::history::History;
 use super::input::WorkerInput;
 use super::policy::Restarts;
-use super::receiving::{Came, Receiving};
+use super::receiving::{Receiving, WorkerMessage};
 use super::session::Session;
 use super::spec::Start;
 use super::submit::Submit;
-use super::worker_stream::Link;
+use super::worker_stream::WorkerStream;
 use crate::error::StageError;
 use crate::item::Item;
 use crate::recorder::{Recorder, Stretch};
@@ -34,7 +34,7 @@ use crate::requests::Wake;
 const SUBMITTING: Duration = Duration::from_millis(5);
 
 /// The collect end of a worker, as the input of a thread.
-pub(crate) struct Collect {
+pub(crate) struct CollectInput {
     /// The hop that the worker runs.
     pub(crate) hop: u16,
     session: Arc<Session>,
@@ -46,7 +46,7 @@ pub(crate) struct Collect {
 
 /// Makes the two ends of a stage in a worker: the last stage of one thread, and the
 /// input of the next.
-pub(crate) fn ends(hop: u16, session: Arc<Session>) -> (Submit, Collect) {
+pub(crate) fn ends(hop: u16, session: Arc<Session>) -> (Submit, CollectInput) {
     let (slot, started) = sync_channel(1);
     let of_stream = session.clone();
     let submit = Submit::new(
@@ -59,7 +59,7 @@ pub(crate) fn ends(hop: u16, session: Arc<Session>) -> (Submit, Collect) {
         }),
     );
     let is_by_device = session.is_by_device();
-    (submit, Collect { hop, session, is_by_device, started, end: None, idle: Idle::default() })
+    (submit, CollectInput { hop, session, is_by_device, started, end: None, idle: Idle::default() })
 }
 
 /// The end of a stream that takes the output of its workers, and replaces workers that die.
@@ -69,10 +69,10 @@ pub(crate) fn ends(hop: u16, session: Arc<Session>) -> (Submit, Collect) {
 pub struct CollectEnd {
     pub(super) session: Arc<Session>,
     pub(super) start: Start,
-    pub(super) link: Arc<Link>,
+    pub(super) link: Arc<WorkerStream>,
     pub(super) receiving: Receiving,
     pub(super) history: History,
-    pub(super) ways: Sender<Way>,
+    pub(super) ways: Sender<SubmitCommand>,
     pub(super) restarts: Restarts,
     /// True until the first new frame after a death.
     pub(super) is_recovering: bool,
@@ -83,7 +83,7 @@ pub struct CollectEnd {
 }
 
 /// An event from a worker, for the thread behind.
-pub(crate) enum Collected<T> {
+pub(crate) enum WorkerOutput<T> {
     /// A frame.
     Frame(T),
     /// A seek or flush: its number, and the number of frames that did not come because of it. Later
@@ -103,16 +103,16 @@ pub struct Arrival {
     pub frame: Frame,
     pub(super) stretch: Stretch,
     /// Figures that the worker reports for the frame.
-    pub work: Work,
+    pub work: WorkerTime,
 }
 
-impl Collect {
+impl CollectInput {
     /// Sets the ledger's level of the run that begins.
     pub(crate) fn set_level(&self, level: Level) {
         self.session.set_level(level);
     }
 
-    /// Returns the function that makes [`next`](Collect::next) look for news.
+    /// Returns the function that makes [`next`](CollectInput::next) look for news.
     pub(crate) fn waker(&self) -> Wake {
         let session = self.session.clone();
         Box::new(move || session.call_attention())
@@ -124,7 +124,7 @@ impl Collect {
         &mut self,
         recorder: &mut Recorder,
         news: impl Fn() -> bool,
-    ) -> Result<Collected<Item>, StageError> {
+    ) -> Result<WorkerOutput<Item>, StageError> {
         let end = match &mut self.end {
             Some(end) => end,
             none => none.insert(self.started.try_recv().map_err(|_| StageError::Downstream)?),
@@ -141,14 +141,14 @@ impl Collect {
             asleep = !asleep;
         })?;
         Ok(match collected {
-            Collected::Frame(Arrival { frame, stretch, work }) => {
+            WorkerOutput::Frame(Arrival { frame, stretch, work }) => {
                 recorder.arrived(self.hop, &frame.meta(), &stretch, &work, self.is_by_device, self.idle);
-                Collected::Frame(Item::Frame(frame))
+                WorkerOutput::Frame(Item::Frame(frame))
             }
-            Collected::Flush(generation, discarded) => Collected::Flush(generation, discarded),
-            Collected::Held => Collected::Held,
-            Collected::End => Collected::End,
-            Collected::News => Collected::News,
+            WorkerOutput::Flush(generation, discarded) => WorkerOutput::Flush(generation, discarded),
+            WorkerOutput::Held => WorkerOutput::Held,
+            WorkerOutput::End => WorkerOutput::End,
+            WorkerOutput::News => WorkerOutput::News,
         })
     }
 }
@@ -157,9 +157,9 @@ impl CollectEnd {
     pub(super) fn new(
         session: Arc<Session>,
         start: Start,
-        (link, receiving): (Arc<Link>, Receiving),
+        (link, receiving): (Arc<WorkerStream>, Receiving),
         logged: Receiver<Logged>,
-        ways: Sender<Way>,
+        ways: Sender<SubmitCommand>,
     ) -> CollectEnd {
         let history =
             History::new(logged, session.spec.track.as_ref(), session.spec.options.kind.memory_bytes);
@@ -183,9 +183,9 @@ impl CollectEnd {
     pub fn next_frame(&mut self) -> Result<Option<Arrival>, HostError> {
         loop {
             match self.next_or(|| false, || {})? {
-                Collected::Frame(arrival) => return Ok(Some(arrival)),
-                Collected::End | Collected::Held => return Ok(None),
-                Collected::Flush(..) | Collected::News => {}
+                WorkerOutput::Frame(arrival) => return Ok(Some(arrival)),
+                WorkerOutput::End | WorkerOutput::Held => return Ok(None),
+                WorkerOutput::Flush(..) | WorkerOutput::News => {}
             }
         }
     }
@@ -196,7 +196,7 @@ impl CollectEnd {
         &mut self,
         news: impl Fn() -> bool,
         mut idle: impl FnMut(),
-    ) -> Result<Collected<Arrival>, HostError> {
+    ) -> Result<WorkerOutput<Arrival>, HostError> {
         loop {
             if self.at_end {
                 if let Some(collected) = self.held(&news) {
@@ -208,7 +208,7 @@ impl CollectEnd {
                 return Ok(flush);
             }
             if news() {
-                return Ok(Collected::News);
+                return Ok(WorkerOutput::News);
             }
             // Read before the ring, so that the cells that a worker completed before its
             // end are taken first.
@@ -235,7 +235,7 @@ impl CollectEnd {
     }
 
     /// Returns the flush that the next thread does not know yet.
-    fn flush(&mut self) -> Option<Collected<Arrival>> {
+    fn flush(&mut self) -> Option<WorkerOutput<Arrival>> {
         let (generation, discarded) = self.history.generation();
         if generation == self.generation {
             return None;
@@ -243,12 +243,12 @@ impl CollectEnd {
         self.generation = generation;
         // Earlier deaths do not count for the packets behind the flush.
         self.restarts.delivered();
-        Some(Collected::Flush(generation, discarded))
+        Some(WorkerOutput::Flush(generation, discarded))
     }
 
     /// Waits at the end of a stream that is held; `None` once it goes on. If the worker
     /// dies meanwhile, this is noticed when the stream goes on.
-    fn held(&mut self, news: impl Fn() -> bool) -> Option<Collected<Arrival>> {
+    fn held(&mut self, news: impl Fn() -> bool) -> Option<WorkerOutput<Arrival>> {
         self.link.health.pays_attention();
         self.history.read_log();
         // The submit end may have logged the end again behind a flush.
@@ -257,53 +257,56 @@ impl CollectEnd {
             return None;
         }
         if !self.history.is_held {
-            return Some(Collected::End);
+            return Some(WorkerOutput::End);
         }
         if news() {
-            return Some(Collected::News);
+            return Some(WorkerOutput::News);
         }
         self.receiving.sleep_until_called(news);
         None
     }
 
     /// Handles the worker's report that it has given all; `None` where a flush follows.
-    fn came_to_end(&mut self) -> Result<Option<Collected<Arrival>>, Breach> {
+    fn came_to_end(&mut self) -> Result<Option<WorkerOutput<Arrival>>, Breach> {
         let is_last = self.history.came_to_end()?;
         self.link.health.owes_answer(self.history.awaits_answer());
         self.at_end = is_last && self.history.is_held;
-        let ended = if self.at_end { Collected::Held } else { Collected::End };
+        let ended = if self.at_end { WorkerOutput::Held } else { WorkerOutput::End };
         Ok(is_last.then_some(ended))
     }
 
-    fn came(&mut self, came: Came) -> Result<Option<Collected<Arrival>>, HostError> {
-        if let Came::Frame { seq, .. } | Came::Same { seq, .. } | Came::Nothing { seq } = came {
+    fn came(&mut self, came: WorkerMessage) -> Result<Option<WorkerOutput<Arrival>>, HostError> {
+        if let WorkerMessage::Frame { seq, .. }
+        | WorkerMessage::Same { seq, .. }
+        | WorkerMessage::Nothing { seq } = came
+        {
             match self.history.standing(seq) {
-                Standing::Wanted => {}
-                Standing::Flushed { is_timely } => {
+                OutputCheck::Wanted => {}
+                OutputCheck::Flushed { is_timely } => {
                     if !is_timely {
                         self.link.health.came_late();
                     }
                     return Ok(None);
                 }
-                Standing::Impossible => return Err(Breach("a frame of what it was told to forget").into()),
+                OutputCheck::Impossible => return Err(Breach("a frame of what it was told to forget").into()),
             }
         }
         let (seq, frame, work) = match came {
-            Came::Frame { seq, frame, work } => (seq, Some(frame), work),
-            Came::Same { seq, work } => (seq, None, work),
-            Came::Nothing { seq } => return self.gave_nothing(seq).map(|()| None),
-            Came::Constant => return Ok(None),
-            Came::Request(request) => {
+            WorkerMessage::Frame { seq, frame, work } => (seq, Some(frame), work),
+            WorkerMessage::Same { seq, work } => (seq, None, work),
+            WorkerMessage::Nothing { seq } => return self.gave_nothing(seq).map(|()| None),
+            WorkerMessage::Constant => return Ok(None),
+            WorkerMessage::Request(request) => {
                 self.session.request(request);
                 return Ok(None);
             }
-            Came::Flushed { seq } => {
+            WorkerMessage::Flushed { seq } => {
                 self.history.flushed(seq)?;
                 self.link.health.owes_answer(self.history.awaits_answer());
                 return Ok(None);
             }
-            Came::Failed(text) => return Err(HostError::Failed { text }),
-            Came::End => return Ok(self.came_to_end()?),
+            WorkerMessage::Failed(text) => return Err(HostError::Failed { text }),
+            WorkerMessage::End => return Ok(self.came_to_end()?),
         };
         let Some(sent) = self.history.get(seq) else {
             return self.lose(seq).map(|()| None);
@@ -336,7 +339,7 @@ impl CollectEnd {
             }
         }
         match arrived {
-            Arrived::Deliver => Ok(Some(Collected::Frame(Arrival { frame, stretch, work }))),
+            Arrived::Deliver => Ok(Some(WorkerOutput::Frame(Arrival { frame, stretch, work }))),
             Arrived::AlreadyDelivered | Arrived::Withheld => Ok(None),
             Arrived::Unknown => Err(Breach("a frame of what this worker never had").into()),
         }

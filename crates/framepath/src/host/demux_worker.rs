@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use framepath_codec::{CodecError, Demuxer, MediaFile, Packet};
 use framepath_model::stream::SeekTo;
-use framepath_model::wire::{Completion, Demux, Message, Place, Submission};
+use framepath_model::wire::{Completion, Demux, DemuxPosition, Message, Submission};
 use framepath_os::crossing::{
-    Area, Breach, CellReader, CellWriter, PacketPool, Sizes, Socket, completions, submissions,
+    Breach, CellReader, CellWriter, PacketPool, SharedArea, Sizes, Socket, completions, submissions,
 };
 use framepath_os::process::crash;
 
 use super::HostError;
-use super::fault::Faults;
+use super::fault::InjectedFaults;
 use super::message_io::say;
 use super::remote_demuxer::MOST_TRACK_BYTES;
 use super::tally::Tally;
@@ -81,7 +81,7 @@ struct DemuxedFile {
     start: Duration,
     loops_left: u64,
     /// `None` without faults to inject.
-    faults: Option<Faults>,
+    faults: Option<InjectedFaults>,
     /// Counters of packets for the service.
     tally: Option<Tally>,
 }
@@ -94,7 +94,7 @@ impl DemuxedFile {
         tally: Option<Tally>,
     ) -> Result<(DemuxedFile, Message), Box<dyn std::error::Error>> {
         let sizes = Sizes { cells: demux.cells, packet_bytes: demux.packet_bytes };
-        let area = Arc::new(Area::open(memory, sizes)?);
+        let area = Arc::new(SharedArea::open(memory, sizes)?);
         let faults = if demux.faults.is_empty() { None } else { Some(demux.faults.parse()?) };
         let mut demuxer = Demuxer::of_track(file, demux.track.map(|track| track as usize))?;
         let start = Duration::from_nanos(demux.start_ns);
@@ -174,8 +174,8 @@ impl DemuxedFile {
             return Err(Breach("a demuxer was given what is no seek").into());
         };
         match to {
-            Place::Time(ns, mode) => self.demuxer.seek(Duration::from_nanos(ns), mode)?,
-            Place::NextKey => self.demuxer.skip_to_key()?,
+            DemuxPosition::Time(ns, mode) => self.demuxer.seek(Duration::from_nanos(ns), mode)?,
+            DemuxPosition::NextKey => self.demuxer.skip_to_key()?,
         }
         self.completions.push_waiting(&Completion::Flushed { number }.encode())?;
         Ok(true)

@@ -3,10 +3,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use framepath_model::buffer_request::Want;
+use framepath_model::buffer_request::BufferRequest;
 use framepath_model::format::Layout;
 use framepath_model::stream::StreamInfo;
-use framepath_model::wire::{Completion, Message, SAME_FRAME, Work};
+use framepath_model::wire::{Completion, Message, SAME_FRAME, WorkerTime};
 use framepath_os::crossing::{CellWriter, Socket};
 use framepath_os::memory::pool::{Frame, GrantedPool, Pool};
 
@@ -16,7 +16,7 @@ use super::names::Names;
 use super::tally::Tally;
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
 /// The stage's end of an [`Exporter`].
@@ -63,7 +63,7 @@ impl Exporter {
         Ok(self.completions.push_waiting(&completion.encode())?)
     }
 
-    fn give(&mut self, frame: Frame, work: Work) -> Result<(), HostError> {
+    fn give(&mut self, frame: Frame, work: WorkerTime) -> Result<(), HostError> {
         self.given += 1;
         let seq = frame.meta().seq;
         if let Some(tally) = &mut self.tally {
@@ -92,7 +92,7 @@ impl Exporter {
     }
 
     /// Asks for memory as `want` describes; the answer comes on the socket.
-    pub(super) fn want(&mut self, want: &Want) -> Result<(), HostError> {
+    pub(super) fn want(&mut self, want: &BufferRequest) -> Result<(), HostError> {
         say(&self.socket, &Message::Want(*want), None)?;
         self.complete(&Completion::Want)
     }
@@ -135,14 +135,14 @@ impl Stage for Export {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let Item::Frame(frame) = item else {
             let (takes, gets) = ("frames", "packets");
             return Err(out.fail(StageError::WrongInput { takes, gets, advice: "a worker gives frames" }));
         };
-        let work = out.recorder().last_row().map_or_else(Work::default, Work::from);
+        let work = out.recorder().last_row().map_or_else(WorkerTime::default, WorkerTime::from);
         let mut exporter = locked(&self.0);
-        let work = Work { idle_ns: exporter.idle_ns, ..work };
+        let work = WorkerTime { idle_ns: exporter.idle_ns, ..work };
         exporter.give(frame, work).map_err(|e| out.fail(e))
     }
 }

@@ -9,7 +9,7 @@ use framepath_os::process::crash;
 
 /// Kind of fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum FaultKind {
     /// The worker dies of a segmentation fault, once.
     Crash,
     /// The worker stops answering, once.
@@ -20,36 +20,40 @@ enum Kind {
     Poison,
 }
 
-const KINDS: [(&str, Kind); 4] =
-    [("crash", Kind::Crash), ("hang", Kind::Hang), ("bomb", Kind::Bomb), ("poison", Kind::Poison)];
+const KINDS: [(&str, FaultKind); 4] = [
+    ("crash", FaultKind::Crash),
+    ("hang", FaultKind::Hang),
+    ("bomb", FaultKind::Bomb),
+    ("poison", FaultKind::Poison),
+];
 
 /// A fault, and the number of the packet or frame that it strikes at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fault {
-    kind: Kind,
+    kind: FaultKind,
     seq: u64,
 }
 
 /// Faults of one stream: `KIND@N`, several with commas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Faults(Vec<Fault>);
+pub struct InjectedFaults(Vec<Fault>);
 
-impl FromStr for Faults {
+impl FromStr for InjectedFaults {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Faults, String> {
+    fn from_str(text: &str) -> Result<InjectedFaults, String> {
         let faults = text.split(',').filter(|word| !word.is_empty()).map(|word| {
             let (name, seq) = word.split_once('@')?;
             let (_, kind) = KINDS.into_iter().find(|(known, _)| *known == name)?;
             Some(Fault { kind, seq: seq.parse().ok()? })
         });
-        faults.collect::<Option<_>>().map(Faults).ok_or_else(|| {
+        faults.collect::<Option<_>>().map(InjectedFaults).ok_or_else(|| {
             format!("`{text}` is no fault: crash@N, hang@N, bomb@N or poison@N, N a packet's number from 0")
         })
     }
 }
 
-impl fmt::Display for Faults {
+impl fmt::Display for InjectedFaults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (at, fault) in self.0.iter().enumerate() {
             let (name, _) = KINDS.into_iter().find(|(_, kind)| *kind == fault.kind).unwrap_or(KINDS[0]);
@@ -59,18 +63,18 @@ impl fmt::Display for Faults {
     }
 }
 
-impl Faults {
+impl InjectedFaults {
     /// Returns the faults that also strike a worker that replaces another.
-    pub(super) fn of_replacement(&self) -> Faults {
-        Faults(self.0.iter().filter(|fault| fault.kind == Kind::Poison).copied().collect())
+    pub(super) fn of_replacement(&self) -> InjectedFaults {
+        InjectedFaults(self.0.iter().filter(|fault| fault.kind == FaultKind::Poison).copied().collect())
     }
 
     /// Strikes if there is a fault for packet or frame `seq`. The worker calls it before it works on it.
     pub(super) fn strike(&self, seq: u64) {
         match self.0.iter().find(|fault| fault.seq == seq).map(|fault| fault.kind) {
-            Some(Kind::Crash | Kind::Poison) => crash::segmentation_fault(),
-            Some(Kind::Hang) => crash::hang(),
-            Some(Kind::Bomb) => crash::take_all_memory(),
+            Some(FaultKind::Crash | FaultKind::Poison) => crash::segmentation_fault(),
+            Some(FaultKind::Hang) => crash::hang(),
+            Some(FaultKind::Bomb) => crash::take_all_memory(),
             None => {}
         }
     }
@@ -82,12 +86,12 @@ mod tests {
 
     #[test]
     fn faults_are_read_and_printed() {
-        let faults: Faults = "crash@3,poison@0,hang@18446744073709551615".parse().unwrap();
+        let faults: InjectedFaults = "crash@3,poison@0,hang@18446744073709551615".parse().unwrap();
         assert_eq!(faults.to_string(), "crash@3,poison@0,hang@18446744073709551615");
         assert_eq!(faults.of_replacement().to_string(), "poison@0");
-        assert_eq!("".parse::<Faults>(), Ok(Faults::default()));
+        assert_eq!("".parse::<InjectedFaults>(), Ok(InjectedFaults::default()));
         for wrong in ["crash", "crash@", "crash@-1", "fire@1", "crash@1;hang@2"] {
-            assert!(wrong.parse::<Faults>().unwrap_err().contains(wrong));
+            assert!(wrong.parse::<InjectedFaults>().unwrap_err().contains(wrong));
         }
     }
 }

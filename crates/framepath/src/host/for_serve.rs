@@ -2,19 +2,19 @@
 //! Items for the crate `framepath-serve` beyond the public interface. Not stable: they change
 //! with any release.
 
-pub use super::buffer_provider::{Lends, LentSlots, Loan};
+pub use super::buffer_provider::{BufferProvider, LentSlots, Loan};
 pub use super::collect::{Arrival, CollectEnd};
-pub use super::fault::Faults;
+pub use super::fault::InjectedFaults;
 pub use super::input::WorkerInput;
 pub use super::kind::WorkerKind;
 pub use super::message_io::{hear_within, say};
 pub use super::sandbox::SandboxChoice;
-pub use super::service_stream::{Seat, connect};
+pub use super::service_stream::{ServiceStream, connect};
 pub use super::session::Session;
 pub use super::spares::{Spare, Spares};
 pub use super::spec::Spec;
 pub use super::start::{keep_ready, start_program};
-pub use super::submit::{GiveError, SubmitEnd};
+pub use super::submit::{SubmitEnd, SubmitError};
 pub use super::{HostError, WorkerOptions};
 pub use crate::device::codec_of;
 pub use crate::recorder::Stretch;

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use framepath_os::crossing::{Area, Bell, Look, completions};
+use framepath_os::crossing::{Bell, SharedArea, WatchResult, completions};
 
 use super::Traffic;
-use super::policy::{Progress, Watchdog};
+use super::policy::{Watchdog, WorkerProgress};
 
 /// Progress of a worker as its caller sees it, for any thread. The counts order no other memory:
 /// they are only observed from outside (Relaxed).
 pub(super) struct WorkerHealth {
-    area: Arc<Area>,
+    area: Arc<SharedArea>,
     /// Where the collect end sleeps.
     collect_bell: Bell,
     gone: AtomicBool,
@@ -46,7 +46,7 @@ pub(super) struct WorkerHealth {
 impl WorkerHealth {
     /// Makes the counts of the worker of `area`. The worker is ended after `watchdog` without progress.
     /// It waits for a slot of its pool only while `least_out` or more of its frames are out; 0 means 1.
-    pub(super) fn new(area: Arc<Area>, watchdog: Duration, least_out: u32) -> WorkerHealth {
+    pub(super) fn new(area: Arc<SharedArea>, watchdog: Duration, least_out: u32) -> WorkerHealth {
         WorkerHealth {
             collect_bell: completions(&area).1.bell().clone(),
             area,
@@ -172,7 +172,7 @@ impl WorkerHealth {
     /// How far each value reported by the worker is trusted: a position counts if
     /// it is higher than ever before, and up to the number of cells submitted. Its claim to wait for a
     /// slot counts only while so many of its frames are out that an honest worker could lack a slot.
-    pub(super) fn look(&self, kill: impl FnOnce()) -> Look {
+    pub(super) fn look(&self, kill: impl FnOnce()) -> WatchResult {
         let submitted = self.traffic.cells_out.load(Ordering::Relaxed);
         let done = self.traffic.cells_in.load(Ordering::Relaxed);
         let taken = self.area.taken();
@@ -187,7 +187,7 @@ impl WorkerHealth {
             && !self.submit_sleeps.load(Ordering::Relaxed)
             && self.area.worker_sleeps();
         let cells = taken.min(submitted) + done.saturating_sub(self.late.load(Ordering::Relaxed));
-        self.watchdog.judge(&Progress { cells, waits_for_us, has_no_work }, kill)
+        self.watchdog.judge(&WorkerProgress { cells, waits_for_us, has_no_work }, kill)
     }
 }
 
@@ -199,7 +199,7 @@ mod tests {
 
     /// Makes the counts of a worker that has not taken its one packet, and claims to wait for a slot.
     fn waiting(least_out: u32) -> WorkerHealth {
-        let area = Arc::new(Area::new(Sizes { cells: 8, packet_bytes: 0 }).unwrap());
+        let area = Arc::new(SharedArea::new(Sizes { cells: 8, packet_bytes: 0 }).unwrap());
         submissions(&area).0.push_quietly(&[0; 8]).unwrap();
         area.slot_bell().store(1, Ordering::Relaxed);
         let health = WorkerHealth::new(area, Duration::ZERO, least_out);
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_worker_that_owes_an_answer_has_work_though_it_sleeps() {
-        let area = Arc::new(Area::new(Sizes { cells: 8, packet_bytes: 0 }).unwrap());
+        let area = Arc::new(SharedArea::new(Sizes { cells: 8, packet_bytes: 0 }).unwrap());
         let health = WorkerHealth::new(area.clone(), Duration::ZERO, 1);
         let (writer, mut reader) = submissions(&area);
         std::thread::scope(|scope| {

@@ -8,16 +8,16 @@ use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
 use framepath_codec::{Packet, TrackInfo};
-use framepath_model::access_point::{Access, AccessPoints};
+use framepath_model::access_point::{AccessPoints, RandomAccess};
 use framepath_model::parameter_sets::{ParameterSets, SetLog};
-use framepath_model::replay::Book;
+use framepath_model::replay::ReplayLog;
 use framepath_model::stream::FrameMeta;
 use framepath_os::crossing::Breach;
 
 use super::HostError;
-use super::answers::{Answers, End, Standing};
-use super::between::{Logged, Way};
-use super::input::{Sent, WorkerInput};
+use super::answers::{Answers, InputsEnd, OutputCheck};
+use super::between::{Logged, SubmitCommand};
+use super::input::{LoggedInput, WorkerInput};
 use super::submit::Sending;
 
 /// Packets that are kept whatever their size: those in the ring, which has a limit in
@@ -35,7 +35,7 @@ const MOST: u64 = 256 << 20;
 /// The inputs of one stream, across all its workers.
 pub(super) struct History {
     log: Receiver<Logged>,
-    pub(super) book: Book<Sent>,
+    pub(super) book: ReplayLog<LoggedInput>,
     /// Verifies the random access points of packets; `None` for frames.
     points: Option<AccessPoints>,
     /// Parameter sets that decoders need besides the track's head; `None` for frames.
@@ -78,7 +78,7 @@ impl History {
     pub(super) fn new(log: Receiver<Logged>, track: Option<&TrackInfo>, memory_bytes: u64) -> History {
         History {
             log,
-            book: Book::new(Sent::strip),
+            book: ReplayLog::new(LoggedInput::strip),
             points: track.map(TrackInfo::access_points),
             sets: track.map(TrackInfo::parameter_sets),
             worker_sets: None,
@@ -137,7 +137,7 @@ impl History {
     }
 
     /// Classifies an output that came for input `seq`.
-    pub(super) fn standing(&mut self, seq: u64) -> Standing {
+    pub(super) fn standing(&mut self, seq: u64) -> OutputCheck {
         self.read_log_for(seq);
         self.answers.standing(seq, self.flush.wanted_from)
     }
@@ -149,9 +149,9 @@ impl History {
     /// The worker was not asked to drain, or has not taken all inputs.
     pub(super) fn came_to_end(&mut self) -> Result<bool, Breach> {
         match self.answers.ended()? {
-            End::Flushed => Ok(false),
-            End::Last if self.is_drained() => Ok(true),
-            End::Last => Err(Breach("end of stream before the drain completed")),
+            InputsEnd::Flushed => Ok(false),
+            InputsEnd::Last if self.is_drained() => Ok(true),
+            InputsEnd::Last => Err(Breach("end of stream before the drain completed")),
         }
     }
 
@@ -168,19 +168,19 @@ impl History {
         self.answers.is_owed()
     }
 
-    fn append(&mut self, worker: Option<u64>, mut sent: Sent) {
+    fn append(&mut self, worker: Option<u64>, mut sent: LoggedInput) {
         let access = match (&sent.input, &mut self.points, &mut self.sets) {
             (Some(WorkerInput::Packet(packet)), Some(points), Some(sets)) => {
                 sent.sets_before = sets.in_force().cloned();
                 take_in(sets, packet);
                 sent.sets_behind = sets.in_force().cloned();
                 match access(points, packet) {
-                    Access::Point if sets.is_lost() => Access::Claimed { recovery: 0 },
+                    RandomAccess::Point if sets.is_lost() => RandomAccess::Claimed { recovery: 0 },
                     access => access,
                 }
             }
             // Any frame is a point to start at: stages that take frames work on one at a time.
-            _ => Access::Point,
+            _ => RandomAccess::Point,
         };
         self.new_bytes += bytes_of(&sent);
         // Numbers of its own, because the frame numbers behind a decoder go up and down.
@@ -205,7 +205,7 @@ impl History {
     }
 
     /// Returns input `seq`, while it is known.
-    pub(super) fn get(&mut self, seq: u64) -> Option<&mut Sent> {
+    pub(super) fn get(&mut self, seq: u64) -> Option<&mut LoggedInput> {
         self.read_log_for(seq);
         self.book.get_mut(seq)
     }
@@ -294,7 +294,7 @@ impl History {
     }
 
     /// Answers the submit end, if it has asked and all its inputs are submitted.
-    pub(super) fn answer(&mut self) -> Option<Way> {
+    pub(super) fn answer(&mut self) -> Option<SubmitCommand> {
         let is_behind = self.answers.untold().is_some() || self.book.next_unsent().is_some();
         if !self.is_asked || self.sending.is_none() || is_behind {
             return None;
@@ -302,7 +302,7 @@ impl History {
         self.is_asked = false;
         // If the book may drop the next inputs, it has to see them before a worker does.
         let sending = if self.book.takes_all() { self.sending.take() } else { None };
-        Some(sending.map_or(Way::Relay, Way::Direct))
+        Some(sending.map_or(SubmitCommand::Relay, SubmitCommand::Direct))
     }
 
     /// True if the worker has taken all inputs and the drain.
@@ -313,7 +313,7 @@ impl History {
 
 /// Bytes that a packet takes, with the parameter sets that changed with it; 0 for a frame, which
 /// is not kept.
-fn bytes_of(sent: &Sent) -> u64 {
+fn bytes_of(sent: &LoggedInput) -> u64 {
     let Some(WorkerInput::Packet(packet)) = &sent.input else { return 0 };
     let new_sets = sent.sets_behind.as_ref().filter(|sets| sent.sets_before.as_ref() != Some(sets));
     packet.content_bytes() as u64 + new_sets.map_or(0, |sets| sets.bytes() as u64) + OVERHEAD
@@ -349,21 +349,21 @@ fn take_in(sets: &mut ParameterSets, packet: &Packet) {
 }
 
 /// Classifies the packet by how decoding can start at it.
-fn access(points: &mut AccessPoints, packet: &Packet) -> Access {
+fn access(points: &mut AccessPoints, packet: &Packet) -> RandomAccess {
     let flagged = packet.is_key();
     if !points.needs(flagged) {
-        return Access::Picture { reference: true };
+        return RandomAccess::Picture { reference: true };
     }
     let whole = packet.len() <= FIRST_LOOK;
     let first = points.look(&packet.peek(FIRST_LOOK), flagged, whole);
     let look_again = || points.look(&packet.peek(usize::MAX), flagged, true);
     // The whole packet is enough.
-    first.or_else(look_again).unwrap_or(Access::Claimed { recovery: 0 })
+    first.or_else(look_again).unwrap_or(RandomAccess::Claimed { recovery: 0 })
 }
 
 /// Forgets the oldest packets if the packets kept take more than their share of the
 /// memory of a worker with `memory_bytes`.
-fn limit(book: &mut Book<Sent>, memory_bytes: u64) {
+fn limit(book: &mut ReplayLog<LoggedInput>, memory_bytes: u64) {
     let most = (memory_bytes / 4).clamp(LEAST, MOST);
     let sizes: Vec<u64> = book.packets().map(bytes_of).collect();
     if sizes.iter().sum::<u64>() <= most {

@@ -19,7 +19,7 @@ pub enum WorkerInput {
 }
 
 /// An input that was logged, with its ledger stretch.
-pub(super) struct Sent {
+pub(super) struct LoggedInput {
     /// `None` once a frame's output has come: it goes back to its pool.
     pub(super) input: Option<WorkerInput>,
     pub(super) meta: FrameMeta,
@@ -35,9 +35,17 @@ pub(super) struct Sent {
     pub(super) sets_behind: Option<Arc<SetLog>>,
 }
 
-impl Sent {
-    pub(super) fn new(input: WorkerInput, meta: FrameMeta, cell: u64, stretch: Stretch) -> Sent {
-        Sent { input: Some(input), meta, cell, outputs: 0, stretch, sets_before: None, sets_behind: None }
+impl LoggedInput {
+    pub(super) fn new(input: WorkerInput, meta: FrameMeta, cell: u64, stretch: Stretch) -> LoggedInput {
+        LoggedInput {
+            input: Some(input),
+            meta,
+            cell,
+            outputs: 0,
+            stretch,
+            sets_before: None,
+            sets_behind: None,
+        }
     }
 
     /// Drops the input and its sets, which only a replay would need.

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use framepath_codec::frei0r;
-use framepath_os::process::sandbox::{Layers, Limits, Role, SandboxError, enter};
+use framepath_os::process::sandbox::{Layers, ResourceLimits, SandboxError, SandboxRole, enter};
 use framepath_os::process::spawn::Bounds;
 
 use super::{HostError, SandboxChoice};
@@ -63,7 +63,7 @@ impl WorkerKind {
 
     /// Limits of the worker's cgroup.
     pub(super) fn bounds(&self) -> Bounds {
-        Bounds { memory_bytes: self.memory_bytes, threads: Limits::default().threads }
+        Bounds { memory_bytes: self.memory_bytes, threads: ResourceLimits::default().threads }
     }
 
     /// Locks this process into the sandbox of its kind; returns the sandbox's layers. A
@@ -82,16 +82,16 @@ impl WorkerKind {
     }
 
     fn enter(&self) -> Result<Layers, HostError> {
-        let limits = &Limits { memory_bytes: self.memory_bytes, ..Limits::default() };
+        let limits = &ResourceLimits { memory_bytes: self.memory_bytes, ..ResourceLimits::default() };
         // A device's buffers, and the libraries of a plug-in, are open files.
-        let many = &Limits { open_files: 64, ..*limits };
+        let many = &ResourceLimits { open_files: 64, ..*limits };
         Ok(match &self.task {
-            Task::Stage => enter(Role::Decode, limits)?,
-            Task::Device(_) => enter(Role::DecodeByDevice, many)?,
+            Task::Stage => enter(SandboxRole::Decode, limits)?,
+            Task::Device(_) => enter(SandboxRole::DecodeByDevice, many)?,
             Task::Plugin(file) => {
-                enter(Role::PluginLoading { file }, many)?;
+                enter(SandboxRole::PluginLoading { file }, many)?;
                 frei0r::Plugin::load(file)?;
-                enter(Role::Plugin, limits)?
+                enter(SandboxRole::Plugin, limits)?
             }
         })
     }

@@ -17,7 +17,7 @@ use framepath_model::wire::Message;
 use framepath_os::crossing::Socket;
 use framepath_os::memory::commit;
 use framepath_os::memory::pool::{ForeignPool, Frame, GrantedMemory, Returns};
-use framepath_os::process::sandbox::Limits;
+use framepath_os::process::sandbox::ResourceLimits;
 
 use super::HostError;
 use super::export::{Exporter, locked};
@@ -178,7 +178,7 @@ impl Granter {
     /// Makes memory for the worker. Returns the answer, which may be a denial, and the descriptor to
     /// attach.
     pub(super) fn grant(&mut self, bytes: u64) -> (Message, Option<OwnedFd>) {
-        let most = Limits::largest_grant(self.memory_bytes);
+        let most = ResourceLimits::largest_grant(self.memory_bytes);
         let denied = |text| (Message::Denied { text }, None);
         if bytes > most {
             return denied(format!(
@@ -218,7 +218,7 @@ mod tests {
     use std::os::fd::AsFd;
 
     use framepath_model::format::PixelFormat;
-    use framepath_os::crossing::{Area, Sizes, completions};
+    use framepath_os::crossing::{SharedArea, Sizes, completions};
     use framepath_os::memory::pool::Pool;
 
     use super::super::message_io::say;
@@ -230,7 +230,7 @@ mod tests {
     fn input_pools_that_come_before_memory_are_kept() {
         let (caller, worker) = Socket::pair().unwrap();
         let worker = Arc::new(worker);
-        let area = Arc::new(Area::new(Sizes { cells: 8, packet_bytes: 0 }).unwrap());
+        let area = Arc::new(SharedArea::new(Sizes { cells: 8, packet_bytes: 0 }).unwrap());
         let exporter = Exporter::new(completions(&area).0, worker.clone(), None);
         let client = MemoryClient::new(worker, Arc::new(Mutex::new(exporter)));
         let layout = Layout::packed(PixelFormat::Grey, 16, 16).unwrap();

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 
 use framepath_model::stream::StreamInfo;
 use framepath_model::wire::{Message, Open};
-use framepath_os::crossing::{Area, PacketArea, Socket, Watcher, completions, submissions, watch};
+use framepath_os::crossing::{PacketArea, SharedArea, Socket, Watcher, completions, submissions, watch};
 use framepath_os::v4l2::Node;
 
 use super::collect::CollectEnd;
@@ -21,7 +21,7 @@ use super::receiving::{CONSTANTS, Receiving};
 use super::session::Session;
 use super::spec::{Attempt, Spec, Start, area_sizes};
 use super::submit::{Sending, SubmitEnd};
-use super::worker_stream::Link;
+use super::worker_stream::WorkerStream;
 use super::{HostError, sandbox, start};
 
 /// Largest room for packets, bytes.
@@ -64,12 +64,12 @@ pub(super) fn open(
     spec: &Spec,
     start: Start,
     (number, attempt): (u64, Attempt),
-) -> Result<(Arc<Link>, Box<Sending>, Receiving), HostError> {
+) -> Result<(Arc<WorkerStream>, Box<Sending>, Receiving), HostError> {
     let mut sizes = area_sizes(spec.options.kind.memory_bytes, MOST_PACKET_BYTES);
     if spec.track.is_none() {
         sizes.packet_bytes = 0;
     }
-    let area = Arc::new(Area::new(sizes)?);
+    let area = Arc::new(SharedArea::new(sizes)?);
     let mut packets = PacketArea::new(area.clone());
     let track = spec.track.as_ref().map(|track| track.to_bytes()).unwrap_or_default();
     if !track.is_empty() && !packets.keep(&track) {
@@ -94,7 +94,8 @@ pub(super) fn open(
     health.traffic.message_in();
     let (socket, watcher) = (worker.socket.clone(), watch_over(&worker, spec, &health)?);
     let (writer, reader) = (submissions(&area).0, completions(&area).1);
-    let link = Arc::new(Link { number, area, socket, health, watcher, worker, threads, replayable, stream });
+    let link =
+        Arc::new(WorkerStream { number, area, socket, health, watcher, worker, threads, replayable, stream });
     let receiving = Receiving::new(&link, reader, granter, spec.lends.clone());
     Ok((link.clone(), Box::new(Sending::new(link, writer, packets)), receiving))
 }
@@ -104,7 +105,7 @@ fn ask(
     socket: &Socket,
     spec: &Spec,
     open: Open,
-    area: &Area,
+    area: &SharedArea,
     granter: &mut Granter,
 ) -> Result<Opened, HostError> {
     if let Some(node) = spec.options.kind.device() {

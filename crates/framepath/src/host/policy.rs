@@ -8,26 +8,26 @@
 //! | the service to grant a worker | [`GRANTING`] | the start fails |
 //! | a worker to open a stream | [`OPENING`] | the start fails |
 //! | a worker that has work | `watchdog=` ([`Watchdog`]) | it is killed and replaced |
-//! | a demuxer's worker that computes | `watchdog=` of CPU time ([`Patience`]) | the stream fails |
+//! | a demuxer's worker that computes | `watchdog=` of CPU time ([`DemuxerWait`]) | the stream fails |
 //! | a demuxer's worker that opens or seeks | [`SILENCE`] times `watchdog=` of CPU time | the stream fails |
 //! | a demuxer's worker with input to read | [`SILENCE`] times `watchdog=` | the stream fails |
 //! | a worker's start after a death | [`OPENING_TRIES`] more tries ([`Restarts`]) | the stream fails |
 //! | requests of a stage in a worker | [`REQUESTS_PER_CELL`] for each submission, [`MOST_REQUESTS`] at once ([`RequestBudget`]) | it is killed and replaced |
 //! | a new frame after deaths | [`FRUITLESS`] deaths ([`Restarts`]) | the stream fails |
 //!
-//! [`Book`](framepath_model::replay::Book), which knows the decoded packets, decides which packet
+//! [`Book`](framepath_model::replay::ReplayLog), which knows the decoded packets, decides which packet
 //! is skipped as poisoned.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use framepath_codec::MediaFile;
-use framepath_os::crossing::{Breach, Look};
+use framepath_os::crossing::{Breach, WatchResult};
 use framepath_os::process::cancel::is_readable;
 use framepath_os::time::now_ns;
 
 use super::HostError;
-use super::process::Process;
+use super::process::SharedProcess;
 
 /// Longest time a worker takes to load and lock itself in.
 pub const LOADING: Duration = Duration::from_secs(20);
@@ -131,7 +131,7 @@ pub(super) struct Watchdog {
 }
 
 /// The state of a worker at one check.
-pub(super) struct Progress {
+pub(super) struct WorkerProgress {
     /// Cells that the worker has taken, plus cells taken from the worker.
     pub(super) cells: u64,
     /// The worker waits for the caller.
@@ -147,23 +147,23 @@ impl Watchdog {
     }
 
     /// Judges one check; calls `kill` for a worker that has stood still for too long.
-    pub(super) fn judge(&self, now: &Progress, kill: impl FnOnce()) -> Look {
+    pub(super) fn judge(&self, now: &WorkerProgress, kill: impl FnOnce()) -> WatchResult {
         let now_ns = now_ns();
         let further = self.progress.fetch_max(now.cells, Ordering::Relaxed) < now.cells;
         if further || now.waits_for_us || now.has_no_work {
             self.since_ns.store(now_ns, Ordering::Relaxed);
             let quiet = !further && !now.waits_for_us;
-            return if quiet { Look::Quiet } else { Look::Again };
+            return if quiet { WatchResult::Quiet } else { WatchResult::Again };
         }
         if now_ns - self.since_ns.load(Ordering::Relaxed) >= self.limit_ns {
             kill();
         }
-        Look::Again
+        WatchResult::Again
     }
 }
 
 /// One wait for a demuxer's worker.
-pub(super) struct Patience {
+pub(super) struct DemuxerWait {
     since: Instant,
     /// CPU time of the worker at `since`, nanoseconds.
     cpu_ns: u64,
@@ -173,17 +173,17 @@ pub(super) struct Patience {
     silent: Duration,
 }
 
-impl Patience {
+impl DemuxerWait {
     /// Starts a wait for the file to be open, or for the answer to a seek.
-    pub(super) fn to_open(process: &Process, watchdog: Duration) -> Patience {
-        Patience { busy: watchdog * SILENCE, ..Patience::for_packet(process, watchdog) }
+    pub(super) fn to_open(process: &SharedProcess, watchdog: Duration) -> DemuxerWait {
+        DemuxerWait { busy: watchdog * SILENCE, ..DemuxerWait::for_packet(process, watchdog) }
     }
 
     /// Starts a wait for the next packet.
-    pub(super) fn for_packet(process: &Process, watchdog: Duration) -> Patience {
+    pub(super) fn for_packet(process: &SharedProcess, watchdog: Duration) -> DemuxerWait {
         let since = Instant::now();
         let (busy, silent) = (watchdog, watchdog * SILENCE);
-        Patience { since, cpu_ns: process.cpu_ns(), readable_since: since, busy, silent }
+        DemuxerWait { since, cpu_ns: process.cpu_ns(), readable_since: since, busy, silent }
     }
 
     /// Fails if the worker has computed for too long, or sent nothing for too long while there were
@@ -191,7 +191,7 @@ impl Patience {
     /// `packets` is the number of packets so far, for the error.
     pub(super) fn check(
         &mut self,
-        process: &Process,
+        process: &SharedProcess,
         file: &MediaFile,
         packets: u64,
     ) -> Result<(), HostError> {
@@ -264,8 +264,8 @@ mod tests {
         let watchdog = Watchdog::new(Duration::ZERO);
         let kills = |cells, waits_for_us, has_no_work| {
             let mut killed = false;
-            let look = watchdog.judge(&Progress { cells, waits_for_us, has_no_work }, || killed = true);
-            (killed, look == Look::Quiet)
+            let look = watchdog.judge(&WorkerProgress { cells, waits_for_us, has_no_work }, || killed = true);
+            (killed, look == WatchResult::Quiet)
         };
         assert_eq!(kills(1, false, false), (false, false), "progress");
         assert_eq!(kills(1, false, false), (true, false));

@@ -8,13 +8,13 @@ use framepath_os::process::sandbox::Layers;
 use framepath_os::process::spawn::{Remote, WorkerProcess};
 use framepath_os::time::cpu_ns_of;
 
-use super::service_stream::{Seat, Turn};
+use super::service_stream::{ServiceStream, WorkerNumber};
 use super::zygote::ZygoteProcess;
 
 /// A worker that is loaded and locked in, and has no stream yet.
 pub(super) struct Worker {
     pub(super) socket: Arc<Socket>,
-    pub(super) process: Arc<Process>,
+    pub(super) process: Arc<SharedProcess>,
     /// The layers of its sandbox.
     pub(super) layers: Layers,
 }
@@ -22,7 +22,7 @@ pub(super) struct Worker {
 /// A worker's process, for any thread. Dropping the last handle ends the process, and
 /// returns when it has ended.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(super) struct SharedProcess {
     pub(super) pid: u32,
     pub(super) kind: Parent,
 }
@@ -36,10 +36,10 @@ pub(super) enum Parent {
         process: Remote,
         _zygote: Arc<ZygoteProcess>,
     },
-    Service(Arc<Seat>, Turn),
+    Service(Arc<ServiceStream>, WorkerNumber),
 }
 
-impl Process {
+impl SharedProcess {
     /// Returns the process id, as this process sees it.
     pub(super) fn pid(&self) -> u32 {
         self.pid
@@ -85,7 +85,7 @@ impl Process {
     }
 }
 
-impl Drop for Process {
+impl Drop for SharedProcess {
     fn drop(&mut self) {
         // A process of `Parent::Us` ends with its `WorkerProcess`, a process of the service with
         // the stream's seat.
@@ -103,15 +103,15 @@ impl Worker {
         socket: Socket,
         pid: u32,
         layers: Layers,
-        seat: Arc<Seat>,
-        turn: Turn,
+        seat: Arc<ServiceStream>,
+        turn: WorkerNumber,
     ) -> Worker {
-        let process = Process { pid, kind: Parent::Service(seat, turn) };
+        let process = SharedProcess { pid, kind: Parent::Service(seat, turn) };
         let (socket, process) = (Arc::new(socket), Arc::new(process));
         Worker { socket, process, layers }
     }
 
-    pub(super) fn process(&self) -> Arc<Process> {
+    pub(super) fn process(&self) -> Arc<SharedProcess> {
         self.process.clone()
     }
 }

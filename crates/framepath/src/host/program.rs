@@ -34,16 +34,16 @@ static IS_OWN: AtomicBool = AtomicBool::new(false);
 
 /// A program that can be started.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Program {
+pub(super) struct WorkerProgram {
     /// Path for execve(2).
     pub(super) file: PathBuf,
     /// Path in errors.
     pub(super) name: PathBuf,
 }
 
-impl Program {
-    fn of(path: PathBuf) -> Program {
-        Program { file: path.clone(), name: path }
+impl WorkerProgram {
+    fn of(path: PathBuf) -> WorkerProgram {
+        WorkerProgram { file: path.clone(), name: path }
     }
 }
 
@@ -77,18 +77,18 @@ pub(super) fn named() -> Option<PathBuf> {
 ///
 /// # Errors
 /// No program was found; the error names every place.
-pub(super) fn find() -> Result<Program, HostError> {
+pub(super) fn find() -> Result<WorkerProgram, HostError> {
     if let Some(named) = named() {
-        return Ok(Program::of(named));
+        return Ok(WorkerProgram::of(named));
     }
     let own = std::env::current_exe().unwrap_or_default();
     if IS_OWN.load(Ordering::Relaxed) {
         // By the running file, and not by its name: a new build may have that name by now.
-        return Ok(Program { file: PathBuf::from("/proc/self/exe"), name: own });
+        return Ok(WorkerProgram { file: PathBuf::from("/proc/self/exe"), name: own });
     }
     let places = places(&own, Path::new(LIBEXEC), &std::env::var_os("PATH").unwrap_or_default());
     let found = places.iter().map(|folder| folder.join(NAME)).find(|program| program.is_file());
-    found.map(Program::of).ok_or_else(|| {
+    found.map(WorkerProgram::of).ok_or_else(|| {
         let places: Vec<String> = places.iter().map(|folder| folder.display().to_string()).collect();
         HostError::NoProgram { places: places.join(", ") }
     })

@@ -7,20 +7,20 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use framepath_model::buffer_request::Want;
+use framepath_model::buffer_request::BufferRequest;
 use framepath_model::format::Layout;
 use framepath_model::stream::FrameMeta;
-use framepath_model::wire::{Completion, Message, SAME_FRAME, UpstreamRequest, Work};
-use framepath_os::crossing::{Area, Breach, CellReader};
+use framepath_model::wire::{Completion, Message, SAME_FRAME, UpstreamRequest, WorkerTime};
+use framepath_os::crossing::{Breach, CellReader, SharedArea};
 use framepath_os::memory::pool::{ForeignPool, Frame, GiveBackWords, Returns};
 
 use super::HostError;
-use super::buffer_provider::{Lends, LentSlots};
+use super::buffer_provider::{BufferProvider, LentSlots};
 use super::health::WorkerHealth;
 use super::memory::{Grant, GrantShare, Granter};
 use super::message_io::{hear_within, say};
 use super::policy::RequestBudget;
-use super::worker_stream::Link;
+use super::worker_stream::WorkerStream;
 
 /// Time limit for a message that a cell announces: the worker sends the message before the cell.
 const THERE: Duration = Duration::ZERO;
@@ -30,21 +30,21 @@ pub(super) const CONSTANTS: u32 = 8;
 
 /// Takes frames from one worker.
 pub(super) struct Receiving {
-    link: Arc<Link>,
+    link: Arc<WorkerStream>,
     reader: CellReader,
     pools: WorkerPools,
     /// Layouts and pools named since the last frame.
     constants: u32,
     requests: RequestBudget,
-    lends: Option<Arc<dyn Lends>>,
+    lends: Option<Arc<dyn BufferProvider>>,
 }
 
 /// An event that came from a worker.
-pub(super) enum Came {
+pub(super) enum WorkerMessage {
     /// A frame in its pool.
-    Frame { seq: u64, frame: Frame, work: Work },
+    Frame { seq: u64, frame: Frame, work: WorkerTime },
     /// The frame with this number passed unchanged.
-    Same { seq: u64, work: Work },
+    Same { seq: u64, work: WorkerTime },
     /// The input with this number gave nothing.
     Nothing { seq: u64 },
     /// Inputs before the flush with this number are forgotten.
@@ -61,10 +61,10 @@ pub(super) enum Came {
 
 impl Receiving {
     pub(super) fn new(
-        link: &Arc<Link>,
+        link: &Arc<WorkerStream>,
         reader: CellReader,
         granter: Granter,
-        lends: Option<Arc<dyn Lends>>,
+        lends: Option<Arc<dyn BufferProvider>>,
     ) -> Receiving {
         let pools = WorkerPools::new(link, granter);
         let requests = RequestBudget::default();
@@ -76,7 +76,7 @@ impl Receiving {
     pub(super) fn take(
         &mut self,
         meta: impl FnMut(u64) -> Option<FrameMeta>,
-    ) -> Result<Option<Came>, HostError> {
+    ) -> Result<Option<WorkerMessage>, HostError> {
         let Some(cell) = self.reader.pop()? else { return Ok(None) };
         let completion = Completion::decode(&cell)?;
         let is_answer = matches!(completion, Completion::Frame { .. } | Completion::Passed { .. });
@@ -85,30 +85,32 @@ impl Receiving {
             self.constants = 0;
         }
         match completion {
-            Completion::Frame { seq, pool: SAME_FRAME, work, .. } => Ok(Some(Came::Same { seq, work })),
+            Completion::Frame { seq, pool: SAME_FRAME, work, .. } => {
+                Ok(Some(WorkerMessage::Same { seq, work }))
+            }
             Completion::Frame { seq, pool, slot, layout, work } => {
                 let frame = self.pools.frame(pool, slot, layout, seq, meta)?;
                 self.link.health.frame_out();
-                Ok(Some(Came::Frame { seq, frame, work }))
+                Ok(Some(WorkerMessage::Frame { seq, frame, work }))
             }
-            Completion::Passed { seq } => Ok(Some(Came::Nothing { seq })),
-            Completion::End => Ok(Some(Came::End)),
-            Completion::Flushed { number: seq } => Ok(Some(Came::Flushed { seq })),
+            Completion::Passed { seq } => Ok(Some(WorkerMessage::Nothing { seq })),
+            Completion::End => Ok(Some(WorkerMessage::End)),
+            Completion::Flushed { number: seq } => Ok(Some(WorkerMessage::Flushed { seq })),
             Completion::Request(request) => {
                 // Not what it was given work for: no progress.
                 self.link.health.came_late();
                 self.requests.spend(self.link.health.submissions())?;
-                Ok(Some(Came::Request(request)))
+                Ok(Some(WorkerMessage::Request(request)))
             }
             other => self.rare(&other).map(Some),
         }
     }
 
     /// Handles the completions that do not come with each frame.
-    fn rare(&mut self, completion: &Completion) -> Result<Came, HostError> {
+    fn rare(&mut self, completion: &Completion) -> Result<WorkerMessage, HostError> {
         if *completion == Completion::Failed {
             return match self.hear()? {
-                Some((Message::Failed { text, .. }, _)) => Ok(Came::Failed(text)),
+                Some((Message::Failed { text, .. }, _)) => Ok(WorkerMessage::Failed(text)),
                 _ => Err(Breach("failure reported without an error message").into()),
             };
         }
@@ -132,7 +134,7 @@ impl Receiving {
             Completion::Want => self.provide()?,
             _ => return Err(Breach("a packet from a stage that was given some").into()),
         }
-        Ok(Came::Constant)
+        Ok(WorkerMessage::Constant)
     }
 
     /// Gives the worker the memory that it asks for.
@@ -148,7 +150,7 @@ impl Receiving {
     }
 
     /// Asks the provider for buffers, and passes them to the worker.
-    fn lend(&mut self, want: Want) -> Result<(), HostError> {
+    fn lend(&mut self, want: BufferRequest) -> Result<(), HostError> {
         let Some(lends) = self.lends.clone() else {
             return Err(Breach("it wants memory, and has its own").into());
         };
@@ -223,7 +225,7 @@ pub(super) struct WorkerPools {
 }
 
 impl WorkerPools {
-    pub(super) fn new(link: &Link, granter: Granter) -> WorkerPools {
+    pub(super) fn new(link: &WorkerStream, granter: Granter) -> WorkerPools {
         let returns = Arc::new(SlotReturns { area: link.area.clone(), health: link.health.clone() });
         let layouts = vec![None; 256];
         WorkerPools { pools: HashMap::new(), next: 0, layouts, returns, loan: None, granter }
@@ -267,7 +269,7 @@ impl WorkerPools {
         slots: u32,
         slot_bytes: usize,
         first_slot: u32,
-        lends: &dyn Lends,
+        lends: &dyn BufferProvider,
     ) -> Result<(), HostError> {
         self.check_number(number)?;
         let (lent, least) = self.loan.take().ok_or(Breach("a pool of its own"))?;
@@ -335,7 +337,7 @@ impl WorkerPools {
 
 /// Gives the worker's slots back by words of the shared area.
 pub(super) struct SlotReturns {
-    pub(super) area: Arc<Area>,
+    pub(super) area: Arc<SharedArea>,
     pub(super) health: Arc<WorkerHealth>,
 }
 

@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use framepath_model::wire::Work;
+use framepath_model::wire::WorkerTime;
 use framepath_os::time::now_ns;
 
-use super::process::Process;
+use super::process::SharedProcess;
 
 /// Recoveries that are remembered; beyond, the oldest is forgotten.
 const REMEMBERED: usize = 4096;
@@ -32,13 +32,13 @@ pub struct Recovery {
 
 /// A stream's recoveries, and its present worker.
 #[derive(Debug, Default)]
-pub struct Recoveries(Mutex<State>);
+pub struct Recoveries(Mutex<RecoveryState>);
 
 #[derive(Debug, Default)]
-struct State {
+struct RecoveryState {
     /// Number of workers that were opened.
     opened: u64,
-    present: Weak<Process>,
+    present: Weak<SharedProcess>,
     /// The last recovery, while no new frame has come.
     begun: Option<Recovery>,
     done: VecDeque<Recovery>,
@@ -61,7 +61,7 @@ impl Recoveries {
         self.locked().done.iter().copied().collect()
     }
 
-    pub(super) fn opened(&self, process: &Arc<Process>) {
+    pub(super) fn opened(&self, process: &Arc<SharedProcess>) {
         let mut state = self.locked();
         state.opened += 1;
         state.present = Arc::downgrade(process);
@@ -78,7 +78,7 @@ impl Recoveries {
     }
 
     /// Records a frame that came during a recovery.
-    pub(super) fn arrived(&self, work: &Work, is_new: bool) {
+    pub(super) fn arrived(&self, work: &WorkerTime, is_new: bool) {
         let mut state = self.locked();
         let Some(recovery) = &mut state.begun else { return };
         if recovery.first_ns == 0 {
@@ -96,7 +96,7 @@ impl Recoveries {
     }
 
     /// Locks the state, also a poisoned one: a panic leaves it consistent.
-    fn locked(&self) -> MutexGuard<'_, State> {
+    fn locked(&self) -> MutexGuard<'_, RecoveryState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -109,7 +109,7 @@ mod tests {
     fn a_recovery_ends_with_the_first_new_frame() {
         let recoveries = Recoveries::default();
         assert_eq!(recoveries.kill_present(), None);
-        let frame = |enter_ns, leave_ns| Work { enter_ns, leave_ns, ..Work::default() };
+        let frame = |enter_ns, leave_ns| WorkerTime { enter_ns, leave_ns, ..WorkerTime::default() };
         recoveries.arrived(&frame(1, 2), true);
         assert_eq!(recoveries.done(), []);
         recoveries.ended();

@@ -16,19 +16,19 @@ use std::time::Duration;
 
 use framepath_codec::{MediaFile, Packet, TrackInfo};
 use framepath_model::stream::FrameMeta;
-use framepath_model::wire::{Cell, Completion, Demux, Message, Place, Submission};
+use framepath_model::wire::{Cell, Completion, Demux, DemuxPosition, Message, Submission};
 use framepath_os::crossing::{
-    Area, Bell, Breach, CellReader, CellWriter, Look, PooledPackets, Socket, Watcher, completions,
-    submissions, watch,
+    Bell, Breach, CellReader, CellWriter, PooledPackets, SharedArea, Socket, WatchResult, Watcher,
+    completions, submissions, watch,
 };
 use framepath_os::measure::meter;
 use framepath_os::process::cancel::canceled;
 use framepath_os::process::signal;
 
 use super::message_io::{hear_within, say};
-use super::policy::{LOOK, Patience};
+use super::policy::{DemuxerWait, LOOK};
 use super::process::Worker;
-use super::service_stream::Seat;
+use super::service_stream::ServiceStream;
 use super::spec::area_sizes;
 use super::start;
 use super::{HostError, WorkerOptions, WorkerStats, sandbox};
@@ -50,7 +50,7 @@ pub(crate) struct DemuxerSpec {
     pub(crate) track: Option<u32>,
     pub(crate) options: WorkerOptions,
     /// The stream's connection to the service, if the worker comes from there.
-    pub(crate) seat: Option<Arc<Seat>>,
+    pub(crate) seat: Option<Arc<ServiceStream>>,
     /// True if this process reads the packets' bytes itself: they are then copied
     /// out of the shared memory.
     pub(crate) private: bool,
@@ -86,7 +86,7 @@ impl RemoteDemuxer {
     /// No worker can be started, or the worker refuses the file.
     pub(crate) fn open(file: MediaFile, spec: DemuxerSpec) -> Result<RemoteDemuxer, HostError> {
         let sizes = area_sizes(spec.options.kind.memory_bytes, MOST_PACKET_BYTES);
-        let area = Arc::new(Area::new(sizes)?);
+        let area = Arc::new(SharedArea::new(sizes)?);
         let worker = start::worker(spec.seat.as_ref(), &spec.options)?;
         let socket = worker.socket.clone();
         let (name, seekable) = (file.name().to_owned(), file.is_seekable());
@@ -150,7 +150,7 @@ impl RemoteDemuxer {
     ///
     /// # Errors
     /// As [`read`](RemoteDemuxer::read).
-    pub(crate) fn seek(&mut self, to: Place) -> Result<(), HostError> {
+    pub(crate) fn seek(&mut self, to: DemuxPosition) -> Result<(), HostError> {
         self.ended = false;
         self.seeks += 1;
         let number = self.seeks;
@@ -161,7 +161,7 @@ impl RemoteDemuxer {
         let most = RINGS_BEFORE_ANSWER * u64::from(self.cells);
         let watchdog = self.spec.options.watchdog;
         // A seek may read the file from its start.
-        let mut wait = Patience::to_open(&self.worker.process, watchdog);
+        let mut wait = DemuxerWait::to_open(&self.worker.process, watchdog);
         for _ in 0..most {
             let Some(cell) = self.next_cell(&mut wait)? else { return Ok(()) };
             match Completion::decode(&cell)? {
@@ -185,7 +185,7 @@ impl RemoteDemuxer {
         let mut wait = None;
         while !self.ended {
             let (process, watchdog) = (&self.worker.process, self.spec.options.watchdog);
-            let wait = wait.get_or_insert_with(|| Patience::for_packet(process, watchdog));
+            let wait = wait.get_or_insert_with(|| DemuxerWait::for_packet(process, watchdog));
             let Some(cell) = self.next_cell(wait)? else { break };
             match Completion::decode(&cell)? {
                 Completion::End => self.ended = true,
@@ -197,7 +197,7 @@ impl RemoteDemuxer {
     }
 
     /// Waits for the worker's next cell; `None` after Ctrl-C.
-    fn next_cell(&mut self, wait: &mut Patience) -> Result<Option<Cell>, HostError> {
+    fn next_cell(&mut self, wait: &mut DemuxerWait) -> Result<Option<Cell>, HostError> {
         loop {
             // Read before the ring, so that the worker's last cells are taken before its end.
             // Acquire: pairs with the Release at its end.
@@ -252,7 +252,7 @@ fn opened(
     watchdog: Duration,
 ) -> Result<(u32, framepath_model::stream::StreamInfo), HostError> {
     let failed = |source| HostError::Socket { operation: "waiting for", source };
-    let mut wait = Patience::to_open(&worker.process, watchdog);
+    let mut wait = DemuxerWait::to_open(&worker.process, watchdog);
     while !worker.socket.readable_within(LOOK).map_err(failed)? {
         if signal::interrupted() {
             return Err(failed(canceled()));
@@ -278,7 +278,7 @@ fn watch_end(socket: Arc<Socket>, gone: Arc<AtomicBool>, bell: Bell) -> Result<W
         gone.store(true, Ordering::Release);
         bell.ring_out();
     };
-    watch(socket, LOOK, || Look::Quiet, at_end)
+    watch(socket, LOOK, || WatchResult::Quiet, at_end)
         .map_err(|source| HostError::Socket { operation: "watching", source })
 }
 

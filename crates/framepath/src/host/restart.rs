@@ -4,10 +4,10 @@
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 
-use framepath_model::replay::Plan;
+use framepath_model::replay::RestartPlan;
 use framepath_os::process::signal;
 
-use super::between::Way;
+use super::between::SubmitCommand;
 use super::collect::CollectEnd;
 use super::policy::Restarts;
 use super::spec::Attempt;
@@ -48,7 +48,7 @@ impl CollectEnd {
         let old = std::mem::replace(&mut self.link, link.clone());
         let _receiving = std::mem::replace(&mut self.receiving, receiving);
         // Fails only if the submit end is gone, which has then logged its last entry.
-        let _ = self.ways.send(Way::Next(link));
+        let _ = self.ways.send(SubmitCommand::Next(link));
         self.submit_rest()?;
         // Waits for the old process while the new one works. The submit end may keep its handle on the
         // old one until its next input.
@@ -86,13 +86,13 @@ impl CollectEnd {
             return Ok(Attempt::Again);
         }
         match book.died(taken, self.link.threads == 1) {
-            Plan::Replay { single_threaded: false } => Ok(Attempt::Again),
-            Plan::Replay { single_threaded: true } => Ok(Attempt::SingleThreaded),
-            Plan::Skip { poisoned, .. } => {
+            RestartPlan::Replay { single_threaded: false } => Ok(Attempt::Again),
+            RestartPlan::Replay { single_threaded: true } => Ok(Attempt::SingleThreaded),
+            RestartPlan::Skip { poisoned, .. } => {
                 first(&stats.first_poisoned, poisoned);
                 Ok(Attempt::SingleThreaded)
             }
-            Plan::GiveUp => Err(HostError::NotOpened { what: "died again and again" }),
+            RestartPlan::GiveUp => Err(HostError::NotOpened { what: "died again and again" }),
         }
     }
 }

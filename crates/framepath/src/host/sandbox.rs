@@ -56,15 +56,15 @@ pub(crate) fn note(layers: Layers) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use framepath_os::process::sandbox::Standing;
+    use framepath_os::process::sandbox::LayerState;
 
     use super::*;
 
     #[test]
     fn each_choice_refuses_what_it_says() {
         let all =
-            Layer::ALL.into_iter().fold(Layers::default(), |all, layer| all.with(layer, Standing::Given));
-        let without = |layer| all.with(layer, Standing::Refused);
+            Layer::ALL.into_iter().fold(Layers::default(), |all, layer| all.with(layer, LayerState::Given));
+        let without = |layer| all.with(layer, LayerState::Refused);
         let passes = |layers| {
             ["default", "require", "allow"].map(|word| SandboxChoice::of(word).check(layers).is_ok())
         };

@@ -47,44 +47,44 @@ pub fn connect(path: &Path, allowed: Option<u32>) -> Result<Socket, HostError> {
 }
 
 /// Number of a worker among those of its stream.
-pub(super) type Turn = u64;
+pub(super) type WorkerNumber = u64;
 
 /// One stream's connection to the service; dropping it ends the stream and its
 /// worker.
 #[derive(Debug)]
-pub struct Seat {
+pub struct ServiceStream {
     path: PathBuf,
     /// User whose service is accepted besides root's and this user's own.
     allowed: Option<u32>,
-    state: Mutex<State>,
+    state: Mutex<ServiceStreamState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct ServiceStreamState {
     connection: Option<Arc<Socket>>,
     /// The service's number of the stream, once a worker was granted.
     stream: Option<u32>,
     /// The worker that was granted last.
-    turn: Turn,
+    turn: WorkerNumber,
     /// The service was asked for another worker already.
     asked: bool,
 }
 
-impl Seat {
+impl ServiceStream {
     /// Makes the stream's place. It connects when the first worker is wanted.
-    pub(crate) fn new(path: PathBuf, allowed: Option<u32>) -> Arc<Seat> {
-        Arc::new(Seat { path, allowed, state: Mutex::default() })
+    pub(crate) fn new(path: PathBuf, allowed: Option<u32>) -> Arc<ServiceStream> {
+        Arc::new(ServiceStream { path, allowed, state: Mutex::default() })
     }
 
     /// Asks for a worker, in place of the last one if there was one. Only one thread at a
     /// time may ask.
-    pub(super) fn worker(self: &Arc<Seat>) -> Result<Worker, HostError> {
+    pub(super) fn worker(self: &Arc<ServiceStream>) -> Result<Worker, HostError> {
         let fresh = self.locked().connection.is_none();
         match self.ask() {
             // The service is gone, perhaps replaced by a newer one.
             Err(HostError::Socket { .. } | HostError::Service { .. }) if !fresh => {
                 let mut state = self.locked();
-                *state = State { turn: state.turn, ..State::default() };
+                *state = ServiceStreamState { turn: state.turn, ..ServiceStreamState::default() };
                 drop(state);
                 self.ask()
             }
@@ -92,7 +92,7 @@ impl Seat {
         }
     }
 
-    fn ask(self: &Arc<Seat>) -> Result<Worker, HostError> {
+    fn ask(self: &Arc<ServiceStream>) -> Result<Worker, HostError> {
         let connection = {
             let mut state = self.locked();
             let connection = match &state.connection {
@@ -120,7 +120,12 @@ impl Seat {
             Some((Message::Grant { stream, pid, layers }, Some(fd))) => {
                 let mut state = self.locked();
                 let turn = state.turn + 1;
-                *state = State { stream: Some(stream), turn, asked: false, ..std::mem::take(&mut *state) };
+                *state = ServiceStreamState {
+                    stream: Some(stream),
+                    turn,
+                    asked: false,
+                    ..std::mem::take(&mut *state)
+                };
                 let layers = Layers::from_bits(layers).unwrap_or_default();
                 Ok(Worker::of_service(Socket::from(fd), pid, layers, self.clone(), turn))
             }
@@ -132,9 +137,11 @@ impl Seat {
 
     /// Ends worker `turn`, if it is still the stream's present one, by asking for
     /// another: only the service can end it, and the stream needs another anyway.
-    pub(super) fn kill(&self, turn: Turn) -> io::Result<()> {
+    pub(super) fn kill(&self, turn: WorkerNumber) -> io::Result<()> {
         let mut state = self.locked();
-        let State { connection: Some(connection), stream: Some(stream), .. } = &*state else { return Ok(()) };
+        let ServiceStreamState { connection: Some(connection), stream: Some(stream), .. } = &*state else {
+            return Ok(());
+        };
         if state.turn == turn && !state.asked {
             // If the service is gone, its workers are gone too.
             let _ = say(connection, &Message::Replace { stream: *stream, kill: true }, None);
@@ -143,7 +150,7 @@ impl Seat {
         Ok(())
     }
 
-    fn locked(&self) -> MutexGuard<'_, State> {
+    fn locked(&self) -> MutexGuard<'_, ServiceStreamState> {
         // A panic leaves the state consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

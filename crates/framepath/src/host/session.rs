@@ -10,7 +10,7 @@ use framepath_os::measure::meter::Level;
 
 use super::WorkerStats;
 use super::spec::Spec;
-use super::worker_stream::Link;
+use super::worker_stream::WorkerStream;
 use crate::request::Request;
 use crate::requests::Upstream;
 
@@ -22,7 +22,7 @@ pub struct Session {
     abandoned: AtomicBool,
     /// The present worker, for [`Session::abandon`]. The collect end locks it when a worker begins or
     /// ends; the submit end never locks it.
-    present: Mutex<Option<Arc<Link>>>,
+    present: Mutex<Option<Arc<WorkerStream>>>,
     pub(super) stats: Arc<WorkerStats>,
     /// Upstream path of the stage's requests, from the first input on; none outside a pipeline.
     upstream: OnceLock<Upstream>,
@@ -96,7 +96,7 @@ impl Session {
     }
 
     /// Records the stream's new worker.
-    pub(super) fn goes_on_with(&self, link: &Arc<Link>) {
+    pub(super) fn goes_on_with(&self, link: &Arc<WorkerStream>) {
         self.stats.pid.store(link.pid(), Ordering::Relaxed);
         self.stats.recoveries.opened(&link.process());
         *self.present() = Some(link.clone());
@@ -111,7 +111,7 @@ impl Session {
         *self.present() = None;
     }
 
-    fn present(&self) -> MutexGuard<'_, Option<Arc<Link>>> {
+    fn present(&self) -> MutexGuard<'_, Option<Arc<WorkerStream>>> {
         // A panic leaves the value consistent.
         self.present.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -8,10 +8,10 @@ use framepath_model::path;
 use framepath_model::stream::StreamInfo;
 use framepath_os::crossing::Sizes;
 
-use super::buffer_provider::Lends;
+use super::buffer_provider::BufferProvider;
 use super::policy::CELLS;
-use super::service_stream::Seat;
-use super::{Faults, WorkerOptions};
+use super::service_stream::ServiceStream;
+use super::{InjectedFaults, WorkerOptions};
 
 /// Least room for packets, bytes.
 const LEAST_PACKET_BYTES: u64 = 8 << 20;
@@ -30,9 +30,9 @@ pub struct Spec {
     /// How the worker is started and watched.
     pub options: WorkerOptions,
     /// The stream's connection to the service, if the workers come from there.
-    pub seat: Option<Arc<Seat>>,
+    pub seat: Option<Arc<ServiceStream>>,
     /// Provider of the memory for the workers' frames.
-    pub lends: Option<Arc<dyn Lends>>,
+    pub lends: Option<Arc<dyn BufferProvider>>,
 }
 
 impl Spec {
@@ -46,7 +46,7 @@ impl Spec {
     }
 
     /// Returns the faults to inject into a worker of this attempt.
-    pub(super) fn faults(&self, attempt: Attempt) -> Faults {
+    pub(super) fn faults(&self, attempt: Attempt) -> InjectedFaults {
         match attempt {
             Attempt::First => self.options.faults.clone(),
             Attempt::Again | Attempt::SingleThreaded => self.options.faults.of_replacement(),

@@ -17,8 +17,8 @@ use framepath_os::process::signal;
 use framepath_os::process::spawn::{WorkerProcess, spawn_bounded};
 
 use super::kind::WorkerKind;
-use super::process::{Parent, Process, Worker};
-use super::service_stream::Seat;
+use super::process::{Parent, SharedProcess, Worker};
+use super::service_stream::ServiceStream;
 use super::spares::{Spare, Spares};
 use super::zygote::ZygoteProcess;
 use super::{HostError, WorkerOptions, program};
@@ -68,7 +68,10 @@ fn spawner() -> &'static Sender<Request> {
 
 /// Returns a worker for a stream: one of the service; or a spare, which is then
 /// replaced; else a new one.
-pub(super) fn worker(seat: Option<&Arc<Seat>>, options: &WorkerOptions) -> Result<Worker, HostError> {
+pub(super) fn worker(
+    seat: Option<&Arc<ServiceStream>>,
+    options: &WorkerOptions,
+) -> Result<Worker, HostError> {
     let worker = match seat {
         Some(seat) => seat.worker()?,
         None => {
@@ -86,12 +89,12 @@ pub(super) fn worker(seat: Option<&Arc<Seat>>, options: &WorkerOptions) -> Resul
 }
 
 /// A worker's process as its parent holds it.
-type Made = Spare<Arc<Process>>;
+type Made = Spare<Arc<SharedProcess>>;
 
 /// Workers of one kind, and the number to keep ready.
 struct Pool {
     count: usize,
-    spares: Spares<Arc<Process>>,
+    spares: Spares<Arc<SharedProcess>>,
 }
 
 impl Default for Pool {
@@ -181,7 +184,7 @@ fn serve(requests: Receiver<Request>) {
 fn start(kind: &WorkerKind, zygote: &mut Option<Arc<ZygoteProcess>>) -> Result<Made, HostError> {
     if program::named().is_some() {
         let Spare { process, socket, program, layers, .. } = start_program(kind)?;
-        let process = Process { pid: process.pid(), kind: Parent::Us(Mutex::new(process)) };
+        let process = SharedProcess { pid: process.pid(), kind: Parent::Us(Mutex::new(process)) };
         return Ok(Spare::new(Arc::new(process), socket, program, layers));
     }
     let had_one = zygote.is_some();
@@ -200,7 +203,7 @@ fn spawn(kind: &WorkerKind, kept: &mut Option<Arc<ZygoteProcess>>) -> Result<Mad
     };
     match zygote.spawn(kind) {
         Ok(spawned) => {
-            let process = Process {
+            let process = SharedProcess {
                 pid: spawned.pid,
                 kind: Parent::Zygote { process: spawned.process, _zygote: zygote },
             };

@@ -14,15 +14,15 @@ use framepath_os::measure::meter;
 use framepath_os::memory::pool::Frame;
 
 use super::HostError;
-use super::between::{Logged, Way};
-use super::input::{Sent, WorkerInput};
+use super::between::{Logged, SubmitCommand};
+use super::input::{LoggedInput, WorkerInput};
 use super::message_io::say;
 use super::names::{Names, shared_memory};
 use super::session::Session;
-use super::worker_stream::Link;
+use super::worker_stream::WorkerStream;
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::recorder::Stretch;
 use crate::stage::Stage;
 
@@ -44,9 +44,9 @@ pub(crate) struct Submit {
 /// collect end can submit it again, to the next worker.
 pub struct SubmitEnd {
     log: SyncSender<Logged>,
-    ways: Receiver<Way>,
+    ways: Receiver<SubmitCommand>,
     /// The last worker that this end knows.
-    link: Arc<Link>,
+    link: Arc<WorkerStream>,
     /// The right to submit to that worker; `None` while the collect end has it.
     sending: Option<Box<Sending>>,
     /// Number of inputs so far, and so the number of the next.
@@ -59,7 +59,7 @@ pub struct SubmitEnd {
 
 /// Reason why an input cannot be submitted.
 #[derive(Debug)]
-pub enum GiveError {
+pub enum SubmitError {
     /// The collect end has ended; it reports the reason.
     Closed,
     /// This process or the input itself is at fault.
@@ -67,7 +67,11 @@ pub enum GiveError {
 }
 
 impl SubmitEnd {
-    pub(super) fn new(log: SyncSender<Logged>, ways: Receiver<Way>, sending: Box<Sending>) -> SubmitEnd {
+    pub(super) fn new(
+        log: SyncSender<Logged>,
+        ways: Receiver<SubmitCommand>,
+        sending: Box<Sending>,
+    ) -> SubmitEnd {
         let (link, sending) = (sending.link.clone(), Some(sending));
         SubmitEnd { log, ways, link, sending, given: 0, ended: false, is_held: false }
     }
@@ -82,9 +86,9 @@ impl SubmitEnd {
         input: WorkerInput,
         begun: Stretch,
         mut cut: impl FnMut() -> Stretch,
-    ) -> Result<(), GiveError> {
+    ) -> Result<(), SubmitError> {
         if self.ended {
-            return Err(GiveError::Closed);
+            return Err(SubmitError::Closed);
         }
         let mut has_waited = false;
         loop {
@@ -92,13 +96,13 @@ impl SubmitEnd {
                 if self.ask()? {
                     continue;
                 }
-                return self.relay(Sent::new(input, meta, u64::MAX, begun));
+                return self.relay(LoggedInput::new(input, meta, u64::MAX, begun));
             };
             match sending.prepare(self.given, meta.pts, &input) {
                 Ok(Ok(submission)) => {
                     let stretch = if has_waited { begun } else { cut() };
                     let (worker, cell) = (Some(sending.link.number), sending.next_cell());
-                    self.log_input(worker, Sent::new(input, meta, cell, stretch))?;
+                    self.log_input(worker, LoggedInput::new(input, meta, cell, stretch))?;
                     self.submit(&submission);
                     return Ok(());
                 }
@@ -106,7 +110,7 @@ impl SubmitEnd {
                     sending.wait_for_room(full);
                     has_waited = true;
                 }
-                Err(error) if error.is_of_caller() => return Err(GiveError::Host(error)),
+                Err(error) if error.is_of_caller() => return Err(SubmitError::Host(error)),
                 // The collect end sees that the worker is gone, and starts another.
                 Err(_) => sending.link.break_off(),
             }
@@ -127,13 +131,13 @@ impl SubmitEnd {
     }
 
     /// Leaves an input to the collect end.
-    fn relay(&mut self, sent: Sent) -> Result<(), GiveError> {
+    fn relay(&mut self, sent: LoggedInput) -> Result<(), SubmitError> {
         self.log_input(None, sent)?;
         self.nudge();
         Ok(())
     }
 
-    fn log_input(&mut self, worker: Option<u64>, sent: Sent) -> Result<(), GiveError> {
+    fn log_input(&mut self, worker: Option<u64>, sent: LoggedInput) -> Result<(), SubmitError> {
         self.log(Logged::Input { worker, sent })?;
         self.given += 1;
         Ok(())
@@ -142,22 +146,22 @@ impl SubmitEnd {
     /// Waits until the collect end has a worker that has room. True if the next input
     /// is to be submitted here; false if the collect end is to submit it.
     #[cold]
-    fn ask(&mut self) -> Result<bool, GiveError> {
+    fn ask(&mut self) -> Result<bool, SubmitError> {
         // The right to write to a worker that is gone is of no use.
         self.sending = None;
         self.log(Logged::Ask)?;
         self.link.health.call_attention();
         loop {
-            match meter::blocked(|| self.ways.recv()).map_err(|_| GiveError::Closed)? {
-                Way::Next(link) => {
+            match meter::blocked(|| self.ways.recv()).map_err(|_| SubmitError::Closed)? {
+                SubmitCommand::Next(link) => {
                     link.health.call_attention();
                     self.link = link;
                 }
-                Way::Direct(sending) => {
+                SubmitCommand::Direct(sending) => {
                     self.sending = Some(sending);
                     return Ok(true);
                 }
-                Way::Relay => return Ok(false),
+                SubmitCommand::Relay => return Ok(false),
             }
         }
     }
@@ -173,27 +177,27 @@ impl SubmitEnd {
                 return;
             }
             match meter::blocked(|| self.ways.recv()) {
-                Ok(Way::Next(link)) => self.link = link,
+                Ok(SubmitCommand::Next(link)) => self.link = link,
                 // If no other worker comes, the collect end is gone. Without a
                 // question there is no answer.
-                Ok(Way::Direct(_) | Way::Relay) | Err(_) => return,
+                Ok(SubmitCommand::Direct(_) | SubmitCommand::Relay) | Err(_) => return,
             }
         }
     }
 
     /// Adds an entry to the log. Waits while it is full, which it is only if workers give nothing for
     /// many inputs.
-    fn log(&self, logged: Logged) -> Result<(), GiveError> {
+    fn log(&self, logged: Logged) -> Result<(), SubmitError> {
         match self.log.try_send(logged) {
             Ok(()) => Ok(()),
             Err(TrySendError::Full(logged)) => {
                 self.link.health.call_attention();
                 match meter::blocked(|| self.log.send(logged).is_ok()) {
                     true => Ok(()),
-                    false => Err(GiveError::Closed),
+                    false => Err(SubmitError::Closed),
                 }
             }
-            Err(TrySendError::Disconnected(_)) => Err(GiveError::Closed),
+            Err(TrySendError::Disconnected(_)) => Err(SubmitError::Closed),
         }
     }
 
@@ -213,7 +217,7 @@ impl SubmitEnd {
 
     /// Discards the inputs before the seek or flush with the number `generation`. The collect end has
     /// the worker forget them; the next input asks for the right to submit.
-    pub(crate) fn flush(&mut self, generation: u64) -> Result<(), GiveError> {
+    pub(crate) fn flush(&mut self, generation: u64) -> Result<(), SubmitError> {
         (self.ended, self.is_held) = (false, false);
         let sending = self.sending.take();
         self.log(Logged::Flush { generation, sending })?;
@@ -245,10 +249,10 @@ impl Submit {
     }
 }
 
-fn refused(error: GiveError, out: &Out<'_>) -> Failure {
+fn refused(error: SubmitError, out: &Out<'_>) -> HopFailure {
     match error {
-        GiveError::Closed => out.fail(StageError::Downstream),
-        GiveError::Host(error) => out.fail(error),
+        SubmitError::Closed => out.fail(StageError::Downstream),
+        SubmitError::Host(error) => out.fail(error),
     }
 }
 
@@ -259,7 +263,7 @@ impl Stage for Submit {
         Ok(stream)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         self.set_upstream(out);
         let Some(end) = &mut self.end else { return Err(out.fail(StageError::Downstream)) };
         let meta = item.meta();
@@ -272,13 +276,13 @@ impl Stage for Submit {
         given.map_err(|error| refused(error, out))
     }
 
-    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         self.set_upstream(out);
         let Some(end) = &mut self.end else { return Err(out.fail(StageError::Downstream)) };
         end.flush(out.generation()).map_err(|error| refused(error, out))
     }
 
-    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         if let Some(end) = &mut self.end {
             end.end(out.holds());
         }
@@ -288,7 +292,7 @@ impl Stage for Submit {
 
 /// The right to submit to a worker. It belongs to one end of the stream at a time.
 pub(super) struct Sending {
-    pub(super) link: Arc<Link>,
+    pub(super) link: Arc<WorkerStream>,
     writer: CellWriter,
     packets: PacketArea,
     names: Names,
@@ -304,13 +308,13 @@ pub(super) struct Sending {
 
 /// The resource that has no room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Full {
+pub(super) enum FullResource {
     Cells,
     Bytes,
 }
 
 impl Sending {
-    pub(super) fn new(link: Arc<Link>, writer: CellWriter, packets: PacketArea) -> Sending {
+    pub(super) fn new(link: Arc<WorkerStream>, writer: CellWriter, packets: PacketArea) -> Sending {
         let room = [Bell::of_room(&link.area), Bell::of_packets(&link.area)];
         let names = Names::default();
         Sending { link, writer, packets, names, room, cells: 0, unrung: false, drained: false }
@@ -323,10 +327,10 @@ impl Sending {
         seq: u64,
         pts: Option<i64>,
         input: &WorkerInput,
-    ) -> Result<Result<Submission, Full>, HostError> {
+    ) -> Result<Result<Submission, FullResource>, HostError> {
         // A frame may need a second cell, for its layout.
         if self.writer.room()? < 2 {
-            return Ok(Err(Full::Cells));
+            return Ok(Err(FullResource::Cells));
         }
         Ok(Ok(match input {
             WorkerInput::Packet(packet) => {
@@ -335,7 +339,7 @@ impl Sending {
                     // A packet that never fits is an error.
                     let fits = bytes <= most;
                     return if fits {
-                        Ok(Err(Full::Bytes))
+                        Ok(Err(FullResource::Bytes))
                     } else {
                         Err(HostError::PacketSize { bytes, most })
                     };
@@ -368,9 +372,9 @@ impl Sending {
     }
 
     /// Tells the worker that no input follows.
-    pub(super) fn drain(&mut self) -> Result<Result<(), Full>, HostError> {
+    pub(super) fn drain(&mut self) -> Result<Result<(), FullResource>, HostError> {
         if self.writer.room()? == 0 {
-            return Ok(Err(Full::Cells));
+            return Ok(Err(FullResource::Cells));
         }
         self.drained = true;
         self.submit(&Submission::Drain)?;
@@ -379,9 +383,9 @@ impl Sending {
     }
 
     /// Tells the worker to forget the inputs inside it; also behind a drain.
-    pub(super) fn flush(&mut self, seq: u64) -> Result<Result<(), Full>, HostError> {
+    pub(super) fn flush(&mut self, seq: u64) -> Result<Result<(), FullResource>, HostError> {
         if self.writer.room()? == 0 {
-            return Ok(Err(Full::Cells));
+            return Ok(Err(FullResource::Cells));
         }
         self.drained = false;
         self.submit(&Submission::Flush { seq })?;
@@ -398,7 +402,7 @@ impl Sending {
     }
 
     /// Sleeps until there is room, or the worker is gone; may return early.
-    pub(super) fn wait_for_room(&mut self, full: Full) {
+    pub(super) fn wait_for_room(&mut self, full: FullResource) {
         self.wake_worker();
         let link = &self.link;
         // A worker that makes no room is overdue, whether or not it sleeps.
@@ -406,8 +410,8 @@ impl Sending {
         link.watcher.stir();
         let ready = || link.health.is_gone() || self.has_room(full);
         let bell = match full {
-            Full::Cells => &self.room[0],
-            Full::Bytes => &self.room[1],
+            FullResource::Cells => &self.room[0],
+            FullResource::Bytes => &self.room[1],
         };
         meter::blocked(|| bell.sleep_unless(ready, None));
         link.health.submit_sleeps(false);
@@ -415,10 +419,10 @@ impl Sending {
 
     /// True if enough room is free again for a batch, so that a full ring
     /// costs a wake-up per half ring.
-    fn has_room(&self, full: Full) -> bool {
+    fn has_room(&self, full: FullResource) -> bool {
         match full {
-            Full::Cells => self.writer.len().is_ok_and(|len| len <= self.writer.cells() / 2),
-            Full::Bytes => self.packets.has_news() != Ok(false),
+            FullResource::Cells => self.writer.len().is_ok_and(|len| len <= self.writer.cells() / 2),
+            FullResource::Bytes => self.packets.has_news() != Ok(false),
         }
     }
 

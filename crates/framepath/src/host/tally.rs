@@ -3,7 +3,7 @@
 //! them to a page that the service made; this calls and wakes nobody.
 
 use framepath_model::format::Layout;
-use framepath_model::wire::Work;
+use framepath_model::wire::WorkerTime;
 use framepath_model::wire::figures::{self, Figures, Histogram};
 use framepath_os::crossing::Page;
 use framepath_os::time::now_ns;
@@ -33,7 +33,7 @@ impl Tally {
     }
 
     /// Counts frame `seq` as given by the stage.
-    pub(super) fn gave(&mut self, seq: u64, work: &Work, layout: &Layout) {
+    pub(super) fn gave(&mut self, seq: u64, work: &WorkerTime, layout: &Layout) {
         let page = &self.page;
         let (number, since) = self.taken[seq as usize % REMEMBERED];
         if number == seq.wrapping_add(1) {

@@ -10,7 +10,7 @@ use framepath_model::format::Layout;
 use framepath_model::stream::FrameMeta;
 use framepath_model::wire::{Completion, Message, Open, Submission, UpstreamRequest};
 use framepath_os::crossing::{
-    Area, Breach, CellReader, Page, SharedPackets, Sizes, Socket, at_end, completions, submissions,
+    Breach, CellReader, Page, SharedArea, SharedPackets, Sizes, Socket, at_end, completions, submissions,
 };
 use framepath_os::measure::meter::{self, Level};
 use framepath_os::memory::pool::{Frame, GiveBack, GiveBackWords};
@@ -23,20 +23,20 @@ use super::HostError;
 use super::buffer_provider::Borrower;
 use super::demux_worker;
 use super::export::{Export, Exporter, locked};
-use super::fault::Faults;
+use super::fault::InjectedFaults;
 use super::kind::{Task, WorkerKind};
 use super::memory::MemoryClient;
 use super::message_io::{hear, say};
 use super::tally::Tally;
-use crate::element::Place;
+use crate::element::HopPlace;
 use crate::item::Item;
-use crate::out::{Delivery, Failure, Hop, Out};
+use crate::out::{HopFailure, HopStage, Out, ThreadContext};
 use crate::outcomes::Outcomes;
 use crate::recorder::Recorder;
 use crate::registry::Registry;
 use crate::request::Request;
 use crate::runner::{drain, flush};
-use crate::stage::Role;
+use crate::stage::HopRole;
 
 /// Rows of the worker's own ledger: only the last row is ever read.
 const ROWS: usize = 4;
@@ -160,11 +160,11 @@ struct Stream {
     packets: Arc<SharedPackets>,
     layouts: Vec<Option<Layout>>,
     exporter: Arc<Mutex<Exporter>>,
-    chain: Vec<Hop>,
+    chain: Vec<HopStage>,
     recorder: Recorder,
-    delivery: Delivery,
+    delivery: ThreadContext,
     /// `None` without faults to inject.
-    faults: Option<Faults>,
+    faults: Option<InjectedFaults>,
     memory: Arc<MemoryClient>,
 }
 
@@ -181,7 +181,7 @@ impl Stream {
         registry: &Registry,
     ) -> Result<(Stream, Message), Refusal> {
         let sizes = Sizes { cells: open.cells, packet_bytes: open.packet_bytes };
-        let area = Arc::new(Area::open(fd, sizes)?);
+        let area = Arc::new(SharedArea::open(fd, sizes)?);
         let packets = SharedPackets::new(area.clone());
         let track = match open.track_bytes {
             0 => None,
@@ -203,7 +203,7 @@ impl Stream {
         let give_back = give_back.ok_or("the words to give frames back do not fit")?;
         let lender = open.lent.then(|| Borrower::lenders(socket.clone(), exporter.clone(), give_back));
         let give_back = Some(give_back);
-        let place = Place {
+        let place = HopPlace {
             behind: &[],
             track,
             frames_behind: open.frames_behind,
@@ -223,9 +223,9 @@ impl Stream {
             packets,
             layouts: vec![None; 256],
             exporter,
-            chain: vec![Hop::new(stage, 0, Role::Through), Hop::new(export, 1, Role::Sink)],
+            chain: vec![HopStage::new(stage, 0, HopRole::Through), HopStage::new(export, 1, HopRole::Sink)],
             recorder: Recorder::new(level, 0, ROWS),
-            delivery: Delivery::in_worker(),
+            delivery: ThreadContext::in_worker(),
             faults: if open.faults.is_empty() { None } else { Some(open.faults.parse()?) },
             memory,
         };
@@ -333,7 +333,7 @@ impl Stream {
     }
 }
 
-fn stopped(failure: Failure) -> Stopped {
+fn stopped(failure: HopFailure) -> Stopped {
     Stopped::Stage(failure.error.to_string())
 }
 
@@ -351,8 +351,8 @@ fn level_of(number: u8) -> Level {
 }
 
 /// Makes the words by which the caller gives frames back. They are used until the process ends.
-fn give_back(area: &Arc<Area>, memory: Arc<MemoryClient>) -> Option<&'static GiveBack> {
-    let area: &'static Area = Box::leak(Box::new(area.clone()));
+fn give_back(area: &Arc<SharedArea>, memory: Arc<MemoryClient>) -> Option<&'static GiveBack> {
+    let area: &'static SharedArea = Box::leak(Box::new(area.clone()));
     let words = GiveBackWords::new(area.slot_bell(), area.slot_summary(), area.slot_counts())?;
     let source = Box::new(move |bytes| memory.request(bytes));
     Some(Box::leak(Box::new(GiveBack::with_memory(words, source))))

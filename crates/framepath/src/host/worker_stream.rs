@@ -5,17 +5,17 @@
 use std::sync::Arc;
 
 use framepath_model::stream::StreamInfo;
-use framepath_os::crossing::{Area, Socket, Watcher};
+use framepath_os::crossing::{SharedArea, Socket, Watcher};
 use framepath_os::process::sandbox::Layers;
 
 use super::health::WorkerHealth;
-use super::process::{Process, Worker};
+use super::process::{SharedProcess, Worker};
 
 /// One worker with an open stream.
-pub(super) struct Link {
+pub(super) struct WorkerStream {
     /// Number of the worker among those of the stream, from 0.
     pub(super) number: u64,
-    pub(super) area: Arc<Area>,
+    pub(super) area: Arc<SharedArea>,
     pub(super) socket: Arc<Socket>,
     pub(super) health: Arc<WorkerHealth>,
     pub(super) watcher: Watcher,
@@ -28,7 +28,7 @@ pub(super) struct Link {
     pub(super) stream: StreamInfo,
 }
 
-impl Link {
+impl WorkerStream {
     /// Ends the worker, whatever it is doing, and wakes both ends of the stream.
     pub(super) fn break_off(&self) {
         self.health.end();
@@ -43,7 +43,7 @@ impl Link {
     }
 
     /// Returns the worker's process.
-    pub(super) fn process(&self) -> Arc<Process> {
+    pub(super) fn process(&self) -> Arc<SharedProcess> {
         self.worker.process()
     }
 

@@ -11,8 +11,8 @@ use framepath_os::memory::pool::Frame;
 use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
-use crate::sink::output::{FILE, Output};
+use crate::out::{HopFailure, Out};
+use crate::sink::output::{FILE, SinkOutput};
 use crate::stage::Stage;
 
 static DEFINITION: Definition =
@@ -24,7 +24,7 @@ pub(crate) fn element() -> Element {
 
 pub(crate) struct FrameMd5 {
     target: String,
-    output: Option<Output>,
+    output: Option<SinkOutput>,
     from: Rational,
     tick: Rational,
     sample_aspect: Rational,
@@ -101,7 +101,7 @@ fn digest(frame: &Frame) -> md5::Digest {
 
 impl Stage for FrameMd5 {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
-        self.output = Some(Output::create(&self.target)?);
+        self.output = Some(SinkOutput::create(&self.target)?);
         self.from = info.time_base;
         self.sample_aspect = info.sample_aspect;
         self.tick = Rational::new(info.frame_rate.den, info.frame_rate.num);
@@ -111,12 +111,12 @@ impl Stage for FrameMd5 {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|e| out.fail(e))?;
         self.write(&frame).map_err(|e| out.fail(e))
     }
 
-    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
-        self.output.as_mut().map_or(Ok(()), Output::flush).map_err(|e| out.fail(e))
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
+        self.output.as_mut().map_or(Ok(()), SinkOutput::flush).map_err(|e| out.fail(e))
     }
 }

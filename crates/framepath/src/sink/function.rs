@@ -9,12 +9,12 @@ use framepath_os::memory::pool::Frame;
 
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
 /// Return type of a function of [`sink_fn`](crate::Pipeline::sink_fn): `()`, a
 /// [`ControlFlow`], or a `Result` of one of them.
-pub trait Control {
+pub trait SinkReturn {
     /// Returns whether the run goes on.
     ///
     /// # Errors
@@ -22,19 +22,19 @@ pub trait Control {
     fn control(self) -> Result<ControlFlow<()>, Box<dyn Error + Send + Sync>>;
 }
 
-impl Control for () {
+impl SinkReturn for () {
     fn control(self) -> Result<ControlFlow<()>, Box<dyn Error + Send + Sync>> {
         Ok(ControlFlow::Continue(()))
     }
 }
 
-impl Control for ControlFlow<()> {
+impl SinkReturn for ControlFlow<()> {
     fn control(self) -> Result<ControlFlow<()>, Box<dyn Error + Send + Sync>> {
         Ok(self)
     }
 }
 
-impl<C: Control, E: Into<Box<dyn Error + Send + Sync>>> Control for Result<C, E> {
+impl<C: SinkReturn, E: Into<Box<dyn Error + Send + Sync>>> SinkReturn for Result<C, E> {
     fn control(self) -> Result<ControlFlow<()>, Box<dyn Error + Send + Sync>> {
         self.map_err(Into::into)?.control()
     }
@@ -51,12 +51,12 @@ impl<F> Function<F> {
     }
 }
 
-impl<R: Control, F: FnMut(Frame) -> R + Send> Stage for Function<F> {
+impl<R: SinkReturn, F: FnMut(Frame) -> R + Send> Stage for Function<F> {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|error| out.fail(error))?;
         match (self.function)(frame).control() {
             Ok(ControlFlow::Continue(())) => Ok(()),

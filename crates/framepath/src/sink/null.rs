@@ -7,7 +7,7 @@ use framepath_model::stream::StreamInfo;
 use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
 static DEFINITION: Definition = Definition::sink("null", "throws everything away").known_as(&["fakesink"]);
@@ -24,7 +24,7 @@ impl Stage for Null {
     }
 
     #[inline]
-    fn push(&mut self, item: Item, _: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, _: &mut Out<'_>) -> Result<(), HopFailure> {
         drop(item);
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::io::{self, BufWriter, Write};
 use framepath_model::path::{Arg, ValueKind};
 use framepath_os::measure::meter;
 use framepath_os::memory::pool::Plane;
-use framepath_os::process::cancel::{self, Writer};
+use framepath_os::process::cancel::{self, StoppableWriter};
 
 use crate::error::StageError;
 
@@ -15,21 +15,21 @@ pub(crate) const FILE: Arg =
     Arg::word("file", ValueKind::Text("a file's name, or `-`"), "`-` is standard output");
 
 /// A file or standard output, with its name for errors.
-pub(crate) struct Output {
+pub(crate) struct SinkOutput {
     name: String,
     writer: BufWriter<Box<dyn Write + Send>>,
 }
 
-impl Output {
+impl SinkOutput {
     /// Creates the file `target`, or opens standard output for `-`.
-    pub(crate) fn create(target: &str) -> Result<Output, StageError> {
+    pub(crate) fn create(target: &str) -> Result<SinkOutput, StageError> {
         let (name, writer): (_, Box<dyn Write + Send>) = if target == "-" {
-            ("standard output".to_owned(), Box::new(Writer::new(io::stdout())))
+            ("standard output".to_owned(), Box::new(StoppableWriter::new(io::stdout())))
         } else {
             let file = cancel::create(target.as_ref()).map_err(StageError::io(target))?;
-            (target.to_owned(), Box::new(Writer::new(file)))
+            (target.to_owned(), Box::new(StoppableWriter::new(file)))
         };
-        Ok(Output { name, writer: BufWriter::with_capacity(64 << 10, writer) })
+        Ok(SinkOutput { name, writer: BufWriter::with_capacity(64 << 10, writer) })
     }
 
     pub(crate) fn name(&self) -> &str {

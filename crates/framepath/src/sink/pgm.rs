@@ -15,8 +15,8 @@ use framepath_os::memory::pool::Frame;
 use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
-use crate::sink::output::Output;
+use crate::out::{HopFailure, Out};
+use crate::sink::output::SinkOutput;
 use crate::stage::Stage;
 
 static DEFINITION: Definition = Definition::sink("pgm", "writes the luma of every frame as a PGM picture")
@@ -44,7 +44,7 @@ impl Pgm {
         }
         let name = self.folder.join(format!("frame-{:06}.pgm", self.next));
         self.next += 1;
-        let mut output = Output::create(&name.to_string_lossy())?;
+        let mut output = SinkOutput::create(&name.to_string_lossy())?;
         let wide = layout.format.luma_bytes() == 2;
         let max = if wide { 1023 } else { 255 };
         output.text(&format!("P5\n{} {}\n{max}\n", layout.width, layout.height))?;
@@ -73,7 +73,7 @@ impl Stage for Pgm {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|e| out.fail(e))?;
         self.write(&frame).map_err(|e| out.fail(e))
     }

@@ -29,10 +29,10 @@ use framepath_os::memory::pool::Frame;
 use framepath_os::process::signal;
 use framepath_os::time::{now_ns, sleep_until};
 
-use crate::element::{Element, Place};
+use crate::element::{Element, HopPlace};
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::outcomes::Played;
 use crate::stage::Stage;
 use ahead::Ahead;
@@ -69,7 +69,7 @@ pub(crate) fn element() -> Element {
     Element::stage(&DEFINITION, make)
 }
 
-fn make(hop: &Hop, place: &Place<'_>) -> Result<Play, StageError> {
+fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Play, StageError> {
     let played = Arc::new(Played::default());
     // One `play` per path: SDL has one thread for all windows of a program.
     if place.outcomes.played.set(played.clone()).is_err() {
@@ -81,7 +81,7 @@ fn make(hop: &Hop, place: &Place<'_>) -> Result<Play, StageError> {
 /// Wish of the viewer. (Without SDL there is no viewer.)
 #[cfg_attr(not(feature = "play"), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Control {
+pub(crate) enum ViewerCommand {
     /// No wish, or no longer one.
     Watch,
     /// Pause the playback.
@@ -94,7 +94,7 @@ pub(crate) enum Control {
 /// takes every frame ahead.)
 #[cfg_attr(not(feature = "play"), allow(dead_code))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum PresentTime {
     /// At its time: the caller sleeps until then.
     Due,
     /// Now: the screen keeps it for its refresh of this number.
@@ -140,27 +140,27 @@ pub(crate) struct Play {
     options: PlayOptions,
     info: Option<StreamInfo>,
     clock: Option<Clock>,
-    screen: Screen,
+    screen: PlayTarget,
     ahead: Ahead,
     played: Arc<Played>,
 }
 
 /// The target of frames.
-enum Screen {
+enum PlayTarget {
     /// No output. Takes frames ahead, as the best windows do.
     Null(Shown),
     /// A window of the thread that pushes frames.
     #[cfg(feature = "play")]
-    Window(window::OfThread),
+    Window(window::ThreadWindow),
 }
 
-impl Screen {
-    fn of(options: &PlayOptions) -> Result<Screen, StageError> {
+impl PlayTarget {
+    fn of(options: &PlayOptions) -> Result<PlayTarget, StageError> {
         match options.driver.as_str() {
-            "null" => Ok(Screen::Null(Shown::default())),
+            "null" => Ok(PlayTarget::Null(Shown::default())),
             #[cfg(feature = "play")]
             _ => match framepath_os::display::sdl::load() {
-                Ok(()) => Ok(Screen::Window(window::OfThread::default())),
+                Ok(()) => Ok(PlayTarget::Window(window::ThreadWindow::default())),
                 Err(error) => Err(StageError::Window(error.to_string())),
             },
             #[cfg(not(feature = "play"))]
@@ -174,11 +174,11 @@ impl Screen {
 
     /// Returns when the screen takes a frame that is due at `due_ns`.
     #[cfg_attr(not(feature = "play"), allow(unused_variables))]
-    fn turn(&mut self, due_ns: u64) -> Turn {
+    fn turn(&mut self, due_ns: u64) -> PresentTime {
         match self {
-            Screen::Null(_) => Turn::Ahead(0),
+            PlayTarget::Null(_) => PresentTime::Ahead(0),
             #[cfg(feature = "play")]
-            Screen::Window(window) => window.turn(due_ns),
+            PlayTarget::Window(window) => window.turn(due_ns),
         }
     }
 
@@ -186,18 +186,18 @@ impl Screen {
     #[cfg_attr(not(feature = "play"), allow(unused_variables))]
     fn prepare(&mut self, frame: &Frame, options: &PlayOptions, info: &StreamInfo) -> Result<(), StageError> {
         match self {
-            Screen::Null(_) => Ok(()),
+            PlayTarget::Null(_) => Ok(()),
             #[cfg(feature = "play")]
-            Screen::Window(window) => window.prepare(frame, options, info),
+            PlayTarget::Window(window) => window.prepare(frame, options, info),
         }
     }
 
     #[cfg_attr(not(feature = "play"), allow(unused_variables))]
-    fn present(&mut self, turn: Turn) -> Result<(), StageError> {
+    fn present(&mut self, turn: PresentTime) -> Result<(), StageError> {
         match self {
-            Screen::Null(shown) => shown.seen += 1,
+            PlayTarget::Null(shown) => shown.seen += 1,
             #[cfg(feature = "play")]
-            Screen::Window(window) => window.present(turn)?,
+            PlayTarget::Window(window) => window.present(turn)?,
         }
         Ok(())
     }
@@ -205,53 +205,53 @@ impl Screen {
     /// Takes the number of frames that the screen has finished with since the last call.
     fn shown(&mut self) -> Result<Shown, StageError> {
         match self {
-            Screen::Null(shown) => Ok(std::mem::take(shown)),
+            PlayTarget::Null(shown) => Ok(std::mem::take(shown)),
             #[cfg(feature = "play")]
-            Screen::Window(window) => window.shown(),
+            PlayTarget::Window(window) => window.shown(),
         }
     }
 
     /// Waits until the screen has finished with all its frames.
     fn finish(&mut self) -> Result<(), StageError> {
         match self {
-            Screen::Null(_) => Ok(()),
+            PlayTarget::Null(_) => Ok(()),
             #[cfg(feature = "play")]
-            Screen::Window(window) => window.finish(),
+            PlayTarget::Window(window) => window.finish(),
         }
     }
 
     /// Returns what the viewer asked for since the last call.
-    fn control(&mut self) -> Control {
+    fn control(&mut self) -> ViewerCommand {
         match self {
-            Screen::Null(_) => Control::Watch,
+            PlayTarget::Null(_) => ViewerCommand::Watch,
             #[cfg(feature = "play")]
-            Screen::Window(window) => window.control(),
+            PlayTarget::Window(window) => window.control(),
         }
     }
 
     /// Sleeps until the viewer does something, or a second has passed; meanwhile a
     /// window that needs it shows `frame`.
     #[cfg_attr(not(feature = "play"), allow(unused_variables))]
-    fn wait(&mut self, frame: &Frame) -> Result<Control, StageError> {
+    fn wait(&mut self, frame: &Frame) -> Result<ViewerCommand, StageError> {
         match self {
-            Screen::Null(_) => Ok(Control::Watch),
+            PlayTarget::Null(_) => Ok(ViewerCommand::Watch),
             #[cfg(feature = "play")]
-            Screen::Window(window) => window.wait(frame),
+            PlayTarget::Window(window) => window.wait(frame),
         }
     }
 
     fn close(&mut self) {
         match self {
-            Screen::Null(_) => {}
+            PlayTarget::Null(_) => {}
             #[cfg(feature = "play")]
-            Screen::Window(window) => window.close(),
+            PlayTarget::Window(window) => window.close(),
         }
     }
 }
 
 impl Play {
     pub(crate) fn new(options: PlayOptions, played: Arc<Played>) -> Result<Play, StageError> {
-        let screen = Screen::of(&options)?;
+        let screen = PlayTarget::of(&options)?;
         Ok(Play { options, info: None, clock: None, screen, ahead: Ahead::default(), played })
     }
 
@@ -259,9 +259,9 @@ impl Play {
     fn play(&mut self, frame: &Frame) -> Result<bool, StageError> {
         let (Some(info), Some(clock)) = (&self.info, &mut self.clock) else { return Ok(true) };
         match self.screen.control() {
-            Control::Watch => {}
-            Control::End => return Ok(false),
-            Control::Pause => {
+            ViewerCommand::Watch => {}
+            ViewerCommand::End => return Ok(false),
+            ViewerCommand::Pause => {
                 let since = now_ns();
                 loop {
                     // The signal may have come to another thread: the wait must
@@ -270,9 +270,9 @@ impl Play {
                         return Ok(false);
                     }
                     match meter::blocked(|| self.screen.wait(frame))? {
-                        Control::Pause => {}
-                        Control::Watch => break,
-                        Control::End => return Ok(false),
+                        ViewerCommand::Pause => {}
+                        ViewerCommand::Watch => break,
+                        ViewerCommand::End => return Ok(false),
                     }
                 }
                 clock.pause(now_ns() - since);
@@ -281,16 +281,16 @@ impl Play {
         let meta = frame.meta();
         let due = if self.options.sync { clock.due(&meta) } else { None };
         let turn = match due {
-            Some(due) if clock.is_late(due, now_ns()) => Turn::Never,
+            Some(due) if clock.is_late(due, now_ns()) => PresentTime::Never,
             Some(due) => self.screen.turn(due),
-            None => Turn::Due,
+            None => PresentTime::Due,
         };
         match (turn, due) {
-            (Turn::Never, _) => {
+            (PresentTime::Never, _) => {
                 add(&self.played.late, 1);
                 return Ok(true);
             }
-            (Turn::Ahead(_), Some(due)) => {
+            (PresentTime::Ahead(_), Some(due)) => {
                 if let Some(until) = self.ahead.wait(due, now_ns()) {
                     wait_until(until);
                 }
@@ -360,7 +360,7 @@ impl Stage for Play {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|e| out.fail(e))?;
         match self.play(&frame).map_err(|e| out.fail(e))? {
             true => Ok(()),
@@ -373,7 +373,7 @@ impl Stage for Play {
         }
     }
 
-    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         // The screen shows the frames it has, four at most, at their times: this would be later than the
         // first frame from behind the seek, if that frame did not wait.
         self.finish().map_err(|e| out.fail(e))?;
@@ -381,7 +381,7 @@ impl Stage for Play {
         Ok(())
     }
 
-    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         // The last frame stays for its time too.
         if let Some(clock) = self.clock.as_mut().filter(|clock| clock.runs() && self.options.sync) {
             let until = clock.due(&Default::default());

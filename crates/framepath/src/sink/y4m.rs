@@ -5,7 +5,7 @@
 //! that FFmpeg and others share, as is XCOLORRANGE: without it the range is
 //! limited. Planar formats only: NV12 and P010 would have to be taken apart.
 
-use framepath_model::colors::Range;
+use framepath_model::colors::ColorRange;
 use framepath_model::format::{Layout, PixelFormat};
 use framepath_model::path::Definition;
 use framepath_model::stream::StreamInfo;
@@ -14,8 +14,8 @@ use framepath_os::memory::pool::Frame;
 use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
-use crate::sink::output::{FILE, Output};
+use crate::out::{HopFailure, Out};
+use crate::sink::output::{FILE, SinkOutput};
 use crate::stage::Stage;
 
 static DEFINITION: Definition =
@@ -27,7 +27,7 @@ pub(crate) fn element() -> Element {
 
 pub(crate) struct Y4m {
     target: String,
-    output: Option<Output>,
+    output: Option<SinkOutput>,
     info: Option<StreamInfo>,
     first: Option<Layout>,
 }
@@ -77,7 +77,7 @@ fn header(layout: &Layout, info: &StreamInfo) -> Result<String, StageError> {
         }
     };
     let rate = if info.frame_rate.value().is_some() { info.frame_rate } else { info.time_base };
-    let range = if layout.colors.range == Range::Full { " XCOLORRANGE=FULL" } else { "" };
+    let range = if layout.colors.range == ColorRange::Full { " XCOLORRANGE=FULL" } else { "" };
     Ok(format!(
         "YUV4MPEG2 W{} H{} F{}:{} Ip A{}:{} C{colour}{range}\n",
         layout.width,
@@ -91,18 +91,18 @@ fn header(layout: &Layout, info: &StreamInfo) -> Result<String, StageError> {
 
 impl Stage for Y4m {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
-        self.output = Some(Output::create(&self.target)?);
+        self.output = Some(SinkOutput::create(&self.target)?);
         self.info = Some(*info);
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|e| out.fail(e))?;
         self.write(&frame).map_err(|e| out.fail(e))
     }
 
-    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
-        self.output.as_mut().map_or(Ok(()), Output::flush).map_err(|e| out.fail(e))
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
+        self.output.as_mut().map_or(Ok(()), SinkOutput::flush).map_err(|e| out.fail(e))
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
         let layout = Layout::packed(PixelFormat::Yuv420p, 16, 8).unwrap();
         let info = StreamInfo::of_frames(&layout, Rational::new(25, 1));
         assert_eq!(header(&layout, &info).unwrap(), "YUV4MPEG2 W16 H8 F25:1 Ip A1:1 C420jpeg\n");
-        let full = layout.with_colors(Colors { range: Range::Full, ..Colors::UNKNOWN });
+        let full = layout.with_colors(Colors { range: ColorRange::Full, ..Colors::UNKNOWN });
         assert!(header(&full, &info).unwrap().ends_with(" C420jpeg XCOLORRANGE=FULL\n"));
     }
 }

@@ -8,14 +8,14 @@ use framepath_model::path::{Arg, DefaultValue, Definition, Hop, Hosts, INFINITE,
 use framepath_model::stream::{SeekTo, StreamInfo};
 use framepath_model::wire;
 
-use crate::element::{Element, Place};
+use crate::element::{Element, HopPlace};
 use crate::error::StageError;
 use crate::host::{DemuxerSpec, RemoteDemuxer, Task};
 use crate::hosting::{seat_of, worker_options};
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
-use crate::source::{Due, Pace, Source};
+use crate::source::{Pace, PaceWait, Source};
 
 /// The part of a file to read, and how to read it.
 pub(crate) struct FileOptions {
@@ -60,7 +60,7 @@ pub(crate) fn element() -> Element {
     Element::source(&DEFINITION, make)
 }
 
-fn make(hop: &Hop, place: &Place<'_>) -> Result<File, StageError> {
+fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<File, StageError> {
     let options = FileOptions {
         loops: hop.count("loop"),
         rate: hop.rate("rate"),
@@ -201,11 +201,11 @@ impl Source for File {
         Some(self.track().clone())
     }
 
-    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
         match self.pace.as_mut().map(|pace| pace.wait_for(self.next_seq, out)) {
-            None | Some(Due::Now) => {}
-            Some(Due::Ended) => return Ok(false),
-            Some(Due::Request) => return Ok(true),
+            None | Some(PaceWait::Now) => {}
+            Some(PaceWait::Ended) => return Ok(false),
+            Some(PaceWait::Request) => return Ok(true),
         }
         let birth_ns = out.birth();
         let packet = match &mut self.demuxing {
@@ -234,9 +234,9 @@ impl Source for File {
             (Demuxing::Inline(inline), Request::Seek { to, mode }) => inline.demuxer.seek(to, mode)?,
             (Demuxing::Inline(inline), Request::Flush) => inline.demuxer.skip_to_key()?,
             (Demuxing::Worker(remote), Request::Seek { to, mode }) => {
-                remote.seek(wire::Place::Time(nanoseconds(to), mode))?;
+                remote.seek(wire::DemuxPosition::Time(nanoseconds(to), mode))?;
             }
-            (Demuxing::Worker(remote), Request::Flush) => remote.seek(wire::Place::NextKey)?,
+            (Demuxing::Worker(remote), Request::Flush) => remote.seek(wire::DemuxPosition::NextKey)?,
             _ => return Ok(Answered::PassOn),
         }
         self.pace.iter_mut().for_each(Pace::restart);

@@ -10,8 +10,8 @@ use framepath_os::v4l2::{DevicePool, Heap};
 use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
-use crate::pgm::Picture;
+use crate::out::{HopFailure, Out};
+use crate::pgm::PgmPicture;
 use crate::source::{HEAP, Source, frames, heap_of};
 
 static DEFINITION: Definition =
@@ -37,7 +37,7 @@ pub(crate) fn element() -> Element {
 
 /// A frame is born when its copy begins.
 pub(crate) struct Fixture {
-    picture: Picture,
+    picture: PgmPicture,
     layout: Layout,
     pool: DevicePool,
     frames: u64,
@@ -48,7 +48,8 @@ impl Fixture {
     /// Reads the picture and allocates memory for `slots` frames from `heap`. With 0
     /// `frames` it goes on without end.
     pub(crate) fn open(file: &str, heap: &Heap, frames: u64, slots: u32) -> Result<Fixture, StageError> {
-        let picture = Picture::open(file.as_ref()).map_err(|error| StageError::Option(error.to_string()))?;
+        let picture =
+            PgmPicture::open(file.as_ref()).map_err(|error| StageError::Option(error.to_string()))?;
         let layout = Layout::packed(PixelFormat::Grey, picture.width as u32, picture.height as u32)?;
         let pool = DevicePool::new(heap, layout.size, slots)?;
         let frames = if frames == 0 { u64::MAX } else { frames };
@@ -61,7 +62,7 @@ impl Source for Fixture {
         StreamInfo::of_frames(&self.layout, Rational::new(30, 1))
     }
 
-    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
         if self.next_seq >= self.frames {
             return Ok(false);
         }

@@ -17,7 +17,7 @@ pub(crate) struct Pace {
 
 /// How a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
+pub(crate) enum PaceWait {
     /// The frame is due.
     Now,
     /// The run is to end before the frame is due.
@@ -39,18 +39,18 @@ impl Pace {
 
     /// Sleeps until frame `seq` is due, the run is to end or a request comes.
     #[must_use]
-    pub(crate) fn wait_for(&mut self, seq: u64, out: &Out<'_>) -> Due {
+    pub(crate) fn wait_for(&mut self, seq: u64, out: &Out<'_>) -> PaceWait {
         let (first, start) = *self.start.get_or_insert_with(|| (seq, now_ns()));
         let due = start + ((seq - first) as f64 * self.period_ns) as u64;
         while now_ns() < due {
             if signal::interrupted() {
-                return Due::Ended;
+                return PaceWait::Ended;
             }
             if out.has_request() {
-                return Due::Request;
+                return PaceWait::Request;
             }
             stop::sleep_unless(due, || out.has_request());
         }
-        Due::Now
+        PaceWait::Now
     }
 }

@@ -6,12 +6,12 @@ use framepath_model::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
 use framepath_model::stream::{FrameMeta, Rational, SeekTo, StreamInfo};
 use framepath_os::memory::pool::Pool;
 
-use crate::element::{Element, Place};
+use crate::element::{Element, HopPlace};
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
-use crate::source::{Due, Pace, Source, frames, pattern};
+use crate::source::{Pace, PaceWait, Source, frames, pattern};
 
 static DEFINITION: Definition = Definition::source("test", "frames with a moving pattern")
     .args(&[
@@ -39,7 +39,7 @@ pub(crate) fn element() -> Element {
     Element::source(&DEFINITION, make)
 }
 
-fn make(hop: &Hop, _: &Place<'_>) -> Result<Test, StageError> {
+fn make(hop: &Hop, _: &HopPlace<'_>) -> Result<Test, StageError> {
     let (width, height) = hop.size("size");
     Test::new(&TestOptions {
         width,
@@ -138,15 +138,15 @@ impl Source for Test {
         self.info
     }
 
-    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
         if self.position >= self.frames {
             return Ok(false);
         }
         let birth_ns = match &mut self.pace {
             Some(pace) => match pace.wait_for(self.next_seq, out) {
-                Due::Now => out.birth(),
-                Due::Ended => return Ok(false),
-                Due::Request => return Ok(true),
+                PaceWait::Now => out.birth(),
+                PaceWait::Ended => return Ok(false),
+                PaceWait::Request => return Ok(true),
             },
             None => out.birth_at_last(),
         };

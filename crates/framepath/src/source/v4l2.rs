@@ -11,13 +11,15 @@ use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 use framepath_os::memory::pool::{Frame, Pool};
 use framepath_os::process::signal;
 use framepath_os::time::now_ns;
-use framepath_os::v4l2::{CaptureBuffers, Direction, Heap, Io, Node, Picture, Ready, Role, V4l2Error};
+use framepath_os::v4l2::{
+    CaptureBuffers, Direction, Heap, Io, Node, NodeRole, QueueFormat, Ready, V4l2Error,
+};
 
 use crate::device::{PATIENCE, SLICE, fourcc, io_of, layout_of, pixel_format};
-use crate::element::{Element, Place};
+use crate::element::{Element, HopPlace};
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::source::{HEAP, Source, frames, heap_of};
 
 static DEFINITION: Definition =
@@ -56,7 +58,7 @@ pub(crate) fn element() -> Element {
     Element::source(&DEFINITION, make)
 }
 
-fn make(hop: &Hop, place: &Place<'_>) -> Result<V4l2, StageError> {
+fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<V4l2, StageError> {
     let options = V4l2Options {
         node: hop.text("device").to_owned(),
         io: io_of(hop.choice("io")),
@@ -128,7 +130,7 @@ impl V4l2 {
     /// Frames that the driver drops are added to `missed`.
     pub(crate) fn open(options: &V4l2Options, missed: Arc<AtomicU64>) -> Result<V4l2, StageError> {
         let node = Arc::new(Node::open(options.node.as_ref())?);
-        node.must_be(Role::Camera)?;
+        node.must_be(NodeRole::Camera)?;
         let picture = set_format(&node, options)?;
         let rate = (options.rate > 0.0).then(|| ((options.rate * 1000.0).round() as u32, 1000));
         let (over, under) = node.set_rate(rate).unwrap_or((0, 1));
@@ -243,7 +245,7 @@ impl Source for V4l2 {
         self.info
     }
 
-    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+    fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
         if self.left == 0 {
             return Ok(false);
         }
@@ -307,7 +309,7 @@ fn wait_for_frame(
 }
 
 /// Sets the requested format and size; returns the format that the device will give.
-fn set_format(node: &Node, options: &V4l2Options) -> Result<Picture, StageError> {
+fn set_format(node: &Node, options: &V4l2Options) -> Result<QueueFormat, StageError> {
     let now = node.format(Direction::Capture)?;
     let offered: Vec<_> = node.formats(Direction::Capture).into_iter().map(|offer| offer.fourcc).collect();
     let wanted = match options.format {
@@ -323,7 +325,7 @@ fn set_format(node: &Node, options: &V4l2Options) -> Result<Picture, StageError>
         return Err(node.lacks(Direction::Capture, &wanted).into());
     };
     let (width, height) = options.size.unwrap_or((now.width, now.height));
-    let wanted = Picture { width, height, fourcc, stride: 0, bytes: 0, memory_planes: 1 };
+    let wanted = QueueFormat { width, height, fourcc, stride: 0, bytes: 0, memory_planes: 1 };
     let got = node.set_format(Direction::Capture, &wanted)?;
     if got.fourcc != fourcc {
         return Err(node.lacks(Direction::Capture, &format!("{fourcc} frames of {width}x{height}")).into());

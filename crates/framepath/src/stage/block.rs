@@ -10,7 +10,7 @@ use framepath_os::time::{now_ns, sleep_until};
 use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
 static DEFINITION: Definition = Definition::stage("block", "injects a blocked wait into every frame")
@@ -34,7 +34,7 @@ impl Stage for Block {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         meter::blocked(|| {
             let until = now_ns() + self.ns;
             while now_ns() < until && !signal::interrupted() {

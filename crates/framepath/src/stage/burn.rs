@@ -9,7 +9,7 @@ use framepath_os::time::{now_ns, thread_cpu_ns};
 use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
 static DEFINITION: Definition = Definition::stage("burn", "injects CPU time into every frame")
@@ -35,7 +35,7 @@ impl Stage for Burn {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         burn(self.cpu_ns);
         out.push(item)
     }

@@ -10,7 +10,7 @@ use framepath_os::memory::pool::{Frame, FrameMut, GiveBack, Pool};
 use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
 static DEFINITION: Definition = Definition::stage(
@@ -82,7 +82,7 @@ impl Stage for Convert {
         Ok(StreamInfo { format: Some(self.to), ..*info })
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|e| out.fail(e))?;
         if frame.layout().format == self.to {
             return out.push(Item::Frame(frame));

@@ -8,7 +8,7 @@ use framepath_os::measure::meter;
 use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
 static DEFINITION: Definition = Definition::stage("copy", "injects a copy into every frame")
@@ -45,7 +45,7 @@ impl Stage for Copy {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         meter::copy_bytes(&mut self.to, std::hint::black_box(&self.from));
         std::hint::black_box(&self.to);
         out.push(item)

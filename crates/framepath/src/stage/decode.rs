@@ -5,16 +5,16 @@ mod inline;
 
 use std::path::PathBuf;
 
-use framepath_codec::{Api, Codec, DecoderOptions, Output, Threads, TrackInfo};
+use framepath_codec::{Codec, DecoderOptions, DecoderThreads, HardwareApi, OutputFormat, TrackInfo};
 use framepath_model::path::{AUTO, Arg, DefaultValue, Definition, Hop, Hosts, ValueKind};
 
 use crate::device::decode::DeviceDecode;
 use crate::device::decoder_node;
-use crate::element::{Element, Place};
+use crate::element::{Element, HopPlace};
 use crate::error::StageError;
 use crate::host::Task;
 use crate::stage::Stage;
-use inline::{Decode, Wish};
+use inline::{Decode, HardwareFallback};
 
 static DEFINITION: Definition =
     Definition::stage("decode", "packets of H.264, HEVC, VP8, VP9 or AV1 into frames")
@@ -62,7 +62,7 @@ enum Candidate {
     /// A V4L2 device.
     Node(PathBuf),
     /// A decoder of libavcodec.
-    Library(Api),
+    Library(HardwareApi),
 }
 
 /// Decoders that `hop` allows.
@@ -94,7 +94,8 @@ impl Choice {
                 None => choice.reasons.push(format!("v4l2m2m: no device decodes {codec}")),
             }
         }
-        let apis = if api == "auto" { Api::ALL.into() } else { Vec::from_iter(Api::named(api)) };
+        let apis =
+            if api == "auto" { HardwareApi::ALL.into() } else { Vec::from_iter(HardwareApi::named(api)) };
         choice.candidates.extend(apis.into_iter().map(Candidate::Library));
         Ok(choice)
     }
@@ -104,7 +105,7 @@ impl Choice {
     }
 }
 
-fn make(hop: &Hop, place: &Place<'_>) -> Result<Box<dyn Stage>, StageError> {
+fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
     let track = place.track.clone().ok_or(StageError::WrongInput {
         takes: "packets",
         gets: "frames",
@@ -134,13 +135,13 @@ fn make(hop: &Hop, place: &Place<'_>) -> Result<Box<dyn Stage>, StageError> {
         }
     }
     let asked = hop.choice("api").to_owned();
-    let wish = Wish { asked, apis, reasons, notes: place.outcomes.notes.clone() };
+    let wish = HardwareFallback { asked, apis, reasons, notes: place.outcomes.notes.clone() };
     Ok(Box::new(Decode::new(track, options, Some(wish))))
 }
 
 /// Returns the task of decoding by a device, if `hop` asks for one that works; else notes
 /// the reason for decoding in software.
-fn task(hop: &Hop, place: &Place<'_>) -> Result<Task, StageError> {
+fn task(hop: &Hop, place: &HopPlace<'_>) -> Result<Task, StageError> {
     let Some(track) = &place.track else { return Ok(Task::Stage) };
     let Choice { candidates, only, mut reasons } = Choice::of(hop, track.codec)?;
     if hop.choice("host") == "service" && !candidates.is_empty() {
@@ -169,25 +170,30 @@ fn task(hop: &Hop, place: &Place<'_>) -> Result<Task, StageError> {
     Ok(Task::Stage)
 }
 
-fn trial(node: &std::path::Path, track: &TrackInfo, hop: &Hop, place: &Place<'_>) -> Result<(), StageError> {
+fn trial(
+    node: &std::path::Path,
+    track: &TrackInfo,
+    hop: &Hop,
+    place: &HopPlace<'_>,
+) -> Result<(), StageError> {
     let options = decoder_options(hop, place);
     DeviceDecode::open(&node.to_string_lossy(), track.clone(), &options).map(drop)
 }
 
-fn least_out(hop: &Hop, place: &Place<'_>) -> u32 {
+fn least_out(hop: &Hop, place: &HopPlace<'_>) -> u32 {
     place.track.as_ref().map_or(1, |track| decoder_options(hop, place).least_out(track.codec))
 }
 
-fn decoder_options(hop: &Hop, place: &Place<'_>) -> DecoderOptions {
+fn decoder_options(hop: &Hop, place: &HopPlace<'_>) -> DecoderOptions {
     DecoderOptions {
         threads: match hop.count("threads") {
-            AUTO => Threads::Auto,
-            n => Threads::Count(n as u32),
+            AUTO => DecoderThreads::Auto,
+            n => DecoderThreads::Count(n as u32),
         },
         output: match hop.choice("format") {
-            "nv12" => Output::Nv12,
-            "p010" => Output::P010,
-            _ => Output::Native,
+            "nv12" => OutputFormat::Nv12,
+            "p010" => OutputFormat::P010,
+            _ => OutputFormat::Native,
         },
         pool_slots: match hop.count("pool") {
             AUTO => None,

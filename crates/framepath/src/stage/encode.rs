@@ -8,7 +8,7 @@ use crate::copy_pool::{COPY_SLOTS, CopyPool};
 use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
 static DEFINITION: Definition = Definition::stage("encode", "frames into packets")
@@ -46,7 +46,7 @@ impl Stage for RawEncode {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|e| out.fail(e))?;
         let frame = match &mut self.copies {
             Some(copies) => {

@@ -11,7 +11,7 @@ use framepath_os::time::now_ns;
 use crate::element::Element;
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
 static DEFINITION: Definition = Definition::stage(
@@ -66,7 +66,7 @@ impl Stage for Fill {
         Ok(StreamInfo { format: Some(layout.format), width: layout.width, height: layout.height, ..*info })
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|e| out.fail(e))?;
         let meta = frame.meta();
         drop(frame);
@@ -94,7 +94,7 @@ mod tests {
             Ok(*info)
         }
 
-        fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+        fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
             let frame = item.into_frame().map_err(|e| out.fail(e))?;
             let mut head = [0; 16];
             frame.plane(0).sub(0..16).copy_to(&mut head);

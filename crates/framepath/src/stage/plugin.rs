@@ -12,17 +12,17 @@ use std::path::PathBuf;
 
 use framepath_codec::Converter;
 use framepath_codec::frei0r::{self, ColorModel, Instance, ParamValue};
-use framepath_model::format::{Layout, PixelFormat, Plane};
+use framepath_model::format::{Layout, PixelFormat, PlaneLayout};
 use framepath_model::path::{Arg, Definition, Hop, Hosts, ValueKind};
 use framepath_model::stream::{FrameMeta, Rational, StreamInfo};
 use framepath_os::measure::meter;
 use framepath_os::memory::pool::{Frame, FrameMut, GiveBack, Pool};
 
-use crate::element::{Element, Place};
+use crate::element::{Element, HopPlace};
 use crate::error::StageError;
 use crate::host::Task;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
 static DEFINITION: Definition =
@@ -36,17 +36,17 @@ pub(crate) fn element() -> Element {
     Element::stage(&DEFINITION, make).with_task(task).with_least_out(|_, _| SLOTS - 1)
 }
 
-fn make(hop: &Hop, place: &Place<'_>) -> Result<Plugin, StageError> {
+fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<PluginStage, StageError> {
     // The search reads folders only; the file is opened at the start.
     let file = match &place.plugin {
         Some(loaded) => loaded.clone(),
         None => frei0r::find(hop.text("plugin"))?.path,
     };
-    Ok(Plugin::new(file, hop.open(), place.give_back))
+    Ok(PluginStage::new(file, hop.open(), place.give_back))
 }
 
 /// Returns the task of loading this file, which the sandbox of the worker lets the worker read.
-fn task(hop: &Hop, _: &Place<'_>) -> Result<Task, StageError> {
+fn task(hop: &Hop, _: &HopPlace<'_>) -> Result<Task, StageError> {
     let file = frei0r::find(hop.text("plugin"))?.path;
     let plugin = file.canonicalize().map_err(StageError::io(file.display().to_string()))?;
     Ok(Task::Plugin(plugin))
@@ -65,7 +65,7 @@ const RATE: f64 = 25.0;
 
 /// The plug-in is loaded when the stage starts: before that it is only a file's
 /// name, and no foreign code runs.
-pub(crate) struct Plugin {
+pub(crate) struct PluginStage {
     file: PathBuf,
     /// Names and values of parameters, unchecked.
     params: Vec<(String, String)>,
@@ -98,18 +98,18 @@ struct AtSize {
     scratch: FrameMut,
 }
 
-impl Plugin {
+impl PluginStage {
     pub(crate) fn new<'a>(
         file: PathBuf,
         params: impl Iterator<Item = (&'a str, &'a str)>,
         give_back: Option<&'static GiveBack>,
-    ) -> Plugin {
+    ) -> PluginStage {
         let params = params.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        Plugin { file, params, give_back, loaded: None }
+        PluginStage { file, params, give_back, loaded: None }
     }
 }
 
-impl Stage for Plugin {
+impl Stage for PluginStage {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
         let plugin = frei0r::Plugin::load(&self.file)?;
         plugin.refuse_mixer()?;
@@ -133,7 +133,7 @@ impl Stage for Plugin {
         false
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|e| out.fail(e))?;
         let Some(loaded) = &mut self.loaded else { return Err(out.fail(StageError::Downstream)) };
         let meta = frame.meta();
@@ -200,7 +200,7 @@ impl AtSize {
         Layout::packed(PixelFormat::Rgba, width, height)?;
         let (padded_width, padded_height) = frei0r::padded(width, height);
         let padded = Layout::packed(PixelFormat::Rgba, padded_width, padded_height)?;
-        let plane = Plane {
+        let plane = PlaneLayout {
             offset: 0,
             stride: padded_width as usize * 4,
             width: width as usize * 4,
@@ -256,7 +256,7 @@ fn lies_as(frame: &Frame, padded: &Layout) -> bool {
 
 /// Fills the part right of and below the visible part with the visible part's last column and
 /// row.
-fn repeat_edges(pixels: &mut [u8], visible: Plane) {
+fn repeat_edges(pixels: &mut [u8], visible: PlaneLayout) {
     for row in pixels.chunks_exact_mut(visible.stride).take(visible.rows) {
         let (inside, outside) = row.split_at_mut(visible.width);
         let last = &inside[visible.width - 4..];
@@ -293,7 +293,7 @@ mod tests {
                 pixels[row * 12 + column * 4..][..4].fill(value);
             }
         }
-        repeat_edges(&mut pixels, Plane { offset: 0, stride: 12, width: 8, rows: 2 });
+        repeat_edges(&mut pixels, PlaneLayout { offset: 0, stride: 12, width: 8, rows: 2 });
         let firsts: Vec<u8> = pixels.chunks(4).map(|pixel| pixel[0]).collect();
         assert_eq!(firsts, [1, 2, 2, 3, 4, 4, 3, 4, 4]);
     }

@@ -8,10 +8,10 @@ use framepath_os::memory::pool::FrameMut;
 
 use crate::copy_pool::{COPY_SLOTS, CopyPool};
 use crate::device::threshold::DeviceThreshold;
-use crate::element::{Element, Place};
+use crate::element::{Element, HopPlace};
 use crate::error::StageError;
 use crate::item::Item;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
 static DEFINITION: Definition =
@@ -60,7 +60,7 @@ pub(crate) fn element() -> Element {
         .with_least_out(|hop, _| if hop.is_set("device") { 1 } else { COPY_SLOTS - 1 })
 }
 
-fn make(hop: &Hop, place: &Place<'_>) -> Result<Box<dyn Stage>, StageError> {
+fn make(hop: &Hop, place: &HopPlace<'_>) -> Result<Box<dyn Stage>, StageError> {
     if hop.is_set("device") {
         return Ok(Box::new(DeviceThreshold::open(hop)?));
     }
@@ -85,7 +85,7 @@ impl Stage for Threshold {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let frame = item.into_frame().map_err(|e| out.fail(e))?;
         let meta = frame.meta();
         let format = frame.layout().format;

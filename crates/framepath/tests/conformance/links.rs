@@ -3,28 +3,28 @@
 
 use framepath::{Leaky, Pipeline};
 
-use framepath_testkit::conformance::way::{Full, Link};
+use framepath_testkit::conformance::way::{LinkUnderTest, WhenFull};
 
 const RUNS: usize = 40;
 
-pub fn direct() -> Link {
-    Link {
+pub fn direct() -> LinkUnderTest {
+    LinkUnderTest {
         add: Box::new(|built| built),
         holds: None,
         holds_least: 0,
-        full: Full::Waits,
+        full: WhenFull::Waits,
         own_slots: None,
         runs: RUNS,
     }
 }
 
-pub fn queue(depth: usize, leaky: Leaky) -> Link {
+pub fn queue(depth: usize, leaky: Leaky) -> LinkUnderTest {
     let full = match leaky {
-        Leaky::No => Full::Waits,
-        Leaky::Upstream => Full::DropsNew,
-        Leaky::Downstream => Full::DropsOldest,
+        Leaky::No => WhenFull::Waits,
+        Leaky::Upstream => WhenFull::DropsNew,
+        Leaky::Downstream => WhenFull::DropsOldest,
     };
     let (add, holds) =
         (Box::new(move |built: Pipeline| built.queue(depth, leaky).named("link")), depth as u64);
-    Link { add, holds: Some(holds), holds_least: holds, full, own_slots: None, runs: RUNS }
+    LinkUnderTest { add, holds: Some(holds), holds_least: holds, full, own_slots: None, runs: RUNS }
 }

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use framepath_os::v4l2::{Role, find_node};
+use framepath_os::v4l2::{NodeRole, find_node};
 
 use crate::error::LabError;
 
@@ -15,7 +15,7 @@ pub(super) struct Device(Option<PathBuf>);
 
 impl Device {
     pub(super) fn find() -> Device {
-        Device(find_node(|node| node.driver() == "framepath" && node.role() == Role::Decoder))
+        Device(find_node(|node| node.driver() == "framepath" && node.role() == NodeRole::Decoder))
     }
 
     /// Returns true if there is a node for which a service can decode.

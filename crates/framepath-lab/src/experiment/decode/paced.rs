@@ -8,14 +8,14 @@
 use std::path::Path;
 
 use framepath_model::stats::{PairedDifference, paired_difference};
-use framepath_model::summary::{Row, Summary};
+use framepath_model::summary::{Summary, SummaryRow};
 
 use crate::error::LabError;
-use crate::experiment::Settings;
+use crate::experiment::ExperimentSettings;
 use crate::measure::{Contender, Measured};
 use crate::pairs;
 use crate::process::Program;
-use crate::progress::Watch;
+use crate::progress::ProgressView;
 
 pub(super) const CASE: &str = "paced-30";
 
@@ -34,9 +34,9 @@ pub(super) fn steps(rounds: usize) -> usize {
 }
 
 pub(super) fn run(
-    settings: &Settings,
+    settings: &ExperimentSettings,
     rounds: usize,
-    watch: &dyn Watch,
+    watch: &dyn ProgressView,
     summary: &mut Summary,
 ) -> Result<(), LabError> {
     let file = settings.clip(CLIP)?;
@@ -81,7 +81,7 @@ fn measured(program: &Program) -> Result<Measured, LabError> {
 }
 
 /// Adds `added_p50_us` and its interval, and the same of the 99th percentile.
-fn add_differences(row: &mut Row, hosted: &[Measured], inline: &[Measured]) {
+fn add_differences(row: &mut SummaryRow, hosted: &[Measured], inline: &[Measured]) {
     for percentile in ["p50", "p99"] {
         let metric = format!("latency_{percentile}_us");
         let figures = |runs: &[Measured]| runs.iter().map(|m| m.metric(&metric)).collect::<Option<Vec<_>>>();
@@ -109,7 +109,7 @@ mod tests {
         };
         let inline: Vec<Measured> = [1000.0, 2000.0, 1500.0].map(run).into();
         let hosted: Vec<Measured> = [1050.0, 2040.0, 1560.0].map(run).into();
-        let mut row = Row::default();
+        let mut row = SummaryRow::default();
         add_differences(&mut row, &hosted, &inline);
         assert_eq!(row.extra["added_p50_us"], 50.0);
         assert_eq!(row.extra["added_p99_us"], 100.0);

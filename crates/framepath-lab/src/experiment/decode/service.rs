@@ -13,7 +13,7 @@ use framepath_serve::Viewer;
 
 use crate::descendants::children as children_of;
 use crate::error::LabError;
-use crate::experiment::Settings;
+use crate::experiment::ExperimentSettings;
 
 const SIGTERM: i32 = 15;
 
@@ -35,7 +35,7 @@ pub(super) struct Served {
 impl Served {
     /// Starts a service and waits until its spare worker is ready. With `device` the service
     /// decodes for the kernel's node too.
-    pub(super) fn start(settings: &Settings, device: bool) -> Result<Served, LabError> {
+    pub(super) fn start(settings: &ExperimentSettings, device: bool) -> Result<Served, LabError> {
         let socket = std::env::temp_dir().join(format!("framepath-lab-{}.socket", std::process::id()));
         let child = Command::new(&settings.framepath)
             .arg("serve")

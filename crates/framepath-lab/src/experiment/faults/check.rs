@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 /// A frame at the sink: the number of its packet, and the MD5 of its pixels.
-pub(super) type Seen = (u64, String);
+pub(super) type SinkFrame = (u64, String);
 
 /// One pass over a clip, undisturbed, in the order of presentation.
 pub(super) struct Expected {
@@ -15,7 +15,7 @@ pub(super) struct Expected {
 
 /// Errors in a stream, in frames.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Faults {
+pub(super) struct FrameErrors {
     pub(super) lost: u64,
     pub(super) duplicated: u64,
     pub(super) out_of_order: u64,
@@ -26,11 +26,11 @@ pub(super) struct Faults {
 impl Expected {
     /// Takes an undisturbed run of two passes over a clip. Both must be alike, so that any
     /// number of passes can be predicted; `None` if they are not.
-    pub(super) fn of_two_passes(seen: &[Seen]) -> Option<Expected> {
+    pub(super) fn of_two_passes(seen: &[SinkFrame]) -> Option<Expected> {
         let (first, second) = seen.split_at_checked(seen.len() / 2)?;
         // Every packet of these clips gives a frame.
         let packets = first.len() as u64;
-        let alike = |(a, b): (&Seen, &Seen)| a.0 + packets == b.0 && a.1 == b.1;
+        let alike = |(a, b): (&SinkFrame, &SinkFrame)| a.0 + packets == b.0 && a.1 == b.1;
         if packets == 0 || first.len() != second.len() || !first.iter().zip(second).all(alike) {
             return None;
         }
@@ -50,8 +50,8 @@ impl Expected {
     }
 
     /// Judges a stream of `passes` passes.
-    pub(super) fn judge(&self, seen: &[Seen], passes: u64) -> Faults {
-        let mut faults = Faults::default();
+    pub(super) fn judge(&self, seen: &[SinkFrame], passes: u64) -> FrameErrors {
+        let mut faults = FrameErrors::default();
         let mut times: HashMap<u64, u64> = HashMap::new();
         let mut latest = None;
         for (seq, hash) in seen {
@@ -70,8 +70,8 @@ impl Expected {
     }
 }
 
-impl std::ops::AddAssign for Faults {
-    fn add_assign(&mut self, other: Faults) {
+impl std::ops::AddAssign for FrameErrors {
+    fn add_assign(&mut self, other: FrameErrors) {
         self.lost += other.lost;
         self.duplicated += other.duplicated;
         self.out_of_order += other.out_of_order;
@@ -83,7 +83,7 @@ impl std::ops::AddAssign for Faults {
 mod tests {
     use super::*;
 
-    fn seen(frames: &[(u64, &str)]) -> Vec<Seen> {
+    fn seen(frames: &[(u64, &str)]) -> Vec<SinkFrame> {
         frames.iter().map(|(seq, hash)| (*seq, (*hash).to_owned())).collect()
     }
 
@@ -105,22 +105,22 @@ mod tests {
     fn each_fault_is_counted_on_its_own() {
         let good = [(0, "a"), (2, "c"), (1, "b"), (3, "a"), (5, "c"), (4, "b")];
         let judge = |frames: &[(u64, &str)]| expected().judge(&seen(frames), 2);
-        assert_eq!(judge(&good), Faults::default());
+        assert_eq!(judge(&good), FrameErrors::default());
         let mut lost = good.to_vec();
         lost.remove(2);
-        assert_eq!(judge(&lost), Faults { lost: 1, ..Faults::default() });
+        assert_eq!(judge(&lost), FrameErrors { lost: 1, ..FrameErrors::default() });
         let mut twice = good.to_vec();
         twice.insert(1, (0, "a"));
-        assert_eq!(judge(&twice), Faults { duplicated: 1, ..Faults::default() });
+        assert_eq!(judge(&twice), FrameErrors { duplicated: 1, ..FrameErrors::default() });
         let mut swapped = good.to_vec();
         swapped.swap(1, 2);
-        assert_eq!(judge(&swapped), Faults { out_of_order: 1, ..Faults::default() });
+        assert_eq!(judge(&swapped), FrameErrors { out_of_order: 1, ..FrameErrors::default() });
         let mut wrong = good.to_vec();
         wrong[4].1 = "x";
-        assert_eq!(judge(&wrong), Faults { wrong: 1, ..Faults::default() });
+        assert_eq!(judge(&wrong), FrameErrors { wrong: 1, ..FrameErrors::default() });
         let mut more = good.to_vec();
         more.push((6, "a"));
-        assert_eq!(judge(&more), Faults { wrong: 1, ..Faults::default() });
-        assert_eq!(judge(&[]), Faults { lost: 6, ..Faults::default() });
+        assert_eq!(judge(&more), FrameErrors { wrong: 1, ..FrameErrors::default() });
+        assert_eq!(judge(&[]), FrameErrors { lost: 6, ..FrameErrors::default() });
     }
 }

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use framepath_os::process::signal;
 
 use super::random::Random;
-use super::stream::Clip;
-use crate::descendants::{Process, descendants};
+use super::stream::FaultClip;
+use crate::descendants::{Descendant, descendants};
 use crate::error::LabError;
-use crate::progress::Watch;
+use crate::progress::ProgressView;
 
 /// Longest time for a client to get a worker, and for the workers of a dead client
 /// to end.
@@ -20,7 +20,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Counts and times of the kills.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct ClientKills {
     pub(super) kills: u64,
     /// Processes below the clients at the kill.
     pub(super) workers: u64,
@@ -33,12 +33,12 @@ pub(super) struct Outcome {
 /// Starts a client per clip and kills it, `rounds` times.
 pub(super) fn run(
     framepath: &Path,
-    clips: &[Clip],
+    clips: &[FaultClip],
     rounds: u64,
     random: &mut Random,
-    watch: &dyn Watch,
-) -> Result<Outcome, LabError> {
-    let mut outcome = Outcome::default();
+    watch: &dyn ProgressView,
+) -> Result<ClientKills, LabError> {
+    let mut outcome = ClientKills::default();
     for round in 0..rounds {
         watch.step(&format!("clients, round {}", round + 1));
         let mut clients: Vec<Child> = Vec::new();
@@ -64,7 +64,7 @@ pub(super) fn run(
     Ok(outcome)
 }
 
-fn start(framepath: &Path, clip: &Clip) -> Result<Child, LabError> {
+fn start(framepath: &Path, clip: &FaultClip) -> Result<Child, LabError> {
     let path = format!("file {} loop=inf rate=100 ! decode host=process ! null", clip.file);
     let mut command = Command::new(framepath);
     command.args(["run", "--quiet", &path]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -81,7 +81,7 @@ fn wait_for_a_worker(client: &Child) {
 }
 
 /// Returns how many still run at the timeout, and how long the others took.
-fn wait_for(processes: &[Process]) -> (u64, Duration) {
+fn wait_for(processes: &[Descendant]) -> (u64, Duration) {
     let since = Instant::now();
     loop {
         let left = processes.iter().filter(|process| process.runs()).count() as u64;

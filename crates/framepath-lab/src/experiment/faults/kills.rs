@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use framepath_os::process::signal;
 
 use super::random::Random;
-use super::stream::{Clip, Ended, Running, Timed};
+use super::stream::{FaultClip, FinishedStream, Running, Timed};
 use crate::error::LabError;
-use crate::progress::Watch;
+use crate::progress::ProgressView;
 
 /// Interval between two polls of the streams.
 const LOOK: Duration = Duration::from_micros(500);
@@ -27,22 +27,22 @@ pub(super) struct Kill {
 }
 
 /// The kills, and the streams that ran to their ends.
-pub(super) struct Outcome {
+pub(super) struct KillRun {
     pub(super) kills: Vec<Kill>,
-    pub(super) streams: Vec<Ended>,
+    pub(super) streams: Vec<FinishedStream>,
 }
 
 /// Runs every clip for `passes` passes at once, and kills workers at `kills`
 /// frames drawn from `random`. A stream's kills are spread over its whole
 /// length, so that the stream makes progress between two kills.
 pub(super) fn run(
-    clips: &[Clip],
+    clips: &[FaultClip],
     passes: u64,
     rate: u32,
     kills: u64,
     random: &mut Random,
-    watch: &dyn Watch,
-) -> Result<Outcome, LabError> {
+    watch: &dyn ProgressView,
+) -> Result<KillRun, LabError> {
     let mut due: Vec<Vec<u64>> = clips.iter().map(|_| Vec::new()).collect();
     for kill in 0..kills as usize {
         let stream = kill % clips.len();
@@ -59,14 +59,14 @@ pub(super) fn run(
     if signal::interrupted() {
         return Err(LabError::Interrupted);
     }
-    Ok(Outcome { kills, streams })
+    Ok(KillRun { kills, streams })
 }
 
 fn kill_when_due(
     running: &[Running],
     due: &mut [Vec<u64>],
     random: &mut Random,
-    watch: &dyn Watch,
+    watch: &dyn ProgressView,
 ) -> Result<Vec<Kill>, LabError> {
     let mut kills: Vec<Kill> = Vec::new();
     let mut last = (0, Instant::now());
@@ -112,7 +112,7 @@ pub(super) struct Times {
     pub(super) gap: Vec<f64>,
 }
 
-impl Outcome {
+impl KillRun {
     pub(super) fn times(&self) -> Times {
         let mut times = Times::default();
         for kill in &self.kills {

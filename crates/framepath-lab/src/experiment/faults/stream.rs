@@ -10,16 +10,16 @@ use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use framepath::host::{Recovery, WorkerStats};
-use framepath::{Level, Options, Pipeline, Progress, Report};
+use framepath::{FrameCount, Level, Options, Pipeline, Report};
 
-use super::check::{Expected, Seen};
+use super::check::{Expected, SinkFrame};
 use crate::error::LabError;
 
 /// Index of the sink: file source, decoder, sink.
 const SINK: u16 = 2;
 
 /// A stream and the frames of its undisturbed run.
-pub(super) struct Clip {
+pub(super) struct FaultClip {
     pub(super) file: String,
     pub(super) expected: Expected,
 }
@@ -32,8 +32,8 @@ pub(super) struct Timed {
 }
 
 /// A stream that ran to its end.
-pub(super) struct Ended {
-    pub(super) seen: Vec<Seen>,
+pub(super) struct FinishedStream {
+    pub(super) seen: Vec<SinkFrame>,
     pub(super) timed: Vec<Timed>,
     pub(super) recoveries: Vec<Recovery>,
     pub(super) deaths: u64,
@@ -43,23 +43,23 @@ pub(super) struct Ended {
 
 /// A running stream.
 pub(super) struct Running {
-    pub(super) progress: Progress,
+    pub(super) progress: FrameCount,
     pub(super) stats: Option<Arc<WorkerStats>>,
-    thread: JoinHandle<Result<Ended, LabError>>,
+    thread: JoinHandle<Result<FinishedStream, LabError>>,
 }
 
-impl Clip {
+impl FaultClip {
     /// Runs two passes undisturbed, in this process.
     ///
     /// # Errors
     /// The clip does not decode, or the passes differ.
-    pub(super) fn new(file: &Path) -> Result<Clip, LabError> {
+    pub(super) fn new(file: &Path) -> Result<FaultClip, LabError> {
         let file = framepath_model::path::quote(&file.to_string_lossy());
         let ended = start(&format!("file {file} loop=2 ! decode"), 1024)?.wait()?;
         let expected = Expected::of_two_passes(&ended.seen).ok_or_else(|| {
             LabError::Unknown(format!("two passes over {file} differ: no stream can be judged by it"))
         })?;
-        Ok(Clip { file, expected })
+        Ok(FaultClip { file, expected })
     }
 
     /// Starts `passes` passes, `rate` packets a second (0: flat out), decoded in
@@ -81,11 +81,11 @@ fn start(text: &str, frames: u64) -> Result<Running, LabError> {
     let options = Options { level: Level::Times, rows: 2 * frames as usize + 64, ..Options::default() };
     let progress = options.progress.clone();
     let of_thread = stats.clone();
-    let run = move || -> Result<Ended, LabError> {
+    let run = move || -> Result<FinishedStream, LabError> {
         let mut report = built.run(&options)?;
         match report.error.take() {
             Some(error) => Err(error.into()),
-            None => Ended::of(&report, of_thread.as_deref(), &mut hashes).map_err(io),
+            None => FinishedStream::of(&report, of_thread.as_deref(), &mut hashes).map_err(io),
         }
     };
     let thread = std::thread::Builder::new().name("faults-stream".to_owned()).spawn(run);
@@ -104,14 +104,18 @@ impl Running {
     }
 
     /// Waits for the end of the stream.
-    pub(super) fn wait(self) -> Result<Ended, LabError> {
+    pub(super) fn wait(self) -> Result<FinishedStream, LabError> {
         let panicked = |_| Err(LabError::Unknown("a stream's thread panicked, which is a bug".to_owned()));
         self.thread.join().unwrap_or_else(panicked)
     }
 }
 
-impl Ended {
-    fn of(report: &Report, stats: Option<&WorkerStats>, hashes: &mut File) -> std::io::Result<Ended> {
+impl FinishedStream {
+    fn of(
+        report: &Report,
+        stats: Option<&WorkerStats>,
+        hashes: &mut File,
+    ) -> std::io::Result<FinishedStream> {
         hashes.rewind()?;
         let mut text = String::new();
         hashes.read_to_string(&mut text)?;
@@ -119,7 +123,7 @@ impl Ended {
         let hash = |line: &str| line.rsplit(',').next().unwrap_or_default().trim().to_owned();
         let lines = text.lines().filter(|line| !line.starts_with('#')).map(hash);
         let load = |of: fn(&WorkerStats) -> u64| stats.map_or(0, of);
-        Ok(Ended {
+        Ok(FinishedStream {
             seen: rows.iter().map(|row| row.seq).zip(lines).collect(),
             timed: rows
                 .iter()

@@ -11,7 +11,7 @@ use framepath_model::ledger::Row;
 use framepath_os::process::affinity;
 
 use super::preempter::Preempter;
-use super::probe::{Nothing, Probe, Trigger, Work};
+use super::probe::{DropSink, InjectStage, InjectedCost, PreemptStage};
 use super::{BURN_NS, COPY_BYTES, Outcome, collect, source, two_cpus};
 use crate::error::LabError;
 
@@ -30,21 +30,21 @@ fn burn() -> String {
 
 /// Injects a burn; the stage burns exactly the requested time of its thread's CPU clock.
 pub(super) fn compute(frames: u64) -> Result<Outcome, LabError> {
-    let built = hosted(source(250.0, frames)?, &burn())?.sink(Nothing).named("null");
+    let built = hosted(source(250.0, frames)?, &burn())?.sink(DropSink).named("null");
     Ok(collect(built, Vec::new(), HOP, |_, _| Some(BURN_NS as f64), |row| row.compute_ns)?.0)
 }
 
 /// Injects a sleep; it is longer than requested by the timer's slack.
 pub(super) fn blocked(frames: u64) -> Result<Outcome, LabError> {
     let stage = format!("block time={}us", BURN_NS / 1000);
-    let built = hosted(source(250.0, frames)?, &stage)?.sink(Nothing).named("null");
+    let built = hosted(source(250.0, frames)?, &stage)?.sink(DropSink).named("null");
     Ok(collect(built, Vec::new(), HOP, |_, _| Some(BURN_NS as f64), |row| row.blocked_ns)?.0)
 }
 
 /// Injects a copy in another process: its bytes are known, its time is not.
 pub(super) fn copy(frames: u64) -> Result<Outcome, LabError> {
     let built = hosted(source(250.0, frames)?, &format!("copy bytes={COPY_BYTES}"))?;
-    let built = built.sink(Nothing).named("null");
+    let built = built.sink(DropSink).named("null");
     let (mut outcome, report) = collect(built, Vec::new(), HOP, |_, _| None, |row| row.copy_ns)?;
     let counted: u64 = report.rows.iter().filter(|row| row.hop == HOP).map(|row| row.copied_bytes).sum();
     outcome.bytes = Some((COPY_BYTES as f64, counted as f64 / frames as f64));
@@ -56,7 +56,7 @@ pub(super) fn copy(frames: u64) -> Result<Outcome, LabError> {
 /// when that was.
 pub(super) fn queue(frames: u64) -> Result<Outcome, LabError> {
     let frames = frames.min(60);
-    let (probe, log) = Probe::new(Work::Burn(0));
+    let (probe, log) = InjectStage::new(InjectedCost::Burn(0));
     let built = hosted(source(800.0, frames)?, &burn())?.sink(probe).named("probe");
     let done_before = |seq: u64, rows: &[Row]| {
         let handed_over = rows.iter().find(|row| row.seq == seq && row.hop == 0)?.leave_ns;
@@ -70,7 +70,7 @@ pub(super) fn queue(frames: u64) -> Result<Outcome, LabError> {
 pub(super) fn wakeup(frames: u64) -> Result<Outcome, LabError> {
     let cpus = two_cpus()?;
     let preempter = Arc::new(Preempter::start(cpus[1], BURN_NS)?);
-    let (mut trigger, log) = Trigger::new(preempter);
+    let (mut trigger, log) = PreemptStage::new(preempter);
     let built = source(100.0, frames)?;
     // The worker exists once the path has started, which is before its first
     // frame; it is pinned to its CPU then.
@@ -81,7 +81,7 @@ pub(super) fn wakeup(frames: u64) -> Result<Outcome, LabError> {
         affinity::pin_process_to(pid, cpu)
     });
     let built = hosted(built.stage(trigger).named("take-cpu"), "burn time=0ns")?;
-    let built = built.sink(Nothing).named("null");
+    let built = built.sink(DropSink).named("null");
     // The cell is set only once.
     let _ = built.workers().next().map(|stats| worker.set(stats));
     let cost = |seq, _: &[Row]| log.until_released_ns(seq);

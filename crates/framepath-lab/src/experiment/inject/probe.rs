@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use framepath::{Failure, Item, Out, Stage, StageError};
+use framepath::{HopFailure, Item, Out, Stage, StageError};
 use framepath_model::stream::StreamInfo;
 use framepath_os::measure::meter;
 use framepath_os::time::{now_ns, sleep_until, thread_cpu_ns};
@@ -61,8 +61,8 @@ impl Log {
     }
 }
 
-/// Cost that a [`Probe`] injects into every frame.
-pub(super) enum Work {
+/// Cost that a [`InjectStage`] injects into every frame.
+pub(super) enum InjectedCost {
     /// CPU time, nanoseconds.
     Burn(u64),
     /// CPU time during which a real-time thread takes the CPU.
@@ -73,38 +73,38 @@ pub(super) enum Work {
     Sleep(u64),
 }
 
-impl Work {
+impl InjectedCost {
     /// Creates a copy of `bytes` bytes between warm buffers.
-    pub(super) fn copy(bytes: usize) -> Work {
-        Work::Copy(vec![1; bytes], vec![2; bytes])
+    pub(super) fn copy(bytes: usize) -> InjectedCost {
+        InjectedCost::Copy(vec![1; bytes], vec![2; bytes])
     }
 }
 
 /// Stage that injects its work, as the last stage or in the middle.
-pub(super) struct Probe {
-    work: Work,
+pub(super) struct InjectStage {
+    work: InjectedCost,
     log: Log,
 }
 
-impl Probe {
-    pub(super) fn new(work: Work) -> (Probe, Log) {
+impl InjectStage {
+    pub(super) fn new(work: InjectedCost) -> (InjectStage, Log) {
         let log = Log::default();
-        (Probe { work, log: log.clone() }, log)
+        (InjectStage { work, log: log.clone() }, log)
     }
 
     fn inject(&mut self) {
         match &mut self.work {
-            Work::Burn(ns) => burn(*ns),
-            Work::BurnUnder(ns, preempter) => {
+            InjectedCost::Burn(ns) => burn(*ns),
+            InjectedCost::BurnUnder(ns, preempter) => {
                 burn(*ns / 2);
                 preempter.ask();
                 burn(*ns / 2);
             }
-            Work::Copy(from, to) => {
+            InjectedCost::Copy(from, to) => {
                 meter::copy_bytes(to, std::hint::black_box(from));
                 std::hint::black_box(to);
             }
-            Work::Sleep(ns) => meter::blocked(|| sleep_until(now_ns() + *ns)),
+            InjectedCost::Sleep(ns) => meter::blocked(|| sleep_until(now_ns() + *ns)),
         }
     }
 }
@@ -116,17 +116,17 @@ fn burn(ns: u64) {
     }
 }
 
-impl Stage for Probe {
+impl Stage for InjectStage {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, _: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, _: &mut Out<'_>) -> Result<(), HopFailure> {
         let (cpu, start_ns) = (thread_cpu_ns(), now_ns());
         self.inject();
         let (end_ns, cpu_ns) = (now_ns(), thread_cpu_ns() - cpu);
         let taken = match &self.work {
-            Work::BurnUnder(_, preempter) => Some(preempter.taken()),
+            InjectedCost::BurnUnder(_, preempter) => Some(preempter.taken()),
             _ => None,
         };
         self.log.add(item.meta().seq, Entry { start_ns, end_ns, cpu_ns, taken });
@@ -135,19 +135,19 @@ impl Stage for Probe {
 }
 
 /// Stage that takes the consumer's CPU away just before it hands each frame on.
-pub(super) struct Trigger {
+pub(super) struct PreemptStage {
     preempter: Arc<Preempter>,
     log: Log,
     before_first: Option<Prepare>,
 }
 
-/// Callback of a [`Trigger`] before its first frame.
+/// Callback of a [`PreemptStage`] before its first frame.
 type Prepare = Box<dyn FnOnce() -> std::io::Result<()> + Send>;
 
-impl Trigger {
-    pub(super) fn new(preempter: Arc<Preempter>) -> (Trigger, Log) {
+impl PreemptStage {
+    pub(super) fn new(preempter: Arc<Preempter>) -> (PreemptStage, Log) {
         let log = Log::default();
-        (Trigger { preempter, log: log.clone(), before_first: None }, log)
+        (PreemptStage { preempter, log: log.clone(), before_first: None }, log)
     }
 
     /// Calls `prepare` before the first frame.
@@ -156,12 +156,12 @@ impl Trigger {
     }
 }
 
-impl Stage for Trigger {
+impl Stage for PreemptStage {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
         Ok(*info)
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         if let Some(prepare) = self.before_first.take() {
             let io = |error| StageError::Io { what: "tying the worker to a CPU".to_owned(), error };
             prepare().map_err(|error| out.fail(io(error)))?;
@@ -179,14 +179,14 @@ impl Stage for Trigger {
 }
 
 /// Sink that drops the frame.
-pub(super) struct Nothing;
+pub(super) struct DropSink;
 
-impl Stage for Nothing {
+impl Stage for DropSink {
     fn start(&mut self, info: &StreamInfo) -> Result<StreamInfo, StageError> {
         Ok(*info)
     }
 
-    fn push(&mut self, _: Item, _: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, _: Item, _: &mut Out<'_>) -> Result<(), HopFailure> {
         Ok(())
     }
 }

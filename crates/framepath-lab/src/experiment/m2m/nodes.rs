@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use framepath_os::v4l2::{Heap, Node, Role, find_node};
+use framepath_os::v4l2::{Heap, Node, NodeRole, find_node};
 
 use crate::error::LabError;
 
@@ -20,11 +20,11 @@ impl Nodes {
     pub(super) fn find() -> Nodes {
         let find = |is: fn(&Node) -> bool, remedy: &str| find_node(is).ok_or_else(|| remedy.to_owned());
         let camera = find(
-            |node| node.driver() == "vivid" && node.role() == Role::Camera,
+            |node| node.driver() == "vivid" && node.role() == NodeRole::Camera,
             "no vivid, the kernel's test camera: sudo modprobe vivid",
         );
         let measuring = find(
-            |node| node.role() == Role::Measuring,
+            |node| node.role() == NodeRole::Measuring,
             "no measuring node: build kernel/ and load it: sudo modprobe framepath (docs/device.md)",
         );
         let vim2m = find(

@@ -14,13 +14,13 @@ use crate::error::LabError;
 use crate::measure::Measured;
 
 /// Parameters of a path's runs.
-pub(super) struct Run<'a> {
+pub(super) struct PathRun<'a> {
     pub(super) way: Way,
     pub(super) frames: u64,
     pub(super) nodes: &'a Nodes,
 }
 
-impl Run<'_> {
+impl PathRun<'_> {
     /// Runs the path once.
     pub(super) fn measured(&self) -> Result<(Measured, Report), LabError> {
         for need in &self.way.needs {

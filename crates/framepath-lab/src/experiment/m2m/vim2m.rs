@@ -13,7 +13,8 @@ use framepath_os::measure::meter;
 use framepath_os::process::signal;
 use framepath_os::time::{now_ns, process_cpu_ns};
 use framepath_os::v4l2::{
-    CaptureBuffers, Control, DevicePool, Direction, Fourcc, Heap, Io, Node, OutputBuffers, Picture, V4l2Error,
+    CaptureBuffers, ControlValue, DevicePool, Direction, Fourcc, Heap, Io, Node, OutputBuffers, QueueFormat,
+    V4l2Error,
 };
 
 use super::SIZE;
@@ -21,7 +22,7 @@ use super::nodes::Nodes;
 use crate::error::LabError;
 use crate::measure::Measured;
 
-/// Control id from the driver's source: the time that it waits for a frame, in ms.
+/// ControlValue id from the driver's source: the time that it waits for a frame, in ms.
 const CID_TRANS_TIME: u32 = 0x0098_0900 + 0x1000;
 
 /// Format with as many bytes as the GREY picture: half as wide, two bytes a pixel.
@@ -84,7 +85,7 @@ impl Device {
         let node = Arc::new(Node::open(path)?);
         let (width, height) = SIZE;
         let wanted =
-            Picture { width: width / 2, height, fourcc: FORMAT, stride: 0, bytes: 0, memory_planes: 1 };
+            QueueFormat { width: width / 2, height, fourcc: FORMAT, stride: 0, bytes: 0, memory_planes: 1 };
         for direction in [Direction::Output, Direction::Capture] {
             let got = node.set_format(direction, &wanted)?;
             if got.bytes as usize != bytes {
@@ -92,7 +93,7 @@ impl Device {
                 return Err(V4l2Error::Driver { node: node.path().to_owned(), what });
             }
         }
-        node.set_controls(&[(CID_TRANS_TIME, Control::Int(1))])?;
+        node.set_controls(&[(CID_TRANS_TIME, ControlValue::Int(1))])?;
         let pool = DevicePool::new(&Heap::any(), bytes, 1)?;
         let output = OutputBuffers::new(&node, Io::DmaBuf, 1)?;
         let capture = CaptureBuffers::new(&node, Io::Mmap, 1, &Heap::Pages)?;

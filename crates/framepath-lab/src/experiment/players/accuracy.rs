@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use super::api::Api;
+use super::api::PlayerApi;
 use super::clip::Clip;
 use super::player::CAME_TO_SOFTWARE;
 use super::watched::listen;
@@ -29,8 +29,8 @@ impl<'a> Reference<'a> {
     /// [`LabError::Missing`]: software does not decode it, and why.
     pub(super) fn of(framepath: &'a Path, clip: &'a Clip) -> Result<Reference<'a>, LabError> {
         let [shallow, deep] = FORMATS;
-        let (format, hashes) = match hashes(framepath, clip, Api::Software, shallow) {
-            Err(LabError::Missing(_)) => (deep, hashes(framepath, clip, Api::Software, deep)?),
+        let (format, hashes) = match hashes(framepath, clip, PlayerApi::Software, shallow) {
+            Err(LabError::Missing(_)) => (deep, hashes(framepath, clip, PlayerApi::Software, deep)?),
             outcome => (shallow, outcome?),
         };
         Ok(Reference { framepath, clip, format, hashes })
@@ -40,13 +40,13 @@ impl<'a> Reference<'a> {
     ///
     /// # Errors
     /// As [`Reference::of`].
-    pub(super) fn equals(&self, api: Api) -> Result<bool, LabError> {
+    pub(super) fn equals(&self, api: PlayerApi) -> Result<bool, LabError> {
         Ok(hashes(self.framepath, self.clip, api, self.format)? == self.hashes)
     }
 }
 
 /// Returns a line per frame, of its time and its pixels.
-fn hashes(framepath: &Path, clip: &Clip, api: Api, format: &str) -> Result<Vec<String>, LabError> {
+fn hashes(framepath: &Path, clip: &Clip, api: PlayerApi, format: &str) -> Result<Vec<String>, LabError> {
     let file = framepath_model::path::quote(&clip.file.to_string_lossy());
     let path = format!("file {file} ! decode api={} format={format} ! framemd5 -", api.name());
     let mut command = Command::new(framepath);

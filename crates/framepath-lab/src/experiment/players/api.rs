@@ -3,13 +3,13 @@
 //! them this machine has.
 
 use framepath_os::machine::nodes;
-use framepath_os::v4l2::{Role, find_node};
+use framepath_os::v4l2::{NodeRole, find_node};
 
 use crate::doctor::hardware;
 
 /// Decoder API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Api {
+pub(super) enum PlayerApi {
     Software,
     Vaapi,
     Vdpau,
@@ -18,18 +18,24 @@ pub(super) enum Api {
     Vulkan,
 }
 
-impl Api {
-    pub(super) const ALL: [Api; 6] =
-        [Api::Software, Api::Vaapi, Api::Vdpau, Api::Nvdec, Api::V4l2m2m, Api::Vulkan];
+impl PlayerApi {
+    pub(super) const ALL: [PlayerApi; 6] = [
+        PlayerApi::Software,
+        PlayerApi::Vaapi,
+        PlayerApi::Vdpau,
+        PlayerApi::Nvdec,
+        PlayerApi::V4l2m2m,
+        PlayerApi::Vulkan,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Api::Software => "software",
-            Api::Vaapi => "vaapi",
-            Api::Vdpau => "vdpau",
-            Api::Nvdec => "nvdec",
-            Api::V4l2m2m => "v4l2m2m",
-            Api::Vulkan => "vulkan",
+            PlayerApi::Software => "software",
+            PlayerApi::Vaapi => "vaapi",
+            PlayerApi::Vdpau => "vdpau",
+            PlayerApi::Nvdec => "nvdec",
+            PlayerApi::V4l2m2m => "v4l2m2m",
+            PlayerApi::Vulkan => "vulkan",
         }
     }
 
@@ -39,8 +45,8 @@ impl Api {
     /// The missing part, and how to get it.
     pub(super) fn offered(self) -> Result<(), String> {
         match self {
-            Api::Software => Ok(()),
-            Api::V4l2m2m => match find_node(|node| node.role() == Role::Decoder) {
+            PlayerApi::Software => Ok(()),
+            PlayerApi::V4l2m2m => match find_node(|node| node.role() == NodeRole::Decoder) {
                 Some(_) => Ok(()),
                 None => {
                     Err("no stateful decoder among /dev/video*: to try without one: sudo modprobe vicodec, \
@@ -48,17 +54,17 @@ impl Api {
                         .to_owned())
                 }
             },
-            Api::Vaapi => hardware::offered(framepath_codec::Api::Vaapi),
-            Api::Vdpau => hardware::offered(framepath_codec::Api::Vdpau),
-            Api::Nvdec => hardware::offered(framepath_codec::Api::Nvdec),
-            Api::Vulkan => hardware::offered(framepath_codec::Api::Vulkan),
+            PlayerApi::Vaapi => hardware::offered(framepath_codec::HardwareApi::Vaapi),
+            PlayerApi::Vdpau => hardware::offered(framepath_codec::HardwareApi::Vdpau),
+            PlayerApi::Nvdec => hardware::offered(framepath_codec::HardwareApi::Nvdec),
+            PlayerApi::Vulkan => hardware::offered(framepath_codec::HardwareApi::Vulkan),
         }
     }
 }
 
 /// Output of a player.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Output {
+pub(super) enum PlayerOutput {
     Null,
     X11,
     Xv,
@@ -68,25 +74,32 @@ pub(super) enum Output {
     Drm,
 }
 
-impl Output {
-    pub(super) const ALL: [Output; 7] =
-        [Output::Null, Output::X11, Output::Xv, Output::Opengl, Output::Egl, Output::Wayland, Output::Drm];
+impl PlayerOutput {
+    pub(super) const ALL: [PlayerOutput; 7] = [
+        PlayerOutput::Null,
+        PlayerOutput::X11,
+        PlayerOutput::Xv,
+        PlayerOutput::Opengl,
+        PlayerOutput::Egl,
+        PlayerOutput::Wayland,
+        PlayerOutput::Drm,
+    ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Output::Null => "null",
-            Output::X11 => "x11",
-            Output::Xv => "xv",
-            Output::Opengl => "opengl",
-            Output::Egl => "egl",
-            Output::Wayland => "wayland",
-            Output::Drm => "drm",
+            PlayerOutput::Null => "null",
+            PlayerOutput::X11 => "x11",
+            PlayerOutput::Xv => "xv",
+            PlayerOutput::Opengl => "opengl",
+            PlayerOutput::Egl => "egl",
+            PlayerOutput::Wayland => "wayland",
+            PlayerOutput::Drm => "drm",
         }
     }
 
     /// Returns true if it is on an X server.
     pub(super) fn wants_x(self) -> bool {
-        matches!(self, Output::X11 | Output::Xv | Output::Opengl | Output::Egl)
+        matches!(self, PlayerOutput::X11 | PlayerOutput::Xv | PlayerOutput::Opengl | PlayerOutput::Egl)
     }
 }
 

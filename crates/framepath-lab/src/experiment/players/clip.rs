@@ -7,7 +7,7 @@ use framepath::{Level, Options};
 use framepath_codec::Demuxer;
 
 use crate::error::LabError;
-use crate::experiment::{Settings, Size};
+use crate::experiment::{ExperimentSettings, Size};
 use crate::measure::complete;
 
 /// The committed clips to play; their containers have timestamps, so
@@ -67,7 +67,7 @@ impl Clip {
 }
 
 /// Returns the files to play: the given ones, or committed ones.
-pub(super) fn files(settings: &Settings) -> Result<Vec<PathBuf>, LabError> {
+pub(super) fn files(settings: &ExperimentSettings) -> Result<Vec<PathBuf>, LabError> {
     if !settings.files.is_empty() {
         return Ok(settings.files.clone());
     }

@@ -13,7 +13,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::api::{Api, Output};
+use super::api::{PlayerApi, PlayerOutput};
 use super::clip::Clip;
 
 /// A player.
@@ -29,22 +29,22 @@ pub(super) struct Player {
     /// Option that prints its version, and the line's prefix to leave out.
     version: (&'static str, &'static str),
     /// Makes the command that plays.
-    command: fn(&Ask<'_>) -> Result<Command, String>,
+    command: fn(&PlayerRequest<'_>) -> Result<Command, String>,
     /// Parses its report about its frames from all its output.
-    pub(super) told: fn(&str) -> Told,
+    pub(super) told: fn(&str) -> PlayerFigures,
 }
 
 /// Request to a player.
-pub(super) struct Ask<'a> {
+pub(super) struct PlayerRequest<'a> {
     pub(super) program: &'a Path,
     pub(super) clip: &'a Clip,
-    pub(super) api: Api,
-    pub(super) output: Output,
+    pub(super) api: PlayerApi,
+    pub(super) output: PlayerOutput,
 }
 
 /// A player's report about its frames; `None` for figures that it does not report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct PlayerFigures {
     pub(super) shown: Option<u64>,
     pub(super) dropped: Option<u64>,
     /// Frames shown after their time.
@@ -76,7 +76,7 @@ impl Player {
     ///
     /// # Errors
     /// The player does not support the cell, and why.
-    pub(super) fn command(&self, ask: &Ask<'_>) -> Result<Command, String> {
+    pub(super) fn command(&self, ask: &PlayerRequest<'_>) -> Result<Command, String> {
         (self.command)(ask)
     }
 

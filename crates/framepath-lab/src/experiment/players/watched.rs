@@ -15,7 +15,7 @@ use framepath_os::process::signal;
 use framepath_os::time::{cpu_ns_of, now_ns};
 
 use super::energy::Energy;
-use crate::descendants::{Process, descendants, process};
+use crate::descendants::{Descendant, descendants, process};
 use crate::error::LabError;
 
 const SIGTERM: i32 = 15;
@@ -66,7 +66,7 @@ pub(super) struct Watched {
 }
 
 /// Display server, and check to make while a player plays.
-pub(super) struct Surroundings<'a> {
+pub(super) struct PlayerEnvironment<'a> {
     pub(super) server: Option<u32>,
     /// Returns an error about the player's window; called once, before the
     /// figures begin.
@@ -76,7 +76,7 @@ pub(super) struct Surroundings<'a> {
 /// Resources that the processes of a player have used so far.
 struct Usage {
     at_ns: u64,
-    processes: Vec<Process>,
+    processes: Vec<Descendant>,
     cpu_ns: BTreeMap<u32, u64>,
     /// Voluntary switches by thread.
     switches: BTreeMap<u32, u64>,
@@ -93,7 +93,7 @@ struct Usage {
 pub(super) fn watch(
     command: &mut Command,
     window: Window,
-    around: &Surroundings<'_>,
+    around: &PlayerEnvironment<'_>,
 ) -> Result<Watched, LabError> {
     let Started { mut player, start_ns, output } = Started::new(command)?;
     let outcome = observed(&mut player, start_ns, window, around);
@@ -187,7 +187,7 @@ fn observed(
     player: &mut Player,
     start_ns: u64,
     window: Window,
-    around: &Surroundings<'_>,
+    around: &PlayerEnvironment<'_>,
 ) -> Result<Watched, Trouble> {
     let seconds = || (now_ns() - start_ns) as f64 / 1e9;
     if !player.runs_until(start_ns + window.from_ns)? {
@@ -230,7 +230,7 @@ struct Player {
     /// `None` once it was waited for.
     child: Option<Child>,
     /// Processes of the player when it was last checked.
-    known: Vec<Process>,
+    known: Vec<Descendant>,
 }
 
 impl Player {
@@ -263,13 +263,13 @@ impl Player {
         }
     }
 
-    fn processes(&self) -> Vec<Process> {
+    fn processes(&self) -> Vec<Descendant> {
         process(self.pid()).into_iter().chain(descendants(self.pid())).collect()
     }
 
     fn usage(&self, server: Option<u32>) -> Usage {
         let processes = self.processes();
-        let pids = || processes.iter().map(Process::pid);
+        let pids = || processes.iter().map(Descendant::pid);
         Usage {
             at_ns: now_ns(),
             cpu_ns: pids().filter_map(|pid| Some((pid, cpu_ns_of(pid)?))).collect(),
@@ -283,7 +283,7 @@ impl Player {
 
     /// Sends SIGTERM to the player's group, and kills the processes that remain. Processes that the
     /// player had started and that left its group are ended too.
-    fn end(&mut self) -> std::io::Result<children::Usage> {
+    fn end(&mut self) -> std::io::Result<children::ResourceUsage> {
         self.known.extend(self.processes());
         if let Some(child) = &self.child {
             // It may have ended meanwhile, so the error is ignored.
@@ -298,8 +298,8 @@ impl Player {
     }
 
     /// Waits for a player that has ended, and kills its remaining processes.
-    fn reap(&mut self) -> std::io::Result<children::Usage> {
-        let Some(child) = self.child.take() else { return Ok(children::Usage::default()) };
+    fn reap(&mut self) -> std::io::Result<children::ResourceUsage> {
+        let Some(child) = self.child.take() else { return Ok(children::ResourceUsage::default()) };
         let _ = children::signal_group(&child, SIGKILL);
         for process in self.known.drain(..) {
             if process.pid() != child.id() && process.runs() {
@@ -347,7 +347,7 @@ fn field(status: &str, name: &str) -> Option<u64> {
     value.split_whitespace().next()?.parse().ok()
 }
 
-fn how_ended(usage: &children::Usage) -> String {
+fn how_ended(usage: &children::ResourceUsage) -> String {
     match (usage.exit_code, usage.signal) {
         (Some(code), _) => format!("exited with {code}"),
         (_, Some(signal)) => format!("was ended by signal {signal}"),
@@ -377,7 +377,7 @@ mod tests {
     const SHORT: Window = Window { from_ns: 300_000_000, to_ns: 600_000_000, limit_ns: 1_500_000_000 };
 
     fn run(script: &str) -> Result<Watched, LabError> {
-        let around = Surroundings { server: None, window: &|| Ok(()) };
+        let around = PlayerEnvironment { server: None, window: &|| Ok(()) };
         watch(Command::new("sh").args(["-c", script]), SHORT, &around)
     }
 
@@ -454,7 +454,7 @@ mod tests {
 
     #[test]
     fn no_window_is_a_reason() {
-        let around = Surroundings { server: None, window: &|| Err("opened no window".to_owned()) };
+        let around = PlayerEnvironment { server: None, window: &|| Err("opened no window".to_owned()) };
         let outcome = watch(Command::new("sleep").arg("100"), SHORT, &around);
         assert!(matches!(outcome, Err(LabError::Missing(reason)) if reason.starts_with("opened no window")));
     }

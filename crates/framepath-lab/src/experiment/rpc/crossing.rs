@@ -6,12 +6,12 @@
 
 use framepath::{Level, Options, Report};
 use framepath_model::stats::paired_difference;
-use framepath_model::summary::{Row, Summary};
+use framepath_model::summary::{Summary, SummaryRow};
 
 use crate::error::LabError;
 use crate::measure::{Contender, Measured, complete};
 use crate::pairs;
-use crate::progress::Watch;
+use crate::progress::ProgressView;
 
 /// Frames of the short run.
 const SHORT: u64 = 15;
@@ -25,7 +25,7 @@ pub(super) fn run(
     rate: u32,
     frames: u64,
     rounds: usize,
-    watch: &dyn Watch,
+    watch: &dyn ProgressView,
     summary: &mut Summary,
 ) -> Result<(), LabError> {
     let contender = |name, host: &'static str| Contender::new(name, move || difference(host, rate, frames));
@@ -44,7 +44,7 @@ pub(super) fn run(
 }
 
 /// Adds `crossing_us` with its interval, and its share of one CPU at 30 frames a second.
-fn add(row: &mut Row, median: f64, ci95: Option<[f64; 2]>) {
+fn add(row: &mut SummaryRow, median: f64, ci95: Option<[f64; 2]>) {
     row.extra.insert("crossing_us".to_owned(), median);
     row.extra.insert("share_at_30_percent".to_owned(), median * 30.0 / 1e6 * 100.0);
     if let Some([low, high]) = ci95 {
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn the_share_is_of_one_cpu_at_thirty_frames_a_second() {
-        let mut row = Row::default();
+        let mut row = SummaryRow::default();
         add(&mut row, 33.0, Some([30.0, 40.0]));
         assert!((row.extra["share_at_30_percent"] - 0.099).abs() < 1e-9);
         assert_eq!((row.extra["crossing_low_us"], row.extra["crossing_high_us"]), (30.0, 40.0));

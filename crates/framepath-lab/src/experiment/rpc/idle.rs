@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use framepath_model::summary::Row;
+use framepath_model::summary::SummaryRow;
 
 use crate::descendants::{Activity, activity, descendants};
 use crate::error::LabError;
@@ -15,7 +15,12 @@ const SETTLING: Duration = Duration::from_secs(3);
 
 /// Opens a stream whose second packet is not due during the measurement, and counts how
 /// often a thread of the caller, its workers or the spare worker ran.
-pub(super) fn run(framepath: &Path, clip: &Path, case: &str, looked: Duration) -> Result<Row, LabError> {
+pub(super) fn run(
+    framepath: &Path,
+    clip: &Path,
+    case: &str,
+    looked: Duration,
+) -> Result<SummaryRow, LabError> {
     let clip = framepath_model::path::quote(&clip.to_string_lossy());
     let path = format!("file {clip} rate=0.01 ! decode host=process ! null");
     let mut command = Command::new(framepath);
@@ -36,7 +41,7 @@ pub(super) fn run(framepath: &Path, clip: &Path, case: &str, looked: Duration) -
         ("wakeups", ran as f64),
         ("wakeups_per_s", ran as f64 / seconds),
     ];
-    Ok(Row {
+    Ok(SummaryRow {
         case: case.to_owned(),
         contender: "process".to_owned(),
         runs: 1,
@@ -48,7 +53,7 @@ pub(super) fn run(framepath: &Path, clip: &Path, case: &str, looked: Duration) -
             .chain((ran == 0).then_some(("syscalls", 0.0)))
             .map(|(key, figure)| (key.to_owned(), figure))
             .collect(),
-        ..Row::default()
+        ..SummaryRow::default()
     })
 }
 

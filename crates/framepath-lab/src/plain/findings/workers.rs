@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Findings of summaries with stages in workers.
 
-use framepath_model::summary::{Row, Summary};
+use framepath_model::summary::{Summary, SummaryRow};
 
 use super::{compared, ratio};
 use crate::plain::number::{figure, time_us};
@@ -34,7 +34,7 @@ pub(super) fn decode(summary: &Summary, case: &str, found: &mut Vec<String>) {
 }
 
 /// Formats `added p50 of latency 40 µs (95 % interval 35 µs to 48 µs)`.
-fn added(row: &Row, percentile: &str) -> Option<String> {
+fn added(row: &SummaryRow, percentile: &str) -> Option<String> {
     let of = |key: &str| row.figure(&format!("added_{percentile}{key}_us"));
     let interval = of("_low").zip(of("_high")).map_or(String::new(), |(low, high)| {
         format!(" (95 % interval {} to {})", time_us(low), time_us(high))
@@ -141,17 +141,17 @@ pub(super) fn rpc(summary: &Summary, found: &mut Vec<String>) {
 mod tests {
     use super::*;
 
-    fn row(case: &str, frames: u64, extra: &[(&str, f64)]) -> Row {
-        Row {
+    fn row(case: &str, frames: u64, extra: &[(&str, f64)]) -> SummaryRow {
+        SummaryRow {
             case: case.to_owned(),
             contender: "process".to_owned(),
             frames,
             extra: extra.iter().map(|(key, figure)| ((*key).to_owned(), *figure)).collect(),
-            ..Row::default()
+            ..SummaryRow::default()
         }
     }
 
-    fn told(experiment: fn(&Summary, &mut Vec<String>), rows: Vec<Row>) -> String {
+    fn told(experiment: fn(&Summary, &mut Vec<String>), rows: Vec<SummaryRow>) -> String {
         let machine = framepath_model::summary::Machine::default();
         let (experiment_name, none) = ("faults".to_owned(), Vec::new());
         let summary = Summary {

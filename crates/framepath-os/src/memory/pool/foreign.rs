@@ -12,10 +12,10 @@ use framepath_model::stream::FrameMeta;
 
 #[cfg(not(any(loom, miri)))]
 use super::frame::PoolMemory;
-use super::frame::{Frame, Place, checked};
-use crate::memory::mapping::ReadOnly;
+use super::frame::{Frame, FrameTarget, checked};
 #[cfg(not(any(loom, miri)))]
-use crate::memory::mapping::Refused;
+use crate::memory::mapping::MapError;
+use crate::memory::mapping::ReadOnly;
 #[cfg(not(any(loom, miri)))]
 use crate::v4l2::Region;
 
@@ -221,7 +221,7 @@ impl ForeignPool {
         let layout = *checked(layout, memory.slot_bytes)?;
         // SAFETY: index < slots and the mapping has slots * slot_bytes bytes.
         let first = unsafe { memory.mapping.base().add(index as usize * memory.slot_bytes) };
-        let place = Place::foreign(index, first, meta);
+        let place = FrameTarget::foreign(index, first, meta);
         let place = Box::new(ForeignPlace { place, layout, memory: memory.clone() });
         let place = NonNull::from(Box::leak(place));
         // SAFETY: leaked just now, and no other code has the pointer. The layout lies in
@@ -250,11 +250,11 @@ fn checked_bytes(slot_bytes: usize, slots: u32, first_slot: u32) -> Result<usize
 }
 
 #[cfg(not(any(loom, miri)))]
-fn refused_as(refused: Refused, told: usize) -> ForeignError {
+fn refused_as(refused: MapError, told: usize) -> ForeignError {
     match refused {
-        Refused::Kind(what) => ForeignError::Memory { what },
-        Refused::Short(bytes) => ForeignError::Short { bytes, told },
-        Refused::Os(call, errno) => ForeignError::Os { call, bytes: told, errno },
+        MapError::Kind(what) => ForeignError::Memory { what },
+        MapError::Short(bytes) => ForeignError::Short { bytes, told },
+        MapError::Os(call, errno) => ForeignError::Os { call, bytes: told, errno },
     }
 }
 
@@ -271,7 +271,7 @@ impl std::fmt::Debug for ForeignPool {
 /// pointer as for any frame.
 #[repr(C)]
 pub(super) struct ForeignPlace {
-    place: Place,
+    place: FrameTarget,
     /// Layout of this frame alone: another process may send a new one with every frame,
     /// and a table of them would grow without end.
     layout: Layout,

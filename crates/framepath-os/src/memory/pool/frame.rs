@@ -21,7 +21,7 @@ const MOST_HANDLES: u32 = 1 << 30;
 /// from them.
 #[derive(Debug)]
 #[repr(C)]
-pub(super) struct Place {
+pub(super) struct FrameTarget {
     /// Dangling where `foreign`.
     inner: NonNull<Inner>,
     /// First byte of the slot.
@@ -36,7 +36,7 @@ pub(super) struct Place {
     written: Written,
 }
 
-/// See [`Place`].
+/// See [`FrameTarget`].
 #[derive(Debug)]
 #[repr(align(128))]
 struct Written {
@@ -46,15 +46,15 @@ struct Written {
     meta: UnsafeCell<FrameMeta>,
 }
 
-impl Place {
+impl FrameTarget {
     /// Makes the place of slot `slot`, whose first byte is `first`.
     pub(super) fn new(
         inner: NonNull<Inner>,
         slot: u32,
         first: NonNull<u8>,
         layout: NonNull<Layout>,
-    ) -> Place {
-        Place {
+    ) -> FrameTarget {
+        FrameTarget {
             inner,
             first,
             slot,
@@ -66,8 +66,8 @@ impl Place {
 
     /// Makes a place with one handle, in another process's memory. The layout is written
     /// once the place has its final address.
-    pub(super) fn foreign(slot: u32, first: NonNull<u8>, meta: FrameMeta) -> Place {
-        let mut place = Place::new(NonNull::dangling(), slot, first, NonNull::dangling());
+    pub(super) fn foreign(slot: u32, first: NonNull<u8>, meta: FrameMeta) -> FrameTarget {
+        let mut place = FrameTarget::new(NonNull::dangling(), slot, first, NonNull::dangling());
         place.foreign = true;
         place.handles = AtomicU32::new(1);
         place.written.meta = UnsafeCell::new(meta);
@@ -120,7 +120,7 @@ impl Place {
     /// `this` is live, and the caller owns one reader's share of its slot and
     /// uses neither again.
     #[inline]
-    unsafe fn let_go(this: NonNull<Place>) {
+    unsafe fn let_go(this: NonNull<FrameTarget>) {
         // SAFETY: as the caller promises.
         let place = unsafe { this.as_ref() };
         let (inner, slot) = (place.inner, place.slot);
@@ -191,7 +191,7 @@ pub struct GrantedPool {
 /// ```
 #[derive(Debug)]
 pub struct FrameMut {
-    place: NonNull<Place>,
+    place: NonNull<FrameTarget>,
 }
 
 // SAFETY: the handle is the only one to its slot; Inner is Sync by its atomics.
@@ -200,14 +200,14 @@ unsafe impl Send for FrameMut {}
 impl FrameMut {
     /// Makes the only handle to a slot just taken.
     #[inline]
-    pub(super) fn new(place: NonNull<Place>, layout: NonNull<Layout>) -> FrameMut {
+    pub(super) fn new(place: NonNull<FrameTarget>, layout: NonNull<Layout>) -> FrameMut {
         let frame = FrameMut { place };
         // SAFETY: this is the only handle to the slot.
         unsafe { frame.place().written.layout.get().write(layout) };
         frame
     }
 
-    fn place(&self) -> &Place {
+    fn place(&self) -> &FrameTarget {
         // SAFETY: a place lives at least as long as a handle to it.
         unsafe { self.place.as_ref() }
     }
@@ -266,7 +266,7 @@ impl FrameMut {
 impl Drop for FrameMut {
     fn drop(&mut self) {
         // SAFETY: this handle owns one reader's share of the slot.
-        unsafe { Place::let_go(self.place) }
+        unsafe { FrameTarget::let_go(self.place) }
     }
 }
 
@@ -298,7 +298,7 @@ impl Drop for FrameMut {
 /// ```
 #[derive(Debug)]
 pub struct Frame {
-    place: NonNull<Place>,
+    place: NonNull<FrameTarget>,
 }
 
 // SAFETY: a frame only reads its slot, and Inner is Sync by its atomics.
@@ -307,7 +307,7 @@ unsafe impl Send for Frame {}
 unsafe impl Sync for Frame {}
 
 impl Frame {
-    fn place(&self) -> &Place {
+    fn place(&self) -> &FrameTarget {
         // SAFETY: a place lives at least as long as a handle to it.
         unsafe { self.place.as_ref() }
     }
@@ -447,7 +447,7 @@ impl Frame {
     /// Makes the first handle to a foreign place.
     ///
     /// # Safety
-    /// The place was made by [`Place::foreign`], is leaked and has no handle.
+    /// The place was made by [`FrameTarget::foreign`], is leaked and has no handle.
     pub(super) unsafe fn of_foreign(place: NonNull<ForeignPlace>) -> Frame {
         Frame { place: place.cast() }
     }
@@ -493,7 +493,7 @@ impl Drop for Frame {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: this handle owns one reader's share of the slot.
-        unsafe { Place::let_go(self.place) }
+        unsafe { FrameTarget::let_go(self.place) }
     }
 }
 
@@ -544,7 +544,7 @@ impl Hold {
         let layout = inner.intern(checked(layout, inner.slot_bytes)?);
         // A place of its own, because a decoder may show one picture several times,
         // under other numbers.
-        let mut place = Place::new(self.inner, self.slot, inner.slot_ptr(self.slot), layout);
+        let mut place = FrameTarget::new(self.inner, self.slot, inner.slot_ptr(self.slot), layout);
         place.handles = AtomicU32::new(1);
         place.written.meta = UnsafeCell::new(meta);
         place.add_reader();
@@ -568,7 +568,7 @@ pub(super) fn checked(layout: &Layout, slot_bytes: usize) -> Result<&Layout, Lay
 }
 
 #[cfg(all(test, not(loom)))]
-impl Place {
+impl FrameTarget {
     pub(super) fn pool_slots(&self) -> usize {
         self.inner().slots.len()
     }

@@ -10,7 +10,7 @@ use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::frame::Frame;
-use super::owner_wait::Waits;
+use super::owner_wait::OwnerWait;
 use crate::sync::atomics::{AtomicU32, AtomicU64, Ordering};
 
 /// Most slots that one [`GiveBack`] serves.
@@ -199,8 +199,8 @@ impl GiveBack {
     }
 
     /// Returns the word on which the owner sleeps.
-    pub(super) fn waits(&self) -> Waits {
-        Waits::shared(self.words.waits)
+    pub(super) fn waits(&self) -> OwnerWait {
+        OwnerWait::shared(self.words.waits)
     }
 
     /// Keeps the handle until the other side gives the frame back.
@@ -209,7 +209,7 @@ impl GiveBack {
     }
 
     /// Takes numbers for the slots of a pool, which no other living pool has.
-    pub(super) fn take_range(&'static self, slots: u32) -> Option<Range> {
+    pub(super) fn take_range(&'static self, slots: u32) -> Option<SlotNumbers> {
         let mut table = self.table();
         let mut first = 0;
         let mut place = 0;
@@ -226,7 +226,7 @@ impl GiveBack {
             table.exported.resize_with(end as usize, VecDeque::new);
         }
         self.used.fetch_max(end, Ordering::Relaxed);
-        Some(Range { give_back: self, first })
+        Some(SlotNumbers { give_back: self, first })
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
@@ -252,13 +252,13 @@ impl fmt::Debug for GiveBack {
 
 /// The numbers of one pool's slots; free again when it is dropped.
 #[derive(Debug)]
-pub(super) struct Range {
+pub(super) struct SlotNumbers {
     pub(super) give_back: &'static GiveBack,
     /// Number of slot 0.
     pub(super) first: u32,
 }
 
-impl Drop for Range {
+impl Drop for SlotNumbers {
     fn drop(&mut self) {
         self.give_back.table().ranges.retain(|(start, _)| *start != self.first);
     }

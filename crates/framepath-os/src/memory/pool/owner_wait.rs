@@ -9,22 +9,22 @@ use crate::sync::futex::{self, LastingWord};
 /// The word a pool's owner sleeps on: 1 while it sleeps. Never freed, because wakers come
 /// late: the pool can be gone after a slot is given back.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waits {
+pub(super) struct OwnerWait {
     word: &'static AtomicU32,
     /// `None` where the word lies in memory that another process maps.
     own: Option<LastingWord>,
 }
 
-impl Waits {
+impl OwnerWait {
     /// Takes a word of this process.
-    pub(super) fn own() -> Waits {
+    pub(super) fn own() -> OwnerWait {
         let own = LastingWord::take();
-        Waits { word: own.word(), own: Some(own) }
+        OwnerWait { word: own.word(), own: Some(own) }
     }
 
     /// Uses a word by which another process wakes this one.
-    pub(super) fn shared(word: &'static AtomicU32) -> Waits {
-        Waits { word, own: None }
+    pub(super) fn shared(word: &'static AtomicU32) -> OwnerWait {
+        OwnerWait { word, own: None }
     }
 
     /// Reports that the owner is about to sleep; its looks for a slot come after.
@@ -80,11 +80,11 @@ impl Waits {
 #[derive(Clone, Debug)]
 pub struct Closer {
     closed: Arc<AtomicU32>,
-    waits: Waits,
+    waits: OwnerWait,
 }
 
 impl Closer {
-    pub(super) fn new(waits: Waits) -> Closer {
+    pub(super) fn new(waits: OwnerWait) -> Closer {
         Closer { closed: Arc::new(AtomicU32::new(0)), waits }
     }
 

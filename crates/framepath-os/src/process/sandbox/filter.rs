@@ -9,7 +9,7 @@ use seccompiler::{
 };
 
 use super::policy::{Policies, Policy, Rule, When};
-use super::{Role, Standing, aarch64, x86_64};
+use super::{LayerState, SandboxRole, aarch64, x86_64};
 
 /// Error of installing a filter.
 #[derive(Debug, thiserror::Error)]
@@ -24,21 +24,21 @@ pub(super) enum FilterError {
 
 impl FilterError {
     /// Returns the standing of the seccomp layer that follows from this error.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn standing(&self) -> LayerState {
         match self {
             FilterError::Install(seccompiler::Error::Seccomp(error))
                 if !matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL)) =>
             {
-                Standing::Refused
+                LayerState::Refused
             }
-            _ => Standing::NotInKernel,
+            _ => LayerState::NotInKernel,
         }
     }
 }
 
 /// Threads that a filter applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Threads {
+pub(super) enum FilterScope {
     /// All threads of the process, and those they start.
     All,
     /// The calling thread, and those it starts.
@@ -46,18 +46,18 @@ pub(super) enum Threads {
 }
 
 /// Puts the policy of `role` into force.
-pub(super) fn install(role: Role<'_>, threads: Threads) -> Result<(), FilterError> {
+pub(super) fn install(role: SandboxRole<'_>, threads: FilterScope) -> Result<(), FilterError> {
     let (arch, policies) = here().ok_or(FilterError::Architecture)?;
     let policy = match role {
-        Role::Decode => policies.decode,
-        Role::DecodeByDevice => policies.decode_by_device,
-        Role::PluginLoading { .. } => policies.plugin_loading,
-        Role::Plugin => policies.plugin,
+        SandboxRole::Decode => policies.decode,
+        SandboxRole::DecodeByDevice => policies.decode_by_device,
+        SandboxRole::PluginLoading { .. } => policies.plugin_loading,
+        SandboxRole::Plugin => policies.plugin,
     };
     for program in programs(policy, arch, std::process::id())? {
         let installed = match threads {
-            Threads::All => seccompiler::apply_filter_all_threads(&program),
-            Threads::This => seccompiler::apply_filter(&program),
+            FilterScope::All => seccompiler::apply_filter_all_threads(&program),
+            FilterScope::This => seccompiler::apply_filter(&program),
         };
         installed.map_err(FilterError::Install)?;
     }

@@ -8,7 +8,7 @@ use landlock::{
     RulesetError, RulesetStatus, Scope, path_beneath_rules,
 };
 
-use super::{Layer, Layers, Role, Standing};
+use super::{Layer, LayerState, Layers, SandboxRole};
 use crate::machine::landlock_abi;
 
 /// The newest interface whose rights are requested; older kernels grant those they know.
@@ -24,7 +24,7 @@ const LIBRARIES: [&str; 6] =
 
 /// Restricts the calling thread and the threads it starts from now on. A second call can
 /// only restrict more.
-pub(super) fn enter(role: Role<'_>, layers: Layers) -> Layers {
+pub(super) fn enter(role: SandboxRole<'_>, layers: Layers) -> Layers {
     let abi = landlock_abi().unwrap_or(0);
     let enforced = matches!(
         restrict(role).map(|status| status.ruleset),
@@ -32,15 +32,15 @@ pub(super) fn enter(role: Role<'_>, layers: Layers) -> Layers {
     );
     SINCE.into_iter().fold(layers, |layers, (layer, since)| {
         let standing = match (abi >= since, enforced) {
-            (false, _) => Standing::NotInKernel,
-            (true, true) => Standing::Given,
-            (true, false) => Standing::Refused,
+            (false, _) => LayerState::NotInKernel,
+            (true, true) => LayerState::Given,
+            (true, false) => LayerState::Refused,
         };
         layers.with(layer, standing)
     })
 }
 
-fn restrict(role: Role<'_>) -> Result<RestrictionStatus, RulesetError> {
+fn restrict(role: SandboxRole<'_>) -> Result<RestrictionStatus, RulesetError> {
     let ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(NEWEST))?
         .handle_access(AccessNet::from_all(NEWEST))?
@@ -48,8 +48,8 @@ fn restrict(role: Role<'_>) -> Result<RestrictionStatus, RulesetError> {
         .create()?;
     let read = AccessFs::ReadFile | AccessFs::Execute;
     let ruleset = match role {
-        Role::Decode | Role::DecodeByDevice | Role::Plugin => ruleset,
-        Role::PluginLoading { file } => {
+        SandboxRole::Decode | SandboxRole::DecodeByDevice | SandboxRole::Plugin => ruleset,
+        SandboxRole::PluginLoading { file } => {
             // Paths that do not exist are left out.
             let paths = LIBRARIES.into_iter().map(Path::new).chain([file]);
             ruleset.add_rules(path_beneath_rules(paths, read))?

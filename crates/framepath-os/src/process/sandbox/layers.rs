@@ -90,7 +90,7 @@ impl Layer {
 
 /// State of one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Standing {
+pub enum LayerState {
     /// The layer was not tried yet, or not by this side: the parent makes the namespaces.
     Untried,
     /// In force.
@@ -107,28 +107,28 @@ pub struct Layers(u32);
 
 impl Layers {
     /// Returns the state of `layer`.
-    pub fn standing(self, layer: Layer) -> Standing {
+    pub fn standing(self, layer: Layer) -> LayerState {
         match (self.0 >> layer.shift()) & 3 {
-            0 => Standing::Untried,
-            1 => Standing::Given,
-            2 => Standing::NotInKernel,
-            _ => Standing::Refused,
+            0 => LayerState::Untried,
+            1 => LayerState::Given,
+            2 => LayerState::NotInKernel,
+            _ => LayerState::Refused,
         }
     }
 
     /// True if `layer` is in force.
     pub fn has(self, layer: Layer) -> bool {
-        self.standing(layer) == Standing::Given
+        self.standing(layer) == LayerState::Given
     }
 
     /// Returns these layers with `standing` noted for `layer`.
     #[must_use]
-    pub fn with(self, layer: Layer, standing: Standing) -> Layers {
+    pub fn with(self, layer: Layer, standing: LayerState) -> Layers {
         let bits = match standing {
-            Standing::Untried => 0,
-            Standing::Given => 1,
-            Standing::NotInKernel => 2,
-            Standing::Refused => 3,
+            LayerState::Untried => 0,
+            LayerState::Given => 1,
+            LayerState::NotInKernel => 2,
+            LayerState::Refused => 3,
         };
         Layers((self.0 & !(3 << layer.shift())) | (bits << layer.shift()))
     }
@@ -145,7 +145,7 @@ impl Layers {
         ]
         .into_iter()
         .fold(self, |layers, (layer, own)| {
-            layers.with(layer, if own { Standing::Given } else { Standing::Refused })
+            layers.with(layer, if own { LayerState::Given } else { LayerState::Refused })
         })
     }
 
@@ -153,7 +153,7 @@ impl Layers {
     #[must_use]
     pub fn and(self, other: Layers) -> Layers {
         Layer::ALL.into_iter().fold(self, |layers, layer| match layers.standing(layer) {
-            Standing::Untried => layers.with(layer, other.standing(layer)),
+            LayerState::Untried => layers.with(layer, other.standing(layer)),
             _ => layers,
         })
     }
@@ -181,9 +181,9 @@ impl fmt::Display for Layers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut written = false;
         for (standing, heading) in [
-            (Standing::Given, ""),
-            (Standing::NotInKernel, "not in this kernel: "),
-            (Standing::Refused, "refused: "),
+            (LayerState::Given, ""),
+            (LayerState::NotInKernel, "not in this kernel: "),
+            (LayerState::Refused, "refused: "),
         ] {
             let mut separator = if written { "; " } else { "" };
             let mut heading = heading;
@@ -208,7 +208,8 @@ mod tests {
 
     #[test]
     fn every_layer_keeps_its_standing_through_the_wire_form() {
-        let standings = [Standing::Given, Standing::NotInKernel, Standing::Refused, Standing::Untried];
+        let standings =
+            [LayerState::Given, LayerState::NotInKernel, LayerState::Refused, LayerState::Untried];
         let wanted = |i: usize| standings[i % standings.len()];
         let layers = Layer::ALL
             .into_iter()
@@ -225,10 +226,10 @@ mod tests {
     #[test]
     fn the_text_names_what_is_there_and_why_the_rest_is_not() {
         let layers = Layers::default()
-            .with(Layer::Seccomp, Standing::Given)
-            .with(Layer::Limits, Standing::Given)
-            .with(Layer::LandlockNet, Standing::NotInKernel)
-            .with(Layer::UserNamespace, Standing::Refused);
+            .with(Layer::Seccomp, LayerState::Given)
+            .with(Layer::Limits, LayerState::Given)
+            .with(Layer::LandlockNet, LayerState::NotInKernel)
+            .with(Layer::UserNamespace, LayerState::Refused);
         assert_eq!(
             layers.to_string(),
             "limits, seccomp; not in this kernel: Landlock network; refused: user namespace"

@@ -39,19 +39,24 @@ pub(super) struct Files {
 }
 
 /// Everything the child needs, allocated before it is made.
-pub(super) struct Plan<'a> {
+pub(super) struct ChildPlan<'a> {
     path: &'a CStr,
     argv: Vec<*const libc::c_char>,
     envp: Vec<*const libc::c_char>,
     files: Files,
 }
 
-impl<'a> Plan<'a> {
-    pub(super) fn new(path: &'a CStr, argv: &'a [CString], envp: &'a [CString], files: Files) -> Plan<'a> {
+impl<'a> ChildPlan<'a> {
+    pub(super) fn new(
+        path: &'a CStr,
+        argv: &'a [CString],
+        envp: &'a [CString],
+        files: Files,
+    ) -> ChildPlan<'a> {
         let pointers = |texts: &[CString]| {
             texts.iter().map(|t| t.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
         };
-        Plan { path, argv: pointers(argv), envp: pointers(envp), files }
+        ChildPlan { path, argv: pointers(argv), envp: pointers(envp), files }
     }
 
     /// Becomes the program, or reports the error and exits.
@@ -169,17 +174,17 @@ pub(super) fn exit(code: libc::c_int) -> ! {
 }
 
 /// Error of a child that did not become the program.
-pub(super) struct Failure {
+pub(super) struct ChildFailure {
     pub(super) step: &'static str,
     pub(super) error: io::Error,
 }
 
-impl Failure {
+impl ChildFailure {
     /// Reads the bytes of the pipe; none means success.
-    pub(super) fn decode(report: &[u8]) -> Option<Failure> {
+    pub(super) fn decode(report: &[u8]) -> Option<ChildFailure> {
         let (step, errno) = report.split_first()?;
         let errno = errno.try_into().map_or(libc::EIO, i32::from_ne_bytes);
         let step = STEPS.get(usize::from(*step)).copied().unwrap_or("an unknown step");
-        Some(Failure { step, error: io::Error::from_raw_os_error(errno) })
+        Some(ChildFailure { step, error: io::Error::from_raw_os_error(errno) })
     }
 }

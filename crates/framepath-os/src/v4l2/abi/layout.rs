@@ -36,7 +36,7 @@ fn formats(facts: &mut Facts) {
         ycbcr_enc = "ycbcr_enc", quantization = "quantization", xfer_func = "xfer_func",
         reserved = "reserved",
     });
-    structure!(facts, Allowed, Format = "struct v4l2_format" { kind = "type", body = "fmt" });
+    structure!(facts, Allowed, RawFormat = "struct v4l2_format" { kind = "type", body = "fmt" });
     members!(facts, Allowed, FormatBody = "__typeof__(((struct v4l2_format *)0)->fmt)" {
         pix = "pix", pix_mp = "pix_mp", raw = "raw_data",
     });
@@ -57,13 +57,13 @@ fn buffers(facts: &mut Facts) {
         count = "count", kind = "type", memory = "memory", capabilities = "capabilities",
         flags = "flags", reserved = "reserved",
     });
-    members!(facts, Allowed, Place = "__typeof__(((struct v4l2_buffer *)0)->m)" {
+    members!(facts, Allowed, RawMemory = "__typeof__(((struct v4l2_buffer *)0)->m)" {
         offset = "offset", userptr = "userptr", fd = "fd", planes = "planes", whole = "",
     });
-    members!(facts, Allowed, Place = "__typeof__(((struct v4l2_plane *)0)->m)" {
+    members!(facts, Allowed, RawMemory = "__typeof__(((struct v4l2_plane *)0)->m)" {
         offset = "mem_offset", userptr = "userptr", fd = "fd",
     });
-    structure!(facts, Allowed, Plane = "struct v4l2_plane" {
+    structure!(facts, Allowed, RawPlane = "struct v4l2_plane" {
         bytesused = "bytesused", length = "length", m = "m", data_offset = "data_offset",
         reserved = "reserved",
     });
@@ -80,7 +80,7 @@ fn buffers(facts: &mut Facts) {
 }
 
 fn controls_and_events(facts: &mut Facts) {
-    structure!(facts, Allowed, Control = "struct v4l2_control" { id = "id", value = "value" });
+    structure!(facts, Allowed, RawControl = "struct v4l2_control" { id = "id", value = "value" });
     structure!(facts, Allowed, ExtControl = "struct v4l2_ext_control" {
         id = "id", size = "size", reserved = "reserved2", value = "string",
     });
@@ -92,13 +92,13 @@ fn controls_and_events(facts: &mut Facts) {
         cmd = "cmd", flags = "flags", raw = "raw.data",
     });
     structure!(facts, Allowed, EventBody = "__typeof__(((struct v4l2_event *)0)->u)" { 0 = "data" });
-    structure!(facts, Allowed, Event = "struct v4l2_event" {
+    structure!(facts, Allowed, RawEvent = "struct v4l2_event" {
         kind = "type", body = "u", pending = "pending", sequence = "sequence",
         seconds = "timestamp.tv_sec", nanoseconds = "timestamp.tv_nsec", id = "id",
         reserved = "reserved",
     });
     // The first bytes of the body are read as the changes of a SOURCE_CHANGE.
-    let body = std::mem::offset_of!(Event, body) as u64;
+    let body = std::mem::offset_of!(RawEvent, body) as u64;
     facts.number("Event.body (changes)", "offsetof(struct v4l2_event, u.src_change.changes)", body);
     structure!(facts, Allowed, EventSubscription = "struct v4l2_event_subscription" {
         kind = "type", id = "id", flags = "flags", reserved = "reserved",

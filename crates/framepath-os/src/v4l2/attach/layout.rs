@@ -13,7 +13,7 @@ pub(crate) fn list(facts: &mut Facts) {
         id = "id", codec = "codec", stream = "stream", stash = "stash", width = "width",
         height = "height", epoch = "epoch", uid = "uid", flags = "flags",
     });
-    structure!(facts, None, Mark = "struct fp_mark" {
+    structure!(facts, None, PacketMark = "struct fp_mark" {
         timestamp = "timestamp", flags = "flags", field = "field", timecode = "timecode",
     });
     structure!(facts, None, PacketInfo = "struct fp_packet" {
@@ -30,7 +30,7 @@ pub(crate) fn list(facts: &mut Facts) {
     structure!(facts, None, Export = "struct fp_export" {
         queue = "queue", index = "index", generation = "generation", fd = "fd",
     });
-    structure!(facts, None, Format = "struct fp_format" {
+    structure!(facts, None, StreamFormat = "struct fp_format" {
         epoch = "epoch", depth = "depth", width = "width", height = "height",
         bytesperline = "bytesperline", left = "left", top = "top", visible_width = "visible_width",
         visible_height = "visible_height", sizeimage_native = "sizeimage_native",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Place of a picture in a window: as large as possible, its shape kept.
 
-use framepath_codec::Area;
+use framepath_codec::PaintArea;
 use framepath_model::stream::Rational;
 
 /// Returns the size of a picture on square pixels.
@@ -20,13 +20,13 @@ pub(super) fn window(picture: (u32, u32), screen: (u32, u32)) -> (u32, u32) {
 }
 
 /// Returns the place of the picture in a window, with bars around it.
-pub(super) fn area(picture: (u32, u32), window: (u32, u32)) -> Area {
+pub(super) fn area(picture: (u32, u32), window: (u32, u32)) -> PaintArea {
     let (width, height) = (u64::from(window.0), u64::from(window.1));
     let (wide, high) = (u64::from(picture.0.max(1)), u64::from(picture.1.max(1)));
     // Rounded, so that a window of the picture's own shape has no bars.
     let (width_of, height_of) = ((height * wide + high / 2) / high, (width * high + wide / 2) / wide);
     let (w, h) = if width_of <= width { (width_of, height) } else { (width, height_of.min(height)) };
-    Area {
+    PaintArea {
         x: ((width - w) / 2) as usize,
         y: ((height - h) / 2) as usize,
         width: w as usize,
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn the_shape_is_kept() {
         let area = |p, w| {
-            let Area { x, y, width, height } = area(p, w);
+            let PaintArea { x, y, width, height } = area(p, w);
             (x, y, width, height)
         };
         assert_eq!(area((1920, 1080), (1920, 1080)), (0, 0, 1920, 1080));

@@ -8,7 +8,7 @@
 //! pictures it has shown and which memory it has released, in events that are read when this
 //! thread is awake anyway.
 
-use framepath_codec::{Area, Painter, PixelOrder};
+use framepath_codec::{PaintArea, Painter, PixelOrder};
 use framepath_os::display::canvas::Canvas;
 use framepath_os::measure::meter;
 use framepath_os::memory::pool::Frame;
@@ -26,7 +26,7 @@ use x11rb::rust_connection::RustConnection;
 
 use super::ahead;
 use super::refresh::{Nearest, Refresh};
-use super::{Shown, Turn};
+use super::{PresentTime, Shown};
 use crate::error::StageError;
 
 /// Pictures: those with the server, one being painted, and one that the server scans out of.
@@ -80,7 +80,7 @@ struct Pictures {
     segment: u32,
     free: Vec<usize>,
     size: (u32, u32),
-    area: Area,
+    area: PaintArea,
     /// True if the bars beside the picture have to be shown too.
     bars: bool,
 }
@@ -101,11 +101,11 @@ impl Presented {
     }
 
     /// Returns when the screen takes a frame.
-    pub(super) fn turn(&mut self, due_ns: u64) -> Turn {
+    pub(super) fn turn(&mut self, due_ns: u64) -> PresentTime {
         match self.refresh.nearest(due_ns) {
-            Nearest::Unknown => Turn::Due,
-            Nearest::At(number) => Turn::Ahead(number),
-            Nearest::Taken => Turn::Never,
+            Nearest::Unknown => PresentTime::Due,
+            Nearest::At(number) => PresentTime::Ahead(number),
+            Nearest::Taken => PresentTime::Never,
         }
     }
 
@@ -143,8 +143,8 @@ impl Presented {
     }
 
     /// Hands the painted picture over, to be seen from a refresh on, or at once.
-    pub(super) fn present(&mut self, turn: Turn) -> Result<(), StageError> {
-        if turn == Turn::Again {
+    pub(super) fn present(&mut self, turn: PresentTime) -> Result<(), StageError> {
+        if turn == PresentTime::Again {
             // A picture on its way would be shown on top of this one.
             self.wait_for(|presented| presented.pending == 0)?;
         }
@@ -152,7 +152,7 @@ impl Presented {
         let changed = self.painter.changed();
         if changed.is_empty() && !pictures.bars {
             pictures.free.push(slot);
-            self.shown.seen += u64::from(turn != Turn::Again);
+            self.shown.seen += u64::from(turn != PresentTime::Again);
             return Ok(());
         }
         let all = changed.iter().map(ExactSizeIterator::len).sum::<usize>() == pictures.size.1 as usize;
@@ -316,7 +316,7 @@ impl Server {
         &self,
         pixmap: xproto::Pixmap,
         update: Option<&[Rectangle]>,
-        turn: Turn,
+        turn: PresentTime,
     ) -> Result<(), ReplyError> {
         let region = match update {
             Some(rows) => {
@@ -326,10 +326,10 @@ impl Server {
             None => x11rb::NONE,
         };
         let (serial, options, refresh) = match turn {
-            Turn::Ahead(refresh) => (AT_REFRESH, present::Option::NONE, refresh),
-            Turn::Again => (AGAIN, present::Option::ASYNC, 0),
+            PresentTime::Ahead(refresh) => (AT_REFRESH, present::Option::NONE, refresh),
+            PresentTime::Again => (AGAIN, present::Option::ASYNC, 0),
             // The frame is due now: the next refresh may have another frame already.
-            Turn::Due | Turn::Never => (0, present::Option::ASYNC, 0),
+            PresentTime::Due | PresentTime::Never => (0, present::Option::ASYNC, 0),
         };
         let (window, none) = (self.window, x11rb::NONE);
         // Only the changed region is valid: the rest of the pixmap is of an older
@@ -357,7 +357,7 @@ impl Server {
 }
 
 impl Pictures {
-    fn new(server: &Server, size: (u32, u32), area: Area) -> Result<Pictures, String> {
+    fn new(server: &Server, size: (u32, u32), area: PaintArea) -> Result<Pictures, String> {
         let each = size.0 as usize * size.1 as usize * 4;
         let canvas = Canvas::new(each, PICTURES).map_err(|error| error.to_string())?;
         let memory = canvas.memory().try_clone_to_owned().map_err(|error| error.to_string())?;

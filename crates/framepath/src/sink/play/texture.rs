@@ -2,9 +2,9 @@
 //! Frames drawn by one of SDL's renderers: uploaded as a texture, scaled and
 //! converted to RGB by the GPU, except for colours that SDL cannot convert.
 
-use framepath_codec::{Area, Painter, PixelOrder, planar8};
-use framepath_model::colors::{BT470BG, BT709, Range, SMPTE170M};
-use framepath_model::format::{Layout, PixelFormat, Plane};
+use framepath_codec::{PaintArea, Painter, PixelOrder, planar8};
+use framepath_model::colors::{BT470BG, BT709, ColorRange, SMPTE170M};
+use framepath_model::format::{Layout, PixelFormat, PlaneLayout};
 use framepath_os::display::texture_cache::TextureCache;
 use framepath_os::display::yuv::YuvMode;
 use framepath_os::measure::meter;
@@ -62,7 +62,7 @@ impl Textured {
             }
             // The old content of a locked texture is lost.
             painter.forget();
-            let whole = Area { x: 0, y: 0, width: width as usize, height: height as usize };
+            let whole = PaintArea { x: 0, y: 0, width: width as usize, height: height as usize };
             painter.paint(frame, bytes, pitch, whole, PixelOrder::Rgbx).map_err(|error| error.to_string())
         })??;
         self.current = Some(key);
@@ -70,7 +70,7 @@ impl Textured {
     }
 
     /// Draws the last uploaded frame and shows it.
-    pub(super) fn draw(&mut self, area: Area) -> Result<(), String> {
+    pub(super) fn draw(&mut self, area: PaintArea) -> Result<(), String> {
         let Some((_, mode, width, height)) = self.current else { return Ok(()) };
         if let Some(mode) = mode {
             mode.set(self.cache.canvas());
@@ -96,9 +96,9 @@ fn key_of(layout: &Layout) -> Key {
 /// Returns SDL's mode for a picture's YUV; `None` where SDL has no such mode.
 fn mode_of(layout: &Layout) -> Option<YuvMode> {
     match (layout.colors.shown_by(layout.width), layout.colors.range) {
-        (BT709, Range::Full) => None,
+        (BT709, ColorRange::Full) => None,
         (BT709, _) => Some(YuvMode::Bt709),
-        (BT470BG | SMPTE170M, Range::Full) => Some(YuvMode::Jpeg),
+        (BT470BG | SMPTE170M, ColorRange::Full) => Some(YuvMode::Jpeg),
         (BT470BG | SMPTE170M, _) => Some(YuvMode::Bt601),
         _ => None,
     }
@@ -109,8 +109,8 @@ fn mode_of(layout: &Layout) -> Option<YuvMode> {
 fn fill(frame: &Frame, to: &mut [u8], pitch: usize, rows: usize) {
     let layout = frame.layout();
     let plane = |index: usize, offset: usize, stride: usize| {
-        let Plane { width, rows, .. } = layout.planes()[index];
-        Plane { offset, stride, width, rows }
+        let PlaneLayout { width, rows, .. } = layout.planes()[index];
+        PlaneLayout { offset, stride, width, rows }
     };
     let chroma = pitch * rows;
     match layout.format {
@@ -127,7 +127,7 @@ fn fill(frame: &Frame, to: &mut [u8], pitch: usize, rows: usize) {
         _ => {
             let (width, height) = (layout.width as usize, layout.height as usize);
             let (wide, high) = (width.div_ceil(2), height.div_ceil(2));
-            let of = |offset, stride, width, rows| Plane { offset, stride, width, rows };
+            let of = |offset, stride, width, rows| PlaneLayout { offset, stride, width, rows };
             let planes = [
                 of(0, pitch, width, height),
                 of(chroma, pitch / 2, wide, high),
@@ -140,7 +140,7 @@ fn fill(frame: &Frame, to: &mut [u8], pitch: usize, rows: usize) {
     }
 }
 
-fn copy_plane(frame: &Frame, index: usize, to: &mut [u8], plane: &Plane) {
+fn copy_plane(frame: &Frame, index: usize, to: &mut [u8], plane: &PlaneLayout) {
     meter::copy(plane.width * plane.rows, || {
         for y in 0..plane.rows {
             let at = plane.offset + y * plane.stride;

@@ -21,7 +21,7 @@ use sdl2::video::FullscreenType;
 
 use super::presented::{Presented, Server};
 use super::texture::Textured;
-use super::{Control, PlayOptions, Shown, Turn, fit};
+use super::{PlayOptions, PresentTime, Shown, ViewerCommand, fit};
 use crate::error::StageError;
 
 /// Milliseconds that a paused window sleeps without an event: Ctrl-C comes to
@@ -34,9 +34,9 @@ thread_local! {
 
 /// The window of the calling thread; not open before the first frame.
 #[derive(Default)]
-pub(super) struct OfThread(());
+pub(super) struct ThreadWindow(());
 
-impl OfThread {
+impl ThreadWindow {
     pub(super) fn prepare(
         &mut self,
         frame: &Frame,
@@ -52,11 +52,11 @@ impl OfThread {
         })
     }
 
-    pub(super) fn turn(&mut self, due_ns: u64) -> Turn {
-        with(|window| window.turn(due_ns)).unwrap_or(Turn::Due)
+    pub(super) fn turn(&mut self, due_ns: u64) -> PresentTime {
+        with(|window| window.turn(due_ns)).unwrap_or(PresentTime::Due)
     }
 
-    pub(super) fn present(&mut self, turn: Turn) -> Result<(), StageError> {
+    pub(super) fn present(&mut self, turn: PresentTime) -> Result<(), StageError> {
         with(|window| window.present(turn)).unwrap_or(Ok(()))
     }
 
@@ -68,12 +68,12 @@ impl OfThread {
         with(Window::finish).unwrap_or(Ok(()))
     }
 
-    pub(super) fn control(&mut self) -> Control {
-        with(Window::look).unwrap_or(Control::Watch)
+    pub(super) fn control(&mut self) -> ViewerCommand {
+        with(Window::look).unwrap_or(ViewerCommand::Watch)
     }
 
-    pub(super) fn wait(&mut self, frame: &Frame) -> Result<Control, StageError> {
-        with(|window| window.wait(frame)).unwrap_or(Ok(Control::Watch))
+    pub(super) fn wait(&mut self, frame: &Frame) -> Result<ViewerCommand, StageError> {
+        with(|window| window.wait(frame)).unwrap_or(Ok(ViewerCommand::Watch))
     }
 
     pub(super) fn close(&mut self) {
@@ -82,7 +82,7 @@ impl OfThread {
     }
 }
 
-impl Drop for OfThread {
+impl Drop for ThreadWindow {
     fn drop(&mut self) {
         self.close();
     }
@@ -201,10 +201,10 @@ impl Window {
     }
 
     /// Returns when the screen takes a frame.
-    fn turn(&mut self, due_ns: u64) -> Turn {
+    fn turn(&mut self, due_ns: u64) -> PresentTime {
         match &mut self.surface {
             Surface::Presented(presented) => presented.turn(due_ns),
-            _ => Turn::Due,
+            _ => PresentTime::Due,
         }
     }
 
@@ -222,8 +222,8 @@ impl Window {
         }
     }
 
-    fn present(&mut self, turn: Turn) -> Result<(), StageError> {
-        self.shown.seen += u64::from(turn != Turn::Again);
+    fn present(&mut self, turn: PresentTime) -> Result<(), StageError> {
+        self.shown.seen += u64::from(turn != PresentTime::Again);
         match &mut self.surface {
             Surface::Presented(presented) => return presented.present(turn),
             Surface::Textured(textured) => {
@@ -249,7 +249,7 @@ impl Window {
     }
 
     /// Handles the events since the last call.
-    fn look(&mut self) -> Control {
+    fn look(&mut self) -> ViewerCommand {
         while let Some(event) = self.pump.poll_event() {
             self.hear(&event);
         }
@@ -257,23 +257,23 @@ impl Window {
     }
 
     /// Sleeps until an event comes; paints `frame` if the window has to be painted again.
-    fn wait(&mut self, frame: &Frame) -> Result<Control, StageError> {
+    fn wait(&mut self, frame: &Frame) -> Result<ViewerCommand, StageError> {
         if let Some(event) = self.pump.wait_event_timeout(NAP_MS) {
             self.hear(&event);
         }
         let wish = self.look();
         if self.stale {
             self.prepare(frame)?;
-            self.present(Turn::Again)?;
+            self.present(PresentTime::Again)?;
         }
         Ok(wish)
     }
 
-    fn control(&self) -> Control {
+    fn control(&self) -> ViewerCommand {
         match (self.ended, self.paused) {
-            (true, _) => Control::End,
-            (_, true) => Control::Pause,
-            _ => Control::Watch,
+            (true, _) => ViewerCommand::End,
+            (_, true) => ViewerCommand::Pause,
+            _ => ViewerCommand::Watch,
         }
     }
 

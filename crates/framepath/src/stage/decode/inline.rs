@@ -2,13 +2,15 @@
 //! A decoder in the thread of the stage: FFmpeg's or dav1d's, or a hardware decoder by
 //! libavcodec, with one of the first two as fallback.
 
-use framepath_codec::{Api, CodecError, Decoder, DecoderOptions, Hardware, Packet, Received, TrackInfo};
+use framepath_codec::{
+    CodecError, Decoder, DecoderOptions, DecoderOutput, Hardware, HardwareApi, Packet, TrackInfo,
+};
 use framepath_model::stream::StreamInfo;
 
 use crate::error::StageError;
 use crate::item::Item;
 use crate::notes::Notes;
-use crate::out::{Failure, Out};
+use crate::out::{HopFailure, Out};
 use crate::stage::Stage;
 
 /// A decoder. In the ledger, the time a frame spends inside while the decoder
@@ -19,15 +21,15 @@ pub(crate) struct Decode {
     decoder: Option<Decoder>,
     /// True if the decoder got no packet since it was opened or flushed.
     is_fresh: bool,
-    wish: Option<Wish>,
+    wish: Option<HardwareFallback>,
     trial: Option<Trial>,
 }
 
 /// The hardware decoders to try.
-pub(crate) struct Wish {
+pub(crate) struct HardwareFallback {
     /// Value of the option `api`.
     pub(crate) asked: String,
-    pub(crate) apis: Vec<Api>,
+    pub(crate) apis: Vec<HardwareApi>,
     /// Reasons why other decoders are not tried.
     pub(crate) reasons: Vec<String>,
     /// Gets the note that software decodes.
@@ -37,12 +39,12 @@ pub(crate) struct Wish {
 /// A hardware decoder that has given no frame yet: only the stream shows
 /// if the driver can decode it.
 struct Trial {
-    wish: Wish,
+    wish: HardwareFallback,
     /// Packets sent so far, to send them again.
     packets: Vec<Packet>,
 }
 
-impl Wish {
+impl HardwareFallback {
     /// Notes that software decodes, and why.
     fn given_up(self) {
         let why = self.reasons.join("; ");
@@ -51,12 +53,12 @@ impl Wish {
 }
 
 impl Decode {
-    pub(crate) fn new(track: TrackInfo, options: DecoderOptions, wish: Option<Wish>) -> Decode {
+    pub(crate) fn new(track: TrackInfo, options: DecoderOptions, wish: Option<HardwareFallback>) -> Decode {
         Decode { track, options, decoder: None, is_fresh: true, wish, trial: None }
     }
 
     /// Opens the first of the wished decoders that can be opened.
-    fn machines_decoder(&mut self, mut wish: Wish) -> Option<Decoder> {
+    fn machines_decoder(&mut self, mut wish: HardwareFallback) -> Option<Decoder> {
         for api in std::mem::take(&mut wish.apis) {
             let opened =
                 Hardware::open(api).and_then(|device| Decoder::on(&device, &self.track, &self.options));
@@ -75,17 +77,17 @@ impl Decode {
 
     /// Pushes the decoded frames. A hardware decoder that fails before its first
     /// frame is replaced by software, which gets all packets so far.
-    fn forward_all(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn forward_all(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         loop {
             let Some(decoder) = &mut self.decoder else { return Ok(()) };
             match decoder.receive() {
-                Ok(Received::Frame(frame)) => {
+                Ok(DecoderOutput::Frame(frame)) => {
                     self.trial = None;
                     out.resume(frame.meta().seq);
                     out.push(Item::Frame(frame))?;
                     out.mark();
                 }
-                Ok(Received::NeedsPacket | Received::End) => return Ok(()),
+                Ok(DecoderOutput::NeedsPacket | DecoderOutput::End) => return Ok(()),
                 Err(error) => match self.trial.take() {
                     Some(trial) => return self.instead(trial, &error, out),
                     None => return Err(out.fail(error)),
@@ -94,7 +96,7 @@ impl Decode {
         }
     }
 
-    fn instead(&mut self, mut trial: Trial, error: &CodecError, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn instead(&mut self, mut trial: Trial, error: &CodecError, out: &mut Out<'_>) -> Result<(), HopFailure> {
         trial.wish.reasons.push(error.to_string());
         trial.wish.given_up();
         self.decoder = Some(Decoder::open(&self.track, &self.options).map_err(|e| out.fail(e))?);
@@ -105,7 +107,7 @@ impl Decode {
     }
 
     /// Sends the decoder a packet, and pushes the resulting frames.
-    fn send(&mut self, packet: Packet, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn send(&mut self, packet: Packet, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let Some(decoder) = &mut self.decoder else {
             return Err(out.fail(StageError::Downstream));
         };
@@ -119,7 +121,7 @@ impl Decode {
     }
 
     /// Delivers the frames decoded before `error`, then fails with it.
-    fn give_up(&mut self, error: CodecError, out: &mut Out<'_>) -> Failure {
+    fn give_up(&mut self, error: CodecError, out: &mut Out<'_>) -> HopFailure {
         let drained = self.decoder.as_mut().is_some_and(|d| d.drain().is_ok());
         if drained {
             // A second failure has no new information.
@@ -142,7 +144,7 @@ impl Stage for Decode {
         Ok(StreamInfo { format: None, ..*info })
     }
 
-    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
         let packet = item.into_packet().map_err(|e| out.fail(e))?;
         if packet.preroll().restarts && !self.is_fresh {
             // The file is repeated: pictures of the loop before are still inside.
@@ -163,7 +165,7 @@ impl Stage for Decode {
         self.send(packet, out)
     }
 
-    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn flush(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         if let Some(trial) = &mut self.trial {
             trial.packets.clear();
         }
@@ -176,7 +178,7 @@ impl Stage for Decode {
         self.decoder.as_ref().map_or(1, Decoder::threads)
     }
 
-    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), Failure> {
+    fn drain(&mut self, out: &mut Out<'_>) -> Result<(), HopFailure> {
         out.mark();
         // If a trial fails here, the new decoder has to be drained too.
         for _ in 0..2 {

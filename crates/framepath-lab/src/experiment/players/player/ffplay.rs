@@ -4,8 +4,8 @@
 
 use std::process::Command;
 
-use super::{Ask, Player, Told, last_number, not_offered};
-use crate::experiment::players::api::{Api, Output};
+use super::{Player, PlayerFigures, PlayerRequest, last_number, not_offered};
+use crate::experiment::players::api::{PlayerApi, PlayerOutput};
 use crate::process::Program;
 
 pub(super) const PLAYER: Player = Player {
@@ -18,19 +18,19 @@ pub(super) const PLAYER: Player = Player {
     told,
 };
 
-fn command(ask: &Ask<'_>) -> Result<Command, String> {
+fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     let (video, renderer) = match ask.output {
-        Output::Null => ("dummy", "software"),
-        Output::X11 => ("x11", "software"),
-        Output::Opengl => ("x11", "opengl"),
-        Output::Egl => ("x11", "opengles2"),
-        Output::Wayland => ("wayland", "opengles2"),
-        Output::Drm => ("kmsdrm", "opengles2"),
-        Output::Xv => return Err(not_offered("ffplay", "Xv output")),
+        PlayerOutput::Null => ("dummy", "software"),
+        PlayerOutput::X11 => ("x11", "software"),
+        PlayerOutput::Opengl => ("x11", "opengl"),
+        PlayerOutput::Egl => ("x11", "opengles2"),
+        PlayerOutput::Wayland => ("wayland", "opengles2"),
+        PlayerOutput::Drm => ("kmsdrm", "opengles2"),
+        PlayerOutput::Xv => return Err(not_offered("ffplay", "Xv output")),
     };
     let mut command = Command::new(ask.program);
     command.args(["-hide_banner", "-loglevel", "info", "-stats", "-an", "-autoexit", "-framedrop"]);
-    if ask.api != Api::Software {
+    if ask.api != PlayerApi::Software {
         let help = Program::new(ask.program, ["-hide_banner", "-h"]).run(true);
         let help = help.map_err(|error| error.to_string())?.stdout;
         if !help.lines().any(|line| line.starts_with("-hwaccel ")) {
@@ -38,9 +38,9 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
         }
     }
     match ask.api {
-        Api::Software => &mut command,
-        Api::Nvdec => command.args(["-hwaccel", "cuda"]),
-        Api::V4l2m2m => command.args(["-codec:v", &format!("{}_v4l2m2m", ask.clip.codec)]),
+        PlayerApi::Software => &mut command,
+        PlayerApi::Nvdec => command.args(["-hwaccel", "cuda"]),
+        PlayerApi::V4l2m2m => command.args(["-codec:v", &format!("{}_v4l2m2m", ask.clip.codec)]),
         api => command.args(["-hwaccel", api.name()]),
     };
     command.env("SDL_VIDEODRIVER", video).env("SDL_RENDER_DRIVER", renderer);
@@ -49,8 +49,8 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
 }
 
 /// Parses `fd=` in its status line.
-fn told(said: &str) -> Told {
-    Told { shown: None, dropped: last_number(said, "fd="), late: None, ..Told::default() }
+fn told(said: &str) -> PlayerFigures {
+    PlayerFigures { shown: None, dropped: last_number(said, "fd="), late: None, ..PlayerFigures::default() }
 }
 
 #[cfg(test)]
@@ -61,7 +61,10 @@ mod tests {
     fn the_last_status_counts() {
         let said = "    nan M-V:    nan fd=   0 aq=    0KB vq=   10KB sq=    0B f=0/0   \r   \
                     5.10 M-V:  0.066 fd=  96 aq=    0KB vq=    0KB sq=    0B f=0/0   \r\n";
-        assert_eq!(told(said), Told { shown: None, dropped: Some(96), late: None, ..Told::default() });
-        assert_eq!(told("clip.ivf: No such file or directory"), Told::default());
+        assert_eq!(
+            told(said),
+            PlayerFigures { shown: None, dropped: Some(96), late: None, ..PlayerFigures::default() }
+        );
+        assert_eq!(told("clip.ivf: No such file or directory"), PlayerFigures::default());
     }
 }

@@ -4,8 +4,8 @@
 
 use std::process::Command;
 
-use super::{Ask, Player, Told, last_number, not_offered};
-use crate::experiment::players::api::{Api, Output};
+use super::{Player, PlayerFigures, PlayerRequest, last_number, not_offered};
+use crate::experiment::players::api::{PlayerApi, PlayerOutput};
 use crate::process::Program;
 
 pub(super) const PLAYER: Player = Player {
@@ -19,22 +19,22 @@ pub(super) const PLAYER: Player = Player {
 };
 
 /// Hardware decoders, by the prefixes of their feature names.
-const HARDWARE: [(&str, Api); 5] = [
-    ("va", Api::Vaapi),
-    ("vaapi", Api::Vaapi),
-    ("nv", Api::Nvdec),
-    ("v4l2", Api::V4l2m2m),
-    ("vulkan", Api::Vulkan),
+const HARDWARE: [(&str, PlayerApi); 5] = [
+    ("va", PlayerApi::Vaapi),
+    ("vaapi", PlayerApi::Vaapi),
+    ("nv", PlayerApi::Nvdec),
+    ("v4l2", PlayerApi::V4l2m2m),
+    ("vulkan", PlayerApi::Vulkan),
 ];
 
-fn command(ask: &Ask<'_>) -> Result<Command, String> {
+fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     let sink = match ask.output {
-        Output::Null => "fakesink sync=true",
-        Output::X11 => "ximagesink",
-        Output::Xv => "xvimagesink",
-        Output::Opengl | Output::Egl => "glimagesink",
-        Output::Wayland => "waylandsink",
-        Output::Drm => "kmssink",
+        PlayerOutput::Null => "fakesink sync=true",
+        PlayerOutput::X11 => "ximagesink",
+        PlayerOutput::Xv => "xvimagesink",
+        PlayerOutput::Opengl | PlayerOutput::Egl => "glimagesink",
+        PlayerOutput::Wayland => "waylandsink",
+        PlayerOutput::Drm => "kmssink",
     };
     let element = sink.split(' ').next().unwrap_or(sink);
     for element in [element, "fpsdisplaysink"] {
@@ -55,7 +55,7 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
     let exists = |prefix: &str| {
         Program::new("gst-inspect-1.0", ["--exists", &format!("{prefix}{codec}dec")]).run(false).is_ok()
     };
-    if ask.api != Api::Software && !ours.into_iter().any(|(prefix, _)| exists(prefix)) {
+    if ask.api != PlayerApi::Software && !ours.into_iter().any(|(prefix, _)| exists(prefix)) {
         return Err(not_offered("GStreamer here", &format!("{} decoder of {codec}", ask.api.name())));
     }
     let mut command = Command::new(ask.program);
@@ -64,7 +64,7 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
         "--videosink=fpsdisplaysink text-overlay=false fps-update-interval=1000 video-sink=\"{sink}\""
     ));
     command.env("GST_PLUGIN_FEATURE_RANK", features.join(","));
-    if ask.output == Output::Egl {
+    if ask.output == PlayerOutput::Egl {
         command.env("GST_GL_PLATFORM", "egl");
     }
     command.arg(&ask.clip.file);
@@ -73,8 +73,13 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
 
 /// Parses fpsdisplaysink's last message. It reports once a second and not at the end:
 /// the number of frames shown is not known, nor are drops of the last second.
-fn told(said: &str) -> Told {
-    Told { shown: None, dropped: last_number(said, "dropped:"), late: None, ..Told::default() }
+fn told(said: &str) -> PlayerFigures {
+    PlayerFigures {
+        shown: None,
+        dropped: last_number(said, "dropped:"),
+        late: None,
+        ..PlayerFigures::default()
+    }
 }
 
 #[cfg(test)]
@@ -88,7 +93,10 @@ mod tests {
                     0:00:04.1 / 0:00:04.7       \r/GstPlayBin:playbin/GstPlaySink:playsink/GstBin:vbin/\
                     GstFPSDisplaySink:fpsdisplaysink0: last-message = rendered: 120, dropped: 4, current: 30.14, \
                     drop rate: 1.99, average: 30.31\n";
-        assert_eq!(told(said), Told { shown: None, dropped: Some(4), late: None, ..Told::default() });
-        assert_eq!(told("Reached end of play list."), Told::default());
+        assert_eq!(
+            told(said),
+            PlayerFigures { shown: None, dropped: Some(4), late: None, ..PlayerFigures::default() }
+        );
+        assert_eq!(told("Reached end of play list."), PlayerFigures::default());
     }
 }

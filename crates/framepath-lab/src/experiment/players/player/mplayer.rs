@@ -3,8 +3,8 @@
 
 use std::process::Command;
 
-use super::{Ask, Player, Told, not_offered};
-use crate::experiment::players::api::{Api, Output};
+use super::{Player, PlayerFigures, PlayerRequest, not_offered};
+use crate::experiment::players::api::{PlayerApi, PlayerOutput};
 
 pub(super) const PLAYER: Player = Player {
     name: "mplayer",
@@ -16,19 +16,19 @@ pub(super) const PLAYER: Player = Player {
     told,
 };
 
-fn command(ask: &Ask<'_>) -> Result<Command, String> {
-    if ask.api != Api::Software {
+fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
+    if ask.api != PlayerApi::Software {
         return Err(not_offered(
             "mplayer",
             &format!("{} that goes to other outputs than its own", ask.api.name()),
         ));
     }
     let output = match ask.output {
-        Output::Null => "null",
-        Output::X11 => "x11",
-        Output::Xv => "xv",
-        Output::Opengl => "gl",
-        Output::Egl | Output::Wayland | Output::Drm => {
+        PlayerOutput::Null => "null",
+        PlayerOutput::X11 => "x11",
+        PlayerOutput::Xv => "xv",
+        PlayerOutput::Opengl => "gl",
+        PlayerOutput::Egl | PlayerOutput::Wayland | PlayerOutput::Drm => {
             return Err(not_offered("mplayer", &format!("{} output", ask.output.name())));
         }
     };
@@ -48,13 +48,13 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
 
 /// Parses its status line: `V:   5.0 149/150 28% 27%  0.0% 2 0`; frames, shares,
 /// dropped. Debian's prints `0/  0` for the frames.
-fn told(said: &str) -> Told {
+fn told(said: &str) -> PlayerFigures {
     let mut lines = said.split(['\r', '\n']).map(str::trim).filter(|line| line.starts_with("V:"));
-    let Some(line) = lines.next_back() else { return Told::default() };
+    let Some(line) = lines.next_back() else { return PlayerFigures::default() };
     // The count after the last share, whatever precedes it.
     let dropped =
         line.rsplit_once('%').and_then(|(_, counts)| counts.split_whitespace().next()?.parse().ok());
-    Told { shown: None, dropped, late: None, ..Told::default() }
+    PlayerFigures { shown: None, dropped, late: None, ..PlayerFigures::default() }
 }
 
 #[cfg(test)]
@@ -65,8 +65,11 @@ mod tests {
     fn the_last_status_counts() {
         let said = "Starting playback...\nV:   0.0   0/  0 ??% ??% ??,?% 0 0 \u{1b}[J\r\
                     V:   5.0   0/  0 27% 28%  0.0% 3 0 \u{1b}[J\r\n\nExiting... (End of file)\n";
-        assert_eq!(told(said), Told { shown: None, dropped: Some(3), late: None, ..Told::default() });
+        assert_eq!(
+            told(said),
+            PlayerFigures { shown: None, dropped: Some(3), late: None, ..PlayerFigures::default() }
+        );
         assert_eq!(told("V:   0.0   0/  0 ??% ??% ??,?% 0 0 \r").dropped, Some(0));
-        assert_eq!(told("Exiting... (End of file)"), Told::default());
+        assert_eq!(told("Exiting... (End of file)"), PlayerFigures::default());
     }
 }

@@ -3,8 +3,8 @@
 
 use std::process::Command;
 
-use super::{Ask, Player, Told, not_offered};
-use crate::experiment::players::api::{Api, Output};
+use super::{Player, PlayerFigures, PlayerRequest, not_offered};
+use crate::experiment::players::api::{PlayerApi, PlayerOutput};
 use crate::process::Program;
 
 pub(super) const PLAYER: Player = Player {
@@ -21,34 +21,34 @@ pub(super) const PLAYER: Player = Player {
 const STATUS: &str =
     "framepath=${=frame-drop-count}/${=decoder-frame-drop-count}/${=vo-delayed-frame-count};";
 
-fn command(ask: &Ask<'_>) -> Result<Command, String> {
+fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     let mut command = Command::new(ask.program);
     command.args(["--no-config", "--no-audio", "--no-input-terminal", "--load-scripts=no", "--keep-open=no"]);
     command.arg(format!("--term-status-msg={STATUS}"));
     command.args(match ask.output {
-        Output::Null => ["--vo=null"].as_slice(),
-        Output::X11 => &["--vo=x11"],
-        Output::Xv => &["--vo=xv"],
-        Output::Opengl => &["--vo=gpu", "--gpu-context=x11", "--gpu-sw=yes"],
-        Output::Egl => &["--vo=gpu", "--gpu-context=x11egl", "--gpu-sw=yes"],
-        Output::Wayland => &["--vo=wlshm"],
-        Output::Drm => &["--vo=drm"],
+        PlayerOutput::Null => ["--vo=null"].as_slice(),
+        PlayerOutput::X11 => &["--vo=x11"],
+        PlayerOutput::Xv => &["--vo=xv"],
+        PlayerOutput::Opengl => &["--vo=gpu", "--gpu-context=x11", "--gpu-sw=yes"],
+        PlayerOutput::Egl => &["--vo=gpu", "--gpu-context=x11egl", "--gpu-sw=yes"],
+        PlayerOutput::Wayland => &["--vo=wlshm"],
+        PlayerOutput::Drm => &["--vo=drm"],
     });
     // Only the GPU's outputs take frames that remain in its memory.
-    let copies = !matches!(ask.output, Output::Opengl | Output::Egl);
+    let copies = !matches!(ask.output, PlayerOutput::Opengl | PlayerOutput::Egl);
     let decoder = match (ask.api, copies) {
-        (Api::Software, _) => "no",
-        (Api::Vaapi, true) => "vaapi-copy",
-        (Api::Vaapi, false) => "vaapi",
-        (Api::Vdpau, true) => "vdpau-copy",
-        (Api::Vdpau, false) => "vdpau",
-        (Api::Nvdec, true) => "nvdec-copy",
-        (Api::Nvdec, false) => "nvdec",
-        (Api::V4l2m2m, _) => "v4l2m2m-copy",
-        (Api::Vulkan, true) => "vulkan-copy",
-        (Api::Vulkan, false) => "vulkan",
+        (PlayerApi::Software, _) => "no",
+        (PlayerApi::Vaapi, true) => "vaapi-copy",
+        (PlayerApi::Vaapi, false) => "vaapi",
+        (PlayerApi::Vdpau, true) => "vdpau-copy",
+        (PlayerApi::Vdpau, false) => "vdpau",
+        (PlayerApi::Nvdec, true) => "nvdec-copy",
+        (PlayerApi::Nvdec, false) => "nvdec",
+        (PlayerApi::V4l2m2m, _) => "v4l2m2m-copy",
+        (PlayerApi::Vulkan, true) => "vulkan-copy",
+        (PlayerApi::Vulkan, false) => "vulkan",
     };
-    if ask.api != Api::Software {
+    if ask.api != PlayerApi::Software {
         let list = Program::new(ask.program, ["--no-config", "--hwdec=help"]).run(true);
         let list = list.map_err(|error| error.to_string())?.stdout;
         if !list.split_whitespace().any(|word| word == decoder) {
@@ -59,14 +59,14 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-fn told(said: &str) -> Told {
-    let Some((_, behind)) = said.rsplit_once("framepath=") else { return Told::default() };
-    let Some((counts, _)) = behind.split_once(';') else { return Told::default() };
+fn told(said: &str) -> PlayerFigures {
+    let Some((_, behind)) = said.rsplit_once("framepath=") else { return PlayerFigures::default() };
+    let Some((counts, _)) = behind.split_once(';') else { return PlayerFigures::default() };
     let counts: Vec<Option<u64>> = counts.split('/').map(|count| count.parse().ok()).collect();
     let of = |at: usize| counts.get(at).copied().flatten();
     // An output that never was late has no such counter.
     let dropped = of(0).zip(of(1)).map(|(output, decoder)| output + decoder);
-    Told { shown: None, dropped, late: of(2), ..Told::default() }
+    PlayerFigures { shown: None, dropped, late: of(2), ..PlayerFigures::default() }
 }
 
 #[cfg(test)]
@@ -77,8 +77,11 @@ mod tests {
     fn the_last_status_counts() {
         let said = "VO: [x11] 1920x1080 yuv420p\n\u{1b}[Kframepath=1/0/0;\r\u{1b}[Kframepath=2/3/1;\r\n\
                     Exiting... (End of file)\n";
-        assert_eq!(told(said), Told { shown: None, dropped: Some(5), late: Some(1), ..Told::default() });
+        assert_eq!(
+            told(said),
+            PlayerFigures { shown: None, dropped: Some(5), late: Some(1), ..PlayerFigures::default() }
+        );
         assert_eq!(told("framepath=(unavailable)/0/0;").dropped, None);
-        assert_eq!(told("framepath=1/"), Told::default());
+        assert_eq!(told("framepath=1/"), PlayerFigures::default());
     }
 }

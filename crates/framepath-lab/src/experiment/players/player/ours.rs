@@ -5,8 +5,8 @@ use std::process::Command;
 
 use framepath_model::summary::Summary;
 
-use super::{Ask, CAME_TO_SOFTWARE, OURS, Player, Told};
-use crate::experiment::players::api::{Api, Output};
+use super::{CAME_TO_SOFTWARE, OURS, Player, PlayerFigures, PlayerRequest};
+use crate::experiment::players::api::{PlayerApi, PlayerOutput};
 
 pub(super) const PLAYER: Player = Player {
     name: OURS,
@@ -18,23 +18,23 @@ pub(super) const PLAYER: Player = Player {
     told,
 };
 
-fn command(ask: &Ask<'_>) -> Result<Command, String> {
+fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     let (driver, video) = match ask.output {
-        Output::Null => ("null", None),
-        Output::X11 => ("software", Some("x11")),
-        Output::Opengl => ("opengl", Some("x11")),
-        Output::Egl => ("opengles2", Some("x11")),
-        Output::Wayland => ("auto", Some("wayland")),
-        Output::Drm => ("auto", Some("kmsdrm")),
-        Output::Xv => return Err(super::not_offered(OURS, "Xv output")),
+        PlayerOutput::Null => ("null", None),
+        PlayerOutput::X11 => ("software", Some("x11")),
+        PlayerOutput::Opengl => ("opengl", Some("x11")),
+        PlayerOutput::Egl => ("opengles2", Some("x11")),
+        PlayerOutput::Wayland => ("auto", Some("wayland")),
+        PlayerOutput::Drm => ("auto", Some("kmsdrm")),
+        PlayerOutput::Xv => return Err(super::not_offered(OURS, "Xv output")),
     };
     let api = match ask.api {
-        Api::Software => String::new(),
+        PlayerApi::Software => String::new(),
         api => format!(" api={}", api.name()),
     };
     let file = framepath_model::path::quote(&ask.clip.file.to_string_lossy());
     // Only clips that need a second thread get one, because each frame wakes it up.
-    let threads = if ask.clip.easy && ask.api == Api::Software { " threads=1" } else { "" };
+    let threads = if ask.clip.easy && ask.api == PlayerApi::Software { " threads=1" } else { "" };
     let path = format!("file {file} ! decode{api}{threads} ! play driver={driver}");
     let mut command = Command::new(ask.program);
     command.args(["run", "--ledger", "off", "--quiet", "--json", "-", &path]);
@@ -43,13 +43,13 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
 }
 
 /// Parses the summary that it prints at its end.
-fn told(said: &str) -> Told {
-    let Some(start) = said.find('{') else { return Told::default() };
+fn told(said: &str) -> PlayerFigures {
+    let Some(start) = said.find('{') else { return PlayerFigures::default() };
     let mut summaries = serde_json::Deserializer::from_str(&said[start..]).into_iter::<Summary>();
-    let Some(Ok(summary)) = summaries.next() else { return Told::default() };
+    let Some(Ok(summary)) = summaries.next() else { return PlayerFigures::default() };
     let of = |key: &str| summary.rows.first()?.extra.get(key).map(|count| *count as u64);
     let otherwise = summary.notes.iter().find(|note| note.contains(CAME_TO_SOFTWARE)).cloned();
-    Told { shown: of("shown"), dropped: of("dropped"), late: None, otherwise }
+    PlayerFigures { shown: of("shown"), dropped: of("dropped"), late: None, otherwise }
 }
 
 #[cfg(test)]
@@ -61,8 +61,11 @@ mod tests {
         let said = r#"{"experiment":"run","machine":{"cpu":"x","cores":2,"kernel":"6.1","pmu":false},
             "rows":[{"case":"p","contender":"path","runs":1,"frames":150,"shown":148.0,"dropped":2.0,"late":2.0}]}
             a word of a library"#;
-        assert_eq!(told(said), Told { shown: Some(148), dropped: Some(2), late: None, ..Told::default() });
-        assert_eq!(told("no window"), Told::default());
+        assert_eq!(
+            told(said),
+            PlayerFigures { shown: Some(148), dropped: Some(2), late: None, ..PlayerFigures::default() }
+        );
+        assert_eq!(told("no window"), PlayerFigures::default());
     }
 
     #[test]

@@ -4,8 +4,8 @@
 
 use std::process::Command;
 
-use super::{Ask, Player, Told, not_offered};
-use crate::experiment::players::api::{Api, Output};
+use super::{Player, PlayerFigures, PlayerRequest, not_offered};
+use crate::experiment::players::api::{PlayerApi, PlayerOutput};
 
 pub(super) const PLAYER: Player = Player {
     name: "vlc",
@@ -17,20 +17,20 @@ pub(super) const PLAYER: Player = Player {
     told,
 };
 
-fn command(ask: &Ask<'_>) -> Result<Command, String> {
+fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     let output = match ask.output {
-        Output::Null => "dummy",
-        Output::X11 => "xcb_x11",
-        Output::Xv => "xcb_xv",
-        Output::Opengl => "gl",
-        Output::Egl => "gles2",
-        Output::Wayland => "wl_shm",
-        Output::Drm => return Err(not_offered("vlc", "DRM output in Debian's packages")),
+        PlayerOutput::Null => "dummy",
+        PlayerOutput::X11 => "xcb_x11",
+        PlayerOutput::Xv => "xcb_xv",
+        PlayerOutput::Opengl => "gl",
+        PlayerOutput::Egl => "gles2",
+        PlayerOutput::Wayland => "wl_shm",
+        PlayerOutput::Drm => return Err(not_offered("vlc", "DRM output in Debian's packages")),
     };
     let decoder = match ask.api {
-        Api::Software => "none",
-        Api::Vaapi => "vaapi",
-        Api::Vdpau => "vdpau_avcodec",
+        PlayerApi::Software => "none",
+        PlayerApi::Vaapi => "vaapi",
+        PlayerApi::Vdpau => "vdpau_avcodec",
         api => return Err(not_offered("vlc", &format!("{} decoding", api.name()))),
     };
     let mut command = PLAYER.start(ask.program);
@@ -46,16 +46,16 @@ fn command(ask: &Ask<'_>) -> Result<Command, String> {
 }
 
 /// Counts its warnings: one for each picture that it did not show, or showed late.
-fn told(said: &str) -> Told {
+fn told(said: &str) -> PlayerFigures {
     if !said.contains("VLC media player") {
-        return Told::default();
+        return PlayerFigures::default();
     }
     let lines = |part: &str| said.lines().filter(|line| line.contains(part)).count() as u64;
-    Told {
+    PlayerFigures {
         shown: None,
         dropped: Some(lines("too late to be displayed")),
         late: Some(lines("might be displayed late")),
-        ..Told::default()
+        ..PlayerFigures::default()
     }
 }
 
@@ -69,7 +69,10 @@ mod tests {
                     [00007f] main video output warning: picture is too late to be displayed (missing 47 ms)\n\
                     [00007f] main video output warning: picture might be displayed late (missing 12 ms)\n\
                     [00007f] main video output warning: picture is too late to be displayed (missing 9 ms)\n";
-        assert_eq!(told(said), Told { shown: None, dropped: Some(2), late: Some(1), ..Told::default() });
-        assert_eq!(told("VLC is not supposed to be run as root. Sorry."), Told::default());
+        assert_eq!(
+            told(said),
+            PlayerFigures { shown: None, dropped: Some(2), late: Some(1), ..PlayerFigures::default() }
+        );
+        assert_eq!(told("VLC is not supposed to be run as root. Sorry."), PlayerFigures::default());
     }
 }

@@ -68,7 +68,7 @@ fn a_handle_too_many_is_refused_and_not_counted() {
 fn a_foreign_place_has_no_pool() {
     let memory = [0u8; 8];
     let first = NonNull::from(&memory).cast();
-    let place = Place::foreign(0, first, FrameMeta::default());
+    let place = FrameTarget::foreign(0, first, FrameMeta::default());
     let _ = place.pool_slots();
 }
 

@@ -5,7 +5,7 @@ use crate::process::sandbox::policy::condition::*;
 use crate::process::sandbox::policy::{When, table};
 
 table! {
-    /// Everything [`crate::process::sandbox::Role::Decode`] may call.
+    /// Everything [`crate::process::sandbox::SandboxRole::Decode`] may call.
     DECODE on "aarch64":
     // Memory, none of it executable.
     SYS_mmap = 222 if NOT_EXECUTABLE,
@@ -69,7 +69,7 @@ table! {
 }
 
 table! {
-    /// System calls that [`crate::process::sandbox::Role::DecodeByDevice`] may make besides those.
+    /// System calls that [`crate::process::sandbox::SandboxRole::DecodeByDevice`] may make besides those.
     BY_DEVICE on "aarch64":
     SYS_ioctl = 29 if OF_DECODING,
 }

@@ -5,7 +5,7 @@ use crate::process::sandbox::policy::condition::*;
 use crate::process::sandbox::policy::{When, table};
 
 table! {
-    /// Everything [`crate::process::sandbox::Role::Decode`] may call.
+    /// Everything [`crate::process::sandbox::SandboxRole::Decode`] may call.
     DECODE on "x86_64":
     // Memory, none of it executable.
     SYS_mmap = 9 if NOT_EXECUTABLE,
@@ -71,7 +71,7 @@ table! {
 }
 
 table! {
-    /// System calls that [`crate::process::sandbox::Role::DecodeByDevice`] may make besides those.
+    /// System calls that [`crate::process::sandbox::SandboxRole::DecodeByDevice`] may make besides those.
     BY_DEVICE on "x86_64":
     SYS_ioctl = 16 if OF_DECODING,
 }
