@@ -39,7 +39,7 @@ fuzz_target!(|steps: &[u8]| {
             // An honest packet.
             1 | 2 => {
                 let bytes = vec![step[1]; number as usize % (PACKET_BYTES as usize / 2)];
-                let Ok(Some(placed)) = pool.put(&bytes) else { continue };
+                let Ok(Some(placed)) = pool.push(&bytes) else { continue };
                 let end = placed.offset + bytes.len() as u64 + PADDING;
                 assert!(end <= PACKET_BYTES && placed.id < PACKET_IDS);
                 held.extend(packets.packet(placed.offset, bytes.len() as u32, placed.id));

@@ -67,7 +67,7 @@ impl Side {
             }
             2 => {
                 let bytes = vec![7; number as usize % (PACKET_BYTES as usize + PADDING)];
-                if let Ok(Some(offset)) = self.packets.put(&bytes) {
+                if let Ok(Some(offset)) = self.packets.push(&bytes) {
                     assert!(offset as usize + bytes.len() + PADDING <= PACKET_BYTES as usize);
                 }
             }

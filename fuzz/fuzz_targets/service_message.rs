@@ -33,7 +33,7 @@ fuzz_target!(|bytes: &[u8]| {
         let (client, user) = (&mut clients[who], &mut users[user_of[who]]);
         let said = Message::decode(&message);
         let had = client.streams().count();
-        match client.hear(said, user, &LIMITS, next, how & 2 != 0, now_ns) {
+        match client.on_message(said, user, &LIMITS, next, how & 2 != 0, now_ns) {
             Action::Open { stream } => {
                 assert_eq!(stream, next);
                 assert!(client.streams().any(|known| known == stream));
@@ -55,7 +55,7 @@ fuzz_target!(|bytes: &[u8]| {
             Action::Deny(denial) => {
                 assert!(!denial.to_string().is_empty());
                 assert_eq!(client.streams().count(), had);
-                if denial.ends() {
+                if denial.ends_connection() {
                     users[user_of[who]].disconnect(&clients[who]);
                     clients[who] = Client::default();
                     users[user_of[who]].connect(&LIMITS).unwrap();

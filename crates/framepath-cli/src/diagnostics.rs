@@ -41,7 +41,7 @@ fn line(record: &Record<'_>) -> String {
 /// FRAMEPATH_LOG is not a level.
 pub(crate) fn install(verbose: u8) -> Result<(), UsageError> {
     let level = match verbose {
-        0 => of_environment()?,
+        0 => level_from_environment()?,
         1 => LevelFilter::Info,
         2 => LevelFilter::Debug,
         _ => LevelFilter::Trace,
@@ -54,7 +54,7 @@ pub(crate) fn install(verbose: u8) -> Result<(), UsageError> {
     Ok(())
 }
 
-fn of_environment() -> Result<LevelFilter, UsageError> {
+fn level_from_environment() -> Result<LevelFilter, UsageError> {
     let Some(value) = env::var_os(VARIABLE).filter(|value| !value.is_empty()) else {
         return Ok(LevelFilter::Off);
     };

@@ -67,7 +67,7 @@ pub(crate) fn code(command: &str, outcome: anyhow::Result<ExitStatus>) -> ExitCo
         Err(error) if signal::interrupted() && is_canceled(&error) => ExitCode::from(INTERRUPTED),
         Err(error) if error.is::<OutputClosed>() => ExitCode::FAILURE,
         Err(error) => {
-            tell(command, &error);
+            print_error(command, &error);
             ExitCode::from(if error.is::<UsageError>() { 2 } else { 1 })
         }
     }
@@ -80,7 +80,7 @@ fn is_canceled(error: &anyhow::Error) -> bool {
 }
 
 /// Prints `error` as `framepath: COMMAND: cause: cause` on standard error.
-pub(crate) fn tell(command: &str, error: &anyhow::Error) {
+pub(crate) fn print_error(command: &str, error: &anyhow::Error) {
     // A usage error shows the wrong words, on lines of their own.
     let line = one_line(error);
     let line = if error.is::<UsageError>() { shown_lines(&line) } else { shown(&line) };
@@ -101,7 +101,7 @@ fn one_line(error: &anyhow::Error) -> String {
 }
 
 /// Ends after arguments that could not be parsed, or after `--help`.
-pub(crate) fn of_arguments(error: &clap::Error) -> ExitCode {
+pub(crate) fn from_usage_error(error: &clap::Error) -> ExitCode {
     if error.use_stderr() {
         // It contains the given words, which may be names of files.
         terminal::note(shown_lines(&error.render().to_string()).trim_end());

@@ -67,7 +67,7 @@ fn main() -> ExitCode {
             framepath::host::dismiss_spares();
             code
         }
-        Err(error) => exit_status::of_arguments(&error),
+        Err(error) => exit_status::from_usage_error(&error),
     }
 }
 

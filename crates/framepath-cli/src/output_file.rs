@@ -36,7 +36,7 @@ struct Temporary {
 
 impl Temporary {
     /// Creates a file in the folder of `target`; symbolic links of `target` are followed.
-    fn beside(target: &Path) -> io::Result<Temporary> {
+    fn create_beside(target: &Path) -> io::Result<Temporary> {
         let target = fs::canonicalize(target).unwrap_or_else(|_| target.to_owned());
         let name = target.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_string_lossy();
         let mut number = 0;
@@ -74,7 +74,7 @@ impl Target {
         match fs::metadata(name) {
             // Devices and pipes are opened directly; open(2) refuses a folder.
             Ok(there) if !there.is_file() => File::options().write(true).open(name).map(Target::Open),
-            _ => Temporary::beside(Path::new(name)).map(Target::Temporary),
+            _ => Temporary::create_beside(Path::new(name)).map(Target::Temporary),
         }
     }
 }

@@ -96,18 +96,18 @@ mod scalar {
 
     pub(super) fn interleave10(u: &[Cell<u8>], v: &[Cell<u8>], dst: &[Cell<u8>]) {
         for ((four, u), v) in dst.chunks_exact(4).zip(u.chunks_exact(2)).zip(v.chunks_exact(2)) {
-            raise(u, &four[..2]);
-            raise(v, &four[2..]);
+            widen(u, &four[..2]);
+            widen(v, &four[2..]);
         }
     }
 
     pub(super) fn raise10(src: &[Cell<u8>], dst: &[Cell<u8>]) {
         for (dst, src) in dst.chunks_exact(2).zip(src.chunks_exact(2)) {
-            raise(src, dst);
+            widen(src, dst);
         }
     }
 
-    fn raise(sample: &[Cell<u8>], dst: &[Cell<u8>]) {
+    fn widen(sample: &[Cell<u8>], dst: &[Cell<u8>]) {
         let [low, high] = (u16::from_le_bytes([sample[0].get(), sample[1].get()]) << 6).to_le_bytes();
         dst[0].set(low);
         dst[1].set(high);

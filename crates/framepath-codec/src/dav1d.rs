@@ -258,7 +258,7 @@ impl Dav1dDecoder {
                     if self.state == Dav1dState::Sent {
                         self.state = Dav1dState::Idle;
                     }
-                    if let Some(frame) = self.give(&picture)? {
+                    if let Some(frame) = self.output_frame(&picture)? {
                         return Ok(DecoderOutput::Frame(frame));
                     }
                 }
@@ -289,7 +289,7 @@ impl Dav1dDecoder {
     }
 
     /// Returns the picture as a frame; `None` where it is not given out.
-    fn give(&mut self, picture: &PictureRef) -> Result<Option<Frame>, CodecError> {
+    fn output_frame(&mut self, picture: &PictureRef) -> Result<Option<Frame>, CodecError> {
         let picture = &picture.0;
         let Some(meta) = self.numbers.find(picture.m.timestamp) else { return Ok(None) };
         let outside = CodecError::OutsideSlot { codec: self.slots.codec() };

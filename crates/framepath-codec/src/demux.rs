@@ -75,7 +75,7 @@ impl Demuxer {
     /// The file cannot be read, is no container of [`containers`](crate::containers),
     /// is a playlist, or holds no video of a known [`Codec`].
     pub fn new(file: MediaFile) -> Result<Demuxer, CodecError> {
-        Demuxer::of_track(file, None)
+        Demuxer::open_track(file, None)
     }
 
     /// [`Demuxer::new`] for the video track with the number `track`, counted from 0 in
@@ -84,7 +84,7 @@ impl Demuxer {
     ///
     /// # Errors
     /// As [`Demuxer::new`]; [`CodecError::NoTrack`].
-    pub fn of_track(file: MediaFile, track: Option<usize>) -> Result<Demuxer, CodecError> {
+    pub fn open_track(file: MediaFile, track: Option<usize>) -> Result<Demuxer, CodecError> {
         let name = file.name().to_owned();
         let mut input = ContainerInput::new(file)?;
         let (context, stream) = Context::open(&name, &mut input, track)?;

@@ -281,7 +281,7 @@ impl HardwareDecoder {
             let code = unsafe { ff::avcodec_receive_frame(self.context.as_ptr(), self.picture.as_ptr()) };
             match code {
                 0 => {
-                    if let Some(frame) = self.brought()? {
+                    if let Some(frame) = self.next_downloaded()? {
                         return Ok(DecoderOutput::Frame(frame));
                     }
                 }
@@ -305,7 +305,7 @@ impl HardwareDecoder {
 
     /// Returns the picture just received, in a slot of the pool; `None` where it is not
     /// given out.
-    fn brought(&mut self) -> Result<Option<Frame>, CodecError> {
+    fn next_downloaded(&mut self) -> Result<Option<Frame>, CodecError> {
         let picture = self.picture.as_ptr();
         // SAFETY: a filled frame, ours until the next receive; no reference is
         // made to it, whose enums may have any value.

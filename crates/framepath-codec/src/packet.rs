@@ -126,12 +126,12 @@ impl Packet {
     ///
     /// # Errors
     /// The worker broke the rules of the area.
-    pub fn put_into(&self, area: &mut PacketArea) -> Result<Option<u64>, Breach> {
+    pub fn copy_into(&self, area: &mut PacketArea) -> Result<Option<u64>, Breach> {
         let (data, len) = self.data();
         // SAFETY: `len` bytes that stay while `self` lives, in a mapping or a heap
         // that is not the area's. They may change meanwhile where they are shared:
         // nothing here depends on them.
-        unsafe { area.put_raw(data, len) }
+        unsafe { area.push_raw(data, len) }
     }
 
     /// Returns the packet with bytes of this process alone: a counted copy of bytes that

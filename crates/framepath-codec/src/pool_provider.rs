@@ -14,7 +14,7 @@ pub trait DecodeProvider: Sync {
     ///
     /// # Errors
     /// There is no such memory; the stream fails with this message.
-    fn lend(&self, want: &BufferRequest) -> Result<(Pool, LentFormat), String>;
+    fn provide(&self, want: &BufferRequest) -> Result<(Pool, LentFormat), String>;
 }
 
 /// A provider that lives as long as the process.

@@ -217,7 +217,7 @@ impl Slots {
             buffers: slots.saturating_add(padded.references).min(MOST_BUFFERS),
             colors: padded.colors,
         };
-        let lent = meter::blocked(|| lender.lend(&want));
+        let lent = meter::blocked(|| lender.provide(&want));
         let (pool, lent) = lent.map_err(|message| CodecError::Decoder {
             codec,
             operation: "decode into the memory that was lent",

@@ -226,7 +226,7 @@ impl TrackInfo {
     ///
     /// # Errors
     /// No memory.
-    pub fn of_codec(codec: Codec, stream: StreamInfo) -> Result<TrackInfo, CodecError> {
+    pub fn from_codec(codec: Codec, stream: StreamInfo) -> Result<TrackInfo, CodecError> {
         let mut words = [0; FIXED];
         words[..4].copy_from_slice(&(codec.id() as u32).to_le_bytes());
         // Pixel format, profile and level are not known: libav writes -1, or

@@ -238,7 +238,7 @@ fn a_track_is_chosen_by_its_number() {
         "libx264",
         path.to_str().unwrap(),
     ]);
-    let open = |track| Demuxer::of_track(MediaFile::open(&path).unwrap(), track);
+    let open = |track| Demuxer::open_track(MediaFile::open(&path).unwrap(), track);
     for (track, width) in [(Some(0), 64), (Some(1), 96)] {
         let mut demuxer = open(track).unwrap();
         assert_eq!(demuxer.info().stream.width, width);

@@ -52,7 +52,7 @@ impl Handoff {
     pub fn line(&self) -> Result<String, LabError> {
         let (seen, clocks) = self.measure()?;
         let copied_bytes = self.copied_per_frame()? * self.frames;
-        let told = self.told(seen, &clocks, copied_bytes);
+        let told = self.run_figures(seen, &clocks, copied_bytes);
         serde_json::to_string(&told).map_err(|error| LabError::io("the line of JSON")(error.into()))
     }
 
@@ -87,7 +87,7 @@ impl Handoff {
         Ok(copied.div_ceil(COUNTED_FRAMES))
     }
 
-    fn told(&self, seen: ReceivedFrames, clocks: &Clocks, copied_bytes: u64) -> RunFigures {
+    fn run_figures(&self, seen: ReceivedFrames, clocks: &Clocks, copied_bytes: u64) -> RunFigures {
         let ReceivedFrames { received, duplicated, out_of_order, end_ns, used, mut latency_ns } = seen;
         // 0 is a frame that did not arrive.
         latency_ns.retain(|latency| *latency > 0);

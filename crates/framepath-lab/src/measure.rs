@@ -49,7 +49,7 @@ impl Measured {
     }
 
     /// Takes the figures of a path that ran in this process.
-    pub fn of_report(report: &mut Report) -> Measured {
+    pub fn from_report(report: &mut Report) -> Measured {
         let row = export::summary::row(report, "");
         Measured {
             frames: row.frames,

@@ -50,14 +50,14 @@ impl AccessPoints {
         AccessPoints { coding, framing: Framing::new(coding, head), gradual: false }
     }
 
-    /// Returns true if [`AccessPoints::look`] needs the bytes of the packet.
+    /// Returns true if [`AccessPoints::inspect`] needs the bytes of the packet.
     pub fn needs(&self, flagged: bool) -> bool {
         flagged || (self.gradual && self.coding == Coding::H264)
     }
 
     /// Classifies a packet by its first `bytes`; `whole` if these are all of them. Returns `None`
     /// if more bytes are needed. Reads each byte at most twice.
-    pub fn look(&mut self, bytes: &[u8], flagged: bool, whole: bool) -> Option<RandomAccess> {
+    pub fn inspect(&mut self, bytes: &[u8], flagged: bool, whole: bool) -> Option<RandomAccess> {
         if !self.needs(flagged) {
             return Some(RandomAccess::Picture { reference: true });
         }
@@ -351,7 +351,8 @@ mod tests {
 
     /// Returns the result for the units in each form that a container has.
     fn seen(coding: Coding, units: &[&[u8]], flagged: bool) -> RandomAccess {
-        let looked = |head: &[u8], bytes: &[u8]| AccessPoints::new(coding, head).look(bytes, flagged, true);
+        let looked =
+            |head: &[u8], bytes: &[u8]| AccessPoints::new(coding, head).inspect(bytes, flagged, true);
         let access = looked(&[], &starts(units)).unwrap();
         assert_eq!(looked(&[0, 0, 0, 1, 0x67], &starts(units)), Some(access));
         for bytes in [1, 2, 4] {
@@ -413,7 +414,7 @@ mod tests {
 
     #[test]
     fn other_codecs_tell_their_key_frames() {
-        let look = |coding, bytes: &[u8]| AccessPoints::new(coding, &[]).look(bytes, true, false);
+        let look = |coding, bytes: &[u8]| AccessPoints::new(coding, &[]).inspect(bytes, true, false);
         let picture = Some(RandomAccess::Picture { reference: true });
         assert_eq!(
             look(Coding::Vp8, &[0x10, 0, 0, 0x9d, 1, 0x2a, 64, 0, 48, 0, 5]),
@@ -429,7 +430,7 @@ mod tests {
         assert_eq!(look(Coding::Vp9, &[0x86, 0, 0]), picture);
         // The frame is longer than the bytes given.
         assert_eq!(look(Coding::Av1, &[0x12, 0, 0x32, 0xff, 0x7f, 0x10, 1]), None);
-        let whole = |bytes: &[u8]| AccessPoints::new(Coding::Av1, &[]).look(bytes, true, true);
+        let whole = |bytes: &[u8]| AccessPoints::new(Coding::Av1, &[]).inspect(bytes, true, true);
         let (key, inter) = ([0x32, 2, 0x10, 1], [0x32, 2, 0x30, 1]);
         assert_eq!(whole(&key), Some(RandomAccess::Point));
         // A key frame that is not shown, and a header that another one follows.
@@ -443,21 +444,21 @@ mod tests {
     #[test]
     fn more_is_asked_for_only_where_it_matters() {
         let mut points = AccessPoints::new(Coding::H264, &[]);
-        assert_eq!(points.look(&starts(&[&[9, 0xf0], IDR]), true, false), Some(RandomAccess::Point));
-        assert_eq!(points.look(&starts(&[NOW]), true, false), None);
-        assert_eq!(points.look(&starts(&[NOW, ALL_I]), true, false), None);
-        assert_eq!(points.look(&starts(&[NOW, ALL_I]), true, true), Some(RandomAccess::Point));
-        assert_eq!(points.look(&starts(&[NOW, ONE_I]), true, false), None);
-        assert_eq!(points.look(&starts(&[NOW, ONE_I, NEXT_P]), true, false), Some(claimed(0)));
+        assert_eq!(points.inspect(&starts(&[&[9, 0xf0], IDR]), true, false), Some(RandomAccess::Point));
+        assert_eq!(points.inspect(&starts(&[NOW]), true, false), None);
+        assert_eq!(points.inspect(&starts(&[NOW, ALL_I]), true, false), None);
+        assert_eq!(points.inspect(&starts(&[NOW, ALL_I]), true, true), Some(RandomAccess::Point));
+        assert_eq!(points.inspect(&starts(&[NOW, ONE_I]), true, false), None);
+        assert_eq!(points.inspect(&starts(&[NOW, ONE_I, NEXT_P]), true, false), Some(claimed(0)));
     }
 
     #[test]
     fn references_are_told_behind_a_gradual_refresh() {
         let mut points = AccessPoints::new(Coding::H264, &[]);
         assert!(!points.needs(false) && points.needs(true));
-        points.look(&starts(&[LATER, ALL_P]), true, true);
+        points.inspect(&starts(&[LATER, ALL_P]), true, true);
         assert!(points.needs(false));
-        let mut reference = |unit| points.look(&starts(&[unit]), false, true);
+        let mut reference = |unit| points.inspect(&starts(&[unit]), false, true);
         assert_eq!(reference(ALL_P), Some(RandomAccess::Picture { reference: true }));
         assert_eq!(reference(NOT_REFERENCE), Some(RandomAccess::Picture { reference: false }));
         // Decoding does not start at a packet that the container does not flag.
@@ -474,8 +475,8 @@ mod tests {
             for coding in [Coding::H264, Coding::Hevc, Coding::Vp8, Coding::Vp9, Coding::Av1] {
                 let mut points = AccessPoints::new(coding, &head);
                 for bytes in packets.iter().chain([&any]) {
-                    let part = points.clone().look(&bytes[..bytes.len() / 2], flagged, false);
-                    let whole = points.look(bytes, flagged, true);
+                    let part = points.clone().inspect(&bytes[..bytes.len() / 2], flagged, false);
+                    let whole = points.inspect(bytes, flagged, true);
                     prop_assert!(whole.is_some());
                     let is_picture = matches!(whole, Some(RandomAccess::Picture { .. }));
                     prop_assert!(flagged || is_picture);

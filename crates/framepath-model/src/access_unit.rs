@@ -53,10 +53,10 @@ impl Sequences {
     }
 
     /// Reads the next access unit.
-    pub fn look(&mut self, bytes: &[u8]) -> Unit {
+    pub fn inspect(&mut self, bytes: &[u8]) -> Unit {
         let (key, mark) = match self.coding {
             Coding::H264 => return self.byte_stream(bytes, |head| Nal::of_h264(head[0])),
-            Coding::Hevc => return self.byte_stream(bytes, Nal::of_hevc),
+            Coding::Hevc => return self.byte_stream(bytes, Nal::from_hevc),
             Coding::Vp8 => vp8(bytes),
             Coding::Vp9 => vp9(bytes).map_or((false, None), |mark| (true, Some(mark))),
             Coding::Av1 => av1(bytes),
@@ -129,7 +129,7 @@ impl Nal {
         }
     }
 
-    fn of_hevc(head: &[u8]) -> Nal {
+    fn from_hevc(head: &[u8]) -> Nal {
         // Other layers are not decoded.
         if head[0] & 1 != 0 || head.get(1).is_some_and(|second| second >> 3 != 0) {
             return Nal::Other;
@@ -313,52 +313,52 @@ mod tests {
     fn h264_begins_at_idr_and_gets_its_sets_back() {
         let mut stream = Sequences::new(Coding::H264);
         let first = [0, 0, 0, 1, 0x67, 1, 2, 0, 0, 1, 0x68, 3, 0, 0, 0, 1, 0x65, 9];
-        assert_eq!(stream.look(&[0, 0, 1, 0x41, 7]), unit(false, false, &[]));
-        assert_eq!(stream.look(&first), unit(true, true, &[]));
-        assert_eq!(stream.look(&first), unit(true, false, &[]));
+        assert_eq!(stream.inspect(&[0, 0, 1, 0x41, 7]), unit(false, false, &[]));
+        assert_eq!(stream.inspect(&first), unit(true, true, &[]));
+        assert_eq!(stream.inspect(&first), unit(true, false, &[]));
         let sets = [0, 0, 0, 1, 0x67, 1, 2, 0, 0, 0, 1, 0x68, 3];
-        assert_eq!(stream.look(&[0, 0, 1, 0x65, 8]), unit(true, false, &sets));
+        assert_eq!(stream.inspect(&[0, 0, 1, 0x65, 8]), unit(true, false, &sets));
         let other = [0, 0, 1, 0x67, 1, 3, 0, 0, 1, 0x68, 3, 0, 0, 1, 0x65, 9];
-        assert_eq!(stream.look(&other), unit(true, true, &[]));
+        assert_eq!(stream.inspect(&other), unit(true, true, &[]));
     }
 
     #[test]
     fn sets_that_come_alone_are_in_force_for_the_next_key() {
         let mut stream = Sequences::new(Coding::Hevc);
         let sets = [0, 0, 0, 1, 64, 1, 5, 0, 0, 0, 1, 66, 1, 6, 0, 0, 0, 1, 68, 1, 7];
-        assert_eq!(stream.look(&sets), unit(false, false, &[]));
-        assert_eq!(stream.look(&[0, 0, 1, 40, 1, 9]), unit(true, true, &sets));
+        assert_eq!(stream.inspect(&sets), unit(false, false, &[]));
+        assert_eq!(stream.inspect(&[0, 0, 1, 40, 1, 9]), unit(true, true, &sets));
         for _ in 0..9 {
-            stream.look(&[0, 0, 0, 1, 68, 1, 7]);
+            stream.inspect(&[0, 0, 0, 1, 68, 1, 7]);
         }
-        assert_eq!(stream.look(&[0, 0, 1, 42, 1, 9]).before, sets);
+        assert_eq!(stream.inspect(&[0, 0, 1, 42, 1, 9]).before, sets);
     }
 
     #[test]
     fn vp8_and_vp9_keys_tell_their_size() {
         let mut stream = Sequences::new(Coding::Vp8);
         let mut key = [0x10, 0, 0, 0x9d, 1, 0x2a, 64, 0, 48, 0, 5];
-        assert_eq!(stream.look(&key), unit(true, true, &[]));
-        assert_eq!(stream.look(&[0x11, 0, 0]), unit(false, false, &[]));
+        assert_eq!(stream.inspect(&key), unit(true, true, &[]));
+        assert_eq!(stream.inspect(&[0x11, 0, 0]), unit(false, false, &[]));
         key[6] = 80;
-        assert_eq!(stream.look(&key), unit(true, true, &[]));
+        assert_eq!(stream.inspect(&key), unit(true, true, &[]));
         let mut stream = Sequences::new(Coding::Vp9);
         // Profile 0, key, shown; sync code; BT.709; 352x288.
         let key = [0x82, 0x49, 0x83, 0x42, 0x20, 0x15, 0xf0, 0x11, 0xf0, 0];
-        assert_eq!(stream.look(&key), unit(true, true, &[]));
-        assert_eq!(stream.look(&key), unit(true, false, &[]));
-        assert_eq!(stream.look(&[0x86, 0, 0]), unit(false, false, &[]));
-        assert_eq!(stream.look(&[0x88, 0, 0]), unit(false, false, &[]));
+        assert_eq!(stream.inspect(&key), unit(true, true, &[]));
+        assert_eq!(stream.inspect(&key), unit(true, false, &[]));
+        assert_eq!(stream.inspect(&[0x86, 0, 0]), unit(false, false, &[]));
+        assert_eq!(stream.inspect(&[0x88, 0, 0]), unit(false, false, &[]));
     }
 
     #[test]
     fn av1_keys_come_with_their_sequence() {
         let mut stream = Sequences::new(Coding::Av1);
         let key = [0x12, 0, 0x0a, 2, 7, 8, 0x32, 1, 0x10];
-        assert_eq!(stream.look(&key), unit(true, true, &[]));
-        assert_eq!(stream.look(&[0x12, 0, 0x32, 1, 0x30]), unit(false, false, &[]));
-        assert_eq!(stream.look(&[0x12, 0, 0x0a, 2, 7, 8, 0x32, 1, 0x30]), unit(false, false, &[]));
-        assert_eq!(stream.look(&key), unit(true, false, &[]));
+        assert_eq!(stream.inspect(&key), unit(true, true, &[]));
+        assert_eq!(stream.inspect(&[0x12, 0, 0x32, 1, 0x30]), unit(false, false, &[]));
+        assert_eq!(stream.inspect(&[0x12, 0, 0x0a, 2, 7, 8, 0x32, 1, 0x30]), unit(false, false, &[]));
+        assert_eq!(stream.inspect(&key), unit(true, false, &[]));
     }
 
     proptest! {
@@ -367,7 +367,7 @@ mod tests {
             for coding in [Coding::H264, Coding::Hevc, Coding::Vp8, Coding::Vp9, Coding::Av1] {
                 let mut stream = Sequences::new(coding);
                 for bytes in &units {
-                    let unit = stream.look(bytes);
+                    let unit = stream.inspect(bytes);
                     prop_assert!(unit.key || !unit.begins && unit.before.is_empty());
                 }
             }

@@ -55,7 +55,7 @@ impl BufferRequest {
     }
 
     /// Returns true if pictures of one request fit the memory made for the other.
-    pub fn lies_as(&self, other: &BufferRequest) -> bool {
+    pub fn same_layout(&self, other: &BufferRequest) -> bool {
         BufferRequest { colors: other.colors, ..*self } == *other
     }
 

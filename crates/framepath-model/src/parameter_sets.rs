@@ -92,7 +92,7 @@ impl ParameterSets {
 
     /// Takes in what stands in front of the picture of the next packet. `bytes` are its first;
     /// false where these are not all (`whole`) and more of them are needed.
-    pub fn look(&mut self, bytes: &[u8], whole: bool) -> bool {
+    pub fn inspect(&mut self, bytes: &[u8], whole: bool) -> bool {
         let (sets, reached) = match self.coding {
             Coding::H264 if self.framing.is_record(bytes) => (avcc_units(bytes), whole),
             Coding::H264 | Coding::Hevc => self.before_slices(bytes),
@@ -304,21 +304,21 @@ mod tests {
         {
             let mut sets = ParameterSets::new(Coding::H264, &head);
             let next = packet(&[SLICE]);
-            assert!(sets.look(&packet(&[SPS, PPS, IDR]), true));
+            assert!(sets.inspect(&packet(&[SPS, PPS, IDR]), true));
             assert_eq!(sets.in_force(), None);
             // The head's picture set belongs to the new sequence set from here on.
-            assert!(sets.look(&packet(&[SPS_NEW, PPS, IDR]), true));
+            assert!(sets.inspect(&packet(&[SPS_NEW, PPS, IDR]), true));
             assert_eq!(in_front_of(&sets, &next), packet(&[SPS_NEW, PPS]));
             // It is the same while nothing changes.
             let before = sets.in_force().cloned();
-            sets.look(&packet(&[SPS_NEW, PPS, IDR]), true);
-            sets.look(&packet(&[SLICE]), true);
+            sets.inspect(&packet(&[SPS_NEW, PPS, IDR]), true);
+            sets.inspect(&packet(&[SLICE]), true);
             assert!(before.zip(sets.in_force()).is_some_and(|(before, now)| Arc::ptr_eq(&before, now)));
             // In their order, with those that the head has, and one that makes no sense.
             let bad: &[u8] = &[0xe7, 1];
-            sets.look(&packet(&[PPS_NEW, SLICE]), true);
-            sets.look(&packet(&[bad, SLICE]), true);
-            sets.look(&packet(&[SPS, PPS, IDR]), true);
+            sets.inspect(&packet(&[PPS_NEW, SLICE]), true);
+            sets.inspect(&packet(&[bad, SLICE]), true);
+            sets.inspect(&packet(&[SPS, PPS, IDR]), true);
             let all = packet(&[SPS_NEW, PPS, PPS_NEW, bad, SPS, PPS]);
             assert_eq!(in_front_of(&sets, &next), all);
         }
@@ -328,14 +328,14 @@ mod tests {
     fn encodings_that_take_turns_do_not_add_up() {
         let mut sets = ParameterSets::new(Coding::H264, &[]);
         for _ in 0..1000 {
-            sets.look(&starts(&[SPS, PPS, IDR]), true);
-            sets.look(&starts(&[SPS_NEW, PPS_NEW, IDR]), true);
+            sets.inspect(&starts(&[SPS, PPS, IDR]), true);
+            sets.inspect(&starts(&[SPS_NEW, PPS_NEW, IDR]), true);
         }
         assert_eq!(in_front_of(&sets, &[]), starts(&[SPS, PPS, SPS_NEW, PPS_NEW]));
         // Those that need others stay in their places.
         let mut sets = ParameterSets::new(Coding::H264, &[]);
         for unit in [SPS, PPS, SPS_NEW, PPS] {
-            sets.look(&starts(&[unit, SLICE]), true);
+            sets.inspect(&starts(&[unit, SLICE]), true);
         }
         assert_eq!(in_front_of(&sets, &[]), starts(&[SPS, PPS, SPS_NEW, PPS]));
     }
@@ -344,14 +344,14 @@ mod tests {
     fn sets_are_framed_as_the_packet_that_they_precede() {
         let mut sets = ParameterSets::new(Coding::H264, RECORD);
         // Start codes in spite of the head.
-        assert!(sets.look(&starts(&[SPS_NEW, PPS, IDR]), true));
+        assert!(sets.inspect(&starts(&[SPS_NEW, PPS, IDR]), true));
         assert_eq!(in_front_of(&sets, &lengths(&[IDR])), lengths(&[SPS_NEW, PPS]));
         assert_eq!(in_front_of(&sets, &starts(&[IDR])), starts(&[SPS_NEW, PPS]));
         // A packet that is a record.
         let mut sets = ParameterSets::new(Coding::H264, RECORD);
         let mut record = RECORD.to_vec();
         record[13] = 7;
-        assert!(!sets.look(&record[..12], false) && sets.look(&record, true));
+        assert!(!sets.inspect(&record[..12], false) && sets.inspect(&record, true));
         let new: &[u8] = &[0x67, 66, 0, 30, 0x80, 7];
         assert_eq!(in_front_of(&sets, &lengths(&[IDR])), lengths(&[new, PPS]));
     }
@@ -372,12 +372,12 @@ mod tests {
     fn only_whole_sets_in_front_of_the_picture_count() {
         let mut sets = ParameterSets::new(Coding::H264, &[]);
         let packet = starts(&[SPS, PPS, IDR]);
-        assert!(!sets.look(&packet[..8], false), "a set that may go on");
+        assert!(!sets.inspect(&packet[..8], false), "a set that may go on");
         assert_eq!(sets.in_force(), None);
-        assert!(sets.look(&packet[..packet.len() - 1], false));
+        assert!(sets.inspect(&packet[..packet.len() - 1], false));
         assert_eq!(in_front_of(&sets, &[]), starts(&[SPS, PPS]));
         let mut sets = ParameterSets::new(Coding::H264, &[]);
-        assert!(sets.look(&starts(&[IDR, SPS]), true));
+        assert!(sets.inspect(&starts(&[IDR, SPS]), true));
         assert_eq!(sets.in_force(), None);
     }
 
@@ -386,9 +386,9 @@ mod tests {
         let sei = [&[6, 5, 30][..], &[7; 16], b"x264 - core 30"].concat();
         let other = [&[6, 5, 30][..], &[7; 16], b"another core 3"].concat();
         let mut sets = ParameterSets::new(Coding::H264, &starts(&[SPS, PPS]));
-        sets.look(&starts(&[&other, SPS, PPS, IDR]), true);
+        sets.inspect(&starts(&[&other, SPS, PPS, IDR]), true);
         assert_eq!(sets.in_force(), None);
-        sets.look(&starts(&[SPS, PPS, &sei, IDR]), true);
+        sets.inspect(&starts(&[SPS, PPS, &sei, IDR]), true);
         assert_eq!(in_front_of(&sets, &[]), starts(&[SPS, PPS, &sei]));
     }
 
@@ -401,9 +401,9 @@ mod tests {
         // A head of one array.
         let head = [&[1; 21][..], &[0xff, 1, 33, 0, 1, 0, 3], &sps].concat();
         let mut sets = ParameterSets::new(Coding::Hevc, &head);
-        sets.look(&starts(&[&sps, &other, slice]), true);
+        sets.inspect(&starts(&[&sps, &other, slice]), true);
         assert_eq!(sets.in_force(), None);
-        sets.look(&starts(&[&vps, &sps, &pps, slice]), true);
+        sets.inspect(&starts(&[&vps, &sps, &pps, slice]), true);
         assert_eq!(in_front_of(&sets, &starts(&[slice])), starts(&[&vps, &sps, &pps]));
     }
 
@@ -413,11 +413,11 @@ mod tests {
         let frame = [0x32, 2, 0x10, 1];
         for head in [first.clone(), [&[0x81, 0, 0, 0], first.as_slice()].concat()] {
             let mut sets = ParameterSets::new(Coding::Av1, &head);
-            assert!(sets.look(&[&[0x12, 0], first.as_slice(), &frame].concat(), true));
+            assert!(sets.inspect(&[&[0x12, 0], first.as_slice(), &frame].concat(), true));
             assert_eq!(sets.in_force(), None);
-            assert!(sets.look(&[&[0x12, 0], second.as_slice(), &[0x32, 200]].concat(), false));
+            assert!(sets.inspect(&[&[0x12, 0], second.as_slice(), &[0x32, 200]].concat(), false));
             assert_eq!(in_front_of(&sets, &[]), second);
-            assert!(!sets.look(&[0x12, 0, 0x0a, 90, 7], false));
+            assert!(!sets.inspect(&[0x12, 0, 0x0a, 90, 7], false));
         }
         let mut long = Vec::new();
         put_obu(&[5; 300], &mut long);
@@ -429,7 +429,7 @@ mod tests {
     fn kept_parameter_sets_are_bounded() {
         let mut sets = ParameterSets::new(Coding::H264, &[]);
         for byte in 1..=u8::MAX {
-            sets.look(&starts(&[&[&[0x68], &[byte; 99][..]].concat(), IDR]), true);
+            sets.inspect(&starts(&[&[&[0x68], &[byte; 99][..]].concat(), IDR]), true);
             assert!(sets.in_force().is_none_or(|log| log.bytes() <= MOST));
             assert_eq!(sets.is_lost(), usize::from(byte) > MOST / 100, "{byte}");
         }
@@ -445,10 +445,10 @@ mod tests {
             for coding in [Coding::H264, Coding::Hevc, Coding::Vp8, Coding::Vp9, Coding::Av1] {
                 let mut sets = ParameterSets::new(coding, &head);
                 for bytes in &packets {
-                    sets.look(&bytes[..bytes.len() / 2], false);
-                    prop_assert!(sets.look(bytes, true));
+                    sets.inspect(&bytes[..bytes.len() / 2], false);
+                    prop_assert!(sets.inspect(bytes, true));
                     let framed = [&[0, 0, 0, 1], bytes.as_slice()].concat();
-                    prop_assert!(sets.look(&framed, true));
+                    prop_assert!(sets.inspect(&framed, true));
                     prop_assert!(sets.in_force().is_none_or(|log| log.bytes() <= MOST));
                 }
             }

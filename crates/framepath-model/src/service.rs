@@ -105,7 +105,7 @@ pub enum Denial {
 impl Denial {
     /// Returns true if the connection ends with this denial: no correct client sends such a
     /// message, or continues after it.
-    pub fn ends(&self) -> bool {
+    pub fn ends_connection(&self) -> bool {
         !matches!(self, Denial::Streams(_) | Denial::Opens(_) | Denial::Replacements(_) | Denial::Stopping)
     }
 }
@@ -133,7 +133,7 @@ pub enum Action {
         /// The number.
         from: u32,
     },
-    /// Send the denial; end the connection if [`Denial::ends`].
+    /// Send the denial; end the connection if [`Denial::ends_connection`].
     Deny(Denial),
 }
 
@@ -182,7 +182,7 @@ impl Client {
     /// Decides about a message of the client at `now_ns`.
     /// `next_stream` is the number that a new stream gets. While the service
     /// is `stopping`, no stream is opened.
-    pub fn hear(
+    pub fn on_message(
         &mut self,
         said: Result<Message, WireError>,
         user: &mut User,

@@ -98,7 +98,7 @@ pub struct StreamInfo {
 impl StreamInfo {
     /// Describes frames of `layout` with square pixels, `frame_rate` of them a second,
     /// whose `pts` counts them.
-    pub fn of_frames(layout: &Layout, frame_rate: Rational) -> StreamInfo {
+    pub fn from_layout(layout: &Layout, frame_rate: Rational) -> StreamInfo {
         StreamInfo {
             format: Some(layout.format),
             width: layout.width,

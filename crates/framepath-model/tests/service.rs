@@ -24,7 +24,7 @@ struct Talk {
 impl Talk {
     fn say(&mut self, message: Message) -> Action {
         let Talk { client, user, next, now_ns, stopping } = self;
-        let action = client.hear(Ok(message), user, &LIMITS, *next, *stopping, *now_ns);
+        let action = client.on_message(Ok(message), user, &LIMITS, *next, *stopping, *now_ns);
         if matches!(action, Action::Open { .. }) {
             self.next += 1;
         }
@@ -66,7 +66,7 @@ fn every_limit_names_its_option() {
     talk.open();
     talk.open();
     let denied = |action| match action {
-        Action::Deny(denial) => (denial.to_string(), denial.ends()),
+        Action::Deny(denial) => (denial.to_string(), denial.ends_connection()),
         other => panic!("{other:?}"),
     };
     let (text, ends) = denied(talk.say(HELLO));
@@ -94,7 +94,7 @@ fn every_limit_names_its_option() {
     user.connect(&LIMITS).unwrap();
     user.connect(&LIMITS).unwrap();
     let denial = user.connect(&LIMITS).unwrap_err();
-    assert!(denial.to_string().contains("--connections") && denial.ends());
+    assert!(denial.to_string().contains("--connections") && denial.ends_connection());
     user.disconnect(&Client::default());
     assert_eq!(user.connect(&LIMITS), Ok(()));
 }
@@ -123,7 +123,7 @@ fn nobody_touches_the_stream_of_another_connection() {
     talk.client = Client::default();
     assert_eq!(talk.say(replace(stream)), Action::Deny(Denial::NotYours(stream)));
     assert_eq!(talk.say(Message::Release { stream }), Action::Deny(Denial::NotYours(stream)));
-    assert!(Denial::NotYours(stream).ends());
+    assert!(Denial::NotYours(stream).ends_connection());
 }
 
 #[test]
@@ -145,9 +145,9 @@ fn floods_rubbish_and_words_for_others_end_the_connection() {
     talk.now_ns += 1_000_000_000;
     assert_eq!(talk.say(Message::Page), Action::Deny(Denial::NotForUs));
     let Talk { mut client, mut user, .. } = talk;
-    let rubbish = client.hear(Err(WireError::Length(3)), &mut user, &LIMITS, 0, false, 2_000_000_000);
+    let rubbish = client.on_message(Err(WireError::Length(3)), &mut user, &LIMITS, 0, false, 2_000_000_000);
     assert_eq!(rubbish, Action::Deny(Denial::Meaningless(WireError::Length(3))));
-    assert!(Denial::Flood.ends() && Denial::NotForUs.ends());
+    assert!(Denial::Flood.ends_connection() && Denial::NotForUs.ends_connection());
 }
 
 fn message() -> impl Strategy<Value = Message> {
@@ -169,7 +169,7 @@ proptest! {
         let limits = UserLimits { opens_per_minute: u32::MAX, ..LIMITS };
         let mut next = 0;
         for (who, message, grants) in said {
-            let action = clients[who].hear(Ok(message), &mut user, &limits, next, false, 0);
+            let action = clients[who].on_message(Ok(message), &mut user, &limits, next, false, 0);
             if let Action::Open { stream } | Action::Replace { stream } = action {
                 next = next.max(stream + 1);
                 if grants {
@@ -185,7 +185,7 @@ proptest! {
         for client in &clients {
             user.disconnect(client);
         }
-        let fresh = clients[0].hear(Ok(HELLO), &mut user, &limits, next, false, 0);
+        let fresh = clients[0].on_message(Ok(HELLO), &mut user, &limits, next, false, 0);
         prop_assert_eq!(fresh, Action::Open { stream: next });
     }
 }

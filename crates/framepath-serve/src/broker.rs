@@ -124,13 +124,13 @@ impl Broker {
                             metrics.accept(now_ns());
                         }
                     }
-                    Who::Client(id) => self.attend(id),
+                    Who::Client(id) => self.serve_client(id),
                     Who::Leaving => {}
-                    Who::WorkerSpeaks(id) => self.hear_worker(id),
+                    Who::WorkerSpeaks(id) => self.recv_from_worker(id),
                     Who::WorkerEnds(id) => self.reap(id),
                 }
             }
-            self.look_at_the_clock();
+            self.check_deadlines();
         }
     }
 
@@ -179,12 +179,12 @@ impl Broker {
         silent.chain(others.into_iter().flatten()).min()
     }
 
-    fn look_at_the_clock(&mut self) {
+    fn check_deadlines(&mut self) {
         let now_ns = now_ns();
         let silent = |connection: &Connection| connection.deadline_ns().is_some_and(|at| at <= now_ns);
         let silent: Vec<ClientId> =
             self.clients.iter().filter(|(_, connection)| silent(connection)).map(|(id, _)| *id).collect();
-        silent.into_iter().for_each(|id| self.part_with(id));
+        silent.into_iter().for_each(|id| self.remove_client(id));
         self.leaving.retain(|(socket, until_ns)| *until_ns > now_ns && !socket.has_ended());
         for _ in 0..self.workers.end_late(now_ns) {
             self.fail("a worker did not get ready in time".to_owned());
@@ -193,7 +193,7 @@ impl Broker {
             self.paused_until_ns = None;
         }
         if let Some(mut metrics) = self.metrics.take() {
-            metrics.turn(now_ns, || exposition::text(&self.totals(), &self.statuses()));
+            metrics.serve(now_ns, || exposition::text(&self.totals(), &self.statuses()));
             self.metrics = Some(metrics);
         }
     }
@@ -224,11 +224,11 @@ impl Broker {
     fn meet(&mut self, socket: Socket, peer: Peer) {
         let now_ns = now_ns();
         if !self.admits(&peer) {
-            return self.turn_away(socket, Denial::User(peer.uid));
+            return self.reject(socket, Denial::User(peer.uid));
         }
         self.users.retain(|_, user| !user.is_forgettable(now_ns));
         if let Err(denial) = self.users.entry(peer.uid).or_default().connect(&self.settings.limits) {
-            return self.turn_away(socket, denial);
+            return self.reject(socket, denial);
         }
         log::info!("client {} connected: process {}, user {}", self.next_client, peer.pid, peer.uid);
         self.clients.insert(self.next_client, Connection::new(socket, peer, self.settings.patience));
@@ -242,7 +242,7 @@ impl Broker {
     }
 
     /// Sends a client its denial, and gives it time to read the denial.
-    fn turn_away(&mut self, socket: Socket, denial: Denial) {
+    fn reject(&mut self, socket: Socket, denial: Denial) {
         log::warn!("a client was turned away: {denial}");
         self.past.denied += 1;
         let mut bytes = [0; MESSAGE_BYTES];
@@ -264,23 +264,23 @@ impl Broker {
 
     /// Handles one message of client `id`, or sends more of the messages that wait for
     /// it.
-    fn attend(&mut self, id: ClientId) {
+    fn serve_client(&mut self, id: ClientId) {
         let Some(connection) = self.clients.get_mut(&id) else { return };
         if connection.is_behind() {
             if connection.flush().is_err() {
-                self.part_with(id);
+                self.remove_client(id);
             }
             return;
         }
-        let said = match connection.hear() {
+        let said = match connection.recv() {
             ClientEvent::Word(said) => said,
             ClientEvent::Nothing => return,
-            ClientEvent::Gone => return self.part_with(id),
+            ClientEvent::Gone => return self.remove_client(id),
         };
         let user = self.users.entry(connection.peer.uid).or_default();
         let stopping = self.stops_at_ns.is_some();
         let limits = &self.settings.limits;
-        let action = connection.client.hear(said, user, limits, self.next_stream, stopping, now_ns());
+        let action = connection.client.on_message(said, user, limits, self.next_stream, stopping, now_ns());
         match action {
             Action::Open { stream } => self.open(id, stream),
             Action::Replace { stream } => self.replace(stream),
@@ -290,7 +290,7 @@ impl Broker {
                     Some((_, stream)) => Message::Status(Box::new(self.status(stream))),
                     None => Message::Totals(self.totals()),
                 };
-                self.tell(id, report);
+                self.send_to(id, report);
             }
             Action::Deny(denial) => self.deny(id, &denial),
         }
@@ -298,23 +298,23 @@ impl Broker {
 
     fn deny(&mut self, id: ClientId, denial: &Denial) {
         self.past.denied += 1;
-        self.tell(id, Message::Denied { text: denial.to_string() });
-        if denial.ends() {
+        self.send_to(id, Message::Denied { text: denial.to_string() });
+        if denial.ends_connection() {
             if let Some(connection) = self.dismiss(id) {
                 self.leave(connection.into_socket());
             }
         }
     }
 
-    fn tell(&mut self, id: ClientId, message: Message) {
+    fn send_to(&mut self, id: ClientId, message: Message) {
         let Some(connection) = self.clients.get_mut(&id) else { return };
-        if connection.say(message, None).is_err() {
-            self.part_with(id);
+        if connection.send(message, None).is_err() {
+            self.remove_client(id);
         }
     }
 
     /// Closes the connection of a client that is gone, or has to go.
-    fn part_with(&mut self, id: ClientId) {
+    fn remove_client(&mut self, id: ClientId) {
         drop(self.dismiss(id));
     }
 
@@ -379,8 +379,8 @@ impl Broker {
         self.workers.end(worker);
     }
 
-    fn hear_worker(&mut self, id: WorkerId) {
-        match self.workers.hear(id) {
+    fn recv_from_worker(&mut self, id: WorkerId) {
+        match self.workers.recv(id) {
             Some(Ok(())) => self.broken = None,
             Some(Err(reason)) => self.fail(reason),
             None => {}
@@ -416,7 +416,7 @@ impl Broker {
                     }
                 }
                 self.past.denied += 1;
-                self.tell(id, Message::Denied { text });
+                self.send_to(id, Message::Denied { text });
             }
             self.release(number);
         }
@@ -452,10 +452,10 @@ impl Broker {
         // In the client's pid namespace this number could be another process.
         let pid = if connection.peer.pid == 0 { 0 } else { pid };
         if connection
-            .say(Message::Grant { stream: number, pid, layers: layers.bits() }, Some(socket))
+            .send(Message::Grant { stream: number, pid, layers: layers.bits() }, Some(socket))
             .is_err()
         {
-            self.part_with(client);
+            self.remove_client(client);
         }
     }
 

@@ -59,7 +59,7 @@ impl Connection {
     }
 
     /// Receives the client's next message.
-    pub(super) fn hear(&mut self) -> ClientEvent {
+    pub(super) fn recv(&mut self) -> ClientEvent {
         // One byte more than a message, so that a record that is too long is not accepted.
         let mut bytes = [0; MESSAGE_BYTES + 1];
         match self.socket.try_receive(&mut bytes) {
@@ -77,7 +77,7 @@ impl Connection {
     ///
     /// # Errors
     /// The client is gone.
-    pub(super) fn say(&mut self, message: Message, fd: Option<OwnedFd>) -> io::Result<()> {
+    pub(super) fn send(&mut self, message: Message, fd: Option<OwnedFd>) -> io::Result<()> {
         self.waiting.push_back((message, fd));
         if self.waiting.len() == 1 {
             self.wait_for_it();

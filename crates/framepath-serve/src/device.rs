@@ -73,7 +73,7 @@ pub fn serve(attached: &Attached, settings: &DeviceSettings) -> io::Result<std::
         let place = match offered.limited_uid.map(|uid| users.begin(uid).ok_or(uid)).transpose() {
             Ok(place) => place,
             Err(uid) => {
-                say(&format!(
+                print_note(&format!(
                     "stream {id}: refused: user {uid} has {} streams; --device-user-streams allows no more",
                     settings.user_streams
                 ));
@@ -85,7 +85,7 @@ pub fn serve(attached: &Attached, settings: &DeviceSettings) -> io::Result<std::
         let serving = move || {
             let _place = place;
             if let Err(error) = Serving::run(offered, settings) {
-                say(&format!("stream {id}: {error}"));
+                print_note(&format!("stream {id}: {error}"));
             }
         };
         thread::Builder::new().name("fp-feed".to_owned()).spawn(serving)?;
@@ -93,7 +93,7 @@ pub fn serve(attached: &Attached, settings: &DeviceSettings) -> io::Result<std::
 }
 
 /// Writes a message for the operator of the service to standard error.
-fn say(text: &str) {
+fn print_note(text: &str) {
     eprintln!("framepath: device: {}", shown(text));
 }
 
@@ -120,5 +120,5 @@ fn track_of(codec: Codec, width: u32, height: u32) -> Result<TrackInfo, HostErro
         frame_rate: Rational::new(0, 1),
         sample_aspect: Rational::new(1, 1),
     };
-    TrackInfo::of_codec(codec, stream).map_err(|error| HostError::Failed { text: error.to_string() })
+    TrackInfo::from_codec(codec, stream).map_err(|error| HostError::Failed { text: error.to_string() })
 }

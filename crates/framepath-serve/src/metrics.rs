@@ -54,10 +54,10 @@ impl Metrics {
     /// Accepts one connection.
     pub(super) fn accept(&mut self, now_ns: u64) {
         let accepted = self.listener.accept();
-        self.take_in(accepted.map(|(stream, _)| stream), now_ns);
+        self.add_connection(accepted.map(|(stream, _)| stream), now_ns);
     }
 
-    fn take_in(&mut self, accepted: io::Result<TcpStream>, now_ns: u64) {
+    fn add_connection(&mut self, accepted: io::Result<TcpStream>, now_ns: u64) {
         let stream = match accepted {
             Ok(stream) => stream,
             Err(error) if is_later(&error) || error.kind() == ErrorKind::ConnectionAborted => return,
@@ -79,9 +79,9 @@ impl Metrics {
     }
 
     /// Reads and writes for every reader, as far as possible; `page` makes the answer.
-    pub(super) fn turn(&mut self, now_ns: u64, page: impl Fn() -> String) {
+    pub(super) fn serve(&mut self, now_ns: u64, page: impl Fn() -> String) {
         self.paused_until_ns = self.paused_until_ns.filter(|until_ns| *until_ns > now_ns);
-        self.readers.retain_mut(|reader| reader.until_ns > now_ns && reader.turn(&page));
+        self.readers.retain_mut(|reader| reader.until_ns > now_ns && reader.serve(&page));
     }
 
     /// Returns the time when the next reader has taken too long, or accepting goes on.
@@ -92,7 +92,7 @@ impl Metrics {
 
 impl Reader {
     /// Reads or writes as far as possible; true if there is more to do.
-    fn turn(&mut self, page: &impl Fn() -> String) -> bool {
+    fn serve(&mut self, page: &impl Fn() -> String) -> bool {
         if self.answer.is_none() {
             let mut bytes = [0; 1024];
             match self.stream.read(&mut bytes) {
@@ -140,15 +140,15 @@ mod tests {
     #[test]
     fn accepting_pauses_where_it_fails() {
         let mut metrics = Metrics::new(TcpListener::bind("127.0.0.1:0").unwrap());
-        metrics.take_in(Err(ErrorKind::WouldBlock.into()), 7);
+        metrics.add_connection(Err(ErrorKind::WouldBlock.into()), 7);
         assert!(metrics.listener().is_some());
         // EMFILE.
-        metrics.take_in(Err(io::Error::from_raw_os_error(24)), 7);
+        metrics.add_connection(Err(io::Error::from_raw_os_error(24)), 7);
         assert!(metrics.listener().is_none());
         assert_eq!(metrics.deadline_ns(), Some(7 + PAUSE_NS));
-        metrics.turn(6 + PAUSE_NS, String::new);
+        metrics.serve(6 + PAUSE_NS, String::new);
         assert!(metrics.listener().is_none());
-        metrics.turn(7 + PAUSE_NS, String::new);
+        metrics.serve(7 + PAUSE_NS, String::new);
         assert!(metrics.listener().is_some() && metrics.deadline_ns().is_none());
     }
 

@@ -9,7 +9,7 @@ use framepath_os::crossing::Socket;
 use framepath_os::time::now_ns;
 
 use framepath::host::for_serve::{HostError, connect};
-use framepath::host::for_serve::{hear_within, say};
+use framepath::host::for_serve::{recv_within, send};
 
 /// Longest time the service takes to answer.
 const ANSWERING: Duration = Duration::from_secs(10);
@@ -55,13 +55,13 @@ impl Viewer {
     ///
     /// # Errors
     /// The service denies it, or is gone.
-    pub fn look(&self) -> Result<Snapshot, HostError> {
+    pub fn snapshot(&self) -> Result<Snapshot, HostError> {
         let mut snapshot = Snapshot { at_ns: now_ns(), ..Snapshot::default() };
         let mut from = 0;
         while snapshot.streams.len() < STREAMS {
             // If the service is gone, its last message is still to be read.
-            let _ = say(&self.socket, &Message::Watch { from }, None);
-            let heard = hear_within(&self.socket, ANSWERING).map_err(|error| error.of_service(&self.path));
+            let _ = send(&self.socket, &Message::Watch { from }, None);
+            let heard = recv_within(&self.socket, ANSWERING).map_err(|error| error.with_service(&self.path));
             match heard? {
                 Some((Message::Status(status), _)) => {
                     let next = status.stream.checked_add(1);

@@ -11,7 +11,7 @@ use framepath_os::process::sandbox::Layers;
 use framepath_os::process::spawn::WorkerProcess;
 use framepath_os::time::cpu_ns_of;
 
-use framepath::host::for_serve::{HostError, Spare, Spares, WorkerKind, say, start_program};
+use framepath::host::for_serve::{HostError, Spare, Spares, WorkerKind, send, start_program};
 
 /// The broker's number of a worker.
 pub(super) type WorkerId = u64;
@@ -60,7 +60,7 @@ pub(super) enum WorkerWait<'a> {
 
 impl Workers {
     pub(super) fn new(memory_bytes: u64) -> Workers {
-        let kind = WorkerKind::of_stage(memory_bytes);
+        let kind = WorkerKind::stage(memory_bytes);
         Workers { kind, spares: Spares::default(), used: BTreeMap::new(), next: 0 }
     }
 
@@ -74,7 +74,7 @@ impl Workers {
             })?;
             let Spare { process, socket, program, layers, .. } = start_program(kind)?;
             // Sent before any other process has the socket.
-            say(&socket, &Message::Page, Some(page.fd()))?;
+            send(&socket, &Message::Page, Some(page.fd()))?;
             let id = *next;
             *next += 1;
             Ok(Spare::new(Worker { id, process, page }, socket, program, layers))
@@ -145,9 +145,9 @@ impl Workers {
 
     /// Receives the message of a loading worker: it is ready, or the reason why it is not;
     /// in that case the worker is ended.
-    pub(super) fn hear(&mut self, id: WorkerId) -> Option<Result<(), String>> {
+    pub(super) fn recv(&mut self, id: WorkerId) -> Option<Result<(), String>> {
         let spare = self.spares.get_mut(|spare| spare.process.id == id && !spare.is_ready())?;
-        let heard = spare.hear();
+        let heard = spare.recv();
         if heard.is_err() {
             if let Some(spare) = self.spares.take(|spare| spare.process.id == id) {
                 self.end_spare(spare);

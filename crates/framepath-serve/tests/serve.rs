@@ -40,7 +40,7 @@ fn a_client_that_sends_itself_and_is_gone_is_forgotten() {
             thread::sleep(Duration::from_millis(1));
         }
     }
-    let connections = || Viewer::connect(&path).unwrap().look().unwrap().totals.connections;
+    let connections = || Viewer::connect(&path).unwrap().snapshot().unwrap().totals.connections;
     assert_eq!(connections(), 2, "it is behind, and there");
     drop(client);
     let since = Instant::now();

@@ -103,7 +103,7 @@ impl CommandOutput {
 
     /// Asserts that standard error contains `part`.
     #[track_caller]
-    pub fn says(self, part: &str) -> CommandOutput {
+    pub fn prints(self, part: &str) -> CommandOutput {
         assert!(self.stderr.contains(part), "no `{part}` in {self:#?}");
         self
     }

@@ -23,5 +23,5 @@ pub use way::{Host, LinkUnderTest, PathUnderTest, WhenFull, inline};
 /// no open file, child or thread behind.
 pub fn isolated(check: impl FnOnce() + Send + 'static) {
     // In this order: the wait for other checks does not count as a hang.
-    leaks::none(|| crate::deadline::ends(check));
+    leaks::none(|| crate::deadline::within_deadline(check));
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Runs `f` and fails if it hangs.
-pub fn ends<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
+pub fn within_deadline<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> R {
     let (sender, receiver) = channel();
     let worker = thread::spawn(move || {
         // The receiver is gone once the test has failed.

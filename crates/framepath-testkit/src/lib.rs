@@ -17,5 +17,5 @@ pub mod service;
 
 pub use checkout::{clip, clips, in_checkout, program};
 pub use command::{CommandOutput, finish, framepath, run, wait};
-pub use deadline::{ends, until};
+pub use deadline::{until, within_deadline};
 pub use ffmpeg::{ffmpeg, ffmpeg_output, md5_lines};

@@ -3,7 +3,7 @@
 
 use framepath::{Level, Options, Report, RunError};
 
-use crate::deadline::ends;
+use crate::deadline::within_deadline;
 
 /// Returns options with the ledger at `level`.
 pub fn at(level: Level) -> Options {
@@ -14,7 +14,7 @@ pub fn at(level: Level) -> Options {
 pub fn try_run(text: &str, options: &Options) -> Result<Report, RunError> {
     let path = framepath::path::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
     let options = options.clone();
-    ends(move || framepath::run(&path, &options))
+    within_deadline(move || framepath::run(&path, &options))
 }
 
 /// Runs the path in `text`, which must parse and end without an error.

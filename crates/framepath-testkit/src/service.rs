@@ -58,7 +58,7 @@ impl ServiceProcess {
     }
 
     /// Returns the standard error of the service so far.
-    pub fn said(&self) -> String {
+    pub fn stderr(&self) -> String {
         fs::read_to_string(self.folder.path().join("said")).unwrap()
     }
 
@@ -82,7 +82,7 @@ impl ServiceProcess {
     /// Waits until nobody is connected and the spares are ready; returns the number of open files.
     pub fn quiet(&self) -> usize {
         until("nobody is connected, and the spare workers are there", || {
-            let snapshot = self.look();
+            let snapshot = self.snapshot();
             let totals = snapshot.totals;
             // The viewer itself is one of the connections.
             (totals.connections, totals.streams, totals.spares) == (1, 0, 2) && self.workers().len() == 2
@@ -98,20 +98,20 @@ impl ServiceProcess {
     }
 
     /// Status of the service, as `framepath top` gets it.
-    pub fn look(&self) -> Snapshot {
-        Viewer::connect(&self.socket()).unwrap().look().unwrap()
+    pub fn snapshot(&self) -> Snapshot {
+        Viewer::connect(&self.socket()).unwrap().snapshot().unwrap()
     }
 
     /// True if the service lets one more client in.
     pub fn has_room(&self) -> bool {
-        Viewer::connect(&self.socket()).is_ok_and(|viewer| viewer.look().is_ok())
+        Viewer::connect(&self.socket()).is_ok_and(|viewer| viewer.snapshot().is_ok())
     }
 
     /// Status of the stream of client `pid`, once it has given frames.
     pub fn stream_of(&self, pid: u32) -> StreamStatus {
         let mut found = None;
         until("frames of the client", || {
-            found = self.look().streams.into_iter().find(|s| s.client_pid == pid && s.figures.frames > 0);
+            found = self.snapshot().streams.into_iter().find(|s| s.client_pid == pid && s.figures.frames > 0);
             found.is_some()
         });
         found.unwrap()
@@ -152,7 +152,7 @@ impl Drop for ServiceProcess {
 }
 
 fn has_spare(viewer: &Viewer) -> bool {
-    viewer.look().is_ok_and(|snapshot| snapshot.totals.spares == 2)
+    viewer.snapshot().is_ok_and(|snapshot| snapshot.totals.spares == 2)
 }
 
 /// A client that can send any message.
@@ -165,7 +165,7 @@ impl RawClient {
     }
 
     /// Sends a message.
-    pub fn say(&self, message: &Message) {
+    pub fn send(&self, message: &Message) {
         let mut bytes = [0; MESSAGE_BYTES];
         message.encode(&mut bytes);
         self.0.send(&bytes, None).unwrap();
@@ -173,11 +173,11 @@ impl RawClient {
 
     /// Sends the first message of a client of this version.
     pub fn hello(&self) {
-        self.say(&Message::Hello { version: VERSION });
+        self.send(&Message::Hello { version: VERSION });
     }
 
     /// Receives the next message; `None` if the connection is over.
-    pub fn hear(&self) -> Option<(Message, Option<std::os::fd::OwnedFd>)> {
+    pub fn recv(&self) -> Option<(Message, Option<std::os::fd::OwnedFd>)> {
         assert!(self.0.readable_within(PATIENCE).unwrap(), "the service says nothing");
         let mut bytes = [0; MESSAGE_BYTES];
         let (len, fd) = self.0.receive(&mut bytes).unwrap();
@@ -187,7 +187,7 @@ impl RawClient {
     /// Receives a denial; returns its text.
     #[track_caller]
     pub fn denied(&self) -> String {
-        match self.hear() {
+        match self.recv() {
             Some((Message::Denied { text }, None)) => text,
             other => panic!("{other:?}"),
         }
@@ -196,7 +196,7 @@ impl RawClient {
     /// Receives a grant; returns the stream and the worker's socket.
     #[track_caller]
     pub fn granted(&self) -> (u32, Socket) {
-        match self.hear() {
+        match self.recv() {
             Some((Message::Grant { stream, .. }, Some(fd))) => (stream, Socket::from(fd)),
             other => panic!("{other:?}"),
         }

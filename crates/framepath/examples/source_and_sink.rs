@@ -19,7 +19,7 @@ struct Fade {
 
 impl Source for Fade {
     fn info(&self) -> StreamInfo {
-        StreamInfo::of_frames(&self.layout, Rational::new(25, 1))
+        StreamInfo::from_layout(&self.layout, Rational::new(25, 1))
     }
 
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {

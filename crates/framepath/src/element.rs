@@ -187,6 +187,6 @@ impl HopPlace<'_> {
     /// Adds a line to [`Report::notes`](crate::Report::notes), for the user. Lines of a stage in a
     /// worker are lost.
     pub fn note(&self, line: &str) {
-        self.outcomes.notes.say(line.to_owned());
+        self.outcomes.notes.add(line.to_owned());
     }
 }

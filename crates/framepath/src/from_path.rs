@@ -8,7 +8,7 @@ use crate::element::{HopPlace, LeastOut, Make};
 use crate::error::{RunError, StageError};
 use crate::frames::FRAMES_BEHIND;
 use crate::host::{self, Session, Spec, Task};
-use crate::hosting::{seat_of, worker_options};
+use crate::hosting::{service_stream_of, worker_options};
 use crate::pipeline::{Pipeline, SegmentInput};
 use crate::registry::Registry;
 use crate::stage::HopRole;
@@ -57,7 +57,7 @@ impl Pipeline {
     pub fn from_path_with(registry: &Registry, path: &path::Path) -> Result<Pipeline, RunError> {
         let (source, behind) = path.hops.split_first().expect("a path that was read has hops");
         let mut pipeline =
-            Pipeline::from_hop(registry, source, behind).map_err(|error| of_hop(source, error))?;
+            Pipeline::from_hop(registry, source, behind).map_err(|error| hop_error(source, error))?;
         pipeline.expects_frames = true;
         pipeline.append_hops(behind)
     }
@@ -88,7 +88,7 @@ impl Pipeline {
     /// # Errors
     /// The stage could not be made.
     pub fn add_hop(self, hop: &Hop, frames_behind: u32) -> Result<Pipeline, RunError> {
-        self.add_known(hop, &[], frames_behind).map_err(|error| of_hop(hop, error))
+        self.add_known(hop, &[], frames_behind).map_err(|error| hop_error(hop, error))
     }
 
     /// Starts a pipeline with a source that path text can name.
@@ -99,7 +99,7 @@ impl Pipeline {
         let place = HopPlace::inline(behind, None, 0, Default::default());
         let source = make(hop, &place)?;
         let outcomes = place.outcomes;
-        let mut pipeline = Pipeline::of_source(source, registry.clone(), outcomes).named(&hop.to_string());
+        let mut pipeline = Pipeline::with_source(source, registry.clone(), outcomes).named(&hop.to_string());
         pipeline.hops[0].own = false;
         Ok(pipeline)
     }
@@ -121,7 +121,7 @@ impl Pipeline {
             }
             let behind = &hops[at + 1..];
             let added = pipeline.add_known(hop, behind, kept + frames_behind(behind));
-            pipeline = added.map_err(|error| of_hop(hop, error))?;
+            pipeline = added.map_err(|error| hop_error(hop, error))?;
         }
         Ok(pipeline)
     }
@@ -136,7 +136,7 @@ impl Pipeline {
     fn add_known(self, hop: &Hop, behind: &[Hop], frames_behind: u32) -> Result<Pipeline, StageError> {
         let registry = self.registry.clone();
         let element = registry.element(hop)?;
-        hop.renamed().iter().for_each(|line| self.outcomes.notes.say(line.clone()));
+        hop.renamed().iter().for_each(|line| self.outcomes.notes.add(line.clone()));
         let make = match &element.make {
             Make::Stage(make) => make,
             Make::Queue => {
@@ -177,7 +177,7 @@ impl Pipeline {
         let HopPlace { track, frames_behind, .. } = place;
         let options = worker_options(hop, task, |_| hop)?;
         let index = self.hops.len() as u16;
-        let seat = seat_of(hop, hop);
+        let seat = service_stream_of(hop, hop);
         let session = Session::new(Spec {
             hop: hop.clone(),
             track,
@@ -187,7 +187,7 @@ impl Pipeline {
             seat,
             lends: None,
         });
-        let (submit, collect) = host::ends(index, session.clone());
+        let (submit, collect) = host::channel(index, session.clone());
         let mut pipeline = self.add(Box::new(submit), HopRole::Through).named(&hop.to_string());
         pipeline.workers.push((index, session.stats()));
         pipeline.begin_segment(SegmentInput::Worker(Box::new(collect)), index);
@@ -195,7 +195,7 @@ impl Pipeline {
     }
 }
 
-fn of_hop(hop: &Hop, error: StageError) -> RunError {
+fn hop_error(hop: &Hop, error: StageError) -> RunError {
     RunError::Stage { hop: hop.to_string(), error }
 }
 

@@ -100,7 +100,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-pub(crate) use collect::{CollectInput, WorkerOutput, ends};
+pub(crate) use collect::{CollectInput, WorkerOutput, channel};
 pub(crate) use fault::InjectedFaults;
 pub use kind::UnknownKind;
 pub(crate) use kind::{Task, WorkerKind};
@@ -342,7 +342,7 @@ impl HostError {
     }
 
     /// Adds the program's name to an error about a worker of another version.
-    pub fn of_worker(self, program: &std::path::Path) -> HostError {
+    pub fn with_worker(self, program: &std::path::Path) -> HostError {
         match self {
             HostError::Wire(WireError::Version { ours, theirs }) => {
                 HostError::WorkerVersion { program: program.display().to_string(), ours, theirs }
@@ -352,7 +352,7 @@ impl HostError {
     }
 
     /// Adds the socket's name to an error about a service of another version.
-    pub fn of_service(self, path: &std::path::Path) -> HostError {
+    pub fn with_service(self, path: &std::path::Path) -> HostError {
         match self {
             HostError::Wire(WireError::Version { ours, theirs }) => {
                 HostError::ServiceVersion { path: path.to_owned(), ours, theirs }

@@ -34,7 +34,7 @@ pub(crate) fn worker_options<'a>(
 
 /// Returns the stream's connection to the service, if `hop` runs there; `named` may name
 /// the service's socket.
-pub(crate) fn seat_of(hop: &Hop, named: &Hop) -> Option<Arc<ServiceStream>> {
+pub(crate) fn service_stream_of(hop: &Hop, named: &Hop) -> Option<Arc<ServiceStream>> {
     (hop.choice("host") == "service").then(|| {
         let set = |of: &Hop, name| of.def.arg(name).is_some() && of.is_set(name);
         let socket = set(named, "socket").then(|| named.text("socket").into());

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub(crate) struct Notes(Arc<Mutex<Vec<String>>>);
 
 impl Notes {
-    pub(crate) fn say(&self, note: String) {
+    pub(crate) fn add(&self, note: String) {
         log::warn!("{note}");
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(note);
     }

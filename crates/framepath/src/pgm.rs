@@ -71,14 +71,14 @@ impl PgmPicture {
         let name = file.display().to_string();
         match fs::read(file) {
             Ok(bytes) => {
-                PgmPicture::of_bytes(&bytes).map_err(|what| PictureError::Format { file: name, what })
+                PgmPicture::from_bytes(&bytes).map_err(|what| PictureError::Format { file: name, what })
             }
             Err(error) => Err(PictureError::Io { file: name, error }),
         }
     }
 
     /// Reads the bytes of a file.
-    fn of_bytes(bytes: &[u8]) -> Result<PgmPicture, &'static str> {
+    fn from_bytes(bytes: &[u8]) -> Result<PgmPicture, &'static str> {
         let mut rest = bytes.strip_prefix(b"P5").ok_or("it does not begin with P5")?;
         let mut number = || -> Result<usize, &'static str> {
             let unfinished = "its head is not finished";
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn heads_may_have_comments_and_others_are_refused() {
-        let read = PgmPicture::of_bytes;
+        let read = PgmPicture::from_bytes;
         assert_eq!(read(b"P5 # one\n# two\n2\t1 255\nab").unwrap().pixels, b"ab");
         let bad: [&[u8]; 11] = [
             b"",

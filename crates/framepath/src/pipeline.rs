@@ -99,10 +99,10 @@ impl Pipeline {
     /// Starts a pipeline with a source of the caller's own. A run without any frame
     /// is then no error.
     pub fn from_source(source: impl Source + 'static) -> Pipeline {
-        Pipeline::of_source(Box::new(source), Registry::default(), Outcomes::default())
+        Pipeline::with_source(Box::new(source), Registry::default(), Outcomes::default())
     }
 
-    pub(crate) fn of_source(source: Box<dyn Source>, registry: Registry, outcomes: Outcomes) -> Pipeline {
+    pub(crate) fn with_source(source: Box<dyn Source>, registry: Registry, outcomes: Outcomes) -> Pipeline {
         let hops = vec![HopInfo { own: true, ..HopInfo::new(source.name()) }];
         let first = ThreadSegment { input: None, chain: Vec::new(), first: 0, before: None, behind: 0 };
         let cannot_seek = source.can_seek().err().map(|reason| RequestError::CannotSeek {
@@ -140,13 +140,13 @@ impl Pipeline {
     /// # Ok::<(), RunError>(())
     /// ```
     pub fn stage(self, stage: impl Stage + 'static) -> Pipeline {
-        self.add(Box::new(stage), HopRole::Through).of_caller()
+        self.add(Box::new(stage), HopRole::Through).caller_stages()
     }
 
     /// Ends the pipeline in a sink: a stage without output. Behind
     /// another sink this is an error, as with [`stage`](Pipeline::stage).
     pub fn sink(self, sink: impl Stage + 'static) -> Pipeline {
-        self.add(Box::new(sink), HopRole::Sink).of_caller()
+        self.add(Box::new(sink), HopRole::Sink).caller_stages()
     }
 
     /// Ends the pipeline in a function, which is called with each frame in the thread
@@ -277,7 +277,7 @@ impl Pipeline {
     }
 
     /// Marks the last hop as the caller's own.
-    fn of_caller(mut self) -> Pipeline {
+    fn caller_stages(mut self) -> Pipeline {
         if let Some(last) = self.hops.last_mut() {
             last.own = true;
         }

@@ -288,7 +288,7 @@ impl Recorder {
     }
 
     /// Returns a stretch that begins and ends at the last boundary.
-    pub(crate) fn here(&self) -> Stretch {
+    pub(crate) fn current(&self) -> Stretch {
         Stretch { start_ns: self.last_ns, end_ns: self.last_ns, ..Stretch::default() }
     }
 

@@ -235,7 +235,7 @@ impl Report {
     /// other rows were overwritten are left out.
     pub fn digest(&mut self) -> Digest {
         let hops = self.hop_tree();
-        let last = hops.ends().last().copied().unwrap_or_default();
+        let last = hops.leaves().last().copied().unwrap_or_default();
         self.digest_of(last)
     }
 
@@ -258,7 +258,7 @@ impl Report {
         for frame in self.rows.chunk_by(|a, b| a.seq == b.seq) {
             let ended = frame.iter().any(|r| r.has(flag::LAST) || r.has(flag::DROPPED));
             let has = |hop: u16| frame.binary_search_by_key(&hop, |row| row.hop).is_ok();
-            let is_gapless = frame.iter().all(|row| hops.before(row.hop).is_none_or(has));
+            let is_gapless = frame.iter().all(|row| hops.parent(row.hop).is_none_or(has));
             if ended && is_gapless {
                 whole.extend_from_slice(frame);
             }

@@ -37,7 +37,7 @@ impl Request {
     }
 
     /// True if `later` makes this request needless while it still waits.
-    pub(crate) fn gives_way_to(&self, later: &Request) -> bool {
+    pub(crate) fn is_replaced_by(&self, later: &Request) -> bool {
         use Request::{BitRate, Keyframe};
         matches!((self, later), (Keyframe, Keyframe) | (BitRate(_), BitRate(_)))
     }

@@ -120,7 +120,7 @@ impl Mailbox {
     fn put(&self, pending: Pending) {
         let mut queue = locked(&self.pending);
         let needless = |waiting: &&mut Pending| {
-            waiting.origin == pending.origin && waiting.request.gives_way_to(&pending.request)
+            waiting.origin == pending.origin && waiting.request.is_replaced_by(&pending.request)
         };
         match queue.iter_mut().find(needless) {
             Some(waiting) => *waiting = pending,

@@ -244,7 +244,7 @@ fn request_thread(segment: &ThreadSegment, options: &Options) -> RequestThread {
     let wake: Wake = match &segment.input {
         None => {
             let stop = options.stop.clone();
-            Box::new(move || stop.nudge())
+            Box::new(move || stop.wake())
         }
         Some(SegmentInput::Queue(_, receiver)) => {
             let waker = receiver.waker();
@@ -276,7 +276,7 @@ fn produce(
     while !signal::interrupted() {
         let step = if delivery.has_request() {
             let before = delivery.generation();
-            let attended = attend(Some(&mut *source), 0, chain, &mut recorder, delivery);
+            let attended = serve_requests(Some(&mut *source), 0, chain, &mut recorder, delivery);
             is_held &= delivery.generation() == before;
             attended.map(|seeks| at_end &= !seeks)
         } else if !at_end {
@@ -348,11 +348,11 @@ fn from_queue(
             break None;
         }
         let done = match receiver.recv_unless(|| delivery.has_request()) {
-            Received::News => attend(None, thread, chain, recorder, delivery).map(|_| ()),
+            Received::News => serve_requests(None, thread, chain, recorder, delivery).map(|_| ()),
             Received::Closed => break None,
             Received::Value(queued) => {
                 let attended = match delivery.has_request() {
-                    true => attend(None, thread, chain, recorder, delivery).map(|_| ()),
+                    true => serve_requests(None, thread, chain, recorder, delivery).map(|_| ()),
                     false => Ok(()),
                 };
                 let taken = attended.and_then(|()| match queued {
@@ -396,7 +396,7 @@ fn from_worker(
     let mut is_held = false;
     let failure = loop {
         let done = match collect.next(recorder, || delivery.has_request()) {
-            Ok(WorkerOutput::News) => attend(None, thread, chain, recorder, delivery).map(|_| ()),
+            Ok(WorkerOutput::News) => serve_requests(None, thread, chain, recorder, delivery).map(|_| ()),
             Ok(WorkerOutput::End) => break None,
             Ok(WorkerOutput::Frame(_)) if delivery.requests.is_stale(delivery.generation()) => {
                 delivery.requests.count_flushed(1);
@@ -430,7 +430,7 @@ fn from_worker(
 /// Handles the requests that have come to `thread`: asks its hops from the last to the
 /// first, then its `source`, or passes them to the thread before. True if the source has
 /// gone to another time.
-fn attend(
+fn serve_requests(
     mut source: Option<&mut dyn Source>,
     thread: usize,
     chain: &mut [HopStage],

@@ -11,7 +11,7 @@ use framepath::{
     Answered, Frame, FrameMeta, HopFailure, Item, Leaky, Options, Out, Pipeline, Pool, Rational, Request,
     RequestError, RunError, SeekTo, Source, Stage, StageError, StreamInfo,
 };
-use framepath_testkit::{ends, ffmpeg};
+use framepath_testkit::{ffmpeg, within_deadline};
 
 /// Presentation time and hash of a frame.
 type Shown = (Option<i64>, String);
@@ -91,7 +91,7 @@ fn check(text: &str) {
 
 #[test]
 fn ten_seeks_in_each_codec_are_as_a_decode_from_there() {
-    ends(|| {
+    within_deadline(|| {
         let folder = tempfile::tempdir().unwrap();
         let x265 = "-c:v libx265 -preset ultrafast -pix_fmt yuv420p -x265-params \
                     log-level=none:bframes=3:b-adapt=0:open-gop=1:scenecut=0:keyint=12";
@@ -116,7 +116,7 @@ fn ten_seeks_in_each_codec_are_as_a_decode_from_there() {
 
 #[test]
 fn a_file_starts_and_loops_at_a_time() {
-    ends(|| {
+    within_deadline(|| {
         let folder = tempfile::tempdir().unwrap();
         for name in ["a.mp4", "a.h264"] {
             let file = clip(folder.path(), name, X264);
@@ -160,7 +160,7 @@ fn times_with_seek(pipeline: Pipeline, count: usize, to: Duration) -> (Vec<i64>,
             requests.seek(to, SeekTo::Exact).unwrap();
         }
     });
-    let report = ends(move || pipeline.run(&Options::default())).unwrap();
+    let report = within_deadline(move || pipeline.run(&Options::default())).unwrap();
     let times = times.lock().unwrap().clone();
     (times, report)
 }
@@ -220,7 +220,7 @@ fn discarded_frames_of_a_seek_are_counted_in_the_ledger() {
         std::thread::sleep(Duration::from_millis(500));
         full.send(()).unwrap();
     });
-    let report = ends(move || pipeline.run(&Options::default())).unwrap();
+    let report = within_deadline(move || pipeline.run(&Options::default())).unwrap();
     filled.join().unwrap();
     let dropped = report.rows.iter().filter(|row| row.has(flag::DROPPED)).count() as u64;
     // All frames that the decoder gave before the seek are accounted for, each once.
@@ -246,7 +246,7 @@ impl Asked {
 
 impl Source for Asked {
     fn info(&self) -> StreamInfo {
-        StreamInfo::of_frames(&self.layout, Rational::new(25, 1))
+        StreamInfo::from_layout(&self.layout, Rational::new(25, 1))
     }
 
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
@@ -328,7 +328,7 @@ fn requests_travel_to_who_answers_them() {
         });
     let requests = pipeline.requests();
     requests.send(Request::Flush).unwrap();
-    let report = ends(move || pipeline.run(&Options::default())).unwrap();
+    let report = within_deadline(move || pipeline.run(&Options::default())).unwrap();
     assert!(report.error.is_none(), "{report:?}");
     let logs = logs.map(|log| {
         let mut log = log.lock().unwrap().clone();
@@ -389,7 +389,7 @@ fn a_pipe_cannot_seek() {
 
 #[test]
 fn a_seek_wakes_a_source_that_sleeps_and_threads_behind_it() {
-    ends(|| {
+    within_deadline(|| {
         // The second frame is due in a thousand seconds.
         for tail in ["", " ! queue ! threshold ! queue"] {
             let text = format!("test rate=0.001 frames=100000 size=64x48 format=grey{tail}");
@@ -406,7 +406,7 @@ fn a_seek_wakes_a_source_that_sleeps_and_threads_behind_it() {
 
 #[test]
 fn a_handle_stops_a_run_and_seeks_at_its_end() {
-    ends(|| {
+    within_deadline(|| {
         let mut frames = Pipeline::parse("test frames=60 size=64x48 ! queue").unwrap().frames().unwrap();
         let requests = frames.requests();
         assert_eq!(frames.by_ref().count(), 60);

@@ -167,8 +167,8 @@ fn rows_tile_the_way_to_each_sink() {
             ]
         );
         let hops = report.hop_tree();
-        assert_eq!(hops.ends(), [5, 8, 9]);
-        for end in hops.ends() {
+        assert_eq!(hops.leaves(), [5, 8, 9]);
+        for end in hops.leaves() {
             let way = hops.way_to(end);
             let mut rows: Vec<Row> =
                 report.rows.iter().filter(|row| way[usize::from(row.hop)]).copied().collect();

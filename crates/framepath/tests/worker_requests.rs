@@ -43,7 +43,7 @@ struct Asked {
 
 impl Source for Asked {
     fn info(&self) -> StreamInfo {
-        StreamInfo::of_frames(&self.layout, Rational::new(25, 1))
+        StreamInfo::from_layout(&self.layout, Rational::new(25, 1))
     }
 
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {

@@ -60,7 +60,7 @@ impl CompareArgs {
         let summary = match compare::run(&sides, self.pairs as usize, &lookup::framepath()?, &Bar::new()) {
             Err(LabError::Interrupted) => return Ok(ExitStatus::Interrupted),
             Err(error @ LabError::Lost(_)) => {
-                exit_status::tell("compare", &error.into());
+                exit_status::print_error("compare", &error.into());
                 return Ok(ExitStatus::Lost);
             }
             outcome => outcome?,

@@ -200,7 +200,7 @@ fn run_all(
             Err(error) => {
                 let ending =
                     if matches!(error, LabError::Lost(_)) { ExitStatus::Lost } else { ExitStatus::Failed };
-                exit_status::tell("lab", &anyhow::Error::new(error).context(experiment.name));
+                exit_status::print_error("lab", &anyhow::Error::new(error).context(experiment.name));
                 // A failure outweighs a loss.
                 if outcome.ending != ExitStatus::Failed {
                     outcome.ending = ending;

@@ -56,7 +56,7 @@ impl TopArgs {
     pub(crate) fn run(self) -> anyhow::Result<ExitStatus> {
         signal::install().context("installing the handler of Ctrl-C")?;
         let viewer = Viewer::connect_to(&self.socket.unwrap_or_else(default_socket), self.service_uid)?;
-        let first = viewer.look()?;
+        let first = viewer.snapshot()?;
         if self.once || !Terminal::is_there() {
             let until = now_ns() + ONCE.as_nanos() as u64;
             while now_ns() < until {
@@ -65,7 +65,7 @@ impl TopArgs {
                 }
                 sleep_until(until);
             }
-            TextTarget::Output.print(&table::table(&first, &viewer.look()?, usize::MAX))?;
+            TextTarget::Output.print(&table::table(&first, &viewer.snapshot()?, usize::MAX))?;
             return Ok(ExitStatus::Done);
         }
         let terminal = Terminal::open().context("the terminal")?;
@@ -92,7 +92,7 @@ fn live(
         if matches!(key, Some(b'q' | b'Q')) {
             return Ok(ExitStatus::Done);
         }
-        let next = viewer.look()?;
+        let next = viewer.snapshot()?;
         // After a meaningless key or a resized window keep the old snapshot: rates of a moment
         // would be of no use.
         if key.is_none() {

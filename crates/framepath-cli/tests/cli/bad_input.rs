@@ -23,11 +23,11 @@ fn a_wrong_word_is_pointed_at() {
 
 #[test]
 fn unknown_words_of_the_command_line_are_usage() {
-    run(&["comparee"]).ended(2).says("'compare'");
-    run(&["run"]).ended(2).says("<PATH>");
-    run(&["run", "--ledger", "loud", "test ! null"]).ended(2).says("full");
-    run(&["lab", "quue"]).ended(2).says("did you mean `queue`?");
-    run(&["stages", "decod"]).ended(2).says("did you mean `decode`?");
+    run(&["comparee"]).ended(2).prints("'compare'");
+    run(&["run"]).ended(2).prints("<PATH>");
+    run(&["run", "--ledger", "loud", "test ! null"]).ended(2).prints("full");
+    run(&["lab", "quue"]).ended(2).prints("did you mean `queue`?");
+    run(&["stages", "decod"]).ended(2).prints("did you mean `decode`?");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn files_that_are_no_video_are_named() {
         write("random.ivf", &noise),
         write("random.mp4", &noise),
     ] {
-        let ran = run(&["run", &format!("file '{file}' ! decode ! null")]).ended(1).says(&file);
+        let ran = run(&["run", &format!("file '{file}' ! decode ! null")]).ended(1).prints(&file);
         assert_eq!(ran.stderr.lines().count(), 1, "{ran:#?}");
     }
 }
@@ -60,7 +60,7 @@ fn a_truncated_file_delivers_the_frames_before_and_keeps_the_ledger() {
     fs::write(&file, &whole[..whole.len() * 2 / 3]).unwrap();
     let csv = folder.path().join("frames.csv");
     let path = format!("file '{}' ! decode ! null", file.display());
-    let ran = run(&["run", &path, "--csv", csv.to_str().unwrap()]).ended(1).says("cut.ivf");
+    let ran = run(&["run", &path, "--csv", csv.to_str().unwrap()]).ended(1).prints("cut.ivf");
     let frames: usize = ran.stdout.split(' ').next().unwrap().parse().unwrap();
     assert!((10..30).contains(&frames), "{ran:#?}");
     let text = fs::read_to_string(csv).unwrap();
@@ -75,14 +75,14 @@ fn a_truncated_file_delivers_the_frames_before_and_keeps_the_ledger() {
 fn a_pool_too_small_for_the_decoder_is_an_error_and_no_hang() {
     let clip = in_checkout("clips/h264-180p8-high.h264");
     let path = format!("file '{}' ! decode pool=1 ! null", clip.display());
-    run(&["run", &path]).ended(1).says("pool");
+    run(&["run", &path]).ended(1).prints("pool");
 }
 
 #[test]
 fn a_full_disk_under_a_sink_is_named() {
     for sink in ["framemd5", "y4m"] {
         let path = format!("test size=64x48 format=grey frames=400 ! queue ! {sink} /dev/full");
-        let ran = run(&["run", &path]).ended(1).says("/dev/full").says("No space left on device");
+        let ran = run(&["run", &path]).ended(1).prints("/dev/full").prints("No space left on device");
         assert!(ran.stdout.contains(" frames in "), "{ran:#?}");
     }
 }
@@ -92,10 +92,10 @@ fn a_full_disk_under_an_export_is_named() {
     for option in ["--csv", "--trace", "--json"] {
         run(&["run", "test size=64x48 frames=50 ! null", option, "/dev/full"])
             .ended(1)
-            .says("/dev/full")
-            .says("No space left on device");
+            .prints("/dev/full")
+            .prints("No space left on device");
     }
-    run(&["run", "test ! null", "--csv", "/nowhere/a.csv"]).ended(1).says("/nowhere/a.csv");
+    run(&["run", "test ! null", "--csv", "/nowhere/a.csv"]).ended(1).prints("/nowhere/a.csv");
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_reader_that_leaves_stops_a_path_with_its_summary() {
     child.stdout.as_mut().unwrap().read_exact(&mut start).unwrap();
     assert_eq!(&start, b"YUV4MPEG2");
     drop(child.stdout.take());
-    wait(child, "run").ended(1).says("frames in").says("standard output: Broken pipe");
+    wait(child, "run").ended(1).prints("frames in").prints("standard output: Broken pipe");
 }
 
 #[test]
@@ -139,10 +139,10 @@ fn summaries_and_budgets_that_are_none_are_named() {
     let not_json = not_json.to_str().unwrap();
     let budgets = in_checkout("budgets.toml");
     let budgets = budgets.to_str().unwrap();
-    run(&["gate", budgets]).ended(2).says("framepath lab --json");
-    run(&["gate", budgets, not_json]).ended(1).says(not_json);
-    run(&["gate", "/nowhere/budgets.toml", not_json]).ended(1).says("/nowhere/budgets.toml");
-    run(&["gate", not_json, not_json]).ended(2).says("not.json");
-    run(&["report", not_json]).ended(1).says(not_json);
-    run(&["report", folder.path().to_str().unwrap()]).ended(1).says("run.json");
+    run(&["gate", budgets]).ended(2).prints("framepath lab --json");
+    run(&["gate", budgets, not_json]).ended(1).prints(not_json);
+    run(&["gate", "/nowhere/budgets.toml", not_json]).ended(1).prints("/nowhere/budgets.toml");
+    run(&["gate", not_json, not_json]).ended(2).prints("not.json");
+    run(&["report", not_json]).ended(1).prints(not_json);
+    run(&["report", folder.path().to_str().unwrap()]).ended(1).prints("run.json");
 }

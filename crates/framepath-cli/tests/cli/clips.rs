@@ -57,5 +57,5 @@ fn the_floor_finds_as_many() {
         let ran = run(&["bare", clip.to_str().unwrap(), "--threads", threads]).ended(0);
         assert_eq!(ran.stdout, "30\n", "{threads}");
     }
-    run(&["bare", clip.to_str().unwrap(), "--threads", "0"]).ended(2).says("from 1 to 256, or auto");
+    run(&["bare", clip.to_str().unwrap(), "--threads", "0"]).ended(2).prints("from 1 to 256, or auto");
 }

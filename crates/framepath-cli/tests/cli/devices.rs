@@ -27,11 +27,11 @@ fn an_invalid_device_is_named() {
         ("test ! decode api=v4l2m2m device=/dev/null ! null".to_owned(), "decode"),
     ];
     for (path, words) in paths {
-        run(&["run", "--quiet", &path]).ended(1).says(words);
+        run(&["run", "--quiet", &path]).ended(1).prints(words);
     }
-    run(&["run", "--quiet", "test format=grey ! threshold io=mmap ! null"]).ended(2).says("`device`");
-    run(&["meta", "--device", "/dev/null"]).ended(1).says("/dev/null is no V4L2 node");
-    run(&["meta", "--device", "/dev/none"]).ended(1).says("/dev/none: ");
+    run(&["run", "--quiet", "test format=grey ! threshold io=mmap ! null"]).ended(2).prints("`device`");
+    run(&["meta", "--device", "/dev/null"]).ended(1).prints("/dev/null is no V4L2 node");
+    run(&["meta", "--device", "/dev/none"]).ended(1).prints("/dev/none: ");
 }
 
 /// Software decodes the frames whether the machine has the decoder or not, and
@@ -70,11 +70,11 @@ fn software_decodes_and_reports_codecs_that_the_machine_lacks() {
         assert!(ran.stderr.contains(why) || api != "vaapi" && ran.stderr.is_empty(), "{api}: {}", ran.stderr);
     }
     let other = format!("file {} ! decode api=vaapi device=/dev/null ! null", clip.display());
-    run(&["run", "--quiet", &other]).ended(1).says("device= goes with api=v4l2m2m");
+    run(&["run", "--quiet", &other]).ended(1).prints("device= goes with api=v4l2m2m");
     // A named device has no fallback.
     for host in ["inline", "process"] {
         let named = format!("file {} ! decode device=/dev/null host={host} ! null", clip.display());
-        run(&["run", "--quiet", &named]).ended(1).says("/dev/null is no V4L2 node");
+        run(&["run", "--quiet", &named]).ended(1).prints("/dev/null is no V4L2 node");
     }
 }
 
@@ -82,7 +82,7 @@ fn software_decodes_and_reports_codecs_that_the_machine_lacks() {
 fn the_old_spelling_of_a_device_works_and_says_so() {
     let clip = in_checkout("clips/vp9-180p8.ivf");
     let old = format!("file {} ! decode host=device:/dev/null ! null", clip.display());
-    run(&["run", "--quiet", &old]).ended(1).says("/dev/null is no V4L2 node");
+    run(&["run", "--quiet", &old]).ended(1).prints("/dev/null is no V4L2 node");
 }
 
 /// Writes a ramp of 7 by 5 pixels.
@@ -121,10 +121,10 @@ fn invalid_pictures_are_refused() {
     let other = folder.path().join("other.pgm");
     std::fs::write(&other, "P5 1 1 255 a").unwrap();
     let other = other.to_str().unwrap();
-    run(&["diff", &ramp, other]).ended(2).says("the pictures have 7x5 and 1x1 pixels");
-    run(&["diff", &ramp, "/dev/none"]).ended(2).says("/dev/none: ");
+    run(&["diff", &ramp, other]).ended(2).prints("the pictures have 7x5 and 1x1 pixels");
+    run(&["diff", &ramp, "/dev/none"]).ended(2).prints("/dev/none: ");
     std::fs::write(other, "P6 1 1 255 abc").unwrap();
-    run(&["diff", &ramp, other]).ended(2).says("P5");
-    run(&["fixture", other, "--reference"]).ended(1).says("P5");
+    run(&["diff", &ramp, other]).ended(2).prints("P5");
+    run(&["fixture", other, "--reference"]).ended(1).prints("P5");
     run(&["fixture", &ramp]).ended(2);
 }

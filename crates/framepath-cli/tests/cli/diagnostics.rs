@@ -70,5 +70,5 @@ fn a_hostile_name_reaches_the_terminal_escaped() {
 fn an_invalid_level_is_refused() {
     let mut command = framepath(&["run", "test frames=1 ! null"]);
     command.env("FRAMEPATH_LOG", "loud");
-    finish(command).ended(2).says("FRAMEPATH_LOG").says("loud");
+    finish(command).ended(2).prints("FRAMEPATH_LOG").prints("loud");
 }

@@ -45,7 +45,7 @@ fn the_ledger_can_be_off() {
 
 #[test]
 fn a_sink_on_standard_output_has_it_to_itself() {
-    let ran = run(&["run", "test size=64x48 frames=4 ! framemd5 -"]).ended(0).says("4 frames");
+    let ran = run(&["run", "test size=64x48 frames=4 ! framemd5 -"]).ended(0).prints("4 frames");
     let lines: Vec<&str> = ran.stdout.lines().collect();
     assert_eq!(lines.iter().filter(|line| line.starts_with("0, ")).count(), 4);
     assert!(lines.iter().all(|line| line.starts_with("0, ") || line.starts_with('#')), "{ran:#?}");
@@ -53,7 +53,7 @@ fn a_sink_on_standard_output_has_it_to_itself() {
 
 #[test]
 fn two_outputs_do_not_share_standard_output() {
-    run(&["run", "--json", "-", "test size=64x48 frames=4 ! y4m -"]).ended(2).says("standard output");
+    run(&["run", "--json", "-", "test size=64x48 frames=4 ! y4m -"]).ended(2).prints("standard output");
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn the_trace_is_json_with_events() {
 #[test]
 fn the_json_has_the_shape_of_a_summary() {
     let path = "test size=64x48 format=grey frames=12 ! encode raw copy=yes ! null";
-    let ran = run(&["run", "--json", "-", path]).ended(0).says("12 frames");
+    let ran = run(&["run", "--json", "-", path]).ended(0).prints("12 frames");
     let summary: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!(summary["experiment"], "run");
     assert!(summary["machine"]["cores"].as_u64().unwrap() >= 1);

@@ -31,7 +31,7 @@ fn without_times_every_frame_is_shown() {
 fn without_a_window_it_says_what_would_bring_one() {
     let mut command = framepath_testkit::framepath(&["run", "test size=64x48 frames=3 ! play"]);
     command.env_remove("DISPLAY").env_remove("WAYLAND_DISPLAY").env_remove("SDL_VIDEODRIVER");
-    let ran = framepath_testkit::finish(command).ended(1).says("play: no window: ").says("driver=null");
+    let ran = framepath_testkit::finish(command).ended(1).prints("play: no window: ").prints("driver=null");
     let remedy = if cfg!(feature = "play") { "DISPLAY" } else { "--features play" };
-    ran.says(remedy);
+    ran.prints(remedy);
 }

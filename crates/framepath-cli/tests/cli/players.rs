@@ -76,5 +76,5 @@ fn a_file_is_for_players_alone() {
 }
 
 fn framepath_is_told(words: &[&str], part: &str) {
-    finish(framepath(words)).ended(2).says(part);
+    finish(framepath(words)).ended(2).prints(part);
 }

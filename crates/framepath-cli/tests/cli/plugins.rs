@@ -36,7 +36,7 @@ fn one_is_shown_with_its_parameters() {
     let entries: Value = serde_json::from_str(&json.stdout).unwrap();
     assert_eq!(entries[0]["type"], "filter");
     assert_eq!(entries[0]["params"][0]["name"], "blur");
-    run(&["plugins", "glwo"]).ended(2).says("did you mean `glow`?");
+    run(&["plugins", "glwo"]).ended(2).prints("did you mean `glow`?");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_plugin_that_cannot_be_loaded_is_listed() {
     ran.ended(0).shows("noise  -       noise: cannot load: ");
     let empty = tempfile::tempdir().unwrap();
     let ran = in_folder(empty.path(), &["run", "test ! plugin frei0r:glow ! null"]);
-    ran.ended(1).says("`glow`").says("frei0r-plugins");
+    ran.ended(1).prints("`glow`").prints("frei0r-plugins");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn other_formats_than_rgba_are_converted() {
 fn invalid_plugin_parameters_are_reported() {
     let fails =
         |stage: &str| run(&["run", &format!("test frames=1 ! plugin frei0r:{stage} ! null")]).ended(1);
-    fails("glow blurr=1").says("`blurr`").says("`blur`");
-    fails("glow blur=2").says("`blur=2`").says("0 to 1");
-    fails("addition").says("mixer2");
+    fails("glow blurr=1").prints("`blurr`").prints("`blur`");
+    fails("glow blur=2").prints("`blur=2`").prints("0 to 1");
+    fails("addition").prints("mixer2");
 }

@@ -16,7 +16,7 @@ fn help_has_examples_everywhere() {
         let help = run(&[command, "--help"]).ended(0).shows("Examples:");
         assert!(help.stdout.contains(&format!("framepath {command} ")), "{help:#?}");
     }
-    run(&[]).ended(2).says("Examples:");
+    run(&[]).ended(2).prints("Examples:");
     run(&["--version"]).ended(0).shows(env!("CARGO_PKG_VERSION"));
 }
 
@@ -41,7 +41,7 @@ fn completions_know_the_commands() {
             assert!(script.contains(command), "{command} in {shell}");
         }
     }
-    run(&["completions", "tcsh"]).ended(2).says("bash");
+    run(&["completions", "tcsh"]).ended(2).prints("bash");
 }
 
 /// Runs the script in a bash of its own, with the variables that readline would set.

@@ -24,7 +24,7 @@ fn frames_before_a_demuxers_end_are_delivered_and_the_run_fails() {
     let whole = frames_of(&whole);
     for (fault, packets) in [("crash@0", 0), ("crash@1", 1), ("crash@17", 17), ("hang@9", 9), ("bomb@5", 5)] {
         let options = format!("fault={fault} watchdog=200ms memory=1GiB");
-        let ran = run(&["run", &path(&options, &part)]).ended(1).says("demuxer");
+        let ran = run(&["run", &path(&options, &part)]).ended(1).prints("demuxer");
         assert_eq!(frames_of(&part), whole[..packets], "{fault}: {ran:#?}");
     }
 }
@@ -74,7 +74,7 @@ fn a_demuxer_that_stands_still_on_a_full_pipe_is_ended() {
         // The reader closes the pipe before all is written.
         let _ = fs::write(&fifo, clip);
     });
-    wait(child, &path).ended(1).says("demuxer");
+    wait(child, &path).ended(1).prints("demuxer");
     writer.join().unwrap();
 }
 
@@ -88,7 +88,7 @@ fn a_file_that_gives_nothing_when_it_is_read_again_fails() {
         let child = framepath(&["run", &path]).spawn().unwrap();
         thread::sleep(Duration::from_millis(500));
         fs::File::create(&file).unwrap();
-        wait(child, &path).ended(1).says("cannot repeat");
+        wait(child, &path).ended(1).prints("cannot repeat");
     }
 }
 
@@ -108,7 +108,7 @@ fn a_stream_without_keyframes_is_not_kept_whole() {
     };
     run(&["run", &path("")]).ended(0);
     assert_eq!(frames_of(&listing).len(), 600);
-    let ran = run(&["run", "--quiet", &path("fault=crash@550")]).ended(3).says("skipped");
+    let ran = run(&["run", "--quiet", &path("fault=crash@550")]).ended(3).prints("skipped");
     let frames = frames_of(&listing).len();
     assert!((500..=550).contains(&frames), "{frames}: {ran:#?}");
 }

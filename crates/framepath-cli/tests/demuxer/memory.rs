@@ -80,7 +80,7 @@ fn a_demuxer_without_memory_for_a_track_is_an_error() {
     let file = folder.path().join("large-track.mkv");
     fs::write(&file, matroska(Large::Track(80 << 20))).unwrap();
     let path = format!("file {} ! decode host=process memory=64MiB ! framemd5 -", file.display());
-    let ran = finish(framepath(&["run", "--quiet", &path])).ended(1).says("out of memory");
+    let ran = finish(framepath(&["run", "--quiet", &path])).ended(1).prints("out of memory");
     assert_eq!(ran.frames().len(), 0, "{ran:#?}");
 }
 

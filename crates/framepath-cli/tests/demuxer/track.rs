@@ -31,7 +31,7 @@ fn a_tracks_description_is_4_mib_at_most() {
         let _ = fs::remove_file(&listing);
         // The length is in the demuxer's own error; a caller that refuses a received
         // message does not know it.
-        decode(head).ended(1).says(&format!(" {} bytes", head + WORDS));
+        decode(head).ended(1).prints(&format!(" {} bytes", head + WORDS));
         assert!(frames_of(&listing).is_empty());
     }
 }

@@ -49,13 +49,13 @@ fn a_skipped_packet_is_said_quietly_or_not_and_is_exit_code_3() {
     let ran = decoded("vp9-180p8.ivf", &options).ended(3);
     assert!(delivered(&ran) > 0 && delivered(&ran) < delivered(&whole), "{ran:#?}");
     assert_eq!(ran.stderr.lines().count(), 1, "{ran:#?}");
-    ran.says(&options).says(&format!("packet {last}"));
+    ran.prints(&options).prints(&format!("packet {last}"));
 }
 
 fn all_frames_lost_is_a_failure() {
     let ran = decoded("vp9-180p8.ivf", "host=process fault=poison@0").ended(1);
     assert_eq!(delivered(&ran), 0);
-    ran.says("no frame").says("packet 0");
+    ran.prints("no frame").prints("packet 0");
 }
 
 fn frames_lost_with_their_worker_are_exit_code_3() -> Tested {
@@ -66,7 +66,7 @@ fn frames_lost_with_their_worker_are_exit_code_3() -> Tested {
         "--quiet",
         "test size=64x48 frames=50 ! plugin frei0r:baltan host=process fault=crash@20 ! framemd5 -",
     ]);
-    let ran = ran.ended(3).says("frame 20");
+    let ran = ran.ended(3).prints("frame 20");
     assert!((1..50).contains(&delivered(&ran)), "{ran:#?}");
     Ok(())
 }
@@ -77,7 +77,9 @@ fn a_source_that_ends_without_a_frame_is_a_failure() {
     let file = folder.path().join("empty.ivf");
     let clip = fs::read(in_checkout("clips/vp9-180p8.ivf")).unwrap();
     fs::write(&file, &clip[..32]).unwrap();
-    run(&["run", "--quiet", &format!("file {} ! decode ! null", file.display())]).ended(1).says("empty.ivf");
+    run(&["run", "--quiet", &format!("file {} ! decode ! null", file.display())])
+        .ended(1)
+        .prints("empty.ivf");
 }
 
 fn requested_drops_are_no_loss() {
@@ -96,7 +98,7 @@ fn a_comparison_of_a_path_that_loses_frames_has_no_figures() {
     let clip = in_checkout("clips/vp9-180p8.ivf");
     let path = |fault: &str| format!("file {} ! decode host=process{fault} ! null", clip.display());
     let (good, lossy) = (path(""), path(" fault=poison@7"));
-    let ran = run(&["compare", "--pairs", "1", &good, &lossy]).ended(3).says("packet 7");
+    let ran = run(&["compare", "--pairs", "1", &good, &lossy]).ended(3).prints("packet 7");
     assert_eq!(ran.stdout, "");
 }
 
@@ -134,7 +136,9 @@ fn an_export_replaces_what_a_link_names_and_keeps_its_permissions() {
     assert!(fs::read_to_string(&file).unwrap().contains("\"frames\": 2"));
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
     // A pipe is written to directly.
-    run(&["run", "test size=64x48 frames=2 ! null", "--json", "/dev/stderr"]).ended(0).says("\"frames\": 2");
+    run(&["run", "test size=64x48 frames=2 ! null", "--json", "/dev/stderr"])
+        .ended(0)
+        .prints("\"frames\": 2");
 }
 
 /// Number of slices that the worker gets before the large packet.

@@ -246,7 +246,7 @@ impl Stream {
             return false;
         }
         let bytes = packet.bytes().unwrap();
-        let Ok(Some(offset)) = self.packets.put(bytes) else { return false };
+        let Ok(Some(offset)) = self.packets.push(bytes) else { return false };
         let (seq, len, key) = (self.next, bytes.len() as u32, packet.is_key());
         self.submit(&Submission::Packet {
             seq,

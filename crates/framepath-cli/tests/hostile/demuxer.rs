@@ -62,7 +62,7 @@ fn stream() -> StreamInfo {
 impl Peer {
     /// Describes an H.264 track, as an honest demuxer would.
     fn open(self) -> (Peer, PacketPool) {
-        let track = TrackInfo::of_codec(Codec::H264, stream()).unwrap().to_bytes();
+        let track = TrackInfo::from_codec(Codec::H264, stream()).unwrap().to_bytes();
         let pool = PacketPool::new(self.area.clone(), &track).unwrap();
         self.demuxed(track.len() as u32);
         (self, pool)
@@ -132,7 +132,7 @@ pub const ACTS: &[Act] = &[
     file("describes-a-head-of-noise", Then::Anything, |socket| {
         let peer = given(socket);
         let mut random = Random(7);
-        let mut track = TrackInfo::of_codec(Codec::H264, stream()).unwrap().to_bytes();
+        let mut track = TrackInfo::from_codec(Codec::H264, stream()).unwrap().to_bytes();
         track.extend((0..4096).map(|_| random.next() as u8));
         let _pool = PacketPool::new(peer.area.clone(), &track).unwrap();
         peer.demuxed(track.len() as u32);
@@ -198,7 +198,7 @@ pub const ACTS: &[Act] = &[
         let mut random = Random(13);
         for _ in 0..500 {
             let bytes: Vec<u8> = (0..random.next() % 5000).map(|_| random.next() as u8).collect();
-            while let Ok(placed) = pool.put(&bytes) {
+            while let Ok(placed) = pool.push(&bytes) {
                 if let Some(Placed { offset, id, .. }) = placed {
                     peer.packet(offset, bytes.len() as u32, id);
                     break;
@@ -221,7 +221,7 @@ pub const ACTS: &[Act] = &[
             })
         });
         for _ in 0..500 {
-            while let Ok(placed) = pool.put(&[0, 0, 1, 0x67, 0x42, 0, 0x1e, 0xab, 0x40, 0x50]) {
+            while let Ok(placed) = pool.push(&[0, 0, 1, 0x67, 0x42, 0, 0x1e, 0xab, 0x40, 0x50]) {
                 if let Some(Placed { offset, id, .. }) = placed {
                     peer.packet(offset, 10, id);
                     break;

@@ -49,7 +49,7 @@ pub fn a_folder_of_another_user_is_refused_and_no_file_changes() -> Tested {
     let folder = folder_of_nobody();
     let socket = folder.path().join("socket");
     let refused = |socket: &Path| {
-        serve_at(socket).ended(1).says("belongs to user 65534").says(folder.path().to_str().unwrap());
+        serve_at(socket).ended(1).prints("belongs to user 65534").prints(folder.path().to_str().unwrap());
         assert_eq!(fs::metadata(&victim).unwrap().mode() & 0o7777, 0o600);
         assert_eq!(fs::read(&victim).unwrap(), b"root's");
     };
@@ -70,7 +70,7 @@ pub fn a_folder_of_another_user_is_refused_and_no_file_changes() -> Tested {
     let link = public.path().join("link");
     symlink(victims.path(), &link).unwrap();
     std::os::unix::fs::lchown(&link, Some(NOBODY), None).unwrap();
-    serve_at(&link.join("socket")).ended(1).says("symbolic link").says("belongs to user 65534");
+    serve_at(&link.join("socket")).ended(1).prints("symbolic link").prints("belongs to user 65534");
     assert_eq!(fs::read_dir(victims.path()).unwrap().count(), 1);
     // In a folder where every user may add files and none can replace another's, the service
     // listens, but does not take over a name of another user.
@@ -78,7 +78,7 @@ pub fn a_folder_of_another_user_is_refused_and_no_file_changes() -> Tested {
     serve_at(&name).ended(0);
     drop(std::os::unix::net::UnixListener::bind(&name).unwrap());
     chown(&name, Some(NOBODY), None).unwrap();
-    serve_at(&name).ended(1).says("belongs to user 65534");
+    serve_at(&name).ended(1).prints("belongs to user 65534");
     assert!(name.exists());
     Ok(())
 }
@@ -97,7 +97,7 @@ pub fn a_service_of_another_user_gets_no_client_unless_it_is_named() -> Tested {
         let host = format!("host=service socket={at} {more}");
         run(&["run", &format!("file '{}' ! decode {host} ! framemd5 -", clip.display())])
     };
-    let names_both = |ran: CommandOutput| ran.ended(1).says("runs as user 65534").says("as user 0");
+    let names_both = |ran: CommandOutput| ran.ended(1).prints("runs as user 65534").prints("as user 0");
     assert!(!names_both(client("")).stdout.contains("0, "), "frames of a service of nobody's");
     names_both(client("service_uid=12345"));
     names_both(run(&["top", "--once", "--socket", at]));

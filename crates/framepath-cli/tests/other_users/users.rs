@@ -15,11 +15,11 @@ fn as_nobody(service: &ServiceProcess) -> CommandOutput {
 pub fn only_its_own_user_unless_it_says_so() -> Tested {
     needs_root()?;
     let service = ServiceProcess::start(&[]);
-    as_nobody(&service).ended(1).says("Permission denied");
+    as_nobody(&service).ended(1).prints("Permission denied");
     // A socket that every user may connect to, with a service for another user.
     let service = ServiceProcess::start(&["--allow-uid", "12345"]);
-    as_nobody(&service).ended(1).says("65534").says("--allow-uid");
-    assert_eq!(service.look().totals.denied, 1);
+    as_nobody(&service).ended(1).prints("65534").prints("--allow-uid");
+    assert_eq!(service.snapshot().totals.denied, 1);
     service.quiet();
     for allowed in [["--allow-uid", "65534"], ["--allow-gid", "65534"]] {
         let service = ServiceProcess::start(&allowed);

@@ -48,7 +48,7 @@ const ALL: [(&str, &str); 7] = [
 /// Runs `test`, which must end in time, with the command as its worker program.
 fn ends(test: impl FnOnce() + Send + 'static) {
     framepath::host::set_worker_program(env!("CARGO_BIN_EXE_framepath"));
-    framepath_testkit::ends(test);
+    framepath_testkit::within_deadline(test);
 }
 
 fn ffmpeg(words: &[&str]) {

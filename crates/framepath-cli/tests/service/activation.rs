@@ -30,14 +30,14 @@ fn a_passed_socket_is_served_and_its_name_stays() {
     let stdin = || Stdio::from(listener.as_fd().try_clone_to_owned().unwrap());
     let child = manager(stdin(), "1", &[]).spawn().unwrap();
     // A client that connects before the service listens waits in the socket's backlog.
-    until("the service answers", || Viewer::connect(&path).unwrap().look().is_ok());
+    until("the service answers", || Viewer::connect(&path).unwrap().snapshot().is_ok());
     children::signal(&child, 15).unwrap();
-    wait(child, "the service").ended(0).says("passed in");
+    wait(child, "the service").ended(0).prints("passed in");
     assert!(path.exists());
 
     let refused = |count: &str, options: &[&str], code: i32, words: &str| {
         let child = manager(stdin(), count, options).spawn().unwrap();
-        wait(child, "the service").ended(code).says(words);
+        wait(child, "the service").ended(code).prints(words);
     };
     refused("2", &[], 1, "2 sockets were passed");
     refused("1", &["--socket", "/elsewhere"], 2, "--socket names another");
@@ -50,5 +50,5 @@ fn only_listening_seqpacket_sockets_are_accepted() {
     let stream = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let stdin = Stdio::from(std::os::fd::OwnedFd::from(stream));
     let child = manager(stdin, "1", &[]).spawn().unwrap();
-    wait(child, "the service").ended(1).says("ListenSequentialPacket=");
+    wait(child, "the service").ended(1).prints("ListenSequentialPacket=");
 }

@@ -10,7 +10,7 @@ use framepath_testkit::until;
 use framepath_testkit::{finish, run};
 
 fn address(service: &ServiceProcess) -> String {
-    let said = service.said();
+    let said = service.stderr();
     let (_, rest) = said.split_once("http://").unwrap_or_else(|| panic!("{said}"));
     rest.split_once('/').unwrap().0.to_owned()
 }
@@ -151,8 +151,8 @@ fn figures_are_for_this_machine_alone() {
     let socket = folder.path().join("socket");
     let socket = socket.to_str().unwrap();
     let ran = run(&["serve", "--socket", socket, "--metrics", "0.0.0.0:0"]).ended(1);
-    ran.says("0.0.0.0:0");
-    run(&["serve", "--socket", socket, "--metrics", "everywhere"]).ended(2).says("everywhere");
+    ran.prints("0.0.0.0:0");
+    run(&["serve", "--socket", socket, "--metrics", "everywhere"]).ended(2).prints("everywhere");
 }
 
 #[test]

@@ -42,9 +42,9 @@ fn rubbish_ends_its_own_connection_and_says_why() {
         talker.0.send(bytes, None).unwrap();
         let text = talker.denied();
         assert!(text.contains(words), "{text}");
-        assert!(talker.hear().is_none(), "{words}");
+        assert!(talker.recv().is_none(), "{words}");
     }
-    assert_eq!(service.look().totals.denied, cases.len() as u64);
+    assert_eq!(service.snapshot().totals.denied, cases.len() as u64);
     assert_eq!(service.quiet(), before);
     finish(service.client("vp9-180p8.ivf", "! decode", "null")).ended(0);
 }
@@ -59,7 +59,7 @@ fn descriptors_that_nobody_asked_for_are_closed() {
     let file = std::fs::File::open("/dev/null").unwrap();
     for _ in 0..200 {
         talker.0.send(&record(&Message::Watch { from: 0 }), Some(file.as_fd())).unwrap();
-        assert!(matches!(talker.hear(), Some((Message::Totals(_), None))));
+        assert!(matches!(talker.recv(), Some((Message::Totals(_), None))));
     }
     assert_eq!(service.fds(), before + 1);
     drop(talker);
@@ -84,7 +84,7 @@ fn a_thousand_that_come_and_go_leave_nothing() {
         }
     }
     assert_eq!(service.quiet(), before);
-    assert_eq!(service.look().totals.streams, 0);
+    assert_eq!(service.snapshot().totals.streams, 0);
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_crowd_that_stays_is_turned_away_and_takes_nobody_with_it() {
     // The accepted clients are closed because they send nothing, the others were denied.
     let text = crowd[999].denied();
     assert!(text.contains("20 connections") && text.contains("--connections"), "{text}");
-    assert!(crowd[999].hear().is_none());
+    assert!(crowd[999].recv().is_none());
     assert!(service.fds() < before + 200, "{}", service.fds());
     drop(crowd);
     until("the crowd has gone", || service.has_room());
@@ -119,7 +119,7 @@ fn a_flood_ends_and_nobody_else_does() {
     let deaf = RawClient::connect(&service.socket());
     let watch = record(&Message::Watch { from: 0 });
     let mut sent = 0;
-    while deaf.0.try_send(&watch, None).unwrap() || service.look().totals.connections < 2 {
+    while deaf.0.try_send(&watch, None).unwrap() || service.snapshot().totals.connections < 2 {
         sent += 1;
         assert!(sent < 100_000, "nothing holds it up");
     }
@@ -127,8 +127,8 @@ fn a_flood_ends_and_nobody_else_does() {
     let loud = RawClient::connect(&service.socket());
     let mut answers = 0;
     let denied = loop {
-        loud.say(&Message::Watch { from: u32::MAX });
-        match loud.hear() {
+        loud.send(&Message::Watch { from: u32::MAX });
+        match loud.recv() {
             Some((Message::Totals(_), _)) => answers += 1,
             Some((Message::Denied { text }, _)) => break Some(text),
             other => panic!("{other:?}"),
@@ -158,10 +158,10 @@ fn rubbish_for_a_worker_ends_that_worker() {
     let mut bytes = [0; MESSAGE_BYTES];
     // The worker ends: the socket reads its end, or an error because the data was never read.
     assert!(matches!(worker.receive(&mut bytes), Ok((0, _)) | Err(_)));
-    talker.say(&Message::Replace { stream, kill: false });
+    talker.send(&Message::Replace { stream, kill: false });
     let (again, _worker) = talker.granted();
     assert_eq!(again, stream);
-    assert_eq!(service.look().streams[0].crashes, 1);
+    assert_eq!(service.snapshot().streams[0].crashes, 1);
     drop(talker);
     assert_eq!(service.quiet(), before);
 }

@@ -21,10 +21,10 @@ fn streams_of_a_user() {
     let text = other.denied();
     assert!(text.contains("2 streams already") && text.contains("--streams"), "{text}");
     let ran = finish(service.client("vp9-180p8.ivf", "! decode", "null")).ended(1);
-    ran.says("--streams");
+    ran.prints("--streams");
     // A path takes two streams: its demuxer's, and its decoder's.
-    one.say(&Message::Release { stream: first });
-    other.say(&Message::Release { stream: second });
+    one.send(&Message::Release { stream: first });
+    other.send(&Message::Release { stream: second });
     finish(service.client("vp9-180p8.ivf", "! decode", "null")).ended(0);
     drop((one, other));
     assert_eq!(service.quiet(), before);
@@ -37,7 +37,7 @@ fn replacements_in_a_minute() {
     let options = "! decode fault=crash@3";
     finish(service.client("vp9-180p8.ivf", options, "null")).ended(0);
     let ran = finish(service.client("vp9-180p8.ivf", options, "null")).ended(1);
-    ran.says("--replacements-per-minute");
+    ran.prints("--replacements-per-minute");
     assert_eq!(service.quiet(), before);
 }
 
@@ -49,8 +49,8 @@ fn streams_in_a_minute() {
         finish(service.client("vp9-180p8.ivf", "! decode", "null")).ended(0);
     }
     let ran = finish(service.client("vp9-180p8.ivf", "! decode", "null")).ended(1);
-    ran.says("--opens-per-minute");
-    assert_eq!(service.look().totals.denied, 1);
+    ran.prints("--opens-per-minute");
+    assert_eq!(service.snapshot().totals.denied, 1);
 }
 
 #[test]

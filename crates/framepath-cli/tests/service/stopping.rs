@@ -53,7 +53,7 @@ fn a_second_signal_waits_for_nobody() {
     service.terminate();
     assert_eq!(service.ended(), Some(0));
     assert!(workers.iter().all(|pid| !lives(*pid)));
-    assert!(talker.hear().is_none());
+    assert!(talker.recv().is_none());
 }
 
 /// Workers cannot outlive the service.
@@ -65,7 +65,7 @@ fn a_killed_service_takes_its_workers_along() {
     let workers = service.workers();
     let socket = service.socket();
     // While the service runs, no other can take its name.
-    finish(framepath(&["serve", "--socket", socket.to_str().unwrap()])).ended(1).says("listening at");
+    finish(framepath(&["serve", "--socket", socket.to_str().unwrap()])).ended(1).prints("listening at");
     drop(service);
     until("all workers are gone", || workers.iter().all(|pid| !lives(*pid)));
     client.kill().unwrap();

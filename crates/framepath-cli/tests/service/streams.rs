@@ -44,7 +44,7 @@ fn every_clip_has_the_frames_it_has_inline() {
     }
     assert_eq!(service.quiet(), before);
     // Each has a demuxer's worker and a decoder's.
-    assert_eq!(service.look().totals.granted, 2 * clips.len() as u64);
+    assert_eq!(service.snapshot().totals.granted, 2 * clips.len() as u64);
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_killed_worker_is_replaced_and_no_frame_is_missed_or_given_twice() {
     assert!(ran.stderr.contains("replaced a worker"), "{}", ran.stderr);
     assert_eq!(service.quiet(), before);
     // A worker that died before its stream was open does not count as a death for the client.
-    assert_eq!(service.look().totals.crashes, 3);
+    assert_eq!(service.snapshot().totals.crashes, 3);
 }
 
 #[test]
@@ -140,8 +140,11 @@ fn a_spare_that_dies_is_made_anew() {
 fn without_a_service_it_is_said_what_to_do() {
     let clip = in_checkout("clips/vp9-180p8.ivf");
     let path = format!("file '{}' ! decode host=service socket=/nowhere/fp.sock ! null", clip.display());
-    run(&["run", &path]).ended(1).says("no service at /nowhere/fp.sock").says("`framepath serve` starts one");
-    run(&["top", "--once", "--socket", "/nowhere/fp.sock"]).ended(1).says("no service at /nowhere/fp.sock");
+    run(&["run", &path])
+        .ended(1)
+        .prints("no service at /nowhere/fp.sock")
+        .prints("`framepath serve` starts one");
+    run(&["top", "--once", "--socket", "/nowhere/fp.sock"]).ended(1).prints("no service at /nowhere/fp.sock");
     let path = "test ! plugin invert0r host=service ! null";
-    run(&["run", path]).ended(2).says("service");
+    run(&["run", path]).ended(2).prints("service");
 }

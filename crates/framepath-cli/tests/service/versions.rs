@@ -43,8 +43,8 @@ fn a_client_refuses_a_service_of_another_version() {
     let at = socket.to_str().unwrap();
     let path = format!("file '{}' ! decode host=service socket={at} ! null", clip.display());
     let [theirs, ours] = versions(VERSION + 1);
-    run(&["run", &path]).ended(1).says(at).says(&theirs).says(&ours);
-    run(&["top", "--once", "--socket", at]).ended(1).says(at).says(&theirs).says(&ours);
+    run(&["run", &path]).ended(1).prints(at).prints(&theirs).prints(&ours);
+    run(&["top", "--once", "--socket", at]).ended(1).prints(at).prints(&theirs).prints(&ours);
     service.join().unwrap();
 }
 
@@ -70,8 +70,8 @@ fn a_service_refuses_a_client_of_another_version() {
         talker.0.send(&bytes, None).unwrap();
         let text = talker.denied();
         assert!(versions(newer).iter().all(|version| text.contains(version)), "{text}");
-        assert!(talker.hear().is_none());
+        assert!(talker.recv().is_none());
     }
     assert_eq!(service.quiet(), before);
-    assert_eq!(service.look().totals.granted, 0);
+    assert_eq!(service.snapshot().totals.granted, 0);
 }

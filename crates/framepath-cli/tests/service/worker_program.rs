@@ -33,7 +33,7 @@ fn a_program_in_the_folder_above_is_not_the_worker() {
         finish(player).ended(1)
     };
     let places = format!("{}, /usr/libexec/framepath, /nowhere/bin;", inner.display());
-    let ran = play().says("FRAMEPATH_WORKER").says(&places);
+    let ran = play().prints("FRAMEPATH_WORKER").prints(&places);
     assert!(!ran.stderr.contains("relative") && !started.exists(), "{ran:#?}");
     // A worker program in the program's own folder is found.
     fs::rename(&planted, inner.join("framepath")).unwrap();

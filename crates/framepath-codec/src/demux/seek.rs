@@ -31,7 +31,7 @@ pub(super) struct Marking {
 }
 
 impl Marking {
-    fn before(target: i64) -> Marking {
+    fn starting_before(target: i64) -> Marking {
         Marking { target, next_key: None, is_new: true }
     }
 
@@ -98,7 +98,7 @@ impl Demuxer {
             self.read_ahead = self.read_key()?;
         }
         let key = self.read_ahead.as_ref().and_then(|key| key.meta().pts);
-        self.marking = key.map(Marking::before);
+        self.marking = key.map(Marking::starting_before);
         self.restarts = true;
         Ok(())
     }
@@ -107,12 +107,12 @@ impl Demuxer {
         let ticks = self.info.stream.time_base.ticks_around(to);
         let (floor, ceil) = ticks.ok_or_else(|| self.cannot_seek("the time is out of range"))?;
         let (latest, target) = (start.saturating_add(floor), start.saturating_add(ceil));
-        let landed = self.land(latest)?;
+        let landed = self.read_to_target(latest)?;
         self.marking = match (mode, &landed) {
-            (SeekTo::Exact, _) => Some(Marking::before(target)),
+            (SeekTo::Exact, _) => Some(Marking::starting_before(target)),
             // A picture shown before the key and decoded after it refers to missing
             // pictures.
-            (SeekTo::KeyframeBefore, Some(key)) => key.meta().pts.map(Marking::before),
+            (SeekTo::KeyframeBefore, Some(key)) => key.meta().pts.map(Marking::starting_before),
             (SeekTo::KeyframeBefore, None) => None,
         };
         match landed {
@@ -132,7 +132,7 @@ impl Demuxer {
 
     /// Finds the random access point that is shown last and not after `latest`; no later
     /// packet was read. `None` where decoding has to begin at the first packet.
-    fn land(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
+    fn read_to_target(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
         let base = self.info.stream.time_base;
         let (mut step, _) = base.ticks_around(Duration::from_secs(1)).unwrap_or_default();
         step = step.max(1);
@@ -285,7 +285,7 @@ mod tests {
 
     #[test]
     fn marking_ends_behind_the_next_random_access_point() {
-        let mut marking = Marking::before(50);
+        let mut marking = Marking::starting_before(50);
         let mut seen = Vec::new();
         // A random access point, one of its leading pictures, the target, the next random
         // access point with a leading picture, and a stream that begins anew.

@@ -36,7 +36,7 @@ impl Instance {
         let fits = |side: u32| side > 0 && side % SIDE == 0;
         let bytes = (width as usize).checked_mul(height as usize).and_then(|pixels| pixels.checked_mul(4));
         let Some(bytes) = bytes.filter(|_| fits(width) && fits(height)) else { return Err(refused()) };
-        let _turn = plugin.turn();
+        let _turn = plugin.lock_calls();
         // SAFETY: the plug-in is initialised, and the size is one it must take
         // or refuse.
         let handle = unsafe { (plugin.functions.construct)(width, height) };
@@ -122,7 +122,7 @@ impl Instance {
 
     /// Passes `raw`, which has the type of the parameter, to the plug-in.
     fn access<T>(&mut self, function: abi::ParamAccess, place: usize, raw: &mut T) {
-        let _turn = self.plugin.turn();
+        let _turn = self.plugin.lock_calls();
         // SAFETY: the handle is live, the place is that of a parameter, and
         // the callers match the pointer's type to the parameter's. The
         // plug-in keeps no pointer to what it is given.
@@ -154,7 +154,7 @@ impl Instance {
         let [first, second, third] = pointers;
         let output = output.as_mut_ptr().cast::<u32>();
         let functions = &self.plugin.functions;
-        let _turn = self.plugin.turn();
+        let _turn = self.plugin.lock_calls();
         // SAFETY: the handle is live, and the pictures are of the size it was
         // made for, aligned and lent to write. Mixers were checked to have
         // `f0r_update2`, the others to have one of both.
@@ -170,7 +170,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        let _turn = self.plugin.turn();
+        let _turn = self.plugin.lock_calls();
         // SAFETY: the handle is live, and this is its last use.
         unsafe { (self.plugin.functions.destruct)(self.handle) };
     }

@@ -81,7 +81,7 @@ impl ParamKind {
             },
             ParamKind::Double => part(text).map(ParamValue::Double),
             ParamKind::Color => match text.strip_prefix('#') {
-                Some(hex) => of_hex(hex).map(ParamValue::Color),
+                Some(hex) => parse_hex(hex).map(ParamValue::Color),
                 None => parts(text).map(|rgb| ParamValue::Color(rgb.map(|part| part as f32))),
             },
             ParamKind::Position => parts(text).map(ParamValue::Position),
@@ -127,7 +127,7 @@ fn parts<const N: usize>(text: &str) -> Option<[f64; N]> {
     parts?.try_into().ok()
 }
 
-fn of_hex(hex: &str) -> Option<[f32; 3]> {
+fn parse_hex(hex: &str) -> Option<[f32; 3]> {
     if hex.len() != 6 || !hex.bytes().all(|b| b.is_ascii_hexdigit()) {
         return None;
     }

@@ -128,7 +128,7 @@ static LOADED: Mutex<Vec<&'static Loaded>> = Mutex::new(Vec::new());
 
 impl Loaded {
     /// Takes the right to call into the plug-in.
-    pub(super) fn turn(&self) -> MutexGuard<'_, ()> {
+    pub(super) fn lock_calls(&self) -> MutexGuard<'_, ()> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -34,7 +34,7 @@ fn opened(
         }
     }
     let (state, found) = match refused {
-        Some((node, error)) => (ProbeState::of_error(&error), format!("{}: {error}", node.display())),
+        Some((node, error)) => (ProbeState::from_error(&error), format!("{}: {error}", node.display())),
         None => (ProbeState::Missing, "none".to_owned()),
     };
     let remedy = format!("sudo usermod -aG {group_to_join} $USER, then log in again; or run as root");
@@ -95,7 +95,7 @@ fn fence_flags(header: &Path) -> Probe {
         Err(error) => {
             let found = format!("{}: {error}", header.display());
             let remedy = "apt install linux-libc-dev, to look at all";
-            return Probe::lacking(GROUP, name, unlocks, ProbeState::of_error(&error), found, remedy);
+            return Probe::lacking(GROUP, name, unlocks, ProbeState::from_error(&error), found, remedy);
         }
     };
     let words = ["V4L2_BUF_FLAG_IN_FENCE", "V4L2_BUF_FLAG_OUT_FENCE", "fence_fd"];

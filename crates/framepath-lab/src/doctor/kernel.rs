@@ -22,7 +22,7 @@ fn pmu() -> Probe {
     match machine::pmu() {
         Ok(()) => Probe::ok(GROUP, name, unlocks, "cycles, instructions and cache misses can be counted"),
         Err(error) => {
-            let (state, remedy) = match ProbeState::of_error(&error) {
+            let (state, remedy) = match ProbeState::from_error(&error) {
                 ProbeState::NotPermitted => (ProbeState::NotPermitted, paranoid_remedy()),
                 _ => (
                     ProbeState::Missing,
@@ -40,7 +40,7 @@ fn switch_records() -> Probe {
     match machine::switch_records() {
         Ok(()) => Probe::ok(GROUP, name, unlocks, format!("perf_event_paranoid is {}", paranoid())),
         Err(error) => {
-            let state = ProbeState::of_error(&error);
+            let state = ProbeState::from_error(&error);
             Probe::lacking(
                 GROUP,
                 name,
@@ -116,7 +116,7 @@ fn realtime() -> Probe {
         Ok(Err(error)) => {
             let found = format!("sched_setscheduler: {error}");
             let remedy = "run as root, or give this user an rtprio limit in /etc/security/limits.conf";
-            Probe::lacking(GROUP, name, unlocks, ProbeState::of_error(&error), found, remedy)
+            Probe::lacking(GROUP, name, unlocks, ProbeState::from_error(&error), found, remedy)
         }
         Err(_) => Probe::lacking(
             GROUP,

@@ -77,7 +77,14 @@ fn udp_gso() -> Probe {
         Ok(()) => Probe::ok(GROUP, name, unlocks, "UDP_SEGMENT can be set"),
         Err(error) => {
             let found = format!("UDP_SEGMENT: {error}");
-            Probe::lacking(GROUP, name, unlocks, ProbeState::of_error(&error), found, "a kernel from 4.18 on")
+            Probe::lacking(
+                GROUP,
+                name,
+                unlocks,
+                ProbeState::from_error(&error),
+                found,
+                "a kernel from 4.18 on",
+            )
         }
     }
 }

@@ -28,7 +28,7 @@ impl ProbeState {
     }
 
     /// Converts a system error: permission denied, or absent.
-    pub(super) fn of_error(error: &io::Error) -> ProbeState {
+    pub(super) fn from_error(error: &io::Error) -> ProbeState {
         match error.kind() {
             io::ErrorKind::PermissionDenied => ProbeState::NotPermitted,
             _ => ProbeState::Missing,

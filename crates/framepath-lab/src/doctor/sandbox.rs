@@ -21,7 +21,7 @@ pub(super) fn probes() -> Vec<Probe> {
 }
 
 fn state(layers: Layers, layer: Layer) -> ProbeState {
-    match layers.standing(layer) {
+    match layers.state(layer) {
         LayerState::Given => ProbeState::Ok,
         LayerState::Refused => ProbeState::NotPermitted,
         LayerState::NotInKernel | LayerState::Untried => ProbeState::Missing,
@@ -102,7 +102,7 @@ fn namespaces() -> Probe {
     let given = match namespaces_given() {
         Ok(given) => given,
         Err(error) => {
-            let state = ProbeState::of_error(&error);
+            let state = ProbeState::from_error(&error);
             return Probe::lacking(GROUP, name, unlocks, state, format!("clone: {error}"), remedy);
         }
     };

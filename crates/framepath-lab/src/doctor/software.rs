@@ -53,10 +53,10 @@ pub(super) fn probes(places: &Places) -> Vec<Probe> {
 }
 
 /// Returns the first line that `program` prints about itself, or why there is none.
-fn said(program: &str, args: &[&str]) -> Result<String, (ProbeState, String)> {
+fn first_output(program: &str, args: &[&str]) -> Result<String, (ProbeState, String)> {
     match Program::new(program, args.iter().copied()).run(true) {
         Ok(finished) => Ok(finished.stdout.lines().next().unwrap_or_default().trim().to_owned()),
-        Err(LabError::Io { error, .. }) => Err((ProbeState::of_error(&error), error.to_string())),
+        Err(LabError::Io { error, .. }) => Err((ProbeState::from_error(&error), error.to_string())),
         Err(error) => Err((ProbeState::Missing, error.to_string())),
     }
 }
@@ -75,18 +75,18 @@ fn tool(
 
 fn ffmpeg() -> Probe {
     // "ffmpeg version 7.1 Copyright (c) ...": the copyright is left out.
-    let version = said("ffmpeg", &["-version"])
+    let version = first_output("ffmpeg", &["-version"])
         .map(|line| line.split(" Copyright").next().unwrap_or_default().to_owned());
     tool("ffmpeg tool", "contenders `ffmpeg` and `ffmpeg-t1` of lab `decode`", version, "apt install ffmpeg")
 }
 
 fn gstreamer() -> Probe {
-    let version = said("gst-launch-1.0", &["--version"]);
+    let version = first_output("gst-launch-1.0", &["--version"]);
     tool("GStreamer", "`framepath compare` with gst-launch-1.0", version, "apt install gstreamer1.0-tools")
 }
 
 fn gst_headers() -> Probe {
-    let version = said("pkg-config", &["--modversion", "gstreamer-1.0"]);
+    let version = first_output("pkg-config", &["--modversion", "gstreamer-1.0"]);
     tool(
         "GStreamer headers",
         "building the peers gst-push and gst-handoff",

@@ -57,5 +57,5 @@ pub(super) fn run(
 fn decode(text: &str) -> Result<Measured, LabError> {
     let path = framepath::path::parse(text)?;
     let mut report = complete(framepath::run(&path, &Options { level: Level::Off, ..Options::default() })?)?;
-    Ok(Measured::of_report(&mut report))
+    Ok(Measured::from_report(&mut report))
 }

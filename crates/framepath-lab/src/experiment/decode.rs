@@ -261,7 +261,7 @@ fn add_ledger(
 ) -> Result<KeptLedger, LabError> {
     let path = framepath::path::parse(text)?;
     let mut report = complete(framepath::run(&path, &Options { level: Level::Full, ..Options::default() })?)?;
-    let measured = Measured::of_report(&mut report);
+    let measured = Measured::from_report(&mut report);
     match summary.rows.iter_mut().find(|r| r.case == clip.case() && r.contender == contender) {
         Some(row) => {
             row.latency_us = measured.latency;

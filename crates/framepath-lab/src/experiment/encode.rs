@@ -52,7 +52,7 @@ fn encoder(arguments: &str) -> Result<Measured, LabError> {
     let mut report =
         complete(framepath::run(&path, &Options { level: Level::Times, ..Options::default() })?)?;
     let times = report.rows.iter().filter(|r| r.hop == ENCODER).map(|r| r.wall_ns()).collect();
-    let mut measured = Measured::of_report(&mut report);
+    let mut measured = Measured::from_report(&mut report);
     add_times(&mut measured, times);
     Ok(measured)
 }
@@ -86,7 +86,7 @@ fn memcpy() -> Result<Measured, LabError> {
 
 fn add_times(measured: &mut Measured, mut times: Vec<u64>) {
     times.sort_unstable();
-    let Some(latency) = Latency::of_sorted(&times) else { return };
+    let Some(latency) = Latency::from_sorted(&times) else { return };
     let us = |ns: u64| ns as f64 / 1e3;
     let average = times.iter().sum::<u64>() / times.len() as u64;
     measured.extra.extend([

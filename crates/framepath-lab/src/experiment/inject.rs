@@ -118,7 +118,7 @@ fn collect(
     let mut outcome = Outcome {
         injected_ns: Vec::new(),
         attributed_ns: Vec::new(),
-        measured: Measured::of_report(&mut report),
+        measured: Measured::from_report(&mut report),
         bytes: None,
     };
     for row in report.rows.iter().filter(|r| r.hop == hop) {

@@ -191,9 +191,9 @@ impl Cell<'_> {
             server: display.and_then(|display| display.server),
             window: &|| display.map_or(Ok(()), Display::has_window),
         };
-        let window = Window::of_clip(clip.seconds);
+        let window = Window::from_clip(clip.seconds);
         let watched = watched::watch(&mut command, window, &around)?;
-        let told = (self.player.told)(&watched.said);
+        let told = (self.player.figures)(&watched.said);
         if let Some(why) = told.otherwise {
             return Err(LabError::Missing(why));
         }
@@ -369,7 +369,7 @@ mod tests {
                 late: None,
                 ..PlayerFigures::default()
             };
-            measured(&clip(), Window::of_clip(5.0), &watched, &told).extra
+            measured(&clip(), Window::from_clip(5.0), &watched, &told).extra
         };
         let usual = figures(400_000_000, 0);
         assert_eq!((usual["cpu_share"], usual["wakeups_per_s"], usual["maxed"]), (40.0, 60.0, 0.0));

@@ -105,10 +105,10 @@ fn flat_out(
     let queue = format!("{source} ! queue depth={DEPTH} ! null");
     let gst = |mode, buffers| move || gst_push(settings, mode, buffers, size, pushes, None);
     let contenders = vec![
-        Contender::new("direct", || ours(&direct, Level::Off)),
-        Contender::new("direct-times", || ours(&direct, Level::Times)),
-        Contender::new("queue", || ours(&queue, Level::Off)),
-        Contender::new("queue-times", || ours(&queue, Level::Times)),
+        Contender::new("direct", || measure_queue(&direct, Level::Off)),
+        Contender::new("direct-times", || measure_queue(&direct, Level::Times)),
+        Contender::new("queue", || measure_queue(&queue, Level::Off)),
+        Contender::new("queue-times", || measure_queue(&queue, Level::Times)),
         Contender::new("gst-direct", gst("direct", "new")),
         Contender::new("gst-queue", gst("queue", "pool")),
         Contender::new("gst-queue2", gst("queue2", "pool")),
@@ -157,7 +157,7 @@ fn paced(
     let queue = format!("test bytes=64 frames={pushes} rate={rate} pool={POOL} ! queue depth={DEPTH} ! null");
     let gst = |mode| move || gst_push(settings, mode, "pool", 64, pushes, Some(rate));
     let contenders = vec![
-        Contender::new("queue-times", || ours(&queue, Level::Times)),
+        Contender::new("queue-times", || measure_queue(&queue, Level::Times)),
         Contender::new("gst-queue", gst("queue")),
         Contender::new("gst-queue2", gst("queue2")),
     ];
@@ -171,11 +171,11 @@ fn paced(
 }
 
 /// Runs a path of framepath's in this process.
-fn ours(text: &str, level: Level) -> Result<Measured, LabError> {
+fn measure_queue(text: &str, level: Level) -> Result<Measured, LabError> {
     let path = framepath::path::parse(text)?;
     let options = Options { level, rows: LEDGER_ROWS, ..Options::default() };
     let mut report = complete(framepath::run(&path, &options)?)?;
-    let mut measured = Measured::of_report(&mut report);
+    let mut measured = Measured::from_report(&mut report);
     per_push(&mut measured);
     Ok(measured)
 }

@@ -42,7 +42,7 @@ impl HeaderReader {
     }
 
     /// Records that measured frame `number`, stamped `stamp_ns`, arrived at `now`.
-    fn saw(&mut self, number: u64, stamp_ns: u64, now: u64) -> Result<(), StageError> {
+    fn record_frame(&mut self, number: u64, stamp_ns: u64, now: u64) -> Result<(), StageError> {
         let seen = &mut self.seen;
         let last = number + 1 == seen.latency_ns.len() as u64;
         let Some(latency) = seen.latency_ns.get_mut(number as usize) else {
@@ -61,7 +61,7 @@ impl HeaderReader {
             self.next = number + 1;
         }
         if last {
-            seen.used = running::own();
+            seen.used = running::own_usage();
             seen.end_ns = now;
             // If the receiver is gone, the run was given up.
             let _ = self.done.send(std::mem::take(seen));
@@ -86,7 +86,7 @@ impl Stage for HeaderReader {
         let [seq, stamp_ns] = head.map(u64::from_ne_bytes);
         // Acquire: pairs with the Release of the trigger.
         match seq.checked_sub(self.meeting.first.load(Ordering::Acquire)) {
-            Some(number) => self.saw(number, stamp_ns, now).map_err(|e| out.fail(e)),
+            Some(number) => self.record_frame(number, stamp_ns, now).map_err(|e| out.fail(e)),
             None => {
                 // Release: pairs with the Acquire of the trigger.
                 self.meeting.warm.fetch_add(1, Ordering::Release);
@@ -105,7 +105,7 @@ mod tests {
     fn seen(numbers: &[u64]) -> Result<ReceivedFrames, StageError> {
         let (done, is_done) = channel();
         let mut reader = HeaderReader::new(4, Arc::default(), done);
-        numbers.iter().try_for_each(|number| reader.saw(*number, 100, 100 + number))?;
+        numbers.iter().try_for_each(|number| reader.record_frame(*number, 100, 100 + number))?;
         Ok(is_done.try_recv().expect("the last frame came"))
     }
 

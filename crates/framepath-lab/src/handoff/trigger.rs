@@ -88,7 +88,7 @@ impl TriggerSource {
             .map_err(|error| RunError::Stage { hop: "trigger".to_owned(), error: error.into() })?;
         Ok(TriggerSource {
             pool,
-            info: StreamInfo::of_frames(&layout, frame_rate),
+            info: StreamInfo::from_layout(&layout, frame_rate),
             frames: handoff.frames,
             rate: handoff.rate,
             begun_ns: None,
@@ -131,7 +131,7 @@ impl TriggerSource {
         // Release: pairs with the Acquire of the reader; the ring in between
         // would be enough too.
         self.meeting.first.store(self.next_seq, Ordering::Release);
-        let clocks = Clocks { worker, own: running::own(), start_ns: now_ns() };
+        let clocks = Clocks { worker, own: running::own_usage(), start_ns: now_ns() };
         self.clocks = Some(clocks);
         Ok(clocks)
     }

@@ -42,7 +42,7 @@ fn column(heading: &str, cell: impl Fn(&SummaryRow) -> Option<String> + 'static)
     Column { heading: heading.to_owned(), cell: Box::new(cell) }
 }
 
-fn of_metric(heading: &str, metric: &'static str) -> Column {
+fn metric_column(heading: &str, metric: &'static str) -> Column {
     column(heading, move |row| row.figure(metric).map(figure))
 }
 
@@ -58,21 +58,21 @@ pub(crate) fn time_columns() -> Vec<Column> {
         column("frames", |row| Some(figure(row.frames as f64))),
         column("wall ms", |row| row.wall_ms.as_ref().map(spread)),
         column("CPU ms", |row| row.cpu_ms.as_ref().map(spread)),
-        of_metric("load", "load"),
-        of_metric("p50 µs", "latency_p50_us"),
-        of_metric("p95 µs", "latency_p95_us"),
-        of_metric("p99 µs", "latency_p99_us"),
-        of_metric("max µs", "latency_max_us"),
+        metric_column("load", "load"),
+        metric_column("p50 µs", "latency_p50_us"),
+        metric_column("p95 µs", "latency_p95_us"),
+        metric_column("p99 µs", "latency_p99_us"),
+        metric_column("max µs", "latency_max_us"),
     ]
 }
 
 /// Returns the columns of counts, memory, and the experiment's own figures.
 pub(crate) fn count_columns(rows: &[SummaryRow]) -> Vec<Column> {
     let mut columns = vec![
-        of_metric("copied B/frame", "copied_bytes_per_frame"),
-        of_metric("switches/frame", "switches_per_frame"),
-        of_metric("syscalls/frame", "syscalls_per_frame"),
-        of_metric("peak KiB", "peak_memory_kib"),
+        metric_column("copied B/frame", "copied_bytes_per_frame"),
+        metric_column("switches/frame", "switches_per_frame"),
+        metric_column("syscalls/frame", "syscalls_per_frame"),
+        metric_column("peak KiB", "peak_memory_kib"),
     ];
     let keys: BTreeSet<String> = rows.iter().flat_map(|row| row.extra.keys().cloned()).collect();
     for key in keys {

@@ -5,7 +5,7 @@ use framepath_model::stats::{Spread, Verdict};
 use framepath_model::summary::Summary;
 
 use super::scale::Scale;
-use super::style::of_contender;
+use super::style::contender_style;
 use super::svg::{Anchor, Svg, fitted};
 use super::{LabRun, Picture};
 use crate::plain::number::{figure, time_unit, time_us, times};
@@ -129,7 +129,7 @@ fn draw_panel(svg: &mut Svg, case: &str, bars: &[Bar], [left, top, width, height
     }
     for (i, bar) in bars.iter().enumerate() {
         let y = top + HEAD + i as f64 * STEP;
-        let (colour, _) = of_contender(&bar.contender, i);
+        let (colour, _) = contender_style(&bar.contender, i);
         // One thread has a paler shade than several of the same contender.
         let shade = if bar.contender.ends_with("-t1") { "pale" } else { "bar" };
         let Spread { median, min, max } = bar.cpu_ms;

@@ -4,7 +4,7 @@
 use framepath_model::summary::LatencyUs;
 
 use super::scale::Scale;
-use super::style::of_contender;
+use super::style::contender_style;
 use super::svg::{Anchor, Svg, fitted};
 use super::{LabRun, Picture};
 use crate::plain::number::time_us;
@@ -105,7 +105,7 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
 }
 
 fn draw_line(svg: &mut Svg, line: &Line, place: usize, x: &Scale, y: f64, names: f64) {
-    let (colour, _) = of_contender(line.contender, place);
+    let (colour, _) = contender_style(line.contender, place);
     let name = fitted(&format!("{} · {}", line.case, line.contender), 12.0, names - 14.0);
     let middle = y + 11.0;
     svg.text("", Anchor::End, names - 12.0, middle + 4.0, &name);

@@ -4,7 +4,7 @@
 use framepath_model::stats::Verdict;
 
 use super::scale::{Scale, spread_out};
-use super::style::of_contender;
+use super::style::contender_style;
 use super::svg::{Anchor, Svg};
 use super::{LabRun, Picture};
 use crate::plain::number::{bytes, case_bytes, figure, time_us, times};
@@ -102,7 +102,7 @@ pub fn draw(run: &LabRun, id: &str, width: f64) -> Option<Picture> {
     let ends: Vec<f64> = lines.iter().map(|line| line.points.last().map_or(0.0, |p| y.at(p.1))).collect();
     let labels = spread_out(&ends, 15.0, TOP + 4.0, base - 2.0);
     for (i, line) in lines.iter().enumerate() {
-        let (colour, dashed) = of_contender(&line.contender, i);
+        let (colour, dashed) = contender_style(&line.contender, i);
         let points: Vec<(f64, f64)> =
             line.points.iter().map(|(size, us)| (x.at(*size as f64), y.at(*us))).collect();
         let dash = if dashed { " dash" } else { "" };

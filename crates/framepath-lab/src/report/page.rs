@@ -37,7 +37,7 @@ pub fn page(runs: &[LabRun]) -> String {
     header(&mut body, runs);
     pictures(&mut body, runs);
     body.push_str(&players::table(runs));
-    words(&mut body, runs);
+    write_findings(&mut body, runs);
     tables(&mut body, runs);
     machines(&mut body, runs);
     method(&mut body);
@@ -143,7 +143,7 @@ fn marked_up(text: &str) -> String {
     html
 }
 
-fn words(body: &mut String, runs: &[LabRun]) {
+fn write_findings(body: &mut String, runs: &[LabRun]) {
     body.push_str("<h2>In words</h2><div class=\"runs\">");
     for run in runs {
         body.push_str("<div>");

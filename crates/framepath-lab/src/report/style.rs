@@ -82,7 +82,7 @@ dt{color:var(--soft)}dd{margin:0}
 /// Returns the style of a contender: a colour's class, and true if its line is dashed.
 /// Framepath's are blue and green, GStreamer and ffmpeg red and yellow, floors grey;
 /// a variant of a contender has its colour, dashed.
-pub fn of_contender(name: &str, place: usize) -> (&'static str, bool) {
+pub fn contender_style(name: &str, place: usize) -> (&'static str, bool) {
     const OTHERS: [&str; 7] = ["blue", "orange", "green", "purple", "vermilion", "sky", "grey"];
     match name {
         "queue" | "inline" | "raw" => ("blue", false),

@@ -18,7 +18,7 @@ pub struct Latency {
 
 impl Latency {
     /// Computes the percentiles of `sorted`, ascending; `None` if it is empty.
-    pub fn of_sorted(sorted: &[u64]) -> Option<Latency> {
+    pub fn from_sorted(sorted: &[u64]) -> Option<Latency> {
         let max = *sorted.last()?;
         let rank = |percent: usize| sorted[(sorted.len() * percent).div_ceil(100).max(1) - 1];
         Some(Latency { p50: rank(50), p95: rank(95), p99: rank(99), max })
@@ -90,7 +90,7 @@ pub fn digest(rows: &mut [Row], hops: &HopTree, sink: u16) -> Digest {
     let switches: Option<u64> = totals.iter().map(|t| t.switches).sum();
     Digest {
         frames: totals.len() as u64,
-        latency: Latency::of_sorted(&latencies),
+        latency: Latency::from_sorted(&latencies),
         causes,
         median_ns,
         copied_bytes: totals.iter().map(|t| t.copied_bytes as f64).sum::<f64>() / count.max(1.0),
@@ -122,7 +122,7 @@ fn hop_digest(rows: &[Row], hop: usize) -> HopDigest {
     HopDigest {
         frames: passed.len() as u64,
         dropped: (mine.len() - passed.len()) as u64,
-        wall: Latency::of_sorted(&walls).unwrap_or_default(),
+        wall: Latency::from_sorted(&walls).unwrap_or_default(),
         causes: causes.scaled(1.0 / count),
         copied_bytes: passed.iter().map(|r| r.copied_bytes as f64).sum::<f64>() / count,
         switches: counted.then(|| passed.iter().map(switches).sum::<f64>() / count),
@@ -215,7 +215,7 @@ mod tests {
     #[test]
     fn percentiles_are_nearest_rank() {
         let sorted: Vec<u64> = (1..=100).collect();
-        assert_eq!(Latency::of_sorted(&sorted), Some(Latency { p50: 50, p95: 95, p99: 99, max: 100 }));
-        assert_eq!(Latency::of_sorted(&[7]).unwrap().p99, 7);
+        assert_eq!(Latency::from_sorted(&sorted), Some(Latency { p50: 50, p95: 95, p99: 99, max: 100 }));
+        assert_eq!(Latency::from_sorted(&[7]).unwrap().p99, 7);
     }
 }

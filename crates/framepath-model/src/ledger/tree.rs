@@ -33,12 +33,12 @@ impl HopTree {
     }
 
     /// Returns the hop before `hop`; `None` for the source, and for an index that is no hop.
-    pub fn before(&self, hop: u16) -> Option<u16> {
+    pub fn parent(&self, hop: u16) -> Option<u16> {
         self.before.get(usize::from(hop)).copied().flatten()
     }
 
     /// Returns the hops without a hop after them, in rising order: the ends of the branches.
-    pub fn ends(&self) -> Vec<u16> {
+    pub fn leaves(&self) -> Vec<u16> {
         let is_end = |hop: &u16| !self.before.contains(&Some(*hop));
         (0..self.len() as u16).filter(is_end).collect()
     }
@@ -61,7 +61,7 @@ impl HopTree {
             if let Some(passed) = way.get_mut(usize::from(hop)) {
                 *passed = true;
             }
-            at = self.before(hop);
+            at = self.parent(hop);
         }
         way
     }

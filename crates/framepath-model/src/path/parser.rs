@@ -52,7 +52,7 @@ impl Grammar<'_> {
         }
         let words = words::split(text)?;
         if words.is_empty() {
-            return Err(PathError::new(text.len()..text.len(), "the path is empty", self.whole()));
+            return Err(PathError::new(text.len()..text.len(), "the path is empty", self.expectation()));
         }
         Ok(Path { hops: self.read_hops(&words, text, 0)? })
     }
@@ -75,7 +75,7 @@ impl Grammar<'_> {
     }
 
     /// Returns the help that describes a whole path.
-    fn whole(self) -> String {
+    fn expectation(self) -> String {
         match self.begin {
             Begin::Source => format!(
                 "a path starts with a source ({}) and ends in a sink ({}), such as `test ! null`",
@@ -83,9 +83,9 @@ impl Grammar<'_> {
                 self.known.known(&[DefinitionKind::Sink])
             ),
             Begin::Behind => {
-                self.right_here(&[DefinitionKind::Sink, DefinitionKind::Stage, DefinitionKind::Link])
+                self.at_position(&[DefinitionKind::Sink, DefinitionKind::Stage, DefinitionKind::Link])
             }
-            Begin::Thread => self.right_here(&[DefinitionKind::Link]),
+            Begin::Thread => self.at_position(&[DefinitionKind::Link]),
         }
     }
 
@@ -124,7 +124,7 @@ impl Grammar<'_> {
                 Some(bang) => (bang.span.clone(), "nothing stands between this `!` and the one before"),
                 None => (text.len()..text.len(), "nothing stands after the last `!`"),
             };
-            return Err(PathError::new(span, message, self.right_here(fitting)));
+            return Err(PathError::new(span, message, self.at_position(fitting)));
         };
         let def = self.known.find(&first.text).ok_or_else(|| self.unknown_stage(first, fitting))?;
         self.check_place(def, first, fitting, place)?;
@@ -145,7 +145,7 @@ impl Grammar<'_> {
     }
 
     /// Returns the help that names the hops allowed in a place.
-    fn right_here(self, fitting: &[DefinitionKind]) -> String {
+    fn at_position(self, fitting: &[DefinitionKind]) -> String {
         let known = |kind| self.known.known(&[kind]);
         match fitting {
             [DefinitionKind::Source] => format!("right here: a source, {}", known(DefinitionKind::Source)),
@@ -176,7 +176,7 @@ impl Grammar<'_> {
 
     fn unknown_stage(self, word: &Word, fitting: &[DefinitionKind]) -> PathError {
         let name = &word.text;
-        let help = self.right_here(fitting);
+        let help = self.at_position(fitting);
         if word.equals.is_some() {
             return PathError::new(
                 word.span.clone(),
@@ -224,11 +224,11 @@ impl Grammar<'_> {
             )
         };
         if place.is_first && def.kind != DefinitionKind::Source {
-            let help = self.right_here(&[DefinitionKind::Source]);
+            let help = self.at_position(&[DefinitionKind::Source]);
             return wrong(format!("a path starts with a source; {name} is {noun}"), help);
         }
         if place.is_threads_first && def.kind != DefinitionKind::Link {
-            let help = self.right_here(&[DefinitionKind::Link]);
+            let help = self.at_position(&[DefinitionKind::Link]);
             return wrong(format!("this branch begins with a link; {name} is {noun}"), help);
         }
         if place.needs_sink
@@ -237,10 +237,10 @@ impl Grammar<'_> {
             return wrong(format!("a path ends in a sink; {name} is {noun}"), add_sink());
         }
         if !place.is_first && def.kind == DefinitionKind::Source {
-            return wrong(format!("{name} is a source and stands first alone"), self.right_here(fitting));
+            return wrong(format!("{name} is a source and stands first alone"), self.at_position(fitting));
         }
         if !place.is_last && def.kind == DefinitionKind::Sink {
-            return wrong(format!("{name} is a sink and stands last alone"), self.right_here(fitting));
+            return wrong(format!("{name} is a sink and stands last alone"), self.at_position(fitting));
         }
         Ok(())
     }

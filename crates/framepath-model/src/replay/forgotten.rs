@@ -34,7 +34,7 @@ impl<P> Forgotten<P> {
     pub(super) fn push(&mut self, entry: ReplayEntry<P>) {
         if self.entries.len() == MOST {
             if let Some(oldest) = self.entries.pop_front() {
-                self.owed += u64::from(self.owes(&oldest));
+                self.owed += u64::from(self.may_output(&oldest));
                 self.may_come += 1;
                 self.unknown = Some(oldest.seq);
             }
@@ -76,7 +76,7 @@ impl<P> Forgotten<P> {
 
     /// Returns true if a frame for the reader may still come: the packet gave none, and it is decoded
     /// or shown after the delivered ones. (Times may restart when a file is looped.)
-    fn owes(&self, entry: &ReplayEntry<P>) -> bool {
+    fn may_output(&self, entry: &ReplayEntry<P>) -> bool {
         let is_behind = Some(entry.seq) > self.delivered.0 || entry.pts > self.delivered.1;
         entry.delivered == 0 && !entry.closed && !entry.withheld && is_behind
     }
@@ -84,7 +84,7 @@ impl<P> Forgotten<P> {
     /// Drops all, because their frames can no longer come; returns how many may have
     /// been owed.
     pub(super) fn clear(&mut self) -> u64 {
-        let lost = self.owed + self.entries.iter().filter(|entry| self.owes(entry)).count() as u64;
+        let lost = self.owed + self.entries.iter().filter(|entry| self.may_output(entry)).count() as u64;
         self.entries.clear();
         (self.owed, self.may_come) = (0, 0);
         lost

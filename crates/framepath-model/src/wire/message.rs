@@ -211,7 +211,7 @@ impl Message {
     /// characters.
     pub fn encode(&self, bytes: &mut [u8; MESSAGE_BYTES]) {
         let mut w = RecordWriter::new(bytes);
-        w.put(&MAGIC);
+        w.write(&MAGIC);
         w.u16(VERSION);
         w.u16(self.kind());
         match self {

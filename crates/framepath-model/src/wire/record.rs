@@ -18,21 +18,21 @@ impl<'a> RecordWriter<'a> {
         RecordWriter { bytes, at: 0 }
     }
 
-    pub(super) fn put(&mut self, value: &[u8]) {
+    pub(super) fn write(&mut self, value: &[u8]) {
         self.bytes[self.at..self.at + value.len()].copy_from_slice(value);
         self.at += value.len();
     }
 
     pub(super) fn u16(&mut self, value: u16) {
-        self.put(&value.to_le_bytes());
+        self.write(&value.to_le_bytes());
     }
 
     pub(super) fn u32(&mut self, value: u32) {
-        self.put(&value.to_le_bytes());
+        self.write(&value.to_le_bytes());
     }
 
     pub(super) fn u64(&mut self, value: u64) {
-        self.put(&value.to_le_bytes());
+        self.write(&value.to_le_bytes());
     }
 
     /// Writes `text`, cut between two characters to at most `most` bytes.
@@ -43,7 +43,7 @@ impl<'a> RecordWriter<'a> {
         }
         self.u16(len as u16);
         let end = self.at + most;
-        self.put(&text.as_bytes()[..len]);
+        self.write(&text.as_bytes()[..len]);
         self.at = end;
     }
 
@@ -52,8 +52,8 @@ impl<'a> RecordWriter<'a> {
         self.u32(stream.width);
         self.u32(stream.height);
         for fraction in [stream.time_base, stream.frame_rate, stream.sample_aspect] {
-            self.put(&fraction.num.to_le_bytes());
-            self.put(&fraction.den.to_le_bytes());
+            self.write(&fraction.num.to_le_bytes());
+            self.write(&fraction.den.to_le_bytes());
         }
     }
 }

@@ -57,7 +57,7 @@ impl Bell {
     }
 
     /// Returns the bell of a caller whose submissions find the ring full.
-    pub fn of_room(area: &Arc<SharedArea>) -> Bell {
+    pub fn for_room(area: &Arc<SharedArea>) -> Bell {
         Bell { area: area.clone(), line: AreaWord::RoomBell }
     }
 
@@ -67,12 +67,12 @@ impl Bell {
     }
 
     /// Returns the bell of a caller that waits until packets are released.
-    pub fn of_packets(area: &Arc<SharedArea>) -> Bell {
+    pub fn for_packets(area: &Arc<SharedArea>) -> Bell {
         Bell { area: area.clone(), line: AreaWord::PacketBell }
     }
 
     /// Returns the bell of a side whose slots or packets are all with the other side.
-    pub fn of_slots(area: &Arc<SharedArea>) -> Bell {
+    pub fn for_slots(area: &Arc<SharedArea>) -> Bell {
         Bell { area: area.clone(), line: AreaWord::SlotBell }
     }
 
@@ -122,7 +122,7 @@ pub struct CellReader {
 /// Returns the ends of the ring from the caller to the worker. Each process uses one.
 pub fn submissions(area: &Arc<SharedArea>) -> (CellWriter, CellReader) {
     let lines = (AreaWord::SubmissionTail, AreaWord::SubmissionHead);
-    ends(area, RingName::Submissions, lines, AreaWord::WorkerBell, Bell::of_room(area))
+    ends(area, RingName::Submissions, lines, AreaWord::WorkerBell, Bell::for_room(area))
 }
 
 /// Returns the ends of the ring from the worker to the caller.
@@ -353,7 +353,7 @@ mod tests {
             assert_eq!(writer.push(&[n; 8]), Ok(true));
         }
         assert_eq!(writer.push(&[9; 8]), Ok(false));
-        let room = Bell::of_room(&area);
+        let room = Bell::for_room(&area);
         let waiter = std::thread::spawn(move || {
             while writer.room() == Ok(0) || writer.room() == Ok(1) {
                 assert!(room.sleep_unless(|| writer.room().is_ok_and(|room| room >= 2), None));

@@ -86,7 +86,7 @@ impl PacketPool {
     ///
     /// # Errors
     /// The reader released a packet that it does not have.
-    pub fn put(&mut self, bytes: &[u8]) -> Result<Option<Placed>, Breach> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Option<Placed>, Breach> {
         self.collect()?;
         let wanted = room(bytes.len());
         let may_stay = self.ids.len() > PACKET_IDS as usize / 2;
@@ -94,7 +94,7 @@ impl PacketPool {
         let transit = stays.is_none();
         let Some(offset) = stays.or_else(|| self.transit.take(wanted)) else { return Ok(None) };
         let Some(id) = self.ids.pop() else {
-            self.transit.give(offset, wanted);
+            self.transit.free_range(offset, wanted);
             return Ok(None);
         };
         self.held[id as usize] = Some(Held { offset, bytes: wanted, transit });
@@ -114,7 +114,7 @@ impl PacketPool {
         // Of this read-modify-write and the reader's, the later sees the earlier, so
         // that either the bit or the raised bell is seen.
         let released = || self.area.slot_summary().iter().any(|word| word.fetch_or(0, Ordering::AcqRel) != 0);
-        Bell::of_slots(&self.area).sleep_unless(released, limit)
+        Bell::for_slots(&self.area).sleep_unless(released, limit)
     }
 
     /// Takes back the packets that the reader released.
@@ -149,7 +149,7 @@ impl PacketPool {
             held.ok_or(Breach("a packet was released that was never sent"))?;
         self.ids.push(id);
         let half = if transit { &mut self.transit } else { &mut self.stay };
-        half.give(offset, bytes);
+        half.free_range(offset, bytes);
         Ok(())
     }
 }
@@ -173,7 +173,7 @@ impl Extents {
         Some(offset)
     }
 
-    fn give(&mut self, mut offset: usize, mut bytes: usize) {
+    fn free_range(&mut self, mut offset: usize, mut bytes: usize) {
         if let Some((&before, &free)) = self.0.range(..offset).next_back() {
             if before + free == offset {
                 self.0.remove(&before);
@@ -258,10 +258,10 @@ mod tests {
     fn a_packet_that_stays_does_not_keep_its_neighbours() {
         let (mut pool, packets) = ends(2 * 4096, b"track");
         assert_eq!(packets.kept(5).unwrap(), b"track");
-        let placed = pool.put(b"stays").unwrap().unwrap();
+        let placed = pool.push(b"stays").unwrap().unwrap();
         let stays = packets.packet(placed.offset, 5, placed.id).unwrap();
         for _ in 0..1000 {
-            let placed = pool.put(&[7; 3000]).unwrap().unwrap();
+            let placed = pool.push(&[7; 3000]).unwrap().unwrap();
             assert!(!placed.transit);
             let packet = packets.packet(placed.offset, 3000, placed.id).unwrap();
             assert_eq!(read(&packet), [7; 3000]);
@@ -275,7 +275,7 @@ mod tests {
         let mut kept = Vec::new();
         for n in 0..1000u32 {
             let bytes = vec![n as u8; if n % 10 == 9 { pool.largest() } else { 50 }];
-            let placed = pool.put(&bytes).unwrap().unwrap();
+            let placed = pool.push(&bytes).unwrap().unwrap();
             let packet = packets.packet(placed.offset, bytes.len() as u32, placed.id).unwrap();
             assert_eq!(read(&packet), bytes);
             if !placed.transit {
@@ -291,7 +291,7 @@ mod tests {
         let (mut pool, packets) = ends(4 << 20, b"");
         let mut kept = Vec::new();
         for _ in 0..2 * PACKET_IDS {
-            let placed = pool.put(b"x").unwrap().unwrap();
+            let placed = pool.push(b"x").unwrap().unwrap();
             let packet = packets.packet(placed.offset, 1, placed.id).unwrap();
             if !placed.transit {
                 kept.push(packet);
@@ -319,25 +319,25 @@ mod tests {
         let area = packets.area.clone();
         let words = || GiveBackWords::new(area.slot_bell(), area.slot_summary(), area.slot_counts()).unwrap();
         words().give_back(9);
-        assert!(pool.put(b"x").is_err());
-        let placed = pool.put(b"x").unwrap().unwrap();
+        assert!(pool.push(b"x").is_err());
+        let placed = pool.push(b"x").unwrap().unwrap();
         words().give_back(placed.id);
         words().give_back(placed.id);
-        assert!(pool.put(b"x").is_err());
+        assert!(pool.push(b"x").is_err());
     }
 
     #[test]
     fn a_writer_without_room_wakes_when_a_packet_is_released() {
         let (mut pool, packets) = ends(2 * 4096, b"");
         let mut packet = || {
-            let Placed { offset, id, .. } = pool.put(&[1; 4000]).unwrap().unwrap();
+            let Placed { offset, id, .. } = pool.push(&[1; 4000]).unwrap().unwrap();
             packets.packet(offset, 4000, id).unwrap()
         };
         let (_stays, packet) = (packet(), packet());
-        assert_eq!(pool.put(&[2; 4000]), Ok(None));
+        assert_eq!(pool.push(&[2; 4000]), Ok(None));
         let writer = std::thread::spawn(move || {
             loop {
-                match pool.put(&[2; 4000]).unwrap() {
+                match pool.push(&[2; 4000]).unwrap() {
                     Some(place) => return place,
                     None => assert!(pool.wait(None)),
                 }
@@ -360,7 +360,7 @@ mod tests {
             for (len, pick, put) in steps {
                 if put {
                     let bytes = vec![pick; usize::from(len % 5000)];
-                    match pool.put(&bytes).unwrap() {
+                    match pool.push(&bytes).unwrap() {
                         Some(Placed { offset, id, .. }) => {
                             held.push((packets.packet(offset, bytes.len() as u32, id).unwrap(), pick));
                         }
@@ -375,7 +375,7 @@ mod tests {
             }
             held.clear();
             prop_assert_eq!(packets.kept(4).unwrap(), b"head");
-            prop_assert!(pool.put(&vec![1; largest]).unwrap().is_some_and(|placed| placed.transit));
+            prop_assert!(pool.push(&vec![1; largest]).unwrap().is_some_and(|placed| placed.transit));
         }
     }
 }

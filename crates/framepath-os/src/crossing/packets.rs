@@ -57,20 +57,20 @@ impl PacketArea {
     ///
     /// # Errors
     /// The worker claims to have released more than it got.
-    pub fn put(&mut self, bytes: &[u8]) -> Result<Option<u64>, Breach> {
+    pub fn push(&mut self, bytes: &[u8]) -> Result<Option<u64>, Breach> {
         // SAFETY: the slice is readable, and this area is not part of it.
-        unsafe { self.put_raw(bytes.as_ptr(), bytes.len()) }
+        unsafe { self.push_raw(bytes.as_ptr(), bytes.len()) }
     }
 
-    /// [`PacketArea::put`] of bytes that another process may change meanwhile.
+    /// [`PacketArea::push`] of bytes that another process may change meanwhile.
     ///
     /// # Errors
-    /// As [`PacketArea::put`].
+    /// As [`PacketArea::push`].
     ///
     /// # Safety
     /// `len` bytes at `from` are readable, and lie outside this area.
-    pub unsafe fn put_raw(&mut self, from: *const u8, len: usize) -> Result<Option<u64>, Breach> {
-        self.take_back()?;
+    pub unsafe fn push_raw(&mut self, from: *const u8, len: usize) -> Result<Option<u64>, Breach> {
+        self.reclaim()?;
         let Some(offset) = self.place(room(len)) else { return Ok(None) };
         self.live.push_back((offset, offset + room(len)));
         // SAFETY: the caller's contract.
@@ -81,7 +81,7 @@ impl PacketArea {
     /// True if the worker has released packets since the last look.
     ///
     /// # Errors
-    /// As [`PacketArea::put`].
+    /// As [`PacketArea::push`].
     pub fn has_news(&self) -> Result<bool, Breach> {
         Ok(self.released()? != self.taken_back)
     }
@@ -96,7 +96,7 @@ impl PacketArea {
         }
     }
 
-    fn take_back(&mut self) -> Result<(), Breach> {
+    fn reclaim(&mut self) -> Result<(), Breach> {
         let released = self.released()?;
         self.live.drain(..(released - self.taken_back) as usize);
         self.taken_back = released;
@@ -189,7 +189,7 @@ struct Held {
 impl SharedPackets {
     /// Makes an end that holds no packets.
     pub fn new(area: Arc<SharedArea>) -> Arc<SharedPackets> {
-        let bell = Bell::of_packets(&area);
+        let bell = Bell::for_packets(&area);
         Arc::new(SharedPackets { area, held: Mutex::default(), bell })
     }
 
@@ -314,7 +314,7 @@ mod tests {
         assert!(area.keep(b"headers"));
         assert_eq!(packets.kept(7).unwrap(), b"headers");
         for _ in 0..100 {
-            let offset = area.put(b"packet").unwrap().unwrap();
+            let offset = area.push(b"packet").unwrap().unwrap();
             assert_eq!(offset, 128);
             let packet = packets.packet(offset, 6).unwrap();
             assert_eq!(read(&packet), [b"packet".as_slice(), &[0; PADDING]].concat());
@@ -341,7 +341,7 @@ mod tests {
             for (len, pick, put) in steps {
                 if put {
                     let bytes = vec![pick; usize::from(len % 5000)];
-                    match area.put(&bytes).unwrap() {
+                    match area.push(&bytes).unwrap() {
                         Some(offset) => held.push((packets.packet(offset, bytes.len() as u32).unwrap(), pick)),
                         None => prop_assert!(!held.is_empty()),
                     }

@@ -48,7 +48,7 @@ pub fn watch(
             match inside.wait(&watched, period) {
                 Woken::Gone => break,
                 Woken::Stirred => {}
-                Woken::Period => inside.quiet.look_and_settle(&mut look),
+                Woken::Period => inside.quiet.check_and_sleep(&mut look),
             }
         }
         gone();
@@ -99,7 +99,7 @@ impl Shared {
 impl Watcher {
     /// Tells the thread that there is something to look at again; call it after the
     /// change. Makes no system call if the thread knows already.
-    pub fn stir(&self) {
+    pub fn notify(&self) {
         if self.shared.quiet.must_wake() {
             // Fails only if it was stirred 2^64 times already.
             let _ = rustix::io::write(self.shared.stirred.as_fd(), &1u64.to_ne_bytes());
@@ -155,7 +155,7 @@ mod tests {
         looks.recv().unwrap();
         looks.recv().unwrap();
         assert!(looks.recv_timeout(Duration::from_millis(20)).is_err());
-        watcher.stir();
+        watcher.notify();
         looks.recv().unwrap();
     }
 }

@@ -30,7 +30,7 @@ impl WatcherSleep {
     }
 
     /// Looks, as the watcher, and goes quiet where there is nothing to look at.
-    pub(super) fn look_and_settle(&self, mut look: impl FnMut() -> WatchResult) {
+    pub(super) fn check_and_sleep(&self, mut look: impl FnMut() -> WatchResult) {
         if look() == WatchResult::Again {
             return;
         }

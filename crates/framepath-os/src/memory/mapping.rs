@@ -126,7 +126,7 @@ mod memfd {
         /// Maps `count` buffers of another process one after the other, `each` bytes of
         /// each: whole pages, and at least one. Other processes that have a buffer may
         /// write it too.
-        pub(crate) fn of_buffers(
+        pub(crate) fn map_buffers(
             count: u32,
             each: usize,
             mut buffer: impl FnMut(u32) -> Result<OwnedFd, PoolError>,
@@ -157,7 +157,7 @@ mod memfd {
         /// process granted under `number`, and seals it so that this mapping is
         /// the last that can write. The descriptor is closed: a process with
         /// few descriptors can have many pools.
-        pub(crate) fn of_granted(
+        pub(crate) fn map_granted(
             fd: OwnedFd,
             number: u32,
             bytes: usize,

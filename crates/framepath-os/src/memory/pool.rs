@@ -212,7 +212,7 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.owner_waits.give_back();
+        self.owner_waits.recycle();
     }
 }
 
@@ -292,14 +292,14 @@ impl Pool {
     /// As [`Pool::new_shared`], and where a buffer is too small or cannot be
     /// mapped.
     #[cfg(not(any(loom, miri)))]
-    pub fn lent(
+    pub fn from_buffers(
         slots: u32,
         slot_bytes: usize,
         give_back: &'static GiveBack,
         mut buffer: impl FnMut(u32) -> Result<OwnedFd, String>,
     ) -> Result<Pool, PoolError> {
         Pool::lent_of(slot_bytes, slots, give_back, |each, bytes| {
-            Mapping::of_buffers(slots, each, |index| {
+            Mapping::map_buffers(slots, each, |index| {
                 buffer(index).map_err(|reason| PoolError::NotGranted { bytes, reason })
             })
         })
@@ -328,7 +328,7 @@ impl Pool {
             return Pool::make_of(slot_bytes, slots, give_back, false, |_, bytes| {
                 let granted =
                     memory(bytes as u64).map_err(|reason| PoolError::NotGranted { bytes, reason })?;
-                Mapping::of_granted(granted.fd, granted.number, bytes)
+                Mapping::map_granted(granted.fd, granted.number, bytes)
                     .map_err(|(call, errno)| PoolError::Os { call, bytes, errno })
             });
         }
@@ -367,7 +367,7 @@ impl Pool {
         };
         let memory = map(padded, map_bytes)?;
         log::debug!("pool of {slots} slots of {padded} bytes{}", if lent { ", lent" } else { "" });
-        let owner_waits = give_back.map_or_else(OwnerWait::own, GiveBack::waits);
+        let owner_waits = give_back.map_or_else(OwnerWait::allocate, GiveBack::waits);
         let inner = Inner {
             id: next_id(),
             memory,
@@ -523,10 +523,10 @@ impl Pool {
             // every return: of a look and a return, the later sees the
             // earlier, so that a return which comes too late for the look
             // finds the flag raised.
-            waits.raise();
+            waits.announce_sleep();
             let end = self.look();
             if end.is_some() {
-                waits.lower();
+                waits.cancel_sleep();
             }
             match end {
                 Some(Ok(Some(slot))) => return Ok(slot),

@@ -27,7 +27,7 @@ impl Used {
 }
 
 /// Returns this process's use. Two system calls (getrusage(2) for the switches).
-pub fn own() -> Used {
+pub fn own_usage() -> Used {
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel fills the struct it is given; all-zero is a valid
     // value of it should the call fail.
@@ -110,9 +110,9 @@ mod tests {
 
     #[test]
     fn this_process_is_the_one_with_its_id() {
-        let before = own();
+        let before = own_usage();
         let by_id = of(std::process::id()).unwrap();
-        let after = own();
+        let after = own_usage();
         assert!((before.cpu_ns..=after.cpu_ns).contains(&by_id.cpu_ns), "{before:?} {by_id:?} {after:?}");
         assert_eq!(before.since(after), Used::default());
     }

@@ -177,7 +177,7 @@ fn install_filter(
     match filter::install(role, threads) {
         Ok(()) => Ok(layers.with(Layer::Seccomp, LayerState::Given)),
         Err(error) => {
-            let layers = layers.with(Layer::Seccomp, error.standing());
+            let layers = layers.with(Layer::Seccomp, error.state());
             Err(SandboxError::NoSeccomp { layers, reason: error.to_string() })
         }
     }

@@ -387,7 +387,7 @@ fn kill(pidfd: BorrowedFd<'_>) -> io::Result<()> {
 ///
 /// # Errors
 /// From poll(2).
-pub fn tend(socket: &Socket, children: &mut Vec<WorkerProcess>) -> io::Result<()> {
+pub fn serve_spawner(socket: &Socket, children: &mut Vec<WorkerProcess>) -> io::Result<()> {
     use rustix::event::{PollFd, PollFlags, poll};
     loop {
         let mut fds = vec![PollFd::new(socket, PollFlags::IN)];

@@ -83,7 +83,7 @@ impl Stop {
     /// Ends the [sleeps](sleep_unless) of the run's threads once, and a device's wait
     /// (`poll_unless`), so that they check for something else to do. Set the condition
     /// they check before this call.
-    pub fn nudge(&self) {
+    pub fn wake(&self) {
         // Release: pairs with the Acquire in `sleep_unless`. Wrapping is harmless: a
         // sleeper would have to miss two thousand million nudges.
         self.0.word.fetch_add(NUDGE, Ordering::Release);
@@ -150,7 +150,7 @@ fn event() -> Option<OwnedFd> {
 
 /// Polls `fd` for `flags`, at most `limit`. Returns what was found, or nothing where the
 /// wait ended early: by a signal, by the request to stop the calling thread's run, or by
-/// a [nudge](Stop::nudge) that makes `awake` true. Only one thread of a run may wait here
+/// a [wake](Stop::wake) that makes `awake` true. Only one thread of a run may wait here
 /// and be nudged.
 ///
 /// A request made before the call does not end the wait: the run's frames are still
@@ -193,7 +193,7 @@ pub(crate) fn poll_unless(
 }
 
 /// Sleeps until `deadline_ns` (CLOCK_MONOTONIC), a signal, the request of the calling
-/// thread's run, or a [nudge](Stop::nudge) that makes `awake` true. May return early:
+/// thread's run, or a [wake](Stop::wake) that makes `awake` true. May return early:
 /// callers must check again.
 pub fn sleep_unless(deadline_ns: u64, awake: impl Fn() -> bool) {
     let Some(stop) = current() else {
@@ -291,7 +291,7 @@ mod tests {
             }
         });
         news.store(true, Ordering::Relaxed);
-        stop.nudge();
+        stop.wake();
         sleeper.join().unwrap();
         assert!(!stop.is_requested());
     }
@@ -326,13 +326,13 @@ mod tests {
     fn a_nudge_ends_a_wait_for_a_device() {
         let (stop, news) = (Stop::new(), Arc::new(AtomicBool::new(false)));
         // A nudge for something else that is over.
-        stop.nudge();
+        stop.wake();
         // Repeated, because the wait that a nudge ends takes the nudge back.
         for _ in 0..100 {
             news.store(false, Ordering::Relaxed);
             wait_for_a_silent_device(&stop, &news, || {
                 news.store(true, Ordering::Relaxed);
-                stop.nudge();
+                stop.wake();
             });
         }
         assert!(!stop.is_requested());

@@ -110,7 +110,7 @@ impl LastingWord {
     }
 
     /// Lets others take the word. No thread sleeps on it any more, and it is 0.
-    pub(crate) fn give_back(self) {
+    pub(crate) fn recycle(self) {
         #[cfg(not(loom))]
         UNUSED.lock().unwrap_or_else(|e| e.into_inner()).push(self);
     }

@@ -85,7 +85,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn lent(&self, slot: u32) -> QueuedMemory<'_> {
+    fn queued_memory(&self, slot: u32) -> QueuedMemory<'_> {
         match (self.io, self.region.dmabuf_given(slot)) {
             (Io::DmaBuf, Some(fd)) => QueuedMemory::DmaBuf(fd, self.region.slot_bytes()),
             (Io::UserPtr, _) => QueuedMemory::Slot(&self.region, slot),
@@ -94,7 +94,7 @@ impl Shared {
     }
 
     fn queue(&self, state: &mut CaptureState, slot: u32) {
-        match self.node.give(Direction::Capture, slot, self.lent(slot), 0, 0) {
+        match self.node.queue_buffer(Direction::Capture, slot, self.queued_memory(slot), 0, 0) {
             Ok(()) => state.queued += 1,
             Err(error) => {
                 state.failed.get_or_insert(error);
@@ -115,7 +115,7 @@ impl Returns for Shared {
         let waiting = state.waiting.take();
         drop(state);
         self.returned.notify_one();
-        waiting.iter().for_each(Stop::nudge);
+        waiting.iter().for_each(Stop::wake);
     }
 }
 
@@ -157,7 +157,7 @@ impl CaptureBuffers {
             let _ = node.request(direction, io.memory(), 0);
             return Err(error);
         }
-        Ok(CaptureBuffers { frames: ForeignPool::of_region(region, shared.clone()), shared })
+        Ok(CaptureBuffers { frames: ForeignPool::from_region(region, shared.clone()), shared })
     }
 
     /// Returns the number of buffers.
@@ -177,7 +177,7 @@ impl CaptureBuffers {
 
     /// Waits until the device has a buffer, at most `time`, stamped as blocked: while all
     /// buffers are in frames downstream, no frame can come. Ends early where the calling
-    /// thread's run is asked to stop, or a [nudge](Stop::nudge) makes `awake` true.
+    /// thread's run is asked to stop, or a [wake](Stop::wake) makes `awake` true.
     pub fn wait_for_return(&self, time: Duration, awake: impl Fn() -> bool) {
         let has_returned = |state: &CaptureState| state.queued > 0 || state.failed.is_some();
         let mut state = self.shared.state();
@@ -264,7 +264,8 @@ pub(super) fn driver_region(
     let places = (0..count)
         .map(|index| node.query(direction, index).map(|place| (place.offset, place.bytes)))
         .collect::<Result<Vec<(u64, usize)>, V4l2Error>>()?;
-    Region::of_driver(node, direction, &places, access).map_err(|errno| node.error("mmap of a buffer", errno))
+    Region::map_driver(node, direction, &places, access)
+        .map_err(|errno| node.error("mmap of a buffer", errno))
 }
 
 impl Region {

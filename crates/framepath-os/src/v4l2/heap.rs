@@ -115,21 +115,21 @@ impl Heap {
         };
         let bytes = bytes.next_multiple_of(4096);
         if *self == Heap::Pages {
-            return Region::of_pages(bytes, count).map_err(failed("mmap"));
+            return Region::map_pages(bytes, count).map_err(failed("mmap"));
         }
         let file = OpenOptions::new().read(true).write(true).open(&path).map_err(|error| {
             V4l2Error::Open { node: path.clone(), errno: Errno::from_io_error(&error).unwrap_or(Errno::IO) }
         })?;
         let make = || match self {
-            Heap::Udmabuf => of_memfd(&file, bytes).map_err(failed("UDMABUF_CREATE")),
-            _ => of_heap(&file, bytes).map_err(failed("DMA_HEAP_IOCTL_ALLOC")),
+            Heap::Udmabuf => wrap_memfd(&file, bytes).map_err(failed("UDMABUF_CREATE")),
+            _ => allocate_from_heap(&file, bytes).map_err(failed("DMA_HEAP_IOCTL_ALLOC")),
         };
         let fds = (0..count).map(|_| make()).collect::<Result<Vec<OwnedFd>, V4l2Error>>()?;
-        Region::of_dmabufs(fds, bytes, access).map_err(failed("mmap of a dmabuf"))
+        Region::map_dmabufs(fds, bytes, access).map_err(failed("mmap of a dmabuf"))
     }
 }
 
-fn of_heap(heap: &File, bytes: usize) -> Result<OwnedFd, Errno> {
+fn allocate_from_heap(heap: &File, bytes: usize) -> Result<OwnedFd, Errno> {
     let fd_flags = (OFlags::RDWR | OFlags::CLOEXEC).bits();
     let mut allocation = HeapAllocation { len: bytes as u64, fd: 0, fd_flags, heap_flags: 0 };
     // SAFETY: the structure of the ioctl; where the file is no heap, the kernel
@@ -139,7 +139,7 @@ fn of_heap(heap: &File, bytes: usize) -> Result<OwnedFd, Errno> {
     Ok(unsafe { OwnedFd::from_raw_fd(allocation.fd as i32) })
 }
 
-fn of_memfd(udmabuf: &File, bytes: usize) -> Result<OwnedFd, Errno> {
+fn wrap_memfd(udmabuf: &File, bytes: usize) -> Result<OwnedFd, Errno> {
     let memfd = memfd_create("framepath-dmabuf", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     ftruncate(&memfd, bytes as u64)?;
     // udmabuf requires pages that stay.
@@ -194,7 +194,7 @@ impl DevicePool {
         let region = Arc::new(heap.region(bytes, slots, CpuAccess::Write)?);
         let free = Mutex::new((0..slots).rev().collect());
         let shared = Arc::new(Shared { region: region.clone(), free, returned: Condvar::new() });
-        Ok(DevicePool { frames: ForeignPool::of_region(region, shared.clone()), shared })
+        Ok(DevicePool { frames: ForeignPool::from_region(region, shared.clone()), shared })
     }
 
     /// Takes a slot that no other code has; waits for one, stamped as blocked.

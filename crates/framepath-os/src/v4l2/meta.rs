@@ -96,7 +96,7 @@ impl MetaRecord {
     pub const BYTES: usize = size_of::<MetaRecord>();
 
     /// Reads a record as the kernel writes it.
-    pub fn of_bytes(bytes: &[u8; MetaRecord::BYTES]) -> MetaRecord {
+    pub fn from_bytes(bytes: &[u8; MetaRecord::BYTES]) -> MetaRecord {
         let long = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
         let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
         MetaRecord {
@@ -180,7 +180,7 @@ impl MetaReader {
                 Ok(0) | Err(Errno::AGAIN) => return Ok(()),
                 Ok(count) => {
                     let whole = bytes[..count].chunks_exact(MetaRecord::BYTES);
-                    records.extend(whole.filter_map(|r| r.try_into().ok()).map(MetaRecord::of_bytes));
+                    records.extend(whole.filter_map(|r| r.try_into().ok()).map(MetaRecord::from_bytes));
                     if count < bytes.len() {
                         return Ok(());
                     }
@@ -225,7 +225,7 @@ mod tests {
     fn a_record_is_read_as_the_header_has_it() {
         // Every field at its own place: as many as the words of the structure.
         let words: Vec<u8> = (0..26u32).flat_map(u32::to_ne_bytes).collect();
-        let record = MetaRecord::of_bytes(words.as_slice().try_into().unwrap());
+        let record = MetaRecord::from_bytes(words.as_slice().try_into().unwrap());
         let pair = |low: u32| {
             u64::from_ne_bytes([low.to_ne_bytes(), (low + 1).to_ne_bytes()].concat().try_into().unwrap())
         };

@@ -150,14 +150,14 @@ impl Node {
             Err(Errno::ISDIR) => return Err(V4l2Error::NoNode { node }),
             Err(errno) => return Err(V4l2Error::Open { node, errno }),
         };
-        Node::of_open(fd, node)
+        Node::from_open(fd, node)
     }
 
     /// Uses the open node `node`, opened as by [`Node::open`].
     ///
     /// # Errors
     /// It is no V4L2 node.
-    pub fn of_open(fd: OwnedFd, node: PathBuf) -> Result<Node, V4l2Error> {
+    pub fn from_open(fd: OwnedFd, node: PathBuf) -> Result<Node, V4l2Error> {
         let is_device =
             fstat(&fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode) == FileType::CharacterDevice);
         let mut caps = abi::Capability::default();
@@ -201,7 +201,7 @@ impl Node {
         self.caps & abi::CAP_STREAMING != 0
     }
 
-    /// Returns the open node, to be sent to another process ([`Node::of_open`]).
+    /// Returns the open node, to be sent to another process ([`Node::from_open`]).
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -464,7 +464,7 @@ impl Node {
     }
 
     /// [`Node::wait`] for a CAPTURE buffer alone. Ends early, with none, where a
-    /// [nudge](crate::process::stop::Stop::nudge) makes `awake` true.
+    /// [wake](crate::process::stop::Stop::wake) makes `awake` true.
     ///
     /// # Errors
     /// As the kernel says.

@@ -83,7 +83,7 @@ impl OutputBuffers {
     }
 
     /// Takes all buffers back from a device whose queue was stopped.
-    pub fn take_back(&mut self) {
+    pub fn reclaim(&mut self) {
         self.lent.iter_mut().for_each(|held| *held = None);
         self.free = (0..self.lent.len() as u32).rev().collect();
     }
@@ -128,7 +128,7 @@ impl OutputBuffers {
     /// No buffer is free.
     pub fn send(&mut self, bytes: usize, timestamp_us: u64) -> Result<(), V4l2Error> {
         let index = *self.free.last().expect("a free buffer");
-        self.node.give(Direction::Output, index, QueuedMemory::Driver, bytes, timestamp_us)?;
+        self.node.queue_buffer(Direction::Output, index, QueuedMemory::Driver, bytes, timestamp_us)?;
         self.free.pop();
         Ok(())
     }
@@ -141,7 +141,7 @@ impl OutputBuffers {
     ///
     /// # Panics
     /// No buffer is free, or the queue is of the driver's memory.
-    pub fn lend(&mut self, frame: &Frame, timestamp_us: u64) -> Result<(), V4l2Error> {
+    pub fn queue_frame(&mut self, frame: &Frame, timestamp_us: u64) -> Result<(), V4l2Error> {
         let index = *self.free.last().expect("a free buffer");
         let plane = frame.plane(0);
         let (lent, bytes) = match self.io {
@@ -157,7 +157,7 @@ impl OutputBuffers {
                 }
             },
         };
-        self.node.give(Direction::Output, index, lent, bytes, timestamp_us)?;
+        self.node.queue_buffer(Direction::Output, index, lent, bytes, timestamp_us)?;
         self.free.pop();
         self.lent[index as usize] = Some(frame.share());
         Ok(())
@@ -187,12 +187,12 @@ impl InPlace {
     ///
     /// # Errors
     /// The frame's memory is no dmabuf; the driver's error.
-    pub fn lend(&self, frame: &Frame) -> Result<(), V4l2Error> {
+    pub fn queue_frame(&self, frame: &Frame) -> Result<(), V4l2Error> {
         let Some((fd, bytes)) = frame.dmabuf() else {
             let what = "cannot be lent a frame whose memory is no dmabuf".to_owned();
             return Err(V4l2Error::Driver { node: self.node.path().to_owned(), what });
         };
-        self.node.give(Direction::Capture, 0, QueuedMemory::DmaBuf(fd, bytes), 0, 0)
+        self.node.queue_buffer(Direction::Capture, 0, QueuedMemory::DmaBuf(fd, bytes), 0, 0)
     }
 
     /// Takes the buffer back; `None` while the device has it.

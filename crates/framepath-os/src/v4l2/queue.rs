@@ -159,7 +159,7 @@ impl Node {
     ///
     /// # Errors
     /// As the driver says: memory it cannot use, a buffer it has already.
-    pub(super) fn give(
+    pub(super) fn queue_buffer(
         &self,
         direction: Direction,
         index: u32,

@@ -96,7 +96,7 @@ impl Region {
 
     /// Maps the buffers of a queue of `node`, in the driver's own memory: offset and
     /// bytes of each.
-    pub(super) fn of_driver(
+    pub(super) fn map_driver(
         node: &Arc<Node>,
         direction: Direction,
         places: &[(u64, usize)],
@@ -113,7 +113,7 @@ impl Region {
     }
 
     /// Maps dmabufs of `bytes` bytes each.
-    pub(super) fn of_dmabufs(fds: Vec<OwnedFd>, bytes: usize, access: CpuAccess) -> Result<Region, Errno> {
+    pub(super) fn map_dmabufs(fds: Vec<OwnedFd>, bytes: usize, access: CpuAccess) -> Result<Region, Errno> {
         let mut region = Region::reserve(bytes, fds.len() as u32)?;
         for (slot, fd) in fds.iter().enumerate() {
             region.map(slot as u32, fd.as_fd(), 0, bytes, access)?;
@@ -123,7 +123,7 @@ impl Region {
     }
 
     /// Makes pages of this process, which the kernel writes at their addresses.
-    pub(super) fn of_pages(bytes: usize, slots: u32) -> Result<Region, Errno> {
+    pub(super) fn map_pages(bytes: usize, slots: u32) -> Result<Region, Errno> {
         let region = Region::reserve(bytes, slots)?;
         let whole = region.bytes();
         // SAFETY: replaces our own reservation, which is not used yet.

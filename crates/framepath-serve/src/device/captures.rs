@@ -174,7 +174,7 @@ impl Captures {
 
     /// Announces the stream's format from here on. A client with buffers for another format is told
     /// to make others.
-    fn say_format(&self, want: &BufferRequest, epoch: u32) -> io::Result<()> {
+    fn announce_format(&self, want: &BufferRequest, epoch: u32) -> io::Result<()> {
         let sample = want.decoded.luma_bytes() as u32;
         let V4l2Colors { colorspace, xfer_func, ycbcr_enc, quantization } = want.colors.into();
         let format = StreamFormat {
@@ -197,7 +197,7 @@ impl Captures {
         let mut state = self.locked();
         match state.said {
             // Another worker, or another sequence, has the same format.
-            Some((said, known)) if said == epoch && known.lies_as(want) => return Ok(()),
+            Some((said, known)) if said == epoch && known.same_layout(want) => return Ok(()),
             Some((said, _)) if said == epoch => {
                 state.on = None;
                 drop(state);
@@ -235,7 +235,7 @@ impl Captures {
     }
 
     /// Wakes the threads that wait here: their wait may be over.
-    pub(super) fn look_again(&self) {
+    pub(super) fn recheck(&self) {
         drop(self.locked());
         self.changed.notify_all();
     }
@@ -269,8 +269,9 @@ impl Captures {
         Ok(())
     }
 
-    fn lend(&self, want: &BufferRequest, epoch: u32) -> Result<Loan, String> {
-        self.say_format(want, epoch).map_err(|error| format!("the device refuses the format: {error}"))?;
+    fn provide(&self, want: &BufferRequest, epoch: u32) -> Result<Loan, String> {
+        self.announce_format(want, epoch)
+            .map_err(|error| format!("the device refuses the format: {error}"))?;
         let mut state = self.locked();
         loop {
             if state.is_over(epoch) {
@@ -312,7 +313,7 @@ impl Captures {
         for (index, (buffer, generation)) in buffers.iter_mut().zip(&loan.generations).enumerate() {
             if buffer.queued && buffer.generation == *generation {
                 buffer.at_worker = true;
-                slots.give(index as u32);
+                slots.release(index as u32);
             }
         }
         loan.slots = Some(slots);
@@ -342,7 +343,7 @@ impl CapturesState {
             match buffer.frame.take() {
                 // Dropping the frame gives the buffer to the worker.
                 Some((number, frame)) if number == loan.number => drop(frame),
-                _ => slots.give(index as u32),
+                _ => slots.release(index as u32),
             }
         }
         CaptureEffect::Nothing
@@ -356,8 +357,8 @@ pub(super) struct SessionLender {
 }
 
 impl BufferProvider for SessionLender {
-    fn lend(&self, want: &BufferRequest) -> Result<Loan, String> {
-        self.captures.lend(want, self.epoch)
+    fn provide(&self, want: &BufferRequest) -> Result<Loan, String> {
+        self.captures.provide(want, self.epoch)
     }
 
     fn mapped(&self, slots: LentSlots) {

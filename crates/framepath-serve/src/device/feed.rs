@@ -24,7 +24,7 @@ use framepath_os::v4l2::attach::{
 
 use super::captures::{CaptureEffect, Captures, Delivery, SessionLender};
 use super::stash::{Stash, StashEntry};
-use super::{DeviceSettings, coding_of, say};
+use super::{DeviceSettings, coding_of, print_note};
 use framepath::host::for_serve::Stretch;
 use framepath::host::for_serve::{
     CollectEnd, HostError, InjectedFaults, SandboxChoice, Session, Spec, SubmitEnd, WorkerInput, WorkerKind,
@@ -105,7 +105,7 @@ impl Serving {
         let (serving, entries) = begun.inspect_err(|_| drop(stream.fail()))?;
         if let Err(error) = serving.resume(&entries).and_then(|()| serving.feed()) {
             if Refusal::of(&error) != Refusal::Closed {
-                say(&format!("stream {id}: {error}"));
+                print_note(&format!("stream {id}: {error}"));
                 let _ = stream.fail();
             }
         }
@@ -198,7 +198,7 @@ impl Serving {
             return Ok(());
         }
         feeder.next_seq = info.seq + 1;
-        let unit = feeder.sequences.look(&bytes);
+        let unit = feeder.sequences.inspect(&bytes);
         if unit.begins {
             self.finish(feeder)?;
         }
@@ -219,7 +219,7 @@ impl Serving {
             feeder.stash.delivered(seq)?;
         }
         feeder.stash.append(&entry)?;
-        self.give(feeder, &entry)?;
+        self.submit(feeder, &entry)?;
         if begins {
             self.captures.wait_for_setup(feeder.epoch, || !self.state().reading);
         }
@@ -242,9 +242,9 @@ impl Serving {
         }
         self.state().had = had;
         for entry in entries {
-            feeder.sequences.look(&entry.bytes);
+            feeder.sequences.inspect(&entry.bytes);
             feeder.next_seq = feeder.next_seq.max(entry.seq + 1);
-            self.give(feeder, entry)?;
+            self.submit(feeder, entry)?;
         }
         Ok(())
     }
@@ -261,11 +261,11 @@ impl Serving {
     }
 
     /// Submits a packet to the present session, or to a new one.
-    fn give(&self, feeder: &mut Feeder, entry: &StashEntry) -> io::Result<()> {
+    fn submit(&self, feeder: &mut Feeder, entry: &StashEntry) -> io::Result<()> {
         let is_running = self.state().session.is_some();
         let submit = match &mut feeder.submit {
             Some(submit) if is_running => submit,
-            none => none.insert(self.begin(feeder.epoch)?),
+            none => none.insert(self.open_stream(feeder.epoch)?),
         };
         let mut state = self.state();
         state.marks.insert(entry.seq, entry.mark);
@@ -278,16 +278,16 @@ impl Serving {
         let packet = Packet::copied(&entry.bytes, meta, entry.key).ok_or(io::ErrorKind::OutOfMemory)?;
         // If the session is over, its packets are dropped: the code that ended it decides how
         // to go on.
-        let _ = submit.give(meta, WorkerInput::Packet(packet), Stretch::default(), Stretch::default);
+        let _ = submit.submit(meta, WorkerInput::Packet(packet), Stretch::default(), Stretch::default);
         Ok(())
     }
 
     // ---- sessions
 
-    fn begin(&self, epoch: u32) -> io::Result<SubmitEnd> {
+    fn open_stream(&self, epoch: u32) -> io::Result<SubmitEnd> {
         let options = WorkerOptions {
             watchdog: self.settings.watchdog,
-            kind: WorkerKind::of_stage(self.settings.memory_bytes),
+            kind: WorkerKind::stage(self.settings.memory_bytes),
             sandbox: SandboxChoice::default(),
             faults: InjectedFaults::default(),
         };
@@ -351,14 +351,14 @@ impl Serving {
             let ended = self.deliver(&mut collect, epoch);
             drop(collect);
             if let Err(error) = ended {
-                say(&format!("stream {}: {error}", self.id));
+                print_note(&format!("stream {}: {error}", self.id));
             }
             let mut state = self.state();
             state.session.take_if(|(_, running)| Arc::ptr_eq(running, &session));
             state.reading = false;
             drop(state);
             self.changed.notify_all();
-            self.captures.look_again();
+            self.captures.recheck();
         }
     }
 

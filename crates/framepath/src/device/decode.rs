@@ -336,7 +336,7 @@ impl DeviceDecode {
     /// another place of the stream (dev-decoder, "Seek"). Also works behind a drain.
     fn restart(&mut self) -> Result<(), StageError> {
         self.node.stream(Direction::Output, false)?;
-        self.packets.take_back();
+        self.packets.reclaim();
         self.inside.clear();
         // A change of format in the discarded part is announced again.
         self.take_events()?;

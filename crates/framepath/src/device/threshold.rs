@@ -189,11 +189,11 @@ impl Way {
     /// own. `None` if the run was ended.
     fn run(&mut self, frame: &Frame, bytes: usize) -> Result<Option<Delivered>, StageError> {
         if let Capture::InPlace(capture) = &self.capture {
-            capture.lend(frame)?;
+            capture.queue_frame(frame)?;
         }
         match self.io {
             Io::Mmap => self.output.send(bytes, 0)?,
-            Io::DmaBuf | Io::UserPtr => self.output.lend(frame, 0)?,
+            Io::DmaBuf | Io::UserPtr => self.output.queue_frame(frame, 0)?,
         }
         let since = Instant::now();
         while !signal::interrupted() {

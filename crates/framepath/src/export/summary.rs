@@ -30,15 +30,15 @@ pub fn summary(report: &mut Report, case: &str) -> Summary {
     notes.extend(report.losses().iter().map(ToString::to_string));
     notes.extend(report.interrupted.then(|| "interrupted".to_owned()));
     notes.extend(report.error.as_ref().map(|error| format!("stopped: {error}")));
-    of_rows(rows, notes)
+    from_rows(rows, notes)
 }
 
 /// Returns the summary of a path that could not start.
 pub fn stopped(reason: &str) -> Summary {
-    of_rows(Vec::new(), vec![format!("stopped: {reason}")])
+    from_rows(Vec::new(), vec![format!("stopped: {reason}")])
 }
 
-fn of_rows(rows: Vec<SummaryRow>, notes: Vec<String>) -> Summary {
+fn from_rows(rows: Vec<SummaryRow>, notes: Vec<String>) -> Summary {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     Summary {
         experiment: "run".to_owned(),

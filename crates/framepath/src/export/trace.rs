@@ -62,7 +62,7 @@ fn process(pid: usize, name: &str, report: &Report, to: &mut dyn Write) -> io::R
         write!(to, ",\n{}", slice(pid, row, *from, name, origin))?;
     }
     let hops = report.hop_tree();
-    for end in hops.ends() {
+    for end in hops.leaves() {
         let way = hops.way_to(end);
         let on_way = |(row, _): &(&&Row, &u64)| way.get(usize::from(row.hop)).is_some_and(|on_way| *on_way);
         let mut rows = rows.iter().zip(&drawn).filter(on_way).peekable();

@@ -78,17 +78,17 @@ impl Answers {
     }
 
     /// Returns the number of the flush that has to be sent to the worker.
-    pub(super) fn untold(&self) -> Option<u64> {
+    pub(super) fn first_unreported(&self) -> Option<u64> {
         self.untold.as_ref().map(|flush| flush.seq)
     }
 
     /// Notes that this flush was sent.
-    pub(super) fn told_flush(&mut self) {
+    pub(super) fn flush_submitted(&mut self) {
         self.owed.extend(self.untold.take().map(Question::Flush));
     }
 
     /// Notes that the worker was told to drain.
-    pub(super) fn told_drain(&mut self) {
+    pub(super) fn drain_submitted(&mut self) {
         self.owed.push_back(Question::Drain);
     }
 
@@ -104,7 +104,7 @@ impl Answers {
     }
 
     /// Classifies an output that came for input `seq`; inputs from `wanted_from` on are wanted.
-    pub(super) fn standing(&mut self, seq: u64, wanted_from: u64) -> OutputCheck {
+    pub(super) fn check_output(&mut self, seq: u64, wanted_from: u64) -> OutputCheck {
         let forgotten = self.forgotten;
         let Some(flush) = self.next_flush() else {
             return if seq >= wanted_from { OutputCheck::Wanted } else { OutputCheck::Impossible };
@@ -122,7 +122,7 @@ impl Answers {
     ///
     /// # Errors
     /// The next answer that the worker owes is not that to a drain.
-    pub(super) fn ended(&mut self) -> Result<InputsEnd, Breach> {
+    pub(super) fn take_end(&mut self) -> Result<InputsEnd, Breach> {
         match self.owed.front() {
             Some(Question::Drain) => _ = self.owed.pop_front(),
             _ => return Err(Breach("an end of the stream that it was not asked for")),
@@ -161,39 +161,39 @@ mod tests {
     const LATE_ONE: OutputCheck = OutputCheck::Flushed { is_timely: false };
 
     /// Answers of a worker that was sent flush `seq`, with `kept` packets inside.
-    fn told(seq: u64, kept: u64) -> Answers {
+    fn submitted(seq: u64, kept: u64) -> Answers {
         let mut answers = Answers::default();
         answers.flush(seq, kept);
-        assert_eq!((answers.untold(), answers.is_owed()), (Some(seq), false));
-        answers.told_flush();
-        assert_eq!((answers.untold(), answers.is_owed()), (None, true));
+        assert_eq!((answers.first_unreported(), answers.is_owed()), (Some(seq), false));
+        answers.flush_submitted();
+        assert_eq!((answers.first_unreported(), answers.is_owed()), (None, true));
         answers
     }
 
     #[test]
     fn each_drain_is_answered_by_one_end() {
         let mut answers = Answers::default();
-        assert!(answers.ended().is_err(), "no drain");
-        answers.told_drain();
-        assert_eq!(answers.ended(), Ok(InputsEnd::Last));
-        assert!(answers.ended().is_err() && !answers.is_owed());
+        assert!(answers.take_end().is_err(), "no drain");
+        answers.drain_submitted();
+        assert_eq!(answers.take_end(), Ok(InputsEnd::Last));
+        assert!(answers.take_end().is_err() && !answers.is_owed());
         // A drain whose inputs are not wanted any more.
-        answers.told_drain();
+        answers.drain_submitted();
         answers.flush(5, 5);
-        answers.told_flush();
+        answers.flush_submitted();
         assert!(answers.flushed(5).is_err(), "the drain comes first");
-        assert_eq!(answers.ended(), Ok(InputsEnd::Flushed));
-        assert!(answers.ended().is_err(), "it was told of one drain");
+        assert_eq!(answers.take_end(), Ok(InputsEnd::Flushed));
+        assert!(answers.take_end().is_err(), "it was told of one drain");
         assert_eq!(answers.flushed(5), Ok(()));
-        answers.told_drain();
-        assert_eq!(answers.ended(), Ok(InputsEnd::Last));
+        answers.drain_submitted();
+        assert_eq!(answers.take_end(), Ok(InputsEnd::Last));
     }
 
     #[test]
     fn each_flush_is_answered_once_and_in_order() {
-        let mut answers = told(5, 5);
+        let mut answers = submitted(5, 5);
         answers.flush(9, 3);
-        answers.told_flush();
+        answers.flush_submitted();
         for wrong in [0, 4, 6, 9] {
             assert!(answers.flushed(wrong).is_err(), "{wrong}");
         }
@@ -201,17 +201,17 @@ mod tests {
         assert!(answers.flushed(5).is_err(), "twice");
         assert_eq!(answers.flushed(9), Ok(()));
         assert!(answers.flushed(9).is_err() && !answers.is_owed());
-        let mut another = told(5, 5);
+        let mut another = submitted(5, 5);
         another.begin();
         assert!(another.flushed(5).is_err(), "it was told by nobody");
     }
 
     #[test]
     fn frames_are_of_inputs_that_the_worker_can_have() {
-        let mut answers = told(5, 5);
+        let mut answers = submitted(5, 5);
         answers.flush(9, 3);
-        answers.told_flush();
-        let standing = |answers: &mut Answers, seq| answers.standing(seq, 10);
+        answers.flush_submitted();
+        let standing = |answers: &mut Answers, seq| answers.check_output(seq, 10);
         assert_eq!(standing(&mut answers, 4), TIMELY_ONE);
         for early in [5, 6, 10] {
             assert_eq!(standing(&mut answers, early), OutputCheck::Impossible, "{early}: not answered yet");
@@ -226,24 +226,24 @@ mod tests {
 
     #[test]
     fn frames_from_before_a_flush_are_bounded_for_each_flush() {
-        let mut answers = told(3, 3);
+        let mut answers = submitted(3, 3);
         // The worker has no inputs from between two flushes that were not sent to it.
         answers.flush(7, 2);
         answers.flush(100, 92);
-        answers.told_flush();
+        answers.flush_submitted();
         let most = 3 * u64::from(OUTPUTS);
         for frame in 0..most {
             let expected = if frame < 3 { TIMELY_ONE } else { LATE_ONE };
-            assert_eq!(answers.standing(2, 101), expected, "{frame}");
+            assert_eq!(answers.check_output(2, 101), expected, "{frame}");
         }
-        assert_eq!(answers.standing(2, 101), OutputCheck::Impossible);
+        assert_eq!(answers.check_output(2, 101), OutputCheck::Impossible);
         answers.flushed(3).unwrap();
         let most = 2 * u64::from(OUTPUTS);
-        assert!((0..most).all(|_| answers.standing(4, 101) != OutputCheck::Impossible));
-        assert_eq!(answers.standing(4, 101), OutputCheck::Impossible);
+        assert!((0..most).all(|_| answers.check_output(4, 101) != OutputCheck::Impossible));
+        assert_eq!(answers.check_output(4, 101), OutputCheck::Impossible);
         // No packet is inside.
         answers.flushed(100).unwrap();
         answers.flush(101, 0);
-        assert_eq!(answers.standing(100, 102), OutputCheck::Impossible);
+        assert_eq!(answers.check_output(100, 102), OutputCheck::Impossible);
     }
 }

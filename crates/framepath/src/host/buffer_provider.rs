@@ -13,7 +13,7 @@ use framepath_os::memory::pool::{GiveBack, Pool, Returns};
 
 use super::HostError;
 use super::export::{Exporter, locked};
-use super::message_io::hear;
+use super::message_io::recv;
 
 /// The caller's buffers for one worker.
 pub struct Loan {
@@ -30,7 +30,7 @@ pub trait BufferProvider: Send + Sync {
     ///
     /// # Errors
     /// No such buffers exist; the stream then fails with this text.
-    fn lend(&self, want: &BufferRequest) -> Result<Loan, String>;
+    fn provide(&self, want: &BufferRequest) -> Result<Loan, String>;
 
     /// Called when the worker has mapped the last loan: its slots can be given now.
     fn mapped(&self, slots: LentSlots);
@@ -45,7 +45,7 @@ pub struct LentSlots {
 impl LentSlots {
     /// Lets the worker write buffer `index`. Call it once for each buffer, when no frame is in it;
     /// after that each frame in the buffer gives it back when dropped.
-    pub fn give(&self, index: u32) {
+    pub fn release(&self, index: u32) {
         self.returns.give_back(self.first + index);
     }
 }
@@ -69,21 +69,21 @@ impl Borrower {
 }
 
 impl DecodeProvider for Borrower {
-    fn lend(&self, want: &BufferRequest) -> Result<(Pool, LentFormat), String> {
+    fn provide(&self, want: &BufferRequest) -> Result<(Pool, LentFormat), String> {
         let failed = |error: HostError| error.to_string();
         // Does not keep the lock while the caller looks for memory.
-        locked(&self.exporter).want(want).map_err(failed)?;
-        let (lent, count) = match hear(&self.socket).map_err(failed)? {
+        locked(&self.exporter).request_buffers(want).map_err(failed)?;
+        let (lent, count) = match recv(&self.socket).map_err(failed)? {
             Some((Message::Lend { lent, buffers }, _)) => (lent, buffers),
             Some((Message::Denied { text }, _)) => return Err(text),
             _ => return Err("the caller said something else".to_owned()),
         };
         // Each buffer is mapped and closed before the next: a worker has few descriptors.
-        let buffer = |expected| match hear(&self.socket).map_err(failed)? {
+        let buffer = |expected| match recv(&self.socket).map_err(failed)? {
             Some((Message::Buffer { index }, Some(fd))) if index == expected => Ok(fd),
             _ => Err("a buffer is missing".to_owned()),
         };
-        let pool = Pool::lent(count, want.bytes(lent) as usize, self.give_back, buffer);
+        let pool = Pool::from_buffers(count, want.bytes(lent) as usize, self.give_back, buffer);
         let pool = pool.map_err(|error| error.to_string())?;
         locked(&self.exporter).has_mapped(&pool).map_err(failed)?;
         Ok((pool, lent))

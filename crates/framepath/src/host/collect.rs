@@ -46,7 +46,7 @@ pub(crate) struct CollectInput {
 
 /// Makes the two ends of a stage in a worker: the last stage of one thread, and the
 /// input of the next.
-pub(crate) fn ends(hop: u16, session: Arc<Session>) -> (Submit, CollectInput) {
+pub(crate) fn channel(hop: u16, session: Arc<Session>) -> (Submit, CollectInput) {
     let (slot, started) = sync_channel(1);
     let of_stream = session.clone();
     let submit = Submit::new(
@@ -115,7 +115,7 @@ impl CollectInput {
     /// Returns the function that makes [`next`](CollectInput::next) look for news.
     pub(crate) fn waker(&self) -> Wake {
         let session = self.session.clone();
-        Box::new(move || session.call_attention())
+        Box::new(move || session.request_attention())
     }
 
     /// Returns the next event, with its row written. Sleeps until there is one or there is
@@ -215,7 +215,7 @@ impl CollectEnd {
             let is_gone = self.link.health.is_gone();
             let history = &mut self.history;
             match self.receiving.take(|seq| history.meta(seq)) {
-                Ok(Some(came)) => match self.came(came) {
+                Ok(Some(came)) => match self.on_message(came) {
                     Ok(None) => {}
                     Ok(Some(collected)) => return Ok(collected),
                     Err(error @ HostError::Failed { .. }) => return Err(error),
@@ -249,7 +249,7 @@ impl CollectEnd {
     /// Waits at the end of a stream that is held; `None` once it goes on. If the worker
     /// dies meanwhile, this is noticed when the stream goes on.
     fn held(&mut self, news: impl Fn() -> bool) -> Option<WorkerOutput<Arrival>> {
-        self.link.health.pays_attention();
+        self.link.health.clear_attention();
         self.history.read_log();
         // The submit end may have logged the end again behind a flush.
         self.at_end = self.history.ended && !self.history.was_flushed_since(self.generation);
@@ -267,24 +267,24 @@ impl CollectEnd {
     }
 
     /// Handles the worker's report that it has given all; `None` where a flush follows.
-    fn came_to_end(&mut self) -> Result<Option<WorkerOutput<Arrival>>, Breach> {
-        let is_last = self.history.came_to_end()?;
-        self.link.health.owes_answer(self.history.awaits_answer());
+    fn on_end(&mut self) -> Result<Option<WorkerOutput<Arrival>>, Breach> {
+        let is_last = self.history.on_end()?;
+        self.link.health.set_answer_due(self.history.awaits_answer());
         self.at_end = is_last && self.history.is_held;
         let ended = if self.at_end { WorkerOutput::Held } else { WorkerOutput::End };
         Ok(is_last.then_some(ended))
     }
 
-    fn came(&mut self, came: WorkerMessage) -> Result<Option<WorkerOutput<Arrival>>, HostError> {
+    fn on_message(&mut self, came: WorkerMessage) -> Result<Option<WorkerOutput<Arrival>>, HostError> {
         if let WorkerMessage::Frame { seq, .. }
         | WorkerMessage::Same { seq, .. }
         | WorkerMessage::Nothing { seq } = came
         {
-            match self.history.standing(seq) {
+            match self.history.check_output(seq) {
                 OutputCheck::Wanted => {}
                 OutputCheck::Flushed { is_timely } => {
                     if !is_timely {
-                        self.link.health.came_late();
+                        self.link.health.record_late();
                     }
                     return Ok(None);
                 }
@@ -294,7 +294,7 @@ impl CollectEnd {
         let (seq, frame, work) = match came {
             WorkerMessage::Frame { seq, frame, work } => (seq, Some(frame), work),
             WorkerMessage::Same { seq, work } => (seq, None, work),
-            WorkerMessage::Nothing { seq } => return self.gave_nothing(seq).map(|()| None),
+            WorkerMessage::Nothing { seq } => return self.on_no_output(seq).map(|()| None),
             WorkerMessage::Constant => return Ok(None),
             WorkerMessage::Request(request) => {
                 self.session.request(request);
@@ -302,11 +302,11 @@ impl CollectEnd {
             }
             WorkerMessage::Flushed { seq } => {
                 self.history.flushed(seq)?;
-                self.link.health.owes_answer(self.history.awaits_answer());
+                self.link.health.set_answer_due(self.history.awaits_answer());
                 return Ok(None);
             }
             WorkerMessage::Failed(text) => return Err(HostError::Failed { text }),
-            WorkerMessage::End => return Ok(self.came_to_end()?),
+            WorkerMessage::End => return Ok(self.on_end()?),
         };
         let Some(sent) = self.history.get(seq) else {
             return self.lose(seq).map(|()| None);
@@ -346,7 +346,7 @@ impl CollectEnd {
     }
 
     /// Handles a completion of input `seq` without output.
-    fn gave_nothing(&mut self, seq: u64) -> Result<(), HostError> {
+    fn on_no_output(&mut self, seq: u64) -> Result<(), HostError> {
         let sent = self.history.get(seq);
         let frame = sent.filter(|sent| matches!(sent.input, Some(WorkerInput::Frame(_))));
         // Accepted once for each input: else the worker could repeat it for ever.
@@ -370,7 +370,7 @@ impl CollectEnd {
     /// This process lacks a resource. A worker that breaks the rules is ended; the next
     /// look finds that.
     pub(super) fn submit_rest(&mut self) -> Result<bool, HostError> {
-        self.link.health.pays_attention();
+        self.link.health.clear_attention();
         self.history.read_log();
         match self.history.submit() {
             Ok(true) => Ok(true),

@@ -15,7 +15,7 @@ use framepath_os::process::crash;
 
 use super::HostError;
 use super::fault::InjectedFaults;
-use super::message_io::say;
+use super::message_io::send;
 use super::remote_demuxer::MOST_TRACK_BYTES;
 use super::tally::Tally;
 
@@ -31,11 +31,11 @@ pub(super) fn demux(
 ) -> Result<(), HostError> {
     let mut stream = match DemuxedFile::open(demux, memory, file, tally) {
         Ok((stream, opened)) => {
-            say(socket, &opened, None)?;
+            send(socket, &opened, None)?;
             stream
         }
         Err(error) => {
-            say(socket, &Message::Refused { text: error.to_string() }, None)?;
+            send(socket, &Message::Refused { text: error.to_string() }, None)?;
             crash::hang()
         }
     };
@@ -43,7 +43,7 @@ pub(super) fn demux(
         Stopped::Caller(error) => return Err(error),
         Stopped::File(text) => {
             // Sent before the cell, so that the reader of the cell finds the text.
-            say(socket, &Message::Failed { text, seq: None }, None)?;
+            send(socket, &Message::Failed { text, seq: None }, None)?;
             stream.completions.push_waiting(&Completion::Failed.encode())?;
         }
     }
@@ -96,7 +96,7 @@ impl DemuxedFile {
         let sizes = Sizes { cells: demux.cells, packet_bytes: demux.packet_bytes };
         let area = Arc::new(SharedArea::open(memory, sizes)?);
         let faults = if demux.faults.is_empty() { None } else { Some(demux.faults.parse()?) };
-        let mut demuxer = Demuxer::of_track(file, demux.track.map(|track| track as usize))?;
+        let mut demuxer = Demuxer::open_track(file, demux.track.map(|track| track as usize))?;
         let start = Duration::from_nanos(demux.start_ns);
         if !start.is_zero() {
             demuxer.seek(start, SeekTo::Exact)?;
@@ -134,7 +134,7 @@ impl DemuxedFile {
             }
             if let Some(packet) = self.demuxer.read()? {
                 if let Some(faults) = &self.faults {
-                    faults.strike(*packets);
+                    faults.inject(*packets);
                 }
                 if let Some(tally) = &mut self.tally {
                     tally.took(*packets);
@@ -189,7 +189,7 @@ impl DemuxedFile {
             return Err(Stopped::File(HostError::PacketSize { bytes, most }.to_string()));
         }
         let placed = loop {
-            match self.pool.put(bytes)? {
+            match self.pool.push(bytes)? {
                 Some(placed) => break placed,
                 None => self.pool.wait(None),
             };

@@ -11,7 +11,7 @@ use framepath_os::crossing::{CellWriter, Socket};
 use framepath_os::memory::pool::{Frame, GrantedPool, Pool};
 
 use super::HostError;
-use super::message_io::say;
+use super::message_io::send;
 use super::names::Names;
 use super::tally::Tally;
 use crate::error::StageError;
@@ -63,11 +63,11 @@ impl Exporter {
         Ok(self.completions.push_waiting(&completion.encode())?)
     }
 
-    fn give(&mut self, frame: Frame, work: WorkerTime) -> Result<(), HostError> {
+    fn send_frame(&mut self, frame: Frame, work: WorkerTime) -> Result<(), HostError> {
         self.given += 1;
         let seq = frame.meta().seq;
         if let Some(tally) = &mut self.tally {
-            tally.gave(seq, &work, frame.layout());
+            tally.count_output(seq, &work, frame.layout());
         }
         if frame.is_foreign() {
             // The stage passes its input on: the caller has this frame already.
@@ -92,15 +92,15 @@ impl Exporter {
     }
 
     /// Asks for memory as `want` describes; the answer comes on the socket.
-    pub(super) fn want(&mut self, want: &BufferRequest) -> Result<(), HostError> {
-        say(&self.socket, &Message::Want(*want), None)?;
+    pub(super) fn request_buffers(&mut self, want: &BufferRequest) -> Result<(), HostError> {
+        send(&self.socket, &Message::Want(*want), None)?;
         self.complete(&Completion::Want)
     }
 
     /// Asks for memory for a pool; the answer comes on the socket. Once the
     /// stream is `opened`, a cell tells the caller to read the socket.
     pub(super) fn want_memory(&mut self, bytes: u64, opened: bool) -> Result<(), HostError> {
-        say(&self.socket, &Message::WantMemory { bytes }, None)?;
+        send(&self.socket, &Message::WantMemory { bytes }, None)?;
         if opened { self.complete(&Completion::Want) } else { Ok(()) }
     }
 
@@ -122,7 +122,7 @@ impl Exporter {
             let Some(GrantedPool { memory, slots, slot_bytes, first_slot }) = frame.granted_memory() else {
                 return Err(HostError::Failed { text: "a frame of memory that was not granted".to_owned() });
             };
-            say(&self.socket, &Message::PoolMemory { pool, memory }, None)?;
+            send(&self.socket, &Message::PoolMemory { pool, memory }, None)?;
             let slot_bytes = slot_bytes as u64;
             self.complete(&Completion::Pool { pool, slots, slot_bytes, first_slot })?;
         }
@@ -143,6 +143,6 @@ impl Stage for Export {
         let work = out.recorder().last_row().map_or_else(WorkerTime::default, WorkerTime::from);
         let mut exporter = locked(&self.0);
         let work = WorkerTime { idle_ns: exporter.idle_ns, ..work };
-        exporter.give(frame, work).map_err(|e| out.fail(e))
+        exporter.send_frame(frame, work).map_err(|e| out.fail(e))
     }
 }

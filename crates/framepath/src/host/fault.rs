@@ -65,12 +65,12 @@ impl fmt::Display for InjectedFaults {
 
 impl InjectedFaults {
     /// Returns the faults that also strike a worker that replaces another.
-    pub(super) fn of_replacement(&self) -> InjectedFaults {
+    pub(super) fn for_replacement(&self) -> InjectedFaults {
         InjectedFaults(self.0.iter().filter(|fault| fault.kind == FaultKind::Poison).copied().collect())
     }
 
     /// Strikes if there is a fault for packet or frame `seq`. The worker calls it before it works on it.
-    pub(super) fn strike(&self, seq: u64) {
+    pub(super) fn inject(&self, seq: u64) {
         match self.0.iter().find(|fault| fault.seq == seq).map(|fault| fault.kind) {
             Some(FaultKind::Crash | FaultKind::Poison) => crash::segmentation_fault(),
             Some(FaultKind::Hang) => crash::hang(),
@@ -88,7 +88,7 @@ mod tests {
     fn faults_are_read_and_printed() {
         let faults: InjectedFaults = "crash@3,poison@0,hang@18446744073709551615".parse().unwrap();
         assert_eq!(faults.to_string(), "crash@3,poison@0,hang@18446744073709551615");
-        assert_eq!(faults.of_replacement().to_string(), "poison@0");
+        assert_eq!(faults.for_replacement().to_string(), "poison@0");
         assert_eq!("".parse::<InjectedFaults>(), Ok(InjectedFaults::default()));
         for wrong in ["crash", "crash@", "crash@-1", "fire@1", "crash@1;hang@2"] {
             assert!(wrong.parse::<InjectedFaults>().unwrap_err().contains(wrong));

@@ -7,7 +7,7 @@ pub use super::collect::{Arrival, CollectEnd};
 pub use super::fault::InjectedFaults;
 pub use super::input::WorkerInput;
 pub use super::kind::WorkerKind;
-pub use super::message_io::{hear_within, say};
+pub use super::message_io::{recv_within, send};
 pub use super::sandbox::SandboxChoice;
 pub use super::service_stream::{ServiceStream, connect};
 pub use super::session::Session;

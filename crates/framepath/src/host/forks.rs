@@ -7,10 +7,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use framepath_model::wire::Message;
 use framepath_os::crossing::Socket;
 use framepath_os::process::crash;
-use framepath_os::process::spawn::{WorkerProcess, Zygote, tend};
+use framepath_os::process::spawn::{WorkerProcess, Zygote, serve_spawner};
 
 use super::kind::WorkerKind;
-use super::message_io::{hear, say};
+use super::message_io::{recv, send};
 use super::{HostError, worker};
 use crate::registry::Registry;
 
@@ -31,18 +31,18 @@ fn fork_on_request(caller: &Socket, registry: &Registry) -> Result<(), HostError
     let failed = |source| HostError::Socket { operation: "waiting for", source };
     let mut children = Vec::new();
     loop {
-        tend(caller, &mut children).map_err(failed)?;
-        let Some((message, _)) = hear(caller)? else { return Ok(()) };
+        serve_spawner(caller, &mut children).map_err(failed)?;
+        let Some((message, _)) = recv(caller)? else { return Ok(()) };
         let Message::Spawn { kind } = message else { continue };
         match make(&zygote, &kind, registry) {
             Ok((child, socket)) => {
                 let layers = child.layers().bits();
                 let granted = Message::Grant { stream: 0, pid: child.pid(), layers };
-                say(caller, &granted, Some(socket.as_fd()))?;
-                say(caller, &granted, Some(child.pidfd()))?;
+                send(caller, &granted, Some(socket.as_fd()))?;
+                send(caller, &granted, Some(child.pidfd()))?;
                 children.push(child);
             }
-            Err(error) => say(caller, &Message::Denied { text: error.to_string() }, None)?,
+            Err(error) => send(caller, &Message::Denied { text: error.to_string() }, None)?,
         }
     }
 }

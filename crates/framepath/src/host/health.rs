@@ -103,12 +103,12 @@ impl WorkerHealth {
     }
 
     /// Notes that the worker was told to drain or to flush, or has answered all of these.
-    pub(super) fn owes_answer(&self, owes: bool) {
+    pub(super) fn set_answer_due(&self, owes: bool) {
         self.owes_answer.store(owes, Ordering::Relaxed);
     }
 
     /// Counts the last cell taken as no progress.
-    pub(super) fn came_late(&self) {
+    pub(super) fn record_late(&self) {
         self.late.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -128,7 +128,7 @@ impl WorkerHealth {
     }
 
     /// Wakes the collect end to read the log.
-    pub(super) fn call_attention(&self) {
+    pub(super) fn request_attention(&self) {
         // Release: pairs with the Acquire in `pays_attention`; the log's entry is written
         // before the call. The fences of the bell order the store with the check before a sleep.
         self.attention.store(true, Ordering::Release);
@@ -136,12 +136,12 @@ impl WorkerHealth {
     }
 
     /// True after [`WorkerHealth::call_attention`].
-    pub(super) fn wants_attention(&self) -> bool {
+    pub(super) fn is_attention_requested(&self) -> bool {
         self.attention.load(Ordering::Relaxed)
     }
 
     /// Clears the call: the collect end reads the log next.
-    pub(super) fn pays_attention(&self) {
+    pub(super) fn clear_attention(&self) {
         // Acquire: pairs with the Release in `call_attention`. A swap, so that no call
         // is lost between the read and the store.
         self.attention.swap(false, Ordering::Acquire);
@@ -162,8 +162,8 @@ impl WorkerHealth {
         // log; the fence of `call_attention` or `Bell::ring` comes between an entry of the log
         // and the submit end's next read of `gone`. So one of the two ends sees the other's store.
         self.collect_bell.ring_out();
-        Bell::of_room(&self.area).ring_out();
-        Bell::of_packets(&self.area).ring_out();
+        Bell::for_room(&self.area).ring_out();
+        Bell::for_packets(&self.area).ring_out();
     }
 
     /// Checks progress, in the watcher's thread: calls `kill` for a worker that has work, stands
@@ -172,7 +172,7 @@ impl WorkerHealth {
     /// How far each value reported by the worker is trusted: a position counts if
     /// it is higher than ever before, and up to the number of cells submitted. Its claim to wait for a
     /// slot counts only while so many of its frames are out that an honest worker could lack a slot.
-    pub(super) fn look(&self, kill: impl FnOnce()) -> WatchResult {
+    pub(super) fn check(&self, kill: impl FnOnce()) -> WatchResult {
         let submitted = self.traffic.cells_out.load(Ordering::Relaxed);
         let done = self.traffic.cells_in.load(Ordering::Relaxed);
         let taken = self.area.taken();
@@ -187,7 +187,7 @@ impl WorkerHealth {
             && !self.submit_sleeps.load(Ordering::Relaxed)
             && self.area.worker_sleeps();
         let cells = taken.min(submitted) + done.saturating_sub(self.late.load(Ordering::Relaxed));
-        self.watchdog.judge(&WorkerProgress { cells, waits_for_us, has_no_work }, kill)
+        self.watchdog.check(&WorkerProgress { cells, waits_for_us, has_no_work }, kill)
     }
 }
 
@@ -210,7 +210,7 @@ mod tests {
 
     fn is_killed(health: &WorkerHealth) -> bool {
         let mut is_killed = false;
-        health.look(|| is_killed = true);
+        health.check(|| is_killed = true);
         is_killed
     }
 
@@ -239,9 +239,9 @@ mod tests {
                 std::thread::yield_now();
             }
             assert!(!is_killed(&health));
-            health.owes_answer(true);
+            health.set_answer_due(true);
             assert!(is_killed(&health));
-            health.owes_answer(false);
+            health.set_answer_due(false);
             assert!(!is_killed(&health));
             while !worker.is_finished() {
                 writer.bell().ring();
@@ -256,7 +256,7 @@ mod tests {
         health.completed(false);
         assert!(!is_killed(&health));
         health.completed(false);
-        health.came_late();
+        health.record_late();
         assert!(is_killed(&health));
     }
 }

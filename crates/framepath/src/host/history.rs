@@ -103,11 +103,11 @@ impl History {
                 Logged::Ask => self.is_asked = true,
                 Logged::Flush { generation, sending } => {
                     self.forget(generation);
-                    self.take_back(sending);
+                    self.resume_sending(sending);
                 }
                 Logged::End { is_held, sending } => {
                     (self.ended, self.is_held) = (true, is_held);
-                    self.take_back(sending);
+                    self.resume_sending(sending);
                 }
             }
         }
@@ -137,9 +137,9 @@ impl History {
     }
 
     /// Classifies an output that came for input `seq`.
-    pub(super) fn standing(&mut self, seq: u64) -> OutputCheck {
+    pub(super) fn check_output(&mut self, seq: u64) -> OutputCheck {
         self.read_log_for(seq);
-        self.answers.standing(seq, self.flush.wanted_from)
+        self.answers.check_output(seq, self.flush.wanted_from)
     }
 
     /// Accepts the worker's answer to a drain. True if the stream ends there, false if a
@@ -147,8 +147,8 @@ impl History {
     ///
     /// # Errors
     /// The worker was not asked to drain, or has not taken all inputs.
-    pub(super) fn came_to_end(&mut self) -> Result<bool, Breach> {
-        match self.answers.ended()? {
+    pub(super) fn on_end(&mut self) -> Result<bool, Breach> {
+        match self.answers.take_end()? {
             InputsEnd::Flushed => Ok(false),
             InputsEnd::Last if self.is_drained() => Ok(true),
             InputsEnd::Last => Err(Breach("end of stream before the drain completed")),
@@ -172,7 +172,7 @@ impl History {
         let access = match (&sent.input, &mut self.points, &mut self.sets) {
             (Some(WorkerInput::Packet(packet)), Some(points), Some(sets)) => {
                 sent.sets_before = sets.in_force().cloned();
-                take_in(sets, packet);
+                record_sets(sets, packet);
                 sent.sets_behind = sets.in_force().cloned();
                 match access(points, packet) {
                     RandomAccess::Point if sets.is_lost() => RandomAccess::Claimed { recovery: 0 },
@@ -197,7 +197,7 @@ impl History {
     }
 
     /// Takes the right to submit back, if the submit end sent it.
-    fn take_back(&mut self, sending: Option<Box<Sending>>) {
+    fn resume_sending(&mut self, sending: Option<Box<Sending>>) {
         // The right to write to an older worker is of no use.
         if let Some(sending) = sending.filter(|sending| sending.link.number == self.worker) {
             self.sending = Some(sending);
@@ -254,11 +254,11 @@ impl History {
             // The remaining inputs wait for the next worker.
             return Ok(false);
         }
-        if let Some(seq) = self.answers.untold() {
+        if let Some(seq) = self.answers.first_unreported() {
             if sending.flush(seq)?.is_err() {
                 return Ok(true);
             }
-            self.answers.told_flush();
+            self.answers.flush_submitted();
         }
         let mut is_full = false;
         while let Some(entry) = self.book.next_unsent() {
@@ -286,7 +286,7 @@ impl History {
         if self.ended && !is_full && !sending.drained {
             is_full = sending.drain()?.is_err();
             if !is_full {
-                self.answers.told_drain();
+                self.answers.drain_submitted();
             }
         }
         sending.wake_worker();
@@ -295,7 +295,7 @@ impl History {
 
     /// Answers the submit end, if it has asked and all its inputs are submitted.
     pub(super) fn answer(&mut self) -> Option<SubmitCommand> {
-        let is_behind = self.answers.untold().is_some() || self.book.next_unsent().is_some();
+        let is_behind = self.answers.first_unreported().is_some() || self.book.next_unsent().is_some();
         if !self.is_asked || self.sending.is_none() || is_behind {
             return None;
         }
@@ -339,13 +339,13 @@ const FIRST_LOOK: usize = 4 << 10;
 const FIRST_LOOK_FOR_SETS: usize = 128;
 
 /// Records the parameter sets in front of the packet's picture.
-fn take_in(sets: &mut ParameterSets, packet: &Packet) {
+fn record_sets(sets: &mut ParameterSets, packet: &Packet) {
     for most in [if packet.is_key() { FIRST_LOOK } else { FIRST_LOOK_FOR_SETS }, FIRST_LOOK] {
-        if sets.look(&packet.peek(most), packet.len() <= most) {
+        if sets.inspect(&packet.peek(most), packet.len() <= most) {
             return;
         }
     }
-    sets.look(&packet.peek(usize::MAX), true);
+    sets.inspect(&packet.peek(usize::MAX), true);
 }
 
 /// Classifies the packet by how decoding can start at it.
@@ -355,8 +355,8 @@ fn access(points: &mut AccessPoints, packet: &Packet) -> RandomAccess {
         return RandomAccess::Picture { reference: true };
     }
     let whole = packet.len() <= FIRST_LOOK;
-    let first = points.look(&packet.peek(FIRST_LOOK), flagged, whole);
-    let look_again = || points.look(&packet.peek(usize::MAX), flagged, true);
+    let first = points.inspect(&packet.peek(FIRST_LOOK), flagged, whole);
+    let look_again = || points.inspect(&packet.peek(usize::MAX), flagged, true);
     // The whole packet is enough.
     first.or_else(look_again).unwrap_or(RandomAccess::Claimed { recovery: 0 })
 }

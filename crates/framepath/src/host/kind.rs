@@ -49,7 +49,7 @@ impl WorkerKind {
     }
 
     /// Makes the kind of a worker for plain stages.
-    pub fn of_stage(memory_bytes: u64) -> WorkerKind {
+    pub fn stage(memory_bytes: u64) -> WorkerKind {
         WorkerKind::new(Task::Stage, memory_bytes, SandboxChoice::default())
     }
 
@@ -156,7 +156,7 @@ mod tests {
                 assert_eq!(kind.to_string().parse(), Ok(kind));
             }
         }
-        assert_eq!(WorkerKind::of_stage(7).to_string(), "stage memory=7");
+        assert_eq!(WorkerKind::stage(7).to_string(), "stage memory=7");
     }
 
     #[test]

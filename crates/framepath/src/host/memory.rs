@@ -21,7 +21,7 @@ use framepath_os::process::sandbox::ResourceLimits;
 
 use super::HostError;
 use super::export::{Exporter, locked};
-use super::message_io::hear;
+use super::message_io::recv;
 
 /// Grants that have no pool announced in them yet. Beyond this number the
 /// oldest is forgotten.
@@ -110,7 +110,7 @@ impl MemoryClient {
 
     /// Receives the next message; an announced input pool is added before its message is returned.
     fn receive(&self) -> Result<Option<Reply>, HostError> {
-        let reply = hear(&self.socket)?;
+        let reply = recv(&self.socket)?;
         reply.map(|reply| self.add_input(reply)).transpose()
     }
 
@@ -221,7 +221,7 @@ mod tests {
     use framepath_os::crossing::{SharedArea, Sizes, completions};
     use framepath_os::memory::pool::Pool;
 
-    use super::super::message_io::say;
+    use super::super::message_io::send;
     use super::super::names::shared_memory;
     use super::*;
 
@@ -244,19 +244,19 @@ mod tests {
             let memory = shared_memory(&frames[usize::from(pool)]).unwrap();
             let slot_bytes = memory.slot_bytes as u64;
             let message = Message::InputPool { pool, slots: memory.slots, slot_bytes };
-            say(&caller, &message, Some(memory.fd.as_fd())).unwrap();
+            send(&caller, &message, Some(memory.fd.as_fd())).unwrap();
         };
         let (answer, memory) = Granter::new(1 << 20).grant(4096);
         announce(0);
         announce(1);
-        say(&caller, &answer, memory.as_ref().map(AsFd::as_fd)).unwrap();
+        send(&caller, &answer, memory.as_ref().map(AsFd::as_fd)).unwrap();
         announce(2);
         assert_eq!(client.request(4096).unwrap().number, 0);
         for pool in [1, 0, 2] {
             assert!(client.input(pool, 0, &layout, FrameMeta::default()).is_ok(), "{pool}");
         }
         // A message that neither of them awaits is still refused.
-        say(&caller, &Message::WantMemory { bytes: 1 }, None).unwrap();
+        send(&caller, &Message::WantMemory { bytes: 1 }, None).unwrap();
         assert!(client.input(3, 0, &layout, FrameMeta::default()).is_err());
     }
 

@@ -10,7 +10,7 @@ use framepath_os::crossing::{Socket, is_crowded};
 use super::HostError;
 
 /// Sends `message`, with a descriptor where there is one.
-pub fn say(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
+pub fn send(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> Result<(), HostError> {
     let mut bytes = [0; MESSAGE_BYTES];
     message.encode(&mut bytes);
     socket.send(&bytes, fd).map_err(|source| {
@@ -23,7 +23,7 @@ pub fn say(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> Re
 }
 
 /// Receives the next message; `None` if the other side is gone.
-pub fn hear(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
+pub fn recv(socket: &Socket) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
     // One byte more than a message, so that a record that is too long is not accepted.
     let mut bytes = [0; MESSAGE_BYTES + 1];
     let heard = socket.receive(&mut bytes);
@@ -46,13 +46,13 @@ fn shown(message: Message) -> Message {
 }
 
 /// Receives like `hear`, with a time limit.
-pub fn hear_within(
+pub fn recv_within(
     socket: &Socket,
     limit: Duration,
 ) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
     let ready = socket.readable_within(limit);
     match ready.map_err(|source| HostError::Socket { operation: "waiting for", source })? {
-        true => hear(socket),
+        true => recv(socket),
         false => Err(HostError::NotOpened { what: "said nothing" }),
     }
 }

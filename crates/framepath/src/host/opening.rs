@@ -14,7 +14,7 @@ use framepath_os::v4l2::Node;
 use super::collect::CollectEnd;
 use super::health::WorkerHealth;
 use super::memory::Granter;
-use super::message_io::{hear_within, say};
+use super::message_io::{recv_within, send};
 use super::policy::OPENING;
 use super::process::Worker;
 use super::receiving::{CONSTANTS, Receiving};
@@ -43,7 +43,7 @@ impl Session {
         let stream = link.stream;
         *self.stats.sandbox_note.lock().unwrap_or_else(PoisonError::into_inner) =
             sandbox::note(link.layers()).unwrap_or_default();
-        self.goes_on_with(&link);
+        self.resume_with(&link);
         let ((log, logged), (ways, found)) = (sync_channel(LOGGED), channel());
         let submit = SubmitEnd::new(log, found, sending);
         let collect = CollectEnd::new(self.clone(), start, (link, receiving), logged, ways);
@@ -112,12 +112,12 @@ fn ask(
         // Each worker opens the device anew: the state of the worker before went with
         // the last of its descriptors.
         let opened = Node::open(node)?;
-        say(socket, &Message::Device { node: node.display().to_string() }, Some(opened.fd()))?;
+        send(socket, &Message::Device { node: node.display().to_string() }, Some(opened.fd()))?;
     }
-    say(socket, &Message::Open(open), Some(area.fd()))?;
+    send(socket, &Message::Open(open), Some(area.fd()))?;
     let mut requests = 0;
     loop {
-        match hear_within(socket, OPENING)? {
+        match recv_within(socket, OPENING)? {
             Some((Message::Opened { threads, replayable, stream, .. }, _)) => {
                 return Ok(Opened { threads, replayable, stream });
             }
@@ -125,7 +125,7 @@ fn ask(
             Some((Message::WantMemory { bytes }, _)) if requests < CONSTANTS => {
                 requests += 1;
                 let (answer, memory) = granter.grant(bytes);
-                say(socket, &answer, memory.as_ref().map(AsFd::as_fd))?;
+                send(socket, &answer, memory.as_ref().map(AsFd::as_fd))?;
             }
             Some((Message::Refused { text }, _)) => return Err(HostError::Refused { text }),
             Some(_) => return Err(HostError::NotOpened { what: "said something else" }),
@@ -136,7 +136,7 @@ fn ask(
 
 fn watch_over(worker: &Worker, spec: &Spec, health: &Arc<WorkerHealth>) -> Result<Watcher, HostError> {
     let (looked, gone, process) = (health.clone(), health.clone(), worker.process());
-    let look = move || looked.look(|| process.kill());
+    let look = move || looked.check(|| process.kill());
     watch(worker.socket.clone(), spec.options.watchdog / 4, look, move || gone.end())
         .map_err(|source| HostError::Socket { operation: "watching", source })
 }

@@ -71,7 +71,7 @@ impl RequestBudget {
     ///
     /// # Errors
     /// The worker has no request left.
-    pub(super) fn spend(&mut self, submitted: u64) -> Result<(), Breach> {
+    pub(super) fn count_request(&mut self, submitted: u64) -> Result<(), Breach> {
         let new = submitted.saturating_sub(self.submitted);
         self.submitted = submitted;
         let left = self.left.saturating_add(new.saturating_mul(REQUESTS_PER_CELL)).min(MOST_REQUESTS);
@@ -147,7 +147,7 @@ impl Watchdog {
     }
 
     /// Judges one check; calls `kill` for a worker that has stood still for too long.
-    pub(super) fn judge(&self, now: &WorkerProgress, kill: impl FnOnce()) -> WatchResult {
+    pub(super) fn check(&self, now: &WorkerProgress, kill: impl FnOnce()) -> WatchResult {
         let now_ns = now_ns();
         let further = self.progress.fetch_max(now.cells, Ordering::Relaxed) < now.cells;
         if further || now.waits_for_us || now.has_no_work {
@@ -243,20 +243,20 @@ mod tests {
     #[test]
     fn requests_are_bounded_by_what_was_submitted() {
         let mut budget = RequestBudget::default();
-        assert!(budget.spend(0).is_err(), "nothing was submitted");
+        assert!(budget.count_request(0).is_err(), "nothing was submitted");
         // An honest worker that is behind by two full rings.
         let mut budget = RequestBudget::default();
         let cells = u64::from(CELLS);
         for cell in 1..10_000_u64 {
             let submitted = cell + cells;
-            (0..REQUESTS_PER_CELL).for_each(|_| budget.spend(submitted).unwrap());
+            (0..REQUESTS_PER_CELL).for_each(|_| budget.count_request(submitted).unwrap());
         }
-        (0..REQUESTS_PER_CELL * cells).for_each(|_| budget.spend(9_999 + cells).unwrap());
+        (0..REQUESTS_PER_CELL * cells).for_each(|_| budget.count_request(9_999 + cells).unwrap());
         // A worker that was quiet for long has saved up no more than the limit.
         let mut budget = RequestBudget::default();
-        let accepted = (0..).take_while(|_| budget.spend(1 << 40).is_ok()).count() as u64;
+        let accepted = (0..).take_while(|_| budget.count_request(1 << 40).is_ok()).count() as u64;
         assert_eq!(accepted, MOST_REQUESTS);
-        assert!(budget.spend((1 << 40) + 1).is_ok());
+        assert!(budget.count_request((1 << 40) + 1).is_ok());
     }
 
     #[test]
@@ -264,7 +264,7 @@ mod tests {
         let watchdog = Watchdog::new(Duration::ZERO);
         let kills = |cells, waits_for_us, has_no_work| {
             let mut killed = false;
-            let look = watchdog.judge(&WorkerProgress { cells, waits_for_us, has_no_work }, || killed = true);
+            let look = watchdog.check(&WorkerProgress { cells, waits_for_us, has_no_work }, || killed = true);
             (killed, look == WatchResult::Quiet)
         };
         assert_eq!(kills(1, false, false), (false, false), "progress");

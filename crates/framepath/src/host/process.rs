@@ -99,7 +99,7 @@ impl Drop for SharedProcess {
 
 impl Worker {
     /// Makes the handle of a worker that the service granted.
-    pub(super) fn of_service(
+    pub(super) fn from_service(
         socket: Socket,
         pid: u32,
         layers: Layers,

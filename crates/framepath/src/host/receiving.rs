@@ -18,7 +18,7 @@ use super::HostError;
 use super::buffer_provider::{BufferProvider, LentSlots};
 use super::health::WorkerHealth;
 use super::memory::{Grant, GrantShare, Granter};
-use super::message_io::{hear_within, say};
+use super::message_io::{recv_within, send};
 use super::policy::RequestBudget;
 use super::worker_stream::WorkerStream;
 
@@ -98,8 +98,8 @@ impl Receiving {
             Completion::Flushed { number: seq } => Ok(Some(WorkerMessage::Flushed { seq })),
             Completion::Request(request) => {
                 // Not what it was given work for: no progress.
-                self.link.health.came_late();
-                self.requests.spend(self.link.health.submissions())?;
+                self.link.health.record_late();
+                self.requests.count_request(self.link.health.submissions())?;
                 Ok(Some(WorkerMessage::Request(request)))
             }
             other => self.rare(&other).map(Some),
@@ -109,7 +109,7 @@ impl Receiving {
     /// Handles the completions that do not come with each frame.
     fn rare(&mut self, completion: &Completion) -> Result<WorkerMessage, HostError> {
         if *completion == Completion::Failed {
-            return match self.hear()? {
+            return match self.recv()? {
                 Some((Message::Failed { text, .. }, _)) => Ok(WorkerMessage::Failed(text)),
                 _ => Err(Breach("failure reported without an error message").into()),
             };
@@ -126,7 +126,7 @@ impl Receiving {
                 match &self.lends {
                     Some(lends) => self.pools.add_lent(pool, slots, slot_bytes, first_slot, &**lends)?,
                     None => {
-                        let said = self.hear()?;
+                        let said = self.recv()?;
                         self.pools.add_granted(pool, slots, slot_bytes, first_slot, said)?;
                     }
                 }
@@ -139,52 +139,52 @@ impl Receiving {
 
     /// Gives the worker the memory that it asks for.
     fn provide(&mut self) -> Result<(), HostError> {
-        match self.hear()? {
-            Some((Message::Want(want), _)) => self.lend(want),
+        match self.recv()? {
+            Some((Message::Want(want), _)) => self.provide_buffers(want),
             Some((Message::WantMemory { bytes }, _)) => {
                 let (answer, memory) = self.pools.grant(bytes);
-                self.tell(&answer, memory.as_ref())
+                self.send(&answer, memory.as_ref())
             }
             _ => Err(Breach("a request for memory without a message").into()),
         }
     }
 
     /// Asks the provider for buffers, and passes them to the worker.
-    fn lend(&mut self, want: BufferRequest) -> Result<(), HostError> {
+    fn provide_buffers(&mut self, want: BufferRequest) -> Result<(), HostError> {
         let Some(lends) = self.lends.clone() else {
             return Err(Breach("it wants memory, and has its own").into());
         };
         // The worker stands still while the provider works, and is not to blame.
         self.link.health.lending(true);
-        let loan = lends.lend(&want);
+        let loan = lends.provide(&want);
         self.link.health.lending(false);
         let loan = match loan {
             Ok(loan) => loan,
             Err(text) => {
                 // The worker learns the reason too; both it and the stream fail.
-                self.tell(&Message::Denied { text: text.clone() }, None)?;
+                self.send(&Message::Denied { text: text.clone() }, None)?;
                 return Err(HostError::Failed { text });
             }
         };
         let buffers = loan.buffers.len() as u32;
-        self.tell(&Message::Lend { lent: loan.lent, buffers }, None)?;
+        self.send(&Message::Lend { lent: loan.lent, buffers }, None)?;
         for (index, buffer) in loan.buffers.iter().enumerate() {
-            self.tell(&Message::Buffer { index: index as u32 }, Some(buffer))?;
+            self.send(&Message::Buffer { index: index as u32 }, Some(buffer))?;
         }
         self.pools.expect_loan(buffers, want.bytes(loan.lent));
         Ok(())
     }
 
     /// Receives the message that belongs to a cell that came.
-    fn hear(&self) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
-        let heard = hear_within(&self.link.socket, THERE)?;
+    fn recv(&self) -> Result<Option<(Message, Option<OwnedFd>)>, HostError> {
+        let heard = recv_within(&self.link.socket, THERE)?;
         self.link.health.traffic.message_in();
         Ok(heard)
     }
 
-    fn tell(&self, message: &Message, fd: Option<&OwnedFd>) -> Result<(), HostError> {
+    fn send(&self, message: &Message, fd: Option<&OwnedFd>) -> Result<(), HostError> {
         self.link.health.traffic.message_out();
-        say(&self.link.socket, message, fd.map(AsFd::as_fd))
+        send(&self.link.socket, message, fd.map(AsFd::as_fd))
     }
 
     /// Sleeps until a cell comes, the submit end calls, there is `news`, `limit` passes
@@ -192,7 +192,7 @@ impl Receiving {
     pub(super) fn sleep(&mut self, news: impl Fn() -> bool, limit: Option<Duration>) {
         let health = &self.link.health;
         health.collect_sleeps(true);
-        self.reader.sleep(|| health.is_gone() || health.wants_attention() || news(), limit);
+        self.reader.sleep(|| health.is_gone() || health.is_attention_requested() || news(), limit);
         health.collect_sleeps(false);
     }
 
@@ -200,7 +200,7 @@ impl Receiving {
     /// return early.
     pub(super) fn sleep_until_called(&mut self, news: impl Fn() -> bool) {
         let health = &self.link.health;
-        self.reader.bell().sleep_unless(|| health.wants_attention() || news(), None);
+        self.reader.bell().sleep_unless(|| health.is_attention_requested() || news(), None);
     }
 }
 
@@ -276,7 +276,7 @@ impl WorkerPools {
         if slots != lent || slot_bytes < least as usize {
             return Err(ANOTHER.into());
         }
-        let foreign = ForeignPool::unseen(slot_bytes, slots, first_slot, self.returns.clone())?;
+        let foreign = ForeignPool::unmapped(slot_bytes, slots, first_slot, self.returns.clone())?;
         // All slots count as out until the caller gives them.
         (0..slots).for_each(|_| self.returns.health.frame_out());
         lends.mapped(LentSlots { returns: self.returns.clone(), first: first_slot });

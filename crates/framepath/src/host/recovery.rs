@@ -70,7 +70,7 @@ impl Recoveries {
         }
     }
 
-    pub(super) fn ended(&self) {
+    pub(super) fn finish(&self) {
         let mut state = self.locked();
         state.present = Weak::new();
         let worker = state.opened.saturating_sub(1);
@@ -112,7 +112,7 @@ mod tests {
         let frame = |enter_ns, leave_ns| WorkerTime { enter_ns, leave_ns, ..WorkerTime::default() };
         recoveries.arrived(&frame(1, 2), true);
         assert_eq!(recoveries.done(), []);
-        recoveries.ended();
+        recoveries.finish();
         recoveries.arrived(&frame(10, 17), false);
         recoveries.arrived(&frame(20, 29), false);
         assert_eq!(recoveries.done(), []);

@@ -25,7 +25,7 @@ use framepath_os::measure::meter;
 use framepath_os::process::cancel::canceled;
 use framepath_os::process::signal;
 
-use super::message_io::{hear_within, say};
+use super::message_io::{recv_within, send};
 use super::policy::{DemuxerWait, LOOK};
 use super::process::Worker;
 use super::service_stream::ServiceStream;
@@ -90,7 +90,7 @@ impl RemoteDemuxer {
         let worker = start::worker(spec.seat.as_ref(), &spec.options)?;
         let socket = worker.socket.clone();
         let (name, seekable) = (file.name().to_owned(), file.is_seekable());
-        say(&socket, &Message::File { name }, Some(file.as_fd()))?;
+        send(&socket, &Message::File { name }, Some(file.as_fd()))?;
         let demux = Demux {
             seekable,
             loops: spec.loops.max(1),
@@ -100,7 +100,7 @@ impl RemoteDemuxer {
             packet_bytes: sizes.packet_bytes,
             faults: spec.options.faults.to_string(),
         };
-        say(&socket, &Message::Demux(demux), Some(area.fd()))?;
+        send(&socket, &Message::Demux(demux), Some(area.fd()))?;
         let (track_bytes, stream) = opened(&worker, &file, spec.options.watchdog)?;
         let packets = PooledPackets::new(area.clone());
         let track = TrackInfo::from_bytes(&packets.kept(track_bytes)?, stream)
@@ -237,7 +237,7 @@ impl RemoteDemuxer {
     /// Receives the message that belongs to a failure.
     fn failure(&mut self) -> Result<HostError, HostError> {
         self.ended = true;
-        match hear_within(&self.worker.socket, Duration::ZERO)? {
+        match recv_within(&self.worker.socket, Duration::ZERO)? {
             Some((Message::Failed { text, .. }, _)) => Ok(HostError::Failed { text }),
             _ => Err(Breach("failure reported without an error message").into()),
         }
@@ -259,7 +259,7 @@ fn opened(
         }
         wait.check(&worker.process, file, 0)?;
     }
-    match hear_within(&worker.socket, Duration::ZERO)? {
+    match recv_within(&worker.socket, Duration::ZERO)? {
         Some((Message::Demuxed { track_bytes, stream }, _)) if track_bytes as usize <= MOST_TRACK_BYTES => {
             Ok((track_bytes, stream))
         }

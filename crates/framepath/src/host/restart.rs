@@ -28,7 +28,7 @@ impl CollectEnd {
         self.count_cpu();
         // From now on this worker gets no more inputs. The log has those it got.
         self.link.break_off();
-        self.session.stats.recoveries.ended();
+        self.session.stats.recoveries.finish();
         self.is_recovering = true;
         self.session.stats.deaths.fetch_add(1, Ordering::Relaxed);
         self.history.read_log();
@@ -43,7 +43,7 @@ impl CollectEnd {
             let worker = start::worker(spec.seat.as_ref(), &spec.options)?;
             opening::open(worker, spec, self.start, which)
         })?;
-        self.session.goes_on_with(&link);
+        self.session.resume_with(&link);
         self.history.begin(sending);
         let old = std::mem::replace(&mut self.link, link.clone());
         let _receiving = std::mem::replace(&mut self.receiving, receiving);

@@ -12,7 +12,7 @@ use framepath_os::machine::effective_uid;
 use framepath_os::process::sandbox::Layers;
 
 use super::HostError;
-use super::message_io::{hear_within, say};
+use super::message_io::{recv_within, send};
 use super::policy::GRANTING;
 use super::process::Worker;
 
@@ -110,12 +110,12 @@ impl ServiceStream {
                 };
                 state.asked = true;
                 // If it fails, the messages that the service sent before its end are still read.
-                let _ = say(&connection, &message, None);
+                let _ = send(&connection, &message, None);
             }
             connection
         };
         // Not under the lock, so that a thread that kills the old worker does not wait.
-        let heard = hear_within(&connection, GRANTING).map_err(|error| error.of_service(&self.path));
+        let heard = recv_within(&connection, GRANTING).map_err(|error| error.with_service(&self.path));
         match heard? {
             Some((Message::Grant { stream, pid, layers }, Some(fd))) => {
                 let mut state = self.locked();
@@ -127,7 +127,7 @@ impl ServiceStream {
                     ..std::mem::take(&mut *state)
                 };
                 let layers = Layers::from_bits(layers).unwrap_or_default();
-                Ok(Worker::of_service(Socket::from(fd), pid, layers, self.clone(), turn))
+                Ok(Worker::from_service(Socket::from(fd), pid, layers, self.clone(), turn))
             }
             Some((Message::Denied { text }, _)) => Err(HostError::Denied { text }),
             Some(_) => Err(HostError::Service { what: "answered something else" }),
@@ -144,7 +144,7 @@ impl ServiceStream {
         };
         if state.turn == turn && !state.asked {
             // If the service is gone, its workers are gone too.
-            let _ = say(connection, &Message::Replace { stream: *stream, kill: true }, None);
+            let _ = send(connection, &Message::Replace { stream: *stream, kill: true }, None);
             state.asked = true;
         }
         Ok(())

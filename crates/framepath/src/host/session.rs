@@ -66,9 +66,9 @@ impl Session {
     }
 
     /// Wakes the collect end, from any thread, to look for news.
-    pub(crate) fn call_attention(&self) {
+    pub(crate) fn request_attention(&self) {
         if let Some(link) = &*self.present() {
-            link.health.call_attention();
+            link.health.request_attention();
         }
     }
 
@@ -96,7 +96,7 @@ impl Session {
     }
 
     /// Records the stream's new worker.
-    pub(super) fn goes_on_with(&self, link: &Arc<WorkerStream>) {
+    pub(super) fn resume_with(&self, link: &Arc<WorkerStream>) {
         self.stats.pid.store(link.pid(), Ordering::Relaxed);
         self.stats.recoveries.opened(&link.process());
         *self.present() = Some(link.clone());

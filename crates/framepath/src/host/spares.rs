@@ -12,7 +12,7 @@ use framepath_os::process::sandbox::Layers;
 use framepath_os::time::now_ns;
 
 use super::HostError;
-use super::message_io::{hear, hear_within};
+use super::message_io::{recv, recv_within};
 use super::policy::LOADING;
 
 /// A worker without a stream; `P` is the parent's handle on its process.
@@ -47,22 +47,22 @@ impl<P> Spare<P> {
     /// # Errors
     /// The worker reports why it is not ready, died, or takes too long.
     pub fn wait(&mut self) -> Result<(), HostError> {
-        if self.is_ready() { Ok(()) } else { self.heard(hear_within(&self.socket, LOADING)) }
+        if self.is_ready() { Ok(()) } else { self.heard(recv_within(&self.socket, LOADING)) }
     }
 
     /// [`Spare::wait`] for a worker whose socket is readable.
     ///
     /// # Errors
     /// As [`Spare::wait`].
-    pub fn hear(&mut self) -> Result<(), HostError> {
-        self.heard(hear(&self.socket))
+    pub fn recv(&mut self) -> Result<(), HostError> {
+        self.heard(recv(&self.socket))
     }
 
     fn heard(
         &mut self,
         heard: Result<Option<(Message, Option<std::os::fd::OwnedFd>)>, HostError>,
     ) -> Result<(), HostError> {
-        match heard.map_err(|error| error.of_worker(&self.program))? {
+        match heard.map_err(|error| error.with_worker(&self.program))? {
             Some((Message::Ready { layers }, _)) => {
                 self.layers = self.layers.and(Layers::from_bits(layers).unwrap_or_default());
                 self.until_ns = None;
@@ -162,7 +162,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::host::message_io::say;
+    use crate::host::message_io::send;
 
     fn spare(number: u32) -> (Spare<u32>, Arc<Socket>) {
         let (ours, theirs) = Socket::pair().unwrap();
@@ -184,8 +184,8 @@ mod tests {
     #[test]
     fn the_oldest_that_gets_ready_is_taken() {
         let (mut spares, mut workers) = pool(3);
-        say(&workers[1], &Message::Ready { layers: 0 }, None).unwrap();
-        say(&workers[2], &Message::Ready { layers: 0 }, None).unwrap();
+        send(&workers[1], &Message::Ready { layers: 0 }, None).unwrap();
+        send(&workers[2], &Message::Ready { layers: 0 }, None).unwrap();
         // The oldest worker dies.
         workers.remove(0);
         assert_eq!(spares.take_waiting().map(|spare| spare.process), Some(1));
@@ -195,8 +195,8 @@ mod tests {
     #[test]
     fn loading_spares_are_taken_before_ready_ones() {
         let (mut spares, workers) = pool(3);
-        say(&workers[0], &Message::Ready { layers: 0 }, None).unwrap();
-        spares.get_mut(|spare| spare.process == 0).unwrap().hear().unwrap();
+        send(&workers[0], &Message::Ready { layers: 0 }, None).unwrap();
+        spares.get_mut(|spare| spare.process == 0).unwrap().recv().unwrap();
         assert_eq!((spares.ready().count(), spares.loading().count()), (1, 2));
         let gone: Vec<u32> =
             std::iter::from_fn(|| spares.take_surplus(0)).map(|spare| spare.process).collect();
@@ -206,8 +206,8 @@ mod tests {
     #[test]
     fn one_that_loads_for_too_long_is_late() {
         let (mut spares, workers) = pool(2);
-        say(&workers[0], &Message::Ready { layers: 0 }, None).unwrap();
-        spares.get_mut(|spare| spare.process == 0).unwrap().hear().unwrap();
+        send(&workers[0], &Message::Ready { layers: 0 }, None).unwrap();
+        spares.get_mut(|spare| spare.process == 0).unwrap().recv().unwrap();
         let deadline = spares.deadline_ns().unwrap();
         assert!(spares.take_late(deadline - 1).is_none());
         assert_eq!(spares.take_late(deadline).map(|spare| spare.process), Some(1));

@@ -49,7 +49,7 @@ impl Spec {
     pub(super) fn faults(&self, attempt: Attempt) -> InjectedFaults {
         match attempt {
             Attempt::First => self.options.faults.clone(),
-            Attempt::Again | Attempt::SingleThreaded => self.options.faults.of_replacement(),
+            Attempt::Again | Attempt::SingleThreaded => self.options.faults.for_replacement(),
         }
     }
 }

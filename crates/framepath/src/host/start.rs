@@ -52,7 +52,7 @@ pub fn dismiss_spares() {
 /// taken, so that streams do not wait for a start. Returns at once.
 pub fn keep_ready(memory_bytes: u64, count: usize) {
     // If the thread is gone, the next request for a worker reports that.
-    let _ = spawner().send(Request::Spares { kind: WorkerKind::of_stage(memory_bytes), count });
+    let _ = spawner().send(Request::Spares { kind: WorkerKind::stage(memory_bytes), count });
 }
 
 /// Returns the channel to the thread that starts workers; starts the thread at the first call.

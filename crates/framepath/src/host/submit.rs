@@ -16,7 +16,7 @@ use framepath_os::memory::pool::Frame;
 use super::HostError;
 use super::between::{Logged, SubmitCommand};
 use super::input::{LoggedInput, WorkerInput};
-use super::message_io::say;
+use super::message_io::send;
 use super::names::{Names, shared_memory};
 use super::session::Session;
 use super::worker_stream::WorkerStream;
@@ -80,7 +80,7 @@ impl SubmitEnd {
     /// `cut` ends the caller's part of the frame's time: called just before the
     /// worker can see the input. If it has to wait for room, the time from `begun` on counts as the
     /// queue's.
-    pub fn give(
+    pub fn submit(
         &mut self,
         meta: FrameMeta,
         input: WorkerInput,
@@ -103,7 +103,7 @@ impl SubmitEnd {
                     let stretch = if has_waited { begun } else { cut() };
                     let (worker, cell) = (Some(sending.link.number), sending.next_cell());
                     self.log_input(worker, LoggedInput::new(input, meta, cell, stretch))?;
-                    self.submit(&submission);
+                    self.push_cell(&submission);
                     return Ok(());
                 }
                 Ok(Err(full)) => {
@@ -118,7 +118,7 @@ impl SubmitEnd {
     }
 
     /// Submits the input that was prepared and logged.
-    fn submit(&mut self, submission: &Submission) {
+    fn push_cell(&mut self, submission: &Submission) {
         let Some(sending) = &mut self.sending else { return };
         if sending.submit(submission).is_err() {
             sending.link.break_off();
@@ -126,14 +126,14 @@ impl SubmitEnd {
         sending.wake_worker();
         // Read behind the fence of the worker's bell, which comes behind the entry in the log.
         if self.link.health.is_gone() {
-            self.nudge();
+            self.wake_worker();
         }
     }
 
     /// Leaves an input to the collect end.
     fn relay(&mut self, sent: LoggedInput) -> Result<(), SubmitError> {
         self.log_input(None, sent)?;
-        self.nudge();
+        self.wake_worker();
         Ok(())
     }
 
@@ -150,11 +150,11 @@ impl SubmitEnd {
         // The right to write to a worker that is gone is of no use.
         self.sending = None;
         self.log(Logged::Ask)?;
-        self.link.health.call_attention();
+        self.link.health.request_attention();
         loop {
             match meter::blocked(|| self.ways.recv()).map_err(|_| SubmitError::Closed)? {
                 SubmitCommand::Next(link) => {
-                    link.health.call_attention();
+                    link.health.request_attention();
                     self.link = link;
                 }
                 SubmitCommand::Direct(sending) => {
@@ -168,9 +168,9 @@ impl SubmitEnd {
 
     /// Makes the collect end read the log, also if it waits for a worker that this end does not know.
     #[cold]
-    fn nudge(&mut self) {
+    fn wake_worker(&mut self) {
         loop {
-            self.link.health.call_attention();
+            self.link.health.request_attention();
             // Read behind the call's fence: if the worker is not gone yet, the collect end
             // reads the log again once it is.
             if !self.link.health.is_gone() {
@@ -191,7 +191,7 @@ impl SubmitEnd {
         match self.log.try_send(logged) {
             Ok(()) => Ok(()),
             Err(TrySendError::Full(logged)) => {
-                self.link.health.call_attention();
+                self.link.health.request_attention();
                 match meter::blocked(|| self.log.send(logged).is_ok()) {
                     true => Ok(()),
                     false => Err(SubmitError::Closed),
@@ -211,7 +211,7 @@ impl SubmitEnd {
         let sending = self.sending.take();
         // If the collect end has ended, so has the stream.
         if self.log(Logged::End { is_held, sending }).is_ok() {
-            self.nudge();
+            self.wake_worker();
         }
     }
 
@@ -223,7 +223,7 @@ impl SubmitEnd {
         self.log(Logged::Flush { generation, sending })?;
         // The flush has a number among the inputs.
         self.given += 1;
-        self.nudge();
+        self.wake_worker();
         Ok(())
     }
 }
@@ -271,8 +271,8 @@ impl Stage for Submit {
             Item::Packet(packet) => WorkerInput::Packet(packet),
             Item::Frame(frame) => WorkerInput::Frame(frame),
         };
-        let begun = out.recorder().here();
-        let given = end.give(meta, input, begun, || out.recorder().cut());
+        let begun = out.recorder().current();
+        let given = end.submit(meta, input, begun, || out.recorder().cut());
         given.map_err(|error| refused(error, out))
     }
 
@@ -315,7 +315,7 @@ pub(super) enum FullResource {
 
 impl Sending {
     pub(super) fn new(link: Arc<WorkerStream>, writer: CellWriter, packets: PacketArea) -> Sending {
-        let room = [Bell::of_room(&link.area), Bell::of_packets(&link.area)];
+        let room = [Bell::for_room(&link.area), Bell::for_packets(&link.area)];
         let names = Names::default();
         Sending { link, writer, packets, names, room, cells: 0, unrung: false, drained: false }
     }
@@ -334,7 +334,7 @@ impl Sending {
         }
         Ok(Ok(match input {
             WorkerInput::Packet(packet) => {
-                let Some(offset) = packet.put_into(&mut self.packets)? else {
+                let Some(offset) = packet.copy_into(&mut self.packets)? else {
                     let (bytes, most) = (packet.len(), self.packets.largest());
                     // A packet that never fits is an error.
                     let fits = bytes <= most;
@@ -378,7 +378,7 @@ impl Sending {
         }
         self.drained = true;
         self.submit(&Submission::Drain)?;
-        self.link.health.owes_answer(true);
+        self.link.health.set_answer_due(true);
         Ok(Ok(()))
     }
 
@@ -389,7 +389,7 @@ impl Sending {
         }
         self.drained = false;
         self.submit(&Submission::Flush { seq })?;
-        self.link.health.owes_answer(true);
+        self.link.health.set_answer_due(true);
         Ok(Ok(()))
     }
 
@@ -397,7 +397,7 @@ impl Sending {
     pub(super) fn wake_worker(&mut self) {
         if std::mem::take(&mut self.unrung) {
             self.writer.bell().ring();
-            self.link.watcher.stir();
+            self.link.watcher.notify();
         }
     }
 
@@ -407,7 +407,7 @@ impl Sending {
         let link = &self.link;
         // A worker that makes no room is overdue, whether or not it sleeps.
         link.health.submit_sleeps(true);
-        link.watcher.stir();
+        link.watcher.notify();
         let ready = || link.health.is_gone() || self.has_room(full);
         let bell = match full {
             FullResource::Cells => &self.room[0],
@@ -438,7 +438,7 @@ impl Sending {
             let memory = shared_memory(frame)?;
             let (slots, slot_bytes) = (memory.slots, memory.slot_bytes as u64);
             let named = Message::InputPool { pool, slots, slot_bytes };
-            say(&self.link.socket, &named, Some(memory.fd.as_fd()))?;
+            send(&self.link.socket, &named, Some(memory.fd.as_fd()))?;
             self.link.health.traffic.message_out();
         }
         Ok(pool)

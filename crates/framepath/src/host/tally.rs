@@ -33,7 +33,7 @@ impl Tally {
     }
 
     /// Counts frame `seq` as given by the stage.
-    pub(super) fn gave(&mut self, seq: u64, work: &WorkerTime, layout: &Layout) {
+    pub(super) fn count_output(&mut self, seq: u64, work: &WorkerTime, layout: &Layout) {
         let page = &self.page;
         let (number, since) = self.taken[seq as usize % REMEMBERED];
         if number == seq.wrapping_add(1) {

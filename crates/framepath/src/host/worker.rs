@@ -26,7 +26,7 @@ use super::export::{Export, Exporter, locked};
 use super::fault::InjectedFaults;
 use super::kind::{Task, WorkerKind};
 use super::memory::MemoryClient;
-use super::message_io::{hear, say};
+use super::message_io::{recv, send};
 use super::tally::Tally;
 use crate::element::HopPlace;
 use crate::item::Item;
@@ -58,13 +58,13 @@ pub(crate) fn lock_in_and_serve(
     // Counters of this thread cannot be opened inside the sandbox.
     meter::prepare();
     match kind.lock_in() {
-        Ok(layers) => say(&socket, &Message::Ready { layers: layers.bits() }, None)?,
+        Ok(layers) => send(&socket, &Message::Ready { layers: layers.bits() }, None)?,
         Err(error) => {
             let advice = match error {
                 HostError::Sandbox(SandboxError::NoSeccomp { .. }) => "; sandbox=allow goes on without",
                 _ => "",
             };
-            say(&socket, &Message::Refused { text: format!("{error}{advice}") }, None)?;
+            send(&socket, &Message::Refused { text: format!("{error}{advice}") }, None)?;
             return Err(error);
         }
     }
@@ -72,7 +72,7 @@ pub(crate) fn lock_in_and_serve(
 }
 
 fn serve(socket: &Arc<Socket>, task: Task, registry: &Registry) -> Result<(), HostError> {
-    let (mut first, mut page, mut node) = (hear(socket)?, None, None);
+    let (mut first, mut page, mut node) = (recv(socket)?, None, None);
     // The page comes from the service, which sends it before the caller has the other end.
     if let Some((Message::Page, Some(fd))) = first {
         page =
@@ -80,12 +80,12 @@ fn serve(socket: &Arc<Socket>, task: Task, registry: &Registry) -> Result<(), Ho
                 operation: "mapping the page of",
                 source: errno.into(),
             })?);
-        first = hear(socket)?;
+        first = recv(socket)?;
     }
     let first = match (&task, first) {
         (Task::Device(_), Some((Message::Device { node: name }, Some(fd)))) => {
             node = Some((PathBuf::from(name), fd));
-            hear(socket)?
+            recv(socket)?
         }
         (Task::Stage, Some((Message::File { name }, Some(file)))) => {
             return serve_file(socket, name, file, page);
@@ -102,18 +102,18 @@ fn serve(socket: &Arc<Socket>, task: Task, registry: &Registry) -> Result<(), Ho
         .map_err(|source| HostError::Socket { operation: "watching", source })?;
     let mut stream = match Stream::open(&open, fd, socket, task, node, page, registry) {
         Ok((stream, opened)) => {
-            say(socket, &opened, None)?;
+            send(socket, &opened, None)?;
             stream.memory.opened();
             stream
         }
         Err(error) => {
-            say(socket, &Message::Refused { text: error.to_string() }, None)?;
+            send(socket, &Message::Refused { text: error.to_string() }, None)?;
             crash::hang()
         }
     };
     if let Err(Stopped::Stage(text)) = stream.run() {
         // Sent before the cell, so that the reader of the cell finds the text.
-        say(socket, &Message::Failed { text, seq: None }, None)?;
+        send(socket, &Message::Failed { text, seq: None }, None)?;
         locked(&stream.exporter).complete(&Completion::Failed)?;
         // The caller still reads the frames that were given, and then ends its worker.
         crash::hang()
@@ -128,7 +128,7 @@ fn serve_file(
     file: OwnedFd,
     page: Option<Page>,
 ) -> Result<(), HostError> {
-    let (demux, memory) = match hear(socket)? {
+    let (demux, memory) = match recv(socket)? {
         Some((Message::Demux(demux), Some(memory))) => (demux, memory),
         Some(_) => return Err(HostError::NotOpened { what: "was told something else" }),
         None => return Ok(()),
@@ -210,7 +210,7 @@ impl Stream {
             give_back,
             lender,
             plugin: if let Task::Plugin(file) = task { Some(file) } else { None },
-            node: node.map(|(name, fd)| Node::of_open(fd, name).map(Arc::new)).transpose()?,
+            node: node.map(|(name, fd)| Node::from_open(fd, name).map(Arc::new)).transpose()?,
             outcomes: Outcomes::default(),
         };
         let mut stage = registry.make_stage(&hop, &place)?;
@@ -249,7 +249,7 @@ impl Stream {
                 Submission::Packet { seq, pts, offset, len, key, preroll } => {
                     self.recorder.mark();
                     locked(&self.exporter).took(seq);
-                    self.strike(seq);
+                    self.inject(seq);
                     let bytes = self.packets.packet(offset, len)?;
                     let meta = FrameMeta { seq, pts, ..FrameMeta::default() };
                     let packet = Packet::shared(bytes, meta, key);
@@ -261,7 +261,7 @@ impl Stream {
                 Submission::Frame { seq, pts, pool, slot, layout } => {
                     self.recorder.mark();
                     locked(&self.exporter).took(seq);
-                    self.strike(seq);
+                    self.inject(seq);
                     let meta = FrameMeta { seq, pts, ..FrameMeta::default() };
                     let frame = self.input(pool, slot, layout, meta)?;
                     self.push(Item::Frame(frame))?;
@@ -298,9 +298,9 @@ impl Stream {
     }
 
     /// Strikes if there is a fault for input `seq`.
-    fn strike(&self, seq: u64) {
+    fn inject(&self, seq: u64) {
         if let Some(faults) = &self.faults {
-            faults.strike(seq);
+            faults.inject(seq);
         }
     }
 
@@ -312,7 +312,7 @@ impl Stream {
 
     /// Forgets the inputs inside the stage.
     fn flush(&mut self, seq: u64) -> Result<(), Stopped> {
-        self.strike(seq);
+        self.inject(seq);
         let flushed = flush(0, &mut self.chain, &mut self.recorder, &self.delivery);
         flushed.map_err(stopped)?;
         self.send_requests()?;

@@ -17,7 +17,7 @@ use framepath_os::process::sandbox::Layers;
 use framepath_os::process::spawn::{Remote, WorkerProcess, spawn_zygote};
 
 use super::kind::WorkerKind;
-use super::message_io::{hear_within, say};
+use super::message_io::{recv_within, send};
 use super::policy::LOADING;
 use super::{HostError, program};
 
@@ -54,8 +54,8 @@ impl ZygoteProcess {
     /// Forks a worker. Call it from one thread at a time: answers come in the
     /// order of requests.
     pub(super) fn spawn(&self, kind: &WorkerKind) -> Result<Spawned, HostError> {
-        say(&self.socket, &Message::Spawn { kind: kind.to_string() }, None)?;
-        let granted = || match hear_within(&self.socket, SPAWNING)? {
+        send(&self.socket, &Message::Spawn { kind: kind.to_string() }, None)?;
+        let granted = || match recv_within(&self.socket, SPAWNING)? {
             Some((Message::Grant { pid, layers, .. }, Some(fd))) => Ok((pid, layers, fd)),
             Some((Message::Denied { text }, _)) => Err(HostError::Refused { text }),
             _ => Err(HostError::NotOpened { what: "was not forked" }),

@@ -174,11 +174,11 @@ impl PlayTarget {
 
     /// Returns when the screen takes a frame that is due at `due_ns`.
     #[cfg_attr(not(feature = "play"), allow(unused_variables))]
-    fn turn(&mut self, due_ns: u64) -> PresentTime {
+    fn present_time(&mut self, due_ns: u64) -> PresentTime {
         match self {
             PlayTarget::Null(_) => PresentTime::Ahead(0),
             #[cfg(feature = "play")]
-            PlayTarget::Window(window) => window.turn(due_ns),
+            PlayTarget::Window(window) => window.present_time(due_ns),
         }
     }
 
@@ -203,11 +203,11 @@ impl PlayTarget {
     }
 
     /// Takes the number of frames that the screen has finished with since the last call.
-    fn shown(&mut self) -> Result<Shown, StageError> {
+    fn presented(&mut self) -> Result<Shown, StageError> {
         match self {
             PlayTarget::Null(shown) => Ok(std::mem::take(shown)),
             #[cfg(feature = "play")]
-            PlayTarget::Window(window) => window.shown(),
+            PlayTarget::Window(window) => window.presented(),
         }
     }
 
@@ -282,7 +282,7 @@ impl Play {
         let due = if self.options.sync { clock.due(&meta) } else { None };
         let turn = match due {
             Some(due) if clock.is_late(due, now_ns()) => PresentTime::Never,
-            Some(due) => self.screen.turn(due),
+            Some(due) => self.screen.present_time(due),
             None => PresentTime::Due,
         };
         match (turn, due) {
@@ -307,7 +307,7 @@ impl Play {
         self.screen.present(turn)?;
         let seen = now_ns().max(due.unwrap_or(0));
         if clock.runs() {
-            clock.shown(seen)
+            clock.record_presented(seen)
         } else {
             clock.start(&meta, seen)
         }
@@ -316,7 +316,7 @@ impl Play {
     }
 
     fn count(&mut self) -> Result<(), StageError> {
-        let Shown { seen, lost } = self.screen.shown()?;
+        let Shown { seen, lost } = self.screen.presented()?;
         add(&self.played.shown, seen);
         add(&self.played.late, lost);
         Ok(())

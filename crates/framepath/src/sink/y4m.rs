@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn a_full_range_is_written_down() {
         let layout = Layout::packed(PixelFormat::Yuv420p, 16, 8).unwrap();
-        let info = StreamInfo::of_frames(&layout, Rational::new(25, 1));
+        let info = StreamInfo::from_layout(&layout, Rational::new(25, 1));
         assert_eq!(header(&layout, &info).unwrap(), "YUV4MPEG2 W16 H8 F25:1 Ip A1:1 C420jpeg\n");
         let full = layout.with_colors(Colors { range: ColorRange::Full, ..Colors::UNKNOWN });
         assert!(header(&full, &info).unwrap().ends_with(" C420jpeg XCOLORRANGE=FULL\n"));

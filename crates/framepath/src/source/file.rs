@@ -11,7 +11,7 @@ use framepath_model::wire;
 use crate::element::{Element, HopPlace};
 use crate::error::StageError;
 use crate::host::{DemuxerSpec, RemoteDemuxer, Task};
-use crate::hosting::{seat_of, worker_options};
+use crate::hosting::{service_stream_of, worker_options};
 use crate::item::Item;
 use crate::out::{HopFailure, Out};
 use crate::request::{Answered, Request};
@@ -86,7 +86,7 @@ fn demuxer_of(file: &Hop, behind: &[Hop]) -> Result<Option<DemuxerSpec>, StageEr
     };
     let naming = |option: &str| if file.is_set(option) { file } else { hop };
     let options = worker_options(file, Task::Stage, naming)?;
-    let seat = seat_of(hop, naming("socket"));
+    let seat = service_stream_of(hop, naming("socket"));
     Ok(Some(DemuxerSpec {
         loops: file.count("loop"),
         start: Duration::from_nanos(file.duration_ns("start")),
@@ -136,7 +136,7 @@ impl File {
         let demuxing = match spec {
             Some(spec) => Demuxing::Worker(Box::new(RemoteDemuxer::open(file, spec)?)),
             None => {
-                let mut demuxer = Demuxer::of_track(file, options.track)?;
+                let mut demuxer = Demuxer::open_track(file, options.track)?;
                 if !options.start.is_zero() {
                     demuxer.seek(options.start, SeekTo::Exact)?;
                 }
@@ -144,7 +144,7 @@ impl File {
                 Demuxing::Inline(Box::new(Inline { demuxer, start, loops_left, packets_of_this_loop: 0 }))
             }
         };
-        let file = File { demuxing, next_seq: 0, pace: Pace::of_rate(options.rate) };
+        let file = File { demuxing, next_seq: 0, pace: Pace::from_rate(options.rate) };
         let (track, demuxed) = (file.track(), if file.worker().is_some() { "in a worker" } else { "inline" });
         let StreamInfo { width, height, .. } = track.stream;
         log::info!("file {path}: {} {width}x{height}, demuxed {demuxed}", track.codec);

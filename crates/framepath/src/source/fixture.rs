@@ -59,7 +59,7 @@ impl Fixture {
 
 impl Source for Fixture {
     fn info(&self) -> StreamInfo {
-        StreamInfo::of_frames(&self.layout, Rational::new(30, 1))
+        StreamInfo::from_layout(&self.layout, Rational::new(30, 1))
     }
 
     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {

@@ -28,7 +28,7 @@ pub(crate) enum PaceWait {
 
 impl Pace {
     /// Makes the deadlines of `hz` frames a second; `None` for 0, which is flat out.
-    pub(crate) fn of_rate(hz: f64) -> Option<Pace> {
+    pub(crate) fn from_rate(hz: f64) -> Option<Pace> {
         (hz > 0.0).then(|| Pace { period_ns: 1e9 / hz, start: None })
     }
 

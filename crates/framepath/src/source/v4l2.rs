@@ -148,7 +148,7 @@ impl V4l2 {
         };
         let info = StreamInfo {
             time_base: Rational::new(1, 1_000_000),
-            ..StreamInfo::of_frames(&layout, frame_rate)
+            ..StreamInfo::from_layout(&layout, frame_rate)
         };
         let left = if options.frames == 0 { u64::MAX } else { options.frames };
         Ok(V4l2 {

@@ -160,7 +160,7 @@ impl Loaded {
         if info.kind.inputs() == 0 {
             sized.instance.update(seconds, &mut [], output.plane_mut(0));
         } else {
-            let mut own = if lies_as(&frame, &sized.padded) { frame.try_unique() } else { Err(frame) };
+            let mut own = if same_layout(&frame, &sized.padded) { frame.try_unique() } else { Err(frame) };
             let input = match &mut own {
                 Ok(unique) => unique,
                 Err(shared) => {
@@ -245,7 +245,7 @@ impl AtSize {
 }
 
 /// True if the frame's pixels lie as a plug-in wants them.
-fn lies_as(frame: &Frame, padded: &Layout) -> bool {
+fn same_layout(frame: &Frame, padded: &Layout) -> bool {
     let layout = frame.layout();
     let stride = padded.planes()[0].stride;
     layout.format == PixelFormat::Rgba

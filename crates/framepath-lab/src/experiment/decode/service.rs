@@ -48,17 +48,17 @@ impl Served {
             .spawn()
             .map_err(LabError::io("starting framepath serve"))?;
         let served = Served { child: Some(child), device, socket };
-        served.settle()?;
+        served.wait_until_idle()?;
         Ok(served)
     }
 
     /// Waits until no stream is left and a spare is ready: by then all CPU time of a run
     /// has been charged to the service.
-    fn settle(&self) -> Result<(), LabError> {
+    fn wait_until_idle(&self) -> Result<(), LabError> {
         let pid = self.child.as_ref().map_or(0, Child::id);
         let (mut before, mut still) = (0, 0);
         for _ in 0..LOOKS {
-            let seen = Viewer::connect(&self.socket).ok().and_then(|viewer| viewer.look().ok());
+            let seen = Viewer::connect(&self.socket).ok().and_then(|viewer| viewer.snapshot().ok());
             let spares = seen.filter(|seen| seen.totals.streams == 0).map_or(0, |seen| seen.totals.spares);
             // A released worker's CPU time counts once the service has waited for it: until
             // then the service has more children than spares.
@@ -87,7 +87,7 @@ impl Served {
         let used = || with_children(pid).map_err(LabError::io("asking what framepath serve used"));
         let before = used()?;
         let done = work()?;
-        self.settle()?;
+        self.wait_until_idle()?;
         Ok((done, used()?.saturating_sub(before)))
     }
 }

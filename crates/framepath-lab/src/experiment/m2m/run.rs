@@ -37,9 +37,9 @@ impl PathRun<'_> {
         if report.interrupted {
             return Err(LabError::Interrupted);
         }
-        let mut measured = Measured::of_report(&mut report);
+        let mut measured = Measured::from_report(&mut report);
         let sequences = sequences(&report.rows);
-        self.correlated(whole(&sequences, self.frames, report.dropped + report.missed))?;
+        self.correlated(check_sequences(&sequences, self.frames, report.dropped + report.missed))?;
         add_figures(&mut measured, &report);
         if let (Some(hop), Some(reader)) = (self.way.device_hop, reader) {
             let records = self.records(&reader, began_ns)?;
@@ -78,7 +78,7 @@ fn sequences(rows: &[Row]) -> Vec<u64> {
 
 /// Checks that `frames` frames ended, each once and in order, with no number
 /// missing except the `dropped` ones.
-fn whole(sequences: &[u64], frames: u64, dropped: u64) -> Result<(), String> {
+fn check_sequences(sequences: &[u64], frames: u64, dropped: u64) -> Result<(), String> {
     if sequences.len() as u64 != frames {
         return Err(format!("{} frames ended of {frames}", sequences.len()));
     }
@@ -142,13 +142,13 @@ mod tests {
 
     #[test]
     fn frames_lost_doubled_or_swapped_are_found() {
-        assert_eq!(whole(&[0, 1, 2], 3, 0), Ok(()));
-        assert_eq!(whole(&[0, 1, 4], 3, 2), Ok(()));
-        assert!(whole(&[0, 1], 3, 0).unwrap_err().contains("2 frames ended of 3"));
-        assert!(whole(&[0, 2, 1], 3, 0).unwrap_err().contains("frame 1 ended behind frame 2"));
-        assert!(whole(&[0, 1, 1], 3, 0).is_err());
-        assert!(whole(&[0, 1, 4], 3, 0).unwrap_err().contains("2 numbers are missing"));
-        assert!(whole(&[0, 1, 2], 3, 1).is_err(), "a drop that was counted and is not there");
+        assert_eq!(check_sequences(&[0, 1, 2], 3, 0), Ok(()));
+        assert_eq!(check_sequences(&[0, 1, 4], 3, 2), Ok(()));
+        assert!(check_sequences(&[0, 1], 3, 0).unwrap_err().contains("2 frames ended of 3"));
+        assert!(check_sequences(&[0, 2, 1], 3, 0).unwrap_err().contains("frame 1 ended behind frame 2"));
+        assert!(check_sequences(&[0, 1, 1], 3, 0).is_err());
+        assert!(check_sequences(&[0, 1, 4], 3, 0).unwrap_err().contains("2 numbers are missing"));
+        assert!(check_sequences(&[0, 1, 2], 3, 1).is_err(), "a drop that was counted and is not there");
     }
 
     #[test]

@@ -111,7 +111,7 @@ impl Device {
         slot.write(0, pixels);
         let meta = FrameMeta { seq, birth_ns, ..FrameMeta::default() };
         let frame = slot.freeze(&self.layout, meta).expect("the slot is as large as the picture");
-        self.output.lend(&frame, 0)?;
+        self.output.queue_frame(&frame, 0)?;
         drop(frame);
         let since = Instant::now();
         loop {

@@ -31,7 +31,7 @@ pub(super) struct Player {
     /// Makes the command that plays.
     command: fn(&PlayerRequest<'_>) -> Result<Command, String>,
     /// Parses its report about its frames from all its output.
-    pub(super) told: fn(&str) -> PlayerFigures,
+    pub(super) figures: fn(&str) -> PlayerFigures,
 }
 
 /// Request to a player.

@@ -40,7 +40,7 @@ impl Window {
     /// Makes the window of a clip of so many seconds: a player has a second and a half to start,
     /// less in a short clip; figures end before the clip can; and a player that
     /// still runs ten seconds after the clip's end is ended.
-    pub(super) fn of_clip(seconds: f64) -> Window {
+    pub(super) fn from_clip(seconds: f64) -> Window {
         let ns = |seconds: f64| (seconds * 1e9) as u64;
         Window {
             from_ns: ns((seconds * 0.3).min(1.5)),
@@ -461,12 +461,12 @@ mod tests {
 
     #[test]
     fn windows_leave_the_start_and_the_end_out() {
-        let window = Window::of_clip(5.0);
+        let window = Window::from_clip(5.0);
         assert_eq!(
             (window.from_ns, window.to_ns, window.limit_ns),
             (1_500_000_000, 4_800_000_000, 15_000_000_000)
         );
-        let short = Window::of_clip(0.4);
+        let short = Window::from_clip(0.4);
         assert!(short.from_ns < short.to_ns && short.to_ns < 400_000_000);
     }
 }

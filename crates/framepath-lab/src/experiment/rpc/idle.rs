@@ -28,9 +28,9 @@ pub(super) fn run(
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(LabError::io("starting an idle stream"))?;
     std::thread::sleep(SETTLING);
-    let before = of_tree(child.id());
+    let before = tree_activity(child.id());
     std::thread::sleep(looked);
-    let after = of_tree(child.id());
+    let after = tree_activity(child.id());
     child.kill().map_err(LabError::io("ending an idle stream"))?;
     child.wait().map_err(LabError::io("waiting for an idle stream"))?;
     let ran = after.switches.saturating_sub(before.switches) + before.awake + after.awake;
@@ -57,7 +57,7 @@ pub(super) fn run(
     })
 }
 
-fn of_tree(pid: u32) -> Activity {
+fn tree_activity(pid: u32) -> Activity {
     let mut all = activity(pid);
     for process in descendants(pid) {
         all += activity(process.pid());

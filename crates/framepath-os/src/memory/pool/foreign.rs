@@ -134,7 +134,7 @@ impl ForeignError {
 impl ForeignPool {
     /// Makes a pool of all slots of a device's memory.
     #[cfg(not(any(loom, miri)))]
-    pub(crate) fn of_region(region: Arc<Region>, returns: Arc<dyn Returns>) -> ForeignPool {
+    pub(crate) fn from_region(region: Arc<Region>, returns: Arc<dyn Returns>) -> ForeignPool {
         let (id, slot_bytes, slots) = (super::next_id(), region.slot_bytes(), region.slots());
         let mapping = Mapped::Device(region);
         ForeignPool { memory: Arc::new(Memory { id, mapping, slot_bytes, slots, first_slot: 0, returns }) }
@@ -161,13 +161,13 @@ impl ForeignPool {
     }
 
     /// Makes the other side's pool of memory that this process gave it
-    /// ([`Pool::lent`](super::Pool::lent)) and has no business to read: all pixels of its
+    /// ([`Pool::from_buffers`](super::Pool::from_buffers)) and has no business to read: all pixels of its
     /// frames read as 0.
     ///
     /// # Errors
     /// As [`ForeignPool::new`].
     #[cfg(not(any(loom, miri)))]
-    pub fn unseen(
+    pub fn unmapped(
         slot_bytes: usize,
         slots: u32,
         first_slot: u32,
@@ -229,7 +229,7 @@ impl ForeignPool {
         unsafe {
             let layout = NonNull::from(&(*place.as_ptr()).layout);
             (*place.as_ptr()).place.set_layout(layout);
-            Ok(Frame::of_foreign(place))
+            Ok(Frame::from_foreign(place))
         }
     }
 }

@@ -448,7 +448,7 @@ impl Frame {
     ///
     /// # Safety
     /// The place was made by [`FrameTarget::foreign`], is leaked and has no handle.
-    pub(super) unsafe fn of_foreign(place: NonNull<ForeignPlace>) -> Frame {
+    pub(super) unsafe fn from_foreign(place: NonNull<ForeignPlace>) -> Frame {
         Frame { place: place.cast() }
     }
 

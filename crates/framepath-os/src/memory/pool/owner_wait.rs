@@ -17,7 +17,7 @@ pub(super) struct OwnerWait {
 
 impl OwnerWait {
     /// Takes a word of this process.
-    pub(super) fn own() -> OwnerWait {
+    pub(super) fn allocate() -> OwnerWait {
         let own = LastingWord::take();
         OwnerWait { word: own.word(), own: Some(own) }
     }
@@ -28,12 +28,12 @@ impl OwnerWait {
     }
 
     /// Reports that the owner is about to sleep; its looks for a slot come after.
-    pub(super) fn raise(self) {
+    pub(super) fn announce_sleep(self) {
         self.word.store(1, Ordering::Relaxed);
     }
 
     /// Reports that the owner does not sleep after all.
-    pub(super) fn lower(self) {
+    pub(super) fn cancel_sleep(self) {
         self.word.store(0, Ordering::Relaxed);
     }
 
@@ -69,9 +69,9 @@ impl OwnerWait {
     }
 
     /// Gives the word back; no thread sleeps on it any more.
-    pub(super) fn give_back(self) {
+    pub(super) fn recycle(self) {
         if let Some(own) = self.own {
-            own.give_back();
+            own.recycle();
         }
     }
 }

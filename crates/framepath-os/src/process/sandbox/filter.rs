@@ -24,7 +24,7 @@ pub(super) enum FilterError {
 
 impl FilterError {
     /// Returns the standing of the seccomp layer that follows from this error.
-    pub(super) fn standing(&self) -> LayerState {
+    pub(super) fn state(&self) -> LayerState {
         match self {
             FilterError::Install(seccompiler::Error::Seccomp(error))
                 if !matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EINVAL)) =>
@@ -47,7 +47,7 @@ pub(super) enum FilterScope {
 
 /// Puts the policy of `role` into force.
 pub(super) fn install(role: SandboxRole<'_>, threads: FilterScope) -> Result<(), FilterError> {
-    let (arch, policies) = here().ok_or(FilterError::Architecture)?;
+    let (arch, policies) = of_this_machine().ok_or(FilterError::Architecture)?;
     let policy = match role {
         SandboxRole::Decode => policies.decode,
         SandboxRole::DecodeByDevice => policies.decode_by_device,
@@ -64,7 +64,7 @@ pub(super) fn install(role: SandboxRole<'_>, threads: FilterScope) -> Result<(),
     Ok(())
 }
 
-fn here() -> Option<(TargetArch, Policies)> {
+fn of_this_machine() -> Option<(TargetArch, Policies)> {
     match std::env::consts::ARCH {
         "x86_64" => Some((TargetArch::x86_64, x86_64::POLICIES)),
         "aarch64" => Some((TargetArch::aarch64, aarch64::POLICIES)),

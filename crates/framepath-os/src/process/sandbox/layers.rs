@@ -107,7 +107,7 @@ pub struct Layers(u32);
 
 impl Layers {
     /// Returns the state of `layer`.
-    pub fn standing(self, layer: Layer) -> LayerState {
+    pub fn state(self, layer: Layer) -> LayerState {
         match (self.0 >> layer.shift()) & 3 {
             0 => LayerState::Untried,
             1 => LayerState::Given,
@@ -118,7 +118,7 @@ impl Layers {
 
     /// True if `layer` is in force.
     pub fn has(self, layer: Layer) -> bool {
-        self.standing(layer) == LayerState::Given
+        self.state(layer) == LayerState::Given
     }
 
     /// Returns these layers with `standing` noted for `layer`.
@@ -152,8 +152,8 @@ impl Layers {
     /// Returns these layers, completed by those that only `other` knows.
     #[must_use]
     pub fn and(self, other: Layers) -> Layers {
-        Layer::ALL.into_iter().fold(self, |layers, layer| match layers.standing(layer) {
-            LayerState::Untried => layers.with(layer, other.standing(layer)),
+        Layer::ALL.into_iter().fold(self, |layers, layer| match layers.state(layer) {
+            LayerState::Untried => layers.with(layer, other.state(layer)),
             _ => layers,
         })
     }
@@ -187,7 +187,7 @@ impl fmt::Display for Layers {
         ] {
             let mut separator = if written { "; " } else { "" };
             let mut heading = heading;
-            for layer in Layer::ALL.into_iter().filter(|l| self.standing(*l) == standing) {
+            for layer in Layer::ALL.into_iter().filter(|l| self.state(*l) == standing) {
                 write!(f, "{separator}{heading}{}", layer.name())?;
                 (separator, heading, written) = (", ", "", true);
             }
@@ -217,7 +217,7 @@ mod tests {
             .fold(Layers::default(), |layers, (i, layer)| layers.with(layer, wanted(i)));
         let back = Layers::from_bits(layers.bits()).unwrap();
         for (i, layer) in Layer::ALL.into_iter().enumerate() {
-            assert_eq!(back.standing(layer), wanted(i), "{layer:?}");
+            assert_eq!(back.state(layer), wanted(i), "{layer:?}");
         }
         assert_eq!(Layers::from_bits(1 << 28), None);
         assert_eq!(Layers::from_bits(u32::MAX), None);

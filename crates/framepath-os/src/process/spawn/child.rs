@@ -70,7 +70,7 @@ impl<'a> ChildPlan<'a> {
     /// Prepares and calls execve; returns only when a step failed: its index in
     /// [`STEPS`].
     fn prepare(&self) -> u8 {
-        if let Err(step) = self.files.settle() {
+        if let Err(step) = self.files.confine() {
             return step;
         }
         // SAFETY: pointers into memory that the clone copied; all three end in
@@ -83,7 +83,7 @@ impl<'a> ChildPlan<'a> {
 impl Files {
     /// Leaves the parent's session, files and signals behind; returns the step that
     /// failed, by its index in [`STEPS`].
-    pub(super) fn settle(&self) -> Result<(), u8> {
+    pub(super) fn confine(&self) -> Result<(), u8> {
         let Files { null, tell, socket, keep_stderr, group } = *self;
         // SAFETY: system calls with numbers, and with pointers to sets and
         // structures on this stack.

@@ -145,7 +145,7 @@ fn fork(
     // finds no lock held by a thread that it lacks.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        if let Err(step) = files.settle() {
+        if let Err(step) = files.confine() {
             files.report(step, io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO));
         }
         files.done();

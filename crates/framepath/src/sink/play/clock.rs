@@ -69,7 +69,7 @@ impl Clock {
     }
 
     /// Notes that a frame was shown at `now_ns`.
-    pub(crate) fn shown(&mut self, now_ns: u64) {
+    pub(crate) fn record_presented(&mut self, now_ns: u64) {
         if let Some(last) = &mut self.last {
             last.shown_ns = now_ns;
         }
@@ -171,7 +171,7 @@ mod tests {
         assert!(clock.is_late(due, due + 20 * MS + 1));
         // After a second without a picture one is shown; later ones are dropped again.
         assert!(!clock.is_late(due, 1001 * MS));
-        clock.shown(1001 * MS);
+        clock.record_presented(1001 * MS);
         assert!(clock.is_late(due, 1002 * MS));
     }
 

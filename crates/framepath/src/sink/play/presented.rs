@@ -101,7 +101,7 @@ impl Presented {
     }
 
     /// Returns when the screen takes a frame.
-    pub(super) fn turn(&mut self, due_ns: u64) -> PresentTime {
+    pub(super) fn present_time(&mut self, due_ns: u64) -> PresentTime {
         match self.refresh.nearest(due_ns) {
             Nearest::Unknown => PresentTime::Due,
             Nearest::At(number) => PresentTime::Ahead(number),
@@ -171,8 +171,8 @@ impl Presented {
     }
 
     /// Takes the number of pictures seen, and not seen, since the last call.
-    pub(super) fn shown(&mut self) -> Result<Shown, StageError> {
-        self.hear()?;
+    pub(super) fn presented(&mut self) -> Result<Shown, StageError> {
+        self.handle_events()?;
         Ok(std::mem::take(&mut self.shown))
     }
 
@@ -197,7 +197,7 @@ impl Presented {
     fn wait_for(&mut self, done: impl Fn(&Presented) -> bool) -> Result<(), StageError> {
         let until = now_ns() + PATIENCE_NS;
         loop {
-            self.hear()?;
+            self.handle_events()?;
             let now = now_ns();
             if done(self) || now > until {
                 return Ok(());
@@ -207,7 +207,7 @@ impl Presented {
     }
 
     /// Reads the server's events; does not wait for more.
-    fn hear(&mut self) -> Result<(), StageError> {
+    fn handle_events(&mut self) -> Result<(), StageError> {
         while let Some(event) = self.server.connection.poll_for_event().map_err(failed)? {
             match event {
                 Event::PresentCompleteNotify(event) if event.kind == present::CompleteKind::NOTIFY_MSC => {
@@ -218,7 +218,7 @@ impl Presented {
                         }
                         // The server's clock is not CLOCK_MONOTONIC.
                         0 => {}
-                        _ => self.refresh.saw(event.msc, at_ns),
+                        _ => self.refresh.record_refresh(event.msc, at_ns),
                     }
                 }
                 Event::PresentCompleteNotify(event) => {
@@ -235,7 +235,7 @@ impl Presented {
                     }
                     self.shown.seen += 1;
                     if event.serial & AT_REFRESH != 0 {
-                        self.refresh.saw(event.msc, event.ust * 1000);
+                        self.refresh.record_refresh(event.msc, event.ust * 1000);
                     }
                 }
                 Event::PresentIdleNotify(event) => {

@@ -41,7 +41,7 @@ pub(super) enum Nearest {
 
 impl Refresh {
     /// Notes that the screen was refreshed.
-    pub(super) fn saw(&mut self, number: u64, at_ns: u64) {
+    pub(super) fn record_refresh(&mut self, number: u64, at_ns: u64) {
         let now = Tick { number, at_ns };
         self.seen = match self.seen {
             Some((first, last)) if self.follows(last, now) => Some((first, now)),
@@ -101,7 +101,7 @@ mod tests {
         let mut refresh = Refresh::default();
         for number in [1000, 1002, 1018] {
             assert_eq!(refresh.nearest(6000 * MS), Nearest::Unknown);
-            refresh.saw(number, at(number));
+            refresh.record_refresh(number, at(number));
         }
         refresh
     }
@@ -149,12 +149,12 @@ mod tests {
     fn another_clock_is_learnt_anew() {
         let mut refresh = clock();
         // The screen was off for a second, and its count stood still.
-        refresh.saw(1020, at(1018) + 1000 * MS);
+        refresh.record_refresh(1020, at(1018) + 1000 * MS);
         assert_eq!(refresh.nearest(8000 * MS), Nearest::Unknown);
-        refresh.saw(1040, at(1018) + 1200 * MS);
+        refresh.record_refresh(1040, at(1018) + 1200 * MS);
         assert_eq!(refresh.nearest(at(1018) + 1220 * MS), Nearest::At(1042));
         // A late report changes nothing.
-        refresh.saw(1030, at(1018) + 1100 * MS);
+        refresh.record_refresh(1030, at(1018) + 1100 * MS);
         assert_eq!(refresh.nearest(at(1018) + 1240 * MS), Nearest::At(1044));
     }
 
@@ -162,7 +162,7 @@ mod tests {
     fn a_clock_that_cannot_be_is_not_believed() {
         let mut refresh = Refresh::default();
         for number in 0..100 {
-            refresh.saw(number, 7);
+            refresh.record_refresh(number, 7);
         }
         assert_eq!(refresh.nearest(8), Nearest::Unknown);
     }

@@ -52,16 +52,16 @@ impl ThreadWindow {
         })
     }
 
-    pub(super) fn turn(&mut self, due_ns: u64) -> PresentTime {
-        with(|window| window.turn(due_ns)).unwrap_or(PresentTime::Due)
+    pub(super) fn present_time(&mut self, due_ns: u64) -> PresentTime {
+        with(|window| window.present_time(due_ns)).unwrap_or(PresentTime::Due)
     }
 
     pub(super) fn present(&mut self, turn: PresentTime) -> Result<(), StageError> {
         with(|window| window.present(turn)).unwrap_or(Ok(()))
     }
 
-    pub(super) fn shown(&mut self) -> Result<Shown, StageError> {
-        with(Window::shown).unwrap_or(Ok(Shown::default()))
+    pub(super) fn presented(&mut self) -> Result<Shown, StageError> {
+        with(Window::presented).unwrap_or(Ok(Shown::default()))
     }
 
     pub(super) fn finish(&mut self) -> Result<(), StageError> {
@@ -69,7 +69,7 @@ impl ThreadWindow {
     }
 
     pub(super) fn control(&mut self) -> ViewerCommand {
-        with(Window::look).unwrap_or(ViewerCommand::Watch)
+        with(Window::poll_events).unwrap_or(ViewerCommand::Watch)
     }
 
     pub(super) fn wait(&mut self, frame: &Frame) -> Result<ViewerCommand, StageError> {
@@ -201,16 +201,16 @@ impl Window {
     }
 
     /// Returns when the screen takes a frame.
-    fn turn(&mut self, due_ns: u64) -> PresentTime {
+    fn present_time(&mut self, due_ns: u64) -> PresentTime {
         match &mut self.surface {
-            Surface::Presented(presented) => presented.turn(due_ns),
+            Surface::Presented(presented) => presented.present_time(due_ns),
             _ => PresentTime::Due,
         }
     }
 
-    fn shown(&mut self) -> Result<Shown, StageError> {
+    fn presented(&mut self) -> Result<Shown, StageError> {
         match &mut self.surface {
-            Surface::Presented(presented) => presented.shown(),
+            Surface::Presented(presented) => presented.presented(),
             _ => Ok(std::mem::take(&mut self.shown)),
         }
     }
@@ -249,9 +249,9 @@ impl Window {
     }
 
     /// Handles the events since the last call.
-    fn look(&mut self) -> ViewerCommand {
+    fn poll_events(&mut self) -> ViewerCommand {
         while let Some(event) = self.pump.poll_event() {
-            self.hear(&event);
+            self.handle_event(&event);
         }
         self.control()
     }
@@ -259,9 +259,9 @@ impl Window {
     /// Sleeps until an event comes; paints `frame` if the window has to be painted again.
     fn wait(&mut self, frame: &Frame) -> Result<ViewerCommand, StageError> {
         if let Some(event) = self.pump.wait_event_timeout(NAP_MS) {
-            self.hear(&event);
+            self.handle_event(&event);
         }
-        let wish = self.look();
+        let wish = self.poll_events();
         if self.stale {
             self.prepare(frame)?;
             self.present(PresentTime::Again)?;
@@ -277,7 +277,7 @@ impl Window {
         }
     }
 
-    fn hear(&mut self, event: &Event) {
+    fn handle_event(&mut self, event: &Event) {
         match event {
             Event::Quit { .. } | Event::Window { win_event: WindowEvent::Close, .. } => self.ended = true,
             Event::Window { win_event: WindowEvent::Exposed | WindowEvent::SizeChanged(..), .. } => {

@@ -48,7 +48,7 @@ impl HardwareFallback {
     /// Notes that software decodes, and why.
     fn given_up(self) {
         let why = self.reasons.join("; ");
-        self.notes.say(format!("decode api={}: in software, because {why}", self.asked));
+        self.notes.add(format!("decode api={}: in software, because {why}", self.asked));
     }
 }
 
@@ -115,13 +115,13 @@ impl Decode {
             Ok(()) => self.forward_all(out),
             Err(error) => match self.trial.take() {
                 Some(trial) => self.instead(trial, &error, out),
-                None => Err(self.give_up(error, out)),
+                None => Err(self.fail(error, out)),
             },
         }
     }
 
     /// Delivers the frames decoded before `error`, then fails with it.
-    fn give_up(&mut self, error: CodecError, out: &mut Out<'_>) -> HopFailure {
+    fn fail(&mut self, error: CodecError, out: &mut Out<'_>) -> HopFailure {
         let drained = self.decoder.as_mut().is_some_and(|d| d.drain().is_ok());
         if drained {
             // A second failure has no new information.

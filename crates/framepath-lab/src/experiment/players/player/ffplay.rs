@@ -15,7 +15,7 @@ pub(super) const PLAYER: Player = Player {
     as_root: true,
     version: ("-version", "ffplay version "),
     command,
-    told,
+    figures,
 };
 
 fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
@@ -49,7 +49,7 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
 }
 
 /// Parses `fd=` in its status line.
-fn told(said: &str) -> PlayerFigures {
+fn figures(said: &str) -> PlayerFigures {
     PlayerFigures { shown: None, dropped: last_number(said, "fd="), late: None, ..PlayerFigures::default() }
 }
 
@@ -62,9 +62,9 @@ mod tests {
         let said = "    nan M-V:    nan fd=   0 aq=    0KB vq=   10KB sq=    0B f=0/0   \r   \
                     5.10 M-V:  0.066 fd=  96 aq=    0KB vq=    0KB sq=    0B f=0/0   \r\n";
         assert_eq!(
-            told(said),
+            figures(said),
             PlayerFigures { shown: None, dropped: Some(96), late: None, ..PlayerFigures::default() }
         );
-        assert_eq!(told("clip.ivf: No such file or directory"), PlayerFigures::default());
+        assert_eq!(figures("clip.ivf: No such file or directory"), PlayerFigures::default());
     }
 }

@@ -15,7 +15,7 @@ pub(super) const PLAYER: Player = Player {
     as_root: true,
     version: ("--version", "gst-play-1.0 version "),
     command,
-    told,
+    figures,
 };
 
 /// Hardware decoders, by the prefixes of their feature names.
@@ -73,7 +73,7 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
 
 /// Parses fpsdisplaysink's last message. It reports once a second and not at the end:
 /// the number of frames shown is not known, nor are drops of the last second.
-fn told(said: &str) -> PlayerFigures {
+fn figures(said: &str) -> PlayerFigures {
     PlayerFigures {
         shown: None,
         dropped: last_number(said, "dropped:"),
@@ -94,9 +94,9 @@ mod tests {
                     GstFPSDisplaySink:fpsdisplaysink0: last-message = rendered: 120, dropped: 4, current: 30.14, \
                     drop rate: 1.99, average: 30.31\n";
         assert_eq!(
-            told(said),
+            figures(said),
             PlayerFigures { shown: None, dropped: Some(4), late: None, ..PlayerFigures::default() }
         );
-        assert_eq!(told("Reached end of play list."), PlayerFigures::default());
+        assert_eq!(figures("Reached end of play list."), PlayerFigures::default());
     }
 }

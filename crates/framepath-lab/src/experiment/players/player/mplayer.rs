@@ -13,7 +13,7 @@ pub(super) const PLAYER: Player = Player {
     as_root: true,
     version: ("-version", "MPlayer "),
     command,
-    told,
+    figures,
 };
 
 fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
@@ -48,7 +48,7 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
 
 /// Parses its status line: `V:   5.0 149/150 28% 27%  0.0% 2 0`; frames, shares,
 /// dropped. Debian's prints `0/  0` for the frames.
-fn told(said: &str) -> PlayerFigures {
+fn figures(said: &str) -> PlayerFigures {
     let mut lines = said.split(['\r', '\n']).map(str::trim).filter(|line| line.starts_with("V:"));
     let Some(line) = lines.next_back() else { return PlayerFigures::default() };
     // The count after the last share, whatever precedes it.
@@ -66,10 +66,10 @@ mod tests {
         let said = "Starting playback...\nV:   0.0   0/  0 ??% ??% ??,?% 0 0 \u{1b}[J\r\
                     V:   5.0   0/  0 27% 28%  0.0% 3 0 \u{1b}[J\r\n\nExiting... (End of file)\n";
         assert_eq!(
-            told(said),
+            figures(said),
             PlayerFigures { shown: None, dropped: Some(3), late: None, ..PlayerFigures::default() }
         );
-        assert_eq!(told("V:   0.0   0/  0 ??% ??% ??,?% 0 0 \r").dropped, Some(0));
-        assert_eq!(told("Exiting... (End of file)"), PlayerFigures::default());
+        assert_eq!(figures("V:   0.0   0/  0 ??% ??% ??,?% 0 0 \r").dropped, Some(0));
+        assert_eq!(figures("Exiting... (End of file)"), PlayerFigures::default());
     }
 }

@@ -14,7 +14,7 @@ pub(super) const PLAYER: Player = Player {
     as_root: true,
     version: ("--version", "mpv "),
     command,
-    told,
+    figures,
 };
 
 /// Frames dropped by the output, dropped by the decoder, shown late.
@@ -59,7 +59,7 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
     Ok(command)
 }
 
-fn told(said: &str) -> PlayerFigures {
+fn figures(said: &str) -> PlayerFigures {
     let Some((_, behind)) = said.rsplit_once("framepath=") else { return PlayerFigures::default() };
     let Some((counts, _)) = behind.split_once(';') else { return PlayerFigures::default() };
     let counts: Vec<Option<u64>> = counts.split('/').map(|count| count.parse().ok()).collect();
@@ -78,10 +78,10 @@ mod tests {
         let said = "VO: [x11] 1920x1080 yuv420p\n\u{1b}[Kframepath=1/0/0;\r\u{1b}[Kframepath=2/3/1;\r\n\
                     Exiting... (End of file)\n";
         assert_eq!(
-            told(said),
+            figures(said),
             PlayerFigures { shown: None, dropped: Some(5), late: Some(1), ..PlayerFigures::default() }
         );
-        assert_eq!(told("framepath=(unavailable)/0/0;").dropped, None);
-        assert_eq!(told("framepath=1/"), PlayerFigures::default());
+        assert_eq!(figures("framepath=(unavailable)/0/0;").dropped, None);
+        assert_eq!(figures("framepath=1/"), PlayerFigures::default());
     }
 }

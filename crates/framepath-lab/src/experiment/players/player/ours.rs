@@ -15,7 +15,7 @@ pub(super) const PLAYER: Player = Player {
     as_root: true,
     version: ("--version", "framepath "),
     command,
-    told,
+    figures,
 };
 
 fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
@@ -43,7 +43,7 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
 }
 
 /// Parses the summary that it prints at its end.
-fn told(said: &str) -> PlayerFigures {
+fn figures(said: &str) -> PlayerFigures {
     let Some(start) = said.find('{') else { return PlayerFigures::default() };
     let mut summaries = serde_json::Deserializer::from_str(&said[start..]).into_iter::<Summary>();
     let Some(Ok(summary)) = summaries.next() else { return PlayerFigures::default() };
@@ -62,10 +62,10 @@ mod tests {
             "rows":[{"case":"p","contender":"path","runs":1,"frames":150,"shown":148.0,"dropped":2.0,"late":2.0}]}
             a word of a library"#;
         assert_eq!(
-            told(said),
+            figures(said),
             PlayerFigures { shown: Some(148), dropped: Some(2), late: None, ..PlayerFigures::default() }
         );
-        assert_eq!(told("no window"), PlayerFigures::default());
+        assert_eq!(figures("no window"), PlayerFigures::default());
     }
 
     #[test]
@@ -74,6 +74,6 @@ mod tests {
         let said = format!(
             r#"{{"experiment":"run","machine":{{"cpu":"x","cores":2,"kernel":"6.1","pmu":false}},"notes":["{note}"]}}"#
         );
-        assert_eq!(told(&said).otherwise.as_deref(), Some(note));
+        assert_eq!(figures(&said).otherwise.as_deref(), Some(note));
     }
 }

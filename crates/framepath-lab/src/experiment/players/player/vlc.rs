@@ -14,7 +14,7 @@ pub(super) const PLAYER: Player = Player {
     as_root: false,
     version: ("--version", "VLC version "),
     command,
-    told,
+    figures,
 };
 
 fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
@@ -46,7 +46,7 @@ fn command(ask: &PlayerRequest<'_>) -> Result<Command, String> {
 }
 
 /// Counts its warnings: one for each picture that it did not show, or showed late.
-fn told(said: &str) -> PlayerFigures {
+fn figures(said: &str) -> PlayerFigures {
     if !said.contains("VLC media player") {
         return PlayerFigures::default();
     }
@@ -70,9 +70,9 @@ mod tests {
                     [00007f] main video output warning: picture might be displayed late (missing 12 ms)\n\
                     [00007f] main video output warning: picture is too late to be displayed (missing 9 ms)\n";
         assert_eq!(
-            told(said),
+            figures(said),
             PlayerFigures { shown: None, dropped: Some(2), late: Some(1), ..PlayerFigures::default() }
         );
-        assert_eq!(told("VLC is not supposed to be run as root. Sorry."), PlayerFigures::default());
+        assert_eq!(figures("VLC is not supposed to be run as root. Sorry."), PlayerFigures::default());
     }
 }

@@ -332,8 +332,8 @@ fn lent_slots_are_taken_only_when_given() {
     // SAFETY: no frame of these pools exists.
     let fds: Vec<_> = buffers.iter().map(|pool| unsafe { pool.memfd() }.unwrap()).collect();
     let fd = |index: u32| Ok(fds[index as usize].try_clone_to_owned().unwrap());
-    assert!(matches!(Pool::lent(3, 1 << 30, give_back, fd), Err(PoolError::Os { .. })) || cfg!(miri));
-    let mut pool = Pool::lent(3, 8000, give_back, fd).unwrap();
+    assert!(matches!(Pool::from_buffers(3, 1 << 30, give_back, fd), Err(PoolError::Os { .. })) || cfg!(miri));
+    let mut pool = Pool::from_buffers(3, 8000, give_back, fd).unwrap();
     assert_eq!((pool.slots(), pool.slot_bytes(), give_back.exported()), (3, 8192, 3));
     reader.give_back(2);
     let hold = pool.acquire_hold().unwrap();
@@ -343,7 +343,7 @@ fn lent_slots_are_taken_only_when_given() {
     assert!(frame.plane(0).as_stable().is_none() && frame.slot() == 2);
     assert!(frame.read_only_memory().is_err());
     let exported = frame.export().unwrap();
-    let unseen = ForeignPool::unseen(8192, 3, 0, reader.clone()).unwrap();
+    let unseen = ForeignPool::unmapped(8192, 3, 0, reader.clone()).unwrap();
     let seen = unseen.frame(exported.slot, &Layout::opaque(8000), FrameMeta::default()).unwrap();
     assert_eq!(seen.plane(0).to_vec(), [0; 8000]);
     let mapped = rustix::io::dup(fds[2].as_fd()).unwrap();
