@@ -136,7 +136,7 @@ fn settle(path: &Path, files: usize) {
     let since = Instant::now();
     let late = || since.elapsed() > LIMIT;
     // Those in front of it have come in, at least, when this one has.
-    let look = || Viewer::connect(path).and_then(|viewer| viewer.look());
+    let look = || Viewer::connect(path).and_then(|viewer| viewer.snapshot());
     loop {
         match look() {
             Ok(it) if (it.totals.streams, it.totals.connections) == (0, 1) => break,
