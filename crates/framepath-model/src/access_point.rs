@@ -24,6 +24,10 @@ pub enum RandomAccess {
     Picture {
         /// Other pictures may refer to the picture; counts towards a recovery.
         reference: bool,
+        /// The picture may be a leading picture by its type: HEVC's RASL pictures, and the B
+        /// pictures of H.264, where this tells only between a random access point and the next
+        /// P picture. For packets without a time.
+        leading: bool,
     },
     /// Flagged as random access point, but the bytes do not confirm that pictures are
     /// right from here on: a gradual refresh, or no proof.
@@ -33,6 +37,11 @@ pub enum RandomAccess {
     },
     /// Decoding can start here.
     Point,
+}
+
+impl RandomAccess {
+    /// A picture about which nothing else is known.
+    pub const PICTURE: RandomAccess = RandomAccess::Picture { reference: true, leading: false };
 }
 
 /// Verifies the flags of one stream's packets, in decode order.
@@ -50,17 +59,19 @@ impl AccessPoints {
         AccessPoints { coding, framing: Framing::new(coding, head), gradual: false }
     }
 
-    /// Returns true if [`AccessPoints::inspect`] needs the bytes of the packet.
-    pub fn needs(&self, flagged: bool) -> bool {
-        flagged || (self.gradual && self.coding == Coding::H264)
+    /// Returns true if [`AccessPoints::inspect`] needs the bytes of the packet; `timed` if the
+    /// packet has a presentation time.
+    pub fn needs(&self, flagged: bool, timed: bool) -> bool {
+        match self.coding {
+            Coding::H264 => flagged || self.gradual || !timed,
+            Coding::Hevc => flagged || !timed,
+            _ => flagged,
+        }
     }
 
     /// Classifies a packet by its first `bytes`; `whole` if these are all of them. Returns `None`
     /// if more bytes are needed. Reads each byte at most twice.
     pub fn inspect(&mut self, bytes: &[u8], flagged: bool, whole: bool) -> Option<RandomAccess> {
-        if !self.needs(flagged) {
-            return Some(RandomAccess::Picture { reference: true });
-        }
         let access = match self.coding {
             Coding::H264 | Coding::Hevc => self.units(bytes, flagged, whole)?,
             Coding::Vp8 => match vp8(bytes).0 {
@@ -72,9 +83,9 @@ impl AccessPoints {
         };
         if !flagged && access == RandomAccess::Point {
             // The container does not flag this packet, so nothing seeks here.
-            return Some(RandomAccess::Picture { reference: true });
+            return Some(RandomAccess::PICTURE);
         }
-        self.gradual |= matches!(access, RandomAccess::Claimed { recovery: 1.. });
+        self.gradual |= flagged && matches!(access, RandomAccess::Claimed { recovery: 1.. });
         Some(access)
     }
 
@@ -82,7 +93,7 @@ impl AccessPoints {
         let units = self.framing.units(bytes);
         match self.coding {
             Coding::H264 => h264(units, flagged, whole),
-            _ => hevc(units, whole),
+            _ => hevc(units, flagged, whole),
         }
     }
 }
@@ -168,7 +179,7 @@ fn keeps_segment_map(frame: &[u8]) -> bool {
 }
 
 fn point_or_picture(is_key: bool) -> RandomAccess {
-    if is_key { RandomAccess::Point } else { RandomAccess::Picture { reference: true } }
+    if is_key { RandomAccess::Point } else { RandomAccess::PICTURE }
 }
 
 /// Splits units with length prefixes. The last may be cut off.
@@ -226,12 +237,25 @@ fn recovery_point(sei: &[u8]) -> Option<Vec<u8>> {
     None
 }
 
-/// Returns `first_mb_in_slice`, and true if the slice is an I slice.
-fn h264_slice(unit: &[u8]) -> Option<(u32, bool)> {
+/// Type of an H.264 slice (7.4.3).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SliceType {
+    P,
+    B,
+    I,
+}
+
+/// Returns `first_mb_in_slice` and the slice's type.
+fn h264_slice(unit: &[u8]) -> Option<(u32, SliceType)> {
     let head = unescaped(&unit[1..unit.len().min(17)]);
     let mut bits = Bits::new(&head);
-    let (first, kind) = (bits.exp_golomb()?, bits.exp_golomb()?);
-    Some((first, matches!(kind, 2 | 4 | 7 | 9)))
+    let (first, number) = (bits.exp_golomb()?, bits.exp_golomb()?);
+    let slice_type = match number % 5 {
+        1 => SliceType::B,
+        2 | 4 => SliceType::I,
+        _ => SliceType::P,
+    };
+    Some((first, slice_type))
 }
 
 fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -> Option<RandomAccess> {
@@ -248,7 +272,9 @@ fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
             2..=4 if flagged => return Some(RandomAccess::Claimed { recovery: recovery.unwrap_or(0) }),
             1 => {
                 if !flagged {
-                    return Some(RandomAccess::Picture { reference: unit[0] >> 5 & 3 != 0 });
+                    let reference = unit[0] >> 5 & 3 != 0;
+                    let leading = matches!(h264_slice(unit), Some((_, SliceType::B)));
+                    return Some(RandomAccess::Picture { reference, leading });
                 }
                 let Some(0) = recovery else {
                     return Some(RandomAccess::Claimed { recovery: recovery.unwrap_or(0) });
@@ -256,7 +282,7 @@ fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
                 match h264_slice(unit) {
                     // The second field may refer to the first.
                     Some((0, _)) if slices > 0 => return Some(RandomAccess::Point),
-                    Some((_, true)) => slices += 1,
+                    Some((_, SliceType::I)) => slices += 1,
                     // The slice header is cut off.
                     None if !whole => return None,
                     _ => return Some(RandomAccess::Claimed { recovery: 0 }),
@@ -268,20 +294,24 @@ fn h264<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -
     match (whole, slices) {
         (false, _) => None,
         (true, 0) if flagged => Some(RandomAccess::Claimed { recovery: recovery.unwrap_or(0) }),
-        (true, 0) => Some(RandomAccess::Picture { reference: true }),
+        (true, 0) => Some(RandomAccess::PICTURE),
         (true, _) => Some(RandomAccess::Point),
     }
 }
 
 /// Checks that every slice of the packet is of an IRAP picture: a decoder ignores slices of
 /// other layers and of reserved types, and decodes the slices after them.
-fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, whole: bool) -> Option<RandomAccess> {
+fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, flagged: bool, whole: bool) -> Option<RandomAccess> {
     let (mut recovery, mut is_irap) = (0, false);
     for unit in units {
         let layer = (unit[0] & 1) << 5 | unit.get(1).map_or(0, |second| second >> 3);
         match unit[0] >> 1 & 0x3f {
             _ if layer != 0 => {}
             16..=21 => is_irap = true,
+            // RASL_N, RASL_R: they refer to pictures before the random access point.
+            kind @ 0..=31 if !flagged => {
+                return Some(RandomAccess::Picture { reference: true, leading: matches!(kind, 8 | 9) });
+            }
             0..=31 => return Some(RandomAccess::Claimed { recovery }),
             // The number is signed: the odd ones are positive.
             39 => {
@@ -294,7 +324,11 @@ fn hevc<'a>(units: impl Iterator<Item = &'a [u8]>, whole: bool) -> Option<Random
             _ => {}
         }
     }
-    whole.then_some(if is_irap { RandomAccess::Point } else { RandomAccess::Claimed { recovery } })
+    whole.then_some(match (is_irap, flagged) {
+        (true, _) => RandomAccess::Point,
+        (false, true) => RandomAccess::Claimed { recovery },
+        (false, false) => RandomAccess::PICTURE,
+    })
 }
 
 /// Returns true if every frame of the temporal unit is a key frame that is shown: a decoder
@@ -415,7 +449,7 @@ mod tests {
     #[test]
     fn other_codecs_tell_their_key_frames() {
         let look = |coding, bytes: &[u8]| AccessPoints::new(coding, &[]).inspect(bytes, true, false);
-        let picture = Some(RandomAccess::Picture { reference: true });
+        let picture = Some(RandomAccess::PICTURE);
         assert_eq!(
             look(Coding::Vp8, &[0x10, 0, 0, 0x9d, 1, 0x2a, 64, 0, 48, 0, 5]),
             Some(RandomAccess::Point)
@@ -455,14 +489,17 @@ mod tests {
     #[test]
     fn references_are_told_behind_a_gradual_refresh() {
         let mut points = AccessPoints::new(Coding::H264, &[]);
-        assert!(!points.needs(false) && points.needs(true));
+        assert!(!points.needs(false, true) && points.needs(true, true) && points.needs(false, false));
         points.inspect(&starts(&[LATER, ALL_P]), true, true);
-        assert!(points.needs(false));
+        assert!(points.needs(false, true));
         let mut reference = |unit| points.inspect(&starts(&[unit]), false, true);
-        assert_eq!(reference(ALL_P), Some(RandomAccess::Picture { reference: true }));
-        assert_eq!(reference(NOT_REFERENCE), Some(RandomAccess::Picture { reference: false }));
+        assert_eq!(reference(ALL_P), Some(RandomAccess::PICTURE));
+        assert_eq!(
+            reference(NOT_REFERENCE),
+            Some(RandomAccess::Picture { reference: false, leading: false })
+        );
         // Decoding does not start at a packet that the container does not flag.
-        assert_eq!(reference(IDR), Some(RandomAccess::Picture { reference: true }));
+        assert_eq!(reference(IDR), Some(RandomAccess::PICTURE));
     }
 
     proptest! {

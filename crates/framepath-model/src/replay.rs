@@ -86,6 +86,8 @@ pub struct ReplayEntry<P> {
     /// Decoded only as reference for later packets: it lacks what was lost before it. Counts
     /// as skipped.
     withheld: bool,
+    /// Packets before it are lost.
+    after_loss: bool,
 }
 
 impl<P> ReplayEntry<P> {
@@ -102,6 +104,12 @@ impl<P> ReplayEntry<P> {
     /// Returns the ability of a decoder to start at this packet.
     pub fn access(&self) -> RandomAccess {
         self.access
+    }
+
+    /// Returns true if packets before this one are lost: the decoder has to output what it has
+    /// and to start anew, because the numbers of later pictures do not continue the earlier ones.
+    pub fn is_after_loss(&self) -> bool {
+        self.after_loss
     }
 
     fn is_point(&self) -> bool {
@@ -239,8 +247,17 @@ impl<P> ReplayLog<P> {
     /// After a poisoned packet, drops packets at once until the stream can resume.
     pub fn append(&mut self, seq: u64, pts: Option<i64>, access: RandomAccess, packet: P) {
         debug_assert!(self.history.back().is_none_or(|last| last.seq < seq), "numbers rise");
-        let mut entry =
-            ReplayEntry { seq, pts, access, packet, delivered: 0, given: 0, closed: false, withheld: false };
+        let mut entry = ReplayEntry {
+            seq,
+            pts,
+            access,
+            packet,
+            delivered: 0,
+            given: 0,
+            closed: false,
+            withheld: false,
+            after_loss: false,
+        };
         if self.admits(&mut entry) {
             self.history.push_back(entry);
         }
@@ -509,7 +526,9 @@ impl<P> ReplayLog<P> {
     /// Returns true if a packet that follows all others in decode order is to be decoded after
     /// a loss. Counts it as skipped if not, or if its frames are withheld.
     fn admits(&mut self, entry: &mut ReplayEntry<P>) -> bool {
+        let was_skipping = self.resumption.is_skipping();
         let admission = self.resumption.admit(entry.access, entry.pts);
+        entry.after_loss |= was_skipping && !self.resumption.is_skipping();
         let lost = u64::from(entry.delivered == 0 && !entry.withheld);
         match admission {
             Admission::Whole => return true,

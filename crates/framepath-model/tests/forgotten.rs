@@ -5,7 +5,7 @@ use framepath_model::access_point::RandomAccess;
 use framepath_model::replay::{Arrived, ReplayLog, RestartPlan};
 
 fn access(is_point: bool) -> RandomAccess {
-    if is_point { RandomAccess::Point } else { RandomAccess::Picture { reference: true } }
+    if is_point { RandomAccess::Point } else { RandomAccess::PICTURE }
 }
 
 #[test]

@@ -10,7 +10,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 fn access(is_point: bool) -> RandomAccess {
-    if is_point { RandomAccess::Point } else { RandomAccess::Picture { reference: true } }
+    if is_point { RandomAccess::Point } else { RandomAccess::PICTURE }
 }
 
 /// One packet of a made-up stream; its number is its place in decode order.

@@ -5,7 +5,7 @@ use framepath_model::access_point::RandomAccess;
 use framepath_model::replay::{Arrived, ReplayLog, RestartPlan};
 
 fn access(is_point: bool) -> RandomAccess {
-    if is_point { RandomAccess::Point } else { RandomAccess::Picture { reference: true } }
+    if is_point { RandomAccess::Point } else { RandomAccess::PICTURE }
 }
 
 fn start<P>(book: &mut ReplayLog<P>) -> Option<u64> {
@@ -61,7 +61,7 @@ fn gradual() -> ReplayLog<u64> {
         let access = match seq {
             0 => RandomAccess::Point,
             _ if seq % 20 == 0 => RandomAccess::Claimed { recovery: 4 },
-            _ => RandomAccess::Picture { reference: seq % 2 == 0 },
+            _ => RandomAccess::Picture { reference: seq % 2 == 0, leading: false },
         };
         book.append(seq, Some(seq as i64), access, seq);
         book.sent();
@@ -127,7 +127,7 @@ fn pictures_decoded_behind_a_recovery_and_shown_before_it_are_withheld() {
     book.died(Some(0), true);
     book.sent();
     assert!(matches!(book.died(Some(0), true), RestartPlan::Skip { poisoned: 0, .. }));
-    let picture = RandomAccess::Picture { reference: true };
+    let picture = RandomAccess::PICTURE;
     let claimed = RandomAccess::Claimed { recovery: 1 };
     for (seq, pts, access) in
         [(1, 1, picture), (2, 2, claimed), (3, 6, picture), (4, 4, picture), (5, 7, picture)]
@@ -156,4 +156,41 @@ fn pictures_decoded_behind_a_recovery_and_shown_before_it_are_withheld() {
     assert_eq!(given, [6, 7, 9]);
     assert_eq!([6, 7, 9].map(|seq| book.arrived(seq)), [Withheld, Deliver, Deliver]);
     assert_eq!((book.skipped(), book.skipped_leading()), (5 + 2, 1));
+}
+
+#[test]
+fn leading_pictures_without_times_are_known_by_their_types() {
+    let mut book = ReplayLog::new(|_| ());
+    let leading = RandomAccess::Picture { reference: true, leading: true };
+    // I B P B B, then I with two leading pictures, P, and a B picture that is no leading one.
+    let kinds = [
+        RandomAccess::Point,
+        leading,
+        RandomAccess::PICTURE,
+        leading,
+        leading,
+        RandomAccess::Point,
+        leading,
+        leading,
+        RandomAccess::PICTURE,
+        leading,
+    ];
+    for (seq, kind) in (0..).zip(kinds) {
+        book.append(seq, None, kind, ());
+        book.sent();
+        assert!(book.takes_all(), "{seq}");
+    }
+    book.arrived(0);
+    assert_eq!(book.died(Some(2), false), RestartPlan::Replay { single_threaded: false });
+    (0..10).for_each(|_| book.sent());
+    assert_eq!(book.died(Some(2), true), RestartPlan::Skip { poisoned: 2, next: Some(5) });
+    let mut kept = Vec::new();
+    while let Some(entry) = book.next_unsent() {
+        kept.push((entry.seq(), entry.is_after_loss()));
+        book.sent();
+    }
+    assert_eq!(kept, [(0, false), (1, false), (5, true), (8, false), (9, false)]);
+    // 2, 3, 4, and the leading pictures 6 and 7.
+    assert_eq!((book.skipped(), book.skipped_leading()), (5, 2));
+    assert!(book.takes_all());
 }

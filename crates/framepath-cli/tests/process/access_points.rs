@@ -237,3 +237,54 @@ fn a_configuration_that_changes_inside_a_file_reaches_the_workers() {
         assert_eq!(decoded(&file, options), inline, "{options}");
     }
 }
+
+/// Number of packets that the run reports as skipped.
+fn skipped(stderr: &str) -> usize {
+    let count = stderr.split_once("skipped ").and_then(|(_, rest)| rest.split(' ').next());
+    count.and_then(|count| count.parse().ok()).unwrap_or_else(|| panic!("no count in {stderr}"))
+}
+
+#[test]
+fn pictures_lost_behind_a_poisoned_packet_of_an_open_gop_are_all_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let x264 = "keyint=10:min-keyint=10:scenecut=0:open-gop=1:bframes=3:threads=1";
+    let x265 =
+        "keyint=10:min-keyint=10:scenecut=0:open-gop=1:bframes=3:pools=1:frame-threads=1:log-level=none";
+    let deep = "keyint=20:min-keyint=20:scenecut=0:open-gop=1:bframes=5:b-pyramid=normal:ref=4:threads=1";
+    // With times, with times and a gap in the pictures' order, and twice without times.
+    let streams = [
+        ("short.mp4", "libx264", "-x264-params", x264, ["poison@4", "poison@0", "poison@23"]),
+        ("deep.mp4", "libx264", "-x264-params", deep, ["poison@20", "poison@0", "poison@30"]),
+        ("bare.h264", "libx264", "-x264-params", x264, ["poison@4", "poison@0", "poison@23"]),
+        ("bare.hevc", "libx265", "-x265-params", x265, ["poison@4", "poison@0", "poison@23"]),
+    ];
+    let source = ["-f", "lavfi", "-i", "testsrc2=s=192x112:r=25:d=1.6", "-pix_fmt", "yuv420p"];
+    for (name, encoder, parameters, values, faults) in streams {
+        let file = folder.path().join(name);
+        ffmpeg(&[&source[..], &["-c:v", encoder, parameters, values, file.to_str().unwrap()]].concat());
+        let hash = |line: &String| line.rsplit(' ').next().unwrap().to_owned();
+        let (inline, code) = decoded(&file, "threads=1");
+        assert_eq!((inline.len(), code), (40, Some(0)), "{name}");
+        let right: Vec<String> = inline.iter().map(hash).collect();
+        for fault in faults {
+            let hashes = folder.path().join("hashes");
+            let ran = run(&[
+                "run",
+                &format!(
+                    "file '{}' ! decode host=process fault={fault} ! framemd5 '{}'",
+                    file.display(),
+                    hashes.display()
+                ),
+            ])
+            .ended(3);
+            let text = fs::read_to_string(&hashes).unwrap();
+            let frames: Vec<String> = text
+                .lines()
+                .filter(|line| !line.starts_with('#'))
+                .map(|line| hash(&line.to_owned()))
+                .collect();
+            assert!(frames.iter().all(|frame| right.contains(frame)), "{name} {fault}: wrong pictures");
+            assert_eq!(frames.len() + skipped(&ran.stderr), 40, "{name} {fault}: {}", ran.stderr);
+        }
+    }
+}

@@ -18,8 +18,8 @@ pub(super) enum Admission {
     Skipped,
 }
 
-/// The loss before the next packet in decode order, as long as it still matters. A packet
-/// without pts cannot be told from a leading picture, and is left to the decoder.
+/// The loss before the next packet in decode order, as long as it still matters. The leading
+/// pictures of a point are known by their times, and without times by their types.
 #[derive(Debug, Default)]
 pub(super) struct Resumption {
     /// Packets are dropped until a point comes, or a packet that claims to be one.
@@ -28,6 +28,9 @@ pub(super) struct Resumption {
     withholding: u32,
     /// Until the next point: pictures shown before this time lack their references.
     right_from: Option<i64>,
+    /// Directly behind a point: pictures without a time that may be leading ones by their type
+    /// are leading ones.
+    by_type: bool,
     /// `right_from` is a point's pts, and not that of the picture at which a claim was
     /// made good: pictures shown before it are no references of later ones.
     is_point: bool,
@@ -39,11 +42,16 @@ impl Resumption {
         *self = Resumption { skipping: true, ..Resumption::default() };
     }
 
+    /// Returns true until a packet comes where the stream can resume.
+    pub(super) fn is_skipping(&self) -> bool {
+        self.skipping
+    }
+
     /// Returns true while every packet is to be decoded, whatever comes next.
     pub(super) fn admits_all(&self) -> bool {
         let drops_leading = self.is_point && self.right_from.is_some();
         // While pictures are withheld, the next point has leading pictures to drop.
-        !self.skipping && self.withholding == 0 && !drops_leading
+        !self.skipping && self.withholding == 0 && !drops_leading && !self.by_type
     }
 
     /// Decides about the next packet in decode order.
@@ -52,23 +60,32 @@ impl Resumption {
             RandomAccess::Point => {
                 let was_whole = !self.skipping && self.withholding == 0;
                 let right_from = if was_whole { None } else { pts };
-                *self = Resumption { right_from, is_point: true, ..Resumption::default() };
+                *self =
+                    Resumption { right_from, by_type: !was_whole, is_point: true, ..Resumption::default() };
                 return Admission::Whole;
             }
             RandomAccess::Claimed { recovery } => {
                 let pictures = recovery.saturating_add(1);
+                self.by_type = false;
                 if mem::take(&mut self.skipping) {
                     self.withholding = pictures;
                 }
                 self.withholding = self.withholding.min(pictures);
                 true
             }
-            RandomAccess::Picture { reference } => reference,
+            RandomAccess::Picture { reference, leading } => {
+                self.by_type &= pts.is_some() || leading;
+                reference
+            }
         };
         if self.skipping {
             return Admission::Skipped;
         }
-        let shown_before = pts.zip(self.right_from).is_some_and(|(pts, from)| pts < from);
+        let shown_before = match (pts, self.right_from) {
+            (Some(pts), Some(from)) => pts < from,
+            (None, _) => self.by_type,
+            _ => false,
+        };
         if shown_before && self.is_point {
             return Admission::Leading;
         }

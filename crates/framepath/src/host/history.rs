@@ -269,7 +269,12 @@ impl History {
                 // that came in packets before this one.
                 let lacks = sent.sets_before.as_ref().filter(|sets| self.worker_sets.as_ref() != Some(sets));
                 let completed = lacks.map(|sets| with_sets(sets, input)).transpose()?.flatten();
-                match sending.prepare(seq, sent.meta.pts, completed.as_ref().unwrap_or(input))? {
+                match sending.prepare(
+                    seq,
+                    sent.meta.pts,
+                    completed.as_ref().unwrap_or(input),
+                    entry.is_after_loss(),
+                )? {
                     Ok(submission) => cell = sending.submit(&submission)?,
                     Err(_) => is_full = true,
                 }
@@ -351,8 +356,8 @@ fn record_sets(sets: &mut ParameterSets, packet: &Packet) {
 /// Classifies the packet by how decoding can start at it.
 fn access(points: &mut AccessPoints, packet: &Packet) -> RandomAccess {
     let flagged = packet.is_key();
-    if !points.needs(flagged) {
-        return RandomAccess::Picture { reference: true };
+    if !points.needs(flagged, packet.meta().pts.is_some()) {
+        return RandomAccess::PICTURE;
     }
     let whole = packet.len() <= FIRST_LOOK;
     let first = points.inspect(&packet.peek(FIRST_LOOK), flagged, whole);

@@ -98,7 +98,7 @@ impl SubmitEnd {
                 }
                 return self.relay(LoggedInput::new(input, meta, u64::MAX, begun));
             };
-            match sending.prepare(self.given, meta.pts, &input) {
+            match sending.prepare(self.given, meta.pts, &input, false) {
                 Ok(Ok(submission)) => {
                     let stretch = if has_waited { begun } else { cut() };
                     let (worker, cell) = (Some(sending.link.number), sending.next_cell());
@@ -320,13 +320,15 @@ impl Sending {
         Sending { link, writer, packets, names, room, cells: 0, unrung: false, drained: false }
     }
 
-    /// Puts `input` into shared memory, if there is room; else returns what is full.
-    /// [`Sending::submit`] has to follow at once.
+    /// Copies `input` to shared memory, if there is room; else returns the resource that is full.
+    /// [`Sending::submit`] has to follow at once. After a loss the decoder outputs its frames and
+    /// starts anew before the packet.
     pub(super) fn prepare(
         &mut self,
         seq: u64,
         pts: Option<i64>,
         input: &WorkerInput,
+        after_loss: bool,
     ) -> Result<Result<Submission, FullResource>, HostError> {
         // A frame may need a second cell, for its layout.
         if self.writer.room()? < 2 {
@@ -344,7 +346,9 @@ impl Sending {
                         Err(HostError::PacketSize { bytes, most })
                     };
                 };
-                let (len, key, preroll) = (packet.len() as u32, packet.is_key(), packet.preroll());
+                let (len, key) = (packet.len() as u32, packet.is_key());
+                let mut preroll = packet.preroll();
+                preroll.restarts |= after_loss;
                 Submission::Packet { seq, pts, offset, len, key, preroll }
             }
             WorkerInput::Frame(frame) => {
