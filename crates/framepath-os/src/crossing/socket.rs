@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use rustix::ioctl;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, connect, recv,
@@ -78,6 +79,18 @@ impl Socket {
     /// `BrokenPipe` where the peer is gone; others from sendmsg(2).
     pub fn send(&self, record: &[u8], fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         self.send_with(record, fd, SendFlags::NOSIGNAL)
+    }
+
+    /// Returns the memory of sent records that the peer has not received yet, bytes: more than
+    /// their lengths, because the kernel adds its own bookkeeping (SIOCOUTQ).
+    ///
+    /// # Errors
+    /// From ioctl(2).
+    pub fn unread_bytes(&self) -> io::Result<u32> {
+        // SAFETY: the request writes one int.
+        let unread =
+            unsafe { ioctl::ioctl(&self.0, ioctl::Getter::<{ libc::TIOCOUTQ as _ }, libc::c_int>::new()) }?;
+        Ok(u32::try_from(unread).unwrap_or(0))
     }
 
     /// As [`Socket::send`], without waiting; `false` where there was no room.

@@ -3,7 +3,7 @@
 //! makes progress. Only this module counts.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use framepath_os::crossing::{Bell, SharedArea, WatchResult, completions};
@@ -22,6 +22,8 @@ pub(super) struct WorkerHealth {
     attention: AtomicBool,
     /// Cells submitted to the worker and taken from it, and messages.
     pub(super) traffic: Traffic,
+    /// Input pools announced by messages, which the worker reads when it needs them.
+    announced_pools: AtomicU32,
     /// Frames among the cells submitted; the worker answers each of them.
     inputs: AtomicU64,
     /// Cells taken from the worker that answer a frame.
@@ -44,6 +46,18 @@ pub(super) struct WorkerHealth {
 }
 
 impl WorkerHealth {
+    /// Counts an input pool that is announced to the worker; called before its message is sent.
+    pub(super) fn announce_pool(&self) {
+        // Release: pairs with the load in `announced_pools`.
+        self.announced_pools.fetch_add(1, Ordering::Release);
+    }
+
+    /// Returns how many input pools were announced.
+    pub(super) fn announced_pools(&self) -> u32 {
+        // Acquire: pairs with the addition in `announce_pool`.
+        self.announced_pools.load(Ordering::Acquire)
+    }
+
     /// Makes the counts of the worker of `area`. The worker is ended after `watchdog` without progress.
     /// It waits for a slot of its pool only while `least_out` or more of its frames are out; 0 means 1.
     pub(super) fn new(area: Arc<SharedArea>, watchdog: Duration, least_out: u32) -> WorkerHealth {
@@ -53,6 +67,7 @@ impl WorkerHealth {
             gone: AtomicBool::new(false),
             attention: AtomicBool::new(false),
             traffic: Traffic::default(),
+            announced_pools: AtomicU32::new(0),
             inputs: AtomicU64::new(0),
             answers: AtomicU64::new(0),
             frames_out: AtomicU64::new(0),

@@ -5,7 +5,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use framepath_model::wire::{MESSAGE_BYTES, Message};
-use framepath_os::crossing::{Socket, is_crowded};
+use framepath_os::crossing::{Breach, Socket, is_crowded};
 
 use super::HostError;
 
@@ -20,6 +20,29 @@ pub fn send(socket: &Socket, message: &Message, fd: Option<BorrowedFd<'_>>) -> R
             false => HostError::Socket { operation, source },
         }
     })
+}
+
+/// Memory that an unread message takes in the kernel, at most, bytes: its 1 KiB and bookkeeping.
+const UNREAD_MESSAGE: u32 = 4096;
+
+/// Unread messages that a worker may have when it makes a request, besides announcements.
+const UNREAD_MESSAGES: u32 = 4;
+
+/// Checks that a worker that makes a request has received the answers to earlier ones; `announced`
+/// input pools may be unread. Each answer can hold a descriptor, and the kernel limits the
+/// descriptors in unread messages of one user: a worker that only asks would use them up.
+///
+/// # Errors
+/// The worker broke the rules, or the socket failed.
+pub(super) fn check_answers_received(socket: &Socket, announced: impl Fn() -> u32) -> Result<(), HostError> {
+    let unread = socket.unread_bytes();
+    let unread = unread.map_err(|source| HostError::Socket { operation: "checking", source })?;
+    // Counted after the look at the socket, so that an unread announcement is among them.
+    let messages = UNREAD_MESSAGES.saturating_add(announced());
+    if unread > messages.saturating_mul(UNREAD_MESSAGE) {
+        return Err(Breach("it requests memory without receiving the last answers").into());
+    }
+    Ok(())
 }
 
 /// Receives the next message; `None` if the other side is gone.
@@ -54,5 +77,31 @@ pub fn recv_within(
     match ready.map_err(|source| HostError::Socket { operation: "waiting for", source })? {
         true => recv(socket),
         false => Err(HostError::NotOpened { what: "said nothing" }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_worker_that_requests_without_receiving_is_refused() {
+        let (caller, worker) = Socket::pair().unwrap();
+        let null = File::open("/dev/null").unwrap();
+        let answer = || {
+            send(&caller, &Message::Memory { number: 0 }, Some(null.as_fd())).unwrap();
+            check_answers_received(&caller, || 0)
+        };
+        let answers = 2 + (0..20).take_while(|_| answer().is_ok()).count();
+        assert!((4..=16).contains(&answers), "{answers} answers");
+        // An announcement may be unread; an answer that was received does not count.
+        check_answers_received(&caller, || answers as u32).unwrap();
+        for _ in 0..answers - 1 {
+            recv(&worker).unwrap();
+        }
+        check_answers_received(&caller, || 0).unwrap();
     }
 }

@@ -14,7 +14,7 @@ use framepath_os::v4l2::Node;
 use super::collect::CollectEnd;
 use super::health::WorkerHealth;
 use super::memory::Granter;
-use super::message_io::{recv_within, send};
+use super::message_io::{check_answers_received, recv_within, send};
 use super::policy::OPENING;
 use super::process::Worker;
 use super::receiving::{CONSTANTS, Receiving};
@@ -124,6 +124,7 @@ fn ask(
             // A stage may make its pool before its first frame.
             Some((Message::WantMemory { bytes }, _)) if requests < CONSTANTS => {
                 requests += 1;
+                check_answers_received(socket, || 0)?;
                 let (answer, memory) = granter.grant(bytes);
                 send(socket, &answer, memory.as_ref().map(AsFd::as_fd))?;
             }

@@ -18,7 +18,7 @@ use super::HostError;
 use super::buffer_provider::{BufferProvider, LentSlots};
 use super::health::WorkerHealth;
 use super::memory::{Grant, GrantShare, Granter};
-use super::message_io::{recv_within, send};
+use super::message_io::{check_answers_received, recv_within, send};
 use super::policy::RequestBudget;
 use super::worker_stream::WorkerStream;
 
@@ -139,6 +139,7 @@ impl Receiving {
 
     /// Gives the worker the memory that it asks for.
     fn provide(&mut self) -> Result<(), HostError> {
+        check_answers_received(&self.link.socket, || self.link.health.announced_pools())?;
         match self.recv()? {
             Some((Message::Want(want), _)) => self.provide_buffers(want),
             Some((Message::WantMemory { bytes }, _)) => {

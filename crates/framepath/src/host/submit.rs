@@ -442,6 +442,7 @@ impl Sending {
             let memory = shared_memory(frame)?;
             let (slots, slot_bytes) = (memory.slots, memory.slot_bytes as u64);
             let named = Message::InputPool { pool, slots, slot_bytes };
+            self.link.health.announce_pool();
             send(&self.link.socket, &named, Some(memory.fd.as_fd()))?;
             self.link.health.traffic.message_out();
         }
