@@ -7,7 +7,7 @@
 //! - [`framepath()`] runs the command; [`finish`] and [`wait`] wait for a process with a time limit.
 //! - [`until`] and [`ends`] wait for a condition with a time limit.
 //! - [`ffmpeg()`] runs the ffmpeg tool, the reference for pixels.
-//! - [`conformance`] is the suite that every link and host passes.
+//! - [`mod@conformance`] is the suite that every link and host passes.
 //! - [`harness`] is for tests that this machine may be unable to run: they are reported as ignored, with the reason.
 
 #![forbid(unsafe_code)]
