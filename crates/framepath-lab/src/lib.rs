@@ -19,7 +19,7 @@
 //!
 //! ```
 //! use framepath_lab::measure::{Contender, Measured};
-//! use framepath_lab::{machine, pairs, watch};
+//! use framepath_lab::{machine, pairs, progress};
 //! use framepath_model::summary::Summary;
 //!
 //! let sum = |numbers: u64| Contender::new(&format!("sum-{numbers}"), move || {
@@ -37,7 +37,7 @@
 //!     notes: Vec::new(),
 //! };
 //! let contenders = vec![sum(10), sum(1_000_000)];
-//! pairs::run("all", contenders, &[("wall_ms", "sum-10", "sum-1000000")], 6, &watch::Silent, &mut summary)?;
+//! pairs::run("all", contenders, &[("wall_ms", "sum-10", "sum-1000000")], 6, &progress::Silent, &mut summary)?;
 //! assert_eq!(summary.rows.len(), 2);
 //! # Ok::<(), framepath_lab::LabError>(())
 //! ```
