@@ -16,22 +16,22 @@
 //! # Example
 //!
 //! ```no_run
-//! use framepath_codec::{Decoder, DecoderOptions, Demuxer, Received};
+//! use framepath_codec::{Decoder, DecoderOptions, Demuxer, DecoderOutput};
 //!
 //! let mut demuxer = Demuxer::open("clip.mp4".as_ref())?;
 //! let mut decoder = Decoder::open(demuxer.info(), &DecoderOptions::default())?;
 //! let mut frames = 0;
 //! loop {
 //!     match decoder.receive()? {
-//!         Received::Frame(frame) => {
+//!         DecoderOutput::Frame(frame) => {
 //!             println!("{:?}: {}x{}", frame.meta().pts, frame.layout().width, frame.layout().height);
 //!             frames += 1;
 //!         }
-//!         Received::NeedsPacket => match demuxer.read()? {
+//!         DecoderOutput::NeedsPacket => match demuxer.read()? {
 //!             Some(packet) => decoder.send(packet)?,
 //!             None => decoder.drain()?,
 //!         },
-//!         Received::End => break,
+//!         DecoderOutput::End => break,
 //!     }
 //! }
 //! println!("{frames} frames");

@@ -37,7 +37,7 @@
 //!     notes: Vec::new(),
 //! };
 //! let contenders = vec![sum(10), sum(1_000_000)];
-//! pairs::run("all", contenders, &[("wall_ms", "sum-10", "sum-1000000")], 6, &progress::Silent, &mut summary)?;
+//! pairs::run("all", contenders, &[("wall_ms", "sum-10", "sum-1000000")], 6, &progress::NoProgress, &mut summary)?;
 //! assert_eq!(summary.rows.len(), 2);
 //! # Ok::<(), framepath_lab::LabError>(())
 //! ```

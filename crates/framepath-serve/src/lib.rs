@@ -15,7 +15,7 @@
 //! worker. The service has one thread, which sleeps in poll(2) and makes no system call
 //! while nothing happens.
 //!
-//! - [`Service`] listens and runs; [`Settings`] has its limits and the users that it admits.
+//! - [`Service`] listens and runs; [`ServiceSettings`] has its limits and the users that it admits.
 //! - [`Viewer`] reads the figures of a running service; [`table`] prints them.
 //! - [`device`] decodes for the clients of the kernel module's V4L2 node.
 //!
@@ -27,12 +27,12 @@
 //! ```no_run
 //! use framepath_os::crossing::Listener;
 //! use framepath_os::signal::Stops;
-//! use framepath_serve::{Service, Settings};
+//! use framepath_serve::{Service, ServiceSettings};
 //!
 //! // Before any other thread starts: SIGTERM and SIGINT end the service.
 //! let stops = Stops::open()?;
 //! let listener = Listener::bind("/run/user/1000/framepath.sock".as_ref(), 0o600)?;
-//! Service::new(listener, None, Settings::default())?.run(&stops)?;
+//! Service::new(listener, None, ServiceSettings::default())?.run(&stops)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 #![forbid(unsafe_code)]
