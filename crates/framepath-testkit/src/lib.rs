@@ -5,7 +5,7 @@
 //!
 //! - [`clip`] and [`in_checkout`] find files of the checkout; [`program`] finds a program that cargo built.
 //! - [`framepath()`] runs the command; [`finish`] and [`wait`] wait for a process with a time limit.
-//! - [`until`] and [`ends`] wait for a condition with a time limit.
+//! - [`until`] waits for a condition, and [`within_deadline`] for a function, with a time limit.
 //! - [`ffmpeg()`] runs the ffmpeg tool, the reference for pixels.
 //! - [`mod@conformance`] is the suite that every link and host passes.
 //! - [`harness`] is for tests that this machine may be unable to run: they are reported as ignored, with the reason.
