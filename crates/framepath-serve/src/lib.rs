@@ -26,7 +26,7 @@
 //!
 //! ```no_run
 //! use framepath_os::crossing::Listener;
-//! use framepath_os::signal::Stops;
+//! use framepath_os::process::signal::Stops;
 //! use framepath_serve::{Service, ServiceSettings};
 //!
 //! // Before any other thread starts: SIGTERM and SIGINT end the service.
