@@ -11,7 +11,7 @@ export CARGO_TERM_PROGRESS_WHEN ?= auto
 # The sink `play` has a window where SDL2 is installed.
 PLAY = $(shell pkg-config --exists sdl2 2>/dev/null && echo --features play)
 
-.PHONY: help build peers demo test lint test-kernel test-kernel-fast test-kernel-debug shell-check check-unsafe fresh clips fuzz
+.PHONY: help build peers demo test lint test-kernel test-kernel-fast test-kernel-debug shell-check check-unsafe fresh clips fuzz check-licenses
 
 help:
 	@echo "make demo     installs what is missing, builds, runs the lab's quick set (90 s), ends with report.html"
@@ -23,6 +23,7 @@ help:
 	@echo "make build    builds the framepath command and the peers, installs nothing"
 	@echo "make peers    builds the peers, iceoryx2's too, which lab handoff compares with (minutes, the first time)"
 	@echo "make check-unsafe  model-checks the lock-free code (loom), and runs it under Miri where that is installed"
+	@echo "make check-licenses  checks licences and sources of dependencies by deny.toml; installs cargo-deny where it is missing"
 	@echo "make fuzz     runs every fuzz target for FUZZ_SECONDS ($(FUZZ_SECONDS)) each; needs cargo-fuzz and nightly Rust"
 	@echo "make fresh    proves make demo and make test in a minimal Debian 13 (root)"
 	@echo "make clips    makes the committed clips again (clips/README.md)"
@@ -65,7 +66,7 @@ test-kernel-debug:
 	@tests/vm/test debug
 
 VM_SCRIPTS = kernel/take-mem2mem $(addprefix tests/vm/,make run test install check-depends) $(wildcard tests/vm/lib/* tests/vm/inside/* tests/vm/guest/* tests/vm/jobs/*)
-SHELL_SCRIPTS = scripts/debian-root scripts/setup scripts/fresh scripts/fuzz scripts/check-packages scripts/check-unsafe scripts/check-units scripts/check-user scripts/prune-target .ci/run .ci/crates .ci/check clips/make.sh peers/gst-push/check peers/handoff/check $(VM_SCRIPTS)
+SHELL_SCRIPTS = scripts/debian-root scripts/setup scripts/fresh scripts/fuzz scripts/check-licenses scripts/check-packages scripts/check-unsafe scripts/check-units scripts/check-user scripts/prune-target .ci/run .ci/crates .ci/check clips/make.sh peers/gst-push/check peers/handoff/check $(VM_SCRIPTS)
 
 shell-check:
 	@for script in $(SHELL_SCRIPTS); do bash -n $$script || exit 1; done
@@ -80,6 +81,9 @@ clips:
 
 check-unsafe:
 	@scripts/check-unsafe
+
+check-licenses:
+	@scripts/check-licenses
 
 fuzz:
 	@scripts/fuzz $(FUZZ_SECONDS)

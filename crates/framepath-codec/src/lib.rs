@@ -1,12 +1,42 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Touches files and the codec libraries: the only crate that knows FFmpeg, dav1d and frei0r.
+//! Codec libraries of framepath: touches files, FFmpeg's libraries, dav1d and frei0r plug-ins.
 //!
-//! A [`Demuxer`] turns a file into [`Packet`]s, a [`Decoder`] turns packets into frames
-//! that stay where the decoder wrote them: in the slots of a `framepath-os` pool.
-//! [`OutputFormat::Native`] copies nothing on the way; the other outputs name their conversion.
-//! [`bare`] does the same work without any of this, as a baseline for comparison. A
-//! [`Converter`] changes pixel formats, a [`Painter`] makes RGB for a screen; [`frei0r`]
-//! runs third-party filters.
+//! No other crate of the workspace uses these libraries. Programs that move frames use the crate
+//! `framepath`, whose stage `decode` stands on this one and can run it in a sandbox; this crate alone
+//! runs the libraries in the caller's process.
+//!
+//! - [`Demuxer`] reads the [`Packet`]s of one track of a file. [`containers`] lists the supported containers.
+//! - [`Decoder`] turns packets into frames of a `framepath-os` pool. The decoder writes into the pool's slots:
+//!   [`OutputFormat::Native`] copies nothing, the other outputs name their conversion.
+//! - [`Hardware`] opens a decoder of the machine (VA-API, NVDEC, VDPAU, Vulkan).
+//! - [`Converter`] changes the pixel format; [`Painter`] makes RGB for a screen.
+//! - [`frei0r`] loads filters of other people.
+//! - [`bare`] decodes without any of this, as a baseline for measurements.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use framepath_codec::{Decoder, DecoderOptions, Demuxer, DecoderOutput};
+//!
+//! let mut demuxer = Demuxer::open("clip.mp4".as_ref())?;
+//! let mut decoder = Decoder::open(demuxer.info(), &DecoderOptions::default())?;
+//! let mut frames = 0;
+//! loop {
+//!     match decoder.receive()? {
+//!         DecoderOutput::Frame(frame) => {
+//!             println!("{:?}: {}x{}", frame.meta().pts, frame.layout().width, frame.layout().height);
+//!             frames += 1;
+//!         }
+//!         DecoderOutput::NeedsPacket => match demuxer.read()? {
+//!             Some(packet) => decoder.send(packet)?,
+//!             None => decoder.drain()?,
+//!         },
+//!         DecoderOutput::End => break,
+//!     }
+//! }
+//! println!("{frames} frames");
+//! # Ok::<(), framepath_codec::CodecError>(())
+//! ```
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 mod annexb;

@@ -1,6 +1,46 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Touches other people's programs, run folders and the screen's progress bar:
-//! experiments that compare video paths in interleaved pairs.
+//! Lab of framepath: touches other people's programs, run folders, the loopback network and the terminal's progress bar.
+//!
+//! An *experiment* runs *contenders* (paths, and programs of other people) over the same cases and compares them. The
+//! machine is noisy, so contenders run interleaved in pairs, figures are medians, and a comparison is the median of
+//! the ratios within the pairs, with a 95 % interval. A verdict needs an interval without 1.
+//!
+//! - [`experiment`] lists the experiments, one file each; [`pairs`] runs contenders interleaved.
+//! - [`measure`] has [`Contender`](measure::Contender) and [`Measured`](measure::Measured), the figures of one run.
+//! - [`process`] starts a program and counts the CPU time of all its children.
+//! - [`compare`] pairs two paths or commands; [`gate`] holds summaries against budgets; [`report`] writes the HTML page.
+//! - [`doctor`] lists the capabilities of the machine.
+//!
+//! The command's `lab`, `compare`, `gate`, `report` and `doctor` call this crate.
+//!
+//! # Example
+//!
+//! Two contenders over one case, in six pairs:
+//!
+//! ```
+//! use framepath_lab::measure::{Contender, Measured};
+//! use framepath_lab::{machine, pairs, progress};
+//! use framepath_model::summary::Summary;
+//!
+//! let sum = |numbers: u64| Contender::new(&format!("sum-{numbers}"), move || {
+//!     let begun = std::time::Instant::now();
+//!     std::hint::black_box((0..numbers).sum::<u64>());
+//!     Ok(Measured { wall_ns: begun.elapsed().as_nanos() as u64, ..Measured::default() })
+//! });
+//! let mut summary = Summary {
+//!     experiment: "sums".to_owned(),
+//!     machine: machine(),
+//!     started_unix_s: None,
+//!     rows: Vec::new(),
+//!     ratios: Vec::new(),
+//!     skipped: Vec::new(),
+//!     notes: Vec::new(),
+//! };
+//! let contenders = vec![sum(10), sum(1_000_000)];
+//! pairs::run("all", contenders, &[("wall_ms", "sum-10", "sum-1000000")], 6, &progress::NoProgress, &mut summary)?;
+//! assert_eq!(summary.rows.len(), 2);
+//! # Ok::<(), framepath_lab::LabError>(())
+//! ```
 #![forbid(unsafe_code)]
 
 pub mod asked;

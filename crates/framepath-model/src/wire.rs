@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The wire format between a caller and a sandboxed worker, and between a
-//! client and the service. This page is its reference.
+//! Wire format between a caller and its sandboxed worker, between a caller and the zygote that forks
+//! workers, and between a client and the service. This page is its reference; `docs/workers.md`
+//! describes the order of the messages and cells.
 //!
 //! Both sides run on one machine. All numbers are little-endian. A *cell* of a
-//! ring carries an event of one frame; a *message* on the socket carries an event of
+//! ring carries an event of one frame. A *message* on the socket carries an event of
 //! a stream, and accompanies file descriptors. Both have one fixed size, and
-//! every value has exactly one encoding: bits not named below are zero, and
-//! a record with other bits there is refused. Decoding never panics and checks everything
-//! that can be checked without knowing the stream. The caller checks the rest: that
+//! every value has exactly one encoding: bits that are not named below are zero, and
+//! a record with other bits is refused. Decoding never panics. It checks everything
+//! that can be checked without knowledge of the stream. The receiver checks the rest: that
 //! a slot, pool, layout or packet of that number exists, and that a layout fits
-//! the slots it is used with.
+//! its slots.
 //!
-//! The other side may be hostile. A cell is copied out of shared memory once,
-//! word by word, and the copy is decoded. Texts are valid UTF-8 and nothing
-//! more: a program that prints them has to handle control characters.
+//! The other side may be hostile. The receiver copies a cell out of shared memory once,
+//! word by word, and decodes the copy. Texts are valid UTF-8 and may contain control characters:
+//! a program that prints them has to escape them.
 //!
 //! # Cells: 8 words of 64 bits
 //!
@@ -28,16 +29,21 @@
 //! | flush | `5:8` | seq | 0 | 0 | 0 |
 //! | seek | `6:8`, mode`:8` | number | nanoseconds | 0 | 0 |
 //!
-//! Flags: bit 0, the pts is known (if it is not, its word is 0); bit 1, the
-//! container calls the packet a random access point (packets only); bit 3, its
-//! picture is decoded and not output; bit 4, the decoder outputs the frames inside
-//! and starts anew with this packet (both packets only). The frames to skip, counted
-//! from this packet on, are not output either. Modes of a
-//! seek: 0 exactly there, 1 the random access point before, 2 the next random
-//! access point (without a time). `offset`
-//! and `len` are in bytes of the packet area; `slot` is counted in its pool.
-//! A completion's slots are counted from their pool's first slot, since all
-//! pools of a worker share the words that give slots back.
+//! `flags` of a packet and of a frame have these bits:
+//!
+//! | bit | meaning | in |
+//! | --- | --- | --- |
+//! | 0 | the pts is known; if it is not, its word is 0 | packets, frames |
+//! | 1 | the container flags the packet as a random access point | packets |
+//! | 2 | the caller must copy the packet and give its memory back immediately | packets of a demuxer |
+//! | 3 | the packet's picture is decoded and not output | packets |
+//! | 4 | the decoder outputs the frames inside and starts anew with this packet | packets |
+//!
+//! The frames to skip, counted from this packet on, are not output either. Modes of a
+//! seek: 0 the exact time, 1 the random access point before it, 2 the next random
+//! access point (without a time). `offset` and `len` are in bytes of the packet area.
+//! A submission's `slot` is counted from 0 in its pool. A completion's `slot` is counted from its pool's
+//! first slot, because all pools of a worker share the words that give slots back.
 //!
 //! | completion | word 0 | 1 | 2 | 3 | 4..7 |
 //! | --- | --- | --- | --- | --- | --- |
@@ -52,9 +58,8 @@
 //! | flushed | `137:8` | number | 0 | 0 | 0 |
 //! | request | `138:8`, request`:8` | bits a second | 0 | 0 | 0 |
 //!
-//! A packet's flags are those of a submission, and bit 2: the caller has to copy
-//! the packet and give its memory back at once. The memory is given back under the
-//! packet's id, as a frame's slot is.
+//! A demuxer's worker sends packets as completions. The caller gives a packet's memory back by the packet's
+//! id, in the same words as a frame's slot.
 //!
 //! Requests of a stage to the hops in front: 1 keyframe (bits a second 0), 2 bit rate, 1 to 2^40.
 //!
@@ -87,8 +92,8 @@
 //!
 //! Bytes 0..4 are the magic `FPWM`, 4..6 the version, 6..8 the kind. Another
 //! version is refused with [`WireError::Version`]; the bytes after it are not read.
-//! A text of at most n bytes is a 16-bit length and n bytes, the unused ones
-//! zero; longer texts are cut between two characters when they are written.
+//! `text(n)` is a 16-bit length and n bytes, the unused ones
+//! zero. The writer cuts longer texts between two characters.
 //!
 //! | message | kind | from byte 8 on |
 //! | --- | --- | --- |
@@ -120,27 +125,30 @@
 //! | watch | 37 | first stream of interest`:32` |
 //! | status | 38 | stream`:32`, client pid`:32`, uid`:32`, worker pid`:32`, crashes`:64`, CPU`:64`, figures |
 //! | totals | 39 | streams`:32`, connections`:32`, spares`:32`, `0:32`, granted`:64`, denied`:64`, crashes`:64`, frames`:64`, CPU`:64` |
-//! | caller and zygote (which answers as the service does) | | |
-//! | spawn | 48 | kind text(960), as the worker program's argument has it |
+//! | caller to zygote | | |
+//! | spawn | 48 | kind text(960), the same text as the argument of a worker program |
 //!
 //! A stream is 36 bytes: format`:8` (0 where not known), `0:24`, width`:32`,
 //! height`:32`, then time base, frame rate and sample aspect as numerator`:32`
 //! and denominator`:32`, signed.
 //!
-//! A worker sends no descriptor: it asks for memory (want memory on the socket,
-//! then want in the ring), makes a pool in the memory it receives, and sends the number
-//! of the memory that a pool lies in.
+//! A worker sends no descriptor. It requests memory: `want memory` on the socket, then, once its stream is
+//! open, `want` in the ring, because the caller then reads the ring first. The caller answers `memory` or `denied`. The
+//! worker makes a pool in the memory, sends the memory's number (`pool memory`) on the socket, and then
+//! `pool` in the ring.
 //!
-//! A worker that is to decode into lent memory sends its request (want) before its
-//! first frame; buffers follow the lend in their order, and the worker announces a pool
-//! of them, one slot each. The slots belong to the caller until it gives them back.
+//! A worker that decodes into lent memory sends its request (`want`) before its
+//! first frame. The caller answers `lend` and then the buffers in their order, or `denied`. The worker announces a pool
+//! of the buffers, one slot each. The slots belong to the caller until it gives them back.
 //!
-//! A client sends hello each time it wants a stream; the answer is a
-//! grant or a denial, in the order of the requests. It sends replace if a
-//! stream's worker is gone or useless; the answer to that is a grant, too. Release
-//! has no answer. The end of the connection releases all its streams. The answer to a
-//! watch is the status of the first stream whose number is not below the
-//! given one, or, if there is none, the totals; a watch needs no hello.
+//! The zygote answers `spawn` with `grant` twice, first with the worker's socket and then with its pidfd, or
+//! once with `denied`.
+//!
+//! A client sends `hello` for each stream. The service answers `grant` or `denied`, in the order of the
+//! requests. The client sends `replace` if a stream's worker is gone or useless, and gets the same answers. `release`
+//! has no answer. The end of the connection releases all its streams. The answer to
+//! `watch` is the `status` of the first stream whose number is not below the
+//! given one, or, if there is none, the `totals`. A watch needs no hello.
 //!
 //! Figures are frames`:64`, inputs`:64`, sum of latencies`:64`, then compute,
 //! copy, queue, preempted and blocked`:64`, width`:32`, height`:32`, stage

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Touches the kernel: all system calls and all unsafe code but the codecs'.
+//! System calls of framepath: touches the kernel, and has all unsafe code of the project except the codecs'.
 //!
-//! Everything above this crate is safe code.
+//! The crates above this one are safe code. Programs that move frames use the crate `framepath`, which
+//! re-exports [`Frame`](memory::pool::Frame), [`Pool`](memory::pool::Pool) and the others that they need. Linux only.
 //!
 //! | module | contents |
 //! | --- | --- |
@@ -16,7 +17,43 @@
 //! | [`display`] | memory and textures that a window shows; the terminal |
 //! | [`machine`] | description of this machine |
 //!
-//! Under `--cfg loom` only the lock-free cores are built, for the model checker.
+//! # Example
+//!
+//! A frame goes through a queue to another thread. Its slot returns to the pool when the last handle is
+//! dropped, on any thread.
+//!
+//! ```
+//! use framepath_model::format::{Layout, PixelFormat};
+//! use framepath_model::stream::FrameMeta;
+//! use framepath_os::memory::pool::Pool;
+//! use framepath_os::sync::queue::{Leaky, queue};
+//!
+//! let layout = Layout::packed(PixelFormat::Grey, 64, 48)?;
+//! let mut pool = Pool::new(layout.size, 4)?;
+//! let (mut sender, mut receiver) = queue(2, Leaky::No);
+//!
+//! let reader = std::thread::spawn(move || {
+//!     let mut sum = 0;
+//!     while let Some(frame) = receiver.recv() {
+//!         let frame: framepath_os::memory::pool::Frame = frame;
+//!         sum += u64::from(frame.row(0, 0).to_vec()[0]);
+//!     }
+//!     sum
+//! });
+//! for seq in 0..10 {
+//!     // Waits while all four slots are in use.
+//!     let mut frame = pool.acquire()?;
+//!     frame.set_layout(&layout)?;
+//!     frame.plane_mut(0).fill(seq as u8);
+//!     let frame = frame.freeze(FrameMeta { seq, ..FrameMeta::default() });
+//!     sender.send_waiting(frame).map_err(|_| "the reader is gone")?;
+//! }
+//! drop(sender);
+//! assert_eq!(reader.join().unwrap(), 45);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! With `--cfg loom`, only the lock-free parts are built, for the model checker.
 
 #[cfg(not(any(loom, miri)))]
 #[doc(hidden)]

@@ -1,20 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Touches the service's socket, its workers and the kernel module's node: gives sandboxed
-//! workers to every program on the machine that is allowed to use them.
+//! Service of framepath: touches the service's socket, its workers, a local TCP port and the kernel module's node.
+//!
+//! The service starts sandboxed workers for every program of the machine that may use them. It hands
+//! each worker to one client, and ends it when this client is gone.
 //!
 //! ```text
 //! client ──hello──▶ broker ──spawns──▶ worker
-//!        ◀─grant, worker's socket──┘      ▲  │ counts
+//!        ◀─grant, worker's socket──┘      ▲  │ counters
 //!        ◀═══════ packets and frames ═════┘  ▼
 //!                                  page ──▶ broker ──▶ top, metrics
 //! ```
 //!
-//! The service is a broker: it starts workers, hands each to one client, and
-//! ends it when that client is gone. No packet and no frame passes through it. Only
-//! a client that wants another worker waits for it. It has one thread, which
-//! sleeps in poll(2) and makes no system call while nothing happens.
+//! No packet and no frame passes through the service. A client waits for it only when it requests a
+//! worker. The service has one thread, which sleeps in poll(2) and makes no system call
+//! while nothing happens.
 //!
-//! Clients need only the crate `framepath`: a path with `host=service`.
+//! - [`Service`] listens and runs; [`ServiceSettings`] has its limits and the users that it admits.
+//! - [`Viewer`] reads the figures of a running service; [`table`] prints them.
+//! - [`device`] decodes for the clients of the kernel module's V4L2 node.
+//!
+//! A client needs only the crate `framepath`, and a path with `host=service`. `docs/serve.md` describes
+//! the service for its users.
+//!
+//! # Example
+//!
+//! ```no_run
+//! use framepath_os::crossing::Listener;
+//! use framepath_os::process::signal::Stops;
+//! use framepath_serve::{Service, ServiceSettings};
+//!
+//! // Before any other thread starts: SIGTERM and SIGINT end the service.
+//! let stops = Stops::open()?;
+//! let listener = Listener::bind("/run/user/1000/framepath.sock".as_ref(), 0o600)?;
+//! Service::new(listener, None, ServiceSettings::default())?.run(&stops)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod broker;

@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Helpers of the workspace's own tests; may touch files, processes and the command that cargo
-//! built. A dev-dependency only, never published.
+//! Helpers of the workspace's own tests: touches files, processes and the command that cargo built.
 //!
-//! [`harness`] is for tests that may find at run time that this machine cannot run them.
+//! This crate is a dev-dependency only, and is never published.
+//!
+//! - [`clip`] and [`in_checkout`] find files of the checkout; [`program`] finds a program that cargo built.
+//! - [`framepath()`] runs the command; [`finish`] and [`wait`] wait for a process with a time limit.
+//! - [`until`] waits for a condition, and [`within_deadline`] for a function, with a time limit.
+//! - [`ffmpeg()`] runs the ffmpeg tool, the reference for pixels.
+//! - [`mod@conformance`] is the suite that every link and host passes.
+//! - [`harness`] is for tests that this machine may be unable to run: they are reported as ignored, with the reason.
 
 #![forbid(unsafe_code)]
 

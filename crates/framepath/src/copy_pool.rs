@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writable copies of frames.
+//! Pool for copies of frames, which a stage may write.
 
 use framepath_model::format::Layout;
 use framepath_os::measure::meter;

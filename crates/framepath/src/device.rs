@@ -2,12 +2,12 @@
 //! Stages that run in a V4L2 device: `device=/dev/videoN`.
 //!
 //! ```text
-//! packet ──1 copy──▶ OUTPUT buffer ──▶ decoder ──▶ CAPTURE buffer = frame
-//! frame  ──lent, or 1 copy──▶ OUTPUT ──▶ measuring node ──▶ CAPTURE buffer = frame
+//! packet ──1 copy───────────────▶ OUTPUT buffer ──▶ decoder ────────▶ CAPTURE buffer = frame
+//! frame  ──0 copies, or 1 copy──▶ OUTPUT buffer ──▶ measuring node ──▶ CAPTURE buffer = frame
 //! ```
 //!
-//! A CAPTURE buffer is passed on as a frame without a copy, mapped
-//! to read. When the last handle is dropped, the device gets the buffer again.
+//! A CAPTURE buffer becomes a frame without a copy, mapped for reading. When the last handle of the frame is
+//! dropped, the buffer is queued in the device again.
 
 pub(crate) mod decode;
 pub(crate) mod frame_records;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A source, stage, sink or link that path text can name: its declaration and its
-//! constructor. Both are in the file of the element.
+//! Built-in part of a path (source, stage, sink or link): its declaration and its constructor.
+//!
+//! Both are in the file that implements the part.
 
 use std::path::PathBuf;
 use std::sync::Arc;

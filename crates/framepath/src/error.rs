@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Errors of stages, and the errors that a run reports.
+//! Errors of stages, and errors of a run.
 
 use std::io;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Exports of the ledger, for people and for other programs.
+//! Exports of a run's report: text, JSON, CSV and Perfetto traces.
 
 pub mod csv;
 pub mod machine;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The frames of a pipeline as an iterator.
+//! Iterator over the frames of a pipeline.
 
 use std::fmt;
 use std::sync::{Mutex, OnceLock, PoisonError};

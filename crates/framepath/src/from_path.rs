@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pipelines from path text.
+//! Construction of a pipeline from path text.
 
 use framepath_model::path::{self, DefinitionKind, Hop, all_hops};
 use framepath_os::sync::queue::Leaky;

@@ -9,29 +9,30 @@
 //!     └───────── log: the inputs, in their order ─────────────────────────┘
 //! ```
 //!
-//! Packets are copied once, into shared memory; frames never: the worker decodes into
-//! its own sealed pool, which the caller maps to read.
+//! A packet is copied once, into shared memory. A frame is not copied: the worker decodes into
+//! a sealed pool, which the caller maps for reading. `docs/workers.md` describes the whole
+//! connection for readers of the code.
 //!
 //! The two ends of a stream run in two threads and share no lock. The submit end owns
 //! `Sending`, the right to write the ring to the worker, and logs an
 //! input before the worker can see it. The collect end owns the `History`,
-//! and with it everything that a restart needs. `log` and `ways` are channels. The collect
-//! end takes one lock, when a worker begins or ends: it is for threads outside the stream
+//! which has everything that a restart needs. `log` and `ways` are channels. The collect
+//! end takes one lock when a worker begins or ends. This lock is for threads outside the stream
 //! that abandon it ([`Session::abandon`]).
 //!
 //! # States of a stream
 //!
 //! ```text
 //!        Session::start
-//!              │ a spare worker, or a new one, locks itself in   ── fails ──▶ [failed]
-//!              │ it opens the stage                              ── fails ──▶ [failed]
+//!              │ a worker, spare or new, enters its sandbox      ── fails ──▶ [failed]
+//!              │ the worker opens the stage                      ── fails ──▶ [failed]
 //!              ▼
 //!  ┌─────▶ [running]   SubmitEnd submits, CollectEnd takes frames
 //!  │           │   │
 //!  │           │   └── the input ends: SubmitEnd hands Sending over ──▶ [draining]
 //!  │           │
 //!  │           │ the worker ends by itself, is killed by the watchdog, or breaks the
-//!  │           │ rules: CollectEnd takes what it had completed, then ends it
+//!  │           │ rules: CollectEnd takes its completed frames, then ends the worker
 //!  │           ▼
 //!  │      [restarting]  SubmitEnd waits with its next input
 //!  │           │   ├── 32 deaths in a row without a new frame           ──▶ [failed]
@@ -50,7 +51,7 @@
 //!      [ended]   the worker has given its last frame, and is ended
 //!
 //!     [failed]   the stage failed, the stream was abandoned, or as above: CollectEnd
-//!                returns the error and is dropped; SubmitEnd learns that it is closed
+//!                returns the error and is dropped; SubmitEnd finds its channel closed
 //! ```
 //!
 //! The limits are in `policy.rs`. [`framepath_model::replay`] decides which packets are replayed,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Options of a hop's worker, read from the hop's arguments.
+//! Options of a hop's worker (`host=`, `watchdog=`, `memory=`, ...), read from the hop's arguments.
 
 use std::sync::Arc;
 use std::time::Duration;

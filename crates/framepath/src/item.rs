@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The items that pass from hop to hop.
+//! Item that passes from hop to hop: a frame or a packet.
 
 use framepath_codec::Packet;
 use framepath_model::stream::FrameMeta;

@@ -2,6 +2,11 @@
 //! Moves video frames between stages, threads and sandboxed processes, and shows
 //! where every microsecond, copy and wake-up of each frame went.
 //!
+//! This crate touches threads, files, standard output, worker processes and their sockets, V4L2
+//! devices and, with the feature `play`, a window.
+//!
+//! # Frames in a loop
+//!
 //! A [`Pipeline`] comes from path text, from parts of your own, or from both. It is an
 //! iterator of frames:
 //!
@@ -17,7 +22,12 @@
 //! # Ok::<(), framepath::RunError>(())
 //! ```
 //!
-//! With a sink it runs to its end and returns a [`Report`] with the ledger of the run:
+//! The path syntax is that of the command: `file clip.mp4 ! decode` reads and decodes a file,
+//! `queue` starts a thread, `host=process` puts a stage into a sandboxed process.
+//!
+//! # Runs and their ledger
+//!
+//! A pipeline with a sink runs to its end and returns a [`Report`] with the ledger of the run:
 //!
 //! ```
 //! use framepath::{Options, Pipeline, export};
@@ -25,29 +35,51 @@
 //! let pipeline = Pipeline::parse("test frames=10 ! queue depth=4 ! null")?;
 //! let mut report = pipeline.run(&Options::default())?;
 //! assert_eq!(report.frames, 10);
+//! println!("{}", export::text::summary(&mut report));
 //! # Ok::<(), framepath::RunError>(())
 //! ```
 //!
+//! # Main types
+//!
+//! | type | purpose |
+//! | --- | --- |
+//! | [`Pipeline`], [`Frames`] | a path that is ready to run; its frames as an iterator, with seek |
+//! | [`Options`], [`Stop`], [`Requests`] | settings of a run; its end from any thread; seek, flush and other requests while it runs |
+//! | [`Report`] | frames, losses, latency and causes of a run; [`export`] writes them as text, JSON, CSV and Perfetto traces |
+//! | [`Frame`], [`FrameMut`], [`Pool`], [`Packet`] | pixels in pool memory, for reading and for writing; the pool; compressed bytes |
+//! | [`Stage`], [`Source`], [`Out`] | parts of your own |
+//! | [`Registry`] | names of parts in path text |
+//!
 //! # Parts of your own
 //!
-//! [`Pipeline::sink_fn`] takes a closure. A [`Stage`] takes and gives frames or
-//! packets; a sink is a stage too. A [`Source`] gives them. Pixels are in a
+//! [`Pipeline::sink_fn`] takes a closure. A [`Stage`] takes and emits frames or
+//! packets; a sink is a stage too. A [`Source`] only emits. Pixels are in a
 //! [`Frame`]: [`Frame::layout`] has size, format and strides, [`Frame::plane`] the
 //! bytes.
+//!
+//! ```
+//! use framepath::{Options, Pipeline};
+//!
+//! let report = Pipeline::parse("test frames=5 size=64x48 format=grey")?
+//!     .sink_fn(|frame| println!("frame {} has {} rows", frame.meta().seq, frame.layout().height))
+//!     .run(&Options::default())?;
+//! assert_eq!(report.frames, 5);
+//! # Ok::<(), framepath::RunError>(())
+//! ```
 //!
 //! A [`Registry`] gives stages and sources names, so that path text can use them with options, help
 //! and completion.
 //!
 //! # Decoders in a sandbox
 //!
-//! `decode host=process` runs demuxer and decoder in sandboxed processes. Their program
-//! is yours if [`worker::init`] is the first call in `main`; otherwise it is the
+//! `decode host=process` runs demuxer and decoder in sandboxed processes (`docs/sandbox.md`). Their
+//! program is yours if [`worker::init`] is the first call in `main`; otherwise it is the
 //! `framepath` command.
 //!
 //! # Side effects
 //!
-//! The library installs no signal handler, changes no umask and sets no log callback of
-//! FFmpeg's. Programs that want these call [`install_signal_handlers`] and [`silence_ffmpeg`].
+//! The library installs no signal handler, and changes neither the umask nor FFmpeg's log callback.
+//! Programs that want these call [`install_signal_handlers`] and [`silence_ffmpeg`].
 //! [`Options::stop`] ends one run.
 //!
 //! # Diagnostics
@@ -58,12 +90,12 @@
 //! | level | reports |
 //! | --- | --- |
 //! | `error` | a run that failed, a service that cannot start workers |
-//! | `warn` | a worker that died or hung, with the reason; software in place of a hardware decoder; a client that a service turned away |
-//! | `info` | a file that was opened, with codec and size; a pipeline that starts and ends; a worker that takes a stream; connections to a service |
+//! | `warn` | a worker that died or hung, with the reason; software in place of a hardware decoder; a client that a service refused |
+//! | `info` | a file that was opened, with codec and size; a pipeline that starts and ends; a worker that starts a stream; connections to a service |
 //! | `debug` | hops, decoders, pools and their sizes |
 //!
 //! Messages per frame have level `trace`. Sandboxed workers have no logger: their messages
-//! come to the caller as an error. Messages may contain text from files and from other
+//! reach the caller as an error. Messages may contain text from files and from other
 //! processes: escape it before a terminal shows it ([`shown::shown`]).
 #![forbid(unsafe_code)]
 

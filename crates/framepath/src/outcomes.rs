@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results that the hops of a run report besides their frames.
+//! Results that the hops of a run report in addition to frames: notes, losses, statistics of workers.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The path syntax, with the built-in sources, stages, sinks and links.
+//! Path syntax with the built-in sources, stages, sinks and links.
 
 pub use framepath_model::path::*;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Grey pictures in files, and the difference of two of them.
 //!
-//! Format: pgm(5), binary (P5), one picture, of 8 bits.
+//! The format is pgm(5), binary (P5), with one picture of 8 bits.
 
 use std::fs;
 use std::io;

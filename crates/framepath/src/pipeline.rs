@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A pipeline that is ready to run, put together hop by hop.
+//! Pipeline: a source, stages, links and sinks, ready to run.
 
 use std::fmt;
 use std::sync::Arc;

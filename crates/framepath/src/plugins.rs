@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Descriptions of plug-ins, each read in a process of its own: a plug-in
-//! that crashes while it is loaded is one line in the list, and does not end it.
+//! Descriptions of plug-ins.
+//!
+//! Each plug-in is loaded in a process of its own. A plug-in that crashes while it is loaded costs one line of
+//! the list, and the list continues.
 
 use std::io::Read;
 use std::path::Path;

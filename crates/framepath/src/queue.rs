@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `queue`: the end of one thread's chain of hops.
+//! `queue`: a thread boundary between two hops.
+//!
+//! The writing end is the last hop of one thread, the reading end the input of the next.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

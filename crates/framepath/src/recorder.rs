@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes the ledger: one recorder per thread, one row per frame and hop, into
-//! memory taken before the run.
+//! Recorder of the ledger: writes one row for each frame and hop.
+//!
+//! Each thread has one recorder. Its memory is allocated and touched before the run.
 
 use std::collections::HashMap;
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All elements that path text can name: the built-in sources, stages, sinks and links, and a
-//! program's own.
+//! Registry of all parts that path text can name: the built-in ones and those of the program.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};

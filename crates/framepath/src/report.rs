@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The report of a run.
+//! Report of a run: frames, losses, latency, and the ledger's rows.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The requests that travel upstream in a run.
+//! Requests that travel upstream in a run: seek, flush, keyframe, bit rate, stop.
 
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Transport of requests through the threads of a run.
 //!
-//! Each thread has a mailbox, which it reads between two items. A request that no hop of the thread
-//! answers goes into the mailbox of the thread before; behind a tee several threads have the
-//! same thread before them. A seek or flush is put into all mailboxes at once.
-//! `docs/decisions/0017-requests.md`.
+//! Each thread has a mailbox, and reads it between two items. If no hop of a thread answers a request,
+//! the request goes to the mailbox of the thread before it. Several threads behind a tee have the
+//! same thread before them. A seek or flush goes to all mailboxes immediately.
+//! `docs/decisions/0017-requests.md` has the reasons.
 
 use std::collections::VecDeque;
 use std::fmt;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs a pipeline: one thread per segment, the source in the caller's thread.
+//! Runner of a pipeline: starts one thread for each segment, and runs the source in the caller's thread.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};

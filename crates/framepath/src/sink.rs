@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sinks: stages at the end of a path, without output.
+//! Built-in sinks: stages at the end of a path, without output.
 
 pub(crate) mod framemd5;
 pub(crate) mod function;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The trait of sources, and the sources.
+//! The trait [`Source`], and the built-in sources.
 
 pub(crate) mod file;
 pub(crate) mod fixture;

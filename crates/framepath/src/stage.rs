@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The trait of stages, and the stages.
+//! The trait [`Stage`], and the built-in stages.
 
 pub(crate) mod block;
 pub(crate) mod burn;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `tee`: gives each item to a branch with a thread of its own, and to the hops behind it in
-//! this thread.
+//! `tee`: passes each item to a branch with a thread of its own, and to the hops behind it in this thread.
 //!
-//! A tee in path text that has more than two branches is several of these, one behind the
-//! other. Items are shared, not copied. The queue of a slow branch decides what happens to the
-//! others: a queue that waits makes them wait too, which is in this hop's row of the ledger;
-//! a leaky queue drops. A branch that ends, by a failure or because its sink wants no more,
-//! leaves the others running.
+//! A tee with more than two branches in path text becomes several of these in a row. Items are shared,
+//! not copied. The queue of a slow branch decides what happens to the other branches: a queue that waits makes them
+//! wait, and this wait is in this hop's row of the ledger; a leaky queue drops. If a branch fails, or
+//! its sink wants no more items, the other branches continue.
 
 use framepath_model::path::Definition;
 use framepath_model::stream::StreamInfo;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes a program its own worker program.
+//! Entry point that makes a program its own worker program.
 //!
 //! `host=process` starts a program for its workers. If a program calls [`init`] first
-//! thing in `main`, this is the program itself; otherwise it is the `framepath` command
+//! thing in `main`, the workers run this program. Otherwise they run the `framepath` command
 //! (see [`set_worker_program`](crate::host::set_worker_program)).
 
 use std::ffi::OsString;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The answers that a worker owes: one for each drain and each flush, in their order. Pure
-//! arithmetic. An answer without a question is a breach.
+//! Answers that a worker owes: one for each drain and each flush, in order.
+//!
+//! Pure arithmetic. An answer that was not requested is a breach.
 
 use std::collections::VecDeque;
 

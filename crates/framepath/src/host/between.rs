@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages between the two ends of a stream.
+//! Messages between the submit end and the collect end of a stream.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The input of the thread behind a worker: takes the worker's frames.
+//! Collect end of a stream: takes the worker's frames, as the input of the thread behind the worker.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, sync_channel};

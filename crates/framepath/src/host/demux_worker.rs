@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A demuxer in its worker: packets of one file, for one caller.
+//! Worker's side of a demuxer: sends the packets of one file to one caller.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The last stage of a worker: passes frames to the caller without a copy.
+//! Last stage inside a worker: passes frames to the caller without a copy.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Faults injected into a worker, to see how a path behaves when a decoder
-//! crashes: `decode host=process fault=crash@100`.
+//! Faults that are injected into a worker, for tests and experiments: `decode host=process fault=crash@100`.
 
 use std::fmt;
 use std::str::FromStr;

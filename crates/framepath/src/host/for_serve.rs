@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Items for the crate `framepath-serve` beyond the public interface. Not stable: they change
-//! with any release.
+//! Items for the crate `framepath-serve` beyond the public interface.
+//!
+//! They are not stable: any release may change them.
 
 pub use super::buffer_provider::{BufferProvider, LentSlots, Loan};
 pub use super::collect::{Arrival, CollectEnd};

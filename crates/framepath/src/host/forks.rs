@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The zygote's side: forks workers on request.
+//! Zygote's own side: forks workers on request.
 
 use std::convert::Infallible;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counts of the work in flight between a caller and one worker, and the check that the worker
-//! makes progress. Only this module counts.
+//! Health of one worker: counts of the work in flight, and the check that the worker makes progress.
+//!
+//! No other module counts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The inputs of a stream that may have to be submitted again, kept by the collect end.
+//! History of a stream: the inputs that another worker may have to decode again. The collect end keeps it.
 //!
-//! The book keeps the packets since the last random access point. A stream without such
-//! points, or one that claims to have none, would be kept whole, so this module limits its memory.
+//! The history begins at the last random access point from which all undelivered frames can be decoded. A stream
+//! without such points would be kept whole, so this module limits the memory of the history.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;

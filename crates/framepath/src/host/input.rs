@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The inputs of a worker, and the record of them that the two ends of a stream share.
+//! Inputs of a worker, and their record in the log between the two ends of a stream.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The kind of a worker: all that distinguishes one worker's start from another's.
+//! Kind of a worker: everything that distinguishes one worker's start from another's.
 //!
-//! Only this module describes it. One text carries it to the zygote, in its
-//! spawn message, and to a worker that is a program of its own, as its argument:
+//! One text carries the kind: to the zygote in the spawn message, and to a worker that is started as a program
+//! in its argument:
 //!
 //! ```text
 //! TASK memory=BYTES [without-seccomp] [FILE]

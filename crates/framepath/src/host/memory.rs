@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory of a worker's pools: the caller makes it, because a worker can
-//! neither make files nor send descriptors.
+//! Memory of a worker's pools: the worker requests it, and the caller creates and sends it.
 //!
-//! So no worker can use up its user's limit of descriptors in flight, which would
-//! stop every other worker of that user; and all memory that a worker holds, mapped or not,
-//! is known, because the caller granted it.
+//! A worker can neither create a memfd nor send a descriptor. So it cannot use up its user's limit of
+//! descriptors in flight, which would stop all other workers of that user. The caller also knows all memory
+//! that a worker holds, mapped or not.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages over a socket.
+//! Messages over a socket, with their descriptors.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;

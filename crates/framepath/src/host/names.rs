@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers of pools and layouts, so that a frame costs one cell. The sender of frames announces
-//! each number once, before the first frame that uses it.
+//! Numbers of pools and layouts, so that a frame costs one cell.
+//!
+//! The sender of frames announces each number once, before the first frame that uses it.
 
 use framepath_model::format::Layout;
 use framepath_model::wire::SAME_FRAME;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opening a stream in a worker: its first, and each that replaces another.
+//! Opening of a stream in a worker: in the first one, and in each replacement.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When a caller gives up waiting for a worker, and when a stream gives up
-//! restarting: every limit and the rules that use them.
+//! Limits between a caller and its workers: how long a caller waits, how often a stream restarts, and
+//! the rules that use these limits.
 //!
-//! | wait for | limit | then |
+//! | the caller waits for | limit | then |
 //! | --- | --- | --- |
-//! | a worker to load and lock itself in | [`LOADING`] | the start fails |
+//! | a worker to load and enter its sandbox | [`LOADING`] | the start fails |
 //! | the service to grant a worker | [`GRANTING`] | the start fails |
 //! | a worker to open a stream | [`OPENING`] | the start fails |
 //! | a worker that has work | `watchdog=` ([`Watchdog`]) | it is killed and replaced |
@@ -15,8 +15,8 @@
 //! | requests of a stage in a worker | [`REQUESTS_PER_CELL`] for each submission, [`MOST_REQUESTS`] at once ([`RequestBudget`]) | it is killed and replaced |
 //! | a new frame after deaths | [`FRUITLESS`] deaths ([`Restarts`]) | the stream fails |
 //!
-//! [`Book`](framepath_model::replay::ReplayLog), which knows the decoded packets, decides which packet
-//! is skipped as poisoned.
+//! [`framepath_model::replay`] knows the decoded packets, and decides which packet is skipped as
+//! poisoned.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};

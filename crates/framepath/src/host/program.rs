@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The worker's program, and the search for it.
+//! Search for the worker program.
 //!
-//! A worker gets the bytes of an untrusted video, so its program
-//! comes only from places that the user or the system's owner chose.
+//! A worker reads the bytes of an untrusted video, so its program comes only from places that the user or the
+//! system's owner chose.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads the worker's completions: its frames, the pools they lie in, and the return of
-//! their slots. Every value is checked before use.
+//! Receiver of a worker's completions: frames, and the pools that contain them. Also returns their slots.
+//!
+//! Every value is checked before use.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, OwnedFd};

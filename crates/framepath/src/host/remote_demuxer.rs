@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A demuxer in a worker, as its caller sees it.
+//! Caller's side of a demuxer in a worker.
 //!
-//! The worker gets the open file and nothing else. It reads ahead as far as the
-//! ring and the shared memory allow, so that a paced path wakes it once for half
-//! a ring of packets. Its cells are checked; the bytes of its packets are never a slice here,
-//! and are copied once more, into the decoder's memory.
+//! The worker receives the open file and nothing else. It reads ahead as far as the
+//! ring and the shared memory allow, so a paced path wakes it once for half
+//! a ring of packets. The caller checks its cells. The bytes of its packets are never a slice here;
+//! they are copied once more, into the decoder's memory.
 //!
-//! A seek goes into the ring to the worker, which reads that ring between two packets. Packets
-//! that come before the answer are dropped, which also makes the room that the worker may wait for.
+//! The caller writes a seek into the ring to the worker, and the worker reads that ring between two packets. Packets
+//! that arrive before the answer are dropped. These drops also make the room that the worker may wait for.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Restart of a stream whose worker died, with another worker.
+//! Restart of a stream in another worker, after the death of its worker.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Policy for a stream whose worker lacks layers of the sandbox.
+//! Decision about a worker whose sandbox lacks layers, by `sandbox=`.
 
 use framepath_os::process::sandbox::{Layer, Layers};
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A stream's connection to the service, which asks the service for workers.
-//! No packet or frame goes through it.
+//! Stream of a service: the connection by which a stream requests its workers.
+//!
+//! No packet and no frame goes through it.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One stream in a worker, across all its workers: the state that any
-//! thread may read.
+//! Session of one stream, across all its workers: the state that any thread may read.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -46,7 +45,8 @@ impl Session {
         self.spec.options.kind.device().is_some()
     }
 
-    /// Sets the ledger's level of the run that begins.
+    /// Sets the ledger's level inside the workers. Call it before the stream starts: later calls have
+    /// no effect, and replacements use the level of the first worker.
     pub fn set_level(&self, level: Level) {
         self.level.store(level as u8, Ordering::Relaxed);
     }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Workers from their start until a stream gets them: those started ahead, and
-//! those that a stream waits for. A run and the service each keep theirs in this pool.
+//! Workers between their start and their stream: those started ahead, and those that a stream waits for.
+//!
+//! A run and the service each have such a pool of workers.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Starts workers, and keeps some ready.
+//! Start of workers, and spare workers.
 //!
-//! The kernel ends a worker with the thread that started it, so one thread that lives as long as
-//! the process starts all of them: the spawner.
+//! The kernel kills a worker when the thread that started it ends. So one thread, the spawner, starts all
+//! workers. It lives as long as the process.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The caller's stage in front of a worker, which submits its input, and the right to write the
-//! worker's ring.
+//! Submit end of a stream: the caller's stage in front of a worker, which sends it the inputs. Also the right to
+//! write the worker's ring.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counters of a worker of the service, for observers of the service. The worker writes
-//! them to a page that the service made; this calls and wakes nobody.
+//! Counters of a worker of the service.
+//!
+//! The worker writes them to a page that the service created. Writing makes no system call and wakes no process.
 
 use framepath_model::format::Layout;
 use framepath_model::wire::WorkerTime;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counts of the messages and cells between a caller and its workers.
+//! Counts of messages and cells between a caller and its workers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

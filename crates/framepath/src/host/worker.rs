@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The main function of a worker process: one stage of one stream, for one caller.
+//! Worker's own side: the main function of a worker process, which runs one stage of one stream for one caller.
 
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The caller's connection to one worker, which both ends of a stream share. It
-//! does not change while the worker lives, except for the counts in its health.
+//! Caller's connection to one worker. Both ends of a stream share it.
+//!
+//! It does not change during the worker's life, except for the counts in its health.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process that workers are forked from.
+//! Zygote: the process that workers are forked from. This is the caller's handle on it.
 //!
 //! A program that is linked with the codec libraries takes tens of milliseconds of
 //! CPU to load. The zygote is the worker program, started once per run with a
-//! clean environment. It loads the libraries and does nothing but fork, so a
+//! clean environment. It loads the libraries and then only forks, so a
 //! worker costs a millisecond. It shares no address, no stack canary and no
 //! environment with the caller.
 
