@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * framepath.ko: loads and unloads.
+ * Load and unload of framepath.ko: a stateful decoder node whose decoding happens
+ * in user space, and a measuring node with a record of each frame.
  *
- * A stateful decoder node whose decoding is done in user space, and a measuring
- * node with a record of each frame. There is no hardware: the platform device
- * is there for the nodes to have a parent. It has no driver, so nothing can be
- * unbound under an open file; the module's references do the rest.
+ * There is no hardware: the platform device is the parent of the nodes. It has no
+ * driver, so that no node can be unbound while a file is open. An open file holds a
+ * reference to the module.
  */
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -25,9 +25,9 @@ static struct platform_device *fp_parent;
 static struct v4l2_device fp_v4l2;
 
 /*
- * The core changes a handle's priority in two steps, and leaves it to the lock of
- * the node to keep two threads apart. The nodes have none: a priority would stay
- * behind, and EBUSY for everybody with it.
+ * Serializes VIDIOC_S_PRIORITY, which the core leaves to the node's lock. Without
+ * one, two threads of a handle can leave a priority behind that no handle has, and
+ * all others get EBUSY.
  */
 long fp_video_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
@@ -43,9 +43,9 @@ long fp_video_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 }
 
 /*
- * The devices that programs open come last, when all they use is there, and go
- * first. /dev/framepath is the very last: udev starts the decoder's service when
- * it appears, and the service finds the decoder node then.
+ * Registers the devices after everything that they use. /dev/framepath is the last
+ * one: udev starts the decoder's service when it appears, and the service looks for
+ * the decoder node.
  */
 static int __init fp_register(void)
 {
@@ -89,7 +89,7 @@ static int __init fp_init(void)
 	if (IS_ERR(fp_parent))
 		return PTR_ERR(fp_parent);
 
-	/* Without a driver there is no name that could be taken from it. */
+	/* The core takes the name from the driver, and there is none. */
 	strscpy(fp_v4l2.name, FP_NAME, sizeof(fp_v4l2.name));
 	ret = v4l2_device_register(&fp_parent->dev, &fp_v4l2);
 	if (ret)
@@ -136,8 +136,9 @@ static void __exit fp_exit(void)
 }
 module_exit(fp_exit);
 
+MODULE_AUTHOR("The framepath authors");
 MODULE_DESCRIPTION("V4L2 decoder in user space, and a measuring node");
 MODULE_LICENSE("GPL");
-/* A decoder that is refused (EPROTO) finds this in /sys/module/framepath/version. */
+/* A decoder that gets EPROTO reads this in /sys/module/framepath/version. */
 MODULE_VERSION("attach-" __stringify(FP_VERSION));
 FP_IMPORT_NS_DMA_BUF;

@@ -2,10 +2,10 @@
 /*
  * The decoder node: a V4L2 stateful video decoder, multi-planar with one plane.
  *
- * It parses no bitstream and touches no pixel. What a client queues is offered
- * to the process that has attached to /dev/framepath (attach.c), which decodes
- * into the client's own CAPTURE buffers. v4l2-mem2mem serves as two queues and
- * the helpers of their ioctls; no job of it ever runs.
+ * The node parses no bitstream and touches no pixel. The process that has attached
+ * to /dev/framepath (attach.c) takes the client's packets and decodes into the
+ * client's own CAPTURE buffers. v4l2-mem2mem supplies the two queues and the
+ * helpers of their ioctls; none of its jobs ever runs.
  */
 #include <linux/file.h>
 #include <linux/module.h>
@@ -31,12 +31,12 @@ module_param_named(silence_ms, fp_silence_ms, uint, 0644);
 MODULE_PARM_DESC(silence_ms,
 		 "how long a client waits for a decoder that makes no progress, ms; 0: for ever");
 
-/* v4l2-compliance 1.30 takes a node with a codec it has not heard of for no decoder. */
+/* v4l2-compliance 1.30 does not know AV1, and runs no decoder tests on a node with it. */
 bool fp_av1 = true;
 module_param_named(av1, fp_av1, bool, 0444);
 MODULE_PARM_DESC(av1, "AV1 is among the codecs");
 
-/* ---- ioctls: those of the queues come with the context's lock ------------- */
+/* ---- ioctls: the core holds the context's lock in those of the queues ------ */
 
 static struct fp_ctx *fp_file_ctx(struct file *file)
 {
@@ -159,7 +159,7 @@ static int fp_g_selection(struct file *file, void *priv, struct v4l2_selection *
 	struct fp_ctx *ctx = fp_file_ctx(file);
 	int ret;
 
-	/* The core has made single-planar types of the multi-planar ones. */
+	/* The core replaces the multi-planar types by single-planar ones. */
 	if (s->type != V4L2_BUF_TYPE_VIDEO_CAPTURE)
 		return -EINVAL;
 	mutex_lock(&ctx->lock);
@@ -170,15 +170,20 @@ static int fp_g_selection(struct file *file, void *priv, struct v4l2_selection *
 	return ret;
 }
 
-/*
- * What is to be shown follows from the stream; nothing is scaled. ffmpeg looks at
- * the selection only where it could set one.
- */
+/* Changes nothing, as nothing is scaled. ffmpeg reads the selection only if it exists. */
 static int fp_s_selection(struct file *file, void *priv, struct v4l2_selection *s)
 {
-	if (s->target != V4L2_SEL_TGT_CROP && s->target != V4L2_SEL_TGT_COMPOSE)
+	struct fp_ctx *ctx = fp_file_ctx(file);
+	int ret;
+
+	if (s->type != V4L2_BUF_TYPE_VIDEO_CAPTURE)
 		return -EINVAL;
-	return fp_g_selection(file, priv, s);
+	mutex_lock(&ctx->lock);
+	ret = fp_stream_await_format(ctx);
+	if (!ret)
+		ret = fp_set_selection(ctx, s);
+	mutex_unlock(&ctx->lock);
+	return ret;
 }
 
 static int fp_reqbufs(struct file *file, void *priv, struct v4l2_requestbuffers *rb)
@@ -216,20 +221,20 @@ static int fp_streamon(struct file *file, void *priv, enum v4l2_buf_type type)
 	if (fp_ctx_failed(ctx))
 		return -EIO;
 	if (type == fp_capture_queue(ctx)->type) {
-		/* Too small for what the client knows of; see fp_capture_on() otherwise. */
+		/* Buffers too small for the format that the client knows. */
 		if (ctx->format_asked == ctx->format_run && !fp_capture_fits(ctx))
 			return -EINVAL;
 		return v4l2_m2m_ioctl_streamon(file, priv, type);
 	}
 
-	/* Files may be open without end; a decoder's work is not. */
+	/* The number of open files is not limited, that of streams is. */
 	if (!was_on) {
 		ret = fp_account_stream_begin(ctx->owner.account);
 		if (ret)
 			return ret;
 	}
 	ret = v4l2_m2m_ioctl_streamon(file, priv, type);
-	/* Where it is on, fp_output_off() ends it. */
+	/* fp_output_off() ends a stream that is on. */
 	if (ret && !was_on)
 		fp_account_stream_end(ctx->owner.account);
 	return ret;
@@ -332,9 +337,9 @@ static struct fp_ctx *fp_ctx_new(void)
 	}
 	kref_init(&ctx->ref);
 	mutex_init(&ctx->lock);
-	fp_news_init(&ctx->packets);
-	fp_news_init(&ctx->captures);
-	fp_news_init(&ctx->formats);
+	fp_event_init(&ctx->packets);
+	fp_event_init(&ctx->captures);
+	fp_event_init(&ctx->formats);
 	INIT_DELAYED_WORK(&ctx->patience, fp_stream_patience);
 	INIT_DELAYED_WORK(&ctx->retry, fp_ctx_retry);
 	INIT_WORK(&ctx->orphan, fp_ctx_orphan);
@@ -358,15 +363,15 @@ no_controls:
 	return ERR_PTR(ret);
 }
 
-/* The decoder loses the stream. Its descriptors keep what is left of it. */
+/* Takes the stream from the decoder, whose descriptors keep the context. */
 static void fp_ctx_close(struct fp_ctx *ctx)
 {
 	mutex_lock(&ctx->lock);
 	v4l2_m2m_ctx_release(ctx->fh.m2m_ctx);
 	ctx->closed = true;
-	fp_news_add(&ctx->packets);
-	fp_news_add(&ctx->captures);
-	/* The decoder has its own reference, and nothing else will look for it. */
+	fp_event_signal(&ctx->packets);
+	fp_event_signal(&ctx->captures);
+	/* The decoder has its own reference; no other one is needed. */
 	if (ctx->stash)
 		fput(ctx->stash);
 	ctx->stash = NULL;
@@ -400,7 +405,7 @@ static int fp_release(struct file *file)
 	list_del(&ctx->node);
 	mutex_unlock(&fp_decoder.lock);
 
-	/* No event is sent behind this, so that there is no one to send it to. */
+	/* Before the handle goes: no event is queued after this. */
 	fp_ctx_close(ctx);
 	fp_fh_del(&ctx->fh, file);
 	v4l2_fh_exit(&ctx->fh);
@@ -420,7 +425,7 @@ static const struct v4l2_file_operations fp_fops = {
 
 /* ---- the node ------------------------------------------------------------ */
 
-/* The decoder pulls: there is never a job. */
+/* There are no jobs, as the decoder takes the buffers by itself. */
 static int fp_job_ready(void *priv)
 {
 	return 0;
@@ -442,7 +447,7 @@ int fp_decoder_init(struct v4l2_device *v4l2_dev)
 	fp_decoder.v4l2_dev = v4l2_dev;
 	mutex_init(&fp_decoder.lock);
 	INIT_LIST_HEAD(&fp_decoder.contexts);
-	fp_news_init(&fp_decoder.wanted);
+	fp_event_init(&fp_decoder.wanted);
 	fp_decoder.m2m = v4l2_m2m_init(&fp_m2m_ops);
 	if (IS_ERR(fp_decoder.m2m))
 		return PTR_ERR(fp_decoder.m2m);

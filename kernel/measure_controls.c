@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The controls of the measuring node. They form one cluster: a call that sets
- * several sets them at once, and a snapshot has all values of it or none.
+ * Controls of the measuring node. They form one cluster, so that VIDIOC_S_EXT_CTRLS
+ * sets several at once, and a snapshot has all values of such a call or none.
  */
 #include "measure_controls.h"
 
@@ -45,7 +45,7 @@ int fp_measure_controls_init(struct fp_measure_controls *controls)
 	return 0;
 }
 
-/* Under the controls' lock. */
+/* Returns a value. Called with the controls' lock. */
 static s32 fp_measure_value(struct fp_measure_controls *controls, u32 id)
 {
 	return controls->of[id - FP_CID_BASE]->cur.val;

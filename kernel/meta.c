@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/framepath-meta: one ring of records that all readers share, and a
- * cursor for each. The writer waits for nobody; who falls behind by more than
- * the ring holds goes on with the oldest record, and its count of missed ones
- * grows by what is gone.
+ * /dev/framepath-meta: one ring of records that all readers share, and a cursor for
+ * each reader. The writer never waits. A reader that falls behind by more than the
+ * ring continues with the oldest record, and counts the missed ones.
  *
- * ring.lock orders everything: a record is whole and has its number when it
- * can be seen, and the writer wakes after that. Records leave the ring by a
- * reader's own few, as nothing may fault while the lock is held.
+ * ring.lock orders writer and readers: a record is complete and numbered before it
+ * is visible, and readers are woken after that. Readers copy batches under the lock,
+ * because a copy to user space may fault.
  */
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
@@ -29,7 +28,7 @@ static struct {
 	spinlock_t lock;		/* guards records, next, and the readers' cursors */
 	wait_queue_head_t wait;		/* for next to grow */
 	struct fp_meta_record *records;
-	u64 next;			/* number of the record to come */
+	u64 next;			/* number of the next record */
 } ring;
 
 struct fp_meta_reader {
@@ -61,7 +60,7 @@ static bool fp_meta_readable(struct fp_meta_reader *reader)
 	return readable;
 }
 
-/* Under ring.lock: what the ring no longer has is missed. */
+/* Counts records that the ring no longer has. Called with ring.lock. */
 static void fp_meta_catch_up(struct fp_meta_reader *reader)
 {
 	u64 behind = ring.next - reader->cursor;
@@ -73,8 +72,8 @@ static void fp_meta_catch_up(struct fp_meta_reader *reader)
 }
 
 /*
- * Fills the batch with up to limit records from the cursor on, which stays;
- * gives their number.
+ * Copies up to limit records from the cursor on into the batch, without moving the
+ * cursor. Returns their number.
  */
 static size_t fp_meta_peek(struct fp_meta_reader *reader, size_t limit)
 {
@@ -100,7 +99,7 @@ static void fp_meta_advance(struct fp_meta_reader *reader, size_t count)
 static ssize_t fp_meta_read(struct file *file, char __user *buffer, size_t bytes, loff_t *offset)
 {
 	struct fp_meta_reader *reader = file->private_data;
-	/* No more than there can be: a fast writer must not keep us here. */
+	/* At most a ring: a fast writer must not keep the call in the kernel. */
 	size_t want = min_t(size_t, bytes / sizeof(reader->batch[0]), FP_META_RECORDS);
 	size_t done = 0;
 	int ret;
