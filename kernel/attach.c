@@ -55,9 +55,9 @@ static int fp_ioc_attach(struct fp_control *control, const struct fp_attach *att
 {
 	int ret = 0;
 
-	if (attach->version != FP_VERSION) {
+	if (attach->version != FRAMEPATH_VERSION) {
 		pr_info_ratelimited(FP_NAME ": a decoder for version %u of the interface was refused; this module has version %u\n",
-				    attach->version, FP_VERSION);
+				    attach->version, FRAMEPATH_VERSION);
 		return -EPROTO;
 	}
 	if (attach->reserved)
@@ -132,7 +132,7 @@ static int fp_accepted_prepare(struct fp_accepted *accepted, struct fp_ctx *ctx,
 	int ret;
 
 	if (!ctx->stash) {
-		struct file *stash = fp_shmem_file(FP_NAME "-stash", FP_STASH_BYTES);
+		struct file *stash = fp_shmem_file(FP_NAME "-stash", FRAMEPATH_STASH_BYTES);
 
 		if (IS_ERR(stash))
 			return PTR_ERR(stash);
@@ -189,7 +189,7 @@ static int fp_accept_ctx(struct fp_ctx *ctx, struct fp_control *control,
 	}
 	accepted->accept.epoch = ctx->epoch;
 	accepted->accept.uid = from_kuid_munged(current_user_ns(), fp_account_uid(account));
-	accepted->accept.flags = fp_account_limited(account) ? FP_ACCEPT_LIMITED : 0;
+	accepted->accept.flags = fp_account_limited(account) ? FRAMEPATH_ACCEPT_LIMITED : 0;
 	fp_stream_accepted(ctx);
 	return 0;
 }
@@ -253,11 +253,11 @@ static long fp_control_ioctl(struct file *file, unsigned int cmd, unsigned long 
 	struct fp_attach attach;
 
 	switch (cmd) {
-	case FP_IOC_ATTACH:
+	case FRAMEPATH_IOC_ATTACH:
 		if (copy_from_user(&attach, pointer, sizeof(attach)))
 			return -EFAULT;
 		return fp_ioc_attach(control, &attach);
-	case FP_IOC_ACCEPT:
+	case FRAMEPATH_IOC_ACCEPT:
 		return fp_ioc_accept(file, pointer);
 	default:
 		return -ENOTTY;

@@ -140,5 +140,5 @@ MODULE_AUTHOR("The framepath authors");
 MODULE_DESCRIPTION("V4L2 decoder in user space, and a measuring node");
 MODULE_LICENSE("GPL");
 /* A decoder that gets EPROTO reads this in /sys/module/framepath/version. */
-MODULE_VERSION("attach-" __stringify(FP_VERSION));
+MODULE_VERSION("attach-" __stringify(FRAMEPATH_VERSION));
 FP_IMPORT_NS_DMA_BUF;

@@ -215,7 +215,7 @@ static int fp_create_bufs(struct file *file, void *priv, struct v4l2_create_buff
 static int fp_streamon(struct file *file, void *priv, enum v4l2_buf_type type)
 {
 	struct fp_ctx *ctx = fp_file_ctx(file);
-	bool was_on = ctx->on[FP_QUEUE_OUTPUT];
+	bool was_on = ctx->on[FRAMEPATH_QUEUE_OUTPUT];
 	int ret;
 
 	if (fp_ctx_failed(ctx))
@@ -243,10 +243,11 @@ static int fp_streamon(struct file *file, void *priv, enum v4l2_buf_type type)
 static int fp_streamoff(struct file *file, void *priv, enum v4l2_buf_type type)
 {
 	struct fp_ctx *ctx = fp_file_ctx(file);
+	int queue = V4L2_TYPE_IS_OUTPUT(type) ? FRAMEPATH_QUEUE_OUTPUT : FRAMEPATH_QUEUE_CAPTURE;
 	int ret = v4l2_m2m_ioctl_streamoff(file, priv, type);
 
 	if (!ret)
-		ctx->failed[V4L2_TYPE_IS_OUTPUT(type) ? FP_QUEUE_OUTPUT : FP_QUEUE_CAPTURE] = false;
+		ctx->failed[queue] = false;
 	return ret;
 }
 

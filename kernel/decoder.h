@@ -95,8 +95,8 @@ struct fp_ctx {
 
 	struct mutex lock;		/* all below, and both queues */
 	bool closed;			/* fh and the queues are gone */
-	bool on[2];			/* per FP_QUEUE_*: streams */
-	bool failed[2];			/* per FP_QUEUE_*: fails until STREAMOFF */
+	bool on[2];			/* per FRAMEPATH_QUEUE_*: streams */
+	bool failed[2];			/* per FRAMEPATH_QUEUE_*: fails until STREAMOFF */
 	bool decoder_failed;		/* the stream ends with STREAMOFF of OUTPUT */
 
 	struct fp_coded coded;
@@ -110,7 +110,7 @@ struct fp_ctx {
 
 	u32 epoch;
 	u64 next_seq;
-	u32 sequence[2];		/* per FP_QUEUE_*: V4L2's number of the next buffer */
+	u32 sequence[2];		/* per FRAMEPATH_QUEUE_*: of the next buffer */
 	bool flush_packet;		/* NEXT_PACKET has to announce the flush */
 	bool flush_capture;		/* NEXT_CAPTURE has to */
 
@@ -128,7 +128,7 @@ struct fp_ctx {
 	struct fp_stream *stream;	/* the decoder's descriptor, NULL: none */
 	u64 id;				/* 0: never accepted */
 	struct file *stash;
-	DECLARE_BITMAP(delivered, FP_DELIVERED_WINDOW);
+	DECLARE_BITMAP(delivered, FRAMEPATH_DELIVERED_WINDOW);
 
 	bool wanted;			/* could be accepted; read without the lock */
 	enum fp_wait wait;
@@ -178,13 +178,13 @@ void fp_decoder_unregister(void);
 
 static inline bool fp_ctx_failed(struct fp_ctx *ctx)
 {
-	return ctx->failed[FP_QUEUE_OUTPUT] || ctx->failed[FP_QUEUE_CAPTURE];
+	return ctx->failed[FRAMEPATH_QUEUE_OUTPUT] || ctx->failed[FRAMEPATH_QUEUE_CAPTURE];
 }
 
 /* CAPTURE streams, but the client has not set it up for the stream's format. */
 static inline bool fp_ctx_changed(struct fp_ctx *ctx)
 {
-	return ctx->on[FP_QUEUE_CAPTURE] && ctx->capture_format != ctx->format_run;
+	return ctx->on[FRAMEPATH_QUEUE_CAPTURE] && ctx->capture_format != ctx->format_run;
 }
 
 static inline struct fp_ctx *fp_ctx_of(struct v4l2_fh *fh)

@@ -121,13 +121,13 @@ static void fp_measure_pixels(struct fp_measure_context *ctx, struct fp_measure_
 	struct fp_region region = {};
 
 	if (!from_memory || !to_memory) {
-		record->status = FP_STATUS_FAILED;
+		record->status = FRAMEPATH_STATUS_FAILED;
 		return;
 	}
-	if (order->algo == FP_ALGO_THRESHOLD) {
+	if (order->algo == FRAMEPATH_ALGO_THRESHOLD) {
 		region = order->region;
 		if (fp_region_clamp(&region, ctx->format.width, ctx->format.height))
-			record->status = FP_STATUS_ROI_CLAMPED;
+			record->status = FRAMEPATH_STATUS_ROI_CLAMPED;
 		record->roi[0] = region.left;
 		record->roi[1] = region.top;
 		record->roi[2] = region.width;
@@ -136,11 +136,11 @@ static void fp_measure_pixels(struct fp_measure_context *ctx, struct fp_measure_
 	}
 
 	if (order->in_place && fp_measure_same_memory(from_vb, to_vb, ctx->format.sizeimage))
-		record->flags |= FP_META_IN_PLACE;
+		record->flags |= FRAMEPATH_META_IN_PLACE;
 	else
 		record->copied = fp_copy_around(to_memory, from_memory, ctx->format.width,
 						ctx->format.height, &region);
-	if (order->algo == FP_ALGO_THRESHOLD)
+	if (order->algo == FRAMEPATH_ALGO_THRESHOLD)
 		record->value[1] = fp_threshold(to_memory, from_memory, ctx->format.width,
 						&region, order->level);
 }
@@ -174,7 +174,7 @@ static void fp_measure_frame(struct fp_measure_context *ctx, struct fp_measure_b
 	to_vbuf->sequence = ctx->sequence;
 	from_vbuf->sequence = ctx->sequence;
 	ctx->sequence++;
-	state = record.status == FP_STATUS_FAILED ? VB2_BUF_STATE_ERROR : VB2_BUF_STATE_DONE;
+	state = record.status == FRAMEPATH_STATUS_FAILED ? VB2_BUF_STATE_ERROR : VB2_BUF_STATE_DONE;
 
 	/* The record comes first, so that it is there when the frame is dequeued. */
 	v4l2_m2m_buf_done(from_vbuf, state);

@@ -9,11 +9,11 @@
 #include "pixels.h"
 #include "uapi/framepath.h"
 
-#define FP_MEASURE_CONTROLS (FP_CID_IN_PLACE - FP_CID_BASE + 1)
+#define FP_MEASURE_CONTROLS (FRAMEPATH_CID_IN_PLACE - FRAMEPATH_CID_BASE + 1)
 
 struct fp_measure_controls {
 	struct v4l2_ctrl_handler handler;
-	/* One cluster; the index of a control is its id - FP_CID_BASE. */
+	/* One cluster; the index of a control is its id - FRAMEPATH_CID_BASE. */
 	struct v4l2_ctrl *of[FP_MEASURE_CONTROLS];
 };
 

@@ -153,7 +153,7 @@ static long fp_meta_ioctl(struct file *file, unsigned int command, unsigned long
 	u64 missed;
 	int ret;
 
-	if (command != FP_IOC_META_MISSED)
+	if (command != FRAMEPATH_IOC_META_MISSED)
 		return -ENOTTY;
 
 	ret = mutex_lock_interruptible(&reader->lock);

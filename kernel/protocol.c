@@ -18,18 +18,20 @@ u32 fp_packet_pending(struct fp_ctx *ctx, struct fp_buffer **buffer)
 	struct v4l2_m2m_buffer *b;
 
 	if (ctx->flush_packet)
-		return FP_FLUSH;
-	if (!ctx->on[FP_QUEUE_OUTPUT] || ctx->drained)
+		return FRAMEPATH_FLUSH;
+	if (!ctx->on[FRAMEPATH_QUEUE_OUTPUT] || ctx->drained)
 		return 0;
 	v4l2_m2m_for_each_src_buf(ctx->fh.m2m_ctx, b) {
 		*buffer = fp_buffer_of(&b->vb);
 		if (ctx->drain != FP_DRAIN_NONE && (*buffer)->seq >= ctx->drain_seq)
 			break;
 		if (!(*buffer)->announced)
-			return FP_PACKET;
+			return FRAMEPATH_PACKET;
 	}
 	/* Not before CAPTURE streams: the end of the drain needs a buffer. */
-	return ctx->drain == FP_DRAIN_REQUESTED && ctx->on[FP_QUEUE_CAPTURE] ? FP_DRAIN : 0;
+	if (ctx->drain == FP_DRAIN_REQUESTED && ctx->on[FRAMEPATH_QUEUE_CAPTURE])
+		return FRAMEPATH_DRAIN;
+	return 0;
 }
 
 static void fp_fill_packet(struct fp_packet *packet, const struct fp_buffer *buffer)
@@ -61,13 +63,13 @@ bool fp_packet_next(struct fp_ctx *ctx, struct fp_packet *packet)
 	packet->kind = kind;
 	packet->epoch = ctx->epoch;
 	switch (kind) {
-	case FP_FLUSH:
+	case FRAMEPATH_FLUSH:
 		ctx->flush_packet = false;
 		break;
-	case FP_DRAIN:
+	case FRAMEPATH_DRAIN:
 		ctx->drain = FP_DRAIN_ANNOUNCED;
 		break;
-	case FP_PACKET:
+	case FRAMEPATH_PACKET:
 		buffer->announced = true;
 		fp_fill_packet(packet, buffer);
 		trace_fp_packet_taken(ctx->number, packet->seq, packet->index, packet->bytes);
@@ -80,7 +82,7 @@ bool fp_packet_next(struct fp_ctx *ctx, struct fp_packet *packet)
 /* Returns the CAPTURE run that the decoder should know, 0: OFF. */
 u32 fp_capture_current(struct fp_ctx *ctx)
 {
-	if (!ctx->on[FP_QUEUE_CAPTURE] || fp_ctx_changed(ctx))
+	if (!ctx->on[FRAMEPATH_QUEUE_CAPTURE] || fp_ctx_changed(ctx))
 		return 0;
 	return ctx->capture_run;
 }
@@ -93,18 +95,18 @@ u32 fp_capture_pending(struct fp_ctx *ctx, struct fp_buffer **buffer)
 	u32 size;
 
 	if (ctx->flush_capture)
-		return FP_CAPTURE_FLUSH;
+		return FRAMEPATH_CAPTURE_FLUSH;
 	if (ctx->capture_announced && ctx->capture_announced != current_run)
-		return FP_CAPTURE_OFF;
+		return FRAMEPATH_CAPTURE_OFF;
 	if (!current_run)
 		return 0;
 	if (!ctx->capture_announced)
-		return FP_CAPTURE_ON;
+		return FRAMEPATH_CAPTURE_ON;
 	size = fp_capture_sizeimage(ctx);
 	v4l2_m2m_for_each_dst_buf(ctx->fh.m2m_ctx, b) {
 		*buffer = fp_buffer_of(&b->vb);
 		if (!(*buffer)->announced && vb2_plane_size(&b->vb.vb2_buf, 0) >= size)
-			return FP_CAPTURE_QUEUED;
+			return FRAMEPATH_CAPTURE_QUEUED;
 	}
 	return 0;
 }
@@ -121,13 +123,13 @@ bool fp_capture_next(struct fp_ctx *ctx, struct fp_capture *capture)
 	capture->kind = kind;
 	capture->epoch = ctx->epoch;
 	switch (kind) {
-	case FP_CAPTURE_FLUSH:
+	case FRAMEPATH_CAPTURE_FLUSH:
 		ctx->flush_capture = false;
 		break;
-	case FP_CAPTURE_OFF:
+	case FRAMEPATH_CAPTURE_OFF:
 		ctx->capture_announced = 0;
 		break;
-	case FP_CAPTURE_ON:
+	case FRAMEPATH_CAPTURE_ON:
 		ctx->capture_announced = ctx->capture_run;
 		v4l2_m2m_for_each_dst_buf(ctx->fh.m2m_ctx, b)
 			fp_buffer_of(&b->vb)->announced = false;
@@ -135,7 +137,7 @@ bool fp_capture_next(struct fp_ctx *ctx, struct fp_capture *capture)
 		capture->pixelformat = ctx->pixelformat;
 		capture->length = fp_capture_sizeimage(ctx);
 		break;
-	case FP_CAPTURE_QUEUED:
+	case FRAMEPATH_CAPTURE_QUEUED:
 		buffer->announced = true;
 		capture->index = buffer->m2m.vb.vb2_buf.index;
 		capture->generation = buffer->generation;
@@ -165,7 +167,7 @@ int fp_packet_done(struct fp_ctx *ctx, const struct fp_packet_done *done)
 		trace_fp_packet_done(ctx->number, buffer->seq, done->index,
 				     vb2_get_plane_payload(&b->vb.vb2_buf, 0));
 		v4l2_m2m_src_buf_remove_by_buf(ctx->fh.m2m_ctx, &b->vb);
-		b->vb.sequence = ctx->sequence[FP_QUEUE_OUTPUT]++;
+		b->vb.sequence = ctx->sequence[FRAMEPATH_QUEUE_OUTPUT]++;
 		v4l2_m2m_buf_done(&b->vb, done->failed ? VB2_BUF_STATE_ERROR :
 							 VB2_BUF_STATE_DONE);
 		fp_stream_progress(ctx);
@@ -192,7 +194,7 @@ static bool fp_format_expected(struct fp_ctx *ctx, const struct fp_format *forma
 		return false;
 	if (ctx->format_known)
 		return fp_format_same(known, format);
-	return ctx->on[FP_QUEUE_CAPTURE] && ctx->pixelformat != V4L2_PIX_FMT_P010 &&
+	return ctx->on[FRAMEPATH_QUEUE_CAPTURE] && ctx->pixelformat != V4L2_PIX_FMT_P010 &&
 	       format->depth == 8 &&
 	       format->width == known->width && format->height == known->height &&
 	       format->bytesperline == known->bytesperline &&
@@ -224,8 +226,8 @@ int fp_report_format(struct fp_ctx *ctx, const struct fp_format *format)
 	if (!expected) {
 		ctx->format_run++;
 		fp_queue_v4l2_event(ctx, V4L2_EVENT_SOURCE_CHANGE, V4L2_EVENT_SRC_CH_RESOLUTION);
-		ctx->change_sent = ctx->on[FP_QUEUE_CAPTURE];
-		if (ctx->on[FP_QUEUE_CAPTURE])
+		ctx->change_sent = ctx->on[FRAMEPATH_QUEUE_CAPTURE];
+		if (ctx->on[FRAMEPATH_QUEUE_CAPTURE])
 			fp_send_last(ctx);
 		fp_event_signal(&ctx->captures);
 	}
@@ -274,16 +276,17 @@ int fp_report_frame(struct fp_ctx *ctx, const struct fp_frame *frame)
 		return -ESTALE;
 	if (!ctx->format_reported)
 		return -EINVAL;
-	if (frame->seq >= ctx->next_seq || ctx->next_seq - frame->seq > FP_DELIVERED_WINDOW)
+	if (frame->seq >= ctx->next_seq || ctx->next_seq - frame->seq > FRAMEPATH_DELIVERED_WINDOW)
 		return -ERANGE;
 	/* After LAST, and while CAPTURE is OFF, the client owns every buffer. */
-	if (ctx->drained || !ctx->capture_announced || ctx->capture_announced != fp_capture_current(ctx))
+	if (ctx->drained || !ctx->capture_announced ||
+	    ctx->capture_announced != fp_capture_current(ctx))
 		return -EBUSY;
 	ret = fp_frame_buffer(ctx, frame, &vbuf);
 	if (ret)
 		return ret;
 
-	__set_bit(frame->seq % FP_DELIVERED_WINDOW, ctx->delivered);
+	__set_bit(frame->seq % FRAMEPATH_DELIVERED_WINDOW, ctx->delivered);
 	fp_take_mark(vbuf, &frame->mark);
 	trace_fp_frame(ctx->number, frame->seq, frame->index, frame->copied,
 		       frame->mark.timestamp);
@@ -322,10 +325,10 @@ int fp_report_drained(struct fp_ctx *ctx, struct fp_drained *drained)
 		return -ESTALE;
 	drained->index = -1;
 	switch (drained->why) {
-	case FP_DRAINED_END:
+	case FRAMEPATH_DRAINED_END:
 		trace_fp_drained(ctx->number, drained->why);
 		return fp_report_end(ctx, drained);
-	case FP_DRAINED_CHANGE:
+	case FRAMEPATH_DRAINED_CHANGE:
 		if (!ctx->format_reported)
 			return -EINVAL;
 		trace_fp_drained(ctx->number, drained->why);
@@ -346,10 +349,10 @@ int fp_delivered(struct fp_ctx *ctx, struct fp_delivered *delivered)
 
 	delivered->next = ctx->next_seq;
 	memset(delivered->bits, 0, sizeof(delivered->bits));
-	if (seq > ctx->next_seq || ctx->next_seq - seq > FP_DELIVERED_WINDOW)
+	if (seq > ctx->next_seq || ctx->next_seq - seq > FRAMEPATH_DELIVERED_WINDOW)
 		return -ERANGE;
 	for (i = 0; i < bits && seq < ctx->next_seq; i++, seq++)
-		if (test_bit(seq % FP_DELIVERED_WINDOW, ctx->delivered))
+		if (test_bit(seq % FRAMEPATH_DELIVERED_WINDOW, ctx->delivered))
 			delivered->bits[i / 64] |= BIT_ULL(i % 64);
 	return 0;
 }

@@ -83,7 +83,7 @@ static void fp_queue_packet(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf)
 	buffer->announced = false;
 	buffer->seq = ctx->next_seq++;
 	/* The packet one window earlier had the same bit. */
-	__clear_bit(buffer->seq % FP_DELIVERED_WINDOW, ctx->delivered);
+	__clear_bit(buffer->seq % FRAMEPATH_DELIVERED_WINDOW, ctx->delivered);
 	v4l2_m2m_buf_queue(ctx->fh.m2m_ctx, vbuf);
 	trace_fp_packet_queued(ctx->number, buffer->seq, vbuf->vb2_buf.index, bytes);
 	fp_event_signal(&ctx->packets);

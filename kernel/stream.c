@@ -50,7 +50,7 @@ int fp_stream_await_format(struct fp_ctx *ctx)
 	unsigned long deadline = jiffies + msecs_to_jiffies(fp_patience_ms);
 	int ret;
 
-	while (!ctx->format_known && ctx->on[FP_QUEUE_OUTPUT] &&
+	while (!ctx->format_known && ctx->on[FRAMEPATH_QUEUE_OUTPUT] &&
 	       v4l2_m2m_num_src_bufs_ready(ctx->fh.m2m_ctx)) {
 		long left = deadline - jiffies;
 
@@ -78,7 +78,7 @@ static bool fp_decoder_could_go_on(struct fp_ctx *ctx)
 	struct v4l2_m2m_ctx *m2m = ctx->fh.m2m_ctx;
 	unsigned int packets, needed;
 
-	if (!ctx->stream || ctx->closed || !ctx->on[FP_QUEUE_OUTPUT] || ctx->drained ||
+	if (!ctx->stream || ctx->closed || !ctx->on[FRAMEPATH_QUEUE_OUTPUT] || ctx->drained ||
 	    fp_ctx_failed(ctx))
 		return false;
 	packets = v4l2_m2m_num_src_bufs_ready(m2m);
@@ -125,7 +125,7 @@ void fp_stream_progress(struct fp_ctx *ctx)
 /* Updates the wait after a change of the decoder, or of the work for it. */
 void fp_stream_update(struct fp_ctx *ctx)
 {
-	bool wanted = ctx->on[FP_QUEUE_OUTPUT] && !ctx->stream && !ctx->closed &&
+	bool wanted = ctx->on[FRAMEPATH_QUEUE_OUTPUT] && !ctx->stream && !ctx->closed &&
 		      !fp_ctx_failed(ctx);
 	enum fp_wait waits = fp_wait_reason(ctx, wanted);
 
@@ -181,7 +181,7 @@ static void fp_stream_forget(struct fp_ctx *ctx)
 	ctx->flush_capture = false;
 	ctx->capture_announced = 0;
 	ctx->decoder_failed = false;
-	bitmap_zero(ctx->delivered, FP_DELIVERED_WINDOW);
+	bitmap_zero(ctx->delivered, FRAMEPATH_DELIVERED_WINDOW);
 	if (ctx->stash)
 		fput(ctx->stash);
 	ctx->stash = NULL;
@@ -201,14 +201,14 @@ void fp_stream_fail(struct fp_ctx *ctx, int error)
 	trace_fp_failed(ctx->number, error);
 	ctx->stream = NULL;
 	ctx->decoder_failed = true;
-	ctx->failed[FP_QUEUE_OUTPUT] = true;
-	if (ctx->on[FP_QUEUE_OUTPUT])
+	ctx->failed[FRAMEPATH_QUEUE_OUTPUT] = true;
+	if (ctx->on[FRAMEPATH_QUEUE_OUTPUT])
 		vb2_queue_error(v4l2_m2m_get_src_vq(m2m));
-	if (ctx->on[FP_QUEUE_CAPTURE]) {
-		ctx->failed[FP_QUEUE_CAPTURE] = true;
+	if (ctx->on[FRAMEPATH_QUEUE_CAPTURE]) {
+		ctx->failed[FRAMEPATH_QUEUE_CAPTURE] = true;
 		vb2_queue_error(v4l2_m2m_get_dst_vq(m2m));
 	}
-	if (!ctx->on[FP_QUEUE_OUTPUT])
+	if (!ctx->on[FRAMEPATH_QUEUE_OUTPUT])
 		fp_stream_forget(ctx);
 	fp_stream_update(ctx);
 	fp_event_signal_all(ctx);
@@ -247,8 +247,8 @@ void fp_stream_accepted(struct fp_ctx *ctx)
 
 void fp_output_on(struct fp_ctx *ctx)
 {
-	ctx->on[FP_QUEUE_OUTPUT] = true;
-	ctx->sequence[FP_QUEUE_OUTPUT] = 0;
+	ctx->on[FRAMEPATH_QUEUE_OUTPUT] = true;
+	ctx->sequence[FRAMEPATH_QUEUE_OUTPUT] = 0;
 	/* A seek ends the state after LAST. */
 	vb2_clear_last_buffer_dequeued(fp_capture_queue(ctx));
 	fp_event_signal(&ctx->packets);
@@ -258,7 +258,7 @@ void fp_output_on(struct fp_ctx *ctx)
 /* The client owns all packets again. */
 void fp_output_off(struct fp_ctx *ctx)
 {
-	ctx->on[FP_QUEUE_OUTPUT] = false;
+	ctx->on[FRAMEPATH_QUEUE_OUTPUT] = false;
 	fp_account_stream_end(ctx->owner.account);
 	ctx->epoch++;
 	ctx->flush_packet = ctx->stream;
@@ -279,8 +279,8 @@ void fp_output_off(struct fp_ctx *ctx)
 
 void fp_capture_on(struct fp_ctx *ctx)
 {
-	ctx->on[FP_QUEUE_CAPTURE] = true;
-	ctx->sequence[FP_QUEUE_CAPTURE] = 0;
+	ctx->on[FRAMEPATH_QUEUE_CAPTURE] = true;
+	ctx->sequence[FRAMEPATH_QUEUE_CAPTURE] = 0;
 	ctx->capture_run++;
 	ctx->capture_format = ctx->format_asked;
 	ctx->change_sent = fp_ctx_changed(ctx);
@@ -300,7 +300,7 @@ void fp_capture_off(struct fp_ctx *ctx)
 	if (!fp_ctx_changed(ctx))
 		ctx->drain = FP_DRAIN_NONE;
 	ctx->last_due = false;
-	ctx->on[FP_QUEUE_CAPTURE] = false;
+	ctx->on[FRAMEPATH_QUEUE_CAPTURE] = false;
 	fp_stream_update(ctx);
 	fp_event_signal(&ctx->captures);
 }
@@ -328,7 +328,7 @@ int fp_stop_command(struct fp_ctx *ctx)
 	 * the drain, as v4l2-mem2mem's helpers do: a client may have queued its last
 	 * packet before another of its threads has answered the SOURCE_CHANGE.
 	 */
-	if (!ctx->on[FP_QUEUE_OUTPUT])
+	if (!ctx->on[FRAMEPATH_QUEUE_OUTPUT])
 		return 0;
 	if (ctx->drain != FP_DRAIN_NONE || (ctx->drained && ctx->last_due))
 		return -EBUSY;
@@ -376,7 +376,7 @@ void fp_capture_done(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf, u32 paylo
 	vb2_set_plane_payload(&vbuf->vb2_buf, 0, payload);
 	vbuf->flags &= ~(FP_MARK_FLAGS | V4L2_BUF_FLAG_LAST);
 	vbuf->flags |= flags;
-	vbuf->sequence = ctx->sequence[FP_QUEUE_CAPTURE]++;
+	vbuf->sequence = ctx->sequence[FRAMEPATH_QUEUE_CAPTURE]++;
 	v4l2_m2m_buf_done(vbuf, state);
 }
 

@@ -22,7 +22,7 @@
 struct fp_stream {
 	struct fp_ctx *ctx;		/* holds a reference */
 	u64 attachment;			/* attachment that accepted the stream */
-	bool stopped;			/* FP_IOC_STOP was called; under ctx->lock */
+	bool stopped;			/* FRAMEPATH_IOC_STOP was called; under ctx->lock */
 	struct work_struct end;		/* release that found ctx->lock taken */
 	struct mutex reading;		/* taken before ctx->lock */
 	u8 bounce[FP_BOUNCE_BYTES];	/* under reading */
@@ -66,7 +66,7 @@ static int fp_ioc_export(struct fp_ctx *ctx, struct fp_export *export)
 	struct vb2_buffer *vb;
 	int fd;
 
-	if (export->queue != FP_QUEUE_CAPTURE)
+	if (export->queue != FRAMEPATH_QUEUE_CAPTURE)
 		return -EINVAL;
 	vb = vb2_get_buffer(fp_capture_queue(ctx), export->index);
 	/* An imported buffer has memory only after its first QBUF. */
@@ -136,29 +136,29 @@ static int fp_stream_do(struct file *file, unsigned int cmd, union fp_stream_arg
 	if (ret)
 		return ret;
 	switch (cmd) {
-	case FP_IOC_NEXT_PACKET:
+	case FRAMEPATH_IOC_NEXT_PACKET:
 		while (!ret && !fp_packet_next(ctx, &arg->packet))
 			ret = fp_stream_wait(file, &ctx->packets, locked);
 		return ret;
-	case FP_IOC_PACKET_DONE:
+	case FRAMEPATH_IOC_PACKET_DONE:
 		return fp_packet_done(ctx, &arg->packet_done);
-	case FP_IOC_NEXT_CAPTURE:
+	case FRAMEPATH_IOC_NEXT_CAPTURE:
 		while (!ret && !fp_capture_next(ctx, &arg->capture))
 			ret = fp_stream_wait(file, &ctx->captures, locked);
 		return ret;
-	case FP_IOC_EXPORT:
+	case FRAMEPATH_IOC_EXPORT:
 		return fp_ioc_export(ctx, &arg->export);
-	case FP_IOC_FORMAT:
+	case FRAMEPATH_IOC_FORMAT:
 		return fp_report_format(ctx, &arg->format);
-	case FP_IOC_FRAME:
+	case FRAMEPATH_IOC_FRAME:
 		return fp_report_frame(ctx, &arg->frame);
-	case FP_IOC_DRAINED:
+	case FRAMEPATH_IOC_DRAINED:
 		return fp_report_drained(ctx, &arg->drained);
-	case FP_IOC_FAIL:
+	case FRAMEPATH_IOC_FAIL:
 		return fp_ioc_fail(ctx, &arg->fail);
-	case FP_IOC_DELIVERED:
+	case FRAMEPATH_IOC_DELIVERED:
 		return fp_delivered(ctx, &arg->delivered);
-	case FP_IOC_STOP:
+	case FRAMEPATH_IOC_STOP:
 		return fp_ioc_stop(stream);
 	default:
 		return -ENOTTY;
@@ -172,7 +172,7 @@ static int fp_stream_lock(struct file *file, unsigned int cmd)
 	struct mutex *lock = &stream->ctx->lock;
 
 	if (file->f_flags & O_NONBLOCK &&
-	    (cmd == FP_IOC_NEXT_PACKET || cmd == FP_IOC_NEXT_CAPTURE))
+	    (cmd == FRAMEPATH_IOC_NEXT_PACKET || cmd == FRAMEPATH_IOC_NEXT_CAPTURE))
 		return mutex_trylock(lock) ? 0 : -EAGAIN;
 	return mutex_lock_interruptible(lock) ? -ERESTARTSYS : 0;
 }
@@ -186,7 +186,7 @@ static long fp_stream_ioctl(struct file *file, unsigned int cmd, unsigned long u
 	bool locked = true;
 	int ret;
 
-	if (_IOC_TYPE(cmd) != _IOC_TYPE(FP_IOC_ATTACH) || size > sizeof(arg))
+	if (_IOC_TYPE(cmd) != _IOC_TYPE(FRAMEPATH_IOC_ATTACH) || size > sizeof(arg))
 		return -ENOTTY;
 	memset(&arg, 0, sizeof(arg));
 	if ((_IOC_DIR(cmd) & _IOC_WRITE) && copy_from_user(&arg, pointer, size))

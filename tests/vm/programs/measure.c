@@ -34,7 +34,7 @@ static void check_record(int meta, const struct order *o, const struct expected 
 	      r.value[0], r.value[1], o->level, e->set);
 	check(r.copied == (in_place ? 0 : e->outside), "%llu bytes copied, wanted %llu", (unsigned long long)r.copied,
 	      (unsigned long long)(in_place ? 0 : e->outside));
-	check(r.flags == (in_place ? FP_META_IN_PLACE : 0), "flags %u", r.flags);
+	check(r.flags == (in_place ? FRAMEPATH_META_IN_PLACE : 0), "flags %u", r.flags);
 	check(r.queued_ns <= r.ready_ns && r.ready_ns <= r.start_ns && r.start_ns <= r.end_ns && r.end_ns <= r.done_ns,
 	      "times out of order: %llu %llu %llu %llu %llu", (unsigned long long)r.queued_ns,
 	      (unsigned long long)r.ready_ns, (unsigned long long)r.start_ns, (unsigned long long)r.end_ns,
@@ -93,10 +93,10 @@ static void test_snapshot(void)
 
 	/* Queued before STREAMON, each with other values; then all are changed. */
 	struct order orders[4] = {
-		{ 100, FP_ALGO_THRESHOLD, 50 },
-		{ 101, FP_ALGO_THRESHOLD, 200, 5, 6, 7, 8 },
-		{ 1ll << 40, FP_ALGO_NONE, 3 },
-		{ 103, FP_ALGO_THRESHOLD, 0, 60, 40, 50, 50 },
+		{ 100, FRAMEPATH_ALGO_THRESHOLD, 50 },
+		{ 101, FRAMEPATH_ALGO_THRESHOLD, 200, 5, 6, 7, 8 },
+		{ 1ll << 40, FRAMEPATH_ALGO_NONE, 3 },
+		{ 103, FRAMEPATH_ALGO_THRESHOLD, 0, 60, 40, 50, 50 },
 	};
 
 	for (unsigned i = 0; i < 4; i++) {
@@ -104,7 +104,7 @@ static void test_snapshot(void)
 		queue_put(&output, i);
 		queue_put(&capture, i);
 	}
-	order(fd, (struct order){ 999, FP_ALGO_THRESHOLD, 128, 1, 1, 1, 1, 1 });
+	order(fd, (struct order){ 999, FRAMEPATH_ALGO_THRESHOLD, 128, 1, 1, 1, 1, 1 });
 	stream(fd, true);
 	for (unsigned i = 0; i < 4; i++) {
 		struct expected e = reference(want, source, 64, 48, &orders[i]);
@@ -117,7 +117,7 @@ static void test_snapshot(void)
 	}
 
 	/* PREPARE_BUF is not QBUF. */
-	struct order early = { 7, FP_ALGO_THRESHOLD, 30 }, late = { 8, FP_ALGO_THRESHOLD, 220 };
+	struct order early = { 7, FRAMEPATH_ALGO_THRESHOLD, 30 }, late = { 8, FRAMEPATH_ALGO_THRESHOLD, 220 };
 	struct expected e = reference(want, source, 64, 48, &late);
 
 	order(fd, early);
@@ -167,7 +167,7 @@ static void *change(void *argument)
 	while (!c->stop) {
 		int k = c->changes++ % 200;
 
-		order(c->fd, (struct order){ k, FP_ALGO_THRESHOLD, k, k / 8, k / 10, 1 + k / 8, 1 + k / 10 });
+		order(c->fd, (struct order){ k, FRAMEPATH_ALGO_THRESHOLD, k, k / 8, k / 10, 1 + k / 8, 1 + k / 10 });
 	}
 	return NULL;
 }
@@ -185,7 +185,7 @@ static void test_race(void)
 	set_format(fd, V4L2_PIX_FMT_GREY, 64, 48);
 	queue_make(&output, fd, OUTPUT, MMAP, 2);
 	queue_make(&capture, fd, CAPTURE, MMAP, 2);
-	order(fd, (struct order){ 0, FP_ALGO_THRESHOLD, 0, 0, 0, 1, 1 });
+	order(fd, (struct order){ 0, FRAMEPATH_ALGO_THRESHOLD, 0, 0, 0, 1, 1 });
 	stream(fd, true);
 	check(!pthread_create(&thread, NULL, change, &changer), "pthread_create");
 	for (unsigned i = 0; i < 20000 || others < 20; i++) {
@@ -234,7 +234,7 @@ static void test_roi(void)
 		for (unsigned i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++, frames++)
 			frame(&output, &capture, i % 2, 0, width, height, &fixed[i], meta, false);
 		for (unsigned i = 0; i < rounds; i++, frames++) {
-			struct order o = { rand(), FP_ALGO_THRESHOLD, rand() % 256, rand() % width, rand() % height,
+			struct order o = { rand(), FRAMEPATH_ALGO_THRESHOLD, rand() % 256, rand() % width, rand() % height,
 					   rand() % (width * 5 / 4), rand() % (height * 5 / 4), rand() % 2 };
 
 			frame(&output, &capture, i % 2, i % 2, width, height, &o, meta, false);
@@ -325,7 +325,7 @@ static void test_sequence(void)
 	for (unsigned i = 0; i < 10000; i++) {
 		struct v4l2_buffer b;
 
-		order(fd, (struct order){ 5000000000ll + i, FP_ALGO_THRESHOLD, i % 256 });
+		order(fd, (struct order){ 5000000000ll + i, FRAMEPATH_ALGO_THRESHOLD, i % 256 });
 		queue_put(&output, i % 4);
 		b = queue_get(&capture);
 		check(b.sequence == i, "frame %u has sequence %u", i, b.sequence);

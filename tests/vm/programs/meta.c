@@ -187,7 +187,7 @@ static void alone(const char *path)
 	check(read(early, r, sizeof(r[0]) - 1) < 0 && errno == EINVAL, "read of a part of a record");
 	check(write(early, r, sizeof(r)) < 0, "write");
 	check(ioctl(early, _IO(0xFB, 0x7f)) && errno == ENOTTY, "an unknown ioctl");
-	check(ioctl(early, FP_IOC_META_MISSED, NULL) && errno == EFAULT, "FP_IOC_META_MISSED to nowhere");
+	check(ioctl(early, FRAMEPATH_IOC_META_MISSED, NULL) && errno == EFAULT, "FRAMEPATH_IOC_META_MISSED to nowhere");
 	source_frame(&s, 1);
 	source_frame(&s, 2);
 	late = open_or_fail(META, O_RDONLY | O_NONBLOCK);

@@ -257,10 +257,14 @@ struct order {
 static inline int set_order(int fd, const struct order *o)
 {
 	struct v4l2_ext_control c[] = {
-		{ .id = FP_CID_SRC_SEQUENCE, .value64 = o->sequence }, { .id = FP_CID_ALGO, .value = o->algo },
-		{ .id = FP_CID_THRESHOLD, .value = o->level },	       { .id = FP_CID_ROI_LEFT, .value = o->left },
-		{ .id = FP_CID_ROI_TOP, .value = o->top },	       { .id = FP_CID_ROI_WIDTH, .value = o->width },
-		{ .id = FP_CID_ROI_HEIGHT, .value = o->height },       { .id = FP_CID_IN_PLACE, .value = o->in_place },
+		{ .id = FRAMEPATH_CID_SRC_SEQUENCE, .value64 = o->sequence },
+		{ .id = FRAMEPATH_CID_ALGO, .value = o->algo },
+		{ .id = FRAMEPATH_CID_THRESHOLD, .value = o->level },
+		{ .id = FRAMEPATH_CID_ROI_LEFT, .value = o->left },
+		{ .id = FRAMEPATH_CID_ROI_TOP, .value = o->top },
+		{ .id = FRAMEPATH_CID_ROI_WIDTH, .value = o->width },
+		{ .id = FRAMEPATH_CID_ROI_HEIGHT, .value = o->height },
+		{ .id = FRAMEPATH_CID_IN_PLACE, .value = o->in_place },
 	};
 	struct v4l2_ext_controls all = { .which = V4L2_CTRL_WHICH_CUR_VAL, .count = 8, .controls = c };
 
@@ -284,7 +288,7 @@ static inline uint64_t meta_missed(int meta)
 {
 	uint64_t missed;
 
-	check(!ioctl(meta, FP_IOC_META_MISSED, &missed), "FP_IOC_META_MISSED");
+	check(!ioctl(meta, FRAMEPATH_IOC_META_MISSED, &missed), "FRAMEPATH_IOC_META_MISSED");
 	return missed;
 }
 
@@ -303,10 +307,10 @@ static inline struct expected reference(uint8_t *to, const uint8_t *from, uint32
 
 	if (to != from)
 		memcpy(to, from, e.outside);
-	if (o->algo != FP_ALGO_THRESHOLD)
+	if (o->algo != FRAMEPATH_ALGO_THRESHOLD)
 		return e;
 	if (right > width || bottom > height || (uint32_t)o->left >= width || (uint32_t)o->top >= height)
-		e.status = FP_STATUS_ROI_CLAMPED;
+		e.status = FRAMEPATH_STATUS_ROI_CLAMPED;
 	right = right < width ? right : width;
 	bottom = bottom < height ? bottom : height;
 	e.roi[0] = (uint32_t)o->left < width ? (uint32_t)o->left : width;

@@ -128,21 +128,21 @@ pub(super) fn list_layout(facts: &mut Facts) {
         value = "value", copied = "copied",
     });
     numbers!(facts {
-        MISSED => "FP_IOC_META_MISSED",
-        CID_SRC_SEQUENCE => "FP_CID_SRC_SEQUENCE",
-        CID_ALGO => "FP_CID_ALGO",
-        CID_THRESHOLD => "FP_CID_THRESHOLD",
-        CID_ROI_LEFT => "FP_CID_ROI_LEFT",
-        CID_ROI_TOP => "FP_CID_ROI_TOP",
-        CID_ROI_WIDTH => "FP_CID_ROI_WIDTH",
-        CID_ROI_HEIGHT => "FP_CID_ROI_HEIGHT",
-        CID_IN_PLACE => "FP_CID_IN_PLACE",
-        ALGO_NONE => "FP_ALGO_NONE",
-        ALGO_THRESHOLD => "FP_ALGO_THRESHOLD",
-        STATUS_DONE => "FP_STATUS_DONE",
-        STATUS_ROI_CLAMPED => "FP_STATUS_ROI_CLAMPED",
-        STATUS_FAILED => "FP_STATUS_FAILED",
-        META_IN_PLACE => "FP_META_IN_PLACE",
+        MISSED => "FRAMEPATH_IOC_META_MISSED",
+        CID_SRC_SEQUENCE => "FRAMEPATH_CID_SRC_SEQUENCE",
+        CID_ALGO => "FRAMEPATH_CID_ALGO",
+        CID_THRESHOLD => "FRAMEPATH_CID_THRESHOLD",
+        CID_ROI_LEFT => "FRAMEPATH_CID_ROI_LEFT",
+        CID_ROI_TOP => "FRAMEPATH_CID_ROI_TOP",
+        CID_ROI_WIDTH => "FRAMEPATH_CID_ROI_WIDTH",
+        CID_ROI_HEIGHT => "FRAMEPATH_CID_ROI_HEIGHT",
+        CID_IN_PLACE => "FRAMEPATH_CID_IN_PLACE",
+        ALGO_NONE => "FRAMEPATH_ALGO_NONE",
+        ALGO_THRESHOLD => "FRAMEPATH_ALGO_THRESHOLD",
+        STATUS_DONE => "FRAMEPATH_STATUS_DONE",
+        STATUS_ROI_CLAMPED => "FRAMEPATH_STATUS_ROI_CLAMPED",
+        STATUS_FAILED => "FRAMEPATH_STATUS_FAILED",
+        META_IN_PLACE => "FRAMEPATH_META_IN_PLACE",
     });
 }
 
@@ -212,7 +212,7 @@ impl MetaReader {
         // SAFETY: one u64, as the ioctl wants; a file that is another kind does
         // not know the number.
         unsafe { call(self.fd.as_fd(), MISSED, &mut missed) }
-            .map_err(|errno| V4l2Error::of(&self.path, "FP_IOC_META_MISSED", errno))?;
+            .map_err(|errno| V4l2Error::of(&self.path, "FRAMEPATH_IOC_META_MISSED", errno))?;
         Ok(missed)
     }
 }
