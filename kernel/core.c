@@ -12,7 +12,6 @@
 #include <linux/platform_device.h>
 #include <linux/stringify.h>
 #include <media/v4l2-device.h>
-#include <media/v4l2-ioctl.h>
 
 #include "account.h"
 #include "compat.h"
@@ -25,21 +24,23 @@ static struct platform_device *fp_parent;
 static struct v4l2_device fp_v4l2;
 
 /*
- * Serializes VIDIOC_S_PRIORITY, which the core leaves to the node's lock. Without
- * one, two threads of a handle can leave a priority behind that no handle has, and
- * all others get EBUSY.
+ * Takes the lock of an open file in an ioctl that the core calls with the node's
+ * lock, and releases the node's meanwhile: a client can hold the file's for as long
+ * as an allocation or a fence takes, and no other client waits for that.
  */
-long fp_video_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+int fp_file_lock(struct video_device *vdev, struct mutex *lock)
 {
-	static DEFINE_MUTEX(priority);
-	long ret;
+	mutex_unlock(vdev->lock);
+	if (!mutex_lock_interruptible(lock))
+		return 0;
+	mutex_lock(vdev->lock);
+	return -ERESTARTSYS;
+}
 
-	if (cmd != VIDIOC_S_PRIORITY)
-		return video_ioctl2(file, cmd, arg);
-	mutex_lock(&priority);
-	ret = video_ioctl2(file, cmd, arg);
-	mutex_unlock(&priority);
-	return ret;
+void fp_file_unlock(struct video_device *vdev, struct mutex *lock)
+{
+	mutex_unlock(lock);
+	mutex_lock(vdev->lock);
 }
 
 /*

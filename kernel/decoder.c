@@ -36,11 +36,22 @@ bool fp_av1 = true;
 module_param_named(av1, fp_av1, bool, 0444);
 MODULE_PARM_DESC(av1, "AV1 is among the codecs");
 
-/* ---- ioctls: the core holds the context's lock in those of the queues ------ */
+/* ---- ioctls -------------------------------------------------------------- */
 
+/* The core holds the context's lock in ioctls of the queues, else the node's. */
 static struct fp_ctx *fp_file_ctx(struct file *file)
 {
 	return fp_ctx_of(fp_file_fh(file));
+}
+
+static int fp_ctx_lock(struct fp_ctx *ctx)
+{
+	return fp_file_lock(&fp_decoder.vdev, &ctx->lock);
+}
+
+static void fp_ctx_unlock(struct fp_ctx *ctx)
+{
+	fp_file_unlock(&fp_decoder.vdev, &ctx->lock);
 }
 
 static int fp_querycap(struct file *file, void *priv, struct v4l2_capability *cap)
@@ -60,9 +71,10 @@ static int fp_enum_fmt_capture(struct file *file, void *priv, struct v4l2_fmtdes
 	struct fp_ctx *ctx = fp_file_ctx(file);
 	int ret;
 
-	mutex_lock(&ctx->lock);
+	if (fp_ctx_lock(ctx))
+		return -ERESTARTSYS;
 	ret = fp_enum_capture(ctx, f);
-	mutex_unlock(&ctx->lock);
+	fp_ctx_unlock(ctx);
 	return ret;
 }
 
@@ -75,9 +87,10 @@ static int fp_g_fmt_output(struct file *file, void *priv, struct v4l2_format *f)
 {
 	struct fp_ctx *ctx = fp_file_ctx(file);
 
-	mutex_lock(&ctx->lock);
+	if (fp_ctx_lock(ctx))
+		return -ERESTARTSYS;
 	fp_get_output(ctx, f);
-	mutex_unlock(&ctx->lock);
+	fp_ctx_unlock(ctx);
 	return 0;
 }
 
@@ -92,14 +105,15 @@ static int fp_s_fmt_output(struct file *file, void *priv, struct v4l2_format *f)
 	struct fp_ctx *ctx = fp_file_ctx(file);
 	int ret = 0;
 
-	mutex_lock(&ctx->lock);
+	if (fp_ctx_lock(ctx))
+		return -ERESTARTSYS;
 	if (vb2_is_busy(fp_output_queue(ctx)) || vb2_is_busy(fp_capture_queue(ctx))) {
 		ret = -EBUSY;
 	} else {
 		fp_set_output(ctx, f);
 		fp_stream_renew(ctx);
 	}
-	mutex_unlock(&ctx->lock);
+	fp_ctx_unlock(ctx);
 	return ret;
 }
 
@@ -108,13 +122,14 @@ static int fp_g_fmt_capture(struct file *file, void *priv, struct v4l2_format *f
 	struct fp_ctx *ctx = fp_file_ctx(file);
 	int ret;
 
-	mutex_lock(&ctx->lock);
+	if (fp_ctx_lock(ctx))
+		return -ERESTARTSYS;
 	ret = fp_stream_await_format(ctx);
 	if (!ret) {
 		fp_get_capture(ctx, f);
 		ctx->format_asked = ctx->format_run;
 	}
-	mutex_unlock(&ctx->lock);
+	fp_ctx_unlock(ctx);
 	return ret;
 }
 
@@ -123,11 +138,12 @@ static int fp_try_fmt_capture(struct file *file, void *priv, struct v4l2_format 
 	struct fp_ctx *ctx = fp_file_ctx(file);
 	int ret;
 
-	mutex_lock(&ctx->lock);
+	if (fp_ctx_lock(ctx))
+		return -ERESTARTSYS;
 	ret = fp_stream_await_format(ctx);
 	if (!ret)
 		fp_try_capture(ctx, f);
-	mutex_unlock(&ctx->lock);
+	fp_ctx_unlock(ctx);
 	return ret;
 }
 
@@ -136,7 +152,8 @@ static int fp_s_fmt_capture(struct file *file, void *priv, struct v4l2_format *f
 	struct fp_ctx *ctx = fp_file_ctx(file);
 	int ret;
 
-	mutex_lock(&ctx->lock);
+	if (fp_ctx_lock(ctx))
+		return -ERESTARTSYS;
 	ret = fp_stream_await_format(ctx);
 	if (ret)
 		goto unlock;
@@ -150,7 +167,7 @@ static int fp_s_fmt_capture(struct file *file, void *priv, struct v4l2_format *f
 	ctx->format_asked = ctx->format_run;
 	ret = 0;
 unlock:
-	mutex_unlock(&ctx->lock);
+	fp_ctx_unlock(ctx);
 	return ret;
 }
 
@@ -162,11 +179,12 @@ static int fp_g_selection(struct file *file, void *priv, struct v4l2_selection *
 	/* The core replaces the multi-planar types by single-planar ones. */
 	if (s->type != V4L2_BUF_TYPE_VIDEO_CAPTURE)
 		return -EINVAL;
-	mutex_lock(&ctx->lock);
+	if (fp_ctx_lock(ctx))
+		return -ERESTARTSYS;
 	ret = fp_stream_await_format(ctx);
 	if (!ret)
 		ret = fp_get_selection(ctx, s);
-	mutex_unlock(&ctx->lock);
+	fp_ctx_unlock(ctx);
 	return ret;
 }
 
@@ -178,11 +196,12 @@ static int fp_s_selection(struct file *file, void *priv, struct v4l2_selection *
 
 	if (s->type != V4L2_BUF_TYPE_VIDEO_CAPTURE)
 		return -EINVAL;
-	mutex_lock(&ctx->lock);
+	if (fp_ctx_lock(ctx))
+		return -ERESTARTSYS;
 	ret = fp_stream_await_format(ctx);
 	if (!ret)
 		ret = fp_set_selection(ctx, s);
-	mutex_unlock(&ctx->lock);
+	fp_ctx_unlock(ctx);
 	return ret;
 }
 
@@ -258,14 +277,15 @@ static int fp_decoder_cmd(struct file *file, void *priv, struct v4l2_decoder_cmd
 
 	if (ret)
 		return ret;
-	mutex_lock(&ctx->lock);
+	if (fp_ctx_lock(ctx))
+		return -ERESTARTSYS;
 	if (fp_ctx_failed(ctx))
 		ret = -EIO;
 	else if (cmd->cmd == V4L2_DEC_CMD_STOP)
 		ret = fp_stop_command(ctx);
 	else
-		ret = fp_start_command(ctx);
-	mutex_unlock(&ctx->lock);
+		ret = fp_start_command(ctx, file, cmd);
+	fp_ctx_unlock(ctx);
 	return ret;
 }
 
@@ -420,7 +440,7 @@ static const struct v4l2_file_operations fp_fops = {
 	.open = fp_open,
 	.release = fp_release,
 	.poll = v4l2_m2m_fop_poll,
-	.unlocked_ioctl = fp_video_ioctl,
+	.unlocked_ioctl = video_ioctl2,
 	.mmap = v4l2_m2m_fop_mmap,
 };
 
@@ -447,6 +467,7 @@ int fp_decoder_init(struct v4l2_device *v4l2_dev)
 
 	fp_decoder.v4l2_dev = v4l2_dev;
 	mutex_init(&fp_decoder.lock);
+	mutex_init(&fp_decoder.vdev_lock);
 	INIT_LIST_HEAD(&fp_decoder.contexts);
 	fp_event_init(&fp_decoder.wanted);
 	fp_decoder.m2m = v4l2_m2m_init(&fp_m2m_ops);
@@ -462,6 +483,7 @@ int fp_decoder_init(struct v4l2_device *v4l2_dev)
 	vdev->v4l2_dev = v4l2_dev;
 	vdev->fops = &fp_fops;
 	vdev->ioctl_ops = &fp_ioctl_ops;
+	vdev->lock = &fp_decoder.vdev_lock;
 	vdev->vfl_dir = VFL_DIR_M2M;
 	vdev->device_caps = V4L2_CAP_VIDEO_M2M_MPLANE | V4L2_CAP_STREAMING;
 	vdev->release = video_device_release_empty;

@@ -70,12 +70,6 @@ struct fp_coded {
 	bool sized;			/* the client gave width and height */
 };
 
-enum fp_drain {
-	FP_DRAIN_NONE,
-	FP_DRAIN_REQUESTED,		/* by the client */
-	FP_DRAIN_ANNOUNCED,		/* the decoder works on it */
-};
-
 /* Reason why a client with queued work waits. Each wait has a time limit. */
 enum fp_wait {
 	FP_WAIT_NONE,
@@ -93,7 +87,7 @@ struct fp_ctx {
 	struct v4l2_ctrl_handler controls;
 	struct v4l2_ctrl *min_buffers;
 
-	struct mutex lock;		/* all below, and both queues */
+	struct mutex lock;		/* all below, both queues, the state of a drain */
 	bool closed;			/* fh and the queues are gone */
 	bool on[2];			/* per FRAMEPATH_QUEUE_*: streams */
 	bool failed[2];			/* per FRAMEPATH_QUEUE_*: fails until STREAMOFF */
@@ -114,10 +108,10 @@ struct fp_ctx {
 	bool flush_packet;		/* NEXT_PACKET has to announce the flush */
 	bool flush_capture;		/* NEXT_CAPTURE has to */
 
-	enum fp_drain drain;
+	/* The rest of a drain's state is v4l2-mem2mem's: see fp_draining(). */
 	u64 drain_seq;			/* the first packet after it */
-	bool drained;			/* packets wait until the client goes on */
-	bool last_due;			/* the next CAPTURE buffer goes back as LAST */
+	bool drain_announced;		/* the decoder works on it */
+	bool change_last_due;		/* the next CAPTURE buffer is LAST before a change */
 
 	u32 capture_run;		/* number of the CAPTURE run (OFF, ON) */
 	u32 capture_announced;		/* run announced to the decoder, 0: OFF */
@@ -149,6 +143,7 @@ struct fp_ctx {
 struct fp_decoder {
 	struct v4l2_device *v4l2_dev;
 	struct video_device vdev;
+	struct mutex vdev_lock;		/* vdev's: see fp_file_lock() */
 	struct v4l2_m2m_dev *m2m;
 	struct workqueue_struct *work;	/* for work that waits for a context's lock */
 
@@ -179,6 +174,22 @@ void fp_decoder_unregister(void);
 static inline bool fp_ctx_failed(struct fp_ctx *ctx)
 {
 	return ctx->failed[FRAMEPATH_QUEUE_OUTPUT] || ctx->failed[FRAMEPATH_QUEUE_CAPTURE];
+}
+
+/* The client has requested a drain, and the decoder has not finished it. */
+static inline bool fp_draining(struct fp_ctx *ctx)
+{
+	struct v4l2_m2m_ctx *m2m = ctx->fh.m2m_ctx;
+
+	return m2m->is_draining && !v4l2_m2m_dst_buf_is_last(m2m);
+}
+
+/* The decoder has finished a drain: packets wait until the client goes on. */
+static inline bool fp_drained(struct fp_ctx *ctx)
+{
+	struct v4l2_m2m_ctx *m2m = ctx->fh.m2m_ctx;
+
+	return v4l2_m2m_has_stopped(m2m) || v4l2_m2m_dst_buf_is_last(m2m);
 }
 
 /* CAPTURE streams, but the client has not set it up for the stream's format. */
@@ -247,11 +258,13 @@ void fp_capture_on(struct fp_ctx *ctx);
 void fp_capture_off(struct fp_ctx *ctx);
 bool fp_capture_fits(struct fp_ctx *ctx);
 int fp_stop_command(struct fp_ctx *ctx);
-int fp_start_command(struct fp_ctx *ctx);
+int fp_start_command(struct fp_ctx *ctx, struct file *file, struct v4l2_decoder_cmd *cmd);
 void fp_capture_done(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf, u32 payload, u32 flags,
 		     enum vb2_buffer_state state);
-void fp_last(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf);
-int fp_send_last(struct fp_ctx *ctx);
+void fp_drain_last(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf);
+void fp_change_last(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf);
+int fp_send_drain_last(struct fp_ctx *ctx);
+void fp_send_change_last(struct fp_ctx *ctx);
 void fp_queue_v4l2_event(struct fp_ctx *ctx, u32 type, u32 changes);
 
 /* protocol.c: all with the context's lock */

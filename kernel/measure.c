@@ -53,6 +53,7 @@
 static struct {
 	struct v4l2_m2m_dev *m2m;
 	struct video_device video;
+	struct mutex lock;		/* video's: see fp_file_lock() */
 	atomic_t contexts;		/* opened since the module was loaded */
 } node;
 
@@ -389,10 +390,10 @@ static int fp_measure_g_fmt(struct file *file, void *priv, struct v4l2_format *f
 {
 	struct fp_measure_context *ctx = to_context(file);
 
-	if (mutex_lock_interruptible(&ctx->lock))
+	if (fp_file_lock(&node.video, &ctx->lock))
 		return -ERESTARTSYS;
 	format->fmt.pix = ctx->format;
-	mutex_unlock(&ctx->lock);
+	fp_file_unlock(&node.video, &ctx->lock);
 	return 0;
 }
 
@@ -404,7 +405,7 @@ static int fp_measure_s_fmt_output(struct file *file, void *priv, struct v4l2_fo
 	int ret = 0;
 
 	fp_measure_nearest(pix);
-	if (mutex_lock_interruptible(&ctx->lock))
+	if (fp_file_lock(&node.video, &ctx->lock))
 		return -ERESTARTSYS;
 	if (vb2_is_busy(v4l2_m2m_get_src_vq(queues)) ||
 	    (vb2_is_busy(v4l2_m2m_get_dst_vq(queues)) &&
@@ -412,7 +413,7 @@ static int fp_measure_s_fmt_output(struct file *file, void *priv, struct v4l2_fo
 		ret = -EBUSY;
 	else
 		ctx->format = *pix;
-	mutex_unlock(&ctx->lock);
+	fp_file_unlock(&node.video, &ctx->lock);
 	return ret;
 }
 
@@ -545,7 +546,7 @@ static const struct v4l2_file_operations fp_measure_fops = {
 	.open = fp_measure_open,
 	.release = fp_measure_release,
 	.poll = v4l2_m2m_fop_poll,
-	.unlocked_ioctl = fp_video_ioctl,
+	.unlocked_ioctl = video_ioctl2,
 	.mmap = v4l2_m2m_fop_mmap,
 };
 
@@ -559,6 +560,8 @@ int fp_measure_init(struct v4l2_device *v4l2_dev)
 	strscpy(node.video.name, FP_MEASURE_NAME, sizeof(node.video.name));
 	node.video.vfl_dir = VFL_DIR_M2M;
 	node.video.device_caps = V4L2_CAP_VIDEO_M2M | V4L2_CAP_STREAMING;
+	mutex_init(&node.lock);
+	node.video.lock = &node.lock;
 	node.video.v4l2_dev = v4l2_dev;
 	node.video.fops = &fp_measure_fops;
 	node.video.ioctl_ops = &fp_measure_ioctl_ops;

@@ -19,17 +19,17 @@ u32 fp_packet_pending(struct fp_ctx *ctx, struct fp_buffer **buffer)
 
 	if (ctx->flush_packet)
 		return FRAMEPATH_FLUSH;
-	if (!ctx->on[FRAMEPATH_QUEUE_OUTPUT] || ctx->drained)
+	if (!ctx->on[FRAMEPATH_QUEUE_OUTPUT] || fp_drained(ctx))
 		return 0;
 	v4l2_m2m_for_each_src_buf(ctx->fh.m2m_ctx, b) {
 		*buffer = fp_buffer_of(&b->vb);
-		if (ctx->drain != FP_DRAIN_NONE && (*buffer)->seq >= ctx->drain_seq)
+		if (fp_draining(ctx) && (*buffer)->seq >= ctx->drain_seq)
 			break;
 		if (!(*buffer)->announced)
 			return FRAMEPATH_PACKET;
 	}
 	/* Not before CAPTURE streams: the end of the drain needs a buffer. */
-	if (ctx->drain == FP_DRAIN_REQUESTED && ctx->on[FRAMEPATH_QUEUE_CAPTURE])
+	if (fp_draining(ctx) && !ctx->drain_announced && ctx->on[FRAMEPATH_QUEUE_CAPTURE])
 		return FRAMEPATH_DRAIN;
 	return 0;
 }
@@ -67,7 +67,7 @@ bool fp_packet_next(struct fp_ctx *ctx, struct fp_packet *packet)
 		ctx->flush_packet = false;
 		break;
 	case FRAMEPATH_DRAIN:
-		ctx->drain = FP_DRAIN_ANNOUNCED;
+		ctx->drain_announced = true;
 		break;
 	case FRAMEPATH_PACKET:
 		buffer->announced = true;
@@ -228,7 +228,7 @@ int fp_report_format(struct fp_ctx *ctx, const struct fp_format *format)
 		fp_queue_v4l2_event(ctx, V4L2_EVENT_SOURCE_CHANGE, V4L2_EVENT_SRC_CH_RESOLUTION);
 		ctx->change_sent = ctx->on[FRAMEPATH_QUEUE_CAPTURE];
 		if (ctx->on[FRAMEPATH_QUEUE_CAPTURE])
-			fp_send_last(ctx);
+			fp_send_change_last(ctx);
 		fp_event_signal(&ctx->captures);
 	}
 	fp_event_signal(&ctx->formats);
@@ -279,7 +279,7 @@ int fp_report_frame(struct fp_ctx *ctx, const struct fp_frame *frame)
 	if (frame->seq >= ctx->next_seq || ctx->next_seq - frame->seq > FRAMEPATH_DELIVERED_WINDOW)
 		return -ERANGE;
 	/* After LAST, and while CAPTURE is OFF, the client owns every buffer. */
-	if (ctx->drained || !ctx->capture_announced ||
+	if (fp_drained(ctx) || !ctx->capture_announced ||
 	    ctx->capture_announced != fp_capture_current(ctx))
 		return -EBUSY;
 	ret = fp_frame_buffer(ctx, frame, &vbuf);
@@ -301,7 +301,7 @@ static int fp_report_end(struct fp_ctx *ctx, struct fp_drained *drained)
 {
 	struct v4l2_m2m_buffer *b;
 
-	if (ctx->drain != FP_DRAIN_ANNOUNCED)
+	if (!fp_draining(ctx) || !ctx->drain_announced)
 		return -ECANCELED;
 	/* The frames after a change are still missing. */
 	if (!fp_capture_current(ctx) || ctx->changing)
@@ -310,9 +310,7 @@ static int fp_report_end(struct fp_ctx *ctx, struct fp_drained *drained)
 		if (fp_buffer_of(&b->vb)->seq < ctx->drain_seq)
 			return -EBUSY;
 
-	ctx->drain = FP_DRAIN_NONE;
-	ctx->drained = true;
-	drained->index = fp_send_last(ctx);
+	drained->index = fp_send_drain_last(ctx);
 	fp_stream_progress(ctx);
 	return 0;
 }

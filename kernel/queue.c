@@ -97,8 +97,10 @@ static void fp_queue_capture(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf)
 	buffer->announced = false;
 	trace_fp_capture_queued(ctx->number, vbuf->vb2_buf.index, buffer->generation);
 	v4l2_m2m_buf_queue(ctx->fh.m2m_ctx, vbuf);
-	if (ctx->last_due)
-		fp_last(ctx, vbuf);
+	if (v4l2_m2m_dst_buf_is_last(ctx->fh.m2m_ctx))
+		fp_drain_last(ctx, vbuf);
+	else if (ctx->change_last_due)
+		fp_change_last(ctx, vbuf);
 	else
 		fp_event_signal(&ctx->captures);
 	fp_stream_update(ctx);

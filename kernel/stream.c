@@ -78,13 +78,13 @@ static bool fp_decoder_could_go_on(struct fp_ctx *ctx)
 	struct v4l2_m2m_ctx *m2m = ctx->fh.m2m_ctx;
 	unsigned int packets, needed;
 
-	if (!ctx->stream || ctx->closed || !ctx->on[FRAMEPATH_QUEUE_OUTPUT] || ctx->drained ||
+	if (!ctx->stream || ctx->closed || !ctx->on[FRAMEPATH_QUEUE_OUTPUT] || fp_drained(ctx) ||
 	    fp_ctx_failed(ctx))
 		return false;
 	packets = v4l2_m2m_num_src_bufs_ready(m2m);
 	if (packets && !ctx->format_reported)
 		return true;
-	if ((!packets && ctx->drain == FP_DRAIN_NONE) || !fp_capture_current(ctx))
+	if ((!packets && !fp_draining(ctx)) || !fp_capture_current(ctx))
 		return false;
 	needed = min_t(unsigned int, ctx->format.min_buffers,
 		       fp_queue_buffers(fp_capture_queue(ctx)));
@@ -93,8 +93,7 @@ static bool fp_decoder_could_go_on(struct fp_ctx *ctx)
 
 static enum fp_wait fp_wait_reason(struct fp_ctx *ctx, bool wanted)
 {
-	if (wanted && (v4l2_m2m_num_src_bufs_ready(ctx->fh.m2m_ctx) ||
-		       ctx->drain != FP_DRAIN_NONE))
+	if (wanted && (v4l2_m2m_num_src_bufs_ready(ctx->fh.m2m_ctx) || fp_draining(ctx)))
 		return FP_WAIT_DECODER;
 	if (READ_ONCE(fp_silence_ms) && fp_decoder_could_go_on(ctx))
 		return FP_WAIT_PROGRESS;
@@ -232,8 +231,7 @@ void fp_stream_accepted(struct fp_ctx *ctx)
 
 	v4l2_m2m_for_each_src_buf(ctx->fh.m2m_ctx, b)
 		fp_buffer_of(&b->vb)->announced = false;
-	if (ctx->drain == FP_DRAIN_ANNOUNCED)
-		ctx->drain = FP_DRAIN_REQUESTED;
+	ctx->drain_announced = false;
 	ctx->flush_packet = false;
 	ctx->flush_capture = false;
 	ctx->capture_announced = 0;
@@ -267,9 +265,9 @@ void fp_output_off(struct fp_ctx *ctx)
 	ctx->changing = false;
 	/* A seek aborts a SOURCE_CHANGE: it is sent again where it still applies. */
 	ctx->change_sent = false;
-	ctx->drain = FP_DRAIN_NONE;
-	ctx->drained = false;
-	ctx->last_due = false;
+	/* A seek cancels a drain without LAST. */
+	v4l2_m2m_clear_state(ctx->fh.m2m_ctx);
+	ctx->change_last_due = false;
 	trace_fp_flush(ctx->number, ctx->epoch);
 	if (ctx->decoder_failed)
 		fp_stream_forget(ctx);
@@ -284,10 +282,10 @@ void fp_capture_on(struct fp_ctx *ctx)
 	ctx->capture_run++;
 	ctx->capture_format = ctx->format_asked;
 	ctx->change_sent = fp_ctx_changed(ctx);
-	ctx->drained = false;
+	ctx->fh.m2m_ctx->has_stopped = false;
 	/* CAPTURE is set up for an older format; the event of the new one is queued. */
 	if (ctx->change_sent)
-		fp_send_last(ctx);
+		fp_send_change_last(ctx);
 	fp_stream_update(ctx);
 	fp_event_signal(&ctx->captures);
 	fp_event_signal(&ctx->packets);
@@ -298,11 +296,12 @@ void fp_capture_off(struct fp_ctx *ctx)
 {
 	/* It cancels a drain, but not while it answers a SOURCE_CHANGE of that drain. */
 	if (!fp_ctx_changed(ctx))
-		ctx->drain = FP_DRAIN_NONE;
-	ctx->last_due = false;
+		v4l2_m2m_update_stop_streaming_state(ctx->fh.m2m_ctx, fp_capture_queue(ctx));
+	ctx->change_last_due = false;
 	ctx->on[FRAMEPATH_QUEUE_CAPTURE] = false;
 	fp_stream_update(ctx);
 	fp_event_signal(&ctx->captures);
+	fp_event_signal(&ctx->packets);
 }
 
 /* Reports whether all CAPTURE buffers can hold frames of the stream's format. */
@@ -321,8 +320,14 @@ bool fp_capture_fits(struct fp_ctx *ctx)
 	return true;
 }
 
+/*
+ * Begins a drain. v4l2_m2m_decoder_cmd() would end it at once where OUTPUT is empty,
+ * but the decoder can still have frames of packets that are done.
+ */
 int fp_stop_command(struct fp_ctx *ctx)
 {
+	struct v4l2_m2m_ctx *m2m = ctx->fh.m2m_ctx;
+
 	/*
 	 * A decoder may ignore STOP while CAPTURE does not stream. This one begins
 	 * the drain, as v4l2-mem2mem's helpers do: a client may have queued its last
@@ -330,11 +335,12 @@ int fp_stop_command(struct fp_ctx *ctx)
 	 */
 	if (!ctx->on[FRAMEPATH_QUEUE_OUTPUT])
 		return 0;
-	if (ctx->drain != FP_DRAIN_NONE || (ctx->drained && ctx->last_due))
+	if (m2m->is_draining)
 		return -EBUSY;
-	if (ctx->drained)
+	if (v4l2_m2m_has_stopped(m2m))
 		return 0;
-	ctx->drain = FP_DRAIN_REQUESTED;
+	m2m->is_draining = true;
+	ctx->drain_announced = false;
 	ctx->drain_seq = ctx->next_seq;
 	trace_fp_drain(ctx->number, ctx->drain_seq);
 	fp_event_signal(&ctx->packets);
@@ -342,14 +348,16 @@ int fp_stop_command(struct fp_ctx *ctx)
 	return 0;
 }
 
-int fp_start_command(struct fp_ctx *ctx)
+/* Goes on after a drain, or answers a SOURCE_CHANGE with the buffers as they are. */
+int fp_start_command(struct fp_ctx *ctx, struct file *file, struct v4l2_decoder_cmd *cmd)
 {
 	bool changed = fp_ctx_changed(ctx);
+	int ret;
 
 	/* It answers an older SOURCE_CHANGE: the newer one has a LAST of its own. */
 	if (changed && ctx->format_asked != ctx->format_run)
 		return 0;
-	if (ctx->last_due || (ctx->drain != FP_DRAIN_NONE && !changed))
+	if (ctx->change_last_due)
 		return -EBUSY;
 	if (changed) {
 		if (!fp_capture_fits(ctx))
@@ -358,8 +366,12 @@ int fp_start_command(struct fp_ctx *ctx)
 		ctx->capture_format = ctx->format_run;
 		ctx->change_sent = false;
 		fp_event_signal(&ctx->captures);
+	} else {
+		/* A drain continues after a change, but fails START otherwise. */
+		ret = v4l2_m2m_decoder_cmd(file, ctx->fh.m2m_ctx, cmd);
+		if (ret)
+			return ret;
 	}
-	ctx->drained = false;
 	vb2_clear_last_buffer_dequeued(fp_capture_queue(ctx));
 	fp_stream_update(ctx);
 	fp_event_signal(&ctx->packets);
@@ -368,55 +380,93 @@ int fp_start_command(struct fp_ctx *ctx)
 
 /* ---- buffers and events for the client ----------------------------------- */
 
-/* Gives a CAPTURE buffer on the ready list back to the client. */
-void fp_capture_done(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf, u32 payload, u32 flags,
-		     enum vb2_buffer_state state)
+/* Takes a CAPTURE buffer from the ready list and fills it in for the client. */
+static void fp_capture_take(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf, u32 payload,
+			    u32 flags)
 {
 	v4l2_m2m_dst_buf_remove_by_buf(ctx->fh.m2m_ctx, vbuf);
 	vb2_set_plane_payload(&vbuf->vb2_buf, 0, payload);
 	vbuf->flags &= ~(FP_MARK_FLAGS | V4L2_BUF_FLAG_LAST);
 	vbuf->flags |= flags;
 	vbuf->sequence = ctx->sequence[FRAMEPATH_QUEUE_CAPTURE]++;
+}
+
+/* Gives a CAPTURE buffer on the ready list back to the client. */
+void fp_capture_done(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf, u32 payload, u32 flags,
+		     enum vb2_buffer_state state)
+{
+	fp_capture_take(ctx, vbuf, payload, flags);
 	v4l2_m2m_buf_done(vbuf, state);
 }
 
-/* Gives an empty buffer with the flag LAST back to the client. */
-void fp_last(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf)
+/* LAST is an empty buffer. */
+static void fp_last_take(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf, u32 flags)
 {
 	trace_fp_capture_last(ctx->number, vbuf->vb2_buf.index, fp_buffer_of(vbuf)->generation);
 	vbuf->field = V4L2_FIELD_NONE;
 	vbuf->vb2_buf.timestamp = 0;
-	ctx->last_due = false;
-	fp_capture_done(ctx, vbuf, 0, V4L2_BUF_FLAG_LAST, VB2_BUF_STATE_DONE);
-	/* After the buffer: ffmpeg takes an event without a buffer for a stalled stream. */
-	if (ctx->drained)
-		fp_queue_v4l2_event(ctx, V4L2_EVENT_EOS, 0);
+	fp_capture_take(ctx, vbuf, 0, flags);
 }
 
-/*
- * Sends LAST. Returns the index of the buffer if the decoder had it, else -1; where
- * no buffer is queued, the next one that the client queues is LAST.
- */
-int fp_send_last(struct fp_ctx *ctx)
+/* Gives the buffer back as LAST of a drain. */
+void fp_drain_last(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf)
+{
+	fp_last_take(ctx, vbuf, 0);
+	v4l2_m2m_last_buffer_done(ctx->fh.m2m_ctx, vbuf);
+	/* After the buffer: ffmpeg takes an event without a buffer for a stalled stream. */
+	fp_queue_v4l2_event(ctx, V4L2_EVENT_EOS, 0);
+}
+
+/* Gives the buffer back as LAST before a SOURCE_CHANGE; a drain is not affected. */
+void fp_change_last(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf)
+{
+	fp_last_take(ctx, vbuf, V4L2_BUF_FLAG_LAST);
+	ctx->change_last_due = false;
+	v4l2_m2m_buf_done(vbuf, VB2_BUF_STATE_DONE);
+}
+
+/* Returns a queued CAPTURE buffer for LAST, if possible one that the decoder lacks. */
+static struct vb2_v4l2_buffer *fp_last_buffer(struct fp_ctx *ctx)
 {
 	struct vb2_v4l2_buffer *vbuf = NULL;
 	struct v4l2_m2m_buffer *b;
+
+	v4l2_m2m_for_each_dst_buf(ctx->fh.m2m_ctx, b) {
+		if (!fp_buffer_of(&b->vb)->announced)
+			return &b->vb;
+		if (!vbuf)
+			vbuf = &b->vb;
+	}
+	return vbuf;
+}
+
+/*
+ * Sends LAST of a drain: with a queued buffer, or the next one that the client
+ * queues. Returns the index of a buffer that the decoder had, else -1.
+ */
+int fp_send_drain_last(struct fp_ctx *ctx)
+{
+	struct vb2_v4l2_buffer *vbuf = fp_last_buffer(ctx);
 	int index;
 
-	/* Prefers a buffer that the decoder does not have. */
-	v4l2_m2m_for_each_dst_buf(ctx->fh.m2m_ctx, b) {
-		if (!vbuf || !fp_buffer_of(&b->vb)->announced)
-			vbuf = &b->vb;
-		if (!fp_buffer_of(vbuf)->announced)
-			break;
-	}
 	if (!vbuf) {
-		ctx->last_due = true;
+		ctx->fh.m2m_ctx->next_buf_last = true;
 		return -1;
 	}
 	index = fp_buffer_of(vbuf)->announced ? vbuf->vb2_buf.index : -1;
-	fp_last(ctx, vbuf);
+	fp_drain_last(ctx, vbuf);
 	return index;
+}
+
+/* As fp_send_drain_last(), before a SOURCE_CHANGE. */
+void fp_send_change_last(struct fp_ctx *ctx)
+{
+	struct vb2_v4l2_buffer *vbuf = fp_last_buffer(ctx);
+
+	if (vbuf)
+		fp_change_last(ctx, vbuf);
+	else
+		ctx->change_last_due = true;
 }
 
 void fp_queue_v4l2_event(struct fp_ctx *ctx, u32 type, u32 changes)
