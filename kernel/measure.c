@@ -18,6 +18,7 @@
  * The node has no scaling, no other format, no request API and no fences of its
  * own; QBUF waits for the fences of a dmabuf.
  */
+#include <linux/crc32.h>
 #include <linux/dma-buf.h>
 #include <linux/ktime.h>
 #include <linux/mm.h>
@@ -47,7 +48,7 @@
 #include "trace_measure.h"
 
 #define FP_MEASURE_NAME FP_NAME "-measure"
-#define FP_MEASURE_SMALLEST 16U		/* pixels, either way */
+#define FP_MEASURE_SMALLEST 4U		/* width and height, pixels */
 #define FP_MEASURE_LARGEST 4096U
 
 static struct {
@@ -146,6 +147,17 @@ static void fp_measure_pixels(struct fp_measure_context *ctx, struct fp_measure_
 						&region, order->level);
 }
 
+/* Not a part of the work on the pixels, which end_ns ends. */
+static void fp_measure_checksum(struct fp_measure_context *ctx, struct fp_measure_buffer *to,
+				struct fp_meta_record *record)
+{
+	const u8 *memory = vb2_plane_vaddr(&to->m2m.vb.vb2_buf, 0);
+
+	record->crc32 = ~crc32_le(~0, memory, ctx->format.sizeimage);
+	record->checksum_ns = ktime_get_ns();
+	record->flags |= FRAMEPATH_META_CRC32;
+}
+
 static void fp_measure_frame(struct fp_measure_context *ctx, struct fp_measure_buffer *from,
 			     struct fp_measure_buffer *to)
 {
@@ -167,6 +179,8 @@ static void fp_measure_frame(struct fp_measure_context *ctx, struct fp_measure_b
 	fp_measure_pixels(ctx, from, to, &record);
 	trace_fp_measure_end(ctx->number, record.source_sequence);
 	record.end_ns = ktime_get_ns();
+	if (from->order.crc32 && record.status != FRAMEPATH_STATUS_FAILED)
+		fp_measure_checksum(ctx, to, &record);
 
 	to_vbuf->vb2_buf.timestamp = from_vbuf->vb2_buf.timestamp;
 	to_vbuf->timecode = from_vbuf->timecode;

@@ -28,6 +28,8 @@ static const struct v4l2_ctrl_config fp_measure_configs[FP_MEASURE_CONTROLS] = {
 	  .max = S32_MAX, .step = 1 },
 	{ .id = FRAMEPATH_CID_IN_PLACE, .name = "In Place", .type = V4L2_CTRL_TYPE_BOOLEAN,
 	  .max = 1, .step = 1 },
+	{ .id = FRAMEPATH_CID_CRC32, .name = "CRC32", .type = V4L2_CTRL_TYPE_BOOLEAN,
+	  .max = 1, .step = 1 },
 };
 
 int fp_measure_controls_init(struct fp_measure_controls *controls)
@@ -70,5 +72,6 @@ void fp_measure_controls_snapshot(struct fp_measure_controls *controls,
 	order->region.width = fp_measure_value(controls, FRAMEPATH_CID_ROI_WIDTH);
 	order->region.height = fp_measure_value(controls, FRAMEPATH_CID_ROI_HEIGHT);
 	order->in_place = fp_measure_value(controls, FRAMEPATH_CID_IN_PLACE);
+	order->crc32 = fp_measure_value(controls, FRAMEPATH_CID_CRC32);
 	v4l2_ctrl_unlock(controls->of[0]);
 }

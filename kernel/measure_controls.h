@@ -9,7 +9,7 @@
 #include "pixels.h"
 #include "uapi/framepath.h"
 
-#define FP_MEASURE_CONTROLS (FRAMEPATH_CID_IN_PLACE - FRAMEPATH_CID_BASE + 1)
+#define FP_MEASURE_CONTROLS (FRAMEPATH_CID_CRC32 - FRAMEPATH_CID_BASE + 1)
 
 struct fp_measure_controls {
 	struct v4l2_ctrl_handler handler;
@@ -23,6 +23,7 @@ struct fp_measure_order {
 	u32 algo;
 	u8 level;
 	bool in_place;
+	bool crc32;
 	struct fp_region region;
 };
 

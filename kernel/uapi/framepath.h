@@ -293,6 +293,7 @@ struct fp_delivered {
 #define FRAMEPATH_CID_ROI_WIDTH		(FRAMEPATH_CID_BASE + 5)	/* 0: up to the edge */
 #define FRAMEPATH_CID_ROI_HEIGHT	(FRAMEPATH_CID_BASE + 6)	/* 0: up to the edge */
 #define FRAMEPATH_CID_IN_PLACE		(FRAMEPATH_CID_BASE + 7)	/* boolean */
+#define FRAMEPATH_CID_CRC32		(FRAMEPATH_CID_BASE + 8)	/* boolean */
 
 enum fp_algo {
 	FRAMEPATH_ALGO_NONE = 0,
@@ -308,6 +309,7 @@ enum fp_status {
 };
 
 #define FRAMEPATH_META_IN_PLACE 0x1	/* OUTPUT and CAPTURE are the same memory */
+#define FRAMEPATH_META_CRC32 0x2	/* crc32 and checksum_ns are valid */
 
 /**
  * struct fp_meta_record - one frame of the measuring node
@@ -325,8 +327,12 @@ enum fp_status {
  * @roi: left, top, width, height, as used; 0 without algorithm
  * @value: threshold: level, pixels set
  * @copied: bytes copied
+ * @checksum_ns: time at which the checksum was done, after @end_ns; 0 without one
+ * @crc32: CRC-32 (IEEE 802.3, as zlib's) of the CAPTURE frame; 0 without one
+ * @reserved: 0
  *
- * All times are CLOCK_MONOTONIC, ns.
+ * All times are CLOCK_MONOTONIC, ns. The structure grows at its end only; a reader
+ * gets the fields it knows: see FRAMEPATH_IOC_META_BYTES.
  */
 struct fp_meta_record {
 	__u64 number;
@@ -343,8 +349,14 @@ struct fp_meta_record {
 	__u32 roi[4];
 	__u32 value[2];
 	__u64 copied;
+	__u64 checksum_ns;
+	__u32 crc32;
+	__u32 reserved;
 };
 
+#define FRAMEPATH_META_BYTES_FIRST 104	/* bytes of a record up to copied */
+
 #define FRAMEPATH_IOC_META_MISSED	_IOR(0xFB, 0x20, __u64)
+#define FRAMEPATH_IOC_META_BYTES	_IOWR(0xFB, 0x21, __u32)
 
 #endif

@@ -251,7 +251,7 @@ static inline void stream(int fd, bool on)
 
 struct order {
 	int64_t sequence;
-	int32_t algo, level, left, top, width, height, in_place;
+	int32_t algo, level, left, top, width, height, in_place, crc32;
 };
 
 static inline int set_order(int fd, const struct order *o)
@@ -265,8 +265,9 @@ static inline int set_order(int fd, const struct order *o)
 		{ .id = FRAMEPATH_CID_ROI_WIDTH, .value = o->width },
 		{ .id = FRAMEPATH_CID_ROI_HEIGHT, .value = o->height },
 		{ .id = FRAMEPATH_CID_IN_PLACE, .value = o->in_place },
+		{ .id = FRAMEPATH_CID_CRC32, .value = o->crc32 },
 	};
-	struct v4l2_ext_controls all = { .which = V4L2_CTRL_WHICH_CUR_VAL, .count = 8, .controls = c };
+	struct v4l2_ext_controls all = { .which = V4L2_CTRL_WHICH_CUR_VAL, .count = 9, .controls = c };
 
 	return ioctl(fd, VIDIOC_S_EXT_CTRLS, &all);
 }
@@ -274,6 +275,17 @@ static inline int set_order(int fd, const struct order *o)
 static inline void order(int fd, struct order o)
 {
 	check(!set_order(fd, &o), "S_EXT_CTRLS");
+}
+
+/* A reader of whole records. */
+static inline int meta_open_as(int flags)
+{
+	int meta = open_or_fail("/dev/framepath-meta", flags);
+	uint32_t bytes = sizeof(struct fp_meta_record);
+
+	check(!ioctl(meta, FRAMEPATH_IOC_META_BYTES, &bytes) && bytes == sizeof(struct fp_meta_record),
+	      "FRAMEPATH_IOC_META_BYTES gave %u", bytes);
+	return meta;
 }
 
 static inline struct fp_meta_record meta_read(int meta)
@@ -292,7 +304,20 @@ static inline uint64_t meta_missed(int meta)
 	return missed;
 }
 
-/* What the node must give: by the byte, as the user-space stage does it. */
+/* CRC-32 of IEEE 802.3, bit by bit. */
+static inline uint32_t crc32_of(const uint8_t *bytes, size_t count)
+{
+	uint32_t crc = ~0u;
+
+	for (size_t i = 0; i < count; i++) {
+		crc ^= bytes[i];
+		for (int bit = 0; bit < 8; bit++)
+			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+	}
+	return ~crc;
+}
+
+/* Expected result of the node, computed byte by byte as in the user-space stage. */
 struct expected {
 	uint32_t roi[4], set, status;
 	uint64_t outside;
