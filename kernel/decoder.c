@@ -499,10 +499,19 @@ void fp_decoder_exit(void)
 
 int fp_decoder_register(void)
 {
-	return video_register_device(&fp_decoder.vdev, VFL_TYPE_VIDEO, -1);
+	int ret = video_register_device(&fp_decoder.vdev, VFL_TYPE_VIDEO, -1);
+
+	if (ret)
+		return ret;
+	ret = v4l2_m2m_register_media_controller(fp_decoder.m2m, &fp_decoder.vdev,
+						 MEDIA_ENT_F_PROC_VIDEO_DECODER);
+	if (ret)
+		video_unregister_device(&fp_decoder.vdev);
+	return ret;
 }
 
 void fp_decoder_unregister(void)
 {
+	v4l2_m2m_unregister_media_controller(fp_decoder.m2m);
 	video_unregister_device(&fp_decoder.vdev);
 }

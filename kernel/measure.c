@@ -87,31 +87,6 @@ static struct fp_measure_buffer *to_buffer(struct vb2_v4l2_buffer *vbuf)
 
 /* ---- a frame ------------------------------------------------------------ */
 
-/*
- * Reports whether both buffers are the same memory. All importers of a dmabuf share
- * one kernel mapping, and so does the queue that exported it. Only user memory has a
- * mapping per buffer; there the pages are compared, since the same address can belong
- * to another process or have another page by now.
- */
-static bool fp_measure_same_memory(struct vb2_buffer *from, struct vb2_buffer *to, size_t size)
-{
-	u8 *from_memory = vb2_plane_vaddr(from, 0);
-	u8 *to_memory = vb2_plane_vaddr(to, 0);
-	size_t at;
-
-	if (from_memory == to_memory)
-		return true;
-	if (from->memory != VB2_MEMORY_USERPTR || to->memory != VB2_MEMORY_USERPTR ||
-	    from->planes[0].m.userptr != to->planes[0].m.userptr)
-		return false;
-
-	for (at = 0; at < size; at += PAGE_SIZE - offset_in_page(from_memory + at)) {
-		if (vmalloc_to_page(from_memory + at) != vmalloc_to_page(to_memory + at))
-			return false;
-	}
-	return true;
-}
-
 static void fp_measure_pixels(struct fp_measure_context *ctx, struct fp_measure_buffer *from,
 			      struct fp_measure_buffer *to, struct fp_meta_record *record)
 {
@@ -137,7 +112,7 @@ static void fp_measure_pixels(struct fp_measure_context *ctx, struct fp_measure_
 		record->value[0] = order->level;
 	}
 
-	if (order->in_place && fp_measure_same_memory(from_vb, to_vb, ctx->format.sizeimage))
+	if (order->in_place && fp_memory_same(from_vb, to_vb, ctx->format.sizeimage))
 		record->flags |= FRAMEPATH_META_IN_PLACE;
 	else
 		record->copied = fp_copy_around(to_memory, from_memory, ctx->format.width,
@@ -588,12 +563,22 @@ void fp_measure_exit(void)
 	v4l2_m2m_release(node.m2m);
 }
 
+/* A look-up table, in terms of the media controller: each pixel is mapped by itself. */
 int fp_measure_register(void)
 {
-	return video_register_device(&node.video, VFL_TYPE_VIDEO, -1);
+	int ret = video_register_device(&node.video, VFL_TYPE_VIDEO, -1);
+
+	if (ret)
+		return ret;
+	ret = v4l2_m2m_register_media_controller(node.m2m, &node.video,
+						 MEDIA_ENT_F_PROC_VIDEO_LUT);
+	if (ret)
+		video_unregister_device(&node.video);
+	return ret;
 }
 
 void fp_measure_unregister(void)
 {
+	v4l2_m2m_unregister_media_controller(node.m2m);
 	video_unregister_device(&node.video);
 }

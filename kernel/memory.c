@@ -400,3 +400,28 @@ const struct vb2_mem_ops fp_memory_ops = {
 	.mmap = fp_memory_mmap,
 	.num_users = fp_memory_num_users,
 };
+
+/*
+ * Reports whether both buffers are the same memory. All importers of a dmabuf share
+ * one kernel mapping, and so does the queue that exported it. Only user memory has a
+ * mapping per buffer; there the pages are compared, since the same address can belong
+ * to another process or have another page by now.
+ */
+bool fp_memory_same(struct vb2_buffer *from, struct vb2_buffer *to, size_t size)
+{
+	u8 *from_memory = vb2_plane_vaddr(from, 0);
+	u8 *to_memory = vb2_plane_vaddr(to, 0);
+	size_t at;
+
+	if (from_memory == to_memory)
+		return true;
+	if (from->memory != VB2_MEMORY_USERPTR || to->memory != VB2_MEMORY_USERPTR ||
+	    from->planes[0].m.userptr != to->planes[0].m.userptr)
+		return false;
+
+	for (at = 0; at < size; at += PAGE_SIZE - offset_in_page(from_memory + at)) {
+		if (vmalloc_to_page(from_memory + at) != vmalloc_to_page(to_memory + at))
+			return false;
+	}
+	return true;
+}

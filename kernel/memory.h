@@ -16,5 +16,6 @@ struct fp_queue_owner {
 extern const struct vb2_mem_ops fp_memory_ops;
 
 struct dma_buf *fp_memory_lease(struct dma_buf *lent, size_t bytes);
+bool fp_memory_same(struct vb2_buffer *from, struct vb2_buffer *to, size_t size);
 
 #endif
