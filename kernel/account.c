@@ -2,9 +2,9 @@
 /*
  * Limits on buffer memory and streams, per file, per user and for the module.
  *
- * The user is the one who opened the file. A file that was opened inside a user
- * namespace counts for the owner of the outermost one, because a user who may
- * map many ids there would otherwise have as many times the limit.
+ * A file counts for the user that opened it. A file that was opened inside a user
+ * namespace counts for the owner of the outermost one: a user with many mapped ids
+ * would otherwise have the limit many times.
  */
 #include <linux/capability.h>
 #include <linux/cred.h>
@@ -50,11 +50,11 @@ struct fp_user {
 struct fp_account {
 	struct kref ref;
 	struct fp_user *user;
-	bool limited;			/* by what a user may have */
+	bool limited;			/* limits per user apply */
 	u64 bytes;
 };
 
-/* All below, and what accounts and users count. */
+/* Protects all below, and the counts of accounts and users. */
 static DEFINE_SPINLOCK(fp_account_lock);
 static LIST_HEAD(fp_users);
 static struct {
@@ -166,7 +166,7 @@ static bool fp_room(u64 used, u64 more, u64 limit)
 	return used <= limit && more <= limit - used;
 }
 
-/* ENOMEM: a limit is reached. Nothing is counted then. */
+/* Counts bytes. ENOMEM if a limit is reached; then nothing is counted. */
 int fp_account_charge(struct fp_account *account, u64 bytes)
 {
 	u64 limit = fp_memory_limit();
@@ -197,7 +197,7 @@ void fp_account_uncharge(struct fp_account *account, u64 bytes)
 	spin_unlock(&fp_account_lock);
 }
 
-/* EBUSY: the user, or the module, has as many as there may be. */
+/* Counts a stream. EBUSY if the user's or the module's limit is reached. */
 int fp_account_stream_begin(struct fp_account *account)
 {
 	struct fp_user *user = account->user;

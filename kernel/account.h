@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Limits: how much buffer memory and how many streams a file, a user and the
- * whole module may have.
+ * Limits on buffer memory and streams of a file, a user and the whole module.
  */
 #ifndef FP_ACCOUNT_H
 #define FP_ACCOUNT_H
@@ -15,8 +14,8 @@
 struct fp_user;
 
 /*
- * The account of one open file. Buffer memory keeps it for as long as the
- * memory exists, which can be longer than the file is open.
+ * Account of one open file. Buffer memory holds a reference, and can exist longer
+ * than the file is open.
  */
 struct fp_account;
 

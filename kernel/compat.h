@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What differs between the kernels this module builds for, 6.1 to current.
- * Nothing else in the module asks for a version.
+ * Differences between the kernels that this module builds for, 6.1 to current.
+ * No other file of the module depends on the kernel's version.
  */
 #ifndef FP_COMPAT_H
 #define FP_COMPAT_H
@@ -10,6 +10,7 @@
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/shmem_fs.h>
+#include <linux/string.h>
 #include <linux/version.h>
 #include <linux/videodev2.h>
 #include <media/v4l2-fh.h>
@@ -18,7 +19,17 @@
 
 #ifndef V4L2_PIX_FMT_AV1
 #define V4L2_PIX_FMT_AV1 v4l2_fourcc('A', 'V', '0', '1')
+#define FP_DESCRIBE_AV1
 #endif
+
+/* The core describes formats. One that it does not know gets a warning without this. */
+static inline void fp_describe_av1(struct v4l2_fmtdesc *f)
+{
+#ifdef FP_DESCRIBE_AV1
+	if (f->pixelformat == V4L2_PIX_FMT_AV1)
+		strscpy(f->description, "AV1", sizeof(f->description));
+#endif
+}
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 13, 0)
 #define FP_IMPORT_NS_DMA_BUF MODULE_IMPORT_NS("DMA_BUF")
@@ -27,7 +38,7 @@
 #endif
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 14, 0)
-/* vb2 lets go of the queue's lock while it waits, of itself. */
+/* vb2 itself releases the queue's lock while it waits. */
 #define FP_VB2_WAIT_OPS
 #else
 #define FP_VB2_WAIT_OPS				\

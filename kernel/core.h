@@ -2,12 +2,12 @@
 #ifndef FP_CORE_H
 #define FP_CORE_H
 
-#include <linux/fs.h>
+#include <linux/mutex.h>
 #include <linux/videodev2.h>
 
 #define FP_NAME "framepath"
 
-/* Every size from the smallest to the largest, either way. */
+/* Offers every width and height from the smallest to the largest. */
 static inline void fp_any_size(struct v4l2_frmsizeenum *f, u32 smallest, u32 largest)
 {
 	f->type = V4L2_FRMSIZE_TYPE_CONTINUOUS;
@@ -19,7 +19,10 @@ static inline void fp_any_size(struct v4l2_frmsizeenum *f, u32 smallest, u32 lar
 	f->stepwise.step_height = 1;
 }
 
+struct video_device;
+
 /* core.c */
-long fp_video_ioctl(struct file *file, unsigned int cmd, unsigned long arg);
+int fp_file_lock(struct video_device *vdev, struct mutex *lock);
+void fp_file_unlock(struct video_device *vdev, struct mutex *lock);
 
 #endif

@@ -2,10 +2,10 @@
 /*
  * The decoder node: a V4L2 stateful video decoder, multi-planar with one plane.
  *
- * It parses no bitstream and touches no pixel. What a client queues is offered
- * to the process that has attached to /dev/framepath (attach.c), which decodes
- * into the client's own CAPTURE buffers. v4l2-mem2mem serves as two queues and
- * the helpers of their ioctls; no job of it ever runs.
+ * The node parses no bitstream and touches no pixel. The process that has attached
+ * to /dev/framepath (attach.c) takes the client's packets and decodes into the
+ * client's own CAPTURE buffers. v4l2-mem2mem supplies the two queues and the
+ * helpers of their ioctls; none of its jobs ever runs.
  */
 #include <linux/file.h>
 #include <linux/module.h>
@@ -31,16 +31,27 @@ module_param_named(silence_ms, fp_silence_ms, uint, 0644);
 MODULE_PARM_DESC(silence_ms,
 		 "how long a client waits for a decoder that makes no progress, ms; 0: for ever");
 
-/* v4l2-compliance 1.30 takes a node with a codec it has not heard of for no decoder. */
+/* v4l2-compliance 1.30 does not know AV1, and runs no decoder tests on a node with it. */
 bool fp_av1 = true;
 module_param_named(av1, fp_av1, bool, 0444);
 MODULE_PARM_DESC(av1, "AV1 is among the codecs");
 
-/* ---- ioctls: those of the queues come with the context's lock ------------- */
+/* ---- ioctls -------------------------------------------------------------- */
 
+/* The core holds the context's lock in ioctls of the queues, else the node's. */
 static struct fp_ctx *fp_file_ctx(struct file *file)
 {
 	return fp_ctx_of(fp_file_fh(file));
+}
+
+static int fp_ctx_lock(struct fp_ctx *ctx)
+{
+	return fp_file_lock(&fp_decoder.vdev, &ctx->lock);
+}
+
+static void fp_ctx_unlock(struct fp_ctx *ctx)
+{
+	fp_file_unlock(&fp_decoder.vdev, &ctx->lock);
 }
 
 static int fp_querycap(struct file *file, void *priv, struct v4l2_capability *cap)
@@ -60,9 +71,10 @@ static int fp_enum_fmt_capture(struct file *file, void *priv, struct v4l2_fmtdes
 	struct fp_ctx *ctx = fp_file_ctx(file);
 	int ret;
 
-	mutex_lock(&ctx->lock);
+	if (fp_ctx_lock(ctx))
+		return -ERESTARTSYS;
 	ret = fp_enum_capture(ctx, f);
-	mutex_unlock(&ctx->lock);
+	fp_ctx_unlock(ctx);
 	return ret;
 }
 
@@ -75,9 +87,10 @@ static int fp_g_fmt_output(struct file *file, void *priv, struct v4l2_format *f)
 {
 	struct fp_ctx *ctx = fp_file_ctx(file);
 
-	mutex_lock(&ctx->lock);
+	if (fp_ctx_lock(ctx))
+		return -ERESTARTSYS;
 	fp_get_output(ctx, f);
-	mutex_unlock(&ctx->lock);
+	fp_ctx_unlock(ctx);
 	return 0;
 }
 
@@ -92,14 +105,15 @@ static int fp_s_fmt_output(struct file *file, void *priv, struct v4l2_format *f)
 	struct fp_ctx *ctx = fp_file_ctx(file);
 	int ret = 0;
 
-	mutex_lock(&ctx->lock);
+	if (fp_ctx_lock(ctx))
+		return -ERESTARTSYS;
 	if (vb2_is_busy(fp_output_queue(ctx)) || vb2_is_busy(fp_capture_queue(ctx))) {
 		ret = -EBUSY;
 	} else {
 		fp_set_output(ctx, f);
 		fp_stream_renew(ctx);
 	}
-	mutex_unlock(&ctx->lock);
+	fp_ctx_unlock(ctx);
 	return ret;
 }
 
@@ -108,13 +122,14 @@ static int fp_g_fmt_capture(struct file *file, void *priv, struct v4l2_format *f
 	struct fp_ctx *ctx = fp_file_ctx(file);
 	int ret;
 
-	mutex_lock(&ctx->lock);
+	if (fp_ctx_lock(ctx))
+		return -ERESTARTSYS;
 	ret = fp_stream_await_format(ctx);
 	if (!ret) {
 		fp_get_capture(ctx, f);
 		ctx->format_asked = ctx->format_run;
 	}
-	mutex_unlock(&ctx->lock);
+	fp_ctx_unlock(ctx);
 	return ret;
 }
 
@@ -123,11 +138,12 @@ static int fp_try_fmt_capture(struct file *file, void *priv, struct v4l2_format 
 	struct fp_ctx *ctx = fp_file_ctx(file);
 	int ret;
 
-	mutex_lock(&ctx->lock);
+	if (fp_ctx_lock(ctx))
+		return -ERESTARTSYS;
 	ret = fp_stream_await_format(ctx);
 	if (!ret)
 		fp_try_capture(ctx, f);
-	mutex_unlock(&ctx->lock);
+	fp_ctx_unlock(ctx);
 	return ret;
 }
 
@@ -136,7 +152,8 @@ static int fp_s_fmt_capture(struct file *file, void *priv, struct v4l2_format *f
 	struct fp_ctx *ctx = fp_file_ctx(file);
 	int ret;
 
-	mutex_lock(&ctx->lock);
+	if (fp_ctx_lock(ctx))
+		return -ERESTARTSYS;
 	ret = fp_stream_await_format(ctx);
 	if (ret)
 		goto unlock;
@@ -150,7 +167,7 @@ static int fp_s_fmt_capture(struct file *file, void *priv, struct v4l2_format *f
 	ctx->format_asked = ctx->format_run;
 	ret = 0;
 unlock:
-	mutex_unlock(&ctx->lock);
+	fp_ctx_unlock(ctx);
 	return ret;
 }
 
@@ -159,26 +176,33 @@ static int fp_g_selection(struct file *file, void *priv, struct v4l2_selection *
 	struct fp_ctx *ctx = fp_file_ctx(file);
 	int ret;
 
-	/* The core has made single-planar types of the multi-planar ones. */
+	/* The core replaces the multi-planar types by single-planar ones. */
 	if (s->type != V4L2_BUF_TYPE_VIDEO_CAPTURE)
 		return -EINVAL;
-	mutex_lock(&ctx->lock);
+	if (fp_ctx_lock(ctx))
+		return -ERESTARTSYS;
 	ret = fp_stream_await_format(ctx);
 	if (!ret)
 		ret = fp_get_selection(ctx, s);
-	mutex_unlock(&ctx->lock);
+	fp_ctx_unlock(ctx);
 	return ret;
 }
 
-/*
- * What is to be shown follows from the stream; nothing is scaled. ffmpeg looks at
- * the selection only where it could set one.
- */
+/* Changes nothing, as nothing is scaled. ffmpeg reads the selection only if it exists. */
 static int fp_s_selection(struct file *file, void *priv, struct v4l2_selection *s)
 {
-	if (s->target != V4L2_SEL_TGT_CROP && s->target != V4L2_SEL_TGT_COMPOSE)
+	struct fp_ctx *ctx = fp_file_ctx(file);
+	int ret;
+
+	if (s->type != V4L2_BUF_TYPE_VIDEO_CAPTURE)
 		return -EINVAL;
-	return fp_g_selection(file, priv, s);
+	if (fp_ctx_lock(ctx))
+		return -ERESTARTSYS;
+	ret = fp_stream_await_format(ctx);
+	if (!ret)
+		ret = fp_set_selection(ctx, s);
+	fp_ctx_unlock(ctx);
+	return ret;
 }
 
 static int fp_reqbufs(struct file *file, void *priv, struct v4l2_requestbuffers *rb)
@@ -210,26 +234,26 @@ static int fp_create_bufs(struct file *file, void *priv, struct v4l2_create_buff
 static int fp_streamon(struct file *file, void *priv, enum v4l2_buf_type type)
 {
 	struct fp_ctx *ctx = fp_file_ctx(file);
-	bool was_on = ctx->on[FP_QUEUE_OUTPUT];
+	bool was_on = ctx->on[FRAMEPATH_QUEUE_OUTPUT];
 	int ret;
 
 	if (fp_ctx_failed(ctx))
 		return -EIO;
 	if (type == fp_capture_queue(ctx)->type) {
-		/* Too small for what the client knows of; see fp_capture_on() otherwise. */
+		/* Buffers too small for the format that the client knows. */
 		if (ctx->format_asked == ctx->format_run && !fp_capture_fits(ctx))
 			return -EINVAL;
 		return v4l2_m2m_ioctl_streamon(file, priv, type);
 	}
 
-	/* Files may be open without end; a decoder's work is not. */
+	/* The number of open files is not limited, that of streams is. */
 	if (!was_on) {
 		ret = fp_account_stream_begin(ctx->owner.account);
 		if (ret)
 			return ret;
 	}
 	ret = v4l2_m2m_ioctl_streamon(file, priv, type);
-	/* Where it is on, fp_output_off() ends it. */
+	/* fp_output_off() ends a stream that is on. */
 	if (ret && !was_on)
 		fp_account_stream_end(ctx->owner.account);
 	return ret;
@@ -238,10 +262,11 @@ static int fp_streamon(struct file *file, void *priv, enum v4l2_buf_type type)
 static int fp_streamoff(struct file *file, void *priv, enum v4l2_buf_type type)
 {
 	struct fp_ctx *ctx = fp_file_ctx(file);
+	int queue = V4L2_TYPE_IS_OUTPUT(type) ? FRAMEPATH_QUEUE_OUTPUT : FRAMEPATH_QUEUE_CAPTURE;
 	int ret = v4l2_m2m_ioctl_streamoff(file, priv, type);
 
 	if (!ret)
-		ctx->failed[V4L2_TYPE_IS_OUTPUT(type) ? FP_QUEUE_OUTPUT : FP_QUEUE_CAPTURE] = false;
+		ctx->failed[queue] = false;
 	return ret;
 }
 
@@ -252,14 +277,15 @@ static int fp_decoder_cmd(struct file *file, void *priv, struct v4l2_decoder_cmd
 
 	if (ret)
 		return ret;
-	mutex_lock(&ctx->lock);
+	if (fp_ctx_lock(ctx))
+		return -ERESTARTSYS;
 	if (fp_ctx_failed(ctx))
 		ret = -EIO;
 	else if (cmd->cmd == V4L2_DEC_CMD_STOP)
 		ret = fp_stop_command(ctx);
 	else
-		ret = fp_start_command(ctx);
-	mutex_unlock(&ctx->lock);
+		ret = fp_start_command(ctx, file, cmd);
+	fp_ctx_unlock(ctx);
 	return ret;
 }
 
@@ -332,9 +358,9 @@ static struct fp_ctx *fp_ctx_new(void)
 	}
 	kref_init(&ctx->ref);
 	mutex_init(&ctx->lock);
-	fp_news_init(&ctx->packets);
-	fp_news_init(&ctx->captures);
-	fp_news_init(&ctx->formats);
+	fp_event_init(&ctx->packets);
+	fp_event_init(&ctx->captures);
+	fp_event_init(&ctx->formats);
 	INIT_DELAYED_WORK(&ctx->patience, fp_stream_patience);
 	INIT_DELAYED_WORK(&ctx->retry, fp_ctx_retry);
 	INIT_WORK(&ctx->orphan, fp_ctx_orphan);
@@ -358,15 +384,15 @@ no_controls:
 	return ERR_PTR(ret);
 }
 
-/* The decoder loses the stream. Its descriptors keep what is left of it. */
+/* Takes the stream from the decoder, whose descriptors keep the context. */
 static void fp_ctx_close(struct fp_ctx *ctx)
 {
 	mutex_lock(&ctx->lock);
 	v4l2_m2m_ctx_release(ctx->fh.m2m_ctx);
 	ctx->closed = true;
-	fp_news_add(&ctx->packets);
-	fp_news_add(&ctx->captures);
-	/* The decoder has its own reference, and nothing else will look for it. */
+	fp_event_signal(&ctx->packets);
+	fp_event_signal(&ctx->captures);
+	/* The decoder has its own reference; no other one is needed. */
 	if (ctx->stash)
 		fput(ctx->stash);
 	ctx->stash = NULL;
@@ -400,7 +426,7 @@ static int fp_release(struct file *file)
 	list_del(&ctx->node);
 	mutex_unlock(&fp_decoder.lock);
 
-	/* No event is sent behind this, so that there is no one to send it to. */
+	/* Before the handle goes: no event is queued after this. */
 	fp_ctx_close(ctx);
 	fp_fh_del(&ctx->fh, file);
 	v4l2_fh_exit(&ctx->fh);
@@ -414,13 +440,13 @@ static const struct v4l2_file_operations fp_fops = {
 	.open = fp_open,
 	.release = fp_release,
 	.poll = v4l2_m2m_fop_poll,
-	.unlocked_ioctl = fp_video_ioctl,
+	.unlocked_ioctl = video_ioctl2,
 	.mmap = v4l2_m2m_fop_mmap,
 };
 
 /* ---- the node ------------------------------------------------------------ */
 
-/* The decoder pulls: there is never a job. */
+/* There are no jobs, as the decoder takes the buffers by itself. */
 static int fp_job_ready(void *priv)
 {
 	return 0;
@@ -441,8 +467,9 @@ int fp_decoder_init(struct v4l2_device *v4l2_dev)
 
 	fp_decoder.v4l2_dev = v4l2_dev;
 	mutex_init(&fp_decoder.lock);
+	mutex_init(&fp_decoder.vdev_lock);
 	INIT_LIST_HEAD(&fp_decoder.contexts);
-	fp_news_init(&fp_decoder.wanted);
+	fp_event_init(&fp_decoder.wanted);
 	fp_decoder.m2m = v4l2_m2m_init(&fp_m2m_ops);
 	if (IS_ERR(fp_decoder.m2m))
 		return PTR_ERR(fp_decoder.m2m);
@@ -456,6 +483,7 @@ int fp_decoder_init(struct v4l2_device *v4l2_dev)
 	vdev->v4l2_dev = v4l2_dev;
 	vdev->fops = &fp_fops;
 	vdev->ioctl_ops = &fp_ioctl_ops;
+	vdev->lock = &fp_decoder.vdev_lock;
 	vdev->vfl_dir = VFL_DIR_M2M;
 	vdev->device_caps = V4L2_CAP_VIDEO_M2M_MPLANE | V4L2_CAP_STREAMING;
 	vdev->release = video_device_release_empty;
@@ -471,10 +499,19 @@ void fp_decoder_exit(void)
 
 int fp_decoder_register(void)
 {
-	return video_register_device(&fp_decoder.vdev, VFL_TYPE_VIDEO, -1);
+	int ret = video_register_device(&fp_decoder.vdev, VFL_TYPE_VIDEO, -1);
+
+	if (ret)
+		return ret;
+	ret = v4l2_m2m_register_media_controller(fp_decoder.m2m, &fp_decoder.vdev,
+						 MEDIA_ENT_F_PROC_VIDEO_DECODER);
+	if (ret)
+		video_unregister_device(&fp_decoder.vdev);
+	return ret;
 }
 
 void fp_decoder_unregister(void)
 {
+	v4l2_m2m_unregister_media_controller(fp_decoder.m2m);
 	video_unregister_device(&fp_decoder.vdev);
 }

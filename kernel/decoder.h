@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The decoder node, inside: one context per open file of the node.
+ * Internals of the decoder node: one context per open file of the node.
  *
- *   decoder.c  the node: files and ioctls      format.c  formats and layouts
- *   queue.c    the two vb2 queues              stream.c  the stream and its client
- *   attach.c   /dev/framepath and its files    protocol.c  the stream and its decoder
- *   account.c  limits per file and user        memory.c    memory of the buffers
+ *   decoder.c      the node: files and ioctls     format.c    formats and layouts
+ *   queue.c        the two vb2 queues             stream.c    the client's side
+ *   attach.c       /dev/framepath                 protocol.c  the decoder's side
+ *   stream_file.c  descriptors of streams         memory.c    memory of the buffers
+ *   account.c      limits per file and user
  *
- * What the decoder has to be told is never stored as a message. It follows from
- * the state of the buffers and a few flags, and "told" says which of it the
- * decoder knows. So nothing is allocated per frame, nothing can overflow, and
- * another decoder is told all of it again by clearing what was told.
+ * The module stores no messages for the decoder. Announcements follow from the
+ * state of the buffers and a few flags; "announced" marks what the decoder already
+ * knows. So nothing is allocated per frame and nothing can overflow, and a new
+ * decoder gets everything again when the marks are cleared.
  */
 #ifndef FP_DECODER_H
 #define FP_DECODER_H
@@ -37,49 +38,43 @@
 #define FP_SIZE_MAX		8192	/* streams may be smaller, not larger */
 #define FP_CAPTURE_MAX		32
 #define FP_OUTPUT_SIZE_MAX	SZ_32M	/* the largest packet */
-#define FP_RETRY_MS		5	/* until a context that was locked is looked at again */
+#define FP_RETRY_MS		5	/* until a context that was locked is tried again */
 
-/* The flags of a packet that its frame has too. */
+/* Flags that a frame takes over from its packet. */
 #define FP_MARK_FLAGS	(V4L2_BUF_FLAG_KEYFRAME | V4L2_BUF_FLAG_PFRAME | V4L2_BUF_FLAG_BFRAME | \
 			 V4L2_BUF_FLAG_TIMECODE | V4L2_BUF_FLAG_TSTAMP_SRC_MASK)
 
 struct fp_stream;
 struct fp_control;
 
-/* Counts changes, for those who wait without the lock. */
-struct fp_news {
+/* Counter of changes with a wait queue, for waits without the lock. */
+struct fp_event {
 	wait_queue_head_t wait;
 	atomic_t count;
 };
 
-/* A packet or a CAPTURE buffer. On the context's ready lists while queued. */
+/* A packet or a CAPTURE buffer; on the context's ready lists while queued. */
 struct fp_buffer {
 	struct v4l2_m2m_buffer m2m;	/* first: vb2 allocates it */
 	u64 seq;			/* OUTPUT: number in the stream */
 	u32 generation;			/* of the memory behind it */
-	bool told;			/* the decoder has it */
+	bool announced;			/* the decoder has it */
 };
 
-/* The client's description of what it sends. */
+/* Format of the OUTPUT queue, as the client has set it. */
 struct fp_coded {
 	u32 pixelformat;
 	u32 width, height;
 	u32 sizeimage;
-	u32 colorspace, xfer_func, ycbcr_enc, quantization;	/* 0: the client did not say */
+	u32 colorspace, xfer_func, ycbcr_enc, quantization;	/* 0: not set */
 	bool sized;			/* the client gave width and height */
 };
 
-enum fp_drain {
-	FP_DRAIN_NONE,
-	FP_DRAIN_ASKED,			/* by the client */
-	FP_DRAIN_TOLD,			/* the decoder works on it */
-};
-
-/* What a client with work for a decoder waits for. The wait has a limit. */
+/* Reason why a client with queued work waits. Each wait has a time limit. */
 enum fp_wait {
 	FP_WAIT_NONE,
-	FP_WAIT_DECODER,		/* one that accepts the stream: patience_ms */
-	FP_WAIT_PROGRESS,		/* of the one that did: silence_ms */
+	FP_WAIT_DECODER,		/* until one accepts the stream: patience_ms */
+	FP_WAIT_PROGRESS,		/* of the decoder that accepted: silence_ms */
 };
 
 struct fp_ctx {
@@ -92,76 +87,77 @@ struct fp_ctx {
 	struct v4l2_ctrl_handler controls;
 	struct v4l2_ctrl *min_buffers;
 
-	struct mutex lock;		/* all below, and both queues */
+	struct mutex lock;		/* all below, both queues, the state of a drain */
 	bool closed;			/* fh and the queues are gone */
-	bool on[2];			/* per FP_QUEUE_*: streams */
-	bool failed[2];			/* per FP_QUEUE_*: fails until STREAMOFF */
-	bool spent;			/* its decoder gave up: the next one begins anew */
+	bool on[2];			/* per FRAMEPATH_QUEUE_*: streams */
+	bool failed[2];			/* per FRAMEPATH_QUEUE_*: fails until STREAMOFF */
+	bool decoder_failed;		/* the stream ends with STREAMOFF of OUTPUT */
 
 	struct fp_coded coded;
 	u32 pixelformat;		/* of CAPTURE */
-	struct fp_format format;	/* said by a decoder, or a guess until then */
-	bool format_known;		/* said by a decoder */
-	bool format_said;		/* by this decoder, in this sequence */
-	bool changing;			/* the sequence is over, the next one's is to be said */
-	bool change_sent;		/* the client has not yet followed a SOURCE_CHANGE */
+	struct fp_format format;	/* reported by a decoder, or a guess until then */
+	bool format_known;		/* reported by a decoder */
+	bool format_reported;		/* by this decoder, in this sequence */
+	bool changing;			/* the sequence ended, the next format is due */
+	bool change_sent;		/* the client has not yet answered a SOURCE_CHANGE */
 	u32 format_run;			/* counts formats */
 
 	u32 epoch;
 	u64 next_seq;
-	u32 sequence[2];		/* per FP_QUEUE_*: V4L2's number of the next buffer */
-	bool flush_packet;		/* NEXT_PACKET has to say the flush */
+	u32 sequence[2];		/* per FRAMEPATH_QUEUE_*: of the next buffer */
+	bool flush_packet;		/* NEXT_PACKET has to announce the flush */
 	bool flush_capture;		/* NEXT_CAPTURE has to */
 
-	enum fp_drain drain;
-	u64 drain_seq;			/* the first packet behind it */
-	bool drained;			/* packets wait until the client goes on */
-	bool last_due;			/* the next CAPTURE buffer goes back as LAST */
+	/* The rest of a drain's state is v4l2-mem2mem's: see fp_draining(). */
+	u64 drain_seq;			/* the first packet after it */
+	bool drain_announced;		/* the decoder works on it */
+	bool change_last_due;		/* the next CAPTURE buffer is LAST before a change */
 
-	u32 capture_run;		/* counts what the decoder sees as OFF, ON */
-	u32 capture_told;		/* the run the decoder is in, 0: OFF */
-	u32 format_asked;		/* format_run that the client has last been told */
+	u32 capture_run;		/* number of the CAPTURE run (OFF, ON) */
+	u32 capture_announced;		/* run announced to the decoder, 0: OFF */
+	u32 format_asked;		/* format_run that the client has read last */
 	u32 capture_format;		/* format_run that CAPTURE is set up for */
-	u32 generation;			/* the last one given to a buffer */
+	u32 generation;			/* the last one assigned to a buffer */
 
-	struct fp_stream *stream;	/* the decoder's side, NULL: none */
+	struct fp_stream *stream;	/* the decoder's descriptor, NULL: none */
 	u64 id;				/* 0: never accepted */
 	struct file *stash;
-	DECLARE_BITMAP(delivered, FP_DELIVERED_WINDOW);
+	DECLARE_BITMAP(delivered, FRAMEPATH_DELIVERED_WINDOW);
 
 	bool wanted;			/* could be accepted; read without the lock */
-	enum fp_wait waits;
-	unsigned long deadline;		/* when the wait fails, jiffies */
-	unsigned long armed;		/* when patience runs, jiffies */
+	enum fp_wait wait;
+	unsigned long deadline;		/* end of the wait, jiffies */
+	unsigned long armed;		/* next run of patience, jiffies */
 	struct delayed_work patience;
 
 	u64 orphan_of;			/* attachment that ended; under fp_decoder.lock */
 	struct work_struct orphan;	/* holds a reference while it is queued */
 	struct delayed_work retry;	/* see fp_ctx_retry() */
 
-	struct fp_news packets;		/* for NEXT_PACKET */
-	struct fp_news captures;	/* for NEXT_CAPTURE */
-	struct fp_news formats;		/* for clients who ask for the format */
+	struct fp_event packets;	/* for NEXT_PACKET */
+	struct fp_event captures;	/* for NEXT_CAPTURE */
+	struct fp_event formats;	/* for clients that wait for the format */
 };
 
 /* There is one decoder node. */
 struct fp_decoder {
 	struct v4l2_device *v4l2_dev;
 	struct video_device vdev;
+	struct mutex vdev_lock;		/* vdev's: see fp_file_lock() */
 	struct v4l2_m2m_dev *m2m;
-	struct workqueue_struct *work;	/* of what waits for a context's lock */
+	struct workqueue_struct *work;	/* for work that waits for a context's lock */
 
 	/*
-	 * Of a context's lock only mutex_trylock() is allowed under this one: a
-	 * client can hold its own for as long as an allocation or a fence takes.
+	 * Under this lock a context's lock may only be tried (mutex_trylock()),
+	 * because a client can hold its own during an allocation or a fence.
 	 */
 	struct mutex lock;
 	struct list_head contexts;
-	unsigned int number;		/* the last one given */
-	atomic64_t id;			/* the last one given to a stream */
-	u64 attachment;			/* the last one given */
+	unsigned int number;		/* the last one assigned */
+	atomic64_t id;			/* the last one assigned to a stream */
+	u64 attachment;			/* the last one assigned */
 	struct fp_control *attached;
-	struct fp_news wanted;		/* for ACCEPT */
+	struct fp_event wanted;		/* for ACCEPT */
 };
 
 extern struct fp_decoder fp_decoder;
@@ -177,13 +173,29 @@ void fp_decoder_unregister(void);
 
 static inline bool fp_ctx_failed(struct fp_ctx *ctx)
 {
-	return ctx->failed[FP_QUEUE_OUTPUT] || ctx->failed[FP_QUEUE_CAPTURE];
+	return ctx->failed[FRAMEPATH_QUEUE_OUTPUT] || ctx->failed[FRAMEPATH_QUEUE_CAPTURE];
+}
+
+/* The client has requested a drain, and the decoder has not finished it. */
+static inline bool fp_draining(struct fp_ctx *ctx)
+{
+	struct v4l2_m2m_ctx *m2m = ctx->fh.m2m_ctx;
+
+	return m2m->is_draining && !v4l2_m2m_dst_buf_is_last(m2m);
+}
+
+/* The decoder has finished a drain: packets wait until the client goes on. */
+static inline bool fp_drained(struct fp_ctx *ctx)
+{
+	struct v4l2_m2m_ctx *m2m = ctx->fh.m2m_ctx;
+
+	return v4l2_m2m_has_stopped(m2m) || v4l2_m2m_dst_buf_is_last(m2m);
 }
 
 /* CAPTURE streams, but the client has not set it up for the stream's format. */
 static inline bool fp_ctx_changed(struct fp_ctx *ctx)
 {
-	return ctx->on[FP_QUEUE_CAPTURE] && ctx->capture_format != ctx->format_run;
+	return ctx->on[FRAMEPATH_QUEUE_CAPTURE] && ctx->capture_format != ctx->format_run;
 }
 
 static inline struct fp_ctx *fp_ctx_of(struct v4l2_fh *fh)
@@ -223,14 +235,15 @@ void fp_try_output(struct v4l2_format *f);
 void fp_try_capture(struct fp_ctx *ctx, struct v4l2_format *f);
 void fp_set_output(struct fp_ctx *ctx, struct v4l2_format *f);
 int fp_get_selection(struct fp_ctx *ctx, struct v4l2_selection *s);
+int fp_set_selection(struct fp_ctx *ctx, struct v4l2_selection *s);
 
 /* queue.c */
 int fp_queue_init(void *priv, struct vb2_queue *src, struct vb2_queue *dst);
 
 /* stream.c: all with the context's lock */
-void fp_news_init(struct fp_news *news);
-void fp_news_add(struct fp_news *news);
-int fp_news_wait(struct fp_ctx *ctx, struct fp_news *news, long timeout);
+void fp_event_init(struct fp_event *event);
+void fp_event_signal(struct fp_event *event);
+int fp_event_wait(struct fp_ctx *ctx, struct fp_event *event, long timeout);
 int fp_stream_await_format(struct fp_ctx *ctx);
 void fp_stream_update(struct fp_ctx *ctx);
 void fp_stream_progress(struct fp_ctx *ctx);
@@ -245,12 +258,14 @@ void fp_capture_on(struct fp_ctx *ctx);
 void fp_capture_off(struct fp_ctx *ctx);
 bool fp_capture_fits(struct fp_ctx *ctx);
 int fp_stop_command(struct fp_ctx *ctx);
-int fp_start_command(struct fp_ctx *ctx);
+int fp_start_command(struct fp_ctx *ctx, struct file *file, struct v4l2_decoder_cmd *cmd);
 void fp_capture_done(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf, u32 payload, u32 flags,
 		     enum vb2_buffer_state state);
-void fp_last(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf);
-int fp_send_last(struct fp_ctx *ctx);
-void fp_send_event(struct fp_ctx *ctx, u32 type, u32 changes);
+void fp_drain_last(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf);
+void fp_change_last(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf);
+int fp_send_drain_last(struct fp_ctx *ctx);
+void fp_send_change_last(struct fp_ctx *ctx);
+void fp_queue_v4l2_event(struct fp_ctx *ctx, u32 type, u32 changes);
 
 /* protocol.c: all with the context's lock */
 u32 fp_packet_pending(struct fp_ctx *ctx, struct fp_buffer **buffer);
@@ -259,9 +274,9 @@ u32 fp_capture_current(struct fp_ctx *ctx);
 u32 fp_capture_pending(struct fp_ctx *ctx, struct fp_buffer **buffer);
 bool fp_capture_next(struct fp_ctx *ctx, struct fp_capture *capture);
 int fp_packet_done(struct fp_ctx *ctx, const struct fp_packet_done *done);
-int fp_said_format(struct fp_ctx *ctx, const struct fp_format *format);
-int fp_said_frame(struct fp_ctx *ctx, const struct fp_frame *frame);
-int fp_said_drained(struct fp_ctx *ctx, struct fp_drained *drained);
+int fp_report_format(struct fp_ctx *ctx, const struct fp_format *format);
+int fp_report_frame(struct fp_ctx *ctx, const struct fp_frame *frame);
+int fp_report_drained(struct fp_ctx *ctx, struct fp_drained *drained);
 int fp_delivered(struct fp_ctx *ctx, struct fp_delivered *delivered);
 
 /* attach.c */
@@ -270,5 +285,12 @@ void fp_attach_unregister(void);
 void fp_ctx_free(struct kref *ref);
 void fp_ctx_orphan(struct work_struct *work);
 void fp_ctx_retry(struct work_struct *work);
+void fp_ctx_retry_soon(struct fp_ctx *ctx);
+
+/* stream_file.c */
+struct fp_stream *fp_stream_new(struct fp_ctx *ctx, u64 attachment);
+void fp_stream_free(struct fp_stream *stream);
+struct file *fp_stream_file(struct fp_stream *stream);
+u64 fp_stream_attachment(const struct fp_stream *stream);
 
 #endif

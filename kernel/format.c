@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Formats of the decoder node: what there is, how it lies in a buffer, and what
- * becomes of what a client or a decoder asks for. No buffers, no streaming.
+ * Formats of the decoder node: the lists, layouts in a buffer, and the ioctls that
+ * read and set formats and selections. No buffers, no streaming.
  */
 #include <linux/align.h>
 #include <linux/minmax.h>
@@ -18,18 +18,13 @@
 #define FP_ROWS_MAX		(FP_SIZE_MAX + SZ_1K)
 #define FP_SCRATCH_SLACK	SZ_1M	/* alignment of a decoder's own planes */
 
-struct fp_output_format {
-	u32 pixelformat;
-	const char *description;
-};
-
-static const struct fp_output_format fp_output_formats[] = {
-	{ V4L2_PIX_FMT_H264, "H.264" },
-	{ V4L2_PIX_FMT_HEVC, "HEVC" },
-	{ V4L2_PIX_FMT_VP8, "VP8" },
-	{ V4L2_PIX_FMT_VP9, "VP9" },
+static const u32 fp_output_formats[] = {
+	V4L2_PIX_FMT_H264,
+	V4L2_PIX_FMT_HEVC,
+	V4L2_PIX_FMT_VP8,
+	V4L2_PIX_FMT_VP9,
 	/* The last: see fp_output_count(). */
-	{ V4L2_PIX_FMT_AV1, "AV1" },
+	V4L2_PIX_FMT_AV1,
 };
 
 static unsigned int fp_output_count(void)
@@ -42,14 +37,14 @@ struct fp_capture_format {
 	u32 depth;
 };
 
-/* The first of a depth is the one a client finds set. */
+/* The first format of a depth is the default. */
 static const struct fp_capture_format fp_capture_formats[] = {
 	{ V4L2_PIX_FMT_YUV420, 8 },
 	{ V4L2_PIX_FMT_NV12, 8 },
 	{ V4L2_PIX_FMT_P010, 10 },
 };
 
-/* Before a decoder has said the depth, each that the codec has. */
+/* Before a decoder has reported the depth: each depth that the codec has. */
 static bool fp_capture_offers(struct fp_ctx *ctx, const struct fp_capture_format *fmt)
 {
 	if (ctx->format_known)
@@ -75,14 +70,15 @@ static const struct fp_capture_format *fp_capture_find(struct fp_ctx *ctx, u32 p
 	return first;
 }
 
-static const struct fp_output_format *fp_output_find(u32 pixelformat)
+/* Returns the format itself, or the default where it is not supported. */
+static u32 fp_output_find(u32 pixelformat)
 {
 	unsigned int i;
 
 	for (i = 0; i < fp_output_count(); i++)
-		if (fp_output_formats[i].pixelformat == pixelformat)
-			return &fp_output_formats[i];
-	return &fp_output_formats[0];
+		if (fp_output_formats[i] == pixelformat)
+			return pixelformat;
+	return fp_output_formats[0];
 }
 
 static u32 fp_sample_bytes(u32 pixelformat)
@@ -91,8 +87,8 @@ static u32 fp_sample_bytes(u32 pixelformat)
 }
 
 /*
- * How a frame lies in its buffer. Before a decoder has said it, a guess for the
- * samples of the pixel format that is asked about.
+ * Layout of a frame in its buffer. Before a decoder has reported it: a guess for
+ * the samples of the pixel format in question.
  */
 struct fp_layout {
 	u32 width, height;
@@ -125,7 +121,7 @@ u32 fp_capture_sizeimage(struct fp_ctx *ctx)
 	return fp_layout(ctx, ctx->pixelformat).sizeimage;
 }
 
-/* The pixels of a frame, without what lies behind them. */
+/* Bytes of a frame's pixels, without the decoder's scratch planes. */
 u32 fp_capture_payload(struct fp_ctx *ctx)
 {
 	struct fp_layout layout = fp_layout(ctx, ctx->pixelformat);
@@ -134,8 +130,8 @@ u32 fp_capture_payload(struct fp_ctx *ctx)
 }
 
 /*
- * The largest plane that CREATE_BUFS may make: twice what the format needs, or
- * 1 MiB more, as clients allocate ahead; of OUTPUT no more than the largest packet.
+ * Largest plane that CREATE_BUFS may make: twice the format's size, or 1 MiB more,
+ * as clients allocate ahead; on OUTPUT no more than the largest packet.
  */
 u32 fp_plane_limit(struct fp_ctx *ctx, bool output)
 {
@@ -145,7 +141,7 @@ u32 fp_plane_limit(struct fp_ctx *ctx, bool output)
 	return output ? min_t(u32, limit, FP_OUTPUT_SIZE_MAX) : limit;
 }
 
-/* No decoder has said anything: the frame is as large as the client says. */
+/* Sets the format to the client's size, until a decoder reports one. */
 static void fp_format_guess(struct fp_ctx *ctx)
 {
 	struct fp_format *format = &ctx->format;
@@ -159,7 +155,7 @@ static void fp_format_guess(struct fp_ctx *ctx)
 	format->visible_height = ctx->coded.height;
 	format->min_buffers = 1;
 	ctx->format_known = false;
-	ctx->format_said = false;
+	ctx->format_reported = false;
 	ctx->changing = false;
 	ctx->pixelformat = fp_capture_find(ctx, ctx->pixelformat)->pixelformat;
 }
@@ -169,7 +165,7 @@ void fp_format_reset(struct fp_ctx *ctx)
 	struct fp_coded *coded = &ctx->coded;
 
 	memset(coded, 0, sizeof(*coded));
-	coded->pixelformat = fp_output_formats[0].pixelformat;
+	coded->pixelformat = fp_output_formats[0];
 	coded->width = 640;
 	coded->height = 480;
 	coded->sizeimage = SZ_1M;
@@ -177,15 +173,15 @@ void fp_format_reset(struct fp_ctx *ctx)
 }
 
 /*
- * Behind the pixels a decoder may have planes of its own, no larger than the
- * pixels: those of a frame that it has to convert.
+ * Behind the pixels a decoder may have scratch planes, no larger than the pixels:
+ * those of a frame that it converts.
  */
 static bool fp_sizeimage_fits(u32 sizeimage, u32 pixels)
 {
 	return sizeimage >= pixels && sizeimage <= 2 * pixels + FP_SCRATCH_SLACK;
 }
 
-/* Whether a decoder's format can be: whatever passes is safe to compute with. */
+/* Checks a decoder's format: computations with a valid one do not overflow. */
 int fp_format_check(const struct fp_format *format)
 {
 	u32 sample, pixels;
@@ -219,7 +215,7 @@ int fp_format_check(const struct fp_format *format)
 	return 0;
 }
 
-/* Whether a client that is set up for one can go on with the other. */
+/* Reports whether a client that is set up for one can go on with the other. */
 bool fp_format_same(const struct fp_format *a, const struct fp_format *b)
 {
 	return a->depth == b->depth && a->width == b->width && a->height == b->height &&
@@ -229,7 +225,7 @@ bool fp_format_same(const struct fp_format *a, const struct fp_format *b)
 	       a->sizeimage_packed == b->sizeimage_packed && a->min_buffers == b->min_buffers;
 }
 
-/* From now on what a client asks is answered of this format. */
+/* Makes a decoder's format that of the stream. */
 void fp_format_take(struct fp_ctx *ctx, const struct fp_format *format)
 {
 	ctx->format = *format;
@@ -241,14 +237,10 @@ void fp_format_take(struct fp_ctx *ctx, const struct fp_format *format)
 
 int fp_enum_output(struct v4l2_fmtdesc *f)
 {
-	const struct fp_output_format *fmt;
-
 	if (f->index >= fp_output_count())
 		return -EINVAL;
-	fmt = &fp_output_formats[f->index];
-	f->pixelformat = fmt->pixelformat;
-	/* Kernels before 7 do not know AV1's. */
-	strscpy(f->description, fmt->description, sizeof(f->description));
+	f->pixelformat = fp_output_formats[f->index];
+	fp_describe_av1(f);
 	f->flags = V4L2_FMT_FLAG_COMPRESSED | V4L2_FMT_FLAG_DYN_RESOLUTION;
 	return 0;
 }
@@ -270,7 +262,7 @@ int fp_enum_capture(struct fp_ctx *ctx, struct v4l2_fmtdesc *f)
 
 int fp_enum_framesizes(struct v4l2_frmsizeenum *f)
 {
-	bool known = fp_output_find(f->pixel_format)->pixelformat == f->pixel_format;
+	bool known = fp_output_find(f->pixel_format) == f->pixel_format;
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(fp_capture_formats); i++)
@@ -282,12 +274,12 @@ int fp_enum_framesizes(struct v4l2_frmsizeenum *f)
 	return 0;
 }
 
-static bool fp_colorspace_told(const struct v4l2_pix_format_mplane *pix)
+static bool fp_colorspace_given(const struct v4l2_pix_format_mplane *pix)
 {
 	return pix->colorspace && pix->colorspace <= V4L2_COLORSPACE_DCI_P3;
 }
 
-/* Where nobody says: as players guess. */
+/* Guess for streams and clients that give none: the one that players make. */
 static u32 fp_colorspace_guess(u32 width)
 {
 	return width > 1024 ? V4L2_COLORSPACE_REC709 : V4L2_COLORSPACE_SMPTE170M;
@@ -302,7 +294,7 @@ static void fp_fill_colors(struct fp_ctx *ctx, struct v4l2_pix_format_mplane *pi
 	pix->xfer_func = coded->xfer_func;
 	pix->ycbcr_enc = coded->ycbcr_enc;
 	pix->quantization = coded->quantization;
-	/* The stream knows better than the client, where it says so. */
+	/* The stream's own values, where it has some, override the client's. */
 	if (!decoded)
 		return;
 	if (format->colorspace)
@@ -354,7 +346,7 @@ void fp_get_capture(struct fp_ctx *ctx, struct v4l2_format *f)
 	fp_fill_capture(ctx, f, ctx->pixelformat);
 }
 
-/* There is no scaling: the client chooses the pixel format, and nothing else. */
+/* The node does not scale: the client chooses the pixel format alone. */
 void fp_try_capture(struct fp_ctx *ctx, struct v4l2_format *f)
 {
 	fp_fill_capture(ctx, f, fp_capture_find(ctx, f->fmt.pix_mp.pixelformat)->pixelformat);
@@ -365,19 +357,19 @@ void fp_try_output(struct v4l2_format *f)
 	struct v4l2_pix_format_mplane *pix = &f->fmt.pix_mp;
 	u32 size = pix->num_planes ? pix->plane_fmt[0].sizeimage : 0;
 
-	pix->pixelformat = fp_output_find(pix->pixelformat)->pixelformat;
+	pix->pixelformat = fp_output_find(pix->pixelformat);
 	if (!pix->width || !pix->height) {
 		pix->width = 640;
 		pix->height = 480;
 	}
 	pix->width = clamp_t(u32, pix->width, FP_SIZE_MIN, FP_SIZE_MAX);
 	pix->height = clamp_t(u32, pix->height, FP_SIZE_MIN, FP_SIZE_MAX);
-	/* A byte per pixel is more than a sane stream's largest packet. */
+	/* The largest packet of a usual stream has less than a byte per pixel. */
 	if (!size)
 		size = max_t(u32, pix->width * pix->height, SZ_1M);
 	size = clamp_t(u32, size, FP_OUTPUT_SIZE_MIN, FP_OUTPUT_SIZE_MAX);
 	fp_fill_plane(pix, 0, PAGE_ALIGN(size));
-	if (!fp_colorspace_told(pix))
+	if (!fp_colorspace_given(pix))
 		pix->colorspace = fp_colorspace_guess(pix->width);
 	if (pix->xfer_func > V4L2_XFER_FUNC_SMPTE2084)
 		pix->xfer_func = V4L2_XFER_FUNC_DEFAULT;
@@ -391,17 +383,17 @@ void fp_set_output(struct fp_ctx *ctx, struct v4l2_format *f)
 {
 	const struct v4l2_pix_format_mplane *pix = &f->fmt.pix_mp;
 	struct fp_coded *coded = &ctx->coded;
-	bool told = fp_colorspace_told(pix);
+	bool given = fp_colorspace_given(pix);
 
 	coded->sized = pix->width && pix->height;
 	fp_try_output(f);
-	/* What TRY_FMT has guessed comes back from many clients. */
-	told = told && pix->colorspace != fp_colorspace_guess(pix->width);
+	/* Many clients set what TRY_FMT has guessed. */
+	given = given && pix->colorspace != fp_colorspace_guess(pix->width);
 	coded->pixelformat = pix->pixelformat;
 	coded->width = pix->width;
 	coded->height = pix->height;
 	coded->sizeimage = pix->plane_fmt[0].sizeimage;
-	coded->colorspace = told ? pix->colorspace : 0;
+	coded->colorspace = given ? pix->colorspace : 0;
 	coded->xfer_func = pix->xfer_func;
 	coded->ycbcr_enc = pix->ycbcr_enc;
 	coded->quantization = pix->quantization;
@@ -414,6 +406,8 @@ int fp_get_selection(struct fp_ctx *ctx, struct v4l2_selection *s)
 
 	switch (s->target) {
 	case V4L2_SEL_TGT_CROP_BOUNDS:
+	/* The decoder writes the whole coded frame. */
+	case V4L2_SEL_TGT_COMPOSE_PADDED:
 		s->r.left = 0;
 		s->r.top = 0;
 		s->r.width = format->width;
@@ -424,7 +418,6 @@ int fp_get_selection(struct fp_ctx *ctx, struct v4l2_selection *s)
 	case V4L2_SEL_TGT_COMPOSE:
 	case V4L2_SEL_TGT_COMPOSE_DEFAULT:
 	case V4L2_SEL_TGT_COMPOSE_BOUNDS:
-	case V4L2_SEL_TGT_COMPOSE_PADDED:
 		s->r.left = format->left;
 		s->r.top = format->top;
 		s->r.width = format->visible_width;
@@ -433,4 +426,32 @@ int fp_get_selection(struct fp_ctx *ctx, struct v4l2_selection *s)
 	default:
 		return -EINVAL;
 	}
+}
+
+static bool fp_rect_contains(const struct v4l2_rect *outer, const struct v4l2_rect *inner)
+{
+	return inner->left >= outer->left && inner->top >= outer->top &&
+	       (s64)inner->left + inner->width <= (s64)outer->left + outer->width &&
+	       (s64)inner->top + inner->height <= (s64)outer->top + outer->height;
+}
+
+/*
+ * Reports the rectangle that applies: that of the stream, as nothing is scaled.
+ * ERANGE where it breaks a constraint of the client's.
+ */
+int fp_set_selection(struct fp_ctx *ctx, struct v4l2_selection *s)
+{
+	struct v4l2_selection applied = *s;
+	int ret;
+
+	if (s->target != V4L2_SEL_TGT_CROP && s->target != V4L2_SEL_TGT_COMPOSE)
+		return -EINVAL;
+	ret = fp_get_selection(ctx, &applied);
+	if (ret)
+		return ret;
+	if ((s->flags & V4L2_SEL_FLAG_GE && !fp_rect_contains(&applied.r, &s->r)) ||
+	    (s->flags & V4L2_SEL_FLAG_LE && !fp_rect_contains(&s->r, &applied.r)))
+		return -ERANGE;
+	s->r = applied.r;
+	return 0;
 }

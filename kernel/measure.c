@@ -1,26 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The measuring node: a mem2mem device that does one small thing to a frame of
- * GREY pixels, says when each step of it was, and how many bytes it copied.
+ * The measuring node: a mem2mem device that applies a threshold to a GREY frame,
+ * and records the time of each step and the number of copied bytes.
  *
- * A frame is worked on in the call that completes its pair of buffers, QBUF or
- * STREAMON of either queue, before that call returns. Of the ways to run a
- * frame this has the lowest latency: no thread is woken to do the work, and
- * who asks for the frame afterwards finds it. It is also what makes a time
- * measured here the time of the path and not that of a scheduler; a client
- * that wants to overlap work with its own queues from another thread, as only
- * files, not the device, are locked. The jobs of v4l2-mem2mem are not used,
- * just its queues: v4l2_m2m_job_finish() schedules a work item after every
- * job, which costs a switch to a kernel thread per frame, and one device-wide
- * job at a time makes files wait for each other.
+ * The node processes a frame in the ioctl that completes its pair of buffers, QBUF
+ * or STREAMON of either queue, before that ioctl returns. This has the lowest
+ * latency, as no thread is woken, and the times are those of the path and not of a
+ * scheduler. A client that wants to overlap its own work queues from another
+ * thread; files do not wait for each other. v4l2-mem2mem supplies the queues, but
+ * its jobs are not used: v4l2_m2m_job_finish() schedules a work item per job, which
+ * costs a switch to a kernel thread per frame, and its one job at a time per device
+ * makes files wait for each other.
  *
- * The controls are read when VIDIOC_QBUF of an OUTPUT buffer begins, all under
- * the lock that one VIDIOC_S_EXT_CTRLS changes them under, so a buffer has
- * either all values of such a call or none.
+ * The controls are read at the begin of VIDIOC_QBUF of an OUTPUT buffer, all under
+ * the lock of VIDIOC_S_EXT_CTRLS, so a buffer has all values of such a call or none.
  *
- * There is no scaling, no other format, no request API; and no fences of its
- * own, but QBUF waits for those of a dmabuf.
+ * The node has no scaling, no other format, no request API and no fences of its
+ * own; QBUF waits for the fences of a dmabuf.
  */
+#include <linux/crc32.h>
 #include <linux/dma-buf.h>
 #include <linux/ktime.h>
 #include <linux/mm.h>
@@ -50,12 +48,13 @@
 #include "trace_measure.h"
 
 #define FP_MEASURE_NAME FP_NAME "-measure"
-#define FP_MEASURE_SMALLEST 16U		/* pixels, either way */
+#define FP_MEASURE_SMALLEST 4U		/* width and height, pixels */
 #define FP_MEASURE_LARGEST 4096U
 
 static struct {
 	struct v4l2_m2m_dev *m2m;
 	struct video_device video;
+	struct mutex lock;		/* video's: see fp_file_lock() */
 	atomic_t contexts;		/* opened since the module was loaded */
 } node;
 
@@ -71,9 +70,9 @@ struct fp_measure_context {
 
 struct fp_measure_buffer {
 	struct v4l2_m2m_buffer m2m;	/* first: vb2 allocates it as this */
-	struct fp_measure_order order;	/* OUTPUT: what it was queued with, */
-	u64 queued_ns;			/* and when */
-	u64 handed_ns;			/* vb2 gave it to us, its queue streams */
+	struct fp_measure_order order;	/* OUTPUT: controls at its QBUF */
+	u64 queued_ns;			/* OUTPUT: time of its QBUF */
+	u64 handed_ns;			/* time of buf_queue */
 };
 
 static struct fp_measure_context *to_context(struct file *file)
@@ -88,31 +87,6 @@ static struct fp_measure_buffer *to_buffer(struct vb2_v4l2_buffer *vbuf)
 
 /* ---- a frame ------------------------------------------------------------ */
 
-/*
- * Whether both buffers are the same memory. A dmabuf is mapped once for all
- * who import it, and where it was exported from a queue that is the queue's
- * own mapping; only user memory has a mapping for each buffer. There the same
- * address can be another process's, or no longer the same page.
- */
-static bool fp_measure_same_memory(struct vb2_buffer *from, struct vb2_buffer *to, size_t size)
-{
-	u8 *from_memory = vb2_plane_vaddr(from, 0);
-	u8 *to_memory = vb2_plane_vaddr(to, 0);
-	size_t at;
-
-	if (from_memory == to_memory)
-		return true;
-	if (from->memory != VB2_MEMORY_USERPTR || to->memory != VB2_MEMORY_USERPTR ||
-	    from->planes[0].m.userptr != to->planes[0].m.userptr)
-		return false;
-
-	for (at = 0; at < size; at += PAGE_SIZE - offset_in_page(from_memory + at)) {
-		if (vmalloc_to_page(from_memory + at) != vmalloc_to_page(to_memory + at))
-			return false;
-	}
-	return true;
-}
-
 static void fp_measure_pixels(struct fp_measure_context *ctx, struct fp_measure_buffer *from,
 			      struct fp_measure_buffer *to, struct fp_meta_record *record)
 {
@@ -124,13 +98,13 @@ static void fp_measure_pixels(struct fp_measure_context *ctx, struct fp_measure_
 	struct fp_region region = {};
 
 	if (!from_memory || !to_memory) {
-		record->status = FP_STATUS_FAILED;
+		record->status = FRAMEPATH_STATUS_FAILED;
 		return;
 	}
-	if (order->algo == FP_ALGO_THRESHOLD) {
+	if (order->algo == FRAMEPATH_ALGO_THRESHOLD) {
 		region = order->region;
 		if (fp_region_clamp(&region, ctx->format.width, ctx->format.height))
-			record->status = FP_STATUS_ROI_CLAMPED;
+			record->status = FRAMEPATH_STATUS_ROI_CLAMPED;
 		record->roi[0] = region.left;
 		record->roi[1] = region.top;
 		record->roi[2] = region.width;
@@ -138,14 +112,25 @@ static void fp_measure_pixels(struct fp_measure_context *ctx, struct fp_measure_
 		record->value[0] = order->level;
 	}
 
-	if (order->in_place && fp_measure_same_memory(from_vb, to_vb, ctx->format.sizeimage))
-		record->flags |= FP_META_IN_PLACE;
+	if (order->in_place && fp_memory_same(from_vb, to_vb, ctx->format.sizeimage))
+		record->flags |= FRAMEPATH_META_IN_PLACE;
 	else
 		record->copied = fp_copy_around(to_memory, from_memory, ctx->format.width,
 						ctx->format.height, &region);
-	if (order->algo == FP_ALGO_THRESHOLD)
+	if (order->algo == FRAMEPATH_ALGO_THRESHOLD)
 		record->value[1] = fp_threshold(to_memory, from_memory, ctx->format.width,
 						&region, order->level);
+}
+
+/* Not a part of the work on the pixels, which end_ns ends. */
+static void fp_measure_checksum(struct fp_measure_context *ctx, struct fp_measure_buffer *to,
+				struct fp_meta_record *record)
+{
+	const u8 *memory = vb2_plane_vaddr(&to->m2m.vb.vb2_buf, 0);
+
+	record->crc32 = ~crc32_le(~0, memory, ctx->format.sizeimage);
+	record->checksum_ns = ktime_get_ns();
+	record->flags |= FRAMEPATH_META_CRC32;
 }
 
 static void fp_measure_frame(struct fp_measure_context *ctx, struct fp_measure_buffer *from,
@@ -169,6 +154,8 @@ static void fp_measure_frame(struct fp_measure_context *ctx, struct fp_measure_b
 	fp_measure_pixels(ctx, from, to, &record);
 	trace_fp_measure_end(ctx->number, record.source_sequence);
 	record.end_ns = ktime_get_ns();
+	if (from->order.crc32 && record.status != FRAMEPATH_STATUS_FAILED)
+		fp_measure_checksum(ctx, to, &record);
 
 	to_vbuf->vb2_buf.timestamp = from_vbuf->vb2_buf.timestamp;
 	to_vbuf->timecode = from_vbuf->timecode;
@@ -177,9 +164,9 @@ static void fp_measure_frame(struct fp_measure_context *ctx, struct fp_measure_b
 	to_vbuf->sequence = ctx->sequence;
 	from_vbuf->sequence = ctx->sequence;
 	ctx->sequence++;
-	state = record.status == FP_STATUS_FAILED ? VB2_BUF_STATE_ERROR : VB2_BUF_STATE_DONE;
+	state = record.status == FRAMEPATH_STATUS_FAILED ? VB2_BUF_STATE_ERROR : VB2_BUF_STATE_DONE;
 
-	/* The record first: who has dequeued the frame finds it. */
+	/* The record comes first, so that it is there when the frame is dequeued. */
 	v4l2_m2m_buf_done(from_vbuf, state);
 	record.done_ns = ktime_get_ns();
 	fp_meta_push(&record);
@@ -187,7 +174,7 @@ static void fp_measure_frame(struct fp_measure_context *ctx, struct fp_measure_b
 	v4l2_m2m_buf_done(to_vbuf, state);
 }
 
-/* Works on all frames whose buffers are there. */
+/* Processes all frames whose buffers are queued. */
 static void fp_measure_run(struct fp_measure_context *ctx)
 {
 	struct v4l2_m2m_ctx *queues = ctx->fh.m2m_ctx;
@@ -202,7 +189,7 @@ static void fp_measure_run(struct fp_measure_context *ctx)
 	}
 }
 
-/* No jobs: see the top. */
+/* No jobs: see the top of the file. */
 static int fp_measure_job_ready(void *context)
 {
 	return 0;
@@ -225,7 +212,7 @@ static int fp_measure_queue_setup(struct vb2_queue *queue, unsigned int *buffers
 {
 	struct fp_measure_context *ctx = vb2_get_drv_priv(queue);
 
-	/* CREATE_BUFS: no frame is larger. */
+	/* CREATE_BUFS: up to the size of the largest frame. */
 	if (*planes)
 		return *planes == 1 && sizes[0] >= ctx->format.sizeimage &&
 		       sizes[0] <= FP_MEASURE_LARGEST * FP_MEASURE_LARGEST ? 0 : -EINVAL;
@@ -245,9 +232,8 @@ static int fp_measure_buf_out_validate(struct vb2_buffer *vb)
 }
 
 /*
- * What else writes or reads a dmabuf is to be done with it before we look;
- * a wait for it ends with a signal. buf_finish is called for each buffer that
- * was prepared.
+ * Waits until other users of a dmabuf are done; a signal ends the wait. vb2 calls
+ * buf_finish for each buffer that was prepared.
  */
 static int fp_measure_buf_prepare(struct vb2_buffer *vb)
 {
@@ -369,7 +355,7 @@ static int fp_measure_enum_framesizes(struct file *file, void *priv, struct v4l2
 	return 0;
 }
 
-/* The nearest format there is; colours stay as asked for. */
+/* Adjusts the format to the nearest supported one; colours stay. */
 static void fp_measure_nearest(struct v4l2_pix_format *pix)
 {
 	pix->width = clamp(pix->width, FP_MEASURE_SMALLEST, FP_MEASURE_LARGEST);
@@ -388,15 +374,15 @@ static int fp_measure_try_fmt_output(struct file *file, void *priv, struct v4l2_
 	return 0;
 }
 
-/* Both queues have OUTPUT's format: CAPTURE cannot be set to another. */
+/* Both queues have OUTPUT's format; CAPTURE's cannot be set. */
 static int fp_measure_g_fmt(struct file *file, void *priv, struct v4l2_format *format)
 {
 	struct fp_measure_context *ctx = to_context(file);
 
-	if (mutex_lock_interruptible(&ctx->lock))
+	if (fp_file_lock(&node.video, &ctx->lock))
 		return -ERESTARTSYS;
 	format->fmt.pix = ctx->format;
-	mutex_unlock(&ctx->lock);
+	fp_file_unlock(&node.video, &ctx->lock);
 	return 0;
 }
 
@@ -408,7 +394,7 @@ static int fp_measure_s_fmt_output(struct file *file, void *priv, struct v4l2_fo
 	int ret = 0;
 
 	fp_measure_nearest(pix);
-	if (mutex_lock_interruptible(&ctx->lock))
+	if (fp_file_lock(&node.video, &ctx->lock))
 		return -ERESTARTSYS;
 	if (vb2_is_busy(v4l2_m2m_get_src_vq(queues)) ||
 	    (vb2_is_busy(v4l2_m2m_get_dst_vq(queues)) &&
@@ -416,15 +402,14 @@ static int fp_measure_s_fmt_output(struct file *file, void *priv, struct v4l2_fo
 		ret = -EBUSY;
 	else
 		ctx->format = *pix;
-	mutex_unlock(&ctx->lock);
+	fp_file_unlock(&node.video, &ctx->lock);
 	return ret;
 }
 
 /*
- * No callback of vb2 is called once per QBUF and then: buf_prepare is called
- * by PREPARE_BUF, buf_queue by STREAMON. So the order is written here, into
- * the buffer that is about to be queued, unless it is queued already: then its
- * order stays, and QBUF fails.
+ * Stores the controls in the buffer. No callback of vb2 runs exactly once per QBUF
+ * and at its time: PREPARE_BUF calls buf_prepare, STREAMON calls buf_queue. A buffer
+ * that is already queued keeps its controls, and QBUF fails.
  */
 static int fp_measure_qbuf(struct file *file, void *priv, struct v4l2_buffer *buffer)
 {
@@ -550,7 +535,7 @@ static const struct v4l2_file_operations fp_measure_fops = {
 	.open = fp_measure_open,
 	.release = fp_measure_release,
 	.poll = v4l2_m2m_fop_poll,
-	.unlocked_ioctl = fp_video_ioctl,
+	.unlocked_ioctl = video_ioctl2,
 	.mmap = v4l2_m2m_fop_mmap,
 };
 
@@ -561,10 +546,11 @@ int fp_measure_init(struct v4l2_device *v4l2_dev)
 	if (IS_ERR(node.m2m))
 		return PTR_ERR(node.m2m);
 
-	/* No lock of the device's: each file has its own. */
 	strscpy(node.video.name, FP_MEASURE_NAME, sizeof(node.video.name));
 	node.video.vfl_dir = VFL_DIR_M2M;
 	node.video.device_caps = V4L2_CAP_VIDEO_M2M | V4L2_CAP_STREAMING;
+	mutex_init(&node.lock);
+	node.video.lock = &node.lock;
 	node.video.v4l2_dev = v4l2_dev;
 	node.video.fops = &fp_measure_fops;
 	node.video.ioctl_ops = &fp_measure_ioctl_ops;
@@ -577,12 +563,22 @@ void fp_measure_exit(void)
 	v4l2_m2m_release(node.m2m);
 }
 
+/* A look-up table, in terms of the media controller: each pixel is mapped by itself. */
 int fp_measure_register(void)
 {
-	return video_register_device(&node.video, VFL_TYPE_VIDEO, -1);
+	int ret = video_register_device(&node.video, VFL_TYPE_VIDEO, -1);
+
+	if (ret)
+		return ret;
+	ret = v4l2_m2m_register_media_controller(node.m2m, &node.video,
+						 MEDIA_ENT_F_PROC_VIDEO_LUT);
+	if (ret)
+		video_unregister_device(&node.video);
+	return ret;
 }
 
 void fp_measure_unregister(void)
 {
+	v4l2_m2m_unregister_media_controller(node.m2m);
 	video_unregister_device(&node.video);
 }

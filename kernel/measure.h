@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The measuring node. fp_meta_init() comes first, and fp_meta_exit() last. */
+/* The measuring node. Needs fp_meta_init() before, and fp_meta_exit() after it. */
 #ifndef _FRAMEPATH_MEASURE_H
 #define _FRAMEPATH_MEASURE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* The controls of the measuring node, of one open file. */
+/* Controls of the measuring node, per open file. */
 #ifndef FP_MEASURE_CONTROLS_H
 #define FP_MEASURE_CONTROLS_H
 
@@ -9,24 +9,25 @@
 #include "pixels.h"
 #include "uapi/framepath.h"
 
-#define FP_MEASURE_CONTROLS (FP_CID_IN_PLACE - FP_CID_BASE + 1)
+#define FP_MEASURE_CONTROLS (FRAMEPATH_CID_CRC32 - FRAMEPATH_CID_BASE + 1)
 
 struct fp_measure_controls {
 	struct v4l2_ctrl_handler handler;
-	/* One cluster; a control is at its id - FP_CID_BASE. */
+	/* One cluster; the index of a control is its id - FRAMEPATH_CID_BASE. */
 	struct v4l2_ctrl *of[FP_MEASURE_CONTROLS];
 };
 
-/* The values of all, at one time. */
+/* Values of all controls at one time. */
 struct fp_measure_order {
 	u64 source_sequence;
 	u32 algo;
 	u8 level;
 	bool in_place;
+	bool crc32;
 	struct fp_region region;
 };
 
-/* Where it fails too, the handler is to be freed. */
+/* The caller frees the handler, also after a failure. */
 int fp_measure_controls_init(struct fp_measure_controls *controls);
 void fp_measure_controls_snapshot(struct fp_measure_controls *controls,
 				  struct fp_measure_order *order);

@@ -2,13 +2,12 @@
 /*
  * Memory of the nodes' buffers.
  *
- * videobuf2-vmalloc allocates without the caller's memory cgroup, and lets a
- * client keep memory that its queue has freed: an exported dmabuf or a mapping
- * holds it. So MMAP buffers are allocated here: page by page, charged to the
- * memory cgroup of the task that allocates, and counted in the file's account
- * until the last mapping and the last dmabuf are gone. Imported memory is its
- * exporter's, and is not counted. User pointers, which only the measuring node
- * takes, are left to videobuf2-vmalloc.
+ * MMAP buffers are allocated page by page, charged to the memory cgroup of the
+ * calling task, and counted in the file's account until the last mapping and the
+ * last dmabuf are gone. videobuf2-vmalloc does neither: it charges no cgroup, and
+ * forgets memory that a client has exported or mapped when the queue is freed.
+ * Imported memory belongs to its exporter and is not counted. User pointers, which
+ * only the measuring node accepts, use videobuf2-vmalloc.
  */
 #include <linux/dma-buf.h>
 #include <linux/dma-mapping.h>
@@ -38,12 +37,12 @@ struct fp_memory {
 	struct vb2_vmarea_handler handler;
 	struct fp_account *account;
 	size_t bytes;			/* whole pages */
-	unsigned int count;		/* pages there are */
+	unsigned int count;		/* pages allocated so far */
 	struct page **pages;
 	void *address;			/* NULL: not mapped yet */
 };
 
-/* Of the first mapping of each. */
+/* Serializes the first mapping of each memory. */
 static DEFINE_MUTEX(fp_memory_map_lock);
 
 static void fp_memory_free(struct fp_memory *memory)
@@ -76,7 +75,7 @@ static int fp_memory_fill(struct fp_memory *memory)
 	while (memory->count < pages) {
 		struct page *page;
 
-		/* A process that is killed here ends soon. */
+		/* A killed process does not wait for the rest. */
 		if (fatal_signal_pending(current))
 			return -EINTR;
 		page = alloc_page(FP_PAGE_FLAGS);
@@ -89,8 +88,8 @@ static int fp_memory_fill(struct fp_memory *memory)
 }
 
 /*
- * In the kernel's own address space. Decoded frames are not mapped there unless the
- * importer of a dmabuf asks, since the kernel does not look at them.
+ * Maps memory into the kernel's address space. Decoded frames are mapped only for an
+ * importer of their dmabuf, since the module does not read them.
  */
 static int fp_memory_map_kernel(struct fp_memory *memory)
 {
@@ -135,13 +134,13 @@ static void *fp_memory_alloc(struct vb2_buffer *vb, struct device *dev, unsigned
 	return memory;
 }
 
-/* At the offset that vma->vm_pgoff says, no further than the memory goes. */
+/* Maps from the page vma->vm_pgoff on, no further than the end of the memory. */
 static int fp_memory_mmap(void *priv, struct vm_area_struct *vma)
 {
 	struct fp_memory *memory = priv;
 	int ret;
 
-	/* CREATE_BUFS in another thread: the buffer is there, its memory is not yet. */
+	/* CREATE_BUFS in another thread: the buffer exists before its memory. */
 	if (!memory)
 		return -EINVAL;
 	ret = vm_map_pages(vma, memory->pages, memory->count);
@@ -238,9 +237,9 @@ static struct dma_buf *fp_memory_get_dmabuf(struct vb2_buffer *vb, void *priv,
 	return dmabuf;
 }
 
-/* ---- as the decoder gets it ---------------------------------------------- */
+/* ---- lent to the decoder ------------------------------------------------- */
 
-/* The decoder maps memory; it gives it to no device. */
+/* The decoder may map a lease, but no device may import it. */
 static int fp_lease_attach(struct dma_buf *lease, struct dma_buf_attachment *attachment)
 {
 	return -EOPNOTSUPP;
@@ -288,8 +287,8 @@ static const struct dma_buf_ops fp_lease_ops = {
 };
 
 /*
- * A dmabuf of no more than the first bytes of another one, in whole pages: the
- * core lets nobody map behind its end. Takes over the reference to lent.
+ * Exports the first bytes of a dmabuf, in whole pages, as another one. dma-buf
+ * refuses mappings beyond its end. Takes over the reference to lent.
  */
 struct dma_buf *fp_memory_lease(struct dma_buf *lent, size_t bytes)
 {
@@ -315,9 +314,8 @@ struct fp_import {
 };
 
 /*
- * Does not fail: vb2 drops its reference to the dmabuf where map_dmabuf fails, and
- * forgets it where this does (Linux 6.12). A client could so keep any memory for
- * good.
+ * Must not fail: vb2 drops its reference to the dmabuf if map_dmabuf fails, but leaks
+ * it if attach_dmabuf fails (Linux 6.12).
  */
 static void *fp_import_attach(struct vb2_buffer *vb, struct device *dev, struct dma_buf *dmabuf,
 			      unsigned long size)
@@ -402,3 +400,28 @@ const struct vb2_mem_ops fp_memory_ops = {
 	.mmap = fp_memory_mmap,
 	.num_users = fp_memory_num_users,
 };
+
+/*
+ * Reports whether both buffers are the same memory. All importers of a dmabuf share
+ * one kernel mapping, and so does the queue that exported it. Only user memory has a
+ * mapping per buffer; there the pages are compared, since the same address can belong
+ * to another process or have another page by now.
+ */
+bool fp_memory_same(struct vb2_buffer *from, struct vb2_buffer *to, size_t size)
+{
+	u8 *from_memory = vb2_plane_vaddr(from, 0);
+	u8 *to_memory = vb2_plane_vaddr(to, 0);
+	size_t at;
+
+	if (from_memory == to_memory)
+		return true;
+	if (from->memory != VB2_MEMORY_USERPTR || to->memory != VB2_MEMORY_USERPTR ||
+	    from->planes[0].m.userptr != to->planes[0].m.userptr)
+		return false;
+
+	for (at = 0; at < size; at += PAGE_SIZE - offset_in_page(from_memory + at)) {
+		if (vmalloc_to_page(from_memory + at) != vmalloc_to_page(to_memory + at))
+			return false;
+	}
+	return true;
+}

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Memory of the nodes' buffers, counted and limited. */
+/* Counted and limited memory of the nodes' buffers. */
 #ifndef FP_MEMORY_H
 #define FP_MEMORY_H
 
@@ -8,10 +8,7 @@
 
 struct fp_account;
 
-/*
- * The driver's data of a queue with fp_memory_ops begins with this, so that an
- * allocation finds its account.
- */
+/* First member of the driver data of a queue with fp_memory_ops. */
 struct fp_queue_owner {
 	struct fp_account *account;
 };
@@ -19,5 +16,6 @@ struct fp_queue_owner {
 extern const struct vb2_mem_ops fp_memory_ops;
 
 struct dma_buf *fp_memory_lease(struct dma_buf *lent, size_t bytes);
+bool fp_memory_same(struct vb2_buffer *from, struct vb2_buffer *to, size_t size);
 
 #endif

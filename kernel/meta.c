@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/framepath-meta: one ring of records that all readers share, and a
- * cursor for each. The writer waits for nobody; who falls behind by more than
- * the ring holds goes on with the oldest record, and its count of missed ones
- * grows by what is gone.
+ * /dev/framepath-meta: one ring of records that all readers share, and a cursor for
+ * each reader. The writer never waits. A reader that falls behind by more than the
+ * ring continues with the oldest record, and counts the missed ones.
  *
- * ring.lock orders everything: a record is whole and has its number when it
- * can be seen, and the writer wakes after that. Records leave the ring by a
- * reader's own few, as nothing may fault while the lock is held.
+ * ring.lock orders writer and readers: a record is complete and numbered before it
+ * is visible, and readers are woken after that. Readers copy batches under the lock,
+ * because a copy to user space may fault.
  */
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
@@ -22,20 +21,21 @@
 
 #include "meta.h"
 
-#define FP_META_RECORDS 4096	/* in the ring: 416 KiB */
+#define FP_META_RECORDS 4096	/* in the ring: 480 KiB */
 #define FP_META_BATCH 32	/* taken under the lock at once */
 
 static struct {
 	spinlock_t lock;		/* guards records, next, and the readers' cursors */
 	wait_queue_head_t wait;		/* for next to grow */
 	struct fp_meta_record *records;
-	u64 next;			/* number of the record to come */
+	u64 next;			/* number of the next record */
 } ring;
 
 struct fp_meta_reader {
 	struct mutex lock;		/* one batch at a time: guards the rest */
 	u64 cursor;			/* number of the next record; changes under ring.lock too */
 	u64 missed;
+	size_t record_bytes;		/* that the reader gets of each record */
 	struct fp_meta_record batch[FP_META_BATCH];
 };
 
@@ -61,7 +61,7 @@ static bool fp_meta_readable(struct fp_meta_reader *reader)
 	return readable;
 }
 
-/* Under ring.lock: what the ring no longer has is missed. */
+/* Counts records that the ring no longer has. Called with ring.lock. */
 static void fp_meta_catch_up(struct fp_meta_reader *reader)
 {
 	u64 behind = ring.next - reader->cursor;
@@ -73,18 +73,21 @@ static void fp_meta_catch_up(struct fp_meta_reader *reader)
 }
 
 /*
- * Fills the batch with up to limit records from the cursor on, which stays;
- * gives their number.
+ * Copies up to limit records from the cursor on into the batch, without moving the
+ * cursor. Returns their number.
  */
 static size_t fp_meta_peek(struct fp_meta_reader *reader, size_t limit)
 {
+	u8 *packed = (u8 *)reader->batch;
 	size_t count, i;
 
 	spin_lock(&ring.lock);
 	fp_meta_catch_up(reader);
 	count = min_t(u64, ring.next - reader->cursor, min_t(size_t, limit, FP_META_BATCH));
 	for (i = 0; i < count; i++)
-		reader->batch[i] = ring.records[(reader->cursor + i) % FP_META_RECORDS];
+		memcpy(packed + i * reader->record_bytes,
+		       &ring.records[(reader->cursor + i) % FP_META_RECORDS],
+		       reader->record_bytes);
 	spin_unlock(&ring.lock);
 
 	return count;
@@ -100,25 +103,24 @@ static void fp_meta_advance(struct fp_meta_reader *reader, size_t count)
 static ssize_t fp_meta_read(struct file *file, char __user *buffer, size_t bytes, loff_t *offset)
 {
 	struct fp_meta_reader *reader = file->private_data;
-	/* No more than there can be: a fast writer must not keep us here. */
-	size_t want = min_t(size_t, bytes / sizeof(reader->batch[0]), FP_META_RECORDS);
-	size_t done = 0;
+	size_t done = 0, want, size;
 	int ret;
-
-	if (!want)
-		return -EINVAL;
 
 	for (;;) {
 		ret = mutex_lock_interruptible(&reader->lock);
 		if (ret)
 			return ret;
+		size = reader->record_bytes;
+		/* At most a ring: a fast writer must not keep the call in the kernel. */
+		want = min_t(size_t, bytes / size, FP_META_RECORDS);
+		if (!want)
+			ret = -EINVAL;
 		while (done < want) {
 			size_t count = fp_meta_peek(reader, want - done);
 
 			if (!count)
 				break;
-			if (copy_to_user(buffer + done * sizeof(reader->batch[0]), reader->batch,
-					 count * sizeof(reader->batch[0]))) {
+			if (copy_to_user(buffer + done * size, reader->batch, count * size)) {
 				ret = -EFAULT;
 				break;
 			}
@@ -128,7 +130,7 @@ static ssize_t fp_meta_read(struct file *file, char __user *buffer, size_t bytes
 		mutex_unlock(&reader->lock);
 
 		if (done)
-			return done * sizeof(reader->batch[0]);
+			return done * size;
 		if (ret)
 			return ret;
 		if (file->f_flags & O_NONBLOCK)
@@ -148,14 +150,10 @@ static __poll_t fp_meta_poll(struct file *file, poll_table *table)
 	return fp_meta_readable(reader) ? EPOLLIN | EPOLLRDNORM : 0;
 }
 
-static long fp_meta_ioctl(struct file *file, unsigned int command, unsigned long argument)
+static int fp_meta_missed(struct fp_meta_reader *reader, u64 __user *user)
 {
-	struct fp_meta_reader *reader = file->private_data;
 	u64 missed;
 	int ret;
-
-	if (command != FP_IOC_META_MISSED)
-		return -ENOTTY;
 
 	ret = mutex_lock_interruptible(&reader->lock);
 	if (ret)
@@ -166,7 +164,41 @@ static long fp_meta_ioctl(struct file *file, unsigned int command, unsigned long
 	missed = reader->missed;
 	mutex_unlock(&reader->lock);
 
-	return copy_to_user((void __user *)argument, &missed, sizeof(missed)) ? -EFAULT : 0;
+	return copy_to_user(user, &missed, sizeof(missed)) ? -EFAULT : 0;
+}
+
+/* The reader names the bytes of a record that it knows, and learns those it gets. */
+static int fp_meta_bytes(struct fp_meta_reader *reader, u32 __user *user)
+{
+	u32 bytes;
+	int ret;
+
+	if (get_user(bytes, user))
+		return -EFAULT;
+	if (bytes < FRAMEPATH_META_BYTES_FIRST || bytes % sizeof(u64))
+		return -EINVAL;
+	bytes = min_t(u32, bytes, sizeof(reader->batch[0]));
+	ret = mutex_lock_interruptible(&reader->lock);
+	if (ret)
+		return ret;
+	reader->record_bytes = bytes;
+	mutex_unlock(&reader->lock);
+	return put_user(bytes, user);
+}
+
+static long fp_meta_ioctl(struct file *file, unsigned int command, unsigned long argument)
+{
+	struct fp_meta_reader *reader = file->private_data;
+	void __user *user = (void __user *)argument;
+
+	switch (command) {
+	case FRAMEPATH_IOC_META_MISSED:
+		return fp_meta_missed(reader, user);
+	case FRAMEPATH_IOC_META_BYTES:
+		return fp_meta_bytes(reader, user);
+	default:
+		return -ENOTTY;
+	}
 }
 
 static int fp_meta_open(struct inode *inode, struct file *file)
@@ -177,6 +209,7 @@ static int fp_meta_open(struct inode *inode, struct file *file)
 		return -ENOMEM;
 
 	mutex_init(&reader->lock);
+	reader->record_bytes = FRAMEPATH_META_BYTES_FIRST;
 	spin_lock(&ring.lock);
 	reader->cursor = ring.next;
 	spin_unlock(&ring.lock);
@@ -209,6 +242,7 @@ static struct miscdevice fp_meta_device = {
 
 int fp_meta_init(void)
 {
+	BUILD_BUG_ON(offsetofend(struct fp_meta_record, copied) != FRAMEPATH_META_BYTES_FIRST);
 	spin_lock_init(&ring.lock);
 	init_waitqueue_head(&ring.wait);
 	ring.next = 0;

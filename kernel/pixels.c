@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The pixel code of the measuring node: eight pixels at a time in a 64-bit
- * word, since the kernel has neither floating point nor vector registers to
- * spare.
+ * Pixel functions of the measuring node: eight pixels at a time in a 64-bit word,
+ * since kernel code should not use vector registers.
  */
 #ifdef __KERNEL__
 #include <linux/string.h>
@@ -34,7 +33,7 @@ bool fp_region_clamp(struct fp_region *region, u32 width, u32 height)
 	return right > width || bottom > height || asked.left >= width || asked.top >= height;
 }
 
-/* Of any address. Builtins by name: not every architecture lets memcpy() be one. */
+/* Loads from any address. __builtin: memcpy() is no builtin on some architectures. */
 static __always_inline u64 fp_load(const u8 *from)
 {
 	u64 word;
@@ -49,11 +48,11 @@ static __always_inline void fp_store(u8 *to, u64 word)
 }
 
 /*
- * Eight pixels. The sum of a pixel's low seven bits and 128 minus those of the
- * level has its top bit set where the pixel's are not less; no carry leaves the
- * byte, as the sum is at most 127 + 128. With the pixel's own top bit that
- * decides: either for a level below 128, both from there on. Gives 1 in each
- * byte whose pixel is set, *word gets the pixels.
+ * Applies the threshold to eight pixels in *word. Returns 1 in each byte whose pixel
+ * is set. The addend is 128 minus the low seven bits of the level; its sum with the
+ * pixel's low seven bits has the top bit set if these are not less than the level's.
+ * The sum is at most 127 + 128, so that no carry leaves the byte. A pixel is set if
+ * this bit or its own top bit is set (level below 128), or both are (other levels).
  */
 static __always_inline u64 fp_threshold_word(u64 *word, u64 addend, bool upper)
 {
@@ -61,12 +60,12 @@ static __always_inline u64 fp_threshold_word(u64 *word, u64 addend, bool upper)
 	u64 tops = (upper ? sum & *word : sum | *word) & FP_TOPS;
 	u64 set = tops >> 7;
 
-	/* 256 - 1 in each byte that is set: what is borrowed was just lent. */
+	/* 256 - 1 in each byte that is set; the borrow stays inside. */
 	*word = (tops << 1) - set;
 	return set;
 }
 
-/* The sum of the eight bytes. */
+/* Returns the sum of the eight bytes. */
 static __always_inline u32 fp_sum_bytes(u64 word)
 {
 	word = (word & 0x00ff00ff00ff00ffULL) + (word >> 8 & 0x00ff00ff00ff00ffULL);
@@ -80,7 +79,7 @@ static __always_inline u32 fp_threshold_span(u8 *to, const u8 *from, u32 count, 
 	u32 set = 0;
 
 	while (count >= 16) {
-		/* A byte counts to 255: two words at a time, 127 times. */
+		/* A byte counts up to 255: 127 times two words. */
 		u32 pairs = fp_smaller(count / 16, 127);
 		u64 sums = 0;
 
@@ -112,7 +111,7 @@ u32 fp_threshold(u8 *to, const u8 *from, u32 width, const struct fp_region *regi
 	u32 rows = region->height;
 	u32 set = 0;
 
-	/* Rows that touch are one. */
+	/* Adjacent rows are processed as one. */
 	if (region->width == width && rows) {
 		span *= rows;
 		rows = 1;

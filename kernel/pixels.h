@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the measuring node does to pixels. Knows no device and no buffer, and
- * builds in user space too, where its test is.
+ * Pixel functions of the measuring node. They depend on no device and no buffer, and
+ * build in user space too, for their test.
  */
 #ifndef _FRAMEPATH_PIXELS_H
 #define _FRAMEPATH_PIXELS_H
@@ -26,19 +26,19 @@ struct fp_region {
 };
 
 /*
- * Cuts the region to the frame; true where the region asked for more than
- * there is. left + width and top + height fit 32 bits.
+ * Clips the region to the frame; true if a part was outside. left + width and
+ * top + height must fit 32 bits.
  */
 bool fp_region_clamp(struct fp_region *region, u32 width, u32 height);
 
 /*
- * Pixels of the clamped region at or above the level become 255, the others
- * 0; those outside are not touched. to may be from, and may not overlap it
- * otherwise. Gives the number of pixels set. Frames of up to 4096x4096.
+ * Sets the pixels of the clamped region to 255 at or above the level, the others to
+ * 0; pixels outside are not touched. to may equal from, and must not overlap it
+ * otherwise. Returns the number of pixels set to 255. Frames up to 4096x4096.
  */
 u32 fp_threshold(u8 *to, const u8 *from, u32 width, const struct fp_region *region, u8 level);
 
-/* Copies the pixels outside the clamped region; gives their number. */
+/* Copies the pixels outside the clamped region; returns their number. */
 u64 fp_copy_around(u8 *to, const u8 *from, u32 width, u32 height, const struct fp_region *region);
 
 #endif

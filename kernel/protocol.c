@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the decoder is told, which follows from the state of the stream, and what
- * its words do to that state, once they are found to be possible. Everything
- * here runs with the context's lock.
+ * The decoder's side of a stream: announcements, which follow from the state of
+ * the stream, and the decoder's reports, which are checked before they change that
+ * state. All functions run with the context's lock.
  */
 #include <linux/string.h>
 
@@ -10,26 +10,28 @@
 #include "decoder.h"
 #include "trace_decoder.h"
 
-/* ---- what the decoder is told -------------------------------------------- */
+/* ---- announcements to the decoder ---------------------------------------- */
 
-/* What NEXT_PACKET has to say: enum fp_packet_kind, or 0. */
+/* Returns the next announcement of NEXT_PACKET: enum fp_packet_kind, or 0. */
 u32 fp_packet_pending(struct fp_ctx *ctx, struct fp_buffer **buffer)
 {
 	struct v4l2_m2m_buffer *b;
 
 	if (ctx->flush_packet)
-		return FP_FLUSH;
-	if (!ctx->on[FP_QUEUE_OUTPUT] || ctx->drained)
+		return FRAMEPATH_FLUSH;
+	if (!ctx->on[FRAMEPATH_QUEUE_OUTPUT] || fp_drained(ctx))
 		return 0;
 	v4l2_m2m_for_each_src_buf(ctx->fh.m2m_ctx, b) {
 		*buffer = fp_buffer_of(&b->vb);
-		if (ctx->drain != FP_DRAIN_NONE && (*buffer)->seq >= ctx->drain_seq)
+		if (fp_draining(ctx) && (*buffer)->seq >= ctx->drain_seq)
 			break;
-		if (!(*buffer)->told)
-			return FP_PACKET;
+		if (!(*buffer)->announced)
+			return FRAMEPATH_PACKET;
 	}
-	/* Its end would find no buffer before. */
-	return ctx->drain == FP_DRAIN_ASKED && ctx->on[FP_QUEUE_CAPTURE] ? FP_DRAIN : 0;
+	/* Not before CAPTURE streams: the end of the drain needs a buffer. */
+	if (fp_draining(ctx) && !ctx->drain_announced && ctx->on[FRAMEPATH_QUEUE_CAPTURE])
+		return FRAMEPATH_DRAIN;
+	return 0;
 }
 
 static void fp_fill_packet(struct fp_packet *packet, const struct fp_buffer *buffer)
@@ -61,14 +63,14 @@ bool fp_packet_next(struct fp_ctx *ctx, struct fp_packet *packet)
 	packet->kind = kind;
 	packet->epoch = ctx->epoch;
 	switch (kind) {
-	case FP_FLUSH:
+	case FRAMEPATH_FLUSH:
 		ctx->flush_packet = false;
 		break;
-	case FP_DRAIN:
-		ctx->drain = FP_DRAIN_TOLD;
+	case FRAMEPATH_DRAIN:
+		ctx->drain_announced = true;
 		break;
-	case FP_PACKET:
-		buffer->told = true;
+	case FRAMEPATH_PACKET:
+		buffer->announced = true;
 		fp_fill_packet(packet, buffer);
 		trace_fp_packet_taken(ctx->number, packet->seq, packet->index, packet->bytes);
 		break;
@@ -77,15 +79,15 @@ bool fp_packet_next(struct fp_ctx *ctx, struct fp_packet *packet)
 	return true;
 }
 
-/* The run of CAPTURE that the decoder should be in, 0: OFF. */
+/* Returns the CAPTURE run that the decoder should know, 0: OFF. */
 u32 fp_capture_current(struct fp_ctx *ctx)
 {
-	if (!ctx->on[FP_QUEUE_CAPTURE] || fp_ctx_changed(ctx))
+	if (!ctx->on[FRAMEPATH_QUEUE_CAPTURE] || fp_ctx_changed(ctx))
 		return 0;
 	return ctx->capture_run;
 }
 
-/* What NEXT_CAPTURE has to say: enum fp_capture_kind, or 0. */
+/* Returns the next announcement of NEXT_CAPTURE: enum fp_capture_kind, or 0. */
 u32 fp_capture_pending(struct fp_ctx *ctx, struct fp_buffer **buffer)
 {
 	u32 current_run = fp_capture_current(ctx);
@@ -93,18 +95,18 @@ u32 fp_capture_pending(struct fp_ctx *ctx, struct fp_buffer **buffer)
 	u32 size;
 
 	if (ctx->flush_capture)
-		return FP_CAPTURE_FLUSH;
-	if (ctx->capture_told && ctx->capture_told != current_run)
-		return FP_CAPTURE_OFF;
+		return FRAMEPATH_CAPTURE_FLUSH;
+	if (ctx->capture_announced && ctx->capture_announced != current_run)
+		return FRAMEPATH_CAPTURE_OFF;
 	if (!current_run)
 		return 0;
-	if (!ctx->capture_told)
-		return FP_CAPTURE_ON;
+	if (!ctx->capture_announced)
+		return FRAMEPATH_CAPTURE_ON;
 	size = fp_capture_sizeimage(ctx);
 	v4l2_m2m_for_each_dst_buf(ctx->fh.m2m_ctx, b) {
 		*buffer = fp_buffer_of(&b->vb);
-		if (!(*buffer)->told && vb2_plane_size(&b->vb.vb2_buf, 0) >= size)
-			return FP_CAPTURE_QUEUED;
+		if (!(*buffer)->announced && vb2_plane_size(&b->vb.vb2_buf, 0) >= size)
+			return FRAMEPATH_CAPTURE_QUEUED;
 	}
 	return 0;
 }
@@ -121,22 +123,22 @@ bool fp_capture_next(struct fp_ctx *ctx, struct fp_capture *capture)
 	capture->kind = kind;
 	capture->epoch = ctx->epoch;
 	switch (kind) {
-	case FP_CAPTURE_FLUSH:
+	case FRAMEPATH_CAPTURE_FLUSH:
 		ctx->flush_capture = false;
 		break;
-	case FP_CAPTURE_OFF:
-		ctx->capture_told = 0;
+	case FRAMEPATH_CAPTURE_OFF:
+		ctx->capture_announced = 0;
 		break;
-	case FP_CAPTURE_ON:
-		ctx->capture_told = ctx->capture_run;
+	case FRAMEPATH_CAPTURE_ON:
+		ctx->capture_announced = ctx->capture_run;
 		v4l2_m2m_for_each_dst_buf(ctx->fh.m2m_ctx, b)
-			fp_buffer_of(&b->vb)->told = false;
+			fp_buffer_of(&b->vb)->announced = false;
 		capture->count = fp_queue_buffers(fp_capture_queue(ctx));
 		capture->pixelformat = ctx->pixelformat;
 		capture->length = fp_capture_sizeimage(ctx);
 		break;
-	case FP_CAPTURE_QUEUED:
-		buffer->told = true;
+	case FRAMEPATH_CAPTURE_QUEUED:
+		buffer->announced = true;
 		capture->index = buffer->m2m.vb.vb2_buf.index;
 		capture->generation = buffer->generation;
 		capture->length = fp_capture_sizeimage(ctx);
@@ -147,7 +149,7 @@ bool fp_capture_next(struct fp_ctx *ctx, struct fp_capture *capture)
 	return true;
 }
 
-/* ---- the decoder's words ------------------------------------------------- */
+/* ---- the decoder's reports ------------------------------------------------ */
 
 int fp_packet_done(struct fp_ctx *ctx, const struct fp_packet_done *done)
 {
@@ -160,25 +162,25 @@ int fp_packet_done(struct fp_ctx *ctx, const struct fp_packet_done *done)
 
 		if (buffer->seq != done->seq)
 			continue;
-		if (b->vb.vb2_buf.index != done->index || !buffer->told)
+		if (b->vb.vb2_buf.index != done->index || !buffer->announced)
 			return -EINVAL;
 		trace_fp_packet_done(ctx->number, buffer->seq, done->index,
 				     vb2_get_plane_payload(&b->vb.vb2_buf, 0));
 		v4l2_m2m_src_buf_remove_by_buf(ctx->fh.m2m_ctx, &b->vb);
-		b->vb.sequence = ctx->sequence[FP_QUEUE_OUTPUT]++;
+		b->vb.sequence = ctx->sequence[FRAMEPATH_QUEUE_OUTPUT]++;
 		v4l2_m2m_buf_done(&b->vb, done->failed ? VB2_BUF_STATE_ERROR :
 							 VB2_BUF_STATE_DONE);
 		fp_stream_progress(ctx);
-		fp_news_add(&ctx->formats);
+		fp_event_signal(&ctx->formats);
 		return 0;
 	}
-	/* Flushed, or said before. */
+	/* Flushed, or already done. */
 	return -ESTALE;
 }
 
 /*
- * Whether a client that streams on CAPTURE is set up for the format already, by
- * an earlier sequence of the stream or by its own knowledge.
+ * Reports whether a client that streams on CAPTURE is already set up for the format,
+ * by an earlier sequence of the stream or by its own S_FMT.
  */
 static bool fp_format_expected(struct fp_ctx *ctx, const struct fp_format *format)
 {
@@ -187,12 +189,12 @@ static bool fp_format_expected(struct fp_ctx *ctx, const struct fp_format *forma
 
 	if (ctx->changing)
 		return false;
-	/* A decoder before this one may have said it. */
+	/* An earlier decoder may have reported it. */
 	if (fp_ctx_changed(ctx) && !ctx->change_sent)
 		return false;
 	if (ctx->format_known)
 		return fp_format_same(known, format);
-	return ctx->on[FP_QUEUE_CAPTURE] && ctx->pixelformat != V4L2_PIX_FMT_P010 &&
+	return ctx->on[FRAMEPATH_QUEUE_CAPTURE] && ctx->pixelformat != V4L2_PIX_FMT_P010 &&
 	       format->depth == 8 &&
 	       format->width == known->width && format->height == known->height &&
 	       format->bytesperline == known->bytesperline &&
@@ -203,7 +205,7 @@ static bool fp_format_expected(struct fp_ctx *ctx, const struct fp_format *forma
 	       format->min_buffers <= fp_queue_buffers(fp_capture_queue(ctx));
 }
 
-int fp_said_format(struct fp_ctx *ctx, const struct fp_format *format)
+int fp_report_format(struct fp_ctx *ctx, const struct fp_format *format)
 {
 	bool expected;
 	int ret = fp_format_check(format);
@@ -212,24 +214,24 @@ int fp_said_format(struct fp_ctx *ctx, const struct fp_format *format)
 		return ret;
 	if (format->epoch != ctx->epoch)
 		return -ESTALE;
-	if (ctx->format_said)
+	if (ctx->format_reported)
 		return -EBUSY;
 
 	expected = fp_format_expected(ctx, format);
 	trace_fp_format(ctx->number, format->width, format->height, format->depth, !expected);
 	fp_format_take(ctx, format);
-	ctx->format_said = true;
+	ctx->format_reported = true;
 	ctx->changing = false;
 	v4l2_ctrl_s_ctrl(ctx->min_buffers, format->min_buffers);
 	if (!expected) {
 		ctx->format_run++;
-		fp_send_event(ctx, V4L2_EVENT_SOURCE_CHANGE, V4L2_EVENT_SRC_CH_RESOLUTION);
-		ctx->change_sent = ctx->on[FP_QUEUE_CAPTURE];
-		if (ctx->on[FP_QUEUE_CAPTURE])
-			fp_send_last(ctx);
-		fp_news_add(&ctx->captures);
+		fp_queue_v4l2_event(ctx, V4L2_EVENT_SOURCE_CHANGE, V4L2_EVENT_SRC_CH_RESOLUTION);
+		ctx->change_sent = ctx->on[FRAMEPATH_QUEUE_CAPTURE];
+		if (ctx->on[FRAMEPATH_QUEUE_CAPTURE])
+			fp_send_change_last(ctx);
+		fp_event_signal(&ctx->captures);
 	}
-	fp_news_add(&ctx->formats);
+	fp_event_signal(&ctx->formats);
 	fp_stream_progress(ctx);
 	return 0;
 }
@@ -248,7 +250,7 @@ static int fp_frame_buffer(struct fp_ctx *ctx, const struct fp_frame *frame,
 		if (&b->vb.vb2_buf != vb)
 			continue;
 		*vbuf = &b->vb;
-		return fp_buffer_of(&b->vb)->told ? 0 : -EBUSY;
+		return fp_buffer_of(&b->vb)->announced ? 0 : -EBUSY;
 	}
 	return -EBUSY;
 }
@@ -263,7 +265,7 @@ static void fp_take_mark(struct vb2_v4l2_buffer *vbuf, const struct fp_mark *mar
 		memcpy(&vbuf->timecode, mark->timecode, sizeof(vbuf->timecode));
 }
 
-int fp_said_frame(struct fp_ctx *ctx, const struct fp_frame *frame)
+int fp_report_frame(struct fp_ctx *ctx, const struct fp_frame *frame)
 {
 	struct vb2_v4l2_buffer *vbuf;
 	int ret;
@@ -272,18 +274,19 @@ int fp_said_frame(struct fp_ctx *ctx, const struct fp_frame *frame)
 		return -EINVAL;
 	if (frame->epoch != ctx->epoch)
 		return -ESTALE;
-	if (!ctx->format_said)
+	if (!ctx->format_reported)
 		return -EINVAL;
-	if (frame->seq >= ctx->next_seq || ctx->next_seq - frame->seq > FP_DELIVERED_WINDOW)
+	if (frame->seq >= ctx->next_seq || ctx->next_seq - frame->seq > FRAMEPATH_DELIVERED_WINDOW)
 		return -ERANGE;
-	/* After LAST, and while CAPTURE is OFF, every buffer is the client's. */
-	if (ctx->drained || !ctx->capture_told || ctx->capture_told != fp_capture_current(ctx))
+	/* After LAST, and while CAPTURE is OFF, the client owns every buffer. */
+	if (fp_drained(ctx) || !ctx->capture_announced ||
+	    ctx->capture_announced != fp_capture_current(ctx))
 		return -EBUSY;
 	ret = fp_frame_buffer(ctx, frame, &vbuf);
 	if (ret)
 		return ret;
 
-	__set_bit(frame->seq % FP_DELIVERED_WINDOW, ctx->delivered);
+	__set_bit(frame->seq % FRAMEPATH_DELIVERED_WINDOW, ctx->delivered);
 	fp_take_mark(vbuf, &frame->mark);
 	trace_fp_frame(ctx->number, frame->seq, frame->index, frame->copied,
 		       frame->mark.timestamp);
@@ -294,27 +297,25 @@ int fp_said_frame(struct fp_ctx *ctx, const struct fp_frame *frame)
 	return 0;
 }
 
-static int fp_said_end(struct fp_ctx *ctx, struct fp_drained *drained)
+static int fp_report_end(struct fp_ctx *ctx, struct fp_drained *drained)
 {
 	struct v4l2_m2m_buffer *b;
 
-	if (ctx->drain != FP_DRAIN_TOLD)
+	if (!fp_draining(ctx) || !ctx->drain_announced)
 		return -ECANCELED;
-	/* The frames from behind a change have still to be given. */
+	/* The frames after a change are still missing. */
 	if (!fp_capture_current(ctx) || ctx->changing)
 		return -EBUSY;
 	v4l2_m2m_for_each_src_buf(ctx->fh.m2m_ctx, b)
 		if (fp_buffer_of(&b->vb)->seq < ctx->drain_seq)
 			return -EBUSY;
 
-	ctx->drain = FP_DRAIN_NONE;
-	ctx->drained = true;
-	drained->index = fp_send_last(ctx);
+	drained->index = fp_send_drain_last(ctx);
 	fp_stream_progress(ctx);
 	return 0;
 }
 
-int fp_said_drained(struct fp_ctx *ctx, struct fp_drained *drained)
+int fp_report_drained(struct fp_ctx *ctx, struct fp_drained *drained)
 {
 	if (drained->reserved)
 		return -EINVAL;
@@ -322,14 +323,14 @@ int fp_said_drained(struct fp_ctx *ctx, struct fp_drained *drained)
 		return -ESTALE;
 	drained->index = -1;
 	switch (drained->why) {
-	case FP_DRAINED_END:
+	case FRAMEPATH_DRAINED_END:
 		trace_fp_drained(ctx->number, drained->why);
-		return fp_said_end(ctx, drained);
-	case FP_DRAINED_CHANGE:
-		if (!ctx->format_said)
+		return fp_report_end(ctx, drained);
+	case FRAMEPATH_DRAINED_CHANGE:
+		if (!ctx->format_reported)
 			return -EINVAL;
 		trace_fp_drained(ctx->number, drained->why);
-		ctx->format_said = false;
+		ctx->format_reported = false;
 		ctx->changing = true;
 		fp_stream_progress(ctx);
 		return 0;
@@ -346,10 +347,10 @@ int fp_delivered(struct fp_ctx *ctx, struct fp_delivered *delivered)
 
 	delivered->next = ctx->next_seq;
 	memset(delivered->bits, 0, sizeof(delivered->bits));
-	if (seq > ctx->next_seq || ctx->next_seq - seq > FP_DELIVERED_WINDOW)
+	if (seq > ctx->next_seq || ctx->next_seq - seq > FRAMEPATH_DELIVERED_WINDOW)
 		return -ERANGE;
 	for (i = 0; i < bits && seq < ctx->next_seq; i++, seq++)
-		if (test_bit(seq % FP_DELIVERED_WINDOW, ctx->delivered))
+		if (test_bit(seq % FRAMEPATH_DELIVERED_WINDOW, ctx->delivered))
 			delivered->bits[i / 64] |= BIT_ULL(i % 64);
 	return 0;
 }

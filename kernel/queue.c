@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The decoder node's two vb2 queues. They only hold the buffers: v4l2-mem2mem's
- * ready lists have those that the client has queued, and what becomes of them is
- * decided in stream.c. Everything here runs with the context's lock, which is
- * the lock of both queues.
+ * The decoder node's two vb2 queues. v4l2-mem2mem's ready lists have the buffers
+ * that the client has queued; stream.c and protocol.c take them from there. All
+ * functions run with the context's lock, which is the lock of both queues.
  */
 #include <linux/dma-buf.h>
 
@@ -37,7 +36,7 @@ static int fp_buf_out_validate(struct vb2_buffer *vb)
 	return 0;
 }
 
-/* The memory behind an index is new: what the decoder has mapped is another. */
+/* Numbers the memory of a buffer, so that the decoder maps new memory anew. */
 static int fp_buf_init(struct vb2_buffer *vb)
 {
 	struct fp_ctx *ctx = vb2_get_drv_priv(vb->vb2_queue);
@@ -46,15 +45,15 @@ static int fp_buf_init(struct vb2_buffer *vb)
 	return 0;
 }
 
-/* The decoder reads packets through us, and maps CAPTURE buffers. */
+/* The module reads packets for the decoder, which maps CAPTURE buffers. */
 static enum dma_data_direction fp_cpu_access(const struct vb2_buffer *vb)
 {
 	return vb->vb2_queue->is_output ? DMA_FROM_DEVICE : DMA_BIDIRECTIONAL;
 }
 
 /*
- * From here until buf_finish an imported buffer is the CPU's. The exporter may
- * wait for a device, until a signal; the lock that is held is this client's alone.
+ * The CPU owns an imported buffer from here until buf_finish. The exporter may wait
+ * for a device until a signal comes; only this client's lock is held meanwhile.
  */
 static int fp_buf_prepare(struct vb2_buffer *vb)
 {
@@ -81,13 +80,13 @@ static void fp_queue_packet(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf)
 	struct fp_buffer *buffer = fp_buffer_of(vbuf);
 	u32 bytes = vb2_get_plane_payload(&vbuf->vb2_buf, 0);
 
-	buffer->told = false;
+	buffer->announced = false;
 	buffer->seq = ctx->next_seq++;
-	/* Its bit was that of the packet a window before it. */
-	__clear_bit(buffer->seq % FP_DELIVERED_WINDOW, ctx->delivered);
+	/* The packet one window earlier had the same bit. */
+	__clear_bit(buffer->seq % FRAMEPATH_DELIVERED_WINDOW, ctx->delivered);
 	v4l2_m2m_buf_queue(ctx->fh.m2m_ctx, vbuf);
 	trace_fp_packet_queued(ctx->number, buffer->seq, vbuf->vb2_buf.index, bytes);
-	fp_news_add(&ctx->packets);
+	fp_event_signal(&ctx->packets);
 	fp_stream_update(ctx);
 }
 
@@ -95,13 +94,15 @@ static void fp_queue_capture(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf)
 {
 	struct fp_buffer *buffer = fp_buffer_of(vbuf);
 
-	buffer->told = false;
+	buffer->announced = false;
 	trace_fp_capture_queued(ctx->number, vbuf->vb2_buf.index, buffer->generation);
 	v4l2_m2m_buf_queue(ctx->fh.m2m_ctx, vbuf);
-	if (ctx->last_due)
-		fp_last(ctx, vbuf);
+	if (v4l2_m2m_dst_buf_is_last(ctx->fh.m2m_ctx))
+		fp_drain_last(ctx, vbuf);
+	else if (ctx->change_last_due)
+		fp_change_last(ctx, vbuf);
 	else
-		fp_news_add(&ctx->captures);
+		fp_event_signal(&ctx->captures);
 	fp_stream_update(ctx);
 }
 

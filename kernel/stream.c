@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What a stream is doing: what becomes of it with and without a decoder, what the
- * client's calls do to it, and what the client is given. Everything here runs
- * with the context's lock. The decoder's side of it is in protocol.c.
+ * The client's side of a stream: waits and timeouts with and without a decoder,
+ * effects of the client's ioctls, and buffers and events for the client. All
+ * functions run with the context's lock. The decoder's side is in protocol.c.
  */
 #include <linux/file.h>
 #include <linux/jiffies.h>
@@ -17,40 +17,40 @@
 
 /* ---- waiting ------------------------------------------------------------- */
 
-void fp_news_init(struct fp_news *news)
+void fp_event_init(struct fp_event *event)
 {
-	init_waitqueue_head(&news->wait);
+	init_waitqueue_head(&event->wait);
 }
 
-void fp_news_add(struct fp_news *news)
+void fp_event_signal(struct fp_event *event)
 {
-	atomic_inc(&news->count);
-	wake_up_all(&news->wait);
+	atomic_inc(&event->count);
+	wake_up_all(&event->wait);
 }
 
-/* Lets go of the context's lock. 0: the time is over; negative: a signal. */
-int fp_news_wait(struct fp_ctx *ctx, struct fp_news *news, long timeout)
+/* Releases the context's lock while it waits. 0: timeout; negative: signal. */
+int fp_event_wait(struct fp_ctx *ctx, struct fp_event *event, long timeout)
 {
-	int seen = atomic_read(&news->count);
+	int seen = atomic_read(&event->count);
 	long ret;
 
 	mutex_unlock(&ctx->lock);
-	ret = wait_event_interruptible_timeout(news->wait, atomic_read(&news->count) != seen,
+	ret = wait_event_interruptible_timeout(event->wait, atomic_read(&event->count) != seen,
 					       timeout);
 	mutex_lock(&ctx->lock);
 	return ret > 0 ? 1 : ret;
 }
 
 /*
- * A client that asks for the CAPTURE format with packets under way wants the
- * stream's, and may not know of the event that says it is known.
+ * Waits until the stream's format is known. A client that reads the CAPTURE format
+ * with packets queued needs the stream's, and may not use the SOURCE_CHANGE event.
  */
 int fp_stream_await_format(struct fp_ctx *ctx)
 {
 	unsigned long deadline = jiffies + msecs_to_jiffies(fp_patience_ms);
 	int ret;
 
-	while (!ctx->format_known && ctx->on[FP_QUEUE_OUTPUT] &&
+	while (!ctx->format_known && ctx->on[FRAMEPATH_QUEUE_OUTPUT] &&
 	       v4l2_m2m_num_src_bufs_ready(ctx->fh.m2m_ctx)) {
 		long left = deadline - jiffies;
 
@@ -58,7 +58,7 @@ int fp_stream_await_format(struct fp_ctx *ctx)
 			return -EIO;
 		if (left <= 0)
 			return 0;
-		ret = fp_news_wait(ctx, &ctx->formats, left);
+		ret = fp_event_wait(ctx, &ctx->formats, left);
 		if (ret < 0)
 			return ret;
 	}
@@ -68,33 +68,32 @@ int fp_stream_await_format(struct fp_ctx *ctx)
 /* ---- with and without a decoder ------------------------------------------ */
 
 /*
- * Whether the decoder could go on without the client: it has a packet or a drain
- * to work on, and either has not said the format yet or has as many CAPTURE
- * buffers as it said that it needs. A client that is paused, or about to set
- * CAPTURE up, keeps the decoder waiting, and not the other way round.
+ * Reports whether the decoder could go on without the client: it has a packet or a
+ * drain to work on, and either has not reported the format or has as many CAPTURE
+ * buffers as it reported as its minimum. Otherwise the decoder waits for the client
+ * (which is paused, or about to set CAPTURE up), and no timeout applies.
  */
 static bool fp_decoder_could_go_on(struct fp_ctx *ctx)
 {
 	struct v4l2_m2m_ctx *m2m = ctx->fh.m2m_ctx;
 	unsigned int packets, needed;
 
-	if (!ctx->stream || ctx->closed || !ctx->on[FP_QUEUE_OUTPUT] || ctx->drained ||
+	if (!ctx->stream || ctx->closed || !ctx->on[FRAMEPATH_QUEUE_OUTPUT] || fp_drained(ctx) ||
 	    fp_ctx_failed(ctx))
 		return false;
 	packets = v4l2_m2m_num_src_bufs_ready(m2m);
-	if (packets && !ctx->format_said)
+	if (packets && !ctx->format_reported)
 		return true;
-	if ((!packets && ctx->drain == FP_DRAIN_NONE) || !fp_capture_current(ctx))
+	if ((!packets && !fp_draining(ctx)) || !fp_capture_current(ctx))
 		return false;
 	needed = min_t(unsigned int, ctx->format.min_buffers,
 		       fp_queue_buffers(fp_capture_queue(ctx)));
 	return v4l2_m2m_num_dst_bufs_ready(m2m) >= max(needed, 1U);
 }
 
-static enum fp_wait fp_waits(struct fp_ctx *ctx, bool wanted)
+static enum fp_wait fp_wait_reason(struct fp_ctx *ctx, bool wanted)
 {
-	if (wanted && (v4l2_m2m_num_src_bufs_ready(ctx->fh.m2m_ctx) ||
-		       ctx->drain != FP_DRAIN_NONE))
+	if (wanted && (v4l2_m2m_num_src_bufs_ready(ctx->fh.m2m_ctx) || fp_draining(ctx)))
 		return FP_WAIT_DECODER;
 	if (READ_ONCE(fp_silence_ms) && fp_decoder_could_go_on(ctx))
 		return FP_WAIT_PROGRESS;
@@ -103,58 +102,58 @@ static enum fp_wait fp_waits(struct fp_ctx *ctx, bool wanted)
 
 static void fp_wait_begin(struct fp_ctx *ctx)
 {
-	unsigned int ms = ctx->waits == FP_WAIT_DECODER ? fp_patience_ms : fp_silence_ms;
+	unsigned int ms = ctx->wait == FP_WAIT_DECODER ? fp_patience_ms : fp_silence_ms;
 	unsigned long time = msecs_to_jiffies(ms);
 
 	ctx->deadline = jiffies + time;
-	/* A timer that runs earlier is good enough: it is set again then. */
+	/* A timer that runs earlier suffices: its handler sets it again. */
 	if (delayed_work_pending(&ctx->patience) && !time_after(ctx->armed, ctx->deadline))
 		return;
 	ctx->armed = ctx->deadline;
 	mod_delayed_work(system_wq, &ctx->patience, time);
 }
 
-/* The decoder did something that it can do only so many times for nothing. */
+/* Restarts the timeout: the decoder took a step. */
 void fp_stream_progress(struct fp_ctx *ctx)
 {
 	fp_stream_update(ctx);
-	if (ctx->waits == FP_WAIT_PROGRESS)
+	if (ctx->wait == FP_WAIT_PROGRESS)
 		ctx->deadline = jiffies + msecs_to_jiffies(fp_silence_ms);
 }
 
-/* After any change of whether a decoder is there, or there is work for one. */
+/* Updates the wait after a change of the decoder, or of the work for it. */
 void fp_stream_update(struct fp_ctx *ctx)
 {
-	bool wanted = ctx->on[FP_QUEUE_OUTPUT] && !ctx->stream && !ctx->closed &&
+	bool wanted = ctx->on[FRAMEPATH_QUEUE_OUTPUT] && !ctx->stream && !ctx->closed &&
 		      !fp_ctx_failed(ctx);
-	enum fp_wait waits = fp_waits(ctx, wanted);
+	enum fp_wait waits = fp_wait_reason(ctx, wanted);
 
 	if (wanted != ctx->wanted) {
 		WRITE_ONCE(ctx->wanted, wanted);
 		if (wanted)
-			fp_news_add(&fp_decoder.wanted);
+			fp_event_signal(&fp_decoder.wanted);
 	}
-	if (waits == ctx->waits)
+	if (waits == ctx->wait)
 		return;
-	ctx->waits = waits;
-	/* A timer of a wait that is over is left: it finds none. */
+	ctx->wait = waits;
+	/* The timer of a wait that ended is not cancelled; its handler does nothing. */
 	if (waits != FP_WAIT_NONE)
 		fp_wait_begin(ctx);
 }
 
-/* Takes the lock. The work may be late, of a wait that is over. */
+/* Takes the lock. The work may run after the end of its wait. */
 void fp_stream_patience(struct work_struct *work)
 {
 	struct fp_ctx *ctx = container_of(to_delayed_work(work), struct fp_ctx, patience);
 
 	mutex_lock(&ctx->lock);
-	if (ctx->closed || ctx->waits == FP_WAIT_NONE) {
+	if (ctx->closed || ctx->wait == FP_WAIT_NONE) {
 		;
 	} else if (time_before(jiffies, ctx->deadline)) {
 		ctx->armed = ctx->deadline;
 		mod_delayed_work(system_wq, &ctx->patience, ctx->deadline - jiffies);
 	} else {
-		if (ctx->waits == FP_WAIT_PROGRESS) {
+		if (ctx->wait == FP_WAIT_PROGRESS) {
 			atomic_long_inc(&fp_counts.silent);
 			pr_info_ratelimited(FP_NAME ": stream %llu: no progress of the decoder in %u ms\n",
 					    ctx->id, fp_silence_ms);
@@ -164,11 +163,11 @@ void fp_stream_patience(struct work_struct *work)
 	mutex_unlock(&ctx->lock);
 }
 
-static void fp_news_all(struct fp_ctx *ctx)
+static void fp_event_signal_all(struct fp_ctx *ctx)
 {
-	fp_news_add(&ctx->packets);
-	fp_news_add(&ctx->captures);
-	fp_news_add(&ctx->formats);
+	fp_event_signal(&ctx->packets);
+	fp_event_signal(&ctx->captures);
+	fp_event_signal(&ctx->formats);
 }
 
 static void fp_stream_forget(struct fp_ctx *ctx)
@@ -179,19 +178,19 @@ static void fp_stream_forget(struct fp_ctx *ctx)
 	ctx->next_seq = 0;
 	ctx->flush_packet = false;
 	ctx->flush_capture = false;
-	ctx->capture_told = 0;
-	ctx->spent = false;
-	bitmap_zero(ctx->delivered, FP_DELIVERED_WINDOW);
+	ctx->capture_announced = 0;
+	ctx->decoder_failed = false;
+	bitmap_zero(ctx->delivered, FRAMEPATH_DELIVERED_WINDOW);
 	if (ctx->stash)
 		fput(ctx->stash);
 	ctx->stash = NULL;
 }
 
-/* The client begins another stream, with nothing queued. */
+/* Begins another stream. The client has no buffer queued. */
 void fp_stream_renew(struct fp_ctx *ctx)
 {
 	fp_stream_forget(ctx);
-	fp_news_all(ctx);
+	fp_event_signal_all(ctx);
 }
 
 void fp_stream_fail(struct fp_ctx *ctx, int error)
@@ -200,21 +199,21 @@ void fp_stream_fail(struct fp_ctx *ctx, int error)
 
 	trace_fp_failed(ctx->number, error);
 	ctx->stream = NULL;
-	ctx->spent = true;
-	ctx->failed[FP_QUEUE_OUTPUT] = true;
-	if (ctx->on[FP_QUEUE_OUTPUT])
+	ctx->decoder_failed = true;
+	ctx->failed[FRAMEPATH_QUEUE_OUTPUT] = true;
+	if (ctx->on[FRAMEPATH_QUEUE_OUTPUT])
 		vb2_queue_error(v4l2_m2m_get_src_vq(m2m));
-	if (ctx->on[FP_QUEUE_CAPTURE]) {
-		ctx->failed[FP_QUEUE_CAPTURE] = true;
+	if (ctx->on[FRAMEPATH_QUEUE_CAPTURE]) {
+		ctx->failed[FRAMEPATH_QUEUE_CAPTURE] = true;
 		vb2_queue_error(v4l2_m2m_get_dst_vq(m2m));
 	}
-	if (!ctx->on[FP_QUEUE_OUTPUT])
+	if (!ctx->on[FRAMEPATH_QUEUE_OUTPUT])
 		fp_stream_forget(ctx);
 	fp_stream_update(ctx);
-	fp_news_all(ctx);
+	fp_event_signal_all(ctx);
 }
 
-/* The decoder has gone. What it was told is told again to the next one. */
+/* Takes the stream from its decoder. The next one gets all announcements again. */
 void fp_stream_orphan(struct fp_ctx *ctx)
 {
 	trace_fp_orphaned(ctx->number, ctx->id);
@@ -222,90 +221,90 @@ void fp_stream_orphan(struct fp_ctx *ctx)
 	if (ctx->closed)
 		return;
 	fp_stream_update(ctx);
-	fp_news_all(ctx);
+	fp_event_signal_all(ctx);
 }
 
-/* ctx->stream is new. */
+/* Clears the announcements for a new ctx->stream. */
 void fp_stream_accepted(struct fp_ctx *ctx)
 {
 	struct v4l2_m2m_buffer *b;
 
 	v4l2_m2m_for_each_src_buf(ctx->fh.m2m_ctx, b)
-		fp_buffer_of(&b->vb)->told = false;
-	if (ctx->drain == FP_DRAIN_TOLD)
-		ctx->drain = FP_DRAIN_ASKED;
+		fp_buffer_of(&b->vb)->announced = false;
+	ctx->drain_announced = false;
 	ctx->flush_packet = false;
 	ctx->flush_capture = false;
-	ctx->capture_told = 0;
-	ctx->format_said = false;
+	ctx->capture_announced = 0;
+	ctx->format_reported = false;
 	ctx->changing = false;
 	trace_fp_accepted(ctx->number, ctx->id);
 	fp_stream_update(ctx);
 }
 
-/* ---- the client's calls -------------------------------------------------- */
+/* ---- the client's ioctls ------------------------------------------------- */
 
 void fp_output_on(struct fp_ctx *ctx)
 {
-	ctx->on[FP_QUEUE_OUTPUT] = true;
-	ctx->sequence[FP_QUEUE_OUTPUT] = 0;
-	/* A seek ends what LAST has begun. */
+	ctx->on[FRAMEPATH_QUEUE_OUTPUT] = true;
+	ctx->sequence[FRAMEPATH_QUEUE_OUTPUT] = 0;
+	/* A seek ends the state after LAST. */
 	vb2_clear_last_buffer_dequeued(fp_capture_queue(ctx));
-	fp_news_add(&ctx->packets);
+	fp_event_signal(&ctx->packets);
 	fp_stream_update(ctx);
 }
 
-/* All packets are the client's again. */
+/* The client owns all packets again. */
 void fp_output_off(struct fp_ctx *ctx)
 {
-	ctx->on[FP_QUEUE_OUTPUT] = false;
+	ctx->on[FRAMEPATH_QUEUE_OUTPUT] = false;
 	fp_account_stream_end(ctx->owner.account);
 	ctx->epoch++;
 	ctx->flush_packet = ctx->stream;
 	ctx->flush_capture = ctx->stream;
-	ctx->format_said = false;
+	ctx->format_reported = false;
 	ctx->changing = false;
-	/* The change that a seek aborts is sent again, if it is still one. */
+	/* A seek aborts a SOURCE_CHANGE: it is sent again where it still applies. */
 	ctx->change_sent = false;
-	ctx->drain = FP_DRAIN_NONE;
-	ctx->drained = false;
-	ctx->last_due = false;
+	/* A seek cancels a drain without LAST. */
+	v4l2_m2m_clear_state(ctx->fh.m2m_ctx);
+	ctx->change_last_due = false;
 	trace_fp_flush(ctx->number, ctx->epoch);
-	if (ctx->spent)
+	if (ctx->decoder_failed)
 		fp_stream_forget(ctx);
 	fp_stream_update(ctx);
-	fp_news_all(ctx);
+	fp_event_signal_all(ctx);
 }
 
 void fp_capture_on(struct fp_ctx *ctx)
 {
-	ctx->on[FP_QUEUE_CAPTURE] = true;
-	ctx->sequence[FP_QUEUE_CAPTURE] = 0;
+	ctx->on[FRAMEPATH_QUEUE_CAPTURE] = true;
+	ctx->sequence[FRAMEPATH_QUEUE_CAPTURE] = 0;
 	ctx->capture_run++;
 	ctx->capture_format = ctx->format_asked;
 	ctx->change_sent = fp_ctx_changed(ctx);
-	ctx->drained = false;
-	/* Set up for a format that another one has followed since: its event waits. */
+	ctx->fh.m2m_ctx->has_stopped = false;
+	/* CAPTURE is set up for an older format; the event of the new one is queued. */
 	if (ctx->change_sent)
-		fp_send_last(ctx);
+		fp_send_change_last(ctx);
 	fp_stream_update(ctx);
-	fp_news_add(&ctx->captures);
-	fp_news_add(&ctx->packets);
+	fp_event_signal(&ctx->captures);
+	fp_event_signal(&ctx->packets);
 }
 
-/* All CAPTURE buffers are the client's again. */
+/* The client owns all CAPTURE buffers again. */
 void fp_capture_off(struct fp_ctx *ctx)
 {
-	/* It calls a drain off, but a change on the way to its end does not. */
+	/* It cancels a drain, but not while it answers a SOURCE_CHANGE of that drain. */
 	if (!fp_ctx_changed(ctx))
-		ctx->drain = FP_DRAIN_NONE;
-	ctx->last_due = false;
-	ctx->on[FP_QUEUE_CAPTURE] = false;
+		v4l2_m2m_update_stop_streaming_state(ctx->fh.m2m_ctx, fp_capture_queue(ctx));
+	ctx->change_last_due = false;
+	ctx->on[FRAMEPATH_QUEUE_CAPTURE] = false;
 	fp_stream_update(ctx);
-	fp_news_add(&ctx->captures);
+	fp_event_signal(&ctx->captures);
+	fp_event_signal(&ctx->packets);
 }
 
-/* Whether the buffers there are hold frames of the stream's format. */
+/* Reports whether all CAPTURE buffers can hold frames of the stream's format. */
 bool fp_capture_fits(struct fp_ctx *ctx)
 {
 	struct vb2_queue *q = fp_capture_queue(ctx);
@@ -321,35 +320,44 @@ bool fp_capture_fits(struct fp_ctx *ctx)
 	return true;
 }
 
+/*
+ * Begins a drain. v4l2_m2m_decoder_cmd() would end it at once where OUTPUT is empty,
+ * but the decoder can still have frames of packets that are done.
+ */
 int fp_stop_command(struct fp_ctx *ctx)
 {
+	struct v4l2_m2m_ctx *m2m = ctx->fh.m2m_ctx;
+
 	/*
-	 * While CAPTURE is OFF it need not begin a drain. It does, as in
-	 * v4l2-mem2mem's helpers: a client may have sent all its packets before
-	 * another of its threads has followed the SOURCE_CHANGE.
+	 * A decoder may ignore STOP while CAPTURE does not stream. This one begins
+	 * the drain, as v4l2-mem2mem's helpers do: a client may have queued its last
+	 * packet before another of its threads has answered the SOURCE_CHANGE.
 	 */
-	if (!ctx->on[FP_QUEUE_OUTPUT])
+	if (!ctx->on[FRAMEPATH_QUEUE_OUTPUT])
 		return 0;
-	if (ctx->drain != FP_DRAIN_NONE || (ctx->drained && ctx->last_due))
+	if (m2m->is_draining)
 		return -EBUSY;
-	if (ctx->drained)
+	if (v4l2_m2m_has_stopped(m2m))
 		return 0;
-	ctx->drain = FP_DRAIN_ASKED;
+	m2m->is_draining = true;
+	ctx->drain_announced = false;
 	ctx->drain_seq = ctx->next_seq;
 	trace_fp_drain(ctx->number, ctx->drain_seq);
-	fp_news_add(&ctx->packets);
+	fp_event_signal(&ctx->packets);
 	fp_stream_update(ctx);
 	return 0;
 }
 
-int fp_start_command(struct fp_ctx *ctx)
+/* Goes on after a drain, or answers a SOURCE_CHANGE with the buffers as they are. */
+int fp_start_command(struct fp_ctx *ctx, struct file *file, struct v4l2_decoder_cmd *cmd)
 {
 	bool changed = fp_ctx_changed(ctx);
+	int ret;
 
-	/* It answers a change that another one has followed: that one has its LAST. */
+	/* It answers an older SOURCE_CHANGE: the newer one has a LAST of its own. */
 	if (changed && ctx->format_asked != ctx->format_run)
 		return 0;
-	if (ctx->last_due || (ctx->drain != FP_DRAIN_NONE && !changed))
+	if (ctx->change_last_due)
 		return -EBUSY;
 	if (changed) {
 		if (!fp_capture_fits(ctx))
@@ -357,66 +365,111 @@ int fp_start_command(struct fp_ctx *ctx)
 		ctx->capture_run++;
 		ctx->capture_format = ctx->format_run;
 		ctx->change_sent = false;
-		fp_news_add(&ctx->captures);
+		fp_event_signal(&ctx->captures);
+	} else {
+		/* A drain continues after a change, but fails START otherwise. */
+		ret = v4l2_m2m_decoder_cmd(file, ctx->fh.m2m_ctx, cmd);
+		if (ret)
+			return ret;
 	}
-	ctx->drained = false;
 	vb2_clear_last_buffer_dequeued(fp_capture_queue(ctx));
 	fp_stream_update(ctx);
-	fp_news_add(&ctx->packets);
+	fp_event_signal(&ctx->packets);
 	return 0;
 }
 
-/* ---- what the client is given -------------------------------------------- */
+/* ---- buffers and events for the client ----------------------------------- */
 
-/* A CAPTURE buffer leaves the ready list for the client. */
-void fp_capture_done(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf, u32 payload, u32 flags,
-		     enum vb2_buffer_state state)
+/* Takes a CAPTURE buffer from the ready list and fills it in for the client. */
+static void fp_capture_take(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf, u32 payload,
+			    u32 flags)
 {
 	v4l2_m2m_dst_buf_remove_by_buf(ctx->fh.m2m_ctx, vbuf);
 	vb2_set_plane_payload(&vbuf->vb2_buf, 0, payload);
 	vbuf->flags &= ~(FP_MARK_FLAGS | V4L2_BUF_FLAG_LAST);
 	vbuf->flags |= flags;
-	vbuf->sequence = ctx->sequence[FP_QUEUE_CAPTURE]++;
+	vbuf->sequence = ctx->sequence[FRAMEPATH_QUEUE_CAPTURE]++;
+}
+
+/* Gives a CAPTURE buffer on the ready list back to the client. */
+void fp_capture_done(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf, u32 payload, u32 flags,
+		     enum vb2_buffer_state state)
+{
+	fp_capture_take(ctx, vbuf, payload, flags);
 	v4l2_m2m_buf_done(vbuf, state);
 }
 
-/* No frame is left for it: the last buffer is an empty one. */
-void fp_last(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf)
+/* LAST is an empty buffer. */
+static void fp_last_take(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf, u32 flags)
 {
 	trace_fp_capture_last(ctx->number, vbuf->vb2_buf.index, fp_buffer_of(vbuf)->generation);
 	vbuf->field = V4L2_FIELD_NONE;
 	vbuf->vb2_buf.timestamp = 0;
-	ctx->last_due = false;
-	fp_capture_done(ctx, vbuf, 0, V4L2_BUF_FLAG_LAST, VB2_BUF_STATE_DONE);
-	/* Behind the buffer: ffmpeg takes an event alone for a stream that stands still. */
-	if (ctx->drained)
-		fp_send_event(ctx, V4L2_EVENT_EOS, 0);
+	fp_capture_take(ctx, vbuf, 0, flags);
 }
 
-/* Index of the buffer that was sent, -1: the next one that the client queues. */
-int fp_send_last(struct fp_ctx *ctx)
+/* Gives the buffer back as LAST of a drain. */
+void fp_drain_last(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf)
+{
+	fp_last_take(ctx, vbuf, 0);
+	v4l2_m2m_last_buffer_done(ctx->fh.m2m_ctx, vbuf);
+	/* After the buffer: ffmpeg takes an event without a buffer for a stalled stream. */
+	fp_queue_v4l2_event(ctx, V4L2_EVENT_EOS, 0);
+}
+
+/* Gives the buffer back as LAST before a SOURCE_CHANGE; a drain is not affected. */
+void fp_change_last(struct fp_ctx *ctx, struct vb2_v4l2_buffer *vbuf)
+{
+	fp_last_take(ctx, vbuf, V4L2_BUF_FLAG_LAST);
+	ctx->change_last_due = false;
+	v4l2_m2m_buf_done(vbuf, VB2_BUF_STATE_DONE);
+}
+
+/* Returns a queued CAPTURE buffer for LAST, if possible one that the decoder lacks. */
+static struct vb2_v4l2_buffer *fp_last_buffer(struct fp_ctx *ctx)
 {
 	struct vb2_v4l2_buffer *vbuf = NULL;
 	struct v4l2_m2m_buffer *b;
+
+	v4l2_m2m_for_each_dst_buf(ctx->fh.m2m_ctx, b) {
+		if (!fp_buffer_of(&b->vb)->announced)
+			return &b->vb;
+		if (!vbuf)
+			vbuf = &b->vb;
+	}
+	return vbuf;
+}
+
+/*
+ * Sends LAST of a drain: with a queued buffer, or the next one that the client
+ * queues. Returns the index of a buffer that the decoder had, else -1.
+ */
+int fp_send_drain_last(struct fp_ctx *ctx)
+{
+	struct vb2_v4l2_buffer *vbuf = fp_last_buffer(ctx);
 	int index;
 
-	/* Rather one that the decoder does not know of. */
-	v4l2_m2m_for_each_dst_buf(ctx->fh.m2m_ctx, b) {
-		if (!vbuf || !fp_buffer_of(&b->vb)->told)
-			vbuf = &b->vb;
-		if (!fp_buffer_of(vbuf)->told)
-			break;
-	}
 	if (!vbuf) {
-		ctx->last_due = true;
+		ctx->fh.m2m_ctx->next_buf_last = true;
 		return -1;
 	}
-	index = fp_buffer_of(vbuf)->told ? vbuf->vb2_buf.index : -1;
-	fp_last(ctx, vbuf);
+	index = fp_buffer_of(vbuf)->announced ? vbuf->vb2_buf.index : -1;
+	fp_drain_last(ctx, vbuf);
 	return index;
 }
 
-void fp_send_event(struct fp_ctx *ctx, u32 type, u32 changes)
+/* As fp_send_drain_last(), before a SOURCE_CHANGE. */
+void fp_send_change_last(struct fp_ctx *ctx)
+{
+	struct vb2_v4l2_buffer *vbuf = fp_last_buffer(ctx);
+
+	if (vbuf)
+		fp_change_last(ctx, vbuf);
+	else
+		ctx->change_last_due = true;
+}
+
+void fp_queue_v4l2_event(struct fp_ctx *ctx, u32 type, u32 changes)
 {
 	struct v4l2_event event = {
 		.type = type,

@@ -7,7 +7,7 @@
 
 #include <linux/tracepoint.h>
 
-/* A packet, from the client's QBUF until it is the client's again. */
+/* A packet, from the client's QBUF until it is given back. */
 DECLARE_EVENT_CLASS(fp_packet,
 		    TP_PROTO(unsigned int context, u64 seq, u32 index, u32 bytes),
 		    TP_ARGS(context, seq, index, bytes),
@@ -35,7 +35,7 @@ DEFINE_EVENT(fp_packet, fp_packet_done,
 	     TP_PROTO(unsigned int context, u64 seq, u32 index, u32 bytes),
 	     TP_ARGS(context, seq, index, bytes));
 
-/* A CAPTURE buffer, until it is the client's again. */
+/* A CAPTURE buffer, until it is given back. */
 DECLARE_EVENT_CLASS(fp_capture,
 		    TP_PROTO(unsigned int context, u32 index, u32 generation),
 		    TP_ARGS(context, index, generation),
@@ -101,7 +101,7 @@ TRACE_EVENT(fp_format,
 		      __entry->changed)
 );
 
-/* What happens to a stream as a whole; value: see each. */
+/* State changes of a stream; value: see each event. */
 DECLARE_EVENT_CLASS(fp_stream,
 		    TP_PROTO(unsigned int context, u64 value),
 		    TP_ARGS(context, value),
@@ -114,7 +114,7 @@ DECLARE_EVENT_CLASS(fp_stream,
 		    TP_printk("context=%u value=%llu", __entry->context, __entry->value)
 );
 
-/* The client wants it; value: number of the first packet behind it. */
+/* The client requests a drain; value: number of the first packet after it. */
 DEFINE_EVENT(fp_stream, fp_drain, TP_PROTO(unsigned int context, u64 value),
 	     TP_ARGS(context, value));
 /* Value: enum fp_drained_why. */

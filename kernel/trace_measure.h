@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What happens to a frame in the measuring node, step by step. */
+/* Steps of a frame in the measuring node. */
 #undef TRACE_SYSTEM
 #define TRACE_SYSTEM framepath_measure
 
@@ -27,7 +27,7 @@ DEFINE_EVENT(fp_measure_step, fp_measure_queue,
 	     TP_ARGS(context, source_sequence)
 );
 
-/* Both buffers are there, work on the pixels begins. */
+/* Both buffers are queued; work on the pixels begins. */
 DEFINE_EVENT(fp_measure_step, fp_measure_start,
 	     TP_PROTO(u32 context, u64 source_sequence),
 	     TP_ARGS(context, source_sequence)
@@ -39,7 +39,7 @@ DEFINE_EVENT(fp_measure_step, fp_measure_end,
 	     TP_ARGS(context, source_sequence)
 );
 
-/* The record is there, the CAPTURE buffer is given back next. */
+/* The record is readable; the CAPTURE buffer is given back next. */
 TRACE_EVENT(fp_measure_done,
 	    TP_PROTO(const struct fp_meta_record *record),
 	    TP_ARGS(record),

@@ -25,7 +25,8 @@ const SOURCES: [(&str, &str); 5] = [
 const OWN_NUMBERS: [&str; 3] = ["BYTES", "CID_BASE", "MAGIC"];
 
 /// Names of the module's header that no Rust code needs.
-const NOT_MIRRORED: [&str; 3] = ["FP_CID_BASE", "FP_DELIVERED_WINDOW", "FP_QUEUE_OUTPUT"];
+const NOT_MIRRORED: [&str; 3] =
+    ["FRAMEPATH_CID_BASE", "FRAMEPATH_DELIVERED_WINDOW", "FRAMEPATH_QUEUE_OUTPUT"];
 
 const INCLUDES: &str = r#"
 #include <stddef.h>
@@ -80,8 +81,8 @@ fn a_header_that_changes_is_noticed() {
         ("one more field", "__u32 copied;", "__u32 copied;\n\t__u32 more[2];"),
         ("a field in two", "__u32 why;", "__u16 why, more;"),
         ("another name", "__u32 min_buffers;", "__u32 least_buffers;"),
-        ("another enum value", "FP_CAPTURE_OFF = 2", "FP_CAPTURE_OFF = 5"),
-        ("another constant", "#define FP_VERSION 2", "#define FP_VERSION 3"),
+        ("another enum value", "FRAMEPATH_CAPTURE_OFF = 2", "FRAMEPATH_CAPTURE_OFF = 5"),
+        ("another constant", "#define FRAMEPATH_VERSION 2", "#define FRAMEPATH_VERSION 3"),
         ("another ioctl", "0xFB, 0x18", "0xFB, 0x1a"),
         ("another direction", "_IOW(0xFB, 0x15", "_IOWR(0xFB, 0x15"),
     ];
@@ -142,8 +143,8 @@ fn the_modules_header_is_mirrored_whole() {
     for line in header.lines().map(str::trim) {
         let words: Vec<_> = line.split_whitespace().collect();
         let c = match words[..] {
-            ["#define", name, ..] if name.starts_with("FP_") => name.to_owned(),
-            [name, "=", ..] if name.starts_with("FP_") => name.to_owned(),
+            ["#define", name, ..] if name.starts_with("FRAMEPATH_") => name.to_owned(),
+            [name, "=", ..] if name.starts_with("FRAMEPATH_") => name.to_owned(),
             ["struct", name, "{"] => format!("sizeof(struct {name})"),
             _ => continue,
         };

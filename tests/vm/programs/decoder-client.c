@@ -525,6 +525,29 @@ static void case_ask(const char *node)
 	      f.fmt.pix_mp.width, f.fmt.pix_mp.height);
 	xioctl(c, VIDIOC_G_SELECTION, &s, "G_SELECTION");
 	check(s.r.width == 99 && s.r.height == 57, "%ux%u visible", s.r.width, s.r.height);
+
+	/* The decoder writes the whole coded frame. */
+	s.target = V4L2_SEL_TGT_COMPOSE_PADDED;
+	xioctl(c, VIDIOC_G_SELECTION, &s, "G_SELECTION");
+	check(s.r.width == 99 && s.r.height == 58, "%ux%u padded", s.r.width, s.r.height);
+
+	/* The rectangle that applies is the stream's, or there is an error. */
+	s.target = V4L2_SEL_TGT_COMPOSE;
+	s.r = (struct v4l2_rect){ 1, 2, 30, 40 };
+	xioctl(c, VIDIOC_S_SELECTION, &s, "S_SELECTION");
+	check(!s.r.left && !s.r.top && s.r.width == 99 && s.r.height == 57, "%ux%u applied", s.r.width,
+	      s.r.height);
+	for (unsigned int i = 0; i < 4; i++) {
+		bool larger = i & 1;
+
+		s.flags = i < 2 ? V4L2_SEL_FLAG_LE : V4L2_SEL_FLAG_GE;
+		s.r = (struct v4l2_rect){ 0, 0, larger ? 100 : 30, larger ? 58 : 40 };
+		if (larger == (i < 2))
+			xioctl(c, VIDIOC_S_SELECTION, &s, "S_SELECTION that the stream's meets");
+		else
+			check(ioctl(c->fd, VIDIOC_S_SELECTION, &s) && errno == ERANGE,
+			      "S_SELECTION that it does not meet");
+	}
 	close(c->fd);
 	free(c);
 }

@@ -12,13 +12,15 @@
  *   decoder-hostile NODE loop UID        allocates and frees until SIGTERM
  *   decoder-hostile NODE racing          maps buffers whose memory is being allocated
  *   decoder-hostile NODE frozen          a client that never leaves CREATE_BUFS, before
- *                                        and after a decoder has accepted its stream
+ *                                        and after a decoder has accepted its stream; a
+ *                                        thread of it waits in G_FMT for the other
  *
  * Runs as root; UID is the user that opens the files.
  */
 #include "fake.h"
 
 #include <grp.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -38,6 +40,7 @@ static struct shared {
 	volatile unsigned int rounds;	/* calls of it that have ended */
 	volatile bool ready;
 	volatile uint32_t bytes;	/* of each of the buffers it makes, two at least */
+	volatile bool asking;		/* another thread of the client is in G_FMT */
 } *shared;
 
 static unsigned long long count_of(const char *name)
@@ -541,9 +544,27 @@ static void be_accepted(int fd)
 	check(poll(&p, 1, 20000) == 1 && p.revents & POLLPRI, "no SOURCE_CHANGE");
 }
 
+/* Needs the lock of the file in an ioctl that begins with the lock of the node. */
+static void *ask(void *argument)
+{
+	int fd = *(int *)argument;
+
+	set_priority(0, 20);
+	for (;;) {
+		struct v4l2_format f = { .type = CAPTURE };
+
+		shared->asking = true;
+		check(!ioctl(fd, VIDIOC_G_FMT, &f), "G_FMT");
+		shared->asking = false;
+		usleep(1000);
+	}
+	return NULL;
+}
+
 static void __attribute__((noreturn)) stay_inside(bool accepted)
 {
 	int fd = open_or_fail(node, O_RDWR);
+	pthread_t asking;
 	uint32_t bytes;
 
 	check(!begin_stream(fd), "STREAMON");
@@ -560,6 +581,7 @@ static void __attribute__((noreturn)) stay_inside(bool accepted)
 	}
 	bytes = 2 * sizeimage(fd, CAPTURE);
 	shared->bytes = (bytes + 4095) & ~4095u;
+	check(!pthread_create(&asking, NULL, ask, &fd), "pthread_create");
 	/* The scheduler gives a share of the time to what has no priority at all. */
 	set_priority(0, 1);
 	shared->ready = true;
@@ -581,6 +603,7 @@ static void honest(pid_t *decoder, unsigned int rounds, const char *what)
 	status = finish(start(20, "decoder-client", "plain", "20"), false, what);
 	check(!status, "%s ended with %#x", what, status);
 	check(shared->inside && shared->rounds == rounds, "the hostile client went on");
+	check(shared->asking, "no thread of the hostile client waits for its lock");
 }
 
 static void end_decoder(pid_t *decoder, unsigned int rounds)

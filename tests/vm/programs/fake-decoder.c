@@ -77,14 +77,14 @@ static void check_lease(const struct fp_export *export, uint32_t length)
 static uint8_t *map(struct stream *s, uint32_t index, uint32_t generation, uint32_t length)
 {
 	struct mapping *m = &s->capture[index];
-	struct fp_export export = { .queue = FP_QUEUE_CAPTURE, .index = index };
+	struct fp_export export = { .queue = FRAMEPATH_QUEUE_CAPTURE, .index = index };
 
 	if (m->memory && m->generation == generation && m->length >= length)
 		return m->memory;
 	if (m->memory)
 		munmap(m->memory, m->length);
 	m->memory = NULL;
-	if (say(s, FP_IOC_EXPORT, &export))
+	if (say(s, FRAMEPATH_IOC_EXPORT, &export))
 		return NULL;
 	if (export.generation == generation)
 		check_lease(&export, length);
@@ -142,19 +142,19 @@ static void tell_frames(struct stream *s, const struct fp_frame *honest)
 	struct fp_frame f;
 
 	f = *honest, f.index = 33;
-	tell(s, "frame, index", FP_IOC_FRAME, &f, -EINVAL);
+	tell(s, "frame, index", FRAMEPATH_IOC_FRAME, &f, -EINVAL);
 	f = *honest, f.index = UINT32_MAX;
-	tell(s, "frame, index", FP_IOC_FRAME, &f, -EINVAL);
+	tell(s, "frame, index", FRAMEPATH_IOC_FRAME, &f, -EINVAL);
 	f = *honest, f.generation++;
-	tell(s, "frame, generation", FP_IOC_FRAME, &f, -ESTALE);
+	tell(s, "frame, generation", FRAMEPATH_IOC_FRAME, &f, -ESTALE);
 	f = *honest, f.epoch--;
-	tell(s, "frame, epoch", FP_IOC_FRAME, &f, -ESTALE);
+	tell(s, "frame, epoch", FRAMEPATH_IOC_FRAME, &f, -ESTALE);
 	f = *honest, f.seq += 1000000;
-	tell(s, "frame, seq", FP_IOC_FRAME, &f, -ERANGE);
+	tell(s, "frame, seq", FRAMEPATH_IOC_FRAME, &f, -ERANGE);
 	f = *honest, f.failed = 2;
-	tell(s, "frame, failed", FP_IOC_FRAME, &f, -EINVAL);
+	tell(s, "frame, failed", FRAMEPATH_IOC_FRAME, &f, -EINVAL);
 	f = *honest, f.reserved = 1;
-	tell(s, "frame, reserved", FP_IOC_FRAME, &f, -EINVAL);
+	tell(s, "frame, reserved", FRAMEPATH_IOC_FRAME, &f, -EINVAL);
 }
 
 /* A packet is read no further than it goes, in both directions. */
@@ -183,33 +183,33 @@ static void tell_others(struct stream *s, const struct fp_packet *packet)
 {
 	struct fp_packet_done done = { .seq = packet->seq, .index = packet->index + 1 };
 	struct fp_drained drained = { .epoch = s->epoch, .why = 3 };
-	struct fp_export export = { .queue = FP_QUEUE_OUTPUT, .index = packet->index };
+	struct fp_export export = { .queue = FRAMEPATH_QUEUE_OUTPUT, .index = packet->index };
 	struct fp_delivered delivered = { .first = UINT64_MAX };
 	struct fp_fail fail = { .error = -5 };
 	struct fp_format format = format_of(s, &s->format);
 
-	tell(s, "done, index", FP_IOC_PACKET_DONE, &done, -EINVAL);
+	tell(s, "done, index", FRAMEPATH_IOC_PACKET_DONE, &done, -EINVAL);
 	done.seq += 100000;
-	tell(s, "done, seq", FP_IOC_PACKET_DONE, &done, -EINVAL);
-	tell(s, "drained, why", FP_IOC_DRAINED, &drained, -EINVAL);
-	drained.why = FP_DRAINED_END;
+	tell(s, "done, seq", FRAMEPATH_IOC_PACKET_DONE, &done, -EINVAL);
+	tell(s, "drained, why", FRAMEPATH_IOC_DRAINED, &drained, -EINVAL);
+	drained.why = FRAMEPATH_DRAINED_END;
 	if (!s->draining)
-		tell(s, "drained, not asked", FP_IOC_DRAINED, &drained, -ECANCELED);
-	tell(s, "export, OUTPUT", FP_IOC_EXPORT, &export, -EINVAL);
+		tell(s, "drained, not asked", FRAMEPATH_IOC_DRAINED, &drained, -ECANCELED);
+	tell(s, "export, OUTPUT", FRAMEPATH_IOC_EXPORT, &export, -EINVAL);
 	export.queue = 2;
-	tell(s, "export, queue", FP_IOC_EXPORT, &export, -EINVAL);
+	tell(s, "export, queue", FRAMEPATH_IOC_EXPORT, &export, -EINVAL);
 	tell_payload(s, packet);
-	export = (struct fp_export){ .queue = FP_QUEUE_CAPTURE, .index = 99 };
-	tell(s, "export, index", FP_IOC_EXPORT, &export, -EINVAL);
-	tell(s, "delivered", FP_IOC_DELIVERED, &delivered, -ERANGE);
-	tell(s, "fail", FP_IOC_FAIL, &fail, -EINVAL);
-	tell(s, "format, twice", FP_IOC_FORMAT, &format, -EBUSY);
+	export = (struct fp_export){ .queue = FRAMEPATH_QUEUE_CAPTURE, .index = 99 };
+	tell(s, "export, index", FRAMEPATH_IOC_EXPORT, &export, -EINVAL);
+	tell(s, "delivered", FRAMEPATH_IOC_DELIVERED, &delivered, -ERANGE);
+	tell(s, "fail", FRAMEPATH_IOC_FAIL, &fail, -EINVAL);
+	tell(s, "format, twice", FRAMEPATH_IOC_FORMAT, &format, -EBUSY);
 	tell(s, "ioctl", _IOW(0xFB, 0x7f, int), &fail, -ENOTTY);
 	for (uint32_t i = 0; i < sizeof(format) / 4; i++) {
 		struct fp_format garbage = format;
 
 		((uint32_t *)&garbage)[i] = 0xfedcba98;
-		tell(s, "format, garbage", FP_IOC_FORMAT, &garbage, -EINVAL);
+		tell(s, "format, garbage", FRAMEPATH_IOC_FORMAT, &garbage, -EINVAL);
 	}
 }
 
@@ -217,7 +217,7 @@ static bool delivered(struct stream *s, uint64_t seq)
 {
 	struct fp_delivered d = { .first = seq };
 
-	return !say(s, FP_IOC_DELIVERED, &d) && d.bits[0] & 1;
+	return !say(s, FRAMEPATH_IOC_DELIVERED, &d) && d.bits[0] & 1;
 }
 
 static bool same(const struct fake *a, const struct fake *b)
@@ -264,18 +264,18 @@ static void next_packets(struct stream *s)
 	struct fp_packet packet;
 
 	while (!s->draining && s->pendings <= hold && s->pendings < PENDING) {
-		if (say(s, FP_IOC_NEXT_PACKET, &packet))
+		if (say(s, FRAMEPATH_IOC_NEXT_PACKET, &packet))
 			return;
 		switch (packet.kind) {
-		case FP_PACKET:
+		case FRAMEPATH_PACKET:
 			s->epoch = packet.epoch;
 			take_packet(s, &packet);
 			break;
-		case FP_DRAIN:
+		case FRAMEPATH_DRAIN:
 			s->epoch = packet.epoch;
 			s->draining = true;
 			break;
-		case FP_FLUSH:
+		case FRAMEPATH_FLUSH:
 			flush(s, packet.epoch);
 			break;
 		}
@@ -286,22 +286,22 @@ static void next_captures(struct stream *s)
 {
 	struct fp_capture c;
 
-	while (!say(s, FP_IOC_NEXT_CAPTURE, &c)) {
+	while (!say(s, FRAMEPATH_IOC_NEXT_CAPTURE, &c)) {
 		switch (c.kind) {
-		case FP_CAPTURE_ON:
+		case FRAMEPATH_CAPTURE_ON:
 			s->on = true;
 			s->pixelformat = c.pixelformat;
 			s->readies = 0;
 			break;
-		case FP_CAPTURE_OFF:
+		case FRAMEPATH_CAPTURE_OFF:
 			s->on = false;
 			s->readies = 0;
 			break;
-		case FP_CAPTURE_QUEUED:
+		case FRAMEPATH_CAPTURE_QUEUED:
 			if (map(s, c.index, c.generation, c.length))
 				s->ready[s->readies++] = c.index;
 			break;
-		case FP_CAPTURE_FLUSH:
+		case FRAMEPATH_CAPTURE_FLUSH:
 			flush(s, c.epoch);
 			break;
 		}
@@ -326,7 +326,7 @@ static void packet_done(struct stream *s, unsigned int i)
 	struct fp_packet_done done = { .seq = s->pending[i].packet.seq,
 				       .index = s->pending[i].packet.index };
 
-	say(s, FP_IOC_PACKET_DONE, &done);
+	say(s, FRAMEPATH_IOC_PACKET_DONE, &done);
 	memmove(&s->pending[i], &s->pending[i + 1],
 		(--s->pendings - i) * sizeof(s->pending[0]));
 }
@@ -335,7 +335,7 @@ static bool say_format(struct stream *s, const struct fake *fake)
 {
 	struct fp_format format = format_of(s, fake);
 
-	s->formatted = !say(s, FP_IOC_FORMAT, &format);
+	s->formatted = !say(s, FRAMEPATH_IOC_FORMAT, &format);
 	s->format = *fake;
 	next_captures(s);
 	return s->formatted;
@@ -346,7 +346,7 @@ static bool give(struct stream *s)
 {
 	unsigned int i = choose(s);
 	struct pending *p = &s->pending[i];
-	struct fp_drained change = { .epoch = s->epoch, .why = FP_DRAINED_CHANGE };
+	struct fp_drained change = { .epoch = s->epoch, .why = FRAMEPATH_DRAINED_CHANGE };
 	struct fp_frame frame;
 	struct mapping *m;
 	uint32_t bytes;
@@ -357,7 +357,7 @@ static bool give(struct stream *s)
 		return true;
 	}
 	if (!s->formatted || !same(&s->format, &p->fake)) {
-		if (s->formatted && say(s, FP_IOC_DRAINED, &change))
+		if (s->formatted && say(s, FRAMEPATH_IOC_DRAINED, &change))
 			return false;
 		return say_format(s, &p->fake);
 	}
@@ -378,7 +378,7 @@ static bool give(struct stream *s)
 		tell_frames(s, &frame);
 		tell_others(s, &p->packet);
 	}
-	ret = say(s, FP_IOC_FRAME, &frame);
+	ret = say(s, FRAMEPATH_IOC_FRAME, &frame);
 	if (ret) {
 		/* The client went on. After a flush the buffer is still ours. */
 		if (ret == -ESTALE)
@@ -387,7 +387,7 @@ static bool give(struct stream *s)
 		return s->epoch == frame.epoch && s->readies;
 	}
 	if (lie)
-		tell(s, "frame, twice", FP_IOC_FRAME, &frame, -EBUSY);
+		tell(s, "frame, twice", FRAMEPATH_IOC_FRAME, &frame, -EBUSY);
 	frames++;
 	if (die && frames >= die)
 		kill(getpid(), SIGKILL);
@@ -396,7 +396,7 @@ static bool give(struct stream *s)
 	if (fail_after && frames >= fail_after) {
 		struct fp_fail fail = { .error = EIO };
 
-		say(s, FP_IOC_FAIL, &fail);
+		say(s, FRAMEPATH_IOC_FAIL, &fail);
 		return false;
 	}
 	packet_done(s, i);
@@ -421,8 +421,8 @@ static void work(struct stream *s)
 	} while (again);
 
 	if (s->draining && !s->pendings) {
-		struct fp_drained end = { .epoch = s->epoch, .why = FP_DRAINED_END };
-		int ret = say(s, FP_IOC_DRAINED, &end);
+		struct fp_drained end = { .epoch = s->epoch, .why = FRAMEPATH_DRAINED_END };
+		int ret = say(s, FRAMEPATH_IOC_DRAINED, &end);
 
 		if (ret == -EBUSY)
 			return;
@@ -452,7 +452,7 @@ static void accept_stream(int control)
 {
 	struct stream *s = calloc(1, sizeof(*s));
 
-	if (ioctl(control, FP_IOC_ACCEPT, &s->accept)) {
+	if (ioctl(control, FRAMEPATH_IOC_ACCEPT, &s->accept)) {
 		free(s);
 		return;
 	}
@@ -476,7 +476,7 @@ static void on_term(int signal)
 
 int main(int count, char **words)
 {
-	struct fp_attach attach = { .version = FP_VERSION };
+	struct fp_attach attach = { .version = FRAMEPATH_VERSION };
 	int control = open_or_fail("/dev/framepath", O_RDWR | O_NONBLOCK);
 
 	for (int i = 1; i < count; i++) {
@@ -492,10 +492,10 @@ int main(int count, char **words)
 	}
 	sigaction(SIGTERM, &(struct sigaction){ .sa_handler = on_term }, NULL);
 	attach.version++;
-	check(ioctl(control, FP_IOC_ATTACH, &attach) && errno == EPROTO, "ATTACH of another version");
+	check(ioctl(control, FRAMEPATH_IOC_ATTACH, &attach) && errno == EPROTO, "ATTACH of another version");
 	attach.version--;
 	/* The one before this may not be gone yet. */
-	while (ioctl(control, FP_IOC_ATTACH, &attach)) {
+	while (ioctl(control, FRAMEPATH_IOC_ATTACH, &attach)) {
 		check(errno == EBUSY, "ATTACH");
 		usleep(10000);
 	}

@@ -283,18 +283,18 @@ static void client(int fd)
 
 static void attach(void)
 {
-	struct fp_attach attach = { .version = or_any(FP_VERSION), .reserved = or_any(0) };
+	struct fp_attach attach = { .version = or_any(FRAMEPATH_VERSION), .reserved = or_any(0) };
 
 	if (control < 0 || rarely(400))
 		renew(&control, open("/dev/framepath", O_RDWR | (below(4) ? O_NONBLOCK : 0)));
-	done(ioctl(rarely(8) ? shared_control : control, FP_IOC_ATTACH, &attach));
+	done(ioctl(rarely(8) ? shared_control : control, FRAMEPATH_IOC_ATTACH, &attach));
 }
 
 static void accept_stream(struct stream *s)
 {
 	struct fp_accept accept;
 
-	if (!reached(ACCEPTED, ioctl(rarely(8) ? shared_control : control, FP_IOC_ACCEPT, &accept)))
+	if (!reached(ACCEPTED, ioctl(rarely(8) ? shared_control : control, FRAMEPATH_IOC_ACCEPT, &accept)))
 		return;
 	if (below(4))
 		fcntl(accept.stream, F_SETFL, O_NONBLOCK);
@@ -307,10 +307,10 @@ static void next_packet(struct stream *s)
 {
 	struct fp_packet *packet = &s->packets[s->packet % KNOWN];
 
-	if (!reached(PACKET, ioctl(s->fd, FP_IOC_NEXT_PACKET, packet)))
+	if (!reached(PACKET, ioctl(s->fd, FRAMEPATH_IOC_NEXT_PACKET, packet)))
 		return;
 	s->epoch = packet->epoch;
-	if (packet->kind == FP_PACKET)
+	if (packet->kind == FRAMEPATH_PACKET)
 		s->packet++;
 }
 
@@ -318,9 +318,9 @@ static void next_capture(struct stream *s)
 {
 	struct fp_capture *capture = &s->captures[s->capture % KNOWN];
 
-	if (!reached(CAPTURED, ioctl(s->fd, FP_IOC_NEXT_CAPTURE, capture)))
+	if (!reached(CAPTURED, ioctl(s->fd, FRAMEPATH_IOC_NEXT_CAPTURE, capture)))
 		return;
-	if (capture->kind == FP_CAPTURE_QUEUED)
+	if (capture->kind == FRAMEPATH_CAPTURE_QUEUED)
 		s->capture++;
 }
 
@@ -338,7 +338,7 @@ static void say_format(struct stream *s)
 	f.sizeimage_packed = 24576 + !below(8) * 4096;
 	f.min_buffers = or_any(1 + !below(8));
 	if (f.bytesperline <= 512 && f.height <= 512)
-		reached(FORMAT, ioctl(s->fd, FP_IOC_FORMAT, &f));
+		reached(FORMAT, ioctl(s->fd, FRAMEPATH_IOC_FORMAT, &f));
 }
 
 static const struct fp_packet *a_packet(const struct stream *s)
@@ -359,7 +359,7 @@ static void say_frame(struct stream *s)
 	f.mark = packet->mark;
 	if (rarely(8))
 		f.mark.flags = random_bits();
-	reached(FRAME, ioctl(s->fd, FP_IOC_FRAME, &f));
+	reached(FRAME, ioctl(s->fd, FRAMEPATH_IOC_FRAME, &f));
 }
 
 static void say_done(struct stream *s)
@@ -367,21 +367,22 @@ static void say_done(struct stream *s)
 	const struct fp_packet *packet = a_packet(s);
 	struct fp_packet_done d = { .seq = or_any(packet->seq), .index = or_any(packet->index), .failed = or_any(0) };
 
-	reached(PACKET_DONE, ioctl(s->fd, FP_IOC_PACKET_DONE, &d));
+	reached(PACKET_DONE, ioctl(s->fd, FRAMEPATH_IOC_PACKET_DONE, &d));
 }
 
 static void say_drained(struct stream *s)
 {
-	struct fp_drained d = { .epoch = or_any(s->epoch), .why = or_any(rarely(4) ? FP_DRAINED_CHANGE : FP_DRAINED_END) };
+	struct fp_drained d = { .epoch = or_any(s->epoch),
+				.why = or_any(rarely(4) ? FRAMEPATH_DRAINED_CHANGE : FRAMEPATH_DRAINED_END) };
 
-	reached(d.why == FP_DRAINED_CHANGE ? CHANGED : DRAINED, ioctl(s->fd, FP_IOC_DRAINED, &d));
+	reached(d.why == FRAMEPATH_DRAINED_CHANGE ? CHANGED : DRAINED, ioctl(s->fd, FRAMEPATH_IOC_DRAINED, &d));
 }
 
 static void export_to_decoder(struct stream *s)
 {
 	struct fp_export e = { .queue = or_any(below(2)), .index = or_any(below(5)) };
 
-	if (!reached(EXPORTED, ioctl(s->fd, FP_IOC_EXPORT, &e)))
+	if (!reached(EXPORTED, ioctl(s->fd, FRAMEPATH_IOC_EXPORT, &e)))
 		return;
 	if (below(2))
 		touch(e.fd, 4096, 0);
@@ -405,13 +406,13 @@ static void payload(struct stream *s)
 
 static void use_stash(struct stream *s)
 {
-	off_t at = (off_t)below(FP_STASH_BYTES / 4096) * 4096;
+	off_t at = (off_t)below(FRAMEPATH_STASH_BYTES / 4096) * 4096;
 	char bytes[512] = { };
 
 	done(pwrite(s->stash, bytes, sizeof(bytes), at));
 	done(pread(s->stash, bytes, sizeof(bytes), at));
 	if (rarely(8))
-		done(ftruncate(s->stash, below(2) ? FP_STASH_BYTES : random_bits()));
+		done(ftruncate(s->stash, below(2) ? FRAMEPATH_STASH_BYTES : random_bits()));
 	if (rarely(8))
 		done(mmap(NULL, 4096, PROT_READ, MAP_SHARED, s->fd, 0) == MAP_FAILED ? -1 : 0);
 }
@@ -479,15 +480,15 @@ static void decoder(struct stream *s)
 		look(control);
 		break;
 	case 14:
-		done(ioctl(s->fd, FP_IOC_DELIVERED, &delivered));
+		done(ioctl(s->fd, FRAMEPATH_IOC_DELIVERED, &delivered));
 		break;
 	case 15:
 		if (rarely(20))
-			done(ioctl(s->fd, FP_IOC_FAIL, &fail));
+			done(ioctl(s->fd, FRAMEPATH_IOC_FAIL, &fail));
 		break;
 	case 16:
 		if (rarely(40))
-			done(ioctl(s->fd, FP_IOC_STOP));
+			done(ioctl(s->fd, FRAMEPATH_IOC_STOP));
 		break;
 	case 17:
 		if (rarely(20)) {

@@ -71,15 +71,15 @@ static void nearly_right(int fd)
 		struct v4l2_format f = { .type = type };
 
 		/* Not both of any size: what a guest's memory has not is no mistake. */
-		f.fmt.pix.width = below(4) ? 16 + below(700) : random_bits();
-		f.fmt.pix.height = 16 + below(60);
+		f.fmt.pix.width = below(4) ? 4 + below(700) : random_bits();
+		f.fmt.pix.height = 4 + below(60);
 		f.fmt.pix.pixelformat = below(2) ? V4L2_PIX_FMT_GREY : V4L2_PIX_FMT_H264;
 		done(ioctl(fd, below(2) ? VIDIOC_S_FMT : VIDIOC_TRY_FMT, &f));
 		break;
 	}
 	case 6: {
 		struct order o = { random_bits(), below(3), below(300), below(800), below(800), below(800), below(800),
-				   below(2) };
+				   below(2), below(2) };
 
 		done(set_order(fd, &o));
 		break;
@@ -106,9 +106,11 @@ static void nearly_right(int fd)
 	}
 	case 9: {
 		struct pollfd p = { .fd = fd, .events = random_bits() };
+		uint32_t size = 8 * below(20);
 		char bytes[512];
 
 		done(poll(&p, 1, below(3)));
+		done(ioctl(fd, FRAMEPATH_IOC_META_BYTES, &size));
 		done(read(fd, bytes, below(sizeof(bytes))));
 		break;
 	}

@@ -82,8 +82,8 @@ int main(int argc, char **argv)
 	copy = node_open(argv[1], V4L2_PIX_FMT_GREY, 640);
 	threshold = node_open(argv[1], V4L2_PIX_FMT_GREY, 640);
 	vim2m = node_open(argv[2], V4L2_PIX_FMT_RGB565, 320);
-	meta = open_or_fail("/dev/framepath-meta", O_RDONLY | O_NONBLOCK);
-	order(threshold.fd, (struct order){ .algo = FP_ALGO_THRESHOLD, .level = 128 });
+	meta = meta_open_as(O_RDONLY | O_NONBLOCK);
+	order(threshold.fd, (struct order){ .algo = FRAMEPATH_ALGO_THRESHOLD, .level = 128 });
 	check(!ioctl(vim2m.fd, VIDIOC_S_CTRL, &time), "vim2m's transaction time");
 	for (unsigned i = 0; i < FRAMES; i++) {
 		struct fp_meta_record r;

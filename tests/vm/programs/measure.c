@@ -16,13 +16,15 @@ static int node_open(void)
 
 static int meta_open(void)
 {
-	return open_or_fail("/dev/framepath-meta", O_RDONLY | O_NONBLOCK);
+	return meta_open_as(O_RDONLY | O_NONBLOCK);
 }
 
 /* The record of the frame that has just been dequeued, against what must be. */
-static void check_record(int meta, const struct order *o, const struct expected *e, bool in_place)
+static void check_record(int meta, const struct order *o, const struct expected *e, bool in_place,
+			 const uint8_t *want, size_t size)
 {
 	struct fp_meta_record r = meta_read(meta);
+	uint32_t flags = (in_place ? FRAMEPATH_META_IN_PLACE : 0) | (o->crc32 ? FRAMEPATH_META_CRC32 : 0);
 
 	check(r.source_sequence == (uint64_t)o->sequence, "record of source sequence %llu, wanted %lld",
 	      (unsigned long long)r.source_sequence, (long long)o->sequence);
@@ -34,7 +36,13 @@ static void check_record(int meta, const struct order *o, const struct expected 
 	      r.value[0], r.value[1], o->level, e->set);
 	check(r.copied == (in_place ? 0 : e->outside), "%llu bytes copied, wanted %llu", (unsigned long long)r.copied,
 	      (unsigned long long)(in_place ? 0 : e->outside));
-	check(r.flags == (in_place ? FP_META_IN_PLACE : 0), "flags %u", r.flags);
+	check(r.flags == flags, "flags %u, wanted %u", r.flags, flags);
+	if (o->crc32)
+		check(r.crc32 == crc32_of(want, size) && r.end_ns <= r.checksum_ns && r.checksum_ns <= r.done_ns,
+		      "CRC32 %#x at %llu", r.crc32, (unsigned long long)r.checksum_ns);
+	else
+		check(!r.crc32 && !r.checksum_ns, "a CRC32 that was not wanted");
+	check(!r.reserved, "reserved %u", r.reserved);
 	check(r.queued_ns <= r.ready_ns && r.ready_ns <= r.start_ns && r.start_ns <= r.end_ns && r.end_ns <= r.done_ns,
 	      "times out of order: %llu %llu %llu %llu %llu", (unsigned long long)r.queued_ns,
 	      (unsigned long long)r.ready_ns, (unsigned long long)r.start_ns, (unsigned long long)r.end_ns,
@@ -64,7 +72,7 @@ static void frame(struct queue *output, struct queue *capture, unsigned i, unsig
 	b = queue_get(capture);
 	check(b.index == j && b.bytesused == size && !(b.flags & V4L2_BUF_FLAG_ERROR),
 	      "CAPTURE %u of %u bytes, flags %#x", b.index, b.bytesused, b.flags);
-	check_record(meta, o, &e, same && o->in_place);
+	check_record(meta, o, &e, same && o->in_place, want, size);
 	b = queue_get(output);
 	check(b.index == i, "OUTPUT %u", b.index);
 	check(!memcmp(capture->buffers[j].pixels, want, size), "pixels differ: %ux%u level %d roi %d %d %dx%d in place %d",
@@ -93,10 +101,10 @@ static void test_snapshot(void)
 
 	/* Queued before STREAMON, each with other values; then all are changed. */
 	struct order orders[4] = {
-		{ 100, FP_ALGO_THRESHOLD, 50 },
-		{ 101, FP_ALGO_THRESHOLD, 200, 5, 6, 7, 8 },
-		{ 1ll << 40, FP_ALGO_NONE, 3 },
-		{ 103, FP_ALGO_THRESHOLD, 0, 60, 40, 50, 50 },
+		{ 100, FRAMEPATH_ALGO_THRESHOLD, 50 },
+		{ 101, FRAMEPATH_ALGO_THRESHOLD, 200, 5, 6, 7, 8, 0, 1 },
+		{ 1ll << 40, FRAMEPATH_ALGO_NONE, 3 },
+		{ 103, FRAMEPATH_ALGO_THRESHOLD, 0, 60, 40, 50, 50 },
 	};
 
 	for (unsigned i = 0; i < 4; i++) {
@@ -104,7 +112,7 @@ static void test_snapshot(void)
 		queue_put(&output, i);
 		queue_put(&capture, i);
 	}
-	order(fd, (struct order){ 999, FP_ALGO_THRESHOLD, 128, 1, 1, 1, 1, 1 });
+	order(fd, (struct order){ 999, FRAMEPATH_ALGO_THRESHOLD, 128, 1, 1, 1, 1, 1 });
 	stream(fd, true);
 	for (unsigned i = 0; i < 4; i++) {
 		struct expected e = reference(want, source, 64, 48, &orders[i]);
@@ -112,12 +120,12 @@ static void test_snapshot(void)
 		b = queue_get(&capture);
 		check(b.index == i && b.sequence == i, "CAPTURE %u sequence %u", b.index, b.sequence);
 		check(!memcmp(capture.buffers[i].pixels, want, size), "buffer %u has not its own values", i);
-		check_record(meta, &orders[i], &e, false);
+		check_record(meta, &orders[i], &e, false, want, size);
 		queue_get(&output);
 	}
 
 	/* PREPARE_BUF is not QBUF. */
-	struct order early = { 7, FP_ALGO_THRESHOLD, 30 }, late = { 8, FP_ALGO_THRESHOLD, 220 };
+	struct order early = { 7, FRAMEPATH_ALGO_THRESHOLD, 30 }, late = { 8, FRAMEPATH_ALGO_THRESHOLD, 220 };
 	struct expected e = reference(want, source, 64, 48, &late);
 
 	order(fd, early);
@@ -134,7 +142,7 @@ static void test_snapshot(void)
 	queue_get(&capture);
 	queue_get(&output);
 	check(!memcmp(capture.buffers[2].pixels, want, size), "a prepared buffer has not the values of its QBUF");
-	check_record(meta, &late, &e, false);
+	check_record(meta, &late, &e, false, want, size);
 
 	/* Timestamp, timecode and flags travel. */
 	order(fd, late);
@@ -167,7 +175,7 @@ static void *change(void *argument)
 	while (!c->stop) {
 		int k = c->changes++ % 200;
 
-		order(c->fd, (struct order){ k, FP_ALGO_THRESHOLD, k, k / 8, k / 10, 1 + k / 8, 1 + k / 10 });
+		order(c->fd, (struct order){ k, FRAMEPATH_ALGO_THRESHOLD, k, k / 8, k / 10, 1 + k / 8, 1 + k / 10 });
 	}
 	return NULL;
 }
@@ -185,7 +193,7 @@ static void test_race(void)
 	set_format(fd, V4L2_PIX_FMT_GREY, 64, 48);
 	queue_make(&output, fd, OUTPUT, MMAP, 2);
 	queue_make(&capture, fd, CAPTURE, MMAP, 2);
-	order(fd, (struct order){ 0, FP_ALGO_THRESHOLD, 0, 0, 0, 1, 1 });
+	order(fd, (struct order){ 0, FRAMEPATH_ALGO_THRESHOLD, 0, 0, 0, 1, 1 });
 	stream(fd, true);
 	check(!pthread_create(&thread, NULL, change, &changer), "pthread_create");
 	for (unsigned i = 0; i < 20000 || others < 20; i++) {
@@ -212,7 +220,8 @@ static void test_race(void)
 
 static void test_roi(void)
 {
-	static const uint32_t sizes[][2] = { { 16, 16 }, { 17, 19 }, { 640, 480 }, { 641, 479 }, { 4096, 16 }, { 4096, 4096 } };
+	static const uint32_t sizes[][2] = { { 4, 4 },	   { 5, 7 },	 { 4, 16 },  { 16, 16 },    { 17, 19 },
+					     { 640, 480 }, { 641, 479 }, { 4096, 4 }, { 4096, 4096 } };
 	static const struct order fixed[] = {
 		{ 0, 1, 128, 0, 0, 0, 0 }, { 0, 1, 0, 0, 0, 0, 0 }, { 0, 1, 255, 3, 3, 0, 0 }, { 0, 1, 1, 0, 0, 1, 1 },
 		{ 0, 1, 9, 15, 15, 9, 9 }, { 0, 1, 9, 0x7fffffff, 0x7fffffff, 0x7fffffff, 0x7fffffff },
@@ -234,8 +243,9 @@ static void test_roi(void)
 		for (unsigned i = 0; i < sizeof(fixed) / sizeof(fixed[0]); i++, frames++)
 			frame(&output, &capture, i % 2, 0, width, height, &fixed[i], meta, false);
 		for (unsigned i = 0; i < rounds; i++, frames++) {
-			struct order o = { rand(), FP_ALGO_THRESHOLD, rand() % 256, rand() % width, rand() % height,
-					   rand() % (width * 5 / 4), rand() % (height * 5 / 4), rand() % 2 };
+			struct order o = { rand(), FRAMEPATH_ALGO_THRESHOLD, rand() % 256, rand() % width, rand() % height,
+					   rand() % (width * 5 / 4), rand() % (height * 5 / 4), rand() % 2,
+					   rand() % 2 };
 
 			frame(&output, &capture, i % 2, i % 2, width, height, &o, meta, false);
 		}
@@ -264,7 +274,7 @@ static void test_memory(void)
 		queue_make(&capture, fd, CAPTURE, pair / KINDS, 2);
 		stream(fd, true);
 		for (unsigned i = 0; i < 8; i++, frames++) {
-			struct order o = { i, i & 1, 77 + i, 3, 2, 600, 30, i >> 1 & 1 };
+			struct order o = { i, i & 1, 77 + i, 3, 2, 600, 30, i >> 1 & 1, i >> 2 & 1 };
 
 			frame(&output, &capture, i % 2, i >> 2, width, height, &o, meta, false);
 		}
@@ -288,7 +298,7 @@ static void test_memory(void)
 		}
 		stream(fd, true);
 		for (unsigned i = 0; i < 16; i++, frames++) {
-			struct order o = { i, i & 1, 99 + i, i, 1, 500, 0, i >> 1 & 1 };
+			struct order o = { i, i & 1, 99 + i, i, 1, 500, 0, i >> 1 & 1, i >> 2 & 1 };
 			/* The same index is the same memory, the other is not. */
 			bool same = i < 8;
 
@@ -310,6 +320,66 @@ static void test_memory(void)
 	close(meta);
 }
 
+/* vpipe's four fixtures of 4x4 pixels, with the frames that they must become at level 128. */
+static void test_fixtures(void)
+{
+	static const struct {
+		const char *name;
+		uint8_t pixels[16], want[16];
+		uint32_t set;
+	} fixtures[] = {
+		{ "flat", { 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100 }, { 0 }, 0 },
+		{ "ramp", { 0, 17, 34, 51, 68, 85, 102, 119, 136, 153, 170, 187, 204, 221, 238, 255 },
+		  { 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255 }, 8 },
+		{ "checker", { 0, 255, 0, 255, 255, 0, 255, 0, 0, 255, 0, 255, 255, 0, 255, 0 },
+		  { 0, 255, 0, 255, 255, 0, 255, 0, 0, 255, 0, 255, 255, 0, 255, 0 }, 8 },
+		{ "around the level", { 126, 127, 128, 129, 129, 128, 127, 126, 127, 128, 127, 128, 0, 127, 128, 255 },
+		  { 0, 0, 255, 255, 255, 255, 0, 0, 0, 255, 0, 255, 0, 0, 255, 255 }, 8 },
+	};
+	const unsigned count = sizeof(fixtures) / sizeof(fixtures[0]);
+	int meta = meta_open();
+
+	check(crc32_of((const uint8_t *)"123456789", 9) == 0xcbf43926, "the CRC32 of the test itself");
+	for (unsigned i = 0; i < 4 * count; i++) {
+		bool in_place = i & 1, crc32 = i & 2;
+		const uint8_t *pixels = fixtures[i / 4].pixels, *want = fixtures[i / 4].want;
+		struct order o = { i, FRAMEPATH_ALGO_THRESHOLD, 128, 0, 0, 0, 0, in_place, crc32 };
+		struct expected e = { .roi = { 0, 0, 4, 4 }, .set = fixtures[i / 4].set };
+		struct queue output, capture;
+		uint8_t stage[16];
+		int fd = node_open();
+
+		reference(stage, pixels, 4, 4, &o);
+		check(!memcmp(stage, want, 16), "the reference of %s", fixtures[i / 4].name);
+		set_format(fd, V4L2_PIX_FMT_GREY, 4, 4);
+		queue_make(&output, fd, OUTPUT, USER, 1);
+		check(output.size == 16, "a 4x4 frame has %zu bytes", output.size);
+		queue_make(&capture, fd, CAPTURE, in_place ? USER : MMAP, 1);
+		if (in_place) {
+			memory_free(&capture.buffers[0]);
+			capture.buffers[0] = output.buffers[0];
+		}
+		memcpy(output.buffers[0].pixels, pixels, 16);
+		order(fd, o);
+		stream(fd, true);
+		queue_put(&capture, 0);
+		queue_put(&output, 0);
+		queue_get(&capture);
+		queue_get(&output);
+		check(!memcmp(capture.buffers[0].pixels, want, 16), "%s differs, in place %d", fixtures[i / 4].name, in_place);
+		/* With the whole frame as region the threshold itself writes the copy. */
+		check_record(meta, &o, &e, in_place, want, 16);
+		stream(fd, false);
+		if (in_place)
+			capture.buffers[0].pixels = NULL;
+		queue_free(&capture);
+		queue_free(&output);
+		close(fd);
+	}
+	printf("fixtures: %u of 4x4 pixels, copied and in place, with a CRC32 and without\n", count);
+	close(meta);
+}
+
 static void test_sequence(void)
 {
 	int fd = node_open(), meta = meta_open();
@@ -325,7 +395,7 @@ static void test_sequence(void)
 	for (unsigned i = 0; i < 10000; i++) {
 		struct v4l2_buffer b;
 
-		order(fd, (struct order){ 5000000000ll + i, FP_ALGO_THRESHOLD, i % 256 });
+		order(fd, (struct order){ 5000000000ll + i, FRAMEPATH_ALGO_THRESHOLD, i % 256 });
 		queue_put(&output, i % 4);
 		b = queue_get(&capture);
 		check(b.sequence == i, "frame %u has sequence %u", i, b.sequence);
@@ -365,7 +435,7 @@ static void test_refusals(void)
 	f.fmt.pix.height = 100000;
 	f.fmt.pix.pixelformat = V4L2_PIX_FMT_YUYV;
 	check(!ioctl(fd, VIDIOC_TRY_FMT, &f), "TRY_FMT");
-	check(f.fmt.pix.width == 16 && f.fmt.pix.height == 4096 && f.fmt.pix.pixelformat == V4L2_PIX_FMT_GREY,
+	check(f.fmt.pix.width == 4 && f.fmt.pix.height == 4096 && f.fmt.pix.pixelformat == V4L2_PIX_FMT_GREY,
 	      "TRY_FMT gave %ux%u", f.fmt.pix.width, f.fmt.pix.height);
 	queue_make(&capture, fd, CAPTURE, USER, 2);
 	f.fmt.pix.width = 320;
@@ -448,7 +518,7 @@ static const struct {
 } tests[] = {
 	{ "snapshot", test_snapshot }, { "race", test_race },	      { "roi", test_roi },
 	{ "memory", test_memory },     { "sequence", test_sequence }, { "refusals", test_refusals },
-	{ "priority", test_priority },
+	{ "priority", test_priority }, { "fixtures", test_fixtures },
 };
 
 int main(int argc, char **argv)

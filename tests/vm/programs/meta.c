@@ -94,7 +94,7 @@ static void readers(const char *path)
 
 	for (int i = 0; i < HABITS; i++) {
 		all[i] = (struct reader){ .habit = i };
-		all[i].fd = open_or_fail(META, O_RDONLY | (i == POLLING ? O_NONBLOCK : 0));
+		all[i].fd = meta_open_as(O_RDONLY | (i == POLLING ? O_NONBLOCK : 0));
 		check(!pthread_create(&all[i].thread, NULL, reader_run, &all[i]), "pthread_create");
 	}
 	for (int i = 0; i < FRAMES; i++)
@@ -140,7 +140,7 @@ static void wakeups(const char *path)
 	int ends[2];
 	char byte;
 	pthread_t thread;
-	struct echo echo = { .meta = open_or_fail(META, O_RDONLY) };
+	struct echo echo = { .meta = meta_open_as(O_RDONLY) };
 
 	check(!pipe(ends), "pipe");
 	echo.back = ends[1];
@@ -179,7 +179,7 @@ static void alone(const char *path)
 	struct pollfd p;
 	pthread_t thread;
 	volatile unsigned long nowhere = 16;
-	int meta = open_or_fail(META, O_RDONLY), early = open_or_fail(META, O_RDONLY | O_NONBLOCK), late;
+	int meta = meta_open_as(O_RDONLY), early = meta_open_as(O_RDONLY | O_NONBLOCK), late;
 
 	p = (struct pollfd){ .fd = early, .events = POLLIN };
 	check(read(early, r, sizeof(r)) < 0 && errno == EAGAIN, "read with nothing there");
@@ -187,10 +187,10 @@ static void alone(const char *path)
 	check(read(early, r, sizeof(r[0]) - 1) < 0 && errno == EINVAL, "read of a part of a record");
 	check(write(early, r, sizeof(r)) < 0, "write");
 	check(ioctl(early, _IO(0xFB, 0x7f)) && errno == ENOTTY, "an unknown ioctl");
-	check(ioctl(early, FP_IOC_META_MISSED, NULL) && errno == EFAULT, "FP_IOC_META_MISSED to nowhere");
+	check(ioctl(early, FRAMEPATH_IOC_META_MISSED, NULL) && errno == EFAULT, "FRAMEPATH_IOC_META_MISSED to nowhere");
 	source_frame(&s, 1);
 	source_frame(&s, 2);
-	late = open_or_fail(META, O_RDONLY | O_NONBLOCK);
+	late = meta_open_as(O_RDONLY | O_NONBLOCK);
 	check(read(late, r, sizeof(r)) < 0 && errno == EAGAIN, "records of before open");
 	check(read(early, (void *)nowhere, sizeof(r)) < 0 && errno == EFAULT, "read to nowhere");
 	check(read(early, r, sizeof(r)) == 2 * sizeof(r[0]) && r[0].source_sequence == 1 && r[1].source_sequence == 2,
@@ -218,11 +218,53 @@ static void alone(const char *path)
 	close(s.fd);
 }
 
+static int meta_bytes(int meta, uint32_t *bytes)
+{
+	return ioctl(meta, FRAMEPATH_IOC_META_BYTES, bytes);
+}
+
+/* A reader of before the record grew gets the part that it knows. */
+static void sizes(const char *path)
+{
+	struct source s = source_open(path);
+	int older = open_or_fail(META, O_RDONLY | O_NONBLOCK), whole = meta_open_as(O_RDONLY | O_NONBLOCK);
+	const size_t first = FRAMEPATH_META_BYTES_FIRST;
+	struct fp_meta_record r;
+	uint8_t bytes[3 * sizeof(r)];
+	uint32_t size;
+
+	source_frame(&s, 7);
+	source_frame(&s, 8);
+	check(read(older, bytes, first - 1) < 0 && errno == EINVAL, "read of a part of an older record");
+	check(read(older, bytes, sizeof(bytes)) == 2 * (ssize_t)first, "two older records");
+	for (int i = 0; i < 2; i++) {
+		r = meta_read(whole);
+		check(r.source_sequence == 7u + i && !memcmp(bytes + i * first, &r, first), "older record %d differs", i);
+	}
+
+	size = 8192;
+	check(!meta_bytes(older, &size) && size == sizeof(r), "a newer reader gets %u bytes", size);
+	source_frame(&s, 9);
+	check(read(older, bytes, sizeof(bytes)) == sizeof(r), "a whole record");
+	for (size = 0; size < sizeof(r); size++) {
+		uint32_t asked = size;
+
+		if (size < first || size % 8)
+			check(meta_bytes(older, &asked) && errno == EINVAL, "records of %u bytes", size);
+	}
+	check(ioctl(older, FRAMEPATH_IOC_META_BYTES, NULL) && errno == EFAULT, "FRAMEPATH_IOC_META_BYTES to nowhere");
+	printf("sizes: %zu and %zu bytes\n", first, sizeof(r));
+	close(older);
+	close(whole);
+	close(s.fd);
+}
+
 int main(int argc, char **argv)
 {
 	check(argc == 2, "usage: meta NODE");
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	alone(argv[1]);
+	sizes(argv[1]);
 	wakeups(argv[1]);
 	readers(argv[1]);
 	printf("meta: passed\n");

@@ -251,18 +251,23 @@ static inline void stream(int fd, bool on)
 
 struct order {
 	int64_t sequence;
-	int32_t algo, level, left, top, width, height, in_place;
+	int32_t algo, level, left, top, width, height, in_place, crc32;
 };
 
 static inline int set_order(int fd, const struct order *o)
 {
 	struct v4l2_ext_control c[] = {
-		{ .id = FP_CID_SRC_SEQUENCE, .value64 = o->sequence }, { .id = FP_CID_ALGO, .value = o->algo },
-		{ .id = FP_CID_THRESHOLD, .value = o->level },	       { .id = FP_CID_ROI_LEFT, .value = o->left },
-		{ .id = FP_CID_ROI_TOP, .value = o->top },	       { .id = FP_CID_ROI_WIDTH, .value = o->width },
-		{ .id = FP_CID_ROI_HEIGHT, .value = o->height },       { .id = FP_CID_IN_PLACE, .value = o->in_place },
+		{ .id = FRAMEPATH_CID_SRC_SEQUENCE, .value64 = o->sequence },
+		{ .id = FRAMEPATH_CID_ALGO, .value = o->algo },
+		{ .id = FRAMEPATH_CID_THRESHOLD, .value = o->level },
+		{ .id = FRAMEPATH_CID_ROI_LEFT, .value = o->left },
+		{ .id = FRAMEPATH_CID_ROI_TOP, .value = o->top },
+		{ .id = FRAMEPATH_CID_ROI_WIDTH, .value = o->width },
+		{ .id = FRAMEPATH_CID_ROI_HEIGHT, .value = o->height },
+		{ .id = FRAMEPATH_CID_IN_PLACE, .value = o->in_place },
+		{ .id = FRAMEPATH_CID_CRC32, .value = o->crc32 },
 	};
-	struct v4l2_ext_controls all = { .which = V4L2_CTRL_WHICH_CUR_VAL, .count = 8, .controls = c };
+	struct v4l2_ext_controls all = { .which = V4L2_CTRL_WHICH_CUR_VAL, .count = 9, .controls = c };
 
 	return ioctl(fd, VIDIOC_S_EXT_CTRLS, &all);
 }
@@ -270,6 +275,17 @@ static inline int set_order(int fd, const struct order *o)
 static inline void order(int fd, struct order o)
 {
 	check(!set_order(fd, &o), "S_EXT_CTRLS");
+}
+
+/* A reader of whole records. */
+static inline int meta_open_as(int flags)
+{
+	int meta = open_or_fail("/dev/framepath-meta", flags);
+	uint32_t bytes = sizeof(struct fp_meta_record);
+
+	check(!ioctl(meta, FRAMEPATH_IOC_META_BYTES, &bytes) && bytes == sizeof(struct fp_meta_record),
+	      "FRAMEPATH_IOC_META_BYTES gave %u", bytes);
+	return meta;
 }
 
 static inline struct fp_meta_record meta_read(int meta)
@@ -284,11 +300,24 @@ static inline uint64_t meta_missed(int meta)
 {
 	uint64_t missed;
 
-	check(!ioctl(meta, FP_IOC_META_MISSED, &missed), "FP_IOC_META_MISSED");
+	check(!ioctl(meta, FRAMEPATH_IOC_META_MISSED, &missed), "FRAMEPATH_IOC_META_MISSED");
 	return missed;
 }
 
-/* What the node must give: by the byte, as the user-space stage does it. */
+/* CRC-32 of IEEE 802.3, bit by bit. */
+static inline uint32_t crc32_of(const uint8_t *bytes, size_t count)
+{
+	uint32_t crc = ~0u;
+
+	for (size_t i = 0; i < count; i++) {
+		crc ^= bytes[i];
+		for (int bit = 0; bit < 8; bit++)
+			crc = crc >> 1 ^ (crc & 1 ? 0xedb88320 : 0);
+	}
+	return ~crc;
+}
+
+/* Expected result of the node, computed byte by byte as in the user-space stage. */
 struct expected {
 	uint32_t roi[4], set, status;
 	uint64_t outside;
@@ -303,10 +332,10 @@ static inline struct expected reference(uint8_t *to, const uint8_t *from, uint32
 
 	if (to != from)
 		memcpy(to, from, e.outside);
-	if (o->algo != FP_ALGO_THRESHOLD)
+	if (o->algo != FRAMEPATH_ALGO_THRESHOLD)
 		return e;
 	if (right > width || bottom > height || (uint32_t)o->left >= width || (uint32_t)o->top >= height)
-		e.status = FP_STATUS_ROI_CLAMPED;
+		e.status = FRAMEPATH_STATUS_ROI_CLAMPED;
 	right = right < width ? right : width;
 	bottom = bottom < height ? bottom : height;
 	e.roi[0] = (uint32_t)o->left < width ? (uint32_t)o->left : width;

@@ -61,6 +61,10 @@ pub(crate) struct FixtureArgs {
     #[arg(long, requires = "device", conflicts_with = "reference")]
     in_place: bool,
 
+    /// The device's record of a frame has the CRC-32 of the result (see `framepath meta`)
+    #[arg(long, requires = "device", conflicts_with = "reference")]
+    crc32: bool,
+
     /// How many frames
     #[arg(long, value_name = "N", default_value = "1")]
     frames: String,
@@ -86,6 +90,7 @@ impl FixtureArgs {
         words.extend(self.io.iter().map(|io| format!("io={io}")));
         words.extend(self.algo.iter().map(|algo| format!("algo={algo}")));
         words.extend(self.in_place.then(|| "in_place=1".to_owned()));
+        words.extend(self.crc32.then(|| "crc32=1".to_owned()));
         words.push("!".to_owned());
         match &self.out {
             Some(folder) => words.extend(["pgm".to_owned(), folder.clone()]),
@@ -128,8 +133,8 @@ mod tests {
     #[test]
     fn words_become_a_path() {
         assert_eq!(
-            path_of("a.pgm --device /dev/video2 --level 9 --roi 1,2,3,4 --in-place --out o"),
-            "fixture a.pgm frames=1 ! threshold level=9 roi=1,2,3,4 device=/dev/video2 in_place=yes ! pgm o"
+            path_of("a.pgm --device /dev/video2 --level 9 --roi 1,2,3,4 --in-place --crc32 --out o"),
+            "fixture a.pgm frames=1 ! threshold level=9 roi=1,2,3,4 device=/dev/video2 in_place=yes crc32=yes ! pgm o"
         );
         assert_eq!(
             path_of("a.pgm --reference --frames 7"),

@@ -20,8 +20,9 @@ Examples:
   framepath meta --csv meta.csv --frames 600 &
   framepath fixture ramp.pgm --device /dev/video2 --frames 600
 
-A reader gets the records made after it began. One that falls behind misses
-some: how many is said at the end.
+A reader gets the records made after it began. A reader that falls behind misses
+records; the last line counts them. The column crc32 is filled with
+`threshold device=NODE crc32=1` or `fixture --crc32`.
 
 Exit code: 0; 1 if there are no records, 130 after Ctrl-C.";
 

@@ -21,9 +21,9 @@ pub const VERSION: u32 = 2;
 const MODULE_VERSION: &str = "/sys/module/framepath/version";
 /// Bytes of a stream's stash.
 pub const STASH_BYTES: u64 = 64 << 20;
-/// FP_ACCEPT_LIMITED.
+/// FRAMEPATH_ACCEPT_LIMITED.
 const LIMITED: u32 = 1;
-/// FP_QUEUE_CAPTURE.
+/// FRAMEPATH_QUEUE_CAPTURE.
 const CAPTURE: u32 = 1;
 /// enum fp_packet_kind.
 const PACKET: u32 = 1;
@@ -562,7 +562,7 @@ mod tests {
     #[test]
     fn the_version_is_that_of_the_modules_header() {
         let header = include_str!("../../../../kernel/uapi/framepath.h");
-        let line = header.lines().find_map(|line| line.strip_prefix("#define FP_VERSION "));
+        let line = header.lines().find_map(|line| line.strip_prefix("#define FRAMEPATH_VERSION "));
         assert_eq!(line.unwrap().trim().parse(), Ok(VERSION));
     }
 

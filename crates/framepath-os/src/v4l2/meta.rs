@@ -19,6 +19,9 @@ use crate::c_layout::{Facts, numbers, structure};
 pub const META_NODE: &str = "/dev/framepath-meta";
 
 const MISSED: Opcode = opcode::read::<u64>(0xfb, 0x20);
+const META_BYTES: Opcode = opcode::read_write::<u32>(0xfb, 0x21);
+/// Bytes of a record of modules without [`META_BYTES`].
+const META_BYTES_FIRST: usize = 104;
 
 /// Numbers of the measuring node, as `kernel/uapi/framepath.h` has them.
 pub mod measuring {
@@ -39,6 +42,8 @@ pub mod measuring {
     pub const CID_ROI_HEIGHT: u32 = CID_BASE + 6;
     /// Control: CAPTURE is the memory of OUTPUT.
     pub const CID_IN_PLACE: u32 = CID_BASE + 7;
+    /// Control: the record has a CRC-32 of the CAPTURE frame.
+    pub const CID_CRC32: u32 = CID_BASE + 8;
 
     /// No algorithm.
     pub const ALGO_NONE: u32 = 0;
@@ -54,6 +59,8 @@ pub mod measuring {
 
     /// Flag of a record: worked in place.
     pub const META_IN_PLACE: u32 = 1;
+    /// Flag of a record: it has a checksum.
+    pub const META_CRC32: u32 = 2;
 }
 
 /// One frame of the measuring node, as `kernel/uapi/framepath.h` has it. Times
@@ -81,7 +88,7 @@ pub struct MetaRecord {
     pub algo: u32,
     /// `measuring::STATUS_*`.
     pub status: u32,
-    /// `measuring::META_IN_PLACE`.
+    /// `measuring::META_*`.
     pub flags: u32,
     /// Left, top, width, height as used.
     pub roi: [u32; 4],
@@ -89,6 +96,12 @@ pub struct MetaRecord {
     pub value: [u32; 2],
     /// Bytes copied.
     pub copied: u64,
+    /// Time at which the checksum was done; 0 without one.
+    pub checksum_ns: u64,
+    /// CRC-32 (IEEE 802.3) of the CAPTURE frame; 0 without one.
+    pub crc32: u32,
+    /// Unused, 0.
+    pub reserved: u32,
 }
 
 impl MetaRecord {
@@ -114,7 +127,15 @@ impl MetaRecord {
             roi: std::array::from_fn(|i| word(offset_of!(MetaRecord, roi) + 4 * i)),
             value: std::array::from_fn(|i| word(offset_of!(MetaRecord, value) + 4 * i)),
             copied: long(offset_of!(MetaRecord, copied)),
+            checksum_ns: long(offset_of!(MetaRecord, checksum_ns)),
+            crc32: word(offset_of!(MetaRecord, crc32)),
+            reserved: word(offset_of!(MetaRecord, reserved)),
         }
+    }
+
+    /// Returns the checksum, if the frame has one.
+    pub fn checksum(&self) -> Option<u32> {
+        (self.flags & measuring::META_CRC32 != 0).then_some(self.crc32)
     }
 }
 
@@ -125,25 +146,37 @@ pub(super) fn list_layout(facts: &mut Facts) {
         number = "number", source_sequence = "source_sequence", queued_ns = "queued_ns",
         ready_ns = "ready_ns", start_ns = "start_ns", end_ns = "end_ns", done_ns = "done_ns",
         context = "context", algo = "algo", status = "status", flags = "flags", roi = "roi",
-        value = "value", copied = "copied",
+        value = "value", copied = "copied", checksum_ns = "checksum_ns", crc32 = "crc32",
+        reserved = "reserved",
     });
     numbers!(facts {
-        MISSED => "FP_IOC_META_MISSED",
-        CID_SRC_SEQUENCE => "FP_CID_SRC_SEQUENCE",
-        CID_ALGO => "FP_CID_ALGO",
-        CID_THRESHOLD => "FP_CID_THRESHOLD",
-        CID_ROI_LEFT => "FP_CID_ROI_LEFT",
-        CID_ROI_TOP => "FP_CID_ROI_TOP",
-        CID_ROI_WIDTH => "FP_CID_ROI_WIDTH",
-        CID_ROI_HEIGHT => "FP_CID_ROI_HEIGHT",
-        CID_IN_PLACE => "FP_CID_IN_PLACE",
-        ALGO_NONE => "FP_ALGO_NONE",
-        ALGO_THRESHOLD => "FP_ALGO_THRESHOLD",
-        STATUS_DONE => "FP_STATUS_DONE",
-        STATUS_ROI_CLAMPED => "FP_STATUS_ROI_CLAMPED",
-        STATUS_FAILED => "FP_STATUS_FAILED",
-        META_IN_PLACE => "FP_META_IN_PLACE",
+        MISSED => "FRAMEPATH_IOC_META_MISSED",
+        META_BYTES => "FRAMEPATH_IOC_META_BYTES",
+        META_BYTES_FIRST => "FRAMEPATH_META_BYTES_FIRST",
+        CID_SRC_SEQUENCE => "FRAMEPATH_CID_SRC_SEQUENCE",
+        CID_ALGO => "FRAMEPATH_CID_ALGO",
+        CID_THRESHOLD => "FRAMEPATH_CID_THRESHOLD",
+        CID_ROI_LEFT => "FRAMEPATH_CID_ROI_LEFT",
+        CID_ROI_TOP => "FRAMEPATH_CID_ROI_TOP",
+        CID_ROI_WIDTH => "FRAMEPATH_CID_ROI_WIDTH",
+        CID_ROI_HEIGHT => "FRAMEPATH_CID_ROI_HEIGHT",
+        CID_IN_PLACE => "FRAMEPATH_CID_IN_PLACE",
+        CID_CRC32 => "FRAMEPATH_CID_CRC32",
+        ALGO_NONE => "FRAMEPATH_ALGO_NONE",
+        ALGO_THRESHOLD => "FRAMEPATH_ALGO_THRESHOLD",
+        STATUS_DONE => "FRAMEPATH_STATUS_DONE",
+        STATUS_ROI_CLAMPED => "FRAMEPATH_STATUS_ROI_CLAMPED",
+        STATUS_FAILED => "FRAMEPATH_STATUS_FAILED",
+        META_IN_PLACE => "FRAMEPATH_META_IN_PLACE",
+        META_CRC32 => "FRAMEPATH_META_CRC32",
     });
+}
+
+/// Reads a record that may lack the last fields; these are 0 then.
+fn padded(record: &[u8]) -> MetaRecord {
+    let mut bytes = [0; MetaRecord::BYTES];
+    bytes[..record.len()].copy_from_slice(record);
+    MetaRecord::from_bytes(&bytes)
 }
 
 /// A reader of the records, with its own cursor.
@@ -151,6 +184,8 @@ pub(super) fn list_layout(facts: &mut Facts) {
 pub struct MetaReader {
     fd: OwnedFd,
     path: PathBuf,
+    /// Bytes of a record, as this module gives them.
+    record_bytes: usize,
 }
 
 impl MetaReader {
@@ -162,11 +197,19 @@ impl MetaReader {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = open(path, flags, Mode::empty())
             .map_err(|errno| V4l2Error::Open { node: path.to_owned(), errno })?;
-        let reader = MetaReader { fd, path: path.to_owned() };
-        match reader.missed() {
-            Ok(_) => Ok(reader),
-            Err(_) => Err(V4l2Error::NoNode { node: reader.path }),
+        let mut reader = MetaReader { fd, path: path.to_owned(), record_bytes: META_BYTES_FIRST };
+        if reader.missed().is_err() {
+            return Err(V4l2Error::NoNode { node: reader.path });
         }
+        let mut bytes = MetaRecord::BYTES as u32;
+        // SAFETY: one u32, as the ioctl wants.
+        match unsafe { call(reader.fd.as_fd(), META_BYTES, &mut bytes) } {
+            Ok(_) => reader.record_bytes = bytes as usize,
+            // An older module has records of the first size only.
+            Err(Errno::NOTTY) => {}
+            Err(errno) => return Err(V4l2Error::of(&reader.path, "FRAMEPATH_IOC_META_BYTES", errno)),
+        }
+        Ok(reader)
     }
 
     /// Adds the available records to `records`, without waiting.
@@ -175,13 +218,13 @@ impl MetaReader {
     /// As the kernel says.
     pub fn read(&self, records: &mut Vec<MetaRecord>) -> Result<(), V4l2Error> {
         let mut bytes = [0; MetaRecord::BYTES * 64];
+        let batch = self.record_bytes * 64;
         loop {
-            match rustix::io::retry_on_intr(|| rustix::io::read(&self.fd, &mut bytes)) {
+            match rustix::io::retry_on_intr(|| rustix::io::read(&self.fd, &mut bytes[..batch])) {
                 Ok(0) | Err(Errno::AGAIN) => return Ok(()),
                 Ok(count) => {
-                    let whole = bytes[..count].chunks_exact(MetaRecord::BYTES);
-                    records.extend(whole.filter_map(|r| r.try_into().ok()).map(MetaRecord::from_bytes));
-                    if count < bytes.len() {
+                    records.extend(bytes[..count].chunks_exact(self.record_bytes).map(padded));
+                    if count < batch {
                         return Ok(());
                     }
                 }
@@ -212,7 +255,7 @@ impl MetaReader {
         // SAFETY: one u64, as the ioctl wants; a file that is another kind does
         // not know the number.
         unsafe { call(self.fd.as_fd(), MISSED, &mut missed) }
-            .map_err(|errno| V4l2Error::of(&self.path, "FP_IOC_META_MISSED", errno))?;
+            .map_err(|errno| V4l2Error::of(&self.path, "FRAMEPATH_IOC_META_MISSED", errno))?;
         Ok(missed)
     }
 }
@@ -224,7 +267,7 @@ mod tests {
     #[test]
     fn a_record_is_read_as_the_header_has_it() {
         // Every field at its own place: as many as the words of the structure.
-        let words: Vec<u8> = (0..26u32).flat_map(u32::to_ne_bytes).collect();
+        let words: Vec<u8> = (0..30u32).flat_map(u32::to_ne_bytes).collect();
         let record = MetaRecord::from_bytes(words.as_slice().try_into().unwrap());
         let pair = |low: u32| {
             u64::from_ne_bytes([low.to_ne_bytes(), (low + 1).to_ne_bytes()].concat().try_into().unwrap())
@@ -232,6 +275,10 @@ mod tests {
         assert_eq!((record.number, record.source_sequence, record.done_ns), (pair(0), pair(2), pair(12)));
         assert_eq!((record.context, record.algo, record.status, record.flags), (14, 15, 16, 17));
         assert_eq!((record.roi, record.value, record.copied), ([18, 19, 20, 21], [22, 23], pair(24)));
+        assert_eq!((record.checksum_ns, record.crc32, record.reserved), (pair(26), 28, 29));
+
+        let older = padded(&words[..META_BYTES_FIRST]);
+        assert_eq!(older, MetaRecord { checksum_ns: 0, crc32: 0, reserved: 0, ..record });
     }
 
     #[test]

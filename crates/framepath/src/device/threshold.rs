@@ -34,6 +34,8 @@ pub(crate) struct DeviceThreshold {
     roi: (u32, u32, u32, u32),
     algo: u32,
     in_place: bool,
+    /// True if the node's records get a checksum.
+    crc32: bool,
     /// The option `io`; if not set, the first frame decides.
     io: Option<Io>,
     /// The node, opened at the start, so that no other program takes it in the meantime.
@@ -82,6 +84,7 @@ impl DeviceThreshold {
                 _ => numbers::ALGO_NONE,
             },
             in_place,
+            crc32: hop.flag("crc32"),
             io: if in_place { Some(Io::DmaBuf) } else { io },
             opened: Some(node),
             way: None,
@@ -109,10 +112,10 @@ impl DeviceThreshold {
         Ok(self.way.insert(Way::new(node, io, from, self.in_place, &self.controls())?))
     }
 
-    fn controls(&self) -> [(u32, ControlValue); 7] {
+    fn controls(&self) -> Vec<(u32, ControlValue)> {
         let number = |value: u32| ControlValue::Int(value as i32);
         let (left, top, width, height) = self.roi;
-        [
+        let mut controls = vec![
             (numbers::CID_ALGO, number(self.algo)),
             (numbers::CID_THRESHOLD, number(self.level.into())),
             (numbers::CID_ROI_LEFT, number(left)),
@@ -120,7 +123,12 @@ impl DeviceThreshold {
             (numbers::CID_ROI_WIDTH, number(width)),
             (numbers::CID_ROI_HEIGHT, number(height)),
             (numbers::CID_IN_PLACE, ControlValue::Int(self.in_place.into())),
-        ]
+        ];
+        // Older modules lack this control.
+        if self.crc32 {
+            controls.push((numbers::CID_CRC32, ControlValue::Int(1)));
+        }
+        controls
     }
 }
 

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The measuring node's records as CSV: one line per record, stable column
-//! names. Times are CLOCK_MONOTONIC, nanoseconds.
+//! names. Times are CLOCK_MONOTONIC, nanoseconds; `crc32` is hexadecimal, and empty
+//! without a checksum.
 
 use std::io::{self, Write};
 
 use framepath_os::v4l2::{MetaRecord, measuring};
 
 const HEADER: &str = "number,source_sequence,queued_ns,ready_ns,start_ns,end_ns,done_ns,context,algo,status,\
-                      in_place,roi_left,roi_top,roi_width,roi_height,level,pixels_set,copied_bytes";
+                      in_place,roi_left,roi_top,roi_width,roi_height,level,pixels_set,copied_bytes,crc32,\
+                      checksum_ns";
 
 /// Writes the column names.
 ///
@@ -43,7 +45,10 @@ pub fn write(records: &[MetaRecord], to: &mut dyn Write) -> io::Result<()> {
         ] {
             write!(to, "{number},")?;
         }
-        writeln!(to, "{}", r.copied)?;
+        match r.checksum() {
+            Some(crc32) => writeln!(to, "{},{crc32:08x},{}", r.copied, r.checksum_ns)?,
+            None => writeln!(to, "{},,", r.copied)?,
+        }
     }
     Ok(())
 }
@@ -69,13 +74,17 @@ mod tests {
             roi: [11, 12, 13, 14],
             value: [15, 16],
             copied: 17,
+            checksum_ns: 18,
+            crc32: 0xabc,
+            reserved: 0,
         };
         let mut text = Vec::new();
         header(&mut text).unwrap();
         write(&[record, MetaRecord::default()], &mut text).unwrap();
         let text = String::from_utf8(text).unwrap();
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[1], "1,2,3,4,5,6,7,8,1,2,1,11,12,13,14,15,16,17");
-        assert!(lines.len() == 3 && lines.iter().all(|line| line.split(',').count() == 18));
+        assert_eq!(lines[1], "1,2,3,4,5,6,7,8,1,2,1,11,12,13,14,15,16,17,00000abc,18");
+        assert!(lines[2].ends_with(",0,,"), "no checksum, not 0");
+        assert!(lines.len() == 3 && lines.iter().all(|line| line.split(',').count() == 20));
     }
 }

@@ -52,6 +52,13 @@ static DEFINITION: Definition =
                 "the device writes into the frame itself, which must be a dmabuf",
             )
             .needing("device"),
+            Arg::option(
+                "crc32",
+                ValueKind::Flag,
+                DefaultValue::Is("0"),
+                "the device's record of a frame has the CRC-32 of the result: see `framepath meta`",
+            )
+            .needing("device"),
         ])
         .hosts(Hosts::Any);
 
