@@ -17,9 +17,9 @@ pub(crate) const COPY_SLOTS: u32 = 8;
 /// a stage that changes pixels asks [`writable`](CopyPool::writable) for the frame.
 ///
 /// ```
-/// use framepath::{CopyPool, Failure, Frame, Item, Out};
+/// use framepath::{CopyPool, HopFailure, Frame, Item, Out};
 ///
-/// # fn push(copies: &mut CopyPool, frame: Frame, out: &mut Out<'_>) -> Result<(), Failure> {
+/// # fn push(copies: &mut CopyPool, frame: Frame, out: &mut Out<'_>) -> Result<(), HopFailure> {
 /// let meta = frame.meta();
 /// let mut frame = copies.writable(frame).map_err(|error| out.fail(error))?;
 /// frame.plane_mut(0).reverse();

@@ -10,9 +10,9 @@ use crate::error::StageError;
 /// A frame or a packet.
 ///
 /// ```
-/// use framepath::{Failure, Item, Out};
+/// use framepath::{HopFailure, Item, Out};
 ///
-/// fn push(item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+/// fn push(item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
 ///     let packet = item.into_packet().map_err(|error| out.fail(error))?;
 ///     println!("{} bytes", packet.len());
 ///     out.push(Item::Packet(packet))

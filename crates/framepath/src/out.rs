@@ -210,8 +210,8 @@ impl<'a> Out<'a> {
     /// the hops behind it are drained.
     ///
     /// ```no_run
-    /// # use framepath::{Failure, Item, Out};
-    /// # fn push(item: Item, out: &mut Out<'_>, frames_wanted: &mut u32) -> Result<(), Failure> {
+    /// # use framepath::{HopFailure, Item, Out};
+    /// # fn push(item: Item, out: &mut Out<'_>, frames_wanted: &mut u32) -> Result<(), HopFailure> {
     /// *frames_wanted -= 1;
     /// if *frames_wanted == 0 {
     ///     return Err(out.enough());

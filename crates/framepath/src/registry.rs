@@ -46,7 +46,7 @@ fn built_in() -> [Element; 20] {
 ///
 /// ```
 /// use framepath::path::{Arg, DefaultValue, Definition, Hop, ValueKind};
-/// use framepath::{Failure, Item, Out, Pipeline, Place, Registry, Stage, StageError, StreamInfo};
+/// use framepath::{HopFailure, Item, Out, Pipeline, HopPlace, Registry, Stage, StageError, StreamInfo};
 ///
 /// static EVERY: Definition = Definition::stage("every", "one frame of so many").args(&[
 ///     Arg::option("n", ValueKind::count(1, 1000), DefaultValue::Required, "frames that one is of"),
@@ -59,13 +59,13 @@ fn built_in() -> [Element; 20] {
 ///         Ok(*info)
 ///     }
 ///
-///     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+///     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
 ///         if item.meta().seq % self.0 == 0 { out.push(item) } else { Ok(()) }
 ///     }
 /// }
 ///
 /// let mut registry = Registry::default();
-/// registry.add_stage(&EVERY, |hop: &Hop, _: &Place<'_>| Ok(Every(hop.count("n"))))?;
+/// registry.add_stage(&EVERY, |hop: &Hop, _: &HopPlace<'_>| Ok(Every(hop.count("n"))))?;
 /// let pipeline = Pipeline::parse_with(&registry, "test frames=10 size=64x48 ! every n=4")?;
 /// assert_eq!(pipeline.frames()?.count(), 3);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

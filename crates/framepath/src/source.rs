@@ -25,7 +25,7 @@ use crate::stage::short_name;
 ///
 /// ```
 /// use framepath::format::{Layout, PixelFormat};
-/// use framepath::{Failure, FrameMeta, Item, Options, Out, Pipeline, Pool, Rational, Source, StreamInfo};
+/// use framepath::{HopFailure, FrameMeta, Item, Options, Out, Pipeline, Pool, Rational, Source, StreamInfo};
 ///
 /// /// Grey pictures that become lighter.
 /// struct Fade {
@@ -36,10 +36,10 @@ use crate::stage::short_name;
 ///
 /// impl Source for Fade {
 ///     fn info(&self) -> StreamInfo {
-///         StreamInfo::of_frames(&self.layout, Rational::new(25, 1))
+///         StreamInfo::from_layout(&self.layout, Rational::new(25, 1))
 ///     }
 ///
-///     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, Failure> {
+///     fn produce(&mut self, out: &mut Out<'_>) -> Result<bool, HopFailure> {
 ///         let birth_ns = out.birth();
 ///         let mut frame = self.pool.acquire().map_err(|error| out.fail(error))?;
 ///         frame.set_layout(&self.layout).map_err(|error| out.fail(error))?;

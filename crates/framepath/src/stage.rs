@@ -32,7 +32,7 @@ pub(crate) enum HopRole {
 /// A stage that inverts grey levels, in place if the frame has no other reader:
 ///
 /// ```
-/// use framepath::{CopyPool, Failure, Item, Out, Pipeline, Stage, StageError, StreamInfo};
+/// use framepath::{CopyPool, HopFailure, Item, Out, Pipeline, Stage, StageError, StreamInfo};
 ///
 /// struct Invert {
 ///     copies: CopyPool,
@@ -43,7 +43,7 @@ pub(crate) enum HopRole {
 ///         Ok(*info)
 ///     }
 ///
-///     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), Failure> {
+///     fn push(&mut self, item: Item, out: &mut Out<'_>) -> Result<(), HopFailure> {
 ///         let frame = item.into_frame().map_err(|error| out.fail(error))?;
 ///         let meta = frame.meta();
 ///         let mut frame = self.copies.writable(frame).map_err(|error| out.fail(error))?;

@@ -50,7 +50,7 @@ impl HopTree {
     ///
     /// // test ! tee ( queue ! null ) ( null )
     /// let tree = HopTree::new([None, Some(0), Some(0), Some(2), Some(1)]);
-    /// assert_eq!(tree.ends(), [3, 4]);
+    /// assert_eq!(tree.leaves(), [3, 4]);
     /// assert_eq!(tree.way_to(3), [true, false, true, true, false]);
     /// assert_eq!(tree.way_to(4), [true, true, false, false, true]);
     /// ```
