@@ -40,7 +40,8 @@ static struct shared {
 	volatile unsigned int rounds;	/* calls of it that have ended */
 	volatile bool ready;
 	volatile uint32_t bytes;	/* of each of the buffers it makes, two at least */
-	volatile bool asking;		/* another thread of the client is in G_FMT */
+	volatile bool asks;		/* another thread of the client has begun */
+	volatile bool asking;		/* it is in G_FMT */
 } *shared;
 
 static unsigned long long count_of(const char *name)
@@ -550,6 +551,7 @@ static void *ask(void *argument)
 	int fd = *(int *)argument;
 
 	set_priority(0, 20);
+	shared->asks = true;
 	for (;;) {
 		struct v4l2_format f = { .type = CAPTURE };
 
@@ -582,6 +584,9 @@ static void __attribute__((noreturn)) stay_inside(bool accepted)
 	bytes = 2 * sizeimage(fd, CAPTURE);
 	shared->bytes = (bytes + 4095) & ~4095u;
 	check(!pthread_create(&asking, NULL, ask, &fd), "pthread_create");
+	/* It needs its priority before this thread has one. */
+	while (!shared->asks)
+		usleep(1000);
 	/* The scheduler gives a share of the time to what has no priority at all. */
 	set_priority(0, 1);
 	shared->ready = true;
