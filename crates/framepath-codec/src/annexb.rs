@@ -17,7 +17,7 @@ pub struct AnnexB {
     codec: Codec,
     /// The parameter sets, each with a start code; empty where none are known.
     head: Vec<u8>,
-    /// Bytes of a length, 1 to 4; `None` where packets have start codes, or their codec
+    /// Bytes of a length, 1 to 4; `None` if packets have start codes, or their codec
     /// has none.
     length_bytes: Option<usize>,
 }
@@ -76,7 +76,7 @@ impl AnnexB {
         Ok(parts)
     }
 
-    /// True if a packet with start codes has a parameter set.
+    /// Returns true if a packet with start codes has a parameter set.
     fn has_head(&self, packet: &[u8]) -> bool {
         packet.windows(4).any(|w| w.starts_with(&[0, 0, 1]) && self.codec.kind(w[3]) == Unit::Head)
     }

@@ -74,7 +74,7 @@ pub fn containers() -> impl Iterator<Item = &'static str> {
     CONTAINERS.into_iter()
 }
 
-/// Refuses `file` where libavformat's name `found` is that of no supported container.
+/// Refuses `file` if libavformat's name `found` is that of no supported container.
 pub(crate) fn check(file: &str, found: &str) -> Result<(), CodecError> {
     let name = found.split(',').next().unwrap_or(found);
     if CONTAINERS.contains(&name) {

@@ -286,7 +286,7 @@ impl Drop for Converter {
     }
 }
 
-/// True if the format has chroma besides luma.
+/// Returns true if the format has chroma besides luma.
 fn is_yuv(format: PixelFormat) -> bool {
     !matches!(format, PixelFormat::Grey | PixelFormat::Rgba)
 }

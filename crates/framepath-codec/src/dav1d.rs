@@ -288,7 +288,7 @@ impl Dav1dDecoder {
         }
     }
 
-    /// Returns the picture as a frame; `None` where it is not given out.
+    /// Returns the picture as a frame; `None` if it is not given out.
     fn output_frame(&mut self, picture: &PictureRef) -> Result<Option<Frame>, CodecError> {
         let picture = &picture.0;
         let Some(meta) = self.numbers.find(picture.m.timestamp) else { return Ok(None) };

@@ -184,7 +184,7 @@ impl Decoder {
     /// library's threads, and for a later stage to release a frame.
     ///
     /// # Errors
-    /// [`CodecError::NotDrained`] where frames of the last packet were not
+    /// [`CodecError::NotDrained`] if frames of the last packet were not
     /// received. A packet the decoder rejects shows in `receive`.
     pub fn send(&mut self, packet: Packet) -> Result<(), CodecError> {
         match &mut self.backend {

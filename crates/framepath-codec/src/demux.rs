@@ -376,7 +376,7 @@ impl Context {
         (start != ff::AV_NOPTS_VALUE).then_some(start)
     }
 
-    /// True if pictures of the stream may be fields.
+    /// Returns true if pictures of the stream may be fields.
     fn has_fields(&self, stream: c_int) -> bool {
         // SAFETY: the context is valid and has this stream; the enum is read as the
         // integer that it is in C.
@@ -411,7 +411,7 @@ impl Context {
 }
 
 impl Context {
-    /// True if the container's index has a random access point after the packet `from`
+    /// Returns true if the container's index has a random access point after the packet `from`
     /// (by its times) whose time in the index is not after `until`. (Some indices have
     /// decoding times.)
     fn has_key_between(&self, stream: c_int, from: &Packet, until: i64) -> bool {

@@ -303,7 +303,7 @@ impl HardwareDecoder {
         self.numbers.flush()
     }
 
-    /// Returns the picture just received, in a slot of the pool; `None` where it is not
+    /// Returns the picture just received, in a slot of the pool; `None` if it is not
     /// given out.
     fn next_downloaded(&mut self) -> Result<Option<Frame>, CodecError> {
         let picture = self.picture.as_ptr();

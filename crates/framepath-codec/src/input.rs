@@ -61,7 +61,7 @@ impl MediaFile {
         &self.name
     }
 
-    /// True if the file can be read again from its start; pipes cannot.
+    /// Returns true if the file can be read again from its start; pipes cannot.
     pub fn is_seekable(&self) -> bool {
         self.seekable
     }

@@ -271,7 +271,7 @@ impl LibavDecoder {
         }
     }
 
-    /// Returns the picture just received as a frame; `None` where it is withheld.
+    /// Returns the picture just received as a frame; `None` if it is withheld.
     fn take_picture(&mut self) -> Result<Option<Frame>, CodecError> {
         let codec = self.slots.codec();
         let picture = self.picture.as_ptr();
@@ -347,7 +347,7 @@ impl LibavDecoder {
         self.drain();
     }
 
-    /// True if a picture was decoded, and is shown, before any picture that is missing
+    /// Returns true if a picture was decoded, and is shown, before any picture that is missing
     /// since the failure.
     fn comes_before(&self, failure: &LibavFailure, number: i64, meta: FrameMeta) -> bool {
         // SAFETY: an open context.

@@ -187,7 +187,7 @@ impl Packet {
         Some(packet)
     }
 
-    /// Returns another handle to the same bytes; `None` where there is no memory.
+    /// Returns another handle to the same bytes; `None` if there is no memory.
     pub fn share(&self) -> Option<Packet> {
         let mut packet = Packet::new()?;
         (packet.0.meta, packet.0.shared) = (self.0.meta, self.0.shared);
@@ -229,12 +229,12 @@ impl Packet {
         self.len() + parts.iter().map(|part| part.size).sum::<usize>()
     }
 
-    /// True if the packet has no bytes.
+    /// Returns true if the packet has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Returns the compressed bytes; `None` where another process could write them.
+    /// Returns the compressed bytes; `None` if another process could write them.
     pub fn bytes(&self) -> Option<&[u8]> {
         let (data, len) = self.data();
         if self.0.shared {
@@ -272,7 +272,7 @@ impl Packet {
         }
     }
 
-    /// True if the container marks the packet as one at which decoding can begin.
+    /// Returns true if the container marks the packet as one at which decoding can begin.
     pub fn is_key(&self) -> bool {
         // SAFETY: `raw` is a valid packet.
         unsafe { self.0.raw.as_ref() }.flags & ff::AV_PKT_FLAG_KEY as c_int != 0

@@ -16,7 +16,7 @@ impl Shortage {
         Shortage
     }
 
-    /// True if an allocation of this thread has failed since [`watch`](Shortage::watch),
+    /// Returns true if an allocation of this thread has failed since [`watch`](Shortage::watch),
     /// unless a later system call failed for another reason.
     pub(crate) fn occurred(&self) -> bool {
         get() == libc::ENOMEM

@@ -90,7 +90,7 @@ pub(crate) struct Surface {
 impl Surface {
     /// Divides a slot for pictures whose luma plane has `rows` rows of
     /// `stride` bytes and whose chroma planes have half the rows, of
-    /// `chroma_stride` bytes. `None` where that exceeds the address space.
+    /// `chroma_stride` bytes. `None` if that exceeds the address space.
     pub(crate) fn new(
         decoded: PixelFormat,
         given: PixelFormat,
@@ -132,7 +132,7 @@ impl Surface {
 
     /// Divides a slot that other programs read as V4L2's single-plane formats: see
     /// [`framepath_model::buffer_request`]. The planes of frames come first, without gaps; planes
-    /// that only the decoder needs lie behind. `None` where that exceeds the address
+    /// that only the decoder needs lie behind. `None` if that exceeds the address
     /// space, or for GREY.
     ///
     /// The decoder's planes may touch each other if the decoder reads and writes only
@@ -223,7 +223,7 @@ pub(crate) struct DecodedPicture {
 }
 
 impl DecodedPicture {
-    /// True if both layouts lie inside a slot of `bytes` bytes, rows of padding included.
+    /// Returns true if both layouts lie inside a slot of `bytes` bytes, rows of padding included.
     pub(crate) fn fits(&self, bytes: usize) -> bool {
         self.from.size <= bytes && self.to.size <= bytes
     }
@@ -235,7 +235,7 @@ impl DecodedPicture {
         planes.skip(skip).map(|plane| plane.width * plane.rows).sum()
     }
 
-    /// True if the frame's planes are not all those of the decoder's picture.
+    /// Returns true if the frame's planes are not all those of the decoder's picture.
     pub(crate) fn needs_conversion(&self) -> bool {
         self.from.format != self.to.format
     }

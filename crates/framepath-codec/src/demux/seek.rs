@@ -35,7 +35,7 @@ impl Marking {
         Marking { target, next_key: None, is_new: true }
     }
 
-    /// Looks at the next packet in decoding order. `false` where no later packet is to be
+    /// Looks at the next packet in decoding order. `false` if no later packet is to be
     /// marked.
     pub(super) fn mark(&mut self, packet: &mut Packet) -> bool {
         let is_first = std::mem::take(&mut self.is_new);
@@ -53,7 +53,7 @@ impl Marking {
 }
 
 impl Demuxer {
-    /// True if [`seek`](Demuxer::seek) and [`rewind`](Demuxer::rewind) can work: the file
+    /// Returns true if [`seek`](Demuxer::seek) and [`rewind`](Demuxer::rewind) can work: the file
     /// is no pipe.
     pub fn is_seekable(&self) -> bool {
         self.input.seekable
@@ -131,7 +131,7 @@ impl Demuxer {
     }
 
     /// Finds the random access point that is shown last and not after `latest`; no later
-    /// packet was read. `None` where decoding has to begin at the first packet.
+    /// packet was read. `None` if decoding has to begin at the first packet.
     fn read_to_target(&mut self, latest: i64) -> Result<Option<Packet>, CodecError> {
         let base = self.info.stream.time_base;
         let (mut step, _) = base.ticks_around(Duration::from_secs(1)).unwrap_or_default();
@@ -259,7 +259,7 @@ impl Demuxer {
     }
 }
 
-/// True if a packet with start codes (Annex B) holds an IDR picture.
+/// Returns true if a packet with start codes (Annex B) holds an IDR picture.
 fn is_idr(codec: Codec, packet: &Packet) -> bool {
     let bytes = packet.bytes().unwrap_or_default();
     let units = bytes.windows(4).filter(|window| window[..3] == [0, 0, 1]).map(|window| window[3]);

@@ -71,7 +71,7 @@ impl ParamKind {
         }
     }
 
-    /// Reads a value; `None` where the text is not one.
+    /// Reads a value; `None` if the text is not one.
     pub fn read(self, text: &str) -> Option<ParamValue> {
         match self {
             ParamKind::Bool => match text {

@@ -237,7 +237,7 @@ impl Plugin {
     /// passed on.
     ///
     /// # Errors
-    /// [`Frei0rError::Construct`] where the plug-in refuses, or a side is zero
+    /// [`Frei0rError::Construct`] if the plug-in refuses, or a side is zero
     /// or not a multiple of 8.
     pub fn instance(&self, width: u32, height: u32) -> Result<Instance, Frei0rError> {
         Instance::new(self.loaded, width, height)

@@ -26,7 +26,7 @@ impl PaintedCopy {
     }
 
     /// Returns the bands of a planar YUV frame of 8 bits that are to be painted, and
-    /// takes them over into the picture; `None` where the frame is to be painted whole,
+    /// takes them over into the picture; `None` if the frame is to be painted whole,
     /// from its own memory.
     pub(super) fn bands(&mut self, frame: &Frame) -> Option<Vec<usize>> {
         let layout = *frame.layout();

@@ -24,7 +24,7 @@ pub struct Terminal {
 }
 
 impl Terminal {
-    /// True if both standard output and standard input are a terminal.
+    /// Returns true if both standard output and standard input are a terminal.
     pub fn is_there() -> bool {
         isatty(io::stdout()) && isatty(io::stdin())
     }
@@ -71,7 +71,7 @@ impl Terminal {
         self.write(screen.as_bytes())
     }
 
-    /// Returns the first byte of the next key; `None` where none came within `limit`, or
+    /// Returns the first byte of the next key; `None` if none came within `limit`, or
     /// a signal came.
     ///
     /// # Errors

@@ -39,7 +39,7 @@ impl<K: PartialEq> TextureCache<K> {
     }
 
     /// Calls `fill` with the pixels and the pitch of the texture with that key, a new
-    /// streaming one of `size` where there is none. The least recently used texture is
+    /// streaming one of `size` if there is none. The least recently used texture is
     /// destroyed where there would be too many.
     ///
     /// # Errors

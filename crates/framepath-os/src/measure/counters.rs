@@ -91,12 +91,12 @@ impl Counters {
         }
     }
 
-    /// True if hardware events are counted.
+    /// Returns true if hardware events are counted.
     pub fn has_pmu(&self) -> bool {
         self.pmu.is_some()
     }
 
-    /// True if the kernel's switch records are available; without them the ledger knows
+    /// Returns true if the kernel's switch records are available; without them the ledger knows
     /// only the waits that framepath stamps itself.
     pub fn has_switch_log(&self) -> bool {
         self.switch_log.is_some()

@@ -24,7 +24,7 @@ pub fn canceled() -> io::Error {
     Errno::CANCELED.into()
 }
 
-/// True if `error` is [`canceled`].
+/// Returns true if `error` is [`canceled`].
 pub fn is_canceled(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::CANCELED.raw_os_error())
 }
@@ -59,7 +59,7 @@ pub fn read(file: &File, buffer: &mut [u8]) -> io::Result<usize> {
     })
 }
 
-/// True if a read would return at once: there are bytes, the file is at its end, or
+/// Returns true if a read would return at once: there are bytes, the file is at its end, or
 /// poll(2) cannot tell for this kind of file.
 pub fn is_readable(file: &impl AsFd) -> bool {
     let now = timespec(std::time::Duration::ZERO);
@@ -79,7 +79,7 @@ impl<F: AsFd> StoppableWriter<F> {
 
 impl<F: AsFd> Write for StoppableWriter<F> {
     /// # Errors
-    /// From write(2); [`canceled`] where there is no room long after a signal.
+    /// From write(2); [`canceled`] if there is no room long after a signal.
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let ends = || signal::overdue() && !has_room(&self.0);
         // Checked before the call too, because no signal may interrupt this thread any
@@ -95,7 +95,7 @@ impl<F: AsFd> Write for StoppableWriter<F> {
     }
 }
 
-/// True if a write would not block. EINTR does not tell: a terminal reports it also for a
+/// Returns true if a write would not block. EINTR does not tell: a terminal reports it also for a
 /// signal that came before the call.
 fn has_room(to: &impl AsFd) -> bool {
     let now = timespec(std::time::Duration::ZERO);

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Where the hierarchy is mounted.
+/// The hierarchy is mounted.
 const MOUNT: &str = "/sys/fs/cgroup";
 /// Controllers that a worker's group needs.
 const CONTROLLERS: [&str; 2] = ["memory", "pids"];
@@ -102,7 +102,7 @@ impl Group {
         fs::File::options().write(true).open(self.0.join("cgroup.procs"))
     }
 
-    /// True if a process is in the group.
+    /// Returns true if a process is in the group.
     pub fn has_process(&self) -> bool {
         fs::read(self.0.join("cgroup.procs")).is_ok_and(|ids| !ids.is_empty())
     }

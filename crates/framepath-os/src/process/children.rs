@@ -23,7 +23,7 @@ pub struct ResourceUsage {
     pub switches: u64,
     /// Voluntary switches among `switches`: each is a sleep, and so a wake-up.
     pub voluntary_switches: u64,
-    /// The exit code; `None` where a signal ended it.
+    /// The exit code; `None` if a signal ended it.
     pub exit_code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,

@@ -7,7 +7,7 @@ use std::io;
 
 use rustix::io::Errno;
 
-/// True if `error` is such a lack, or [`canceled`](crate::process::cancel::canceled): to replace
+/// Returns true if `error` is such a lack, or [`canceled`](crate::process::cancel::canceled): to replace
 /// the peer would not help.
 #[cfg(not(loom))]
 pub fn is_lack(error: &io::Error) -> bool {

@@ -183,7 +183,7 @@ fn install_filter(
     }
 }
 
-/// True if this process is in a user namespace that maps no user, as a worker's does.
+/// Returns true if this process is in a user namespace that maps no user, as a worker's does.
 fn has_own_user_namespace() -> bool {
     std::fs::read("/proc/self/uid_map").is_ok_and(|map| map.is_empty())
 }

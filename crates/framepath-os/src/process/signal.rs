@@ -178,14 +178,14 @@ impl AsFd for Stops {
     }
 }
 
-/// True if a signal came, or the calling thread's run was asked to [`stop`]: sources
+/// Returns true if a signal came, or the calling thread's run was asked to [`stop`]: sources
 /// stop, and frames inside the path are still delivered.
 #[inline]
 pub fn interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed) || stop::requested()
 }
 
-/// True if [`GRACE`] has passed since the first signal or the request to stop: no wait
+/// Returns true if [`GRACE`] has passed since the first signal or the request to stop: no wait
 /// continues, and frames still inside the path are given up.
 #[inline]
 pub fn overdue() -> bool {

@@ -128,7 +128,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Makes a group with these bounds; `None` where this user has no part of the tree,
+    /// Makes a group with these bounds; `None` if this user has no part of the tree,
     /// or it is full.
     fn group(self) -> Option<Group> {
         Delegated::find().ok()?.group(self.memory_bytes, self.threads).ok()

@@ -35,10 +35,10 @@ struct Request {
     /// Time of the request, CLOCK_MONOTONIC nanoseconds; 0 before.
     since_ns: AtomicU64,
     /// Readable from the request on; made by the first thread that waits for a
-    /// descriptor, `None` where that could not be.
+    /// descriptor, `None` if that could not be.
     event: OnceLock<Option<OwnedFd>>,
     /// Readable from a nudge on until the nudged thread's next wait; made by the first
-    /// [`poll_unless`], `None` where that could not be.
+    /// [`poll_unless`], `None` if that could not be.
     nudged: OnceLock<Option<OwnedFd>>,
 }
 
@@ -75,7 +75,7 @@ impl Stop {
         }
     }
 
-    /// True once [`stop`](Stop::stop) was called.
+    /// Returns true once [`stop`](Stop::stop) was called.
     pub fn is_requested(&self) -> bool {
         self.0.word.load(Ordering::Acquire) & REQUESTED != 0
     }
@@ -129,12 +129,12 @@ impl Drop for Entered {
     }
 }
 
-/// True if the calling thread's run was asked to stop.
+/// Returns true if the calling thread's run was asked to stop.
 pub(crate) fn requested() -> bool {
     ENTERED.with_borrow(|entered| entered.last().is_some_and(Stop::is_requested))
 }
 
-/// True if the calling thread's run was asked to stop longer than [`GRACE`] ago.
+/// Returns true if the calling thread's run was asked to stop longer than [`GRACE`] ago.
 pub(crate) fn overdue() -> bool {
     ENTERED.with_borrow(|entered| entered.last().is_some_and(Stop::is_overdue))
 }

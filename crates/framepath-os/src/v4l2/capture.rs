@@ -198,7 +198,7 @@ impl CaptureBuffers {
         });
     }
 
-    /// Takes the next buffer the device has filled; `None` where there is none yet.
+    /// Takes the next buffer the device has filled; `None` if there is none yet.
     ///
     /// # Errors
     /// The driver's error, or that of a frame that could not be queued again.
@@ -238,7 +238,7 @@ impl CaptureBuffers {
     /// memory.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     pub fn stop(self) -> Result<(), V4l2Error> {
         let mut state = self.shared.state();
         state.live = false;

@@ -124,7 +124,7 @@ impl Node {
     /// Returns the colours that the driver declares for a queue's pictures.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     pub fn colors(&self, direction: Direction) -> Result<Colors, V4l2Error> {
         let format = self.raw_format(direction)?;
         Ok(Colors::from(match self.is_multiplanar() {

@@ -20,7 +20,7 @@ pub enum DecoderEvent {
 }
 
 impl Node {
-    /// Returns the least number of CAPTURE buffers for decoding; `None` where the driver
+    /// Returns the least number of CAPTURE buffers for decoding; `None` if the driver
     /// does not say.
     pub fn min_capture_buffers(&self) -> Option<u32> {
         let mut control = abi::RawControl { id: abi::CID_MIN_BUFFERS_FOR_CAPTURE, value: 0 };
@@ -45,7 +45,7 @@ impl Node {
     /// Takes the next event, if there is one.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     pub fn next_event(&self) -> Result<Option<DecoderEvent>, V4l2Error> {
         let mut event = abi::RawEvent {
             kind: 0,
@@ -77,7 +77,7 @@ impl Node {
     /// Tells a decoder that no packet follows: the last frame will be marked as the last.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     pub fn stop_decoding(&self) -> Result<(), V4l2Error> {
         self.decoder_command(abi::DEC_CMD_STOP)
     }
@@ -85,7 +85,7 @@ impl Node {
     /// Lets a stopped decoder continue.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     pub fn start_decoding(&self) -> Result<(), V4l2Error> {
         self.decoder_command(abi::DEC_CMD_START)
     }

@@ -93,7 +93,7 @@ impl Heap {
         if system.exists() || !Path::new(UDMABUF).exists() { Heap::Dma(system.into()) } else { Heap::Udmabuf }
     }
 
-    /// True if the heap is there; pages always are.
+    /// Returns true if the heap is there; pages always are.
     pub fn exists(&self) -> bool {
         *self == Heap::Pages || self.path().exists()
     }

@@ -215,7 +215,7 @@ impl MetaReader {
     /// Adds the available records to `records`, without waiting.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The error of the kernel.
     pub fn read(&self, records: &mut Vec<MetaRecord>) -> Result<(), V4l2Error> {
         let mut bytes = [0; MetaRecord::BYTES * 64];
         let batch = self.record_bytes * 64;
@@ -236,7 +236,7 @@ impl MetaReader {
     /// Waits for a record, at most `time`; true if one came.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The error of the kernel.
     pub fn wait(&self, time: Duration) -> Result<bool, V4l2Error> {
         let limit = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
         let mut fds = [PollFd::new(&self.fd, PollFlags::IN)];
@@ -249,7 +249,7 @@ impl MetaReader {
     /// Returns the number of records that were lost unread since the node was opened.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The error of the kernel.
     pub fn missed(&self) -> Result<u64, V4l2Error> {
         let mut missed = 0u64;
         // SAFETY: one u64, as the ioctl wants; a file that is another kind does

@@ -110,7 +110,7 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// True if nothing was found before the time ended.
+    /// Returns true if nothing was found before the time ended.
     pub fn is_none(&self) -> bool {
         *self == Ready::default()
     }
@@ -191,12 +191,12 @@ impl Node {
         &self.card
     }
 
-    /// True if frames can be had by `read`.
+    /// Returns true if frames can be had by `read`.
     pub fn can_read(&self) -> bool {
         self.caps & abi::CAP_READWRITE != 0
     }
 
-    /// True if the node has queues of buffers.
+    /// Returns true if the node has queues of buffers.
     pub fn can_stream(&self) -> bool {
         self.caps & abi::CAP_STREAMING != 0
     }
@@ -206,7 +206,7 @@ impl Node {
         self.fd.as_fd()
     }
 
-    /// True if the node's queues are of the multi-planar kind.
+    /// Returns true if the node's queues are of the multi-planar kind.
     pub(super) fn is_multiplanar(&self) -> bool {
         let single = abi::CAP_VIDEO_CAPTURE | abi::CAP_VIDEO_OUTPUT | abi::CAP_VIDEO_M2M;
         let multi = abi::CAP_VIDEO_CAPTURE_MPLANE | abi::CAP_VIDEO_OUTPUT_MPLANE | abi::CAP_VIDEO_M2M_MPLANE;
@@ -387,7 +387,7 @@ impl Node {
         }
     }
 
-    /// Returns the visible part of the pictures of CAPTURE; `None` where the driver does
+    /// Returns the visible part of the pictures of CAPTURE; `None` if the driver does
     /// not say.
     pub fn visible(&self) -> Option<Rect> {
         // The documentation demands the single-planar number; old drivers demand the
@@ -433,7 +433,7 @@ impl Node {
     }
 
     /// Asks for `hz` frames a second, a fraction, if given; returns the time of one frame
-    /// that the driver has set, seconds as a fraction. `None` where the driver has no
+    /// that the driver has set, seconds as a fraction. `None` if the driver has no
     /// rates.
     pub fn set_rate(&self, hz: Option<(u32, u32)>) -> Option<(u32, u32)> {
         let mut parm = abi::StreamParm {
@@ -458,7 +458,7 @@ impl Node {
     /// signal came or the calling thread's run was asked to stop.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The error of the kernel.
     pub fn wait(&self, time: Duration) -> Result<Ready, V4l2Error> {
         self.poll(PollFlags::IN | PollFlags::OUT | PollFlags::PRI, time, || false)
     }
@@ -467,7 +467,7 @@ impl Node {
     /// [wake](crate::process::stop::Stop::wake) makes `awake` true.
     ///
     /// # Errors
-    /// As the kernel says.
+    /// The error of the kernel.
     pub fn wait_for_capture(&self, time: Duration, awake: impl Fn() -> bool) -> Result<Ready, V4l2Error> {
         self.poll(PollFlags::IN, time, awake)
     }
@@ -484,10 +484,10 @@ impl Node {
     }
 
     /// Reads a frame into `to`, which a driver that can [read](Node::can_read) fills by a
-    /// copy; returns the bytes, or `None` where no frame is there yet.
+    /// copy; returns the bytes, or `None` if no frame is there yet.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     pub fn read(&self, to: &mut [u8]) -> Result<Option<usize>, V4l2Error> {
         match rustix::io::retry_on_intr(|| rustix::io::read(&self.fd, &mut *to)) {
             Ok(bytes) => Ok(Some(bytes)),

@@ -49,7 +49,7 @@ impl OutputBuffers {
         Ok(OutputBuffers { node: node.clone(), io, region, free, lent: (0..count).map(|_| None).collect() })
     }
 
-    /// True if a buffer is free.
+    /// Returns true if a buffer is free.
     pub fn has_free(&self) -> bool {
         !self.free.is_empty()
     }
@@ -62,7 +62,7 @@ impl OutputBuffers {
     /// Takes back the buffers that the device has finished with.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     pub fn collect(&mut self) -> Result<ReturnedOutputs, V4l2Error> {
         let mut collected = ReturnedOutputs::default();
         while let Some(taken) = self.node.take(Direction::Output, self.io.memory())? {
@@ -122,7 +122,7 @@ impl OutputBuffers {
     /// Queues the buffer that was filled with `bytes` bytes.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     ///
     /// # Panics
     /// No buffer is free.
@@ -198,7 +198,7 @@ impl InPlace {
     /// Takes the buffer back; `None` while the device has it.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     pub fn take(&self) -> Result<Option<Dequeued>, V4l2Error> {
         self.node.take(Direction::Capture, Io::DmaBuf.memory())
     }

@@ -194,10 +194,10 @@ impl Node {
         unsafe { self.call("VIDIOC_QBUF", abi::QBUF, &mut buffer) }
     }
 
-    /// Takes a buffer back; `None` where none is finished.
+    /// Takes a buffer back; `None` if none is finished.
     ///
     /// # Errors
-    /// As the driver says. [`Errno::PIPE`] behind the last buffer is `None` too.
+    /// The error of the driver. [`Errno::PIPE`] behind the last buffer is `None` too.
     pub(super) fn take(&self, direction: Direction, memory: Memory) -> Result<Option<Dequeued>, V4l2Error> {
         let mut planes = [abi::RawPlane::default(); abi::MOST_PLANES];
         let mut buffer = self.buffer(direction, 0, memory, &mut planes);
@@ -243,7 +243,7 @@ impl Node {
     /// program.
     ///
     /// # Errors
-    /// As the driver says.
+    /// The error of the driver.
     pub fn stream(&self, direction: Direction, on: bool) -> Result<(), V4l2Error> {
         let mut kind = self.kind(direction) as i32;
         let (name, opcode) = match on {

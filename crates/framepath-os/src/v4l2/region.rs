@@ -160,12 +160,12 @@ impl Region {
         self.base.as_ptr() as usize + slot as usize * self.slot_bytes
     }
 
-    /// True if the slots were made of dmabufs.
+    /// Returns true if the slots were made of dmabufs.
     pub(super) fn is_given(&self) -> bool {
         matches!(self.dmabufs, Dmabufs::Given(_))
     }
 
-    /// Returns the slot as a dmabuf from its first byte on; `None` where there is none.
+    /// Returns the slot as a dmabuf from its first byte on; `None` if there is none.
     pub fn dmabuf(&self, slot: u32) -> Option<BorrowedFd<'_>> {
         let slot = slot as usize;
         match &self.dmabufs {

@@ -77,7 +77,7 @@ impl Layer {
         }
     }
 
-    /// True if the layer keeps a worker from reaching something. A cgroup only limits the
+    /// Returns true if the layer keeps a worker from reaching something. A cgroup only limits the
     /// resources that a worker uses, and few users have one to give.
     pub fn confines(self) -> bool {
         self != Layer::Cgroup
@@ -116,7 +116,7 @@ impl Layers {
         }
     }
 
-    /// True if `layer` is in force.
+    /// Returns true if `layer` is in force.
     pub fn has(self, layer: Layer) -> bool {
         self.state(layer) == LayerState::Given
     }
@@ -169,7 +169,7 @@ impl Layers {
         self.0
     }
 
-    /// Reads the wire form; `None` where a bit without a meaning is set. A worker's
+    /// Reads the wire form; `None` if a bit without a meaning is set. A worker's
     /// report on itself counts only before it reads the first foreign byte.
     pub fn from_bits(bits: u32) -> Option<Layers> {
         (bits >> (2 * Layer::ALL.len()) == 0).then_some(Layers(bits))

@@ -50,7 +50,7 @@ pub(super) struct Policies {
     pub(super) plugin: Policy,
 }
 
-/// A table: `SYS_name = number`, then ` if condition` where there is one. On
+/// A table: `SYS_name = number`, then ` if condition` if there is one. On
 /// the table's own architecture the numbers are checked against the C library.
 macro_rules! table {
     ($(#[$doc:meta])* $name:ident on $arch:tt: $($call:ident = $number:literal $(if $when:expr)?,)+) => {

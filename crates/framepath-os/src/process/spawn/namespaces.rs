@@ -65,7 +65,7 @@ pub(super) fn clone_with_most(child: impl Fn()) -> io::Result<Made> {
     Err(refusal)
 }
 
-/// True if this user, this kernel or a limit refuses a namespace.
+/// Returns true if this user, this kernel or a limit refuses a namespace.
 pub(super) fn is_refusal(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

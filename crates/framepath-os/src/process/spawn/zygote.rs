@@ -54,7 +54,7 @@ impl Zygote {
 
     /// Forks a worker, which continues with `run`. It has `socket` and what
     /// [`spawn`](super::spawn) gives besides, keeps standard error, and is in a cgroup
-    /// with `bounds` where that is possible. The result of `run` is the exit code. A
+    /// with `bounds` if that is possible. The result of `run` is the exit code. A
     /// panic exits with 101.
     ///
     /// The child is made by fork(3), so that the C library knows its thread:
