@@ -47,7 +47,7 @@ fn a_file_that_cannot_be_opened_is_named() {
     let other = clips.make("other.avi", "64x64", "-c:v mjpeg");
     assert_eq!(
         open_error(&other),
-        format!("{}: unsupported codec `mjpeg`; known: h264, hevc, vp8, vp9, av1", other.display())
+        format!("{}: codec `mjpeg` is not supported; supported: h264, hevc, vp8, vp9, av1", other.display())
     );
 }
 
@@ -65,7 +65,7 @@ fn unsupported_pictures_are_named() {
             let error = decode(&path, &options(threads, OutputFormat::Native), |_| panic!("{name}: a frame"))
                 .unwrap_err();
             let text = error.to_string();
-            assert!(text.contains(&format!("unsupported pixel format `{format}`")), "{name}: {text}");
+            assert!(text.contains(&format!("pixel format `{format}` is not supported")), "{name}: {text}");
         }
     }
 }
@@ -76,16 +76,8 @@ fn a_wrong_output_is_named_with_the_right_one() {
     let eight = clips.make("8.mp4", "64x64", "-c:v libx264 -pix_fmt yuv420p");
     let ten = clips.make("10.webm", "64x64", "-c:v libvpx-vp9 -pix_fmt yuv420p10le -deadline realtime");
     for (path, output, wanted) in [
-        (
-            &eight,
-            OutputFormat::P010,
-            "h264: the stream is YUV420P, which does not become p010; use format=nv12",
-        ),
-        (
-            &ten,
-            OutputFormat::Nv12,
-            "vp9: the stream is YUV420P10, which does not become nv12; use format=p010",
-        ),
+        (&eight, OutputFormat::P010, "h264: cannot convert YUV420P to p010; use format=nv12"),
+        (&ten, OutputFormat::Nv12, "vp9: cannot convert YUV420P10 to nv12; use format=p010"),
     ] {
         let demuxer = Demuxer::open(path).unwrap();
         let error = Decoder::open(demuxer.info(), &options(1, output)).unwrap_err();
