@@ -181,8 +181,8 @@ fn decoder_for(codec: Codec, api: HardwareApi) -> Option<(*const ff::AVCodec, c_
                 let format = (&raw const (*config).pix_fmt).cast::<c_int>().read();
                 ((*config).methods, kind, format)
             };
-            let wanted = api.kind() as c_int;
-            if methods & ff::AV_CODEC_HW_CONFIG_METHOD_HW_DEVICE_CTX as c_int != 0 && kind == wanted {
+            let api_kind = api.kind() as c_int;
+            if methods & ff::AV_CODEC_HW_CONFIG_METHOD_HW_DEVICE_CTX as c_int != 0 && kind == api_kind {
                 return Some((found, format));
             }
         }
@@ -383,7 +383,7 @@ impl HardwareDecoder {
         if code < 0 {
             return Err(self.failed(code));
         }
-        let wanted = |format: PixelFormat| match self.download.output {
+        let is_suitable = |format: PixelFormat| match self.download.output {
             OutputFormat::Native => true,
             OutputFormat::Nv12 => format == PixelFormat::Nv12,
             OutputFormat::P010 => format == PixelFormat::P010,
@@ -393,7 +393,7 @@ impl HardwareDecoder {
         unsafe {
             let mut at = formats.cast::<c_int>();
             while *at != ff::AVPixelFormat::AV_PIX_FMT_NONE as c_int && found.is_none() {
-                found = FORMATS.iter().find(|(libav, ours)| *libav as c_int == *at && wanted(*ours));
+                found = FORMATS.iter().find(|(libav, ours)| *libav as c_int == *at && is_suitable(*ours));
                 at = at.add(1);
             }
             ff::av_free(formats.cast());
@@ -434,9 +434,9 @@ unsafe extern "C" fn choose(context: *mut ff::AVCodecContext, mut offered: *cons
     // SAFETY: libavcodec passes a valid context, whose `opaque` is the number set by `open`, and
     // a list that ends with NONE.
     unsafe {
-        let wanted = (*context).opaque.addr() as c_int;
+        let device_format = (*context).opaque.addr() as c_int;
         while *offered != NONE {
-            if *offered == wanted {
+            if *offered == device_format {
                 return *offered;
             }
             offered = offered.add(1);

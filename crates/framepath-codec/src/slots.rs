@@ -217,13 +217,13 @@ impl Slots {
             buffers: slots.saturating_add(padded.references).min(MOST_BUFFERS),
             colors: padded.colors,
         };
-        let lent = meter::blocked(|| lender.provide(&want));
-        let (pool, lent) = lent.map_err(|message| CodecError::Decoder {
+        let provided = meter::blocked(|| lender.provide(&want));
+        let (pool, plane_format) = provided.map_err(|message| CodecError::Decoder {
             codec,
             operation: "decode into the provider's memory",
             message,
         })?;
-        let surface = match lent {
+        let surface = match plane_format {
             LentFormat::Native => native,
             LentFormat::Packed => packed,
         };

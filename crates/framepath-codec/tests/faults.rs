@@ -95,11 +95,10 @@ const CLIPS: [(&str, &str); 7] = [
     ("g.hevc", "-c:v libx265 -x265-params log-level=none -pix_fmt yuv420p"),
 ];
 
-/// Cut anywhere, a file gives the frames before the cut correctly, and decoding ends. A
-/// cut that leaves no trace in the syntax goes unnoticed (libavcodec 7 shows a raw HEVC
-/// picture whose last slice is cut, with the memory's old content in the lower part):
-/// that one picture may differ, and those decoded before it but shown after it are
-/// correct again.
+/// A file that is cut anywhere yields correct frames before the cut, and decoding ends. A cut
+/// that the syntax does not show is not detected (libavcodec 7 outputs a raw HEVC picture whose
+/// last slice is cut, with old memory contents in the lower part). Only that picture may differ;
+/// pictures decoded before it but shown after it are correct again.
 #[test]
 fn truncated_files_give_the_frames_before_the_cut() {
     let clips = Clips::new();
@@ -125,8 +124,8 @@ fn truncated_files_give_the_frames_before_the_cut() {
     }
 }
 
-/// True if `got` begins as `right` does, has one picture that is not in `right`, and then
-/// only pictures of `right` in their order.
+/// Returns true if `got` begins as `right` does, has one picture that is not in `right`, and then
+/// only pictures of `right` in order.
 fn right_but_one(right: &[String], got: &[String]) -> bool {
     let same = right.iter().zip(got).take_while(|(right, got)| right == got).count();
     let mut later = right[same..].iter();
@@ -146,7 +145,7 @@ fn a_cut_container_is_an_error() {
     }
 }
 
-/// Bytes overwritten at random: decoding ends, with an error or without, and no frame is
+/// Bytes are overwritten at random: decoding ends, with or without an error, and no frame is
 /// outside its memory.
 #[test]
 fn damaged_files_do_no_harm() {
@@ -246,7 +245,7 @@ fn a_damaged_av1_packet_is_named() {
     let path = clips.make("a.ivf", "160x90", CLIPS[5].1);
     let wanted = reference(&path, "yuv420p");
     let mut bytes = fs::read(&path).unwrap();
-    // IVF: 32 bytes of head; before each packet its length and 8 bytes more.
+    // IVF: a head of 32 bytes; each packet has its length and 8 more bytes in front.
     let mut at = 32;
     for _ in 0..8 {
         at += 12 + u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;

@@ -95,9 +95,9 @@ impl Listener {
             let fits = sockopt::socket_domain(fd).is_ok_and(|domain| domain == AddressFamily::UNIX)
                 && sockopt::socket_type(fd).is_ok_and(|kind| kind == SocketType::SEQPACKET)
                 && sockopt::socket_acceptconn(fd).is_ok_and(|listens| listens);
-            let wanted = "the socket that was passed is not a listening unix socket of records \
-                          (ListenSequentialPacket= in the .socket unit)";
-            if fits { Ok(()) } else { Err(io::Error::other(wanted)) }
+            let error = "the passed socket is not a listening SOCK_SEQPACKET unix socket; use \
+                          ListenSequentialPacket= in the .socket unit";
+            if fits { Ok(()) } else { Err(io::Error::other(error)) }
         })?;
         rustix::io::ioctl_fionbio(&socket, true)?;
         Ok(Some(Listener { socket, made: None }))

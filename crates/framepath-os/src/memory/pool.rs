@@ -131,7 +131,7 @@ struct Inner {
     owner_waits: OwnerWait,
     closer: Closer,
     /// True if the memory belongs to other processes, which may write it at any time.
-    lent: bool,
+    peer_owned: bool,
     /// Numbers under which another process returns frames, if it may read them.
     range: Option<SlotNumbers>,
     /// All layouts of this pool's frames. Boxed, because frames point to them; kept until the
@@ -293,7 +293,7 @@ impl Pool {
         give_back: &'static GiveBack,
         mut buffer: impl FnMut(u32) -> Result<OwnedFd, String>,
     ) -> Result<Pool, PoolError> {
-        Pool::lent_of(slot_bytes, slots, give_back, |each, bytes| {
+        Pool::from_peer_memory(slot_bytes, slots, give_back, |each, bytes| {
             Mapping::map_buffers(slots, each, |index| {
                 buffer(index).map_err(|reason| PoolError::NotGranted { bytes, reason })
             })
@@ -302,7 +302,7 @@ impl Pool {
 
     /// Makes a pool of another process's memory, with all slots in use.
     #[cfg(not(any(loom, all(miri, not(test)))))]
-    fn lent_of(
+    fn from_peer_memory(
         slot_bytes: usize,
         slots: u32,
         give_back: &'static GiveBack,
@@ -337,12 +337,12 @@ impl Pool {
     }
 
     /// Makes a pool from `map`, which maps the memory: its arguments are the bytes of a slot and
-    /// of all slots. With `lent`, other processes may write the memory.
+    /// of all slots. With `peer_owned`, other processes may write the memory.
     fn make_of(
         slot_bytes: usize,
         slots: u32,
         give_back: Option<&'static GiveBack>,
-        lent: bool,
+        peer_owned: bool,
         map: impl FnOnce(usize, usize) -> Result<Mapping, PoolError>,
     ) -> Result<Pool, PoolError> {
         let size_error = PoolError::Size { slot_bytes, slots };
@@ -361,7 +361,10 @@ impl Pool {
             }
         };
         let memory = map(padded, map_bytes)?;
-        log::debug!("pool of {slots} slots of {padded} bytes{}", if lent { ", lent" } else { "" });
+        log::debug!(
+            "pool of {slots} slots of {padded} bytes{}",
+            if peer_owned { ", memory of another process" } else { "" }
+        );
         let owner_waits = give_back.map_or_else(OwnerWait::allocate, GiveBack::waits);
         let inner = Inner {
             id: next_id(),
@@ -372,7 +375,7 @@ impl Pool {
             returned: ReturnStack::new(slots),
             owner_waits,
             closer: Closer::new(owner_waits),
-            lent,
+            peer_owned,
             range,
             layouts: Mutex::new(Vec::new()),
         };
@@ -444,7 +447,7 @@ impl Pool {
     /// belongs to another process.
     #[inline]
     pub fn acquire(&mut self) -> Result<FrameMut, PoolError> {
-        if self.inner().lent {
+        if self.inner().peer_owned {
             return Err(PoolError::Lent);
         }
         let slot = self.take_slot()?;

@@ -60,7 +60,7 @@ impl Delegated {
     pub fn at(path: &Path) -> Result<Delegated, CgroupError> {
         let has = |file: &str| {
             let names = fs::read_to_string(path.join(file)).unwrap_or_default();
-            CONTROLLERS.iter().all(|wanted| names.split_whitespace().any(|name| name == *wanted))
+            CONTROLLERS.iter().all(|controller| names.split_whitespace().any(|name| name == *controller))
         };
         if !has("cgroup.controllers") {
             return Err(CgroupError::NotMounted);

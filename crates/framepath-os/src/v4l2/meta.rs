@@ -184,7 +184,7 @@ fn padded(record: &[u8]) -> MetaRecord {
 pub struct MetaReader {
     fd: OwnedFd,
     path: PathBuf,
-    /// Bytes of a record, as this module gives them.
+    /// Size of a record of this kernel module, bytes.
     record_bytes: usize,
 }
 
@@ -202,10 +202,10 @@ impl MetaReader {
             return Err(V4l2Error::NoNode { node: reader.path });
         }
         let mut bytes = MetaRecord::BYTES as u32;
-        // SAFETY: one u32, as the ioctl wants.
+        // SAFETY: one u32, as the ioctl requires.
         match unsafe { call(reader.fd.as_fd(), META_BYTES, &mut bytes) } {
             Ok(_) => reader.record_bytes = bytes as usize,
-            // An older module has records of the first size only.
+            // Records of an older module have the first size.
             Err(Errno::NOTTY) => {}
             Err(errno) => return Err(V4l2Error::of(&reader.path, "FRAMEPATH_IOC_META_BYTES", errno)),
         }

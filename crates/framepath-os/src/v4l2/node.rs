@@ -312,28 +312,32 @@ impl Node {
     ///
     /// # Errors
     /// The queue already has buffers, or does not support the format.
-    pub fn set_format(&self, direction: Direction, wanted: &QueueFormat) -> Result<QueueFormat, V4l2Error> {
+    pub fn set_format(
+        &self,
+        direction: Direction,
+        requested: &QueueFormat,
+    ) -> Result<QueueFormat, V4l2Error> {
         let body = match self.is_multiplanar() {
             false => abi::FormatBody {
                 pix: abi::PixFormat {
-                    width: wanted.width,
-                    height: wanted.height,
-                    pixelformat: wanted.fourcc.0,
+                    width: requested.width,
+                    height: requested.height,
+                    pixelformat: requested.fourcc.0,
                     field: abi::FIELD_ANY,
-                    bytesperline: wanted.stride,
-                    sizeimage: wanted.bytes,
+                    bytesperline: requested.stride,
+                    sizeimage: requested.bytes,
                     ..Default::default()
                 },
             },
             true => {
                 let mut planes = [abi::PlanePixFormat::default(); abi::MOST_PLANES];
-                planes[0].sizeimage = wanted.bytes;
-                planes[0].bytesperline = wanted.stride;
+                planes[0].sizeimage = requested.bytes;
+                planes[0].bytesperline = requested.stride;
                 abi::FormatBody {
                     pix_mp: abi::PixFormatMplane {
-                        width: wanted.width,
-                        height: wanted.height,
-                        pixelformat: wanted.fourcc.0,
+                        width: requested.width,
+                        height: requested.height,
+                        pixelformat: requested.fourcc.0,
                         field: abi::FIELD_ANY,
                         planes,
                         num_planes: 1,

@@ -249,11 +249,11 @@ fn checked_bytes(slot_bytes: usize, slots: u32, first_slot: u32) -> Result<usize
 }
 
 #[cfg(not(any(loom, miri)))]
-fn refused_as(refused: MapError, told: usize) -> ForeignError {
+fn refused_as(refused: MapError, needed: usize) -> ForeignError {
     match refused {
         MapError::Kind(what) => ForeignError::Memory { what },
-        MapError::Short(bytes) => ForeignError::Short { bytes, told },
-        MapError::Os(call, errno) => ForeignError::Os { call, bytes: told, errno },
+        MapError::Short(bytes) => ForeignError::Short { bytes, told: needed },
+        MapError::Os(call, errno) => ForeignError::Os { call, bytes: needed, errno },
     }
 }
 

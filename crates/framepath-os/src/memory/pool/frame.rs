@@ -331,7 +331,11 @@ impl Frame {
         // it), unless the memory belongs to another process.
         unsafe {
             let first = self.place().first.add(plane.offset);
-            Plane::new(first, plane.end() - plane.offset, self.is_foreign() || self.place().inner().lent)
+            Plane::new(
+                first,
+                plane.end() - plane.offset,
+                self.is_foreign() || self.place().inner().peer_owned,
+            )
         }
     }
 
@@ -450,7 +454,7 @@ impl Frame {
     /// reader, a decoder or another process still uses it, or if its memory belongs to another
     /// process.
     pub fn try_unique(self) -> Result<FrameMut, Frame> {
-        if self.is_foreign() || self.place().inner().lent {
+        if self.is_foreign() || self.place().inner().peer_owned {
             return Err(self);
         }
         let refs = self.place().refs();

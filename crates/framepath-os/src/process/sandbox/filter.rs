@@ -194,8 +194,8 @@ mod tests {
             let [plain, new] = policies.decode_by_device.tables else { panic!("{arch:?}") };
             assert_eq!(plain.len(), merged(policies.decode).len(), "{arch:?}");
             assert!(
-                matches!(new, [Rule { name: "SYS_ioctl", when: When::OneOf(1, asked), .. }]
-                    if asked.iter().all(|opcode| (opcode >> 8) & 0xff == u32::from(b'V'))),
+                matches!(new, [Rule { name: "SYS_ioctl", when: When::OneOf(1, opcodes), .. }]
+                    if opcodes.iter().all(|opcode| (opcode >> 8) & 0xff == u32::from(b'V'))),
                 "{arch:?} {new:?}"
             );
         }
