@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Buffers that a decoder requests from a device or another process: layout, number and size.
 //!
-//! The planes are placed as in V4L2's single-plane formats. Chroma follows directly after `stride
-//! * rows` bytes of luma, with half the stride (YU12) or interleaved with the same stride (NV12,
-//! P010). Other data of the decoder follows the pixels.
+//! The planes are placed as in V4L2's single-plane formats. The luma plane has `stride * rows`
+//! bytes. Chroma follows directly, with half the stride (YU12) or interleaved with the same stride
+//! (NV12, P010). Other data of the decoder follows the pixels.
 
 use crate::colors::Colors;
 use crate::format::PixelFormat;

@@ -2,10 +2,9 @@
 //! Replay log of a stream, kept by the supervisor of its worker. The log makes sure that the
 //! reader gets every frame once and in order, even if a worker dies.
 //!
-//! A [`ReplayLog`] keeps all packets from a random access point on. Every frame that was not yet
-//! delivered can be decoded from these packets. After a worker's death, the supervisor submits
-//! them again to the next worker. The log counts the delivered frames of each packet, so that a
-//! replay delivers no frame twice.
+//! A [`ReplayLog`] keeps all packets from a random access point on, from which every undelivered
+//! frame can be decoded. After a worker's death, the supervisor submits them to the next worker.
+//! The log counts the delivered frames of each packet, so that no frame is delivered twice.
 //!
 //! # Start of the history
 //!
@@ -28,16 +27,14 @@
 //!
 //! Both rules apply only to random access points that the bytes confirm
 //! ([`RandomAccess::Point`](crate::access_point::RandomAccess)). A container's flag alone is not
-//! enough. A packet that leaves the history without a frame is remembered. So a stream whose
-//! bytes confirm a wrong point loses nothing while its worker lives, and a death counts the
-//! losses.
+//! enough. A packet that leaves the history without a frame is remembered. So a wrong point loses
+//! nothing while the worker lives, and a death counts the losses.
 //!
 //! # Resuming a stream
 //!
 //! If history is lost (a poisoned packet, [`ReplayLog::forget`]), the stream resumes at the next
 //! packet that is a random access point, or is flagged as one. After a packet that is only
-//! flagged, pictures are decoded but not delivered until the recovery is complete, because their
-//! references are missing.
+//! flagged, pictures lack references, so they are not delivered until the recovery is complete.
 //!
 //! # Giving up a packet
 //!
@@ -48,7 +45,7 @@
 //! A packet is *poisoned* if two deaths in a row happen at it, the second on one thread, with no
 //! new frame in between. A packet that has ever yielded a frame is not poisoned, because it can
 //! be decoded. Deaths at different packets suggest another cause. They are tolerated
-//! [`FRUITLESS`] times; then the last packet is received up. A new frame resets all counts.
+//! [`FRUITLESS`] times; then the last packet is given up. A new frame resets all counts.
 
 mod forgotten;
 mod resumption;
@@ -62,10 +59,10 @@ use resumption::{Admission, Resumption};
 use crate::access_point::RandomAccess;
 
 /// Number of single-threaded deaths in a row, without a new frame in between, after which a
-/// packet is received up even if each death happened at another packet.
+/// packet is given up even if each death happened at another packet.
 pub const FRUITLESS: u32 = 4;
 
-/// Number of deaths in a row, without a packet taken in between, after which the stream is received
+/// Number of deaths in a row, without a packet taken in between, after which the stream is given
 /// up.
 pub const UNOPENED: u32 = 8;
 
@@ -500,7 +497,7 @@ impl<P> ReplayLog<P> {
         self.replayed
     }
 
-    /// Returns the number of packets that were received up without a frame: poisoned packets,
+    /// Returns the number of packets given up without a frame: poisoned packets,
     /// packets up to the next random access point, and packets whose references are missing
     /// there.
     pub fn skipped(&self) -> u64 {
