@@ -22,8 +22,8 @@
 //!    access point after R has yielded a frame. A missing frame that would be shown before that
 //!    frame never arrives.
 //!
-//! So the history usually starts at the last delivered random access point. In streams where rule
-//! 1 cannot decide, it starts at the last but one.
+//! So the history starts at the last delivered random access point, or at the last but one in
+//! streams where rule 1 cannot decide.
 //!
 //! Both rules apply only to random access points that the bytes confirm
 //! ([`RandomAccess::Point`](crate::access_point::RandomAccess)). A container's flag alone is not
@@ -39,8 +39,7 @@
 //! # Giving up a packet
 //!
 //! The first death leads to a plain replay. A second death without a new frame in between leads
-//! to a replay on one thread: with frame threads, a decoder works on several packets at a time,
-//! and none can be blamed.
+//! to a replay on one thread, because with frame threads no single packet can be blamed.
 //!
 //! A packet is *poisoned* if two deaths in a row happen at it, the second on one thread, with no
 //! new frame in between. A packet that has ever yielded a frame is not poisoned, because it can
@@ -77,8 +76,7 @@ pub struct ReplayEntry<P> {
     delivered: u32,
     /// Number of frames received from the present worker.
     received: u32,
-    /// True for a leading picture of the history's start that yields no valid frame: in a replay
-    /// its references are missing.
+    /// True for a leading picture of the history's start: in a replay its references are missing.
     closed: bool,
     /// True if the packet is decoded only as reference for later packets, because its own
     /// references were lost. Such a packet counts as skipped.
@@ -201,10 +199,9 @@ pub struct ReplayLog<P> {
     last: Option<Death>,
     /// Deaths since the last progress.
     in_a_row: u32,
-    /// Number of single-threaded deaths among `in_a_row` since the last skip, without the first.
+    /// Single-threaded deaths among `in_a_row` since the last skip, without the first.
     fruitless: u32,
-    /// Number of the last consecutive deaths among `in_a_row` that happened before a packet was
-    /// taken.
+    /// Last consecutive deaths among `in_a_row` that happened before a packet was taken.
     unopened: u32,
     deaths: u64,
     replayed: u64,
@@ -213,8 +210,7 @@ pub struct ReplayLog<P> {
 }
 
 impl<P> ReplayLog<P> {
-    /// Creates an empty log for a new stream. `strip` removes the parts of a packet that only a
-    /// replay needs.
+    /// Creates an empty log. `strip` removes the parts of a packet that only a replay needs.
     pub fn new(strip: fn(&mut P)) -> ReplayLog<P> {
         ReplayLog {
             history: VecDeque::new(),
@@ -275,15 +271,13 @@ impl<P> ReplayLog<P> {
         self.cursor += 1;
     }
 
-    /// Returns the number of the last packet that was submitted to the present worker and for
-    /// which `is_it` is true.
+    /// Returns the number of the last packet submitted to the present worker that meets `is_it`.
     pub fn last_submitted(&self, mut is_it: impl FnMut(&P) -> bool) -> Option<u64> {
         let submitted = self.history.iter().take(self.cursor);
         submitted.rev().find(|entry| is_it(&entry.packet)).map(|entry| entry.seq)
     }
 
-    /// Returns true if [`ReplayLog::append`] keeps every packet, because no loss affects the next
-    /// ones.
+    /// Returns true if [`ReplayLog::append`] keeps every packet: no loss affects the next ones.
     pub fn takes_all(&self) -> bool {
         self.resumption.admits_all()
     }
@@ -416,8 +410,7 @@ impl<P> ReplayLog<P> {
         RestartPlan::Replay { single_threaded: self.in_a_row >= 2 || (single_threaded && there_still) }
     }
 
-    /// Returns true for a packet that was forgotten so long ago that [`ReplayLog::get`] cannot
-    /// find it.
+    /// Returns true for a packet forgotten so long ago that [`ReplayLog::get`] cannot find it.
     pub fn is_unknown(&self, seq: u64) -> bool {
         self.forgotten.is_unknown(seq)
     }
@@ -497,15 +490,13 @@ impl<P> ReplayLog<P> {
         self.replayed
     }
 
-    /// Returns the number of packets given up without a frame: poisoned packets,
-    /// packets up to the next random access point, and packets whose references are missing
-    /// there.
+    /// Returns the number of packets given up without a frame: poisoned ones, those up to the next
+    /// random access point, and those whose references are missing there.
     pub fn skipped(&self) -> u64 {
         self.skipped
     }
 
-    /// Returns how many of [`ReplayLog::skipped`] were leading pictures: intact packets whose
-    /// references were skipped.
+    /// Returns how many of [`ReplayLog::skipped`] were leading pictures: their references are missing.
     pub fn skipped_leading(&self) -> u64 {
         self.skipped_leading
     }
@@ -589,8 +580,7 @@ impl<P> ReplayLog<P> {
 
     fn start_at(&mut self, start: usize) {
         for mut entry in self.history.drain(..start) {
-            // By the rules the packet yields nothing more. A stream with false access points
-            // violates them.
+            // By the rules the packet yields nothing more, unless the access points are false.
             if entry.delivered == 0 {
                 (self.strip)(&mut entry.packet);
                 self.forgotten.push(entry);
